@@ -1,0 +1,71 @@
+# The commands of the course. `make` alone lists them. Every path is relative: the folder's name may have spaces.
+
+PYTHON ?= python3
+LAB_ARGS ?=
+
+ifeq ($(OS),Windows_NT)
+BIN := Scripts
+else
+BIN := bin
+endif
+VENV := .venv/$(BIN)/python
+COLAB := .venv-colab/$(BIN)/python
+
+# Run every lesson, every code cell, and count them. LAB_STRICT: a claim that misses its bound is an error.
+NBVAL := -m pytest -p tests.lessons_plugin --nbval-lax --nbval-current-env --nbval-cell-timeout=120
+LESSONS := notebooks/*.ipynb
+
+.PHONY: help lab test test-colab outputs record bench format lint clean env env-test
+
+help:
+	@echo "make lab          open the lessons in JupyterLab (installs on first use; LAB_ARGS=\"--port 8899\")"
+	@echo "make test         check everything: style, unit tests, every cell of every lesson"
+	@echo "make test-colab   run every lesson with a front end of Colab's versions (part of make test)"
+	@echo "make outputs      run the lessons and store their outputs"
+	@echo "make record       record what this machine's devices can measure (for readers without them)"
+	@echo "make bench        measure what importing utils costs"
+	@echo "make format       rewrite code and notebooks in the course's form"
+	@echo "make lint         check code and notebooks against that form"
+	@echo "make clean        remove the environments and caches"
+
+env:
+	@$(PYTHON) tools/setup_env.py
+
+env-test:
+	@$(PYTHON) tools/setup_env.py --test
+
+lab: env
+	@$(VENV) tools/lab.py $(LAB_ARGS)
+
+test: lint
+	$(VENV) -m pytest tests
+	LAB_STRICT=1 $(VENV) $(NBVAL) $(LESSONS)
+	$(MAKE) test-colab
+
+test-colab:
+	@$(PYTHON) tools/setup_env.py --venv .venv-colab --requirements tests/colab-requirements.txt --prefer 3.13
+	LAB_STRICT=1 $(COLAB) $(NBVAL) $(LESSONS)
+
+outputs: env-test
+	$(VENV) tools/notebooks.py outputs
+
+record: env
+	$(VENV) -m utils.record $(LESSONS)
+
+bench: env
+	$(VENV) benchmarks/import_cost.py
+
+format: env-test
+	$(VENV) -m ruff format .
+	$(VENV) -m ruff check --fix .
+	$(VENV) tools/notebooks.py write
+
+lint: env-test
+	$(VENV) -m ruff check .
+	$(VENV) -m ruff format --check .
+	$(VENV) tools/notebooks.py check
+
+clean:
+	rm -rf .venv .venv-* build *.egg-info .pytest_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -prune -exec rm -rf {} +
+	find . -name .ipynb_checkpoints -prune -exec rm -rf {} +
