@@ -21,7 +21,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 OLDEST, NEWEST = (3, 10), (3, 13)
 NEEDED_BYTES = 3e9
 STAMP = "device-lab.stamp"
-NOISE = ("WARNING", "Requirement already satisfied", "Looking in ", "[notice]")
+NOISE = ("WARNING", "Requirement already satisfied", "Looking in ", "Ignoring ", "[notice]")
 
 # What pip says when it fails (one of these words) -> what went wrong and what to do. The first match counts.
 FAILURES = [

@@ -1,0 +1,51 @@
+"""claim: one checked sentence about a measurement."""
+
+import math
+
+from utils.messages import LabError, strict
+from utils.recordings import where as where_of
+
+
+class ClaimError(LabError):
+    """A claim that failed in strict mode, cannot be judged, or lies above its physical limit."""
+
+
+def claim(text, measured, *, at_least=None, at_most=None, limit=None, unit="", where="cpu"):
+    """Print one line: the claim, the measured figure, its physical limit, ✓ or ✗, and the device.
+
+    measured: a number. at_least, at_most: what the claim promises (one or both). limit: the most that physics
+    allows, in the same unit; a figure above it always raises, because then the measurement is wrong. where: the
+    name of a result, a device, or a Provenance. A missed claim is information for a reader and raises ClaimError
+    with LAB_STRICT=1. Returns whether the claim holds.
+    """
+    if not isinstance(measured, (int, float)) or not math.isfinite(measured):
+        raise ClaimError(f"{text!r} was measured as {measured!r}: a claim needs a finite number")
+    if at_least is None and at_most is None:
+        raise ClaimError(f"{text!r} promises nothing: give at_least or at_most")
+    if limit is not None and measured > limit:
+        raise ClaimError(
+            f"{text!r}: {_figure(measured, unit)} lies above the physical limit of {_figure(limit, unit)}; "
+            "the measurement is wrong (a missing synchronization, or a wrong count of bytes)"
+        )
+    origin = where_of(where) if not hasattr(where, "device") else where
+    holds = (at_least is None or measured >= at_least) and (at_most is None or measured <= at_most)
+    promised = " and ".join(
+        f"{sign} {_figure(bound, unit)}" for sign, bound in (("≥", at_least), ("≤", at_most)) if bound is not None
+    )
+    line = f"{'✓' if holds else '✗'} {text}: {_figure(measured, unit)} (claimed {promised}"
+    if limit is not None:
+        line += f"; limit {_figure(limit, unit)}, reached {measured / limit:.0%}"
+    line += f") · {origin}"
+    if not holds and strict():
+        raise ClaimError(line)
+    print(
+        line
+        if holds
+        else f"{line}\n  Not on this device: the lesson's other figures still hold where they were measured."
+    )
+    return holds
+
+
+def _figure(number, unit):
+    text = f"{number:,.3g}" if abs(number) < 1000 else f"{number:,.0f}"
+    return f"{text} {unit}".strip()

@@ -1,0 +1,319 @@
+"""What hardware is here: pick_device, doctor, names and provenance of this machine, the device table."""
+
+import functools
+import importlib.metadata
+import importlib.util
+import os
+import pathlib
+import platform
+import re
+import shutil
+import subprocess
+import sys
+from typing import NamedTuple
+
+import torch
+
+COURSE = pathlib.Path(__file__).resolve().parent.parent
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Choosing a device. Lesson 01 builds this function line by line.
+
+
+def pick_device():
+    """The accelerator that PyTorch can use on this machine, or the CPU.
+
+    Returns a torch.device without an index, such as device(type='cuda') or device(type='cpu').
+    """
+    accelerator = torch.accelerator.current_accelerator(check_available=True)
+    return accelerator or torch.device("cpu")
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Naming this machine
+
+
+@functools.cache
+def cpu_name():
+    """Name of the processor, such as "Intel(R) Xeon(R) Platinum 8480C", as the operating system gives it."""
+    name = ""
+    if pathlib.Path("/proc/cpuinfo").exists():
+        text = pathlib.Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
+        found = re.search(r"^model name\s*:\s*(.+)$", text, re.M)
+        name = found.group(1).strip() if found else ""
+    elif sys.platform == "darwin":
+        name = _output_of("sysctl", "-n", "machdep.cpu.brand_string")
+    return name or platform.processor() or platform.machine() or "unknown CPU"
+
+
+def cores():
+    """Number of processors this process may use (logical cores)."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+
+
+def memory_gib():
+    """Main memory of this machine in GiB."""
+    import psutil
+
+    return psutil.virtual_memory().total / 2**30
+
+
+@functools.cache
+def nvidia_smi(field):
+    """One field of the first GPU from nvidia-smi, such as "driver_version"; "" where there is no nvidia-smi."""
+    return _output_of("nvidia-smi", f"--query-gpu={field}", "--format=csv,noheader", "--id=0")
+
+
+def _output_of(*command):
+    if not shutil.which(command[0]):
+        return ""
+    done = subprocess.run(command, capture_output=True, text=True, timeout=20)
+    return done.stdout.strip() if done.returncode == 0 else ""
+
+
+def name_of(kind):
+    """Display name of a device of this machine.
+
+    kind: "cpu", "cuda", "mps", "xpu", "xla" or another torch device type.
+    """
+    if kind == "cuda" and torch.cuda.is_available():
+        return torch.cuda.get_device_name(0)
+    if kind == "xpu" and torch.xpu.is_available():
+        return torch.xpu.get_device_name(0)
+    if kind == "mps":
+        return f"{cpu_name()} GPU (MPS)"
+    if kind == "xla":
+        import torch_xla.runtime
+
+        return {"CPU": "XLA on CPU"}.get(torch_xla.runtime.device_type(), "TPU")
+    if kind == "meta":
+        return "meta"
+    n = cores()
+    return f"{cpu_name()}, {n} core{'s' if n != 1 else ''}"
+
+
+def versions():
+    """Versions that decide what a measurement means, as a dict of strings; absent parts are left out."""
+    found = {"torch": torch.__version__, "python": platform.python_version(), "system": platform.system()}
+    if torch.version.cuda:
+        found["cuda"] = torch.version.cuda
+    if torch.version.hip:
+        found["rocm"] = torch.version.hip
+    if torch.cuda.is_available():
+        major, minor = torch.cuda.get_device_capability(0)
+        found["capability"] = f"{major}.{minor}"
+        found["driver"] = nvidia_smi("driver_version")
+    if package_version("torch_xla"):
+        found["torch_xla"] = package_version("torch_xla")
+    return {key: value for key, value in found.items() if value}
+
+
+def package_version(package):
+    """Installed version of `package`, or None. Does not import it."""
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# What is missing for a conditional cell: None when it is there, otherwise half a sentence.
+
+
+def missing_cuda(count=1):
+    if not torch.cuda.is_available():
+        return "a CUDA GPU, and PyTorch sees none here"
+    found = torch.cuda.device_count()
+    return None if found >= count else f"{count} CUDA GPUs, and PyTorch sees {found} here"
+
+
+def missing_mps():
+    return None if torch.backends.mps.is_available() else "an Apple GPU (MPS), and PyTorch sees none here"
+
+
+def missing_accelerator():
+    return None if pick_device().type != "cpu" else "an accelerator, and PyTorch sees none here"
+
+
+def missing_xla():
+    ours, theirs = package_version("torch"), package_version("torch_xla")
+    if theirs is None:
+        return "torch_xla, and it is not installed here"
+    if ours.split(".")[:2] != theirs.split(".")[:2]:
+        return f"torch_xla and torch of the same release, and here are torch_xla {theirs} and torch {ours}"
+    return None
+
+
+def missing_tpu():
+    if missing_xla():
+        return missing_xla()
+    import torch_xla.runtime
+
+    kind = torch_xla.runtime.device_type()
+    return None if kind == "TPU" else f"a TPU, and torch_xla runs on {kind} here"
+
+
+def missing_compiler():
+    names = [os.environ.get("CXX", ""), "g++", "clang++", "c++", "cl"]
+    return None if any(name and shutil.which(name) for name in names) else "a C++ compiler, and none is found here"
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# doctor
+
+
+def doctor():
+    """Print what this machine offers to the course, one line each, with what to do where something is missing."""
+    print("\n".join(f"[{'OK' if ok else '--'}] {text}" for ok, text in checkup()))
+
+
+def checkup():
+    """The lines of `doctor` as (ok, text) pairs."""
+    yield from _check_software()
+    yield from _check_devices()
+    yield from _check_tools()
+
+
+def _check_software():
+    v = sys.version_info
+    ok = (3, 10) <= v[:2] <= (3, 13)
+    yield ok, f"Python {platform.python_version()}" + ("" if ok else ": tested are 3.10 to 3.13")
+    flavor = f"built for CUDA {torch.version.cuda}" if torch.version.cuda else "built for the CPU only"
+    if torch.version.hip:
+        flavor = f"built for ROCm {torch.version.hip}"
+    elif torch.backends.mps.is_built():
+        flavor = "built with MPS"
+    ok = tuple(int(n) for n in torch.__version__.split("+")[0].split(".")[:2]) >= (2, 9)
+    yield ok, f"PyTorch {torch.__version__}, {flavor}" + ("" if ok else ": the lessons need 2.9 or newer")
+    for package, need in {"numpy": "", "matplotlib": "", "ipywidgets": "the sliders", "psutil": ""}.items():
+        found = package_version(package)
+        if not found:
+            yield (
+                False,
+                f"{package} is not installed" + f" ({need})" * bool(need) + f": pip install {package}",
+            )
+        elif package == "ipywidgets":
+            yield True, f"ipywidgets {found}: sliders work"
+
+
+def _check_devices():
+    yield (
+        True,
+        f"CPU: {name_of('cpu')}, {memory_gib():.0f} GiB memory, {torch.get_num_threads()} threads for PyTorch",
+    )
+    if torch.cuda.is_available():
+        for i in range(torch.cuda.device_count()):
+            p = torch.cuda.get_device_properties(i)
+            yield (
+                True,
+                f"GPU {i}: {p.name}, {p.total_memory / 2**30:.1f} GiB, compute capability {p.major}.{p.minor}",
+            )
+    else:
+        yield (
+            False,
+            "CUDA GPU: none that PyTorch can use; lesson 01 finds out why, recorded results are shown instead",
+        )
+    for kind, missing in {"MPS (Apple GPU)": missing_mps(), "XPU (Intel GPU)": _missing_xpu()}.items():
+        yield missing is None, f"{kind}: " + ("available" if missing is None else "none")
+    xla = missing_xla()
+    if xla is None:
+        yield True, f"torch_xla {package_version('torch_xla')}: the XLA cells run live here"
+    else:
+        yield (
+            False,
+            "TPU: torch_xla is not installed; on Colab choose a TPU runtime, elsewhere the recorded results are shown",
+        )
+
+
+def _missing_xpu():
+    return None if torch.xpu.is_available() else "an Intel GPU"
+
+
+def _check_tools():
+    missing = missing_compiler()
+    yield (
+        missing is None,
+        "C++ compiler: "
+        + ("found, torch.compile works on the CPU" if missing is None else "none; only torch.compile cells need it"),
+    )
+    free = shutil.disk_usage(COURSE).free / 2**30
+    yield free > 1, f"disk: {free:.0f} GiB free" + ("" if free > 1 else "; free some space before you go on")
+    machines = sorted(p.name for p in (COURSE / "notebooks" / "recorded").glob("*") if p.is_dir())
+    yield bool(machines), "recorded results from: " + (", ".join(machines) or "no machine yet")
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# The device table
+
+
+class DeviceRow(NamedTuple):
+    """Peak figures of one device, dense (no sparsity). None: the device has no such unit, or no source was found.
+
+    fp32, tf32, fp16, bf16, fp8: TFLOP/s. memory: GB as sold (decimal). bandwidth: GB/s of the device's memory.
+    link: GB/s between host and device in one direction. source, checked: where and when the row was read.
+    """
+
+    name: str
+    pattern: str
+    fp32: float | None
+    tf32: float | None
+    fp16: float | None
+    bf16: float | None
+    fp8: float | None
+    memory: float | None
+    bandwidth: float | None
+    link: float | None
+    source: str
+    checked: str = "2026-11-20"
+
+
+def pcie_limit(generation, lanes=16):
+    """Most that a PCI Express link can carry in one direction, in GB/s, before protocol overhead.
+
+    generation: 3, 4 or 5. Source: transfer rates of 8, 16, 32 GT/s a lane, one bit a transfer, and the
+    128b/130b line code (PCI Express Base Specification 3.0 to 5.0).
+    """
+    return {3: 8, 4: 16, 5: 32}[generation] * lanes * (128 / 130) / 8
+
+
+_ML = "stas00/ml-engineering, accelerator tables (2026-08)"
+_PL = "Lightning, fabric/utilities/throughput.py"
+_P3, _P4, _P5 = (round(pcie_limit(g), 1) for g in (3, 4, 5))
+_G = "cloud.google.com/tpu/docs/"
+
+DEVICE_TABLE = [
+    #         name              pattern                    fp32  tf32   fp16  bf16  fp8   GB   GB/s  link
+    DeviceRow("P100 PCIe", r"P100-PCIE", 9.3, None, 18.7, None, None, 16, 732, _P3, "NVIDIA P100 data sheet"),
+    DeviceRow("V100 SXM2", r"V100-SXM", 15.7, None, 125, None, None, 16, 900, _P3, _PL),
+    DeviceRow("V100 PCIe", r"V100-PCIE", 14, None, 112, None, None, 16, 900, _P3, _PL),
+    DeviceRow("T4", r"\bT4\b", 8.1, None, 65, None, None, 16, 320, _P3, _PL),
+    DeviceRow("L4", r"\bL4\b", 30.3, 60, 121, 121, 242, 24, 300, _P4, "NVIDIA L4 data sheet, sparse figures halved"),
+    DeviceRow("A100 40 GB", r"A100.*40GB", 19.5, 156, 312, 312, None, 40, 1555, _P4, _ML),
+    DeviceRow("A100 80 GB PCIe", r"A100 80GB PCIe", 19.5, 156, 312, 312, None, 80, 1935, _P4, _ML),
+    DeviceRow("A100 80 GB SXM", r"A100.*80GB", 19.5, 156, 312, 312, None, 80, 2039, _P4, _ML),
+    DeviceRow("H100 PCIe", r"H100 PCIe", 51, 378, 756, 756, 1513, 80, 2000, _P5, _ML),
+    DeviceRow("H100 SXM", r"H100 80GB HBM3", 67, 494.5, 989, 989, 1979, 80, 3350, _P5, _ML),
+    DeviceRow("H200 SXM", r"\bH200\b", 67, 494.5, 989, 989, 1979, 141, 4800, _P5, _ML),
+    DeviceRow("B200 SXM", r"\bB200\b", 80, 1125, 2250, 2250, 4500, 180, 8000, _P5, _ML),
+    DeviceRow("TPU v4", r"TPU v4\b", None, None, None, 275, None, 32, 1200, None, _G + "v4"),
+    DeviceRow("TPU v5e", r"TPU v5e|TPU v5 lite", None, None, None, 197, None, 16, 819, None, _G + "v5e"),
+    DeviceRow("TPU v5p", r"TPU v5p", None, None, None, 459, 459, 102, 2765, None, _G + "v5p"),
+    DeviceRow("TPU v6e", r"TPU v6e|TPU v6 lite", None, None, None, 918, 918, 32, 1638, _P5, _G + "v6e"),
+]
+
+
+def look_up(name):
+    """The row of the device table for a device name as PyTorch reports it, or None."""
+    return next((row for row in DEVICE_TABLE if re.search(row.pattern, name) or row.name == name), None)
+
+
+def link_limit():
+    """(GB/s in one direction, how we know) for the link to the first CUDA GPU; (None, why not) when unknown."""
+    generation, lanes = nvidia_smi("pcie.link.gen.max"), nvidia_smi("pcie.link.width.max")
+    if generation.isdigit() and lanes.isdigit() and 3 <= int(generation) <= 5:
+        return pcie_limit(int(generation), int(lanes)), f"PCIe {generation} x{lanes}, from nvidia-smi"
+    row = look_up(name_of("cuda")) if torch.cuda.is_available() else None
+    if row and row.link:
+        return row.link, f"PCIe, from the device table ({row.name})"
+    return None, "no host link known"

@@ -1,0 +1,138 @@
+"""Figures in one style: the finding as title, the device named, a text alternative; and the explorers' frame."""
+
+import base64
+import html
+import io
+import textwrap
+
+from utils.recordings import Provenance
+from utils.recordings import where as where_of
+
+# Okabe & Ito (2008), "Color Universal Design": eight colors that color-blind readers tell apart.
+BLUE, ORANGE, GREEN, VERMILION = "#0072B2", "#E69F00", "#009E73", "#D55E00"
+PURPLE, SKY, GRAY = "#CC79A7", "#56B4E9", "#7F7F7F"
+
+STYLE = {
+    "axes.grid": True,
+    "axes.prop_cycle": None,  # filled in by figure(), so that importing this module does not load matplotlib
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "axes.titlelocation": "left",
+    "axes.titlesize": 11,
+    "figure.facecolor": "white",
+    "font.size": 10,
+    "grid.alpha": 0.3,
+    "legend.frameon": False,
+    "lines.linewidth": 1.8,
+    "lines.markersize": 4.5,
+}
+
+
+def figure(finding, where="cpu", *, xlabel, ylabel, panels=1, size=(7.2, 3.8)):
+    """A figure whose title states `finding` and names the device. Returns (figure, axes).
+
+    where: the name of a result, a device type, a Provenance, or plain text where no device was measured. xlabel,
+    ylabel: with units. panels: number of axes side by side (then axes is a list). size: inches.
+    """
+    import matplotlib
+    from cycler import cycler
+    from matplotlib.figure import Figure
+
+    colors = [BLUE, VERMILION, GREEN, ORANGE, PURPLE, SKY, GRAY]
+    matplotlib.rcParams.update({**STYLE, "axes.prop_cycle": cycler(color=colors)})
+    fig = Figure(figsize=size, layout="constrained")
+    axes = fig.subplots(1, panels, squeeze=False)[0]
+    for ax in axes:
+        ax.set_xlabel(xlabel)
+        ax.set_ylabel(ylabel)
+    text = where if isinstance(where, str) and " " in where else _origin(where)
+    fig.suptitle(f"{finding}\n", x=0.01, ha="left", fontsize=11, fontweight="bold")
+    fig.text(
+        0.01,
+        0.93,
+        textwrap.shorten(text, 110, placeholder=" …"),
+        ha="left",
+        va="top",
+        fontsize=8.5,
+        color="#555555",
+    )
+    return fig, (axes[0] if panels == 1 else list(axes))
+
+
+def _origin(where):
+    return str(where if isinstance(where, Provenance) else where_of(where))
+
+
+def show(fig, alt):
+    """Display `fig` as a PNG whose text alternative is `alt`: what it shows, in one or two sentences."""
+    from IPython.display import display
+
+    data, metadata = _bundle(fig, alt)
+    display(data, raw=True, metadata=metadata)
+
+
+def _bundle(fig, alt):
+    png = base64.b64encode(_png(fig)).decode()
+    return {"image/png": png, "text/plain": alt}, {"image/png": {"alt": alt}}
+
+
+def _png(fig, dpi=90):
+    buffer = io.BytesIO()
+    fig.savefig(buffer, format="png", dpi=dpi)
+    return buffer.getvalue()
+
+
+def size_axis(axis):
+    """Label a logarithmic axis of byte counts as 1 KiB, 1 MiB, 1 GiB. axis: ax.xaxis or ax.yaxis."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+
+    axis.set_major_locator(LogLocator(base=2, subs=[1], numticks=9))
+    axis.set_minor_locator(NullLocator())
+    axis.set_major_formatter(FuncFormatter(lambda value, _: size_text(value)))
+
+
+def size_text(count):
+    """A byte count in binary units: 512 → "512 B", 4096 → "4 KiB"."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if abs(count) < 1024 or unit == "GiB":
+            return f"{count:.4g} {unit}"
+        count /= 1024
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Explorers
+
+
+def explorer(draw, **controls):
+    """Show `draw(**values)` with a control for each keyword, and redraw it when one is moved.
+
+    draw: function of the controls' values that returns (figure, alt). controls: ipywidgets with a value; a
+    keyword's control gets the keyword as description unless it has one. The stored output is the first picture.
+    """
+    import ipywidgets
+    from IPython.display import display
+
+    for name, control in controls.items():
+        control.description = control.description or name
+        control.style.description_width = "11em"
+        control.layout.width = "36em"
+        if hasattr(control, "continuous_update"):
+            control.continuous_update = False
+    values = {name: control.value for name, control in controls.items()}
+    data, metadata = _bundle(*draw(**values))
+    picture = ipywidgets.HTML(_img(data))
+
+    def redraw(change):
+        values = {name: control.value for name, control in controls.items()}
+        picture.value = _img(_bundle(*draw(**values))[0])
+
+    for control in controls.values():
+        control.observe(redraw, "value")
+    box = ipywidgets.VBox([*controls.values(), picture])
+    view = {"version_major": 2, "version_minor": 0, "model_id": box.model_id}
+    display({"application/vnd.jupyter.widget-view+json": view, **data}, raw=True, metadata=metadata)
+
+
+def _img(data):
+    alt = html.escape(data["text/plain"], quote=True)
+    return f'<img src="data:image/png;base64,{data["image/png"]}" alt="{alt}" style="max-width: 100%">'

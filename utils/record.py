@@ -1,0 +1,122 @@
+"""python -m utils.record NOTEBOOK… [--out DIR]: run lessons here and store what this machine's devices measured.
+
+A conditional cell is stored when it has a name (--result or --name), its word names hardware or a compiler, and
+it ran live. Everything else is left alone. Needs nbclient and ipykernel besides the course's own packages.
+"""
+
+import argparse
+import datetime
+import json
+import os
+import pathlib
+import sys
+import time
+
+from utils import cells, recordings
+from utils.messages import LabError
+
+
+def record(notebook, out):
+    """Run one lesson and store its live conditional cells below `out`. Returns the path written, or None."""
+    import nbformat
+    from nbclient import NotebookClient
+
+    notebook = pathlib.Path(notebook)
+    nb = nbformat.read(notebook, as_version=4)
+    client = NotebookClient(nb, timeout=600, resources={"metadata": {"path": str(notebook.parent)}})
+    stored = {}
+    with client.setup_kernel():
+        for index, cell in enumerate(nb.cells):
+            if cell.cell_type != "code":
+                continue
+            began = time.perf_counter()
+            client.execute_cell(cell, index)
+            seconds = time.perf_counter() - began
+            first = cell.source.split("\n", 1)[0]
+            if not first.startswith("%%requires"):
+                continue
+            word, kind, name = cells.parse(first)
+            if name and not word.startswith("result:") and _ran_live(cell):
+                stored[name] = _entry(client, cell, index, word, kind, name, seconds)
+    if not stored:
+        return None
+    return recordings.store(out, notebook.stem, stored, pretended=bool(recordings.pretending()))
+
+
+def _ran_live(cell):
+    return not any("device_lab" in output.get("metadata", {}) for output in cell.outputs)
+
+
+def _entry(client, cell, index, word, kind, name, seconds):
+    origin, value = _ask_kernel(client, index, word, kind, name)
+    entry = {
+        "requires": word,
+        "source": recordings.source_hash(cell.source),
+        "date": datetime.date.today().isoformat(),
+        "seconds": round(seconds, 3),
+        "machine": origin,
+        "outputs": [plain for output in cell.outputs for plain in _plain_output(output)],
+    }
+    return {**entry, "value": value} if kind == "result" else entry
+
+
+def _ask_kernel(client, index, word, kind, name):
+    """Provenance of the cell's device and the recorded value, read from the notebook's kernel as JSON."""
+    import nbformat
+
+    value = f"recordings.plain({name!r}, {name})" if kind == "result" else "None"
+    question = nbformat.v4.new_code_cell(
+        f"import json\nfrom utils import record, recordings\nprint(json.dumps([record.machine_of({word!r}), {value}]))"
+    )
+    client.execute_cell(question, index, store_history=False)
+    return json.loads(question.outputs[0]["text"])
+
+
+def machine_of(word):
+    """Device name and versions of this machine's device for `word`, as a dict of strings."""
+    base = word.split(":")[0]
+    origin = recordings.here(base if base in recordings.pretending() else recordings.kind_of(word))
+    return {"device": origin.device, **origin.machine}
+
+
+def _plain_output(output):
+    if output.output_type == "stream" and output.name == "stdout":
+        yield {"text": output.text}
+    elif output.output_type in ("display_data", "execute_result"):
+        if "image/png" in output.data:
+            yield {
+                "png": output.data["image/png"].replace("\n", ""),
+                "alt": output.data.get("text/plain", ""),
+            }
+        elif "text/plain" in output.data:
+            yield {"text": output.data["text/plain"]}
+
+
+def main(arguments=None):
+    parser = argparse.ArgumentParser(prog="python -m utils.record", description=__doc__)
+    parser.add_argument("notebooks", nargs="+", metavar="NOTEBOOK")
+    parser.add_argument("--out", default=recordings.FOLDER, help="default: notebooks/recorded")
+    options = parser.parse_args(arguments)
+    os.environ["LAB_STRICT"] = "1"
+    os.environ.setdefault("JUPYTER_PREFER_ENV_PATH", "1")  # the kernel of this Python, not one in the home folder
+    failed = False
+    for notebook in options.notebooks:
+        try:
+            path = record(notebook, options.out)
+        except LabError as error:
+            print(f"{notebook}: {error}", file=sys.stderr)
+            failed = True
+        except Exception as error:
+            print(f"{notebook}: not recorded. {_last_lines(error)}", file=sys.stderr)
+            failed = True
+        else:
+            print(f"{notebook}: {path or 'nothing to record on this machine'}")
+    return 1 if failed else 0
+
+
+def _last_lines(error):
+    return " | ".join([line for line in str(error).strip().splitlines() if line.strip()][-2:])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

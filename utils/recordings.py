@@ -1,0 +1,268 @@
+"""Results of conditional cells, with where they came from: store, find, replay.
+
+A recording is one JSON file a lesson and machine: notebooks/recorded/<machine>/<lesson>.json. It holds plain
+JSON values, plain text and PNG pictures, nothing that could be executed. Format:
+
+    {"format": "pytorch-device-lab recording 1", "lesson": "02_tensors_on_devices", "pretended": false,
+     "cells": {NAME: {"requires": "cuda", "source": HASH, "date": "2026-11-20", "seconds": 1.5,
+                      "machine": {"device": "NVIDIA H200", "capability": "9.0", "driver": …, "cuda": …,
+                                  "torch": …, "python": …, "system": …},
+                      "value": …, "outputs": [{"text": "…"}, {"png": "base64", "alt": "…"}]}}}
+"""
+
+import base64
+import datetime
+import functools
+import hashlib
+import json
+import os
+import pathlib
+import re
+from dataclasses import dataclass
+
+import torch
+
+from utils.devices import COURSE, cpu_name, name_of, pick_device, versions
+from utils.messages import LabError, note
+
+FORMAT = "pytorch-device-lab recording 1"
+FOLDER = COURSE / "notebooks" / "recorded"
+PNG = b"\x89PNG\r\n\x1a\n"
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """Where a result comes from. device: its display name. live: measured in this session on this machine.
+    date: day of the measurement (ISO). machine: versions and further facts. pretended: a test double."""
+
+    device: str
+    live: bool
+    date: str
+    machine: dict
+    pretended: bool = False
+
+    def __str__(self):
+        when = "this machine" if self.live else f"recorded {self.date}"
+        return f"{self.device} ({'pretended, ' if self.pretended else ''}{when})"
+
+
+class RecordingError(LabError):
+    """A recording or a value that cannot be used."""
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# where: the provenance of a result, or of this machine
+
+_results = {}  # name of a result → Provenance, as far as cells of this session have produced or replayed them
+
+
+def where(of="cpu"):
+    """Where a result comes from: its str() names the device and says whether it was measured here or recorded.
+
+    of: the name of a result (`--result NAME` of a conditional cell above), a torch.device, or a device type
+    such as "cpu". Returns a Provenance.
+    """
+    if isinstance(of, str) and of in _results:
+        return _results[of]
+    kind = of.type if isinstance(of, torch.device) else of
+    if not re.fullmatch("cpu|cuda|mps|xpu|xla|meta", kind):
+        known = ", ".join(_results) or "none so far"
+        raise RecordingError(f"no result named {of!r}; results of this notebook: {known}")
+    return here(kind)
+
+
+def here(kind):
+    """Provenance of a measurement made now on this machine's device of type `kind`."""
+    pretended = kind in pretending()
+    device = f"pretended {kind} on {cpu_name()}" if pretended else name_of(kind)
+    return Provenance(device, True, datetime.date.today().isoformat(), versions(), pretended)
+
+
+def pretending():
+    """Device words that tests pretend to have on this machine (LAB_PRETEND=cuda,tpu). Never true for a reader."""
+    return [word for word in os.environ.get("LAB_PRETEND", "").split(",") if word]
+
+
+def kind_of(word):
+    """Device type that a cell with `%%requires word` measures."""
+    base = word.split(":")[0]
+    return {"accelerator": pick_device().type, "compiler": "cpu", "tpu": "xla"}.get(base, base)
+
+
+def remember_live(name, word):
+    """Note that the cell above produced the result `name` on this machine."""
+    _results[name] = here(base if (base := word.split(":")[0]) in pretending() else kind_of(word))
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Identity of a cell
+
+
+def source_hash(source):
+    """Short SHA-256 of a cell's code: header line, blank ends and trailing spaces do not count."""
+    lines = [line.rstrip() for line in source.strip().splitlines()]
+    if lines and lines[0].startswith("%%requires"):
+        lines = lines[1:]
+    return hashlib.sha256("\n".join(lines).strip().encode()).hexdigest()[:16]
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Store
+
+
+def plain(name, value):
+    """`value` as JSON would give it back, or a RecordingError that says what is in the way."""
+    try:
+        back = json.loads(json.dumps(value, allow_nan=False))
+    except (TypeError, ValueError) as error:
+        raise RecordingError(
+            f"result {name!r} cannot be recorded ({error}): use numbers, text, lists and dicts (tensor.tolist())"
+        ) from None
+    if back != value:
+        raise RecordingError(
+            f"result {name!r} would come back changed from a recording: use lists for tuples and text for keys"
+        )
+    return back
+
+
+def store(folder, lesson, cells, pretended=False):
+    """Write one lesson's recorded cells below `folder`, in a folder named after the machine. Returns the path."""
+    folder = pathlib.Path(folder)
+    if pretended and folder.resolve().is_relative_to(FOLDER.resolve()):
+        raise RecordingError("pretended devices measure nothing: refused to write into notebooks/recorded")
+    content = {"format": FORMAT, "lesson": lesson, "pretended": pretended, "cells": cells}
+    path = folder / machine_slug(cells) / f"{lesson}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(content, indent=1, sort_keys=True, ensure_ascii=False) + "\n", encoding="utf-8")
+    return path
+
+
+def machine_slug(cells):
+    """Folder name for a machine: its most telling device, such as nvidia-h200."""
+    rank = {"compiler": 2, "xla": 1}
+    best = min(cells.values(), key=lambda cell: rank.get(cell["requires"], 0))["machine"]["device"]
+    return re.sub(r"[^a-z0-9]+", "-", best.lower().replace("(r)", "").replace("(tm)", "")).strip("-")
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Find
+
+
+def load(path):
+    """Cells of one recording file, checked. RecordingError where it is damaged or was not written by the course."""
+    path = pathlib.Path(path)
+    label = f"{path.parent.name}/{path.name}"
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise RecordingError(f"the recording {label} is damaged ({error}): fetch the course again") from None
+    if not isinstance(content, dict) or content.get("format") != FORMAT or not isinstance(content.get("cells"), dict):
+        raise RecordingError(f"{label} is not a recording of this course: move it out of notebooks/recorded")
+    if content.get("pretended") and path.resolve().is_relative_to((COURSE / "notebooks" / "recorded").resolve()):
+        raise RecordingError(f"{label} was made on a pretended device: remove it from notebooks/recorded")
+    for name, cell in content["cells"].items():
+        problem = _problem(cell)
+        if problem:
+            raise RecordingError(f"the recording {label} is damaged (cell {name!r}: {problem}): fetch the course again")
+        cell["pretended"] = bool(content.get("pretended"))
+    return content["cells"]
+
+
+def _problem(cell):
+    keys = {
+        "requires": str,
+        "source": str,
+        "date": str,
+        "seconds": (int, float),
+        "machine": dict,
+        "outputs": list,
+    }
+    if not isinstance(cell, dict):
+        return "not an object"
+    for key, kind in keys.items():
+        if not isinstance(cell.get(key), kind):
+            return f"no {key}"
+    if not all(isinstance(value, str) for value in cell["machine"].values()) or "device" not in cell["machine"]:
+        return "no device name"
+    for output in cell["outputs"]:
+        if not isinstance(output, dict) or set(output) not in ({"text"}, {"png", "alt"}):
+            return "an output that is neither text nor PNG"
+        if not all(isinstance(value, str) for value in output.values()):
+            return "an output that is neither text nor PNG"
+        if "png" in output and not base64.b64decode(output["png"]).startswith(PNG):
+            return "a picture that is no PNG"
+    return None
+
+
+@functools.cache
+def _loaded(path, modified):
+    return load(path)
+
+
+def find(name):
+    """All recordings of the result or cell `name`, newest first, as a list of (Provenance, cell) pairs."""
+    found = []
+    for path in sorted(FOLDER.glob("*/*.json")):
+        cells = _loaded(path, path.stat().st_mtime_ns)
+        if name in cells:
+            cell = cells[name]
+            machine = cell["machine"]
+            origin = Provenance(machine["device"], False, cell["date"], machine, cell["pretended"])
+            found.append((origin, cell))
+    return sorted(found, key=lambda pair: pair[0].date, reverse=True)
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Replay
+
+
+def replay(name, missing, source, variables):
+    """Show what a cell that cannot run here gave elsewhere, and put its recorded result into `variables`.
+
+    name: of the result or cell, or None. missing: what this machine lacks. source: hash of the cell as it is
+    now. variables: the notebook's namespace.
+    """
+    if name:
+        variables.pop(name, None)
+        _results.pop(name, None)
+    found = find(name) if name else []
+    if not found:
+        note(
+            f"Not run here: this cell needs {missing}. Nobody has recorded it yet; "
+            "on a machine that has it, `make record` would. Nothing is shown, and nothing made up.",
+            "unavailable",
+        )
+        return
+    origin, cell = found[0]
+    text = f"Not run here: this cell needs {missing}.\nShown instead: the result recorded on {describe(origin)}."
+    if cell["source"] != source:
+        text += "\nThe cell has changed since then; what you see belongs to the cell as it was recorded."
+    note(text, "replayed")
+    for output in cell["outputs"]:
+        _show(output)
+    if "value" in cell:
+        variables[name] = json.loads(json.dumps(cell["value"]))
+        _results[name] = origin
+
+
+def describe(origin):
+    """One line: device, date, versions."""
+    facts = [
+        f"{key} {origin.machine[key]}" for key in ("torch", "cuda", "driver", "torch_xla") if key in origin.machine
+    ]
+    mark = "a pretended device, " if origin.pretended else ""
+    return f"{mark}{origin.device} on {origin.date} ({', '.join(facts)})"
+
+
+def _show(output):
+    if "text" in output:
+        print(output["text"], end="" if output["text"].endswith("\n") else "\n")
+        return
+    from IPython.display import display
+
+    png = base64.b64decode(output["png"])
+    display(
+        {"image/png": base64.b64encode(png).decode(), "text/plain": output["alt"]},
+        raw=True,
+        metadata={"image/png": {"alt": output["alt"]}},
+    )
