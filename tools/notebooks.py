@@ -26,7 +26,7 @@ PNG_MOST = 60_000  # bytes
 NOTEBOOK_MOST = 600_000  # bytes
 FIXED_SECTIONS = ("You will learn", "Exercises", "What to remember")
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
-EMPTY_WORDS = re.compile(r"\b(simply|easily|powerful|note that|as we can see|obviously|just)\b", re.I)
+EMPTY_WORDS = re.compile(r"\b(simply|easily|powerful|note that|as we can see|obviously)\b", re.I)
 BRITISH = re.compile(r"\b\w*(colour|optimis|behaviour|synchronis|initialis|centre|favour|recognis|summaris)\w*", re.I)
 MACHINE_PATH = re.compile(r"/root/|/home/\w|/Users/\w|/tmp/|/work/|\b[A-Z]:\\\\?\w")
 

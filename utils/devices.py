@@ -96,11 +96,9 @@ def name_of(kind):
 def versions():
     """Versions that decide what a measurement means, as a dict of strings; absent parts are left out."""
     found = {"torch": torch.__version__, "python": platform.python_version(), "system": platform.system()}
-    if torch.version.cuda:
-        found["cuda"] = torch.version.cuda
-    if torch.version.hip:
-        found["rocm"] = torch.version.hip
+    found["cpu"] = name_of("cpu")
     if torch.cuda.is_available():
+        found["cuda"], found["rocm"] = torch.version.cuda, torch.version.hip
         major, minor = torch.cuda.get_device_capability(0)
         found["capability"] = f"{major}.{minor}"
         found["driver"] = nvidia_smi("driver_version")

@@ -248,7 +248,9 @@ def replay(name, missing, source, variables):
 def describe(origin):
     """One line: device, date, versions."""
     facts = [
-        f"{key} {origin.machine[key]}" for key in ("torch", "cuda", "driver", "torch_xla") if key in origin.machine
+        f"{key} {origin.machine[key]}"
+        for key in ("torch", "cuda", "rocm", "driver", "torch_xla")
+        if key in origin.machine
     ]
     mark = "a pretended device, " if origin.pretended else ""
     return f"{mark}{origin.device} on {origin.date} ({', '.join(facts)})"
