@@ -95,7 +95,7 @@ def break_even(overhead, faster):
         praise="For a fast device this is hardly more than the overhead itself: the overhead decides.",
         wrong={
             "def break_even(overhead, faster):\n    return overhead": "both sides must be equal",
-            "def break_even(overhead, faster):\n    return overhead * faster / (faster - 1)": "raised ZeroDivisionError",
+            "def break_even(overhead, faster):\n    return overhead * faster / (faster - 1)": "ZeroDivisionError",
             "def break_even(overhead, faster):\n    return abs(overhead * faster / (faster - 1)) "
             "if faster != 1 else float('inf')": "a device that is not faster never pays",
         },
