@@ -16,7 +16,7 @@ def claim(text, measured, *, at_least=None, at_most=None, limit=None, unit="", w
     measured: a number. at_least, at_most: what the claim promises (one or both). limit: the most that physics
     allows, in the same unit; a figure above it always raises, because then the measurement is wrong. where: the
     name of a result, a device, or a Provenance. A missed claim is information for a reader and raises ClaimError
-    with LAB_STRICT=1. Returns whether the claim holds.
+    with LAB_STRICT=1.
     """
     if not isinstance(measured, (int, float)) or not math.isfinite(measured):
         raise ClaimError(f"{text!r} was measured as {measured!r}: a claim needs a finite number")
@@ -38,12 +38,9 @@ def claim(text, measured, *, at_least=None, at_most=None, limit=None, unit="", w
     line += f") · {origin}"
     if not holds and strict():
         raise ClaimError(line)
-    print(
-        line
-        if holds
-        else f"{line}\n  Not on this device: the lesson's other figures still hold where they were measured."
-    )
-    return holds
+    print(line)
+    if not holds:
+        print("  Not on this device. That is a result too: the text says where it was seen to hold.")
 
 
 def _figure(number, unit):

@@ -76,7 +76,7 @@ def _bundle(fig, alt):
     return {"image/png": png, "text/plain": alt}, {"image/png": {"alt": alt}}
 
 
-def _png(fig, dpi=90):
+def _png(fig, dpi=100):
     buffer = io.BytesIO()
     fig.savefig(buffer, format="png", dpi=dpi)
     return buffer.getvalue()
