@@ -44,7 +44,7 @@ test: lint
 
 test-colab:
 	@$(PYTHON) tools/setup_env.py --venv .venv-colab --requirements tests/colab-requirements.txt --prefer 3.13
-	LAB_STRICT=1 $(COLAB) $(NBVAL) $(LESSONS)
+	LAB_STRICT=1 PYDEVD_DISABLE_FILE_VALIDATION=1 $(COLAB) $(NBVAL) $(LESSONS)
 
 outputs: env-test
 	$(VENV) tools/notebooks.py outputs

@@ -1,0 +1,168 @@
+"""A pytest plugin on top of nbval: python -m pytest -p tests.lessons_plugin --nbval-lax notebooks/*.ipynb
+
+nbval runs the cells. This plugin makes sure that it ran all of them: it counts the code cells of each file,
+fails the run when one did not finish, when a lesson has no code or none was found, when a cell wrote to stderr
+(except with the tag `lab-stderr`) and when a kernel needed too much memory. It prints one line for each lesson.
+"""
+
+import json
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from queue import Empty
+
+import psutil
+import pytest
+from nbval.plugin import IPyNbCell, IPyNbFile, NbCellError
+
+OUTPUT_TIMEOUT = 60  # seconds to wait for a cell's outputs; nbval's own 5 s are too few on a busy machine
+MEMORY_LIMIT = 1.5 * 2**30  # bytes
+NOT_LIVE = ("replayed", "unavailable")  # states of a conditional cell that did not run on this machine
+
+
+@dataclass
+class Lesson:
+    """What happened to one notebook."""
+
+    name: str
+    code_cells: int
+    done: set = field(default_factory=set)  # numbers of the code cells that ran to the end
+    not_live: set = field(default_factory=set)  # those of them that showed a recording, or that there is none
+    seconds: float = 0.0
+    peak_bytes: int = 0
+
+    def problems(self):
+        missing = sorted(set(range(self.code_cells)) - self.done)
+        if not self.code_cells:
+            yield "it has no code cells"
+        if missing:
+            yield f"code cells that did not run to the end: {', '.join(map(str, missing))} (the first is 0)"
+        if self.peak_bytes > MEMORY_LIMIT:
+            peak, limit = self.peak_bytes / 2**20, MEMORY_LIMIT / 2**20
+            yield f"its kernel needed {peak:.0f} MiB of memory, more than {limit:.0f} MiB"
+
+
+def cell_counts(lessons):
+    """'14 of 14 code cells ran  (12 live, 2 shown from recordings or not available)' of some lessons."""
+    done, not_live = sum(len(lesson.done) for lesson in lessons), sum(len(lesson.not_live) for lesson in lessons)
+    total = sum(lesson.code_cells for lesson in lessons)
+    live = f"({done - not_live} live, {not_live} shown from recordings or not available)"
+    return f"{done} of {total} code cells ran  {live}"
+
+
+def kernel_peak_memory(kernel_manager):
+    """The most memory that a kernel has used so far, in bytes (outside Linux: what it uses now)."""
+    pid = kernel_manager.provisioner.pid
+    status = Path(f"/proc/{pid}/status")
+    if status.exists():
+        line = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM:"))
+        return int(line.split()[1]) * 1024
+    process = psutil.Process(pid)  # on Windows a launcher, whose child is the kernel
+    return sum(p.memory_info().rss for p in [process, *process.children(recursive=True)])
+
+
+def notice_death(kernel):
+    """Make nbval's wait for a message end when the kernel has died, not only at the time limit."""
+    get_message = type(kernel).get_message
+
+    def get_message_while_alive(stream, timeout):
+        end = time.monotonic() + timeout
+        while True:
+            try:
+                return get_message(kernel, stream, timeout=min(1, timeout))
+            except Empty:
+                if not kernel.is_alive():
+                    raise RuntimeError("the kernel died: out of memory, or a crash in compiled code") from None
+                if time.monotonic() >= end:
+                    raise
+
+    kernel.get_message = get_message_while_alive
+
+
+class Lessons:
+    """The hooks, and the lessons that they saw."""
+
+    def __init__(self):
+        self.lessons = {}
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_make_collect_report(self, collector):
+        if isinstance(collector, IPyNbFile):
+            try:
+                cells = json.loads(collector.path.read_text(encoding="utf-8"))["cells"]
+            except (ValueError, KeyError):
+                cells = []  # nbval reports that it cannot read the file
+            count = sum(cell["cell_type"] == "code" for cell in cells)
+            self.lessons[collector.path] = Lesson(collector.path.stem, count)
+        return (yield)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item):
+        start = time.perf_counter()
+        result = yield  # the first cell of a lesson starts its kernel, the last one stops it
+        if isinstance(item, IPyNbCell):
+            self.lessons[item.path].seconds += time.perf_counter() - start
+        return result
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_call(self, item):
+        if not isinstance(item, IPyNbCell):
+            return (yield)
+        lesson, item.output_timeout = self.lessons[item.path], OUTPUT_TIMEOUT
+        notice_death(item.parent.kernel)
+        try:
+            result = yield
+        finally:
+            if item.parent.kernel.is_alive():
+                peak = kernel_peak_memory(item.parent.kernel.km)
+                lesson.peak_bytes = max(lesson.peak_bytes, peak)
+        check_outputs(item)
+        lesson.done.add(item.cell_num)
+        states = [out.get("metadata", {}).get("device_lab", {}).get("state") for out in item.test_outputs]
+        if any(state in NOT_LIVE for state in states):
+            lesson.not_live.add(item.cell_num)
+        return result
+
+    def pytest_sessionfinish(self, session):
+        if list(self.problems()) and session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def pytest_terminal_summary(self, terminalreporter):
+        terminalreporter.section("lessons")
+        lessons = list(self.lessons.values())
+        width = max([len(lesson.name) for lesson in lessons] + [len("total")])
+        for lesson in lessons:
+            measured = f"{lesson.seconds:.1f} s  {lesson.peak_bytes / 2**20:.0f} MiB"
+            terminalreporter.line(f"{lesson.name:{width}}  {cell_counts([lesson])}  {measured}")
+        seconds = sum(lesson.seconds for lesson in lessons)
+        terminalreporter.line(f"{'total':{width}}  {cell_counts(lessons)}  {seconds:.1f} s")
+        for problem in self.problems():
+            terminalreporter.line(f"FAILED {problem}", red=True)
+
+    def problems(self):
+        if not self.lessons:
+            yield "no notebook was found: name them on the command line, for example notebooks/*.ipynb"
+        for lesson in self.lessons.values():
+            for problem in lesson.problems():
+                yield f"{lesson.name}: {problem}"
+
+
+def check_outputs(item):
+    """Fail a cell that ended in an error (allowed by a tag or not) or wrote to stderr."""
+    for out in item.test_outputs:
+        message = None
+        if out.output_type == "error":
+            message = "The cell ended in an error. An expected one belongs into `with expect_error(...)`."
+        if out.output_type == "stream" and out.name == "stderr":
+            if "lab-stderr" not in item.cell.metadata.get("tags", []):
+                message = f"The cell wrote to stderr (if it must, tag it `lab-stderr`): {out.text.strip()}"
+        if message:
+            raise NbCellError(item.cell_num, message, item.cell.source)
+
+
+def pytest_configure(config):
+    if not (config.option.nbval or config.option.nbval_lax):
+        raise pytest.UsageError("tests.lessons_plugin runs lessons through nbval: add --nbval-lax")
+    # Colab's old jupyter_client on a new Python; nothing that a lesson could change.
+    config.addinivalue_line("filterwarnings", "ignore::DeprecationWarning:jupyter_client")
+    config.pluginmanager.register(Lessons())

@@ -1,0 +1,111 @@
+"""The plugin that counts what nbval ran: each way in which a lesson can fail must fail the run."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import nbformat
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+REPLAYED = """from IPython.display import display
+display({"text/plain": "recorded"}, metadata={"device_lab": {"state": "replayed"}}, raw=True)"""
+
+
+def write_notebook(path, *sources, tags=()):
+    notebook = nbformat.v4.new_notebook()
+    notebook.cells = [nbformat.v4.new_markdown_cell("# A lesson")]
+    for source in sources:
+        notebook.cells.append(nbformat.v4.new_code_cell(source, metadata={"tags": list(tags)}))
+    nbformat.write(notebook, path)
+    return path
+
+
+def run_lessons(*paths, options=("--nbval-lax", "--nbval-cell-timeout=10")):
+    command = [sys.executable, "-m", "pytest", "-p", "tests.lessons_plugin", *options]
+    command += ["--nbval-current-env", "-p", "no:cacheprovider", *map(str, paths)]
+    env = {key: value for key, value in os.environ.items() if not key.startswith("PYTEST_")}
+    result = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=120)
+    return result.returncode, result.stdout + result.stderr
+
+
+def test_good_lessons_pass_and_are_counted(tmp_path):
+    one = write_notebook(tmp_path / "00_one.ipynb", "x = 1", "print(x)", REPLAYED)
+    two = write_notebook(tmp_path / "01_two.ipynb", "print('hello')")
+    source = "import sys; print('progress', file=sys.stderr)"
+    three = write_notebook(tmp_path / "02_tagged.ipynb", source, tags=["lab-stderr"])
+    status, output = run_lessons(one, two, three)
+    assert status == 0, output
+    counts = "3 of 3 code cells ran  (2 live, 1 shown from recordings or not available)"
+    (line,) = [line for line in output.splitlines() if line.startswith("00_one ")]
+    assert counts in line
+    seconds, mebibytes = float(line.split()[-4]), float(line.split()[-2])
+    assert 0 < seconds < 60 and 20 < mebibytes < 1536
+    assert "total      5 of 5 code cells ran  (4 live, 1 shown from recordings or not available)" in output
+    assert "FAILED" not in output
+
+
+# Lesson: its code cells, how many of them count as run, what the report says, the cells that pytest lists.
+BAD = {
+    "00_last_fails": (["x = 1", "1 / 0"], "1 of 2", "ZeroDivisionError", [1]),
+    "01_first_fails": (["1 / 0", "x = 1"], "1 of 2", "ZeroDivisionError", [0]),
+    "02_dies": (["import os; os._exit(1)", "x = 1"], "0 of 2", "the kernel died", [0, 1]),
+    "03_skips": (["# NBVAL_SKIP\nx = 1", "x = 2"], "1 of 2", "did not run to the end: 0 (", []),
+    "04_error_by_tag": (["# NBVAL_RAISES_EXCEPTION\n1 / 0"], "0 of 1", "with expect_error(", [0]),
+    "05_warns": (["import warnings; warnings.warn('noise')"], "0 of 1", "wrote to stderr", [0]),
+    "06_takes_memory": (["big = bytearray(1_700_000_000)"], "1 of 1", "more than 1536 MiB", []),
+    "07_is_empty": ([], "0 of 0", "it has no code cells", []),
+    "08_hangs": (["import time; time.sleep(60)"], "0 of 1", "Timeout of 10 seconds", [0]),
+}
+
+
+@pytest.fixture(scope="module")
+def bad_run(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("bad")
+    return run_lessons(*[write_notebook(folder / f"{name}.ipynb", *BAD[name][0]) for name in BAD])
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_what_must_fail_fails(bad_run, name):
+    _, count, message, failed_cells = BAD[name]
+    status, output = bad_run
+    assert status == 1, output
+    (line,) = [line for line in output.splitlines() if line.startswith(name + " ")]
+    assert f" {count} code cells ran" in line
+    assert message in output
+    assert f"FAILED {name}: " in output
+    listed = [line for line in output.splitlines() if line.startswith("FAILED") and f"{name}.ipynb::" in line]
+    assert [int(line.split("::Cell ")[1].split()[0]) for line in listed] == failed_cells
+
+
+def test_a_skipped_cell_alone_fails_the_run(tmp_path):
+    status, output = run_lessons(write_notebook(tmp_path / "00_skips.ipynb", "# NBVAL_SKIP\nx = 1", "x = 2"))
+    assert "1 passed, 1 skipped" in output
+    assert status == 1
+
+
+def test_an_empty_lesson_fails_among_good_ones(tmp_path):
+    good = write_notebook(tmp_path / "00_good.ipynb", "x = 1")
+    status, output = run_lessons(good, write_notebook(tmp_path / "01_empty.ipynb"))
+    assert status == 1
+    assert "FAILED 01_empty: it has no code cells" in output
+
+
+def test_no_notebook_fails(tmp_path):
+    (tmp_path / "test_nothing.py").write_text("def test_nothing(): pass\n")
+    status, output = run_lessons(tmp_path)
+    assert status == 1
+    assert "no notebook was found" in output
+
+
+def test_an_unreadable_notebook_fails(tmp_path):
+    path = tmp_path / "00_broken.ipynb"
+    path.write_text("{")
+    assert run_lessons(path)[0] != 0
+
+
+def test_the_plugin_needs_nbval(tmp_path):
+    status, output = run_lessons(write_notebook(tmp_path / "00_good.ipynb", "x = 1"), options=())
+    assert status != 0
+    assert "add --nbval-lax" in output
