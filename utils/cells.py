@@ -94,10 +94,14 @@ def replay(word, name, source):
 
 def _before_cell(info):
     first = (info.raw_cell or "").lstrip().split("\n", 1)[0]
-    if first.startswith("%%requires") and HEADER.match(first):
+    if not first.startswith("%%requires"):
+        return
+    try:
         word, kind, name = parse(first)
-        if kind == "result" and missing(word, _variables()) is None:
-            recordings.remember_live(name, word)
+    except RequiresError:
+        return  # the cell itself is about to say so
+    if kind == "result" and missing(word, _variables()) is None:
+        recordings.remember_live(name, word)
 
 
 def _variables():

@@ -1,0 +1,48 @@
+import math
+
+import pytest
+
+from utils.claims import ClaimError, claim
+from utils.recordings import Provenance
+
+H200 = Provenance("NVIDIA H200", False, "2026-11-20", {})
+
+
+def test_line_names_promise_figure_limit_and_device(capsys):
+    claim("copies reach the link", 55.4, at_least=50, limit=63, unit="GB/s", where=H200)
+    assert capsys.readouterr().out == (
+        "✓ copies reach the link: 55.4 GB/s (claimed ≥ 50 GB/s; limit 63 GB/s, reached 88%)"
+        " · NVIDIA H200 (recorded 2026-11-20)\n"
+    )
+
+
+def test_missed_claim_is_information(capsys, monkeypatch):
+    monkeypatch.delenv("LAB_STRICT", raising=False)
+    claim("it is faster", 0.9, at_least=1.1, unit="times")
+    out = capsys.readouterr().out
+    assert out.startswith("✗ it is faster: 0.9 times") and "Not on this device" in out
+
+
+def test_missed_claim_raises_when_strict(monkeypatch):
+    monkeypatch.setenv("LAB_STRICT", "1")
+    with pytest.raises(ClaimError, match="✗"):
+        claim("it is faster", 0.9, at_least=1.1)
+    with pytest.raises(ClaimError, match="≤ 1"):
+        claim("it does not matter", 1.2, at_most=1)
+
+
+def test_above_the_limit_always_raises(monkeypatch):
+    monkeypatch.delenv("LAB_STRICT", raising=False)
+    with pytest.raises(ClaimError, match="the measurement is wrong"):
+        claim("copies are fast", 64, at_least=50, limit=63, unit="GB/s")
+
+
+@pytest.mark.parametrize("measured", [math.nan, math.inf, None, "3"])
+def test_only_finite_numbers(measured):
+    with pytest.raises(ClaimError, match="finite number"):
+        claim("x", measured, at_least=1)
+
+
+def test_a_claim_must_promise_something():
+    with pytest.raises(ClaimError, match="at_least or at_most"):
+        claim("x", 1.0)

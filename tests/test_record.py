@@ -1,0 +1,78 @@
+"""python -m utils.record, on pretended devices: a cell that says "cuda" runs on the CPU and is marked as such."""
+
+import json
+import os
+import subprocess
+import sys
+
+import nbformat
+import pytest
+
+from tests.conftest import ROOT, notebook
+
+CUDA = "%%requires cuda --result numbers\nnumbers = [1.5, 2]\nprint('measured')"
+FIGURE = (
+    "%%requires cuda --name picture\n"
+    "fig, ax = plots.figure('A finding', 'no device, a test', xlabel='x', ylabel='y')\nplots.show(fig, 'a line')"
+)
+OTHERS = ["%%requires mps --result other\nother = 1", "%%requires cuda\nprint('no name')", "plain = 1"]
+
+
+def record(tmp_path, *sources, out=None, pretend="cuda"):
+    """Run the command on a notebook made of `sources`. Returns (exit status, output, recordings by file name)."""
+    path = tmp_path / "42_a_lesson.ipynb"
+    nbformat.write(notebook(*sources), path)
+    out = out or tmp_path / "out"
+    done = subprocess.run(
+        [sys.executable, "-m", "utils.record", str(path), "--out", str(out)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "LAB_PRETEND": pretend},
+    )
+    files = {p.relative_to(out).as_posix(): json.loads(p.read_text(encoding="utf-8")) for p in out.glob("*/*.json")}
+    return done.returncode, done.stdout + done.stderr, files
+
+
+def test_stores_what_ran_live_and_only_that(tmp_path):
+    status, _, files = record(tmp_path, CUDA, FIGURE, *OTHERS)
+    ((name, content),) = files.items()
+    assert status == 0 and name.endswith("42_a_lesson.json") and name.startswith("pretended-cuda-on-")
+    assert content["pretended"] is True and set(content["cells"]) == {"numbers", "picture"}
+    numbers, picture = content["cells"]["numbers"], content["cells"]["picture"]
+    assert numbers["value"] == [1.5, 2] and numbers["outputs"] == [{"text": "measured\n"}]
+    assert numbers["machine"]["device"].startswith("pretended cuda on ")
+    assert numbers["machine"]["torch"] and numbers["machine"]["python"] and numbers["seconds"] >= 0
+    assert "value" not in picture and picture["outputs"][0]["alt"] == "a line"
+
+
+def test_pretended_results_are_refused_in_the_course(tmp_path):
+    before = sorted((ROOT / "notebooks" / "recorded").rglob("*"))
+    path = tmp_path / "42_a_lesson.ipynb"
+    nbformat.write(notebook(CUDA), path)
+    done = subprocess.run(
+        [sys.executable, "-m", "utils.record", str(path)],
+        cwd=ROOT, capture_output=True, text=True, env={**os.environ, "LAB_PRETEND": "cuda"},
+    )  # fmt: skip
+    assert done.returncode == 1 and "pretended devices measure nothing" in done.stderr
+    assert sorted((ROOT / "notebooks" / "recorded").rglob("*")) == before
+
+
+def test_nothing_to_record_writes_nothing(tmp_path):
+    status, output, files = record(tmp_path, OTHERS[0], pretend="")
+    assert (status, files) == (0, {}) and "nothing to record on this machine" in output
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("%%requires cuda --result numbers\nnumbers = torch.ones(2)", "cannot be recorded"),
+        ("%%requires cuda --result numbers\nnumbers = (1, 2)", "would come back changed"),
+        ("%%requires cuda --result numbers\nnumbers = 1 / 0", "division by zero"),
+        ("claim('too fast', 2, at_least=3)", "too fast"),
+    ],
+)
+def test_a_failing_lesson_writes_nothing_and_says_why_in_one_line(tmp_path, source, message):
+    status, output, files = record(tmp_path, CUDA, source)
+    assert status == 1 and files == {} and message in output
+    assert "Traceback" not in output and len(output.strip().splitlines()) == 1, output
