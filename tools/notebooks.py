@@ -32,12 +32,15 @@ MACHINE_PATH = re.compile(r"/root/|/home/\w|/Users/\w|/tmp/|/work/|\b[A-Z]:\\\\?
 
 SETUP = """\
 # Set-up, the same in every lesson: finds the course on this machine, or fetches it once (Colab, Kaggle).
-import pathlib, subprocess, sys
+import pathlib
+import subprocess
+import sys
 
+REPOSITORY = "{address}"
 here = pathlib.Path.cwd()
 course = next((p for p in [here, *here.parents] if (p / "utils" / "cells.py").exists()), here / "pytorch-device-lab")
 if not course.exists():
-    fetch = ["git", "clone", "--quiet", "--depth=1", "{address}", str(course)]
+    fetch = ["git", "clone", "--quiet", "--depth=1", REPOSITORY, str(course)]
     fetched = subprocess.run(fetch, capture_output=True, text=True)
     assert fetched.returncode == 0, f"Cannot fetch the course (is the network on?): {{fetched.stderr}}"
 sys.path.insert(0, str(course))
@@ -148,7 +151,7 @@ def _text(nb):
 def _ids(nb, path):
     ids = [cell.id for cell in nb.cells]
     bad = [i for i in ids if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", i) or re.fullmatch("[0-9a-f]{8}", i)]
-    return [f"cell id {i!r} is no readable slug" for i in bad] + [f"cell id {i} twice" for i in ids if ids.count(i) > 1]
+    return [f"cell id {i!r} is no readable slug" for i in bad]
 
 
 def _anatomy(nb, path):

@@ -1,0 +1,61 @@
+"""Figures and explorers, as a notebook shows them."""
+
+import base64
+import re
+
+import pytest
+
+from tests.conftest import text_of
+from utils import plots
+
+FIGURE = (
+    "fig, ax = plots.figure('A finding', {where!r}, xlabel='size (bytes)', ylabel='bandwidth (GB/s)')\n"
+    "ax.plot([1, 2])\nplots.show(fig, alt='A line that rises.')"
+)
+EXPLORER = """
+import ipywidgets
+def draw(height, color):
+    fig, ax = plots.figure(f"height {height}", "a model, no device measured", xlabel="x (s)", ylabel="y (s)")
+    ax.bar([0], [height], color=color)
+    return fig, f"a bar of height {height} & <more>"
+slider = ipywidgets.IntSlider(3, 1, 9)
+plots.explorer(draw, height=slider, color=ipywidgets.Dropdown(options=["red", "blue"]))
+"""
+
+
+def test_figure_has_alt_text_and_is_small(run):
+    (cell,) = run(FIGURE.format(where="cpu"))
+    (output,) = cell.outputs
+    assert output.data["text/plain"] == output.metadata["image/png"]["alt"] == "A line that rises."
+    assert 1000 < len(base64.b64decode(output.data["image/png"])) < 60_000
+
+
+def test_figure_names_the_device_and_the_finding():
+    fig, ax = plots.figure("A finding", "cpu", xlabel="x (s)", ylabel="y (s)")
+    texts = [text.get_text().strip() for text in [fig._suptitle, *fig.texts]]
+    assert "A finding" in texts and any("this machine" in text for text in texts)
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("x (s)", "y (s)")
+    assert len(plots.figure("A", "cpu", xlabel="", ylabel="", panels=3)[1]) == 3
+
+
+def test_explorer_leaves_a_picture_and_redraws(run):
+    cell, moved, other = run(
+        EXPLORER,
+        "slider.value = 7\nimport gc\n"
+        "pictures = [o for o in gc.get_objects() if isinstance(o, ipywidgets.HTML)]\nprint(pictures[0].value[-80:])",
+        "print(pictures[0].value.count('data:image/png'))",
+    )
+    (output,) = cell.outputs
+    assert {"image/png", "text/plain", "application/vnd.jupyter.widget-view+json"} <= set(output.data)
+    assert output.data["text/plain"] == "a bar of height 3 & <more>"
+    assert 'alt="a bar of height 7 &amp; &lt;more&gt;"' in text_of(moved) and text_of(other).strip() == "1"
+
+
+@pytest.mark.parametrize(("count", "text"), [(512, "512 B"), (4096, "4 KiB"), (3 * 2**20, "3 MiB"), (2**31, "2 GiB")])
+def test_size_text(count, text):
+    assert plots.size_text(count) == text
+
+
+def test_colors_are_the_published_ones():
+    colors = [plots.BLUE, plots.ORANGE, plots.GREEN, plots.VERMILION, plots.PURPLE, plots.SKY, plots.GRAY]
+    assert len(set(colors)) == 7 and all(re.fullmatch("#[0-9A-F]{6}", color) for color in colors)
