@@ -158,6 +158,13 @@ def test_address_stands_in_one_place():
         assert found == {slug}, path.name
 
 
+def test_readme_lists_every_lesson_and_no_other():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    linked = re.findall(r"^\| (\d\d) \| \[.+?\]\(notebooks/(.+?)\) \|", text, re.M)
+    assert [name for _, name in linked] == [path.name for path in notebooks.lessons()]
+    assert all(name.startswith(number) for number, name in linked)
+
+
 def test_pick_device_is_the_function_that_lesson_01_builds():
     def body(source, name):
         (function,) = [
