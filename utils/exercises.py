@@ -105,13 +105,13 @@ def check(number, answer):
             raise NotAnswered
         exercise.check(answer)
     except NotAnswered:
-        print(f'○ {number} {exercise.title}: not answered yet. Replace the dots; stuck? hint("{number}")')
+        print(f'○ {number} · {exercise.title} · not answered yet. Replace the dots; stuck? hint("{number}")')
     except Wrong as problem:
         _remember(number, "tried")
-        print(f'✗ {number} {exercise.title}: {problem}\n  Stuck? hint("{number}")')
+        print(f'✗ {number} · {exercise.title} · {problem}\n  Stuck? hint("{number}")')
     else:
         _remember(number, "solved")
-        print(f"✓ {number} {exercise.title}: {exercise.praise}")
+        print(f"✓ {number} · {exercise.title} · {exercise.praise}")
 
 
 def hint(number):
