@@ -54,11 +54,11 @@ def runs(capability, arch_list):
     return False
 
 
-LINKS = ("gpu", "driver", "build", "versions", "hidden", "kernels")
+LINKS = ("gpu", "driver", "build", "versions", "visible", "kernels")
 FIRST_BROKEN = {
     "office": ("build", "card and driver answer, and the suffix of PyTorch names the CPU"),
     "docker": ("driver", "the card is there, but nothing in the container can speak to it"),
-    "cluster": ("hidden", "card, driver and build fit together; the process is not allowed to see the card"),
+    "cluster": ("visible", "card, driver and build fit together; the process is not allowed to see the card"),
     "server": ("versions", "card, driver and build are there; compare the driver with OLDEST for this CUDA"),
     "notebook": ("gpu", "driver and build are missing as well, but without a card neither would help"),
     "attic": ("kernels", "is_available() covers the first five links, and it says True"),
@@ -200,7 +200,7 @@ def can_run(capability, arch_list):
 first_broken = {
     "office": "build",
     "docker": "driver",
-    "cluster": "hidden",
+    "cluster": "visible",
     "server": "versions",
     "notebook": "gpu",
     "attic": "kernels",
@@ -208,16 +208,16 @@ first_broken = {
 """,
         praise="Repairing a later link first costs an afternoon: a new PyTorch does not help a machine without a card.",
         wrong={
-            "first_broken = dict(office='driver', docker='driver', cluster='hidden', server='versions', "
+            "first_broken = dict(office='driver', docker='driver', cluster='visible', server='versions', "
             "notebook='gpu', attic='kernels')": "the suffix of PyTorch names the CPU",
-            "first_broken = dict(office='build', docker='driver', cluster='hidden', server='build', "
+            "first_broken = dict(office='build', docker='driver', cluster='visible', server='build', "
             "notebook='gpu', attic='kernels')": "compare the driver with OLDEST",
-            "first_broken = dict(office='build', docker='driver', cluster='hidden', server='versions', "
+            "first_broken = dict(office='build', docker='driver', cluster='visible', server='versions', "
             "notebook='build', attic='kernels')": "without a card neither would help",
-            "first_broken = dict(office='cable', docker='driver', cluster='hidden', server='versions', "
+            "first_broken = dict(office='cable', docker='driver', cluster='visible', server='versions', "
             "notebook='gpu', attic='kernels')": "expected one of gpu, driver",
             "first_broken = {'office': 'build'}": "expected a dict with the keys",
-            "first_broken = dict(office='build', docker='driver', cluster='hidden', server='versions', "
+            "first_broken = dict(office='build', docker='driver', cluster='visible', server='versions', "
             "notebook=..., attic='kernels')": "not answered yet",
         },
     ),
