@@ -55,7 +55,7 @@ def test_corrupt_and_foreign_files_are_one_line(folder, text, message):
     path.parent.mkdir()
     path.write_text(text)
     with pytest.raises(RecordingError) as caught:
-        recordings.find("bandwidth")
+        recordings.load(path)
     assert message in str(caught.value) and "machine/02_tensors.json" in str(caught.value)
     assert "\n" not in str(caught.value) and str(folder) not in str(caught.value)
 
@@ -165,12 +165,16 @@ def test_changed_cell_is_told(run, tmp_path):
     assert "The cell has changed since then" in text_of(cell) and "hello" in text_of(cell)
 
 
-def test_damaged_recording_is_one_line_in_the_notebook(run, tmp_path):
+def test_damaged_recording_is_one_line_and_does_not_hide_the_others(run, tmp_path):
+    recordings.store(tmp_path, "02_tensors", {"bandwidth": ENTRY})
     (tmp_path / "m").mkdir()
     (tmp_path / "m" / "02.json").write_text("{")
-    _, cell = run(USE.format(folder=str(tmp_path)), CELL)
-    (error,) = [o for o in cell.outputs if o.output_type == "error"]
-    assert len(error.traceback) == 1 and "the recording m/02.json is damaged" in error.traceback[0]
+    _, cell, again = run(USE.format(folder=str(tmp_path)), CELL, CELL)
+    assert [o for o in cell.outputs if o.output_type == "error"] == []
+    ignored = [
+        line for line in text_of(cell).splitlines() if line.startswith("Ignored: the recording m/02.json is damaged")
+    ]
+    assert len(ignored) == 1 and "hello" in text_of(cell) and "Ignored" not in text_of(again)
 
 
 def test_where_of_an_unknown_name_lists_the_known():

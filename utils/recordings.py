@@ -195,7 +195,12 @@ def _problem(cell):
 
 @functools.cache
 def _loaded(path, modified):
-    return load(path)
+    """Cells of a recording; none, and one line said once, where it cannot be used."""
+    try:
+        return load(path)
+    except RecordingError as error:
+        note(f"Ignored: {error}")
+        return {}
 
 
 def find(name):
