@@ -3,6 +3,8 @@
 Importing it touches no device, starts no thread and reads no network; plots and widgets load when first used.
 """
 
+import logging
+
 from utils import exercises, plots, recordings
 from utils.cells import enable_conditional_cells, expect_error
 from utils.claims import claim
@@ -24,5 +26,10 @@ __all__ = [
     "solution",
     "where",
 ]
+
+# Noise that tells a reader nothing: PyTorch on extensions that no lesson compiles (CUDA's compiler on the PATH, but no
+# GPU), matplotlib on its font cache (first use, or a home folder that cannot be written).
+for _name in ("torch.utils.cpp_extension", "matplotlib"):
+    logging.getLogger(_name).setLevel(logging.ERROR)
 
 enable_conditional_cells()

@@ -127,7 +127,7 @@ class ExpectedError(LabError):
 
 
 class expect_error:
-    """Run a block that must fail, print the real message, and go on.
+    """Run a block that must fail, print the real message, and go on; `as caught` keeps it as caught.message.
 
     kind: exception class, or a tuple of classes. pattern: regular expression that the message must contain
     (versions differ: "same device|different devices"). lines: how many lines of the message to print.
@@ -135,7 +135,7 @@ class expect_error:
     """
 
     def __init__(self, kind, pattern, lines=4):
-        self.kind, self.pattern, self.lines = kind, pattern, lines
+        self.kind, self.pattern, self.lines, self.message = kind, pattern, lines, None
 
     def __enter__(self):
         return self
@@ -151,6 +151,7 @@ class expect_error:
             raise ExpectedError(f"expected {names} ({self.pattern!r}), got {text}") from error
         if not re.search(self.pattern, str(error)):
             raise ExpectedError(f"the message does not contain {self.pattern!r}: {text}") from error
+        self.message = str(error)
         shown = text.strip().splitlines()
         print("\n".join(shown[: self.lines]))
         if len(shown) > self.lines:
