@@ -46,7 +46,7 @@ def test_solution_passes(number, capsys):
 def test_wrong_answer_gets_its_message(number, source, capsys):
     exercises.check(number, answer(ALL[number], source))
     out = capsys.readouterr().out
-    assert out.startswith(f"✗ {number}") and ALL[number].wrong[source] in out, out
+    assert out[:2] in ("✗ ", "○ ") and ALL[number].wrong[source] in out, out
 
 
 def stubs():
