@@ -212,8 +212,10 @@ def _check_devices():
             False,
             "CUDA GPU: none that PyTorch can use; lesson 01 finds out why, recorded results are shown instead",
         )
-    for kind, missing in {"MPS (Apple GPU)": missing_mps(), "XPU (Intel GPU)": _missing_xpu()}.items():
-        yield missing is None, f"{kind}: " + ("available" if missing is None else "none")
+    mps = missing_mps() is None
+    yield mps, "Apple GPU (MPS): " + ("available" if mps else "none; it takes a Mac with an Apple chip")
+    xpu = torch.xpu.is_available()
+    yield xpu, "Intel GPU (XPU): " + ("available" if xpu else "none; it takes an Intel GPU and PyTorch's XPU build")
     xla = missing_xla()
     if xla is None:
         yield True, f"torch_xla {package_version('torch_xla')}: the XLA cells run live here"
@@ -222,10 +224,6 @@ def _check_devices():
             False,
             "TPU: torch_xla is not installed; on Colab choose a TPU runtime, elsewhere the recorded results are shown",
         )
-
-
-def _missing_xpu():
-    return None if torch.xpu.is_available() else "an Intel GPU"
 
 
 def _check_tools():

@@ -2,6 +2,7 @@
 
 import html
 import os
+import re
 import sys
 
 
@@ -28,9 +29,22 @@ def note(text, state=None):
         return
     from IPython.display import display
 
-    body = html.escape(text).replace("\n", "<br>")
+    body = re.sub(r"`(.+?)`", r"<code>\1</code>", html.escape(text).replace("\n", "<br>"))
     data = {
         "text/plain": text,
         "text/html": f'<div style="border-left: 3px solid #999; padding-left: 0.7em; opacity: 0.85">{body}</div>',
     }
     display(data, raw=True, metadata={"device_lab": {"state": state}} if state else {})
+
+
+def picture(png, alt):
+    """Show a PNG (base64 text) with its text alternative, in each form that a front end or a stored page may use."""
+    from IPython.display import display
+
+    display(picture_data(png, alt), raw=True, metadata={"image/png": {"alt": alt}})
+
+
+def picture_data(png, alt):
+    """The forms of a picture by media type. As HTML because JupyterLab gives a plain PNG no text alternative."""
+    image = f'<img src="data:image/png;base64,{png}" alt="{html.escape(alt, quote=True)}" style="max-width: 100%">'
+    return {"image/png": png, "text/html": image, "text/plain": alt}

@@ -1,11 +1,11 @@
 """Figures in one style: the finding as title, the device named, a text alternative; and the explorers' frame."""
 
 import base64
-import html
 import io
 import os
 import textwrap
 
+from utils.messages import picture, picture_data
 from utils.recordings import Provenance
 from utils.recordings import where as where_of
 
@@ -66,21 +66,13 @@ def _origin(where):
 
 def show(fig, alt):
     """Display `fig` as a PNG whose text alternative is `alt`: what it shows, in one or two sentences."""
-    from IPython.display import display
-
-    data, metadata = _bundle(fig, alt)
-    display(data, raw=True, metadata=metadata)
+    picture(_png(fig), alt)
 
 
-def _bundle(fig, alt):
-    png = base64.b64encode(_png(fig)).decode()
-    return {"image/png": png, "text/plain": alt}, {"image/png": {"alt": alt}}
-
-
-def _png(fig, dpi=100):
+def _png(fig):
     buffer = io.BytesIO()
-    fig.savefig(buffer, format="png", dpi=dpi)
-    return buffer.getvalue()
+    fig.savefig(buffer, format="png", dpi=100)
+    return base64.b64encode(buffer.getvalue()).decode()
 
 
 def size_axis(axis):
@@ -119,24 +111,24 @@ def explorer(draw, **controls):
         control.layout.width = "36em"
         if hasattr(control, "continuous_update"):
             control.continuous_update = False
-    values = {name: control.value for name, control in controls.items()}
-    data, metadata = _bundle(*draw(**values))
-    picture = ipywidgets.HTML(_img(data))
+    first = _draw(draw, controls)
+    image = ipywidgets.HTML(first["text/html"])
 
     def redraw(change):
-        values = {name: control.value for name, control in controls.items()}
-        picture.value = _img(_bundle(*draw(**values))[0])
+        image.value = _draw(draw, controls)["text/html"]
 
     for control in controls.values():
         control.observe(redraw, "value")
-    box = ipywidgets.VBox([*controls.values(), picture])
+    box = ipywidgets.VBox([*controls.values(), image])
     if "COLAB_RELEASE_TAG" in os.environ:  # which of several forms Colab shows is not documented
         display(box)
         return
     view = {"version_major": 2, "version_minor": 0, "model_id": box.model_id}
-    display({"application/vnd.jupyter.widget-view+json": view, **data}, raw=True, metadata=metadata)
+    data = {"application/vnd.jupyter.widget-view+json": view, **first}
+    del data["text/html"]  # some front ends would show it in place of the widget
+    display(data, raw=True, metadata={"image/png": {"alt": first["text/plain"]}})
 
 
-def _img(data):
-    alt = html.escape(data["text/plain"], quote=True)
-    return f'<img src="data:image/png;base64,{data["image/png"]}" alt="{alt}" style="max-width: 100%">'
+def _draw(draw, controls):
+    fig, alt = draw(**{name: control.value for name, control in controls.items()})
+    return picture_data(_png(fig), alt)

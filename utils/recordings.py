@@ -22,7 +22,7 @@ from dataclasses import dataclass
 import torch
 
 from utils.devices import COURSE, cpu_name, name_of, pick_device, versions
-from utils.messages import LabError, note
+from utils.messages import LabError, note, picture
 
 FORMAT = "pytorch-device-lab recording 1"
 FOLDER = COURSE / "notebooks" / "recorded"
@@ -263,11 +263,5 @@ def describe(origin):
 def _show(output):
     if "text" in output:
         print(output["text"], end="" if output["text"].endswith("\n") else "\n")
-        return
-    from IPython.display import display
-
-    display(
-        {"image/png": output["png"], "text/plain": output["alt"]},
-        raw=True,
-        metadata={"image/png": {"alt": output["alt"]}},
-    )
+    else:
+        picture(output["png"], output["alt"])
