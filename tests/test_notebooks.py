@@ -84,6 +84,10 @@ BROKEN = {
     "unnamed need": (replace("cuda-name", " --result gpu_name", ""), "cannot be recorded"),
     "empty word": (replace("what", "A **device**", "Simply put, a **device**"), "empty word 'simply'"),
     "British": (replace("what", "A **device**", "The colour of a **device**"), "British spelling 'colour'"),
+    "dead link": (
+        replace("remember", "01_device_detection.ipynb", "01_devices.ipynb"),
+        "link to 01_devices.ipynb leads",
+    ),
     "unreadable id": (lambda nb: setattr(cell(nb, "what"), "id", "Was_1"), "is no readable slug"),
     "same id": (lambda nb: setattr(cell(nb, "what"), "id", "learn"), "is no readable slug"),  # nbformat renames it
     "not run": (lambda nb: setattr(cell(nb, "claim"), "execution_count", None), "not from one run"),

@@ -110,6 +110,7 @@ def _clean_output(output):
         data.pop(WIDGET_VIEW, None)
     if "image/png" in output.get("data", {}):
         output.data["image/png"] = output.data["image/png"].replace("\n", "")
+        output.data.pop("text/html", None)  # the same picture once more, for front ends
 
 
 def _slug(cell, taken):
@@ -135,7 +136,7 @@ def problems(path):
         found.append("not in canonical form: run `make format`")
     if len(text.encode()) > NOTEBOOK_MOST:
         found.append(f"{len(text.encode()) // 1000} kB, more than {NOTEBOOK_MOST // 1000}")
-    for rule in (_ids, _anatomy, _code, _words, _exercises, _outputs):
+    for rule in (_ids, _anatomy, _code, _words, _links, _exercises, _outputs):
         found += rule(nb, path)
     return found
 
@@ -215,6 +216,11 @@ def _words(nb, path):
     return [f"empty word {w!r} (voice)" for w in sorted({m.group().lower() for m in EMPTY_WORDS.finditer(text)})] + [
         f"British spelling {m.group()!r}" for m in BRITISH.finditer(text)
     ]
+
+
+def _links(nb, path):
+    targets = re.findall(r"\]\(([^)#:]+)[^):]*\)", _text(nb))  # not the web, not a heading
+    return [f"the link to {t} leads nowhere" for t in targets if not (ROOT / "notebooks" / t).exists()]
 
 
 def _exercises(nb, path):

@@ -36,7 +36,7 @@ def pick_device():
 
 @functools.cache
 def cpu_name():
-    """Name of the processor, such as "Intel(R) Xeon(R) Platinum 8480C", as the operating system gives it."""
+    """Name of the processor, such as "Intel Xeon Platinum 8480C": the operating system's, without its ornaments."""
     name = ""
     if pathlib.Path("/proc/cpuinfo").exists():
         text = pathlib.Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
@@ -44,7 +44,8 @@ def cpu_name():
         name = found.group(1).strip() if found else ""
     elif sys.platform == "darwin":
         name = _output_of("sysctl", "-n", "machdep.cpu.brand_string")
-    return name or platform.processor() or platform.machine() or "unknown CPU"
+    name = name or platform.processor() or platform.machine() or "unknown CPU"
+    return " ".join(re.sub(r"\((R|TM|tm)\)|\bCPU\b|\bProcessor\b|@.*", " ", name).split()) or name
 
 
 def cores():
@@ -306,10 +307,13 @@ def look_up(name):
 
 def link_limit():
     """(GB/s in one direction, how we know) for the link to the first CUDA GPU; (None, why not) when unknown."""
+    name = name_of("cuda") if torch.cuda.is_available() else ""
+    if re.search(r"\bG[HB]\d", name):
+        return None, f"{name} is joined to its CPU by NVLink-C2C, not PCIe"
     generation, lanes = nvidia_smi("pcie.link.gen.max"), nvidia_smi("pcie.link.width.max")
     if generation.isdigit() and lanes.isdigit() and 3 <= int(generation) <= 5:
         return pcie_limit(int(generation), int(lanes)), f"PCIe {generation} x{lanes}, from nvidia-smi"
-    row = look_up(name_of("cuda")) if torch.cuda.is_available() else None
+    row = look_up(name)
     if row and row.link:
         return row.link, f"PCIe, from the device table ({row.name})"
     return None, "no host link known"

@@ -140,7 +140,7 @@ def machine_slug(cells):
     """Folder name for a machine: its most telling device, such as nvidia-h200."""
     rank = {"compiler": 2, "xla": 1}
     best = min(cells.values(), key=lambda cell: rank.get(cell["requires"], 0))["machine"]["device"]
-    return re.sub(r"[^a-z0-9]+", "-", best.lower().replace("(r)", "").replace("(tm)", "")).strip("-")
+    return re.sub(r"[^a-z0-9]+", "-", best.lower()).strip("-")
 
 
 # ---------------------------------------------------------------------------------------------------------------
