@@ -7,6 +7,7 @@ import os
 import socket
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -49,6 +50,23 @@ def check_port(port):
         fail(f'Port {port} is taken by another program. Run: make lab LAB_ARGS="--port {other}"')
 
 
+def provide_home():
+    """Where the home folder cannot be written, give Jupyter and IPython folders inside the environment."""
+    from jupyter_core.paths import jupyter_config_dir, jupyter_data_dir
+
+    try:
+        for folder in (jupyter_config_dir(), jupyter_data_dir()):
+            os.makedirs(folder, exist_ok=True)
+            tempfile.TemporaryFile(dir=folder).close()
+    except OSError:
+        home = Path(sys.prefix) / "home"
+        print(f"The home folder cannot be written: settings go to {home}")
+        for variable in ("JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "IPYTHONDIR", "MPLCONFIGDIR"):
+            folder = home / variable.lower()
+            folder.mkdir(parents=True, exist_ok=True)
+            os.environ[variable] = str(folder)
+
+
 def main(arguments):
     # The lesson is the page that opens, and the one in the address that JupyterLab prints.
     command = [sys.executable, "-m", "jupyterlab", f"--ServerApp.root_dir={ROOT}"]
@@ -61,6 +79,7 @@ def main(arguments):
         command.append("--allow-root")  # containers and rented GPU machines have no other user
     command += arguments
 
+    provide_home()
     os.chdir(ROOT)
     if os.name == "nt":  # execv would detach JupyterLab from the console
         sys.exit(subprocess.call(command))
