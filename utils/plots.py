@@ -79,7 +79,7 @@ def size_axis(axis):
     """Label a logarithmic axis of byte counts as 1 KiB, 1 MiB, 1 GiB. axis: ax.xaxis or ax.yaxis."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
-    axis.set_major_locator(LogLocator(base=2, subs=[1], numticks=9))
+    axis.set_major_locator(LogLocator(base=2, subs=[1], numticks=6))
     axis.set_minor_locator(NullLocator())
     axis.set_major_formatter(FuncFormatter(lambda value, _: size_text(value)))
 
