@@ -22,6 +22,7 @@ OLDEST, NEWEST = (3, 10), (3, 13)
 NEEDED_BYTES = 3e9
 STAMP = "device-lab.stamp"
 NOISE = ("WARNING", "Requirement already satisfied", "Looking in ", "Ignoring ", "[notice]")
+NOISE += ("Installing build", "Checking if", "Getting requirements", "Preparing ", "Obtaining dependency", "Stored in")
 
 # What pip says when it fails (one of these words) -> what went wrong and what to do. The first match counts.
 FAILURES = [
@@ -170,7 +171,7 @@ def diagnose(lines, again):
 def pip_install(venv, arguments, again):
     """Run pip install, show its progress, and stop with one clear line when it fails."""
     quiet = {"PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_ROOT_USER_ACTION": "ignore", "PIP_USER": "0"}
-    command = [python_of(venv), "-m", "pip", "install", "--only-binary=:all:"] + arguments
+    command = [python_of(venv), "-m", "pip", "install", "--only-binary=:all:", "--progress-bar=off"] + arguments
     process = subprocess.Popen(
         command,
         cwd=ROOT,
