@@ -16,7 +16,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from playwright.sync_api import Error, expect, sync_playwright
+from playwright.sync_api import Error, TimeoutError, expect, sync_playwright
 
 ROOT = Path(__file__).resolve().parent.parent
 LESSONS = sorted((ROOT / "notebooks").glob("[0-9][0-9]_*.ipynb"))
@@ -36,6 +36,12 @@ SETTINGS = {
 CELL, EXPLORER = ".jp-Notebook .jp-CodeCell", ".jp-Notebook .widget-vbox:has(img)"
 RED = '[data-mime-type="application/vnd.jupyter.stderr"]'  # how JupyterLab shows errors, and text on stderr
 CONTROLS = ".noUi-handle, select, input[type=checkbox]"
+
+# Run All has begun: a cell waits or has a number.
+STARTED = """cell => {
+    const prompts = [...document.querySelectorAll(cell + " .jp-InputPrompt")];
+    return prompts.some(prompt => /[*\\d]/.test(prompt.textContent));
+}"""
 
 # Run All has ended: the first cell has a number, and no cell is waiting (after an error none is).
 ENDED = """cell => {
@@ -138,10 +144,16 @@ def run_all(page, address, path):
     expect(page.locator(CELL)).to_have_count(len(cells), timeout=60_000)
     idle = page.locator('.jp-Notebook-ExecutionIndicator[data-status="idle"]')
     idle.wait_for(timeout=60_000)
-    page.wait_for_timeout(2000)  # JupyterLab drops what is run in the moment in which it connects to the kernel
+    page.wait_for_timeout(2000)
     idle.wait_for(timeout=60_000)
-    page.locator(".lm-MenuBar-itemLabel", has_text=re.compile("^Run$")).click()
-    page.locator(".lm-Menu-itemLabel", has_text=re.compile("^Run All Cells$")).click()
+    for _ in range(3):  # JupyterLab drops what is run in the moment in which it connects to the kernel
+        page.locator(".lm-MenuBar-itemLabel", has_text=re.compile("^Run$")).click()
+        page.locator(".lm-Menu-itemLabel", has_text=re.compile("^Run All Cells$")).click()
+        try:
+            page.wait_for_function(STARTED, arg=CELL, timeout=15_000)
+            break
+        except TimeoutError:
+            print("Run All Cells started nothing; once more")
     page.wait_for_function(ENDED, arg=CELL, timeout=180_000)
     idle.wait_for(timeout=60_000)
     return cells
