@@ -37,11 +37,8 @@ CELL, EXPLORER = ".jp-Notebook .jp-CodeCell", ".jp-Notebook .widget-vbox:has(img
 RED = '[data-mime-type="application/vnd.jupyter.stderr"]'  # how JupyterLab shows errors, and text on stderr
 CONTROLS = ".noUi-handle, select, input[type=checkbox]"
 
-# Run All has begun: a cell waits or has a number.
-STARTED = """cell => {
-    const prompts = [...document.querySelectorAll(cell + " .jp-InputPrompt")];
-    return prompts.some(prompt => /[*\\d]/.test(prompt.textContent));
-}"""
+# Run All has begun: the first cell has a number. (Waiting is not enough: JupyterLab may still drop it.)
+STARTED = """cell => /\\d/.test(document.querySelector(cell + " .jp-InputPrompt").textContent)"""
 
 # Run All has ended: the first cell has a number, and no cell is waiting (after an error none is).
 ENDED = """cell => {
@@ -150,7 +147,7 @@ def run_all(page, address, path):
         page.locator(".lm-MenuBar-itemLabel", has_text=re.compile("^Run$")).click()
         page.locator(".lm-Menu-itemLabel", has_text=re.compile("^Run All Cells$")).click()
         try:
-            page.wait_for_function(STARTED, arg=CELL, timeout=15_000)
+            page.wait_for_function(STARTED, arg=CELL, timeout=30_000)
             break
         except TimeoutError:
             print("Run All Cells started nothing; once more")

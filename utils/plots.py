@@ -65,6 +65,8 @@ def show(fig, alt):
 
 
 def _png(fig):
+    for ax in fig.axes:
+        ax.minorticks_off()  # on logarithmic axes they take as long as all the rest
     buffer = io.BytesIO()
     fig.savefig(buffer, format="png", dpi=100)
     return base64.b64encode(buffer.getvalue()).decode()
