@@ -49,6 +49,17 @@ def test_wrong_answer_gets_its_message(number, source, capsys):
     assert out[:2] in ("✗ ", "○ ") and ALL[number].wrong[source] in out, out
 
 
+JUNK = [None, 5, "x", [], {}, (), [1] * 6, int, torch.ones(2)]
+JUNK += [lambda *a, junk=junk: junk for junk in (None, 5, -1.5, "x", [], (None, None), torch.ones(2), True)]
+
+
+@pytest.mark.parametrize("number", ALL)
+def test_whatever_the_answer_check_gives_a_verdict_and_no_error(number, capsys):
+    for junk in JUNK:
+        exercises.check(number, junk)
+        assert capsys.readouterr().out[:2] in ("✗ ", "○ "), junk
+
+
 def stubs():
     for path in sorted((ROOT / "notebooks").glob("[0-9][0-9]_*.ipynb")):
         for cell in nbformat.read(path, as_version=4).cells:

@@ -109,6 +109,9 @@ def check(number, answer):
     except Wrong as problem:
         _remember(number, "tried")
         print(f'✗ {number} · {exercise.title} · {problem}\n  Stuck? hint("{number}")')
+    except Exception as error:  # what the answer is, the check did not foresee: a verdict, not a traceback
+        _remember(number, "tried")
+        print(f"✗ {number} · {exercise.title} · this cannot be judged ({type(error).__name__}: {error})")
     else:
         _remember(number, "solved")
         print(f"✓ {number} · {exercise.title} · {exercise.praise}")
