@@ -28,7 +28,7 @@ FIXED_SECTIONS = ("You will learn", "Exercises", "What to remember")
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 EMPTY_WORDS = re.compile(r"\b(simply|easily|powerful|note that|as we can see|obviously)\b", re.I)
 BRITISH = re.compile(r"\b\w*(colour|optimis|behaviour|synchronis|initialis|centre|favour|recognis|summaris)\w*", re.I)
-MACHINE_PATH = re.compile(r"/root/|/home/\w|/Users/\w|/tmp/|/work/|\b[A-Z]:\\\\?\w")
+MACHINE_PATH = re.compile(r"/root/|/home/\w|/Users/\w|/tmp/|\b[A-Z]:\\\\?\w")
 
 SETUP = """\
 # Set-up, the same in every lesson: finds the course on this machine, or fetches it once (Colab, Kaggle).

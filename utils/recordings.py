@@ -31,7 +31,7 @@ PNG = r"iVBORw0KGg[A-Za-z0-9+/]*={0,2}"  # a PNG file in base64: its signature, 
 
 @dataclass(frozen=True)
 class Provenance:
-    """Where a result comes from. device: its display name. live: measured in this session on this machine.
+    """Where a result comes from. device: its display name. live: measured by this kernel, on this machine.
     date: day of the measurement (ISO). machine: versions and further facts. pretended: a test double."""
 
     device: str
@@ -52,7 +52,7 @@ class RecordingError(LabError):
 # ---------------------------------------------------------------------------------------------------------------
 # where: the provenance of a result, or of this machine
 
-_results = {}  # name of a result → Provenance, as far as cells of this session have produced or replayed them
+_results = {}  # name of a result → Provenance, as far as this kernel has produced or replayed them
 
 
 def where(of="cpu"):
