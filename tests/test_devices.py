@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from utils import devices
+from utils.messages import LabError
 
 
 def test_pick_device_is_usable():
@@ -34,6 +35,12 @@ def test_doctor_says_what_to_do_about_what_is_missing(monkeypatch):
     assert any("pip install ipywidgets" in text for text in bad)
     assert any("C++ compiler: none" in text for text in bad)
     assert any("the lessons need 2.9 or newer" in text for text in bad)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU to name")
+def test_a_device_that_is_not_there_has_no_name():
+    with pytest.raises(LabError, match="no cuda device"):
+        devices.name_of("cuda")
 
 
 def test_versions_are_plain_text():

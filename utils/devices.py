@@ -14,6 +14,8 @@ from typing import NamedTuple
 
 import torch
 
+from utils.messages import LabError
+
 COURSE = pathlib.Path(__file__).resolve().parent.parent
 
 
@@ -74,7 +76,7 @@ def _output_of(*command):
 
 
 def name_of(kind):
-    """Display name of a device of this machine.
+    """Display name of a device of this machine; LabError where it has none of that kind.
 
     kind: "cpu", "cuda", "mps", "xpu", "xla" or another torch device type.
     """
@@ -90,6 +92,8 @@ def name_of(kind):
         return {"CPU": "XLA on CPU"}.get(torch_xla.runtime.device_type(), "TPU")
     if kind == "meta":
         return "meta"
+    if kind != "cpu":
+        raise LabError(f"this machine has no {kind} device to name")
     n = cores()
     return f"{cpu_name()}, {n} core{'s' if n != 1 else ''}"
 
