@@ -399,3 +399,15 @@ def test_jupyterlab_serves_the_first_lesson(tmp_path):
     print(f"JupyterLab answers after {seconds:.1f} s")
     assert "/lab/tree/notebooks/00_start_here.ipynb?token=" in printed
     assert "http://127.0.0.1:" in printed and "0.0.0.0" not in printed
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows does not find the home folder through HOME")
+def test_a_home_folder_that_cannot_be_written():
+    code = "import lab, os; lab.provide_home(); [print(os.environ[v]) for v in ('JUPYTER_DATA_DIR', 'IPYTHONDIR')]"
+    unset = {"JUPYTER_DATA_DIR": "", "JUPYTER_CONFIG_DIR": "", "XDG_DATA_HOME": ""}
+    result = run(sys.executable, "-c", code, cwd=ROOT / "tools", HOME="/dev/null/no-home", **unset)
+    said, *folders = result.stdout.splitlines()
+    assert said == f"The home folder cannot be written: settings go to {Path(sys.prefix) / 'home'}."
+    assert len(folders) == 2
+    for folder in map(Path, folders):
+        assert folder.is_dir() and folder.parent == Path(sys.prefix) / "home"
