@@ -407,7 +407,7 @@ def test_a_home_folder_that_cannot_be_written():
     unset = {"JUPYTER_DATA_DIR": "", "JUPYTER_CONFIG_DIR": "", "XDG_DATA_HOME": ""}
     result = run(sys.executable, "-c", code, cwd=ROOT / "tools", HOME="/dev/null/no-home", **unset)
     said, *folders = result.stdout.splitlines()
-    assert said == f"The home folder cannot be written: settings go to {Path(sys.prefix) / 'home'}."
+    assert said == f"The home folder cannot be written: settings go to {Path(sys.prefix) / 'home'}"
     assert len(folders) == 2
     for folder in map(Path, folders):
         assert folder.is_dir() and folder.parent == Path(sys.prefix) / "home"
