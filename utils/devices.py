@@ -285,11 +285,13 @@ _G = "cloud.google.com/tpu/docs/"
 
 DEVICE_TABLE = [
     #         name              pattern                    fp32  tf32   fp16  bf16  fp8   GB   GB/s  link
-    DeviceRow("P100 PCIe", r"P100-PCIE", 9.3, None, 18.7, None, None, 16, 732, _P3, "NVIDIA P100 data sheet"),
+    DeviceRow("P100 PCIe", r"P100-PCIE", 9.3, None, 18.7, None, None, 16, 732, _P3, "NVIDIA P100 pages, second-hand"),
     DeviceRow("V100 SXM2", r"V100-SXM", 15.7, None, 125, None, None, 16, 900, _P3, _PL),
     DeviceRow("V100 PCIe", r"V100-PCIE", 14, None, 112, None, None, 16, 900, _P3, _PL),
     DeviceRow("T4", r"\bT4\b", 8.1, None, 65, None, None, 16, 320, _P3, _PL),
-    DeviceRow("L4", r"\bL4\b", 30.3, 60, 121, 121, 242, 24, 300, _P4, "NVIDIA L4 data sheet, sparse figures halved"),
+    DeviceRow(
+        "L4", r"\bL4\b", 30.3, 60, 121, 121, 242, 24, 300, _P4, "resellers' pages on the L4, sparse figures halved"
+    ),
     DeviceRow("A100 40 GB", r"A100.*40GB", 19.5, 156, 312, 312, None, 40, 1555, _P4, _ML),
     DeviceRow("A100 80 GB PCIe", r"A100 80GB PCIe", 19.5, 156, 312, 312, None, 80, 1935, _P4, _ML),
     DeviceRow("A100 80 GB SXM", r"A100.*80GB", 19.5, 156, 312, 312, None, 80, 2039, _P4, _ML),
