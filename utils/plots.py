@@ -1,6 +1,7 @@
 """Figures in one style: the finding as title, the device named, a text alternative; and the explorers' frame."""
 
 import base64
+import gc
 import io
 import os
 import textwrap
@@ -114,6 +115,7 @@ def explorer(draw, **controls):
     def redraw(change):
         image.value = _draw(draw, controls)["text/html"]
 
+    gc.collect()  # now, so that Python does not do it in the middle of one of the first redraws
     for control in controls.values():
         control.observe(redraw, "value")
     box = ipywidgets.VBox([*controls.values(), image])
