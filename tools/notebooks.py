@@ -307,7 +307,7 @@ def check():
 
 
 def write():
-    """Bring all lessons, the README and CITATION.cff to canonical form and to the address in pyproject.toml."""
+    """Bring all lessons to canonical form, with set-up cells and badges from the address in pyproject.toml."""
     for path in lessons():
         path.write_text(canonical(nbformat.read(path, as_version=4), path), encoding="utf-8", newline="\n")
 
@@ -322,9 +322,7 @@ def outputs(paths):
         path = pathlib.Path(path)
         nb = nbformat.read(path, as_version=4)
         client = NotebookClient(nb, timeout=300, resources={"metadata": {"path": str(path.parent)}})
-        client.record_timing = False
         client.execute()
-        nb.metadata.pop("widgets", None)
         path.write_text(canonical(nb, path), encoding="utf-8", newline="\n")
         print(f"{path.name}: {len(_code_cells(nb))} code cells executed")
 

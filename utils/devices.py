@@ -189,15 +189,11 @@ def _check_software():
         flavor = "built with MPS"
     ok = tuple(int(n) for n in torch.__version__.split("+")[0].split(".")[:2]) >= (2, 9)
     yield ok, f"PyTorch {torch.__version__}, {flavor}" + ("" if ok else ": the lessons need 2.9 or newer")
-    for package, need in {"numpy": "", "matplotlib": "", "ipywidgets": "the sliders", "psutil": ""}.items():
-        found = package_version(package)
-        if not found:
-            yield (
-                False,
-                f"{package} is not installed" + f" ({need})" * bool(need) + f": pip install {package}",
-            )
-        elif package == "ipywidgets":
-            yield True, f"ipywidgets {found}: sliders work"
+    for package in ("numpy", "matplotlib", "ipywidgets", "psutil"):
+        if not package_version(package):
+            yield False, f"{package} is not installed: pip install {package}"
+    if package_version("ipywidgets"):
+        yield True, f"ipywidgets {package_version('ipywidgets')}: sliders work"
 
 
 def _check_devices():

@@ -16,11 +16,8 @@ PURPLE, SKY, GRAY = "#CC79A7", "#56B4E9", "#7F7F7F"
 
 STYLE = {
     "axes.grid": True,
-    "axes.prop_cycle": None,  # filled in by figure(), so that importing this module does not load matplotlib
     "axes.spines.right": False,
     "axes.spines.top": False,
-    "axes.titlelocation": "left",
-    "axes.titlesize": 11,
     "figure.facecolor": "white",
     "font.size": 10,
     "grid.alpha": 0.3,
