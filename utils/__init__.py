@@ -11,6 +11,7 @@ from utils.claims import claim
 from utils.devices import doctor, pick_device
 from utils.exercises import check, hint, progress, solution
 from utils.recordings import where
+from utils.timing import measure, measure_together, speedup
 
 __all__ = [
     "check",
@@ -19,11 +20,14 @@ __all__ = [
     "exercises",
     "expect_error",
     "hint",
+    "measure",
+    "measure_together",
     "pick_device",
     "plots",
     "progress",
     "recordings",
     "solution",
+    "speedup",
     "where",
 ]
 

@@ -128,3 +128,19 @@ def explorer(draw, **controls):
 def _draw(draw, controls):
     fig, alt = draw(**{name: control.value for name, control in controls.items()})
     return picture_data(_png(fig), alt)
+
+
+def gantt(ax, bars, unit="ms"):
+    """Draw a timeline on `ax`, first row on top.
+
+    bars: (row, start, end, text, color) each; rows appear in the order of their first bar. unit: of start and end.
+    """
+    rows = list(dict.fromkeys(bar[0] for bar in bars))
+    for row, start, end, text, color in bars:
+        ax.barh(rows.index(row), end - start, left=start, height=0.7, color=color, edgecolor="white", linewidth=0.8)
+        ax.text((start + end) / 2, rows.index(row), text, ha="center", va="center", fontsize=8, clip_on=True)
+    ax.set_yticks(range(len(rows)), rows)
+    ax.set_ylim(len(rows) - 0.4, -0.6)
+    ax.set_xlim(left=0)
+    ax.set_xlabel(f"time ({unit})")
+    ax.grid(axis="y", visible=False)

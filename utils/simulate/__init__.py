@@ -1,0 +1,1 @@
+"""Simulators: pure functions, and toys made of threads, that let a reader without a GPU experiment."""

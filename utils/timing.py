@@ -1,0 +1,263 @@
+"""measure: time a function on any device. All samples, median, spread, and which clock. Lesson 04 builds it."""
+
+import contextlib
+import gc
+import math
+import random
+import time
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy
+import torch
+
+from utils import devices
+from utils.messages import LabError
+
+WARM_CALLS, WARM_SECONDS = 3, 0.025  # warm up for at least both
+SAMPLE_SECONDS = 0.001  # shorter functions are called several times a sample
+FEWEST = 7  # samples; from six on, the extremes enclose the median with 95 % confidence
+CPU_FLUSH = 2**27  # bytes; more than the last-level cache that one core can reach on most CPUs
+# What holds a GPU's clock down, by its bit in NVML (nvml.h, nvmlClocksEventReason…).
+SLOWED = {0x4: "power cap", 0x8: "hardware slowdown", 0x20: "heat", 0x40: "heat (hardware)", 0x80: "power brake"}
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """Samples of one function's time, in seconds a call.
+
+    clock: "host" (perf_counter, the device idle before and after) or "device" (events on the current stream).
+    calls: how many calls one sample holds. first: seconds of the very first call (host clock), compilation and
+    caches included. cold: caches were overwritten before each sample. settings: what changes speed. remarks: what
+    makes the figures doubtful.
+    """
+
+    samples: tuple
+    clock: str
+    calls: int
+    first: float
+    cold: bool
+    settings: dict
+    remarks: tuple = ()
+
+    @property
+    def n(self):
+        return len(self.samples)
+
+    @property
+    def median(self):
+        """Median of the samples, in seconds."""
+        return float(numpy.median(self.samples))
+
+    @property
+    def iqr(self):
+        """Distance between the first and the third quartile, in seconds."""
+        low, high = numpy.percentile(self.samples, [25, 75])
+        return float(high - low)
+
+    @property
+    def interval(self):
+        """95 % confidence interval of the median, in seconds, without assuming a distribution.
+
+        Ranks floor((n - z√n)/2) and ceil(1 + (n + z√n)/2), z = 1.96: Hoefler and Belli, "Scientific Benchmarking
+        of Parallel Computing Systems", SC'15, after Le Boudec. Wider than it could be below 7 samples or so.
+        """
+        n, half = self.n, 1.96 * math.sqrt(self.n)
+        low, high = max(1, math.floor((n - half) / 2)), min(n, math.ceil(1 + (n + half) / 2))
+        ordered = sorted(self.samples)
+        return ordered[low - 1], ordered[high - 1]
+
+    def __str__(self):
+        low, high = self.interval
+        text = f"{time_text(self.median)} (IQR {time_text(self.iqr)}, 95 %: {time_text(low)} to {time_text(high)}"
+        text += f", n {self.n}, {self.clock} clock" + (f", {self.calls} calls a sample" if self.calls > 1 else "")
+        return "; ".join([text + (", cold)" if self.cold else ")"), *self.remarks])
+
+
+class Speedup(NamedTuple):
+    """How many times faster `after` is: ratio of medians, its 95 % bootstrap interval, and both medians (s)."""
+
+    times: float
+    low: float
+    high: float
+    before: float
+    after: float
+
+    def __str__(self):
+        spread = f"95 %: {self.low:.3g} to {self.high:.3g}"
+        return f"{self.times:.3g} times ({spread}): {time_text(self.before)} → {time_text(self.after)}"
+
+
+def measure(fn, device, **options):
+    """Time `fn()` on `device`: a Measurement. Options as in `measure_together`."""
+    return measure_together({"fn": fn}, device, **options)["fn"]
+
+
+def measure_together(functions, device, *, clock=None, seconds=0.5, n=None, cold=False):
+    """Time several functions interleaved, in a new random order each round, so that drift meets all of them.
+
+    functions: dict of name → function without arguments. device: where they work, such as "cpu" or
+    torch.device("cuda"). clock: "device" (CUDA events; the default on CUDA) or "host" (what the caller waits;
+    the default elsewhere). seconds: about how long to sample all of them together; n: that many samples each
+    instead. cold: overwrite the caches before each sample (one call a sample then). Give it inputs with random
+    values: a GPU multiplies zeros faster. Returns a dict of name → Measurement. Raises LabError for a clock that
+    the device does not have. Rules: figures in Hoefler and Belli (SC'15) and triton.testing.do_bench.
+    """
+    device = torch.device(device)
+    clock = clock or ("device" if device.type == "cuda" else "host")
+    if clock not in ("host", "device") or (clock == "device" and device.type != "cuda"):
+        raise LabError(
+            f"no {clock!r} clock on {device.type}: use clock='host'" + " or 'device'" * (device.type == "cuda")
+        )
+    first, cost, calls, remarks = {}, {}, {}, {}
+    for name, fn in functions.items():
+        first[name] = _host_seconds(fn, device, 1)
+        cost[name], remarks[name] = _warm_up(fn, device)
+        calls[name] = 1 if cold else max(1, math.ceil(SAMPLE_SECONDS / cost[name]))
+        if cold and clock == "device" and cost[name] < 1e-5:
+            remarks[name].append("shorter than 10 µs: one event pair a call measures the launch as well")
+    rounds = n or min(1000, max(FEWEST, int(seconds / sum(cost[name] * calls[name] for name in functions))))
+    sample = _device_samples if clock == "device" else _host_samples
+    before = _slowed_by(device)
+    with _no_garbage_collection():
+        samples, during = sample(functions, device, calls, rounds, _flusher(device) if cold else None)
+    slowed = [f"the GPU was slowed down by its {reason}" for reason in sorted(before | during)]
+    found = {}
+    for name in functions:
+        m = Measurement(tuple(samples[name]), clock, calls[name], first[name], cold, settings(), ())
+        spread = [f"wide spread: the IQR is {m.iqr / m.median:.0%} of the median"] if m.iqr > 0.1 * m.median else []
+        found[name] = Measurement(*list(vars(m).values())[:-1], (*remarks[name], *slowed, *spread))
+    return found
+
+
+def speedup(before, after):
+    """How many times faster the Measurement `after` is than `before`: a Speedup.
+
+    Ratio of medians; its interval from 1,000 bootstrap resamples of both (Efron 1979, percentile method).
+    """
+    if before.clock != after.clock:
+        raise LabError(f"two clocks, {before.clock} and {after.clock}: measure both with the same one")
+    draw = numpy.random.default_rng(0)
+    medians = [numpy.median(draw.choice(m.samples, (1000, m.n)), axis=1) for m in (before, after)]
+    low, high = numpy.percentile(medians[0] / medians[1], [2.5, 97.5])
+    return Speedup(before.median / after.median, float(low), float(high), before.median, after.median)
+
+
+def wait_for(device):
+    """Return when `device` has done all that was asked of it. On the CPU there is nothing to wait for."""
+    device = torch.device(device)
+    if device.type == "xla":
+        from utils import xla
+
+        xla.synchronize()
+    elif device.type not in ("cpu", "meta"):
+        torch.accelerator.synchronize(device)
+
+
+def settings():
+    """What changes the speed of the same code, as a dict: threads, float32 precision, cuDNN's choices, autograd."""
+    return {
+        "threads": torch.get_num_threads(),
+        "fp32 matmul": torch.backends.cuda.matmul.fp32_precision,
+        "cudnn.benchmark": torch.backends.cudnn.benchmark,
+        "deterministic": torch.are_deterministic_algorithms_enabled(),
+        "grad": torch.is_grad_enabled(),
+    }
+
+
+def time_text(seconds):
+    """Seconds as text with three digits: 0.00123 → "1.23 ms"."""
+    for unit, factor in (("s", 1), ("ms", 1e3), ("µs", 1e6)):
+        if abs(seconds) * factor >= 1:
+            return f"{seconds * factor:.3g} {unit}" if seconds * factor < 1000 else f"{seconds * factor:,.0f} {unit}"
+    return f"{seconds * 1e9:.3g} ns"
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# The two clocks
+
+
+def _host_seconds(fn, device, calls):
+    wait_for(device)
+    start = time.perf_counter()
+    for _ in range(calls):
+        fn()
+    wait_for(device)
+    return time.perf_counter() - start
+
+
+def _host_samples(functions, device, calls, rounds, flush):
+    samples = {name: [] for name in functions}
+    for name in _order(functions, rounds):
+        if flush:
+            flush()
+        samples[name].append(_host_seconds(functions[name], device, calls[name]) / calls[name])
+    return samples, _slowed_by(device)
+
+
+def _device_samples(functions, device, calls, rounds, flush):
+    """Events on the current stream around each sample, and a single synchronization at the end."""
+    pairs = {name: [] for name in functions}
+    with torch.cuda.device(device):
+        for name in _order(functions, rounds):
+            if flush:
+                flush()
+            start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            start.record()
+            for _ in range(calls[name]):
+                functions[name]()
+            end.record()
+            pairs[name].append((start, end))
+        during = _slowed_by(device)  # now, while the device still works
+        torch.cuda.synchronize()
+    seconds = {name: [a.elapsed_time(b) / 1e3 / calls[name] for a, b in done] for name, done in pairs.items()}
+    return seconds, during
+
+
+def _order(names, rounds):
+    shuffle = random.Random(0)
+    for _ in range(rounds):
+        yield from shuffle.sample(list(names), len(names))
+
+
+def _warm_up(fn, device):
+    """Call `fn` until caches are warm. Returns (seconds a call on the host clock, remarks)."""
+    calls, start = 1, time.perf_counter()
+    while calls < WARM_CALLS or time.perf_counter() - start < WARM_SECONDS:
+        seconds = _host_seconds(fn, device, calls) / calls
+        calls *= 2
+    wait_for(device)
+    start = time.perf_counter()
+    for _ in range(calls := max(1, min(100, math.ceil(SAMPLE_SECONDS / seconds)))):
+        fn()
+    launched = time.perf_counter() - start
+    wait_for(device)
+    seconds = (time.perf_counter() - start) / calls
+    paced = device.type == "cuda" and launched > 0.9 * seconds * calls
+    return seconds, ["the host was busy all the while: launching or waiting, not computing, sets the pace"] * paced
+
+
+def _flusher(device):
+    """A function that overwrites the caches of `device`: twice the L2 of a GPU, 128 MiB on the CPU."""
+    size = 2 * torch.cuda.get_device_properties(device).L2_cache_size if device.type == "cuda" else CPU_FLUSH
+    return torch.empty(size, dtype=torch.uint8, device=device).zero_
+
+
+def _slowed_by(device):
+    """Reasons that now hold down the clock of an NVIDIA GPU, from nvidia-smi; empty where it cannot be asked."""
+    if device.type != "cuda" or torch.version.hip:
+        return set()
+    mask = devices.nvidia_smi.__wrapped__("clocks_throttle_reasons.active")
+    active = int(mask, 16) if mask.startswith("0x") else 0
+    return {reason for bit, reason in SLOWED.items() if active & bit}
+
+
+@contextlib.contextmanager
+def _no_garbage_collection():
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
