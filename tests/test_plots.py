@@ -59,3 +59,16 @@ def test_size_text(count, text):
 def test_colors_are_the_published_ones():
     colors = [plots.BLUE, plots.ORANGE, plots.GREEN, plots.VERMILION, plots.PURPLE, plots.SKY, plots.GRAY]
     assert len(set(colors)) == 7 and all(re.fullmatch("#[0-9A-F]{6}", color) for color in colors)
+
+
+def test_gantt_has_rows_in_order_and_bars_where_they_belong():
+    fig, ax = plots.figure("Two engines", "a simulator", xlabel="", ylabel="")
+    bars = [
+        ("copy", 0, 2, "in 0", plots.BLUE),
+        ("compute", 2, 5, "k 0", plots.GREEN),
+        ("copy", 2, 4, "in 1", plots.BLUE),
+    ]
+    plots.gantt(ax, bars, unit="µs")
+    assert [text.get_text() for text in ax.get_yticklabels()] == ["copy", "compute"]
+    assert [(p.get_x(), p.get_width()) for p in ax.patches] == [(0, 2), (2, 3), (2, 2)]
+    assert ax.get_ylim()[0] > ax.get_ylim()[1] and ax.get_xlabel() == "time (µs)"

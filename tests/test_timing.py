@@ -1,0 +1,371 @@
+"""measure: each item of the checklist for benchmarks is a test. A GPU in virtual time makes the tests exact."""
+
+import random
+import statistics
+import time
+import types
+
+import pytest
+import torch
+import torch.utils.benchmark
+
+from utils import devices, timing
+from utils.claims import ClaimError, claim
+from utils.messages import LabError
+from utils.timing import Measurement, measure, measure_together, speedup, time_text
+
+
+class VirtualGPU:
+    """A host and a device queue in virtual time: launching costs the host, kernels run later, events see them."""
+
+    def __init__(self, launch=1e-6, jitter=0.0):
+        self.host = self.free = 0.0
+        self.launch, self.jitter, self.random = launch, jitter, random.Random(1)
+        self.synchronizations, self.calls, self.flushes, self.throttled = 0, [], [], "0x0000000000000000"
+
+    def perf_counter(self):
+        self.host += 1e-9
+        return self.host
+
+    def kernel(self, seconds, name=""):
+        self.calls.append(name)
+        self.host += self.launch + self.jitter * self.random.random()
+        self.free = max(self.free, self.host) + seconds
+
+    def synchronize(self, device=None):
+        self.synchronizations += 1
+        self.host = max(self.host, self.free)
+
+    def event(self, enable_timing=False):
+        assert enable_timing
+        event = types.SimpleNamespace()
+        event.record = lambda: setattr(event, "at", max(self.free, self.host))
+        event.elapsed_time = lambda other: (other.at - event.at) * 1e3
+        return event
+
+    def empty(self, size, dtype, device):
+        assert dtype is torch.uint8
+        return types.SimpleNamespace(zero_=lambda: (self.flushes.append(size), self.kernel(1e-3, "flush")))
+
+
+@pytest.fixture
+def gpu(monkeypatch):
+    gpu = VirtualGPU()
+    monkeypatch.setattr(time, "perf_counter", gpu.perf_counter)
+    monkeypatch.setattr(torch.cuda, "Event", gpu.event)
+    monkeypatch.setattr(torch.cuda, "synchronize", gpu.synchronize)
+    monkeypatch.setattr(torch.accelerator, "synchronize", gpu.synchronize)
+    monkeypatch.setattr(torch.cuda, "device", lambda device: torch.no_grad())
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: types.SimpleNamespace(L2_cache_size=50))
+    monkeypatch.setattr(timing.torch, "empty", gpu.empty)
+    smi = types.SimpleNamespace(__wrapped__=lambda field: gpu.throttled)
+    monkeypatch.setattr(devices, "nvidia_smi", smi)
+    return gpu
+
+
+# 1. Warm-up
+
+
+def test_warms_up_for_three_calls_and_25_ms(gpu):
+    measure(lambda: gpu.kernel(1e-2), "cuda", n=1)
+    assert len(gpu.calls) - 1 >= 1 + 3  # the first call, the warm-up, and one sample at the end
+    gpu.calls.clear()
+    start = gpu.host
+    measure(lambda: gpu.kernel(1e-4), "cuda", n=1)
+    assert gpu.host - start >= 0.025
+
+
+def test_first_call_is_reported_and_kept_out_of_the_samples(gpu):
+    costs = iter([2.0])
+    m = measure(lambda: gpu.kernel(next(costs, 2e-3)), "cuda", n=10)
+    assert m.first == pytest.approx(2.0, rel=1e-3)
+    assert max(m.samples) == pytest.approx(2e-3, rel=1e-3)
+
+
+# 2. Events on a device, one synchronization
+
+
+def test_device_clock_is_linear_and_free_of_host_jitter(gpu):
+    gpu.jitter = 1e-4
+    one = measure(lambda: gpu.kernel(2e-3), "cuda", n=20)
+    two = measure(lambda: gpu.kernel(4e-3), "cuda", n=20)
+    assert one.clock == two.clock == "device"
+    assert one.median == pytest.approx(2e-3, rel=0.01) and two.median == pytest.approx(4e-3, rel=0.01)
+
+
+def test_device_clock_synchronizes_once_after_all_samples(gpu):
+    def synchronizations(n):
+        before = gpu.synchronizations
+        measure(lambda: gpu.kernel(2e-3), "cuda", n=n)
+        return gpu.synchronizations - before
+
+    assert synchronizations(10) == synchronizations(50)
+
+
+# 3. The host's clock
+
+
+def test_host_clock_waits_before_and_after_each_sample(gpu):
+    m = measure(lambda: gpu.kernel(2e-3), "cuda", clock="host", n=10)
+    assert m.clock == "host" and "host clock" in str(m)
+    assert m.median == pytest.approx(2e-3, rel=0.01)  # not the microsecond of the launch
+
+
+def test_work_already_queued_is_not_charged_to_the_function(gpu):
+    def other_work_then_measure():
+        gpu.kernel(1.0)
+        return timing._host_seconds(lambda: gpu.kernel(2e-3), torch.device("cuda"), 1)
+
+    assert other_work_then_measure() == pytest.approx(2e-3, rel=0.01)
+
+
+def test_a_clock_that_the_device_does_not_have():
+    with pytest.raises(LabError, match="no 'device' clock on cpu"):
+        measure(int, "cpu", clock="device")
+    with pytest.raises(LabError, match="no 'wall' clock on cpu: use clock='host'$"):
+        measure(int, "cpu", clock="wall")
+
+
+# 4. Cold caches
+
+
+def test_cold_overwrites_twice_the_l2_before_each_sample_outside_the_clock(gpu):
+    m = measure(lambda: gpu.kernel(2e-3), "cuda", cold=True, n=10)
+    assert gpu.flushes == [100] * 10
+    assert m.median == pytest.approx(2e-3, rel=0.01) and m.calls == 1 and "cold" in str(m)
+
+
+def test_warm_overwrites_nothing(gpu):
+    measure(lambda: gpu.kernel(2e-3), "cuda", n=10)
+    assert gpu.flushes == []
+
+
+def test_cold_on_the_cpu_overwrites_more_than_a_cache(monkeypatch):
+    written = []
+    fake = types.SimpleNamespace(zero_=lambda: written.append(1))
+    monkeypatch.setattr(timing.torch, "empty", lambda size, dtype, device: (written.append(size), fake)[1])
+    measure(lambda: None, "cpu", cold=True, n=8)
+    assert written[0] >= 2**27 and written[1:] == [1] * 8
+
+
+# 5. Short kernels
+
+
+def test_short_kernels_are_timed_many_at_a_time(gpu):
+    gpu.launch = 1e-7
+    m = measure(lambda: gpu.kernel(2e-6), "cuda", n=10)
+    assert m.calls >= 100 and m.median == pytest.approx(2e-6, rel=0.1)
+    assert f"{m.calls} calls a sample" in str(m) and not m.remarks
+
+
+def test_launch_bound_kernels_are_called_so(gpu):
+    gpu.launch = 5e-6
+    m = measure(lambda: gpu.kernel(2e-6), "cuda", n=10)
+    assert m.median == pytest.approx(5e-6, rel=0.1)
+    assert any("sets the pace" in remark for remark in m.remarks) and "sets the pace" in str(m)
+
+
+def test_a_cold_short_kernel_is_flagged(gpu):
+    gpu.launch = 1e-7
+    assert any("10 µs" in remark for remark in measure(lambda: gpu.kernel(2e-6), "cuda", cold=True, n=10).remarks)
+
+
+# 6. A GPU that is slowed down
+
+
+@pytest.mark.parametrize(
+    "mask, reason",
+    [
+        ("0x0000000000000004", "power cap"),
+        ("0x0000000000000020", "heat"),
+        ("0x0000000000000001", None),
+        ("[N/A]", None),
+    ],
+)
+def test_a_slowed_gpu_is_flagged(gpu, mask, reason):
+    gpu.throttled = mask
+    for clock in ("device", "host"):
+        remarks = measure(lambda: gpu.kernel(2e-3), "cuda", clock=clock, n=10).remarks
+        assert remarks == ((f"the GPU was slowed down by its {reason}",) if reason else ())
+
+
+# 7. All samples, median, IQR, n, interval; ratios of medians
+
+
+def made_of(samples, clock="host"):
+    return Measurement(tuple(samples), clock, 1, 0.0, False, {})
+
+
+def test_statistics_of_known_samples():
+    m = made_of([5, 1, 4, 2, 3, 9, 8, 7, 6])
+    assert (m.n, m.median, m.iqr) == (9, 5, 4)
+    assert m.interval == (1 + 0, 9)  # ranks floor((9 - 5.88)/2) = 1 and ceil(1 + (9 + 5.88)/2) = 9
+    assert made_of(range(1, 101)).interval == (40, 61)  # the ranks of Hoefler and Belli for n = 100
+    assert all(word in str(m) for word in ("5 s", "IQR 4 s", "95 %: 1 s to 9 s", "n 9", "host clock"))
+
+
+@pytest.mark.parametrize("n", [7, 20, 50])
+def test_interval_covers_the_median_of_a_skewed_distribution(n):
+    draw = random.Random(n)
+    trials = 2000
+    hits = 0
+    for _ in range(trials):
+        low, high = made_of([draw.expovariate(1) for _ in range(n)]).interval
+        hits += low <= 0.6931472 <= high  # ln 2
+    assert hits / trials >= 0.94
+
+
+def test_speedup_is_a_ratio_of_medians_with_interval_and_both_absolutes():
+    draw = random.Random(0)
+    slow = made_of([draw.gauss(2e-3, 1e-4) for _ in range(60)])
+    fast = made_of([draw.gauss(1e-3, 1e-4) for _ in range(60)])
+    s = speedup(slow, fast)
+    assert s.times == slow.median / fast.median and s.low < s.times < s.high
+    assert 1.85 < s.low and s.high < 2.15
+    assert time_text(slow.median) in str(s) and time_text(fast.median) in str(s)
+    same = speedup(slow, slow)
+    assert same.low < 1 < same.high
+
+
+def test_speedup_of_two_clocks_is_refused():
+    with pytest.raises(LabError, match="two clocks"):
+        speedup(made_of([1.0], "host"), made_of([1.0], "device"))
+
+
+def test_wide_spread_is_remarked(gpu):
+    costs = [1e-2, 2e-2]
+    m = measure(lambda: gpu.kernel(gpu.random.choice(costs)), "cuda", n=40)
+    assert any("wide spread" in remark for remark in m.remarks)
+
+
+# 8. Interleaving
+
+
+def test_functions_are_interleaved_in_random_order(gpu):
+    names = ["a", "b", "c"]
+    functions = {name: (lambda name=name: gpu.kernel(2e-3, name)) for name in names}
+    measure_together(functions, "cuda", n=30)
+    rounds = [gpu.calls[-90:][i : i + 3] for i in range(0, 90, 3)]
+    assert all(sorted(each) == names for each in rounds)
+    assert len({tuple(each) for each in rounds}) > 3
+
+
+def test_drift_meets_all_functions_alike(gpu):
+    def drifting():
+        gpu.kernel(2e-3 * (1 + len(gpu.calls) / 200))
+
+    found = measure_together({"a": drifting, "b": drifting}, "cuda", n=200)
+    assert speedup(found["a"], found["b"]).times == pytest.approx(1, abs=0.05)
+    one, other = measure(drifting, "cuda", n=200), measure(drifting, "cuda", n=200)
+    assert speedup(one, other).times < 0.9  # what happens when they are timed one after the other
+
+
+# 9. Settings
+
+
+def test_settings_say_what_changes_speed():
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(1)
+        with torch.no_grad():
+            m = measure(lambda: None, "cpu", n=7)
+    finally:
+        torch.set_num_threads(before)
+    assert m.settings["threads"] == 1 and m.settings["grad"] is False
+    assert {"fp32 matmul", "cudnn.benchmark", "deterministic"} <= set(m.settings)
+
+
+# 10, 12. Next to its bound, and never above it
+
+
+def test_a_rate_above_its_bound_fails(gpu):
+    m = measure(lambda: gpu.kernel(2e-3), "cuda", n=10)
+    claim("below the peak", 1e9 / m.median / 1e12, at_least=0.1, limit=0.6, unit="TFLOP/s")
+    with pytest.raises(ClaimError, match="the measurement is wrong"):
+        claim("above the peak", 1e9 / m.median / 1e12, at_least=0.1, limit=0.4, unit="TFLOP/s")
+
+
+# 11. On a machine with a CPU only
+
+
+def test_wall_clock_path_on_the_cpu():
+    m = measure(lambda: sum(range(1000)), "cpu", seconds=0.05)
+    low, high = m.interval
+    assert m.clock == "host" and m.n >= timing.FEWEST and m.calls > 1
+    assert min(m.samples) <= low <= m.median <= high <= max(m.samples)
+
+
+def test_longer_work_takes_longer():
+    found = measure_together({"short": lambda: time.sleep(2e-3), "long": lambda: time.sleep(6e-3)}, "cpu", n=15)
+    assert speedup(found["long"], found["short"]).times > 1.5
+
+
+def test_n_samples_when_asked():
+    assert measure(lambda: None, "cpu", n=12).n == 12
+
+
+def test_garbage_collection_is_off_while_sampling_and_on_again_after():
+    import gc
+
+    seen = []
+    measure(lambda: seen.append(gc.isenabled()), "cpu", n=7)
+    assert not seen[-1] and gc.isenabled()
+
+
+def test_an_error_in_the_function_reaches_the_caller_and_leaves_no_trace():
+    import gc
+
+    calls = iter(range(100))
+
+    def fails_late():
+        time.sleep(0.01)
+        if next(calls) > 12:
+            raise ValueError("as announced")
+
+    with pytest.raises(ValueError, match="as announced"):
+        measure(fails_late, "cpu", n=50)
+    assert gc.isenabled()
+
+
+# Agreement with PyTorch's own timer, where there is work of a millisecond and more
+
+
+def work():
+    x = torch.randn(300, 300)
+    return lambda: [x @ x for _ in range(8)]
+
+
+@pytest.mark.parametrize("fn", [lambda: time.sleep(3e-3), work()], ids=["sleep", "matmul"])
+def test_agrees_with_torch_utils_benchmark_within_5_percent(fn):
+    """One thread in both (the Timer's default), rounds of both in turn; a busy machine gets three tries."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        for _ in range(3):
+            ours, theirs = [], []
+            for _ in range(7):
+                ours += measure(fn, "cpu", n=10).samples
+                timer = torch.utils.benchmark.Timer("fn()", globals={"fn": fn})
+                theirs += [timer.timeit(1).median for _ in range(10)]
+            ratio = statistics.median(ours) / statistics.median(theirs)
+            if abs(ratio - 1) <= 0.05:
+                break
+    finally:
+        torch.set_num_threads(before)
+    assert statistics.median(ours) >= 1e-3
+    assert ratio == pytest.approx(1, abs=0.05)
+
+
+@pytest.mark.parametrize(
+    "seconds, text",
+    [(2.5, "2.5 s"), (1.234e-3, "1.23 ms"), (2e-6, "2 µs"), (3e-8, "30 ns"), (0, "0 ns"), (5000, "5,000 s")],
+)
+def test_time_text(seconds, text):
+    assert time_text(seconds) == text
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
+def test_a_delay_kernel_on_a_real_gpu_scales_linearly():
+    one = measure(lambda: torch.cuda._sleep(2_000_000), "cuda", n=20)
+    four = measure(lambda: torch.cuda._sleep(8_000_000), "cuda", n=20)
+    assert speedup(four, one).times == pytest.approx(4, rel=0.1)
