@@ -3,6 +3,7 @@
 import os
 import pathlib
 
+import hypothesis
 import nbformat
 import pytest
 from nbclient import NotebookClient
@@ -11,6 +12,10 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 PREAMBLE = "import sys\nsys.path.insert(0, {root!r})\nimport torch\nfrom utils import *"
 
 os.environ.setdefault("JUPYTER_PREFER_ENV_PATH", "1")
+
+# No deadline: a test that fails because a machine is busy says nothing. In CI the same examples each time.
+hypothesis.settings.register_profile("course", deadline=None, derandomize="CI" in os.environ)
+hypothesis.settings.load_profile("course")
 
 
 def notebook(*sources, preamble=True):
