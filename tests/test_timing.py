@@ -58,8 +58,8 @@ def gpu(monkeypatch):
     monkeypatch.setattr(torch.cuda, "device", lambda device: torch.no_grad())
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: types.SimpleNamespace(L2_cache_size=50))
     monkeypatch.setattr(timing.torch, "empty", gpu.empty)
-    smi = types.SimpleNamespace(__wrapped__=lambda field: gpu.throttled)
-    monkeypatch.setattr(devices, "nvidia_smi", smi)
+    smi = lambda fields: f"1980 MHz, 2619 MHz, 61, 512.30 W, {gpu.throttled}"  # noqa: E731
+    monkeypatch.setattr(devices, "nvidia_smi", types.SimpleNamespace(__wrapped__=smi))
     return gpu
 
 
@@ -185,8 +185,15 @@ def test_a_cold_short_kernel_is_flagged(gpu):
 def test_a_slowed_gpu_is_flagged(gpu, mask, reason):
     gpu.throttled = mask
     for clock in ("device", "host"):
-        remarks = measure(lambda: gpu.kernel(2e-3), "cuda", clock=clock, n=10).remarks
-        assert remarks == ((f"the GPU was slowed down by its {reason}",) if reason else ())
+        m = measure(lambda: gpu.kernel(2e-3), "cuda", clock=clock, n=10)
+        assert m.gpu["clocks.sm"] == "1980 MHz" and m.gpu["power.draw"] == "512.30 W"
+        assert m.remarks == ((f"the GPU was slowed down by its {reason}",) if reason else ())
+
+
+def test_without_nvidia_smi_nothing_is_known_and_nothing_fails(gpu, monkeypatch):
+    monkeypatch.setattr(devices, "nvidia_smi", types.SimpleNamespace(__wrapped__=lambda fields: ""))
+    m = measure(lambda: gpu.kernel(2e-3), "cuda", n=10)
+    assert m.gpu == {} and m.remarks == ()
 
 
 # 7. All samples, median, IQR, n, interval; ratios of medians

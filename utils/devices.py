@@ -68,6 +68,13 @@ def nvidia_smi(field):
     return _output_of("nvidia-smi", f"--query-gpu={field}", "--format=csv,noheader", "--id=0")
 
 
+def gpu_state():
+    """What the first NVIDIA GPU does now, by nvidia-smi's names (clocks.sm: "1980 MHz", …); {} without nvidia-smi."""
+    fields = ["clocks.sm", "clocks.mem", "temperature.gpu", "power.draw", "clocks_throttle_reasons.active"]
+    line = nvidia_smi.__wrapped__(",".join(fields))  # not from the cache: the answer changes
+    return dict(zip(fields, line.split(", "), strict=False)) if line else {}
+
+
 def _output_of(*command):
     if not shutil.which(command[0]):
         return ""

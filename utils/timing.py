@@ -5,7 +5,7 @@ import gc
 import math
 import random
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy
@@ -29,7 +29,7 @@ class Measurement:
     clock: "host" (perf_counter, the device idle before and after) or "device" (events on the current stream).
     calls: how many calls one sample holds. first: seconds of the very first call (host clock), compilation and
     caches included. cold: caches were overwritten before each sample. settings: what changes speed. remarks: what
-    makes the figures doubtful.
+    makes the figures doubtful. gpu: clocks, temperature and power while it worked, from nvidia-smi; {} elsewhere.
     """
 
     samples: tuple
@@ -39,6 +39,7 @@ class Measurement:
     cold: bool
     settings: dict
     remarks: tuple = ()
+    gpu: dict = field(default_factory=dict)
 
     @property
     def n(self):
@@ -52,8 +53,7 @@ class Measurement:
     @property
     def iqr(self):
         """Distance between the first and the third quartile, in seconds."""
-        low, high = numpy.percentile(self.samples, [25, 75])
-        return float(high - low)
+        return _iqr(self.samples)
 
     @property
     def interval(self):
@@ -101,7 +101,7 @@ def measure_together(functions, device, *, clock=None, seconds=0.5, n=None, cold
     the default elsewhere). seconds: about how long to sample all of them together; n: that many samples each
     instead. cold: overwrite the caches before each sample (one call a sample then). Give it inputs with random
     values: a GPU multiplies zeros faster. Returns a dict of name → Measurement. Raises LabError for a clock that
-    the device does not have. Rules: figures in Hoefler and Belli (SC'15) and triton.testing.do_bench.
+    the device does not have. The rules follow Hoefler and Belli (SC'15) and triton.testing.do_bench.
     """
     device = torch.device(device)
     clock = clock or ("device" if device.type == "cuda" else "host")
@@ -118,15 +118,18 @@ def measure_together(functions, device, *, clock=None, seconds=0.5, n=None, cold
             remarks[name].append("shorter than 10 µs: one event pair a call measures the launch as well")
     rounds = n or min(1000, max(FEWEST, int(seconds / sum(cost[name] * calls[name] for name in functions))))
     sample = _device_samples if clock == "device" else _host_samples
-    before = _slowed_by(device)
+    before = _gpu_state(device)
     with _no_garbage_collection():
         samples, during = sample(functions, device, calls, rounds, _flusher(device) if cold else None)
-    slowed = [f"the GPU was slowed down by its {reason}" for reason in sorted(before | during)]
+    slowed = [f"the GPU was slowed down by its {reason}" for reason in sorted(_slowed_by(before) | _slowed_by(during))]
     found = {}
     for name in functions:
-        m = Measurement(tuple(samples[name]), clock, calls[name], first[name], cold, settings(), ())
-        spread = [f"wide spread: the IQR is {m.iqr / m.median:.0%} of the median"] if m.iqr > 0.1 * m.median else []
-        found[name] = Measurement(*list(vars(m).values())[:-1], (*remarks[name], *slowed, *spread))
+        iqr, median = _iqr(samples[name]), float(numpy.median(samples[name]))
+        spread = [f"wide spread: the IQR is {iqr / median:.0%} of the median"] if iqr > 0.1 * median else []
+        doubts = (*remarks[name], *slowed, *spread)
+        found[name] = Measurement(
+            tuple(samples[name]), clock, calls[name], first[name], cold, settings(), doubts, during
+        )
     return found
 
 
@@ -192,7 +195,7 @@ def _host_samples(functions, device, calls, rounds, flush):
         if flush:
             flush()
         samples[name].append(_host_seconds(functions[name], device, calls[name]) / calls[name])
-    return samples, _slowed_by(device)
+    return samples, _gpu_state(device)
 
 
 def _device_samples(functions, device, calls, rounds, flush):
@@ -208,7 +211,7 @@ def _device_samples(functions, device, calls, rounds, flush):
                 functions[name]()
             end.record()
             pairs[name].append((start, end))
-        during = _slowed_by(device)  # now, while the device still works
+        during = _gpu_state(device)  # now, while the device still works
         torch.cuda.synchronize()
     seconds = {name: [a.elapsed_time(b) / 1e3 / calls[name] for a, b in done] for name, done in pairs.items()}
     return seconds, during
@@ -243,13 +246,20 @@ def _flusher(device):
     return torch.empty(size, dtype=torch.uint8, device=device).zero_
 
 
-def _slowed_by(device):
-    """Reasons that now hold down the clock of an NVIDIA GPU, from nvidia-smi; empty where it cannot be asked."""
-    if device.type != "cuda" or torch.version.hip:
-        return set()
-    mask = devices.nvidia_smi.__wrapped__("clocks_throttle_reasons.active")
+def _gpu_state(device):
+    return devices.gpu_state() if device.type == "cuda" and not torch.version.hip else {}
+
+
+def _slowed_by(state):
+    """Reasons that hold down the clock of an NVIDIA GPU, from what `devices.gpu_state` found."""
+    mask = state.get("clocks_throttle_reasons.active", "")
     active = int(mask, 16) if mask.startswith("0x") else 0
     return {reason for bit, reason in SLOWED.items() if active & bit}
+
+
+def _iqr(samples):
+    low, high = numpy.percentile(samples, [25, 75])
+    return float(high - low)
 
 
 @contextlib.contextmanager
