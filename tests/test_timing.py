@@ -4,12 +4,13 @@ import random
 import statistics
 import time
 import types
+import weakref
 
 import pytest
 import torch
 import torch.utils.benchmark
 
-from utils import devices, timing
+from utils import devices, timing, xla
 from utils.claims import ClaimError, claim
 from utils.messages import LabError
 from utils.timing import Measurement, measure, measure_together, speedup, time_text
@@ -124,6 +125,20 @@ def test_a_clock_that_the_device_does_not_have():
         measure(int, "cpu", clock="device")
     with pytest.raises(LabError, match="no 'wall' clock on cpu: use clock='host'$"):
         measure(int, "cpu", clock="wall")
+
+
+def test_on_a_lazy_device_each_result_is_held_until_its_work_has_started(monkeypatch):
+    """torch_xla computes only what somebody holds: a loop that drops its results would time nothing."""
+    alive, started = weakref.WeakSet(), []
+    monkeypatch.setattr(xla, "start", lambda: started.append(len(alive)))
+    monkeypatch.setattr(xla, "synchronize", lambda: None)
+
+    class Result:
+        def __init__(self):
+            alive.add(self)
+
+    m = measure(Result, "xla", n=10)
+    assert m.clock == "host" and len(started) >= 10 * m.calls and set(started) == {1}
 
 
 # 4. Cold caches

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy
 import torch
 
-from utils import devices
+from utils import devices, xla
 from utils.messages import LabError
 
 WARM_CALLS, WARM_SECONDS = 3, 0.025  # warm up for at least both
@@ -150,8 +150,6 @@ def wait_for(device):
     """Return when `device` has done all that was asked of it. On the CPU there is nothing to wait for."""
     device = torch.device(device)
     if device.type == "xla":
-        from utils import xla
-
         xla.synchronize()
     elif device.type not in ("cpu", "meta"):
         torch.accelerator.synchronize(device)
@@ -183,10 +181,20 @@ def time_text(seconds):
 def _host_seconds(fn, device, calls):
     wait_for(device)
     start = time.perf_counter()
-    for _ in range(calls):
-        fn()
+    _call(fn, device, calls)
     wait_for(device)
     return time.perf_counter() - start
+
+
+def _call(fn, device, calls):
+    if device.type != "xla":
+        for _ in range(calls):
+            fn()
+        return
+    for _ in range(calls):
+        kept = fn()  # XLA is lazy: a result that nobody holds is never computed
+        xla.start()
+        del kept
 
 
 def _host_samples(functions, device, calls, rounds, flush):
@@ -207,8 +215,7 @@ def _device_samples(functions, device, calls, rounds, flush):
                 flush()
             start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
             start.record()
-            for _ in range(calls[name]):
-                functions[name]()
+            _call(functions[name], device, calls[name])
             end.record()
             pairs[name].append((start, end))
         during = _gpu_state(device)  # now, while the device still works
@@ -231,8 +238,8 @@ def _warm_up(fn, device):
         calls *= 2
     wait_for(device)
     start = time.perf_counter()
-    for _ in range(calls := max(1, min(100, math.ceil(SAMPLE_SECONDS / seconds)))):
-        fn()
+    calls = max(1, min(100, math.ceil(SAMPLE_SECONDS / seconds)))
+    _call(fn, device, calls)
     launched = time.perf_counter() - start
     wait_for(device)
     seconds = (time.perf_counter() - start) / calls
