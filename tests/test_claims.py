@@ -46,3 +46,8 @@ def test_only_finite_numbers(measured):
 def test_a_claim_must_promise_something():
     with pytest.raises(ClaimError, match="at_least or at_most"):
         claim("x", 1.0)
+
+
+def test_a_simulated_figure_names_no_device(capsys):
+    claim("twice as fast", 2.0, at_least=1.5, where="a simulation, no device measured")
+    assert capsys.readouterr().out.endswith("· a simulation, no device measured\n")

@@ -72,3 +72,9 @@ def test_gantt_has_rows_in_order_and_bars_where_they_belong():
     assert [text.get_text() for text in ax.get_yticklabels()] == ["copy", "compute"]
     assert [(p.get_x(), p.get_width()) for p in ax.patches] == [(0, 2), (2, 3), (2, 2)]
     assert ax.get_ylim()[0] > ax.get_ylim()[1] and ax.get_xlabel() == "time (µs)"
+
+
+def test_panels_have_titles_and_rows_room_for_their_names():
+    fig, axes = plots.figure("Two", "a simulation", xlabel="", ylabel="", panels=2, titles=("one", "other"), left=1.5)
+    assert [ax.get_title() for ax in axes] == ["one", "other"]
+    assert axes[0].get_position().x0 * fig.get_size_inches()[0] == pytest.approx(1.5)

@@ -3,7 +3,7 @@
 import math
 
 from utils.messages import LabError, strict
-from utils.recordings import where as where_of
+from utils.recordings import origin
 
 
 class ClaimError(LabError):
@@ -15,8 +15,8 @@ def claim(text, measured, *, at_least=None, at_most=None, limit=None, unit="", w
 
     measured: a number. at_least, at_most: what the claim promises (one or both). limit: the most that physics
     allows, in the same unit; a figure above it always raises, because then the measurement is wrong. where: the
-    name of a result, a device, or a Provenance. A missed claim is information for a reader and raises ClaimError
-    with LAB_STRICT=1.
+    name of a result, a device, a Provenance, or plain text for what no device measured. A missed claim is
+    information for a reader and raises ClaimError with LAB_STRICT=1.
     """
     if not isinstance(measured, (int, float)) or not math.isfinite(measured):
         raise ClaimError(f"{text!r} was measured as {measured!r}: a claim needs a finite number")
@@ -27,7 +27,6 @@ def claim(text, measured, *, at_least=None, at_most=None, limit=None, unit="", w
             f"{text!r}: {_figure(measured, unit)} lies above the physical limit of {_figure(limit, unit)}; "
             "the measurement is wrong (a missing synchronization, or a wrong count of bytes)"
         )
-    origin = where_of(where) if not hasattr(where, "device") else where
     holds = (at_least is None or measured >= at_least) and (at_most is None or measured <= at_most)
     promised = " and ".join(
         f"{sign} {_figure(bound, unit)}" for sign, bound in (("≥", at_least), ("≤", at_most)) if bound is not None
@@ -35,7 +34,7 @@ def claim(text, measured, *, at_least=None, at_most=None, limit=None, unit="", w
     line = f"{'✓' if holds else '✗'} {text}: {_figure(measured, unit)} (claimed {promised}"
     if limit is not None:
         line += f"; limit {_figure(limit, unit)}, reached {measured / limit:.0%}"
-    line += f") · {origin}"
+    line += f") · {origin(where)}"
     if not holds and strict():
         raise ClaimError(line)
     print(line)

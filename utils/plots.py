@@ -7,8 +7,7 @@ import os
 import textwrap
 
 from utils.messages import picture, picture_data
-from utils.recordings import Provenance
-from utils.recordings import where as where_of
+from utils.recordings import origin
 
 # Okabe & Ito (2008), "Color Universal Design": eight colors that color-blind readers tell apart.
 BLUE, ORANGE, GREEN, VERMILION = "#0072B2", "#E69F00", "#009E73", "#D55E00"
@@ -27,11 +26,12 @@ STYLE = {
 }
 
 
-def figure(finding, where="cpu", *, xlabel, ylabel, panels=1, size=(7.2, 3.8)):
+def figure(finding, where="cpu", *, xlabel, ylabel, panels=1, size=(7.2, 3.8), left=0.75, titles=()):
     """A figure whose title states `finding` and names the device. Returns (figure, axes).
 
     where: the name of a result, a device type, a Provenance, or plain text where no device was measured. xlabel,
-    ylabel: with units. panels: number of axes side by side (then axes is a list). size: inches.
+    ylabel: with units. panels: number of axes side by side (then axes is a list); titles: one for each of them.
+    size: inches. left: inches kept free for labels, such as long names of rows.
     """
     import matplotlib
     from cycler import cycler
@@ -41,20 +41,18 @@ def figure(finding, where="cpu", *, xlabel, ylabel, panels=1, size=(7.2, 3.8)):
     matplotlib.rcParams.update({**STYLE, "axes.prop_cycle": cycler(color=colors)})
     width, height = size
     fig = Figure(figsize=size)  # fixed margins, in inches: a layout engine takes longer than the drawing
-    margins = {"left": 0.75 / width, "right": 1 - 0.12 / width, "bottom": 0.52 / height, "top": 1 - 0.6 / height}
+    top = 0.85 if titles else 0.6
+    margins = {"left": left / width, "right": 1 - 0.12 / width, "bottom": 0.52 / height, "top": 1 - top / height}
     axes = fig.subplots(1, panels, squeeze=False, gridspec_kw={**margins, "wspace": 0.25})[0]
     for ax in axes:
         ax.set_xlabel(xlabel)
         ax.set_ylabel(ylabel)
-    text = where if isinstance(where, str) and " " in where else _origin(where)
+    for ax, title in zip(axes, titles, strict=False):
+        ax.set_title(title, fontsize=9)
     fig.text(0.08 / width, 1 - 0.08 / height, finding, va="top", fontsize=11, fontweight="bold")
-    origin = textwrap.shorten(text, 110, placeholder=" …")
-    fig.text(0.08 / width, 1 - 0.32 / height, origin, va="top", fontsize=8.5, color="#555555")
+    text = textwrap.shorten(origin(where), 110, placeholder=" …")
+    fig.text(0.08 / width, 1 - 0.32 / height, text, va="top", fontsize=8.5, color="#555555")
     return fig, (axes[0] if panels == 1 else list(axes))
-
-
-def _origin(where):
-    return str(where if isinstance(where, Provenance) else where_of(where))
 
 
 def show(fig, alt):
@@ -142,5 +140,6 @@ def gantt(ax, bars, unit="ms"):
     ax.set_yticks(range(len(rows)), rows)
     ax.set_ylim(len(rows) - 0.4, -0.6)
     ax.set_xlim(left=0)
+    ax.set_axisbelow(True)
     ax.set_xlabel(f"time ({unit})")
     ax.grid(axis="y", visible=False)

@@ -70,6 +70,16 @@ def where(of="cpu"):
     return here(kind)
 
 
+def origin(of):
+    """What a figure or a claim says about where its numbers come from, as text.
+
+    of: as for `where`, or a Provenance, or plain text with a space in it where no device was measured.
+    """
+    if isinstance(of, Provenance):
+        return str(of)
+    return of if isinstance(of, str) and " " in of else str(where(of))
+
+
 def here(kind):
     """Provenance of a measurement made now on this machine's device of type `kind`."""
     pretended = kind in pretending()
