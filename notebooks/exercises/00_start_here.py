@@ -3,9 +3,9 @@
 import math
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensorMode
 
 from utils.exercises import Exercise, Wrong, call
+from utils.simulate.fake import fake_gpus
 
 
 def check_size_in_bytes(answer):
@@ -17,7 +17,7 @@ def check_size_in_bytes(answer):
 
 
 def check_device_type(answer):
-    with FakeTensorMode():
+    with fake_gpus():
         second_gpu = torch.ones(2, device="cuda:1")
     for x in (torch.ones(2), torch.ones(2, device="meta"), second_gpu):
         got = call(answer, x, shown=f"a tensor on {x.device}")

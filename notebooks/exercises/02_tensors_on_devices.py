@@ -3,10 +3,10 @@
 import math
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.overrides import TorchFunctionMode
 
 from utils.exercises import DOTS, Exercise, NotAnswered, Wrong, call
+from utils.simulate.fake import fake_gpus
 
 LINES = {
     'x.to("cpu")': "x is there already, so .to hands back x itself",
@@ -54,7 +54,7 @@ def check_link_from_two(answer):
 
 
 def check_ensure_same_device(answer):
-    with FakeTensorMode():
+    with fake_gpus():
         first, second = torch.ones(2, device="cuda:0"), torch.ones(2, device="cuda:1")
         gpu_number = torch.tensor(1.0, device="cuda:0")
     cpu, meta, number = torch.ones(2), torch.ones(2, device="meta"), torch.tensor(1.0)

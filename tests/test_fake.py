@@ -1,0 +1,29 @@
+"""Fake GPUs must not depend on how many real ones the machine has."""
+
+import pytest
+import torch
+from torch._subclasses import fake_tensor
+
+from utils.simulate.fake import fake_gpus
+
+
+def test_two_gpus_move_and_refuse_to_meet():
+    with fake_gpus():
+        first, second = torch.ones(2, device="cuda:0"), torch.ones(2, device="cuda:0").to("cuda:1")
+        with pytest.raises(RuntimeError, match="two devices|two different devices"):
+            first + second
+    assert str(second.device) == "cuda:1" and torch.ones(2).add(1).tolist() == [2, 2]
+
+
+def test_a_machine_with_one_real_gpu_is_not_asked_for_a_second(monkeypatch):
+    """On such a machine PyTorch 2.9 to 2.11 makes a real tensor on cuda:1 first, and fails."""
+
+    def no_such_gpu(device):
+        raise RuntimeError("invalid device ordinal")
+
+    monkeypatch.setattr(fake_tensor, "init_gpu_context", no_such_gpu)
+    with fake_tensor.FakeTensorMode(), pytest.raises(RuntimeError, match="invalid device ordinal"):
+        torch.ones(2, device="cuda:1")
+    with fake_gpus():
+        assert str(torch.ones(2, device="cuda:1").device) == "cuda:1"
+    assert fake_tensor.init_gpu_context is no_such_gpu
