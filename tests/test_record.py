@@ -76,3 +76,10 @@ def test_a_failing_lesson_writes_nothing_and_says_why_in_one_line(tmp_path, sour
     status, output, files = record(tmp_path, CUDA, source)
     assert status == 1 and files == {} and message in output
     assert "Traceback" not in output and len(output.strip().splitlines()) == 1, output
+
+
+def test_recording_leaves_the_lessons_names_alone(tmp_path):
+    names = "import json as kept\nrecord, recordings, json = 'a lesson may call', 'its functions', 'like that'"
+    after = "assert (record, recordings, json) == ('a lesson may call', 'its functions', 'like that')"
+    status, output, files = record(tmp_path, names, CUDA, after)
+    assert status == 0 and len(files) == 1, output

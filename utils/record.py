@@ -64,19 +64,19 @@ def _ask_kernel(client, index, word, kind, name):
     """Provenance of the cell's device and the recorded value, read from the notebook's kernel as JSON."""
     import nbformat
 
-    value = f"recordings.plain({name!r}, {name})" if kind == "result" else "None"
-    question = nbformat.v4.new_code_cell(
-        f"import json\nfrom utils import record, recordings\nprint(json.dumps([record.machine_of({word!r}), {value}]))"
-    )
+    arguments = f"{word!r}, {name!r}, {name}" if kind == "result" else f"{word!r}"
+    # Not an import statement: it would bind a name, and a lesson may have one like it.
+    question = nbformat.v4.new_code_cell(f"print(__import__('utils.record').record.answer({arguments}))")
     client.execute_cell(question, index, store_history=False)
     return json.loads(question.outputs[0]["text"])
 
 
-def machine_of(word):
-    """Device name and versions of this machine's device for `word`, as a dict of strings."""
+def answer(word, name=None, value=None):
+    """JSON of [device name and versions of this machine's device for `word`, value of the result `name`]."""
     base = word.split(":")[0]
     origin = recordings.here(base if base in recordings.pretending() else recordings.kind_of(word))
-    return {"device": origin.device, **origin.machine}
+    machine = {"device": origin.device, **origin.machine}
+    return json.dumps([machine, recordings.plain(name, value) if name else None])
 
 
 def _plain_output(output):

@@ -51,6 +51,11 @@ class Measurement:
         return float(numpy.median(self.samples))
 
     @property
+    def fastest(self):
+        """Smallest sample, in seconds: what the hardware can do when nothing disturbs it."""
+        return min(self.samples)
+
+    @property
     def iqr(self):
         """Distance between the first and the third quartile, in seconds."""
         return _iqr(self.samples)

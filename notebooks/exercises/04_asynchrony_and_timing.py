@@ -255,6 +255,10 @@ def check_product_seconds(answer):
             f"{len(slow.created)} matrices were created for two devices: "
             "create a and b once for each, outside of the timed loop"
         )
+    if slow.products < 4:
+        raise Wrong(
+            f"{slow.products} products on the slow device: warm up, then take the median of at least three runs"
+        )
     if got["slow"] < 0.5 * slow.SECONDS:
         raise Wrong(
             f"the slow device needs {slow.SECONDS * 1e3:g} ms for a product, you measured "
@@ -264,10 +268,6 @@ def check_product_seconds(answer):
         raise Wrong(
             f"the slow device needs {slow.SECONDS * 1e3:g} ms for a product, you measured "
             f"{got['slow'] * 1e3:.3g} ms: one product's time is asked, not that of all runs"
-        )
-    if slow.products < 4:
-        raise Wrong(
-            f"{slow.products} products on the slow device: warm up, then take the median of at least three runs"
         )
     if not 0 < got["cpu"] < 1:
         raise Wrong(f"{got['cpu']:.3g} s on the CPU for a product of {m} × {k} by {k} × {n} cannot be")
