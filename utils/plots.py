@@ -135,7 +135,7 @@ def gantt(ax, bars, unit="ms"):
     """
     rows = list(dict.fromkeys(bar[0] for bar in bars))
     for row, start, end, text, color in bars:
-        ax.barh(rows.index(row), end - start, left=start, height=0.7, color=color, edgecolor="white", linewidth=0.8)
+        ax.barh(rows.index(row), end - start, left=start, height=0.7, color=color, edgecolor="white", linewidth=0.4)
         ax.text((start + end) / 2, rows.index(row), text, ha="center", va="center", fontsize=8, clip_on=True)
     ax.set_yticks(range(len(rows)), rows)
     ax.set_ylim(len(rows) - 0.4, -0.6)
