@@ -42,7 +42,7 @@ def test_explorer_leaves_a_picture_and_redraws(run):
     cell, moved, other = run(
         EXPLORER,
         "slider.value = 7\nimport gc\n"
-        "pictures = [o for o in gc.get_objects() if isinstance(o, ipywidgets.HTML)]\nprint(pictures[0].value[-80:])",
+        "pictures = [o for o in gc.get_objects() if isinstance(o, ipywidgets.HTML)]\nprint(pictures[0].value[-110:])",
         "print(pictures[0].value.count('data:image/png'))",
     )
     (output,) = cell.outputs

@@ -3,6 +3,7 @@
 import base64
 import gc
 import io
+import itertools
 import os
 import textwrap
 
@@ -105,10 +106,10 @@ def explorer(draw, **controls):
         if hasattr(control, "continuous_update"):
             control.continuous_update = False
     first = _draw(draw, controls)
-    image = ipywidgets.HTML(first["text/html"])
+    image, count = ipywidgets.HTML(first["text/html"] + "<!-- drawing 1 -->"), itertools.count(2)
 
-    def redraw(change):
-        image.value = _draw(draw, controls)["text/html"]
+    def redraw(change):  # the number shows that it was drawn, also where the picture stays the same
+        image.value = _draw(draw, controls)["text/html"] + f"<!-- drawing {next(count)} -->"
 
     gc.collect()  # now, so that Python does not do it in the middle of one of the first redraws
     for control in controls.values():
