@@ -247,5 +247,5 @@ display(ipywidgets.VBox([ipywidgets.IntSlider(3), ipywidgets.HTML(img)]))"""
     noise, error, not_run = errors_and_noise(page, run_all(page, jupyterlab, path))
     assert noise.strip() == "noise" and "ZeroDivisionError" in error and not_run == "did not run: never = 'run'"
     explorer = page.locator(EXPLORER)
-    with pytest.raises(Error, match="the picture did not change"):
+    with pytest.raises(Error, match="the picture was not drawn again"):
         move(page, explorer, explorer.locator(CONTROLS).first)
