@@ -27,6 +27,25 @@ def test_command_reports_its_count():
     assert done.returncode == 0 and re.search(r"[1-9]\d* lessons checked, 0 problems", done.stdout), done.stdout
 
 
+def lint(sources):
+    """What ruff finds in the cells of a lesson, conditional ones included (it skips cells that start with %%)."""
+    code = "\n\n".join(source.removeprefix("%%") if source.startswith("%%requires") else source for source in sources)
+    code = re.sub(r"^requires .*$", "", code, flags=re.M)
+    command = [sys.executable, "-m", "ruff", "check", "--isolated", "--select", "E9,F", "--ignore", "F401", "-"]
+    return subprocess.run(command, input=code, capture_output=True, text=True).stdout.strip()
+
+
+@pytest.mark.parametrize("path", notebooks.lessons(), ids=lambda path: path.stem)
+def test_conditional_cells_use_names_that_exist(path):
+    cells = nbformat.read(path, as_version=4).cells
+    assert lint([cell.source for cell in cells if cell.cell_type == "code"]) == "All checks passed!"
+
+
+def test_an_unknown_name_in_a_conditional_cell_is_found():
+    assert "F821" in lint(["x = 1", "%%requires cuda --result y\ny = x + z"])
+    assert lint(["x = 1", "%%requires cuda --result y\ny = x + x"]) == "All checks passed!"
+
+
 @pytest.fixture
 def broken(tmp_path):
     """broken(change): problems of lesson 00 after change(notebook), written in canonical form."""
