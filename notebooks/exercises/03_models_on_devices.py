@@ -10,7 +10,7 @@ from unittest import mock
 import torch
 from torch import nn
 
-from utils.exercises import Exercise, Wrong, call
+from utils.exercises import DOTS, Exercise, NotAnswered, Wrong, call
 
 
 def check_standardize(answer):
@@ -24,10 +24,10 @@ def check_standardize(answer):
     if not isinstance(got, torch.Tensor) or got.shape != expected.shape or not torch.allclose(got, expected):
         shown = got.tolist() if isinstance(got, torch.Tensor) else repr(got)
         raise Wrong(f"for {x.tolist()} you returned {shown}, expected {expected.tolist()}")
-    if list(module.parameters()):
+    if any(p.requires_grad for p in module.parameters()):
         raise Wrong("an optimizer would train mean and std: they are parameters, and should be buffers")
     saved = module.state_dict()
-    if len(saved) != 2:
+    if sum(x.numel() for x in saved.values()) < mean.numel() + std.numel():
         raise Wrong(f"the file would hold {list(saved)}: mean and std must both be in the state_dict")
     try:
         there = module.to("meta")(x.to("meta"))
@@ -54,6 +54,10 @@ def check_count_crossings(answer):
         got = call(answer, list(places), list(sizes), shown=shown)
         if not isinstance(got, (tuple, list)) or len(got) != 2:
             raise Wrong(f"for {shown} you returned {got!r}, expected a pair (crossings, bytes)")
+        if any(value is DOTS for value in got):
+            raise NotAnswered
+        if not all(isinstance(value, int) for value in got):
+            raise Wrong(f"for {shown} you returned {got!r}, expected two whole numbers")
         if tuple(got) != expected:
             raise Wrong(f"for {shown} you returned {tuple(got)}, expected {expected}: {_why(places, got, expected)}")
 
@@ -77,6 +81,7 @@ class Picky(nn.Module):
         self.layer = nn.Linear(4, 3)
 
     def forward(self, x):
+        self.recorded = torch.is_grad_enabled()
         if not x.any():
             raise ValueError("a batch of zeros")
         return self.layer(self.drop(self.norm(self.frozen(x))))
@@ -99,6 +104,10 @@ def check_evaluate(answer):
             raise Wrong(f"for {shown} the running mean of batch norm changed: the model computed in train mode")
         if got.requires_grad:
             raise Wrong(f"for {shown} the answer carries a graph: eval() does not switch off gradients")
+        if model.recorded:
+            raise Wrong(
+                f"for {shown} autograd recorded a graph, and you cut it off afterwards: do not record it at all"
+            )
         if got.is_inference():
             raise Wrong("the answer is an inference tensor: a later training cannot use it. no_grad leaves it usable")
         if _modes(model) != modes:
@@ -165,20 +174,28 @@ def check_load_onto(answer):
     _must_move(answer, source)
     try:
         answer(nn.Linear(2, 1), _file({"weight": torch.zeros(1, 2)}), cpu)
-    except RuntimeError:
+    except Exception:  # any error tells the caller
         _must_refuse(answer, source)
     else:
         raise Wrong("the file had no `bias`, and nobody heard of it: the layer keeps its random one")
 
 
 def _must_move(answer, source):
-    with mock.patch.object(torch, "load", wraps=torch.load) as load, warnings.catch_warnings():
+    loads_state = nn.Module.load_state_dict
+    with (
+        mock.patch.object(torch, "load", wraps=torch.load) as load,
+        mock.patch.object(nn.Module, "load_state_dict", autospec=True, side_effect=loads_state) as load_state,
+        warnings.catch_warnings(),
+    ):
         warnings.simplefilter("ignore")  # a copy to meta says that it does nothing
         try:
             model = answer(nn.Linear(2, 1), _file(source.state_dict()), torch.device("meta"))
         except (NotImplementedError, RuntimeError) as error:
             model = error
-    if any(str(value) == "meta" for each in load.call_args_list for value in [*each.args, *each.kwargs.values()]):
+    there = any(str(value) == "meta" for each in load.call_args_list for value in [*each.args, *each.kwargs.values()])
+    states = [value for each in load_state.call_args_list for value in [*each.args, *each.kwargs.values()]]
+    moved = [x for state in states if isinstance(state, dict) for x in state.values() if isinstance(x, torch.Tensor)]
+    if there or any(x.is_meta for x in moved):
         raise Wrong(
             "the file is loaded straight to the device: there the weights are twice for a while. Load to the CPU"
         )
@@ -340,7 +357,8 @@ EXERCISES = [
             "At the border between path[i] and path[i + 1], sizes[i] bytes cross.",
         ],
         solution=COUNT,
-        praise="In training, count every border twice but the first: a batch of data needs no gradient.",
+        praise="In training, count every border twice, except one that the batch itself crosses: "
+        "data needs no gradient.",
         wrong={
             COUNT.replace('["cpu", *places, "cpu"]', "places").replace(", strict=True", ""): "the whole path is",
             COUNT.replace("zip(sizes,", "zip(sizes[1:] + [0],"): "what crosses in front of layer i is sizes[i]",
@@ -375,6 +393,9 @@ def evaluate(model, batch):
 def evaluate(model, batch):
     return model.eval()(batch)
 """: "the answer carries a graph",
+            EVALUATE.replace("with torch.no_grad():", "if True:").replace("model(batch)", "model(batch).detach()"): (
+                "you cut it off afterwards"
+            ),
             EVALUATE.replace("no_grad", "inference_mode"): "an inference tensor",
             """
 def evaluate(model, batch):
@@ -418,6 +439,10 @@ def evaluate(model, batch):
             LOAD.replace("load_state_dict(state)", "load_state_dict(state, strict=False)"): "nobody heard of it",
             LOAD.replace("return model.to(device)", "return model"): "but the model is on cpu",
             LOAD.replace('map_location="cpu"', "map_location=device"): "twice for a while",
+            LOAD.replace(
+                "model.load_state_dict(state)",
+                "model.to(device).load_state_dict({key: x.to(device) for key, x in state.items()})",
+            ): "twice for a while",
             LOAD.replace("model.load_state_dict(state)\n    ", ""): "not those of the file",
             LOAD.replace("return model.to(device)", "model.to(device)"): "expected the model",
         },
