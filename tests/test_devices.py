@@ -1,5 +1,6 @@
 import pathlib
 import re
+import types
 
 import pytest
 import torch
@@ -137,3 +138,27 @@ def test_link_limit_prefers_what_the_driver_says(monkeypatch):
     monkeypatch.setattr(devices, "nvidia_smi", lambda field: "")
     if not torch.cuda.is_available():
         assert devices.link_limit() == (None, "no host link known")
+
+
+def test_a_stuck_nvidia_smi_is_no_answer(monkeypatch):
+    def stuck(command, **options):
+        raise devices.subprocess.TimeoutExpired(command, 20)
+
+    monkeypatch.setattr(devices.shutil, "which", lambda name: name)
+    monkeypatch.setattr(devices.subprocess, "run", stuck)
+    assert devices._output_of("nvidia-smi") == ""
+
+
+def test_nvidia_smi_is_asked_about_this_gpu_and_once_a_second(monkeypatch):
+    asked, clock = [], [100.0]
+    answer = "1980 MHz, 2619 MHz, 61, 512.30 W, 0x0000000000000000"
+    monkeypatch.setattr(devices.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(devices, "_output_of", lambda *command: (asked.append(command), answer)[1])
+    monkeypatch.setattr(devices, "_states", {})
+    properties = types.SimpleNamespace(uuid="0a1b")
+    monkeypatch.setattr(devices.torch.cuda, "get_device_properties", lambda device: properties)
+    assert devices.gpu_state("cuda")["temperature.gpu"] == "61" and devices.gpu_state("cuda")["clocks.sm"] == "1980 MHz"
+    assert len(asked) == 1 and "--id=GPU-0a1b" in asked[0]
+    clock[0] += 1.5
+    devices.gpu_state("cuda")
+    assert len(asked) == 2

@@ -15,6 +15,8 @@ from utils.claims import ClaimError, claim
 from utils.messages import LabError
 from utils.timing import Measurement, measure, measure_together, speedup, time_text
 
+PROPERTIES = types.SimpleNamespace(L2_cache_size=50, uuid="0a1b")
+
 
 class VirtualGPU:
     """A host and a device queue in virtual time: launching costs the host, kernels run later, events see them."""
@@ -57,10 +59,11 @@ def gpu(monkeypatch):
     monkeypatch.setattr(torch.cuda, "synchronize", gpu.synchronize)
     monkeypatch.setattr(torch.accelerator, "synchronize", gpu.synchronize)
     monkeypatch.setattr(torch.cuda, "device", lambda device: torch.no_grad())
-    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: types.SimpleNamespace(L2_cache_size=50))
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: PROPERTIES)
     monkeypatch.setattr(timing.torch, "empty", gpu.empty)
-    smi = lambda fields: f"1980 MHz, 2619 MHz, 61, 512.30 W, {gpu.throttled}"  # noqa: E731
-    monkeypatch.setattr(devices, "nvidia_smi", types.SimpleNamespace(__wrapped__=smi))
+    monkeypatch.setattr(devices, "_output_of", lambda *_: f"1980 MHz, 2619 MHz, 61, 512.30 W, {gpu.throttled}")
+    monkeypatch.setattr(devices, "_states", {})
+    monkeypatch.setattr(torch.cuda, "init", lambda: None)
     return gpu
 
 
@@ -146,8 +149,13 @@ def test_on_a_lazy_device_each_result_is_held_until_its_work_has_started(monkeyp
 
 def test_cold_overwrites_twice_the_l2_before_each_sample_outside_the_clock(gpu):
     m = measure(lambda: gpu.kernel(2e-3), "cuda", cold=True, n=10)
-    assert gpu.flushes == [100] * 10
+    assert gpu.flushes[-10:] == [100] * 10 and set(gpu.flushes) == {100}
     assert m.median == pytest.approx(2e-3, rel=0.01) and m.calls == 1 and "cold" in str(m)
+
+
+def test_overwriting_counts_when_the_number_of_samples_is_chosen(gpu):
+    m = measure(lambda: gpu.kernel(1e-5), "cuda", cold=True, seconds=0.1)  # the flush takes 1 ms
+    assert 90 <= m.n <= 100
 
 
 def test_warm_overwrites_nothing(gpu):
@@ -160,7 +168,7 @@ def test_cold_on_the_cpu_overwrites_more_than_a_cache(monkeypatch):
     fake = types.SimpleNamespace(zero_=lambda: written.append(1))
     monkeypatch.setattr(timing.torch, "empty", lambda size, dtype, device: (written.append(size), fake)[1])
     measure(lambda: None, "cpu", cold=True, n=8)
-    assert written[0] >= 2**27 and written[1:] == [1] * 8
+    assert written[0] >= 2**27 and written[1:] == [1] * (2 + 8)  # two to learn what it costs
 
 
 # 5. Short kernels
@@ -200,13 +208,14 @@ def test_a_cold_short_kernel_is_flagged(gpu):
 def test_a_slowed_gpu_is_flagged(gpu, mask, reason):
     gpu.throttled = mask
     for clock in ("device", "host"):
+        devices._states.clear()
         m = measure(lambda: gpu.kernel(2e-3), "cuda", clock=clock, n=10)
         assert m.gpu["clocks.sm"] == "1980 MHz" and m.gpu["power.draw"] == "512.30 W"
         assert m.remarks == ((f"the GPU was slowed down by its {reason}",) if reason else ())
 
 
 def test_without_nvidia_smi_nothing_is_known_and_nothing_fails(gpu, monkeypatch):
-    monkeypatch.setattr(devices, "nvidia_smi", types.SimpleNamespace(__wrapped__=lambda fields: ""))
+    monkeypatch.setattr(devices, "_output_of", lambda *_: "")
     m = measure(lambda: gpu.kernel(2e-3), "cuda", n=10)
     assert m.gpu == {} and m.remarks == ()
 
@@ -388,6 +397,6 @@ def test_time_text(seconds, text):
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
 def test_a_delay_kernel_on_a_real_gpu_scales_linearly():
-    one = measure(lambda: torch.cuda._sleep(2_000_000), "cuda", n=20)
+    one = measure(lambda: torch.cuda._sleep(2_000_000), "cuda", n=20)  # also the first use of CUDA, if run alone
     four = measure(lambda: torch.cuda._sleep(8_000_000), "cuda", n=20)
     assert speedup(four, one).times == pytest.approx(4, rel=0.1)

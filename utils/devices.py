@@ -10,6 +10,7 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 from typing import NamedTuple
 
 import torch
@@ -68,17 +69,32 @@ def nvidia_smi(field):
     return _output_of("nvidia-smi", f"--query-gpu={field}", "--format=csv,noheader", "--id=0")
 
 
-def gpu_state():
-    """What the first NVIDIA GPU does now, by nvidia-smi's names (clocks.sm: "1980 MHz", …); {} without nvidia-smi."""
-    fields = ["clocks.sm", "clocks.mem", "temperature.gpu", "power.draw", "clocks_throttle_reasons.active"]
-    line = nvidia_smi.__wrapped__(",".join(fields))  # not from the cache: the answer changes
-    return dict(zip(fields, line.split(", "), strict=False)) if line else {}
+def gpu_state(device="cuda"):
+    """What an NVIDIA GPU does now, by nvidia-smi's names (clocks.sm: "1980 MHz", …); {} where nobody can say.
+
+    An answer up to a second old is given again: nvidia-smi can take that long.
+    """
+    uuid, now = getattr(torch.cuda.get_device_properties(device), "uuid", None), time.monotonic()
+    asked, state = _states.get(uuid, (None, {}))
+    if asked is None or now - asked > 1:
+        fields = ["clocks.sm", "clocks.mem", "temperature.gpu", "power.draw", "clocks_throttle_reasons.active"]
+        query = f"--query-gpu={','.join(fields)}", "--format=csv,noheader", f"--id=GPU-{uuid}"
+        line = _output_of("nvidia-smi", *query) if uuid else ""
+        state = dict(zip(fields, line.split(", "), strict=False)) if line else {}
+        _states[uuid] = now, state
+    return state
+
+
+_states = {}  # uuid of a GPU → when it was asked, what nvidia-smi said
 
 
 def _output_of(*command):
     if not shutil.which(command[0]):
         return ""
-    done = subprocess.run(command, capture_output=True, text=True, timeout=20)
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=20)
+    except (subprocess.TimeoutExpired, OSError):
+        return ""
     return done.stdout.strip() if done.returncode == 0 else ""
 
 

@@ -29,7 +29,8 @@ class Measurement:
     clock: "host" (perf_counter, the device idle before and after) or "device" (events on the current stream).
     calls: how many calls one sample holds. first: seconds of the very first call (host clock), compilation and
     caches included. cold: caches were overwritten before each sample. settings: what changes speed. remarks: what
-    makes the figures doubtful. gpu: clocks, temperature and power while it worked, from nvidia-smi; {} elsewhere.
+    makes the figures doubtful. gpu: clocks, temperature and power at the end of the sampling, from nvidia-smi: of a
+    working GPU where the queue was long enough (device clock), of an idle one otherwise; {} elsewhere.
     """
 
     samples: tuple
@@ -114,6 +115,12 @@ def measure_together(functions, device, *, clock=None, seconds=0.5, n=None, cold
         raise LabError(
             f"no {clock!r} clock on {device.type}: use clock='host'" + " or 'device'" * (device.type == "cuda")
         )
+    if device.type == "cuda":
+        torch.cuda.init()  # before that, waiting for the device does not wait
+    flush, overhead = (_flusher(device) if cold else None), 0.0
+    if flush:
+        _host_seconds(flush, device, 1)  # the first time takes the memory from the system, too
+        overhead = _host_seconds(flush, device, 1)
     first, cost, calls, remarks = {}, {}, {}, {}
     for name, fn in functions.items():
         first[name] = _host_seconds(fn, device, 1)
@@ -121,19 +128,19 @@ def measure_together(functions, device, *, clock=None, seconds=0.5, n=None, cold
         calls[name] = 1 if cold else max(1, math.ceil(SAMPLE_SECONDS / cost[name]))
         if cold and clock == "device" and cost[name] < 1e-5:
             remarks[name].append("shorter than 10 µs: one event pair a call measures the launch as well")
-    rounds = n or min(1000, max(FEWEST, int(seconds / sum(cost[name] * calls[name] for name in functions))))
+    each_round = sum(cost[name] * calls[name] + overhead for name in functions)
+    rounds = n or min(1000, max(FEWEST, int(seconds / each_round)))
     sample = _device_samples if clock == "device" else _host_samples
-    before = _gpu_state(device)
     with _no_garbage_collection():
-        samples, during = sample(functions, device, calls, rounds, _flusher(device) if cold else None)
-    slowed = [f"the GPU was slowed down by its {reason}" for reason in sorted(_slowed_by(before) | _slowed_by(during))]
+        samples, state = sample(functions, device, calls, rounds, flush)
+    slowed = [f"the GPU was slowed down by its {reason}" for reason in sorted(_slowed_by(state))]
     found = {}
     for name in functions:
         iqr, median = _iqr(samples[name]), float(numpy.median(samples[name]))
         spread = [f"wide spread: the IQR is {iqr / median:.0%} of the median"] if iqr > 0.1 * median else []
         doubts = (*remarks[name], *slowed, *spread)
         found[name] = Measurement(
-            tuple(samples[name]), clock, calls[name], first[name], cold, settings(), doubts, during
+            tuple(samples[name]), clock, calls[name], first[name], cold, settings(), doubts, state
         )
     return found
 
@@ -223,10 +230,10 @@ def _device_samples(functions, device, calls, rounds, flush):
             _call(functions[name], device, calls[name])
             end.record()
             pairs[name].append((start, end))
-        during = _gpu_state(device)  # now, while the device still works
+        state = _gpu_state(device)  # now, while the device may still work
         torch.cuda.synchronize()
     seconds = {name: [a.elapsed_time(b) / 1e3 / calls[name] for a, b in done] for name, done in pairs.items()}
-    return seconds, during
+    return seconds, state
 
 
 def _order(names, rounds):
@@ -259,7 +266,7 @@ def _flusher(device):
 
 
 def _gpu_state(device):
-    return devices.gpu_state() if device.type == "cuda" and not torch.version.hip else {}
+    return devices.gpu_state(device) if device.type == "cuda" and not torch.version.hip else {}
 
 
 def _slowed_by(state):
