@@ -1,6 +1,7 @@
 """Exercises of lesson 05."""
 
 import math
+import numbers
 import threading
 
 from utils.exercises import DOTS, Exercise, NotAnswered, Wrong, call
@@ -27,7 +28,8 @@ def check_make_then_use(answer):
         if answer(producer, consumer, make, lambda: log.append("used")) is DOTS:
             raise NotAnswered
         held = "made" in log
-        used_first = _ends_within(consumer, 0.3)
+        idle = _ends_within(consumer, 0.3)
+        used_first = "used" in log
     finally:
         gate.set()
     ToyStream.synchronize(producer)
@@ -38,6 +40,8 @@ def check_make_then_use(answer):
         raise Wrong(f"make must run once and use once; what ran is {log}")
     if used_first:
         raise Wrong("use ran while make was still waiting in its queue: nothing makes the consumer wait for it")
+    if idle:
+        raise Wrong("use is in order, but not on the consumer: its queue was empty. Launch use on consumer")
 
 
 def _ends_within(stream, seconds):
@@ -71,7 +75,7 @@ def check_last_end(answer):
     for what, ops in OPERATIONS.items():
         got = call(answer, list(ops))
         expected = makespan(schedule([Op(str(k), *op) for k, op in enumerate(ops)]))
-        if not isinstance(got, (int, float)) or not math.isclose(got, expected):
+        if not isinstance(got, numbers.Real) or not math.isclose(got, expected):
             raise Wrong(f"{what}: for {ops} you returned {got!r}, expected {expected:g}")
     if call(answer, []) != 0:
         raise Wrong("without operations nothing ends later than 0: return 0")
@@ -222,6 +226,11 @@ def make_then_use(producer, consumer, make, use):
     producer.launch(make)
     consumer.launch(use)
 """: "nothing makes the consumer wait",
+            """
+def make_then_use(producer, consumer, make, use):
+    producer.launch(make)
+    producer.launch(use)
+""": "not on the consumer",
             """
 def make_then_use(producer, consumer, make, use):
     consumer.launch(make)

@@ -1,9 +1,12 @@
 """When does which operation run? A timeline of streams, engines and events, computed instead of measured.
 
-The rules are those of the CUDA programming guide, on "Asynchronous Concurrent Execution": the host issues
-operations one after the other; each goes to a stream and to an engine (a copy engine, or the processors as a
-whole); a stream works in order; an engine takes its operations in the order of issue, and one that is not ready
-holds up those behind it; an operation that waits for an event starts after the operation the event follows.
+The rules are the cautious ones of NVIDIA's older GPUs: the host issues operations one after the other; each goes
+to a stream and to an engine (a copy engine, or the processors as a whole); a stream works in order; an engine takes
+its operations in the order of issue, and one that is not ready holds up those behind it; an operation that waits for
+an event starts after the operation the event follows. Since compute capability 3.5, several hardware queues stand in
+front of an engine, and it can do better.
+
+Source: M. Harris, "How to Overlap Data Transfers in CUDA C/C++" (NVIDIA 2012).
 """
 
 from dataclasses import dataclass

@@ -1,6 +1,6 @@
 """A toy device on the CPU: streams as queues with a thread each. What races on it races for real.
 
-Lesson 04 builds ToyStream line by line; lessons 05 and 06 use it where there is no GPU.
+Lesson 04 builds launch and synchronize, lesson 05 explains the waits; 05 and 06 use it where there is no GPU.
 """
 
 from concurrent.futures import ThreadPoolExecutor
