@@ -115,7 +115,7 @@ def check_fetch_sum(answer):
         took, finished = time.perf_counter() - start, bool(stream.copies) and stream.copies[0].done()
         stream.synchronize()
         if not isinstance(got, (int, float)):
-            raise Wrong(f"for {shown} you returned {got!r}, expected a number")
+            raise Wrong(f"for {shown} you returned {got!r}, expected a Python number: .item()")
         if not stream.copies or not torch.equal(here, there):
             raise Wrong("nothing was copied into `here`: launch the copy on the stream")
         if got != 10 and not finished:
