@@ -5,7 +5,7 @@ import gc
 import math
 import random
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy
@@ -16,7 +16,7 @@ from utils.messages import LabError
 
 WARM_CALLS, WARM_SECONDS = 3, 0.025  # warm up for at least both
 SAMPLE_SECONDS = 0.001  # shorter functions are called several times a sample
-FEWEST = 7  # samples; from six on, the extremes enclose the median with 95 % confidence
+FEWEST = 7  # samples; from six on, the extremes enclose the median with 95% confidence
 CPU_FLUSH = 2**27  # bytes; more than the last-level cache that one core can reach on most CPUs
 # What holds a GPU's clock down, by its bit in NVML (nvml.h, nvmlClocksEventReason…).
 SLOWED = {0x4: "power cap", 0x8: "hardware slowdown", 0x20: "heat", 0x40: "heat (hardware)", 0x80: "power brake"}
@@ -59,11 +59,12 @@ class Measurement:
     @property
     def iqr(self):
         """Distance between the first and the third quartile, in seconds."""
-        return _iqr(self.samples)
+        low, high = numpy.percentile(self.samples, [25, 75])
+        return float(high - low)
 
     @property
     def interval(self):
-        """95 % confidence interval of the median, in seconds, without assuming a distribution.
+        """95% confidence interval of the median, in seconds, without assuming a distribution.
 
         Ranks floor((n - z√n)/2) and ceil(1 + (n + z√n)/2), z = 1.96: Hoefler and Belli, "Scientific Benchmarking
         of Parallel Computing Systems", SC'15, after Le Boudec. Wider than it could be below 7 samples or so.
@@ -75,13 +76,13 @@ class Measurement:
 
     def __str__(self):
         low, high = self.interval
-        text = f"{time_text(self.median)} (IQR {time_text(self.iqr)}, 95 %: {time_text(low)} to {time_text(high)}"
+        text = f"{time_text(self.median)} (IQR {time_text(self.iqr)}, 95%: {time_text(low)} to {time_text(high)}"
         text += f", n {self.n}, {self.clock} clock" + (f", {self.calls} calls a sample" if self.calls > 1 else "")
         return "; ".join([text + (", cold)" if self.cold else ")"), *self.remarks])
 
 
 class Speedup(NamedTuple):
-    """How many times faster `after` is: ratio of medians, its 95 % bootstrap interval, and both medians (s)."""
+    """How many times faster `after` is: ratio of medians, its 95% bootstrap interval, and both medians (s)."""
 
     times: float
     low: float
@@ -90,7 +91,7 @@ class Speedup(NamedTuple):
     after: float
 
     def __str__(self):
-        spread = f"95 %: {self.low:.3g} to {self.high:.3g}"
+        spread = f"95%: {self.low:.3g} to {self.high:.3g}"
         return f"{self.times:.3g} times ({spread}): {time_text(self.before)} → {time_text(self.after)}"
 
 
@@ -136,12 +137,9 @@ def measure_together(functions, device, *, clock=None, seconds=0.5, n=None, cold
     slowed = [f"the GPU was slowed down by its {reason}" for reason in sorted(_slowed_by(state))]
     found = {}
     for name in functions:
-        iqr, median = _iqr(samples[name]), float(numpy.median(samples[name]))
-        spread = [f"wide spread: the IQR is {iqr / median:.0%} of the median"] if iqr > 0.1 * median else []
-        doubts = (*remarks[name], *slowed, *spread)
-        found[name] = Measurement(
-            tuple(samples[name]), clock, calls[name], first[name], cold, settings(), doubts, state
-        )
+        m = Measurement(tuple(samples[name]), clock, calls[name], first[name], cold, settings(), gpu=state)
+        spread = [f"wide spread: the IQR is {m.iqr / m.median:.0%} of the median"] * (m.iqr > 0.1 * m.median)
+        found[name] = replace(m, remarks=(*remarks[name], *slowed, *spread))
     return found
 
 
@@ -274,11 +272,6 @@ def _slowed_by(state):
     mask = state.get("clocks_throttle_reasons.active", "")
     active = int(mask, 16) if mask.startswith("0x") else 0
     return {reason for bit, reason in SLOWED.items() if active & bit}
-
-
-def _iqr(samples):
-    low, high = numpy.percentile(samples, [25, 75])
-    return float(high - low)
 
 
 @contextlib.contextmanager
