@@ -35,7 +35,7 @@ SETTINGS = {
 }
 CELL, EXPLORER = ".jp-Notebook .jp-CodeCell", ".jp-Notebook .widget-vbox:has(img)"
 RED = '[data-mime-type="application/vnd.jupyter.stderr"]'  # how JupyterLab shows errors, and text on stderr
-CONTROLS = ".noUi-handle, select, input[type=checkbox]"
+CONTROLS = ".noUi-handle, select, input[type=checkbox], input[type=number]"
 
 # Run All has begun: the first cell has a number. (Waiting is not enough: JupyterLab may still drop it.)
 STARTED = """cell => /\\d/.test(document.querySelector(cell + " .jp-InputPrompt").textContent)"""
@@ -171,11 +171,14 @@ def errors_and_noise(page, cells):
 
 def move(page, explorer, control):
     """Change a control by one step; return the milliseconds until it was drawn again, and whether it changed."""
-    kind = control.evaluate("control => control.tagName")
+    kind, form = control.evaluate("control => [control.tagName, control.type]")
     explorer.evaluate(WATCH)
     if kind == "SELECT":
         index, last = control.evaluate("control => [control.selectedIndex, control.length - 1]")
         control.select_option(index=index + 1 if index < last else 0)
+    elif form == "number":
+        control.fill(str(float(control.input_value()) / 2 + 1))
+        control.press("Enter")
     elif kind == "INPUT":
         control.click()
     else:

@@ -95,7 +95,8 @@ def test_a_value_of_an_earlier_run_does_not_survive_an_unmet_cell(run):
 
 
 def test_live_result_names_this_machine(run):
-    (_, here) = run(
+    (_, _, here) = run(
+        "from utils import cells\ncells.NEEDS['compiler'] = lambda: None",  # whatever this machine has
         "%%requires compiler --result answer\nanswer = 42",
         "%%requires result:answer\nprint(where('answer'))",
     )

@@ -34,8 +34,69 @@ def test_doctor_says_what_to_do_about_what_is_missing(monkeypatch):
     monkeypatch.setattr(torch, "__version__", "2.5.1")
     bad = [text for ok, text in devices.checkup() if not ok]
     assert any("pip install ipywidgets" in text for text in bad)
-    assert any("C++ compiler: none" in text for text in bad)
+    assert any("torch.compile on the CPU: needs the C++ compiler" in text for text in bad)
     assert any("the lessons need 2.9 or newer" in text for text in bad)
+
+
+def test_what_torch_compile_lacks_for_a_gpu(monkeypatch):
+    machine = {"capability": (6, 0), "triton": None, "compiler": "a C++ compiler"}
+    monkeypatch.setattr(devices, "missing_cuda", lambda: None)
+    monkeypatch.setattr(devices, "name_of", lambda kind: "Tesla P100")
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: machine["capability"])
+    monkeypatch.setattr(devices.importlib.util, "find_spec", lambda name: machine[name])
+    monkeypatch.setattr(devices, "missing_compiler", lambda: machine["compiler"])
+    assert "Tesla P100 is older" in devices.missing_triton()
+    machine["capability"] = (7, 5)
+    assert "Triton" in devices.missing_triton()
+    machine["triton"] = "found"
+    assert devices.missing_triton() == "a C++ compiler"
+    machine["compiler"] = None
+    assert devices.missing_triton() is None
+    monkeypatch.setattr(devices, "missing_cuda", lambda: "a CUDA GPU")
+    assert devices.missing_triton() == "a CUDA GPU"
+
+
+@pytest.mark.parametrize(("system", "name"), [("linux", "g++"), ("win32", "cl"), ("darwin", "clang++")])
+def test_only_the_compiler_that_torch_compile_calls_counts(monkeypatch, system, name):
+    monkeypatch.setattr(devices.sys, "platform", system)
+    monkeypatch.delenv("CXX", raising=False)
+    monkeypatch.setattr(devices.shutil, "which", lambda asked: f"/opt/{asked}" if asked == name else None)
+    monkeypatch.setattr(devices.torch, "__path__", ["/opt/torch"])
+    assert devices.missing_compiler() is None
+    monkeypatch.setenv("CXX", "icpx")
+    assert "(icpx)" in devices.missing_compiler()
+
+
+def test_a_macs_stub_is_no_compiler(monkeypatch):
+    monkeypatch.setattr(devices.sys, "platform", "darwin")
+    monkeypatch.delenv("CXX", raising=False)
+    monkeypatch.setattr(devices.shutil, "which", lambda name: f"/usr/bin/{name}")
+    monkeypatch.setattr(devices, "_output_of", lambda *command: "")
+    assert "clang++" in devices.missing_compiler()
+    monkeypatch.setattr(devices, "_output_of", lambda *command: "/Library/Developer/CommandLineTools")
+    monkeypatch.setattr(devices.torch, "__path__", ["/opt/torch"])
+    assert devices.missing_compiler() is None
+
+
+def test_a_compiler_without_pythons_headers_is_not_enough(monkeypatch, tmp_path):
+    monkeypatch.setattr(devices.shutil, "which", lambda name: "/usr/bin/g++")
+    monkeypatch.setattr(devices.sysconfig, "get_path", lambda name: str(tmp_path))
+    assert "header files" in devices.missing_compiler()
+    (tmp_path / "Python.h").touch()
+    monkeypatch.setattr(devices.torch, "__path__", ["/opt/torch"])
+    assert devices.missing_compiler() is None
+
+
+def test_a_folder_with_a_space_is_too_much_for_torch_compile(monkeypatch):
+    """Seen with torch 2.9, 2.11 and 2.13: the linker is told `-L/home/my course/…` in two words."""
+    monkeypatch.setattr(devices.shutil, "which", lambda name: "/usr/bin/g++")
+    monkeypatch.setattr(devices.pathlib.Path, "exists", lambda self: True)
+    monkeypatch.setattr(devices.torch, "__path__", ["/home/my course/torch"])
+    assert "without a space" in devices.missing_compiler()
+    monkeypatch.setattr(devices.torch, "__path__", ["/home/course/torch"])
+    assert devices.missing_compiler() is None
+    monkeypatch.setattr(devices.tempfile, "gettempdir", lambda: "/home/my files")
+    assert "without a space" in devices.missing_compiler()
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU to name")

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch._subclasses import fake_tensor
 
-from utils.simulate.fake import fake_gpus
+from utils.simulate.fake import fake_autocast, fake_gpus
 
 
 def test_two_gpus_move_and_refuse_to_meet():
@@ -27,3 +27,21 @@ def test_a_machine_with_one_real_gpu_is_not_asked_for_a_second(monkeypatch):
     with fake_gpus():
         assert str(torch.ones(2, device="cuda:1").device) == "cuda:1"
     assert fake_tensor.init_gpu_context is no_such_gpu
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_cuda_autocast_without_a_gpu(dtype):
+    """The three lists of the documentation of torch.amp, one operation of each, and what is on no list."""
+    with fake_autocast(dtype):
+        single = torch.ones(4, 4, device="cuda")
+        half = single.to(dtype)
+        found = [(single @ single).dtype, half.softmax(-1).dtype, torch.addcmul(half, single, half).dtype]
+        assert found == [dtype, torch.float32, torch.float32]
+        assert half.relu().dtype == dtype and single.relu().dtype == torch.float32
+    assert not torch.is_autocast_enabled("cuda") and torch.get_autocast_dtype("cuda") == torch.float16
+
+
+def test_fake_autocast_is_off_again_after_an_error():
+    with pytest.raises(ValueError), fake_autocast():
+        raise ValueError
+    assert not torch.is_autocast_enabled("cuda")

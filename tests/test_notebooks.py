@@ -46,6 +46,39 @@ def test_an_unknown_name_in_a_conditional_cell_is_found():
     assert lint(["x = 1", "%%requires cuda --result y\ny = x + x"]) == "All checks passed!"
 
 
+# Names with a leading underscore that lessons use: what keeps a GPU busy for a known time, and lesson 03's two
+# rehearsal tools. Everything else private stands behind one tested helper in utils.
+PRIVATE = {"_sleep", "_subclasses", "_python_dispatch", "_to_copy"}
+
+
+def private_names(source):
+    """Names with one leading underscore that the code takes from elsewhere: attributes of others, imports."""
+    code = "\n".join("" if line.startswith(("%", "!")) else line for line in source.splitlines())
+    for node in ast.walk(ast.parse(code)):
+        names = []
+        if isinstance(node, ast.Attribute) and not (isinstance(node.value, ast.Name) and node.value.id == "self"):
+            names = [node.attr]
+        elif isinstance(node, ast.Import):
+            names = [part for alias in node.names for part in alias.name.split(".")]
+        elif isinstance(node, ast.ImportFrom):
+            names = [*(node.module or "").split("."), *(alias.name for alias in node.names)]
+        yield from (name for name in names if name.startswith("_") and not name.startswith("__"))
+
+
+@pytest.mark.parametrize("path", notebooks.lessons(), ids=lambda path: path.stem)
+def test_lessons_rely_on_no_private_name(path):
+    cells = nbformat.read(path, as_version=4).cells
+    used = {name for cell in cells if cell.cell_type == "code" for name in private_names(cell.source)}
+    assert used <= (PRIVATE if path.stem < "07" else set())
+
+
+def test_private_names_are_found():
+    assert list(private_names("%%requires cuda\nfrom torch._inductor import config\nself._a = x._b")) == [
+        "_inductor",
+        "_b",
+    ]
+
+
 @pytest.fixture
 def broken(tmp_path):
     """broken(change): problems of lesson 00 after change(notebook), written in canonical form."""

@@ -23,6 +23,7 @@ NEEDS = {  # word → what is missing here, or None
     "xla": devices.missing_xla,
     "tpu": devices.missing_tpu,
     "compiler": devices.missing_compiler,
+    "triton": devices.missing_triton,
 }
 HEADER = re.compile(r"%%requires(?:\s+(?P<word>\S+))?(?:\s+--(?P<kind>result|name)\s+(?P<name>[A-Za-z_]\w*))?\s*$")
 

@@ -10,6 +10,8 @@ import re
 import shutil
 import subprocess
 import sys
+import sysconfig
+import tempfile
 import time
 from typing import NamedTuple
 
@@ -181,8 +183,32 @@ def missing_tpu():
 
 
 def missing_compiler():
-    names = [os.environ.get("CXX", ""), "g++", "clang++", "c++", "cl"]
-    return None if any(name and shutil.which(name) for name in names) else "a C++ compiler, and none is found here"
+    """What torch.compile lacks here to write kernels for the CPU: it calls one compiler, and includes Python.h."""
+    name = os.environ.get("CXX") or {"win32": "cl", "darwin": "clang++"}.get(sys.platform, "g++")
+    found = shutil.which(name)
+    if found == "/usr/bin/clang++" and sys.platform == "darwin" and not _output_of("xcode-select", "-p"):
+        found = None  # on a Mac without the developer tools, a program that offers to install them
+    if not found:
+        return f"the C++ compiler that torch.compile calls ({name}), and it is not found here"
+    header = pathlib.Path(sysconfig.get_path("include"), "Python.h")
+    if not header.exists():
+        return "Python's header files (Debian: python3-dev), and none are found here"
+    if any(" " in str(path) for path in (torch.__path__[0], tempfile.gettempdir(), header)):
+        return (
+            "folders without a space for PyTorch and for temporary files: torch.compile gives the compiler bare paths"
+        )
+    return None
+
+
+def missing_triton():
+    """What torch.compile lacks here to write kernels for a CUDA GPU."""
+    if missing_cuda():
+        return missing_cuda()
+    if torch.cuda.get_device_capability() < (7, 0):
+        return f"a GPU of compute capability 7.0 or newer, and {name_of('cuda')} is older"
+    if not importlib.util.find_spec("triton"):
+        return "Triton, and it is not installed here"
+    return missing_compiler()
 
 
 # ---------------------------------------------------------------------------------------------------------------
@@ -252,11 +278,8 @@ def _check_devices():
 
 def _check_tools():
     missing = missing_compiler()
-    yield (
-        missing is None,
-        "C++ compiler: "
-        + ("found, torch.compile works on the CPU" if missing is None else "none; only torch.compile cells need it"),
-    )
+    text = "works here, there is a C++ compiler" if missing is None else f"needs {missing}; only lesson 10 uses it"
+    yield missing is None, f"torch.compile on the CPU: {text}"
     free = shutil.disk_usage(COURSE).free / 2**30
     yield free > 1, f"disk: {free:.0f} GiB free" + ("" if free > 1 else "; free some space before you go on")
     machines = sorted(p.name for p in (COURSE / "notebooks" / "recorded").glob("*") if p.is_dir())

@@ -95,7 +95,7 @@ def pretending():
 def kind_of(word):
     """Device type that a cell with `%%requires word` measures."""
     base = word.split(":")[0]
-    return {"accelerator": pick_device().type, "compiler": "cpu", "tpu": "xla"}.get(base, base)
+    return {"accelerator": pick_device().type, "compiler": "cpu", "triton": "cuda", "tpu": "xla"}.get(base, base)
 
 
 def remember_live(name, word):

@@ -1,0 +1,122 @@
+"""The toy graph must agree with eager execution, and break in the same ways as a CUDA graph."""
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+
+from utils.messages import LabError
+from utils.simulate.graph import ToyGraph
+
+
+def net():
+    torch.manual_seed(0)
+    return nn.Sequential(
+        nn.Linear(6, 8), nn.LayerNorm(8), nn.GELU(), nn.Unflatten(1, (2, 4)), nn.Flatten(), nn.Linear(8, 3)
+    )
+
+
+def test_forward_equals_eager_for_each_new_input():
+    model, static = net(), torch.zeros(5, 6)
+    graph = ToyGraph()
+    with graph.capture(), torch.no_grad():
+        out = model(static)
+    assert out.isnan().all()  # nothing has run
+    for _ in range(3):
+        static.copy_(torch.randn(5, 6))
+        graph.replay()
+        assert torch.equal(out, model(static))
+    assert graph.kernels.count("addmm") == 2 and "view" not in graph.kernels
+
+
+@pytest.mark.parametrize(
+    "settings", [{"momentum": 0.9}, {"momentum": 0.9, "foreach": True}, {"nesterov": True, "momentum": 0.5}]
+)
+def test_a_whole_training_step_equals_eager(settings):
+    ours = net()
+    theirs = copy.deepcopy(ours)
+    batches = [(torch.randn(5, 6), torch.randint(3, (5,))) for _ in range(6)]
+    loss_fn, x, y = nn.CrossEntropyLoss(), torch.zeros(5, 6), torch.zeros(5, dtype=torch.long)
+
+    def step(model, opt, x, y):
+        opt.zero_grad()
+        loss = loss_fn(model(x), y)
+        loss.backward()
+        opt.step()
+        return loss
+
+    opts = [torch.optim.SGD(m.parameters(), lr=0.1, **settings) for m in (ours, theirs)]
+    for model, opt in zip((ours, theirs), opts, strict=True):
+        step(model, opt, *batches[0])  # warm-up: makes the momentum buffers
+    before = [p.clone() for p in ours.parameters()]
+    graph = ToyGraph()
+    opts[0].zero_grad()
+    with graph.capture():
+        loss = loss_fn(ours(x), y)
+        loss.backward()
+        opts[0].step()
+    assert all(torch.equal(a, b) for a, b in zip(before, ours.parameters(), strict=True)), "capturing must not train"
+    assert not any(name.startswith("_record") for name in graph.kernels)
+    for data, labels in batches[1:]:
+        x.copy_(data)
+        y.copy_(labels)
+        graph.replay()
+        assert torch.equal(loss.detach(), step(theirs, opts[1], data, labels).detach())
+    assert all(torch.equal(a, b) for a, b in zip(ours.parameters(), theirs.parameters(), strict=True))
+
+
+def test_a_new_tensor_a_branch_and_a_count_are_frozen():
+    x, calls = torch.ones(3), []
+    graph, sign = ToyGraph(), 1
+    with graph.capture():
+        calls.append(1)
+        y = x * 2 if sign > 0 else x * -2
+    x, sign = torch.full((3,), 5.0), -1
+    graph.replay()
+    assert y.tolist() == [2, 2, 2] and calls == [1]
+
+
+def test_outputs_are_overwritten_and_random_numbers_are_new():
+    x, graph = torch.ones(100), ToyGraph()
+    with graph.capture():
+        y = nn.functional.dropout(x, 0.5)
+    graph.replay()
+    first, kept = y, y.clone()
+    graph.replay()
+    assert first is y and not torch.equal(kept, y) and set(y.tolist()) <= {0.0, 2.0}
+
+
+@pytest.mark.parametrize(
+    "ask", [lambda x: x.sum().item(), lambda x: bool(x.any()), lambda x: x.nonzero(), lambda x: x[x > 0]]
+)
+def test_asking_for_a_value_raises(ask):
+    with pytest.raises(LabError, match="needs a value"), ToyGraph().capture():
+        ask(torch.ones(3))
+
+
+def test_in_place_out_and_several_outputs():
+    x, table, out, graph = torch.arange(4.0), torch.zeros(4), torch.zeros(4), ToyGraph()
+    with graph.capture():
+        table[1:3].add_(x[:2])
+        torch.mul(x, 3, out=out)
+        top, where = x.topk(2)
+    assert table.sum() == 0 and out.sum() == 0
+    x.copy_(torch.tensor([4.0, 3.0, 2.0, 1.0]))
+    graph.replay()
+    assert (
+        table.tolist() == [0, 4, 3, 0]
+        and out.tolist() == [12, 9, 6, 3]
+        and top.tolist() == [4, 3]
+        and where.tolist() == [0, 1]
+    )
+
+
+def test_misuse_is_told():
+    graph = ToyGraph()
+    with pytest.raises(LabError, match="nothing is captured"):
+        graph.replay()
+    with graph.capture():
+        torch.ones(2) + 1
+    with pytest.raises(LabError, match="captured already"):
+        graph.capture()

@@ -1,0 +1,135 @@
+"""PyTorch's caching allocator for GPU memory, with its rounding rules, on no GPU.
+
+The rules are those of c10/cuda/CUDACachingAllocator.cpp and c10/core/AllocatorConfig.h in their default setting, for
+one stream (read 2026-11, torch 2.9 to 2.13): sizes are rounded up to 512 B; up to 1 MiB they come from segments of
+2 MiB, below 10 MiB from segments of 20 MiB, from there on from a segment of their own, rounded up to 2 MiB. The
+smallest free block that is large enough is taken, and split where enough is left. Lesson 07 explains them.
+"""
+
+from dataclasses import dataclass, field
+
+import torch
+
+from utils.messages import LabError
+
+MIB = 2**20
+MIN_BLOCK, SMALL, SMALL_SEGMENT = 512, MIB, 2 * MIB
+LARGE, LARGE_SEGMENT, ROUND_LARGE = 10 * MIB, 20 * MIB, 2 * MIB
+
+
+def block_size(size):
+    """Bytes of the block that a tensor of `size` bytes gets: a multiple of 512."""
+    return max(MIN_BLOCK, -(-size // MIN_BLOCK) * MIN_BLOCK)
+
+
+def segment_size(block):
+    """Bytes that are asked of the driver for a block of `block` bytes, when no free block fits."""
+    if block <= SMALL:
+        return SMALL_SEGMENT
+    return LARGE_SEGMENT if block < LARGE else -(-block // ROUND_LARGE) * ROUND_LARGE
+
+
+@dataclass
+class Block:
+    """A piece of a segment. offset, size: bytes. requested: what the tensor needs; 0 in a free block."""
+
+    segment: "Segment" = field(repr=False)
+    offset: int
+    size: int
+    requested: int = 0
+
+
+@dataclass
+class Segment:
+    """Memory from the driver. size: bytes. small: whether it serves sizes up to 1 MiB. blocks: in order of address."""
+
+    number: int
+    size: int
+    small: bool
+    blocks: list = field(default_factory=list)
+
+
+class CachingAllocator:
+    """Blocks and segments as torch.cuda would hand them out.
+
+    capacity: bytes that the driver has (default: no end). segments: all that are held. memory_allocated,
+    memory_reserved: bytes, as the functions of torch.cuda with these names count them; max_memory_allocated: the
+    highest so far. driver_calls: how often the driver was asked for a segment or given one back. history: one
+    (what, bytes, allocated, reserved) for each call.
+    """
+
+    def __init__(self, capacity=None):
+        self.capacity, self.segments, self.driver_calls = capacity, [], 0
+        self.memory_allocated = self.max_memory_allocated = self._made = 0
+        self.history = []
+
+    @property
+    def memory_reserved(self):
+        return sum(segment.size for segment in self.segments)
+
+    def malloc(self, size):
+        """A Block for `size` bytes (at least 1). torch.OutOfMemoryError where the driver has no room left."""
+        if size < 1:
+            raise LabError("a block holds at least 1 byte")
+        need = block_size(size)
+        block = self._smallest_free(need) or self._from_driver(need)
+        rest = block.size - need
+        if rest >= MIN_BLOCK if block.segment.small else rest > SMALL:  # else the rest stays in the block, unused
+            after = Block(block.segment, block.offset + need, rest)
+            block.segment.blocks.insert(block.segment.blocks.index(block) + 1, after)
+            block.size = need
+        block.requested = size
+        self.memory_allocated += block.size
+        self.max_memory_allocated = max(self.max_memory_allocated, self.memory_allocated)
+        self._note("malloc", size)
+        return block
+
+    def free(self, block):
+        """Give a block back to the allocator, not to the driver. Free neighbors in its segment become one."""
+        if not block.requested:
+            raise LabError("this block is free already")
+        self.memory_allocated -= block.size
+        size, block.requested, blocks = block.requested, 0, block.segment.blocks
+        at = blocks.index(block)
+        for left, right in ((at, at + 1), (at - 1, at)):
+            if 0 <= left and right < len(blocks) and not blocks[left].requested and not blocks[right].requested:
+                blocks[left].size += blocks[right].size
+                del blocks[right]
+        self._note("free", size)
+
+    def empty_cache(self):
+        """Give the segments without a used block back to the driver. Returns how many bytes that were."""
+        unused = [segment for segment in self.segments if not any(block.requested for block in segment.blocks)]
+        self.segments = [segment for segment in self.segments if segment not in unused]
+        self.driver_calls += len(unused)
+        freed = sum(segment.size for segment in unused)
+        self._note("empty_cache", freed)
+        return freed
+
+    def _smallest_free(self, need):
+        small = need <= SMALL
+        fits = [b for s in self.segments if s.small == small for b in s.blocks if not b.requested and b.size >= need]
+        return min(fits, key=lambda block: (block.size, block.segment.number, block.offset), default=None)
+
+    def _from_driver(self, need):
+        size = segment_size(need)
+        if self._lacks(size):
+            self.empty_cache()  # PyTorch does the same before it gives up
+        if self._lacks(size):
+            raise torch.OutOfMemoryError(
+                f"simulated GPU out of memory: tried to reserve {size / MIB:.0f} MiB. Of its {self.capacity / MIB:.0f} "
+                f"MiB, {self.memory_allocated / MIB:.1f} MiB are allocated and "
+                f"{(self.memory_reserved - self.memory_allocated) / MIB:.1f} MiB reserved but unallocated."
+            )
+        segment = Segment(self._made, size, need <= SMALL)
+        segment.blocks.append(Block(segment, 0, size))
+        self.segments.append(segment)
+        self._made += 1
+        self.driver_calls += 1
+        return segment.blocks[0]
+
+    def _lacks(self, size):
+        return self.capacity is not None and self.memory_reserved + size > self.capacity
+
+    def _note(self, what, size):
+        self.history.append((what, size, self.memory_allocated, self.memory_reserved))

@@ -1,0 +1,83 @@
+"""A toy of CUDA Graphs on the CPU: record the operations of a block once, replay them on the same memory.
+
+It shares the rules that matter: capturing runs no work, a replay runs no Python, every operation reads and writes the
+tensors it saw while it was recorded. Built on PyTorch's TorchDispatchMode, which sees each operation on its way to
+the kernel. Lesson 10 uses it where there is no GPU.
+"""
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from utils.messages import LabError
+
+
+class ToyGraph:
+    """What torch.cuda.CUDAGraph is to a GPU. `with graph.capture(): …`, then `graph.replay()`.
+
+    kernels: names of the recorded operations, in order, such as "mm"; views, which move no data, are left out.
+
+    While capturing, the tensors made inside are filled with NaN, because no work runs; changes in place wait for the
+    first replay as well (except for the running statistics of batch normalization). LabError where the block asks for
+    a value, as `.item()`, `if tensor:` and `nonzero` do. CPU tensors only.
+    """
+
+    def __init__(self):
+        self._steps, self.kernels = [], []
+
+    def capture(self):
+        """Context manager: record what happens in it. LabError where this graph holds something already."""
+        if self._steps:
+            raise LabError("this graph is captured already: make a new ToyGraph")
+        return _Recorder(self)
+
+    def replay(self):
+        """Do all recorded operations again, on the tensors of the recording. Python code is not among them."""
+        if not self._steps:
+            raise LabError("nothing is captured yet: use `with graph.capture():` first")
+        with torch.no_grad():
+            for operation, args, kwargs, made in self._steps:
+                results = _as_tuple(operation(*args, **kwargs))
+                for old, new in zip(made, results, strict=True):
+                    if old is not None:
+                        old.copy_(new)
+
+
+class _Recorder(TorchDispatchMode):
+    def __init__(self, graph):
+        super().__init__()
+        self.graph = graph
+
+    def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
+        kwargs, schema, name = kwargs or {}, operation._schema, operation.overloadpacket.__name__
+        if {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape} & set(operation.tags):
+            raise LabError(f"{name} needs a value while the graph is captured, and nothing has run yet")
+        returns = [returned.alias_info for returned in schema.returns]
+        if returns and all(alias and not alias.is_write for alias in returns):
+            return operation(*args, **kwargs)  # a view: it stays valid, whatever is replayed
+        if not name.startswith("_record_function"):  # marks of the profiler, around each optimizer step
+            self.graph.kernels.append(name)
+        if all(alias and alias.is_write for alias in returns):  # in place: nothing is made, and nothing runs now
+            result, made = _written(schema, args, kwargs), None
+        else:
+            result = operation(*args, **kwargs)
+            made = [
+                _blank(each) if alias is None else None for each, alias in zip(_as_tuple(result), returns, strict=True)
+            ]
+        self.graph._steps.append((operation, args, kwargs, made or [None] * len(returns)))
+        return result
+
+
+def _written(schema, args, kwargs):
+    values = {argument.name: value for argument, value in zip(schema.arguments, args, strict=False)} | kwargs
+    written = [values[a.name] for a in schema.arguments if a.alias_info and a.alias_info.is_write and a.name in values]
+    return written[0] if len(schema.returns) == 1 else tuple(written) if schema.returns else None
+
+
+def _blank(made):
+    if isinstance(made, torch.Tensor):
+        return made.fill_(float("nan")) if made.is_floating_point() else made
+    return None
+
+
+def _as_tuple(result):
+    return () if result is None else result if isinstance(result, tuple) else (result,)

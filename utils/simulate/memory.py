@@ -1,0 +1,132 @@
+"""How much memory will training take? A rehearsal without memory, and the published formulas.
+
+`rehearse` runs a step on tensors without data (FakeTensorMode) and lets PyTorch's MemTracker count. The formulas give
+bytes; sources stand with each. Lesson 07 derives the formula for a block and compares the two.
+"""
+
+import torch
+
+from utils.messages import LabError
+
+KINDS = ["parameters", "gradients", "optimizer", "activations", "other"]
+
+
+def rehearse(make, step):
+    """Bytes that one training step holds, by kind, without allocating them.
+
+    make: function without arguments that returns (model, optimizer). step: function (model, optimizer, mark) that
+    runs one training step on CPU tensors and calls mark(name) where it wants the state noted. Both run on tensors
+    without data: nothing in them may depend on a value. Returns {name: {kind: bytes, …, "total": bytes}} for the
+    second step (in the first, the optimizer has no state yet), with "peak" for the moment of the highest total.
+
+    Counted by torch.distributed._tools.mem_tracker.MemTracker, which is private: this is the only place that uses it.
+    """
+    from torch._subclasses.fake_tensor import FakeTensorMode
+    from torch.distributed._tools.mem_tracker import MemTracker
+
+    states = {}
+    with FakeTensorMode():
+        model, optimizer = make()
+        tracker = MemTracker()
+        tracker.track_external(model, optimizer)
+        for run in ("first", "second"):
+            with tracker:
+                step(model, optimizer, lambda name: states.update({name: _kinds(tracker, "current")}))
+                states["peak"] = _kinds(tracker, "peak")
+            if run == "first":
+                tracker.reset_mod_stats()
+    return states
+
+
+def _kinds(tracker, moment):
+    found = tracker.get_tracker_snapshot(moment).get(torch.device("cpu"), {})
+    names = {"Parameter": 0, "Gradient": 1, "Optstate": 2, "Activation": 3}
+    state = dict.fromkeys(KINDS, 0)
+    for kind, count in found.items():
+        if kind != "Total":
+            state[KINDS[names.get(kind.value, 4)]] += count
+    return {**state, "total": sum(state.values())}
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Closed forms
+
+
+def training_step(
+    layers,
+    hidden,
+    sequence,
+    batch,
+    *,
+    vocabulary=0,
+    precision="fp32",
+    optimizer="adamw",
+    checkpointing=False,
+    foreach=True,
+):
+    """Bytes that a training step of a transformer holds, by phase and kind, as `rehearse` gives them.
+
+    The model: `layers` blocks of width `hidden` (attention by scaled_dot_product_attention, feed-forward part four
+    times as wide, GELU, no dropout); with a `vocabulary`, also an embedding, a last layer norm, a head that shares
+    the embedding's weights, and cross-entropy. sequence: tokens in a sample. precision: "fp32", or "autocast" for
+    torch.autocast to a 16-bit type. optimizer: "adamw", "momentum" or "sgd". checkpointing: each block recomputed.
+    foreach: the optimizer works on all parameters at once, as on CUDA by default; AdamW then needs one more copy.
+
+    A block saves 16 values a token and channel: inputs of two layer norms, input of the QKV product, Q, K, V, input
+    of the output product, input of the feed-forward part, four before the GELU and four after. As autocast keeps
+    the layer norms' inputs in fp32, that is 64 bytes, or 36. The peak is the phase with the highest total.
+    """
+    sizes = {"adamw": 8, "momentum": 4, "sgd": 0}
+    if optimizer not in sizes or precision not in ("fp32", "autocast"):
+        raise LabError(f"optimizer is one of {', '.join(sizes)}; precision is fp32 or autocast")
+    half, count, unit = precision == "autocast", parameters(layers, hidden, vocabulary), sequence * batch * hidden
+    weights, states = 4 * count, sizes[optimizer] * count
+    copies = 2 * count if half else 0  # of the weights, in 16 bits, until the backward pass
+    one_block = (36 if half else 64) * unit
+    saved = 4 * unit * layers if checkpointing else one_block * layers
+    loss = 12 * sequence * batch * vocabulary  # log-probabilities and two gradients of that size, fp32
+    start = _phase(weights, 0, states, saved + copies, max((14 if half else 24) * unit, loss))
+    if checkpointing:  # the first block, recomputed, while the gradients of all others are there
+        done, again, moving = (layers - 1, one_block, 18) if half else (layers - 2 / 3, one_block - 16 * unit, 36)
+        end = _phase(weights, weights * done / layers, states, again + 4 * unit + copies / layers, moving * unit)
+    else:
+        end = _phase(weights, weights, states, 0, 0)
+    step = _phase(weights, weights, states, 0, weights if foreach and optimizer == "adamw" else 0)
+    return {"start of the backward pass": start, "end of the backward pass": end, "optimizer step": step}
+
+
+def _phase(*counts):
+    counts = [round(count) for count in counts]
+    return {**dict(zip(KINDS, counts, strict=True)), "total": sum(counts)}
+
+
+def parameters(layers, hidden, vocabulary=0):
+    """Number of parameters of the transformer of `training_step`: 12h² + 13h a block, embedding, last layer norm."""
+    return layers * (12 * hidden**2 + 13 * hidden) + (vocabulary * hidden + 2 * hidden if vocabulary else 0)
+
+
+def zero(parameters, gpus=1, stage=0):
+    """Bytes on each GPU for parameters, gradients and Adam's states in mixed precision: 16 a parameter on one GPU.
+
+    2 for the 16-bit parameter, 2 for its gradient, 12 for fp32 parameter and two moments. stage 1 shares the last
+    out over the GPUs, 2 also the gradients, 3 also the parameters.
+    Source: Rajbhandari et al., "ZeRO: Memory
+    Optimizations Toward Training Trillion Parameter Models" (2020), section 3.
+    """
+    shared = {0: 0, 1: 12, 2: 14, 3: 16}[stage]
+    return parameters * (16 - shared + shared / gpus)
+
+
+def megatron_activations(
+    sequence, batch, hidden, heads, tensor_parallel=1, *, sequence_parallel=False, recompute="none"
+):
+    """Bytes that one transformer layer saves with 16-bit values, dropout, and attention scores kept in memory.
+
+    recompute: "none", "selective" (the attention scores) or "full". Source: Korthikanti et al., "Reducing Activation
+    Recomputation in Large Transformer Models" (2022), table 2.
+    """
+    unit, t = sequence * batch * hidden, tensor_parallel
+    scores = 0 if recompute == "selective" else 5 * heads * sequence / hidden
+    if recompute == "full":
+        return 2 * unit
+    return unit * (34 + scores) / t if sequence_parallel else unit * (10 + (24 + scores) / t)
