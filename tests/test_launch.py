@@ -1,0 +1,123 @@
+"""Jobs of several processes: what they print comes back by rank, and nothing of them is left behind."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import psutil
+import pytest
+from IPython.core.interactiveshell import InteractiveShell
+
+from tests.conftest import ROOT
+from utils import launch
+from utils.launch import LaunchError
+
+RANKS = """
+import json, os
+rank = int(os.environ["RANK"])
+print("I am", rank)
+print(json.dumps({"rank": rank, "world": int(os.environ["WORLD_SIZE"]), "here": os.getcwd()}))
+"""
+FAILS = "import os\nif os.environ['RANK'] == '1':\n    raise ValueError('rank one is unhappy')"
+SLEEPS = "import os, time\nprint('asleep', flush=True)\ntime.sleep(600)"
+
+
+@pytest.fixture
+def script(tmp_path):
+    """script(source): the path of a file that holds it, in a folder with a space in its name."""
+
+    def write(source):
+        folder = tmp_path / "a folder"
+        folder.mkdir(exist_ok=True)
+        path = folder / "job.py"
+        path.write_text(source)
+        return path
+
+    return write
+
+
+def asleep(job, count):
+    """Wait until `count` ranks have printed something; the processes that are alive then."""
+    end = time.monotonic() + 60
+    while sum("asleep" in text for text in job.run().printed.values()) < count:
+        assert time.monotonic() < end, job.run()
+        time.sleep(0.05)
+    return job.processes()
+
+
+def test_each_rank_answers(script, capsys, monkeypatch):
+    monkeypatch.setenv("RANK", "7")  # a notebook inside a job of somebody else
+    run = launch.torchrun(script(RANKS), processes=2)
+    assert run.code == 0 and [result["rank"] for result in run.results()] == [0, 1]
+    assert {(result["world"], result["here"]) for result in run.results()} == {(2, str(launch.folder()))}
+    shown = capsys.readouterr().out.splitlines()
+    assert shown[0] == "$ torchrun --nproc-per-node=2 --standalone job.py"
+    assert shown[1] == "rank 0 │ I am 0" and shown[3] == "rank 1 │ I am 1"
+
+
+def test_a_failure_is_an_error_unless_announced(script, capsys):
+    with pytest.raises(LaunchError, match="status 1: ValueError: rank one is unhappy"):
+        launch.torchrun(script(FAILS))
+    launch.torchrun(script(FAILS), fails="one is unhappy")
+    assert "rank 1 │ ValueError: rank one is unhappy" in capsys.readouterr().out
+
+
+def test_an_announced_failure_must_come_and_match(script):
+    with pytest.raises(LaunchError, match="but the job ended well"):
+        launch.torchrun(script("pass"), processes=1, fails="anything")
+    with pytest.raises(LaunchError, match="no message contains 'two is'"):
+        launch.torchrun(script(FAILS), fails="two is")
+    with pytest.raises(LaunchError, match="last line is no JSON"):
+        launch.Run(0, {0: "no JSON"}, {}, "", 1.0).results()
+
+
+def test_a_job_that_does_not_end_is_stopped(script):
+    job = launch.start(script(SLEEPS))
+    before = asleep(job, 2)
+    assert len(before) == 3 and job.worker(1) in before
+    with pytest.raises(LaunchError, match="did not end within 0.1 s"):
+        job.finish(timeout=0.1)
+    assert job.processes() == [] and not any(process.is_running() for process in before)
+
+
+def test_workers_that_lost_their_parent_are_stopped_too(script):
+    job = launch.start(script(SLEEPS))
+    before = asleep(job, 2)
+    job.agent.kill()
+    job.agent.wait(10)
+    assert len(job.processes()) == 2
+    job.stop()
+    assert not any(process.is_running() for process in before)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="sends a POSIX signal")
+def test_an_interrupted_or_ended_kernel_leaves_nothing(script):
+    code = f"from utils import launch\nlaunch.torchrun({str(script(SLEEPS))!r}, timeout=500)"
+    with subprocess.Popen(
+        [sys.executable, "-c", code], cwd=ROOT, stderr=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as kernel:
+        end = time.monotonic() + 60
+        while len(family := psutil.Process(kernel.pid).children(recursive=True)) < 3:
+            assert time.monotonic() < end and kernel.poll() is None
+            time.sleep(0.1)
+        folder = family[0].cwd()
+        kernel.send_signal(signal.SIGINT)
+        assert b"KeyboardInterrupt" in kernel.communicate(timeout=60)[1]
+    assert not any(process.is_running() for process in family) and not os.path.exists(folder)
+
+
+def test_the_cell_magic(capsys):
+    shell = InteractiveShell.instance()
+    try:
+        launch.torchrun_cell("2 --result answers", RANKS)
+        assert [answer["rank"] for answer in shell.user_ns["answers"]] == [0, 1]
+        launch.torchrun_cell("2 --fails 'rank one'", FAILS)
+        shown = capsys.readouterr().out
+        assert "this_cell.py" in shown and '"rank"' not in shown and "rank 1 │ ValueError" in shown
+        for line in ("", "none", "2 --result", "0", "2 --fast"):
+            with pytest.raises(LaunchError, match="write %%torchrun N"):
+                launch.torchrun_cell(line, "")
+    finally:
+        InteractiveShell.clear_instance()

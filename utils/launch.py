@@ -1,0 +1,252 @@
+"""Start several processes from a notebook, as `torchrun` in a terminal would, and leave none behind.
+
+`torchrun(script, …)` runs a script to its end; `start(script, …)` leaves it running and returns a Job. A cell that
+begins with
+
+    %%torchrun 4 [--result NAME] [--fails PATTERN]
+
+is written to a file and started in four processes. Lesson 11 explains torchrun. Both print the command that a reader
+would type, and what each rank printed, rank by rank instead of mixed as a terminal shows it. Jobs run in `folder()`.
+"""
+
+import atexit
+import json
+import os
+import pathlib
+import re
+import shlex
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+
+import psutil
+
+from utils.devices import COURSE
+from utils.messages import LabError
+
+LOOPBACK = {"linux": "lo", "darwin": "lo0"}  # name of the network interface that stays on this machine
+DEFAULTS = {"OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1", "PYTHONIOENCODING": "utf-8"}
+if sys.platform in LOOPBACK:
+    DEFAULTS["GLOO_SOCKET_IFNAME"] = LOOPBACK[sys.platform]
+OWN = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")  # what torchrun itself tells its processes
+_state = {"folder": None, "jobs": []}
+
+
+class LaunchError(LabError):
+    """A job that failed, that did not end in time, or that did not fail as announced."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a job did. code: exit status of torchrun. printed, errors: rank → its stdout and stderr, of all attempts.
+    agent: what torchrun wrote itself. seconds: from start to end."""
+
+    code: int
+    printed: dict
+    errors: dict
+    agent: str
+    seconds: float
+
+    def results(self):
+        """The last line that each rank printed, read as JSON: a list, in the order of ranks."""
+        try:
+            return [json.loads(text.strip().splitlines()[-1]) for _, text in sorted(self.printed.items())]
+        except (ValueError, IndexError):
+            raise LaunchError("a rank's last line is no JSON: end with print(json.dumps(…)) on every rank") from None
+
+
+def folder():
+    """The folder in which jobs run and leave their files. It is removed when the notebook's kernel ends."""
+    if _state["folder"] is None:
+        _state["folder"] = pathlib.Path(tempfile.mkdtemp(prefix="device-lab-"))
+        atexit.register(_clean)
+    return _state["folder"]
+
+
+def _clean():
+    for job in _state["jobs"]:
+        job.stop()
+    shutil.rmtree(_state["folder"], ignore_errors=True)
+
+
+def free_port():
+    """A port of the loopback interface that nobody listens on at this moment."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+class Job:
+    """A torchrun that is running. command: the line that a reader would type."""
+
+    def __init__(self, script, arguments, processes, options, env):
+        self.logs = pathlib.Path(tempfile.mkdtemp(prefix="job-", dir=folder()))
+        course, script = COURSE / "notebooks", pathlib.Path(script)
+        path = next((p for p in [course / script, script.absolute()] if p.exists()), None)
+        if path is None:
+            raise LaunchError(f"there is no script {script} here or in the folder notebooks of the course")
+        shown = path.relative_to(course).as_posix() if path.is_relative_to(course) else path.name
+        given = [f"--nproc-per-node={processes}", *(options or ["--standalone"])]
+        arguments = [str(argument) for argument in arguments]
+        self.command = "torchrun " + shlex.join([*given, shown, *arguments])
+        command = [sys.executable, "-m", "torch.distributed.run", f"--log-dir={self.logs / 'ranks'}", "--redirects=3"]
+        command += [*given, str(path), *arguments]
+        kept = {name: value for name, value in os.environ.items() if name not in OWN}
+        every = {**DEFAULTS, **kept, **(env or {}), "DEVICE_LAB_JOB": self.logs.name}
+        with open(self.logs / "agent.log", "w") as log:
+            streams = {"stdin": subprocess.DEVNULL, "stdout": log, "stderr": log}
+            self.agent = psutil.Popen(command, cwd=folder(), env=every, start_new_session=True, **streams)
+        self.began = time.perf_counter()
+        _state["jobs"].append(self)
+
+    def processes(self):
+        """Its processes that are alive, torchrun first (psutil.Process), also those that lost their parent."""
+        found = []
+        for process in psutil.process_iter():
+            try:
+                mine = process.environ().get("DEVICE_LAB_JOB") == self.logs.name
+                if mine and process.status() != psutil.STATUS_ZOMBIE:
+                    found.append(process)
+            except (psutil.Error, OSError):
+                continue  # it has just ended, or belongs to somebody else
+        return sorted(found, key=lambda process: process.pid != self.agent.pid)
+
+    def worker(self, rank, timeout=30):
+        """The process (psutil.Process) that has this rank now. LaunchError if there is none within `timeout` s."""
+        end = time.monotonic() + timeout
+        while time.monotonic() < end and self.agent.poll() is None:
+            for process in self.processes():
+                try:
+                    if process.environ().get("RANK") == str(rank):
+                        return process
+                except psutil.Error:
+                    continue  # it has just ended
+            time.sleep(0.05)
+        raise LaunchError(f"no process has rank {rank}")
+
+    def finish(self, timeout=60):
+        """Wait until the job has ended and return its Run. An interrupt, or `timeout` seconds, end it."""
+        try:
+            self.agent.wait(timeout)
+        except psutil.TimeoutExpired:
+            raise LaunchError(f"{self.command}\ndid not end within {timeout} s and was stopped") from None
+        finally:
+            self.stop()
+        return self.run()
+
+    def stop(self):
+        """End all its processes: torchrun is asked and passes it on; what is left after five seconds is killed."""
+        if self in _state["jobs"]:
+            _state["jobs"].remove(self)
+        if self.agent.poll() is None:
+            self.agent.terminate()
+        end = time.monotonic() + 5
+        while (alive := self.processes()) and time.monotonic() < end:
+            time.sleep(0.05)
+        for process in alive:
+            try:
+                process.kill()
+            except psutil.NoSuchProcess:
+                continue  # it ended in this moment
+        psutil.wait_procs([self.agent, *alive], timeout=5)
+
+    def run(self):
+        """The Run so far."""
+        printed, errors = {}, {}
+        for path in sorted(self.logs.glob("ranks/*/attempt_*/*/std*.log")):
+            texts, rank = printed if path.stem == "stdout" else errors, int(path.parent.name)
+            texts[rank] = texts.get(rank, "") + path.read_text(encoding="utf-8", errors="replace")
+        agent = (self.logs / "agent.log").read_text(encoding="utf-8", errors="replace")
+        return Run(self.agent.poll(), printed, errors, agent, time.perf_counter() - self.began)
+
+
+def start(script, *arguments, processes=2, options=None, env=None):
+    """Start a script with torchrun and leave it running; returns a Job. It ends with the kernel at the latest.
+
+    script: a path, or a name below notebooks/ such as "scripts/train_ddp.py". arguments: of the script. processes:
+    on this machine. options: of torchrun instead of --standalone, a list. env: variables of its processes, a dict.
+    """
+    return Job(script, arguments, processes, options, env)
+
+
+def torchrun(script, *arguments, processes=2, options=None, env=None, timeout=60, fails=None, quiet=False):
+    """Run a script with torchrun, show what each rank printed, and return the Run.
+
+    fails: a regular expression; then the job must fail, with a message that matches. Otherwise LaunchError where it
+    fails, or where it takes more than `timeout` seconds. quiet: show only the command. The rest is as for `start`.
+    """
+    job = start(script, *arguments, processes=processes, options=options, env=env)
+    print("$", job.command)
+    run = job.finish(timeout)
+    if not quiet:
+        show(run)
+    _judge(run, fails)
+    return run
+
+
+def show(run, label="rank", hide_last=False):
+    """Print what the ranks of a Run printed, rank by rank, and the messages of those that failed.
+
+    label: what stands before the number. hide_last: leave out the last line of each (a result in JSON).
+    """
+    for rank in sorted({*run.printed, *run.errors}):
+        lines = run.printed.get(rank, "").rstrip().splitlines()
+        lines = lines[:-1] if hide_last else lines
+        if run.code:
+            lines += _message(run.errors.get(rank, ""))
+        elif run.errors.get(rank, "").strip():
+            print(f"{label} {rank}: {run.errors[rank].strip()}", file=sys.stderr)
+        for line in lines:
+            print(f"{label} {rank} │ {line}")
+
+
+def _message(text, most=4):
+    """The error at the end of what a process wrote to stderr, without its traceback."""
+    lines = [re.sub(r"^\[rank\d+\]:\s?", "", line) for line in text.strip().splitlines()]
+    starts = [n for n, line in enumerate(lines) if re.match(r"[A-Za-z_][\w.]*(Error|Exception|Interrupt)\b", line)]
+    return [line for line in lines[starts[-1] if starts else -most :] if line.strip()][:most]
+
+
+def _judge(run, fails):
+    said = "\n".join([*run.errors.values(), run.agent])
+    if fails is None and run.code:
+        what = [line for text in run.errors.values() for line in _message(text)] or _message(run.agent)
+        raise LaunchError(f"the job ended with status {run.code}: " + "\n".join(what))
+    if fails is not None and not run.code:
+        raise LaunchError(f"expected a failure ({fails!r}), but the job ended well")
+    if fails is not None and not re.search(fails, said):
+        raise LaunchError(f"no message contains {fails!r}; torchrun said:\n{said[-1000:]}")
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# The cell magic
+
+HEADER = re.compile(r"(?P<processes>[1-9]\d*)(\s+--result\s+(?P<result>[A-Za-z_]\w*))?(\s+--fails\s+(?P<fails>.+))?")
+
+
+def torchrun_cell(line, cell):
+    """%%torchrun N [--result NAME] [--fails PATTERN]: run the cell as a script in N processes.
+
+    --result: NAME becomes a list of what each rank printed last, read as JSON. --fails: the job must fail, with a
+    message that matches this regular expression (in quotation marks).
+    """
+    found = HEADER.fullmatch(line.strip())
+    if not found:
+        raise LaunchError("write %%torchrun N, %%torchrun N --result NAME or %%torchrun N --fails PATTERN")
+    path = folder() / "this_cell.py"
+    path.write_text(cell, encoding="utf-8")
+    job = start(path, processes=int(found["processes"]))
+    print("$", job.command)
+    run = job.finish()
+    show(run, hide_last=found["result"] is not None and not run.code)
+    _judge(run, shlex.split(found["fails"])[0] if found["fails"] else None)
+    if found["result"]:
+        sys.modules["IPython"].get_ipython().user_ns[found["result"]] = run.results()
+
+
+if "IPython" in sys.modules and (shell := sys.modules["IPython"].get_ipython()):
+    shell.register_magic_function(torchrun_cell, "cell", "torchrun")
