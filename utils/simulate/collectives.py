@@ -1,0 +1,256 @@
+"""What do several devices cost? Collectives, DDP's buckets, and how the time of a step grows with the devices.
+
+The rule is alpha-beta: a collective takes a fixed time for each of its steps (alpha, the latency) and a time for
+each byte (beta, one over the bandwidth). Units: bytes, seconds, bytes/s. 1 GB/s is 10^9 bytes/s.
+
+What the model leaves out, all of which real runs have: slower devices and hosts for which the others wait (silicon,
+jitter, the first of many to fail), data loading, congestion and oversubscribed switches, communication that slows
+the computation beside it (and the reverse), changes of algorithm and protocol with the size of the message,
+reduction in the switch (NVLS), bubbles of pipelines, sharded parameters, batches too small to fill a device, and the
+epochs that a larger global batch costs. It is a bound for data-parallel training, not a forecast.
+"""
+
+import math
+from functools import partial
+from typing import NamedTuple
+
+from utils.messages import LabError
+from utils.simulate.timeline import Op, Span
+
+ALGORITHMS = ("ring", "tree", "halving-doubling")
+
+
+class Link(NamedTuple):
+    """What connects ranks. latency: seconds a step. bandwidth: bytes/s in one direction."""
+
+    latency: float
+    bandwidth: float
+
+
+def all_reduce(size, ranks, link, algorithm="ring"):
+    """Seconds to sum `size` bytes of each rank and give all ranks the sum; 0 for a single rank.
+
+    link: of one rank to the next. algorithm: "ring", 2(p-1) steps and 2(p-1)/p of the bytes over each link (Patarasuk
+    and Yuan, "Bandwidth Optimal All-reduce Algorithms for Clusters of Workstations", 2009); "tree", the double binary
+    tree, 2 log2(p) steps and twice the bytes (Sanders, Speck, Träff, "Two-Tree Algorithms for Full Bandwidth
+    Broadcast, Reduction and Scan", 2009); "halving-doubling", 2 log2(p) steps and 2(p-1)/p of the bytes (Thakur,
+    Rabenseifner, Gropp, "Optimization of Collective Communication Operations in MPICH", 2005). log2 is rounded up;
+    what a number of ranks that is no power of two costs halving-doubling besides is left out.
+    """
+    _check(size, ranks, link)
+    if algorithm not in ALGORITHMS:
+        raise LabError(f"no all-reduce algorithm {algorithm!r}: choose one of {', '.join(ALGORITHMS)}")
+    if ranks == 1:
+        return 0.0
+    steps = 2 * (ranks - 1) if algorithm == "ring" else 2 * math.ceil(math.log2(ranks))
+    share = 2 if algorithm == "tree" else 2 * (ranks - 1) / ranks
+    return steps * link.latency + share * size / link.bandwidth
+
+
+def all_gather(size, ranks, link):
+    """Seconds until each rank has all `size` bytes, of which each held 1/p before: a ring of p-1 steps."""
+    return all_reduce(size, ranks, link) / 2  # a ring's all-reduce is a reduce-scatter and an all-gather, in this order
+
+
+def reduce_scatter(size, ranks, link):
+    """Seconds until each rank has 1/p of the sum of `size` bytes of each rank: a ring of p-1 steps."""
+    return all_reduce(size, ranks, link) / 2
+
+
+def hierarchical(size, per_node, nodes, inner, outer, algorithm="ring"):
+    """Seconds of an all-reduce in two levels: reduce-scatter in each node, all-reduce across nodes, all-gather.
+
+    inner: link of a rank in its node. outer: link of a node, all its adapters together; each of its `per_node` ranks
+    reduces 1/per_node of the bytes over its share of it. algorithm: across nodes, as in `all_reduce`; within a node
+    it is a ring.
+    """
+    _check(size, per_node, inner)
+    share = Link(outer.latency, outer.bandwidth / per_node)
+    across = all_reduce(size / per_node, nodes, share, algorithm)
+    return reduce_scatter(size, per_node, inner) + across + all_gather(size, per_node, inner)
+
+
+def _check(size, ranks, link):
+    if size < 0 or ranks < 1 or ranks != int(ranks):
+        raise LabError(f"a collective needs bytes and a whole number of ranks, at least one: not {size}, {ranks}")
+    if link.latency < 0 or link.bandwidth <= 0:
+        raise LabError(f"a link has a latency of 0 or more and a bandwidth above 0: not {link}")
+
+
+def bus_bandwidth(collective, size, ranks, seconds):
+    """The bus bandwidth, bytes/s, of a collective that took `seconds`: for a ring, what went over each link.
+
+    size: bytes, of the whole buffer also where each rank holds a part. Source: nccl-tests, doc/PERFORMANCE.md.
+    """
+    _check(size, ranks, Link(0, 1))
+    factors = {"all_reduce": 2 * (ranks - 1) / ranks, "broadcast": 1, "reduce": 1}
+    factors |= dict.fromkeys(["all_gather", "reduce_scatter", "all_to_all"], (ranks - 1) / ranks)
+    if collective not in factors:
+        raise LabError(f"no collective {collective!r}: choose one of {', '.join(factors)}")
+    if seconds <= 0:
+        raise LabError(f"a bandwidth needs a time above 0, not {seconds}")
+    return factors[collective] * size / seconds
+
+
+def buckets(sizes, cap=25 * 2**20, first=2**20, *, order=None, kinds=None):
+    """DDP's buckets from the second step on: lists of indices of parameters, in the order of their reduction.
+
+    sizes: bytes of each parameter's gradient, in order of registration. A bucket takes gradients until it has reached
+    its cap, so it overshoots. cap, first: bytes, of all buckets and of the first; a `bucket_cap_mb` that the user
+    passes sets both. order: indices as their gradients become ready (default: last registered first). kinds: dtype of
+    each parameter, where they differ: each kind has buckets of its own, and a small first one; among buckets left
+    unfilled at the end the reducer's order is that of a hash map, here that of the kinds seen last. Source:
+    compute_bucket_assignment_by_size in torch/csrc/distributed/c10d/reducer.cpp, as called by rebuildBuckets. In the
+    first step one bucket holds all; with find_unused_parameters=True buckets are made once, from the first
+    registered on, and the small one comes last.
+    """
+    if cap <= 0 or first <= 0 or min(sizes, default=0) < 0:
+        raise LabError("buckets need sizes of 0 or more bytes and caps above 0")
+    order = range(len(sizes))[::-1] if order is None else order
+    kinds = kinds or [None] * len(sizes)
+    closed, filling, filled, limit = [], {}, {}, {}
+    for i in order:
+        kind = kinds[i]
+        filling.setdefault(kind, []).append(i)
+        filled[kind] = filled.get(kind, 0) + sizes[i]
+        if filled[kind] >= limit.setdefault(kind, first):
+            closed.append(filling[kind])
+            filling[kind], filled[kind], limit[kind] = [], 0, cap
+    return closed + [bucket for bucket in reversed(filling.values()) if bucket]
+
+
+def per_bucket(values, assignment):
+    """The sum of `values`, one a parameter (bytes, seconds), over each bucket of `assignment`."""
+    return [sum(values[i] for i in bucket) for bucket in assignment]
+
+
+class Step(NamedTuple):
+    """One training step. seconds: all of it. communication: sum of all all-reduces. exposed: what of it nothing hides.
+
+    spans: timeline.Span objects, engines "compute" and "network".
+    """
+
+    seconds: float
+    communication: float
+    exposed: float
+    spans: list
+
+
+def ddp_step(sizes, forward, backward, cost, *, optimizer=0.0, shares=None):
+    """One step of DDP, whose bucket i is reduced when it is ready and bucket i-1 is done, beside the backward pass.
+
+    sizes: bytes of each bucket in the order of reduction. forward, backward, optimizer: seconds. cost: function from
+    bytes to the seconds of their all-reduce. shares: how the backward pass divides into the buckets, in any unit
+    (default: by bytes). Rule: done[i] = max(ready[i], done[i-1]) + cost(i); the optimizer waits for the last one.
+    Source: Li et al., "PyTorch Distributed: Experiences on Accelerating Data Parallel Training" (VLDB 2020).
+    """
+    shares = sizes if shares is None else shares
+    if not sizes or len(shares) != len(sizes) or min(*shares, *sizes, forward, backward, optimizer) < 0:
+        raise LabError("a step needs at least one bucket, a share for each, and no negative bytes or seconds")
+    total, done, communication, so_far = sum(shares) or 1, 0.0, 0.0, 0.0
+    spans = [Span(Op("forward", "compute", "compute", forward), 0.0, forward)]
+    for i, (size, share) in enumerate(zip(sizes, shares, strict=True)):
+        begin = forward + backward * (so_far / total)
+        so_far += share
+        ready = forward + backward * (so_far / total)
+        seconds = cost(size)
+        start = max(ready, done)
+        done = start + seconds
+        communication += seconds
+        compute = Op(f"backward {i}", "compute", "compute", ready - begin)
+        spans += [
+            Span(compute, begin, ready),
+            Span(Op(f"all-reduce {i}", "network", "network", seconds, (compute.name,)), start, done),
+        ]
+    end = max(forward + backward, done)
+    spans.append(Span(Op("optimizer", "compute", "compute", optimizer, (f"all-reduce {i}",)), end, end + optimizer))
+    return Step(end + optimizer, communication, end - (forward + backward), spans)
+
+
+class Point(NamedTuple):
+    """A point of a scaling curve. seconds, communication, exposed: of a step (see Step).
+
+    throughput: samples/s of all devices. efficiency: throughput over that of as many devices that never communicate
+    and, with a fixed global batch, keep the speed that one device reaches on all of it.
+    """
+
+    devices: int
+    seconds: float
+    communication: float
+    exposed: float
+    throughput: float
+    efficiency: float
+
+
+def scaling(
+    devices, sizes, forward, backward, batch, *, per_node, inner, outer, algorithm="ring", flat=False, strong=False,
+    cap=25 * 2**20, first=2**20, shares=None, optimizer=0.0,
+):  # fmt: skip
+    """How a step of data-parallel training changes with the number of devices: a list of Point.
+
+    devices: the numbers, each at most per_node or a multiple of it. sizes: bytes of each parameter's gradient in order
+    of registration. forward, backward: seconds for one sample. batch: samples, of each device (weak scaling) or, with
+    strong=True, of all devices together. inner, outer: see `hierarchical`. algorithm: across nodes; with flat=True
+    across all ranks, at the pace of the slower link. shares: backward time of each parameter in any unit (default:
+    by bytes). optimizer: seconds, whatever the batch.
+    """
+    assignment = buckets(sizes, cap, first)
+    bytes_each, shares_each = (per_bucket(v, assignment) for v in (sizes, sizes if shares is None else shares))
+    slower = Link(max(inner.latency, outer.latency), min(inner.bandwidth, outer.bandwidth))
+    alone = batch / (batch * (forward + backward) + optimizer)  # samples/s of one device that has no others
+    points = []
+    for n in devices:
+        if n < 1 or per_node < 1 or (n > per_node and n % per_node):
+            raise LabError(f"{n} devices do not fill nodes of {per_node}")
+        if strong and n > batch:
+            raise LabError(f"a global batch of {batch} is less than one sample for each of {n} devices")
+        if n <= per_node:
+            cost = partial(all_reduce, ranks=n, link=inner)
+        elif flat:
+            cost = partial(all_reduce, ranks=n, link=slower, algorithm=algorithm)
+        else:
+            levels = {"per_node": per_node, "nodes": n // per_node, "inner": inner, "outer": outer}
+            cost = partial(hierarchical, **levels, algorithm=algorithm)
+        local = batch / n if strong else batch
+        step = ddp_step(bytes_each, local * forward, local * backward, cost, optimizer=optimizer, shares=shares_each)
+        throughput = n * local / step.seconds
+        points.append(Point(n, *step[:3], throughput, throughput / (n * alone)))
+    return points
+
+
+class Published(NamedTuple):
+    """A measured scaling point. efficiency: throughput a device over that on `base` devices.
+
+    role: "fitted" (one parameter of the model was), "held out" (predicted with it), or why the model says nothing.
+    """
+
+    run: str
+    devices: int
+    base: int
+    efficiency: float
+    source: str
+    role: str
+
+
+# What is fitted: for Horovod's cluster the latency of a step, for Goyal's the bandwidth of a node's link. The latter
+# comes out at a quarter of the line rate. It stands for losses that the model lacks: with the line rate it says 100 %.
+_GOYAL = "Goyal et al., Accurate, Large Minibatch SGD (2017), "
+_HOROVOD = "Horovod, docs/benchmarks.rst"
+_DLE = "NVIDIA, DeepLearningExamples, ResNet-50 v1.5"
+PUBLISHED = (
+    Published("ResNet-50, P100, 50 GbE", 256, 8, 0.90, _GOYAL + "abstract", "fitted"),
+    Published("ResNet-50, P100, 50 GbE", 352, 8, 1 / 1.12, _GOYAL + "section 5.5: 12 % more time", "held out"),
+    Published("VGG-16, Pascal, 25 GbE", 128, 1, 0.79, "Horovod, README of 2017", "fitted"),
+    Published("Inception V3, Pascal, 25 GbE", 128, 1, 0.90, "Horovod, README of 2017", "held out"),
+    Published("ResNet-101, Pascal, 25 GbE", 128, 1, 0.90, "Horovod, README of 2017", "held out"),
+    Published("VGG-16, Pascal, 25 GbE", 512, 1, 0.68, _HOROVOD, "held out"),
+    Published("Inception V3, Pascal, 25 GbE", 512, 1, 0.90, _HOROVOD, "held out"),
+    Published("ResNet-101, Pascal, 25 GbE", 512, 1, 0.90, _HOROVOD, "held out"),
+    Published("ResNet-50, DGX A100, TF32", 8, 1, 0.966, _DLE, "not predicted: data loading and host"),
+    Published("ResNet-50, DGX A100, AMP", 8, 1, 0.841, _DLE, "not predicted: data loading and host"),
+    Published("ResNet-50, DGX-1, FP32", 8, 1, 0.972, _DLE, "not predicted: data loading and host"),
+    Published("ResNet-50, DGX-1, AMP", 8, 1, 0.867, _DLE, "not predicted: data loading and host"),
+    Published("Llama-2-7B, H100", 2048, 128, 1 - 0.3722, "Fernandez et al. (2024)", "not predicted: FSDP"),
+    Published("GPT-3, H100", 4608, 96, 42 / 47, "Megatron-LM, README", "not predicted: tensor and pipeline parallel"),
+    Published("Llama-3-405B, H100", 16384, 8192, 400 / 430, "Llama Team (2024), table 4", "not predicted: pipeline"),
+)
