@@ -194,6 +194,8 @@ def scaling(
     across all ranks, at the pace of the slower link. shares: backward time of each parameter in any unit (default:
     by bytes). optimizer: seconds, whatever the batch.
     """
+    if not batch * (forward + backward) > 0:
+        raise LabError("scaling needs a batch and a time for a sample, both above 0")
     assignment = buckets(sizes, cap, first)
     bytes_each, shares_each = (per_bucket(v, assignment) for v in (sizes, sizes if shares is None else shares))
     slower = Link(max(inner.latency, outer.latency), min(inner.bandwidth, outer.bandwidth))
@@ -232,8 +234,9 @@ class Published(NamedTuple):
     role: str
 
 
-# What is fitted: for Horovod's cluster the latency of a step, for Goyal's the bandwidth of a node's link. The latter
-# comes out at a quarter of the line rate. It stands for losses that the model lacks: with the line rate it says 100 %.
+# How the rows are fitted and predicted stands in tests/test_collectives.py. For Horovod's cluster it is the latency of
+# a step that is fitted, for Goyal's the bandwidth of a node's link. The latter comes out at a quarter of the line rate:
+# it stands for losses that the model lacks, since with the line rate the model says that nothing is exposed.
 _GOYAL = "Goyal et al., Accurate, Large Minibatch SGD (2017), "
 _HOROVOD = "Horovod, docs/benchmarks.rst"
 _DLE = "NVIDIA, DeepLearningExamples, ResNet-50 v1.5"
