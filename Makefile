@@ -12,7 +12,7 @@ VENV := .venv/$(BIN)/python
 COLAB := .venv-colab/$(BIN)/python
 
 # Run every lesson, every code cell, and count them. LAB_STRICT: a claim that misses its bound is an error.
-NBVAL := -m pytest -p tests.lessons_plugin --nbval-lax --nbval-current-env --nbval-cell-timeout=120
+NBVAL := -m tests.lessons_plugin
 LESSONS := notebooks/*.ipynb
 
 .PHONY: help lab test test-colab outputs record bench format lint clean env env-test

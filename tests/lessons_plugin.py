@@ -1,11 +1,16 @@
-"""A pytest plugin on top of nbval: python -m pytest -p tests.lessons_plugin --nbval-lax notebooks/*.ipynb
+"""A pytest plugin on top of nbval: python -m tests.lessons_plugin notebooks/*.ipynb
 
 nbval runs the cells. This plugin makes sure that it ran all of them: it counts the code cells of each file,
 fails the run when one did not finish, when a lesson has no code or none was found, when a cell wrote to stderr
-(except with the tag `lab-stderr`) and when a kernel needed too much memory. It prints one line for each lesson.
+(except with the tag `lab-stderr`) and when a kernel and its processes needed too much memory. It prints one line for
+each lesson. A lesson in which nothing is wrong but missed claims runs once more: what is measured while the machine
+does something else can miss any bound.
 """
 
 import json
+import re
+import sys
+import threading
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,7 +21,8 @@ import pytest
 from nbval.plugin import IPyNbCell, IPyNbFile, NbCellError
 
 OUTPUT_TIMEOUT = 60  # seconds to wait for a cell's outputs; nbval's own 5 s are too few on a busy machine
-MEMORY_LIMIT = 1.5 * 2**30  # bytes
+MEMORY_LIMIT = 1.5 * 2**30  # bytes, of a kernel
+FAMILY_LIMIT = 4 * 2**30  # bytes, of a kernel and all processes that it started
 NOT_LIVE = ("replayed", "unavailable")  # states of a conditional cell that did not run on this machine
 
 
@@ -28,8 +34,10 @@ class Lesson:
     code_cells: int
     done: set = field(default_factory=set)  # numbers of the code cells that ran to the end
     not_live: set = field(default_factory=set)  # those of them that showed a recording, or that there is none
+    missed: set = field(default_factory=set)  # numbers of the code cells that ended in a missed claim
     seconds: float = 0.0
     peak_bytes: int = 0
+    family_bytes: int = 0
 
     def problems(self):
         missing = sorted(set(range(self.code_cells)) - self.done)
@@ -40,6 +48,14 @@ class Lesson:
         if self.peak_bytes > MEMORY_LIMIT:
             peak, limit = self.peak_bytes / 2**20, MEMORY_LIMIT / 2**20
             yield f"its kernel needed {peak:.0f} MiB of memory, more than {limit:.0f} MiB"
+        if self.family_bytes > FAMILY_LIMIT:
+            peak, limit = self.family_bytes / 2**20, FAMILY_LIMIT / 2**20
+            yield f"its processes needed {peak:.0f} MiB of memory, more than {limit:.0f} MiB"
+
+    def only_missed_claims(self):
+        """Whether nothing is wrong with it but claims that were missed: time measured next to other work."""
+        failed = set(range(self.code_cells)) - self.done
+        return bool(failed) and failed == self.missed and len(list(self.problems())) == 1
 
 
 def cell_counts(lessons):
@@ -61,6 +77,20 @@ def kernel_peak_memory(kernel_manager):
     return sum(p.memory_info().rss for p in [process, *process.children(recursive=True)])
 
 
+def watch_family(lesson, pid, ended):
+    """Until `ended` is set: note the most memory that a kernel and its processes have together.
+
+    Pages that several processes share count in each: what it finds is rather too much than too little.
+    """
+    while not ended.wait(0.5):
+        try:
+            process = psutil.Process(pid)
+            used = sum(p.memory_info().rss for p in [process, *process.children(recursive=True)])
+        except psutil.Error:
+            continue  # one of them has just ended
+        lesson.family_bytes = max(lesson.family_bytes, used)
+
+
 def notice_death(kernel):
     """Make nbval's wait for a message end when the kernel has died, not only at the time limit."""
     get_message = type(kernel).get_message
@@ -77,6 +107,9 @@ def notice_death(kernel):
                     raise
 
     kernel.get_message = get_message_while_alive
+
+
+runs = []  # a Lessons for each time that pytest was started in this process
 
 
 class Lessons:
@@ -110,9 +143,17 @@ class Lessons:
             return (yield)
         lesson, item.output_timeout = self.lessons[item.path], OUTPUT_TIMEOUT
         notice_death(item.parent.kernel)
+        ended = threading.Event()
+        pid = item.parent.kernel.km.provisioner.pid
+        threading.Thread(target=watch_family, args=(lesson, pid, ended), daemon=True).start()
         try:
             result = yield
+        except NbCellError as error:
+            if re.search(r"^(\x1b\[[\d;]*m)*ClaimError\b", str(error.inner_traceback), re.M):
+                lesson.missed.add(item.cell_num)
+            raise
         finally:
+            ended.set()
             if item.parent.kernel.is_alive():
                 peak = kernel_peak_memory(item.parent.kernel.km)
                 lesson.peak_bytes = max(lesson.peak_bytes, peak)
@@ -133,6 +174,8 @@ class Lessons:
         width = max([len(lesson.name) for lesson in lessons] + [len("total")])
         for lesson in lessons:
             measured = f"{lesson.seconds:.1f} s  {lesson.peak_bytes / 2**20:.0f} MiB"
+            if lesson.family_bytes > 1.2 * lesson.peak_bytes:
+                measured += f", {lesson.family_bytes / 2**20:.0f} with its processes"
             terminalreporter.line(f"{lesson.name:{width}}  {cell_counts([lesson])}  {measured}")
         seconds = sum(lesson.seconds for lesson in lessons)
         terminalreporter.line(f"{'total':{width}}  {cell_counts(lessons)}  {seconds:.1f} s")
@@ -165,4 +208,22 @@ def pytest_configure(config):
         raise pytest.UsageError("tests.lessons_plugin runs lessons through nbval: add --nbval-lax")
     # Colab's old jupyter_client on a new Python; nothing that a lesson could change.
     config.addinivalue_line("filterwarnings", "ignore::DeprecationWarning:jupyter_client")
-    config.pluginmanager.register(Lessons())
+    runs.append(Lessons())
+    config.pluginmanager.register(runs[-1])
+
+
+def main(arguments):
+    """Run lessons; those whose only fault is a missed claim, once more. Returns the exit status."""
+    options = ["-p", "tests.lessons_plugin", "--nbval-lax", "--nbval-current-env", "--nbval-cell-timeout=120"]
+    status = pytest.main([*options, *arguments])
+    failed = {path: lesson for path, lesson in runs[-1].lessons.items() if list(lesson.problems())}
+    if status != pytest.ExitCode.TESTS_FAILED or not all(lesson.only_missed_claims() for lesson in failed.values()):
+        return status
+    print(f"Only claims were missed. Once more: {', '.join(lesson.name for lesson in failed.values())}", flush=True)
+    return pytest.main([*options, *map(str, failed)])
+
+
+if __name__ == "__main__":
+    from tests import lessons_plugin  # the module that pytest loads, not this one, which is called __main__
+
+    sys.exit(lessons_plugin.main(sys.argv[1:]))

@@ -3,10 +3,14 @@
 import os
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 
 import nbformat
 import pytest
+
+from tests import lessons_plugin
 
 ROOT = Path(__file__).resolve().parent.parent
 REPLAYED = """from IPython.display import display
@@ -23,8 +27,13 @@ def write_notebook(path, *sources, tags=()):
 
 
 def run_lessons(*paths, options=("--nbval-lax", "--nbval-cell-timeout=10")):
-    command = [sys.executable, "-m", "pytest", "-p", "tests.lessons_plugin", *options]
-    command += ["--nbval-current-env", "-p", "no:cacheprovider", *map(str, paths)]
+    return run(
+        "pytest", "-p", "tests.lessons_plugin", *options, "--nbval-current-env", "-p", "no:cacheprovider", *paths
+    )
+
+
+def run(*arguments):
+    command = [sys.executable, "-m", *map(str, arguments)]
     env = {key: value for key, value in os.environ.items() if not key.startswith("PYTEST_")}
     result = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=120)
     return result.returncode, result.stdout + result.stderr
@@ -103,6 +112,51 @@ def test_an_unreadable_notebook_fails(tmp_path):
     path = tmp_path / "00_broken.ipynb"
     path.write_text("{")
     assert run_lessons(path)[0] != 0
+
+
+def claims_at(attempt, marker, then="pass"):
+    """Source of a cell whose claim holds from this attempt on; `marker` is the file in which it counts."""
+    return f"""
+from pathlib import Path
+class ClaimError(Exception): pass
+count = Path({str(marker)!r})
+with count.open("a") as file: file.write("x")
+if len(count.read_text()) < {attempt}: raise ClaimError("missed")
+{then}"""
+
+
+@pytest.mark.parametrize(("attempt", "status"), [(1, 0), (2, 0), (3, 1)])
+def test_a_missed_claim_gets_one_more_run(tmp_path, attempt, status):
+    good = write_notebook(tmp_path / "00_good.ipynb", "x = 1")
+    path = write_notebook(tmp_path / "01_claims.ipynb", claims_at(attempt, tmp_path / "count"), "y = 1")
+    got, output = run("tests.lessons_plugin", good, path)
+    assert got == status, output
+    assert ("Only claims were missed. Once more: 01_claims" in output) == (attempt > 1)
+    assert (tmp_path / "count").read_text() == "x" * min(attempt, 2)
+
+
+@pytest.mark.parametrize("other", ["1 / 0", "import warnings; warnings.warn('noise')"])
+def test_another_failure_gets_none(tmp_path, other):
+    path = write_notebook(tmp_path / "01_claims.ipynb", claims_at(2, tmp_path / "count"), other)
+    status, output = run("tests.lessons_plugin", path)
+    assert status == 1 and "Once more" not in output
+
+
+def test_processes_of_a_kernel_are_counted():
+    ended, lesson = threading.Event(), lessons_plugin.Lesson("11_many", 1, done={0})
+    code = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'b = bytearray(3 * 10**8); input()'])"
+    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE) as kernel:
+        watcher = threading.Thread(target=lessons_plugin.watch_family, args=(lesson, kernel.pid, ended))
+        watcher.start()
+        end = time.monotonic() + 30
+        while lesson.family_bytes < 3e8 and time.monotonic() < end:
+            time.sleep(0.1)
+        ended.set()
+        watcher.join()
+        kernel.communicate(b"\n")
+    assert 3e8 < lesson.family_bytes < 4e8 and list(lesson.problems()) == []
+    lesson.family_bytes = 5 * 2**30
+    assert list(lesson.problems()) == ["its processes needed 5120 MiB of memory, more than 4096 MiB"]
 
 
 def test_the_plugin_needs_nbval(tmp_path):
