@@ -88,6 +88,8 @@ def test_one_rank_has_nothing_to_do():
         lambda: scaling([12], [1], 1, 1, 1, per_node=8, inner=Link(0, 1), outer=Link(0, 1)),
         lambda: scaling([0], [1], 1, 1, 1, per_node=8, inner=Link(0, 1), outer=Link(0, 1)),
         lambda: scaling([8], [1], 0, 0, 1, per_node=8, inner=Link(0, 1), outer=Link(0, 1)),
+        lambda: scaling([8], [], 1, 1, 4, per_node=8, inner=Link(0, 1), outer=Link(0, 1)),
+        lambda: scaling([8], [1], 2, -1, 4, per_node=8, inner=Link(0, 1), outer=Link(0, 1)),
         lambda: scaling([8], [1], 1, 1, 4, per_node=8, inner=Link(0, 1), outer=Link(0, 1), strong=True),
     ],
 )
@@ -390,6 +392,26 @@ def test_a_curve_stays_within_its_limits(sizes, forward, backward, algorithm, fl
             assert at_most(before.seconds, after.seconds) and at_most(after.efficiency, before.efficiency)
 
 
+@given(bucket_lists, seconds, st.floats(0.1, 10), seconds, st.sampled_from([1, 4, 8, 64]))
+def test_a_point_of_a_curve_is_a_step(pairs, forward, backward, optimizer, devices):
+    sizes, shares = zip(*pairs, strict=True)
+    links = {"per_node": 8, "inner": Link(0.001, 100), "outer": Link(0.01, 30)}
+    caps = {"cap": 60, "first": 20}
+    options = {**links, **caps, "shares": shares, "optimizer": optimizer}
+    (point,) = scaling([devices], sizes, forward, backward, 3, **options)
+    assignment = buckets(sizes, **caps)
+
+    def cost(size):
+        two = hierarchical(size, 8, devices // 8, Link(0.001, 100), Link(0.01, 30)) if devices > 8 else None
+        return all_reduce(size, devices, Link(0.001, 100)) if two is None else two
+
+    step = ddp_step(
+        per_bucket(sizes, assignment), 3 * forward, 3 * backward, cost,
+        optimizer=optimizer, shares=per_bucket(shares, assignment),
+    )  # fmt: skip
+    assert point[1:4] == pytest.approx(step[:3], abs=1e-9)
+
+
 def test_a_fixed_global_batch_runs_into_communication():
     sizes, times = [100_000_000], (1e-3, 2e-3)
     weak, strong = (scaling(CURVE, sizes, *times, 16384, **CLUSTER, strong=s) for s in (False, True))
@@ -406,7 +428,7 @@ def test_a_flat_ring_over_many_devices_pays_for_its_steps():
 
 def test_a_curve_is_quick_enough_to_redraw():
     """No absolute time: a curve costs less than 100 times the sorting of as many numbers as it has operations."""
-    sizes = [10**6] * 300
+    sizes = [64 * 10**6] * 300  # as many buckets
 
     def fastest(work):
         times = []
@@ -421,7 +443,7 @@ def test_a_curve_is_quick_enough_to_redraw():
 
 
 # ---------------------------------------------------------------------------------------------------------------
-# Published runs. One parameter a cluster is fitted on a smaller run; the larger run, and other models, are predicted.
+# Published runs. One parameter a cluster is fitted on one row; the other rows are predicted.
 
 
 def vgg16():
@@ -473,14 +495,15 @@ HOROVOD = {
 }
 # A third of the computation is forward: the backward pass takes two products where the forward pass takes one.
 FORWARD = 1 / 3
-# The share of the line rate that NCCL's ring reaches: 78 to 82 % on the nodes that the lesson quotes.
-REACHED = 0.8
+# The share of the line rate that NCCL's ring reaches: 78 to 82 % on 8 A100 and 8 H200 (Bekman, "Machine Learning
+# Engineering", network benchmarks). The predictions must hold over that range.
+REACHED = (0.78, 0.80, 0.82)
 
 
-def horovod(name, devices, latency):
+def horovod(name, devices, latency, reached=0.80):
     """Efficiency of Horovod: 25 Gb/s a server, one ring over all GPUs, fusion buffers of 64 MiB (its default then)."""
     (sizes, work), speed, _ = HOROVOD[name]
-    links = {"per_node": 4, "inner": Link(0, 12e9), "outer": Link(latency, REACHED * 25e9 / 8)}  # inner never limits
+    links = {"per_node": 4, "inner": Link(0, 12e9), "outer": Link(latency, reached * 25e9 / 8)}  # inner never limits
     caps = {"cap": 64 * MIB, "first": 64 * MIB}
     times = FORWARD / speed, (1 - FORWARD) / speed
     return scaling([devices], sizes, *times, 64, **links, flat=True, **caps, shares=work)[0].efficiency
@@ -514,15 +537,36 @@ def rows(run, role):
     return [row for row in PUBLISHED if run in row.run and row.role == role]
 
 
-def horovod_latency():
-    (row,) = rows("25 GbE", "fitted")
-    return fit(lambda latency: horovod("VGG-16", row.devices, latency), row.efficiency, 0, 1e-3)
+def model_of(row):
+    return row.run.split(",")[0]
 
 
-@pytest.mark.parametrize("row", rows("25 GbE", "held out"), ids=lambda row: f"{row.run} {row.devices}")
-def test_horovod_on_what_was_not_fitted(row):
-    """One latency, from VGG-16 on 128 GPUs, predicts 512 GPUs and the other models."""
-    assert horovod(row.run.split(",")[0], row.devices, horovod_latency()) == pytest.approx(row.efficiency, abs=0.05)
+def horovod_latency(reached=0.80, row=None):
+    """Seconds a step at which the model says what one row does (default: the one that PUBLISHED calls fitted)."""
+    row = row or rows("25 GbE", "fitted")[0]
+    return fit(lambda latency: horovod(model_of(row), row.devices, latency, reached), row.efficiency, 0, 1e-3)
+
+
+def name_of(row):
+    return f"{model_of(row)} on {row.devices}"
+
+
+@pytest.mark.parametrize("reached", REACHED)
+@pytest.mark.parametrize("row", rows("25 GbE", "held out"), ids=name_of)
+def test_horovod_on_what_was_not_fitted(row, reached):
+    """One latency, from ResNet-101 on 512 GPUs, predicts the other models and 128 GPUs."""
+    found = horovod(model_of(row), row.devices, horovod_latency(reached), reached)
+    assert found == pytest.approx(row.efficiency, abs=0.05)
+
+
+@pytest.mark.parametrize("known", [row for row in PUBLISHED if "25 GbE" in row.run and row.devices == 512], ids=name_of)
+def test_horovod_fitted_on_any_model_on_512_gpus(known):
+    """The same for each choice of the row: all others are predicted, and the latency is one that a network has."""
+    latency = horovod_latency(row=known)
+    assert 10e-6 < latency < 50e-6
+    for row in PUBLISHED:
+        if "25 GbE" in row.run and row != known:
+            assert horovod(model_of(row), row.devices, latency) == pytest.approx(row.efficiency, abs=0.05)
 
 
 @pytest.mark.parametrize("name", HOROVOD)
@@ -531,8 +575,10 @@ def test_horovod_on_16_gpus(name):
     assert horovod(name, 16, horovod_latency()) == pytest.approx(sixteen / 16 / one, abs=0.05)
 
 
-def test_horovods_latency_is_one_that_a_network_has():
-    assert 5e-6 < horovod_latency() < 50e-6
+def test_horovod_on_small_runs_tells_no_latency():
+    """ResNet-101 hides its communication on 128 GPUs: fitted there, the latency is wrong for 512."""
+    (known,) = (row for row in rows("25 GbE", "held out") if name_of(row) == "ResNet-101 on 128")
+    assert horovod("VGG-16", 512, horovod_latency(row=known)) < 0.60
 
 
 def test_bandwidth_alone_cannot_explain_vgg():

@@ -12,6 +12,7 @@ epochs that a larger global batch costs. It is a bound for data-parallel trainin
 
 import math
 from functools import partial
+from itertools import accumulate
 from typing import NamedTuple
 
 from utils.messages import LabError
@@ -147,24 +148,34 @@ def ddp_step(sizes, forward, backward, cost, *, optimizer=0.0, shares=None):
     shares = sizes if shares is None else shares
     if not sizes or len(shares) != len(sizes) or min(*shares, *sizes, forward, backward, optimizer) < 0:
         raise LabError("a step needs at least one bucket, a share for each, and no negative bytes or seconds")
-    total, done, communication, so_far = sum(shares) or 1, 0.0, 0.0, 0.0
-    spans = [Span(Op("forward", "compute", "compute", forward), 0.0, forward)]
-    for i, (size, share) in enumerate(zip(sizes, shares, strict=True)):
-        begin = forward + backward * (so_far / total)
-        so_far += share
-        ready = forward + backward * (so_far / total)
-        seconds = cost(size)
-        start = max(ready, done)
-        done = start + seconds
-        communication += seconds
-        compute = Op(f"backward {i}", "compute", "compute", ready - begin)
-        spans += [
-            Span(compute, begin, ready),
-            Span(Op(f"all-reduce {i}", "network", "network", seconds, (compute.name,)), start, done),
-        ]
-    end = max(forward + backward, done)
+    ready, costs = _ready(_parts(shares), forward, backward), [cost(size) for size in sizes]
+    starts = _starts(ready, costs)
+    end = max(forward + backward, starts[-1] + costs[-1])
+    spans, before = [Span(Op("forward", "compute", "compute", forward), 0.0, forward)], forward
+    for i, (start, seconds) in enumerate(zip(starts, costs, strict=True)):
+        spans.append(Span(Op(f"backward {i}", "compute", "compute", ready[i] - before), before, ready[i]))
+        reduce = Op(f"all-reduce {i}", "network", "network", seconds, (f"backward {i}",))
+        spans.append(Span(reduce, start, start + seconds))
+        before = ready[i]
     spans.append(Span(Op("optimizer", "compute", "compute", optimizer, (f"all-reduce {i}",)), end, end + optimizer))
-    return Step(end + optimizer, communication, end - (forward + backward), spans)
+    return Step(end + optimizer, sum(costs), end - (forward + backward), spans)
+
+
+def _parts(shares):
+    total = sum(shares) or 1  # without any share, all is ready at the start of the backward pass
+    return [so_far / total for so_far in accumulate(shares)]
+
+
+def _ready(parts, forward, backward):
+    return [forward + backward * part for part in parts]
+
+
+def _starts(ready, costs):
+    starts, done = [], 0.0
+    for moment, cost in zip(ready, costs, strict=True):
+        starts.append(max(moment, done))
+        done = starts[-1] + cost
+    return starts
 
 
 class Point(NamedTuple):
@@ -194,10 +205,14 @@ def scaling(
     across all ranks, at the pace of the slower link. shares: backward time of each parameter in any unit (default:
     by bytes). optimizer: seconds, whatever the batch.
     """
-    if not batch * (forward + backward) > 0:
-        raise LabError("scaling needs a batch and a time for a sample, both above 0")
+    if min(forward, backward, optimizer) < 0 or not batch * (forward + backward) > 0 or not sizes:
+        raise LabError("scaling needs parameters, a batch and a time for a sample, all above 0")
     assignment = buckets(sizes, cap, first)
-    bytes_each, shares_each = (per_bucket(v, assignment) for v in (sizes, sizes if shares is None else shares))
+    bytes_each, parts = (
+        per_bucket(sizes, assignment),
+        _parts(per_bucket(sizes if shares is None else shares, assignment)),
+    )
+    total = sum(bytes_each) or 1
     slower = Link(max(inner.latency, outer.latency), min(inner.bandwidth, outer.bandwidth))
     alone = batch / (batch * (forward + backward) + optimizer)  # samples/s of one device that has no others
     points = []
@@ -214,9 +229,12 @@ def scaling(
             levels = {"per_node": per_node, "nodes": n // per_node, "inner": inner, "outer": outer}
             cost = partial(hierarchical, **levels, algorithm=algorithm)
         local = batch / n if strong else batch
-        step = ddp_step(bytes_each, local * forward, local * backward, cost, optimizer=optimizer, shares=shares_each)
-        throughput = n * local / step.seconds
-        points.append(Point(n, *step[:3], throughput, throughput / (n * alone)))
+        fixed, whole = cost(0), cost(total)  # a cost is fixed + bytes x slope, so two calls give those of all buckets
+        costs = [fixed + (whole - fixed) * size / total for size in bytes_each]
+        computed = local * forward + local * backward
+        end = max(computed, _starts(_ready(parts, local * forward, local * backward), costs)[-1] + costs[-1])
+        rate = n * local / (end + optimizer)
+        points.append(Point(n, end + optimizer, sum(costs), end - computed, rate, rate / (n * alone)))
     return points
 
 
@@ -243,12 +261,12 @@ _DLE = "NVIDIA, DeepLearningExamples, ResNet-50 v1.5"
 PUBLISHED = (
     Published("ResNet-50, P100, 50 GbE", 256, 8, 0.90, _GOYAL + "abstract", "fitted"),
     Published("ResNet-50, P100, 50 GbE", 352, 8, 1 / 1.12, _GOYAL + "section 5.5: 12 % more time", "held out"),
-    Published("VGG-16, Pascal, 25 GbE", 128, 1, 0.79, "Horovod, README of 2017", "fitted"),
+    Published("VGG-16, Pascal, 25 GbE", 128, 1, 0.79, "Horovod, README of 2017", "held out"),
     Published("Inception V3, Pascal, 25 GbE", 128, 1, 0.90, "Horovod, README of 2017", "held out"),
     Published("ResNet-101, Pascal, 25 GbE", 128, 1, 0.90, "Horovod, README of 2017", "held out"),
     Published("VGG-16, Pascal, 25 GbE", 512, 1, 0.68, _HOROVOD, "held out"),
     Published("Inception V3, Pascal, 25 GbE", 512, 1, 0.90, _HOROVOD, "held out"),
-    Published("ResNet-101, Pascal, 25 GbE", 512, 1, 0.90, _HOROVOD, "held out"),
+    Published("ResNet-101, Pascal, 25 GbE", 512, 1, 0.90, _HOROVOD, "fitted"),
     Published("ResNet-50, DGX A100, TF32", 8, 1, 0.966, _DLE, "not predicted: data loading and host"),
     Published("ResNet-50, DGX A100, AMP", 8, 1, 0.841, _DLE, "not predicted: data loading and host"),
     Published("ResNet-50, DGX-1, FP32", 8, 1, 0.972, _DLE, "not predicted: data loading and host"),
