@@ -9,6 +9,7 @@ Each process takes one GPU (NCCL). Without a GPU, or with --cpu, it computes on 
 The last line of output is a JSON object with the results.
 """
 
+# ruff: noqa: E402
 import argparse
 import contextlib
 import json
@@ -19,6 +20,17 @@ import sys
 import time
 from datetime import timedelta
 from pathlib import Path
+
+
+def stop(*_):
+    if os.environ.get("RANK", "0") == "0":
+        print("train_ddp: interrupted", file=sys.stderr)
+    sys.stdout.flush()
+    os._exit(130)  # at once: leaving the group politely needs the others, who are leaving too
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGINT, stop)  # before the imports below: they take seconds, and Ctrl-C may come earlier
 
 import torch
 import torch.distributed as dist
@@ -114,7 +126,8 @@ def open_store(host, port, rank, size, timeout):
         try:
             options["master_listen_fd"] = socket.create_server((host, port), family=family).detach()
         except OSError as error:
-            raise Problem(f"rank 0 cannot listen at {host}:{port} ({error}). Choose another MASTER_PORT.") from None
+            reason = str(error).split(" (")[0]
+            raise Problem(f"rank 0 cannot listen at {host}:{port} ({reason}). Choose another MASTER_PORT.") from None
     else:
         wait_for(host, port, timeout)
     return dist.TCPStore(host, port, size, rank == 0, **options)
@@ -321,19 +334,16 @@ def main():
         return train(args)
     except (Problem, OSError) as problem:
         code, message = 2, str(problem)
-    except KeyboardInterrupt:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # torchrun passes Ctrl-C on: it comes twice
-        code, message = 130, "interrupted" if rank == "0" else ""
     except RuntimeError as error:
         text = str(error)
         if not isinstance(error, dist.DistError) and "gloo" not in text and "pair closure" not in text:
             raise  # not about the other processes
-        first_sentence = text.splitlines()[0].split("] ", 1)[-1].split(". ")[0]
-        code, message = 1, f"rank {rank} lost the other processes ({first_sentence})"
+        reason = text.splitlines()[0].split("] ", 1)[-1].split(". This is")[0]
+        code, message = 1, f"rank {rank} lost the other processes ({reason})"
     if message:
         print(f"train_ddp: {message}", file=sys.stderr)
     sys.stdout.flush()
-    os._exit(code)  # at once: leaving the group politely needs the others, who may be gone
+    os._exit(code)  # at once, as above: the others may be gone
 
 
 if __name__ == "__main__":
