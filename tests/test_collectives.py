@@ -53,6 +53,12 @@ def test_100_megabytes_at_5_microseconds_and_200_gigabytes_a_second(algorithm, r
     assert f"{found:.{len(ms.split('.')[1])}f}" == ms
 
 
+@pytest.mark.parametrize("ranks, steps", [(2, 2), (3, 4), (44, 12), (64, 12), (65, 14)])
+def test_trees_have_whole_steps(ranks, steps):
+    for algorithm in ("tree", "halving-doubling"):
+        assert all_reduce(0, ranks, Link(1, 1), algorithm) == steps
+
+
 def test_two_levels_by_hand():
     """8 GB, 4 nodes of 8: 7/8 s at 8 GB/s twice inside, 2 · 3/4 of 1 GB at 1 of the 8 GB/s of the node across."""
     inner, outer = Link(0.01, 8e9), Link(0.1, 8e9)
