@@ -96,6 +96,7 @@ def jupyterlab(course):
         port = free.getsockname()[1]
     command = [sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root", "--ip=127.0.0.1"]
     command += [f"--port={port}", "--ServerApp.port_retries=0", "--IdentityProvider.token=lessons"]
+    command += ["--LabApp.expose_app_in_browser=True"]  # lets the test open a lesson without loading everything again
     command += [f"--ServerApp.root_dir={course}", f"--LabApp.app_settings_dir={home / 'settings'}"]
     env = {name: value for name, value in os.environ.items() if not name.startswith(("JUPYTER", "IPYTHON"))}
     log = home / "jupyterlab.log"
@@ -117,28 +118,33 @@ def jupyterlab(course):
 
 
 @pytest.fixture(scope="module")
-def browser():
+def lab(jupyterlab):
+    """JupyterLab in a browser, without a notebook."""
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=BROWSER, args=ARGUMENTS)
-        yield browser
+        page = browser.new_page(viewport={"width": 1300, "height": 1600})
+        page.goto(f"{jupyterlab}/lab?reset&token=lessons")
+        page.wait_for_function("window.jupyterapp", timeout=60_000)
+        page.evaluate("jupyterapp.restored.then(() => null)")
+        yield page
         browser.close()
 
 
 @pytest.fixture
-def page(browser, jupyterlab):
-    """A new page; its kernels are shut down in the end, for their memory."""
-    with browser.new_context(viewport={"width": 1300, "height": 1600}) as context:
-        yield context.new_page()
-        headers = {"Authorization": "token lessons"}
-        for kernel in context.request.get(f"{jupyterlab}/api/kernels", headers=headers).json():
-            stopped = context.request.delete(f"{jupyterlab}/api/kernels/{kernel['id']}", headers=headers)
-            assert stopped.ok
+def page(lab, jupyterlab):
+    """The page of JupyterLab; what is open in it is closed in the end, kernels are shut down, for their memory."""
+    yield lab
+    lab.evaluate("[...jupyterapp.shell.widgets('main')].forEach(widget => widget.dispose())")  # without saving
+    headers = {"Authorization": "token lessons"}
+    for kernel in lab.request.get(f"{jupyterlab}/api/kernels", headers=headers).json():
+        assert lab.request.delete(f"{jupyterlab}/api/kernels/{kernel['id']}", headers=headers).ok
 
 
-def run_all(page, address, path):
+def run_all(page, path):
     """Open a notebook, choose Run All Cells, wait for the end; return its code cells."""
     cells = [cell for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code"]
-    page.goto(f"{address}/lab/tree/notebooks/{path.name}?reset&token=lessons")
+    opened = f"jupyterapp.commands.execute('docmanager:open', {{path: 'notebooks/{path.name}', factory: 'Notebook'}})"
+    page.evaluate(f"{opened}.then(() => null)")
     expect(page.locator(CELL)).to_have_count(len(cells), timeout=60_000)
     idle = page.locator('.jp-Notebook-ExecutionIndicator[data-status="idle"]')
     idle.wait_for(timeout=60_000)
@@ -209,8 +215,8 @@ def test_there_are_lessons():
 
 @needs_browser
 @pytest.mark.parametrize("lesson", LESSONS, ids=lambda path: path.stem)
-def test_lesson(lesson, course, jupyterlab, page, capsys):
-    cells = run_all(page, jupyterlab, course / "notebooks" / lesson.name)
+def test_lesson(lesson, course, page, capsys):
+    cells = run_all(page, course / "notebooks" / lesson.name)
     if "LAB_SHOTS" in os.environ:
         store_pictures(page, lesson.stem)
     assert errors_and_noise(page, cells) == []
@@ -231,7 +237,7 @@ def test_lesson(lesson, course, jupyterlab, page, capsys):
 
 
 @needs_browser
-def test_what_must_be_seen_is_seen(course, jupyterlab, page):
+def test_what_must_be_seen_is_seen(course, page):
     """A control that does nothing, text on stderr and an error do not pass for a good lesson."""
     same_picture = """
 import base64, ipywidgets, struct, zlib
@@ -247,7 +253,7 @@ display(ipywidgets.VBox([ipywidgets.IntSlider(3), ipywidgets.HTML(img)]))"""
     code = [nbformat.v4.new_code_cell(source) for source in sources]
     nbformat.write(nbformat.v4.new_notebook(cells=code, metadata=kernel), path)
 
-    noise, error, not_run = errors_and_noise(page, run_all(page, jupyterlab, path))
+    noise, error, not_run = errors_and_noise(page, run_all(page, path))
     assert noise.strip() == "noise" and "ZeroDivisionError" in error and not_run == "did not run: never = 'run'"
     explorer = page.locator(EXPLORER)
     with pytest.raises(Error, match="the picture was not drawn again"):
