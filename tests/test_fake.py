@@ -1,10 +1,14 @@
-"""Fake GPUs must not depend on how many real ones the machine has."""
+"""Fake GPUs must not depend on how many real ones the machine has; fake processes on nothing at all."""
 
 import pytest
 import torch
+import torch.distributed as dist
+from torch import nn
 from torch._subclasses import fake_tensor
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
 
-from utils.simulate.fake import fake_autocast, fake_gpus
+from utils.simulate.fake import fake_autocast, fake_gpus, fake_processes
 
 
 def test_two_gpus_move_and_refuse_to_meet():
@@ -45,3 +49,37 @@ def test_fake_autocast_is_off_again_after_an_error():
     with pytest.raises(ValueError), fake_autocast():
         raise ValueError
     assert not torch.is_autocast_enabled("cuda")
+
+
+def sharded_step(mesh_shape, width=64):
+    with fake_processes(torch.Size(mesh_shape).numel()) as issued:
+        model = nn.Sequential(*(nn.Sequential(nn.Linear(width, width), nn.ReLU()) for _ in range(2)))
+        mesh = init_device_mesh("cpu", mesh_shape, mesh_dim_names=("replicate", "shard")[-len(mesh_shape) :])
+        for part in [*model, model]:
+            fully_shard(part, mesh=mesh)
+        model(torch.zeros(1, width)).sum().backward()
+    return issued
+
+
+def test_fsdp_gathers_twice_and_reduces_once():
+    """Two layers of 64 · 64 + 64 numbers, cut by rows."""
+    names = ["all_gather"] * 4 + ["reduce_scatter"] * 2
+    assert sorted(sharded_step((4,))) == [(name, 4 * 65 * 64, 4) for name in names]
+
+
+def test_a_row_is_the_smallest_shard():
+    """128 ranks for 64 rows: each of them sends one, of which half are padding."""
+    assert {one.bytes for one in sharded_step((128,))} == {2 * 4 * 65 * 64}
+
+
+def test_hybrid_sharding_reduces_across_its_groups():
+    issued = sharded_step((16, 8))
+    assert {(one.name, one.ranks) for one in issued} == {("all_gather", 8), ("reduce_scatter", 8), ("all_reduce", 16)}
+    assert {one.bytes for one in issued if one.name == "all_reduce"} == {4 * 65 * 64 // 8}
+
+
+def test_fake_processes_are_gone_after_an_error():
+    with pytest.raises(ValueError), fake_processes(4096):
+        assert dist.get_world_size() == 4096
+        raise ValueError
+    assert not dist.is_initialized()

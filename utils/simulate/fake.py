@@ -1,10 +1,13 @@
-"""GPUs that need no hardware: tensors with a real device name and no numbers."""
+"""GPUs and processes that do not exist: tensors with a real device name and no numbers, ranks without a machine."""
 
 import contextlib
 import unittest.mock
+from typing import NamedTuple
 
 import torch
+import torch.distributed as dist
 from torch._subclasses import fake_tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 
 @contextlib.contextmanager
@@ -36,3 +39,47 @@ def fake_autocast(dtype=torch.float16):
             torch.set_autocast_enabled("cuda", before[0])
             torch.set_autocast_dtype("cuda", before[1])
             torch.clear_autocast_cache()
+
+
+class Collective(NamedTuple):
+    """A collective that was issued. name: "all_gather", "reduce_scatter" or "all_reduce". bytes: of the whole, with
+    padding: what each rank has after a gather, or before a reduction. ranks: that take part in it."""
+
+    name: str
+    bytes: int
+    ranks: int
+
+
+NAMES = {"_allgather_base_": "all_gather", "_reduce_scatter_base_": "reduce_scatter", "allreduce_": "all_reduce"}
+
+
+class _Collectives(TorchDispatchMode):
+    """Notes the collectives of torch.distributed on their way to the process group."""
+
+    def __init__(self):
+        super().__init__()
+        self.issued = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        name = NAMES.get(func._schema.name.removeprefix("c10d::"))
+        if name:
+            tensors = [t for arg in args for t in (arg if isinstance(arg, list) else [arg]) if torch.is_tensor(t)]
+            group = next(dist.ProcessGroup.unbox(arg) for arg in args if isinstance(arg, torch.ScriptObject))
+            self.issued.append(Collective(name, max(t.nbytes for t in tensors), group.size()))
+        return func(*args, **(kwargs or {}))
+
+
+@contextlib.contextmanager
+def fake_processes(ranks):
+    """Within it, this process is rank 0 of `ranks` that do not exist, and has their default process group.
+
+    Yields a list that grows by a Collective each time one is issued. Collectives return at once and their results mean
+    nothing: what is real is which ones are issued, in which order, with how many bytes. (DDP fails in such a group at
+    the end of its first backward pass; FSDP2 runs.)
+    """
+    dist.init_process_group("fake", rank=0, world_size=ranks)
+    try:
+        with _Collectives() as mode:
+            yield mode.issued
+    finally:
+        dist.destroy_process_group()
