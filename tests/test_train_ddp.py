@@ -13,8 +13,8 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -46,8 +46,8 @@ def environment(tmp_path_factory):
     (folder / "sklearn").mkdir()
     (folder / "sklearn" / "__init__.py").touch()
     numpy.savez(folder / "digits.npz", *load_digits(return_X_y=True))
-    read = f"import numpy\n\n\ndef load_digits(return_X_y):\n    return numpy.load({str(folder / 'digits.npz')!r}).values()\n"
-    (folder / "sklearn" / "datasets.py").write_text(read)
+    source = f"import numpy\ndef load_digits(return_X_y): return numpy.load({str(folder / 'digits.npz')!r}).values()\n"
+    (folder / "sklearn" / "datasets.py").write_text(source)
     names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
     env = {key: value for key, value in os.environ.items() if key not in names and not key.startswith(LAUNCHED)}
     return env | {"PYTHONPATH": str(folder), "OMP_NUM_THREADS": "1"}
@@ -164,6 +164,10 @@ def last_line(log):
         return json.loads(lines[-1])
 
 
+def ended(process):
+    return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+
+
 def workers(launcher):
     """The processes that torchrun started, by rank."""
     found = {}
@@ -225,22 +229,18 @@ def test_two_processes_are_one(script, undisturbed, tmp_path, capsys):
 
 
 def test_gradients_of_four_processes_are_those_of_one(script, start, tmp_path, capsys):
-    # After one step, SGD's momentum is the gradient. 1437 samples: one process has one more than the others.
-    # The second step of the other run has a single sample for four processes: three have nothing.
-    whole = ["--epochs=1", "--batch=1437", "--accumulate=2", f"--checkpoint={tmp_path / 'four_whole.pt'}"]
-    uneven = ["--epochs=2", "--batch=718", "--clip=0.5", f"--checkpoint={tmp_path / 'four_uneven.pt'}"]
-    found = group_result(start_group(start, 4, *whole)), group_result(start_group(start, 4, *uneven))
-    train_here(script, capsys, *whole[:2], f"--checkpoint={tmp_path / 'one_whole.pt'}")
-    train_here(script, capsys, *uneven[:3], f"--checkpoint={tmp_path / 'one_uneven.pt'}")
-    one, four = load(tmp_path / "one_whole.pt"), load(tmp_path / "four_whole.pt")
+    # 1437 samples: two steps of 718, of which two processes take one more than the others, then one step with a single
+    # sample, of which three processes have nothing. SGD's momentum is a sum of the gradients so far.
+    options = ["--epochs=1", "--batch=718", "--accumulate=2"]
+    found = group_result(start_group(start, 4, *options, f"--checkpoint={tmp_path / 'four.pt'}"))
+    train_here(script, capsys, *options[:2], f"--checkpoint={tmp_path / 'one.pt'}")
+    one, four = load(tmp_path / "one.pt"), load(tmp_path / "four.pt")
     for index, state in one["optimizer"]["state"].items():
-        gradient = four["optimizer"]["state"][index]["momentum_buffer"]
-        torch.testing.assert_close(gradient, state["momentum_buffer"], rtol=0, atol=1e-6)
+        gradients = four["optimizer"]["state"][index]["momentum_buffer"]
+        torch.testing.assert_close(gradients, state["momentum_buffer"], rtol=0, atol=1e-6)
     assert_same_weights(one, four, tolerance=1e-6)
-    assert_same_weights(load(tmp_path / "one_uneven.pt"), load(tmp_path / "four_uneven.pt"))
-    assert [each["steps"] for each in found] == [1, 6]
+    assert (found["world_size"], found["steps"]) == (4, 3)
     assert_seen(four, 1)
-    assert_seen(load(tmp_path / "four_uneven.pt"), 2)
 
 
 def test_accumulation_changes_memory_not_weights(script, tmp_path, capsys):
@@ -350,17 +350,10 @@ def train_and_kill(start, folder, seeds):
 
 @pytest.fixture(scope="module")
 def killed_runs(start, undisturbed, tmp_path_factory):
-    runs = {}
-
-    def one(index):
-        runs[index] = train_and_kill(start, tmp_path_factory.mktemp(f"killed{index}"), KILL_RUNS[index])
-
-    threads = [threading.Thread(target=one, args=[index]) for index in range(len(KILL_RUNS))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return runs
+    """Both at once."""
+    folders = [tmp_path_factory.mktemp("killed") for _ in KILL_RUNS]
+    with ThreadPoolExecutor() as pool:
+        return list(pool.map(lambda folder, seeds: train_and_kill(start, folder, seeds), folders, KILL_RUNS))
 
 
 @pytest.mark.parametrize("index", range(len(KILL_RUNS)))
@@ -447,9 +440,8 @@ def two_hosts():
         try:
             for host in hosts:
                 sh(f"ip netns add {host.name}")
-            sh(
-                f"ip link add {hosts[0].nic} netns {hosts[0].name} type veth peer name {hosts[1].nic} netns {hosts[1].name}"
-            )
+            ends = [f"{host.nic} netns {host.name}" for host in hosts]
+            sh(f"ip link add {ends[0]} type veth peer name {ends[1]}")
             for host in hosts:
                 sh(f"ip -n {host.name} addr add {host.address}/24 dev {host.nic}")
                 sh(f"ip -n {host.name} link set lo up")
@@ -466,20 +458,20 @@ def two_hosts():
 def test_a_machine_that_is_cut_off_and_comes_back(start, undisturbed, two_hosts, tmp_path):
     log, checkpoint = tmp_path / "log", tmp_path / "run.pt"  # on storage that both "machines" share
     options = ["--cpu", f"--epochs={EPOCHS}", f"--checkpoint={checkpoint}", "--save-every=4", f"--log-file={log}"]
-    launchers = []
+    launchers, env = [], {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}  # as in the files for SLURM and Kubernetes
     for index, host in enumerate(two_hosts):
-        # Both namespaces share a host name, from which torchrun would tell who hosts the rendezvous: so is_host says it.
+        # torchrun tells by the host name whether to host the rendezvous. Namespaces share it, so is_host says it.
         command = ["ip", "netns", "exec", host.name, *TORCHRUN, "--nnodes=2", "--nproc-per-node=1", "--max-restarts=3"]
         command += ["--rdzv-backend=c10d", f"--rdzv-endpoint={two_hosts[0].address}:29400", "--rdzv-id=lab"]
         command += [f"--rdzv-conf=is_host={1 - index}", f"--local-addr={host.address}"]
-        launchers.append(start([*command, SCRIPT, *options, "--pause=0.1", "--timeout=3"], GLOO_SOCKET_IFNAME=host.nic))
+        launchers.append(
+            start([*command, SCRIPT, *options, "--pause=0.1", "--timeout=3"], **env, GLOO_SOCKET_IFNAME=host.nic)
+        )
     wait_until(lambda: (last_line(log) or {}).get("step", 0) > 20, "step 21 on two machines")
     sh(f"ip -n {two_hosts[1].name} link set {two_hosts[1].nic} down")
-    cut = time.monotonic()
     first, second = (list(workers(launcher).values()) for launcher in launchers)
     assert len(first) == len(second) == 1
-    assert not psutil.wait_procs(first + second, timeout=20)[1], "a process waits for ever for the lost machine"
-    assert time.monotonic() - cut < 20
+    wait_until(lambda: all(map(ended, first + second)), "both processes to give up the lost machine", seconds=20)
     step = last_line(log)["step"]
     sh(f"ip -n {two_hosts[1].name} link set {two_hosts[1].nic} up")
     ends = finish(launchers)
@@ -509,7 +501,6 @@ def mistakes(start, script, tmp_path_factory):
     port = taken.getsockname()[1]
     run = {
         "size not a number": ([], {"WORLD_SIZE": "two", "RANK": 0}),
-        "size negative": ([], {"WORLD_SIZE": -1, "RANK": 0}),
         "rank too large": ([], {"WORLD_SIZE": 2, "RANK": 2}),
         "rank missing": ([], {"WORLD_SIZE": 2}),
         "batch too small": (["--batch=3"], {"WORLD_SIZE": 4, "RANK": 1}),
@@ -534,7 +525,6 @@ def mistakes(start, script, tmp_path_factory):
 
 MESSAGES = {
     "size not a number": (2, "WORLD_SIZE is 'two', not a whole number. Start with torchrun"),
-    "size negative": (2, "WORLD_SIZE is '-1', not a whole number. Start with torchrun"),
     "rank too large": (2, "RANK is 2 and WORLD_SIZE is 2. Ranks count from 0 to WORLD_SIZE - 1"),
     "rank missing": (2, "RANK is not set and WORLD_SIZE is 2."),
     "batch too small": (2, "--batch 3 is too small for 4 processes"),

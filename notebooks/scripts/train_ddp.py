@@ -102,34 +102,40 @@ def pick_device(args):
 def join(device, timeout):
     """Open the process group: from here on the processes can talk. One process alone is a group of one."""
     rank, size, host = number("RANK"), number("WORLD_SIZE", 1), os.environ.get("MASTER_ADDR", "127.0.0.1")
-    if number("LOCAL_WORLD_SIZE", 1) == size or host in ("127.0.0.1", "::1", "localhost"):
-        for _, name in socket.if_nameindex():
-            if name in ("lo", "lo0"):  # all processes are on this machine: keep their traffic inside
-                os.environ.setdefault("GLOO_SOCKET_IFNAME", name)
-                os.environ.setdefault("NCCL_SOCKET_IFNAME", name)
-    options = {"timeout": timedelta(seconds=timeout)}
-    if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True":  # else torchrun has a store, which is found by itself
-        store = dist.HashStore() if size == 1 else open_store(host, number("MASTER_PORT", 29500), rank, size, timeout)
-        options |= {"store": store, "rank": rank, "world_size": size}
+    one_machine = number("LOCAL_WORLD_SIZE", 1) == size or host in ("127.0.0.1", "::1", "localhost")
+    for _, name in socket.if_nameindex():
+        if one_machine and name in ("lo", "lo0"):  # keep the traffic inside
+            os.environ.setdefault("GLOO_SOCKET_IFNAME", name)
+            os.environ.setdefault("NCCL_SOCKET_IFNAME", name)
+    timeout = timedelta(seconds=timeout)
+    store = dist.HashStore() if size == 1 else open_store(host, rank, size, timeout, one_machine)
+    options = {"store": store, "rank": rank, "world_size": size, "timeout": timeout}
     if device.type == "cuda" and dist.is_nccl_available():
         dist.init_process_group("nccl", device_id=device, **options)
     else:
         dist.init_process_group("gloo", **options)
 
 
-def open_store(host, port, rank, size, timeout):
-    """Rank 0 hosts a store at host:port, where the processes find each other. The others wait for it."""
-    options = {"timeout": timedelta(seconds=timeout), "use_libuv": os.name != "nt"}
+def open_store(host, rank, size, timeout, one_machine):
+    """The place at MASTER_ADDR:MASTER_PORT where processes leave their addresses for each other."""
+    port, options = number("MASTER_PORT", 29500), {"timeout": timeout, "use_libuv": os.name != "nt"}
+    if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
+        # torchrun hosts the store, and after a restart the addresses of the dead are still in it. So each restart
+        # writes under a name of its own. Machines may count restarts differently: with several, start torchrun with
+        # TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1, then rank 0 hosts a new store each time (below).
+        store = dist.TCPStore(host, port, size, False, **options)
+        return dist.PrefixStore(f"restart {number('TORCHELASTIC_RESTART_COUNT')}", store) if one_machine else store
     if rank == 0:
-        # Left alone, TCPStore listens on all networks. Given a socket, it listens where that one does: only at host.
+        # Left alone, TCPStore listens on all networks. Given a socket, it listens where that one does.
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         try:
-            options["master_listen_fd"] = socket.create_server((host, port), family=family).detach()
+            listener = socket.create_server((host if one_machine else "", port), family=family)
         except OSError as error:
             reason = str(error).split(" (")[0]
             raise Problem(f"rank 0 cannot listen at {host}:{port} ({reason}). Choose another MASTER_PORT.") from None
+        options["master_listen_fd"] = listener.detach()
     else:
-        wait_for(host, port, timeout)
+        wait_for(host, port, timeout.total_seconds())
     return dist.TCPStore(host, port, size, rank == 0, **options)
 
 
@@ -288,6 +294,7 @@ def train(args):
     if "OMP_NUM_THREADS" not in os.environ:
         torch.set_num_threads(1)  # the network is tiny: more threads would only wait for each other
     join(device, args.timeout)
+    checkpoint = agree_on_checkpoint(args)
     say = print if dist.get_rank() == 0 else lambda *_: None
     (images, labels), test_set = load_data(device)
     torch.manual_seed(args.seed)
@@ -296,7 +303,6 @@ def train(args):
     optimizer = torch.optim.SGD(model.parameters(), args.lr, momentum=0.9)
     seen = torch.zeros(TRAIN, dtype=torch.int64, device=device)  # how often this process used each sample
     first, end = 0, args.epochs * steps_per_epoch(args)
-    checkpoint = agree_on_checkpoint(args)
     if checkpoint:
         model.load_state_dict(checkpoint["model"])
         optimizer.load_state_dict(checkpoint["optimizer"])
