@@ -308,7 +308,7 @@ EXERCISES = [
         praise="DistributedSampler adds seed and epoch, so its seed 0 in epoch 1 is seed 1 in epoch 0. "
         "And shares of unequal length need join, or a loss that is weighted.",
         wrong={
-            SHARE.replace("1000 * seed + epoch", "1000 * seed + epoch + 7919 * rank"): "one order for all ranks",
+            SHARE.replace("1000 * seed + epoch", "1000 * seed + epoch + 7919 * rank"): "shuffle alike",
             SHARE.replace("1000 * seed + epoch", "seed"): "two epochs have the same order",
             SHARE.replace("1000 * seed + epoch", "epoch"): "two seeds give the same order",
             SHARE.replace("torch.randperm(n, generator=generator)", "torch.randperm(n)"): "shuffle alike",
