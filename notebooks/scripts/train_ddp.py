@@ -331,6 +331,7 @@ def train(args):
     result = {"accuracy": accuracy, "loss": loss, "seen_min": low, "seen_max": high, "samples_per_second": speed}
     result |= {"world_size": dist.get_world_size(), "steps": max(first, end), "resumed_at": first}
     say(json.dumps(result | {"restarts": number("TORCHELASTIC_RESTART_COUNT")}))
+    del model  # first: a DDP model that outlives its group can hang the process (PyTorch 2.11, 2.13)
     dist.destroy_process_group()
 
 
