@@ -57,6 +57,18 @@ def test_each_rank_answers(script, capsys, monkeypatch):
     assert shown[1] == "rank 0 │ I am 0" and shown[3] == "rank 1 │ I am 1"
 
 
+def test_without_a_network_store_as_windows_needs_it(script, monkeypatch):
+    monkeypatch.setattr(launch, "DEFAULTS", {**launch.DEFAULTS, **launch.WINDOWS})
+    source = "import torch.distributed as dist\ndist.init_process_group('gloo')\nprint(dist.get_world_size())"
+    run = launch.torchrun(script(source + "\ndist.destroy_process_group()"), processes=2)
+    assert run.results() == [2, 2] and not set(run.printed[0]) - set("2\n")
+
+
+def test_a_missing_script_is_named():
+    with pytest.raises(LaunchError, match="there is no script scripts/none.py"):
+        launch.start("scripts/none.py")
+
+
 def test_a_failure_is_an_error_unless_announced(script, capsys):
     with pytest.raises(LaunchError, match="status 1: ValueError: rank one is unhappy"):
         launch.torchrun(script(FAILS))

@@ -32,6 +32,9 @@ LOOPBACK = {"linux": "lo", "darwin": "lo0"}  # name of the network interface tha
 DEFAULTS = {"OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1", "PYTHONIOENCODING": "utf-8"}
 if sys.platform in LOOPBACK:
     DEFAULTS["GLOO_SOCKET_IFNAME"] = LOOPBACK[sys.platform]
+WINDOWS = {"USE_LIBUV": "0", "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}  # its PyTorch has no libuv; torchrun wants one
+if os.name == "nt":
+    DEFAULTS |= WINDOWS
 OWN = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")  # what torchrun itself tells its processes
 _state = {"folder": None, "jobs": []}
 
@@ -90,7 +93,7 @@ class Job:
         if path is None:
             raise LaunchError(f"there is no script {script} here or in the folder notebooks of the course")
         shown = path.relative_to(course).as_posix() if path.is_relative_to(course) else path.name
-        given = [f"--nproc-per-node={processes}", *(options or ["--standalone"])]
+        given = [f"--nproc-per-node={processes}", *(options or self._standalone())]
         arguments = [str(argument) for argument in arguments]
         self.command = "torchrun " + shlex.join([*given, shown, *arguments])
         command = [sys.executable, "-m", "torch.distributed.run", f"--log-dir={self.logs / 'ranks'}", "--redirects=3"]
@@ -102,6 +105,12 @@ class Job:
             self.agent = psutil.Popen(command, cwd=folder(), env=every, start_new_session=True, **streams)
         self.began = time.perf_counter()
         _state["jobs"].append(self)
+
+    def _standalone(self):
+        if WINDOWS.items() <= DEFAULTS.items():  # the same without a network store, which would need libuv
+            meeting = f"--rdzv-endpoint={self.logs / 'meeting'}"
+            return ["--rdzv-backend=c10d", "--rdzv-conf=store_type=file", meeting, "--local-addr=127.0.0.1"]
+        return ["--standalone"]
 
     def processes(self):
         """Its processes that are alive, torchrun first (psutil.Process), also those that lost their parent."""
@@ -159,7 +168,8 @@ class Job:
         printed, errors = {}, {}
         for path in sorted(self.logs.glob("ranks/*/attempt_*/*/std*.log")):
             texts, rank = printed if path.stem == "stdout" else errors, int(path.parent.name)
-            texts[rank] = texts.get(rank, "") + path.read_text(encoding="utf-8", errors="replace")
+            text = path.read_text(encoding="utf-8", errors="replace")
+            texts[rank] = texts.get(rank, "") + re.sub(r"^\[Gloo\] Rank .*\n", "", text, flags=re.M)  # noise of 2.9
         agent = (self.logs / "agent.log").read_text(encoding="utf-8", errors="replace")
         return Run(self.agent.poll(), printed, errors, agent, time.perf_counter() - self.began)
 
