@@ -214,7 +214,7 @@ def pytest_configure(config):
 
 def main(arguments):
     """Run lessons; those whose only fault is a missed claim, once more. Returns the exit status."""
-    options = ["-p", "tests.lessons_plugin", "--nbval-lax", "--nbval-current-env", "--nbval-cell-timeout=120"]
+    options = ["-p", "tests.lessons_plugin", "--nbval-lax", "--nbval-current-env", "--nbval-cell-timeout=240"]
     status = pytest.main([*options, *arguments])
     failed = {path: lesson for path, lesson in runs[-1].lessons.items() if list(lesson.problems())}
     if status != pytest.ExitCode.TESTS_FAILED or not all(lesson.only_missed_claims() for lesson in failed.values()):

@@ -27,23 +27,40 @@ def test_command_reports_its_count():
     assert done.returncode == 0 and re.search(r"[1-9]\d* lessons checked, 0 problems", done.stdout), done.stdout
 
 
+def visible(source):
+    """A cell as code that ruff reads: a conditional one without its first line, a %%torchrun one as what it leaves."""
+    first = source.split("\n", 1)[0]
+    if first.startswith("%%torchrun"):
+        found = re.search(r"--result (\w+)", first)
+        return f"{found[1]} = None" if found else ""
+    return source.removeprefix(first) if first.startswith("%%requires") else source
+
+
 def lint(sources):
-    """What ruff finds in the cells of a lesson, conditional ones included (it skips cells that start with %%)."""
-    code = "\n\n".join(source.removeprefix("%%") if source.startswith("%%requires") else source for source in sources)
-    code = re.sub(r"^requires .*$", "", code, flags=re.M)
+    """What ruff finds in the cells of a lesson, those included that start with %% (it skips them)."""
     command = [sys.executable, "-m", "ruff", "check", "--isolated", "--select", "E9,F", "--ignore", "F401", "-"]
+    code = "\n\n".join(map(visible, sources))
     return subprocess.run(command, input=code, capture_output=True, text=True).stdout.strip()
 
 
 @pytest.mark.parametrize("path", notebooks.lessons(), ids=lambda path: path.stem)
 def test_conditional_cells_use_names_that_exist(path):
     cells = nbformat.read(path, as_version=4).cells
-    assert lint([cell.source for cell in cells if cell.cell_type == "code"]) == "All checks passed!"
+    sources = [cell.source for cell in cells if cell.cell_type == "code"]
+    assert lint(sources) == "All checks passed!"
+    scripts = [source.split("\n", 1)[1] for source in sources if source.startswith("%%torchrun")]
+    assert [found for script in scripts if (found := lint([script])) != "All checks passed!"] == []
 
 
 def test_an_unknown_name_in_a_conditional_cell_is_found():
     assert "F821" in lint(["x = 1", "%%requires cuda --result y\ny = x + z"])
     assert lint(["x = 1", "%%requires cuda --result y\ny = x + x"]) == "All checks passed!"
+
+
+def test_names_of_a_job_of_several_processes_are_its_own():
+    job = "%%torchrun 2 --result y\nx = 1\nprint(x)"
+    assert lint([job, "print(y)"]) == "All checks passed!"
+    assert "F821" in lint([job, "print(x)"])
 
 
 # Names with a leading underscore that lessons use: what keeps a GPU busy for a known time, and lesson 03's two

@@ -137,7 +137,7 @@ class Job:
             time.sleep(0.05)
         raise LaunchError(f"no process has rank {rank}")
 
-    def finish(self, timeout=60):
+    def finish(self, timeout=200):
         """Wait until the job has ended and return its Run. An interrupt, or `timeout` seconds, end it."""
         try:
             self.agent.wait(timeout)
@@ -183,7 +183,7 @@ def start(script, *arguments, processes=2, options=None, env=None):
     return Job(script, arguments, processes, options, env)
 
 
-def torchrun(script, *arguments, processes=2, options=None, env=None, timeout=60, fails=None, quiet=False):
+def torchrun(script, *arguments, processes=2, options=None, env=None, timeout=200, fails=None, quiet=False):
     """Run a script with torchrun, show what each rank printed, and return the Run.
 
     fails: a regular expression; then the job must fail, with a message that matches. Otherwise LaunchError where it

@@ -1,6 +1,7 @@
 """Exercises of lesson 11."""
 
 import math
+import numbers
 import queue
 import threading
 
@@ -8,7 +9,7 @@ import torch
 
 from utils.exercises import DOTS, Exercise, NotAnswered, Wrong, call
 
-WAIT = 0.3  # seconds until a rank that waits for another has waited in vain
+WAIT = 1.0  # seconds until a rank that waits for another has waited in vain
 
 
 def check_share(answer):
@@ -39,9 +40,10 @@ def check_share(answer):
 
 
 def _indices(got, shown):
-    if isinstance(got, torch.Tensor):
+    if hasattr(got, "tolist"):  # a tensor, an array
         got = got.tolist()
-    if not isinstance(got, (list, tuple, range)) or any(isinstance(i, bool) or not isinstance(i, int) for i in got):
+    whole = isinstance(got, (list, tuple, range)) and all(isinstance(i, numbers.Integral) for i in got)
+    if not whole or any(isinstance(i, bool) for i in got):
         raise Wrong(f"for {shown} you returned {got!r}, expected a list of indices")
     return list(got)
 
@@ -70,7 +72,9 @@ def _list(numbers):
 
 
 def _number(got, shown):
-    if isinstance(got, bool) or not isinstance(got, (int, float)):
+    if isinstance(got, torch.Tensor) and got.numel() == 1:
+        got = got.item()
+    if isinstance(got, bool) or not isinstance(got, numbers.Real):
         raise Wrong(f"for {shown} you returned {got!r}, expected a number")
     return got
 
@@ -159,7 +163,12 @@ def check_one_against_several(answer):
             why = f"for {shown} the {name} is {theirs:.4g}, you returned {mine:.4g}"
             if name == "speed-up" and math.isclose(mine, one / several, rel_tol=1e-6):
                 why += ": more samples a second are faster, so the other way round"
-            if name == "limit":
+            if name == "limit" and processes > 1 and _amdahl(one, several, processes, mine):
+                why += (
+                    ": that is Amdahl's law, where a part of one process's time does not divide; here one process has "
+                )
+                why += "no such rest, it computes all the time"
+            elif name == "limit":
                 why += (
                     f": a sample takes {1 / several:.4g} s, of which {1 / one / processes:.4g} s are computing; "
                     "with endless processes only the rest remains"
@@ -167,8 +176,15 @@ def check_one_against_several(answer):
             raise Wrong(why)
 
 
+def _amdahl(one, several, processes, limit):
+    serial = (processes * one / several - 1) / (processes - 1)
+    return serial > 1e-12 and math.isclose(limit, 1 / serial, rel_tol=1e-6)
+
+
 class _ToyGroup:
     """What one rank sees as `dist`: threads in place of processes."""
+
+    ReduceOp = torch.distributed.ReduceOp if torch.distributed.is_available() else None
 
     def __init__(self, world):
         self.world, self.place = world, threading.local()
@@ -186,7 +202,17 @@ class _ToyGroup:
         except threading.BrokenBarrierError:
             raise _Stuck(self.place.rank) from None
 
-    def all_reduce(self, tensor):
+    def all_reduce(self, tensor, op=None):
+        tensor.copy_(self._total(tensor, op))
+
+    def reduce(self, tensor, dst=0, op=None):
+        total = self._total(tensor, op)
+        if self.place.rank == dst:
+            tensor.copy_(total)
+
+    def _total(self, tensor, op):
+        if op is not None and op != self.ReduceOp.SUM:
+            raise Wrong(f"this group only sums, and was asked for {op}")
         if not isinstance(tensor, torch.Tensor):
             raise TypeError(f"all_reduce needs a tensor, not {tensor!r}")
         with self.lock:
@@ -196,7 +222,7 @@ class _ToyGroup:
         self.barrier()
         self.given.clear()
         self.barrier()
-        tensor.copy_(total)
+        return total
 
 
 class _Sampler:
@@ -212,7 +238,7 @@ class _Sampler:
 
 
 def check_train_right(answer):
-    counts, world, epochs = [(1, 1), (2, 5)], 2, 3
+    world, epochs = 2, 3  # after epoch e, rank 0 had 1 of 1 right, rank 1 had 2 of 5 + e
     group, samplers = _ToyGroup(world), [_Sampler(rank) for rank in range(world)]
     trained, saved = [[] for _ in range(world)], []
 
@@ -222,8 +248,11 @@ def check_train_right(answer):
         def save(accuracy):
             saved.append((rank, accuracy))
 
+        def count():
+            return (2, 5 + max(0, len(trained[rank]) // 2 - 1)) if rank else (1, 1)
+
         shown = f"rank {rank} of {world}"
-        call(answer, group, samplers[rank], trained[rank].append, lambda: counts[rank], save, epochs, shown=shown)
+        call(answer, group, samplers[rank], trained[rank].append, count, save, epochs, shown=shown)
 
     try:
         _on_threads(world, work)
@@ -247,16 +276,18 @@ def check_train_right(answer):
         )
     if len(saved) < epochs or any(rank != 0 for rank, _ in saved):
         raise Wrong(f"in {epochs} epochs, files came from ranks {[rank for rank, _ in saved]}: one from rank 0 in each")
-    for _, accuracy in saved:
-        accuracy = accuracy.item() if isinstance(accuracy, torch.Tensor) and accuracy.numel() == 1 else accuracy
-        accuracy = _number(accuracy, "save")
-        if math.isclose(accuracy, 0.7, abs_tol=1e-4):
+    for epoch, (_, accuracy) in enumerate(saved):
+        accuracy, total = _number(accuracy, "save"), 5 + epoch
+        if math.isclose(accuracy, (1 + 2 / total) / 2, abs_tol=1e-4):
             raise Wrong(
-                "the saved accuracy is 70 %, the mean of 1 of 1 and 2 of 5; over all samples it is 3 of 6, 50 %: "
-                "sum what was right and how many there were, then divide"
+                f"the accuracy saved after epoch {epoch} is the mean of 1 of 1 and 2 of {total}; over all samples it "
+                f"is 3 of {total + 1}: sum what was right and how many there were, then divide"
             )
-        if not math.isclose(accuracy, 0.5, abs_tol=1e-4):
-            raise Wrong(f"the saved accuracy is {accuracy:.4g}; 1 of 1 and 2 of 5 samples were right, so 3 of 6")
+        if not math.isclose(accuracy, 3 / (total + 1), abs_tol=1e-4):
+            raise Wrong(
+                f"after epoch {epoch}, 1 of 1 and 2 of {total} samples were right, so 3 of {total + 1}; you saved "
+                f"{accuracy:.4g}: count after each epoch's training, and save once in each"
+            )
 
 
 TRAIN = """
@@ -410,8 +441,9 @@ def one_against_several(one, several, processes):
     limit = (1 / one) / rest if rest > 1e-12 else float("inf")
     return speedup, speedup / processes, limit
 """,
-        praise="This is Amdahl's law. A limit below 1 means that one process is the best choice for this work on this "
-        "machine. A larger batch shrinks the rest of each sample.",
+        praise="It resembles Amdahl's law; but there one process pays for the part that does not divide as well, and "
+        "here it is the price of having several. A limit below 1 means that one process is the best choice for this "
+        "work on this machine. A larger batch shrinks the rest of each sample.",
         wrong={
             """
 def one_against_several(one, several, processes):
@@ -425,6 +457,12 @@ def one_against_several(one, several, processes):
 def one_against_several(one, several, processes):
     return several / one, several / one / processes, float(processes)
 """: "only the rest remains",
+            """
+def one_against_several(one, several, processes):
+    speedup = several / one
+    serial = (processes / speedup - 1) / (processes - 1) if processes > 1 else 1
+    return speedup, speedup / processes, 1 / serial if serial > 1e-12 else float("inf")
+""": "one process has no such rest",
         },
     ),
     Exercise(
@@ -470,6 +508,11 @@ def train_right(dist, sampler, step, count, save, epochs):
         if dist.get_rank() == 0:
             save(accuracy.item() / dist.get_world_size())
 """: "then divide",
+            TRAIN.replace(
+                "        sampler.set_epoch", "        counts = torch.tensor(count())\n        sampler.set_epoch", 1
+            ).replace(
+                "            step(index)\n        counts = torch.tensor(count())", "            step(index)"
+            ): "count after each epoch",
             TRAIN.replace(
                 "        if dist.get_rank() == 0:\n            right", "        if True:\n            right"
             ): "one is enough",

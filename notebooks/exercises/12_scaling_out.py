@@ -1,5 +1,6 @@
 """Exercises of lesson 12."""
 
+import contextlib
 import math
 import os
 import pathlib
@@ -98,13 +99,29 @@ def _save_well(answer, path):
         seen.setdefault("at fsync", (path.read_bytes(), b"new checkpoint" in texts))
         return real(descriptor)
 
+    def watched(function):
+        def run(*args, **kwargs):
+            result = function(*args, **kwargs)
+            if not path.exists():
+                seen["gone"] = True
+            return result
+
+        return run
+
     path.write_bytes(b"old checkpoint")
     before = path.stat().st_ino
-    with unittest.mock.patch.object(os, "fsync", fsync):
+    with contextlib.ExitStack() as stack:
+        for name in ("unlink", "remove", "rename", "replace"):
+            stack.enter_context(unittest.mock.patch.object(os, name, watched(getattr(os, name))))
+        stack.enter_context(unittest.mock.patch.object(os, "fsync", fsync))
+        names = {name: fsync for name, value in getattr(answer, "__globals__", {}).items() if value is real}
+        stack.enter_context(unittest.mock.patch.dict(getattr(answer, "__globals__", {}), names))  # from os import fsync
         call(answer, write, path, shown="a write that goes well")
     names = sorted(p.name for p in path.parent.iterdir())
     if path.read_bytes() != b"new checkpoint":
         raise Wrong(f"after a save that went well, path holds {path.read_bytes()!r}, expected b'new checkpoint'")
+    if "gone" in seen:
+        raise Wrong("for a moment there was no checkpoint at all: os.replace renames over the old file in one step")
     if seen["while writing"] != b"old checkpoint":
         raise Wrong("path was written directly: a crash while writing leaves half a file. Write beside it, then rename")
     if names != [path.name]:
@@ -307,6 +324,18 @@ def save(write, path):
         write(file)
     os.replace(temporary, path)
 """: "os.fsync was not called",
+            """
+import os
+
+def save(write, path):
+    temporary = path.with_name(path.name + ".tmp")
+    with open(temporary, "wb") as file:
+        write(file)
+        file.flush()
+        os.fsync(file.fileno())
+    path.unlink()
+    os.rename(temporary, path)
+""": "no checkpoint at all",
             """
 import os
 
