@@ -14,8 +14,11 @@ COLAB := .venv-colab/$(BIN)/python
 # Run every lesson, every code cell, and count them. LAB_STRICT: a claim that misses its bound is an error.
 NBVAL := -m tests.lessons_plugin
 LESSONS := notebooks/*.ipynb
+# These start dozens of processes, a minute and a half each. `make test` runs them once, the commands below every time.
+SLOW := notebooks/11_distributed_data_parallel.ipynb notebooks/12_scaling_out.ipynb
+QUICK := $(filter-out $(SLOW),$(wildcard notebooks/*.ipynb))
 
-.PHONY: help lab test test-unit test-browser test-colab outputs record bench format lint clean env env-test env-colab
+.PHONY: help lab test test-unit test-browser test-colab outputs record bench format lint clean env env-test
 
 help:
 	@echo "make lab           open the lessons in JupyterLab (installs on first use; LAB_ARGS=\"--port 8899\")"
@@ -39,23 +42,20 @@ env-test:
 lab: env
 	@$(VENV) tools/lab.py $(LAB_ARGS)
 
-# First what measures nothing, side by side; then the lessons, whose claims about time want the machine to themselves.
+# First the lessons, whose claims about time want the machine to themselves. Then all that measures nothing, side by side.
 test: lint
-	$(MAKE) -j3 test-unit test-browser env-colab
 	LAB_STRICT=1 $(VENV) $(NBVAL) $(LESSONS)
-	$(MAKE) test-colab
+	$(MAKE) -j3 test-unit test-browser test-colab LESSONS="$(QUICK)" BROWSER="not 11_distributed and not 12_scaling"
 
 test-unit: env-test
 	$(VENV) -m pytest tests --ignore=tests/test_browser.py
 
 test-browser: env-test
-	$(VENV) -m pytest tests/test_browser.py
+	$(VENV) -m pytest tests/test_browser.py -k "$(BROWSER)"
 
-test-colab: env-colab
-	LAB_STRICT=1 PYDEVD_DISABLE_FILE_VALIDATION=1 $(COLAB) $(NBVAL) $(LESSONS)
-
-env-colab:
+test-colab:
 	@$(PYTHON) tools/setup_env.py --venv .venv-colab --requirements tests/colab-requirements.txt --prefer 3.13
+	PYDEVD_DISABLE_FILE_VALIDATION=1 $(COLAB) $(NBVAL) $(LESSONS)
 
 outputs: env-test
 	$(VENV) tools/notebooks.py outputs

@@ -154,11 +154,11 @@ def run_all(page, path):
         page.locator(".lm-MenuBar-itemLabel", has_text=re.compile("^Run$")).click()
         page.locator(".lm-Menu-itemLabel", has_text=re.compile("^Run All Cells$")).click()
         try:
-            page.wait_for_function(STARTED, arg=CELL, timeout=30_000)
+            page.wait_for_function(STARTED, arg=CELL, timeout=30_000, polling=500)
             break
         except TimeoutError:
             print("Run All Cells started nothing; once more")
-    page.wait_for_function(ENDED, arg=CELL, timeout=180_000)
+    page.wait_for_function(ENDED, arg=CELL, timeout=600_000, polling=500)  # each frame costs
     idle.wait_for(timeout=60_000)
     return cells
 
