@@ -17,6 +17,8 @@ LESSONS := notebooks/*.ipynb
 # These start dozens of processes, a minute and a half each. `make test` runs them once, the commands below every time.
 SLOW := notebooks/11_distributed_data_parallel.ipynb notebooks/12_scaling_out.ipynb
 QUICK := $(filter-out $(SLOW),$(wildcard notebooks/*.ipynb))
+# Lessons that `make test` opens in a browser; `make test-browser` opens all.
+SAMPLE := there_are or must_be_seen or 00_start or 02_tensors or 06_pinned or 08_mixed
 
 .PHONY: help lab test test-unit test-browser test-colab outputs record bench format lint clean env env-test
 
@@ -24,7 +26,7 @@ help:
 	@echo "make lab           open the lessons in JupyterLab (installs on first use; LAB_ARGS=\"--port 8899\")"
 	@echo "make test          check everything: style, unit tests, every cell of every lesson"
 	@echo "make test-unit     check utils, tools and exercises (part of make test)"
-	@echo "make test-browser  run every lesson in JupyterLab in a browser (part of make test)"
+	@echo "make test-browser  run every lesson in JupyterLab in a browser (make test: four of them)"
 	@echo "make test-colab    run every lesson with a front end of Colab's versions (part of make test)"
 	@echo "make outputs       run the lessons and store their outputs"
 	@echo "make record        record what this machine's devices can measure (for readers without them)"
@@ -45,7 +47,7 @@ lab: env
 # First the lessons, whose claims about time want the machine to themselves. Then all that measures nothing, side by side.
 test: lint
 	LAB_STRICT=1 $(VENV) $(NBVAL) $(LESSONS)
-	$(MAKE) -j3 test-unit test-browser test-colab LESSONS="$(QUICK)" BROWSER="not 11_distributed and not 12_scaling"
+	$(MAKE) -j3 test-unit test-browser test-colab LESSONS="$(QUICK)" BROWSER="$(SAMPLE)"
 
 test-unit: env-test
 	$(VENV) -m pytest tests --ignore=tests/test_browser.py
