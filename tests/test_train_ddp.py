@@ -10,6 +10,7 @@ import importlib.util
 import json
 import os
 import random
+import re
 import signal
 import socket
 import subprocess
@@ -426,8 +427,8 @@ def test_interrupt_leaves_nothing_behind(start, tmp_path):
     os.killpg(launcher.pid, signal.SIGINT)
     (end,) = finish([launcher], seconds=40)
     assert end.status != 0
-    mine = [line for line in end.err.splitlines() if line.startswith("train_ddp:")]
-    assert mine == ["train_ddp: interrupted"]
+    # Not line by line: torchrun writes to the same place in the same moment.
+    assert re.findall("train_ddp: [a-z ]*", end.err) == ["train_ddp: interrupted"]
     assert f'File "{SCRIPT}"' not in end.err  # torchrun shows a traceback of its own; the script adds none
     assert not psutil.wait_procs(family, timeout=10)[1], "processes outlive Ctrl-C"
     for _, port in ports:

@@ -24,7 +24,7 @@ from pathlib import Path
 
 def stop(*_):
     if os.environ.get("RANK", "0") == "0":
-        print("train_ddp: interrupted", file=sys.stderr)
+        sys.stderr.write("train_ddp: interrupted\n")  # print writes twice: another process may write in between
     sys.stdout.flush()
     os._exit(130)  # at once: leaving the group politely needs the others, who are leaving too
 
@@ -348,7 +348,7 @@ def main():
         reason = text.splitlines()[0].split("] ", 1)[-1].split(". This is")[0]
         code, message = 1, f"rank {rank} lost the other processes ({reason})"
     if message:
-        print(f"train_ddp: {message}", file=sys.stderr)
+        sys.stderr.write(f"train_ddp: {message}\n")
     sys.stdout.flush()
     os._exit(code)  # at once, as above: the others may be gone
 
