@@ -43,3 +43,51 @@ assert [node.operation for node in xla.graph_nodes(xla.graph_text(y))] == ["xla:
 def test_graph_text_shows_what_is_recorded_and_nothing_after_a_sync():
     done = subprocess.run([sys.executable, "-c", GRAPH], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+HLO = """
+  %all-reduce = f32[] all-reduce(%fusion), channel_id=1, replica_groups={{0,1,2,3}}, to_apply=%add
+  %all-reduce.1 = (f32[4,4]{1,0:T(8,128)}, bf16[10]{0}) all-reduce(%a, %b), channel_id=2
+  %all-gather-start = (f32[2,4]{1,0}, f32[8,4]{1,0}) all-gather-start(%p), channel_id=3, dimensions={0}
+  %all-gather-done = f32[8,4]{1,0} all-gather-done(%all-gather-start)
+  %all-reduce-start = (f32[4]{0}, s64[2]{0}) all-reduce-start(%c, %d), channel_id=4
+  %reduce-scatter = s8[3]{0} reduce-scatter(%g), dimensions={0}
+  ROOT %tuple = (f32[], f32[8,4]{1,0}) tuple(%all-reduce, %all-gather-done)
+"""
+
+
+def test_collectives_reads_kinds_shapes_and_bytes():
+    assert xla.collectives(HLO) == [
+        ["all-reduce", "f32[]", 4],
+        ["all-reduce", "f32[4,4] bf16[10]", 84],
+        ["all-gather", "f32[8,4]", 128],
+        ["all-reduce", "f32[4] s64[2]", 32],
+        ["reduce-scatter", "s8[3]", 3],
+    ]
+
+
+SHARDED = """
+import os, sys
+folder = sys.argv[1]
+os.environ["CPU_NUM_DEVICES"] = "4"
+os.environ["XLA_FLAGS"] = f"--xla_dump_to={folder} --xla_dump_hlo_as_text"
+import numpy as np, torch, torch_xla, torch_xla.distributed.spmd as xs, torch_xla.runtime as xr
+from utils import xla
+
+xr.use_spmd()
+n = xr.global_runtime_device_count()
+x, y = torch.ones(6, 8).to("xla"), torch.ones(3).to("xla")
+xs.mark_sharding(x, xs.Mesh(np.arange(n), (n,), ("all",)), (None, "all"))
+assert xla.held(x) == [[[0, 6], [8 * d // n, 8 * (d + 1) // n]] for d in range(n)], xla.held(x)
+assert xla.held(y) == [[[0, 3]]] * n
+before = xla.programs(folder)
+assert (x @ x.t()).sum().item() == 288
+kinds = [found[0] for path in xla.programs(folder) - before for found in xla.collectives(path.read_text())]
+assert kinds and set(kinds) == {"all-reduce"} or n == 1, kinds
+"""
+
+
+@pytest.mark.skipif(missing_xla() is not None, reason=f"needs {missing_xla()}")
+def test_blocks_and_collectives_of_a_sharded_product(tmp_path):
+    done = subprocess.run([sys.executable, "-c", SHARDED, tmp_path], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr

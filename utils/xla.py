@@ -1,5 +1,7 @@
 """The torch_xla calls that lessons share: when TorchTPU replaces torch_xla, this is the file to change."""
 
+import math
+import pathlib
 import re
 from typing import NamedTuple
 
@@ -46,3 +48,49 @@ def graph_nodes(text):
     """The lines of `graph_text` as a list of Nodes, inputs before what uses them. Needs no torch_xla."""
     lines = re.findall(r"%(\d+) = (.+?)(?:\{[\d,]*\})? ([\w:]+)\(([^)]*)\)", text)
     return [Node(int(n), op, shape, tuple(map(int, re.findall(r"%(\d+)", used)))) for n, shape, op, used in lines]
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Sharding (lesson 14)
+
+
+def held(tensor):
+    """Which block of a tensor on "xla" each device holds under SPMD: a list, by device, of [first, end) a dimension."""
+    import torch_xla.distributed.spmd as xs
+    import torch_xla.runtime
+
+    whole, found = [[0, size] for size in tensor.shape], {}
+    sharded = xs.wrap_if_sharded(tensor)
+    if not isinstance(sharded, xs.XLAShardedTensor):
+        return [whole] * torch_xla.runtime.global_runtime_device_count()
+    for shard in sharded.local_shards:
+        block = whole if shard.indices is ... else [[part.start, part.stop] for part in shard.indices]
+        found[int(shard.shard_device.rpartition(":")[2])] = block
+    return [block for _, block in sorted(found.items())]
+
+
+def programs(folder):
+    """The optimized programs (HLO text) that XLA has written to `folder` so far: a set of paths.
+
+    XLA writes them where the environment variable XLA_FLAGS held "--xla_dump_to=FOLDER --xla_dump_hlo_as_text" before
+    torch_xla was imported.
+    """
+    return set(pathlib.Path(folder).glob("*after_optimizations.txt"))
+
+
+WIDTHS = {"pred": 1, "s8": 1, "u8": 1, "bf16": 2, "f16": 2, "s64": 8, "u64": 8, "f64": 8}  # bytes; others have 4
+KINDS = "all-reduce|all-gather|reduce-scatter|all-to-all|collective-permute"
+
+
+def collectives(text):
+    """The collectives in optimized HLO text: a list of [kind, shapes of the result, its bytes on each device].
+
+    An asynchronous one counts where it starts ("all-gather-start"), and there the result is the last of its shapes.
+    """
+    found = []
+    for result, kind, starts in re.findall(rf"= (\(?\w+\[.*?) ({KINDS})(-start)?\(", text):
+        shapes = re.findall(r"(\w+)\[([\d,]*)\]", result)
+        shapes = shapes[-1:] if starts and kind != "all-reduce" else shapes
+        sizes = [WIDTHS.get(dtype, 4) * math.prod(int(d) for d in dims.split(",") if d) for dtype, dims in shapes]
+        found.append([kind, " ".join(f"{dtype}[{dims}]" for dtype, dims in shapes), sum(sizes)])
+    return found

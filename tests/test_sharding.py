@@ -1,0 +1,86 @@
+"""Who holds which block, and what a product moves."""
+
+import math
+
+import pytest
+
+from utils.messages import LabError
+from utils.simulate import sharding
+from utils.simulate.collectives import Link
+
+MESH = {"data": 2, "model": 4}
+# What XLA's partitioner put in for X (48 × 32) times W (32 × 40) in FP32 on that mesh: torch_xla 2.9.0, XLA's CPU
+# device. Bytes of each collective's result on a device, from the optimized HLO.
+SEEN = {
+    (("data", None), (None, None)): [],
+    (("data", None), (None, "model")): [],
+    ((None, None), ("model", None)): [("all-gather", 5120)],
+    ((None, None), ("data", "model")): [("all-gather", 1280)],
+    (("data", None), ("model", None)): [("all-reduce", 3840)],
+    (("data", None), ("data", "model")): [("all-gather", 1280)],
+    (("data", None), ("model", "data")): [("all-gather", 1280), ("all-reduce", 3840)],
+    (("model", None), ("data", None)): [("all-reduce", 1920)],
+    (("model", None), ("model", None)): [("all-gather", 5120)],
+    (("model", None), ("data", "model")): [("all-gather", 2560), ("all-reduce", 1920)],
+    ((None, "model"), (None, None)): [("all-gather", 6144)],
+    ((None, "model"), ("model", None)): [("all-reduce", 7680)],
+    ((None, "model"), (None, "data")): [("all-reduce", 3840)],
+    ((None, "data"), ("model", None)): [("all-gather", 5120), ("all-gather", 6144)],
+    (("data", "model"), ("model", None)): [("all-reduce", 3840)],
+    (("data", "model"), (None, "model")): [("all-gather", 3072)],
+    (("data", "model"), ("data", "model")): [("all-gather", 1280), ("all-gather", 3072)],
+    (("model", "data"), (None, "model")): [("all-gather", 1536), ("all-gather", 5120)],
+}
+
+
+@pytest.mark.parametrize(("x", "w"), SEEN)
+def test_a_product_moves_what_the_compiler_moved(x, w):
+    _, moved = sharding.product(48, 32, 40, MESH, x, w)
+    assert sorted((c.kind, c.size) for c in moved) == SEEN[x, w]
+
+
+@pytest.mark.parametrize("spec", [("data", None), ("model", "data"), (("data", "model"), None), (None, None)])
+@pytest.mark.parametrize("shape", [(8, 8), (10, 3), (1, 5)])
+def test_blocks_cover_a_tensor(shape, spec):
+    held = sharding.blocks(shape, MESH, spec)
+    assert len(held) == 8
+    parts = math.prod(MESH[a] for axes in spec if axes for a in ([axes] if isinstance(axes, str) else axes))
+    count = {}
+    for (a, b), (c, d) in held:
+        assert 0 <= a <= b <= shape[0] and 0 <= c <= d <= shape[1]
+        for cell in [(i, j) for i in range(a, b) for j in range(c, d)]:
+            count[cell] = count.get(cell, 0) + 1
+    assert set(count.values()) == {8 // parts} and len(count) == math.prod(shape)
+
+
+def test_blocks_of_ten_rows_on_eight_devices():
+    held = sharding.blocks((10,), {"data": 8}, ("data",))
+    assert [end - first for ((first, end),) in held] == [2, 2, 2, 2, 2, 0, 0, 0]
+
+
+def test_devices_stand_row_by_row():
+    assert [sharding.coordinates(d, MESH) for d in (0, 1, 4)] == [
+        {"model": 0, "data": 0},
+        {"model": 1, "data": 0},
+        {"model": 0, "data": 1},
+    ]
+
+
+def test_bytes_and_seconds_of_a_collective():
+    gather, reduce = (sharding.Collective(kind, "data", 800, 4) for kind in ("all-gather", "all-reduce"))
+    assert (gather.sent(), reduce.sent()) == (600, 1200)
+    link = Link(0.0, 100.0)
+    assert (gather.seconds(link), reduce.seconds(link)) == (6, 12)
+
+
+def test_one_device_moves_nothing():
+    assert sharding.product(4, 4, 4, {"data": 1, "model": 1}, ("data", "model"), ("model", "data"))[1] == []
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [(("data",), "as many"), (("batch", None), "no axis 'batch'"), (("data", "data"), "one dimension only")],
+)
+def test_specs_that_make_no_sense(spec, message):
+    with pytest.raises(LabError, match=message):
+        sharding.blocks((4, 4), MESH, spec)
