@@ -224,7 +224,9 @@ def main(argv=None):
         os.remove(stamp)  # an install that is interrupted must not look complete
     print("Installing into %s; the first time this takes some minutes" % args.venv)
     sys.stdout.flush()
-    pip_install(venv, ["-r", requirements], again)
+    # An environment that only tests use: Python compiles what they import, not the many thousand files of torch.
+    late = ["--no-compile"] if args.venv != ".venv" else []
+    pip_install(venv, ["-r", requirements] + late, again)
     pip_install(venv, ["--no-deps", "-e", "."], again)
     version = version_of(python_of(venv))
     done = [wanted_stamp(requirements, False, version)]
