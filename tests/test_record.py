@@ -9,6 +9,7 @@ import nbformat
 import pytest
 
 from tests.conftest import ROOT, notebook
+from utils import record as recorder
 
 CUDA = "%%requires cuda --result numbers\nnumbers = [1.5, 2]\nprint('measured')"
 FIGURE = (
@@ -18,24 +19,24 @@ FIGURE = (
 OTHERS = ["%%requires mps --result other\nother = 1", "%%requires cuda\nprint('no name')", "plain = 1"]
 
 
-def record(tmp_path, *sources, out=None, pretend="cuda"):
-    """Run the command on a notebook made of `sources`. Returns (exit status, output, recordings by file name)."""
-    path = tmp_path / "42_a_lesson.ipynb"
-    nbformat.write(notebook(*sources), path)
-    out = out or tmp_path / "out"
-    done = subprocess.run(
-        [sys.executable, "-m", "utils.record", str(path), "--out", str(out)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        env={**os.environ, "LAB_PRETEND": pretend},
-    )
-    files = {p.relative_to(out).as_posix(): json.loads(p.read_text(encoding="utf-8")) for p in out.glob("*/*.json")}
-    return done.returncode, done.stdout + done.stderr, files
+@pytest.fixture
+def record(tmp_path, monkeypatch, capsys):
+    """record(*sources): the command on a notebook. Returns (exit status, output, recordings by file name)."""
+
+    def run(*sources, pretend="cuda"):
+        path, out = tmp_path / "42_a_lesson.ipynb", tmp_path / "out"
+        nbformat.write(notebook(*sources), path)
+        monkeypatch.setenv("LAB_PRETEND", pretend)
+        monkeypatch.setenv("LAB_STRICT", "")  # so that what the command sets is undone
+        status = recorder.main([str(path), "--out", str(out)])
+        files = {p.relative_to(out).as_posix(): json.loads(p.read_text("utf-8")) for p in out.glob("*/*.json")}
+        return status, "".join(capsys.readouterr()), files
+
+    return run
 
 
-def test_stores_what_ran_live_and_only_that(tmp_path):
-    status, _, files = record(tmp_path, CUDA, FIGURE, *OTHERS)
+def test_stores_what_ran_live_and_only_that(record):
+    status, _, files = record(CUDA, FIGURE, *OTHERS)
     ((name, content),) = files.items()
     assert status == 0 and name.endswith("42_a_lesson.json") and name.startswith("pretended-cuda-on-")
     assert content["pretended"] is True and set(content["cells"]) == {"numbers", "picture"}
@@ -58,8 +59,8 @@ def test_pretended_results_are_refused_in_the_course(tmp_path):
     assert sorted((ROOT / "notebooks" / "recorded").rglob("*")) == before
 
 
-def test_nothing_to_record_writes_nothing(tmp_path):
-    status, output, files = record(tmp_path, OTHERS[0], pretend="")
+def test_nothing_to_record_writes_nothing(record):
+    status, output, files = record(OTHERS[0], pretend="")
     assert (status, files) == (0, {}) and "nothing to record on this machine" in output
 
 
@@ -72,14 +73,14 @@ def test_nothing_to_record_writes_nothing(tmp_path):
         ("claim('too fast', 2, at_least=3)", "too fast"),
     ],
 )
-def test_a_failing_lesson_writes_nothing_and_says_why_in_one_line(tmp_path, source, message):
-    status, output, files = record(tmp_path, CUDA, source)
+def test_a_failing_lesson_writes_nothing_and_says_why_in_one_line(record, source, message):
+    status, output, files = record(CUDA, source)
     assert status == 1 and files == {} and message in output
     assert "Traceback" not in output and len(output.strip().splitlines()) == 1, output
 
 
-def test_recording_leaves_the_lessons_names_alone(tmp_path):
+def test_recording_leaves_the_lessons_names_alone(record):
     names = "import json as kept\nrecord, recordings, json = 'a lesson may call', 'its functions', 'like that'"
     after = "assert (record, recordings, json) == ('a lesson may call', 'its functions', 'like that')"
-    status, output, files = record(tmp_path, names, CUDA, after)
+    status, output, files = record(names, CUDA, after)
     assert status == 0 and len(files) == 1, output
