@@ -10,24 +10,29 @@ BIN := bin
 endif
 VENV := .venv/$(BIN)/python
 COLAB := .venv-colab/$(BIN)/python
+TPU := .venv-tpu/$(BIN)/python
 
 # Run every lesson, every code cell, and count them. LAB_STRICT: a claim that misses its bound is an error.
 NBVAL := -m tests.lessons_plugin
-LESSONS := notebooks/*.ipynb
+LESSONS := $(wildcard notebooks/*.ipynb)
+XLA_LESSONS := $(filter notebooks/13% notebooks/14%,$(LESSONS))
 # These start dozens of processes, a minute and a half each. `make test` runs them once, the commands below every time.
 SLOW := notebooks/11_distributed_data_parallel.ipynb notebooks/12_scaling_out.ipynb
 QUICK := $(filter-out $(SLOW),$(wildcard notebooks/*.ipynb))
+# torch_xla exists for Linux on x86-64 only. Elsewhere the second environment is the one with a front end like Colab's.
+SECOND := $(if $(filter Linux-x86_64,$(shell uname -sm | tr ' ' -)),test-tpu,test-colab)
 # Lessons that `make test` opens in a browser; `make test-browser` opens all.
-SAMPLE := there_are or must_be_seen or 00_start or 02_tensors or 06_pinned or 08_mixed
+SAMPLE := there_are or must_be_seen or 00_start or 02_tensors or 06_pinned or 13_tpu
 
-.PHONY: help lab test test-unit test-browser test-colab outputs record bench format lint clean env env-test
+.PHONY: help lab test test-unit test-browser test-tpu test-colab outputs record bench format lint clean env env-test
 
 help:
 	@echo "make lab           open the lessons in JupyterLab (installs on first use; LAB_ARGS=\"--port 8899\")"
 	@echo "make test          check everything: style, unit tests, every cell of every lesson"
 	@echo "make test-unit     check utils, tools and exercises (part of make test)"
 	@echo "make test-browser  run every lesson in JupyterLab in a browser (make test: four of them)"
-	@echo "make test-colab    run every lesson with a front end of Colab's versions (part of make test)"
+	@echo "make test-tpu      run every lesson with torch_xla, on XLA's own CPU device (part of make test)"
+	@echo "make test-colab    run every lesson with the versions of Colab's GPU runtime"
 	@echo "make outputs       run the lessons and store their outputs"
 	@echo "make record        record what this machine's devices can measure (for readers without them)"
 	@echo "make bench         measure what importing utils costs"
@@ -47,13 +52,21 @@ lab: env
 # First the lessons, whose claims about time want the machine to themselves. Then all that measures nothing, side by side.
 test: lint
 	LAB_STRICT=1 $(VENV) $(NBVAL) $(LESSONS)
-	$(MAKE) -j3 test-unit test-browser test-colab LESSONS="$(QUICK)" BROWSER="$(SAMPLE)"
+	OMP_WAIT_POLICY=passive $(MAKE) -j3 $(SECOND) test-unit test-browser LESSONS="$(QUICK)" BROWSER="$(SAMPLE)"
 
 test-unit: env-test
 	$(VENV) -m pytest tests --ignore=tests/test_browser.py
 
 test-browser: env-test
 	$(VENV) -m pytest tests/test_browser.py -k "$(BROWSER)"
+
+# PJRT_DEVICE is set here and never in a lesson: on a machine with a TPU a lesson has to find it.
+test-tpu:
+	@$(PYTHON) tools/setup_env.py --venv .venv-tpu --requirements requirements-tpu.txt --prefer 3.13
+	$(ON_XLA) $(TPU) -m pytest tests/test_xla.py tests/test_train_xla.py
+	LAB_STRICT=1 $(ON_XLA) $(TPU) $(NBVAL) $(XLA_LESSONS)
+	$(ON_XLA) $(TPU) $(NBVAL) $(filter-out $(XLA_LESSONS),$(LESSONS))
+test-tpu: ON_XLA := PYDEVD_DISABLE_FILE_VALIDATION=1 PJRT_DEVICE=CPU TF_CPP_MIN_LOG_LEVEL=2
 
 test-colab:
 	@$(PYTHON) tools/setup_env.py --venv .venv-colab --requirements tests/colab-requirements.txt --prefer 3.13

@@ -8,6 +8,7 @@ does something else can miss any bound.
 """
 
 import json
+import platform
 import re
 import sys
 import threading
@@ -19,6 +20,8 @@ from queue import Empty
 import psutil
 import pytest
 from nbval.plugin import IPyNbCell, IPyNbFile, NbCellError
+
+from utils.devices import package_version
 
 OUTPUT_TIMEOUT = 60  # seconds to wait for a cell's outputs; nbval's own 5 s are too few on a busy machine
 MEMORY_LIMIT = 1.5 * 2**30  # bytes, of a kernel
@@ -169,7 +172,9 @@ class Lessons:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def pytest_terminal_summary(self, terminalreporter):
-        terminalreporter.section("lessons")
+        packages = {name: package_version(name) for name in ("torch", "torch_xla", "ipython")}
+        versions = ", ".join(f"{name} {version}" for name, version in packages.items() if version)
+        terminalreporter.section(f"lessons with Python {platform.python_version()}, {versions}")
         lessons = list(self.lessons.values())
         width = max([len(lesson.name) for lesson in lessons] + [len("total")])
         for lesson in lessons:

@@ -146,7 +146,8 @@ CELL = "%%requires cuda:64 --result bandwidth\nx = 1"
 
 def test_replay_shows_text_picture_and_value_with_their_origin(run, tmp_path):
     recordings.store(tmp_path, "02_tensors", {"bandwidth": ENTRY})
-    _, cell, after = run(USE.format(folder=str(tmp_path)), CELL, "print(bandwidth, '|', where('bandwidth'))")
+    use, print_it = USE.format(folder=str(tmp_path)), "print(bandwidth, '|', where('bandwidth'))"
+    _, cell, after, again = run(use, CELL, print_it, CELL)
     text = text_of(cell)
     assert (
         "Shown instead: the result recorded on NVIDIA H200 on 2026-11-20 (torch 2.11.0, cuda 13.0, driver 580.1)"
@@ -157,6 +158,7 @@ def test_replay_shows_text_picture_and_value_with_their_origin(run, tmp_path):
     (picture,) = [o for o in cell.outputs if "image/png" in o.get("data", {})]
     assert picture.metadata["image/png"]["alt"] == "a figure" and picture.data["text/plain"] == "a figure"
     assert text_of(after).strip() == "[1, 2.5, {'a': None}] | NVIDIA H200 (recorded 2026-11-20)"
+    assert text_of(again).startswith("Not run here: recorded on NVIDIA H200 on 2026-11-20.\n")  # the rest was said
 
 
 def test_changed_cell_is_told(run, tmp_path):

@@ -53,6 +53,7 @@ class RecordingError(LabError):
 # where: the provenance of a result, or of this machine
 
 _results = {}  # name of a result → Provenance, as far as this kernel has produced or replayed them
+_said = set()  # what this kernel has told the reader about where replayed results come from
 
 
 def where(of="cpu"):
@@ -249,6 +250,10 @@ def replay(name, missing, source, variables):
         return
     origin, cell = found[0]
     text = f"Not run here: this cell needs {missing}.\nShown instead: the result recorded on {describe(origin)}."
+    if text in _said and not origin.pretended:  # some lessons have dozens of such cells
+        text = f"Not run here: recorded on {origin.device} on {origin.date}."
+    else:
+        _said.add(text)
     if cell["source"] != source:
         text += "\nThe cell has changed since then; what you see belongs to the cell as it was recorded."
     note(text, "replayed")
