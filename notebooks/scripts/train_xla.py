@@ -103,4 +103,6 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--epochs", type=int, default=5, help="passes over the training set (default: %(default)s)")
     parser.add_argument("--save", metavar="FILE", help="where to save the weights")
-    torch_xla.launch(main, args=(parser.parse_args(),))  # nothing before it may have used an XLA device
+    # The child processes are copies of this one (fork), and need not import all that again. So nothing before this line
+    # may have used an XLA device, or called backward().
+    torch_xla.launch(main, args=(parser.parse_args(),), start_method="fork")
