@@ -5,7 +5,7 @@ import types
 import pytest
 import torch
 
-from utils import devices
+from utils import devices, recordings
 from utils.messages import LabError
 
 
@@ -119,6 +119,15 @@ def test_torch_xla_of_another_release_is_said_before_it_is_imported(monkeypatch)
     assert devices.missing_xla() is None
     del found["torch_xla"]
     assert devices.missing_xla() == "torch_xla, and it is not installed here"
+    assert devices.missing_tpu() == "a TPU, and neither torch_xla nor torch_tpu is installed here"
+
+
+def test_torchtpu_is_a_tpu_without_torch_xla(monkeypatch):
+    """What its documentation says; it has no device without the chip, so here a stand-in for PyTorch's answer."""
+    for module in (devices, recordings):
+        monkeypatch.setattr(module, "pick_device", lambda: types.SimpleNamespace(type="tpu"))
+    assert devices.missing_tpu() is None and recordings.kind_of("tpu") == "tpu"
+    assert str(recordings.where("tpu")) == "TPU (this machine)"
 
 
 # ---------------------------------------------------------------------------------------------------------------

@@ -103,7 +103,7 @@ def _output_of(*command):
 def name_of(kind):
     """Display name of a device of this machine; LabError where it has none of that kind.
 
-    kind: "cpu", "cuda", "mps", "xpu", "xla" or another torch device type.
+    kind: "cpu", "cuda", "mps", "xpu", "xla", "tpu" or another torch device type.
     """
     if kind == "cuda" and torch.cuda.is_available():
         return torch.cuda.get_device_name(0)
@@ -115,6 +115,8 @@ def name_of(kind):
         import torch_xla.runtime
 
         return {"CPU": "XLA on CPU"}.get(torch_xla.runtime.device_type(), "TPU")
+    if kind == "tpu" and pick_device().type == "tpu":  # TorchTPU
+        return "TPU"
     if kind == "meta":
         return "meta"
     if kind != "cpu":
@@ -174,6 +176,10 @@ def missing_xla():
 
 
 def missing_tpu():
+    if pick_device().type == "tpu":  # TorchTPU, which registers this device type
+        return None
+    if package_version("torch_xla") is None:
+        return "a TPU, and neither torch_xla nor torch_tpu is installed here"
     if missing_xla():
         return missing_xla()
     import torch_xla.runtime

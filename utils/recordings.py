@@ -65,7 +65,7 @@ def where(of="cpu"):
     if isinstance(of, str) and of in _results:
         return _results[of]
     kind = of.type if isinstance(of, torch.device) else of
-    if not re.fullmatch("cpu|cuda|mps|xpu|xla|meta", kind):
+    if not re.fullmatch("cpu|cuda|mps|xpu|xla|tpu|meta", kind):
         known = ", ".join(_results) or "none so far"
         raise RecordingError(f"no result named {of!r}; results of this notebook: {known}")
     return here(kind)
@@ -96,7 +96,9 @@ def pretending():
 def kind_of(word):
     """Device type that a cell with `%%requires word` measures."""
     base = word.split(":")[0]
-    return {"accelerator": pick_device().type, "compiler": "cpu", "triton": "cuda", "tpu": "xla"}.get(base, base)
+    accelerator = pick_device().type
+    tpu = "tpu" if accelerator == "tpu" else "xla"  # TorchTPU, or torch_xla
+    return {"accelerator": accelerator, "compiler": "cpu", "triton": "cuda", "tpu": tpu}.get(base, base)
 
 
 def remember_live(name, word):
