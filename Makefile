@@ -21,8 +21,8 @@ SLOW := notebooks/11_distributed_data_parallel.ipynb notebooks/12_scaling_out.ip
 QUICK := $(filter-out $(SLOW),$(wildcard notebooks/*.ipynb))
 # torch_xla exists for Linux on x86-64 only. Elsewhere the second environment is the one with a front end like Colab's.
 SECOND := $(if $(filter Linux-x86_64,$(shell uname -sm | tr ' ' -)),test-tpu,test-colab)
-# Lessons that `make test` opens in a browser; `make test-browser` opens all.
-SAMPLE := there_are or must_be_seen or 00_start or 02_tensors or 06_pinned or 13_tpu
+# What `make test` opens in a browser; `make test-browser` opens all lessons.
+SAMPLE := there_are or must_be_seen or 00_start or 06_pinned or 13_tpu
 
 .PHONY: help lab test test-unit test-browser test-tpu test-colab outputs record bench format lint clean env env-test
 
@@ -30,7 +30,7 @@ help:
 	@echo "make lab           open the lessons in JupyterLab (installs on first use; LAB_ARGS=\"--port 8899\")"
 	@echo "make test          check everything: style, unit tests, every cell of every lesson"
 	@echo "make test-unit     check utils, tools and exercises (part of make test)"
-	@echo "make test-browser  run every lesson in JupyterLab in a browser (make test: four of them)"
+	@echo "make test-browser  run every lesson in JupyterLab in a browser (make test: three of them)"
 	@echo "make test-tpu      run every lesson with torch_xla, on XLA's own CPU device (part of make test)"
 	@echo "make test-colab    run every lesson with the versions of Colab's GPU runtime"
 	@echo "make outputs       run the lessons and store their outputs"
