@@ -14,8 +14,8 @@ from utils.devices import missing_xla
 SCRIPT = ROOT / "notebooks" / "scripts" / "train_xla.py"
 FAKE = """
 import importlib.metadata, runpy, sys
-real = importlib.metadata.version
-importlib.metadata.version = lambda name: {"torch": "2.9.0+cpu", "torch_xla": sys.argv[1]}.get(name) or real(name)
+real, fake = importlib.metadata.version, {"torch": "2.9.0+cpu", "torch_xla": sys.argv[1]}
+importlib.metadata.version = lambda name: fake.get(name) or real(name)
 sys.argv = ["train_xla.py"]
 runpy.run_path(PATH, run_name="__main__")
 """
