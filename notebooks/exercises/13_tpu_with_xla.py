@@ -100,7 +100,7 @@ REPORTS = {
 }
 
 
-def check_compiling(answer):
+def check_read_report(answer):
     for shown, (report, expected) in REPORTS.items():
         got = tuple(_pair(call(answer, report, shown=shown), shown, "compilations, seconds"))
         if not all(isinstance(value, (int, float)) for value in got):
@@ -288,8 +288,8 @@ def programs_and_copies(steps, every, place):
     Exercise(
         number="13.4",
         title="Read a report",
-        name="compiling",
-        check=check_compiling,
+        name="read_report",
+        check=check_read_report,
         hints=[
             "Find the line `Metric: CompileTime` first; the two lines you need are the next two.",
             r"re.findall(r'([\d.]+)([a-z]+)', text) splits the accumulated time into numbers and units.",
@@ -301,7 +301,7 @@ import re
 SECONDS = {"d": 86400, "h": 3600, "m": 60, "s": 1, "ms": 1e-3, "us": 1e-6}
 
 
-def compiling(report):
+def read_report(report):
     found = re.search(r"Metric: CompileTime\\n +TotalSamples: (\\d+)\\n +Accumulator: (\\S+)", report)
     if found is None:
         return 0, 0.0
@@ -315,7 +315,7 @@ def compiling(report):
 import re
 
 
-def compiling(report):
+def read_report(report):
     found = re.search(r"TotalSamples: (\\d+)\\n +Accumulator: (\\S+)", report)
     parts = re.findall(r"([\\d.]+)([a-z]+)", found[2])
     unit = {"h": 3600, "m": 60, "s": 1, "ms": 1e-3, "us": 1e-6}
@@ -325,7 +325,7 @@ def compiling(report):
 import re
 
 
-def compiling(report):
+def read_report(report):
     found = re.search(r"Metric: CompileTime\\n +TotalSamples: (\\d+)\\n +Accumulator: (\\S+)", report)
     if found is None:
         return 0, 0.0
@@ -336,7 +336,7 @@ def compiling(report):
 import re
 
 
-def compiling(report):
+def read_report(report):
     found = re.search(r"Metric: CompileTime\\n +TotalSamples: (\\d+)\\n +Accumulator: (\\d+)s", report)
     return (int(found[1]), float(found[2])) if found else (0, 0.0)
 """: "add up all parts",
