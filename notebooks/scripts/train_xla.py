@@ -12,6 +12,8 @@ import importlib.metadata
 import json
 import os
 import sys
+import tempfile
+from pathlib import Path
 
 for name in ("TPU_PROCESS_ADDRESSES", "CLOUD_TPU_TASK_ID"):  # Kaggle sets one of them: launch would trip over it
     os.environ.pop(name, None)
@@ -74,7 +76,8 @@ def train(model, step, data, epochs, device):
 
 
 def main(rank, args):
-    dist.init_process_group("xla", init_method="xla://")
+    place = {"rank": xr.global_ordinal(), "world_size": xr.world_size()}
+    dist.init_process_group("xla", init_method=(Path(args.folder) / "store").as_uri(), **place)
     device = torch_xla.device()
     data, (images, labels) = load_data()
     found = {"world_size": xr.world_size(), "runtime": xr.device_type(), "losses": {}}
@@ -103,6 +106,8 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--epochs", type=int, default=5, help="passes over the training set (default: %(default)s)")
     parser.add_argument("--save", metavar="FILE", help="where to save the weights")
+    args = parser.parse_args()
     # The child processes are copies of this one (fork), and need not import all that again. So nothing before this line
     # may have used an XLA device, or called backward().
-    torch_xla.launch(main, args=(parser.parse_args(),), start_method="fork")
+    with tempfile.TemporaryDirectory() as args.folder:  # the processes meet in a file there: no port, no network
+        torch_xla.launch(main, args=(args,), start_method="fork")
