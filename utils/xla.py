@@ -85,12 +85,15 @@ KINDS = "all-reduce|all-gather|reduce-scatter|all-to-all|collective-permute"
 def collectives(text):
     """The collectives in optimized HLO text: a list of [kind, shapes of the result, its bytes on each device].
 
-    An asynchronous one counts where it starts ("all-gather-start"), and there the result is the last of its shapes.
+    An asynchronous one counts where it starts ("all-gather-start"), and there its operands stand before the results.
     """
     found = []
     for result, kind, starts in re.findall(rf"= (\(?\w+\[.*?) ({KINDS})(-start)?\(", text):
         shapes = re.findall(r"(\w+)\[([\d,]*)\]", result)
-        shapes = shapes[-1:] if starts and kind != "all-reduce" else shapes
+        if starts and kind == "all-gather":
+            shapes = shapes[len(shapes) // 2 :]
+        elif starts and kind != "all-reduce":
+            shapes = shapes[1:2]
         sizes = [WIDTHS.get(dtype, 4) * math.prod(int(d) for d in dims.split(",") if d) for dtype, dims in shapes]
         found.append([kind, " ".join(f"{dtype}[{dims}]" for dtype, dims in shapes), sum(sizes)])
     return found

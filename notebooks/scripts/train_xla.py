@@ -13,7 +13,6 @@ import json
 import os
 import sys
 import tempfile
-from pathlib import Path
 
 for name in ("TPU_PROCESS_ADDRESSES", "CLOUD_TPU_TASK_ID"):  # Kaggle sets one of them: launch would trip over it
     os.environ.pop(name, None)
@@ -54,16 +53,22 @@ def load_data():
     return TensorDataset(images[:TRAIN], labels[:TRAIN]), (images[TRAIN:], labels[TRAIN:])
 
 
+def compilations():
+    torch_xla.sync()
+    xm.wait_device_ops()  # the counters lag behind
+    return (metrics.metric_data("CompileTime") or [0])[0]
+
+
 def train(model, step, data, epochs, device):
-    """Train and return the mean loss of each epoch, over all processes, and how many samples came to this one."""
-    world, losses, seen = xr.world_size(), [], 0
+    """Train. Returns the mean loss (of all processes) and the compilations of each epoch, and the samples seen here."""
+    world, losses, compiled, seen = xr.world_size(), [], [], 0
     sampler = DistributedSampler(data, world, xr.global_ordinal(), shuffle=True, seed=0)
     loader = DataLoader(data, batch_size=BATCH // world, sampler=sampler, drop_last=True)  # batches of one shape only
     batches = pl.MpDeviceLoader(loader, device)  # moves the batches, and calls torch_xla.sync() after each of them
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
     for epoch in range(epochs):
         sampler.set_epoch(epoch)  # another order
-        total = torch.zeros((), device=device)
+        total, before = torch.zeros((), device=device), compilations()
         for images, labels in batches:
             optimizer.zero_grad()
             loss = cross_entropy(model(images), labels)
@@ -72,28 +77,26 @@ def train(model, step, data, epochs, device):
             total += loss.detach()
             seen += len(labels)
         losses.append(xm.all_reduce(xm.REDUCE_SUM, total).item() / len(loader) / world)
-    return losses, seen
+        compiled.append(compilations() - before)
+    return losses, compiled, seen
 
 
 def main(rank, args):
-    place = {"rank": xr.global_ordinal(), "world_size": xr.world_size()}
-    dist.init_process_group("xla", init_method=(Path(args.folder) / "store").as_uri(), **place)
+    store = dist.FileStore(os.path.join(args.folder, "store"), xr.world_size())
+    dist.init_process_group("xla", store=store, rank=rank, world_size=xr.world_size())
     device = torch_xla.device()
     data, (images, labels) = load_data()
-    found = {"world_size": xr.world_size(), "runtime": xr.device_type(), "losses": {}}
+    found = {"world_size": xr.world_size(), "runtime": xr.device_type(), "losses": {}, "compilations": {}}
     for way in ("DDP", "by hand"):
         torch.manual_seed(0)
         model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 10)).to(device)
-        before = (metrics.metric_data("CompileTime") or [0])[0]
         if way == "DDP":  # backward() averages the gradients
             wrapped = DistributedDataParallel(model, gradient_as_bucket_view=True)
-            losses, found["seen"] = train(wrapped, torch.optim.SGD.step, data, args.epochs, device)
+            results = train(wrapped, torch.optim.SGD.step, data, args.epochs, device)
         else:  # the same weights everywhere, then optimizer_step averages the gradients and takes the step
             xm.broadcast_master_param(model)
-            losses, found["seen"] = train(model, xm.optimizer_step, data, args.epochs, device)
-        found["losses"][way] = losses
-        xm.wait_device_ops()
-        found["compilations"] = metrics.metric_data("CompileTime")[0] - before
+            results = train(model, xm.optimizer_step, data, args.epochs, device)
+        found["losses"][way], found["compilations"][way], found["seen"] = results
     if args.save:
         xm.save(model.state_dict(), args.save)  # all call it: one process writes, and tensors go to the CPU before
     right = (model(images.to(device)).argmax(1).cpu() == labels).float().mean().item()

@@ -64,7 +64,7 @@ def product(rows, inner, columns, mesh, x, w, width=4):
     1. Cut along the same axis of the mesh, the inner dimensions fit: each device has a part of the sum, all-reduce.
     2. If one inner dimension is cut and the other is not: gather the matrix that is cut, or use that part of the
        other one that fits, where it is not cut along this axis, and all-reduce the result; what is smaller.
-    3. One axis cannot cut rows and columns of the result: gather W.
+    3. One axis cannot cut rows and columns of the result: gather the smaller matrix.
     XLA's partitioner did the same in 43 of 49 cases tried on a mesh of 2 × 4 (torch_xla 2.9.0). Where two cuts do not
     go together, it may move blocks to another axis first.
     """
@@ -72,6 +72,8 @@ def product(rows, inner, columns, mesh, x, w, width=4):
     spec = {"x": list(x), "w": list(w)}
     for name in "xw":
         _check(shapes[name], mesh, spec[name])
+        if not all(axes is None or isinstance(axes, str) for axes in spec[name]):
+            raise LabError(f"a product takes one axis or None a dimension, not {tuple(spec[name])}")
     moved, summed = [], []
 
     def size(shape, spec):
@@ -83,7 +85,7 @@ def product(rows, inner, columns, mesh, x, w, width=4):
 
     for axis in mesh:
         if spec["x"][0] == axis and spec["w"][1] == axis:
-            gather("w", axis)
+            gather("x" if rows < columns else "w", axis)
     for axis in mesh:
         cut = {"x": spec["x"][1] == axis, "w": spec["w"][0] == axis}
         if all(cut.values()):
