@@ -224,14 +224,12 @@ def main(argv=None):
         os.remove(stamp)  # an install that is interrupted must not look complete
     print("Installing into %s; the first time this takes some minutes" % args.venv)
     sys.stdout.flush()
-    # For tests, let Python compile what they import when they do, not the many thousand files of torch.
-    late = ["--no-compile"] if args.test or args.venv != ".venv" else []
-    pip_install(venv, ["-r", requirements] + late, again)
+    pip_install(venv, ["-r", requirements], again)
     pip_install(venv, ["--no-deps", "-e", "."], again)
     version = version_of(python_of(venv))
     done = [wanted_stamp(requirements, False, version)]
     if args.test:
-        pip_install(venv, ["-e", ".[test]", "-c", requirements] + late, again)
+        pip_install(venv, ["-e", ".[test]", "-c", requirements], again)
         done.append(wanted_stamp(requirements, True, version))
     with open(stamp, "w") as file:
         file.write("\n".join(done) + "\n")
