@@ -1,7 +1,7 @@
 """The timeline simulator: published cases exactly, and what must hold for all programs."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from utils.messages import LabError
@@ -184,6 +184,7 @@ def test_an_operation_starts_as_soon_as_it_may(ops):
         host = span.end if span.op.blocks else host
 
 
+@settings(max_examples=300)
 @given(programs(), st.data())
 def test_without_races_no_timing_can_change_the_order_of_conflicts(ops, data):
     """Give each operation an engine of its own and another length: without a race, conflicts keep their order."""
@@ -213,6 +214,7 @@ def test_without_races_no_timing_can_change_the_order_of_conflicts(ops, data):
                 assert earlier.end <= later.start
 
 
+@settings(max_examples=300)
 @given(programs())
 def test_each_race_found_is_shown_by_some_timing(ops):
     """Make the first of the two, and nothing else, slow: on engines of their own they then overlap."""
