@@ -7,7 +7,7 @@
   torchrun --standalone --nproc-per-node=2 train.py    two processes, each with a GPU of its own (or on the CPU)
 
 Ctrl-C ends the training after the step it is in, and saves. The result does not depend on interruptions, and but for
-rounding not on the number of processes either. To train a model of your own, replace `load`, GPT and ConvNet.
+rounding not on the number of processes either. The models and their data are in tasks.py: put your own there.
 """
 
 import argparse
@@ -16,7 +16,6 @@ import importlib.util
 import json
 import math
 import os
-import random
 import signal
 import socket
 import sys
@@ -25,7 +24,7 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
-import torch.nn.functional as F
+from tasks import load, loss_of, model_of
 from torch import nn
 
 MUST_MATCH = "task batch steps lr clip precision seed width layers heads context samples".split()  # in a checkpoint
@@ -85,127 +84,6 @@ def parse_arguments(words=None):
     if args.width % args.heads:
         parser.error(f"--width {args.width} cannot be divided into {args.heads} heads of one size")
     return args
-
-
-# ---- The model and its data: what you replace ----
-
-
-class Block(nn.Module):
-    def __init__(self, width, heads, attention):
-        super().__init__()
-        self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
-        self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
-        self.mlp = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
-        self.heads, self.attention = heads, attention
-
-    def forward(self, x):
-        batch, length, width = x.shape
-        q, k, v = self.qkv(self.norm1(x)).view(batch, length, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
-        mixed = self.attention(q, k, v, is_causal=True)
-        x = x + self.out(mixed.transpose(1, 2).reshape(batch, length, width))
-        return x + self.mlp(self.norm2(x))
-
-
-class GPT(nn.Module):
-    """Bytes (batch, length) in, scores of the next byte (batch, length, 256) out."""
-
-    def __init__(self, width=128, layers=4, heads=4, context=64, attention=F.scaled_dot_product_attention):
-        super().__init__()
-        self.bytes, self.places = nn.Embedding(256, width), nn.Embedding(context, width)
-        self.blocks = nn.Sequential(*(Block(width, heads, attention) for _ in range(layers)))
-        self.norm, self.scores = nn.LayerNorm(width), nn.Linear(width, 256, bias=False)
-
-    def forward(self, text):
-        x = self.bytes(text) + self.places.weight[: text.shape[1]]
-        return self.scores(self.norm(self.blocks(x)))
-
-
-class ConvNet(nn.Module):
-    """Images (batch, 1, 8, 8) in, scores of ten digits (batch, 10) out."""
-
-    def __init__(self, channels=64):
-        super().__init__()
-        layers, inputs = [], 1
-        for _ in range(3):  # GroupNorm looks at one image, BatchNorm would look at all that a process has
-            layers += [nn.Conv2d(inputs, channels, 3, padding=1), nn.GroupNorm(8, channels), nn.ReLU()]
-            inputs = channels
-        self.layers = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(channels, 10))
-
-    def forward(self, images):
-        return self.layers(images)
-
-
-class Text:
-    """A text, cut into samples of `context` bytes. The target of a byte is the byte after it."""
-
-    def __init__(self, text, context):
-        self.text, self.window = text, torch.arange(context + 1)
-
-    def __len__(self):
-        return (len(self.text) - 1) // (len(self.window) - 1)
-
-    def take(self, samples):
-        windows = self.text[samples[:, None] * (len(self.window) - 1) + self.window]
-        return windows[:, :-1].contiguous(), windows[:, 1:].contiguous()  # uint8: an eighth of int64 to move
-
-
-class Digits:
-    def __init__(self, images, labels):
-        self.images, self.labels = images, labels
-
-    def __len__(self):
-        return len(self.labels)
-
-    def take(self, samples):
-        return self.images[samples], self.labels[samples]
-
-
-def make_text(length=400_000, seed=0):
-    """Sums and sentences without end, as bytes: something that a small model can learn a good part of."""
-    pick, parts, size = random.Random(seed), [], 0
-    while size < length:
-        a, b = pick.randrange(50), pick.randrange(50)
-        who, does = (
-            pick.choice(["the fox", "a bird", "my cat", "the old man"]),
-            pick.choice(["sees", "counts", "likes"]),
-        )
-        what = pick.choice(["apples", "stars", "stones", "boats"])
-        parts.append(f"{who} {does} {a} and {b} {what}: {a + b} {what}. ")
-        size += len(parts[-1])
-    return torch.frombuffer(bytearray("".join(parts)[:length].encode()), dtype=torch.uint8)
-
-
-def read_text(path):
-    """The bytes of a file. It is mapped, not read: it may be larger than the memory."""
-    with open(path, "rb"):  # an error now, with the name in it
-        return torch.from_file(str(path), size=path.stat().st_size, dtype=torch.uint8)
-
-
-def load(args):
-    """What to train on, what to test on. Each has a length, and take(samples) → (inputs, targets)."""
-    if args.task == "digits":
-        from sklearn.datasets import load_digits
-
-        pixels, digits = load_digits(return_X_y=True)
-        order = torch.randperm(len(digits), generator=torch.Generator().manual_seed(0))
-        images, labels = (
-            torch.tensor(pixels / 16, dtype=torch.float32)[order].view(-1, 1, 8, 8),
-            torch.tensor(digits)[order],
-        )
-        return Digits(images[:1437], labels[:1437]), Digits(images[1437:], labels[1437:])
-    text = read_text(args.data) if args.data else make_text()
-    cut = len(text) * 9 // 10
-    return Text(text[:cut], args.context), Text(text[cut:], args.context)
-
-
-def model_of(args):
-    torch.manual_seed(args.seed)  # on the CPU: the same first weights for every device
-    return ConvNet() if args.task == "digits" else GPT(args.width, args.layers, args.heads, args.context)
-
-
-def loss_of(model, inputs, targets):
-    scores = model(inputs if inputs.is_floating_point() else inputs.int())
-    return F.cross_entropy(scores.float().flatten(0, -2), targets.long().flatten())
 
 
 # ---- The device, and the other processes ----
@@ -334,3 +212,74 @@ class Trainer:
         """Mean loss on the first samples of `data`."""
         inputs, targets = (part.to(self.device) for part in data.take(torch.arange(min(most, len(data)))))
         return loss_of(self.net, inputs, targets).item()
+
+
+# ---- Checkpoints and metrics ----
+
+
+def on_cpu(tree):
+    if torch.is_tensor(tree):
+        return tree.cpu()
+    if isinstance(tree, dict):
+        return {key: on_cpu(value) for key, value in tree.items()}
+    return [on_cpu(value) for value in tree] if isinstance(tree, list) else tree
+
+
+def settings(trainer):
+    return {name: getattr(trainer.args, name, len(trainer.data)) for name in MUST_MATCH}
+
+
+def save(step, trainer):
+    """Write a temporary file, then rename it: at any moment the name stands for a whole checkpoint, old or new."""
+    path, parts = trainer.args.checkpoint, {name: getattr(trainer, name).state_dict() for name in SAVED}
+    temporary = path.with_name(path.name + ".tmp")
+    try:
+        with open(temporary, "wb") as file:
+            torch.save({"step": step, "settings": settings(trainer), **on_cpu(parts)}, file)
+            file.flush()
+            os.fsync(file.fileno())  # the content must be on the disk before the name points to it
+        os.replace(temporary, path)
+    except (OSError, RuntimeError) as error:  # torch.save says RuntimeError when the disk is full
+        temporary.unlink(missing_ok=True)
+        reason = str(error).splitlines()[0]
+        raise Problem(f"cannot write {path} ({reason}). The checkpoint before is untouched.") from None
+
+
+def resume(trainer):
+    """Continue from the checkpoint if there is one. Returns the number of steps already taken."""
+    path = trainer.args.checkpoint
+    if not path or not path.exists():
+        return 0
+    try:
+        checkpoint = torch.load(path, map_location="cpu", weights_only=True)
+        saved = {name: checkpoint["settings"][name] for name in MUST_MATCH}
+    except Exception as error:
+        broken = f"{path} is damaged, or no checkpoint of this script ({type(error).__name__})"
+        raise Problem(f"{broken}. Delete it, or use another --checkpoint.") from None
+    for name, now in settings(trainer).items():
+        if saved[name] != now:
+            raise Problem(f"{path} was written with {name} {saved[name]}, now it is {now}. Use another --checkpoint.")
+    for name in SAVED:
+        getattr(trainer, name).load_state_dict(checkpoint[name])
+    return checkpoint["step"]
+
+
+def continue_metrics(path, step):
+    """Drop the lines of steps that will be taken again, and a line that was cut off."""
+    lines = path.read_text().splitlines(keepends=True) if step and path.exists() else []
+    path.write_text("".join(line for line in lines if line.endswith("\n") and json.loads(line)["step"] <= step))
+
+
+# ---- The whole ----
+
+
+def train(args):
+    device = pick_device(args)
+    rank, size = join(device)
+    training, test = load(args)
+    trainer = Trainer(args, device, training, rank, size)
+    first = resume(trainer)
+    low, high = extremes(first, device, size)
+    if low != high:
+        raise Problem("not all processes see the same checkpoint: put it where all machines can read it")
+    ...
