@@ -1,10 +1,12 @@
 """The models and the data of train.py: what you replace by your own.
 
-A task is two functions and a pair of data sets: `model_of(args)`, `loss_of(model, inputs, targets)`, and `load(args)`,
-which returns what to train on and what to test on. A data set has a length, and take(samples) → (inputs, targets).
+train.py asks for four functions: `add_arguments(parser)`, `model_of(args)`, `loss_of(model, inputs, targets)`, and
+`load(args)`, which returns what to train on and what to test on. A data set has a length, and take(samples) →
+(inputs, targets), for a tensor of sample numbers.
 """
 
 import random
+from pathlib import Path
 
 import torch
 import torch.nn.functional as F
@@ -100,6 +102,16 @@ def read_text(path):
     """The bytes of a file. It is mapped, not read: it may be larger than the memory."""
     with open(path, "rb"):  # an error now, with the name in it
         return torch.from_file(str(path), size=path.stat().st_size, dtype=torch.uint8)
+
+
+def add_arguments(parser):
+    """The options that belong to the models and the data."""
+    add = parser.add_argument
+    add("--task", choices=["text", "digits"], default="text", help="what to learn (default: %(default)s)")
+    add("--data", type=Path, metavar="FILE", help="a text to learn, any file (default: a text made up here)")
+    add("--width", type=int, default=128, help="of the GPT, a multiple of --heads (default: %(default)s)")
+    for name, value in (("layers", 4), ("heads", 4), ("context", 64)):
+        add(f"--{name}", type=int, default=value, help="of the GPT (default: %(default)s)")
 
 
 def load(args):

@@ -24,10 +24,12 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
-from tasks import load, loss_of, model_of
+from tasks import add_arguments, load, loss_of, model_of
 from torch import nn
+from tqdm import tqdm
 
-MUST_MATCH = "task batch steps lr clip precision seed width layers heads context samples".split()  # in a checkpoint
+TYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+MAY_CHANGE = ("accumulate", "device", "compile", "checkpoint", "save_every", "metrics", "log_every", "data")
 
 
 class Problem(Exception):
@@ -37,62 +39,36 @@ class Problem(Exception):
 def parse_arguments(words=None):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
-    add("--task", choices=["text", "digits"], default="text", help="what to learn (default: %(default)s)")
-    add("--data", type=Path, metavar="FILE", help="a text to learn, any file (default: a text made up here)")
+    add_arguments(parser)
     add("--steps", type=int, default=300, help="optimizer steps (default: %(default)s)")
     add("--batch", type=int, default=32, help="samples in a step, all processes together (default: %(default)s)")
-    add("--accumulate", type=int, default=1, metavar="K", help="compute each step in K smaller parts, to save memory")
+    add("--accumulate", type=int, default=1, metavar="K", help="compute a step in K smaller parts, to save memory")
     add("--lr", type=float, default=2e-3, help="highest learning rate, after the warm-up (default: %(default)s)")
     add("--clip", type=float, default=1.0, metavar="NORM", help="longest gradient (default: %(default)s)")
-    for name, value in (("width", 128), ("layers", 4), ("heads", 4), ("context", 64)):
-        add(f"--{name}", type=int, default=value, help=f"{name} of the GPT (default: %(default)s)")
     add("--seed", type=int, default=0, help="for the first weights and the order of samples (default: %(default)s)")
     add("--device", choices=["auto", "cpu", "cuda", "mps", "xla"], default="auto", help="(default: the best here)")
-    add("--precision", choices=["auto", "fp32", "bf16", "fp16"], default="auto", help="of the products in the model")
-    modes = ["default", "reduce-overhead", "max-autotune"]
+    add("--precision", choices=["auto", *TYPES], default="auto", help="of the products in the model")
     add(
-        "--compile", nargs="?", const="default", choices=modes, help="torch.compile the model (reduce-overhead: graphs)"
+        "--compile",
+        nargs="?",
+        const="default",
+        choices=["default", "reduce-overhead", "max-autotune"],
+        help="torch.compile the model",
     )
     add("--checkpoint", type=Path, metavar="FILE", help="save to FILE; if it exists, continue from it")
-    add("--save-every", type=int, default=100, metavar="STEPS", help="between checkpoints (default: %(default)s)")
-    add(
-        "--log-every",
-        type=int,
-        default=10,
-        metavar="STEPS",
-        help="between two looks at the loss (default: %(default)s)",
-    )
-    add(
-        "--metrics", type=Path, metavar="FILE", help="write loss, learning rate and speed to FILE, one JSON line a look"
-    )
+    add("--save-every", type=int, default=100, metavar="STEPS", help="(default: %(default)s)")
+    add("--metrics", type=Path, metavar="FILE", help="write loss, learning rate and speed to FILE, as JSON lines")
+    add("--log-every", type=int, default=10, metavar="STEPS", help="look at the loss (default: %(default)s)")
     args = parser.parse_args(words)
-    for name in (
-        "steps",
-        "batch",
-        "accumulate",
-        "lr",
-        "clip",
-        "width",
-        "layers",
-        "heads",
-        "context",
-        "save_every",
-        "log_every",
-    ):
-        if getattr(args, name) <= 0:
+    for name in ("steps", "batch", "accumulate", "lr", "clip", "save_every", "log_every"):
+        if not getattr(args, name) > 0:
             parser.error(f"--{name.replace('_', '-')} must be greater than 0")
-    if args.width % args.heads:
-        parser.error(f"--width {args.width} cannot be divided into {args.heads} heads of one size")
     return args
 
 
-# ---- The device, and the other processes ----
-
-
 def pick_device(args):
-    kind = args.device
+    kind, found = args.device, torch.accelerator.current_accelerator(check_available=True)
     if kind == "auto":
-        found = torch.accelerator.current_accelerator(check_available=True)
         kind = found.type if found else "xla" if importlib.util.find_spec("torch_xla") else "cpu"
     if kind == "xla":
         try:
@@ -100,8 +76,7 @@ def pick_device(args):
         except ImportError as error:
             raise Problem(f"--device xla needs torch_xla of the same release as torch ({error})") from None
         return torch_xla.device()
-    missing = {"cuda": not torch.cuda.is_available(), "mps": not torch.backends.mps.is_available()}
-    if missing.get(kind):
+    if kind != "cpu" and (found is None or found.type != kind):
         raise Problem(f"PyTorch {torch.__version__} finds no {kind} device here. Lesson 01 helps to find out why.")
     if kind == "cuda":
         index, gpus = int(os.environ.get("LOCAL_RANK", 0)), torch.cuda.device_count()
@@ -120,33 +95,27 @@ def pick_precision(device, args):
         name = "bf16" if major >= 8 or torch.version.hip else "fp16" if major >= 7 else "fp32"
     elif name == "auto":
         name = "bf16" if device.type == "xla" and os.environ.get("PJRT_DEVICE") != "CPU" else "fp32"
-    return {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}[name]
+    return TYPES[name]
 
 
 def join(device):
     """Enter the group that torchrun has started. Alone, there is nobody to meet."""
     if "WORLD_SIZE" not in os.environ:
         return 0, 1
-    if os.environ["WORLD_SIZE"] == os.environ.get("LOCAL_WORLD_SIZE"):  # all on this machine: keep the traffic inside
-        for _, name in socket.if_nameindex():
-            if name in ("lo", "lo0"):
-                os.environ.setdefault("GLOO_SOCKET_IFNAME", name)
-                os.environ.setdefault("NCCL_SOCKET_IFNAME", name)
+    inside = [name for _, name in socket.if_nameindex() if name in ("lo", "lo0")]
+    if inside and os.environ["WORLD_SIZE"] == os.environ.get("LOCAL_WORLD_SIZE"):  # keep the traffic on this machine
+        os.environ |= {"GLOO_SOCKET_IFNAME": inside[0], "NCCL_SOCKET_IFNAME": inside[0]}
     if device.type not in ("cpu", "cuda"):
         raise Problem(f"several processes need CPUs or CUDA GPUs, not {device.type}. For TPUs see lesson 14.")
     dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
     return dist.get_rank(), dist.get_world_size()
 
 
-# ---- Training ----
-
-
 def learning_rate(step, args):
     """A tenth of the steps up in a line, then down along half a cosine."""
     warmup = max(1, args.steps // 10)
-    if step < warmup:
-        return args.lr * (step + 1) / warmup
-    return args.lr * 0.5 * (1 + math.cos(math.pi * (step - warmup) / max(1, args.steps - warmup)))
+    way_down = max(0, step - warmup) / max(1, args.steps - warmup)
+    return args.lr * min((step + 1) / warmup, (1 + math.cos(math.pi * way_down)) / 2)
 
 
 class Trainer:
@@ -158,13 +127,16 @@ class Trainer:
         if len(data) < args.batch:
             raise Problem(f"the data has {len(data)} samples, fewer than --batch {args.batch}")
         self.args, self.device, self.data, self.rank, self.size = args, device, data, rank, size
-        self.precision = pick_precision(device, args)
+        self.settings = {name: value for name, value in vars(args).items() if name not in MAY_CHANGE}
+        self.settings["samples"] = len(data)
+        precision = pick_precision(device, args)
+        self.casting = {"enabled": False} if precision == torch.float32 else {"dtype": precision}
         layout = torch.channels_last if args.task == "digits" and device.type == "cuda" else torch.preserve_format
         self.net = model_of(args).to(device, memory_format=layout)
         xla = device.type == "xla"  # there, numbers that change must be tensors, or each step is compiled anew
         kind = {"capturable": True} if xla else {"fused": True}
         self.optimizer = torch.optim.AdamW(self.net.parameters(), torch.tensor(args.lr) if xla else args.lr, **kind)
-        self.scaler = torch.amp.GradScaler(device.type, enabled=self.precision == torch.float16)
+        self.scaler = torch.amp.GradScaler(device.type, enabled=precision == torch.float16)
         self.model, self.order = self.net, (None, None)
         if size > 1:
             self.model = nn.parallel.DistributedDataParallel(self.net, gradient_as_bucket_view=True)
@@ -179,9 +151,7 @@ class Trainer:
             self.order = epoch, torch.randperm(len(self.data), generator=seed)
         samples = self.order[1][index * self.args.batch : (index + 1) * self.args.batch]
         parts = self.data.take(samples[self.rank :: self.size])
-        if (
-            self.device.type == "cuda"
-        ):  # from pinned memory the copy needs no waiting: the next step is prepared meanwhile
+        if self.device.type == "cuda":  # from pinned memory, nobody waits for the copy: we prepare the next step
             parts = [part.pin_memory() for part in parts]
         return [part.to(self.device, non_blocking=True) for part in parts]
 
@@ -194,7 +164,7 @@ class Trainer:
         for k, part in enumerate(zip(*(tensor.chunk(args.accumulate) for tensor in self.batch(number)), strict=True)):
             # Only the last backward talks to the other processes; before it, gradients add up at home.
             with self.model.no_sync() if self.size > 1 and k < last else contextlib.nullcontext():
-                with torch.autocast(self.device.type, self.precision, enabled=self.precision != torch.float32):
+                with torch.autocast(self.device.type, **self.casting):
                     loss = loss_of(self.model, *part) / args.accumulate
                 self.scaler.scale(loss).backward()
             total = total + loss.detach()
@@ -207,79 +177,120 @@ class Trainer:
             sys.modules["torch_xla"].sync()
         return total
 
-    @torch.inference_mode()
-    def evaluate(self, data, most=256):
-        """Mean loss on the first samples of `data`."""
-        inputs, targets = (part.to(self.device) for part in data.take(torch.arange(min(most, len(data)))))
-        return loss_of(self.net, inputs, targets).item()
-
-
-# ---- Checkpoints and metrics ----
-
 
 def on_cpu(tree):
-    if torch.is_tensor(tree):
-        return tree.cpu()
+    """The same dictionaries, with tensors on the CPU: a checkpoint must load on any device."""
     if isinstance(tree, dict):
         return {key: on_cpu(value) for key, value in tree.items()}
-    return [on_cpu(value) for value in tree] if isinstance(tree, list) else tree
-
-
-def settings(trainer):
-    return {name: getattr(trainer.args, name, len(trainer.data)) for name in MUST_MATCH}
+    return tree.cpu() if torch.is_tensor(tree) else tree
 
 
 def save(step, trainer):
     """Write a temporary file, then rename it: at any moment the name stands for a whole checkpoint, old or new."""
-    path, parts = trainer.args.checkpoint, {name: getattr(trainer, name).state_dict() for name in SAVED}
+    path, optimizer = trainer.args.checkpoint, trainer.optimizer.state_dict()["state"]  # the rest follows from `step`
+    state = {"model": trainer.net.state_dict(), "optimizer": optimizer, "scaler": trainer.scaler.state_dict()}
     temporary = path.with_name(path.name + ".tmp")
     try:
         with open(temporary, "wb") as file:
-            torch.save({"step": step, "settings": settings(trainer), **on_cpu(parts)}, file)
+            torch.save({"step": step, "settings": trainer.settings, **on_cpu(state)}, file)
             file.flush()
             os.fsync(file.fileno())  # the content must be on the disk before the name points to it
         os.replace(temporary, path)
     except (OSError, RuntimeError) as error:  # torch.save says RuntimeError when the disk is full
         temporary.unlink(missing_ok=True)
         reason = str(error).splitlines()[0]
-        raise Problem(f"cannot write {path} ({reason}). The checkpoint before is untouched.") from None
+        raise Problem(f"cannot write {path} ({reason}). What it held before is untouched.") from None
 
 
 def resume(trainer):
-    """Continue from the checkpoint if there is one. Returns the number of steps already taken."""
+    """Continue from the checkpoint, if there is one. Returns the number of steps taken so far."""
     path = trainer.args.checkpoint
     if not path or not path.exists():
         return 0
     try:
         checkpoint = torch.load(path, map_location="cpu", weights_only=True)
-        saved = {name: checkpoint["settings"][name] for name in MUST_MATCH}
+        saved = {name: checkpoint["settings"][name] for name in trainer.settings}
     except Exception as error:
         broken = f"{path} is damaged, or no checkpoint of this script ({type(error).__name__})"
         raise Problem(f"{broken}. Delete it, or use another --checkpoint.") from None
-    for name, now in settings(trainer).items():
+    for name, now in trainer.settings.items():
         if saved[name] != now:
             raise Problem(f"{path} was written with {name} {saved[name]}, now it is {now}. Use another --checkpoint.")
-    for name in SAVED:
-        getattr(trainer, name).load_state_dict(checkpoint[name])
+    trainer.net.load_state_dict(checkpoint["model"])
+    groups = trainer.optimizer.state_dict()["param_groups"]  # ours: the checkpoint may come from another device
+    trainer.optimizer.load_state_dict({"state": checkpoint["optimizer"], "param_groups": groups})
+    if checkpoint["scaler"]:
+        trainer.scaler.load_state_dict(checkpoint["scaler"])
     return checkpoint["step"]
 
 
-def continue_metrics(path, step):
-    """Drop the lines of steps that will be taken again, and a line that was cut off."""
-    lines = path.read_text().splitlines(keepends=True) if step and path.exists() else []
-    path.write_text("".join(line for line in lines if line.endswith("\n") and json.loads(line)["step"] <= step))
-
-
-# ---- The whole ----
-
-
-def train(args):
+def train(args, stop):
+    """Train to the last step, or until `stop` is no longer empty. Returns the exit code."""
     device = pick_device(args)
     rank, size = join(device)
     training, test = load(args)
     trainer = Trainer(args, device, training, rank, size)
-    first = resume(trainer)
-    low, high = extremes(first, device, size)
-    if low != high:
-        raise Problem("not all processes see the same checkpoint: put it where all machines can read it")
-    ...
+    done = looked = resume(trainer)
+    if size > 1:
+        found = [None] * size
+        dist.all_gather_object(found, done)
+        if len(set(found)) > 1:
+            raise Problem("not all processes see the same checkpoint: put it where all machines can read it")
+    if args.metrics and rank == 0:  # without lines of steps that will be taken again, or a line that was cut off
+        lines = args.metrics.read_text().splitlines(keepends=True) if done and args.metrics.exists() else []
+        kept = [line for line in lines if line.endswith("\n") and json.loads(line)["step"] <= done]
+        args.metrics.write_text("".join(kept))
+    bar = tqdm(total=args.steps, initial=done, unit="step", disable=True if rank else None)  # None: only in a terminal
+    clock, stopping = time.perf_counter(), False
+    while done < args.steps and not stopping:
+        loss = trainer.step(done)
+        done += 1
+        bar.update()
+        if done % args.log_every == 0 or done == args.steps or (stop and size == 1):
+            # A look waits for the device, and for all processes: they can only stop together. Other steps do not wait.
+            both = torch.stack([loss / size, torch.full_like(loss, len(stop))])
+            if size > 1:
+                dist.all_reduce(both)
+            loss, stopping = both[0].item(), both[1].item() > 0
+            if rank == 0:
+                speed = (done - looked) * args.batch / (time.perf_counter() - clock)
+                line = {"step": done, "loss": loss, "lr": learning_rate(done - 1, args), "samples_per_second": speed}
+                bar.set_postfix(loss=f"{loss:.3f}")
+                if bar.disable:
+                    print(f"step {done}: loss {loss:.4f}, {speed:,.0f} samples/s", flush=True)
+                if args.metrics:
+                    with open(args.metrics, "a") as file:
+                        file.write(json.dumps(line) + "\n")
+            looked, clock = done, time.perf_counter()
+        if rank == 0 and args.checkpoint and (done % args.save_every == 0 or done == args.steps or stopping):
+            save(done, trainer)
+    bar.close()
+    if rank == 0:
+        inputs, targets = (part.to(device) for part in test.take(torch.arange(min(256, len(test)))))
+        with torch.no_grad():
+            print(f"{done} steps on {device.type}, test loss {loss_of(trainer.net, inputs, targets).item():.4f}")
+    if size > 1:
+        dist.destroy_process_group()
+    return 130 if stopping else 0
+
+
+def main():
+    args, stop = parse_arguments(), []
+
+    def ask_to_stop(number, _):
+        stop.append(number)
+        if "WORLD_SIZE" not in os.environ:  # torchrun sends the signal once more
+            signal.signal(number, signal.SIG_DFL)  # a second Ctrl-C ends at once
+
+    for number in (signal.SIGINT, signal.SIGTERM):  # SIGTERM: from a cluster that needs the machine
+        signal.signal(number, ask_to_stop)
+    try:
+        return train(args, stop)
+    except (Problem, OSError) as error:
+        sys.stderr.write(f"train: {error}\n")
+        sys.stdout.flush()
+        os._exit(2)  # at once: leaving the group politely needs the other processes
+
+
+if __name__ == "__main__":
+    sys.exit(main())
