@@ -24,16 +24,12 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
-from tasks import add_arguments, load, loss_of, model_of
+from tasks import Problem, add_arguments, load, loss_of, model_of
 from torch import nn
 from tqdm import tqdm
 
 TYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 MAY_CHANGE = ("accumulate", "device", "compile", "checkpoint", "save_every", "metrics", "log_every", "data")
-
-
-class Problem(Exception):
-    """Something the user can put right: shown as one line, exit code 2."""
 
 
 def parse_arguments(words=None):
@@ -123,7 +119,7 @@ class Trainer:
 
     def __init__(self, args, device, data, rank=0, size=1):
         if args.batch % (size * args.accumulate):
-            raise Problem(f"--batch {args.batch} cannot be divided by {size} processes x {args.accumulate} parts")
+            raise Problem(f"--batch {args.batch} cannot be divided by {size} process(es) x {args.accumulate} parts")
         if len(data) < args.batch:
             raise Problem(f"the data has {len(data)} samples, fewer than --batch {args.batch}")
         self.args, self.device, self.data, self.rank, self.size = args, device, data, rank, size
