@@ -42,6 +42,10 @@ def script():
     """train.py as a module. One thread, as the processes below have: more would only wait for each other here."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
+    if missing_xla() is None:  # it must be there before the first backward() on any device
+        import torch_xla
+
+        torch_xla.device()
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(SCRIPTS))
         import train
