@@ -27,6 +27,8 @@ import torch
 import torch.distributed as dist
 from sklearn.datasets import load_digits
 
+from tests.forked import Server
+
 SCRIPT = Path(__file__).resolve().parent.parent / "notebooks" / "scripts" / "train_ddp.py"
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run"]
 EPOCHS, STEPS = 3, 69  # 23 steps an epoch with the script's own batch
@@ -79,6 +81,13 @@ def start(environment):
         process.communicate()
 
 
+@pytest.fixture(scope="module")
+def server(environment):
+    server = Server(SCRIPT, environment)
+    yield server
+    server.close()
+
+
 def kill_tree(pid):
     with contextlib.suppress(psutil.NoSuchProcess):
         for each in [*psutil.Process(pid).children(recursive=True), psutil.Process(pid)]:
@@ -92,11 +101,10 @@ def free_port():
         return server.getsockname()[1]
 
 
-def start_group(start, size, *options):
+def start_group(server, size, *options):
     """`size` processes started by hand, without torchrun."""
-    port = free_port()
-    command = [sys.executable, SCRIPT, "--cpu", "--timeout=60", *options]
-    return [start(command, RANK=rank, WORLD_SIZE=size, MASTER_PORT=port) for rank in range(size)]
+    port, words = free_port(), ["--cpu", "--timeout=60", *options]
+    return [server.start(*words, RANK=rank, WORLD_SIZE=size, MASTER_PORT=port) for rank in range(size)]
 
 
 def finish(processes, seconds=240):
@@ -195,11 +203,11 @@ def listening(processes):
 
 
 @pytest.fixture(scope="module")
-def undisturbed(start, tmp_path_factory):
+def undisturbed(server, tmp_path_factory):
     """Two processes, no interruption: what all interrupted runs must arrive at."""
     folder = tmp_path_factory.mktemp("undisturbed")
     options = [f"--epochs={EPOCHS}", f"--checkpoint={folder / 'run.pt'}", f"--log-file={folder / 'log'}"]
-    found = group_result(start_group(start, 2, *options))
+    found = group_result(start_group(server, 2, *options))
     return SimpleNamespace(result=found, checkpoint=load(folder / "run.pt"), log=folder / "log")
 
 
@@ -231,11 +239,11 @@ def test_two_processes_are_one(script, undisturbed, tmp_path, capsys):
     assert (undisturbed.result["seen_min"], undisturbed.result["seen_max"]) == (EPOCHS, EPOCHS)
 
 
-def test_gradients_of_four_processes_are_those_of_one(script, start, tmp_path, capsys):
+def test_gradients_of_four_processes_are_those_of_one(script, server, tmp_path, capsys):
     # 1437 samples: two steps of 718, of which two processes take one more than the others, then one step with a single
     # sample, of which three processes have nothing. SGD's momentum is a sum of the gradients so far.
     options = ["--epochs=1", "--batch=718", "--accumulate=2"]
-    found = group_result(start_group(start, 4, *options, f"--checkpoint={tmp_path / 'four.pt'}"))
+    found = group_result(start_group(server, 4, *options, f"--checkpoint={tmp_path / 'four.pt'}"))
     train_here(script, capsys, *options[:2], f"--checkpoint={tmp_path / 'one.pt'}")
     one, four = load(tmp_path / "one.pt"), load(tmp_path / "four.pt")
     for index, state in one["optimizer"]["state"].items():
@@ -268,12 +276,12 @@ def test_clip_and_amp_do_something(script, tmp_path, capsys):
 
 
 def test_continues_in_the_middle_of_an_epoch_with_another_number_of_processes(
-    script, start, undisturbed, tmp_path, capsys
+    script, server, undisturbed, tmp_path, capsys
 ):
     """Stops: a process that hangs. The other says so within the timeout; one process alone finishes the work."""
     checkpoint, log = tmp_path / "run.pt", tmp_path / "log"
     options = [f"--epochs={EPOCHS}", f"--checkpoint={checkpoint}", "--save-every=5", f"--log-file={log}", "--pause=0.1"]
-    group = start_group(start, 2, *options, "--timeout=4")
+    group = start_group(server, 2, *options, "--timeout=4")
     wait_until(lambda: (last_line(log) or {}).get("step", 0) > 27, "step 28")
     ports = listening([psutil.Process(process.pid) for process in group])
     assert ports and {address for address, _ in ports} == {"127.0.0.1"}, "listens beyond loopback"
@@ -502,8 +510,8 @@ def test_a_machine_that_is_cut_off_and_comes_back(start, undisturbed, two_hosts,
 
 
 @pytest.fixture(scope="module")
-def mistakes(start, script, tmp_path_factory):
-    """Each mistake, made by running the script. All at once: most of the time is the import of torch."""
+def mistakes(server, script, tmp_path_factory):
+    """Each mistake, made by running the script."""
     folder = tmp_path_factory.mktemp("mistakes")
     args = script.parse_arguments(["--checkpoint", str(folder / "good.pt")])
     settings = {name: getattr(args, name) for name in script.MUST_MATCH}
@@ -528,11 +536,9 @@ def mistakes(start, script, tmp_path_factory):
         "no folder": (["--epochs=1", f"--checkpoint={folder / 'no' / 'run.pt'}"], {}),
         "alone": (["--timeout=3"], {"WORLD_SIZE": 2, "RANK": 0, "MASTER_PORT": free_port()}),
     }
-    names, ends, begin = list(run), {}, time.monotonic()
-    for first in range(0, len(names), 4):  # a few at a time
-        some = names[first : first + 4]
-        group = [start([sys.executable, SCRIPT, "--cpu", *run[name][0]], **run[name][1]) for name in some]
-        ends |= dict(zip(some, finish(group), strict=True))
+    begin = time.monotonic()
+    group = [server.start("--cpu", *words, **env) for words, env in run.values()]
+    ends = dict(zip(run, finish(group), strict=True))
     taken.close()
     return SimpleNamespace(ends=ends, seconds=time.monotonic() - begin, port=port, unused=unused, folder=folder)
 
