@@ -30,6 +30,8 @@ def test_command_reports_its_count():
 def visible(source):
     """A cell as code that ruff reads: a conditional one without its first line, a %%torchrun one as what it leaves."""
     first = source.split("\n", 1)[0]
+    if source.removeprefix(first).lstrip("\n").startswith("%%today") or first.startswith("%%today"):
+        return ""  # its code runs in processes of its own
     if first.startswith("%%torchrun"):
         found = re.search(r"--result (\w+)", first)
         return f"{found[1]} = None" if found else ""

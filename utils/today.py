@@ -1,0 +1,362 @@
+"""%%today: run an old snippet and its replacement under this PyTorch, and compare what they do.
+
+A cell of lesson 16 is one row:
+
+    %%today amp/autocast: warns "torch.cuda.amp.autocast"
+    #: before 2.4: fine
+    #: because the same class serves all devices now
+    with torch.cuda.amp.autocast():
+        ...
+    # ---- today
+    with torch.autocast("cpu"):
+        ...
+
+The verdict (fine, warns, raises, wrong, slower 5) is measured, and must be the announced one; the regular expression
+must match what the old part printed in its warning, its error or, if wrong, on the screen. Lines `#: CONDITION:
+VERDICT` announce another verdict for some versions or machines, the first that holds counts. Without an announcement
+the cell is the reader's own: it runs, and the rows that it resembles are named.
+"""
+
+import functools
+import importlib.util
+import json
+import platform
+import re
+import sys
+import textwrap
+from dataclasses import dataclass
+
+import torch
+
+from utils import cells, launch, plots, snippets
+from utils.claims import claim
+from utils.devices import COURSE
+from utils.messages import LabError
+
+LESSON = COURSE / "notebooks" / "16_old_code_today.ipynb"
+PRELUDE = """\
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch._subclasses import FakeTensorMode
+
+torch.manual_seed(0)
+device = torch.accelerator.current_accelerator(check_available=True) or torch.device("cpu")
+x = torch.ones(4, 8)
+net = nn.Linear(8, 2)
+"""
+ENV = {name: value for name, value in launch.DEFAULTS.items() if name != "OMP_NUM_THREADS"}
+SIGNS = {"fine": "✓", "warns": "!", "raises": "✗", "wrong": "≠", "slower": "…"}
+TODAY = re.compile(r"^# -+ today\s*$", re.M)
+HEADER = re.compile(r"(?P<slug>[a-z]+/[\w.-]+): (?P<announced>.+)")
+ANNOUNCED = re.compile(r'(?P<verdict>fine|warns|raises|wrong|any|slower (?P<factor>\d+))(?: "(?P<pattern>.+)")?')
+LINES, WIDTH = 3, 108  # of a message that are shown; characters of a line
+_seen = {}  # slug → what its row did when it was run here
+
+
+class TodayError(LabError):
+    """A row that does not do what it announces, or that cannot be read."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One announcement. word: the verdict. pattern: regular expression, or None. factor: of "slower"."""
+
+    word: str
+    pattern: str = None
+    factor: int = None
+
+
+@dataclass(frozen=True)
+class Row:
+    """A snippet and its replacement. expected: condition → Verdict, in order, the last for "" (everything else)."""
+
+    slug: str
+    expected: dict
+    because: str
+    old: str
+    new: str
+
+    @property
+    def group(self):
+        """The part of the slug before the stroke: "memory"."""
+        return self.slug.split("/")[0]
+
+    def patterns(self):
+        """The regular expressions of all its announcements, for any version and machine."""
+        return [verdict.pattern for verdict in self.expected.values() if verdict.pattern]
+
+    def here(self):
+        """The Verdict that is announced for this PyTorch on this machine."""
+        return next(verdict for condition, verdict in self.expected.items() if holds(condition))
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Reading a row
+
+
+def parse(header, body):
+    """The Row of a cell's first line (without %%today) and its other lines. TodayError where they are no row."""
+    found = HEADER.fullmatch(header.strip())
+    if not found:
+        raise TodayError(f'cannot read {header.strip()!r}: write %%today GROUP/NAME: VERDICT "pattern"')
+    expected, because, lines = {}, "", body.splitlines()
+    while lines and lines[0].startswith("#:"):
+        text = lines.pop(0)[2:].strip()
+        if text.startswith("because "):
+            because = text.removeprefix("because ")
+        else:
+            condition, _, announced = text.partition(": ")
+            holds(condition)
+            expected[condition] = _verdict(announced)
+    expected[""] = _verdict(found["announced"])
+    old, *new = TODAY.split("\n".join(lines))
+    if len(new) != 1 or not old.strip() or not new[0].strip():
+        raise TodayError(f"{found['slug']}: a row has an old part, a line `# ---- today` and a new part")
+    return Row(found["slug"], expected, because, old.strip("\n"), new[0].strip("\n"))
+
+
+def _verdict(text):
+    found = ANNOUNCED.fullmatch(text.strip())
+    if not found:
+        known = "fine, warns, raises, wrong, slower 5"
+        raise TodayError(f"cannot read the announcement {text.strip()!r}: known are {known}")
+    factor = int(found["factor"]) if found["factor"] else None
+    return Verdict(found["verdict"].split()[0], found["pattern"], factor)
+
+
+def holds(condition):
+    """Whether a condition holds here: "before 2.11", "from 2.12", "with cuda, on Linux" (all of them); "" always."""
+    return all(_holds(part.strip()) for part in condition.split(",") if part.strip())
+
+
+def _holds(condition):
+    word, _, what = condition.partition(" ")
+    facts = {
+        "with cuda": torch.cuda.is_available,
+        "without cuda": lambda: not torch.cuda.is_available(),
+        "with cuda-build": lambda: torch.version.cuda is not None,
+        "with torch_xla": lambda: importlib.util.find_spec("torch_xla") is not None,
+        "with tpu": lambda: cells.missing("tpu") is None,
+        "with mps": torch.backends.mps.is_available,
+        "with accelerator": torch.accelerator.is_available,
+    }
+    if condition in facts:
+        return facts[condition]()
+    if word in ("before", "from") and re.fullmatch(r"\d+\.\d+", what):
+        version = [int(n) for n in torch.__version__.split(".")[:2]]
+        return (version < [int(n) for n in what.split(".")]) == (word == "before")
+    if word == "on" and what in ("Linux", "Windows", "macOS"):
+        return platform.system() == {"macOS": "Darwin"}.get(what, what)
+    if word == "python" and re.fullmatch(r"\d+\.\d+", what):
+        return list(sys.version_info[:2]) >= [int(n) for n in what.split(".")]
+    raise TodayError(f"unknown condition {condition!r}; known are before 2.11, from 2.12, {', '.join(facts)}, on Linux")
+
+
+@functools.cache
+def rows():
+    """All rows of lesson 16, as a dict slug → Row, also those that have not run."""
+    found = {}
+    for cell in json.loads(LESSON.read_text(encoding="utf-8"))["cells"] if LESSON.exists() else []:
+        lines = "".join(cell["source"]).splitlines()
+        lines = lines[1:] if lines[:1] and lines[0].startswith("%%requires") else lines
+        if cell["cell_type"] == "code" and lines and re.match(r"%%today \S", lines[0]):
+            row = parse(lines[0].removeprefix("%%today "), "\n".join(lines[1:]))
+            found[row.slug] = row
+    return found
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# What a piece of code did
+
+
+def said(outcome):
+    """Its error and its warnings as "Class: text", without the paths of this machine; "" if there are none."""
+    told = [*([outcome["error"]] if outcome["error"] else []), *outcome["warnings"]]
+    if outcome["ended"]:
+        last = outcome["stderr"].strip().splitlines()[-1:]
+        return clean("\n".join([outcome["ended"], *last]))
+    return clean("\n".join(f"{name}: {text}".strip().removesuffix(":") for name, text in told))
+
+
+def clean(text):
+    """Text without the paths of this machine, without empty lines and without what the front end adds in color."""
+    text = re.sub(r"\x1b\[[\d;]*m", "", text)
+    text = re.sub(r"(?<![\w/:.])(?:[A-Za-z]:)?(?:[/\\]+[\w.+~@ -]+?){2,}[/\\]+(?=[\w.-]+)", "…/", text)
+    return "\n".join(line.rstrip() for line in text.splitlines() if line.strip())
+
+
+def measured(old, new=None, factor=None):
+    """The verdict on `old`, what it did compared with `new` (outcomes; None: nothing to compare with)."""
+    if old["error"] or old["ended"]:
+        return "raises"
+    if old["warnings"]:
+        return "warns"
+    if new is None:
+        return "fine"
+    if old["printed"].strip() != new["printed"].strip():
+        return "wrong"
+    return "slower" if factor else "fine"
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# A cell
+
+
+def run(header, body):
+    """What a %%today cell does."""
+    if not header.strip():
+        return _paste(body)
+    row = parse(header, body)
+    verdict = row.here()
+    old, new = _execute([row.old, row.new], together=verdict.factor is None)
+    if said(new):
+        raise TodayError(f"{row.slug}: the part of today must run without error and without warning: {said(new)}")
+    found = measured(old, new, verdict.factor)
+    text = said(old) or clean(old["printed"])
+    if verdict.word not in (found, "any"):
+        raise TodayError(f"{row.slug}: announced as {verdict.word}, but it is {found}: {_first(text)}")
+    if verdict.pattern and not re.search(verdict.pattern, text):
+        raise TodayError(f"{row.slug}: {verdict.pattern!r} does not match what it said: {_first(text)}")
+    _seen[row.slug] = {"verdict": found, "message": said(old)}
+    print(f"{SIGNS[found]} {found}{_versions()}")
+    _part("old", old)
+    _part("today", new)
+    for condition, other in row.expected.items():
+        if condition and other is not verdict:
+            word = "not checked" if other.word == "any" else other.word
+            print(f"  {_words(condition)}: {word}")
+    if verdict is not row.expected[""] and verdict.word != row.expected[""].word:
+        print(f"  elsewhere: {row.expected[''].word}")
+    if verdict.factor:
+        ratio = old["seconds"] / new["seconds"]
+        claim(f"{row.slug}: the old form takes longer", ratio, at_least=verdict.factor, unit="times")
+
+
+def _execute(parts, together=True):
+    try:
+        return snippets.run(PRELUDE, parts, launch.folder(), together, env=ENV)
+    except snippets.ServerError as error:
+        raise TodayError(str(error)) from None
+
+
+def _first(text, most=300):
+    return textwrap.shorten(text.split("\n", 1)[0], most, placeholder=" …") or "(nothing)"
+
+
+def _versions():
+    return f" · PyTorch {torch.__version__.split('+')[0]}"
+
+
+def _words(condition):
+    names = {"before ": "PyTorch before ", "from ": "PyTorch from ", "with cuda-build": "with a CUDA build and no GPU"}
+    for short, long in names.items():
+        condition = condition.replace(short, long)
+    return condition
+
+
+def _part(label, outcome):
+    """Print what one part said and printed, in a column beside its label."""
+    texts = [said(outcome), clean(outcome["printed"])]
+    lines = [line for text, head in zip(texts, ("", "prints "), strict=True) for line in _shown(text, head)]
+    for n, line in enumerate(lines or ["prints nothing"]):
+        print(f"  {label if n == 0 else '':6} {line}".rstrip())
+
+
+def _shown(text, head):
+    lines, inner = text.splitlines(), " " * len(head)
+    for n, line in enumerate(lines[:LINES]):
+        line = textwrap.shorten(line, 4 * WIDTH, placeholder=" …") if len(line) > 4 * WIDTH else line
+        yield from textwrap.wrap(line, WIDTH, initial_indent=inner if n else head, subsequent_indent=inner + "  ")
+    if len(lines) > LINES:
+        yield f"{inner}({len(lines) - LINES} more lines)"
+
+
+def _paste(body):
+    (outcome,) = _execute([body])
+    found = measured(outcome)
+    print(f"{SIGNS[found]} {found}{_versions()}")
+    _part("yours", outcome)
+    similar = like(said(outcome), body)
+    for row in similar[:3]:
+        print(f"\nLike {row.slug} in this lesson" + (f": {row.because}." if row.because else ".") + " Today:")
+        print(textwrap.indent(row.new, "    "))
+    if not similar:
+        print("\nNo row of this lesson is like it.")
+
+
+def like(message, source=""):
+    """Rows whose announced message matches `message`; if there are none, those that call what `source` calls."""
+    known = rows().values()
+    by_message = [row for row in known if any(re.search(pattern, message) for pattern in row.patterns())]
+    names = _calls(source)
+    return by_message or [row for row in known if names & (_calls(row.old) - _calls(row.new) - _calls(PRELUDE))]
+
+
+def _calls(source):
+    """The dotted names in source code that say something: torch.cuda.memory_cached, xm.mark_step."""
+    code = re.sub(r"#.*", "", source)
+    return {name for name in re.findall(r"\b[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+", code) if name.count(".") > 0}
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Looking rows up
+
+
+def search(text="", group="", verdict=""):
+    """Rows whose name, code, cause or message holds each word of `text`, with this group and verdict ("": any)."""
+    words = text.lower().split()
+    found = []
+    for row in rows().values():
+        message = _seen.get(row.slug, {}).get("message", "")
+        patterns = " ".join(row.patterns())
+        whole = "\n".join([row.slug, row.old, row.new, row.because, message, patterns.replace("\\", "")]).lower()
+        if all(word in whole for word in words) and group in ("", row.group) and verdict in ("", row.here().word):
+            found.append(row)
+    return found
+
+
+def find(text):
+    """Print the rows that hold each word of `text`: the old code, what it does, why, and the code of today."""
+    found = search(text)
+    print(f"{len(found)} of {len(rows())} rows hold {text!r}")
+    for row in found[:5]:
+        print(f"\n{row.slug} · {row.here().word}" + (f" · {row.because}" if row.because else ""))
+        if message := _seen.get(row.slug, {}).get("message", ""):
+            print(f"  {_first(message, WIDTH)}")
+        print(textwrap.indent(f"{row.old}\n# ---- today\n{row.new}", "    "))
+    if len(found) > 5:
+        print("\nAnd " + ", ".join(row.slug for row in found[5:]))
+
+
+def table(text="", group="", verdict="", most=14):
+    """A figure of the rows that `search` finds: name, verdict, and the message or the cause. Returns (figure, alt)."""
+    found = search(text, group, verdict)
+    shown = f"{len(found)} of {len(rows())} rows" + (f", the first {most} shown" if len(found) > most else "")
+    where = f"PyTorch {torch.__version__.split('+')[0]}"
+    fig, ax = plots.figure(shown, where, xlabel="", ylabel="", size=(9.6, 4.6))
+    ax.set_axis_off()
+    for n, row in enumerate(found[:most]):
+        message = _seen.get(row.slug, {}).get("message") or row.because
+        for left, part in ((-0.06, row.slug), (0.2, row.here().word), (0.28, _first(message, 92))):
+            ax.text(left, 1 - n / (most - 1), part, transform=ax.transAxes, fontsize=8, family="monospace")
+    names = ", ".join(row.slug for row in found[:most]) or "none"
+    return fig, f"A table of rows of this lesson. {shown}: {names}."
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# The cell magic
+
+
+def today_cell(lines):
+    """Input transformer of IPython: a cell that begins with %%today (after a %%requires that holds), as a call."""
+    first = next((n for n, line in enumerate(lines[:2]) if line.startswith("%%today")), None)
+    if first is None or (first == 1 and not lines[0].startswith("# %%requires")):
+        return lines
+    header, body = lines[first].removeprefix("%%today").strip(), "".join(lines[first + 1 :])
+    return [f"__import__('utils.today').today.run({header!r}, {body!r})\n"]
+
+
+if "IPython" in sys.modules and (shell := sys.modules["IPython"].get_ipython()):
+    if not any(getattr(f, "__name__", "") == "today_cell" for f in shell.input_transformers_cleanup):
+        shell.input_transformers_cleanup.append(today_cell)
