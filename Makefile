@@ -11,6 +11,7 @@ endif
 VENV := .venv/$(BIN)/python
 COLAB := .venv-colab/$(BIN)/python
 TPU := .venv-tpu/$(BIN)/python
+BENCH := .venv-bench/$(BIN)/python
 
 # Run every lesson, every code cell, and count them. LAB_STRICT: a claim that misses its bound is an error.
 NBVAL := -m tests.lessons_plugin
@@ -24,7 +25,7 @@ SECOND := $(if $(filter Linux-x86_64,$(shell uname -sm | tr ' ' -)),test-tpu,tes
 # What `make test` opens in a browser; `make test-browser` opens all lessons.
 SAMPLE := there_are or must_be_seen or 00_start or 06_pinned or 13_tpu
 
-.PHONY: help lab test test-unit test-browser test-tpu tpu-slow tpu-quick test-colab outputs record bench format lint clean env env-test
+.PHONY: help lab test test-unit test-browser test-tpu tpu-slow tpu-quick test-colab unit-processes unit-others outputs record bench format lint clean env env-test env-test-tpu env-test-colab
 
 help:
 	@echo "make lab           open the lessons in JupyterLab (installs on first use; LAB_ARGS=\"--port 8899\")"
@@ -35,7 +36,7 @@ help:
 	@echo "make test-colab    run every lesson with the versions of Colab's GPU runtime"
 	@echo "make outputs       run the lessons and store their outputs"
 	@echo "make record        record what this machine's devices can measure (for readers without them)"
-	@echo "make bench         measure what importing utils costs"
+	@echo "make bench         measure train.py against Accelerate and Lightning, and what importing utils costs"
 	@echo "make format        rewrite code and notebooks in the course's form"
 	@echo "make lint          check code and notebooks against that form"
 	@echo "make clean         remove the environments and caches"
@@ -49,13 +50,23 @@ env-test:
 lab: env
 	@$(VENV) tools/lab.py $(LAB_ARGS)
 
-# First the lessons, whose claims about time want the machine to themselves. Then all that measures nothing, side by side.
-test: lint
+# Both environments at once. Then the lessons, whose claims about time want the machine to themselves. Then all that
+# measures nothing, side by side; the unit tests in two halves, to keep both cores of a small machine busy.
+test:
+	$(MAKE) -j2 env-test env-$(SECOND)
+	$(MAKE) lint
 	LAB_STRICT=1 $(VENV) $(NBVAL) $(LESSONS)
-	OMP_WAIT_POLICY=passive $(MAKE) -j3 $(SECOND) test-unit test-browser LESSONS="$(QUICK)" BROWSER="$(SAMPLE)"
+	OMP_WAIT_POLICY=passive $(MAKE) -j4 $(SECOND) unit-processes unit-others test-browser LESSONS="$(QUICK)" BROWSER="$(SAMPLE)"
 
-test-unit: env-test
-	$(VENV) -m pytest tests --ignore=tests/test_browser.py
+test-unit: unit-processes unit-others
+
+# Tests that spend their time starting processes.
+PROCESSES := $(wildcard tests/test_launch*.py tests/test_train*.py tests/test_lessons_plugin.py tests/test_resharding.py)
+unit-processes: env-test
+	$(VENV) -m pytest $(PROCESSES)
+
+unit-others: env-test
+	$(VENV) -m pytest tests --ignore=tests/test_browser.py $(addprefix --ignore=,$(PROCESSES))
 
 test-browser: env-test
 	$(VENV) -m pytest tests/test_browser.py -k "$(BROWSER)"
@@ -63,9 +74,12 @@ test-browser: env-test
 # PJRT_DEVICE is set here and never in a lesson: on a machine with a TPU a lesson has to find it. First, alone and strict,
 # the lessons on XLA, whose claims count compilations; then the others, in which claims about time are information.
 ON_XLA := PYDEVD_DISABLE_FILE_VALIDATION=1 PJRT_DEVICE=CPU TF_CPP_MIN_LOG_LEVEL=2
-test-tpu:
+env-test-tpu:
 	@$(PYTHON) tools/setup_env.py --venv .venv-tpu --requirements requirements-tpu.txt --prefer 3.13
+
+test-tpu: env-test-tpu
 	$(ON_XLA) $(TPU) -m pytest tests/test_xla.py tests/test_train_xla.py
+	$(ON_XLA) $(TPU) -m pytest tests/test_train.py -k xla
 	LAB_STRICT=1 $(ON_XLA) $(TPU) $(NBVAL) $(XLA_LESSONS)
 	OMP_WAIT_POLICY=passive $(MAKE) -j2 $(if $(filter $(SLOW),$(LESSONS)),tpu-slow) tpu-quick LESSONS="$(LESSONS)"
 
@@ -75,8 +89,10 @@ tpu-slow:
 tpu-quick:
 	$(ON_XLA) $(TPU) $(NBVAL) $(filter-out $(SLOW) $(XLA_LESSONS),$(LESSONS))
 
-test-colab:
+env-test-colab:
 	@$(PYTHON) tools/setup_env.py --venv .venv-colab --requirements tests/colab-requirements.txt --prefer 3.13
+
+test-colab: env-test-colab
 	PYDEVD_DISABLE_FILE_VALIDATION=1 $(COLAB) $(NBVAL) $(LESSONS)
 
 outputs: env-test
@@ -85,8 +101,11 @@ outputs: env-test
 record: env
 	$(VENV) -m utils.record $(LESSONS)
 
-bench: env
-	$(VENV) benchmarks/import_cost.py
+# BENCH_ARGS="--batches 32 --rounds 5 --width 256": options of the comparison, and of train.py.
+bench:
+	@$(PYTHON) tools/setup_env.py --venv .venv-bench --requirements benchmarks/requirements.txt
+	$(BENCH) benchmarks/import_cost.py
+	$(BENCH) benchmarks/train_loops.py $(BENCH_ARGS)
 
 format: env-test
 	$(VENV) -m ruff format .

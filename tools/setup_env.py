@@ -100,7 +100,7 @@ def find_python(version):
 def wanted_stamp(requirements, test, version):
     """What has to be installed, as one word: it changes when anything changes that an install depends on."""
     digest = hashlib.sha256(repr((test, version, ROOT)).encode("utf-8"))
-    for path in (requirements, os.path.join(ROOT, "pyproject.toml")):
+    for path in (requirements, os.path.join(ROOT, "requirements.txt"), os.path.join(ROOT, "pyproject.toml")):
         with open(path, "rb") as file:
             digest.update(file.read())
     return digest.hexdigest()

@@ -1,0 +1,137 @@
+"""train.py against Accelerate and Lightning: same model, data, optimizer and precision, interleaved in one run.
+
+python benchmarks/train_loops.py [--rounds 9] [--batches 32 256] [options of train.py]
+
+Samples/s are compared round by round: in each round every way takes its steps, in an order drawn anew, and the ratio
+of that round counts. Printed are the median of the ratios and the quartiles. Then the time from the start of a process
+to the end of its first step. On a CUDA GPU, also a ladder of train.py's options on a model that fills the GPU.
+Exits with status 1 when train.py is slower than the faster of the two, or later at its first step.
+"""
+
+import argparse
+import pathlib
+import random
+import statistics
+import subprocess
+import sys
+import time
+
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parent)]
+
+import peers  # noqa: E402
+import tasks  # noqa: E402
+import train  # noqa: E402
+
+from utils import devices  # noqa: E402
+
+STARTS = 5
+FILLS_A_GPU = "--width=2048 --layers=16 --heads=16 --context=1024 --batch=32".split()
+LADDER = {  # what train.py can be told; each adds to the one before
+    "float32": ["--precision=fp32"],
+    "bfloat16": ["--precision=bf16"],
+    "compiled": ["--precision=bf16", "--compile"],
+    "CUDA graphs": ["--precision=bf16", "--compile=reduce-overhead"],
+}
+
+
+def spread(numbers):
+    low, middle, high = statistics.quantiles(numbers, n=4)
+    return f"{middle:6.3f}  ({low:.3f} to {high:.3f}, n={len(numbers)})"
+
+
+def compare(words, batch, rounds, seconds=2.0):
+    """Ratios of train.py's samples/s to each peer's, {peer: one for each round}, and its median samples/s."""
+    args = train.parse_arguments([*words, f"--batch={batch}", "--steps=100000"])
+    ways = {name: way(args) for name, way in peers.WAYS.items()}
+    steps = max(5, round(seconds / (ways["train.py"].take(5) / 5)))
+    rates = {name: [] for name in ways}
+    for _ in range(rounds):
+        for name in random.sample(list(ways), len(ways)):
+            rates[name].append(steps * batch / ways[name].take(steps))
+    ours = rates.pop("train.py")
+    return {name: [a / b for a, b in zip(ours, theirs, strict=True)] for name, theirs in rates.items()}, ours
+
+
+def first_steps(words):
+    """Seconds from starting a process to the end of its first step: {way: one for each of STARTS starts}."""
+    commands = {"train.py": [train.__file__, "--steps=1"]}
+    commands |= {name: [peers.__file__, name.lower()] for name in ("Accelerate", "Lightning")}
+    found = {name: [] for name in commands}
+    for start in range(STARTS + 1):
+        for name in random.sample(list(commands), len(commands)):
+            begin = time.perf_counter()
+            subprocess.run([sys.executable, *commands[name], *words], check=True, capture_output=True)
+            if start:  # the first start only warms the disk cache
+                found[name].append(time.perf_counter() - begin)
+    return found
+
+
+def flops(args):
+    """Operations of one sample: products of the forward pass and of the backward pass, counted without computing."""
+    with FlopCounterMode(display=False) as counter, torch.device("meta"):
+        text = torch.zeros(1, args.context, dtype=torch.uint8)
+        tasks.loss_of(tasks.model_of(args), text, text).backward()
+    return counter.get_total_flops()
+
+
+def ladder(words, steps=20):
+    """Print samples/s, share of the device's peak and memory for each rung of LADDER."""
+    row = devices.look_up(torch.cuda.get_device_name()) if torch.cuda.is_available() else None
+    for rung, more in LADDER.items():
+        args = train.parse_arguments([*words, *more, "--steps=100000"])
+        try:
+            way = peers.Ours(args)
+            rate = args.batch * steps / way.take(steps)
+        except torch.OutOfMemoryError as error:
+            print(f"  {rung:12} {str(error).splitlines()[0]}")
+            continue
+        teraflops = rate * flops(args) / 1e12
+        line = f"  {rung:12} {rate:9,.1f} samples/s  {teraflops:8.3f} TFLOP/s"
+        peak = row and (row.tf32 or row.fp32 if args.precision == "fp32" else row.bf16)
+        line += f", {teraflops / peak:.0%} of {peak:g}" if peak else ", peak unknown"
+        if torch.cuda.is_available():
+            line += f", at most {torch.cuda.max_memory_allocated() / 2**30:.1f} GiB"
+            torch.cuda.reset_peak_memory_stats()
+        print(line)
+        del way
+        torch.accelerator.empty_cache() if torch.accelerator.is_available() else None
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=9, help="(default: %(default)s)")
+    parser.add_argument("--batches", type=int, nargs="*", default=[32, 256], help="(default: %(default)s)")
+    parser.add_argument(
+        "--ladder", action="store_true", help="climb the ladder without a CUDA GPU too, with the options"
+    )
+    options, words = parser.parse_known_args()
+    device = train.pick_device(train.parse_arguments(words))
+    print(f"{devices.name_of(device.type)}, torch {torch.__version__}, {torch.get_num_threads()} threads")
+    missed = []
+    for batch in options.batches:
+        ratios, rates = compare(words, batch, options.rounds)
+        print(f"batch {batch}: train.py {statistics.median(rates):,.0f} samples/s. Its samples/s divided by those of")
+        for peer, numbers in ratios.items():
+            print(f"  {peer:12} {spread(numbers)}")
+            if statistics.median(numbers) < 1:
+                missed.append(f"slower than {peer} at batch {batch}")
+    print("seconds from starting a process to the end of its first step")
+    starts = first_steps(words)
+    for name, numbers in starts.items():
+        print(f"  {name:12} {spread(numbers)}")
+        if statistics.median(numbers) < statistics.median(starts["train.py"]):
+            missed.append(f"first step later than that of {name}")
+    if device.type == "cuda" or options.ladder:
+        print("ladder")
+        ladder(words if options.ladder else [*FILLS_A_GPU, *words])
+    for line in missed:
+        print(f"target missed: {line}")
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
