@@ -134,8 +134,7 @@ def _holds(condition):
     word, _, what = condition.partition(" ")
     facts = {
         "with cuda": torch.cuda.is_available,
-        "without cuda": lambda: not torch.cuda.is_available(),
-        "with cuda-build": lambda: torch.version.cuda is not None,
+        "with cuda-build": lambda: torch.version.cuda is not None and not torch.cuda.is_available(),
         "with torch_xla": lambda: importlib.util.find_spec("torch_xla") is not None,
         "with tpu": lambda: cells.missing("tpu") is None,
         "with mps": torch.backends.mps.is_available,
@@ -143,14 +142,16 @@ def _holds(condition):
     }
     if condition in facts:
         return facts[condition]()
-    if word in ("before", "from") and re.fullmatch(r"\d+\.\d+", what):
-        version = [int(n) for n in torch.__version__.split(".")[:2]]
-        return (version < [int(n) for n in what.split(".")]) == (word == "before")
+    if word in ("before", "in", "from") and re.fullmatch(r"\d+\.\d+", what):
+        version, named = ([int(n) for n in text.split(".")[:2]] for text in (torch.__version__, what))
+        return {"before": version < named, "in": version == named, "from": version >= named}[word]
     if word == "on" and what in ("Linux", "Windows", "macOS"):
         return platform.system() == {"macOS": "Darwin"}.get(what, what)
     if word == "python" and re.fullmatch(r"\d+\.\d+", what):
         return list(sys.version_info[:2]) >= [int(n) for n in what.split(".")]
-    raise TodayError(f"unknown condition {condition!r}; known are before 2.11, from 2.12, {', '.join(facts)}, on Linux")
+    raise TodayError(
+        f"unknown condition {condition!r}; known are before 2.11, in 2.11, from 2.12, {', '.join(facts)}, on Linux"
+    )
 
 
 @functools.cache
@@ -182,8 +183,8 @@ def said(outcome):
 def clean(text):
     """Text without the paths of this machine, without empty lines and without what the front end adds in color."""
     text = re.sub(r"\x1b\[[\d;]*m", "", text)
-    text = re.sub(r"(?<![\w/:.])(?:[A-Za-z]:)?(?:[/\\]+[\w.+~@ -]+?){2,}[/\\]+(?=[\w.-]+)", "…/", text)
-    return "\n".join(line.rstrip() for line in text.splitlines() if line.strip())
+    text = re.sub(r"(?<![\w/:.])(?:[A-Za-z]:)?(?:[/\\]+[\w.+~@-]+?){2,}[/\\]+(?=[\w.-]+)", "…/", text)
+    return "\n".join(line.rstrip().replace("\t", "  ") for line in text.splitlines() if line.strip())
 
 
 def measured(old, new=None, factor=None):
@@ -224,8 +225,8 @@ def run(header, body):
     _part("today", new)
     for condition, other in row.expected.items():
         if condition and other is not verdict:
-            word = "not checked" if other.word == "any" else other.word
-            print(f"  {_words(condition)}: {word}")
+            pattern = f" “{other.pattern}”".replace("\\", "") if other.pattern else ""
+            print(f"  {_words(condition)}: {'not checked' if other.word == 'any' else other.word + pattern}")
     if verdict is not row.expected[""] and verdict.word != row.expected[""].word:
         print(f"  elsewhere: {row.expected[''].word}")
     if verdict.factor:
@@ -249,17 +250,15 @@ def _versions():
 
 
 def _words(condition):
-    names = {"before ": "PyTorch before ", "from ": "PyTorch from ", "with cuda-build": "with a CUDA build and no GPU"}
-    for short, long in names.items():
-        condition = condition.replace(short, long)
-    return condition
+    condition = re.sub(r"\b(before|in|from) (?=\d)", r"PyTorch \1 ", condition)
+    return condition.replace("cuda-build", "a CUDA build and no GPU")
 
 
 def _part(label, outcome):
     """Print what one part said and printed, in a column beside its label."""
     texts = [said(outcome), clean(outcome["printed"])]
     lines = [line for text, head in zip(texts, ("", "prints "), strict=True) for line in _shown(text, head)]
-    for n, line in enumerate(lines or ["prints nothing"]):
+    for n, line in enumerate(lines or ["runs, prints nothing"]):
         print(f"  {label if n == 0 else '':6} {line}".rstrip())
 
 
@@ -296,7 +295,7 @@ def like(message, source=""):
 def _calls(source):
     """The dotted names in source code that say something: torch.cuda.memory_cached, xm.mark_step."""
     code = re.sub(r"#.*", "", source)
-    return {name for name in re.findall(r"\b[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+", code) if name.count(".") > 0}
+    return set(re.findall(r"\b[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+", code))
 
 
 # ---------------------------------------------------------------------------------------------------------------

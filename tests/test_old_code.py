@@ -1,0 +1,111 @@
+"""Lesson 16: enough rows of every kind, every old form of the source tutorials, headings that quote real messages."""
+
+import re
+
+import nbformat
+import pytest
+
+from tests.conftest import ROOT, text_of
+from utils import today
+
+CELLS = nbformat.read(today.LESSON, as_version=4).cells
+GROUPS = {"detection", "movement", "streams", "memory", "amp", "data", "distributed", "graphs", "tpu"}
+INDEX = next(n for n, cell in enumerate(CELLS) if cell.source.startswith("## Which message"))
+
+
+def slug_of(cell):
+    found = re.search(r"^%%today (\S+): ", cell.source, re.M) if cell.cell_type == "code" else None
+    return found and found[1]
+
+
+SNIPPETS = [cell for cell in CELLS[:INDEX] if slug_of(cell)]
+ERRORS = [cell for cell in CELLS[INDEX:] if slug_of(cell)]
+LIVE = [cell for cell in SNIPPETS + ERRORS if not cell.source.startswith("%%requires")]
+
+
+def test_there_are_enough_rows_that_run_everywhere():
+    assert len([cell for cell in SNIPPETS if cell in LIVE]) >= 40
+    assert len([cell for cell in ERRORS if cell in LIVE]) >= 30
+    assert len(today.rows()) == len(SNIPPETS) + len(ERRORS)  # no name twice
+
+
+def test_all_groups_and_verdicts_occur():
+    assert {row.group for row in today.rows().values()} == GROUPS
+    assert {verdict.word for row in today.rows().values() for verdict in [row.expected[""]]} == set(today.SIGNS)
+    assert all(row.expected[""].word == "raises" for cell in ERRORS for row in [today.rows()[slug_of(cell)]])
+
+
+@pytest.mark.parametrize("slug", today.rows())
+def test_a_row_says_why_and_what_it_announces(slug):
+    row = today.rows()[slug]
+    assert row.because and len(row.because) < 110 and not row.because.endswith(".")
+    for verdict in row.expected.values():
+        assert (verdict.pattern is not None) == (verdict.word in ("raises", "warns")), verdict
+        assert verdict.pattern is None or re.search(r"\w{3}", verdict.pattern)
+
+
+@pytest.mark.parametrize("cell", LIVE, ids=slug_of)
+def test_the_stored_output_is_what_was_announced(cell):
+    word = text_of(cell).split()[1]
+    announced = {verdict.word for verdict in today.rows()[slug_of(cell)].expected.values()}
+    assert word in announced
+
+
+HEADINGS = [
+    (fragment, slug_of(CELLS[n + 1]), text_of(CELLS[n + 1]))
+    for n, cell in enumerate(CELLS[INDEX:-1], INDEX)
+    if cell.cell_type == "markdown" and cell.source.startswith("### ")
+    for fragment in re.findall(r"`([^`]+)`", cell.source.split("\n", 1)[0])
+]
+
+
+@pytest.mark.parametrize(("fragment", "slug", "shown"), HEADINGS, ids=[heading[0] for heading in HEADINGS])
+def test_a_heading_quotes_what_was_seen(fragment, slug, shown):
+    """In the stored output, or, for another version or machine, in a pattern that the row asserts there."""
+    patterns = [pattern.replace("\\", "") for pattern in today.rows()[slug].patterns()]
+    assert fragment in " ".join(shown.split()) or any(fragment in pattern for pattern in patterns)
+
+
+def test_every_error_has_a_heading():
+    assert {slug_of(cell) for cell in ERRORS} - {heading[1] for heading in HEADINGS} <= {"memory/device-assert"}
+
+
+# Forms that the source tutorials print and that are wrong or out of date, by the item they belong to: what must stand
+# in an old part, and what in the new part of the same row.
+OLD_TO_NOW = {
+    "S0.3 one cold run": ("began = time.perf_counter()\ndouble(x)", "benchmark.Timer"),
+    "S0.4 xla_device() is not None": ("xm.xla_device() is not None", "xr.device_type()"),
+    "S0.5 mark_step": ("xm.mark_step()", "torch_xla.sync()"),
+    "S0.5 wait=True": ("torch_xla.sync(wait=True)", "xm.wait_device_ops()"),
+    "S1.1 tpu": ('torch.device("tpu")', 'torch.device("xla")'),
+    "S1.4 attributes": ("net.mean = torch.zeros(8)", "register_buffer"),
+    "S1.8 no_grad": ("torch.no_grad()", "torch.inference_mode()"),
+    "S1.10 autocast": ("torch.cuda.amp.autocast()", "torch.autocast("),
+    "S1.10 GradScaler": ("torch.cuda.amp.GradScaler()", "torch.amp.GradScaler("),
+    "S1.12 spawn": ("xmp.spawn(print, nprocs=8)", "torch_xla.launch"),
+    "S1.12 ParallelLoader": ("pl.ParallelLoader(", "pl.MpDeviceLoader("),
+    "S2.1 device(0)": ("torch.device(0)", "device"),
+    "S2.2 torch.Tensor": ("torch.Tensor([", "torch.tensor(["),
+    "S2.5 streams": ("torch.cuda.synchronize()", "wait_stream"),
+    "S2.6 memory_cached": ("torch.cuda.memory_cached()", "torch.cuda.memory_reserved()"),
+    "S2.7 id": ("id(y) != id(x)", "data_ptr()"),
+    "S3.5 DataParallel": ("nn.DataParallel(net)", "DistributedDataParallel"),
+    "S4.9 set_to_none": ("zero_grad(set_to_none=True)", "zero_grad()"),
+    "S4.11 undefined names": ("rank=rank, world_size=world_size", "HashStore"),
+    "S4.11 set_epoch": ("DistributedSampler(range(8)", "set_epoch"),
+    "S4.12 local_rank": ("--local_rank", 'os.environ["LOCAL_RANK"]'),
+    "S4.14 half": (".half()", "nn.Parameter(torch.ones(1))"),
+    "S4.15 clipping": ("clip_grad_norm_(net.parameters(), 1.0)\nscaler.unscale_", "unscale_(optimizer)\nnn.utils.clip"),
+    "S4.17 capture": ('    data = torch.ones(4, device="cuda")', "data.copy_("),
+    "S4.23 weights": ('torch.load("net.pt")', "map_location=device"),
+}
+
+
+@pytest.mark.parametrize("item", OLD_TO_NOW)
+def test_every_old_form_of_the_tutorials_is_a_row(item):
+    old, new = OLD_TO_NOW[item]
+    assert any(old in row.old and new in row.new for row in today.rows().values())
+
+
+def test_the_lesson_is_the_one_that_is_searched():
+    assert today.LESSON == ROOT / "notebooks" / "16_old_code_today.ipynb" and len(today.rows()) > 70
