@@ -20,12 +20,14 @@ XLA_LESSONS := $(filter notebooks/13% notebooks/14%,$(LESSONS))
 # These start dozens of processes, a minute and a half each. `make test` runs them once, the commands below every time.
 SLOW := notebooks/11_distributed_data_parallel.ipynb notebooks/12_scaling_out.ipynb
 QUICK := $(filter-out $(SLOW),$(wildcard notebooks/*.ipynb))
+# These claim nothing about time that a busy machine could spoil: counts, bytes, equalities, factors of ten.
+UNTIMED := $(foreach n,11 12 13 14 16,$(wildcard notebooks/$(n)_*.ipynb))
 # torch_xla exists for Linux on x86-64 only. Elsewhere the second environment is the one with a front end like Colab's.
 SECOND := $(if $(filter Linux-x86_64,$(shell uname -sm | tr ' ' -)),test-tpu,test-colab)
 # What `make test` opens in a browser; `make test-browser` opens all lessons.
 SAMPLE := there_are or must_be_seen or 00_start or 06_pinned or 13_tpu
 
-.PHONY: help lab test test-unit test-browser test-tpu tpu-slow tpu-quick test-colab unit-processes unit-others outputs record bench format lint clean env env-test env-test-tpu env-test-colab
+.PHONY: help lab test untimed test-unit test-browser test-tpu tpu-slow tpu-quick test-colab unit-processes unit-others outputs record bench format lint clean env env-test env-test-tpu env-test-colab
 
 help:
 	@echo "make lab           open the lessons in JupyterLab (installs on first use; LAB_ARGS=\"--port 8899\")"
@@ -50,13 +52,17 @@ env-test:
 lab: env
 	@$(VENV) tools/lab.py $(LAB_ARGS)
 
-# Both environments at once. Then the lessons, whose claims about time want the machine to themselves. Then all that
+# Both environments at once. Then the lessons whose claims about time want the machine to themselves. Then all that
 # measures nothing, side by side; the unit tests in two halves, to keep both cores of a small machine busy.
 test:
 	$(MAKE) -j2 env-test env-$(SECOND)
 	$(MAKE) lint
-	LAB_STRICT=1 $(VENV) $(NBVAL) $(LESSONS)
-	OMP_WAIT_POLICY=passive $(MAKE) -j4 $(SECOND) unit-processes unit-others test-browser LESSONS="$(QUICK)" BROWSER="$(SAMPLE)"
+	LAB_STRICT=1 $(VENV) $(NBVAL) $(filter-out $(UNTIMED),$(LESSONS))
+	OMP_WAIT_POLICY=passive $(MAKE) -j4 $(SECOND) untimed unit-processes unit-others test-browser \
+		LESSONS="$(QUICK)" BROWSER="$(SAMPLE)"
+
+untimed: env-test
+	LAB_STRICT=1 $(VENV) $(NBVAL) $(UNTIMED)
 
 test-unit: unit-processes unit-others
 
