@@ -100,7 +100,8 @@ def join(device):
         return 0, 1
     inside = [name for _, name in socket.if_nameindex() if name in ("lo", "lo0")]
     if inside and os.environ["WORLD_SIZE"] == os.environ.get("LOCAL_WORLD_SIZE"):  # keep the traffic on this machine
-        os.environ |= {"GLOO_SOCKET_IFNAME": inside[0], "NCCL_SOCKET_IFNAME": inside[0]}
+        for backend in ("GLOO", "NCCL"):
+            os.environ.setdefault(f"{backend}_SOCKET_IFNAME", inside[0])
     if device.type not in ("cpu", "cuda"):
         raise Problem(f"several processes need CPUs or CUDA GPUs, not {device.type}. For TPUs see lesson 14.")
     dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
