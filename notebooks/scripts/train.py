@@ -6,8 +6,8 @@
   python train.py --checkpoint run.pt                  save to run.pt; started again, it goes on from there
   torchrun --standalone --nproc-per-node=2 train.py    two processes, each with a GPU of its own (or on the CPU)
 
-Ctrl-C ends the training after the step it is in, and saves. The result does not depend on interruptions, and but for
-rounding not on the number of processes either. The models and their data are in tasks.py: put your own there.
+Ctrl-C ends the training after the step it is in; with --checkpoint it loses nothing. The result does not depend on
+interruptions, and but for rounding not on the number of processes either. The models and their data are in tasks.py: put your own there.
 """
 
 import argparse
@@ -52,9 +52,9 @@ def parse_arguments(words=None):
         help="torch.compile the model",
     )
     add("--checkpoint", type=Path, metavar="FILE", help="save to FILE; if it exists, continue from it")
-    add("--save-every", type=int, default=100, metavar="STEPS", help="(default: %(default)s)")
+    add("--save-every", type=int, default=100, metavar="STEPS", help="between checkpoints (default: %(default)s)")
     add("--metrics", type=Path, metavar="FILE", help="write loss, learning rate and speed to FILE, as JSON lines")
-    add("--log-every", type=int, default=10, metavar="STEPS", help="look at the loss (default: %(default)s)")
+    add("--log-every", type=int, default=10, metavar="STEPS", help="between looks at the loss (default: %(default)s)")
     args = parser.parse_args(words)
     for name in ("steps", "batch", "accumulate", "lr", "clip", "save_every", "log_every"):
         if not getattr(args, name) > 0:
