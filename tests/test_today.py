@@ -192,6 +192,24 @@ def test_a_server_that_died_is_replaced():
 
 
 @LINUX
+def test_an_interrupt_ends_the_piece_and_the_next_gets_its_own_answer():
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    of("print(1)")
+    before, old = psutil.Process().children(recursive=True), signal.signal(signal.SIGALRM, interrupt)
+    signal.setitimer(signal.ITIMER_REAL, 0.7)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            of("import time\ntime.sleep(600)\nprint(2)")
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, old)
+    assert not psutil.wait_procs(before, timeout=5)[1] and not psutil.Process().children(recursive=True)
+    assert of("print(3)")["printed"] == "3\n"
+
+
+@LINUX
 def test_the_server_has_not_touched_a_device():
     source = "import torch.cuda\nprint(torch.cuda.is_initialized(), torch.cuda._is_in_bad_fork())"
     assert of(source)["printed"] == "False False\n"

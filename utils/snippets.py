@@ -8,9 +8,11 @@ import atexit
 import contextlib
 import functools
 import importlib.util
+import itertools
 import json
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import sys
@@ -20,6 +22,7 @@ LIMIT = 40  # seconds that a piece of code may take
 PRINTED_MOST = 4 * 2**20  # bytes that it may print
 KEPT = 4000  # characters kept of what it printed
 FORKS = sys.platform == "linux"  # elsewhere a forked process must not use what the operating system does in threads
+_numbers = itertools.count()
 _servers = {}  # module → Popen of the server that has it imported
 _new = {}  # process id → Popen of a piece that runs in a new Python
 
@@ -51,7 +54,7 @@ def run(prelude, parts, folder, together=True, limit=LIMIT, env=None):
 
 
 def _job(prelude, part, folder):
-    place = pathlib.Path(folder) / f"snippet-{time.monotonic_ns()}"
+    place = pathlib.Path(folder) / f"snippet-{next(_numbers)}"
     place.mkdir()
     (place / "printed").touch()
     (place / "stderr").touch()
@@ -117,6 +120,7 @@ def _outcome(job):
     for name in ("printed", "stderr"):
         with open(place / name, encoding="utf-8", errors="replace") as file:
             outcome[name] = file.read(KEPT + 1)
+    shutil.rmtree(place, ignore_errors=True)
     return outcome
 
 

@@ -285,11 +285,12 @@ def _paste(body):
 
 
 def like(message, source=""):
-    """Rows whose announced message matches `message`; if there are none, those that call what `source` calls."""
-    known = rows().values()
-    by_message = [row for row in known if any(re.search(pattern, message) for pattern in row.patterns())]
+    """Rows whose announced message matches `message`, or else those that call what `source` calls; closest first."""
     names = _calls(source)
-    return by_message or [row for row in known if names & (_calls(row.old) - _calls(row.new) - _calls(PRELUDE))]
+    shared = {slug: len(names & (_calls(row.old) - _calls(row.new))) for slug, row in rows().items()}
+    by_message = [row for row in rows().values() if any(re.search(pattern, message) for pattern in row.patterns())]
+    found = by_message or [row for slug, row in rows().items() if shared[slug]]
+    return sorted(found, key=lambda row: -shared[row.slug])
 
 
 def _calls(source):
@@ -328,17 +329,22 @@ def find(text):
         print("\nAnd " + ", ".join(row.slug for row in found[5:]))
 
 
-def table(text="", group="", verdict="", most=14):
-    """A figure of the rows that `search` finds: name, verdict, and the message or the cause. Returns (figure, alt)."""
+def table(text="", group="", verdict="", most=10):
+    """A figure of the rows that `search` finds: name, verdict, the message or the cause; of one or two rows also the
+    code of today. Returns (figure, alt)."""
     found = search(text, group, verdict)
     shown = f"{len(found)} of {len(rows())} rows" + (f", the first {most} shown" if len(found) > most else "")
-    where = f"PyTorch {torch.__version__.split('+')[0]}"
-    fig, ax = plots.figure(shown, where, xlabel="", ylabel="", size=(9.6, 4.6))
+    fig, ax = plots.figure(shown, _versions()[3:], xlabel="", ylabel="", size=(8.4, 3.4))
     ax.set_axis_off()
-    for n, row in enumerate(found[:most]):
+    lines = []  # of the table: (position, text) each
+    for row in found[:most]:
         message = _seen.get(row.slug, {}).get("message") or row.because
-        for left, part in ((-0.06, row.slug), (0.2, row.here().word), (0.28, _first(message, 92))):
-            ax.text(left, 1 - n / (most - 1), part, transform=ax.transAxes, fontsize=8, family="monospace")
+        lines.append([(-0.07, row.slug), (0.21, row.here().word), (0.29, _first(message, 74))])
+        if len(found) <= 2:
+            lines += [[(-0.03, line)] for line in ["today:", *row.new.splitlines()]]
+    for n, line in enumerate(lines):
+        for left, part in line:
+            ax.text(left, 1 - n / 10, part, transform=ax.transAxes, fontsize=8, family="monospace")
     names = ", ".join(row.slug for row in found[:most]) or "none"
     return fig, f"A table of rows of this lesson. {shown}: {names}."
 
