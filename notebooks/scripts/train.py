@@ -7,7 +7,8 @@
   torchrun --standalone --nproc-per-node=2 train.py    two processes, each with a GPU of its own (or on the CPU)
 
 Ctrl-C ends the training after the step it is in; with --checkpoint it loses nothing. The result does not depend on
-interruptions, and but for rounding not on the number of processes either. The models and their data are in tasks.py: put your own there.
+interruptions, and but for rounding not on the number of processes either. The models and their data are in tasks.py:
+put your own there.
 """
 
 import argparse
@@ -79,7 +80,7 @@ def pick_device(args):
         if index >= gpus:
             raise Problem(f"more processes than GPUs: this machine has {gpus}. Start fewer, or add --device cpu.")
         torch.cuda.set_device(index)
-        torch.backends.cuda.matmul.fp32_precision = "tf32"  # what stays float32: ten bits of mantissa are enough
+        torch.set_float32_matmul_precision("high")  # TF32 for what stays float32: ten bits of mantissa are enough
     return torch.device(kind)
 
 
