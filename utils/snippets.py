@@ -21,7 +21,7 @@ import time
 LIMIT = 40  # seconds that a piece of code may take
 PRINTED_MOST = 4 * 2**20  # bytes that it may print
 KEPT = 4000  # characters kept of what it printed
-FORKS = sys.platform == "linux"  # elsewhere a forked process must not use what the operating system does in threads
+FORKS = sys.platform == "linux"  # Windows cannot fork, and on macOS much does not work after it
 _numbers = itertools.count()
 _servers = {}  # module → Popen of the server that has it imported
 _new = {}  # process id → Popen of a piece that runs in a new Python
@@ -153,7 +153,7 @@ def _wait(running, limit):
                 job["ended"], status = f"it printed more than {PRINTED_MOST // 2**20} MiB and was stopped", 0
             elif status is not None and status < 0:
                 job["ended"] = f"its process was ended by {signal.Signals(-status).name}"
-            elif status and not os.path.exists(os.path.join(job["place"], "outcome.json")):
+            elif status is not None and not os.path.exists(os.path.join(job["place"], "outcome.json")):
                 job["ended"] = f"its process ended with status {status}"
             if status is not None:
                 _kill(pid)  # and what it left running

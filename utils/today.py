@@ -38,7 +38,7 @@ PRELUDE = """\
 import torch
 import torch.nn.functional as F
 from torch import nn
-from torch._subclasses import FakeTensorMode
+from torch._subclasses import FakeTensorMode  # tensors without memory, on GPUs that need not be there
 
 torch.manual_seed(0)
 device = torch.accelerator.current_accelerator(check_available=True) or torch.device("cpu")
@@ -225,7 +225,7 @@ def run(header, body):
     _part("today", new)
     for condition, other in row.expected.items():
         if condition and other is not verdict:
-            pattern = f" “{other.pattern}”".replace("\\", "") if other.pattern else ""
+            pattern = f" “{other.pattern}”".replace("\\", "").replace("|", "” or “") if other.pattern else ""
             print(f"  {_words(condition)}: {'not checked' if other.word == 'any' else other.word + pattern}")
     if verdict is not row.expected[""] and verdict.word != row.expected[""].word:
         print(f"  elsewhere: {row.expected[''].word}")
