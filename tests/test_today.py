@@ -241,7 +241,7 @@ def test_a_paste_is_compared_with_the_rows(capsys):
 
 def test_find_looks_into_code_causes_and_messages(capsys):
     assert "amp/autocast" in [row.slug for row in today.search("cuda.amp.autocast")]
-    assert [row.slug for row in today.search("a process has one default group")] == ["distributed/twice"]
+    assert [row.slug for row in today.search("one default group is_initialized")] == ["distributed/twice"]
     assert "memory/cached" in [row.slug for row in today.search("memory_reserved", group="memory", verdict="warns")]
     assert today.search("memory_reserved", group="data") == []
     today.find("two devices")
