@@ -38,7 +38,8 @@ def data_loader(args, device):
 
 def parts(args, device):
     """Model, optimizer and schedule as train.py has them."""
-    model = tasks.model_of(args).to(device)
+    layout = torch.channels_last if args.task == "digits" and device.type == "cuda" else torch.preserve_format
+    model = tasks.model_of(args).to(device, memory_format=layout)
     optimizer = torch.optim.AdamW(model.parameters(), args.lr, fused=True)
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: train.learning_rate(step, args) / args.lr)
     return model, optimizer, schedule

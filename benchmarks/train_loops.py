@@ -83,6 +83,9 @@ def ladder(words, steps=20):
     row = devices.look_up(torch.cuda.get_device_name()) if torch.cuda.is_available() else None
     for rung, more in LADDER.items():
         args = train.parse_arguments([*words, *more, "--steps=100000"])
+        if torch.cuda.is_available():
+            torch.accelerator.empty_cache()
+            torch.cuda.reset_peak_memory_stats()
         try:
             way = peers.Ours(args)
             rate = args.batch * steps / way.take(steps)
@@ -95,10 +98,8 @@ def ladder(words, steps=20):
         line += f", {teraflops / peak:.0%} of {peak:g}" if peak else ", peak unknown"
         if torch.cuda.is_available():
             line += f", at most {torch.cuda.max_memory_allocated() / 2**30:.1f} GiB"
-            torch.cuda.reset_peak_memory_stats()
         print(line)
         del way
-        torch.accelerator.empty_cache() if torch.accelerator.is_available() else None
 
 
 def main():

@@ -338,6 +338,18 @@ def test_one_line_says_what_is_wrong(script, tmp_path, monkeypatch, capsys, word
     assert left.value.code == 2 and MISTAKES[words] in last and "Traceback" not in printed.err
 
 
+def test_auto_takes_no_stand_in_for_a_tpu(script, monkeypatch):
+    """Where torch_xla is installed without a TPU, XLA's CPU device is slower than the CPU."""
+    monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda check_available: None)
+    assert script.pick_device(script.parse_arguments([])) == torch.device("cpu")
+
+
+def test_graphs_and_accumulation_exclude_each_other(script):
+    data, _ = script.load(args := script.parse_arguments(["--accumulate=2", "--compile=reduce-overhead"]))
+    with pytest.raises(script.Problem, match="--compile reduce-overhead overwrites gradients that add up"):
+        script.Trainer(args, torch.device("cuda"), data)
+
+
 @pytest.mark.parametrize("device", ["cuda", "mps", "xla"])
 def test_a_device_that_is_not_there(script, monkeypatch, device):
     monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda check_available: None)

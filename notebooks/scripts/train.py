@@ -6,14 +6,13 @@
   python train.py --checkpoint run.pt                  save to run.pt; started again, it goes on from there
   torchrun --standalone --nproc-per-node=2 train.py    two processes, each with a GPU of its own (or on the CPU)
 
-Ctrl-C ends the training after the step it is in; with --checkpoint it loses nothing. The result does not depend on
-interruptions, and but for rounding not on the number of processes either. The models and their data are in tasks.py:
-put your own there.
+Ctrl-C ends the training after the step it is in (several processes: at the next look at the loss, for which torchrun
+gives them 30 seconds). With --checkpoint it loses nothing. The result does not depend on interruptions, and but for
+rounding not on the number of processes either. The models and their data are in tasks.py: put your own there.
 """
 
 import argparse
 import contextlib
-import importlib.util
 import json
 import math
 import os
@@ -30,6 +29,7 @@ from torch import nn
 from tqdm import tqdm
 
 TYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+MODES = ["default", "reduce-overhead", "max-autotune"]
 MAY_CHANGE = ("accumulate", "device", "compile", "checkpoint", "save_every", "metrics", "log_every", "data")
 
 
@@ -45,13 +45,7 @@ def parse_arguments(words=None):
     add("--seed", type=int, default=0, help="for the first weights and the order of samples (default: %(default)s)")
     add("--device", choices=["auto", "cpu", "cuda", "mps", "xla"], default="auto", help="(default: the best here)")
     add("--precision", choices=["auto", *TYPES], default="auto", help="of the products in the model")
-    add(
-        "--compile",
-        nargs="?",
-        const="default",
-        choices=["default", "reduce-overhead", "max-autotune"],
-        help="torch.compile the model",
-    )
+    add("--compile", nargs="?", const="default", choices=MODES, help="torch.compile the model")
     add("--checkpoint", type=Path, metavar="FILE", help="save to FILE; if it exists, continue from it")
     add("--save-every", type=int, default=100, metavar="STEPS", help="between checkpoints (default: %(default)s)")
     add("--metrics", type=Path, metavar="FILE", help="write loss, learning rate and speed to FILE, as JSON lines")
@@ -66,7 +60,11 @@ def parse_arguments(words=None):
 def pick_device(args):
     kind, found = args.device, torch.accelerator.current_accelerator(check_available=True)
     if kind == "auto":
-        kind = found.type if found else "xla" if importlib.util.find_spec("torch_xla") else "cpu"
+        kind = found.type if found else "cpu"
+        with contextlib.suppress(ImportError):  # for a TPU only: XLA's own CPU device is slower than the CPU
+            from torch_xla.runtime import device_type
+
+            kind = "xla" if device_type() == "TPU" else kind
     if kind == "xla":
         try:
             import torch_xla
@@ -88,7 +86,7 @@ def pick_precision(device, args):
     """The type of the products in the model: half as long where the device multiplies it faster."""
     name = args.precision
     if name == "auto" and device.type == "cuda":
-        major, _ = torch.cuda.get_device_capability()
+        major = torch.cuda.get_device_capability()[0]
         name = "bf16" if major >= 8 or torch.version.hip else "fp16" if major >= 7 else "fp32"
     elif name == "auto":
         name = "bf16" if device.type == "xla" and os.environ.get("PJRT_DEVICE") != "CPU" else "fp32"
@@ -122,11 +120,12 @@ class Trainer:
     def __init__(self, args, device, data, rank=0, size=1):
         if args.batch % (size * args.accumulate):
             raise Problem(f"--batch {args.batch} cannot be divided by {size} process(es) x {args.accumulate} parts")
+        if args.accumulate > 1 and args.compile not in (None, "default") and device.type == "cuda":
+            raise Problem(f"--compile {args.compile} overwrites gradients that add up: leave out --accumulate")
         if len(data) < args.batch:
             raise Problem(f"the data has {len(data)} samples, fewer than --batch {args.batch}")
         self.args, self.device, self.data, self.rank, self.size = args, device, data, rank, size
-        self.settings = {name: value for name, value in vars(args).items() if name not in MAY_CHANGE}
-        self.settings["samples"] = len(data)
+        self.settings = {k: v for k, v in vars(args).items() if k not in MAY_CHANGE} | {"samples": len(data)}
         precision = pick_precision(device, args)
         self.casting = {"enabled": False} if precision == torch.float32 else {"dtype": precision}
         layout = torch.channels_last if args.task == "digits" and device.type == "cuda" else torch.preserve_format
@@ -149,9 +148,10 @@ class Trainer:
             self.order = epoch, torch.randperm(len(self.data), generator=seed)
         samples = self.order[1][index * self.args.batch : (index + 1) * self.args.batch]
         parts = self.data.take(samples[self.rank :: self.size])
-        if self.device.type == "cuda":  # from pinned memory, nobody waits for the copy: we prepare the next step
+        cuda = self.device.type == "cuda"
+        if cuda:  # from pinned memory, nobody waits for the copy: we prepare the next step
             parts = [part.pin_memory() for part in parts]
-        return [part.to(self.device, non_blocking=True) for part in parts]
+        return [part.to(self.device, non_blocking=cuda) for part in parts]  # else it may read what is gone (MPS)
 
     def step(self, number):
         args, last = self.args, self.args.accumulate - 1
@@ -176,8 +176,7 @@ class Trainer:
         return total
 
 
-def on_cpu(tree):
-    """The same dictionaries, with tensors on the CPU: a checkpoint must load on any device."""
+def on_cpu(tree):  # so that a checkpoint loads on any device
     if isinstance(tree, dict):
         return {key: on_cpu(value) for key, value in tree.items()}
     return tree.cpu() if torch.is_tensor(tree) else tree
@@ -249,7 +248,7 @@ def train(args, stop):
             both = torch.stack([loss / size, torch.full_like(loss, len(stop))])
             if size > 1:
                 dist.all_reduce(both)
-            loss, stopping = both[0].item(), both[1].item() > 0
+            loss, stopping = both.tolist()
             if rank == 0:
                 speed = (done - looked) * args.batch / (time.perf_counter() - clock)
                 line = {"step": done, "loss": loss, "lr": learning_rate(done - 1, args), "samples_per_second": speed}
@@ -267,7 +266,7 @@ def train(args, stop):
         inputs, targets = (part.to(device) for part in test.take(torch.arange(min(256, len(test)))))
         with torch.no_grad():
             print(f"{done} steps on {device.type}, test loss {loss_of(trainer.net, inputs, targets).item():.4f}")
-    if size > 1:
+    if dist.is_initialized():
         dist.destroy_process_group()
     return 130 if stopping else 0
 
