@@ -18,10 +18,10 @@ import subprocess
 import sys
 import time
 
-LIMIT = 40  # seconds that a piece of code may take
 PRINTED_MOST = 4 * 2**20  # bytes that it may print
 KEPT = 4000  # characters kept of what it printed
 FORKS = sys.platform == "linux"  # Windows cannot fork, and on macOS much does not work after it
+LIMIT = 40 if FORKS else 120  # seconds that a piece of code may take; a new Python has to import torch first
 _numbers = itertools.count()
 _servers = {}  # module → Popen of the server that has it imported
 _new = {}  # process id → Popen of a piece that runs in a new Python
@@ -149,7 +149,7 @@ def _wait(running, limit):
             status = _ended(pid)
             if status is None and time.monotonic() > end:
                 job["ended"], status = f"it did not end within {limit} s and was stopped", 0
-            elif status is None and os.path.getsize(os.path.join(job["place"], "printed")) > PRINTED_MOST:
+            elif status is None and _written(job) > PRINTED_MOST:
                 job["ended"], status = f"it printed more than {PRINTED_MOST // 2**20} MiB and was stopped", 0
             elif status is not None and status < 0:
                 job["ended"] = f"its process was ended by {signal.Signals(-status).name}"
@@ -161,6 +161,11 @@ def _wait(running, limit):
         if os.name != "nt" and os.getppid() != parent:
             raise ServerError("nobody waits for this any more")
         time.sleep(0.004)
+
+
+def _written(job):
+    """Bytes that a piece has written to its stdout and stderr so far."""
+    return sum(os.path.getsize(os.path.join(job["place"], name)) for name in ("printed", "stderr"))
 
 
 def _start_new(job, env):
@@ -222,12 +227,14 @@ def _run(job):
     with warnings.catch_warnings(record=True) as caught:
         try:
             exec(compile(parts[0], path, "exec"), main.__dict__)
+            caught.clear()  # what the prelude warned of is not the piece's
             code = compile(parts[1], path, "exec")
             began = time.perf_counter()
             try:
                 exec(code, main.__dict__)
             finally:
                 outcome["seconds"] = time.perf_counter() - began
+            _wait_for_others()
         except BaseException as error:
             traceback.print_exc()
             if not isinstance(error, SystemExit) or error.code:
@@ -241,7 +248,17 @@ def _run(job):
     os._exit(0)  # no destructors: what the piece left open ends with its process group
 
 
-def _fork(job):
+def _wait_for_others():
+    """Python waits for threads and processes at its end, unless they are daemons. (Exit handlers are not run.)"""
+    import multiprocessing
+    import threading
+
+    for other in [*threading.enumerate(), *multiprocessing.active_children()]:
+        if other is not threading.current_thread() and not other.daemon:
+            other.join()
+
+
+def _fork(job, answers, limit):
     """Start a child of this process, which has torch imported, for one piece. Returns its id."""
     pid = os.fork()
     if pid:
@@ -251,6 +268,8 @@ def _fork(job):
     try:
         os.setpgid(0, 0)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        os.close(answers.fileno())  # if this process dies, the caller must hear it, and the child must end
+        signal.alarm(int(limit) + 20)
         os.chdir(job["place"])
         nothing = os.open(os.devnull, os.O_RDONLY)
         os.dup2(nothing, 0)
@@ -280,7 +299,7 @@ def _serve(module):
     for line in sys.stdin:
         request = json.loads(line)
         with contextlib.suppress(ServerError):
-            _carry_out(request, _fork)
+            _carry_out(request, functools.partial(_fork, answers=answers, limit=request["limit"]))
             answers.write(json.dumps(request["jobs"]) + "\n")
             answers.flush()
 

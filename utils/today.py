@@ -134,7 +134,7 @@ def _holds(condition):
     word, _, what = condition.partition(" ")
     facts = {
         "with cuda": torch.cuda.is_available,
-        "with cuda-build": lambda: torch.version.cuda is not None and not torch.cuda.is_available(),
+        "with cuda-build": lambda: torch.backends.cuda.is_built() and not torch.cuda.is_available(),
         "with torch_xla": lambda: importlib.util.find_spec("torch_xla") is not None,
         "with tpu": lambda: cells.missing("tpu") is None,
         "with mps": torch.backends.mps.is_available,
