@@ -67,7 +67,10 @@ def test_a_heading_quotes_what_was_seen(fragment, slug, shown):
 
 
 def test_every_error_has_a_heading():
-    assert {slug_of(cell) for cell in ERRORS} - {heading[1] for heading in HEADINGS} <= {"memory/device-assert", "movement/batch-left"}
+    assert {slug_of(cell) for cell in ERRORS} - {heading[1] for heading in HEADINGS} <= {
+        "memory/device-assert",
+        "movement/batch-left",
+    }
 
 
 # Forms that the source tutorials print and that are wrong or out of date, by the item they belong to: what must stand
