@@ -17,8 +17,8 @@ BENCH := .venv-bench/$(BIN)/python
 NBVAL := -m tests.lessons_plugin
 LESSONS := $(wildcard notebooks/*.ipynb)
 XLA_LESSONS := $(filter notebooks/13% notebooks/14%,$(LESSONS))
-# These start dozens of processes, a minute and a half each. `make test` runs them once, the commands below every time.
-SLOW := notebooks/11_distributed_data_parallel.ipynb notebooks/12_scaling_out.ipynb
+# These start many processes, a minute and a half each. `make test` runs them once, the commands below every time.
+SLOW := $(foreach n,11 12 15,$(wildcard notebooks/$(n)_*.ipynb))
 QUICK := $(filter-out $(SLOW),$(wildcard notebooks/*.ipynb))
 # These claim nothing about time that a busy machine could spoil: counts, bytes, equalities, factors of ten.
 UNTIMED := $(foreach n,11 12 13 14 16,$(wildcard notebooks/$(n)_*.ipynb))
