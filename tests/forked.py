@@ -7,6 +7,8 @@ environment and output, and die of kill -9. Without os.fork each start is a new 
 import json
 import os
 import pathlib
+import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -81,6 +83,7 @@ class Server:
             if process.poll() is None:
                 process.kill()
             process.communicate(timeout=20)
+            shutil.rmtree(getattr(process, "folder", ""), ignore_errors=True)
         if self.server:
             self.server.stdin.close()
             self.server.wait(20)
@@ -100,8 +103,15 @@ class Forked:
         text = (self.folder / "ended").read_text() if (self.folder / "ended").exists() else ""
         return int(text) if text.endswith("\n") else None
 
+    def send_signal(self, number):
+        os.kill(self.pid, number)
+
     def kill(self):
-        os.kill(self.pid, 9)
+        self.send_signal(signal.SIGKILL)
+
+    def wait(self):
+        self.communicate(60)
+        return self.returncode
 
     def communicate(self, timeout):
         end = time.monotonic() + timeout

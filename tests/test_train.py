@@ -6,7 +6,6 @@ import os
 import random
 import re
 import signal
-import subprocess
 import sys
 import time
 
@@ -14,27 +13,13 @@ import pytest
 import torch
 
 from tests.conftest import ROOT
+from tests.forked import Server
 from utils import launch
 from utils.devices import missing_xla
 
 SCRIPTS = ROOT / "notebooks" / "scripts"
 SMALL = "--device=cpu --width=16 --layers=1 --heads=2 --context=16 --batch=8 --lr=0.01 --log-every=1".split()
 STEPS = 60
-# Imports once, then forks a process for each line of arguments: it says its number, and afterwards how it ended.
-SERVER = """
-import json, os, sys
-import train
-for line in sys.stdin:
-    child = os.fork()
-    if child == 0:
-        sys.argv = ["train.py", *json.loads(line)]
-        os.dup2(2, 1)
-        code = train.main()
-        sys.stdout.flush()
-        os._exit(code)
-    print(child, flush=True)
-    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
-"""
 
 
 @pytest.fixture(scope="module")
@@ -166,21 +151,11 @@ def test_the_course_of_the_learning_rate(script):
 
 @pytest.fixture(scope="module")
 def server():
-    """start(*words) → process number; ended() → exit code, negative: the signal. Nothing is left at the end."""
-    if not hasattr(os, "fork"):
-        pytest.skip("needs fork")
+    """server.start(*words) starts train.py. Nothing is left at the end."""
     env = {k: v for k, v in os.environ.items() if k not in ("RANK", "WORLD_SIZE")} | {"OMP_NUM_THREADS": "1"}
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-    process = subprocess.Popen([sys.executable, "-c", SERVER], cwd=SCRIPTS, env=env, **pipes)
-
-    def start(*words):
-        process.stdin.write(json.dumps([*SMALL, *map(str, words)]) + "\n")
-        process.stdin.flush()
-        return int(process.stdout.readline())
-
-    yield start, lambda: int(process.stdout.readline())
-    process.stdin.close()
-    process.wait(60)
+    server = Server(SCRIPTS / "train.py", env)
+    yield server
+    server.close()
 
 
 def wait_for_step(path, step, seconds=60):
@@ -194,17 +169,15 @@ def wait_for_step(path, step, seconds=60):
 
 
 def test_kill_9_at_ten_random_steps_changes_nothing(server, undisturbed, tmp_path):
-    start, ended = server
     words = ["--steps", STEPS, "--checkpoint", tmp_path / "run.pt", "--metrics", tmp_path / "metrics"]
     steps = sorted(random.sample(range(2, STEPS - 6), 10))
     for step in steps:
-        child = start(*words, "--save-every=3")
+        child = server.start(*SMALL, *words, "--save-every=3")
         wait_for_step(tmp_path / "metrics", step)
-        os.kill(child, signal.SIGKILL)
-        assert ended() == -signal.SIGKILL, f"at step {step} of {steps}"
+        child.kill()
+        assert child.wait() == -signal.SIGKILL, f"at step {step} of {steps}"
         assert torch.load(tmp_path / "run.pt", weights_only=True)["step"] % 3 == 0 if step > 3 else True
-    start(*words)
-    assert ended() == 0
+    assert server.start(*SMALL, *words).wait() == 0
     assert same_bits(weights(tmp_path / "run.pt"), weights(undisturbed[0] / "run.pt")), f"killed after {steps}"
     assert losses(metrics(tmp_path)) == losses(undisturbed[1])
     assert [line["step"] for line in metrics(tmp_path)] == list(range(1, STEPS + 1))
@@ -212,16 +185,16 @@ def test_kill_9_at_ten_random_steps_changes_nothing(server, undisturbed, tmp_pat
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_ctrl_c_saves_and_stops(server, undisturbed, tmp_path, number):
-    start, ended = server
     words = ["--steps", STEPS, "--checkpoint", tmp_path / "run.pt", "--metrics", tmp_path / "metrics"]
-    child = start(*words, "--save-every=1000")
+    child = server.start(*SMALL, *words, "--save-every=1000")
     wait_for_step(tmp_path / "metrics", 5)
-    os.kill(child, number)
-    assert ended() == 130
+    child.send_signal(number)
+    assert child.wait() == 130
     saved = torch.load(tmp_path / "run.pt", weights_only=True)["step"]
     assert 5 < saved < STEPS and saved == metrics(tmp_path)[-1]["step"]
-    start(*words)
-    assert ended() == 0 and same_bits(weights(tmp_path / "run.pt"), weights(undisturbed[0] / "run.pt"))
+    assert server.start(*SMALL, *words).wait() == 0 and same_bits(
+        weights(tmp_path / "run.pt"), weights(undisturbed[0] / "run.pt")
+    )
 
 
 def test_ctrl_c_stops_two_processes_at_the_same_step(tmp_path):
