@@ -27,7 +27,7 @@ SECOND := $(if $(filter Linux-x86_64,$(shell uname -sm | tr ' ' -)),test-tpu,tes
 # What `make test` opens in a browser; `make test-browser` opens all lessons.
 SAMPLE := there_are or must_be_seen or 00_start or 06_pinned or 13_tpu
 
-.PHONY: help lab test untimed test-unit test-browser test-tpu tpu-slow tpu-quick test-colab unit-processes unit-others outputs record bench format lint clean env env-test env-test-tpu env-test-colab
+.PHONY: help lab test untimed test-unit test-browser test-tpu tpu-tests tpu-strict tpu-slow tpu-quick test-colab unit-processes unit-others outputs record bench format lint clean env env-test env-test-tpu env-test-colab
 
 help:
 	@echo "make lab           open the lessons in JupyterLab (installs on first use; LAB_ARGS=\"--port 8899\")"
@@ -52,14 +52,12 @@ env-test:
 lab: env
 	@$(VENV) tools/lab.py $(LAB_ARGS)
 
-# Both environments at once. Then the lessons whose claims about time want the machine to themselves. Then all that
-# measures nothing, side by side; the unit tests in two halves, to keep both cores of a small machine busy.
+# While the second environment installs: all that measures nothing in the first. Then, with the machine to themselves, the
+# lessons with claims about time. Then the rest, side by side, to keep both cores of a small machine busy.
 test:
-	$(MAKE) -j2 env-test env-$(SECOND)
-	$(MAKE) lint
+	OMP_WAIT_POLICY=passive $(MAKE) -j4 lint env-$(SECOND) unit-processes unit-others
 	LAB_STRICT=1 $(VENV) $(NBVAL) $(filter-out $(UNTIMED),$(LESSONS))
-	OMP_WAIT_POLICY=passive $(MAKE) -j4 $(SECOND) untimed unit-processes unit-others test-browser \
-		LESSONS="$(QUICK)" BROWSER="$(SAMPLE)"
+	OMP_WAIT_POLICY=passive $(MAKE) -j5 $(SECOND) untimed test-browser LESSONS="$(QUICK)" BROWSER="$(SAMPLE)"
 
 untimed: env-test
 	LAB_STRICT=1 $(VENV) $(NBVAL) $(UNTIMED)
@@ -77,22 +75,25 @@ unit-others: env-test
 test-browser: env-test
 	$(VENV) -m pytest tests/test_browser.py -k "$(BROWSER)"
 
-# PJRT_DEVICE is set here and never in a lesson: on a machine with a TPU a lesson has to find it. First, alone and strict,
-# the lessons on XLA, whose claims count compilations; then the others, in which claims about time are information.
+# PJRT_DEVICE is set here and never in a lesson: on a machine with a TPU a lesson has to find it. Strict are the lessons on
+# XLA, whose claims count compilations; in the others, claims about time are information here.
 ON_XLA := PYDEVD_DISABLE_FILE_VALIDATION=1 PJRT_DEVICE=CPU TF_CPP_MIN_LOG_LEVEL=2
 env-test-tpu:
 	@$(PYTHON) tools/setup_env.py --venv .venv-tpu --requirements requirements-tpu.txt --prefer 3.13
 
-test-tpu: env-test-tpu
+test-tpu: tpu-tests tpu-strict tpu-slow tpu-quick
+
+tpu-tests: env-test-tpu
 	$(ON_XLA) $(TPU) -m pytest tests/test_xla.py tests/test_train_xla.py
 	$(ON_XLA) $(TPU) -m pytest tests/test_train.py -k xla
+
+tpu-strict: env-test-tpu
 	LAB_STRICT=1 $(ON_XLA) $(TPU) $(NBVAL) $(XLA_LESSONS)
-	OMP_WAIT_POLICY=passive $(MAKE) -j2 $(if $(filter $(SLOW),$(LESSONS)),tpu-slow) tpu-quick LESSONS="$(LESSONS)"
 
-tpu-slow:
-	$(ON_XLA) $(TPU) $(NBVAL) $(filter $(SLOW),$(LESSONS))
+tpu-slow: env-test-tpu
+	$(if $(filter $(SLOW),$(LESSONS)),$(ON_XLA) $(TPU) $(NBVAL) $(filter $(SLOW),$(LESSONS)))
 
-tpu-quick:
+tpu-quick: env-test-tpu
 	$(ON_XLA) $(TPU) $(NBVAL) $(filter-out $(SLOW) $(XLA_LESSONS),$(LESSONS))
 
 env-test-colab:

@@ -20,7 +20,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "noteboo
 import tasks  # noqa: E402
 import train  # noqa: E402
 
-WARM_UP = 3  # steps at the start of each measurement that do not count
+WARM_UP = 1  # steps at the start of each measurement that do not count
 
 
 def wait(device):
@@ -149,6 +149,7 @@ def main():
     global WARM_UP
     WARM_UP = 0
     {"accelerate": WithAccelerate, "lightning": WithLightning}[way.way](train.parse_arguments(rest)).take(1)
+    print("step 1", flush=True)
 
 
 if __name__ == "__main__":

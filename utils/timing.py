@@ -64,21 +64,26 @@ class Measurement:
 
     @property
     def interval(self):
-        """95% confidence interval of the median, in seconds, without assuming a distribution.
-
-        Ranks floor((n - z√n)/2) and ceil(1 + (n + z√n)/2), z = 1.96: Hoefler and Belli, "Scientific Benchmarking
-        of Parallel Computing Systems", SC'15, after Le Boudec. Wider than it could be below 7 samples or so.
-        """
-        n, half = self.n, 1.96 * math.sqrt(self.n)
-        low, high = max(1, math.floor((n - half) / 2)), min(n, math.ceil(1 + (n + half) / 2))
-        ordered = sorted(self.samples)
-        return ordered[low - 1], ordered[high - 1]
+        """95% confidence interval of the median, in seconds: `median_interval` of the samples."""
+        return median_interval(self.samples)
 
     def __str__(self):
         low, high = self.interval
         text = f"{time_text(self.median)} (IQR {time_text(self.iqr)}, 95%: {time_text(low)} to {time_text(high)}"
         text += f", n {self.n}, {self.clock} clock" + (f", {self.calls} calls a sample" if self.calls > 1 else "")
         return "; ".join([text + (", cold)" if self.cold else ")"), *self.remarks])
+
+
+def median_interval(samples):
+    """95% confidence interval (low, high) of the median of `samples`, without assuming a distribution.
+
+    Ranks floor((n - z√n)/2) and ceil(1 + (n + z√n)/2), z = 1.96: Hoefler and Belli, "Scientific Benchmarking
+    of Parallel Computing Systems", SC'15, after Le Boudec. Wider than it could be below 7 samples or so.
+    """
+    n, half = len(samples), 1.96 * math.sqrt(len(samples))
+    low, high = max(1, math.floor((n - half) / 2)), min(n, math.ceil(1 + (n + half) / 2))
+    ordered = sorted(samples)
+    return ordered[low - 1], ordered[high - 1]
 
 
 class Speedup(NamedTuple):
