@@ -16,31 +16,48 @@ from utils import cells, recordings
 from utils.messages import LabError
 
 
-def record(notebook, out):
-    """Run one lesson and store its live conditional cells below `out`. Returns the path written, or None."""
+def run(notebook, keep_going=False):
+    """Run one lesson. Returns (live conditional cells by name, as recordings.store takes them; failures; all cells).
+
+    failures: (cell id, message with traceback) of each cell that failed. Without keep_going the first is raised.
+    """
     import nbformat
     from nbclient import NotebookClient
+    from nbclient.exceptions import CellControlSignal, CellExecutionError, DeadKernelError
 
     notebook = pathlib.Path(notebook)
     nb = nbformat.read(notebook, as_version=4)
     client = NotebookClient(nb, timeout=600, resources={"metadata": {"path": str(notebook.parent)}})
-    stored = {}
+    stored, failures, every = {}, [], list(nb.cells)  # a list of its own: nbclient puts other cells in nb.cells
     with client.setup_kernel():
-        for index, cell in enumerate(nb.cells):
+        for index, cell in enumerate(every):
             if cell.cell_type != "code":
                 continue
-            began = time.perf_counter()
-            client.execute_cell(cell, index)
-            seconds = time.perf_counter() - began
-            first = cell.source.split("\n", 1)[0]
-            if not first.startswith("%%requires"):
-                continue
-            word, kind, name = cells.parse(first)
-            if name and not word.startswith("result:") and _ran_live(cell):
-                stored[name] = _entry(client, cell, index, word, kind, name, seconds)
+            try:
+                began = time.perf_counter()
+                client.execute_cell(cell, index)
+                seconds = time.perf_counter() - began
+                first = cell.source.split("\n", 1)[0]
+                if not first.startswith("%%requires"):
+                    continue
+                word, kind, name = cells.parse(first)
+                if name and not word.startswith("result:") and _ran_live(cell):
+                    stored[name] = _entry(client, cell, index, word, kind, name, seconds)
+            except (CellControlSignal, DeadKernelError) as error:  # the cell failed, took too long, or ended the kernel
+                if not keep_going:
+                    raise
+                failures.append((cell.id, str(error)))
+                if not isinstance(error, CellExecutionError):
+                    break
+    return stored, failures, every
+
+
+def record(notebook, out):
+    """Run one lesson and store its live conditional cells below `out`. Returns the path written, or None."""
+    stored, _, _ = run(notebook)
     if not stored:
         return None
-    return recordings.store(out, notebook.stem, stored, pretended=bool(recordings.pretending()))
+    return recordings.store(out, pathlib.Path(notebook).stem, stored, pretended=bool(recordings.pretending()))
 
 
 def _ran_live(cell):
@@ -107,14 +124,14 @@ def main(arguments=None):
             print(f"{notebook}: {error}", file=sys.stderr)
             failed = True
         except Exception as error:
-            print(f"{notebook}: not recorded. {_last_lines(error)}", file=sys.stderr)
+            print(f"{notebook}: not recorded. {last_lines(error)}", file=sys.stderr)
             failed = True
         else:
             print(f"{notebook}: {path or 'nothing to record on this machine'}")
     return 1 if failed else 0
 
 
-def _last_lines(error):
+def last_lines(error):
     return " | ".join([line for line in str(error).strip().splitlines() if line.strip()][-2:])
 
 
