@@ -27,7 +27,7 @@ SECOND := $(if $(filter Linux-x86_64,$(shell uname -sm | tr ' ' -)),test-tpu,tes
 # What `make test` opens in a browser; `make test-browser` opens all lessons.
 SAMPLE := there_are or must_be_seen or 00_start or 06_pinned or 13_tpu
 
-.PHONY: help lab test untimed test-unit test-browser test-tpu tpu-tests tpu-strict tpu-slow tpu-quick test-colab unit-processes unit-others outputs record bench format lint clean env env-test env-test-tpu env-test-colab
+.PHONY: help lab test untimed test-unit test-browser test-tpu tpu-tests tpu-strict tpu-slow tpu-first tpu-second test-colab unit-processes unit-others outputs record bench format lint clean env env-test env-test-tpu env-test-colab
 
 help:
 	@echo "make lab           open the lessons in JupyterLab (installs on first use; LAB_ARGS=\"--port 8899\")"
@@ -57,7 +57,7 @@ lab: env
 test:
 	OMP_WAIT_POLICY=passive $(MAKE) -j4 lint env-$(SECOND) unit-processes unit-others
 	LAB_STRICT=1 $(VENV) $(NBVAL) $(filter-out $(UNTIMED),$(LESSONS))
-	OMP_WAIT_POLICY=passive $(MAKE) -j5 $(SECOND) untimed test-browser LESSONS="$(QUICK)" BROWSER="$(SAMPLE)"
+	OMP_WAIT_POLICY=passive $(MAKE) -j6 $(SECOND) untimed test-browser LESSONS="$(QUICK)" BROWSER="$(SAMPLE)"
 
 untimed: env-test
 	LAB_STRICT=1 $(VENV) $(NBVAL) $(UNTIMED)
@@ -81,7 +81,7 @@ ON_XLA := PYDEVD_DISABLE_FILE_VALIDATION=1 PJRT_DEVICE=CPU TF_CPP_MIN_LOG_LEVEL=
 env-test-tpu:
 	@$(PYTHON) tools/setup_env.py --venv .venv-tpu --requirements requirements-tpu.txt --prefer 3.13
 
-test-tpu: tpu-tests tpu-strict tpu-slow tpu-quick
+test-tpu: tpu-tests tpu-strict tpu-slow tpu-first tpu-second
 
 tpu-tests: env-test-tpu
 	$(ON_XLA) $(TPU) -m pytest tests/test_xla.py tests/test_train_xla.py
@@ -93,8 +93,12 @@ tpu-strict: env-test-tpu
 tpu-slow: env-test-tpu
 	$(if $(filter $(SLOW),$(LESSONS)),$(ON_XLA) $(TPU) $(NBVAL) $(filter $(SLOW),$(LESSONS)))
 
-tpu-quick: env-test-tpu
-	$(ON_XLA) $(TPU) $(NBVAL) $(filter-out $(SLOW) $(XLA_LESSONS),$(LESSONS))
+FIRST := $(foreach n,00 01 02 03 04 05 06 07,notebooks/$(n)_%)
+tpu-first: env-test-tpu
+	$(ON_XLA) $(TPU) $(NBVAL) $(filter $(FIRST),$(LESSONS))
+
+tpu-second: env-test-tpu
+	$(ON_XLA) $(TPU) $(NBVAL) $(filter-out $(FIRST) $(SLOW) $(XLA_LESSONS),$(LESSONS))
 
 env-test-colab:
 	@$(PYTHON) tools/setup_env.py --venv .venv-colab --requirements tests/colab-requirements.txt --prefer 3.13

@@ -118,15 +118,13 @@ class WithLightning:
                 return [self.optimizer], [{"scheduler": self.schedule, "interval": "step"}]
 
         class Clock(lightning.Callback):
-            def on_train_batch_start(self, trainer, *_):
-                if trainer.global_step == WARM_UP:
-                    wait(device)
-                    self.begin = time.perf_counter()
+            def on_train_start(self, *_):
+                self.begin = time.perf_counter()
 
             def on_train_batch_end(self, trainer, *_):
-                if trainer.global_step == trainer.max_steps:
+                if trainer.global_step in (WARM_UP, trainer.max_steps):
                     wait(device)
-                    self.seconds = time.perf_counter() - self.begin
+                    self.begin, self.seconds = time.perf_counter(), time.perf_counter() - self.begin
 
         off = ("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary")
         options = dict.fromkeys(off, False) | {"gradient_clip_val": args.clip, "devices": 1, "max_epochs": -1}

@@ -1,6 +1,6 @@
 """train.py against Accelerate and Lightning: same model, data, optimizer and precision, interleaved in one run.
 
-python benchmarks/train_loops.py [--rounds 25] [--batches 32 256] [options of train.py]
+python benchmarks/train_loops.py [--rounds 40] [--batches 32 256] [options of train.py]
 
 Samples/s are compared round by round: in each round every way takes its steps, in an order drawn anew, and the ratio
 of that round counts. Printed are the median of the ratios and its 95% interval. On a CPU with one thread: with more,
@@ -53,11 +53,11 @@ def verdict(what, bad, beyond_doubt):
     return f"{'target missed' if beyond_doubt else 'cannot tell, by the median'}: {what}" if bad else None
 
 
-def compare(words, batch, rounds, seconds=1.0):
+def compare(words, batch, rounds, seconds=0.3):
     """Ratios of train.py's samples/s to each peer's, {peer: one for each round}, and its median samples/s."""
     args = train.parse_arguments([*words, f"--batch={batch}", "--steps=100000"])
     ways = {name: way(args) for name, way in peers.WAYS.items()}
-    steps = max(2, round(seconds / (ways["train.py"].take(5) / 5)))
+    steps = max(1, round(seconds / (ways["train.py"].take(5) / 5)))
     rates = {name: [] for name in ways}
     for _ in range(rounds):
         for name in random.sample(list(ways), len(ways)):
@@ -123,7 +123,7 @@ def ladder(words, steps=20):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=25, help="(default: %(default)s)")
+    parser.add_argument("--rounds", type=int, default=40, help="(default: %(default)s)")
     parser.add_argument("--batches", type=int, nargs="*", default=[32, 256], help="(default: %(default)s)")
     parser.add_argument(
         "--ladder", action="store_true", help="climb the ladder without a CUDA GPU too, with the options"
