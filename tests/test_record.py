@@ -84,3 +84,28 @@ def test_recording_leaves_the_lessons_names_alone(record):
     after = "assert (record, recordings, json) == ('a lesson may call', 'its functions', 'like that')"
     status, output, files = record(names, CUDA, after)
     assert status == 0 and len(files) == 1, output
+
+
+def test_what_else_is_printed_does_not_hide_the_value(record):
+    noise = "print('late', file=sys.stderr), print('a line of some library')"
+    chatty = f"get_ipython().events.register('pre_run_cell', lambda info: ({noise}))"
+    status, output, files = record(chatty, CUDA)
+    ((_, content),) = files.items()
+    assert status == 0 and content["cells"]["numbers"]["value"] == [1.5, 2], output
+
+
+def test_an_answer_that_cannot_be_read_is_said_in_one_line(record):
+    silent = "import utils.record\nutils.record.answer = lambda *_: 'no JSON'"
+    status, output, files = record(silent, CUDA)
+    assert status == 1 and files == {} and "the kernel did not say what 'numbers' is" in output
+    assert len(output.strip().splitlines()) == 1, output
+
+
+@pytest.mark.parametrize(
+    ("state", "live"),
+    [("finding", True), (None, True), ("replayed", False), ("unavailable", False), ("waiting", False)],
+)
+def test_a_cell_with_a_finding_has_run_live(state, live):
+    metadata = {"device_lab": {"state": state}} if state else {}
+    cell = nbformat.v4.new_code_cell(outputs=[nbformat.v4.new_output("display_data", metadata=metadata)])
+    assert recorder._ran_live(cell) is live

@@ -11,6 +11,7 @@ import os
 import pathlib
 import sys
 import time
+import traceback
 
 from utils import cells, recordings
 from utils.messages import LabError
@@ -19,7 +20,8 @@ from utils.messages import LabError
 def run(notebook, keep_going=False):
     """Run one lesson. Returns (live conditional cells by name, as recordings.store takes them; failures; all cells).
 
-    failures: (cell id, message with traceback) of each cell that failed. Without keep_going the first is raised.
+    failures: (cell id, message with traceback) of each cell that failed, or ("kernel", …) where the kernel itself did
+    not do its part. Without keep_going the first is raised.
     """
     import nbformat
     from nbclient import NotebookClient
@@ -29,26 +31,32 @@ def run(notebook, keep_going=False):
     nb = nbformat.read(notebook, as_version=4)
     client = NotebookClient(nb, timeout=600, resources={"metadata": {"path": str(notebook.parent)}})
     stored, failures, every = {}, [], list(nb.cells)  # a list of its own: nbclient puts other cells in nb.cells
-    with client.setup_kernel():
-        for index, cell in enumerate(every):
-            if cell.cell_type != "code":
-                continue
-            try:
-                began = time.perf_counter()
-                client.execute_cell(cell, index)
-                seconds = time.perf_counter() - began
-                first = cell.source.split("\n", 1)[0]
-                if not first.startswith("%%requires"):
+    try:
+        with client.setup_kernel():
+            for index, cell in enumerate(every):
+                if cell.cell_type != "code":
                     continue
-                word, kind, name = cells.parse(first)
-                if name and not word.startswith("result:") and _ran_live(cell):
-                    stored[name] = _entry(client, cell, index, word, kind, name, seconds)
-            except (CellControlSignal, DeadKernelError) as error:  # the cell failed, took too long, or ended the kernel
-                if not keep_going:
-                    raise
-                failures.append((cell.id, str(error)))
-                if not isinstance(error, CellExecutionError):
-                    break
+                try:
+                    began = time.perf_counter()
+                    client.execute_cell(cell, index)
+                    seconds = time.perf_counter() - began
+                    first = cell.source.split("\n", 1)[0]
+                    if not first.startswith("%%requires"):
+                        continue
+                    word, kind, name = cells.parse(first)
+                    if name and not word.startswith("result:") and _ran_live(cell):
+                        stored[name] = _entry(client, cell, index, word, kind, name, seconds)
+                except (CellControlSignal, DeadKernelError, LabError) as error:
+                    # The cell failed, took too long, ended the kernel, or gave no answer that could be read.
+                    if not keep_going:
+                        raise
+                    failures.append((cell.id, str(error)))
+                    if not isinstance(error, (CellExecutionError, LabError)):
+                        break
+    except Exception:  # such as a kernel that does not start in time; what is stored is stored
+        if not keep_going:
+            raise
+        failures.append(("kernel", traceback.format_exc()))
     return stored, failures, every
 
 
@@ -61,7 +69,8 @@ def record(notebook, out):
 
 
 def _ran_live(cell):
-    return not any("device_lab" in output.get("metadata", {}) for output in cell.outputs)
+    states = {output.get("metadata", {}).get("device_lab", {}).get("state") for output in cell.outputs}
+    return not states & {"replayed", "unavailable", "waiting"}
 
 
 def _entry(client, cell, index, word, kind, name, seconds):
@@ -85,7 +94,11 @@ def _ask_kernel(client, index, word, kind, name):
     # Not an import statement: it would bind a name, and a lesson may have one like it.
     question = nbformat.v4.new_code_cell(f"print(__import__('utils.record').record.answer({arguments}))")
     client.execute_cell(question, index, store_history=False)
-    return json.loads(question.outputs[0]["text"])
+    printed = "".join(o.text for o in question.outputs if o.output_type == "stream" and o.name == "stdout")
+    try:
+        return json.loads(printed.strip().splitlines()[-1])  # a library may have printed something before
+    except (IndexError, ValueError):
+        raise LabError(f"the kernel did not say what {name!r} is, but: {printed.strip()[-200:]!r}") from None
 
 
 def answer(word, name=None, value=None):
