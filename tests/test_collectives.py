@@ -62,8 +62,11 @@ def test_trees_have_whole_steps(ranks, steps):
 def test_two_levels_by_hand():
     """8 GB, 4 nodes of 8: 7/8 s at 8 GB/s twice inside, 2 · 3/4 of 1 GB at 1 of the 8 GB/s of the node across."""
     inner, outer = Link(0.01, 8e9), Link(0.1, 8e9)
-    assert hierarchical(8e9, 8, 4, inner, outer) == pytest.approx(2 * (7 * 0.01 + 7 / 8) + 6 * 0.1 + 1.5)
-    assert hierarchical(8e9, 8, 4, inner, outer, "tree") == pytest.approx(2 * (7 * 0.01 + 7 / 8) + 4 * 0.1 + 2)
+    in_turn = {name: hierarchical(8e9, 8, 4, inner, outer, name, overlap=False) for name in ("ring", "tree")}
+    assert in_turn["ring"] == pytest.approx(2 * (7 * 0.01 + 7 / 8) + 6 * 0.1 + 1.5)
+    assert in_turn["tree"] == pytest.approx(2 * (7 * 0.01 + 7 / 8) + 4 * 0.1 + 2)
+    assert hierarchical(8e9, 8, 4, inner, outer) == pytest.approx(14 * 0.01 + 6 * 0.1 + 14 / 8)  # the node is slower
+    assert hierarchical(8e9, 8, 4, inner, outer, "tree") == pytest.approx(14 * 0.01 + 4 * 0.1 + 2)  # the network is
 
 
 def test_one_rank_has_nothing_to_do():
@@ -166,7 +169,16 @@ def test_two_levels_send_over_equal_links_what_one_ring_sends(size, per_node, no
     """With links that do not limit, the bytes in the node and across are those of one ring: (pk - 1)/pk of twice."""
     inner, outer = Link(0, bandwidth), Link(0, bandwidth * per_node)  # each rank has an adapter as fast as its link
     flat = all_reduce(size, per_node * nodes, inner)
-    assert hierarchical(size, per_node, nodes, inner, outer) == pytest.approx(flat)
+    assert hierarchical(size, per_node, nodes, inner, outer, overlap=False) == pytest.approx(flat)
+
+
+@given(byte_counts, st.integers(1, 64), st.integers(1, 500), links, links, algorithms)
+def test_phases_that_overlap_take_no_longer_and_at_least_half(size, per_node, nodes, inner, outer, algorithm):
+    """The latencies stay, and of the two terms of the bandwidth the larger one."""
+    each = (size, per_node, nodes, inner, outer, algorithm)
+    together, in_turn = (hierarchical(*each, overlap=overlap) for overlap in (True, False))
+    assert at_most(together, in_turn) and at_most(in_turn, 2 * together)
+    assert hierarchical(0, *each[1:]) == pytest.approx(hierarchical(0, *each[1:], overlap=False))
 
 
 # ---------------------------------------------------------------------------------------------------------------
@@ -449,7 +461,46 @@ def test_a_curve_is_quick_enough_to_redraw():
 
 
 # ---------------------------------------------------------------------------------------------------------------
-# Published runs. One parameter a cluster is fitted on one row; the other rows are predicted.
+# Published all-reduces over nodes: what the two levels are worth. S. Bekman, "Machine Learning Engineering Open Book",
+# chapter on the network, "Inter-node speed depends on intra-node speed": four nodes of eight, 50 GB/s of network a GPU.
+
+GIB = 2**30
+NVLINK = {"B200": Link(3.4e-6, 900e9), "H200": Link(3.4e-6, 450e9)}  # lesson 12 says where the latencies are from
+NETWORK = Link(14e-6, 8 * 50e9)
+FOUR_NODES = {  # (GPU, bytes): bus bandwidth, GB/s
+    ("B200", 1 * MIB): 5.37,
+    ("B200", 16 * MIB): 64.43,
+    ("B200", 32 * MIB): 91.19,
+    ("B200", 64 * MIB): 156.74,
+    ("B200", 1 * GIB): 361.99,
+    ("B200", 4 * GIB): 377.34,
+    ("B200", 16 * GIB): 381.80,
+    ("H200", 4 * GIB): 364.87,
+}
+
+
+@pytest.mark.parametrize("gpu, size", FOUR_NODES)
+def test_measured_over_four_nodes(gpu, size):
+    """Large messages lie between phases that overlap and phases in turn; those of DDP's size are slower."""
+    seconds = 2 * 31 / 32 * size / (1e9 * FOUR_NODES[gpu, size])
+    together, in_turn = (hierarchical(size, 8, 4, NVLINK[gpu], NETWORK, overlap=overlap) for overlap in (True, False))
+    if size >= GIB:
+        assert together < seconds < in_turn
+    else:
+        assert 1.5 * in_turn < seconds < 4 * in_turn
+
+
+def test_a_tree_in_turn_says_too_much_for_large_messages():
+    """Measured, 4 GiB are a quarter faster; and a ring by a tenth."""
+    seconds = 2 * 31 / 32 * 4 * GIB / (1e9 * FOUR_NODES["B200", 4 * GIB])
+    ratios = {}
+    for name in ("ring", "tree"):
+        ratios[name] = seconds / hierarchical(4 * GIB, 8, 4, NVLINK["B200"], NETWORK, name, overlap=False)
+    assert ratios == pytest.approx({"ring": 0.9, "tree": 0.74}, abs=0.01)
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Published runs. Some rows are fitted, the others predicted.
 
 
 def vgg16():
@@ -502,7 +553,7 @@ HOROVOD = {
 # A third of the computation is forward: the backward pass takes two products where the forward pass takes one.
 FORWARD = 1 / 3
 # The share of the line rate that NCCL's ring reaches: 78 to 82 % on 8 A100 and 8 H200 (Bekman, "Machine Learning
-# Engineering", network benchmarks). The predictions must hold over that range.
+# Engineering", network benchmarks). Those are rings in a node: what to assume about this network, no evidence for it.
 REACHED = (0.78, 0.80, 0.82)
 
 
@@ -547,19 +598,51 @@ def model_of(row):
     return row.run.split(",")[0]
 
 
-def horovod_latency(reached=0.80, row=None):
-    """Seconds a step at which the model says what one row does (default: the one that PUBLISHED calls fitted)."""
-    row = row or rows("25 GbE", "fitted")[0]
+VGG_128, VGG_512 = rows("25 GbE", "fitted")
+(RESNET_512,) = (row for row in rows("25 GbE", "held out") if row.run.startswith("ResNet") and row.devices == 512)
+
+
+def horovod_latency(reached=0.80, row=RESNET_512):
+    """Seconds a step at which the model says what one row does."""
+    if horovod(model_of(row), row.devices, 0, reached) <= row.efficiency:
+        return 0.0
     return fit(lambda latency: horovod(model_of(row), row.devices, latency, reached), row.efficiency, 0, 1e-3)
+
+
+def horovod_both():
+    """(share of the line rate, latency) at which the model says what the two rows of VGG-16 do."""
+
+    def vgg_512(reached):
+        return horovod("VGG-16", 512, horovod_latency(reached, VGG_128), reached)
+
+    reached = fit(vgg_512, VGG_512.efficiency, 0.77, 1)
+    return reached, horovod_latency(reached, VGG_128)
 
 
 def name_of(row):
     return f"{model_of(row)} on {row.devices}"
 
 
+def test_what_a_latency_fitted_on_128_gpus_predicts_for_512_hangs_on_the_assumed_share():
+    """What lesson 12 prints: the published 68 % lie within the range, and the range is wide."""
+    found = [horovod("VGG-16", 512, horovod_latency(reached, VGG_128), reached) for reached in (0.78, 0.8, 0.9, 1)]
+    assert found == pytest.approx([0.77, 0.73, 0.60, 0.52], abs=0.01)
+    assert found[0] - VGG_512.efficiency > 0.08
+
+
+def test_two_numbers_fitted_to_vgg_predict_what_was_held_out():
+    """The other models on 128 and 512 GPUs, and all three on 16: an earlier table of the same README."""
+    reached, latency = horovod_both()
+    assert 0.82 < reached < 0.84 and 40e-6 < latency < 45e-6
+    for row in rows("25 GbE", "held out"):
+        assert horovod(model_of(row), row.devices, latency, reached) == pytest.approx(row.efficiency, abs=0.05)
+    for name, (_, one, sixteen) in HOROVOD.items():
+        assert horovod(name, 16, latency, reached) == pytest.approx(sixteen / 16 / one, abs=0.05)
+
+
 @pytest.mark.parametrize("reached", REACHED)
-@pytest.mark.parametrize("row", rows("25 GbE", "held out"), ids=name_of)
-def test_horovod_on_what_was_not_fitted(row, reached):
+@pytest.mark.parametrize("row", [row for row in PUBLISHED if "25 GbE" in row.run and row != RESNET_512], ids=name_of)
+def test_horovod_with_an_assumed_share_of_the_line_rate(row, reached):
     """One latency, from ResNet-101 on 512 GPUs, predicts the other models and 128 GPUs."""
     found = horovod(model_of(row), row.devices, horovod_latency(reached), reached)
     assert found == pytest.approx(row.efficiency, abs=0.05)
