@@ -1,7 +1,9 @@
 """What several tests share: a notebook built from sources, and a kernel that runs it."""
 
+import functools
 import os
 import pathlib
+from unittest import mock
 
 import hypothesis
 import nbformat
@@ -34,17 +36,16 @@ def text_of(cell):
     return "\n".join(parts)
 
 
-@pytest.fixture
-def run(tmp_path, monkeypatch):
-    """run(*sources, strict=…, env=…): execute cells in a real kernel; returns the cells after the preamble."""
-
-    def execute(*sources, strict=False, env=None):
-        monkeypatch.setenv("LAB_STRICT", "1" if strict else "")
-        for key, value in (env or {}).items():
-            monkeypatch.setenv(key, value)
+def run_cells(folder, *sources, strict=False, env=None):
+    """Execute cells in a real kernel whose working folder is `folder`; returns the cells after the preamble."""
+    with mock.patch.dict(os.environ, {"LAB_STRICT": "1" if strict else "", **(env or {})}):
         nb = notebook(*sources)
-        NotebookClient(nb, timeout=120, allow_errors=True, resources={"metadata": {"path": str(tmp_path)}}).execute()
-        assert not text_of(nb.cells[0]), text_of(nb.cells[0])
-        return nb.cells[1:]
+        NotebookClient(nb, timeout=120, allow_errors=True, resources={"metadata": {"path": str(folder)}}).execute()
+    assert not text_of(nb.cells[0]), text_of(nb.cells[0])
+    return nb.cells[1:]
 
-    return execute
+
+@pytest.fixture
+def run(tmp_path):
+    """run(*sources, strict=…, env=…): execute cells in a real kernel; returns the cells after the preamble."""
+    return functools.partial(run_cells, tmp_path)

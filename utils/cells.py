@@ -7,14 +7,19 @@ A cell whose first line is
 runs exactly as if that line were a comment when this machine has what WORD names. Otherwise the result recorded
 elsewhere is shown, and the variable NAME of `--result` gets the recorded value. It is an input transformer, not a
 nested run: errors show one traceback with the right line, and `await` and line magics work.
+
+Nothing that a newer PyTorch says or lacks stops a lesson: for a reader a job that died, or a private name that is gone,
+ends its cell with one line, and the cells that read what it did not make say that they wait. With LAB_STRICT=1 both are
+errors.
 """
 
 import functools
 import re
+import symtable
 import sys
 
 from utils import devices, recordings
-from utils.messages import LabError, note
+from utils.messages import LabError, finding, note, pytorch, strict
 
 NEEDS = {  # word → what is missing here, or None
     "cuda": devices.missing_cuda,
@@ -109,13 +114,100 @@ def _variables():
     return sys.modules["IPython"].get_ipython().user_ns
 
 
+# ---------------------------------------------------------------------------------------------------------------
+# Cells that do not end, and those that wait for them
+
+RESULT = re.compile(r"%%\w.*\s--result\s+([A-Za-z_]\w*)")
+_gaps = set()  # names that a cell above should have made, and did not
+
+
+class CellEnds(LabError):
+    """An error that ends a cell; for a reader the lesson goes on, without what the cell would have made."""
+
+
+def _why_it_ends(error):
+    """One line if this error ends its cell only: a CellEnds, or a private name of PyTorch that is not there."""
+    if isinstance(error, CellEnds):
+        return str(error)
+    name = None
+    if isinstance(error, AttributeError) and error.name:
+        owner = error.obj if hasattr(error.obj, "__name__") else type(error.obj)
+        module = getattr(owner, "__module__", None)
+        name = ".".join(filter(None, [module, getattr(owner, "__qualname__", owner.__name__), error.name]))
+    if isinstance(error, ImportError) and error.name:
+        found = re.match(r"cannot import name '(\w+)'", str(error))
+        name = f"{error.name}.{found[1]}" if found else error.name
+    if name and re.match(r"torch\.(\w+\.)*_[^_]", name):
+        return f"{pytorch()} has no `{name}`, a private name: such names come and go. This cell ends here."
+    return None
+
+
+def _show_error(shell, kind, error, traceback, tb_offset=None):
+    """What IPython calls for an error in a cell."""
+    text = None if strict() else _why_it_ends(error)
+    if text is None:
+        shell.showtraceback((kind, error, traceback), tb_offset=tb_offset)
+    else:
+        note(text, "finding")
+
+
+def _after_cell(result):
+    """Forget half a result; where only the cell ends, note what it leaves open, and let Run All go on."""
+    error = result.error_in_exec
+    if error is None:
+        return
+    source = result.info.raw_cell or ""
+    for name in RESULT.findall("\n".join(source.split("\n")[:2])):
+        _variables().pop(name, None)
+        recordings.forget(name)
+        _gaps.add(name)
+    if not strict() and _why_it_ends(error):
+        _, made = _names(sys.modules["IPython"].get_ipython().transform_cell(source))
+        _gaps.update(name for name in made if name not in _variables())
+        result.error_in_exec = None
+
+
+def waiting_cell(lines):
+    """Input transformer: a cell that reads what a cell above did not make, as a call that says so."""
+    reads, made = _names("".join(lines)) if _gaps else ((), ())
+    open_names = sorted(name for name in reads if name in _gaps and name not in {*made, *_variables()})
+    return [f"__import__('utils.cells').cells.wait({open_names!r}, {sorted(made)!r})\n"] if open_names else lines
+
+
+def wait(open_names, made):
+    """What a cell becomes that reads `open_names`; `made` it does not make either."""
+    _gaps.update(name for name in made if name not in _variables())
+    note(f"Not run here: this cell waits for `{'`, `'.join(open_names)}`. Run the cell above again first.", "waiting")
+
+
+def _names(source):
+    """Names that a cell reads from the notebook, and names that it makes; of its source, none where it is no Python."""
+    try:
+        top = symtable.symtable(source, "cell", "exec")
+    except SyntaxError:
+        return set(), set()
+    made = {s.get_name() for s in top.get_symbols() if s.is_assigned() or s.is_imported()}
+    reads, tables = {s.get_name() for s in top.get_symbols() if s.is_referenced()}, top.get_children()
+    while tables:
+        table = tables.pop()
+        reads |= {s.get_name() for s in table.get_symbols() if s.is_global() and s.is_referenced()}
+        tables += table.get_children()
+    return reads, made
+
+
 def enable_conditional_cells():
-    """Teach the running notebook the line %%requires. Does nothing outside IPython, and nothing a second time."""
+    """Teach the running notebook the line %%requires, and what to do with a cell that does not end.
+
+    Does nothing outside IPython, and nothing a second time.
+    """
     shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
     if shell is None or getattr(shell, "_lab_conditional_cells", False):
         return
     shell.input_transformers_cleanup.append(requires_cell)
+    shell.input_transformers_post.append(waiting_cell)
     shell.events.register("pre_run_cell", _before_cell)
+    shell.events.register("post_run_cell", _after_cell)
+    shell.set_custom_exc((AttributeError, ImportError, CellEnds), _show_error)
     shell._lab_conditional_cells = True
 
 
@@ -132,7 +224,7 @@ class expect_error:
 
     kind: exception class, or a tuple of classes. pattern: regular expression that the message must contain
     (versions differ: "same device|different devices"). lines: how many lines of the message to print.
-    Raises ExpectedError when nothing is raised, or something else.
+    Nothing raised, or something else, is a finding: one line for a reader, an ExpectedError with LAB_STRICT=1.
     """
 
     def __init__(self, kind, pattern, lines=4):
@@ -145,14 +237,15 @@ class expect_error:
         if kind is not None and not issubclass(kind, Exception):
             return False  # KeyboardInterrupt and SystemExit pass
         names = " or ".join(k.__name__ for k in (self.kind if isinstance(self.kind, tuple) else (self.kind,)))
+        announced = f"announced: {names} with {self.pattern!r}; on {pytorch()} "
+        self.message = "" if error is None else str(error)
         if error is None:
-            raise ExpectedError(f"expected {names} ({self.pattern!r}), but the block ran without an error")
+            finding(announced + "the block runs without an error", ExpectedError)
+            return True
         text = f"{kind.__name__}: {error}"
-        if not issubclass(kind, self.kind):
-            raise ExpectedError(f"expected {names} ({self.pattern!r}), got {text}") from error
-        if not re.search(self.pattern, str(error)):
-            raise ExpectedError(f"the message does not contain {self.pattern!r}: {text}") from error
-        self.message = str(error)
+        if not issubclass(kind, self.kind) or not re.search(self.pattern, str(error)):
+            finding(announced + f"it says: {text}", ExpectedError)
+            return True
         shown = text.strip().splitlines()
         print("\n".join(shown[: self.lines]))
         if len(shown) > self.lines:

@@ -2,7 +2,7 @@
 
 import math
 
-from utils.messages import LabError, strict
+from utils.messages import LabError, finding
 from utils.recordings import origin
 
 
@@ -16,7 +16,7 @@ def claim(text, measured, *, at_least=None, at_most=None, limit=None, unit="", w
     measured: a number. at_least, at_most: what the claim promises (one or both). limit: the most that physics
     allows, in the same unit; a figure above it always raises, because then the measurement is wrong. where: the
     name of a result, a device, a Provenance, or plain text for what no device measured. A missed claim is
-    information for a reader and raises ClaimError with LAB_STRICT=1.
+    a finding: information for a reader, a ClaimError with LAB_STRICT=1.
     """
     if not isinstance(measured, (int, float)) or not math.isfinite(measured):
         raise ClaimError(f"{text!r} was measured as {measured!r}: a claim needs a finite number")
@@ -35,11 +35,11 @@ def claim(text, measured, *, at_least=None, at_most=None, limit=None, unit="", w
     if limit is not None:
         line += f"; limit {_figure(limit, unit)}, reached {measured / limit:.0%}"
     line += f") · {origin(where)}"
-    if not holds and strict():
-        raise ClaimError(line)
-    print(line)
-    if not holds:
-        print("  Not on this device. That is a result too: the text says where it was seen to hold.")
+    if holds:
+        print(line)
+    else:
+        line += ". Not on this device: a result too, the text says where it was seen to hold."
+        finding(line, ClaimError, "missed")
 
 
 def _figure(number, unit):

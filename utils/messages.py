@@ -5,6 +5,8 @@ import os
 import re
 import sys
 
+import torch
+
 
 def strict():
     """Whether missed claims raise (LAB_STRICT=1: tests and recording) or are information (a reader's machine)."""
@@ -18,13 +20,29 @@ class LabError(Exception):
         return [f"{type(self).__name__}: {self}"]
 
 
+def finding(text, error=LabError, state="finding"):
+    """Something is otherwise than announced: raise `error` with LAB_STRICT=1, else say so in one line and go on.
+
+    text: what was announced and what was found. PyTorch changes its words every few months; for a reader that is
+    news, not the end of the lesson. state: as for `note`.
+    """
+    if strict():
+        raise error(text)
+    note(text, state)
+
+
+def pytorch():
+    """This PyTorch by name and version: "PyTorch 2.13.0"."""
+    return f"PyTorch {torch.__version__.split('+')[0]}"
+
+
 def note(text, state=None):
     """Show `text` as a quiet line between outputs.
 
-    state: what happened to a conditional cell, "replayed" or "unavailable"; stored in the output's metadata so
-    that the test run can count live cells.
+    state: what happened to the cell: "replayed" or "unavailable" (conditional cells), "finding", "missed" (a claim) or
+    "waiting"; stored in the output's metadata so that the test run can count.
     """
-    if "IPython" not in sys.modules:
+    if "IPython" not in sys.modules or sys.modules["IPython"].get_ipython() is None:
         print(text)
         return
     from IPython.display import display

@@ -106,6 +106,11 @@ def remember_live(name, word):
     _results[name] = here(base if (base := word.split(":")[0]) in pretending() else kind_of(word))
 
 
+def forget(name):
+    """Note that the result `name` is no result: the cell that makes it did not end."""
+    _results.pop(name, None)
+
+
 # ---------------------------------------------------------------------------------------------------------------
 # Identity of a cell
 
@@ -145,7 +150,7 @@ def store(folder, lesson, cells, pretended=False):
     content = {"format": FORMAT, "lesson": lesson, "pretended": pretended, "cells": cells}
     path = folder / machine_slug(cells) / f"{lesson}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(content, indent=1, sort_keys=True, ensure_ascii=False) + "\n", encoding="utf-8")
+    path.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     return path
 
 
@@ -241,7 +246,7 @@ def replay(name, missing, source, variables):
     """
     if name:
         variables.pop(name, None)
-        _results.pop(name, None)
+        forget(name)
     found = find(name) if name else []
     if not found:
         note(

@@ -1,0 +1,164 @@
+"""A PyTorch of the future, pretended: whatever it says or lacks, a reader's lesson goes on and says so.
+
+With LAB_STRICT=1 (tests, recording) each of these is an error.
+"""
+
+import pytest
+
+from tests.conftest import run_cells, text_of
+
+# What is announced, and what this pretended PyTorch does: cells, what the reader is told, the strict error.
+FUTURES = {
+    "another message": (
+        "with expect_error(RuntimeError, 'same device') as caught:\n    raise RuntimeError('one place only')",
+        "announced: RuntimeError with 'same device'; on PyTorch",
+        "it says: RuntimeError: one place only",
+        "ExpectedError",
+    ),
+    "another class": (
+        "with expect_error(RuntimeError, 'device') as caught:\n    raise ValueError('device')",
+        "announced: RuntimeError",
+        "it says: ValueError: device",
+        "ExpectedError",
+    ),
+    "no error": (
+        "with expect_error(RuntimeError, 'same device') as caught:\n    pass",
+        "announced: RuntimeError",
+        "runs without an error",
+        "ExpectedError",
+    ),
+    "a claim": (
+        "claim('it is faster', 0.5, at_least=2, unit='times')\ncaught = 1",
+        "✗ it is faster: 0.5 times",
+        "Not on this device",
+        "ClaimError",
+    ),
+    "a private name": (
+        "caught = torch._C._went_away()",
+        "has no `torch._C._went_away`, a private name",
+        "This cell ends here",
+        "AttributeError",
+    ),
+    "a private import": (
+        "from torch._subclasses import went_away as caught",
+        "has no `torch._subclasses.went_away`, a private name",
+        "This cell ends here",
+        "ImportError",
+    ),
+    "a private module": (
+        "from torch._went_away import caught",
+        "has no `torch._went_away`, a private name",
+        "This cell ends here",
+        "ModuleNotFoundError",
+    ),
+    "a private name of a class": (
+        "caught = torch.Tensor._went_away",
+        "has no `torch.Tensor._went_away`, a private name",
+        "This cell ends here",
+        "AttributeError",
+    ),
+    "a job that dies": (
+        "from utils import launch\nlaunch._judge(launch.Run(1, {}, {0: 'RuntimeError: no peer'}, '', 1.0), None)",
+        "RuntimeError: no peer",
+        "",
+        "LaunchError",
+    ),
+    "a job with another failure": (
+        "from utils import launch\nlaunch._judge(launch.Run(1, {}, {0: 'RuntimeError: no peer'}, '', 1.0), 'port')",
+        "announced: a failure with 'port'; on PyTorch",
+        "it says: RuntimeError: no peer",
+        "LaunchError",
+    ),
+    "a job that does not fail": (
+        "from utils import launch\nlaunch._judge(launch.Run(0, {0: ''}, {}, '', 1.0), 'port')",
+        "announced: a failure with 'port'; on PyTorch",
+        "the job ends well",
+        "LaunchError",
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory):
+    """For a reader and strictly: the cells of all FUTURES, run in one kernel each."""
+    sources = [future[0] for future in FUTURES.values()]
+    folder = tmp_path_factory.mktemp("future")
+    return {s: dict(zip(FUTURES, run_cells(folder, *sources, strict=s), strict=True)) for s in (False, True)}
+
+
+@pytest.mark.parametrize("name", FUTURES)
+def test_a_reader_goes_on_and_is_told(both, name):
+    _, *told, _ = FUTURES[name]
+    cell = both[False][name]
+    assert all(text in text_of(cell) for text in told), text_of(cell)
+    assert not [output for output in cell.outputs if output.output_type == "error"]
+    (state,) = [output.metadata["device_lab"]["state"] for output in cell.outputs if "metadata" in output]
+    assert state == ("missed" if name == "a claim" else "finding")
+    assert len(text_of(cell).strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize("name", FUTURES)
+def test_strictly_it_is_an_error(both, name):
+    (error,) = [output for output in both[True][name].outputs if output.output_type == "error"]
+    assert error.ename == FUTURES[name][-1]
+
+
+def test_what_a_lesson_says_of_the_message_goes_on(run):
+    _, after = run(FUTURES["no error"][0], "'cuda' in caught.message")
+    assert text_of(after) == "False"
+
+
+def test_cells_that_need_what_was_not_made_say_that_they_wait(run):
+    cells = run(
+        "private = torch._C._went_away()",
+        "double = 2 * private\nlater = [double]",
+        "def use():\n    return later\nprint('defined')",
+        "use()",
+        "other = 1\nother",
+        "private = 3",
+        "2 * private",
+    )
+    texts = [text_of(cell) for cell in cells]
+    assert texts[1] == "Not run here: this cell waits for `private`. Run the cell above again first."
+    assert texts[2].startswith("Not run here: this cell waits for `later`.")
+    assert texts[3].startswith("Not run here: this cell waits for `use`.")
+    assert [texts[4], texts[6]] == ["1", "6"]
+    assert all(output.output_type != "error" for cell in cells for output in cell.outputs)
+    assert cells[1].outputs[0].metadata["device_lab"]["state"] == "waiting"
+
+
+def test_a_job_that_dies_leaves_cells_that_wait(run):
+    cells = run(
+        "from utils import launch",
+        "%%torchrun 1 --result sums\nraise RuntimeError('the link is down')",
+        "total = sum(sums)",
+        "%%requires result:sums\nsums",
+    )
+    assert "the link is down" in text_of(cells[1])
+    assert "waits for `sums`" in text_of(cells[2]) and "needs the result `sums`" in text_of(cells[3])
+    assert all(output.output_type != "error" for cell in cells for output in cell.outputs)
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_half_a_result_is_none(run, strict):
+    cells = run(
+        "%%requires cuda --result half\nhalf = {}\nfor n in [1, 0]:\n    half[n] = 1 / n",
+        "%%requires result:half\nhalf[0]",
+        "'half' in globals()",
+        strict=strict,
+        env={"LAB_PRETEND": "cuda"},
+    )
+    assert cells[0].outputs[-1].ename == "ZeroDivisionError"
+    assert "needs the result `half`" in text_of(cells[1])
+    assert text_of(cells[2]) == "False"
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_a_mistake_of_the_reader_is_an_error(run, strict):
+    """Nothing but what PyTorch may change is taken for a finding."""
+    sources = ["torch.went_away", "[].went_away", "import went_away", "undefined", "1 / 0", "torch.cuda.went_away()"]
+    cells = run(*sources, "undefined", strict=strict)
+    names = [cell.outputs[-1].ename for cell in cells]
+    kinds = ["AttributeError", "AttributeError", "ModuleNotFoundError", "NameError", "ZeroDivisionError"]
+    assert names == [*kinds, "AttributeError", "NameError"]
+    assert "Traceback" in text_of(cells[1]) and "[].went_away" in text_of(cells[1])
