@@ -15,7 +15,7 @@ from utils.claims import ClaimError, claim
 from utils.messages import LabError
 from utils.timing import Measurement, measure, measure_together, speedup, time_text
 
-PROPERTIES = types.SimpleNamespace(L2_cache_size=50, uuid="0a1b")
+PROPERTIES = types.SimpleNamespace(L2_cache_size=50, uuid="0a1b", major=9, minor=0, name="NVIDIA H200")
 
 
 class VirtualGPU:
@@ -214,6 +214,11 @@ def test_a_slowed_gpu_is_flagged(gpu, mask, reason):
         assert m.remarks == ((f"the GPU was slowed down by its {reason}",) if reason else ())
 
 
+@pytest.mark.parametrize("name", ["clocks_throttle_reasons.active", "clocks_event_reasons.active"])
+def test_a_slowed_gpu_is_flagged_by_the_old_name_and_the_new(name):
+    assert timing._slowed_by({"clocks.sm": "585 MHz", name: "0x0000000000000024"}) == {"power cap", "heat"}
+
+
 def test_without_nvidia_smi_nothing_is_known_and_nothing_fails(gpu, monkeypatch):
     monkeypatch.setattr(devices, "_output_of", lambda *_: "")
     m = measure(lambda: gpu.kernel(2e-3), "cuda", n=10)
@@ -304,6 +309,13 @@ def test_settings_say_what_changes_speed():
         torch.set_num_threads(before)
     assert m.settings["threads"] == 1 and m.settings["grad"] is False
     assert {"fp32 matmul", "cudnn.benchmark", "deterministic"} <= set(m.settings)
+
+
+def test_a_pytorch_without_a_setting_measures_all_the_same(monkeypatch):
+    """PyTorch 2.8, which Kaggle has for its TPU, knows no fp32_precision."""
+    monkeypatch.setattr(torch.backends.cuda, "matmul", types.SimpleNamespace(allow_tf32=False))
+    m = measure(lambda: None, "cpu", n=7)
+    assert m.settings["fp32 matmul"] is None and m.settings["threads"] == torch.get_num_threads()
 
 
 # 10, 12. Next to its bound, and never above it

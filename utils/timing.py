@@ -171,10 +171,13 @@ def wait_for(device):
 
 
 def settings():
-    """What changes the speed of the same code, as a dict: threads, float32 precision, cuDNN's choices, autograd."""
+    """What changes the speed of the same code, as a dict: threads, float32 precision, cuDNN's choices, autograd.
+
+    "fp32 matmul" is None where this PyTorch has no such setting (before 2.9).
+    """
     return {
         "threads": torch.get_num_threads(),
-        "fp32 matmul": torch.backends.cuda.matmul.fp32_precision,
+        "fp32 matmul": getattr(torch.backends.cuda.matmul, "fp32_precision", None),
         "cudnn.benchmark": torch.backends.cudnn.benchmark,
         "deterministic": torch.are_deterministic_algorithms_enabled(),
         "grad": torch.is_grad_enabled(),
@@ -274,8 +277,8 @@ def _gpu_state(device):
 
 def _slowed_by(state):
     """Reasons that hold down the clock of an NVIDIA GPU, from what `devices.gpu_state` found."""
-    mask = state.get("clocks_throttle_reasons.active", "")
-    active = int(mask, 16) if mask.startswith("0x") else 0
+    masks = [value for name, value in state.items() if name.endswith("_reasons.active")]  # drivers renamed it once
+    active = int(masks[0], 16) if masks and masks[0].startswith("0x") else 0
     return {reason for bit, reason in SLOWED.items() if active & bit}
 
 
