@@ -33,6 +33,28 @@ def test_a_machine_with_one_real_gpu_is_not_asked_for_a_second(monkeypatch):
     assert fake_tensor.init_gpu_context is no_such_gpu
 
 
+def test_data_on_a_second_gpu_makes_no_real_tensor(monkeypatch):
+    """Where there is a GPU, torch.tensor(data, device=…) makes a real tensor there before it becomes a fake one."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(fake_tensor, "init_gpu_context", lambda device: None, raising=False)
+    with fake_tensor.FakeTensorMode(), pytest.raises((RuntimeError, AssertionError)):
+        torch.tensor([1.0, 2.0], device="cuda:1")
+    with fake_gpus():
+        data = torch.tensor([1.0, 2.0], device="cuda:1")
+        assert (str(data.device), str((data + torch.ones(2, device="cuda:1")).device)) == ("cuda:1", "cuda:1")
+    assert type(torch.tensor([1.0])) is torch.Tensor
+
+
+@pytest.mark.parametrize(
+    ("owner", "name"), [(fake_tensor, "init_gpu_context"), (fake_tensor.FakeTensorMode, "avoid_device_init")]
+)
+def test_a_newer_pytorch_may_lack_what_is_switched_off(monkeypatch, owner, name):
+    monkeypatch.delattr(owner, name)
+    with fake_gpus():
+        assert str(torch.ones(2, device="cuda:1").device) == "cuda:1"
+    assert not hasattr(owner, name)
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_cuda_autocast_without_a_gpu(dtype):
     """The three lists of the documentation of torch.amp, one operation of each, and what is on no list."""

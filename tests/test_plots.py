@@ -1,8 +1,11 @@
 """Figures and explorers, as a notebook shows them."""
 
 import base64
+import io
 import re
 
+import numpy as np
+import PIL.Image
 import pytest
 
 from tests.conftest import text_of
@@ -72,6 +75,20 @@ def test_gantt_has_rows_in_order_and_bars_where_they_belong():
     assert [text.get_text() for text in ax.get_yticklabels()] == ["copy", "compute"]
     assert [(p.get_x(), p.get_width()) for p in ax.patches] == [(0, 2), (2, 3), (2, 2)]
     assert ax.get_ylim()[0] > ax.get_ylim()[1] and ax.get_xlabel() == "time (µs)"
+
+
+def test_a_bar_narrower_than_a_pixel_is_seen():
+    """20 kernels of 48 µs, one each 2 ms: white edges would cover them."""
+    pixels = []
+    for length in (0.048, 0.0):
+        fig, ax = plots.figure("Kernels", "a simulator", xlabel="", ylabel="")
+        plots.gantt(ax, [("gpu", 2 * n + 1, 2 * n + 1 + length, "", "#FF0000") for n in range(20)])
+        ax.set_xlim(0, 41)
+        image = np.asarray(PIL.Image.open(io.BytesIO(base64.b64decode(plots._png(fig)))).convert("RGB")).astype(int)
+        middle = image[image.shape[0] // 2]
+        red = (middle[:, 0] > 200) & (middle[:, 1] < 200)
+        pixels.append(int((red[1:] & ~red[:-1]).sum()))
+    assert pixels == [20, 20]
 
 
 def test_panels_have_titles_and_rows_room_for_their_names():

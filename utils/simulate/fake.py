@@ -14,12 +14,17 @@ from torch.utils._python_dispatch import TorchDispatchMode
 def fake_gpus():
     """Within it, cuda:0, cuda:1, … exist for bare tensors, on a machine with any number of real GPUs, or none.
 
-    PyTorch's FakeTensorMode, which its compiler uses to rehearse a program. Up to 2.11, on a machine with a GPU, the
-    mode also makes a real tensor on the named device, and fails where a GPU with that index is missing: not here.
+    PyTorch's FakeTensorMode, which its compiler uses to rehearse a program. On a machine with a GPU the mode also makes
+    real tensors on the named device, and fails where a GPU with that index is missing: up to 2.11 for every fake tensor
+    (`init_gpu_context`), and in all versions for `torch.tensor(data, device=…)` (`avoid_device_init`). Not here.
+    "Bare" means without gradients: autograd asks the real device for its stream.
     """
-    with unittest.mock.patch.object(fake_tensor, "init_gpu_context", lambda device: None):
-        with fake_tensor.FakeTensorMode():
-            yield
+    with (
+        unittest.mock.patch.object(fake_tensor, "init_gpu_context", lambda device: None, create=True),
+        unittest.mock.patch.object(fake_tensor.FakeTensorMode, "avoid_device_init", True, create=True),
+        fake_tensor.FakeTensorMode(),
+    ):
+        yield
 
 
 @contextlib.contextmanager
