@@ -1,6 +1,7 @@
 """train.py, the script that lesson 15 ends with: one loss curve on every device, killed, interrupted, misused."""
 
 import contextlib
+import gc
 import json
 import os
 import random
@@ -11,6 +12,7 @@ import time
 
 import pytest
 import torch
+import torch.distributed as dist
 
 from tests.conftest import ROOT
 from tests.forked import Server
@@ -321,6 +323,23 @@ def test_graphs_and_accumulation_exclude_each_other(script):
     data, _ = script.load(args := script.parse_arguments(["--accumulate=2", "--compile=reduce-overhead"]))
     with pytest.raises(script.Problem, match="--compile reduce-overhead overwrites gradients that add up"):
         script.Trainer(args, torch.device("cuda"), data)
+
+
+@pytest.mark.parametrize("stop", [(), (signal.SIGINT,)])
+def test_the_model_goes_before_its_group(script, tmp_path, monkeypatch, stop):
+    """A DDP model that outlives its group can hang the process: none may be left when the group is destroyed."""
+    left, destroy = [], dist.destroy_process_group
+
+    def destroyed():
+        left.extend(it for it in gc.get_objects() if type(it) is torch.nn.parallel.DistributedDataParallel)
+        destroy()
+
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    monkeypatch.setattr(script, "join", lambda device: (0, 2))  # the first of two processes, alone
+    monkeypatch.setattr(dist, "all_gather_object", lambda found, mine: found.__setitem__(slice(None), [mine] * 2))
+    monkeypatch.setattr(dist, "destroy_process_group", destroyed)
+    run_here(script, tmp_path, "--steps=2", "--accumulate=2", stop=stop)
+    assert not dist.is_initialized() and left == []
 
 
 @pytest.mark.parametrize("device", ["cuda", "mps", "xla"])

@@ -267,6 +267,7 @@ def train(args, stop):
         with torch.no_grad():
             print(f"{done} steps on {device.type}, test loss {loss_of(trainer.net, inputs, targets).item():.4f}")
     if dist.is_initialized():
+        del trainer  # first: a DDP model that outlives its group can hang the process (PyTorch 2.11, 2.13)
         dist.destroy_process_group()
     return 130 if stopping else 0
 
