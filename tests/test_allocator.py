@@ -87,6 +87,15 @@ def test_one_small_tensor_holds_a_whole_segment():
     assert gpu.empty_cache() == 20 * MIB and gpu.memory_reserved == 0
 
 
+def test_the_maxima_stay_when_memory_goes_back():
+    gpu = CachingAllocator()
+    gpu.free(gpu.malloc(64 * MIB))
+    gpu.empty_cache()
+    gpu.malloc(5 * MIB)
+    assert (gpu.memory_allocated, gpu.memory_reserved) == (5 * MIB, 20 * MIB)
+    assert gpu.max_memory_allocated == gpu.max_memory_reserved == 64 * MIB
+
+
 def test_out_of_memory_with_enough_free_bytes():
     """Fragmentation: 40 MiB are free, in pieces of 10, and 20 are not to be had."""
     gpu = CachingAllocator(capacity=80 * MIB)

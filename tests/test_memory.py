@@ -163,3 +163,12 @@ def test_the_gradients_are_there_after_backward_and_gone_at_the_end():
 def test_unknown_settings_are_refused():
     with pytest.raises(LabError, match="adamw, momentum, sgd"):
         training_step(1, 8, 8, 1, optimizer="lion")
+
+
+def test_a_private_class_that_is_gone_is_named(monkeypatch):
+    from torch.distributed._tools import mem_tracker
+
+    monkeypatch.delattr(mem_tracker, "MemTracker")
+    with pytest.raises(ImportError, match="cannot import name 'MemTracker'") as caught:
+        rehearsal(1, 64, 2, 16, 1)
+    assert caught.value.name == "torch.distributed._tools.mem_tracker"  # what the cells' line is made of

@@ -50,6 +50,23 @@ def test_an_error_ends_the_recording_and_goes_on(recorder):
     assert len(events) == 3 and recorder[-1] == ((None,), {})
 
 
+def test_an_action_that_is_no_allocation_has_no_bytes(recorder, monkeypatch):
+    """PyTorch 2.15 added "annotate"; what a later one adds must not stop the recording."""
+    monkeypatch.setattr(torch.cuda.memory, "_snapshot", lambda: {"device_traces": [[], [{"action": "annotate"}]]})
+    with memory_history() as events:
+        pass
+    assert events == [{"action": "annotate", "bytes": 0, "address": 0, "code": ""}]
+
+
+@pytest.mark.parametrize("name", ["_record_memory_history", "_snapshot"])
+def test_a_private_name_that_is_gone_is_named(recorder, monkeypatch, name):
+    monkeypatch.delattr(torch.cuda.memory, name)
+    with pytest.raises(AttributeError, match=name) as caught, memory_history():
+        pass
+    assert caught.value.name == name and caught.value.obj is torch.cuda.memory  # what the cells' line is made of
+    assert recorder == [], "nothing was switched on that nobody would switch off"
+
+
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
 def test_on_a_gpu_allocations_and_frees_are_seen():
     with memory_history() as events:

@@ -16,16 +16,17 @@ def memory_history(max_entries=100_000):
     no library, as "function:line", or "" (the backward pass has none); the function is "<module>" for a cell.
     max_entries: the oldest are dropped beyond it. The block's error, if any, goes on after the list is filled.
 
-    Uses torch.cuda.memory._record_memory_history and ._snapshot, which are private: only here. Needs a CUDA GPU.
+    Uses torch.cuda.memory._record_memory_history and ._snapshot, which are private: only here. Where a PyTorch has them
+    no longer, the AttributeError names them (in a notebook that ends the cell, not the lesson). Needs a CUDA GPU.
     """
     device = torch.cuda.current_device()
-    record = torch.cuda.memory._record_memory_history
+    record, snapshot = torch.cuda.memory._record_memory_history, torch.cuda.memory._snapshot
     record("all", stacks="python", max_entries=max_entries, clear_history=True)
     events = []
     try:
         yield events
     finally:
-        traces = torch.cuda.memory._snapshot()["device_traces"]
+        traces = snapshot()["device_traces"]
         record(None)
         events += [_entry(trace) for trace in traces[device]]
 
@@ -34,4 +35,5 @@ def _entry(trace):
     libraries = ("site-packages", "dist-packages", sysconfig.get_path("stdlib"), "<frozen")
     own = [f for f in trace.get("frames", []) if not any(part in f["filename"] for part in libraries)]
     code = f"{own[0]['name']}:{own[0]['line']}" if own else ""
-    return {"action": trace["action"], "bytes": trace["size"], "address": trace.get("addr", 0), "code": code}
+    nbytes, address = trace.get("size", 0), trace.get("addr", 0)  # an action that is no allocation may have neither
+    return {"action": trace["action"], "bytes": nbytes, "address": address, "code": code}

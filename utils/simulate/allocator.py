@@ -53,14 +53,14 @@ class CachingAllocator:
     """Blocks and segments as torch.cuda would hand them out.
 
     capacity: bytes that the driver has (default: no end). segments: all that are held. memory_allocated,
-    memory_reserved: bytes, as the functions of torch.cuda with these names count them; max_memory_allocated: the
-    highest so far. driver_calls: how often the driver was asked for a segment or given one back. history: one
-    (what, bytes, allocated, reserved) for each call.
+    memory_reserved: bytes, as the functions of torch.cuda with these names count them; max_memory_allocated,
+    max_memory_reserved: the highest so far. driver_calls: how often the driver was asked for a segment or given one
+    back. history: one (what, bytes, allocated, reserved) for each call.
     """
 
     def __init__(self, capacity=None):
         self.capacity, self.segments, self.driver_calls = capacity, [], 0
-        self.memory_allocated = self.max_memory_allocated = self._made = 0
+        self.memory_allocated = self.max_memory_allocated = self.max_memory_reserved = self._made = 0
         self.history = []
 
     @property
@@ -124,6 +124,7 @@ class CachingAllocator:
         segment = Segment(self._made, size, need <= SMALL)
         segment.blocks.append(Block(segment, 0, size))
         self.segments.append(segment)
+        self.max_memory_reserved = max(self.max_memory_reserved, self.memory_reserved)
         self._made += 1
         self.driver_calls += 1
         return segment.blocks[0]

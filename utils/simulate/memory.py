@@ -20,6 +20,7 @@ def rehearse(make, step):
     second step (in the first, the optimizer has no state yet), with "peak" for the moment of the highest total.
 
     Counted by torch.distributed._tools.mem_tracker.MemTracker, which is private: this is the only place that uses it.
+    Where a PyTorch has it no longer, the ImportError names it (in a notebook that ends the cell, not the lesson).
     """
     from torch._subclasses.fake_tensor import FakeTensorMode
     from torch.distributed._tools.mem_tracker import MemTracker
