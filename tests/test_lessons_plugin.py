@@ -13,8 +13,12 @@ import pytest
 from tests import lessons_plugin
 
 ROOT = Path(__file__).resolve().parent.parent
-REPLAYED = """from IPython.display import display
-display({"text/plain": "recorded"}, metadata={"device_lab": {"state": "replayed"}}, raw=True)"""
+
+
+def shows(state):
+    """Source of a cell that shows a line in this state, as utils.messages.note does."""
+    return f"""from IPython.display import display
+display({{"text/plain": "not as announced"}}, metadata={{"device_lab": {{"state": {state!r}}}}}, raw=True)"""
 
 
 def write_notebook(path, *sources, tags=()):
@@ -40,7 +44,7 @@ def run(*arguments):
 
 
 def test_good_lessons_pass_and_are_counted(tmp_path):
-    one = write_notebook(tmp_path / "00_one.ipynb", "x = 1", "print(x)", REPLAYED)
+    one = write_notebook(tmp_path / "00_one.ipynb", "x = 1", "print(x)", shows("replayed"))
     two = write_notebook(tmp_path / "01_two.ipynb", "print('hello')")
     source = "import sys; print('progress', file=sys.stderr)"
     three = write_notebook(tmp_path / "02_tagged.ipynb", source, tags=["lab-stderr"])
@@ -63,6 +67,8 @@ BAD = {
     "03_skips": (["# NBVAL_SKIP\nx = 1", "x = 2"], "1 of 2", "did not run to the end: 0 (", []),
     "04_error_by_tag": (["# NBVAL_RAISES_EXCEPTION\n1 / 0"], "0 of 1", "with expect_error(", [0]),
     "05_warns": (["import warnings; warnings.warn('noise')"], "0 of 1", "wrote to stderr", [0]),
+    "051_finding": ([shows("finding")], "0 of 1", "A finding (finding): not as announced", [0]),
+    "052_waiting": ([shows("waiting")], "0 of 1", "A finding (waiting): not as announced", [0]),
     "06_takes_memory": (["big = bytearray(1_700_000_000)"], "1 of 1", "more than 1536 MiB", []),
     "07_is_empty": ([], "0 of 0", "it has no code cells", []),
     "08_hangs": (["import time; time.sleep(60)"], "0 of 1", "Timeout of 10 seconds", [0]),
@@ -86,6 +92,28 @@ def test_what_must_fail_fails(bad_run, name):
     assert f"FAILED {name}: " in output
     listed = [line for line in output.splitlines() if line.startswith("FAILED") and f"{name}.ipynb::" in line]
     assert [int(line.split("::Cell ")[1].split()[0]) for line in listed] == failed_cells
+
+
+def test_with_findings_what_is_not_announced_is_listed(tmp_path):
+    cells = [shows("finding"), shows("waiting"), "import sys; print('a warning more', file=sys.stderr)", "6 * 7"]
+    path = write_notebook(tmp_path / "00_next.ipynb", *cells)
+    stored = nbformat.read(path, as_version=4)
+    stored.cells[-1].update(execution_count=4, metadata={"tags": ["nbval-check-output"]})
+    stored.cells[-1].outputs = [nbformat.v4.new_output("execute_result", {"text/plain": "43"}, execution_count=4)]
+    nbformat.write(stored, path)
+    options = ["--nbval-lax", "--nbval-cell-timeout=10"]
+    status, output = run_lessons(path, options=[*options, "--findings"])
+    assert status == 0, output
+    assert "4 of 4 code cells ran  (3 live, 1 shown" in output and "4 findings with torch" in output
+    listed = [line for line in output.splitlines() if line.startswith("00_next, cell ")]
+    assert len(listed) == 4 and "a warning more" in listed[2] and "than its stored output" in listed[3]
+    failing = write_notebook(tmp_path / "01_fails.ipynb", shows("finding"), "1 / 0")
+    assert run_lessons(failing, options=[*options, "--findings"])[0] == 1
+
+
+def test_a_missed_claim_of_a_reader_fails_nothing(tmp_path):
+    status, output = run_lessons(write_notebook(tmp_path / "00_claim.ipynb", shows("missed")))
+    assert status == 0 and "1 of 1 code cells ran  (1 live" in output
 
 
 def test_a_skipped_cell_alone_fails_the_run(tmp_path):
