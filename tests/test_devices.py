@@ -1,5 +1,7 @@
 import pathlib
 import re
+import runpy
+import sys
 import types
 
 import pytest
@@ -54,6 +56,70 @@ def test_what_torch_compile_lacks_for_a_gpu(monkeypatch):
     assert devices.missing_triton() is None
     monkeypatch.setattr(devices, "missing_cuda", lambda: "a CUDA GPU")
     assert devices.missing_triton() == "a CUDA GPU"
+
+
+BUILD = ["sm_75", "sm_80", "sm_86", "sm_90", "sm_100", "sm_120"]  # the default wheels of 2.13 and 2.15
+
+
+@pytest.mark.parametrize(
+    ("capability", "built", "runs"),
+    [
+        ((7, 5), BUILD, True),
+        ((8, 9), BUILD, True),
+        ((10, 3), BUILD, True),
+        ((6, 1), BUILD, False),  # GTX 1080 Ti
+        ((7, 0), BUILD, False),  # V100
+        ((11, 0), BUILD, False),
+        ((12, 0), ["sm_90", "compute_90"], True),  # PTX
+        ((8, 9), ["compute_90"], False),
+        ((9, 0), ["sm_90a"], True),
+        ((10, 0), ["compute_90a"], False),
+        ((10, 3), ["sm_100f"], True),
+        ((12, 0), ["sm_100f"], False),
+        ((6, 1), [], True),  # nothing is known, so nothing is claimed
+        ((6, 1), ["sm_75", "tile_ir"], True),
+    ],
+)
+def test_a_gpu_whose_generation_is_not_in_the_build_is_missing(monkeypatch, capability, built, runs):
+    gpu = {"is_available": True, "device_count": 1, "get_device_capability": capability, "get_arch_list": built}
+    for name, value in (gpu | {"get_device_name": "Some GPU"}).items():
+        monkeypatch.setattr(torch.cuda, name, lambda *index, value=value: value)
+    monkeypatch.setattr(torch.version, "cuda", "13.0")
+    monkeypatch.setattr(devices, "pick_device", lambda: torch.device("cuda"))
+    for lack in (devices.missing_cuda(), devices.missing_accelerator()):
+        if runs:
+            assert lack is None
+        else:
+            assert f"the Some GPU has compute capability {capability[0]}.{capability[1]}" in lack and built[0] in lack
+    monkeypatch.setattr(torch.version, "cuda", None)  # ROCm, where nobody compares
+    assert devices.missing_cuda() is None
+    assert "2 CUDA GPUs, and PyTorch sees 1" in devices.missing_cuda(2)
+
+
+def test_the_rule_about_generations_is_the_one_of_exercise_01_2():
+    (path,) = (devices.COURSE / "notebooks" / "exercises").glob("01_*.py")
+    exercise = runpy.run_path(str(path))
+    for capability, built, _ in exercise["CODE_CASES"]:
+        if built:
+            expected = exercise["runs"](capability, built)
+            assert any(devices._runs(capability, entry) for entry in built) is expected
+
+
+def test_doctor_says_which_gpu_the_build_has_no_code_for(monkeypatch):
+    gpu = types.SimpleNamespace(name="GTX 1080 Ti", total_memory=11 * 2**30, major=6, minor=1)
+    facts = {"is_available": True, "device_count": 1, "get_device_capability": (6, 1), "get_arch_list": BUILD}
+    for name, value in (facts | {"get_device_name": gpu.name, "get_device_properties": gpu}).items():
+        monkeypatch.setattr(torch.cuda, name, lambda *index, value=value: value)
+    monkeypatch.setattr(torch.version, "cuda", "13.0")
+    ((ok, text),) = [line for line in devices.checkup() if line[1].startswith("GPU 0")]
+    assert not ok and "no code for it" in text and "CUDA_VISIBLE_DEVICES" in text
+
+
+def test_doctor_says_what_torch_xla_lacks(monkeypatch):
+    found = {"torch": "2.13.0", "torch_xla": "2.9.0"}
+    monkeypatch.setattr(devices, "package_version", found.get)
+    (text,) = [text for ok, text in devices.checkup() if text.startswith("TPU")]
+    assert "torch_xla 2.9.0 and torch 2.13.0" in text and "not installed" not in text
 
 
 @pytest.mark.parametrize(("system", "name"), [("linux", "g++"), ("win32", "cl"), ("darwin", "clang++")])
@@ -130,6 +196,45 @@ def test_torchtpu_is_a_tpu_without_torch_xla(monkeypatch):
     assert str(recordings.where("tpu")) == "TPU (this machine)"
 
 
+@pytest.mark.parametrize(
+    ("chip", "variable", "name"),
+    [
+        ("0x0063", None, "TPU v5e"),
+        ("0x0062", None, "TPU v5p"),
+        ("0x0063", "v6e-1", "TPU v5e"),  # what is on the bus is surer than what a variable says
+        ("0x0027", "v3-8", "TPU v3"),  # a number that two generations share
+        (None, "v5litepod-8", "TPU v5e"),
+        (None, "v5e-8", "TPU v5e"),
+        (None, "v5p-16", "TPU v5p"),
+        (None, "v6e-1", "TPU v6e"),
+        (None, "tpu7x-8", "TPU7x"),
+        (None, "v4-8", "TPU v4"),
+        (None, "something new", "TPU"),
+        (None, None, "TPU"),
+    ],
+)
+def test_a_tpu_is_named_by_its_generation(monkeypatch, tmp_path, chip, variable, name):
+    monkeypatch.delenv("TPU_ACCELERATOR_TYPE", raising=False)
+    for k, (vendor, device) in enumerate([("0x8086", "0x0063"), ("0x1ae0", "0x0042"), ("0x1ae0", chip)]):
+        if device:
+            (tmp_path / str(k)).mkdir()
+            (tmp_path / str(k) / "vendor").write_text(vendor + "\n")
+            (tmp_path / str(k) / "device").write_text(device + "\n")
+    if variable:
+        monkeypatch.setenv("TPU_ACCELERATOR_TYPE", variable)
+    assert devices.tpu_name(tmp_path) == name
+    assert name in ("TPU", "TPU v3") or devices.look_up(name).name == name
+
+
+@pytest.mark.parametrize(("kind", "name"), [("CPU", "XLA on CPU"), ("TPU", "TPU v5e"), ("NEURON", "XLA on NEURON")])
+def test_the_name_of_an_xla_device_is_that_of_what_the_runtime_runs_on(monkeypatch, kind, name):
+    runtime = types.SimpleNamespace(device_type=lambda: kind)
+    monkeypatch.setitem(sys.modules, "torch_xla", types.SimpleNamespace(runtime=runtime))
+    monkeypatch.setitem(sys.modules, "torch_xla.runtime", runtime)
+    monkeypatch.setattr(devices, "tpu_name", lambda: "TPU v5e")
+    assert devices.name_of("xla") == name
+
+
 # ---------------------------------------------------------------------------------------------------------------
 # The device table: names as PyTorch reports them, and figures that can be derived from others
 
@@ -139,9 +244,14 @@ def test_torchtpu_is_a_tpu_without_torch_xla(monkeypatch):
     [
         ("Tesla T4", "T4"),
         ("NVIDIA L4", "L4"),
+        ("NVIDIA L40S", "L40S"),
         ("Tesla V100-SXM2-16GB", "V100 SXM2"),
+        ("Tesla V100-SXM2-32GB", "V100 SXM2 32 GB"),
+        ("Tesla V100-PCIE-16GB", "V100 PCIe"),
+        ("Tesla V100-PCIE-32GB", "V100 PCIe 32 GB"),
         ("Tesla P100-PCIE-16GB", "P100 PCIe"),
         ("NVIDIA A100-SXM4-40GB", "A100 40 GB"),
+        ("A100-SXM4-40GB", "A100 40 GB"),
         ("NVIDIA A100-PCIE-40GB", "A100 40 GB"),
         ("NVIDIA A100-SXM4-80GB", "A100 80 GB SXM"),
         ("NVIDIA A100 80GB PCIe", "A100 80 GB PCIe"),
@@ -149,7 +259,15 @@ def test_torchtpu_is_a_tpu_without_torch_xla(monkeypatch):
         ("NVIDIA H100 PCIe", "H100 PCIe"),
         ("NVIDIA H200", "H200 SXM"),
         ("NVIDIA B200", "B200 SXM"),
+        ("NVIDIA GeForce RTX 4090", "RTX 4090"),
+        ("NVIDIA GeForce RTX 5090", "RTX 5090"),
+        ("AMD Instinct MI300X", "MI300X"),
+        ("AMD Instinct MI300X VF", "MI300X"),
+        ("TPU v4", "TPU v4"),
         ("TPU v5 lite", "TPU v5e"),
+        ("TPU v5p", "TPU v5p"),
+        ("TPU v6 lite", "TPU v6e"),
+        ("TPU7x", "TPU7x"),
     ],
 )
 def test_look_up_by_the_name_pytorch_reports(reported, row):
@@ -157,10 +275,47 @@ def test_look_up_by_the_name_pytorch_reports(reported, row):
 
 
 @pytest.mark.parametrize(
-    "reported", ["NVIDIA GeForce RTX 4090", "NVIDIA A10G", "NVIDIA L40S", "NVIDIA GH200 480GB", "", "T400"]
+    "reported",
+    [
+        *["NVIDIA A10G", "NVIDIA L40", "NVIDIA T400", "NVIDIA GH200 480GB", "NVIDIA GB200", "NVIDIA B300 SXM6 AC", ""],
+        # other cards whose names begin like one in the table
+        *["NVIDIA H200 NVL", "NVIDIA H100 NVL", "NVIDIA H100 64GB HBM2e", "NVIDIA H20", "Tesla V100S-PCIE-32GB"],
+        *["Tesla V100-SXM3-32GB", "Tesla V100-DGXS-32GB", "Tesla P100-PCIE-12GB", "NVIDIA A100-SXM-64GB"],
+        *["NVIDIA GeForce RTX 4090 Laptop GPU", "NVIDIA GeForce RTX 4090 D", "NVIDIA GeForce RTX 5090 D"],
+        *["AMD Instinct MI300A", "AMD Instinct MI300X HF", "TPU v5 something", "TPU"],
+        # parts of a GPU
+        *["NVIDIA A100-SXM4-40GB MIG 1g.5gb", "NVIDIA H100 80GB HBM3 MIG 1g.10gb", "NVIDIA H200 MIG 2g.35gb"],
+        *["GRID T4-8C", "GRID V100-16C", "NVIDIA A100-40C", "NVIDIA L4-6Q"],
+    ],
 )
-def test_unknown_devices_have_no_row(reported):
+def test_unknown_devices_and_parts_of_known_ones_have_no_row(reported):
     assert devices.look_up(reported) is None
+
+
+def test_no_name_fits_two_rows():
+    for row in devices.DEVICE_TABLE:
+        assert [other.name for other in devices.DEVICE_TABLE if re.fullmatch(other.pattern, row.name)] in (
+            [],
+            [row.name],
+        )
+    names = [row.name for row in devices.DEVICE_TABLE]
+    assert len(set(names)) == len(names)
+
+
+def test_a_peak_is_a_limit_except_for_a_card_that_clocks_itself_higher():
+    assert devices.look_up("Tesla T4").limit("fp16") == 65 and devices.look_up("Tesla T4").limit("bf16") is None
+    card = devices.look_up("NVIDIA GeForce RTX 5090")
+    assert card.bf16 == 209.5 and card.limit("bf16") is None
+
+
+def test_figures_are_dense_and_the_memory_of_a_tpu_is_what_google_prints():
+    for row in devices.DEVICE_TABLE:
+        if row.fp8 and row.fp32:  # 8-bit numbers pass at twice the rate of 16-bit ones, not at four times
+            assert row.fp8 == pytest.approx(2 * row.bf16, rel=0.02)
+        if row.tf32 and not row.rated:
+            assert row.tf32 == pytest.approx(row.fp16 / 2, rel=0.02)
+    memory = {row.name: row.memory for row in devices.DEVICE_TABLE if row.name.startswith("TPU")}
+    assert memory == {"TPU v4": 32, "TPU v5e": 16, "TPU v5p": 95, "TPU v6e": 32, "TPU7x": 192}
 
 
 def test_rows_have_source_and_date_and_look_themselves_up():
@@ -178,6 +333,9 @@ TENSOR = {
     "H100 SXM": (132, 2048, 1830),
     "H100 PCIe": (114, 2048, 1620),
     "L4": (58, 512, 2040),
+    "RTX 4090": (128, 256, 2520),  # sums in float32
+    "RTX 5090": (170, 256, 2407),
+    "MI300X": (304, 1024, 2100),  # compute units
 }
 
 
@@ -188,7 +346,8 @@ def test_fp16_peak_follows_from_units_and_clock(name):
 
 
 # Published ridge points (peak FLOP/s over bandwidth, FLOP a byte)
-RIDGE = {"T4": 203, "L4": 403, "A100 40 GB": 201, "H100 SXM": 295, "H200 SXM": 206, "B200 SXM": 281, "TPU v5e": 241}
+RIDGE = {"T4": 203, "L4": 403, "A100 40 GB": 201, "H100 SXM": 295, "H200 SXM": 206, "B200 SXM": 292, "TPU v5e": 241}
+RIDGE |= {"RTX 4090": 164, "RTX 5090": 117}
 
 
 @pytest.mark.parametrize("name", RIDGE)
@@ -198,16 +357,43 @@ def test_ridge_points(name):
 
 
 def test_pcie_limits():
-    assert [round(devices.pcie_limit(generation), 2) for generation in (3, 4, 5)] == [15.75, 31.51, 63.02]
+    limits = [round(devices.pcie_limit(generation), 2) for generation in (3, 4, 5, 6)]
+    assert limits == [15.75, 31.51, 63.02, 121.0]
     assert devices.pcie_limit(4, lanes=8) == devices.pcie_limit(4) / 2
 
 
-def test_link_limit_prefers_what_the_driver_says(monkeypatch):
-    monkeypatch.setattr(devices, "nvidia_smi", {"pcie.link.gen.max": "5", "pcie.link.width.max": "8"}.get)
+@pytest.fixture
+def a_t4(monkeypatch):
+    """PyTorch sees one T4; what nvidia-smi answers is in the dict."""
+    answers, asked = {}, []
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "Tesla T4")
+    properties = types.SimpleNamespace(uuid="0a1b")
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: properties)
+    monkeypatch.setattr(devices, "nvidia_smi", lambda field, gpu: (asked.append(gpu), answers.get(field, ""))[1])
+    return types.SimpleNamespace(answers=answers, asked=asked, properties=properties)
+
+
+def test_link_limit_prefers_what_the_driver_says_about_this_gpu(a_t4):
+    a_t4.answers |= {"pcie.link.gen.max": "5", "pcie.link.width.max": "8", "pcie.link.width.current": "8"}
     assert devices.link_limit() == (devices.pcie_limit(5, 8), "PCIe 5 x8, from nvidia-smi")
-    monkeypatch.setattr(devices, "nvidia_smi", lambda field: "")
-    if not torch.cuda.is_available():
-        assert devices.link_limit() == (None, "no host link known")
+    assert set(a_t4.asked) == {"GPU-0a1b"}
+    a_t4.answers["pcie.link.width.current"] = "4"  # a card of eight lanes in a slot of four
+    assert devices.link_limit() == (devices.pcie_limit(5, 4), "PCIe 5 x4, from nvidia-smi")
+    a_t4.answers |= {"pcie.link.width.max": "16", "pcie.link.width.current": "[N/A]"}
+    assert devices.link_limit() == (devices.pcie_limit(5, 16), "PCIe 5 x16, from nvidia-smi")
+
+
+def test_link_limit_without_nvidia_smi_is_the_tables(a_t4, monkeypatch):
+    table = (devices.look_up("T4").link, "PCIe, from the device table (T4)")
+    assert devices.link_limit() == table
+    a_t4.answers |= {"pcie.link.gen.max": "3", "pcie.link.width.max": "16"}
+    a_t4.properties.uuid = None  # some builds do not tell it, and another card's link would be worse than none
+    assert devices.link_limit() == table
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "NVIDIA GH200 480GB")
+    assert devices.link_limit()[0] is None and "NVLink" in devices.link_limit()[1]
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert devices.link_limit() == (None, "no host link known")
 
 
 def test_a_stuck_nvidia_smi_is_no_answer(monkeypatch):
@@ -232,3 +418,19 @@ def test_nvidia_smi_is_asked_about_this_gpu_and_once_a_second(monkeypatch):
     clock[0] += 1.5
     devices.gpu_state("cuda")
     assert len(asked) == 2
+
+
+def test_a_newer_nvidia_smi_is_asked_by_its_newer_name(monkeypatch):
+    """An unknown field makes nvidia-smi refuse the whole question, and newer drivers have another name for one."""
+    asked = []
+
+    def newer(*command):
+        asked.append(command[1])
+        return "" if "clocks_throttle_reasons" in command[1] else "1980 MHz, 2619 MHz, 61, 512.30 W, 0x0000000000000004"
+
+    monkeypatch.setattr(devices, "_output_of", newer)
+    monkeypatch.setattr(devices, "_states", {})
+    properties = types.SimpleNamespace(uuid="0a1b")
+    monkeypatch.setattr(devices.torch.cuda, "get_device_properties", lambda device: properties)
+    assert devices.gpu_state("cuda")["clocks_throttle_reasons.active"] == "0x0000000000000004"
+    assert len(asked) == 2 and "clocks_event_reasons.active" in asked[1]
