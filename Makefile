@@ -11,6 +11,7 @@ endif
 VENV := .venv/$(BIN)/python
 COLAB := .venv-colab/$(BIN)/python
 TPU := .venv-tpu/$(BIN)/python
+NEXT := .venv-next/$(BIN)/python
 BENCH := .venv-bench/$(BIN)/python
 
 # Run every lesson, every code cell, and count them. LAB_STRICT: a claim that misses its bound is an error.
@@ -27,7 +28,7 @@ SECOND := $(if $(filter Linux-x86_64,$(shell uname -sm | tr ' ' -)),test-tpu,tes
 # What `make test` opens in a browser; `make test-browser` opens all lessons.
 SAMPLE := there_are or must_be_seen or 00_start or 06_pinned or 13_tpu
 
-.PHONY: help lab test untimed test-unit test-browser test-tpu tpu-tests tpu-strict tpu-slow tpu-first tpu-second test-colab unit-processes unit-others outputs record bench format lint clean env env-test env-test-tpu env-test-colab
+.PHONY: help lab test untimed test-unit test-browser test-tpu tpu-tests tpu-strict tpu-slow tpu-first tpu-second test-colab test-next unit-processes unit-others outputs record bench format lint clean env env-test env-test-tpu env-test-colab env-test-next
 
 help:
 	@echo "make lab           open the lessons in JupyterLab (installs on first use; LAB_ARGS=\"--port 8899\")"
@@ -36,6 +37,7 @@ help:
 	@echo "make test-browser  run every lesson in JupyterLab in a browser (make test: three of them)"
 	@echo "make test-tpu      run every lesson with torch_xla, on XLA's own CPU device (part of make test)"
 	@echo "make test-colab    run every lesson with the versions of Colab's GPU runtime"
+	@echo "make test-next     run every lesson with the newest PyTorch and list what it says otherwise than announced"
 	@echo "make outputs       run the lessons and store their outputs"
 	@echo "make record        record what this machine's devices can measure (for readers without them)"
 	@echo "make bench         measure train.py against Accelerate and Lightning, and what importing utils costs"
@@ -105,6 +107,13 @@ env-test-colab:
 
 test-colab: env-test-colab
 	PYDEVD_DISABLE_FILE_VALIDATION=1 $(COLAB) $(NBVAL) $(LESSONS)
+
+# With the newest PyTorch, as a reader: every cell ends, and what is not as announced is listed.
+env-test-next:
+	@$(PYTHON) tools/setup_env.py --venv .venv-next --requirements tests/next-requirements.txt --prefer 3.13 --upgrade
+
+test-next: env-test-next
+	$(NEXT) $(NBVAL) --findings $(LESSONS)
 
 outputs: env-test
 	$(VENV) tools/notebooks.py outputs

@@ -82,10 +82,17 @@ def test_the_oldest_python_is_the_same_everywhere():
     assert COURSE["requires-python"] == ">={}.{}".format(*setup_env.OLDEST)
 
 
-@pytest.mark.parametrize("file", ["requirements-tpu.txt", "tests/colab-requirements.txt"])
+@pytest.mark.parametrize("file", ["requirements-tpu.txt", "tests/colab-requirements.txt", "tests/next-requirements.txt"])
 def test_all_environments_use_the_same_nbval(file):
-    exact = pins(ROOT / file, "3.13")
-    assert f"nbval=={exact['nbval']}" in COURSE["optional-dependencies"]["test"]
+    (nbval,) = [line for line in (ROOT / file).read_text().splitlines() if line.startswith("nbval")]
+    assert nbval in COURSE["optional-dependencies"]["test"]
+
+
+def test_the_newest_pytorch_meets_the_pins_of_everything_else():
+    lines = (ROOT / "tests" / "next-requirements.txt").read_text().splitlines()
+    newest = {line for line in lines if not line.startswith(("#", "nbval", "pytest"))}
+    pinned = pins(ROOT / "requirements.txt", "3.13")
+    assert newest == {"torch"} | {f"{name}=={version}" for name, version in pinned.items() if name != "torch"}
 
 
 @pytest.mark.parametrize("python", ["3.10", "3.11", "3.12", "3.13"])

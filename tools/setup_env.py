@@ -1,8 +1,9 @@
 """Create the virtual environment of the course and install what its lessons need.
 
-    python tools/setup_env.py [--test] [--venv .venv] [--requirements requirements.txt] [--prefer 3.13]
+    python tools/setup_env.py [--test] [--venv .venv] [--requirements requirements.txt] [--prefer 3.13] [--upgrade]
 
-Run again, it installs nothing and says nothing, as long as the requirements did not change.
+Run again, it installs nothing and says nothing, as long as the requirements did not change. With --upgrade it asks the
+index again for what has no exact version.
 This file must parse on Python 2.7 and 3.6, so that a Python too old for the course gets a clear line.
 """
 
@@ -197,6 +198,7 @@ def main(argv=None):
     parser.add_argument("--venv", default=".venv", help="folder of the virtual environment")
     parser.add_argument("--requirements", default="requirements.txt", help="file with the exact versions")
     parser.add_argument("--prefer", metavar="3.13", help="create it with this Python when there is one")
+    parser.add_argument("--upgrade", action="store_true", help="look for newer versions of what is not pinned")
     args = parser.parse_args(argv)
 
     again = "make test" if args.test or args.venv != ".venv" else "make lab"
@@ -209,7 +211,7 @@ def main(argv=None):
         with open(stamp) as file:
             installed = file.read()
         version = version_of(python_of(venv))
-        if version and wanted_stamp(requirements, args.test, version) in installed:
+        if version and wanted_stamp(requirements, args.test, version) in installed and not args.upgrade:
             if version != sys.version_info[:2] >= OLDEST and not args.prefer:
                 print("Using Python %d.%d of %s (another one: make clean first)" % (version + (args.venv,)))
             return
@@ -224,7 +226,7 @@ def main(argv=None):
         os.remove(stamp)  # an install that is interrupted must not look complete
     print("Installing into %s; the first time this takes some minutes" % args.venv)
     sys.stdout.flush()
-    pip_install(venv, ["-r", requirements], again)
+    pip_install(venv, (["--upgrade"] if args.upgrade else []) + ["-r", requirements], again)
     pip_install(venv, ["--no-deps", "-e", "."], again)
     version = version_of(python_of(venv))
     done = [wanted_stamp(requirements, False, version)]
