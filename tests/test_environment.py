@@ -82,7 +82,9 @@ def test_the_oldest_python_is_the_same_everywhere():
     assert COURSE["requires-python"] == ">={}.{}".format(*setup_env.OLDEST)
 
 
-@pytest.mark.parametrize("file", ["requirements-tpu.txt", "tests/colab-requirements.txt", "tests/next-requirements.txt"])
+@pytest.mark.parametrize(
+    "file", ["requirements-tpu.txt", "tests/colab-requirements.txt", "tests/next-requirements.txt"]
+)
 def test_all_environments_use_the_same_nbval(file):
     (nbval,) = [line for line in (ROOT / file).read_text().splitlines() if line.startswith("nbval")]
     assert nbval in COURSE["optional-dependencies"]["test"]
