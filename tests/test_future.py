@@ -3,6 +3,8 @@
 With LAB_STRICT=1 (tests, recording) each of these is an error.
 """
 
+import re
+
 import pytest
 
 from tests.conftest import run_cells, text_of
@@ -161,4 +163,5 @@ def test_a_mistake_of_the_reader_is_an_error(run, strict):
     names = [cell.outputs[-1].ename for cell in cells]
     kinds = ["AttributeError", "AttributeError", "ModuleNotFoundError", "NameError", "ZeroDivisionError"]
     assert names == [*kinds, "AttributeError", "NameError"]
-    assert "Traceback" in text_of(cells[1]) and "[].went_away" in text_of(cells[1])
+    shown = re.sub(r"\x1b\[[\d;]*m", "", text_of(cells[1]))
+    assert "Traceback (most recent call last)" in shown and "> 1 [].went_away" in shown
