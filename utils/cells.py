@@ -153,7 +153,7 @@ def _show_error(shell, kind, error, traceback, tb_offset=None):
 
 def _after_cell(result):
     """Forget half a result; where only the cell ends, note what it leaves open, and let Run All go on."""
-    error = result.error_in_exec
+    error = getattr(result, "error_in_exec", None)  # an interrupted `await` leaves no result
     if error is None:
         return
     source = result.info.raw_cell or ""
