@@ -1,16 +1,20 @@
 """Roofline and operation counts against published figures and against PyTorch's own counter."""
 
+import sys
+
 import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from tests.test_memory import Block
 from utils.devices import look_up
+from utils.exercises import Wrong, all_exercises
 from utils.simulate.roofline import attainable, product_intensity, ridge, transformer_flops
 
 # Peak (dense) over memory bandwidth, FLOP/byte, in the 16-bit type; V100 and T4 have fp16 alone.
 RIDGES = {"V100 SXM2": 139, "T4": 203, "L4": 403, "A100 40 GB": 201, "A100 80 GB SXM": 153, "H100 PCIe": 378}
-RIDGES |= {"H100 SXM": 295, "H200 SXM": 206, "B200 SXM": 281, "TPU v4": 229, "TPU v5e": 241, "TPU v5p": 166}
+RIDGES |= {"H100 SXM": 295, "H200 SXM": 206, "B200 SXM": 292, "TPU v4": 229, "TPU v5e": 241, "TPU v5p": 166}
+RIDGES |= {"RTX 4090": 164, "RTX 5090": 117, "TPU v6e": 560}
 
 
 @pytest.mark.parametrize("name", RIDGES)
@@ -47,3 +51,13 @@ def test_the_formula_agrees_with_pytorchs_counter(hidden, heads, sequence, batch
     with FlopCounterMode(display=False) as counter:
         block(x).sum().backward()
     assert counter.get_total_flops() == pytest.approx(transformer_flops(1, hidden, sequence, batch))
+
+
+def test_exercise_09_5_says_what_a_counter_with_its_table_lacks(monkeypatch):
+    """FlopCounterMode() prints a table at its end and needs tabulate, which the course does not install."""
+    monkeypatch.setitem(sys.modules, "tabulate", None)
+    exercise = all_exercises()["09.5"]
+    names = {"torch": torch}
+    exec(exercise.solution.replace("display=False", ""), names)
+    with pytest.raises(Wrong, match=r"needs the package tabulate .*display=False"):
+        exercise.check(names["mfu_of"])

@@ -271,6 +271,11 @@ def _call_mfu(answer, make, shape, seconds, peak, shown):
     try:
         return call(answer, make, shape, seconds, peak, shown=shown)
     except Wrong as problem:
+        if getattr(problem.__cause__, "name", None) == "tabulate":
+            raise Wrong(
+                "FlopCounterMode() prints a table at its end and needs the package tabulate for it; you want the "
+                "number only: FlopCounterMode(display=False)"
+            ) from None
         raise problem.__cause__ if isinstance(problem.__cause__, Wrong) else problem from None
 
 
