@@ -1,6 +1,7 @@
 """Jobs of several processes: what they print comes back by rank, and nothing of them is left behind."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -70,17 +71,58 @@ def test_a_missing_script_is_named():
 
 
 def test_a_failure_is_an_error_unless_announced(script, capsys):
-    with pytest.raises(LaunchError, match="status 1: ValueError: rank one is unhappy"):
+    words = "the job ended with status 1, its last words: ValueError: rank one is unhappy; run the cell again."
+    with pytest.raises(LaunchError, match=f"^{words}$"):
         launch.torchrun(script(FAILS))
     launch.torchrun(script(FAILS), fails="one is unhappy")
     assert "rank 1 │ ValueError: rank one is unhappy" in capsys.readouterr().out
 
 
-def test_an_announced_failure_must_come_and_match(script):
-    with pytest.raises(LaunchError, match="but the job ended well"):
+@pytest.mark.skipif(sys.platform == "win32", reason="sends a POSIX signal")
+def test_a_rank_that_dies_without_a_word(script):
+    with pytest.raises(LaunchError, match=r"last words: \(exitcode: -9\) local_rank: 1; run the cell again\.$"):
+        launch.torchrun(
+            script("import os, signal\nif os.environ['RANK'] == '1':\n    os.kill(os.getpid(), signal.SIGKILL)")
+        )
+
+
+def test_long_last_words_are_cut_and_equal_ones_told_once():
+    errors = {0: "ValueError: of all", 1: "ValueError: of all", 2: "ValueError: " + 400 * "x", 3: ""}
+    words = launch.last_words(launch.Run(1, {}, errors, "", 1.0))
+    assert words.startswith("ValueError: of all | ValueError: xxx") and words.endswith("x …") and len(words) < 310
+
+
+def test_no_colors(script, monkeypatch):
+    monkeypatch.setenv("LAB_STRICT", "1")
+    monkeypatch.setenv("FORCE_COLOR", "1")  # a notebook's kernel does it; Python 3.13 colors its tracebacks then
+    run = launch.torchrun(script(FAILS), fails="(?m)^ValueError: rank one")
+    assert "\x1b" not in run.errors[1]
+    red = "import sys\nsys.stderr.write('\\x1b[1;35mValueError\\x1b[0m: \\x1b[35mred\\x1b[0m\\n')\nsys.exit(1)"
+    with pytest.raises(LaunchError, match="last words: ValueError: red; run the cell again"):
+        launch.torchrun(script(red), processes=1)
+
+
+def test_they_meet_on_this_machine_whatever_its_name(script):
+    run = launch.torchrun(script("import os\nprint(os.environ['MASTER_ADDR'])"), processes=1)
+    assert run.printed[0] == "127.0.0.1\n" and run.agent == ""
+
+
+def test_an_announced_failure_must_come_and_match(script, monkeypatch, capsys):
+    well = "announced: a failure with 'anything'; on PyTorch .* the job ends well"
+    other = "announced: .*two is"
+    monkeypatch.setenv("LAB_STRICT", "1")
+    with pytest.raises(LaunchError, match=well):
         launch.torchrun(script("pass"), processes=1, fails="anything")
-    with pytest.raises(LaunchError, match="no message contains 'two is'"):
+    with pytest.raises(LaunchError, match=other):
         launch.torchrun(script(FAILS), fails="two is")
+    monkeypatch.delenv("LAB_STRICT")  # for a reader both are news, and the lesson goes on
+    launch.torchrun(script("pass"), processes=1, fails="anything")
+    assert re.search(well, capsys.readouterr().out)
+    assert launch.torchrun(script(FAILS), fails="two is").code == 1
+    assert re.search(other, capsys.readouterr().out)
+
+
+def test_results_are_json():
     with pytest.raises(LaunchError, match="last line is no JSON"):
         launch.Run(0, {0: "no JSON"}, {}, "", 1.0).results()
 

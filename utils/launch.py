@@ -31,6 +31,8 @@ from utils.messages import finding, pytorch
 
 LOOPBACK = {"linux": "lo", "darwin": "lo0"}  # name of the network interface that stays on this machine
 DEFAULTS = {"OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1", "PYTHONIOENCODING": "utf-8"}
+DEFAULTS |= {"PYTHON_COLORS": "0"}  # a notebook's kernel asks for colors, and Python 3.13 puts them into tracebacks
+DEFAULTS |= {"PET_LOCAL_ADDR": "127.0.0.1"}  # torchrun's --local-addr: on some machines their own name leads nowhere
 if sys.platform in LOOPBACK:
     DEFAULTS["GLOO_SOCKET_IFNAME"] = LOOPBACK[sys.platform]
 WINDOWS = {"USE_LIBUV": "0", "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}  # its PyTorch has no libuv; torchrun wants one
@@ -143,7 +145,7 @@ class Job:
         try:
             self.agent.wait(timeout)
         except psutil.TimeoutExpired:
-            raise LaunchError(f"{self.command}\ndid not end within {timeout} s and was stopped") from None
+            raise LaunchError(f"the job did not end within {timeout} s and was stopped; run the cell again") from None
         finally:
             self.stop()
         return self.run()
@@ -170,6 +172,7 @@ class Job:
         for path in sorted(self.logs.glob("ranks/*/attempt_*/*/std*.log")):
             texts, rank = printed if path.stem == "stdout" else errors, int(path.parent.name)
             text = path.read_text(encoding="utf-8", errors="replace")
+            text = re.sub(r"\x1b\[[\d;]*m", "", text)  # colors
             texts[rank] = texts.get(rank, "") + re.sub(r"^\[Gloo\] Rank .*\n", "", text, flags=re.M)  # noise of 2.9
         agent = (self.logs / "agent.log").read_text(encoding="utf-8", errors="replace")
         return Run(self.agent.poll(), printed, errors, agent, time.perf_counter() - self.began)
@@ -222,16 +225,24 @@ def _message(text, most=4):
     return [line for line in lines[starts[-1] if starts else -most :] if line.strip()][:most]
 
 
+def last_words(run, most=300):
+    """What the ranks of a Run that failed said last, in one line; what torchrun said, if they died without a word."""
+    said = [" ".join(_message(run.errors[rank])) for rank in sorted(run.errors)]
+    said = [words for words in dict.fromkeys(said) if words]  # each once
+    died = re.findall(r"failed (\(exitcode: .*?\) local_rank: \d+)", run.agent)
+    words = " | ".join(said) or " ".join(died[:1] or _message(run.agent))
+    return words if len(words) <= most else words[:most] + " …"
+
+
 def _judge(run, fails):
     said = "\n".join([*run.errors.values(), run.agent])
     if fails is None and run.code:
-        what = [line for text in run.errors.values() for line in _message(text)] or _message(run.agent)
-        raise LaunchError(f"the job ended with status {run.code}: " + "\n".join(what))
+        words = f"the job ended with status {run.code}, its last words: {last_words(run)}; run the cell again."
+        raise LaunchError(words)
     if fails is not None and not run.code:
         finding(f"announced: a failure with {fails!r}; on {pytorch()} the job ends well", LaunchError)
     elif fails is not None and not re.search(fails, said):
-        last = " / ".join(line for text in run.errors.values() for line in _message(text)) or said[-300:]
-        finding(f"announced: a failure with {fails!r}; on {pytorch()} it says: {last}", LaunchError)
+        finding(f"announced: a failure with {fails!r}; on {pytorch()} it says: {last_words(run)}", LaunchError)
 
 
 # ---------------------------------------------------------------------------------------------------------------
