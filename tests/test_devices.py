@@ -85,7 +85,8 @@ def test_a_gpu_whose_generation_is_not_in_the_build_is_missing(monkeypatch, capa
     for name, value in (gpu | {"get_device_name": "Some GPU"}).items():
         monkeypatch.setattr(torch.cuda, name, lambda *index, value=value: value)
     monkeypatch.setattr(torch.version, "cuda", "13.0")
-    monkeypatch.setattr(devices, "pick_device", lambda: torch.device("cuda"))
+    monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda check_available: torch.device("cuda"))
+    assert devices.pick_device() == torch.device("cuda" if runs else "cpu")
     for lack in (devices.missing_cuda(), devices.missing_accelerator()):
         if runs:
             assert lack is None

@@ -32,7 +32,40 @@ def pick_device():
     Returns a torch.device without an index, such as device(type='cuda') or device(type='cpu').
     """
     accelerator = torch.accelerator.current_accelerator(check_available=True)
-    return accelerator or torch.device("cpu")
+    if accelerator is None or missing_code(accelerator):
+        return torch.device("cpu")
+    return accelerator
+
+
+def missing_code(device):
+    """What the build of PyTorch lacks for `device`, as half a sentence, or None where it holds code for it.
+
+    A GPU can be there and available, and the first operation on it says "no kernel image is available": the build
+    holds machine code or PTX for other generations. Only CUDA devices are judged.
+    """
+    if torch.device(device).type != "cuda" or not torch.version.cuda:  # ROCm names its generations in another way
+        return None
+    capability, built = torch.cuda.get_device_capability(device), torch.cuda.get_arch_list()
+    if not built or any(_runs(capability, entry) for entry in built):
+        return None
+    name, generation = torch.cuda.get_device_name(device), ".".join(map(str, capability))
+    return (
+        f"a CUDA GPU that this PyTorch holds code for, and the {name} has compute capability {generation}, "
+        f"the build {' '.join(built)}"
+    )
+
+
+def _runs(capability, entry):
+    """Whether code for `entry`, such as "sm_86", runs on a GPU of this (major, minor). Exercise 01.2 is this rule."""
+    found = re.fullmatch(r"(sm|compute)_(\d+)(\d)(a|f)?", entry)
+    if not found:
+        return True  # a kind of code that nobody knew when this was written: let PyTorch judge
+    kind, built, letter = found[1], (int(found[2]), int(found[3])), found[4]
+    if letter == "a":  # for that one generation alone
+        return capability == built
+    if kind == "compute" and letter is None:  # PTX: the driver compiles it
+        return capability >= built
+    return capability[0] == built[0] and capability[1] >= built[1]
 
 
 # ---------------------------------------------------------------------------------------------------------------
@@ -196,37 +229,7 @@ def missing_cuda(count=1):
     found = torch.cuda.device_count()
     if found < count:
         return f"{count} CUDA GPUs, and PyTorch sees {found} here"
-    return next(filter(None, map(missing_code, range(count))), None)
-
-
-def missing_code(index=0):
-    """What the build of PyTorch lacks for a CUDA GPU that is there: machine code, or PTX, for its generation.
-
-    `is_available()` is True all the same, and the first operation says "no kernel image is available".
-    """
-    if not torch.version.cuda:  # ROCm names its generations in another way
-        return None
-    capability, built = torch.cuda.get_device_capability(index), torch.cuda.get_arch_list()
-    if not built or any(_runs(capability, entry) for entry in built):
-        return None
-    name, generation = torch.cuda.get_device_name(index), ".".join(map(str, capability))
-    return (
-        f"a CUDA GPU that this PyTorch holds code for, and the {name} has compute capability {generation}, "
-        f"the build {' '.join(built)}"
-    )
-
-
-def _runs(capability, entry):
-    """Whether code for `entry`, such as "sm_86", runs on a GPU of this (major, minor). Exercise 01.2 is this rule."""
-    found = re.fullmatch(r"(sm|compute)_(\d+)(\d)(a|f)?", entry)
-    if not found:
-        return True  # a kind of code that nobody knew when this was written: let PyTorch judge
-    kind, built, letter = found[1], (int(found[2]), int(found[3])), found[4]
-    if letter == "a":  # for that one generation alone
-        return capability == built
-    if kind == "compute" and letter is None:  # PTX: the driver compiles it
-        return capability >= built
-    return capability[0] == built[0] and capability[1] >= built[1]
+    return next(filter(None, (missing_code(f"cuda:{i}") for i in range(count))), None)
 
 
 def missing_mps():
@@ -234,10 +237,9 @@ def missing_mps():
 
 
 def missing_accelerator():
-    kind = pick_device().type
-    if kind == "cuda":
-        return missing_cuda()
-    return None if kind != "cpu" else "an accelerator, and PyTorch sees none here"
+    if pick_device().type != "cpu":
+        return None
+    return torch.cuda.is_available() and missing_cuda() or "an accelerator, and PyTorch sees none here"
 
 
 def missing_xla():
@@ -332,7 +334,7 @@ def _check_devices():
     )
     if torch.cuda.is_available():
         for i in range(torch.cuda.device_count()):
-            p, lack = torch.cuda.get_device_properties(i), missing_code(i)
+            p, lack = torch.cuda.get_device_properties(i), missing_code(f"cuda:{i}")
             text = f"GPU {i}: {p.name}, {p.total_memory / 2**30:.1f} GiB, compute capability {p.major}.{p.minor}"
             if lack:
                 text += ": this PyTorch has no code for it; install a build that has (lesson 01), "
