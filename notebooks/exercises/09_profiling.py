@@ -289,8 +289,8 @@ def _mfu_hint(ratio):
     if ratio < 1:
         return "is the attention counted? On the CPU it is not in every version; count on meta"
     return (
-        "the input needs no gradient, so its gradient is not computed; and on a GPU the counter adds what attention "
-        "computes twice: count on meta"
+        "the input needs no gradient, so its gradient is not computed; and on a GPU (since 2.15 on a CPU, too) the "
+        "counter adds what attention computes twice: count on meta"
     )
 
 
