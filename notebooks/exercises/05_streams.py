@@ -28,6 +28,7 @@ def check_make_then_use(answer):
         if answer(producer, consumer, make, lambda: log.append("used")) is DOTS:
             raise NotAnswered
         held = "made" in log
+        elsewhere = producer.query()
         idle = _ends_within(consumer, 0.3)
         used_first = "used" in log
     finally:
@@ -38,6 +39,8 @@ def check_make_then_use(answer):
         raise Wrong("your function came back only after make had ended: the host has waited")
     if log.count("made") != 1 or log.count("used") != 1:
         raise Wrong(f"make must run once and use once; what ran is {log}")
+    if elsewhere:
+        raise Wrong("make is not on the producer: its queue was empty. Launch make on producer")
     if used_first:
         raise Wrong("use ran while make was still waiting in its queue: nothing makes the consumer wait for it")
     if idle:
@@ -166,14 +169,14 @@ def check_fewest_chunks(answer):
             why = "the formula (n + 2) / (3n) is for equal stages only" if len(set(case[1])) > 1 else why
             why = f" ({why})" if why != "look" else ""
             raise Wrong(
-                f"for share={case[0]}, seconds={case[1]}, launch={case[2]} you returned {got!r}, expected "
+                f"for at_most={case[0]}, seconds={case[1]}, launch={case[2]} you returned {got!r}, expected "
                 f"{expected!r}{why}"
             )
 
 
-def _fewest(share, seconds, launch):
+def _fewest(at_most, seconds, launch):
     for chunks in range(1, 65):
-        if makespan(schedule(pipeline(chunks, seconds, launch=launch))) <= share * sum(seconds) + 1e-9:
+        if makespan(schedule(pipeline(chunks, seconds, launch=launch))) <= at_most * sum(seconds) + 1e-9:
             return chunks
     return None
 
@@ -231,6 +234,11 @@ def make_then_use(producer, consumer, make, use):
     producer.launch(make)
     producer.launch(use)
 """: "not on the consumer",
+            """
+def make_then_use(producer, consumer, make, use):
+    consumer.launch(make)
+    consumer.launch(use)
+""": "not on the producer",
             """
 def make_then_use(producer, consumer, make, use):
     consumer.launch(make)
@@ -303,8 +311,8 @@ def last_end(ops):
 def issue_order(chunks):
     return [(stage, chunk) for stage in ("in", "compute", "out") for chunk in range(chunks)]
 """,
-        praise="The copy engine now never idles: 2n steps for 2n copies. It has a price: all chunks are on the device "
-        "at once, where depth first needs room for one a stream.",
+        praise="The copy engine now never idles: 2n steps for 2n copies. Breadth first has a price: all chunks are on "
+        "the device at once. In between lies in k + 1 before out k: as fast, and with room for two chunks.",
         wrong={
             """
 def issue_order(chunks):
@@ -376,14 +384,14 @@ waits = [("load 0", "load 9")]
         hints=[
             "There is a simulator. Ask it.",
             "For chunks in range(1, 65): makespan(schedule(pipeline(chunks, seconds, launch=launch))).",
-            "Compare with share * sum(seconds) + 1e-9, since sums of floats are not exact. None after the loop.",
+            "Compare with at_most * sum(seconds) + 1e-9, since sums of floats are not exact. None after the loop.",
         ],
         solution="""
 from utils.simulate.timeline import makespan, pipeline, schedule
 
-def fewest_chunks(share, seconds, launch):
+def fewest_chunks(at_most, seconds, launch):
     for chunks in range(1, 65):
-        if makespan(schedule(pipeline(chunks, seconds, launch=launch))) <= share * sum(seconds) + 1e-9:
+        if makespan(schedule(pipeline(chunks, seconds, launch=launch))) <= at_most * sum(seconds) + 1e-9:
             return chunks
     return None
 """,
@@ -392,27 +400,27 @@ def fewest_chunks(share, seconds, launch):
         wrong={
             """
 import math
-def fewest_chunks(share, seconds, launch):
-    return math.ceil(2 / (3 * share - 1) - 1e-9) if 3 * share > 1 else None
+def fewest_chunks(at_most, seconds, launch):
+    return math.ceil(2 / (3 * at_most - 1) - 1e-9) if 3 * at_most > 1 else None
 """: "for equal stages only",
             """
 from utils.simulate.timeline import makespan, pipeline, schedule
-def fewest_chunks(share, seconds, launch):
+def fewest_chunks(at_most, seconds, launch):
     for chunks in range(1, 65):
-        if makespan(schedule(pipeline(chunks, seconds))) <= share * sum(seconds) + 1e-9:
+        if makespan(schedule(pipeline(chunks, seconds))) <= at_most * sum(seconds) + 1e-9:
             return chunks
 """: "three launches a chunk",
             """
 from utils.simulate.timeline import makespan, pipeline, schedule
-def fewest_chunks(share, seconds, launch):
+def fewest_chunks(at_most, seconds, launch):
     times = {n: makespan(schedule(pipeline(n, seconds, launch=launch))) for n in range(1, 65)}
     return min(times, key=times.get)
-""": "for share=0.5, seconds=(4, 4, 4), launch=0.0 you returned 64, expected 4",
+""": "for at_most=0.5, seconds=(4, 4, 4), launch=0.0 you returned 64, expected 4",
             """
 from utils.simulate.timeline import makespan, pipeline, schedule
-def fewest_chunks(share, seconds, launch):
+def fewest_chunks(at_most, seconds, launch):
     for chunks in range(1, 65):
-        if makespan(schedule(pipeline(chunks, seconds, launch=launch))) <= share * sum(seconds) + 1e-9:
+        if makespan(schedule(pipeline(chunks, seconds, launch=launch))) <= at_most * sum(seconds) + 1e-9:
             return chunks
     return 64
 """: "the longest stage alone takes more than that",

@@ -101,6 +101,9 @@ class SpyStream(ToyStream):
         self.copies.append(event)
         return event
 
+    def wait_event(self, event):
+        raise Wrong("wait_event makes the stream wait; it is the host that fills the slot: event.result()")
+
     def _slowly(self, fn, *args):
         time.sleep(self.seconds)
         return fn(*args)
@@ -368,6 +371,17 @@ def feed(stream, batches, slots, there):
         stream.synchronize()
     return events
 """: "the host waited for each copy",
+            """
+def feed(stream, batches, slots, there):
+    events = []
+    for n, batch in enumerate(batches):
+        slot = slots[n % len(slots)]
+        if n >= len(slots):
+            stream.wait_event(events[n - len(slots)])
+        slot.copy_(batch)
+        events.append(stream.launch(there[n].copy_, slot))
+    return events
+""": "it is the host that fills the slot",
             """
 def feed(stream, batches, slots, there):
     return [stream.launch(there[n].copy_, batch) for n, batch in enumerate(batches)]
