@@ -171,7 +171,7 @@ def name_of(kind):
     return f"{cpu_name()}, {n} core{'s' if n != 1 else ''}"
 
 
-TPU_CHIPS = {  # device number on the PCI bus → generation, as torch_xla's and JAX's own lists have it
+TPU_CHIPS = {  # device number on the PCI bus → generation (jax/_src/hardware_utils.py, read 2026-11-22)
     "0x005e": "TPU v4",
     "0x0062": "TPU v5p",
     "0x0063": "TPU v5e",
