@@ -214,11 +214,6 @@ def test_a_slowed_gpu_is_flagged(gpu, mask, reason):
         assert m.remarks == ((f"the GPU was slowed down by its {reason}",) if reason else ())
 
 
-@pytest.mark.parametrize("name", ["clocks_throttle_reasons.active", "clocks_event_reasons.active"])
-def test_a_slowed_gpu_is_flagged_by_the_old_name_and_the_new(name):
-    assert timing._slowed_by({"clocks.sm": "585 MHz", name: "0x0000000000000024"}) == {"power cap", "heat"}
-
-
 def test_without_nvidia_smi_nothing_is_known_and_nothing_fails(gpu, monkeypatch):
     monkeypatch.setattr(devices, "_output_of", lambda *_: "")
     m = measure(lambda: gpu.kernel(2e-3), "cuda", n=10)

@@ -277,8 +277,8 @@ def _gpu_state(device):
 
 def _slowed_by(state):
     """Reasons that hold down the clock of an NVIDIA GPU, from what `devices.gpu_state` found."""
-    masks = [value for name, value in state.items() if name.endswith("_reasons.active")]  # drivers renamed it once
-    active = int(masks[0], 16) if masks and masks[0].startswith("0x") else 0
+    mask = state.get("clocks_throttle_reasons.active", "")
+    active = int(mask, 16) if mask.startswith("0x") else 0
     return {reason for bit, reason in SLOWED.items() if active & bit}
 
 
