@@ -10,7 +10,7 @@ from utils import today
 
 CELLS = nbformat.read(today.LESSON, as_version=4).cells
 GROUPS = {"detection", "movement", "streams", "memory", "amp", "data", "distributed", "graphs", "tpu"}
-INDEX = next(n for n, cell in enumerate(CELLS) if cell.source.startswith("## Which message"))
+INDEX = next(n for n, cell in enumerate(CELLS) if cell.source.startswith(today.INDEX))
 
 
 def slug_of(cell):
@@ -77,7 +77,7 @@ def test_every_error_has_a_heading():
 # in an old part, and what in the new part of the same row.
 OLD_TO_NOW = {
     "S0.3 one cold run": ("began = time.perf_counter()\ndouble(x)", "benchmark.Timer"),
-    "S0.4 xla_device() is not None": ("xm.xla_device() is not None", "xr.device_type()"),
+    "S0.4 xla_device() is not None": ("xm.xla_device() is not None", "torch_xla.real_devices()"),
     "S0.5 mark_step": ("xm.mark_step()", "torch_xla.sync()"),
     "S0.5 wait=True": ("torch_xla.sync(wait=True)", "xm.wait_device_ops()"),
     "S1.1 tpu": ('torch.device("tpu")', 'torch.device("xla")'),
@@ -91,6 +91,21 @@ OLD_TO_NOW = {
     "S2.2 torch.Tensor": ("torch.Tensor([", "torch.tensor(["),
     "S2.5 streams": ("torch.cuda.synchronize()", "wait_stream"),
     "S2.6 memory_cached": ("torch.cuda.memory_cached()", "torch.cuda.memory_reserved()"),
+    "S2.10 max_memory_cached": ("torch.cuda.max_memory_cached()", "torch.cuda.max_memory_reserved()"),
+    "S2.10 set_device": ("torch.cuda.set_device(torch.cuda.device_count())", "if torch.cuda.device_count() > 1:"),
+    "S2.12 torch.Tensor on a GPU": (
+        'torch.Tensor([1.0, 2.0], device="cuda")',
+        "torch.tensor([1.0, 2.0], device=device)",
+    ),
+    "S1.15 MASTER_ADDR": ("rank=0, world_size=1)", 'init_method="tcp://127.0.0.1:0"'),
+    "S1.15 device_ids": ("device_ids=[0]", "DistributedDataParallel(net)"),
+    "S1.15 no process": ("nprocs=torch.cuda.device_count()", "nprocs=max(1, torch.cuda.device_count())"),
+    "S1.12 optimizer_step": ("xm.optimizer_step(", ".step()\ntorch_xla.sync()"),
+    "S4.24 Adam": ("torch.optim.Adam(net.parameters())\nwith torch.cuda.graph", "capturable=True"),
+    "S4.26 wrapped first": ("nn.DataParallel(net).to(device)", "net = net.to(device)"),
+    "S4.26 compiled twice": ("torch.compile(first", "second = torch.compile(net"),
+    "S4.26 cuda_time_total": ('sort_by="cuda_time_total"', 'sort_by="device_time_total"'),
+    "S4.26 activities": ("ProfilerActivity.CUDA", "supported_activities()"),
     "S2.7 id": ("id(y) != id(x)", "data_ptr()"),
     "S3.5 DataParallel": ("nn.DataParallel(net)", "DistributedDataParallel"),
     "S4.9 set_to_none": ("zero_grad(set_to_none=True)", "zero_grad()"),

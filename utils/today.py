@@ -13,8 +13,10 @@ A cell of lesson 16 is one row:
 
 The verdict (fine, warns, raises, wrong, slower 5) is measured, and must be the announced one; the regular expression
 must match what the old part printed in its warning, its error or, if wrong, on the screen. Lines `#: CONDITION:
-VERDICT` announce another verdict for some versions or machines, the first that holds counts. Without an announcement
-the cell is the reader's own: it runs, and the rows that it resembles are named.
+VERDICT` announce another verdict for some versions or machines, the first that holds counts; there "any" says that
+nobody has checked, "newer" that this PyTorch does not have the form of today yet, which is then not run. Whatever is
+otherwise than announced is a finding (utils.messages): a line for a reader, an error with LAB_STRICT=1. Without an
+announcement the cell is the reader's own: it runs, and the rows that it is like are named.
 """
 
 import functools
@@ -24,21 +26,21 @@ import platform
 import re
 import sys
 import textwrap
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
-from utils import cells, launch, plots, snippets
+from utils import cells, indentation, launch, pasted, plots, snippets
 from utils.claims import claim
 from utils.devices import COURSE
-from utils.messages import LabError
+from utils.messages import LabError, finding, pytorch
 
 LESSON = COURSE / "notebooks" / "16_old_code_today.ipynb"
+INDEX = "## Which message did you get?"  # where its index by message begins
 PRELUDE = """\
 import torch
 import torch.nn.functional as F
 from torch import nn
-from torch._subclasses import FakeTensorMode  # tensors without memory, on GPUs that need not be there
 
 torch.manual_seed(0)
 device = torch.accelerator.current_accelerator(check_available=True) or torch.device("cpu")
@@ -46,10 +48,13 @@ x = torch.ones(4, 8)
 net = nn.Linear(8, 2)
 """
 ENV = {name: value for name, value in launch.DEFAULTS.items() if name != "OMP_NUM_THREADS"}
+NOT_COMPARED = "not compared"  # of a silent old part where the new one failed
+UNCOMPARED = {"any": "not checked", "newer": "the form of today is newer"}  # announcements that are no verdicts
+SHOWN = 3  # rows like a pasted listing of which the code is shown
 SIGNS = {"fine": "✓", "warns": "!", "raises": "✗", "wrong": "≠", "slower": "…"}
 TODAY = re.compile(r"^# -+ today\s*$", re.M)
 HEADER = re.compile(r"(?P<slug>[a-z]+/[\w.-]+): (?P<announced>.+)")
-ANNOUNCED = re.compile(r'(?P<verdict>fine|warns|raises|wrong|any|slower (?P<factor>\d+))(?: "(?P<pattern>.+)")?')
+ANNOUNCED = re.compile(r'(?P<verdict>fine|warns|raises|wrong|any|newer|slower (?P<factor>\d+))(?: "(?P<pattern>.+)")?')
 LINES, WIDTH = 3, 108  # of a message that are shown; characters of a line
 _seen = {}  # slug → what its row did when it was run here
 
@@ -76,6 +81,7 @@ class Row:
     because: str
     old: str
     new: str
+    indexed: bool = False  # whether it stands in the index by message
 
     @property
     def group(self):
@@ -157,13 +163,14 @@ def _holds(condition):
 @functools.cache
 def rows():
     """All rows of lesson 16, as a dict slug → Row, also those that have not run."""
-    found = {}
+    found, indexed = {}, False
     for cell in json.loads(LESSON.read_text(encoding="utf-8"))["cells"] if LESSON.exists() else []:
         lines = "".join(cell["source"]).splitlines()
+        indexed = indexed or lines[:1] == [INDEX]
         lines = lines[1:] if lines[:1] and lines[0].startswith("%%requires") else lines
         if cell["cell_type"] == "code" and lines and re.match(r"%%today \S", lines[0]):
             row = parse(lines[0].removeprefix("%%today "), "\n".join(lines[1:]))
-            found[row.slug] = row
+            found[row.slug] = replace(row, indexed=indexed)
     return found
 
 
@@ -188,13 +195,15 @@ def clean(text):
 
 
 def measured(old, new=None, factor=None):
-    """The verdict on `old`, what it did compared with `new` (outcomes; None: nothing to compare with)."""
+    """The verdict on the outcome `old`: what it did, compared with the outcome `new`, or alone where that is None."""
     if old["error"] or old["ended"]:
         return "raises"
     if old["warnings"]:
         return "warns"
     if new is None:
         return "fine"
+    if new["error"] or new["ended"]:
+        return NOT_COMPARED
     if old["printed"].strip() != new["printed"].strip():
         return "wrong"
     return "slower" if factor else "fine"
@@ -205,48 +214,66 @@ def measured(old, new=None, factor=None):
 
 
 def run(header, body):
-    """What a %%today cell does."""
-    if not header.strip():
-        return _paste(body)
-    row = parse(header, body)
+    """What a %%today cell does. Whatever is otherwise than announced is a finding."""
+    try:
+        if header.strip():
+            _compare(parse(header, body))
+        else:
+            _paste(body)
+    except snippets.ServerError as error:
+        finding(str(error), TodayError)
+
+
+def _compare(row):
     verdict = row.here()
-    old, new = _execute([row.old, row.new], together=verdict.factor is None)
-    if said(new):
-        raise TodayError(f"{row.slug}: the part of today must run without error and without warning: {said(new)}")
+    parts = [row.old] if verdict.word == "newer" else [row.old, row.new]
+    old, *new = _execute(parts, together=verdict.factor is None)
+    new = new[0] if new else None
     found = measured(old, new, verdict.factor)
-    text = said(old) or clean(old["printed"])
-    if verdict.word not in (found, "any"):
-        raise TodayError(f"{row.slug}: announced as {verdict.word}, but it is {found}: {_first(text)}")
-    if verdict.pattern and not re.search(verdict.pattern, text):
-        raise TodayError(f"{row.slug}: {verdict.pattern!r} does not match what it said: {_first(text)}")
     _seen[row.slug] = {"verdict": found, "message": said(old)}
-    print(f"{SIGNS[found]} {found}{_versions()}")
+    print(f"{SIGNS.get(found, '?')} {found} · {pytorch()}")
     _part("old", old)
-    _part("today", new)
+    if new:
+        _part("today", new)
+    else:
+        print(f"  today  is newer than {pytorch()}")
     for condition, other in row.expected.items():
         if condition and other is not verdict:
-            pattern = f" “{other.pattern}”".replace("\\", "").replace("|", "” or “") if other.pattern else ""
-            print(f"  {_words(condition)}: {'not checked' if other.word == 'any' else other.word + pattern}")
+            print(f"  {_words(condition)}: {_announced(other)}")
     if verdict is not row.expected[""] and verdict.word != row.expected[""].word:
         print(f"  elsewhere: {row.expected[''].word}")
-    if verdict.factor:
+    for change in changes(row, verdict, old, new):
+        finding(f"{row.slug}: {change}", TodayError)
+    if found == verdict.word == "slower":
         ratio = old["seconds"] / new["seconds"]
         claim(f"{row.slug}: the old form takes longer", ratio, at_least=verdict.factor, unit="times")
 
 
+def changes(row, verdict, old, new):
+    """What its two parts did (outcomes) otherwise than the Verdict announces, a sentence each."""
+    found, text = measured(old, new, verdict.factor), said(old) or clean(old["printed"])
+    if new and said(new):
+        told = _first(said(new))
+        yield f"the part of today must run without error and without warning, and with {pytorch()} it says: {told}"
+    if found not in (verdict.word, NOT_COMPARED) and verdict.word not in ("any", "newer"):
+        yield f"announced as {verdict.word}, but with {pytorch()} it is {found}: {_first(text)}"
+    elif verdict.pattern and not re.search(verdict.pattern, text):
+        yield f"announced with the words {verdict.pattern!r}, but {pytorch()} says: {_first(text)}"
+
+
 def _execute(parts, together=True):
-    try:
-        return snippets.run(PRELUDE, parts, launch.folder(), together, env=ENV)
-    except snippets.ServerError as error:
-        raise TodayError(str(error)) from None
+    return snippets.run(PRELUDE, parts, launch.folder(), together, env=ENV)
 
 
 def _first(text, most=300):
     return textwrap.shorten(text.split("\n", 1)[0], most, placeholder=" …") or "(nothing)"
 
 
-def _versions():
-    return f" · PyTorch {torch.__version__.split('+')[0]}"
+def _announced(verdict):
+    """An announcement as the reader sees it; of a regular expression, what it looks for."""
+    if verdict.word in UNCOMPARED:
+        return UNCOMPARED[verdict.word]
+    return verdict.word + (f" “{verdict.pattern}”".replace("\\", "").replace("|", "” or “") if verdict.pattern else "")
 
 
 def _words(condition):
@@ -272,31 +299,28 @@ def _shown(text, head):
 
 
 def _paste(body):
-    (outcome,) = _execute([body])
+    source = body
+    if not indentation.is_python(body):
+        source = indentation.restored(body) or body
+    if source != body:
+        print("Its indentation was lost. This is what was run; see whether each block ends where it should:\n")
+        print(textwrap.indent(source.strip("\n"), "    ") + "\n")
+    (outcome,) = _execute([source])
     found = measured(outcome)
-    print(f"{SIGNS[found]} {found}{_versions()}")
+    print(f"{SIGNS[found]} {found} · {pytorch()}")
     _part("yours", outcome)
-    similar = like(said(outcome), body)
-    for row in similar[:3]:
+    if outcome["error"] and outcome["error"][0] == "IndentationError":
+        print("\nIts indentation was lost, and cannot be put back without guessing: indent it, and run the cell again.")
+    similar = pasted.like(rows(), said(outcome), source)
+    for row in similar[:SHOWN]:
         print(f"\nLike {row.slug} in this lesson" + (f": {row.because}." if row.because else ".") + " Today:")
         print(textwrap.indent(row.new, "    "))
+    for row in similar[SHOWN:]:
+        print(f"\nAlso like {row.slug}: {row.because}.")
     if not similar:
         print("\nNo row of this lesson is like it.")
-
-
-def like(message, source=""):
-    """Rows whose announced message matches `message`, or else those that call what `source` calls; closest first."""
-    names = _calls(source)
-    shared = {slug: len(names & (_calls(row.old) - _calls(row.new))) for slug, row in rows().items()}
-    by_message = [row for row in rows().values() if any(re.search(pattern, message) for pattern in row.patterns())]
-    found = by_message or [row for slug, row in rows().items() if shared[slug]]
-    return sorted(found, key=lambda row: -shared[row.slug])
-
-
-def _calls(source):
-    """The dotted names in source code that say something: torch.cuda.memory_cached, xm.mark_step."""
-    code = re.sub(r"#.*", "", source)
-    return set(re.findall(r"\b[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+", code))
+    for line in pasted.elsewhere(f"{source}\n{said(outcome)}"):
+        print(line)
 
 
 # ---------------------------------------------------------------------------------------------------------------
@@ -327,6 +351,8 @@ def find(text):
         print(textwrap.indent(f"{row.old}\n# ---- today\n{row.new}", "    "))
     if len(found) > 5:
         print("\nAnd " + ", ".join(row.slug for row in found[5:]))
+    for line in pasted.elsewhere(text):
+        print(line)
 
 
 def table(text="", group="", verdict="", most=10):
@@ -334,7 +360,7 @@ def table(text="", group="", verdict="", most=10):
     code of today. Returns (figure, alt)."""
     found = search(text, group, verdict)
     shown = f"{len(found)} of {len(rows())} rows" + (f", the first {most} shown" if len(found) > most else "")
-    fig, ax = plots.figure(shown, _versions()[3:], xlabel="", ylabel="", size=(8.4, 3.4))
+    fig, ax = plots.figure(shown, pytorch(), xlabel="", ylabel="", size=(8.4, 3.4))
     ax.set_axis_off()
     lines = []  # of the table: (position, text) each
     for row in found[:most]:

@@ -1,0 +1,148 @@
+"""What a listing from the web is like: rows of lesson 16 by message and by code, lessons where no row fits."""
+
+import collections
+import re
+
+MOST = 5  # rows that are shown
+LESSONS = "torch|torch_xla|functorch|apex"  # packages of which a name can be the mark of a row
+
+# A message that many lines give: which row it belongs to, unless the code says more.
+GENERAL = {
+    r"not compiled with CUDA|Found no NVIDIA driver|No CUDA GPUs are available|No HIP GPUs": "movement/not-compiled",
+    r"Cannot access accelerator device when none is available": "detection/none-there",
+}
+
+# What a listing must contain to be like a row, as a regular expression. Rows that are not named here have the names
+# of PyTorch that stand in their old part and nowhere else in the lesson; errors of the index have their message.
+MARKS = {
+    "detection/cuda-or-cpu": r"[\"']cuda(:0)?[\"'] if .*is_available\(\)|is_available\(\).*\n\s+device =",
+    "detection/name": r"torch\.cuda\.get_device_name",
+    "detection/built-for": r"torch\.accelerator\.current_accelerator\(\)",
+    "detection/index-is-none": r"\.index is not None",
+    "detection/compare-devices": r"\.device == torch\.device",
+    "detection/ordinal": r"set_device\([1-9]|[\"']cuda:[1-9]",
+    "detection/kernels": r"(?!)",
+    "detection/device-number": r"torch\.device\(\d",
+    "movement/not-compiled": r"\.cuda\(\)",
+    "movement/list-of-layers": r"self\.\w+ = \[nn\.",
+    "movement/best-state": r"best\w* = [\w.]+\.state_dict\(\)",
+    "movement/id": r"\bid\(\w+\)\s*[!=]= id\(",
+    "movement/big-t": r"torch\.Tensor\(\[",
+    "movement/variable": r"\bVariable\((?!.*volatile)",
+    "movement/volatile": r"volatile ?= ?True",
+    "movement/async": r"async ?= ?True",
+    "movement/storage": r"\.storage\(\)",
+    "streams/synchronize": r"torch\.cuda\.synchronize\(",
+    "streams/cold-run": r"(?s)time\.(time|perf_counter)\(\).*(matmul|mm|@).*time\.(time|perf_counter)\(\)",
+    "streams/host-wait": r"(?s)^(?!.*wait_stream).*torch\.cuda\.Stream\(.*torch\.cuda\.stream\(",
+    "streams/event": r"torch\.cuda\.Event",
+    "streams/pin-then-copy": r"\.pin_memory\(\)",
+    "memory/total-loss": r"loss\w* \+= loss\b(?!\.)",
+    "memory/set-to-none": r"zero_grad\(set_to_none ?= ?True",
+    "memory/checkpoint": r"(?s)^(?!.*use_reentrant).*utils\.checkpoint",
+    "amp/half-weights": r"\.half\(\)",
+    "amp/tf32-flag": r"allow_tf32 ?=",
+    "amp/clip-first": r"(?s)scale\(.*\)\.backward\((?!.*unscale_.*clip_grad).*clip_grad",
+    "data/one-by-one": r"(?!)",
+    "data/many-workers": r"num_workers ?= ?(1[6-9]|[2-9]\d)",
+    "data/next": r"\.next\(\)",
+    "data/iterable-twice": r"(?s)^(?!.*get_worker_info).*IterableDataset.*num_workers",
+    "distributed/same-order": r"(?s)^(?!.*set_epoch).*DistributedSampler\(",
+    "distributed/nothing-starts": r"(?s)device_count\(\).*spawn\(|spawn\(.*device_count\(\)",
+    "distributed/wrapped-first": r"\bDataParallel\(.*\)\.(to|cuda)\(",
+    "distributed/master-addr": r"(?s)^(?!.*MASTER_ADDR).*\bmp\.spawn\(",
+    "distributed/device-ids": r"DistributedDataParallel\(.*device_ids|DDP\(.*device_ids",
+    "distributed/local-rank": r"--local_rank",
+    "distributed/data-parallel": r"\bDataParallel\(",
+    "distributed/nccl": r"[\"']nccl[\"']",
+    "distributed/launch": r"torch\.distributed\.launch",
+    "distributed/reduce-op": r"\breduce_op\b",
+    "graphs/compiled-keys": r"(?s)= torch\.compile\(.*state_dict\(\)",
+    "graphs/inputs-in-capture": r"cuda\.graph\(.*\n(?:[ \t]+.*\n)*?[ \t]+\w+ = torch\.\w+\(.*(device|\.cuda)",
+    "graphs/capturable": r"(?s)^(?!.*capturable).*Adam.*cuda\.graph\(",
+    "graphs/compiled-twice": r"(?s)(\w+) = torch\.compile\(.*= torch\.compile\(\1\b",
+    "graphs/cuda-time": r"cuda_time_total[\"']",
+    "graphs/cuda-time-total": r"\.cuda_time_total",
+    "graphs/activity-cuda": r"ProfilerActivity\.CUDA",
+    "graphs/profiler-use-cuda": r"use_cuda ?= ?True",
+    "tpu/is-there": r"xla_device\(\)",
+    "tpu/mark-step": r"mark_step\(\)",
+    "tpu/sync-wait": r"sync\(wait ?= ?True",
+    "tpu/optimizer-step": r"xm\.optimizer_step|xla_model\.optimizer_step",
+    "tpu/spawn": r"xmp\.spawn\(|xla_multiprocessing\.spawn",
+    "tpu/autocast": r"torch_xla\.amp",
+    "tpu/seed": r"(?!)",
+}
+
+# Where something is explained that no row fits: regular expression, lesson, what about.
+ELSEWHERE = [
+    (r"kernel image", "01", "a GPU whose generation this build of PyTorch leaves out"),
+    (r"extra-index-url|download\.pytorch\.org/whl", "01", "which build of PyTorch you have, and which you need"),
+    (r"device_count|current_device|get_device_properties|set_device|is_available", "01", "which devices there are"),
+    (r"ensure_same_device", "02", "moving to one device without a word, and what that hides"),
+    (r"memory_(allocated|reserved|summary|stats)|mem_get_info", "07", "allocated, reserved and peak memory"),
+    (r"profile_memory|torch\.profiler|autograd\.profiler", "09", "the profiler, its tables and its traces"),
+    (r"reduce-overhead|max-autotune", "10", "the modes of torch.compile, what they cost and buy"),
+    (r"torchrun|nproc_per_node|\bmp\.spawn|device_ids", "11", "several processes, and how they are started"),
+    (r"optimizer_step|import torch_xla", "13", "a training step on a TPU"),
+    (r"\baccelerate\b|Accelerator\(\)", "15", "one loop for every device, and Accelerate beside it"),
+]
+
+
+def spelled_out(source):
+    """Source code without comments, with the full names of what it imports; also of code that is no Python."""
+    code = re.sub(r"#.*", "", source)
+    names = {"nn": "torch.nn", "dist": "torch.distributed", "optim": "torch.optim"}
+    for module, imported in re.findall(r"^\s*from (\S+) import \(?([\w, ]+)", code, re.M):
+        for one in imported.split(","):
+            name, _, alias = one.strip().partition(" as ")
+            names[(alias or name).strip()] = f"{module}.{name.strip()}"
+    names |= {alias: module for module, alias in re.findall(r"^\s*import (\S+) as (\w+)", code, re.M)}
+    pattern = "|".join(map(re.escape, names))
+    full = re.sub(rf"(?<![\w.])({pattern})(?=\s*[.(])", lambda found: names[found[1]], code)
+    return full + "\n" + code
+
+
+def names_in(source):
+    """The dotted names of PyTorch's packages in source code: torch.cuda.memory_cached."""
+    return set(re.findall(rf"(?<![\w.])(?:{LESSONS})(?:\.\w+)+", spelled_out(source)))
+
+
+def marks(rows):
+    """slug → regular expression that says by its code whether a listing is like a row; rows: slug → Row."""
+    used = {slug: (names_in(row.old), names_in(row.new)) for slug, row in rows.items()}
+    count = collections.Counter(name for old, new in used.values() for name in old | new)
+    found = {}
+    for slug, (old, new) in used.items():
+        own = sorted(name for name in old - new if count[name] == 1)
+        if slug in MARKS:
+            found[slug] = MARKS[slug]
+        elif own and not rows[slug].indexed:
+            found[slug] = rf"(?<![\w.])({'|'.join(map(re.escape, own))})\b"
+    return found
+
+
+def like(rows, message, source):
+    """The rows that a listing resembles, best first. rows: slug → Row. message: its error and its warnings.
+
+    First those whose message came and whose mark is in the code, then the other messages, then the other marks. Of a
+    message that many lines give, the code decides which row it is; if it does not, there is one row for all.
+    """
+    code = spelled_out(source)
+    marked = [slug for slug, mark in marks(rows).items() if re.search(mark, code)]
+    told, general = [], []
+    for line in message.split("\n"):
+        which = next((slug for pattern, slug in GENERAL.items() if re.search(pattern, line)), None)
+        found = [slug for slug, row in rows.items() if any(re.search(pattern, line) for pattern in row.patterns())]
+        if which:
+            found = [slug for slug in found if slug in marked]
+            general += [] if found else [which]
+        told += found
+    plain = [slug for slug in marked if rows[slug].expected[""].word != "fine"]
+    ordered = [*[slug for slug in told if slug in marked], *general, *told, *plain, *marked]
+    return [rows[slug] for slug in dict.fromkeys(ordered) if slug in rows][:MOST]
+
+
+def elsewhere(text):
+    """Lessons that explain what stands in a text (code, a message, words that somebody looks for), a line each."""
+    return [f"Lesson {lesson}: {what}." for pattern, lesson, what in ELSEWHERE if re.search(pattern, text)]
