@@ -12,6 +12,7 @@ job failed, and its last words. The exit status is 1 if any job failed, or if an
 import argparse
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -89,6 +90,7 @@ def main():
     os.environ["LAB_STRICT"] = "1"
     os.environ.setdefault("JUPYTER_PREFER_ENV_PATH", "1")
     paths = [path for number in args.lessons for path in sorted((ROOT / "notebooks").glob(f"{number}_*.ipynb"))]
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that the busy processes end, too
     busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(args.busy)]
     try:
         results = [stress(path, args.runs, args.only) for path in paths]

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 
+import nbformat
 import psutil
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
@@ -20,6 +21,20 @@ import json, os
 rank = int(os.environ["RANK"])
 print("I am", rank)
 print(json.dumps({"rank": rank, "world": int(os.environ["WORLD_SIZE"]), "here": os.getcwd()}))
+"""
+LETS_GO = """
+import os, time
+import torch, torch.distributed as dist
+import torch.distributed.nn.functional
+
+dist.init_process_group("gloo")
+ddp = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(8, 8))
+ddp(torch.ones(4, 8)).sum().backward()
+{ending}
+time.sleep(0.5)
+names = [open(f"/proc/self/task/{thread}/comm").read() for thread in os.listdir("/proc/self/task")]
+print(sum(name.startswith("pt_gloo_runloop") for name in names), flush=True)
+os._exit(0)
 """
 FAILS = "import os\nif os.environ['RANK'] == '1':\n    raise ValueError('rank one is unhappy')"
 SLEEPS = "import os, time\nprint('asleep', flush=True)\ntime.sleep(600)"
@@ -160,6 +175,24 @@ def test_an_interrupted_or_ended_kernel_leaves_nothing(script):
         kernel.send_signal(signal.SIGINT)
         assert b"KeyboardInterrupt" in kernel.communicate(timeout=60)[1]
     assert not any(process.is_running() for process in family) and not os.path.exists(folder)
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks at the names of threads in /proc")
+def test_a_destroyed_group_leaves_no_threads_once_its_model_is_gone(script):
+    ending = "del ddp\ndist.destroy_process_group()"  # as lesson 11 says: a thread that is left can meet Python's end
+    assert launch.torchrun(script(LETS_GO.replace("{ending}", ending)), quiet=True).results() == [0, 0]
+
+
+def test_each_program_of_a_lesson_ends_its_process_group():
+    programs = [
+        (f"{path.stem[:2]} {cell.id}", cell.source)
+        for path in sorted((ROOT / "notebooks").glob("*.ipynb"))
+        for cell in nbformat.read(path, as_version=4).cells
+        if cell.source.startswith("%%torchrun") and "--fails" not in cell.source.splitlines()[0]
+    ]
+    ends = re.compile(r"(dist\.destroy_process_group\(\)|accelerator\.end_training\(\)|os\._exit\(0\).*)$")
+    talking = {name: source for name, source in programs if re.search(r"init_process_group\(|Accelerator\(", source)}
+    assert talking and [name for name, source in talking.items() if not ends.search(source)] == []
 
 
 def test_the_cell_magic(capsys):

@@ -11,6 +11,7 @@ import time
 
 import torch
 import torch.distributed as dist
+import torch.distributed.nn.functional  # before the group opens: it keeps the group that it finds, and its threads
 from torch import nn
 
 BATCH, WARM_UP, STEPS = 8192, 20, 200

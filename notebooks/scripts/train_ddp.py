@@ -34,6 +34,7 @@ if __name__ == "__main__":
 
 import torch
 import torch.distributed as dist
+import torch.distributed.nn.functional  # before the group opens: it keeps the group that it finds, and its threads
 import torch.nn.functional as F
 from sklearn.datasets import load_digits
 from torch.nn.parallel import DistributedDataParallel
