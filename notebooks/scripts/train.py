@@ -24,6 +24,7 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
+import torch.distributed.nn.functional  # before the group opens: it keeps the group that it finds, and its threads
 from tasks import Problem, add_arguments, load, loss_of, model_of
 from torch import nn
 from tqdm import tqdm
