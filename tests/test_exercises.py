@@ -1,11 +1,20 @@
-"""Every solution passes its check; every stub and every listed wrong answer does not, with the intended message."""
+"""Every solution passes its check; every stub and every listed wrong answer does not, with the intended message.
 
+A fixed sample of the mutants as well; `make test-exercises` gives all of them to the checks.
+"""
+
+import random
 import re
+import textwrap
+import threading
+import time
 
 import nbformat
+import numpy as np
 import pytest
 import torch
 
+from tests import mutants
 from tests.conftest import ROOT
 from utils import exercises
 from utils.exercises import NotAnswered, Wrong
@@ -34,12 +43,36 @@ def test_there_are_exercises():
 def test_exercise_is_complete(number):
     exercise = ALL[number]
     assert 1 <= len(exercise.hints) <= 3 and exercise.wrong and exercise.title and exercise.praise.endswith(".")
+    assert exercise.stars in (1, 2, 3) and len(set(map(textwrap.dedent, exercise.right))) >= 2
+    assert exercise.solution.strip() not in map(str.strip, exercise.right)
+    assert all(reason.endswith(".") for reason in exercise.equivalent.values())
+
+
+@pytest.mark.parametrize("lesson", sorted({number[:2] for number in ALL}))
+def test_each_lesson_has_an_exercise_to_use_the_call(lesson):
+    assert any(exercise.stars == 1 for exercise in exercises.lesson_exercises(lesson).values())
 
 
 @pytest.mark.parametrize("number", ALL)
 def test_solution_passes(number, capsys):
     exercises.check(number, answer(ALL[number], ALL[number].solution))
     assert capsys.readouterr().out.startswith(f"✓ {number}")
+
+
+@pytest.mark.parametrize(("number", "source"), [(n, source) for n, e in ALL.items() for source in e.right])
+def test_other_right_answer_passes(number, source, capsys):
+    exercises.check(number, answer(ALL[number], source))
+    out = capsys.readouterr().out
+    assert out.startswith(f"✓ {number}"), out
+
+
+@pytest.mark.parametrize("number", ALL)
+def test_sample_of_mutants_is_refused(number, monkeypatch):
+    monkeypatch.setattr(exercises, "SECONDS", 5)
+    known = ALL[number].equivalent
+    for mutant, said in mutants.judged(number, lambda all: random.Random(number).sample(all, min(6, len(all)))):
+        assert said[0] in "✗○" or mutant.change in known, f"accepted: {mutant.change}"
+        assert not mutants.alike(said), said
 
 
 @pytest.mark.parametrize(("number", "source"), [(n, source) for n, e in ALL.items() for source in e.wrong])
@@ -78,6 +111,69 @@ def test_stub_is_not_answered_and_raises_nothing(source, capsys):
 def test_every_exercise_has_its_stub():
     asked = {n for source in stubs() for n in re.findall(r'check\("([\d.]+)"', source)}
     assert set(ALL) - asked == {"00.1"}  # solved in the lesson, to show what a right answer looks like
+
+
+def test_answer_that_never_ends_gets_a_verdict(capsys, monkeypatch):
+    def forever(x):
+        while True:
+            time.sleep(0.001)
+
+    monkeypatch.setattr(exercises, "SECONDS", 0.2)
+    before = threading.active_count()
+    exercises.check("00.2", forever)
+    assert "✗ 00.2 · Which type of device? · your answer had not ended after 0.2 seconds" in capsys.readouterr().out
+    assert threading.active_count() == before
+
+
+def test_answer_that_cannot_be_stopped_is_left_behind(capsys, monkeypatch):
+    gate = threading.Event()
+    monkeypatch.setattr(exercises, "SECONDS", 0.2)
+    exercises.check("00.2", lambda x: gate.wait())
+    gate.set()
+    assert "restart the kernel" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt])
+def test_answer_that_exits_gets_a_verdict(error, capsys):
+    def leave(x):
+        raise error
+
+    exercises.check("00.2", leave)
+    assert capsys.readouterr().out.startswith("✗ 00.2")
+
+
+def test_answer_that_changes_its_input_spoils_nothing(capsys):
+    def reverses(capability, arch_list):
+        arch_list.reverse()
+        return False
+
+    exercises.check("01.2", reverses)
+    exercises.check("01.2", answer(ALL["01.2"], ALL["01.2"].solution))
+    assert capsys.readouterr().out.splitlines()[-1].startswith("✓ 01.2")
+
+
+def test_function_gets_copies_and_numpy_results_become_pythons():
+    given = [[1, 2], {"a": {3}}]
+    result = exercises.call(lambda x: (x[0].clear(), x[1]["a"].clear(), [np.int64(4), (np.bool_(True),)])[-1], given)
+    assert given == [[1, 2], {"a": {3}}]
+    assert type(result[0]) is int and result[1][0] is True
+
+
+@pytest.mark.parametrize(
+    ("got", "expected", "texts"),
+    [
+        (5.04e-7, 5e-7, ("5.04e-07", "5e-07")),
+        (0.1 + 0.2, 0.3, ("0.30000000000000004", "0.29999999999999999")),
+        (5.0, 5, ("5.0", "5")),
+        ([1, 2], (1, 2), ("[1, 2]", "(1, 2)")),
+        (torch.ones(1), torch.ones(1, dtype=torch.float64), None),
+        (float("nan"), float("nan"), None),
+    ],
+)
+def test_got_and_expected_never_look_alike(got, expected, texts):
+    found = exercises.apart(got, expected)
+    assert texts is None or found == texts
+    assert found[0] != found[1] or got is expected or got != got
 
 
 def test_unknown_exercise_is_one_line():

@@ -3,10 +3,15 @@
 Each lesson's exercises stand in notebooks/exercises/<lesson>.py as a list named EXERCISES.
 """
 
+import ctypes
 import functools
 import importlib.util
 import json
+import sys
+import threading
 from dataclasses import dataclass, field
+
+import numpy as np
 
 from utils.devices import COURSE
 from utils.messages import LabError, strict
@@ -14,6 +19,7 @@ from utils.messages import LabError, strict
 FOLDER = COURSE / "notebooks" / "exercises"
 SCORE = COURSE / ".progress.json"
 DOTS = ...
+SECONDS = 15  # that a check may take; those of the course take less than two
 
 
 class ExerciseError(LabError):
@@ -28,46 +34,85 @@ class NotAnswered(Exception):
     """The stub was left as it is."""
 
 
+class TimeUp(BaseException):
+    """Raised inside an answer that does not end. No Exception, so that `except Exception` does not catch it."""
+
+
 @dataclass(frozen=True)
 class Exercise:
     """One exercise.
 
-    number: "02.1". title: a few words. name: what the answer is called in the lesson. check: function of the
-    answer that raises Wrong. hints: up to three, from a nudge to almost the answer. solution: source code that
-    defines `name`. praise: the sentence shown when it is right, which goes one step deeper. wrong: typical wrong
-    answers as {source: fragment of the message they must get}.
+    number: "02.1". title: a few words. name: what the answer is called in the lesson. stars: 1 "use the call", two or
+    three minutes; 2 five or six; 3 ten. check: function of the answer that raises Wrong. hints: up to three, from a
+    nudge to almost the answer. solution: source code that defines `name`. praise: the sentence shown when it is right,
+    which goes one step deeper.
+
+    For the tests: right: sources of other right answers, the commonest idiom and an unusual one among them. wrong:
+    typical wrong answers as {source: fragment of the message they must get}. equivalent: changes to the solution (as
+    tests/mutants.py writes them) that leave it right, with the reason.
     """
 
     number: str
     title: str
     name: str
+    stars: int
     check: object
     hints: list
     solution: str
     praise: str
+    right: list = field(default_factory=list)
     wrong: dict = field(default_factory=dict)
+    equivalent: dict = field(default_factory=dict)
 
 
 def call(answer, *args, shown=None):
     """Call the reader's function; NotAnswered if it still returns `...`, Wrong if it raises.
 
-    shown: how the message names the input; by default its repr.
+    shown: how the message names the input; by default its repr. The function gets copies of lists, dicts and sets, so
+    that it may change them; NumPy's numbers and booleans in its result come back as Python's.
     """
     if not callable(answer):
         raise Wrong(f"expected a function, got {answer!r}")
     shown = ", ".join(map(repr, args)) if shown is None else shown
     try:
-        result = answer(*args)
+        result = answer(*map(_copied, args))
     except Exception as error:
         raise Wrong(f"for {shown} your function raised {type(error).__name__}: {error}") from error
     if result is DOTS:
         raise NotAnswered
-    return result
+    return plain(result)
 
 
-@functools.cache
-def lesson_exercises(lesson):
-    """Exercises of one lesson ("02"), as a dict number → Exercise."""
+def _copied(value):
+    if type(value) is dict:
+        return {key: _copied(item) for key, item in value.items()}
+    return type(value)(map(_copied, value)) if type(value) in (list, tuple, set) else value
+
+
+def plain(value):
+    """`value` with NumPy's numbers and booleans as Python's, also inside of lists, tuples, sets and dicts."""
+    if isinstance(value, np.generic):
+        return value.item()
+    if type(value) is dict:
+        return {plain(key): plain(item) for key, item in value.items()}
+    return type(value)(map(plain, value)) if type(value) in (list, tuple, set) else value
+
+
+def apart(got, expected):
+    """Both as texts that differ: floats with as many digits as it takes, types named where only they differ."""
+    if isinstance(got, float) and isinstance(expected, (int, float)):
+        for digits in range(4, 18):
+            texts = f"{got:.{digits}g}", f"{expected:.{digits}g}"
+            if texts[0] != texts[1]:
+                return texts
+    texts = repr(got), repr(expected)
+    if texts[0] != texts[1]:
+        return texts
+    return tuple(f"{text} ({type(value).__name__})" for text, value in zip(texts, (got, expected), strict=True))
+
+
+def load(lesson):
+    """Exercises of one lesson ("02") as a dict number → Exercise, with inputs that no answer has touched."""
     found = sorted(FOLDER.glob(f"{lesson}_*.py"))
     if not found:
         return {}
@@ -77,6 +122,9 @@ def lesson_exercises(lesson):
     return {exercise.number: exercise for exercise in module.EXERCISES}
 
 
+lesson_exercises = functools.cache(load)
+
+
 def all_exercises():
     """Exercises of all lessons, as a dict number → Exercise."""
     lessons = sorted(path.name[:2] for path in FOLDER.glob("[0-9][0-9]_*.py"))
@@ -84,7 +132,7 @@ def all_exercises():
 
 
 def find(number):
-    exercise = lesson_exercises(str(number)[:2]).get(number)
+    exercise = load(str(number)[:2]).get(number)
     if exercise is None:
         raise ExerciseError(f"there is no exercise {number!r}; there are {', '.join(all_exercises())}")
     return exercise
@@ -100,21 +148,56 @@ _score = None
 def check(number, answer):
     """Judge the answer to exercise `number` and print the verdict. Raises nothing for a wrong answer."""
     exercise = find(number)
-    try:
-        if answer is DOTS:
-            raise NotAnswered
-        exercise.check(answer)
-    except NotAnswered:
-        print(f'○ {number} · {exercise.title} · not answered yet. Replace the dots; stuck? hint("{number}")')
-    except Wrong as problem:
-        _remember(number, "tried")
-        print(f'✗ {number} · {exercise.title} · {problem}\n  Stuck? hint("{number}")')
-    except Exception as error:  # what the answer is, the check did not foresee: a verdict, not a traceback
-        _remember(number, "tried")
-        print(f"✗ {number} · {exercise.title} · this cannot be judged ({type(error).__name__}: {error})")
-    else:
+    problem = _judge(exercise, answer)
+    stuck = f'Stuck? hint("{number}")'
+    if problem is None:
         _remember(number, "solved")
         print(f"✓ {number} · {exercise.title} · {exercise.praise}")
+    elif isinstance(problem, NotAnswered):
+        print(f"○ {number} · {exercise.title} · not answered yet. Replace the dots; {stuck[0].lower()}{stuck[1:]}")
+    else:
+        _remember(number, "tried")
+        if not isinstance(problem, Wrong):  # what the answer is, the check did not foresee: a verdict, not a traceback
+            problem = f"this cannot be judged ({type(problem).__name__}: {problem})"
+        print(f"✗ {number} · {exercise.title} · {problem}\n  {stuck}")
+
+
+def _judge(exercise, answer):
+    """What the check raised, or None. In a thread, which can be left behind if the answer never ends."""
+    raised = []
+
+    def judge():
+        try:
+            if answer is DOTS:
+                raise NotAnswered
+            exercise.check(plain(answer))
+            raised.append(None)
+        except BaseException as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=judge, daemon=True)
+    thread.start()
+    try:
+        thread.join(SECONDS)
+        while _imports(thread):  # the first use of a part of PyTorch: slow on a cold disk, and broken if cut off
+            thread.join(1)
+    finally:  # also if the reader interrupts
+        for _ in range(5):
+            if thread.is_alive():
+                ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident), ctypes.py_object(TimeUp))
+                thread.join(0.2)
+    if not raised or isinstance(raised[0], TimeUp):
+        goes_on = " It goes on in the background: restart the kernel." if thread.is_alive() else ""
+        return Wrong(f"your answer had not ended after {SECONDS} seconds: does a loop never end?{goes_on}")
+    return raised[0]
+
+
+def _imports(thread):
+    """Whether the thread is in the middle of an import."""
+    frame = sys._current_frames().get(thread.ident)
+    while frame is not None and not frame.f_code.co_filename.startswith("<frozen importlib"):
+        frame = frame.f_back
+    return frame is not None
 
 
 def hint(number):
@@ -136,12 +219,12 @@ def solution(number):
 
 
 def progress():
-    """Print the table of all exercises: ✓ solved, ✗ tried, ○ open."""
+    """Print the table of all exercises: ✓ solved, ✗ tried, ○ open; ★ takes two or three minutes, ★★★ ten."""
     score = _load_score()
     exercises = all_exercises()
     marks = {"solved": "✓", "tried": "✗"}
     for number, exercise in exercises.items():
-        print(f"{marks.get(score.get(number), '○')} {number}  {exercise.title}")
+        print(f"{marks.get(score.get(number), '○')} {number}  {'★' * exercise.stars:3}  {exercise.title}")
     print(f"{sum(score.get(number) == 'solved' for number in exercises)} of {len(exercises)} solved")
 
 

@@ -43,6 +43,7 @@ EXERCISES = [
         number="00.1",
         title="How many bytes does a tensor hold?",
         name="size_in_bytes",
+        stars=2,
         check=check_size_in_bytes,
         hints=["How many numbers, and how many bytes is each?", "Look at x.numel() and x.element_size()."],
         solution="""
@@ -59,6 +60,7 @@ def size_in_bytes(x):
         number="00.2",
         title="Which type of device?",
         name="device_type",
+        stars=2,
         check=check_device_type,
         hints=[
             "A tensor knows its device: x.device.",
@@ -80,6 +82,7 @@ def device_type(x):
         number="00.3",
         title="When does another device pay?",
         name="break_even",
+        stars=2,
         check=check_break_even,
         hints=[
             "Write down t = overhead + t / faster and solve it for t.",

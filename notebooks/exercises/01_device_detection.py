@@ -123,6 +123,7 @@ EXERCISES = [
         number="01.1",
         title="Is this text a device?",
         name="is_device",
+        stars=2,
         check=check_is_device,
         hints=[
             "PyTorch knows its own list of types. How does it tell you that a text is not on it?",
@@ -149,6 +150,7 @@ def is_device(text):
         number="01.2",
         title="Can this GPU run this build?",
         name="can_run",
+        stars=2,
         check=check_can_run,
         hints=[
             "Split each entry at the underscore. The last digit is the minor version, the rest the major version.",
@@ -190,6 +192,7 @@ def can_run(capability, arch_list):
         number="01.3",
         title="Which link breaks first?",
         name="first_broken",
+        stars=2,
         check=check_first_broken,
         hints=[
             "Go through the links in the order of the table, and stop at the first NO.",
@@ -225,6 +228,7 @@ first_broken = {
         number="01.4",
         title="Honor a wish",
         name="choose",
+        stars=2,
         check=check_choose,
         hints=[
             "Make the wish a torch.device first; then compare type and index, not the two objects.",
@@ -266,6 +270,7 @@ def choose(wish, available):
         number="01.5",
         title="From which size on does it pay?",
         name="crossover",
+        stars=2,
         check=check_crossover,
         hints=[
             "Go through the sizes in order and remember where the present run of wins began.",

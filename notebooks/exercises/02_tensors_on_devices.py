@@ -199,6 +199,7 @@ EXERCISES = [
         number="02.1",
         title="Does it copy?",
         name="copies",
+        stars=2,
         check=check_copies,
         hints=[
             "Ask of each line: does it have anything to do? Other type, other device, other order of the numbers?",
@@ -224,6 +225,7 @@ copies = [False, True, False, True, False, True]
         number="02.2",
         title="Latency and bandwidth from two measurements",
         name="link_from_two",
+        stars=2,
         check=check_link_from_two,
         hints=[
             "Write the model down twice, once for each measurement, and subtract.",
@@ -260,6 +262,7 @@ def link_from_two(n1, t1, n2, t2):
         number="02.3",
         title="Check the devices, move nothing",
         name="ensure_same_device",
+        stars=2,
         check=check_ensure_same_device,
         hints=[
             "Collect the devices in a set: {x.device for x in tensors}. How large may it be?",
@@ -310,6 +313,7 @@ def ensure_same_device(*tensors):
         number="02.4",
         title="Move a nested batch",
         name="move_all",
+        stars=2,
         check=check_move_all,
         hints=[
             "The function calls itself for what is inside a dict, a list or a tuple.",
@@ -342,6 +346,7 @@ def move_all(nested, device):
         number="02.5",
         title="One wait instead of many",
         name="summary",
+        stars=2,
         check=check_summary,
         hints=[
             "torch.stack makes one tensor of the list, without waiting.",

@@ -321,6 +321,7 @@ EXERCISES = [
         number="03.1",
         title="A module that leaves nothing behind",
         name="Standardize",
+        stars=2,
         check=check_standardize,
         hints=[
             "Which of the registers fits: parameters, buffers, children?",
@@ -350,6 +351,7 @@ EXERCISES = [
         number="03.2",
         title="Count the crossings",
         name="count_crossings",
+        stars=2,
         check=check_count_crossings,
         hints=[
             "Write down the whole path, with the CPU at both ends.",
@@ -374,6 +376,7 @@ def count_crossings(places, sizes):
         number="03.3",
         title="Evaluate and leave no trace",
         name="evaluate",
+        stars=2,
         check=check_evaluate,
         hints=[
             "One switch for the layers, one for autograd. Which of the latter gives tensors that a training may use?",
@@ -425,6 +428,7 @@ def evaluate(model, batch):
         number="03.4",
         title="Load a stranger's file",
         name="load_onto",
+        stars=2,
         check=check_load_onto,
         hints=[
             "Two arguments of torch.load: one for where the tensors go, one for what may be loaded.",
@@ -451,6 +455,7 @@ def evaluate(model, batch):
         number="03.5",
         title="Resume in the right order",
         name="resume",
+        stars=2,
         check=check_resume,
         hints=[
             "Four lines: the model's state, the move, the optimizer, its state. Which must come before which?",

@@ -307,6 +307,7 @@ EXERCISES = [
         number="04.1",
         title="A timer for a queue",
         name="median_seconds",
+        stars=2,
         check=check_median_seconds,
         hints=[
             "Before any clock is read: run fn once, and wait. That takes the slow first run and the old work out.",
@@ -388,6 +389,7 @@ def median_seconds(fn, wait, clock, n=9):
         number="04.2",
         title="Faster, or not to be told",
         name="faster",
+        stars=2,
         check=check_faster,
         hints=[
             "First the samples: if min(len(a), len(b)) < 6, return at once.",
@@ -448,6 +450,7 @@ def faster(a, b):
         number="04.3",
         title="Which roof?",
         name="bound",
+        stars=2,
         check=check_bound,
         hints=[
             "FLOP: 2·m·k·n. Bytes: b times the numbers of the three matrices.",
@@ -496,6 +499,7 @@ def bound(m, k, n, b, rate, bandwidth):
         number="04.4",
         title="Train without waiting",
         name="train",
+        stars=2,
         check=check_train,
         hints=[
             "Keep loss.detach() in a list. detach, because the loss holds the whole graph otherwise.",
@@ -522,6 +526,7 @@ def bound(m, k, n, b, rate, bandwidth):
         number="04.5",
         title="Run-times on different devices",
         name="product_seconds",
+        stars=2,
         check=check_product_seconds,
         hints=[
             "One loop over devices.items(). In it: create a and b with device=, then time a @ b as in 04.1.",

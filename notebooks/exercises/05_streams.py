@@ -186,6 +186,7 @@ EXERCISES = [
         number="05.1",
         title="One event between two streams",
         name="make_then_use",
+        stars=2,
         check=check_make_then_use,
         hints=[
             "Three lines. The first puts make into the queue of the producer.",
@@ -251,6 +252,7 @@ def make_then_use(producer, consumer, make, use):
         number="05.2",
         title="The heart of the simulator",
         name="last_end",
+        stars=2,
         check=check_last_end,
         hints=[
             "Go through the operations in the order of issue. When can the next one start?",
@@ -301,6 +303,7 @@ def last_end(ops):
         number="05.3",
         title="The order of issue for one copy engine",
         name="issue_order",
+        stars=2,
         check=check_issue_order,
         hints=[
             "In which order do the copies wait for nobody?",
@@ -337,6 +340,7 @@ def issue_order(chunks):
         number="05.4",
         title="A loader with two buffers",
         name="waits",
+        stars=2,
         check=check_waits,
         hints=[
             "Three waits are of the kind everybody thinks of: work on a batch after it has been loaded.",
@@ -380,6 +384,7 @@ waits = [("load 0", "load 9")]
         number="05.5",
         title="The fewest chunks that are enough",
         name="fewest_chunks",
+        stars=2,
         check=check_fewest_chunks,
         hints=[
             "There is a simulator. Ask it.",

@@ -159,6 +159,7 @@ EXERCISES = [
         number="06.1",
         title="A batch that fits its block",
         name="largest_batch",
+        stars=2,
         check=check_largest_batch,
         hints=[
             "A block is a power of two. Which powers of two are at most limit?",
@@ -194,6 +195,7 @@ def largest_batch(sample_bytes, limit):
         number="06.2",
         title="How many workers feed the device?",
         name="workers_needed",
+        stars=2,
         check=check_workers_needed,
         hints=[
             "How often does the device take a batch, with overlap and without?",
@@ -234,6 +236,7 @@ def workers_needed(load, copy, compute, overlap):
         number="06.3",
         title="Many small tensors, one copy",
         name="send_packed",
+        stars=2,
         check=check_send_packed,
         hints=[
             "Make one long vector of all of them on the CPU, send it, and cut it up over there.",
@@ -277,6 +280,7 @@ def send_packed(tensors, device):
         number="06.4",
         title="Read after the copy",
         name="fetch_sum",
+        stars=2,
         check=check_fetch_sum,
         hints=[
             "launch returns at once. What it returns knows when the copy is done.",
@@ -333,6 +337,7 @@ def fetch_sum(stream, there, here):
         number="06.5",
         title="Two buffers in turn",
         name="feed",
+        stars=2,
         check=check_feed,
         hints=[
             "Which earlier copy used the slot that you are about to fill? Batch n uses the slot of batch n - 2.",

@@ -195,6 +195,7 @@ EXERCISES = [
         number="07.1",
         title="The four rules",
         name="four_rules",
+        stars=2,
         check=check_four_rules,
         hints=[
             "First round the size up to a multiple of 512: -(-size // 512) * 512. That is the block.",
@@ -249,6 +250,7 @@ def four_rules(size):
         number="07.2",
         title="Validate without a leak",
         name="validate",
+        stars=2,
         check=check_validate,
         hints=[
             "A batch of 6 counts six times as much as a batch of 1. Sum up, and divide once, at the end.",
@@ -300,6 +302,7 @@ def validate(model, batches):
         number="07.3",
         title="Forecast the peak",
         name="forecast",
+        stars=2,
         check=check_forecast,
         hints=[
             "Write down three moments: start of backward, end of backward, optimizer step.",
@@ -335,6 +338,7 @@ def forecast(parameters, activations):
         number="07.4",
         title="Micro-batches",
         name="accumulate_gradients",
+        stars=2,
         check=check_accumulate_gradients,
         hints=[
             "x.split(size) gives pieces of at most `size`; zip them with y.split(size).",
@@ -386,6 +390,7 @@ def accumulate_gradients(model, x, y, size):
         number="07.5",
         title="Survive",
         name="largest_that_fits",
+        stars=2,
         check=check_largest_that_fits,
         hints=[
             "A while loop around try and except. Catch torch.OutOfMemoryError, nothing wider.",

@@ -267,6 +267,7 @@ EXERCISES = [
         number="08.1",
         title="Which type comes out?",
         name="dtypes",
+        stars=2,
         check=check_dtypes,
         hints=[
             "Three cases: on the list for 16 bits, on the list for float32, on none.",
@@ -292,6 +293,7 @@ dtypes = ["float16", "float32", "float16", "float32", "float32", "float16"]
         number="08.2",
         title="Pad to 128 bytes",
         name="padded",
+        stars=2,
         check=check_padded,
         hints=[
             "How many numbers of that size are 128 bytes?",
@@ -333,6 +335,7 @@ def padded(n, itemsize):
         number="08.3",
         title="Build a number format",
         name="keep_bits",
+        stars=2,
         check=check_keep,
         hints=[
             "math.frexp(x)[1] - 1 is the exponent of x: the largest k with 2**k not above abs(x).",
@@ -357,6 +360,7 @@ def padded(n, itemsize):
         number="08.4",
         title="A master copy of the weights",
         name="update",
+        stars=2,
         check=check_update,
         hints=[
             "Two lines: update the master copy, in float32 (grad.float()), then round it into the weight.",
@@ -415,6 +419,7 @@ def update(weight, master, grad, lr):
         number="08.5",
         title="Four batches, one step",
         name="accumulate",
+        stars=2,
         check=check_accumulate,
         hints=[
             "In the loop: autocast around forward pass and loss, then scaler.scale(loss).backward() outside of it.",

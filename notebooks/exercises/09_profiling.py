@@ -310,6 +310,7 @@ EXERCISES = [
         number="09.1",
         title="Self times",
         name="self_times",
+        stars=2,
         check=check_self_times,
         hints=[
             "Self time = own length, less the lengths of the direct children. Who is the parent of a span?",
@@ -344,6 +345,7 @@ def self_times(spans):
         number="09.2",
         title="Where did the GPU starve?",
         name="longest_gap",
+        stars=2,
         check=check_longest_gap,
         hints=[
             "Sort by start. Then walk, and remember the latest end so far, of whichever stream.",
@@ -391,6 +393,7 @@ def longest_gap(spans):
         number="09.3",
         title="Name the fault",
         name="name_fault",
+        stars=2,
         check=check_name_fault,
         hints=[
             "The time that needs an explanation is step - busy, the GPU's idle time.",
@@ -446,6 +449,7 @@ def name_fault(step, busy, data, fetched):
         number="09.4",
         title="Mend an epoch",
         name="epoch",
+        stars=2,
         check=check_epoch,
         hints=[
             "A constant factor needs no tensor: x.float() / 64. And cross_entropy takes all rows of a batch at once.",
@@ -498,6 +502,7 @@ def epoch(batches, weight):
         number="09.5",
         title="MFU of any model",
         name="mfu_of",
+        stars=2,
         check=check_mfu_of,
         hints=[
             'with torch.device("meta"): make the model and its input there, so that nothing is allocated or computed.',

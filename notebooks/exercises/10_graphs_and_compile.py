@@ -212,6 +212,7 @@ EXERCISES = [
         number="10.1",
         title="What a graph gains",
         name="graph_gain_exactly",
+        stars=2,
         check=check_graph_gain,
         hints=[
             "Draw both rows for n = 3: when does the host issue each kernel, when does the device run it?",
@@ -249,6 +250,7 @@ def graph_gain_exactly(n, kernel, launch):
         number="10.2",
         title="Calls until it pays",
         name="calls_until_it_pays",
+        stars=2,
         check=check_calls_until_it_pays,
         hints=[
             "Write down both totals for n calls. Only one of n compiled calls is the first.",
@@ -297,6 +299,7 @@ def calls_until_it_pays(first, compiled, eager):
         number="10.3",
         title="Count before you fuse",
         name="vectors_moved",
+        stars=2,
         check=check_vectors_moved,
         hints=[
             "One kernel an operation: each reads len(set(inputs)) vectors and writes one.",
@@ -340,6 +343,7 @@ def vectors_moved(operations, outputs):
         number="10.4",
         title="A branch without a break",
         name="clip",
+        stars=2,
         check=check_clip,
         hints=[
             "The factor is limit / norm where that is below 1, and 1 where it is not.",
@@ -374,6 +378,7 @@ def clip(x, limit):
         number="10.5",
         title="A graph that nobody can misuse",
         name="graphed",
+        stars=2,
         check=check_graphed,
         hints=[
             "Three lines before the inner function: a graph, a static input (whose copy?), the capture.",

@@ -329,6 +329,7 @@ EXERCISES = [
         number="11.1",
         title="Deal out without padding",
         name="share",
+        stars=2,
         check=check_share,
         hints=[
             "All ranks must make the same shuffled list. From what can its seed follow, that all of them know?",
@@ -371,6 +372,7 @@ def share(n, rank, world, seed, epoch):
         number="11.2",
         title="Weigh an uneven share",
         name="loss_factor",
+        stars=2,
         check=check_loss_factor,
         hints=[
             "The mean over all samples is the weighted mean of the ranks' means. What is the weight of rank r?",
@@ -402,6 +404,7 @@ def loss_factor(rank, sizes):
         number="11.3",
         title="Half a ring",
         name="ring_all_gather",
+        stars=2,
         check=check_ring_all_gather,
         hints=[
             "In each of world - 1 steps: send one value to the right, receive one from the left. Which one to send?",
@@ -428,6 +431,7 @@ def loss_factor(rank, sizes):
         number="11.4",
         title="One against several",
         name="one_against_several",
+        stars=2,
         check=check_one_against_several,
         hints=[
             "A sample takes 1 / one seconds with one process, and 1 / several with all of them.",
@@ -469,6 +473,7 @@ def one_against_several(one, several, processes):
         number="11.5",
         title="Three mistakes",
         name="train_right",
+        stars=2,
         check=check_train_right,
         hints=[
             "What does the sampler have to be told in each epoch? And who must call a collective?",

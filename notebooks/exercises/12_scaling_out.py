@@ -208,6 +208,7 @@ EXERCISES = [
         number="12.1",
         title="Latency's share of a ring",
         name="latency_share",
+        stars=2,
         check=check_latency_share,
         hints=[
             "How many steps does a ring of p ranks make, and how many bytes leave each rank in all?",
@@ -244,6 +245,7 @@ def latency_share(size, ranks, latency, bandwidth):
         number="12.2",
         title="The rest of an epoch",
         name="rest_of_epoch",
+        stars=2,
         check=check_rest_of_epoch,
         hints=[
             "First find the epoch and the step in it. An epoch has as many steps as batches, the last smaller one too.",
@@ -289,6 +291,7 @@ def rest_of_epoch(steps, order, batch, rank, size):
         number="12.3",
         title="Save atomically",
         name="save",
+        stars=2,
         check=check_save,
         hints=[
             "Give write a file with another name, in the same folder as path.",
@@ -390,6 +393,7 @@ def save(write, path):
         number="12.4",
         title="How often to save",
         name="best_interval",
+        stars=2,
         check=check_best_interval,
         hints=[
             "Twice as many hosts crash twice as often: how many seconds pass between crashes of the job?",
@@ -426,6 +430,7 @@ def best_interval(cost, host_mtbf, hosts):
         number="12.5",
         title="Efficiency, weak and strong",
         name="efficiency",
+        stars=2,
         check=check_efficiency,
         hints=[
             "What would a step take at n devices if nothing were lost?",

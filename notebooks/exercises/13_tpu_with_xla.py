@@ -177,6 +177,7 @@ EXERCISES = [
         number="13.1",
         title="What is wrong?",
         name="state",
+        stars=2,
         check=check_state,
         hints=[
             "Ask in the order in which things can fail: package, versions, runtime, device.",
@@ -231,6 +232,7 @@ def state(torch_version, xla_version, runtime):
         number="13.2",
         title="Numbers in the graph",
         name="compilations",
+        stars=2,
         check=check_compilations,
         hints=[
             "Which numbers are inputs of a program, and which are baked in?",
@@ -266,6 +268,7 @@ def compilations(values):
         number="13.3",
         title="What a number costs",
         name="programs_and_copies",
+        stars=2,
         check=check_programs,
         hints=[
             "Without any reading, each step is one program. How many steps read?",
@@ -299,6 +302,7 @@ def programs_and_copies(steps, every, place):
         number="13.4",
         title="Read a report",
         name="read_report",
+        stars=2,
         check=check_read_report,
         hints=[
             "Find the line `Metric: CompileTime` first; the two lines you need are the next two.",
@@ -356,6 +360,7 @@ def read_report(report):
         number="13.5",
         title="The fewest buckets",
         name="buckets",
+        stars=2,
         check=check_buckets,
         hints=[
             "The longest length needs a bucket of at least its size. Does a larger one ever help?",

@@ -134,20 +134,21 @@ def check_break_even(answer):
 
 EXERCISES = [
     Exercise(
-        "14.1",
-        "who holds what",
-        "my_rows",
-        check_rows,
-        [
+        number="14.1",
+        title="who holds what",
+        name="my_rows",
+        stars=2,
+        check=check_rows,
+        hints=[
             "All parts have the size of the largest: rows / n, rounded up. -(-a // b) rounds up.",
             "Device d begins at d times that size, and no part goes beyond the end of the tensor.",
             "min(..., rows) for the beginning and for the end.",
         ],
-        "def my_rows(device, rows, n):\n"
+        solution="def my_rows(device, rows, n):\n"
         "    part = -(-rows // n)\n"
         "    return min(device * part, rows), min((device + 1) * part, rows)\n",
-        "On a mesh with several axes it is this for each dimension, with the place along the axis for the device.",
-        {
+        praise="On a mesh with several axes this holds for each dimension, with the place along its axis as device.",
+        wrong={
             "def my_rows(device, rows, n):\n    part = rows // n\n    return device * part, (device + 1) * part\n": (
                 "rounded up"
             ),
@@ -160,21 +161,22 @@ EXERCISES = [
         },
     ),
     Exercise(
-        "14.2",
-        "the loader for each process",
-        "my_loader",
-        check_loader,
-        [
+        number="14.2",
+        title="the loader for each process",
+        name="my_loader",
+        stars=2,
+        check=check_loader,
+        hints=[
             "DistributedSampler divides the data. DataLoader takes it as sampler=..., without shuffle.",
             "The sampler takes the number of processes, the rank and shuffle=True. A process takes batch // world.",
             "drop_last=True twice: in the sampler, or it repeats samples; in the loader, or the last batch is smaller.",
         ],
-        "from torch.utils.data import DataLoader, DistributedSampler\n\n\n"
+        solution="from torch.utils.data import DataLoader, DistributedSampler\n\n\n"
         "def my_loader(data, batch, rank, world):\n"
         "    sampler = DistributedSampler(data, world, rank, shuffle=True, drop_last=True)\n"
         "    return DataLoader(data, batch_size=batch // world, sampler=sampler, drop_last=True)\n",
-        "The seed of the sampler must be the same in all processes. The default is; one of your own may not be.",
-        {
+        praise="The seed of the sampler must be the same in all processes. The default is; one of your own may not be.",
+        wrong={
             "from torch.utils.data import DataLoader\n\ndef my_loader(data, batch, rank, world):\n"
             "    return DataLoader(data, batch_size=batch // world, shuffle=True, drop_last=True)\n": "no set_epoch",
             "from torch.utils.data import DataLoader, DistributedSampler\n\ndef my_loader(data, batch, rank, world):\n"
@@ -197,18 +199,19 @@ EXERCISES = [
         },
     ),
     Exercise(
-        "14.3",
-        "a pair of layers",
-        "pair_specs",
-        check_pair,
-        [
+        number="14.3",
+        title="a pair of layers",
+        name="pair_specs",
+        stars=2,
+        check=check_pair,
+        hints=[
             "Lesson and Megatron-LM cut the first layer by its outputs, the second one by its inputs.",
             "A Linear keeps outputs × inputs: the first entry of a spec is for the outputs.",
             'up_weight = ("model", None). What is cut along "model" then, in what down gets?',
         ],
-        'pair_specs = (("model", None), (None, "model"))\n',
-        "The rows of X stay cut along data, so this is data parallel and tensor parallel at once.",
-        {
+        solution='pair_specs = (("model", None), (None, "model"))\n',
+        praise="The rows of X stay cut along data, so this is data parallel and tensor parallel at once.",
+        wrong={
             'pair_specs = ((None, "model"), ("model", None))\n': "in the first layer, expected nothing",
             'pair_specs = (("model", None), ("model", None))\n': "in the second layer",
             'pair_specs = (("data", None), (None, "model"))\n': "cut along 'model'",
@@ -218,18 +221,19 @@ EXERCISES = [
         },
     ),
     Exercise(
-        "14.4",
-        "tensor parallel, and when not",
-        "my_break_even",
-        check_break_even,
-        [
+        number="14.4",
+        title="tensor parallel, and when not",
+        name="my_break_even",
+        stars=2,
+        check=check_break_even,
+        hints=[
             "An all-reduce of S bytes sends 2 (p - 1) / p times S. Write down S for both ways.",
             "Tensor parallel: twice tokens × width numbers. Data parallel: width × 4 width, twice.",
             "2 × tokens × width = 8 × width². What happened to p, and to the bytes of a number?",
         ],
-        "def my_break_even(width, p):\n    return 4 * width\n",
-        "Below four times the width, tensor parallel sends less, whatever the number of devices.",
-        {
+        solution="def my_break_even(width, p):\n    return 4 * width\n",
+        praise="Below four times the width, tensor parallel sends less, whatever the number of devices.",
+        wrong={
             "def my_break_even(width, p):\n    return 8 * width\n": "two all-reduces of activations",
             "def my_break_even(width, p):\n    return 2 * width\n": "two weights",
             "def my_break_even(width, p):\n    return 4 * width / p\n": "both sides",

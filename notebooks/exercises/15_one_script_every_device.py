@@ -242,6 +242,7 @@ EXERCISES = [
         number="15.1",
         title="What a rung can gain",
         name="whole_gain",
+        stars=2,
         check=check_whole_gain,
         hints=[
             "Write the new time of a step as a sum: what stays, and what the part takes now.",
@@ -277,6 +278,7 @@ def whole_gain(step, part, times):
         number="15.2",
         title="Samples from the step alone",
         name="samples_of",
+        stars=2,
         check=check_samples_of,
         hints=[
             "How many whole batches has an epoch? divmod then gives the epoch and the batch in it.",
@@ -326,6 +328,7 @@ def samples_of(step, n, batch, seed):
         number="15.3",
         title="An evaluation that asks once",
         name="accuracy",
+        stars=2,
         check=check_accuracy,
         hints=[
             "Count the right ones in a tensor on the device; the number of samples is known from the shapes.",
@@ -382,6 +385,7 @@ def accuracy(model, batches):
         number="15.4",
         title="One step in the right order",
         name="take_step",
+        stars=2,
         check=check_take_step,
         hints=[
             "Each part's mean counts with its share: its number of samples over that of the whole batch.",
@@ -458,6 +462,7 @@ def take_step(model, optimizer, scaler, parts, loss_of, limit):
         number="15.5",
         title="A new run takes over",
         name="take_over",
+        stars=2,
         check=check_take_over,
         hints=[
             "Four things decide the next step: weights and buffers, the optimizer's moments, the samples, the number.",

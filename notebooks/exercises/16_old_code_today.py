@@ -200,6 +200,7 @@ EXERCISES = [
         number="16.1",
         title="Read the warning to its end",
         name="replacement",
+        stars=2,
         check=check_replacement,
         hints=[
             "A regular expression with re.search: which words stand directly before the name?",
@@ -228,6 +229,7 @@ def replacement(message):
         number="16.2",
         title="Judge a snippet",
         name="verdict",
+        stars=2,
         check=check_verdict,
         hints=[
             "Ask in the right order: which of two findings outweighs the other?",
@@ -267,6 +269,7 @@ def verdict(old, new, factor=10):
         number="16.3",
         title="Mend a training loop",
         name="train",
+        stars=2,
         check=check_train,
         hints=[
             "Print what you believe: the device of x, whether total requires a gradient, whether best changes later.",
@@ -286,6 +289,7 @@ def verdict(old, new, factor=10):
         number="16.4",
         title="Load any checkpoint",
         name="bare",
+        stars=2,
         check=check_bare,
         hints=[
             "A wrapper puts its name before every key, so look at all keys before you take anything away.",
