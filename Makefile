@@ -28,22 +28,23 @@ SECOND := $(if $(filter Linux-x86_64,$(shell uname -sm | tr ' ' -)),test-tpu,tes
 # What `make test` opens in a browser; `make test-browser` opens all lessons.
 SAMPLE := there_are or must_be_seen or 00_start or 06_pinned or 13_tpu
 
-.PHONY: help lab test untimed test-unit test-browser test-tpu tpu-tests tpu-strict tpu-slow tpu-first tpu-second test-colab test-next unit-processes unit-others outputs record bench format lint clean env env-test env-test-tpu env-test-colab env-test-next
+.PHONY: help lab test untimed test-unit test-exercises test-browser test-tpu tpu-tests tpu-strict tpu-slow tpu-first tpu-second test-colab test-next unit-processes unit-others outputs record bench format lint clean env env-test env-test-tpu env-test-colab env-test-next
 
 help:
-	@echo "make lab           open the lessons in JupyterLab (installs on first use; LAB_ARGS=\"--port 8899\")"
-	@echo "make test          check everything: style, unit tests, every cell of every lesson"
-	@echo "make test-unit     check utils, tools and exercises (part of make test)"
-	@echo "make test-browser  run every lesson in JupyterLab in a browser (make test: three of them)"
-	@echo "make test-tpu      run every lesson with torch_xla, on XLA's own CPU device (part of make test)"
-	@echo "make test-colab    run every lesson with the versions of Colab's GPU runtime"
-	@echo "make test-next     run every lesson with the newest PyTorch and list what it says otherwise than announced"
-	@echo "make outputs       run the lessons and store their outputs"
-	@echo "make record        record what this machine's devices can measure (for readers without them)"
-	@echo "make bench         measure train.py against Accelerate and Lightning, and what importing utils costs"
-	@echo "make format        rewrite code and notebooks in the course's form"
-	@echo "make lint          check code and notebooks against that form"
-	@echo "make clean         remove the environments and caches"
+	@echo "make lab             open the lessons in JupyterLab (installs on first use; LAB_ARGS=\"--port 8899\")"
+	@echo "make test            check everything: style, unit tests, every cell of every lesson"
+	@echo "make test-unit       check utils, tools and exercises (part of make test)"
+	@echo "make test-exercises  give every mutant of every solution to the checks of the exercises (EXERCISES=\"05 07.1\")"
+	@echo "make test-browser    run every lesson in JupyterLab in a browser (make test: three of them)"
+	@echo "make test-tpu        run every lesson with torch_xla, on XLA's own CPU device (part of make test)"
+	@echo "make test-colab      run every lesson with the versions of Colab's GPU runtime"
+	@echo "make test-next       run every lesson with the newest PyTorch and list what it says otherwise than announced"
+	@echo "make outputs         run the lessons and store their outputs"
+	@echo "make record          record what this machine's devices can measure (for readers without them)"
+	@echo "make bench           measure train.py against Accelerate and Lightning, and what importing utils costs"
+	@echo "make format          rewrite code and notebooks in the course's form"
+	@echo "make lint            check code and notebooks against that form"
+	@echo "make clean           remove the environments and caches"
 
 env:
 	@$(PYTHON) tools/setup_env.py
@@ -73,6 +74,10 @@ unit-processes: env-test
 
 unit-others: env-test
 	$(VENV) -m pytest tests --ignore=tests/test_browser.py $(addprefix --ignore=,$(PROCESSES))
+
+# `make test` gives the checks a sample of these. One thread a process: the answers are small.
+test-exercises: env-test
+	OMP_NUM_THREADS=1 $(VENV) -m tests.mutants $(EXERCISES)
 
 test-browser: env-test
 	$(VENV) -m pytest tests/test_browser.py -k "$(BROWSER)"

@@ -150,6 +150,7 @@ BROKEN = {
     "set-up changed": (lambda nb: setattr(cell(nb, "setup"), "id", "start"), "not the set-up cell"),
     "no explorer": (drop("explorer"), "needs exactly one explorer"),
     "exercise gone": (drop("exercise-2"), "the lesson checks exercises"),
+    "exercise without its stars": (replace("exercise-2-text", "★", "*"), "no text cell begins with '**00.2** ★"),
     "end not last": (lambda nb: nb.cells.insert(0, nb.cells.pop()), "is not the last section"),
     "few sections": (lambda nb: setattr(nb, "cells", nb.cells[:8]), "not three to six"),
     "long cell": (lambda nb: setattr(cell(nb, "draw"), "source", "x = 1\n" * 21), "has 21 lines, more than 20"),

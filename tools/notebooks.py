@@ -226,10 +226,15 @@ def _links(nb, path):
 def _exercises(nb, path):
     number = path.name[:2]
     asked = [n for cell in _code_cells(nb) for n in re.findall(r'^check\("([\d.]+)"', cell.source, re.M)]
-    known = list(lesson_exercises(number))
-    found = [] if 3 <= len(known) <= 5 else [f"{len(known)} exercises, not three to five"]
-    if asked != known:
-        found.append(f"the lesson checks exercises {asked}, its module has {known}")
+    known = lesson_exercises(number)
+    found = [] if 3 <= len(known) <= 6 else [f"{len(known)} exercises, not three to six"]
+    if asked != list(known):
+        found.append(f"the lesson checks exercises {asked}, its module has {list(known)}")
+    texts = [cell.source for cell in nb.cells if cell.cell_type == "markdown"]
+    for exercise in known.values():
+        begin = f"**{exercise.number}** {'★' * exercise.stars} "
+        if not any(text.startswith(begin) for text in texts):
+            found.append(f"no text cell begins with {begin!r}: the number of the exercise and its stars")
     return found
 
 
