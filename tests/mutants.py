@@ -17,6 +17,7 @@ import os
 import re
 import sys
 import time
+import warnings
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 
@@ -161,7 +162,9 @@ def _prepare(node):
 
 def _compiles(text):
     try:
-        compile(text, "answer", "exec")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", SyntaxWarning)  # `is` with a literal
+            compile(text, "answer", "exec")
     except SyntaxError:  # a dropped line was the only one that its function needed
         return False
     return True
@@ -349,7 +352,7 @@ def report(number):
     ]
     lines += [f"    accepted: {change}" for change in missed]
     lines += [f"    listed as equivalent, but refused or no mutant: {change}" for change in sorted(stale)]
-    lines += [f"    says the same twice: {said}" for said in same[:3]]
+    lines += [f"    says the same twice: {said.splitlines()[0]}" for said in same[:3]]
     lines += [f"    refused, but not judged: {change}" for change in unclear]
     lines += [f"    refused, because it never ended: {change}" for change in endless]
     return lines, (len(found), len(found) - len(passed), equivalent, len(stale) + len(same))
