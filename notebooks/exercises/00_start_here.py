@@ -4,38 +4,63 @@ import math
 
 import torch
 
-from utils.exercises import Exercise, Wrong, call
+from utils.exercises import Exercise, Wrong, apart, call
 from utils.simulate.fake import fake_gpus
 
 
 def check_size_in_bytes(answer):
-    for x in (torch.zeros(3), torch.zeros(4, 5, dtype=torch.float64), torch.zeros(7, dtype=torch.int8)):
-        shown = f"{x.numel()} numbers of {x.element_size()} bytes"
+    shapes = [
+        (torch.zeros(3), "a tensor of shape (3,) and type float32"),
+        (torch.zeros(4, 5, dtype=torch.float64), "a tensor of shape (4, 5) and type float64"),
+        (torch.zeros(7, dtype=torch.int8), "a tensor of shape (7,) and type int8"),
+        (torch.zeros(2, 3, 4, dtype=torch.bfloat16), "a tensor of shape (2, 3, 4) and type bfloat16"),
+        (torch.zeros(()), "a single number, of shape () and type float32"),
+        (torch.zeros(0, 5), "an empty tensor, of shape (0, 5) and type float32"),
+        (torch.zeros(4, 6)[:, ::2], "every second column of a 4 × 6 tensor of type float32"),
+        (torch.zeros(4, 6, device="meta"), "a tensor of shape (4, 6) and type float32 on the device meta"),
+    ]
+    for x, shown in shapes:
         got, expected = call(answer, x, shown=shown), x.numel() * x.element_size()
+        if not isinstance(got, (int, float)):
+            raise Wrong(f"for {shown} you returned {got!r}, expected a number of bytes")
         if got != expected:
-            raise Wrong(f"for {shown} you returned {got}, expected {expected}: each number takes element_size() bytes")
+            why = f"{x.numel()} numbers, and each number takes element_size() bytes, here {x.element_size()}"
+            raise Wrong(f"for {shown} you returned {got}, expected {expected}: {why}")
 
 
 def check_device_type(answer):
+    names = ["cuda:1", "cuda:12", "xpu:0", "mps:0"]
     with fake_gpus():
-        second_gpu = torch.ones(2, device="cuda:1")
-    for x in (torch.ones(2), torch.ones(2, device="meta"), second_gpu):
-        got = call(answer, x, shown=f"a tensor on {x.device}")
+        elsewhere = [torch.ones(2, device=name) for name in names]
+    for x in (torch.ones(2), torch.ones(2, device="meta"), *elsewhere):
+        shown, expected = f"a tensor on {x.device}", x.device.type
+        got = call(answer, x, shown=shown)
         if isinstance(got, torch.device):
-            raise Wrong(f"for a tensor on {x.device} you returned a torch.device; its type alone is asked, as text")
-        if got != x.device.type:
-            raise Wrong(f"for a tensor on {x.device} you returned {got!r}, expected {x.device.type!r}")
+            raise Wrong(f"for {shown} you returned a torch.device; its type alone is asked, as text")
+        if not isinstance(got, str) or got != expected:
+            raise Wrong(f"for {shown} you returned {got!r}, expected {expected!r}")
+
+
+COSTS = [(50, 20), (10, 2), (50, 1), (50, 0.5), (0, 4), (12.5, 100), (3, 1.25), (1, 0.99)]  # overhead, times faster
 
 
 def check_break_even(answer):
-    for overhead, faster in ((50, 20), (10, 2), (50, 1), (50, 0.5)):
+    for overhead, faster in COSTS:
+        shown = f"an overhead of {overhead} µs and a device {faster} times as fast"
         expected = overhead * faster / (faster - 1) if faster > 1 else math.inf
-        got = call(answer, overhead, faster, shown=f"overhead {overhead} and {faster} times faster")
-        if not isinstance(got, (int, float)) or not math.isclose(got, expected, rel_tol=1e-6):
-            why = "at that t both sides must be equal" if faster > 1 else "a device that is not faster never pays"
-            raise Wrong(
-                f"for overhead {overhead} and {faster} times faster you returned {got}, not {expected:.4g}: {why}"
-            )
+        got = call(answer, overhead, faster, shown=shown)
+        if not isinstance(got, (int, float)):
+            raise Wrong(f"for {shown} you returned {got!r}, expected the number {expected:.4g}")
+        if math.isclose(got, expected, rel_tol=1e-6, abs_tol=1e-9):
+            continue
+        text, wanted = apart(float(got), expected)
+        why = "such a device pays from some t on"
+        if faster <= 1:
+            why = "a device that is not faster never pays"
+        elif math.isfinite(got):
+            there = apart(overhead + got / faster, float(got))[0]
+            why = f"a job of {text} µs on the CPU takes {there} µs there, and both sides must be equal"
+        raise Wrong(f"for {shown} you returned {text}, expected {wanted}: {why}")
 
 
 EXERCISES = [
@@ -43,7 +68,7 @@ EXERCISES = [
         number="00.1",
         title="How many bytes does a tensor hold?",
         name="size_in_bytes",
-        stars=2,
+        stars=1,
         check=check_size_in_bytes,
         hints=["How many numbers, and how many bytes is each?", "Look at x.numel() and x.element_size()."],
         solution="""
@@ -51,16 +76,28 @@ def size_in_bytes(x):
     return x.numel() * x.element_size()
 """,
         praise="PyTorch has this as x.nbytes. It counts the numbers, not what the allocator sets aside (lesson 07).",
+        right=[
+            "def size_in_bytes(x):\n    return x.nbytes",
+            "def size_in_bytes(x):\n    return x.dtype.itemsize * x.shape.numel()",
+            "import math\ndef size_in_bytes(x):\n    return math.prod(x.shape) * x.itemsize",
+            "def size_in_bytes(x):\n    return x.reshape(-1).contiguous().view(torch.uint8).shape[0]",
+        ],
         wrong={
             "def size_in_bytes(x):\n    return x.numel() + x.element_size()": "each number takes element_size() bytes",
             "def size_in_bytes(x):\n    return x.numel() * 4": "expected 160",
+            "def size_in_bytes(x):\n    return len(x) * x.element_size()": "you returned 32, expected 160: 20 numbers",
+            "def size_in_bytes(x):\n    return x.untyped_storage().nbytes()": "for every second column",
+            "def size_in_bytes(x):\n    return x.numpy().nbytes": "BFloat16",
+            "import sys\ndef size_in_bytes(x):\n    return sys.getsizeof(x)": "expected 12: 3 numbers",
+            "def size_in_bytes(x):\n    return torch.tensor(x.shape).prod() * x.element_size()": "expected a number of",
+            "def size_in_bytes(x):\n    return x * x.element_size()": "expected a number of bytes",
         },
     ),
     Exercise(
         number="00.2",
         title="Which type of device?",
         name="device_type",
-        stars=2,
+        stars=1,
         check=check_device_type,
         hints=[
             "A tensor knows its device: x.device.",
@@ -72,10 +109,20 @@ def device_type(x):
     return x.device.type
 """,
         praise="The index is a separate part, x.device.index; for the CPU it is None.",
+        right=[
+            "def device_type(x):\n    return str(x.device).split(':')[0]",
+            "import re\ndef device_type(x):\n    return re.match('[a-z]+', str(x.device))[0]",
+            "def device_type(x):\n    return torch.device(x.device).type",
+            "from operator import attrgetter\ndevice_type = attrgetter('device.type')",
+        ],
         wrong={
             "def device_type(x):\n    return x.device": "its type alone is asked",
             "def device_type(x):\n    return str(x.device)": "you returned 'cuda:1', expected 'cuda'",
             "def device_type(x):\n    return 'cpu'": "for a tensor on meta you returned 'cpu'",
+            "def device_type(x):\n    return 'cuda' if x.is_cuda else 'cpu'": "expected 'meta'",
+            "def device_type(x):\n    return str(x.device)[:4]": "for a tensor on xpu:0 you returned 'xpu:'",
+            "def device_type(x):\n    return str(x.device)[:-2] if x.device.index else str(x.device)": "on cuda:12",
+            "def device_type(x):\n    return x.type()": "you returned 'torch.FloatTensor', expected 'cpu'",
         },
     ),
     Exercise(
@@ -96,9 +143,36 @@ def break_even(overhead, faster):
     return overhead * faster / (faster - 1)
 """,
         praise="For a fast device this is hardly more than the overhead itself: the overhead decides.",
+        right=[
+            "import math\ndef break_even(overhead, faster):\n"
+            "    return overhead / (1 - 1 / faster) if faster > 1 else math.inf",
+            "def break_even(overhead, faster):\n"
+            "    saved = 1 - 1 / faster  # of each µs\n"
+            "    return torch.inf if saved <= 0 else overhead / saved",
+            "import numpy as np\ndef break_even(overhead, faster):\n"
+            "    if faster <= 1:\n        return np.inf\n"
+            "    return np.linalg.solve([[1, -1], [1, -1 / faster]], [0, overhead])[0]",
+            "def break_even(overhead, faster):\n"
+            "    if faster <= 1:\n        return float('inf')\n"
+            "    t = overhead\n"
+            "    for _ in range(1000):\n        t = overhead + t / faster\n"
+            "    return t",
+        ],
         wrong={
-            "def break_even(overhead, faster):\n    return overhead": "both sides must be equal",
+            "def break_even(overhead, faster):\n    return overhead": (
+                "you returned 50, expected 52.63: a job of 50 µs on the CPU takes 52.5 µs there, and both sides"
+            ),
+            "def break_even(overhead, faster):\n    return overhead / faster": "both sides must be equal",
             "def break_even(overhead, faster):\n    return overhead * faster / (faster - 1)": "ZeroDivisionError",
+            "def break_even(overhead, faster):\n"
+            "    return overhead * faster / (faster - 1) if faster >= 1 else float('inf')": "ZeroDivisionError",
+            "def break_even(overhead, faster):\n"
+            "    return overhead * faster // (faster - 1) if faster > 1 else float('inf')": "expected 52.6",
+            "def break_even(overhead, faster):\n"
+            "    return overhead * faster / (faster - 1) if faster > 1 else 'inf'": "expected the number inf",
+            "def break_even(overhead, faster):\n"
+            "    return overhead * faster / (faster - 1) if faster > 1 else 0": "never pays",
+            "def break_even(overhead, faster):\n    return float('inf')": "such a device pays from some t on",
             "def break_even(overhead, faster):\n    return abs(overhead * faster / (faster - 1)) "
             "if faster != 1 else float('inf')": "a device that is not faster never pays",
         },

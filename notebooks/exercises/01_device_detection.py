@@ -14,44 +14,46 @@ def accepted(text):
 
 
 def check_is_device(answer):
-    for text in ("cpu", "gpu", "cuda:1", "cpu:0", "mps", "CUDA", "xla", "cuda:-1", "cuda 1", "cuda:", ""):
+    known = ["cpu", "gpu", "cuda:1", "cpu:0", "mps", "CUDA", "xla", "cuda:99", "meta", "xpu:3", "tpu", "hpu", "vulkan"]
+    spelled = ["cuda:-1", "cuda 1", "cuda:", "", " cpu", "cuda:x", "cuda:1.5", "cuda:0:1", "cuda:01", "1", "cuda,cpu"]
+    for text in known + spelled:
         got, expected = call(answer, text), accepted(text)
         if not isinstance(got, bool):
             raise Wrong(f"for {text!r} you returned {got!r}, expected True or False")
         if got != expected:
             verb = "accepts" if expected else "refuses"
-            raise Wrong(f"for {text!r} you returned {got}, but torch.device {verb} it: let it judge, keep no list")
+            why = "it knows many types, with or without an index, and asks for no hardware"
+            why = why if expected else "let it judge the text as it is, and keep no list"
+            raise Wrong(f"for {text!r} you returned {got}, but torch.device {verb} it: {why}")
 
 
 CODE_CASES = [
-    ((7, 5), ["sm_75", "sm_80", "sm_90"], "sm_75 is code for exactly this GPU"),
-    ((8, 9), ["sm_75", "sm_86", "sm_90"], "sm_86 runs on 8.9: same major version, higher minor version"),
-    ((9, 0), ["sm_80", "sm_86"], "machine code never runs on another major version"),
-    ((8, 0), ["sm_75", "sm_86"], "sm_86 needs a minor version of at least 6"),
-    ((12, 0), ["sm_80", "sm_90", "compute_90"], "compute_90 is PTX, and runs on 9.0 and everything newer"),
-    ((6, 0), ["sm_75", "sm_80", "compute_75"], "PTX for 7.5 does not run on something older"),
-    ((10, 3), ["sm_90", "sm_100"], "sm_100 is 10.0: the last digit is the minor version"),
-    ((12, 0), ["sm_90", "sm_100"], "sm_100 is 10.0, another major version than 12.0"),
-    ((8, 6), [], "a build without GPU code runs on no GPU"),
+    ((7, 5), ["sm_75", "sm_80", "sm_90"], True, "sm_75 is code for exactly this GPU"),
+    ((8, 9), ["sm_75", "sm_86", "sm_90"], True, "sm_86 runs on 8.9: same major version, higher minor version"),
+    ((9, 0), ["sm_80", "sm_86"], False, "machine code never runs on another major version"),
+    ((8, 0), ["sm_75", "sm_86"], False, "sm_86 needs a minor version of at least 6"),
+    ((12, 0), ["sm_80", "sm_90", "compute_90"], True, "compute_90 is PTX, and runs on 9.0 and everything newer"),
+    ((9, 0), ["compute_90"], True, "compute_90 is PTX, and runs on 9.0 as well"),
+    ((8, 0), ["compute_75", "sm_90"], True, "compute_75 is PTX, and 8.0 is newer than 7.5"),
+    ((8, 0), ["sm_75", "compute_86"], False, "PTX for 8.6 does not run on 8.0, which is older"),
+    ((6, 0), ["sm_75", "sm_80", "compute_75"], False, "PTX for 7.5 does not run on something older"),
+    ((9, 0), ["compute_100"], False, "compute_100 is PTX for 10.0, which is newer than 9.0"),
+    ((10, 3), ["sm_90", "sm_100"], True, "sm_100 is 10.0: the last digit is the minor version"),
+    ((10, 0), ["sm_90", "sm_103"], False, "sm_103 is 10.3: the last digit is the minor version"),
+    ((12, 0), ["sm_90", "sm_100"], False, "sm_100 is 10.0, another major version than 12.0"),
+    ((12, 0), ["compute_103"], True, "compute_103 is PTX for 10.3, and 12.0 is newer"),
+    ((8, 6), ["sm_86", "sm_90", "compute_90"], True, "one entry that runs is enough, here the first"),
+    ((6, 1), ["sm_75", "sm_80", "sm_86", "sm_90", "sm_100", "sm_120"], False, "all of them are newer than 6.1"),
+    ((8, 6), [], False, "a build without GPU code runs on no GPU"),
 ]
 
 
 def check_can_run(answer):
-    for capability, arch_list, why in CODE_CASES:
-        got, expected = call(answer, capability, arch_list), runs(capability, arch_list)
-        if got is not expected:
-            raise Wrong(f"for {capability} and {arch_list} you returned {got!r}, expected {expected}: {why}")
-
-
-def runs(capability, arch_list):
-    for entry in arch_list:
-        kind, digits = entry.split("_")
-        major, minor = int(digits[:-1]), int(digits[-1])
-        if kind == "sm" and major == capability[0] and minor <= capability[1]:
-            return True
-        if kind == "compute" and (major, minor) <= tuple(capability):
-            return True
-    return False
+    for capability, arch_list, expected, why in CODE_CASES:
+        shown = f"{capability} and {arch_list}"
+        got = call(answer, capability, arch_list, shown=shown)
+        if not isinstance(got, bool) or got != expected:
+            raise Wrong(f"for {shown} you returned {got!r}, expected {expected}: {why}")
 
 
 LINKS = ("gpu", "driver", "build", "versions", "visible", "kernels")
@@ -66,47 +68,67 @@ FIRST_BROKEN = {
 
 
 def check_first_broken(answer):
-    if not isinstance(answer, dict) or set(answer) != set(FIRST_BROKEN):
-        raise Wrong(f"expected a dict with the keys {', '.join(FIRST_BROKEN)}, got {answer!r}")
-    if DOTS in answer.values():
+    if not isinstance(answer, dict):
+        raise Wrong(f"expected a dict of machine and link, got {answer!r}")
+    if set(answer) != set(FIRST_BROKEN):
+        raise Wrong(f"expected a dict with the keys {', '.join(FIRST_BROKEN)}; yours has {', '.join(map(str, answer))}")
+    if any(value is DOTS for value in answer.values()):
         raise NotAnswered
     for machine, (expected, why) in FIRST_BROKEN.items():
         got = answer[machine]
-        if got not in LINKS:
+        if not isinstance(got, str) or got not in LINKS:
             raise Wrong(f"for {machine!r} you answered {got!r}, expected one of {', '.join(LINKS)}")
         if got != expected:
             raise Wrong(f"for {machine!r} you answered {got!r}, but that is not the first broken link: {why}")
 
 
-WISHES = [
+WISHES = [  # wish, what is there, expected (and what is as good), why
     ("cuda:1", ["cuda:0", "cuda:1"], "cuda:1", "it is there"),
     ("cuda:5", ["cuda:0", "cuda:1"], "cuda:0", "there is no such GPU, so the first accelerator"),
     ("mps", ["cuda:0"], "cuda:0", "there is no Apple GPU, so the first accelerator"),
-    ("cuda", ["cuda:0", "cuda:1"], "cuda:0", "without an index any GPU will do"),
+    ("cuda", ["cuda:0", "cuda:1"], "cuda:0 cuda", "without an index any GPU will do"),
     ("cpu", ["cuda:0"], "cpu", "the CPU is always there, and was wished for"),
+    ("cpu:0", ["cuda:0"], "cpu cpu:0", "this is the CPU, too: look at the type"),
     ("cuda:0", [], "cpu", "no accelerator is there"),
+    ("cuda", [], "cpu", "no accelerator is there"),
+    ("cpu", [], "cpu", "the CPU is always there"),
     ("xpu:0", ["xpu:0"], "xpu:0", "it is there"),
+    ("cuda:1", ["xpu:0", "xpu:1"], "xpu:0", "xpu:1 is of another type, so the first accelerator"),
+    ("cuda", ["xpu:0"], "xpu:0", "there is no GPU of this type, so the first accelerator"),
+    ("cuda", ["xla:0", "cuda:0"], "cuda:0 cuda", "cuda:0 is there, and a fair answer to a wish without an index"),
+    ("xla:0", ["cuda:0", "xla:0"], "xla:0", "it is there; cuda:0 has the same index and another type"),
+    ("cuda:0", ["cuda:1", "cuda:0"], "cuda:0", "it is there, as the second of the list; 0 is an index, too"),
+    ("mps", ["cuda:1", "cuda:0"], "cuda:1", "there is no Apple GPU, so the first of the list"),
 ]
 
 
 def check_choose(answer):
-    for wish, there, expected, why in WISHES:
+    for wish, there, right, why in WISHES:
+        expected = right.split()[0]
         shown = f"{wish!r} and {there or 'no accelerator'}"
         got = call(answer, wish, [torch.device(d) for d in there], shown=shown)
         if not isinstance(got, torch.device):
-            raise Wrong(f"for {shown} you returned {got!r}, expected a torch.device")
-        right = (torch.device(expected), torch.device(wish)) if wish == "cuda" else (torch.device(expected),)
-        if got not in right:
+            raise Wrong(f"for {shown} you returned {got!r}, expected a torch.device, here {expected}")
+        if got not in map(torch.device, right.split()):
             raise Wrong(f"for {shown} you returned {got}, expected {expected}: {why}")
 
 
-TIMES = [
-    ([16, 64, 256], [1, 5, 90], [8, 9, 10], 256, "slower at 16 and 64, faster at 256"),
-    ([16, 64, 256], [9, 9, 90], [1, 2, 10], 16, "faster everywhere"),
-    ([16, 64, 256], [1, 2, 3], [8, 9, 10], None, "never faster"),
-    ([16, 64, 256, 1024], [1, 9, 20, 90], [8, 8, 30, 40], 1024, "the win at 64 does not last: 256 is slower again"),
-    ([16, 64, 256], [1, 9, 20], [8, 8, 30], None, "slower again at the largest size, so no start holds"),
+SIZES = [16, 64, 256, 1024]
+TIMES = [  # sizes, on the CPU, on the other device, expected, why
+    (SIZES[:3], [1, 5, 90], [8, 9, 10], 256, "slower at 16 and 64, faster at 256"),
+    (SIZES[:3], [9, 9, 90], [1, 2, 10], 16, "faster everywhere"),
+    (SIZES[:3], [1, 2, 3], [8, 9, 10], None, "never faster"),
+    (SIZES, [1, 9, 20, 90], [8, 8, 30, 40], 1024, "the win at 64 does not last: 256 is slower again"),
+    (SIZES[:3], [1, 9, 20], [8, 8, 30], None, "slower again at the largest size, so no start holds"),
+    (SIZES, [1, 9, 20, 90], [8, 8, 19, 40], 64, "faster from 64 on, so 64 is the smallest"),
+    (SIZES, [9, 2, 20, 90], [8, 8, 19, 40], 256, "the win at 16 does not last: 64 is slower"),
+    ([*SIZES, 4096], [9, 9, 20, 80, 90], [8, 8, 19, 85, 40], 4096, "three wins in a row do not last: 1024 is slower"),
     ([16, 64], [8, 9], [8, 4], 64, "equally fast is not faster"),
+    ([16, 64], [9, 4], [8, 4], None, "equally fast is not faster"),
+    ([32, 512], [0.25, 8.5], [0.2, 8.4], 32, "faster everywhere, if only by a little"),
+    ([48], [2.5], [2.0], 48, "faster at the only size"),
+    ([48], [2.0], [2.5], None, "slower at the only size"),
+    ([], [], [], None, "nothing was measured"),
 ]
 
 
@@ -114,6 +136,8 @@ def check_crossover(answer):
     for sizes, cpu_times, other_times, expected, why in TIMES:
         shown = f"sizes {sizes}, CPU {cpu_times}, other {other_times}"
         got = call(answer, sizes, cpu_times, other_times, shown=shown)
+        if not isinstance(got, (int, float, type(None))):
+            raise Wrong(f"for {shown} you returned {got!r}, expected a size or None, here {expected}")
         if got != expected:
             raise Wrong(f"for {shown} you returned {got!r}, expected {expected}: {why}")
 
@@ -123,7 +147,7 @@ EXERCISES = [
         number="01.1",
         title="Is this text a device?",
         name="is_device",
-        stars=2,
+        stars=1,
         check=check_is_device,
         hints=[
             "PyTorch knows its own list of types. How does it tell you that a text is not on it?",
@@ -139,12 +163,24 @@ def is_device(text):
     return True
 """,
         praise="This judges the spelling. Whether the device is there is another question, and comes at its first use.",
+        right=[
+            "def is_device(text):\n    try:\n        return isinstance(torch.device(text), torch.device)\n"
+            "    except RuntimeError:\n        return False",
+            "from contextlib import suppress\n"
+            "def is_device(text):\n    with suppress(RuntimeError):\n        torch.device(text)\n        return True\n"
+            "    return False",
+        ],
         wrong={
             "def is_device(text):\n    return text in ('cpu', 'cuda', 'mps')": "for 'cuda:1' you returned False",
-            "def is_device(text):\n    return text.split(':')[0] in ('cpu', 'cuda', 'mps', 'xla')": "for 'cuda:-1'",
+            "def is_device(text):\n    return text.split(':')[0] in ('cpu', 'cuda', 'mps', 'xla')": "for 'meta'",
             "def is_device(text):\n    torch.device(text)\n    return True": "your function raised RuntimeError",
             "def is_device(text):\n    return torch.device(text)": "expected True or False",
+            "def is_device(text):\n    try:\n        torch.ones(1, device=text)\n    except Exception:\n"
+            "        return False\n    return True": "and asks for no hardware",
+            "import re\ndef is_device(text):\n"
+            "    return bool(re.fullmatch(r'(cpu|cuda|mps|xpu|xla|meta|hpu|vulkan)(:\\d+)?', text))": "for 'cuda:01'",
         },
+        equivalent={"except RuntimeError: → except Exception:": "For a text torch.device raises no other error."},
     ),
     Exercise(
         number="01.2",
@@ -161,13 +197,30 @@ def is_device(text):
 def can_run(capability, arch_list):
     for entry in arch_list:
         kind, digits = entry.split("_")
-        major, minor = int(digits[:-1]), int(digits[-1])
-        if kind == "sm" and major == capability[0] and minor <= capability[1]:
-            return True
-        if kind == "compute" and (major, minor) <= tuple(capability):
+        version = int(digits[:-1]), int(digits[-1])
+        if version <= capability and (kind == "compute" or version[0] == capability[0]):
             return True
     return False
 """,
+        right=[
+            "def can_run(capability, arch_list):\n"
+            "    major, minor = capability\n"
+            "    def fits(entry):\n"
+            "        kind, digits = entry.split('_')\n"
+            "        high, low = divmod(int(digits), 10)\n"
+            "        if kind == 'sm':\n            return high == major and low <= minor\n"
+            "        return high < major or (high == major and low <= minor)\n"
+            "    return any(fits(entry) for entry in arch_list)",
+            "def can_run(capability, arch_list):\n"
+            "    mine = capability[0] * 10 + capability[1]\n"
+            "    own = {f'sm_{n}' for n in range(mine // 10 * 10, mine + 1)}\n"
+            "    ptx = {f'compute_{n}' for n in range(mine + 1)}\n"
+            "    return not (own | ptx).isdisjoint(arch_list)",
+            "import re\ndef can_run(capability, arch_list):\n"
+            "    found = re.findall(r'(sm|compute)_(\\d+)(\\d)', ' '.join(arch_list))\n"
+            "    return bool([k for k, a, b in found if (int(a), int(b)) <= capability\n"
+            "                 and (k == 'compute' or int(a) == capability[0])])",
+        ],
         praise="A letter at the end, as in sm_90a, marks code for that one generation: it runs nowhere else.",
         wrong={
             "def can_run(capability, arch_list):\n"
@@ -185,7 +238,25 @@ def can_run(capability, arch_list):
             "def can_run(capability, arch_list):\n"
             "    return any((int(a.split('_')[1][0]), int(a.split('_')[1][1])) <= tuple(capability)\n"
             "               and (a[0] == 'c' or int(a.split('_')[1][0]) == capability[0])\n"
-            "               for a in arch_list)": "the last digit is the minor version",
+            "               for a in arch_list)": "which is newer than 9.0",
+            "def can_run(capability, arch_list):\n"
+            "    def fits(a):\n"
+            "        kind, n = a.split('_')\n"
+            "        return kind == 'compute' or int(n[:-1]) == capability[0] and int(n[-1]) <= capability[1]\n"
+            "    return any(fits(a) for a in arch_list)": "which is older",
+            "def can_run(capability, arch_list):\n"
+            "    def fits(a):\n"
+            "        kind, n = a.split('_')\n"
+            "        version = int(n[:-1]), int(n[-1])\n"
+            "        return version < capability if kind == 'compute' else (\n"
+            "            version[0] == capability[0] and version[1] <= capability[1])\n"
+            "    return any(fits(a) for a in arch_list)": "and runs on 9.0 as well",
+            "def can_run(capability, arch_list):\n"
+            "    for a in arch_list:\n"
+            "        kind, n = a.split('_')\n"
+            "        version = int(n[:-1]), int(n[-1])\n"
+            "        return version <= capability and (kind == 'compute' or version[0] == capability[0])\n"
+            "    return False": "sm_86 runs on 8.9",
         },
     ),
     Exercise(
@@ -209,6 +280,12 @@ first_broken = {
     "attic": "kernels",
 }
 """,
+        right=[
+            "first_broken = dict(attic='kernels', notebook='gpu', server='versions', cluster='visible',"
+            " docker='driver', office='build')",
+            "machines = 'office docker cluster server notebook attic'.split()\n"
+            "first_broken = dict(zip(machines, 'build driver visible versions gpu kernels'.split()))",
+        ],
         praise="Repairing a later link first costs an afternoon: a new PyTorch does not help a machine without a card.",
         wrong={
             "first_broken = dict(office='driver', docker='driver', cluster='visible', server='versions', "
@@ -219,7 +296,11 @@ first_broken = {
             "notebook='build', attic='kernels')": "without a card neither would help",
             "first_broken = dict(office='cable', docker='driver', cluster='visible', server='versions', "
             "notebook='gpu', attic='kernels')": "expected one of gpu, driver",
-            "first_broken = {'office': 'build'}": "expected a dict with the keys",
+            "first_broken = {'office': 'build'}": "yours has office",
+            "first_broken = ['build', 'driver', 'visible', 'versions', 'gpu', 'kernels']": "expected a dict of machine",
+            "first_broken = dict.fromkeys('office docker cluster server notebook attic'.split(), 'build')": (
+                "nothing in the container can speak to it"
+            ),
             "first_broken = dict(office='build', docker='driver', cluster='visible', server='versions', "
             "notebook=..., attic='kernels')": "not answered yet",
         },
@@ -245,6 +326,25 @@ def choose(wish, available):
             return device
     return available[0] if available else torch.device("cpu")
 """,
+        right=[
+            "def choose(wish, available):\n"
+            "    wished = torch.device(wish)\n"
+            "    if wished.type == 'cpu' or wished in available:\n        return wished\n"
+            "    if wished.index is None and wished.type in [d.type for d in available]:\n        return wished\n"
+            "    return available[0] if available else torch.device('cpu')",
+            "def choose(wish, available):\n"
+            "    cpu = torch.device('cpu')\n"
+            "    there = [str(d) for d in available]\n"
+            "    if wish.startswith('cpu'):\n        return cpu\n"
+            "    fits = [d for d in there if d == wish or d.split(':')[0] == wish]\n"
+            "    return torch.device((fits + there + ['cpu'])[0])",
+            "def choose(wish, available):\n"
+            "    wished = torch.device(wish)\n"
+            "    cpu = torch.device('cpu')\n"
+            "    def fit(d):\n"
+            "        return d.type == wished.type and (wished.index is None or d.index == wished.index)\n"
+            "    return cpu if wished.type == 'cpu' else next(filter(fit, available), next(iter(available), cpu))",
+        ],
         praise="A program should also say when it falls back: a training run that lands on the CPU unseen costs days.",
         wrong={
             "def choose(wish, available):\n    return torch.device(wish)": "there is no such GPU",
@@ -264,6 +364,17 @@ def choose(wish, available):
             "def choose(wish, available):\n"
             "    wished = torch.device(wish)\n"
             "    return wished if wished in available else torch.device('cpu')": "so the first accelerator",
+            "def choose(wish, available):\n"
+            "    wished = torch.device(wish)\n"
+            "    if wished.type == 'cpu' or wished in available:\n        return wished\n"
+            "    return available[0] if available else torch.device('cpu')": "a fair answer to a wish without an index",
+            "def choose(wish, available):\n"
+            "    wished = torch.device(wish)\n"
+            "    if wished.type == 'cpu':\n        return wished\n"
+            "    for d in available:\n"
+            "        if d.type == wished.type and (not wished.index or d.index == wished.index):\n"
+            "            return d\n"
+            "    return available[0] if available else torch.device('cpu')": "0 is an index, too",
         },
     ),
     Exercise(
@@ -287,6 +398,25 @@ def crossover(sizes, cpu_times, other_times):
             start = size
     return start
 """,
+        right=[
+            "def crossover(sizes, cpu_times, other_times):\n"
+            "    wins = [o < c for c, o in zip(cpu_times, other_times)]\n"
+            "    return next((size for i, size in enumerate(sizes) if all(wins[i:])), None)",
+            "def crossover(sizes, cpu_times, other_times):\n"
+            "    best = None\n"
+            "    for i in reversed(range(len(sizes))):\n"
+            "        if other_times[i] >= cpu_times[i]:\n            break\n"
+            "        best = sizes[i]\n"
+            "    return best",
+            "import numpy as np\ndef crossover(sizes, cpu_times, other_times):\n"
+            "    lost = np.flatnonzero(np.array(other_times) >= np.array(cpu_times))\n"
+            "    first = lost[-1] + 1 if lost.size else 0\n"
+            "    return np.array(sizes)[first] if first < len(sizes) else None",
+            "def crossover(sizes, cpu_times, other_times):\n"
+            "    if not sizes or other_times[-1] >= cpu_times[-1]:\n        return None\n"
+            "    before = crossover(sizes[:-1], cpu_times[:-1], other_times[:-1])\n"
+            "    return sizes[-1] if before is None else before",
+        ],
         praise="The true crossing lies between your answer and the last size that lost.",
         wrong={
             "def crossover(sizes, cpu_times, other_times):\n"
@@ -303,6 +433,20 @@ def crossover(sizes, cpu_times, other_times):
             "        if o > c:\n            start = None\n"
             "        elif start is None:\n            start = n\n"
             "    return start": "equally fast is not faster",
+            "def crossover(sizes, cpu_times, other_times):\n"
+            "    if other_times[-1] >= cpu_times[-1]:\n        return None\n"
+            "    i = len(sizes) - 1\n"
+            "    while other_times[i - 1] < cpu_times[i - 1]:\n        i -= 1\n"
+            "    return sizes[i]": "IndexError",
+            "def crossover(sizes, cpu_times, other_times):\n"
+            "    lost = [n for n, c, o in zip(sizes, cpu_times, other_times) if o >= c]\n"
+            "    return lost[-1] if lost else None": "you returned 64, expected 256",
+            "def crossover(sizes, cpu_times, other_times):\n"
+            "    wins = [n for n, c, o in zip(sizes, cpu_times, other_times) if o < c]\n"
+            "    return wins[-1] if wins else None": "you returned 256, expected 16",
+            "def crossover(sizes, cpu_times, other_times):\n"
+            "    wins = [n for n, c, o in zip(sizes, cpu_times, other_times) if o < c]\n"
+            "    return wins[0] if wins else None": "does not last",
         },
     ),
 ]
