@@ -1,40 +1,128 @@
 """Exercises of lesson 07."""
 
+import contextlib
 import math
+import unittest.mock
 import weakref
 
 import torch
 from torch import nn
 from torch.nn import functional as F
 
-from utils.exercises import DOTS, Exercise, NotAnswered, Wrong, call
+from utils.exercises import DOTS, Exercise, NotAnswered, Wrong, apart, call
 from utils.simulate.allocator import MIB, CachingAllocator
 
 
+def is_number(value):
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+@contextlib.contextmanager
+def asked_by_torch_cuda(gpu):
+    """Within it, the memory functions of torch.cuda and torch.accelerator answer for this CachingAllocator."""
+
+    def start_anew(device=None):
+        gpu.max_memory_allocated, gpu.max_memory_reserved = gpu.memory_allocated, gpu.memory_reserved
+
+    def stats(device=None):
+        figures = {"allocated": gpu.memory_allocated, "reserved": gpu.memory_reserved}
+        peaks = {"allocated": gpu.max_memory_allocated, "reserved": gpu.max_memory_reserved}
+        found = {f"{name}_bytes.all.current": value for name, value in figures.items()}
+        return found | {f"{name}_bytes.all.peak": value for name, value in peaks.items()}
+
+    figures = ("memory_allocated", "max_memory_allocated", "memory_reserved", "max_memory_reserved")
+    functions = {name: lambda device=None, name=name: getattr(gpu, name) for name in figures}
+    functions |= {"reset_peak_memory_stats": start_anew, "reset_max_memory_allocated": start_anew}
+    functions |= {"memory_stats": stats, "empty_cache": gpu.empty_cache, "synchronize": lambda device=None: None}
+    functions |= {"is_available": lambda: True}
+    with contextlib.ExitStack() as stack:
+        for module in (torch.cuda, torch.accelerator):
+            known = {name: function for name, function in functions.items() if hasattr(module, name)}
+            stack.enter_context(unittest.mock.patch.multiple(module, **known))
+        yield
+
+
+def check_extra_peak(answer):
+    for earlier, kept, needed, left in ((30, 3, (50, 5), 0), (30, 0, (4, 2, 1), 4), (0, 12, (10,), 10), (9, 9, (), 0)):
+        gpu, calls = CachingAllocator(), []
+        gpu.malloc(max(1, kept * MIB))
+        if earlier:
+            gpu.free(gpu.malloc(earlier * MIB))
+        before, reserved, peak = gpu.memory_allocated, gpu.memory_reserved, gpu.max_memory_allocated
+
+        def work(gpu=gpu, needed=needed, left=left, calls=calls):
+            calls.append("work")
+            blocks = [gpu.malloc(n * MIB) for n in needed]
+            for n, block in zip(needed, blocks, strict=True):
+                if n != left:
+                    gpu.free(block)
+
+        shown = f"work() that makes tensors of {', '.join(map(str, needed)) or 'no'} MiB"
+        with asked_by_torch_cuda(gpu):
+            got = call(answer, work, shown=shown)
+        expected = sum(needed) * MIB
+        if len(calls) != 1:
+            raise Wrong(f"work() ran {len(calls)} times: call it once, between the two questions")
+        if not is_number(got):
+            raise Wrong(f"for {shown} you returned {got!r}, expected a number of bytes")
+        if got != expected:
+            mine, theirs = apart(got, expected)
+            cached = ": reserved is what the cache holds, allocated is what tensors need"
+            slips = {
+                0: ": that is what is left afterwards; the maximum was higher",
+                left * MIB: ": that is what is left afterwards; the maximum was higher",
+                gpu.memory_reserved - reserved or None: cached,
+                gpu.memory_reserved: cached,
+                peak: ": that is an earlier peak. reset_peak_memory_stats() starts the maximum anew",
+                peak - before: ": an earlier peak is in it. reset_peak_memory_stats() starts the maximum anew",
+                before + expected: ": that counts what was allocated before",
+                sum(needed): ". Return bytes",
+            }
+            raise Wrong(f"for {shown} you returned {mine}, expected {theirs}{slips.get(got, '')}")
+
+
+STAYS = "a rest of 1 MiB or less is not split off: it stays in the block, and counts as allocated"
+SPLIT = "a segment of its own, rounded up to 2 MiB; more than 1 MiB is left, so the rest is split off"
+SIZES = {
+    1: "the smallest block has 512 bytes, and small blocks share a segment of 2 MiB",
+    512: "512 is a multiple of 512 already",
+    513: "the next multiple of 512",
+    400_000: "the next multiple of 512, in a segment of 2 MiB",
+    MIB: "up to and including 1 MiB a tensor is small",
+    MIB - 511: "rounded up to 512 it is 1 MiB, and up to and including that a tensor is small",
+    MIB + 1: "one byte over 1 MiB, and it is served from a segment of 20 MiB",
+    7 * MIB: "below 10 MiB the segment has 20 MiB",
+    9 * MIB + 5: "below 10 MiB the segment has 20 MiB",
+    10 * MIB - 512: "below 10 MiB the segment has 20 MiB",
+    10 * MIB - 1: "rounded up to 512 it is 10 MiB, so it gets a segment of its own",
+    10 * MIB: "from 10 MiB on a tensor gets a segment of its own",
+    10 * MIB + 1: SPLIT,
+    11 * MIB - 512: SPLIT,
+    11 * MIB: f"exactly 1 MiB is left, and {STAYS}",
+    11 * MIB + MIB // 2: STAYS,
+    12 * MIB: "a segment of its own of just that size",
+    12 * MIB + 1: SPLIT,
+    13 * MIB - 5: f"exactly 1 MiB is left, and {STAYS}",
+    100 * MIB + 5000: SPLIT,
+}
+
+
 def check_four_rules(answer):
-    why = {
-        1: "the smallest block has 512 bytes, and small blocks share a segment of 2 MiB",
-        512: "512 is a multiple of 512 already",
-        400_000: "the next multiple of 512, in a segment of 2 MiB",
-        MIB: "up to and including 1 MiB a tensor is small",
-        MIB + 1: "one byte over 1 MiB, and it is served from a segment of 20 MiB",
-        7 * MIB: "below 10 MiB the segment has 20 MiB",
-        10 * MIB - 1: "rounded up to 512 it is 10 MiB, so it gets a segment of its own",
-        10 * MIB + 1: "a segment of its own, rounded up to 2 MiB; more than 1 MiB is left, so the rest is split off",
-        12 * MIB: "a segment of its own of just that size",
-        100 * MIB
-        + 5000: "a segment of its own, rounded up to 2 MiB; more than 1 MiB is left, so the rest is split off",
-    }
-    for size, reason in why.items():
+    for size, reason in SIZES.items():
         gpu = CachingAllocator()
         gpu.malloc(size)
         expected = (gpu.memory_allocated, gpu.memory_reserved)
-        got = call(answer, size, shown=f"{size:,} bytes")
-        if not isinstance(got, (tuple, list)) or len(got) != 2:
-            raise Wrong(f"for {size:,} bytes you returned {got!r}, expected a pair (allocated, reserved)")
-        for what, mine, theirs in zip(("allocated", "reserved"), expected, got, strict=True):
+        shown = f"{size:,} byte{'s' if size > 1 else ''}"
+        got = call(answer, size, shown=shown)
+        if not isinstance(got, (tuple, list)) or len(got) != 2 or not all(map(is_number, got)):
+            raise Wrong(f"for {shown} you returned {got!r}, expected a pair (allocated, reserved)")
+        if tuple(got) == expected[::-1] != expected:
+            raise Wrong(f"for {shown} you returned {got!r}: the order is (allocated, reserved)")
+        for what, theirs, mine in zip(("allocated", "reserved"), expected, got, strict=True):
             if mine != theirs:
-                raise Wrong(f"for {size:,} bytes {what} is {mine:,}, you returned {theirs!r}: {reason}")
+                in_mb = mine and (mine * MIB == theirs or mine % 10**6 == 0)
+                why = "return bytes, and 1 MiB is 2**20 of them" if in_mb else reason
+                raise Wrong(f"for {shown} {what} is {theirs:,}, you returned {mine:,}: {why}")
 
 
 class Kept:
@@ -61,147 +149,337 @@ class Graph(torch.autograd.graph.saved_tensors_hooks):
         return sum({k.x.untyped_storage().data_ptr(): k.x.untyped_storage().nbytes() for k in self.kept}.values())
 
 
-def network():
+def network(samples=10, columns=1):
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        model = nn.Sequential(nn.Linear(6, 32), nn.GELU(), nn.Linear(32, 1)).double()
-        return model, torch.randn(10, 6, dtype=torch.double), torch.randn(10, 1, dtype=torch.double)
+        model = nn.Sequential(nn.Linear(6, 32), nn.GELU(), nn.Linear(32, columns)).double()
+        x, y = torch.randn(samples, 6, dtype=torch.double), torch.randn(samples, columns, dtype=torch.double)
+        return model, x, y
 
 
 def check_validate(answer):
-    model, x, y = network()
-    for sizes in ((5, 5), (6, 3, 1)):
+    for sizes in ((5, 5), (6, 3, 1), (10,), (1, 4, 5)):
+        model, x, y = network()
         batches, graph = list(zip(x.split(sizes), y.split(sizes), strict=True)), Graph(model)
         shown = f"batches of {', '.join(map(str, sizes))} samples"
         with graph, torch.enable_grad():
             got = call(answer, model, batches, shown=shown)
+            gradients_on = torch.is_grad_enabled()
         if isinstance(got, torch.Tensor):
             raise Wrong(f"for {shown} you returned a tensor, expected a Python number")
-        if not isinstance(got, float):
+        if not is_number(got):
             raise Wrong(f"for {shown} you returned {got!r}, expected a Python number")
         with torch.no_grad():
-            expected = F.mse_loss(model(x), y).item()
-        if not math.isclose(got, expected, rel_tol=1e-9):
-            raise Wrong(
-                f"for {shown} you returned {got:.6f}, expected {expected:.6f}: a batch counts by its number of samples"
-            )
+            errors = (model(x) - y).square().split(sizes)
+        expected = torch.cat(errors).mean().item()
+        if not math.isclose(got, expected, rel_tol=1e-5):
+            mine, theirs = apart(got, expected)
+            raise Wrong(f"for {shown} you returned {mine}, expected {theirs}{_average_slip(got, errors)}")
         if graph.most:
             raise Wrong(f"right value, but {graph.most:,} bytes were kept for a backward pass that never comes")
+        if not gradients_on:
+            raise Wrong("right value, but gradients are switched off for all that follows: with torch.no_grad(): …")
+        if not all(p.requires_grad for p in model.parameters()):
+            raise Wrong("right value, but the weights ask for no gradient anymore. torch.no_grad() leaves them alone")
+        if not model.training:
+            raise Wrong("right value, but the model has been left in evaluation mode: model.train() puts it back")
+
+
+def _average_slip(got, errors):
+    every = torch.cat(errors)
+    slips = {
+        "a batch counts by its number of samples": sum(e.mean() for e in errors) / len(errors),
+        "the means of the batches add up": sum(e.mean() for e in errors),
+        "that is the sum; divide it by the number of samples": every.sum(),
+        "divide by the number of samples, not of batches": every.sum() / len(errors),
+        "that is its square root": every.mean().sqrt(),
+        "that is the last batch alone": errors[-1].mean(),
+        "that is the first batch alone": errors[0].mean(),
+    }
+    found = [slip for slip, value in slips.items() if math.isclose(got, value.item(), rel_tol=1e-5)]
+    other = "the squares of model(x) - y, both of shape (n, 1), over all samples, divided by their number"
+    return f": {found[0] if found else other}"
 
 
 def check_forecast(answer):
-    for count, activations in ((10**8, 10**10), (10**9, 10**6), (10**8, 5 * 10**8)):
+    cases = [(10**8, 10**10), (10**9, 10**6), (10**8, 5 * 10**8), (10**8, 8 * 10**8), (10**8, 8 * 10**8 + 1000)]
+    for count, activations in [*cases, (10**8, 4 * 10**8), (10**8, 10**9), (123_456_789, 0), (1_000_003, 70_000_001)]:
         shown = f"{count:,} parameters and {activations:,} bytes of activations"
         got = call(answer, count, activations, shown=shown)
         expected = max(12 * count + activations, 20 * count)
-        if got == 16 * count + activations or got == 20 * count + activations:
-            raise Wrong(
-                f"for {shown} you added up what is never there at the same time: {got:,}, expected {expected:,}"
-            )
-        if got != expected:
-            which = "the start of backward" if expected > 20 * count else "the optimizer's step, with its extra copy"
-            raise Wrong(f"for {shown} you returned {got!r}, expected {expected:,}: the peak is {which}")
+        if not is_number(got):
+            raise Wrong(f"for {shown} you returned {got!r}, expected a number of bytes")
+        if got == expected:
+            continue
+        mine, theirs = (f"{value:,}" for value in (got, expected))
+        if got in (16 * count + activations, 20 * count + activations):
+            raise Wrong(f"for {shown} you added up what is never there at the same time: {mine}, expected {theirs}")
+        if any(math.isclose(got * unit, expected) for unit in (10**6, 10**9, 2**20, 2**30)):
+            raise Wrong(f"for {shown} you returned {mine}, expected {theirs}. Return bytes")
+        which = "the optimizer's step, with its extra copy" if expected == 20 * count else "the start of backward"
+        raise Wrong(f"for {shown} you returned {mine}, expected {theirs}: the peak is {which}")
+
+
+def gradient(model, pieces):
+    """Of the sum of weight * mse_loss over pieces (weight, x, y), flat; .grad is left as it was."""
+    loss = sum(weight * F.mse_loss(model(x), y) for weight, x, y in pieces)
+    return torch.cat([g.flatten() for g in torch.autograd.grad(loss, list(model.parameters()))])
 
 
 def check_accumulate_gradients(answer):
-    for size in (5, 4, 20):
-        model, x, y = network()
-        F.mse_loss(model(x), y).backward()
-        expected = [p.grad for p in model.parameters()]
-        for p in model.parameters():
+    cases = [(10, 20, 1), (10, 5, 1), (10, 4, 1), (10, 10, 1), (10, 2, 1), (7, 3, 1), (4, 1, 1), (10, 4, 2)]
+    for n, size, columns in cases:
+        model, x, y = network(n, columns)
+        right = gradient(model, [(1, x, y)])
+        weights = [p.detach().clone() for p in model.parameters()]
+        for p in model.parameters() if n == 10 else ():
             p.grad = torch.full_like(p, 0.5)  # of an earlier step
-        one, graph = Graph(model), Graph(model)
+        one, graph, sizes, runs = Graph(model), Graph(model), [], []
         with one:
             alone = F.mse_loss(model(x[:size]), y[:size])
         del alone
-        shown = f"a batch of 10 in pieces of {size}"
+        model[0].register_forward_pre_hook(lambda _, given, sizes=sizes: sizes.append(len(given[0])))
+        model[-1].bias.register_hook(lambda _, runs=runs: runs.append("backward"))
+        shown = f"a batch of {n} in pieces of {size}"
         with graph, torch.enable_grad():
             call(answer, model, x, y, size, shown=shown)
-        found = [p.grad for p in model.parameters()]
+        found, count = [p.grad for p in model.parameters()], math.ceil(n / size)
         if any(g is None for g in found):
             raise Wrong(f"for {shown} a parameter has no gradient afterwards")
-        got, right = (torch.cat([g.flatten() for g in gradients]) for gradients in (found, expected))
-        ratio = (got @ right / (right @ right)).item()
-        if torch.allclose(got - 0.5, right, rtol=1e-6):
-            raise Wrong(f"for {shown} yours was added to an old gradient: start from no gradients")
-        if not torch.allclose(got, right, rtol=1e-9):
+        if any(not torch.equal(p, w) for p, w in zip(model.parameters(), weights, strict=True)):
+            raise Wrong("the weights have changed: only .grad is asked for")
+        if max(sizes, default=0) > size:
+            chunked = f". x.split({size}) gives pieces of {size}, x.chunk({size}) gives {size} pieces"
+            at_once = f"the model got {max(sizes)} samples at once, {size} at most are asked for"
+            raise Wrong(f"for {shown} {at_once}{chunked if len(sizes) > 1 else ''}")
+        if sum(sizes) != n:
+            raise Wrong(f"for {shown} {sum(sizes)} samples went through the model")
+        if len(sizes) > count:
             raise Wrong(
-                f"for {shown} the gradient is another one (along the right one {ratio:.3f} times as long): "
-                "weigh each piece's mean by its share of the samples"
+                f"for {shown} the model got {len(sizes)} pieces, {count} would do: x.split({size}) gives pieces of "
+                f"{size}, x.chunk({size}) gives {size} pieces"
             )
+        got = torch.cat([g.flatten() for g in found])
+        if not torch.allclose(got, right, rtol=1e-9):
+            raise Wrong(f"for {shown} {_gradient_slip(got, right, model, x, y, size)}")
         if graph.most > 1.2 * one.most:
+            cure = "call backward for each piece" if len(runs) < count else "let go of each piece's graph"
             raise Wrong(
                 f"right gradient, but for {shown} up to {graph.most:,} bytes were kept for the backward pass, "
-                f"one piece needs {one.most:,}: call backward for each piece"
+                f"one piece needs {one.most:,}: {cure}"
             )
 
 
-def check_largest_that_fits(answer):
-    for n, room in ((64, 64), (64, 20), (100, 7), (5, 1)):
-        attempt = Attempts(room)
-        shown = f"{n} samples where {room} fit"
-        got = call(answer, attempt, n, shown=shown)
-        if attempt.held:
-            raise Wrong(
-                f"for {shown} you tried again while the failed attempt was alive: its tensors filled the memory. "
-                "Leave the except block first"
-            )
-        expected = n
-        while expected > room:
-            expected //= 2
-        if got != expected or not attempt.calls or attempt.calls[-1] != expected:
-            raise Wrong(f"for {shown} you tried {attempt.calls} and returned {got!r}, expected {expected}")
-    _lets_through(answer, Attempts(0), torch.OutOfMemoryError, "where not even one sample fits")
-    _lets_through(answer, Attempts(64, error=ValueError), ValueError, "where the attempt raises a ValueError")
+def _gradient_slip(got, right, model, x, y, size):
+    if torch.allclose(got - 0.5, right, rtol=1e-6):
+        return "yours was added to an old gradient: start from no gradients"
+    pieces = list(zip(x.split(size), y.split(size), strict=True))
+    n, k, columns = len(x), len(pieces), y.shape[1]
+    share = "weigh each piece's mean by its share of the samples"
+    last = "only the last piece is left: zero_grad comes once, before the loop"
+    slips = [
+        (f"the means of the pieces add up: {share}", [(1, *piece) for piece in pieces]),
+        (f"every piece counts alike, however small: {share}", [(1 / k, *piece) for piece in pieces]),
+        ("the last piece has its own size", [(size / n, *piece) for piece in pieces]),
+        (last, [(len(pieces[-1][0]) / n, *pieces[-1])]),
+        (last, [(1, *pieces[-1])]),
+        (last, [(1 / k, *pieces[-1])]),
+        ("you have the gradient of a sum, mse_loss is a mean", [(y.numel(), x, y)]),
+        (f"you divided by {n} samples; the mean is over all {y.numel()} numbers of y", [(columns, x, y)]),
+    ]
+    for text, weighted in slips:
+        if torch.allclose(got, gradient(model, weighted), rtol=1e-6):
+            return text
+    return f"the gradient is not that of F.mse_loss(model(x), y): {got.norm():.5g} long, not {right.norm():.5g}"
+
+
+class Enough(BaseException):
+    """Ends an answer that would try for ever, or with a number of samples that there is not."""
 
 
 class Attempts:
-    """A training attempt that holds a tensor while it runs, and fails if more than `room` samples are asked."""
+    """A training attempt that holds a tensor while it runs, and runs out of memory above `room` samples.
 
-    def __init__(self, room, error=None):
-        self.room, self.error, self.calls, self.tensors, self.held = room, error, [], [], False
+    error: what it raises instead, at `at` samples.
+    """
+
+    def __init__(self, room, error=None, at=0):
+        self.room, self.error, self.at, self.calls, self.tensors, self.held = room, error, at, [], [], False
+        self.raised = lambda: None
 
     def __call__(self, n):
-        if not isinstance(n, int) or n < 1 or len(self.calls) > 20:
-            raise RuntimeError(f"there is no attempt with {n!r} samples; tried so far: {self.calls}")
+        if len(self.calls) > 20:
+            raise Enough(f"you tried {_shorter(self.calls)}, and did not come to an end")
+        if not isinstance(n, int) or n < 1:
+            raise Enough(f"there is no attempt with {n!r} samples; tried before: {_shorter(self.calls)}")
         self.held = self.held or any(watch() is not None for watch in self.tensors)
         self.calls.append(n)
         activations = torch.ones(n)
         self.tensors.append(weakref.ref(activations))
-        if self.error:
-            raise self.error("not a matter of memory")
+        if self.error and n == self.at:
+            raise self.error
         if n > self.room:
-            raise torch.OutOfMemoryError(f"{n} samples do not fit")
+            raise self._out_of_memory(n)
+
+    def _out_of_memory(self, n):  # no name in __call__ may hold the error: it would hold its own traceback
+        error = torch.OutOfMemoryError(f"CUDA out of memory. {n} samples do not fit.")
+        self.raised = weakref.ref(error)
+        return error
 
 
-def _lets_through(answer, attempt, kind, shown):
+def _shorter(calls):
+    return str(calls) if len(calls) < 9 else f"[{', '.join(map(str, calls[:8]))}, …]"
+
+
+def check_largest_that_fits(answer):
+    for n, room in ((64, 64), (64, 20), (100, 7), (5, 1), (5, 4), (7, 3), (2, 2), (2, 1), (1, 1), (999, 998)):
+        attempt = Attempts(room)
+        shown = f"{n} samples where {room} fit"
+        try:
+            got = call(answer, attempt, n, shown=shown)
+        except Enough as stop:
+            raise Wrong(f"for {shown}: {stop}") from None
+        _is_dropped(attempt, shown)
+        expected = [n]
+        while expected[-1] > room:
+            expected.append(expected[-1] // 2)
+        if attempt.calls != expected or not is_number(got) or got != expected[-1]:
+            raise Wrong(
+                f"for {shown} you tried {_shorter(attempt.calls)} and returned {got!r}, "
+                f"expected {expected} and {expected[-1]}"
+            )
+    _lets_through(answer, Attempts(0), "where not even one sample fits", [8, 4, 2, 1])
+    for error in (ValueError("a wrong value"), RuntimeError("mat1 and mat2 shapes cannot be multiplied")):
+        name = type(error).__name__
+        _lets_through(answer, Attempts(64, error, at=8), f"where the attempt raises a {name}", [8])
+        _lets_through(answer, Attempts(4, error, at=4), f"where the second attempt raises a {name}", [8, 4])
+
+
+def _is_dropped(attempt, shown):
+    if attempt.held:
+        raise Wrong(
+            f"for {shown} you tried again while the failed attempt was alive: its tensors filled the memory. "
+            "Leave the except block first"
+        )
+
+
+def _lets_through(answer, attempt, shown, expected):
     try:
         got = answer(attempt, 8)
-    except kind:
-        if kind is ValueError and len(attempt.calls) > 1:
-            raise Wrong(f"{shown} you tried again: only running out of memory is a reason to") from None
-        if kind is torch.OutOfMemoryError and attempt.calls[-1] != 1:
-            raise Wrong(f"{shown} you gave up after {attempt.calls}") from None
-        return
+    except Enough as stop:
+        raise Wrong(f"{shown} the error should come through: {stop}") from None
     except Exception as error:
-        raise Wrong(f"{shown} the error should come through; you raised {type(error).__name__}: {error}") from error
-    if got is DOTS:
-        raise NotAnswered
-    raise Wrong(f"{shown} the error should come through; you returned {got!r}")
+        if error is not (attempt.error or attempt.raised()):
+            name = f"{type(error).__name__}: {error}"
+            raise Wrong(f"{shown} the attempt's own error should come through, not a new {name}") from error
+    else:
+        if got is DOTS:
+            raise NotAnswered
+        only = ": only running out of memory is a reason to try again" if attempt.error else ""
+        raise Wrong(f"{shown} the error should come through; you returned {got!r}{only}")
+    _is_dropped(attempt, shown)
+    if attempt.calls != expected:
+        raise Wrong(f"{shown} you tried {_shorter(attempt.calls)}, expected {expected}")
 
 
 EXERCISES = [
     Exercise(
+        number="07.0",
+        title="What does it need at its highest?",
+        name="extra_peak",
+        stars=1,
+        check=check_extra_peak,
+        hints=[
+            "torch.cuda.memory_allocated() is what is allocated now, torch.cuda.max_memory_allocated() the highest.",
+            "The highest since when? torch.cuda.reset_peak_memory_stats() starts it anew.",
+            "In this order: what is allocated now; start anew; work(); the maximum, less what was there before.",
+        ],
+        solution="""
+def extra_peak(work):
+    before = torch.cuda.memory_allocated()
+    torch.cuda.reset_peak_memory_stats()
+    work()
+    return torch.cuda.max_memory_allocated() - before
+""",
+        praise="No synchronize() is needed: the allocator keeps its books when an operation is launched, not when it "
+        "runs.",
+        right=[
+            """
+def extra_peak(work):
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.max_memory_allocated()
+    work()
+    torch.cuda.synchronize()
+    return torch.cuda.max_memory_allocated() - before
+""",
+            """
+def extra_peak(work):
+    torch.cuda.empty_cache()
+    torch.cuda.reset_peak_memory_stats(0)
+    before = torch.cuda.memory_stats()["allocated_bytes.all.current"]
+    work()
+    return torch.cuda.memory_stats(0)["allocated_bytes.all.peak"] - before
+""",
+            """
+def extra_peak(work):
+    if not torch.cuda.is_available():
+        return 0
+    before = torch.cuda.memory_allocated("cuda")
+    torch.cuda.reset_peak_memory_stats(device=None)
+    work()
+    return float(torch.cuda.max_memory_allocated("cuda") - before)
+""",
+        ],
+        wrong={
+            """
+def extra_peak(work):
+    work()
+    return torch.cuda.max_memory_allocated()
+""": "counts what was allocated before",
+            """
+def extra_peak(work):
+    before = torch.cuda.memory_allocated()
+    work()
+    return torch.cuda.max_memory_allocated() - before
+""": "an earlier peak is in it",
+            """
+def extra_peak(work):
+    before = torch.cuda.memory_allocated()
+    work()
+    return torch.cuda.memory_allocated() - before
+""": "what is left afterwards",
+            """
+def extra_peak(work):
+    before = torch.cuda.memory_reserved()
+    torch.cuda.reset_peak_memory_stats()
+    work()
+    return torch.cuda.max_memory_reserved() - before
+""": "allocated is what tensors need",
+            """
+def extra_peak(work):
+    before = torch.cuda.memory_allocated()
+    torch.cuda.reset_peak_memory_stats()
+    work()
+    return (torch.cuda.max_memory_allocated() - before) / 2**20
+""": "Return bytes",
+            """
+def extra_peak(work):
+    torch.cuda.reset_peak_memory_stats()
+    return torch.cuda.max_memory_allocated()
+""": "work() ran 0 times",
+        },
+    ),
+    Exercise(
         number="07.1",
         title="The four rules",
         name="four_rules",
-        stars=2,
+        stars=3,
         check=check_four_rules,
         hints=[
             "First round the size up to a multiple of 512: -(-size // 512) * 512. That is the block.",
             "The block decides the segment: up to 1 MiB, below 10 MiB, or from there on. MiB is 2**20 here.",
-            "One catch: in a segment of its own, a rest of 1 MiB or less is not split off. "
-            "None of the sizes tried is in that case, so the block alone is allocated.",
+            "Then the exception: in a segment of its own, the rest is segment - block. Is it 1 MiB or less, "
+            "then all of the segment is allocated.",
         ],
         solution="""
 def four_rules(size):
@@ -210,11 +488,75 @@ def four_rules(size):
         return block, 2 * 2**20
     if block < 10 * 2**20:
         return block, 20 * 2**20
-    return block, -(-block // 2**21) * 2**21
+    segment = -(-block // 2**21) * 2**21
+    return (segment if segment - block <= 2**20 else block), segment
 """,
-        praise="These are the defaults. What is left in a segment of its own is split off only above 1 MiB; "
-        "smaller rests stay in the block, and count as allocated.",
+        praise="So memory_allocated() counts blocks, not numbers: a tensor of 11 MiB makes it grow by 12 MiB. These "
+        "are the defaults; the environment variable PYTORCH_CUDA_ALLOC_CONF changes some of them.",
+        right=[
+            """
+import math
+
+def four_rules(size):
+    mib = 1024 * 1024
+    block = math.ceil(size / 512) * 512
+    if block <= mib:
+        reserved = 2 * mib
+    elif block < 10 * mib:
+        reserved = 20 * mib
+    else:
+        reserved = math.ceil(block / (2 * mib)) * 2 * mib
+        if reserved - block <= mib:
+            block = reserved
+    return [block, reserved]
+""",
+            """
+def four_rules(size):
+    block = (size + 511) & ~511
+    if block < 10 << 20:
+        return block, (2 if block <= 1 << 20 else 20) << 20
+    odd = block % (2 << 20)
+    stays = odd == 0 or odd >= 1 << 20
+    segment = block + (2 << 20) - odd if odd else block
+    return segment if stays else block, segment
+""",
+            """
+from utils.simulate.allocator import CachingAllocator
+
+def four_rules(size):
+    gpu = CachingAllocator()
+    gpu.malloc(size)
+    return gpu.memory_allocated, gpu.memory_reserved
+""",
+        ],
         wrong={
+            """
+def four_rules(size):
+    block = -(-size // 512) * 512
+    if block <= 2**20:
+        return block, 2 * 2**20
+    if block < 10 * 2**20:
+        return block, 20 * 2**20
+    return block, -(-block // 2**21) * 2**21
+""": "for 11,534,336 bytes allocated is 12,582,912, you returned 11,534,336: exactly 1 MiB is left",
+            """
+def four_rules(size):
+    block = -(-size // 512) * 512
+    if block <= 2**20:
+        return block, 2 * 2**20
+    if block < 10 * 2**20:
+        return block, 20 * 2**20
+    segment = -(-block // 2**21) * 2**21
+    return (segment if segment - block < 2**20 else block), segment
+""": "exactly 1 MiB is left, and a rest of 1 MiB or less is not split off",
+            """
+def four_rules(size):
+    return max(512, size), 2_000_000
+""": "1 MiB is 2**20",
+            """
+def four_rules(size):
+    return 2 * 2**20, -(-size // 512) * 512
+""": "the order is (allocated, reserved)",
             """
 def four_rules(size):
     return size, 2 * 2**20
@@ -259,13 +601,56 @@ def four_rules(size):
         ],
         solution="""
 def validate(model, batches):
-    total, samples = 0.0, 0
+    total = samples = 0
     with torch.no_grad():
         for x, y in batches:
-            total = total + (model(x) - y).square().sum()
+            total += (model(x) - y).square().sum()
             samples += len(x)
     return (total / samples).item()
 """,
+        equivalent={
+            "total += (model(x) - y).square().sum() → total += (y - model(x)).square().sum()": (
+                "The square of a difference is the same in both directions."
+            ),
+        },
+        right=[
+            """
+import torch.nn.functional as F
+
+@torch.inference_mode()
+def validate(model, batches):
+    was_training = model.training
+    model.eval()
+    total = sum(F.mse_loss(model(x), y, reduction="sum").item() for x, y in batches)
+    model.train(was_training)
+    return total / sum(len(y) for _, y in batches)
+""",
+            """
+import torch.nn.functional as F
+
+def validate(model, batches):
+    total = samples = 0
+    with torch.no_grad():
+        for x, y in batches:
+            total += F.mse_loss(model(x), y).item() * len(x)
+            samples += len(x)
+    return total / samples
+""",
+            """
+def validate(model, batches):
+    x, y = (torch.cat(parts) for parts in zip(*batches))
+    with torch.no_grad():
+        return float(torch.nn.MSELoss()(model(x), y))
+""",
+            """
+import numpy as np
+
+def validate(model, batches):
+    frozen = {name: p.detach() for name, p in model.named_parameters()}
+    errors = [torch.func.functional_call(model, frozen, (x,)) - y for x, y in batches]
+    return np.mean(torch.cat(errors).numpy() ** 2)
+""",
+        ],
         praise="In your own code add model.eval() before, and model.train() after. And one .item() at the end waits "
         "for the device once, not once a batch.",
         wrong={
@@ -293,6 +678,33 @@ def validate(model, batches):
 """: "counts by its number of samples",
             """
 def validate(model, batches):
+    model.requires_grad_(False)
+    total = sum((model(x) - y).square().sum().item() for x, y in batches)
+    return total / sum(len(x) for x, _ in batches)
+""": "the weights ask for no gradient anymore",
+            """
+def validate(model, batches):
+    model.eval()
+    with torch.no_grad():
+        return torch.cat([model(x) - y for x, y in batches]).square().mean().item()
+""": "left in evaluation mode",
+            """
+def validate(model, batches):
+    torch.set_grad_enabled(False)
+    return torch.cat([model(x) - y for x, y in batches]).square().mean().item()
+""": "switched off for all that follows",
+            """
+def validate(model, batches):
+    with torch.no_grad():
+        return torch.cat([model(x) - y for x, y in batches]).square().mean().sqrt().item()
+""": "its square root",
+            """
+def validate(model, batches):
+    with torch.no_grad():
+        return torch.cat([(model(x).squeeze() - y).square().mean(1) for x, y in batches]).mean().item()
+""": "both of shape (n, 1)",
+            """
+def validate(model, batches):
     with torch.no_grad():
         return sum((model(x) - y).square().sum() for x, y in batches) / sum(len(x) for x, _ in batches)
 """: "you returned a tensor",
@@ -315,6 +727,19 @@ def forecast(parameters, activations):
 """,
         praise="The two are equal at 8 bytes of activations a parameter. Below that, neither checkpointing nor a "
         "smaller batch lowers the peak.",
+        right=[
+            """
+def forecast(parameters, activations):
+    start_of_backward = (4 + 8) * parameters + activations
+    end_of_backward = (4 + 4 + 8) * parameters
+    optimizer_step = end_of_backward + 4 * parameters
+    return max(start_of_backward, end_of_backward, optimizer_step)
+""",
+            """
+def forecast(parameters, activations):
+    return 12.0 * parameters + (activations if activations > 8 * parameters else 8 * parameters)
+""",
+        ],
         wrong={
             """
 def forecast(parameters, activations):
@@ -332,6 +757,14 @@ def forecast(parameters, activations):
 def forecast(parameters, activations):
     return 20 * parameters
 """: "the peak is the start of backward",
+            """
+def forecast(parameters, activations):
+    return 12 * parameters + activations if activations > 10 * parameters else 20 * parameters
+""": "for 100,000,000 parameters and 800,001,000 bytes",
+            """
+def forecast(parameters, activations):
+    return max(12 * parameters + activations, 20 * parameters) / 10**9
+""": "you returned 11.2, expected 11,200,000,000. Return bytes",
         },
     ),
     Exercise(
@@ -346,12 +779,58 @@ def forecast(parameters, activations):
             "model.zero_grad() first; then backward() inside the loop, once a piece.",
         ],
         solution="""
+import torch.nn.functional as F
+
 def accumulate_gradients(model, x, y, size):
     model.zero_grad()
-    for part, target in zip(x.split(size), y.split(size), strict=True):
-        loss = (model(part) - target).square().mean() * (len(part) / len(x))
+    for part, target in zip(x.split(size), y.split(size)):
+        loss = F.mse_loss(model(part), target) * (len(part) / len(x))
         loss.backward()
 """,
+        equivalent={
+            "loss = F.mse_loss(model(part), target) * (len(part) / len(x)) → "
+            "loss = F.mse_loss(model(part), target) * (len(part) / len(y))": "x and y have as many samples.",
+            "loss = F.mse_loss(model(part), target) * (len(part) / len(x)) → "
+            "loss = F.mse_loss(target, model(part)) * (len(part) / len(x))": (
+                "The square of a difference is the same in both directions."
+            ),
+        },
+        right=[
+            """
+def accumulate_gradients(model, x, y, size):
+    for p in model.parameters():
+        p.grad = None
+    for start in range(0, len(x), size):
+        error = model(x[start : start + size]) - y[start : start + size]
+        (error.pow(2).sum() / y.numel()).backward()
+""",
+            """
+import torch.nn.functional as F
+from torch.utils.data import DataLoader, TensorDataset
+
+def accumulate_gradients(model, x, y, size):
+    model.zero_grad(set_to_none=False)
+    for part, target in DataLoader(TensorDataset(x, y), batch_size=size, shuffle=True):
+        loss = F.mse_loss(model(part), target)
+        (loss * part.shape[0] / x.shape[0]).backward()
+    return model
+""",
+            """
+import math
+import torch.nn.functional as F
+
+def accumulate_gradients(model, x, y, size):
+    parameters = list(model.parameters())
+    gradients = [torch.zeros_like(p) for p in parameters]
+    pieces = math.ceil(len(x) / size)
+    for part, target in zip(x.tensor_split(pieces), y.tensor_split(pieces)):
+        loss = F.mse_loss(model(part), target)
+        for total, g in zip(gradients, torch.autograd.grad(loss, parameters)):
+            total += g * len(part) / len(x)
+    for p, total in zip(parameters, gradients):
+        p.grad = total
+""",
+        ],
         praise="For a language model the weights are numbers of tokens that count, not of samples: padding is left "
         "out.",
         wrong={
@@ -361,7 +840,7 @@ def accumulate_gradients(model, x, y, size):
     pieces = list(zip(x.split(size), y.split(size)))
     for part, target in pieces:
         ((model(part) - target).square().mean() / len(pieces)).backward()
-""": "by its share of the samples",
+""": "every piece counts alike, however small",
             """
 def accumulate_gradients(model, x, y, size):
     for part, target in zip(x.split(size), y.split(size)):
@@ -377,27 +856,64 @@ def accumulate_gradients(model, x, y, size):
 def accumulate_gradients(model, x, y, size):
     model.zero_grad()
     (model(x) - y).square().mean().backward()
-""": "call backward for each piece",
+""": "the model got 10 samples at once, 5 at most",
+            """
+def accumulate_gradients(model, x, y, size):
+    model.zero_grad()
+    for part, target in zip(x.chunk(size), y.chunk(size)):
+        ((model(part) - target).square().mean() * (len(part) / len(x))).backward()
+""": "x.chunk(20) gives 20 pieces",
+            """
+def accumulate_gradients(model, x, y, size):
+    model.zero_grad()
+    for part, target in zip(x.split(size), y.split(size)):
+        ((model(part) - target).square().sum() / len(x)).backward()
+""": "the mean is over all 20 numbers of y",
+            """
+def accumulate_gradients(model, x, y, size):
+    for part, target in zip(x.split(size), y.split(size)):
+        model.zero_grad()
+        ((model(part) - target).square().mean() * len(part) / len(x)).backward()
+""": "zero_grad comes once, before the loop",
+            """
+def accumulate_gradients(model, x, y, size):
+    model.zero_grad()
+    for part, target in zip(x.split(size), y.split(size)):
+        ((model(part) - target).square().mean() * size / max(size, len(x))).backward()
+""": "the last piece has its own size",
             """
 def accumulate_gradients(model, x, y, size):
     model.zero_grad()
     for part, target in zip(x.split(size), y.split(size)):
         (model(part) - target).square().mean().backward()
-""": "by its share of the samples",
+""": "the means of the pieces add up: weigh each",
         },
     ),
     Exercise(
         number="07.5",
         title="Survive",
         name="largest_that_fits",
-        stars=2,
+        stars=3,
         check=check_largest_that_fits,
         hints=[
             "A while loop around try and except. Catch torch.OutOfMemoryError, nothing wider.",
-            "In the except block: raise if n is 1. Halve after the block.",
-            "return n stands in the try block, after attempt(n).",
+            "return n stands in the try block, after attempt(n). The except block may be empty: halve after it.",
+            "With while n > 1: one sample is left for the end. attempt(1) outside of any try lets its error through.",
         ],
         solution="""
+def largest_that_fits(attempt, n):
+    while n > 1:
+        try:
+            attempt(n)
+            return n
+        except torch.OutOfMemoryError:
+            pass
+        n //= 2
+    attempt(1)
+    return 1
+""",
+        right=[
+            """
 def largest_that_fits(attempt, n):
     while True:
         try:
@@ -408,6 +924,32 @@ def largest_that_fits(attempt, n):
                 raise
         n //= 2
 """,
+            """
+def largest_that_fits(attempt, n):
+    fits = False
+    while not fits:
+        fits = True
+        try:
+            attempt(n)
+        except torch.cuda.OutOfMemoryError as error:
+            if n <= 1:
+                raise error
+            fits = False
+        if not fits:
+            n = int(n / 2)
+    return n
+""",
+            """
+def largest_that_fits(attempt, n):
+    try:
+        attempt(n)
+        return n
+    except RuntimeError as error:
+        if not isinstance(error, torch.OutOfMemoryError) or n == 1:
+            raise
+    return largest_that_fits(attempt, n // 2)
+""",
+        ],
         praise="In training the attempt must also throw away the gradients that the failed one left: zero_grad first.",
         wrong={
             """
@@ -426,10 +968,66 @@ def largest_that_fits(attempt, n):
         try:
             attempt(n)
             return n
-        except RuntimeError:
+        except torch.OutOfMemoryError:
             n //= 2
     return n
-""": "you tried [5, 2] and returned 1",
+""": "you tried [5, 2] and returned 1, expected [5, 2, 1] and 1",
+            """
+def largest_that_fits(attempt, n):
+    while True:
+        try:
+            attempt(n)
+            return n
+        except RuntimeError:
+            if n == 1:
+                raise
+        n //= 2
+""": "where the attempt raises a RuntimeError the error should come through; you returned 4",
+            """
+def largest_that_fits(attempt, n):
+    while n:
+        try:
+            attempt(n)
+            return n
+        except torch.OutOfMemoryError:
+            pass
+        n //= 2
+    raise torch.OutOfMemoryError("not even one sample fits")
+""": "own error should come through, not a new OutOfMemoryError",
+            """
+def largest_that_fits(attempt, n):
+    while True:
+        try:
+            attempt(n)
+            attempt(n)
+            return n
+        except torch.OutOfMemoryError:
+            if n == 1:
+                raise
+        n //= 2
+""": "you tried [64, 64] and returned 64",
+            """
+def largest_that_fits(attempt, n):
+    while True:
+        try:
+            attempt(n)
+            return n
+        except torch.OutOfMemoryError:
+            if n == 1:
+                raise
+        n -= 1
+""": "you tried [64, 63, 62",
+            """
+def largest_that_fits(attempt, n):
+    while True:
+        try:
+            attempt(n)
+            return n
+        except torch.OutOfMemoryError:
+            if n == 1:
+                raise
+        n /= 2
+""": "there is no attempt with 32.0 samples",
             """
 def largest_that_fits(attempt, n):
     while True:
