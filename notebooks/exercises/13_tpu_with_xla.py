@@ -1,131 +1,282 @@
 """Exercises of lesson 13."""
 
+import contextlib
+import functools
 import math
+import re
 from itertools import combinations
-from numbers import Integral, Real
+from numbers import Real
 
-from utils.exercises import DOTS, Exercise, NotAnswered, Wrong, call
+import torch
+
+from utils.exercises import DOTS, Exercise, NotAnswered, Wrong, apart, call
+
+
+def _is_number(value):
+    return isinstance(value, Real) and not isinstance(value, bool)
 
 
 def _pair(got, shown, meaning):
     if isinstance(got, (tuple, list)) and any(value is DOTS for value in got):
         raise NotAnswered
-    if not isinstance(got, (tuple, list)) or len(got) != 2:
-        raise Wrong(f"for {shown} you returned {got!r}, expected a pair: {meaning}")
-    return got
+    if not isinstance(got, (tuple, list)) or len(got) != 2 or not all(map(_is_number, got)):
+        raise Wrong(f"for {shown} you returned {got!r}, expected a pair of numbers: {meaning}")
+    return tuple(got)
 
 
-STATES = [  # torch, torch_xla, runtime, expected, why
-    ("2.13.0", None, None, "not installed", "there is no torch_xla"),
-    ("2.9.0+cpu", "2.9.0", "CPU", "no TPU", "the pair matches and runs on XLA's CPU device"),
-    ("2.9.0+cpu", "2.9.0", "TPU", "TPU", "what stands behind the + says how torch was built, not which release it is"),
+# ---- 13.0 ----
+
+
+class ToyXLA:
+    """The calls of torch_xla that end a step, on a device without numbers. programs: how many steps each one held."""
+
+    def __init__(self):
+        self.started, self.recorded, self.programs = False, 0, []
+
+    def device(self, index=None):
+        self.started = True
+        return torch.device("meta")
+
+    def sync(self, wait=False, reset_scope=True):
+        if self.recorded:
+            self.programs.append(self.recorded)
+            self.recorded = 0
+
+    @contextlib.contextmanager
+    def step(self):
+        self.sync()
+        yield
+        self.sync()
+
+    def compile(self, f, full_graph=False, name=None):
+        @functools.wraps(f)
+        def compiled(*args, **kwargs):
+            with self.step():
+                return f(*args, **kwargs)
+
+        return compiled
+
+
+def _named(x):
+    return f"a {x.dtype} tensor" if torch.is_tensor(x) else repr(x)
+
+
+def check_run_epoch(answer):
+    for count in (3, 1, 0):
+        toy, given = ToyXLA(), []
+
+        def take_step(x, y, toy=toy, given=given):
+            given.append((x, y))
+            toy.recorded += 1
+            return torch.empty((), device="meta")
+
+        loader = [(torch.ones(4, 2), torch.ones(4, dtype=torch.long)) for _ in range(count)]
+        shown = f"{count} pair{'s' * (count != 1)}"
+        got = call(answer, toy, take_step, loader, shown=shown)
+        if count and not toy.started:
+            raise Wrong(
+                "device() of the torch_xla that your function is given was never called: it starts the runtime and "
+                "returns the device"
+            )
+        if len(given) != count:
+            raise Wrong(f"for {shown} take_step was called {len(given)} times, expected {count}: once for each pair")
+        for x, y in given:
+            if [getattr(tensor, "dtype", None) for tensor in (x, y)] != [torch.float32, torch.long]:
+                raise Wrong(f"take_step got {_named(x)} and {_named(y)}, expected x and y as in loader, but moved")
+            for name, tensor in (("x", x), ("y", y)):
+                if tensor.device.type != "meta":
+                    raise Wrong(f"{name} was on {tensor.device} in take_step; torch_xla.device() returned meta")
+        if count and not toy.programs:
+            raise Wrong(f"for {shown} all steps are recorded and none has run: end each with a torch_xla.sync()")
+        if toy.recorded:
+            raise Wrong(f"for {shown} the last step is recorded, but has not run: the sync() belongs behind take_step")
+        if toy.programs != [1] * count:
+            raise Wrong(f"for {shown} one program held {max(toy.programs)} steps: call torch_xla.sync() in the loop")
+        if not isinstance(got, (list, tuple)) or not all(torch.is_tensor(loss) for loss in got) or len(got) != count:
+            raise Wrong(f"for {shown} you returned {got!r}, expected a list of {count} losses, left on the device")
+
+
+# ---- 13.1 ----
+
+ANSWERS = {  # and the reason, where it is not about the versions
+    "not installed": "xla_version is None, and this comes first",
+    "mismatch": "",
+    "no runtime": "the releases match, but runtime is None: none has started",
+    "no TPU": "the releases match and a runtime has started, but no TPU is behind it",
+    "TPU": "the releases match, and the runtime is a TPU's",
+}
+STATES = [  # torch, torch_xla, runtime, expected, what is to be said of the versions
+    ("2.13.0", None, None, "not installed", "there is no torch_xla to compare with"),
+    (
+        "2.9.0+cpu",
+        "2.9.0",
+        "CPU",
+        "no TPU",
+        "what stands behind the + says how torch was built",
+    ),
+    ("2.9.0", "2.9.0", "TPU", "TPU", "they are equal"),
     ("2.9.1", "2.9.0", "TPU", "TPU", "2.9.1 and 2.9.0 are the same release; the third number is a repair of it"),
+    ("2.9.0", "2.9.1+libtpu", "TPU", "TPU", "2.9.0 and 2.9.1 are the same release, whatever stands behind"),
+    ("2.9.0", "2.9.0", "NEURON", "no TPU", "they are equal"),
+    ("2.9.0", "2.9.0", None, "no runtime", "they are equal"),
     ("2.11.0+cu128", "2.9.0", None, "mismatch", "2.11 is not 2.9, so the import would fail"),
+    ("2.8.0", "2.9.0", None, "mismatch", "2.8 is not 2.9, so the import would fail"),
     ("2.1.0", "2.10.0", None, "mismatch", "2.1 is not 2.10: compare numbers, not the first letters"),
-    ("2.9.0", "2.9.0", None, "no runtime", "the pair matches, but the runtime gave no answer"),
+    ("2.10.0", "2.1.0", None, "mismatch", "2.10 is not 2.1: compare numbers, not the first letters"),
+    ("2.10.1+cpu", "2.10.0", "TPU", "TPU", "both are release 2.10"),
     ("3.9.0", "2.9.0", None, "mismatch", "both numbers count, also the first"),
+    ("12.9.0", "2.9.0", None, "mismatch", "12.9 is not 2.9: compare numbers, not letters"),
+    ("12.1.0", "12.10.0", None, "mismatch", "12.1 is not 12.10: a number may have any number of digits"),
     (
         "2.13.0",
         "2.9.0",
         "TPU",
         "mismatch",
-        "the versions come first: what such a pair says of its runtime is worth nothing",
+        "the versions come first: what the runtime of such a pair says is worth nothing",
     ),
 ]
 
 
 def check_state(answer):
-    for torch_version, xla_version, runtime, expected, why in STATES:
-        got = call(answer, torch_version, xla_version, runtime)
-        if got != expected:
-            shown = f"torch {torch_version!r}, torch_xla {xla_version!r}, runtime {runtime!r}"
-            raise Wrong(f"for {shown} you returned {got!r}, expected {expected!r}: {why}")
+    for torch_version, xla_version, runtime, expected, versions in STATES:
+        shown = f"torch {torch_version!r}, torch_xla {xla_version!r}, runtime {runtime!r}"
+        got = call(answer, torch_version, xla_version, runtime, shown=shown)
+        if got == expected:
+            continue
+        if not isinstance(got, str) or got not in ANSWERS:
+            texts = ", ".join(map(repr, ANSWERS))
+            raise Wrong(f"for {shown} you returned {got!r}, expected one of {texts}")
+        why = versions if "mismatch" in (got, expected) else ANSWERS[expected]
+        raise Wrong(f"for {shown} you returned {got!r}, expected {expected!r}: {why}")
 
+
+# ---- 13.2 ----
 
 CONSTANTS = [
-    ([2.0, 3.0, 0.5], 1, "ordinary numbers are inputs of one and the same program"),
+    ([2.0, 3.0, 0.5, -4.0], 1, "ordinary numbers are inputs of one and the same program"),
     ([2.0, 1.0, 3.0, 1.0], 2, "1 is baked in, and its program is kept for the second 1"),
     ([0.0, 1.0, -1.0], 3, "0, 1 and -1 have a program each"),
-    ([0, 0.0, 1, 1.0], 2, "0 and 0.0 are equal"),
-    ([], 0, "a loop that does nothing compiles nothing"),
-    ([0.1 * k for k in range(2, 9)], 1, "a schedule without 0, 1 and -1 needs one program"),
+    ([2.0, 0.0], 2, "0 is baked in, 2 is an input"),
+    ([-1.0, 2.0], 2, "-1 is baked in, as 1 is"),
     ([-2.0, -3.0, -1.0], 2, "-1 is baked in, as 1 is; other negative numbers are inputs"),
+    ([2.0, 0.5, 1.0, 0.0, -1.0, 7.0], 4, "three numbers are baked in, the others share one program"),
+    ([0, 0.0, 1, 1.0], 2, "0 and 0.0 are equal, and no ordinary number is among them"),
+    ([1.0], 1, "one number, one program"),
+    ([5, 5, 5], 1, "the second time the program is in the cache"),
+    ([0.999, 1.001, 1e-9, -0.999], 1, "only 0, 1 and -1 themselves are baked in, not what is near them"),
+    ([0.2, 0.3, 0.4, 0.5, 0.6], 1, "a schedule without 0, 1 and -1 needs one program"),
+    ([], 0, "a loop that does nothing compiles nothing"),
 ]
 
 
 def check_compilations(answer):
     for values, expected, why in CONSTANTS:
-        got = call(answer, list(values))
-        if isinstance(got, bool) or not isinstance(got, Integral) or got != expected:
-            raise Wrong(f"for {[round(v, 1) for v in values]} you returned {got!r}, expected {expected}: {why}")
+        got = call(answer, values)
+        if not _is_number(got):
+            raise Wrong(f"for {values} you returned {got!r}, expected a number of programs")
+        if got != expected:
+            raise Wrong("for {} you returned {}, expected {}: {}".format(values, *apart(got, expected), why))
+
+
+# ---- 13.3 ----
+
+LOOPS = [(20, 1), (20, 10), (7, 3), (8, 3), (5, 10), (6, 6), (0, 5), (100, 25)]  # steps, every
 
 
 def check_programs(answer):
-    meaning = "programs run, numbers copied"
-    for steps, every, place in (
-        (20, 1, "before backward"),
-        (20, 1, "after sync"),
-        (20, 10, "after sync"),
-        (20, 10, "before backward"),
-        (7, 3, "before backward"),
-        (5, 10, "after sync"),
-    ):
-        shown = f"steps={steps}, every={every}, {place!r}"
-        got = tuple(_pair(call(answer, steps, every, place, shown=shown), shown, meaning))
-        reads = steps // every
-        expected = (steps + reads * (place == "before backward"), reads)
-        if got == expected:
-            continue
-        why = f"for {shown} you returned {got}, expected {expected}"
-        if got[1] != reads:
-            why += f": a number is read {reads} times, and each time one number is copied"
-        elif place == "after sync":
-            why += ": after the sync the loss is computed already, reading it runs nothing"
-        else:
-            why += ": before backward the forward pass runs once for the number, and again as a part of the step"
-        raise Wrong(why)
+    for steps, every in LOOPS:
+        for place in ("before backward", "after sync"):
+            shown = f"steps={steps}, every={every}, {place!r}"
+            got = _pair(call(answer, steps, every, place, shown=shown), shown, "programs run, numbers copied")
+            reads = steps // every
+            expected = (steps + reads * (place == "before backward"), reads)
+            if got == expected:
+                continue
+            why = f"for {shown} you returned {got}, expected {expected}"
+            if got == expected[::-1]:
+                why += ": the programs come first, then the numbers copied"
+            elif got[1] != reads:
+                why += f": a number is read {reads} times, and each time one number is copied"
+            elif place == "before backward":
+                why += ": before backward the forward pass runs once for the number, and again as a part of the step"
+            elif got[0] == steps + reads:
+                why += ": after the sync the loss is computed already, reading it runs nothing"
+            else:
+                why += ": each step is one program"
+            raise Wrong(why)
 
 
-def _report(compile_lines, extra=""):
-    head = "Metric: DeviceLockWait\n  TotalSamples: 40\n  Accumulator: 05s017ms000.000us\n"
-    tail = "Metric: ExecuteTime\n  TotalSamples: 16\n  Accumulator: 009ms125.250us\n  ValueRate: 12s / second\n"
-    return head + compile_lines + tail + extra + "Counter: CachedCompile\n  Value: 14\n"
+# ---- 13.4 ----
+
+UNITS = {"d": 86400, "h": 3600, "m": 60, "s": 1, "ms": 1e-3, "us": 1e-6}
 
 
-def _block(samples, accumulator, name="CompileTime"):
-    percentiles = "  ValueRate: 512ms024.100us / second\n  Rate: 1.2 / second\n"
-    percentiles += "  Percentiles: 1%=098ms449.199us; 50%=01s905ms000.000us; 99%=01s905ms000.000us\n"
-    return f"Metric: {name}\n  TotalSamples: {samples}\n  Accumulator: {accumulator}\n{percentiles}"
+def _block(name, samples, accumulator):
+    rates = "  ValueRate: 512ms024.100us / second\n  Rate: 1.2 / second\n"
+    percentiles = "  Percentiles: 1%=098ms449.199us; 50%=01s905ms000.000us; 99%=01s905ms000.000us\n"
+    return f"Metric: {name}\n  TotalSamples: {samples}\n  Accumulator: {accumulator}\n{rates}{percentiles}"
 
 
-REPORTS = {
-    "two compilations": (_report(_block(2, "01s003ms004.500us")), (2, 1.0030045)),
-    "milliseconds alone": (_report(_block(1, "108ms449.199us")), (1, 0.108449199)),
-    "microseconds alone": (_report(_block(1, "088.015us")), (1, 88.015e-6)),
-    "minutes": (_report(_block(37, "02m45s120ms000.250us")), (37, 165.12000025)),
-    "days": (_report(_block(9000, "01d02h03m04s005ms006.000us")), (9000, 93784.005006)),
-    "hours": (_report(_block(400, "01h02m03s004ms005.000us")), (400, 3723.004005)),
-    "a report without CompileTime": (_report(""), (0, 0.0)),
-    "CompileTime at the end": (_report("", _block(3, "500ms000.000us")), (3, 0.5)),
-}
+LOCK, RUN = _block("DeviceLockWait", 40, "05s017ms000.000us"), _block("ExecuteTime", 16, "009ms125.250us")
+COUNTER = "Counter: UncachedCompile\n  Value: 14\n"
+REPORTS = [  # samples and accumulator of CompileTime (None: it is missing), what stands before it, what behind it
+    (2, "01s003ms004.500us", LOCK, RUN + COUNTER),
+    (1, "108ms449.199us", LOCK, RUN + COUNTER),
+    (1, "088.015us", LOCK, RUN + COUNTER),
+    (37, "02m45s120ms000.250us", LOCK, RUN + COUNTER),
+    (400, "01h02m03s004ms005.000us", LOCK, RUN + COUNTER),
+    (9000, "01d02h03m04s005ms006.000us", LOCK, RUN + COUNTER),
+    (1234, "11h00m00s000ms000.000us", LOCK, RUN + COUNTER),
+    (3, "500ms000.000us", LOCK + RUN, ""),
+    (12, "07s250ms000.000us", "", LOCK + RUN),
+    (None, "", LOCK + RUN, COUNTER),
+    (None, "", "", ""),
+    (5, "02s000ms000.000us", _block("LazyCompileTime", 7, "03s000ms000.000us") + LOCK, RUN),
+    (None, "", _block("LazyCompileTime", 7, "03s000ms000.000us"), RUN),
+]
+
+
+def _why_seconds(got, expected, parts):
+    """What may have gone wrong with an accumulated time. parts: unit → seconds."""
+    for count in range(1, len(parts)):
+        for units in combinations(parts, count):
+            if math.isclose(got, expected - sum(parts[unit] for unit in units), rel_tol=1e-9):
+                return f"what it has in {', '.join(units)} is not counted"
+    if abs(got - expected) < 1e-6:
+        return "the number of us may have decimals"
+    if math.isclose(got, expected - parts.get("m", 0) * (1 - 1e-3 / 60), rel_tol=1e-9):
+        return "m is minutes, ms is milliseconds"
+    return "add up all parts of its Accumulator, each with its unit"
 
 
 def check_read_report(answer):
-    for shown, (report, expected) in REPORTS.items():
-        got = tuple(_pair(call(answer, report, shown=shown), shown, "compilations, seconds"))
-        if not all(isinstance(value, Real) for value in got):
-            raise Wrong(f"for {shown} you returned {got}, expected two numbers")
-        if got[0] == expected[0] and math.isclose(got[1], expected[1], rel_tol=1e-9, abs_tol=1e-12):
+    for samples, accumulator, before, after in REPORTS:
+        report = before + (_block("CompileTime", samples, accumulator) if samples else "") + after
+        shown = (
+            f"{samples} compilation{'s' * (samples != 1)} in {accumulator}"
+            if samples
+            else "a report without CompileTime"
+        )
+        shown = shown if report else "an empty report"
+        got = _pair(call(answer, report, shown=shown), shown, "compilations, seconds")
+        parts = re.findall(r"([\d.]+)([a-z]+)", accumulator)
+        parts = {unit: float(number) * UNITS[unit] for number, unit in parts if float(number)}
+        expected = samples or 0, round(sum(parts.values()), 9)
+        if got[0] == expected[0] and math.isclose(got[1], expected[1], rel_tol=1e-9):
             continue
+        others = [name for name in re.findall("Metric: (.+)", report) if name != "CompileTime"]
+        if got[0] == expected[0]:
+            why = "for {} you returned {} s, expected {} s: ".format(shown, *apart(float(got[1]), expected[1]))
+            raise Wrong(why + _why_seconds(got[1], expected[1], parts))
         why = f"for {shown} you returned {got}, expected {expected}"
-        if got[0] != expected[0]:
-            why += ": TotalSamples below the line `Metric: CompileTime`, not that of another metric"
-        elif "m" in report.split("Accumulator: ")[2].split("\n")[0].replace("ms", ""):
-            why += ": m is minutes, ms is milliseconds"
-        else:
-            why += ": add up all parts of its Accumulator, each with its unit"
-        raise Wrong(f"{why}. The block is:\n{report[report.find('Metric: CompileTime') :].strip()}")
+        if math.isclose(got[0], expected[1], rel_tol=1e-9):
+            why += ": the compilations come first"
+        elif others:
+            why += f": read the block `Metric: CompileTime`, not that of {' or '.join(others)}"
+        raise Wrong(why)
 
+
+# ---- 13.5 ----
 
 BUCKETS = [
     ([100, 120, 125], 1.25),
@@ -133,9 +284,11 @@ BUCKETS = [
     ([10, 20, 40, 80], 2),
     ([7], 1.5),
     ([5, 9, 9, 5], 1),
+    ([12, 12, 12], 3),
     ([64, 30, 31, 33, 60, 17, 16, 15], 2),
     ([10, 11, 15, 16, 22], 1.5),
     ([1, 3, 4, 6, 9, 13, 20, 28, 41], 1.4),
+    ([1, 100], 100),
 ]
 
 
@@ -145,16 +298,16 @@ def _covers(found, lengths, most):
 
 def _fewest(lengths, most):
     distinct = sorted(set(lengths))
-    return next(
-        k for k in range(1, len(distinct) + 1) if any(_covers(c, distinct, most) for c in combinations(distinct, k))
-    )
+    sizes = range(1, len(distinct) + 1)
+    return next(k for k in sizes if any(_covers(c, distinct, most) for c in combinations(distinct, k)))
 
 
 def check_buckets(answer):
     for lengths, most in BUCKETS:
         shown = f"lengths {lengths}, most {most}"
-        got = call(answer, list(lengths), most, shown=shown)
-        if not isinstance(got, (list, tuple)) or not all(isinstance(n, Real) for n in got):
+        got = call(answer, lengths, most, shown=shown)
+        got = got.tolist() if hasattr(got, "tolist") else got  # of a tensor or an array
+        if not isinstance(got, (list, tuple)) or not all(map(_is_number, got)):
             raise Wrong(f"for {shown} you returned {got!r}, expected a list of numbers")
         got = list(got)
         if got != sorted(set(got)):
@@ -165,14 +318,129 @@ def check_buckets(answer):
                 raise Wrong(f"for {shown} you returned {got}: no bucket holds the length {n}")
             if bucket > most * n + 1e-9:
                 raise Wrong(f"for {shown} you returned {got}: {n} grows to {bucket}, more than {most} times")
-        if len(got) > _fewest(lengths, most):
-            fewest = _fewest(lengths, most)
-            raise Wrong(
-                f"for {shown} you returned {got}, {len(got)} buckets; {fewest} are enough. Begin with the longest"
-            )
+        fewest = _fewest(lengths, most)
+        if len(got) > fewest:
+            enough = f"{fewest} {'is' if fewest == 1 else 'are'} enough"
+            raise Wrong(f"for {shown} you returned {got}, {len(got)} buckets; {enough}. Begin with the longest")
 
 
 EXERCISES = [
+    Exercise(
+        number="13.0",
+        title="A loop for XLA",
+        name="run_epoch",
+        stars=1,
+        check=check_run_epoch,
+        hints=[
+            "torch_xla.device() once, before the loop: it starts the runtime and says where the tensors go.",
+            "x.to(device) returns a tensor on the device; y needs it as well. torch_xla.sync() ends a step.",
+            "In the loop: losses.append(take_step(x.to(device), y.to(device))), then torch_xla.sync().",
+        ],
+        solution="""
+def run_epoch(torch_xla, take_step, loader):
+    device, losses = torch_xla.device(), []
+    for x, y in loader:
+        losses.append(take_step(x.to(device), y.to(device)))
+        torch_xla.sync()
+    return losses
+""",
+        praise="With `import torch_xla` the same lines train on a TPU. sync() launches and does not wait: the host "
+        "records the next step while the device works on this one.",
+        right=[
+            """
+def run_epoch(torch_xla, take_step, loader):
+    losses = []
+    for x, y in loader:
+        x, y = x.to(torch_xla.device()), y.to(torch_xla.device())
+        with torch_xla.step():
+            loss = take_step(x, y)
+        losses.append(loss.detach())
+    return losses
+""",
+            """
+def run_epoch(torch_xla, take_step, loader):
+    device, compiled = torch_xla.device(), torch_xla.compile(take_step)
+    return [compiled(*(part.to(device) for part in pair)) for pair in loader]
+""",
+            """
+def run_epoch(torch_xla, take_step, loader):
+    device = torch_xla.device()
+
+    def steps():
+        for x, y in loader:
+            yield take_step(x.to(device=device), y.to(device=device))
+            torch_xla.sync(wait=True)
+
+    return tuple(steps())
+""",
+        ],
+        wrong={
+            """
+def run_epoch(torch_xla, take_step, loader):
+    device, losses = torch_xla.device(), []
+    for x, y in loader:
+        losses.append(take_step(x.to(device), y.to(device)))
+    return losses
+""": "none has run",
+            """
+def run_epoch(torch_xla, take_step, loader):
+    device, losses = torch_xla.device(), []
+    for x, y in loader:
+        losses.append(take_step(x.to(device), y.to(device)))
+    torch_xla.sync()
+    return losses
+""": "one program held 3 steps",
+            """
+def run_epoch(torch_xla, take_step, loader):
+    device, losses = torch_xla.device(), []
+    for x, y in loader:
+        torch_xla.sync()
+        losses.append(take_step(x.to(device), y.to(device)))
+    return losses
+""": "the sync() belongs behind take_step",
+            """
+def run_epoch(torch_xla, take_step, loader):
+    device, losses = torch_xla.device(), []
+    for x, y in loader:
+        x.to(device), y.to(device)
+        losses.append(take_step(x, y))
+        torch_xla.sync()
+    return losses
+""": "x was on cpu",
+            """
+def run_epoch(torch_xla, take_step, loader):
+    device, losses = torch_xla.device(), []
+    for x, y in loader:
+        losses.append(take_step(x.to(device), y))
+        torch_xla.sync()
+    return losses
+""": "y was on cpu",
+            """
+def run_epoch(torch_xla, take_step, loader):
+    losses = []
+    for x, y in loader:
+        losses.append(take_step(x.to("meta"), y.to("meta")))
+        torch_xla.sync()
+    return losses
+""": "was never called",
+            """
+def run_epoch(torch_xla, take_step, loader):
+    device, losses = torch_xla.device(), []
+    for x, y in loader:
+        losses.append(take_step(x.to(device), y.to(device)).item())
+        torch_xla.sync()
+    return losses
+""": "item()",
+            """
+def run_epoch(torch_xla, take_step, loader):
+    device = torch_xla.device()
+    for x, y in loader:
+        loss = take_step(x.to(device), y.to(device))
+        torch_xla.sync()
+    return loss
+""": "expected a list of 3 losses",
+        },
+    ),
     Exercise(
         number="13.1",
         title="What is wrong?",
@@ -195,6 +463,49 @@ def state(torch_version, xla_version, runtime):
     return "TPU" if runtime == "TPU" else "no TPU"
 """,
         praise="Such a function belongs at the top of a program for TPUs: one clear line in place of a mangled symbol.",
+        right=[
+            """
+import re
+
+
+def state(torch_version, xla_version, runtime):
+    if not xla_version:
+        return "not installed"
+    torch_release, xla_release = (re.match(r"\\d+\\.\\d+", v)[0] for v in (torch_version, xla_version))
+    if torch_release != xla_release:
+        return "mismatch"
+    return {"TPU": "TPU", None: "no runtime"}.get(runtime, "no TPU")
+""",
+            """
+def state(torch_version, xla_version, runtime):
+    if xla_version is None:
+        return "not installed"
+    first, second = ([int(n) for n in v.split("+")[0].split(".")] for v in (torch_version, xla_version))
+    if first[0] != second[0] or first[1] != second[1]:
+        return "mismatch"
+    if runtime is None:
+        return "no runtime"
+    if runtime == "TPU":
+        return "TPU"
+    return "no TPU"
+""",
+            """
+from packaging.version import Version
+
+
+def state(torch_version, xla_version, runtime):
+    match (xla_version, runtime):
+        case None, _:
+            return "not installed"
+        case v, _ if Version(v).release[:2] != Version(torch_version).release[:2]:
+            return "mismatch"
+        case _, None:
+            return "no runtime"
+        case _, "TPU":
+            return "TPU"
+    return "no TPU"
+""",
+        ],
         wrong={
             """
 def state(torch_version, xla_version, runtime):
@@ -203,7 +514,7 @@ def state(torch_version, xla_version, runtime):
     if torch_version != xla_version:
         return "mismatch"
     return {"TPU": "TPU", None: "no runtime"}.get(runtime, "no TPU")
-""": "XLA's CPU device",
+""": "how torch was built",
             """
 def state(torch_version, xla_version, runtime):
     if xla_version is None:
@@ -226,6 +537,48 @@ def state(torch_version, xla_version, runtime):
         return "not installed"
     return {"TPU": "TPU", None: "no runtime"}.get(runtime, "no TPU")
 """: "the import would fail",
+            """
+def state(torch_version, xla_version, runtime):
+    if xla_version is None:
+        return "not installed"
+    if not torch_version.startswith(".".join(xla_version.split(".")[:2])):
+        return "mismatch"
+    return {"TPU": "TPU", None: "no runtime"}.get(runtime, "no TPU")
+""": "2.10 is not 2.1:",
+            """
+def state(torch_version, xla_version, runtime):
+    if xla_version is None:
+        return "not installed"
+    if float(torch_version[:4].rstrip(".")) != float(xla_version[:4].rstrip(".")):
+        return "mismatch"
+    return {"TPU": "TPU", None: "no runtime"}.get(runtime, "no TPU")
+""": "2.1 is not 2.10:",
+            """
+def state(torch_version, xla_version, runtime):
+    if xla_version is None:
+        return "not installed"
+    if torch_version.split(".")[:2] != xla_version.split(".")[:2]:
+        return "mismatch"
+    return {"CPU": "no TPU", None: "no runtime"}.get(runtime, "TPU")
+""": "no TPU is behind it",
+            """
+def state(torch_version, xla_version, runtime):
+    if xla_version is None:
+        return "not installed"
+    if runtime is None:
+        return "no runtime"
+    if torch_version.split(".")[:2] != xla_version.split(".")[:2]:
+        return "mismatch"
+    return "TPU" if runtime == "TPU" else "no TPU"
+""": "2.11 is not 2.9",
+            """
+def state(torch_version, xla_version, runtime):
+    if xla_version is None:
+        return "not installed"
+    if torch_version.split(".")[:2] != xla_version.split(".")[:2]:
+        return "mismatch"
+    return runtime or "no runtime"
+""": "you returned 'CPU', expected one of",
         },
     ),
     Exercise(
@@ -241,8 +594,24 @@ def state(torch_version, xla_version, runtime):
         ],
         solution="""
 def compilations(values):
-    return len({v if v in (0, 1, -1) else "input" for v in values})
+    return len({v if v in (0, 1, -1) else None for v in values})
 """,
+        right=[
+            """
+def compilations(values):
+    baked = {v for v in values if v in {-1, 0, 1}}
+    return len(baked) + any(v not in baked for v in values)
+""",
+            """
+def compilations(values):
+    cache = []
+    for v in values:
+        program = float(v) if v == 0 or abs(v) == 1 else "x * input"
+        if program not in cache:
+            cache.append(program)
+    return len(cache)
+""",
+        ],
         praise="A warm-up that begins at 0 and ends at 1 compiles three programs, and the last one in the middle of a "
         "run. As a tensor on the device, the factor costs none.",
         wrong={
@@ -262,6 +631,26 @@ def compilations(values):
 def compilations(values):
     return 1 + len({v for v in values if v in (0, 1, -1)})
 """: "have a program each",
+            """
+def compilations(values):
+    return len({abs(v) if v in (0, 1, -1) else None for v in values})
+""": "0, 1 and -1 have a program each",
+            """
+def compilations(values):
+    return sum(v in (0, 1, -1) for v in values) + 1
+""": "is kept for the second 1",
+            """
+def compilations(values):
+    return len({v if v in (0, 1, -1) else v > 0 for v in values})
+""": "ordinary numbers are inputs",
+            """
+def compilations(values):
+    return len({int(v) if int(v) in (0, 1, -1) else None for v in values})
+""": "ordinary numbers are inputs",
+            """
+def compilations(values):
+    return len({round(v, 2) if round(v, 2) in (0, 1, -1) else None for v in values})
+""": "not what is near them",
         },
     ),
     Exercise(
@@ -280,6 +669,26 @@ def programs_and_copies(steps, every, place):
     reads = steps // every
     return steps + (reads if place == "before backward" else 0), reads
 """,
+        right=[
+            """
+def programs_and_copies(steps, every, place):
+    programs = copies = 0
+    for step in range(1, steps + 1):
+        programs += 1
+        if step % every == 0:
+            copies += 1
+            programs += place == "before backward"
+    return [programs, copies]
+""",
+            """
+import numpy as np
+
+
+def programs_and_copies(steps, every, place):
+    reads = np.count_nonzero(np.arange(1, steps + 1) % every == 0)
+    return np.int64(steps + {"before backward": reads, "after sync": 0}[place]), reads
+""",
+        ],
         praise="The counts do not show the third cost: at each copy the host waits until the device is done. A list of "
         "losses that stays on the device has none of the three.",
         wrong={
@@ -296,17 +705,36 @@ def programs_and_copies(steps, every, place):
     reads = -(-steps // every)
     return steps + (reads if place == "before backward" else 0), reads
 """: "is read 2 times",
+            """
+def programs_and_copies(steps, every, place):
+    reads = round(steps / every)
+    return steps + (reads if place == "before backward" else 0), reads
+""": "is read 2 times",
+            """
+def programs_and_copies(steps, every, place):
+    reads = steps // every
+    return (2 * steps if place == "before backward" else steps), reads
+""": "the forward pass runs once for the number",
+            """
+def programs_and_copies(steps, every, place):
+    reads = steps // every
+    return reads, steps + (reads if place == "before backward" else 0)
+""": "the programs come first",
+            """
+def programs_and_copies(steps, every, place):
+    return steps + (steps // every if place == "before backward" else 0), steps
+""": "is read 2 times",
         },
     ),
     Exercise(
         number="13.4",
         title="Read a report",
         name="read_report",
-        stars=2,
+        stars=3,
         check=check_read_report,
         hints=[
             "Find the line `Metric: CompileTime` first; the two lines you need are the next two.",
-            r"re.findall(r'([\d.]+)([a-z]+)', text) splits the accumulated time into numbers and units.",
+            r"import re; re.findall(r'([\d.]+)([a-z]+)', text) splits the accumulated time into numbers and units.",
             "Seconds of a unit: {'d': 86400, 'h': 3600, 'm': 60, 's': 1, 'ms': 1e-3, 'us': 1e-6}.",
         ],
         solution="""
@@ -318,10 +746,45 @@ SECONDS = {"d": 86400, "h": 3600, "m": 60, "s": 1, "ms": 1e-3, "us": 1e-6}
 def read_report(report):
     found = re.search(r"Metric: CompileTime\\n +TotalSamples: (\\d+)\\n +Accumulator: (\\S+)", report)
     if found is None:
-        return 0, 0.0
+        return 0, 0
     parts = re.findall(r"([\\d.]+)([a-z]+)", found[2])
     return int(found[1]), sum(float(number) * SECONDS[unit] for number, unit in parts)
 """,
+        right=[
+            """
+UNITS = [("us", 1e-6), ("ms", 1e-3), ("s", 1), ("m", 60), ("h", 3600), ("d", 86400)]
+
+
+def read_report(report):
+    lines = report.splitlines()
+    if "Metric: CompileTime" not in lines:
+        return 0, 0.0
+    at = lines.index("Metric: CompileTime")
+    samples, rest = lines[at + 1].split()[-1], lines[at + 2].split()[-1]
+    seconds = 0.0
+    for unit, factor in UNITS:
+        if rest.endswith(unit):
+            rest = rest[: -len(unit)]
+            digits = rest[max((k + 1 for k, c in enumerate(rest) if c.isalpha()), default=0) :]
+            rest = rest[: len(rest) - len(digits)]
+            seconds += float(digits) * factor
+    return int(samples), seconds
+""",
+            """
+import re
+
+
+def read_report(report):
+    unit = r"(?:([\\d.]+){})?"
+    time = "".join(map(unit.format, ("d", "h", r"m(?!s)", "s", "ms", "us")))
+    found = re.search(r"^Metric: CompileTime$\\s*TotalSamples: (\\d+)\\s*Accumulator: " + time, report, re.MULTILINE)
+    if not found:
+        return [0, 0]
+    parts = [float(part or 0) for part in found.groups()[1:]]
+    seconds = sum(part * factor for part, factor in zip(parts, (86400, 3600, 60, 1, 1e-3, 1e-6)))
+    return [int(found[1]), seconds]
+""",
+        ],
         praise="In a program of your own, met.metric_data('CompileTime') gives the same two figures (in nanoseconds). "
         "The report is what you get from somebody who asks why the TPU is slow.",
         wrong={
@@ -334,7 +797,7 @@ def read_report(report):
     parts = re.findall(r"([\\d.]+)([a-z]+)", found[2])
     unit = {"h": 3600, "m": 60, "s": 1, "ms": 1e-3, "us": 1e-6}
     return int(found[1]), sum(float(n) * unit[u] for n, u in parts)
-""": "not that of another metric",
+""": "not that of DeviceLockWait",
             """
 import re
 
@@ -343,7 +806,7 @@ def read_report(report):
     found = re.search(r"Metric: CompileTime\\n +TotalSamples: (\\d+)\\n +Accumulator: (\\S+)", report)
     if found is None:
         return 0, 0.0
-    unit = {"h": 3600, "m": 1e-3, "s": 1, "ms": 1e-3, "us": 1e-6}
+    unit = {"d": 86400, "h": 3600, "m": 1e-3, "s": 1, "ms": 1e-3, "us": 1e-6}
     return int(found[1]), sum(float(n) * unit[u] for n, u in re.findall(r"([\\d.]+)([a-z]+)", found[2]))
 """: "m is minutes",
             """
@@ -353,14 +816,56 @@ import re
 def read_report(report):
     found = re.search(r"Metric: CompileTime\\n +TotalSamples: (\\d+)\\n +Accumulator: (\\d+)s", report)
     return (int(found[1]), float(found[2])) if found else (0, 0.0)
-""": "add up all parts",
+""": "what it has in ms, us is not counted",
+            """
+import re
+
+
+def read_report(report):
+    found = re.search(r"Metric: CompileTime\\n +TotalSamples: (\\d+)\\n +Accumulator: (\\S+)", report)
+    if found is None:
+        return 0, 0.0
+    unit = {"h": 3600, "m": 60, "s": 1, "ms": 1e-3, "us": 1e-6}
+    return int(found[1]), sum(float(n) * unit[u] for n, u in re.findall(r"([\\d.]+)(h|ms|m|us|s)", found[2]))
+""": "what it has in d is not counted",
+            """
+import re
+
+
+def read_report(report):
+    found = re.search(r"CompileTime\\n +TotalSamples: (\\d+)\\n +Accumulator: (\\S+)", report)
+    if found is None:
+        return 0, 0.0
+    unit = {"d": 86400, "h": 3600, "m": 60, "s": 1, "ms": 1e-3, "us": 1e-6}
+    return int(found[1]), sum(float(n) * unit[u] for n, u in re.findall(r"([\\d.]+)([a-z]+)", found[2]))
+""": "not that of LazyCompileTime",
+            """
+import re
+
+
+def read_report(report):
+    found = re.search(r"Metric: CompileTime\\n +TotalSamples: (\\d+)\\n +Accumulator: (\\S+)", report)
+    unit = {"d": 86400, "h": 3600, "m": 60, "s": 1, "ms": 1e-3, "us": 1e-6}
+    return int(found[1]), sum(float(n) * unit[u] for n, u in re.findall(r"([\\d.]+)([a-z]+)", found[2]))
+""": "for a report without CompileTime your function raised TypeError",
+            """
+import re
+
+
+def read_report(report):
+    found = re.search(r"Metric: CompileTime\\n +TotalSamples: (\\d+)\\n +Accumulator: (\\S+)", report)
+    if found is None:
+        return 0, 0.0
+    unit = {"d": 86400, "h": 3600, "m": 60, "s": 1, "ms": 1e-3, "us": 1e-6}
+    return found[1], sum(float(n) * unit[u] for n, u in re.findall(r"([\\d.]+)([a-z]+)", found[2]))
+""": "expected a pair of numbers",
         },
     ),
     Exercise(
         number="13.5",
         title="The fewest buckets",
         name="buckets",
-        stars=2,
+        stars=3,
         check=check_buckets,
         hints=[
             "The longest length needs a bucket of at least its size. Does a larger one ever help?",
@@ -370,18 +875,48 @@ def read_report(report):
         solution="""
 def buckets(lengths, most):
     chosen = []
-    for n in sorted(set(lengths), reverse=True):
+    for n in sorted(lengths, reverse=True):
         if not chosen or n * most < chosen[-1]:
             chosen.append(n)
     return chosen[::-1]
 """,
+        right=[
+            """
+def buckets(lengths, most):
+    found = []
+    while lengths:
+        longest = max(lengths)
+        found.insert(0, longest)
+        lengths = [n for n in lengths if n * most < longest]
+    return found
+""",
+            """
+def buckets(lengths, most):
+    found = []
+    for n in sorted(lengths):
+        if not found or n > found[-1]:
+            found.append(int(n * most))  # the largest bucket that the shortest may have
+    return found
+""",
+            """
+from itertools import combinations
+
+
+def buckets(lengths, most):
+    sizes = sorted(set(lengths))
+    for count in range(1, len(sizes) + 1):
+        for chosen in combinations(sizes, count):
+            if all(any(n <= size <= most * n for size in chosen) for n in sizes):
+                return chosen
+""",
+        ],
         praise="Beginning with the longest is optimal: its bucket is forced, and so is each next one. For lengths from "
         "1 to n about log(n) / log(most) buckets are enough, which is why powers of two do so well.",
         wrong={
             """
 def buckets(lengths, most):
     return sorted(set(lengths))
-""": "are enough",
+""": "enough. Begin with the longest",
             """
 def buckets(lengths, most):
     return [max(lengths)]
@@ -401,10 +936,36 @@ def buckets(lengths, most):
         chosen.append(size)
         size *= max(most, 1.01)
     return chosen
-""": "are enough",
+""": "enough. Begin with the longest",
             """
 def buckets(lengths, most):
     return [min(lengths)]
+""": "holds the length",
+            """
+def buckets(lengths, most):
+    chosen = []
+    for n in sorted(set(lengths), reverse=True):
+        if not chosen or n * most <= chosen[-1]:
+            chosen.append(n)
+    return chosen[::-1]
+""": "enough. Begin with the longest",
+            """
+def buckets(lengths, most):
+    chosen, first = [], None
+    for n in sorted(set(lengths)):
+        if first is None or n > first * most:
+            first = n
+            chosen.append(n)
+        chosen[-1] = n if len(chosen) == 1 else chosen[-1]
+    return chosen
+""": "holds the length",
+            """
+def buckets(lengths, most):
+    chosen = []
+    for n in sorted(set(lengths)):
+        if not chosen or n > chosen[0] * most ** len(chosen):
+            chosen.append(n)
+    return chosen
 """: "holds the length",
         },
     ),

@@ -1,20 +1,67 @@
 """Exercises of lesson 15."""
 
-import copy
+import random
+from itertools import pairwise
 from types import SimpleNamespace
 
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from utils.exercises import Exercise, NotAnswered, Wrong, call
+from utils.exercises import DOTS, Exercise, NotAnswered, Wrong, apart, call
 
 
 def _number(got, shown):
     if isinstance(got, bool) or not isinstance(got, (int, float)):
         raise Wrong(f"for {shown} you returned {got!r}, expected a number")
     return float(got)
+
+
+# ---- 15.0 ----
+
+
+class _Operations(TorchDispatchMode):
+    """Notes the names of the operations that are asked for."""
+
+    def __init__(self):
+        super().__init__()
+        self.names = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.names += [func.overloadpacket.__name__] * (func.namespace == "aten")
+        return func(*args, **(kwargs or {}))
+
+
+def check_optimizer_of(answer):
+    for sizes, lr in (((3, 4, 2), 0.1), ((5, 6, 6, 6, 1), 0.003)):
+        model = nn.Sequential(*map(nn.Linear, sizes, sizes[1:]))
+        params = list(model.parameters())
+        shown = f"a model of {len(model)} layers, lr = {lr}"
+        got = call(answer, model, lr, shown=shown)
+        if not isinstance(got, torch.optim.AdamW):
+            what = type(got).__name__ if isinstance(got, torch.optim.Optimizer) else repr(got)
+            raise Wrong(f"for {shown} you returned {what}, expected a torch.optim.AdamW")
+        held = {id(p) for group in got.param_groups for p in group["params"]} & {id(p) for p in params}
+        if len(held) < len(params):
+            raise Wrong(f"for {shown} the optimizer holds {len(held)} of the model's {len(params)} tensors of weights")
+        for group in got.param_groups:
+            if abs(float(group["lr"]) - lr) > 1e-6 * lr:
+                raise Wrong("the learning rate is {}, expected {}".format(*apart(float(group["lr"]), lr)))
+        for p in params:
+            p.grad = torch.ones_like(p)
+        try:
+            got.step()  # the first one makes the buffers
+            with _Operations() as asked:
+                got.step()
+        except Exception as error:
+            raise Wrong(f"for {shown} its step() raised {type(error).__name__}: {error}") from error
+        if asked.names.count("_fused_adamw_") != 1:
+            raise Wrong(
+                f"for {shown} a step asks for {len(asked.names)} operations ({', '.join(asked.names[:3])}, …), "
+                f"expected one that updates all {len(params)} tensors of weights"
+            )
 
 
 # ---- 15.1 ----
@@ -26,108 +73,169 @@ GAINS = [  # step, part, times, what the case is about
     (4.0, 4.0, 5, "the part is the whole step"),
     (4.0, 2.0, 0.5, "the rung makes its part slower"),
     (4.0, 0.0, 100, "the part takes no time at all"),
+    (0.25, 0.2, 1, "the rung changes nothing"),
 ]
 
 
 def check_whole_gain(answer):
     for step, part, times, why in GAINS:
-        shown = f"step = {step} s, part = {part} s, times = {times}"
-        got, expected = (
-            _number(call(answer, step, part, times, shown=shown), shown),
-            step / (step - part + part / times),
-        )
-        if abs(got - expected) > 1e-9 * expected:
-            raise Wrong(
-                f"for {shown} ({why}) you returned {got:.4g}, expected {expected:.4g}: "
-                f"the rest still takes {step - part:g} s, the part now {part / times:g} s"
-            )
+        shown = f"step = {step} s, part = {part} s, times = {times} ({why})"
+        got = _number(call(answer, step, part, times, shown=shown), shown)
+        time = step - part + part / times
+        if abs(got - step / time) <= 1e-6 * step / time:  # float32 will do
+            continue
+        values = {
+            "that is how long a step now takes, in seconds": time,
+            "that is the share of the time that is left; how many times as fast is its reciprocal": time / step,
+            "that is the share of the time that is gone": 1 - time / step,
+            "that is how many seconds are gone": step - time,
+            "1 means as fast as before": step / time - 1,
+            "1 means as fast as before, and no percent": 100 * (step / time - 1),
+        }
+        reason = f"the rest still takes {step - part:g} s, the part now {part / times:g} s"
+        reason = next((text for text, value in values.items() if abs(got - value) < 1e-9), reason)
+        raise Wrong("for {} you returned {}, expected {}: {}".format(shown, *apart(got, step / time), reason))
 
 
 # ---- 15.2 ----
 
+EPOCHS = 12
+
 
 def check_samples_of(answer):
-    def ask(step, n=23, batch=5, seed=7):
+    def ask(step, n, batch, seed):
         shown = f"step = {step}, n = {n}, batch = {batch}, seed = {seed}"
         got = call(answer, step, n, batch, seed, shown=shown)
-        if not isinstance(got, torch.Tensor) or got.is_floating_point() or got.shape != (batch,):
+        if not torch.is_tensor(got) or got.shape != (batch,) or got.dtype not in (torch.int64, torch.int32):
             raise Wrong(f"for {shown} you returned {got!r}, expected a tensor of {batch} integers")
         if got.min() < 0 or got.max() >= n:
             raise Wrong(f"for {shown} you returned {got.tolist()}: samples are numbered from 0 to {n - 1}")
         return got.tolist()
 
-    first, torch_seed = ask(0), torch.random.get_rng_state()
-    late = {step: ask(step) for step in (9, 6, 3, 0, 1, 2, 7, 4, 5, 8)}
-    torch.random.set_rng_state(torch_seed)
-    for step, got in late.items():
-        if ask(step) != got or (step == 0 and got != first):
+    with torch.random.fork_rng(devices=[]):  # whatever the answer does to the generator of all, it is undone
+        state = torch.random.get_rng_state()
+        for n, batch in ((23, 5), (20, 5), (7, 1), (10, 10)):
+            _check_epochs(lambda step, n=n, batch=batch: ask(step, n, batch, 7), n, batch)
+        found = {}
+        for seed in range(EPOCHS):
+            for epoch in range(EPOCHS):
+                order = tuple(ask(epoch, 64, 64, seed))
+                if order in found:
+                    pairs = f"epoch {found[order][1]} of seed {found[order][0]} and epoch {epoch} of seed {seed}"
+                    raise Wrong(f"{pairs} have the same order: two runs that should differ repeat each other")
+                found[order] = seed, epoch
+        if not torch.equal(torch.random.get_rng_state(), state):
+            raise Wrong(
+                "the samples are right, but you seeded PyTorch's own generator on the way: dropout would draw the same "
+                "numbers in each step. Take a torch.Generator of your own"
+            )
+
+
+def _check_epochs(ask, n, batch):
+    per_epoch = n // batch
+    steps = random.Random(0).sample(range(EPOCHS * per_epoch), EPOCHS * per_epoch)
+    drawn = {step: ask(step) for step in steps}
+    for step in steps[::-3]:
+        if ask(step) != drawn[step]:
             raise Wrong(f"step {step} gives other samples when it is asked for again: no resumed run is the same")
-    epochs = [[late[4 * epoch + k] for k in range(4)] for epoch in range(2)]
+    epochs = [[drawn[per_epoch * epoch + k] for k in range(per_epoch)] for epoch in range(EPOCHS)]
+    shown = f"with {n} samples in batches of {batch}, an epoch has {per_epoch} step{'s' * (per_epoch > 1)}"
     for number, epoch in enumerate(epochs):
         seen = [sample for samples in epoch for sample in samples]
         if len(set(seen)) < len(seen):
-            raise Wrong(f"with 23 samples in batches of 5, an epoch has 4 steps; in epoch {number} samples come twice")
-    if sorted(sum(epochs[0], [])) == list(range(20)) and epochs[0][0] == list(range(5)):
-        raise Wrong("the samples come in their own order, 0, 1, 2 …: draw an order for the epoch")
+            raise Wrong(f"{shown}; in epoch {number} samples come twice")
+        if batch > 1 and all((b - a) % n == 1 for samples in epoch for a, b in pairwise(samples)):
+            raise Wrong(f"{shown}; each holds neighbors, as {epoch[0]}: draw an order of the samples")
     if epochs[0] == epochs[1]:
         raise Wrong("the second epoch has the order of the first: the number of the epoch must go into the seed")
-    if [ask(k, seed=8) for k in range(4)] == epochs[0]:
-        raise Wrong("another seed gives the same order")
-    if [ask(k, seed=8) for k in range(4)] == epochs[1]:
-        raise Wrong("the second epoch of seed 7 is the first of seed 8: two runs that should differ repeat each other")
-    if ask(1, n=10, batch=10) == ask(0, n=10, batch=10):
-        raise Wrong("with as many samples as a batch holds, each step is an epoch, with an order of its own")
+    if 1 < batch < n and all({*map(frozenset, e)} == {*map(frozenset, epochs[0])} for e in epochs):
+        raise Wrong(f"{shown}; their samples are the same in all epochs: draw an order of samples, not of batches")
+    never = sorted(set(range(n)) - {sample for epoch in epochs for samples in epoch for sample in samples})
+    if never:
+        raise Wrong(f"{shown}; in {EPOCHS} epochs the samples {never} never come: let each epoch leave out others")
 
 
 # ---- 15.3 ----
 
 
-class _Asked(TorchDispatchMode):
-    """Counts the values that the host asks for."""
+class _Asked(TorchFunctionMode):
+    """Notes the calls that bring a value to the host. What comes from .cpu() is there, and costs nothing more."""
+
+    NAMES = {"item", "tolist", "cpu", "numpy", "__array__", "nonzero", "is_nonzero", "equal", "allclose", "unique"}
+    NAMES |= {"__bool__", "__float__", "__int__", "__index__", "__format__", "__repr__", "__contains__"}
 
     def __init__(self):
         super().__init__()
-        self.count = 0
+        self.names, self.on_host = [], {}  # and id → tensor, kept so that no id serves twice
 
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        self.count += func.overloadpacket in (torch.ops.aten._local_scalar_dense, torch.ops.aten.nonzero)
-        return func(*args, **(kwargs or {}))
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        name, kwargs = getattr(func, "__name__", ""), kwargs or {}
+        found = [x for arg in args for x in (arg if isinstance(arg, (list, tuple)) else [arg]) if torch.is_tensor(x)]
+        host = bool(found) and all(id(x) in self.on_host for x in found)
+        to_host = name == "cpu" or (name == "to" and "cpu" in map(str, [*args[1:], *kwargs.values()]))
+        from_list = name in ("tensor", "as_tensor") and bool(args) and isinstance(args[0], (list, tuple))
+        by_mask = name == "__getitem__" and getattr(args[1], "dtype", None) == torch.bool
+        if not host:
+            self.names += [name] * (to_host or by_mask or name in self.NAMES)
+            self.names += [name] * (len(found) if from_list else 0)  # it reads one after the other
+        with torch._C.DisableTorchFunction():
+            result = func(*args, **kwargs)
+        if torch.is_tensor(result) and (to_host or from_list or host):
+            result = result.view_as(result) if to_host else result  # on a CPU, .cpu() hands back x itself
+            self.on_host[id(result)] = result
+        return result
 
 
 class _Watched(nn.Module):
-    """A linear layer that notes whether it was called with gradients on, and in which mode."""
+    """Its score is largest at the number behind the input's largest one. Notes whether it was called with gradients."""
 
-    def __init__(self):
+    def __init__(self, classes):
         super().__init__()
-        self.layer, self.drop, self.grad = nn.Linear(4, 3), nn.Dropout(0.9), False
+        self.layer, self.drop, self.grad = nn.Linear(classes, classes, bias=False), nn.Dropout(0.9), False
         with torch.no_grad():
-            self.layer.weight.copy_(torch.eye(3, 4))
-            self.layer.bias.zero_()
+            self.layer.weight.copy_(torch.eye(classes).roll(1, 0))
 
     def forward(self, x):
         scores = self.layer(x)
         self.grad |= scores.requires_grad
-        return self.drop(scores)
+        return self.drop(scores) - 3
+
+
+EVALUATIONS = [  # classes, number of samples, in batches of, which are missed
+    (4, 10, 4, [8, 9]),
+    (3, 5, 1, range(5)),
+    (5, 7, 7, []),
+    (2, 13, 3, [0, 1, 2, 5, 12]),
+]
 
 
 def check_accuracy(answer):
-    inputs = F.one_hot(torch.tensor([0, 1, 2, 0, 1, 2, 0, 1, 2, 0]), 4).float()
-    labels = torch.tensor([0, 1, 2, 0, 1, 2, 0, 1, 0, 1])  # the last two are missed
-    batches = list(zip(inputs.split(4), labels.split(4), strict=True))
-    model = _Watched().eval()
-    with _Asked() as asked:
-        got = call(answer, model, batches, shown="ten samples in batches of 4, 4 and 2")
-    if isinstance(got, torch.Tensor):
-        raise Wrong("you returned a tensor, expected a Python number: ask for it once, at the end")
-    got = _number(got, "ten samples in batches of 4, 4 and 2")
-    if abs(got - 2 / 3) < 1e-6:
-        raise Wrong("you returned 0.667, the mean over batches (1, 1, 0); but the last one has half the samples")
-    if abs(got - 0.8) > 1e-6:
-        raise Wrong(f"you returned {got:.4g}, but 8 of the 10 samples are right: expected 0.8")
-    if asked.count > 1:
-        raise Wrong(f"the right value, but you asked for {asked.count} values in 3 batches: add up on the device")
-    if model.grad:
-        raise Wrong("the right value, but the forward passes kept what a backward pass needs: torch.no_grad()")
+    for classes, n, size, missed in EVALUATIONS:
+        largest, offset = torch.arange(n) % classes, torch.tensor([2 if k in missed else 1 for k in range(n)])
+        inputs, labels = F.one_hot(largest, classes).float().split(size), ((largest + offset) % classes).split(size)
+        model, batches = _Watched(classes).eval(), list(zip(inputs, labels, strict=True))
+        shown = f"{n} samples in batches of {', '.join(str(len(part)) for part in labels)}"
+        with _Asked() as asked:
+            got = call(answer, model, batches, shown=shown)
+        if torch.is_tensor(got):
+            raise Wrong(f"for {shown} you returned a tensor, expected a Python number: ask for it once, at the end")
+        got, expected = _number(got, shown), 1 - len(missed) / n
+        if abs(got - expected) > 1e-6:
+            why = f"{n - len(missed)} of the {n} samples are right"
+            means = [(part == 1).float().mean().item() for part in offset.split(size)]
+            if abs(got - sum(means) / len(means)) < 1e-6:
+                why = f"that is the mean over batches, but the last one has {len(labels[-1])} samples, not {size}"
+            raise Wrong("for {} you returned {}, expected {}: {}".format(shown, *apart(got, expected), why))
+        if len(asked.names) > 1:
+            names = ", ".join(asked.names[:4]) + ", …" * (len(asked.names) > 4)
+            count = f"you asked for {len(asked.names)} values in {len(batches)} batches ({names})"
+            raise Wrong(f"the right value, but {count}: add up on the device")
+        if model.grad:
+            raise Wrong("the right value, but the forward passes kept what a backward pass needs: torch.no_grad()")
+        if not torch.is_grad_enabled():
+            raise Wrong("the right value, but gradients are off for the rest of the program: with torch.no_grad()")
+        if model.training or not all(p.requires_grad for p in model.parameters()):
+            raise Wrong("the right value, but the model is another one now: leave its mode and its weights alone")
 
 
 # ---- 15.4 ----
@@ -137,61 +245,115 @@ def _mean_loss(model, inputs, targets):
     return F.mse_loss(model(inputs), targets)
 
 
-def _run(seed=0):
-    torch.manual_seed(seed)
-    model = nn.Linear(3, 1)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
-    inputs = torch.randn(8, 3)
-    return model, optimizer, inputs, 3 * inputs.sum(1, keepdim=True)
+class _Scaler(torch.amp.GradScaler):
+    """A scaler that notes its calls."""
+
+    def __init__(self, scale):
+        super().__init__("cpu", init_scale=scale, growth_interval=10**6)
+        self.calls = []
+
+    def scale(self, outputs):
+        self.calls.append("scale")
+        return super().scale(outputs)
+
+    def step(self, optimizer, *args, **kwargs):
+        self.calls.append("step")
+        return super().step(optimizer, *args, **kwargs)
+
+    def update(self, new_scale=None):
+        self.calls.append("update")
+        super().update(new_scale)
+
+
+def _run():
+    """Model, optimizer, inputs and targets, always the same."""
+    draw, model = torch.Generator().manual_seed(0), nn.Linear(3, 1)
+    with torch.no_grad():
+        for p in model.parameters():
+            p.copy_(torch.randn(p.shape, generator=draw) / 2)
+    inputs = torch.randn(8, 3, generator=draw)
+    return model, torch.optim.SGD(model.parameters(), lr=0.5), inputs, 3 * inputs.sum(1, keepdim=True) + 2
+
+
+STEPS = [([8], 1e9, 1024.0), ([4, 4], 1e9, 8.0), ([6, 2], 1e9, 1024.0), ([4, 4], 0.5, 1024.0), ([5, 2, 1], 1.0, 8.0)]
+FAULTS = {  # of parts that have these lengths: what a fault multiplies their means with
+    "the means of the parts were added, and are to be one mean": lambda lengths: [1.0 for _ in lengths],
+    "weigh each part by its share of the samples": lambda lengths: [1 / len(lengths) for _ in lengths],
+    "only the last part counted": lambda lengths: [0.0 for _ in lengths[1:]] + [lengths[-1] / 8],
+    "each loss is a mean already": lambda lengths: [1 / n for n in lengths],
+    "a mean is not a sum": lambda lengths: [float(n) for n in lengths],
+}
+
+
+def _weights(model):
+    return nn.utils.parameters_to_vector(model.parameters()).detach()
+
+
+def _stepped(parts, factors, limit):
+    """The weights after a step for the sum of factor · mean over the parts, and the norm of its gradient."""
+    model, optimizer, _, _ = _run()
+    sum(factor * _mean_loss(model, *part) for factor, part in zip(factors, parts, strict=True)).backward()
+    norm = nn.utils.clip_grad_norm_(model.parameters(), limit)
+    optimizer.step()
+    return _weights(model), norm
 
 
 def check_take_step(answer):
-    for sizes, limit in (([4, 4], 1e9), ([6, 2], 1e9), ([6, 2], 0.5)):
+    for sizes, limit, scale in STEPS:
         model, optimizer, inputs, targets = _run()
-        twin, twin_optimizer, _, _ = _run()
-        parts = list(zip(inputs.split(sizes), targets.split(sizes), strict=True))
-        scaler = torch.amp.GradScaler("cpu", init_scale=1024.0, growth_interval=10**6)
-        stepped, step = [], optimizer.step
+        before = _weights(model)
+        scaler, stepped, step = _Scaler(scale), [], optimizer.step
         optimizer.step = lambda *args, step=step, stepped=stepped, **more: (stepped.append(1), step(*args, **more))[1]
         shown = f"parts of {' and '.join(map(str, sizes))} samples, limit {limit:g}"
-        call(_quiet(answer), model, optimizer, scaler, parts, _mean_loss, limit, shown=shown)
-        _mean_loss(twin, inputs, targets).backward()
-        nn.utils.clip_grad_norm_(twin.parameters(), limit)
-        twin_optimizer.step()
-        untouched = torch.equal(model.weight, _run()[0].weight)
-        if untouched and not stepped and all(p.grad is None for p in model.parameters()):
+        parts, returned = list(zip(inputs.split(sizes), targets.split(sizes), strict=True)), []
+
+        def quiet(*args, returned=returned):  # whatever it returns: the step is judged by what it did
+            returned.append(answer(*args))
+
+        call(quiet if callable(answer) else answer, model, optimizer, scaler, parts, _mean_loss, limit, shown=shown)
+        if returned == [DOTS] and not scaler.calls and not stepped:
             raise NotAnswered
+        if "scale" not in scaler.calls:
+            raise Wrong("the losses were not scaled: scaler.scale(…).backward()")
+        if "step" not in scaler.calls:
+            raise Wrong("the step was not taken through the scaler: scaler.step(optimizer)")
         if len(stepped) != 1:
             raise Wrong(f"for {shown} the optimizer took {len(stepped)} steps: one batch, one step")
-        if scaler.state_dict()["_growth_tracker"] != 1:
-            raise Wrong("the scaler has not counted one good step: scale the losses, and call scaler.update() once")
-        if not torch.allclose(model.weight, twin.weight, atol=1e-5):
-            moved = (model.weight - _run()[0].weight).norm() / (twin.weight - _run()[0].weight).norm()
-            raise Wrong(
-                f"for {shown} the weights moved {moved:.3g} times as far as by a step on the whole batch. "
-                "Weigh each part by its share of the samples; unscale before you clip"
-            )
+        if "update" not in scaler.calls:
+            raise Wrong("the scaler was not updated: scaler.update() after its step")
+        if scaler.calls.index("update") < scaler.calls.index("step"):
+            raise Wrong("scaler.update() came before scaler.step(optimizer), and made it forget what was unscaled")
+        expected, norm = _stepped(parts, [n / 8 for n in sizes], limit)
+        if not torch.allclose(_weights(model), expected, atol=1e-5):
+            moved = ((_weights(model) - before).norm() / (expected - before).norm()).item()
+            if limit > norm:
+                why = f"the gradient of the batch's mean, with the scale taken out, has a norm of {norm:.3g}"
+                for text, factors in FAULTS.items():
+                    if torch.allclose(_weights(model), _stepped(parts, factors(sizes), limit)[0], atol=1e-5):
+                        why = text
+            elif moved > 1.001:  # the same parts are right without clipping
+                why = f"the gradient's norm is {norm:.3g}, clip it to the limit before the step"
+            elif moved < 2 / scale:
+                why = "it was clipped while it still had the scale: unscale before you clip"
+            else:
+                why = "clip the norm of all gradients together, once"
+            far = f"the weights moved {moved:.3g} times as far as by a step on the whole batch"
+            raise Wrong(f"for {shown} {far}: {why}")
         if any(p.grad is not None and p.grad.abs().max() > 0 for p in model.parameters()):
             raise Wrong("the gradients are still there: the next step would add its own to them")
-
-
-def _quiet(answer):
-    """The answer, whatever it returns: the step is judged by what it did."""
-
-    def step(*args):
-        answer(*args)
-
-    return step
 
 
 # ---- 15.5 ----
 
 
 def _fresh(seed):
-    torch.manual_seed(seed)
+    draw = torch.Generator().manual_seed(seed)
     model = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Linear(8, 1))
+    with torch.no_grad():
+        for p in model.parameters():
+            p.copy_(torch.randn(p.shape, generator=draw) / 2)
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.05)
-    return SimpleNamespace(model=model, optimizer=optimizer, generator=torch.Generator().manual_seed(seed), done=0)
+    return SimpleNamespace(model=model, optimizer=optimizer, generator=draw, done=0)
 
 
 def _go_on(run, steps):
@@ -205,39 +367,114 @@ def _go_on(run, steps):
         run.done += 1
 
 
+def _memory(run):
+    tensors = [*run.model.parameters(), *run.model.buffers()]
+    tensors += [v for s in run.optimizer.state.values() for v in s.values() if torch.is_tensor(v)]
+    return {x.untyped_storage().data_ptr() for x in tensors}
+
+
+def _same_model(a, b):
+    mine, theirs = a.model.state_dict(), b.model.state_dict()
+    same = mine.keys() == theirs.keys() and all(torch.equal(mine[key], theirs[key]) for key in mine)
+    return same and a.model.training == b.model.training
+
+
+def _same_generator(a, b):
+    return torch.equal(a.generator.get_state(), b.generator.get_state())
+
+
 def check_take_over(answer):
-    old, new = _fresh(0), _fresh(1)
-    _go_on(old, 3)
-    before = copy.deepcopy(old.model.state_dict())
-    got = call(answer, new, old, shown="an old run after 3 steps and a new one")
-    if got is None:
-        raise Wrong("you returned nothing, expected `new`")
-    if not all(hasattr(got, name) for name in ("model", "optimizer", "generator", "done")):
-        raise Wrong(f"you returned {got!r}, expected `new`")
-    if got is old:
-        raise Wrong("you returned the old run itself: bring the new one to its state")
-    held = {p.data_ptr() for p in old.model.parameters()} | {b.data_ptr() for b in old.model.buffers()}
-    held |= {v.data_ptr() for s in old.optimizer.state.values() for v in s.values() if torch.is_tensor(v)}
-    mine = {p.data_ptr() for p in got.model.parameters()} | {b.data_ptr() for b in got.model.buffers()}
-    mine |= {v.data_ptr() for s in got.optimizer.state.values() for v in s.values() if torch.is_tensor(v)}
-    if held & mine or got.generator is old.generator:
-        raise Wrong("the two runs share memory: what one trains, the other sees. Copy with load_state_dict and copies")
-    if got.done != old.done:
-        raise Wrong(f"new.done is {got.done}, old.done is {old.done}: the learning rate follows from it")
-    if any(not torch.equal(v, before[k]) for k, v in got.model.state_dict().items()):
-        raise Wrong("the weights or the buffers of new.model are not those of old.model")
-    params = [p for group in got.optimizer.param_groups for p in group["params"]]
-    if {id(p) for p in params} != {id(p) for p in got.model.parameters()}:
-        raise Wrong("new.optimizer does not update the weights of new.model")
-    if not torch.equal(got.generator.get_state(), old.generator.get_state()):
-        raise Wrong("the generators draw different samples from here on: get_state and set_state")
-    _go_on(old, 3)
-    _go_on(got, 3)
-    if any(not torch.equal(a, b) for a, b in zip(old.model.parameters(), got.model.parameters(), strict=True)):
-        raise Wrong("three steps later the weights differ: the optimizer's moments (its state_dict) did not come along")
+    for steps in (3, 1, 0):
+        old, twin, new = _fresh(0), _fresh(0), _fresh(1)
+        _go_on(old, steps)
+        _go_on(twin, steps)  # what old must still be afterwards
+        shown = f"an old run after {steps} step{'s' * (steps != 1)} and a new one"
+        got = call(answer, new, old, shown=shown)
+        if got is old:
+            raise Wrong("you returned the old run itself: bring the new one to its state")
+        if got is not new:
+            raise Wrong(f"for {shown} you returned {'nothing' if got is None else 'something else'}, expected `new`")
+        if not _same_model(old, twin) or not _same_generator(old, twin) or old.done != twin.done:
+            raise Wrong("the old run has changed: copy from it, and leave it as it was")
+        if _memory(old) & _memory(new) or new.generator is old.generator:
+            raise Wrong("the two runs share memory: what one does, the other sees. Copy, then load_state_dict")
+        if new.done != old.done:
+            raise Wrong(f"new.done is {new.done}, old.done is {old.done}: the learning rate follows from it")
+        if not _same_model(new, old):
+            raise Wrong("the weights, the buffers or the mode of new.model are not those of old.model")
+        params = [p for group in new.optimizer.param_groups for p in group["params"]]
+        if {id(p) for p in params} != {id(p) for p in new.model.parameters()}:
+            raise Wrong("new.optimizer does not update the weights of new.model")
+        if not _same_generator(new, old):
+            raise Wrong("the generators draw different samples from here on: get_state and set_state")
+        _go_on(old, 3)
+        _go_on(new, 3)
+        if not _same_model(new, old):
+            raise Wrong(
+                f"for {shown}, three steps later the weights differ: the optimizer's moments (its state_dict) did not "
+                "come along"
+            )
 
 
 EXERCISES = [
+    Exercise(
+        number="15.0",
+        title="The rung of one word",
+        name="optimizer_of",
+        stars=1,
+        check=check_optimizer_of,
+        hints=[
+            "torch.optim.AdamW has three implementations. Which of them updates all weights at once?",
+            "foreach=True still has a dozen operations a step. fused=True has one.",
+            "torch.optim.AdamW(model.parameters(), lr, fused=True)",
+        ],
+        solution="""
+def optimizer_of(model, lr):
+    return torch.optim.AdamW(model.parameters(), lr, fused=True)
+""",
+        praise="On a CPU and on a GPU the same word. On XLA leave it out: there the compiler fuses the whole step.",
+        right=[
+            """
+from torch import optim
+
+
+def optimizer_of(model, lr):
+    weights = [p for p in model.parameters() if p.requires_grad]
+    return optim.AdamW(weights, lr=lr, foreach=False, fused=True)
+""",
+            """
+def optimizer_of(model, lr):
+    optimizer = torch.optim.AdamW([{"params": list(model.parameters()), "lr": lr}], fused=True)
+    return optimizer
+""",
+        ],
+        wrong={
+            """
+def optimizer_of(model, lr):
+    return torch.optim.AdamW(model.parameters(), lr)
+""": "expected one that updates all",
+            """
+def optimizer_of(model, lr):
+    return torch.optim.AdamW(model.parameters(), lr=lr, foreach=True)
+""": "expected one that updates all",
+            """
+def optimizer_of(model, lr):
+    return torch.optim.AdamW(model.parameters(), fused=True)
+""": "the learning rate is 0.001, expected 0.1",
+            """
+def optimizer_of(model, lr):
+    return torch.optim.Adam(model.parameters(), lr, fused=True)
+""": "expected a torch.optim.AdamW",
+            """
+def optimizer_of(model, lr):
+    return torch.optim.AdamW(model[0].parameters(), lr, fused=True)
+""": "holds 2 of the model's 4 tensors of weights",
+            """
+def optimizer_of(model, lr):
+    return torch.optim.AdamW([{"params": [p]} for p in model.parameters()], lr, fused=True)
+""": "expected one that updates all",
+        },
+    ),
     Exercise(
         number="15.1",
         title="What a rung can gain",
@@ -253,6 +490,21 @@ EXERCISES = [
 def whole_gain(step, part, times):
     return step / (step - part + part / times)
 """,
+        right=[
+            """
+def whole_gain(step, part, times):
+    share = part / step
+    return 1 / ((1 - share) + share / times)
+""",
+            """
+from fractions import Fraction
+
+
+def whole_gain(step, part, times):
+    saved = Fraction(part) * (1 - Fraction(1 / times))
+    return float(Fraction(step) / (Fraction(step) - saved))
+""",
+        ],
         praise="This is Amdahl's law. A rung that makes a tenth of the step disappear gains 11%, however clever it is: "
         "so measure the parts before you choose the rung.",
         wrong={
@@ -270,6 +522,22 @@ def whole_gain(step, part, times):
 """: "the rest still takes",
             """
 def whole_gain(step, part, times):
+    return 1 / (1 - part + part / times)
+""": "the rest still takes",
+            """
+def whole_gain(step, part, times):
+    return step - part + part / times
+""": "how long a step now takes",
+            """
+def whole_gain(step, part, times):
+    return (step - part + part / times) / step
+""": "is its reciprocal",
+            """
+def whole_gain(step, part, times):
+    return step / (step - part + part / times) - 1
+""": "1 means as fast as before",
+            """
+def whole_gain(step, part, times):
     return "faster"
 """: "expected a number",
         },
@@ -278,7 +546,7 @@ def whole_gain(step, part, times):
         number="15.2",
         title="Samples from the step alone",
         name="samples_of",
-        stars=2,
+        stars=3,
         check=check_samples_of,
         hints=[
             "How many whole batches has an epoch? divmod then gives the epoch and the batch in it.",
@@ -292,6 +560,45 @@ def samples_of(step, n, batch, seed):
     order = torch.randperm(n, generator=generator)
     return order[index * batch : (index + 1) * batch]
 """,
+        right=[
+            """
+import numpy as np
+
+
+def samples_of(step, n, batch, seed):
+    per_epoch = n // batch
+    order = np.random.default_rng([seed, step // per_epoch]).permutation(n)
+    first = step % per_epoch * batch
+    return torch.from_numpy(order[first : first + batch])
+""",
+            """
+def samples_of(step, n, batch, seed):
+    generator = torch.Generator().manual_seed(seed)
+    for _ in range(1 + step // (n // batch)):  # draws the orders of the earlier epochs again
+        order = torch.randperm(n, generator=generator)
+    return order.split(batch)[step % (n // batch)]
+""",
+            """
+import random
+
+
+def samples_of(step, n, batch, seed):
+    epoch, index = divmod(step, n // batch)
+    order = random.Random(f"{seed}, {epoch}").sample(range(n), n)
+    return torch.tensor(order).narrow(0, index * batch, batch)
+""",
+        ],
+        equivalent={
+            "generator = torch.Generator().manual_seed(1000003 * seed + epoch) → "
+            "generator = torch.Generator().manual_seed(1000003 * seed - epoch)": "Counted down, the seeds of the "
+            "epochs are as different as counted up.",
+            **{
+                "generator = torch.Generator().manual_seed(1000003 * seed + epoch) → "
+                f"generator = torch.Generator().manual_seed({factor} * seed + epoch)": "Any factor larger than the "
+                "number of epochs keeps the seeds apart."
+                for factor in (1_000_002, 1_000_004)
+            },
+        },
         praise="No state to save, nothing to skip: step 1,000,000 of a resumed run finds its samples at once. With "
         "several processes each takes every size-th of them, as in train.py.",
         wrong={
@@ -319,9 +626,40 @@ def samples_of(step, n, batch, seed):
 """: "repeat each other",
             """
 def samples_of(step, n, batch, seed):
+    epoch, index = divmod(step, n // batch)
+    order = torch.randperm(n, generator=torch.Generator().manual_seed(seed ^ epoch))
+    return order[index * batch : (index + 1) * batch]
+""": "repeat each other",
+            """
+def samples_of(step, n, batch, seed):
+    epoch, index = divmod(step, n // batch)
+    torch.manual_seed(1_000_003 * seed + epoch)
+    return torch.randperm(n)[index * batch : (index + 1) * batch]
+""": "dropout would draw the same",
+            """
+def samples_of(step, n, batch, seed):
+    epoch, index = divmod(step, n // batch)
+    order = torch.randperm(n // batch * batch, generator=torch.Generator().manual_seed(1_000_003 * seed + epoch))
+    return order[index * batch : (index + 1) * batch]
+""": "the samples [20, 21, 22] never come",
+            """
+def samples_of(step, n, batch, seed):
+    epoch, index = divmod(step, -(-n // batch))
+    order = torch.randperm(n, generator=torch.Generator().manual_seed(1_000_003 * seed + epoch))
+    return order[index * batch : (index + 1) * batch]
+""": "expected a tensor of 5 integers",
+            """
+def samples_of(step, n, batch, seed):
+    epoch, index = divmod(step, n // batch)
+    order = torch.randperm(n, generator=torch.Generator().manual_seed(seed))
+    which = torch.randperm(n // batch, generator=torch.Generator().manual_seed(1_000_003 * seed + epoch))[index]
+    return order[which * batch : (which + 1) * batch]
+""": "not of batches",
+            """
+def samples_of(step, n, batch, seed):
     index = step % (n // batch)
     return torch.arange(index * batch, (index + 1) * batch)
-""": "in their own order",
+""": "each holds neighbors",
         },
     ),
     Exercise(
@@ -344,6 +682,29 @@ def accuracy(model, batches):
         seen += len(labels)
     return right.item() / seen
 """,
+        right=[
+            """
+def accuracy(model, batches):
+    with torch.inference_mode():
+        right = [model(inputs).argmax(-1).eq(labels) for inputs, labels in batches]
+        return torch.cat(right).float().mean().item()
+""",
+            """
+@torch.no_grad()
+def accuracy(model, batches):
+    counts = [(model(x).max(dim=1).indices == y).sum() for x, y in batches]
+    return int(sum(counts).cpu()) / sum(y.numel() for _, y in batches)
+""",
+            """
+def accuracy(model, batches):
+    wrong, seen = torch.zeros(()), 0
+    for inputs, labels in batches:
+        with torch.no_grad():
+            wrong += torch.count_nonzero(model(inputs).topk(1).indices.flatten() - labels)
+        seen += labels.shape[0]
+    return float(1 - wrong / seen)
+""",
+        ],
         praise="The host runs ahead of the device through all batches and waits once. On XLA it would be one program "
         "a batch, as long as each ends with a sync().",
         wrong={
@@ -361,7 +722,7 @@ def accuracy(model, batches):
 def accuracy(model, batches):
     shares = [(model(inputs).argmax(1) == labels).float().mean() for inputs, labels in batches]
     return torch.stack(shares).mean().item()
-""": "half the samples",
+""": "that is the mean over batches",
             """
 def accuracy(model, batches):
     right, seen = 0, 0
@@ -379,13 +740,43 @@ def accuracy(model, batches):
         seen += len(labels)
     return right / seen
 """: "you returned a tensor",
+            """
+@torch.no_grad()
+def accuracy(model, batches):
+    right, seen = 0, 0
+    for inputs, labels in batches:
+        right += (model(inputs).argmax(1) == labels).sum().cpu().numpy()
+        seen += len(labels)
+    return right / seen
+""": "you asked for 3 values in 3 batches (cpu, cpu, cpu)",
+            """
+@torch.no_grad()
+def accuracy(model, batches):
+    right, seen = 0, 0
+    for inputs, labels in batches:
+        right += sum((model(inputs).argmax(1) == labels).tolist())
+        seen += len(labels)
+    return right / seen
+""": "(tolist, tolist, tolist)",
+            """
+def accuracy(model, batches):
+    torch.set_grad_enabled(False)
+    right = torch.cat([model(inputs).argmax(1) == labels for inputs, labels in batches])
+    return right.float().mean().item()
+""": "gradients are off for the rest",
+            """
+@torch.no_grad()
+def accuracy(model, batches):
+    right = sum((model(inputs).argmax(1) == labels).sum() for inputs, labels in batches)
+    return 100 * right.item() / sum(len(labels) for _, labels in batches)
+""": "you returned 80, expected 0.8",
         },
     ),
     Exercise(
         number="15.4",
         title="One step in the right order",
         name="take_step",
-        stars=2,
+        stars=3,
         check=check_take_step,
         hints=[
             "Each part's mean counts with its share: its number of samples over that of the whole batch.",
@@ -404,6 +795,39 @@ def take_step(model, optimizer, scaler, parts, loss_of, limit):
     scaler.update()
     optimizer.zero_grad()
 """,
+        right=[
+            """
+from torch import nn
+
+
+def take_step(model, optimizer, scaler, parts, loss_of, limit):
+    optimizer.zero_grad()
+    count = sum(targets.shape[0] for _, targets in parts)
+    for inputs, targets in parts:
+        scaler.scale(loss_of(model, inputs, targets) * (targets.shape[0] / count)).backward()
+    scaler.unscale_(optimizer)
+    nn.utils.clip_grad_norm_(model.parameters(), max_norm=limit)
+    scaler.step(optimizer)
+    scaler.update()
+    model.zero_grad(set_to_none=False)
+""",
+            """
+def take_step(model, optimizer, scaler, parts, loss_of, limit):
+    for inputs, targets in parts:
+        scaler.scale(len(inputs) * loss_of(model, inputs, targets)).backward()
+    scaler.unscale_(optimizer)
+    whole = sum(len(inputs) for inputs, _ in parts)
+    grads = [p.grad.div_(whole) for p in model.parameters()]
+    norm = torch.linalg.vector_norm(torch.cat([grad.flatten() for grad in grads]))
+    for grad in grads:
+        grad.mul_((limit / norm).clamp(max=1))
+    scaler.step(optimizer)
+    scaler.update()
+    for p in model.parameters():
+        p.grad = None
+    return norm
+""",
+        ],
         praise="For text, the share is one of tokens that count, not of samples; with several processes it is a share "
         "of all their tokens. Libraries have got exactly this wrong.",
         wrong={
@@ -445,7 +869,60 @@ def take_step(model, optimizer, scaler, parts, loss_of, limit):
     torch.nn.utils.clip_grad_norm_(model.parameters(), limit)
     optimizer.step()
     optimizer.zero_grad()
-""": "has not counted one good step",
+""": "the losses were not scaled",
+            """
+def take_step(model, optimizer, scaler, parts, loss_of, limit):
+    for inputs, targets in parts:
+        scaler.scale(loss_of(model, inputs, targets)).backward()
+    scaler.unscale_(optimizer)
+    torch.nn.utils.clip_grad_norm_(model.parameters(), limit)
+    scaler.step(optimizer)
+    scaler.update()
+    optimizer.zero_grad()
+""": "were added, and are to be one mean",
+            """
+def take_step(model, optimizer, scaler, parts, loss_of, limit):
+    whole = sum(len(inputs) for inputs, _ in parts)
+    for inputs, targets in parts:
+        scaler.scale(loss_of(model, inputs, targets) * len(inputs) / whole).backward()
+    scaler.unscale_(optimizer)
+    torch.nn.utils.clip_grad_norm_(model.parameters(), limit)
+    optimizer.step()
+    scaler.update()
+    optimizer.zero_grad()
+""": "not taken through the scaler",
+            """
+def take_step(model, optimizer, scaler, parts, loss_of, limit):
+    whole = sum(len(inputs) for inputs, _ in parts)
+    for inputs, targets in parts:
+        scaler.scale(loss_of(model, inputs, targets) * len(inputs) / whole).backward()
+    scaler.unscale_(optimizer)
+    torch.nn.utils.clip_grad_norm_(model.parameters(), limit)
+    scaler.update()
+    scaler.step(optimizer)
+    optimizer.zero_grad()
+""": "update() came before",
+            """
+def take_step(model, optimizer, scaler, parts, loss_of, limit):
+    whole = sum(len(inputs) for inputs, _ in parts)
+    for inputs, targets in parts:
+        scaler.scale(loss_of(model, inputs, targets) * len(inputs) / whole).backward()
+    scaler.step(optimizer)
+    scaler.update()
+    optimizer.zero_grad()
+""": "clip it to the limit",
+            """
+def take_step(model, optimizer, scaler, parts, loss_of, limit):
+    whole = sum(len(inputs) for inputs, _ in parts)
+    for inputs, targets in parts:
+        scaler.scale(loss_of(model, inputs, targets) * len(inputs) / whole).backward()
+    scaler.unscale_(optimizer)
+    for p in model.parameters():
+        torch.nn.utils.clip_grad_norm_(p, limit)
+    scaler.step(optimizer)
+    scaler.update()
+    optimizer.zero_grad()
+""": "clip",
             """
 def take_step(model, optimizer, scaler, parts, loss_of, limit):
     whole = sum(len(inputs) for inputs, _ in parts)
@@ -462,7 +939,7 @@ def take_step(model, optimizer, scaler, parts, loss_of, limit):
         number="15.5",
         title="A new run takes over",
         name="take_over",
-        stars=2,
+        stars=3,
         check=check_take_over,
         hints=[
             "Four things decide the next step: weights and buffers, the optimizer's moments, the samples, the number.",
@@ -480,6 +957,46 @@ def take_over(new, old):
     new.done = old.done
     return new
 """,
+        right=[
+            """
+import io
+
+
+def take_over(new, old):
+    file = io.BytesIO()
+    torch.save({"model": old.model.state_dict(), "optimizer": old.optimizer.state_dict()}, file)
+    file.seek(0)
+    checkpoint = torch.load(file, weights_only=True)
+    new.model.load_state_dict(checkpoint["model"])
+    new.optimizer.load_state_dict(checkpoint["optimizer"])
+    new.generator.set_state(old.generator.get_state())
+    new.done = old.done
+    return new
+""",
+            """
+import copy
+
+
+def take_over(new, old):
+    with torch.no_grad():
+        for name, value in old.model.state_dict().items():
+            new.model.state_dict()[name].copy_(value)
+    new.optimizer.load_state_dict(copy.deepcopy(old.optimizer.state_dict()))
+    new.generator = torch.Generator()
+    new.generator.set_state(old.generator.get_state().clone())
+    new.done = old.done
+    return new
+""",
+            """
+import copy
+
+
+def take_over(new, old):
+    clone = copy.deepcopy(old)
+    new.model, new.optimizer, new.generator, new.done = clone.model, clone.optimizer, clone.generator, clone.done
+    return new
+""",
+        ],
         praise="A file in between does the copying for you. The generator is the part that most checkpoints forget: "
         "the run goes on well, but it is another run.",
         wrong={
@@ -529,6 +1046,37 @@ def take_over(new, old):
     new.generator.set_state(old.generator.get_state())
     return new
 """: "new.done is",
+            """
+import copy
+
+
+def take_over(new, old):
+    return copy.deepcopy(old)
+""": "you returned something else",
+            """
+import copy
+
+
+def take_over(new, old):
+    with torch.no_grad():
+        for mine, theirs in zip(new.model.parameters(), old.model.parameters()):
+            mine.copy_(theirs)
+    new.optimizer.load_state_dict(copy.deepcopy(old.optimizer.state_dict()))
+    new.generator.set_state(old.generator.get_state())
+    new.done = old.done
+    return new
+""": "the buffers",
+            """
+import copy
+
+
+def take_over(new, old):
+    new.model.load_state_dict(old.model.state_dict())
+    new.optimizer.load_state_dict(copy.deepcopy(old.optimizer.state_dict()))
+    new.generator.manual_seed(old.generator.initial_seed())
+    new.done = old.done
+    return new
+""": "draw different samples",
         },
     ),
 ]
