@@ -1,66 +1,256 @@
 """Exercises of lesson 05."""
 
+import contextlib
 import math
 import numbers
 import threading
+import time
+from concurrent.futures import Future, wait
+from unittest import mock
 
-from utils.exercises import DOTS, Exercise, NotAnswered, Wrong, call
-from utils.simulate.timeline import Op, makespan, pipeline, races, schedule
+import torch
+from torch.overrides import TorchFunctionMode
+
+from utils.exercises import DOTS, Exercise, NotAnswered, Wrong, apart, call
+from utils.simulate.timeline import Op, makespan, races, schedule
 from utils.simulate.toy import ToyStream
 
 
-class WatchedStream(ToyStream):
-    """A toy stream that refuses to make the host wait."""
+class NotingStream:
+    """Has the methods of torch.cuda.Stream. Its work runs at once; what is noted is what surely comes before what."""
+
+    def __init__(self, name, gpu):
+        self.name, self.gpu, self.before = name, gpu, set()  # before: the work that all later work here comes after
+
+    def record_event(self, event=None):
+        event = event or NotingEvent(self.gpu)
+        event.record(self)
+        return event
+
+    def wait_event(self, event):
+        event.wait(self)
+
+    def wait_stream(self, other):
+        self.wait_event(other.record_event())
 
     def synchronize(self):
-        raise Wrong("you called synchronize(), which holds the host: let the consumer wait instead")
+        self.gpu.held.append(f"{self.name}.synchronize()")
+
+    def query(self):
+        return True
+
+    def __enter__(self):
+        self.gpu.current.append(self)
+        return self
+
+    def __exit__(self, *error):
+        self.gpu.current.pop()
+
+
+class NotingEvent:
+    """Has the methods of torch.cuda.Event."""
+
+    def __init__(self, gpu):
+        self.gpu, self.before = gpu, set()
+
+    def record(self, stream=None):
+        self.before = set((stream or self.gpu.current[-1]).before)
+
+    def wait(self, stream=None):
+        (stream or self.gpu.current[-1]).before |= self.before
+
+    def synchronize(self):
+        self.gpu.held.append("event.synchronize()")
+
+    def query(self):
+        return True
+
+
+HOLDS = ("item", "tolist", "numpy", "cpu", "__bool__", "__float__", "__int__")
+
+
+class NotingGpu(TorchFunctionMode):
+    """Notes on which of two streams each operation on tensors runs, and after which work. The tensors are the CPU's."""
+
+    def __init__(self):
+        super().__init__()
+        self.main, self.side = NotingStream("main", self), NotingStream("side", self)
+        self.current, self.work, self.held = [self.main], [], []
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        result, name = function(*args, **(kwargs or {})), function.__name__
+        if name in HOLDS:
+            self.held.append(f".{name}()")
+        elif isinstance(result, torch.Tensor) and not self._launches_nothing(name, result, args):
+            stream = self.current[-1]
+            self.work.append((stream, set(stream.before)))
+            stream.before.add(len(self.work))
+        return result
+
+    @staticmethod
+    def _launches_nothing(name, result, args):
+        given_back = any(result is x for x in args) and not name.endswith("_")
+        return name.startswith("empty") or result._is_view() or given_back
+
+    @contextlib.contextmanager
+    def in_place_of_cuda(self):
+        """Within it, torch.cuda and torch.accelerator know these streams, with or without a real GPU."""
+        names = {
+            "current_stream": lambda device=None: self.current[-1],
+            "set_stream": lambda stream: self.current.__setitem__(-1, stream),
+            "synchronize": lambda device=None: self.held.append("synchronize()"),
+        }
+        event = {"Event": lambda *args, **options: NotingEvent(self)}
+        cuda = {"stream": lambda stream: stream, "default_stream": lambda device=None: self.main}
+        with (
+            mock.patch.multiple(torch.cuda, **names, **event, **cuda),
+            mock.patch.multiple(torch.accelerator, **names),
+            mock.patch.multiple(torch, **event),
+            mock.patch.object(torch.Tensor, "record_stream", lambda x, stream: None),
+            self,
+        ):
+            yield
+
+
+def check_square_on_side(answer):
+    for values in ([3.0, -1.0, 0.5], [[2.0, 7.0]]):
+        x, gpu = torch.tensor(values), NotingGpu()
+        gpu.main.before.add("x")
+        with gpu.in_place_of_cuda():
+            got = call(answer, x, gpu.main, gpu.side, shown=f"x = {values}")
+        expected = torch.tensor(values) ** 2
+        if not isinstance(got, torch.Tensor):
+            raise Wrong(f"for x = {values} you returned {got!r}, expected the tensor x * x")
+        if gpu.held:
+            raise Wrong(f"you called {gpu.held[0]}, which holds the host: let one stream wait for the other")
+        if got.shape != expected.shape or not torch.allclose(got, expected):
+            raise Wrong(f"for x = {values} you returned {got.tolist()}, expected {expected.tolist()}")
+        if x.tolist() != values:
+            raise Wrong(f"your function changed x itself: it was {values} and is {x.tolist()}. Return a new tensor")
+        if any(stream is gpu.main for stream, _ in gpu.work):
+            raise Wrong("x * x ran on main, the current stream. Put it into a block: with torch.cuda.stream(side):")
+        if not all("x" in before for _, before in gpu.work):
+            raise Wrong("side does not wait for main before it reads x: x may not be there yet")
+        if not set(range(1, len(gpu.work) + 1)) <= gpu.main.before:
+            raise Wrong("main does not wait for side after x * x was launched there: it may read the result too early")
+        if gpu.current != [gpu.main]:
+            raise Wrong("after your function side is still the current stream: use torch.cuda.stream(side) in a with")
+
+
+class WatchedEvent(Future):
+    """A toy event that tells its stream when somebody waits for it."""
+
+    def result(self, timeout=None):
+        self.stream.waited_for("result()")
+        return super().result(timeout)
+
+    synchronize = result
+
+
+class WatchedStream(ToyStream):
+    """A toy stream that notes what it is at, what failed, and the host's waits. A wait of the host opens the gate."""
+
+    def __init__(self, gate):
+        super().__init__()
+        self.thread = self._worker.submit(threading.get_ident).result()
+        self.host, self.gate, self.now, self.error, self.held = threading.get_ident(), gate, None, None, None
+
+    def launch(self, fn, *args):
+        event = super().launch(self._run, fn, *args)
+        event.__class__, event.stream = WatchedEvent, self
+        return event
+
+    def _run(self, fn, *args):
+        self.now = fn
+        try:
+            return fn(*args)
+        except Exception as error:
+            self.error = self.error or error
+            raise
+
+    def synchronize(self):
+        self.waited_for("synchronize()")
+        super().synchronize()
+
+    def waited_for(self, how):
+        if threading.get_ident() == self.host:
+            self.held = self.held or how
+            self.gate.set()
+
+    def stands(self):
+        """Whether the queue is empty, or what is at its head waits for an event that has not come."""
+        event = getattr(self.now, "__self__", None)
+        return self.query() or (isinstance(event, Future) and not event.done())
+
+    def ends(self, seconds):
+        """Whether all that is in the queue ends within so many seconds."""
+        return not wait([self.record_event()], seconds).not_done
 
 
 def check_make_then_use(answer):
-    gate, log = threading.Event(), []
+    for _ in range(2):
+        _make_then_use(answer)
+
+
+def _make_then_use(answer):
+    gate, making, log = threading.Event(), threading.Event(), []  # log: what happened in which thread
+    host = threading.get_ident()
 
     def make():
-        gate.wait(2)
-        log.append("made")
+        log.append(("make", threading.get_ident()))
+        making.set()
+        if threading.get_ident() != host:
+            gate.wait(5)
+        log.append(("made", threading.get_ident()))
 
-    producer, consumer = WatchedStream(), WatchedStream()
+    def use():
+        log.append(("use", threading.get_ident()))
+
+    streams = {"producer": WatchedStream(gate), "consumer": WatchedStream(gate)}
+    producer, consumer = streams.values()
     try:
-        if answer(producer, consumer, make, lambda: log.append("used")) is DOTS:
-            raise NotAnswered
-        held = "made" in log
-        elsewhere = producer.query()
-        idle = _ends_within(consumer, 0.3)
-        used_first = "used" in log
+        call(answer, producer, consumer, make, use, shown="two toy streams")
+        events = [what for what, _ in log]
+        late = "made" in events and not any(thread == host for _, thread in log)
+        making.wait(1)
+        end = time.monotonic() + 0.4  # the limit for waits of other kinds than those of a stream, such as a lock
+        while "use" not in [what for what, _ in log] and not consumer.stands() and time.monotonic() < end:
+            time.sleep(0.0005)
+        before = [what for what, _ in log]
     finally:
         gate.set()
-    ToyStream.synchronize(producer)
-    ToyStream.synchronize(consumer)
-    if held:
+    ended = {name: stream.ends(2) for name, stream in streams.items()}
+    for name in ("make", "use"):
+        if (name, host) in log:
+            raise Wrong(f"your function ran {name} itself. launch takes the function, without (): launch({name})")
+    for stream in streams.values():
+        if stream.held:
+            raise Wrong(f"you called {stream.held}, which holds the host: let the consumer wait instead")
+    if late:
         raise Wrong("your function came back only after make had ended: the host has waited")
-    if log.count("made") != 1 or log.count("used") != 1:
-        raise Wrong(f"make must run once and use once; what ran is {log}")
-    if elsewhere:
-        raise Wrong("make is not on the producer: its queue was empty. Launch make on producer")
-    if used_first:
-        raise Wrong("use ran while make was still waiting in its queue: nothing makes the consumer wait for it")
-    if idle:
-        raise Wrong("use is in order, but not on the consumer: its queue was empty. Launch use on consumer")
+    for name, stream in streams.items():
+        if stream.error is not None:
+            raise Wrong(f"what you launched on {name} raised {type(stream.error).__name__}: {stream.error}")
+        if not ended[name]:
+            raise Wrong(f"two seconds after make had ended, {name} was still waiting: it waits for itself")
+    ran = [what for what, _ in log]
+    if ran.count("make") != 1 or ran.count("use") != 1:
+        raise Wrong(f"make must run once and use once; make ran {ran.count('make')} times, use {ran.count('use')}")
+    where = dict(log)
+    if where["make"] != producer.thread:
+        raise Wrong("make is not on the producer. Launch make on producer")
+    if where["use"] != consumer.thread:
+        raise Wrong("use is not on the consumer. Launch use on consumer")
+    if "use" in before:
+        raise Wrong("use ran while make was still running: nothing makes the consumer wait for it")
 
 
-def _ends_within(stream, seconds):
-    """Whether all that is in the queue of `stream` now is done within so many seconds."""
-    try:
-        stream.record_event().result(seconds)
-    except TimeoutError:
-        return False
-    except Exception as error:  # concurrent.futures has a TimeoutError of its own before Python 3.11
-        if type(error).__name__ != "TimeoutError":
-            raise
-        return False
-    return True
+def _chunks(count):
+    return [(f"s{k}", engine, seconds) for k in range(count) for engine, seconds in (("in", 1), ("compute", 2.5))]
 
 
 OPERATIONS = {
+    "one operation": [("a", "compute", 4)],
     "two streams on one engine": [("a", "compute", 4), ("b", "compute", 3)],
     "one stream on two engines": [("a", "copy", 4), ("a", "compute", 3)],
     "two streams on two engines": [("a", "copy", 4), ("b", "compute", 3)],
@@ -71,42 +261,62 @@ OPERATIONS = {
         ("b", "compute", 5),
     ],
     "a queue behind one that must wait": [("a", "copy", 3), ("a", "compute", 2), ("b", "compute", 1), ("b", "copy", 1)],
+    "a stream with the name of an engine": [("copy", "compute", 4), ("b", "copy", 3)],
+    "two of three streams on one engine": [("a", "x", 1), ("b", "x", 1), ("c", "y", 5), ("b", "y", 1), ("a", "y", 0.5)],
+    "four chunks": _chunks(4),
+    "no operations": [],
 }
 
 
 def check_last_end(answer):
     for what, ops in OPERATIONS.items():
-        got = call(answer, list(ops))
+        got = call(answer, ops)
         expected = makespan(schedule([Op(str(k), *op) for k, op in enumerate(ops)]))
-        if not isinstance(got, numbers.Real) or not math.isclose(got, expected):
-            raise Wrong(f"{what}: for {ops} you returned {got!r}, expected {expected:g}")
-    if call(answer, []) != 0:
-        raise Wrong("without operations nothing ends later than 0: return 0")
+        if isinstance(got, bool) or not isinstance(got, numbers.Real):
+            raise Wrong(f"{what}: for {ops} you returned {got!r}, expected the number {expected:g}")
+        if not math.isclose(got, expected):
+            why = ": nothing ends later than 0" if not ops else ""
+            texts = apart(float(got), expected)
+            raise Wrong(f"{what}: for {ops} you returned {texts[0]}, expected {texts[1]}{why}")
 
 
 ENGINES = {"in": "copy", "compute": "compute", "out": "copy"}
 
 
 def check_issue_order(answer):
-    for chunks in (4, 2, 7):
+    for chunks in (4, 1, 2, 7):
         got = call(answer, chunks)
-        wanted = {(stage, chunk) for chunk in range(chunks) for stage in ENGINES}
-        if not isinstance(got, (list, tuple)) or len(got) != len(wanted) or set(map(tuple, got)) != wanted:
-            raise Wrong(f"for {chunks} chunks each of the {3 * chunks} pairs must be there once, you returned {got!r}")
+        if not isinstance(got, (list, tuple)) or not all(isinstance(pair, (list, tuple)) for pair in got):
+            raise Wrong(f"for {chunks} chunks you returned {got!r}, expected a list of pairs such as ('in', 0)")
+        got = [tuple(pair) for pair in got]
+        wanted = [(stage, chunk) for chunk in range(chunks) for stage in ENGINES]
+        for pair in (*wanted, *got):
+            if got.count(pair) != wanted.count(pair):
+                must = f"each of the {3 * chunks} pairs must be there once"
+                raise Wrong(f"for {chunks} chunks {must}: yours have {pair!r} {got.count(pair)} times")
         for chunk in range(chunks):
             stages = [stage for stage, number in got if number == chunk]
             if stages != list(ENGINES):
                 raise Wrong(
-                    f"chunk {chunk} goes through {stages}: a stream keeps this order, so it would copy out results "
-                    "that are not there yet"
+                    f"chunk {chunk} of {chunks} goes through {stages}: a stream keeps this order, so one stage would "
+                    "work with what is not there yet"
                 )
-        ops = [Op(f"{stage} {chunk}", f"stream {chunk}", ENGINES[stage], 1) for stage, chunk in got]
-        steps, best = makespan(schedule(ops)), 2 * chunks
+        spans = schedule([Op(f"{stage} {chunk}", f"stream {chunk}", ENGINES[stage], 1) for stage, chunk in got])
+        steps, best = makespan(spans), max(2 * chunks, 3)
         if steps > best:
             raise Wrong(
-                f"{chunks} chunks take {steps:g} of {3 * chunks} steps, {best} are possible: the copy engine is held "
-                "up by a copy out that waits for its computing"
+                f"{chunks} chunks take {steps:g} of {3 * chunks} steps, {best} are possible: {_first_gap(spans)}"
             )
+
+
+def _first_gap(spans):
+    """Where the copy engine stands still first, and for whom."""
+    end = 0
+    for op, start, later in spans:
+        if op.engine == "copy":
+            if start > end:
+                return f"from {end:g} to {start:g} the copy engine idles, because {op.name!r} comes next and must wait"
+            end = later
 
 
 LOADER = [
@@ -121,17 +331,18 @@ FEWEST_WAITS, LOADER_ENDS = 4, 15
 
 
 def check_waits(answer):
-    if answer is DOTS or (isinstance(answer, (list, tuple)) and any(wait is DOTS for wait in answer)):
+    pairs = list(answer) if isinstance(answer, (list, tuple, set, frozenset)) else None
+    if pairs is not None and any(pair is DOTS for pair in pairs):
         raise NotAnswered
     names = [op.name for op in LOADER]
-    if not isinstance(answer, (list, tuple)):
+    if pairs is None:
         raise Wrong(f"expected a list of pairs of names, got {answer!r}")
-    for wait in answer:
-        if not isinstance(wait, (list, tuple)) or len(wait) != 2 or not set(wait) <= set(names):
-            raise Wrong(f"{wait!r} is no pair of operations; their names are {', '.join(names)}")
-        if names.index(wait[0]) >= names.index(wait[1]):
-            raise Wrong(f"{wait!r}: the first of a pair is the one that is issued earlier, and is waited for")
-    after = {name: tuple(first for first, later in answer if later == name) for name in names}
+    for pair in pairs:
+        if not isinstance(pair, (list, tuple)) or len(pair) != 2 or not all(name in names for name in pair):
+            raise Wrong(f"{pair!r} is no pair of operations; their names are {', '.join(names)}")
+        if names.index(pair[0]) >= names.index(pair[1]):
+            raise Wrong(f"{pair!r}: the first of a pair is the one that is issued earlier, and is waited for")
+    after = {name: tuple(first for first, later in pairs if later == name) for name in names}
     ops = [Op(**{**vars(op), "after": after[op.name]}) for op in LOADER]
     left = races(ops)
     if left:
@@ -143,50 +354,160 @@ def check_waits(answer):
             f"no race is left, but the loader takes {makespan(schedule(ops)):g} instead of {LOADER_ENDS}: one of the "
             "waits is for something that comes later than it needs to"
         )
-    if len(answer) > FEWEST_WAITS:
+    if len(pairs) > FEWEST_WAITS:
         raise Wrong(
-            f"no race is left, but {FEWEST_WAITS} waits do what your {len(answer)} do: order is passed on, and a "
+            f"no race is left, but {FEWEST_WAITS} waits do what your {len(pairs)} do: order is passed on, and a "
             "stream keeps its own"
         )
 
 
 def check_fewest_chunks(answer):
-    cases = [
-        (0.5, (4, 4, 4), 0.0),
-        (0.4, (4, 4, 4), 0.0),
-        (1.0, (4, 4, 4), 0.0),
-        (0.75, (2, 8, 2), 0.0),
-        (0.3, (4, 4, 4), 0.0),
-        (0.5, (4, 4, 4), 0.05),
-        (0.4, (4, 4, 4), 0.2),
+    equal, long, least = (4, 4, 4), "the longest stage alone takes more than that", 11 / 32
+    formula, launches = "the formula (n + 2) / (3n) is for equal stages only", "a chunk takes the host three launches"
+    cases = [  # where a time must be equal to its limit, it is so to the last digit
+        (0.5, equal, 0.0, 4, "4 chunks take exactly half"),
+        (0.49, equal, 0.0, 5, "4 chunks take half, 5 less"),
+        (0.41, equal, 0.0, 9, "n chunks take (n + 2) / (3n)"),
+        (1.0, equal, 0.0, 1, "one chunk takes the serial time"),
+        (0.75, (2, 8, 2), 0.0, 4, formula),
+        (0.71, (1, 2, 6), 0.0, 8, formula),
+        (0.74, (0.25, 0.5, 2.25), 0.0, None, long),
+        (0.3, equal, 0.0, None, long),
+        (least, equal, 0.0, 64, "64 chunks take exactly that"),
+        (least - 0.0001, equal, 0.0, None, "64 chunks take a little more"),
+        (0.5, equal, 0.05, 5, launches),
+        (0.48, equal, 0.2, 6, launches),
+        (0.4, equal, 0.2, None, launches),
+        (1.0, equal, 0.2, 2, launches),
     ]
-    for case in cases:
-        got = call(answer, *case)
-        expected = _fewest(*case)
-        if got != expected or isinstance(got, float):
-            why = "the longest stage alone takes more than that" if max(case[1]) > case[0] * sum(case[1]) else "look"
-            why = "the host needs time for three launches a chunk" if case[2] else why
-            why = "the formula (n + 2) / (3n) is for equal stages only" if len(set(case[1])) > 1 else why
-            why = f" ({why})" if why != "look" else ""
+    for at_most, seconds, launch, expected, why in cases:
+        got = call(answer, at_most, seconds, launch)
+        if isinstance(got, (bool, torch.Tensor)) or got != expected:
             raise Wrong(
-                f"for at_most={case[0]}, seconds={case[1]}, launch={case[2]} you returned {got!r}, expected "
-                f"{expected!r}{why}"
+                f"for at_most={at_most}, seconds={seconds}, launch={launch} you returned {got!r}, expected "
+                f"{expected} ({why})"
             )
-
-
-def _fewest(at_most, seconds, launch):
-    for chunks in range(1, 65):
-        if makespan(schedule(pipeline(chunks, seconds, launch=launch))) <= at_most * sum(seconds) + 1e-9:
-            return chunks
-    return None
 
 
 EXERCISES = [
     Exercise(
+        number="05.0",
+        title="Out to a side stream and back",
+        name="square_on_side",
+        stars=1,
+        check=check_square_on_side,
+        hints=[
+            "Three things, in this order: side waits for x, the product goes to side, main waits for the product.",
+            "What stands in a block with torch.cuda.stream(side): goes to side. A wait is reader.wait_stream(writer).",
+            "side.wait_stream(main) before the block, main.wait_stream(side) after it.",
+        ],
+        solution="""
+def square_on_side(x, main, side):
+    side.wait_stream(main)
+    with torch.cuda.stream(side):
+        y = x * x
+    main.wait_stream(side)
+    return y
+""",
+        praise="One duty is left to whoever uses y, whose memory belongs to side: before y is dropped, side must wait "
+        "for main, or y.record_stream(main) must say who else reads it.",
+        equivalent={
+            "with torch.cuda.stream(side): → with side:": "A stream in a with statement makes itself the current one.",
+        },
+        right=[
+            """
+def square_on_side(x, main, side):
+    with torch.cuda.stream(side):
+        side.wait_event(main.record_event())
+        y = x**2
+        done = side.record_event()
+    main.wait_event(done)
+    return y
+""",
+            """
+def square_on_side(x, main, side):
+    ready, done = torch.cuda.Event(), torch.cuda.Event()
+    y = torch.empty_like(x)
+    ready.record()
+    with torch.cuda.stream(side):
+        ready.wait()
+        torch.mul(x, x, out=y)
+        done.record()
+    done.wait()
+    return y
+""",
+            """
+def square_on_side(x, main, side):
+    side.wait_stream(torch.cuda.current_stream())
+    with side:
+        y = x.square()
+    y.record_stream(main)
+    torch.accelerator.current_stream().wait_stream(side)
+    return y
+""",
+        ],
+        wrong={
+            """
+def square_on_side(x, main, side):
+    with torch.cuda.stream(side):
+        y = x * x
+    main.wait_stream(side)
+    return y
+""": "side does not wait for main",
+            """
+def square_on_side(x, main, side):
+    side.wait_stream(main)
+    with torch.cuda.stream(side):
+        y = x * x
+    return y
+""": "main does not wait for side",
+            """
+def square_on_side(x, main, side):
+    main.wait_stream(side)
+    with torch.cuda.stream(side):
+        y = x * x
+    side.wait_stream(main)
+    return y
+""": "side does not wait for main",
+            """
+def square_on_side(x, main, side):
+    side.wait_stream(main)
+    y = x * x
+    main.wait_stream(side)
+    return y
+""": "ran on main, the current stream",
+            """
+def square_on_side(x, main, side):
+    side.wait_stream(main)
+    main.wait_stream(side)
+    with torch.cuda.stream(side):
+        y = x * x
+    return y
+""": "main does not wait for side",
+            """
+def square_on_side(x, main, side):
+    side.wait_stream(main)
+    with torch.cuda.stream(side):
+        y = x * x
+    side.synchronize()
+    return y
+""": "you called side.synchronize()",
+            """
+def square_on_side(x, main, side):
+    done = torch.cuda.Event()
+    side.wait_stream(main)
+    with torch.cuda.stream(side):
+        y = x * x
+    main.wait_event(done)
+    return y
+""": "main does not wait for side",
+        },
+    ),
+    Exercise(
         number="05.1",
         title="One event between two streams",
         name="make_then_use",
-        stars=2,
+        stars=1,
         check=check_make_then_use,
         hints=[
             "Three lines. The first puts make into the queue of the producer.",
@@ -201,6 +522,28 @@ def make_then_use(producer, consumer, make, use):
 """,
         praise="If the producer had more work behind make, wait_stream would wait for that, too. An event recorded "
         "right after make waits for make alone.",
+        right=[
+            """
+def make_then_use(producer, consumer, make, use):
+    consumer.wait_event(producer.launch(make))
+    return consumer.launch(use)
+""",
+            """
+def make_then_use(producer, consumer, make, use):
+    producer.launch(make)
+    made = producer.record_event()
+    consumer.launch(made.result)
+    consumer.launch(use)
+""",
+            """
+import threading
+
+def make_then_use(producer, consumer, make, use):
+    made = threading.Event()
+    producer.launch(lambda: (make(), made.set()))
+    consumer.launch(lambda: (made.wait(), use()))
+""",
+        ],
         wrong={
             """
 def make_then_use(producer, consumer, make, use):
@@ -217,7 +560,7 @@ def make_then_use(producer, consumer, make, use):
 def make_then_use(producer, consumer, make, use):
     producer.launch(make).result()
     consumer.launch(use)
-""": "the host has waited",
+""": "you called result(), which holds the host",
             """
 def make_then_use(producer, consumer, make, use):
     producer.launch(make)
@@ -242,17 +585,17 @@ def make_then_use(producer, consumer, make, use):
 """: "not on the producer",
             """
 def make_then_use(producer, consumer, make, use):
-    consumer.launch(make)
-    consumer.launch(use)
-    make()
-""": "the host has waited",
+    producer.launch(make())
+    consumer.wait_stream(producer)
+    consumer.launch(use())
+""": "your function ran make itself",
         },
     ),
     Exercise(
         number="05.2",
         title="The heart of the simulator",
         name="last_end",
-        stars=2,
+        stars=3,
         check=check_last_end,
         hints=[
             "Go through the operations in the order of issue. When can the next one start?",
@@ -261,15 +604,41 @@ def make_then_use(producer, consumer, make, use):
         ],
         solution="""
 def last_end(ops):
-    free, last = {}, 0
+    streams, engines = {}, {}
     for stream, engine, seconds in ops:
-        end = max(free.get(("stream", stream), 0), free.get(("engine", engine), 0)) + seconds
-        free["stream", stream] = free["engine", engine] = end
-        last = max(last, end)
-    return last
+        end = max(streams.get(stream, 0), engines.get(engine, 0)) + seconds
+        streams[stream] = engines[engine] = end
+    return max(streams.values(), default=0)
 """,
         praise="One pass is enough, because all queues keep the order of issue: nothing that comes later can push "
         "something earlier back. Events are one more term in the max.",
+        right=[
+            """
+from utils.simulate.timeline import Op, makespan, schedule
+
+def last_end(ops):
+    return makespan(schedule([Op(str(n), *op) for n, op in enumerate(ops)]))
+""",
+            """
+def last_end(ops):
+    done = []
+    for stream, engine, seconds in ops:
+        start = max([end for s, e, end in done if s == stream or e == engine], default=0)
+        done.append((stream, engine, start + seconds))
+    return max([end for _, _, end in done], default=0)
+""",
+            """
+from collections import defaultdict
+
+def last_end(ops):
+    stream_free, engine_free, last = defaultdict(float), defaultdict(float), 0.0
+    for op in ops:
+        start = stream_free[op[0]] if stream_free[op[0]] > engine_free[op[1]] else engine_free[op[1]]
+        stream_free[op[0]] = engine_free[op[1]] = start + op[2]
+        last = max(last, start + op[2])
+    return last
+""",
+        ],
         wrong={
             """
 def last_end(ops):
@@ -297,6 +666,21 @@ def last_end(ops):
         engines[engine] = engines.get(engine, 0) + seconds
     return max([0, *streams.values(), *engines.values()])
 """: "copy and compute of two chunks",
+            """
+def last_end(ops):
+    free = {}
+    for stream, engine, seconds in ops:
+        free[stream] = free[engine] = max(free.get(stream, 0), free.get(engine, 0)) + seconds
+    return max(free.values(), default=0)
+""": "a stream with the name of an engine",
+            """
+def last_end(ops):
+    streams, engines, end = {}, {}, 0
+    for stream, engine, seconds in ops:
+        end = max(streams.get(stream, 0), engines.get(engine, 0)) + seconds
+        streams[stream] = engines[engine] = end
+    return end
+""": "two streams on two engines",
         },
     ),
     Exercise(
@@ -316,31 +700,65 @@ def issue_order(chunks):
 """,
         praise="The copy engine now never idles: 2n steps for 2n copies. Breadth first has a price: all chunks are on "
         "the device at once. In between lies in k + 1 before out k: as fast, and with room for two chunks.",
+        right=[
+            """
+def issue_order(chunks):
+    order = []
+    for stage in ["in", "compute", "out"]:
+        for chunk in range(chunks):
+            order.append((stage, chunk))
+    return order
+""",
+            """
+def issue_order(chunks):
+    order = [("in", 0)]
+    for k in range(chunks):
+        order.append(("compute", k))
+        if k + 1 < chunks:
+            order.append(("in", k + 1))
+        order.append(("out", k))
+    return order
+""",
+            """
+import itertools
+
+def issue_order(chunks):
+    return tuple(map(list, itertools.product(("in", "compute", "out"), range(chunks))))
+""",
+        ],
         wrong={
             """
 def issue_order(chunks):
     return [(stage, chunk) for chunk in range(chunks) for stage in ("in", "compute", "out")]
-""": "4 chunks take 12 of 12 steps",
+""": "4 chunks take 12 of 12 steps, 8 are possible: from 1 to 2 the copy engine idles, because 'out 0' comes next",
             """
 def issue_order(chunks):
     return [(stage, chunk) for stage in ("in", "out", "compute") for chunk in range(chunks)]
-""": "results that are not there yet",
+""": "chunk 0 of 4 goes through ['in', 'out', 'compute']",
             """
 def issue_order(chunks):
     first = [(stage, chunk) for stage in ("in", "compute") for chunk in range(chunks)]
     return first + [("out", chunk) for chunk in reversed(range(chunks))]
-""": "4 chunks take 9 of 12 steps",
+""": "because 'out 3' comes next and must wait",
             """
 def issue_order(chunks):
     return [(stage, chunk) for stage in ("in", "compute") for chunk in range(chunks)]
-""": "each of the 12 pairs must be there once",
+""": "yours have ('out', 0) 0 times",
+            """
+def issue_order(chunks):
+    return [(stage, chunk) for stage in ("in", "compute", "out") for chunk in range(4)]
+""": "for 1 chunks each of the 3 pairs must be there once: yours have ('in', 1) 1 times",
+            """
+def issue_order(chunks):
+    return [(chunk, stage) for stage in ("in", "compute", "out") for chunk in range(chunks)]
+""": "yours have ('in', 0) 0 times",
         },
     ),
     Exercise(
         number="05.4",
         title="A loader with two buffers",
         name="waits",
-        stars=2,
+        stars=3,
         check=check_waits,
         hints=[
             "Three waits are of the kind everybody thinks of: work on a batch after it has been loaded.",
@@ -348,6 +766,13 @@ def issue_order(chunks):
             "load 2 writes into A, and work 0 reads A. That wait also settles the pair of load 0 and work 2.",
         ],
         solution="""
+loaded = [(f"load {batch}", f"work {batch}") for batch in range(3)]
+waits = loaded + [("work 0", "load 2")]
+""",
+        praise="The fourth wait is the one that is forgotten: data goes to the device, permission to overwrite comes "
+        "back. With it, two buffers are enough, however many batches there are.",
+        right=[
+            """
 waits = [
     ("load 0", "work 0"),
     ("load 1", "work 1"),
@@ -355,8 +780,10 @@ waits = [
     ("work 0", "load 2"),
 ]
 """,
-        praise="The fourth wait is the one that is forgotten: data goes to the device, permission to overwrite comes "
-        "back. With it, two buffers are enough, however many batches there are.",
+            """
+waits = {("work 0", "load 2"), ("load 2", "work 2"), ("load 1", "work 1"), ("load 0", "work 0")}
+""",
+        ],
         wrong={
             """
 waits = [("load 0", "work 0"), ("load 1", "work 1"), ("load 2", "work 2")]
@@ -378,6 +805,9 @@ waits = [("work 0", "load 0")]
             """
 waits = [("load 0", "load 9")]
 """: "is no pair of operations",
+            """
+waits = ["load 0", "work 0", "load 1", "work 1"]
+""": "'load 0' is no pair of operations",
         },
     ),
     Exercise(
@@ -387,26 +817,62 @@ waits = [("load 0", "load 9")]
         stars=2,
         check=check_fewest_chunks,
         hints=[
-            "There is a simulator. Ask it.",
+            "There is a simulator. Ask it: for one chunk, for two, and so on.",
             "For chunks in range(1, 65): makespan(schedule(pipeline(chunks, seconds, launch=launch))).",
-            "Compare with at_most * sum(seconds) + 1e-9, since sums of floats are not exact. None after the loop.",
+            "Compare with at_most * sum(seconds), and return the first that is not above it. None after the loop.",
         ],
         solution="""
 from utils.simulate.timeline import makespan, pipeline, schedule
 
 def fewest_chunks(at_most, seconds, launch):
     for chunks in range(1, 65):
-        if makespan(schedule(pipeline(chunks, seconds, launch=launch))) <= at_most * sum(seconds) + 1e-9:
+        if makespan(schedule(pipeline(chunks, seconds, launch=launch))) <= at_most * sum(seconds):
             return chunks
-    return None
 """,
         praise="Fewest, not fastest: the last few percent cost many chunks, each with buffers, launches and its "
         "latency.",
+        right=[
+            """
+from utils.simulate.timeline import makespan, pipeline, schedule
+
+def share(chunks, seconds=(4, 4, 4), **options):
+    return makespan(schedule(pipeline(chunks, seconds, **options))) / sum(seconds)
+
+def fewest_chunks(at_most, seconds, launch):
+    return next((n for n in range(1, 65) if share(n, seconds, launch=launch) <= at_most), None)
+""",
+            """
+from utils.simulate.timeline import makespan, pipeline, schedule
+
+def fewest_chunks(at_most, seconds, launch):
+    chunks = 1
+    while makespan(schedule(pipeline(chunks, seconds, launch=launch))) > at_most * sum(seconds) + 1e-9:
+        chunks += 1
+        if chunks > 64:
+            return None
+    return chunks
+""",
+            """
+def fewest_chunks(at_most, seconds, launch):
+    for n in range(1, 65):
+        host = 0.0
+        free = [0.0, 0.0, 0.0]
+        for _ in range(n):
+            end = 0.0
+            for stage in range(3):
+                host += launch
+                free[stage] = end = max(host, end, free[stage]) + seconds[stage] / n
+        if end <= at_most * sum(seconds):
+            return n
+    return None
+""",
+        ],
         wrong={
             """
 import math
 def fewest_chunks(at_most, seconds, launch):
-    return math.ceil(2 / (3 * at_most - 1) - 1e-9) if 3 * at_most > 1 else None
+    n = math.ceil(2 / (3 * at_most - 1) - 1e-9) if 3 * at_most > 1 else None
+    return n if n is None or n <= 64 else None
 """: "for equal stages only",
             """
 from utils.simulate.timeline import makespan, pipeline, schedule
@@ -414,7 +880,7 @@ def fewest_chunks(at_most, seconds, launch):
     for chunks in range(1, 65):
         if makespan(schedule(pipeline(chunks, seconds))) <= at_most * sum(seconds) + 1e-9:
             return chunks
-""": "three launches a chunk",
+""": "a chunk takes the host three launches",
             """
 from utils.simulate.timeline import makespan, pipeline, schedule
 def fewest_chunks(at_most, seconds, launch):
@@ -429,6 +895,27 @@ def fewest_chunks(at_most, seconds, launch):
             return chunks
     return 64
 """: "the longest stage alone takes more than that",
+            """
+from utils.simulate.timeline import makespan, pipeline, schedule
+def fewest_chunks(at_most, seconds, launch):
+    for chunks in range(1, 64):
+        if makespan(schedule(pipeline(chunks, seconds, launch=launch))) <= at_most * sum(seconds):
+            return chunks
+""": "returned None, expected 64",
+            """
+from utils.simulate.timeline import makespan, pipeline, schedule
+def fewest_chunks(at_most, seconds, launch):
+    for chunks in range(1, 65):
+        if makespan(schedule(pipeline(chunks, seconds, launch=launch))) < at_most * sum(seconds):
+            return chunks
+""": "launch=0.0 you returned 5, expected 4",
+            """
+from utils.simulate.timeline import makespan, pipeline, schedule
+def fewest_chunks(at_most, seconds, launch):
+    for chunks in (1, 2, 4, 8, 16, 32, 64):
+        if makespan(schedule(pipeline(chunks, seconds, launch=launch))) <= at_most * sum(seconds):
+            return chunks
+""": "you returned 8, expected 5",
         },
     ),
 ]

@@ -1,12 +1,44 @@
 """Exercises of lesson 06."""
 
-import time
+import functools
+import threading
+import warnings
+from concurrent.futures import Future
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.data import DataLoader, RandomSampler, TensorDataset
 
 from utils.exercises import Exercise, Wrong, call
 from utils.simulate.toy import ToyStream
+
+
+def check_make_loader(answer):
+    dataset = TensorDataset(torch.arange(40))
+    for workers, name in ((0, "cpu"), (2, "cuda"), (1, "cuda:1"), (1, "cpu"), (2, "mps")):
+        device, shown = torch.device(name), f"workers={workers}, device={name}"
+        with warnings.catch_warnings():  # of more workers than cores; none of them is started
+            warnings.simplefilter("ignore")
+            loader = call(answer, dataset, workers, device, shown=shown)
+        if not isinstance(loader, DataLoader):
+            raise Wrong(f"for {shown} you returned {loader!r}, expected a DataLoader")
+        if loader.dataset is not dataset:
+            raise Wrong("the loader must load from `dataset` itself")
+        if len(loader) != 3 or loader.batch_sampler is None:
+            raise Wrong(f"40 samples in batches of 16 are 3 batches (16, 16, 8), your loader has {len(loader)}")
+        if not isinstance(loader.batch_sampler.sampler, RandomSampler):
+            raise Wrong("the batches are not shuffled: in each epoch they are the same")
+        if loader.num_workers != workers:
+            raise Wrong(f"for {shown} the loader has {loader.num_workers} workers")
+        if workers and not loader.persistent_workers:
+            raise Wrong(f"for {shown} the workers do not stay alive: each epoch starts new ones")
+        if loader.pin_memory != (device.type == "cuda"):
+            wrong = "pins its batches" if loader.pin_memory else "does not pin its batches"
+            raise Wrong(f"for {shown} the loader {wrong}: pin for CUDA devices (cuda, cuda:1, …), and for no others")
+        if workers == 0:
+            sizes = [len(batch) for (batch,) in loader]
+            if sizes != [16, 16, 8]:
+                raise Wrong(f"40 samples in batches of 16 are 16, 16 and 8; your loader gives {sizes}")
 
 
 def _whole_number(got, shown):
@@ -16,28 +48,40 @@ def _whole_number(got, shown):
         whole = None
     if whole is None:
         raise Wrong(f"for {shown} you returned {got!r}, expected a whole number")
+    if abs(whole) > 10**15:
+        raise Wrong(f"for {shown} you returned a number of {len(bin(abs(whole))) - 2} bits: far too many")
     return whole
 
 
+def _block(size):
+    return 1 << max(size - 1, 0).bit_length()
+
+
 def check_largest_batch(answer):
-    for sample, limit in ((600, 2**20), (150_528, 2**27), (602_112, 3 * 2**26), (1024, 2**20), (1000, 1500)):
+    cases = ((600, 2**20), (150_528, 2**27), (602_112, 3 * 2**26), (1024, 2**20), (1000, 1500), (1, 1), (3, 7), (4, 8))
+    cases += ((1024, 2**20 - 1), (1024, 2**20 + 1), (1000, 1000), (1000, 100), (64, 64), (64, 63))
+    for sample, limit in cases:
         shown = f"samples of {sample:,} bytes and a limit of {limit:,}"
         got = _whole_number(call(answer, sample, limit, shown=shown), shown)
-        block = 1 << (max(got, 1) * sample - 1).bit_length()
-        if block > limit:
-            raise Wrong(f"for {shown} you returned {got}: these {got * sample:,} bytes take a block of {block:,}")
-        following = 1 << ((got + 1) * sample - 1).bit_length()
-        if got < 1 or following <= limit:
+        if got < 0:
+            raise Wrong(f"for {shown} you returned {got}, expected at least 0")
+        if got and _block(got * sample) > limit:
+            these = f"these {got * sample:,} bytes take a block of {_block(got * sample):,}"
+            none = "" if _block(sample) <= limit else ". Not even one fits: 0"
+            raise Wrong(f"for {shown} you returned {got}: {these}{none}")
+        following = _block((got + 1) * sample)
+        if following <= limit:
             raise Wrong(f"for {shown} you returned {got}, but {got + 1} would fit: a block of {following:,} bytes")
 
 
 def check_workers_needed(answer):
     cases = ((30, 10, 20, True), (30, 10, 20, False), (100, 10, 20, True), (100, 5, 20, False), (3, 10, 20, True))
-    for load, copy, compute, overlap in (*cases, (60, 10, 20, True), (61, 10, 20, True)):
+    cases += ((60, 10, 20, True), (61, 10, 20, True), (60, 10, 20, False), (59, 10, 20, True), (0, 10, 20, True))
+    for load, copy, compute, overlap in (*cases, (12.5, 4.5, 4.5, False), (12.5, 4.5, 4.5, True), (19, 10, 20, True)):
         shown = f"load {load} ms, copy {copy} ms, compute {compute} ms, overlap {overlap}"
         got = _whole_number(call(answer, load, copy, compute, overlap, shown=shown), shown)
         step = compute if overlap else copy + compute
-        expected = max(1, -(-load // step))
+        expected = max(1, int(-(-load // step)))
         if got == expected:
             continue
         if got < 1:
@@ -65,96 +109,283 @@ class CountCopies(TorchDispatchMode):
         return function(*args, **kwargs)
 
 
+SMALL = {
+    "four shapes": [torch.arange(6.0).reshape(2, 3), torch.tensor(7.0), torch.arange(4.0) + 10, torch.ones(1, 2, 2)],
+    "not contiguous": [torch.arange(12).reshape(3, 4).T, torch.arange(8)[::2], torch.tensor(2**40 + 1)],
+    "one of them empty": [torch.ones(2).half(), torch.ones(0, 3).half(), torch.full((1, 3), 0.1).half()],
+    "one tensor": [torch.tensor([True, False, True])],
+}
+
+
 def check_send_packed(answer):
-    tensors = [torch.arange(6.0).reshape(2, 3), torch.tensor(7.0), torch.arange(4.0) + 10, torch.ones(1, 2, 2)]
-    shown = f"tensors of the shapes {[tuple(x.shape) for x in tensors]}"
-    with CountCopies() as copies:
-        got = call(answer, list(tensors), torch.device("meta"), shown=f"{shown}, sent to meta")
+    for what, tensors in SMALL.items():
+        shown = f"{what} ({', '.join(str(tuple(x.shape)) for x in tensors)} of {tensors[0].dtype})"
+        with CountCopies() as copies:
+            got = call(answer, tensors, torch.device("meta"), shown=f"{shown}, sent to meta")
+        _check_sent(got, tensors, "meta", shown)
+        if copies.count != 1:
+            many = f"{copies.count} copies to the device for {len(tensors)} tensors"
+            raise Wrong(f"{shown}: right shapes, but {many}: one is asked")
+        before = [x.clone() for x in tensors]
+        there = call(answer, tensors, torch.device("cpu"), shown=f"{shown}, sent to cpu")
+        _check_sent(there, tensors, "cpu", shown)
+        for n, (mine, x, old) in enumerate(zip(there, tensors, before, strict=True)):
+            if not torch.equal(x, old):
+                raise Wrong(f"{shown}: your function changed tensor {n} itself")
+            if not torch.equal(mine, x):
+                raise Wrong(
+                    f"{shown}: entry {n} should hold {x.tolist()}, it holds {mine.tolist()}: whose numbers are they?"
+                )
+
+
+def _check_sent(got, tensors, device, shown):
     if not isinstance(got, (list, tuple)) or len(got) != len(tensors):
-        raise Wrong(f"for {shown} you returned {got!r}, expected a list of {len(tensors)} tensors")
+        kind = f"{len(got)} things" if isinstance(got, (list, tuple)) else type(got).__name__
+        raise Wrong(f"for {shown} you returned {kind}, expected a list of {len(tensors)} tensors")
     for n, (mine, x) in enumerate(zip(got, tensors, strict=True)):
         if not isinstance(mine, torch.Tensor):
-            raise Wrong(f"entry {n} should be a tensor, it is {mine!r}")
-        if mine.device.type != "meta":
-            raise Wrong(f"entry {n} should be on meta, it is on {mine.device}")
-        if mine.shape != x.shape or mine.dtype != x.dtype:
-            expected = f"{tuple(x.shape)} of {x.dtype}"
-            raise Wrong(f"entry {n} should have the shape {expected}, it has {tuple(mine.shape)} of {mine.dtype}")
-    if copies.count != 1:
-        raise Wrong(f"right shapes, but {copies.count} copies to the device for {len(tensors)} tensors: one is asked")
-    there = call(answer, list(tensors), torch.device("cpu"), shown=f"{shown}, sent to cpu")
-    for n, (mine, x) in enumerate(zip(there, tensors, strict=True)):
-        if not torch.equal(mine, x):
-            raise Wrong(f"entry {n} should hold {x.tolist()}, it holds {mine.tolist()}: whose numbers are they?")
+            raise Wrong(f"{shown}: entry {n} should be a tensor, it is {mine!r}")
+        if mine.device.type != device:
+            raise Wrong(f"{shown}: entry {n} should be on {device}, it is on {mine.device}")
+        if mine.dtype != x.dtype:
+            raise Wrong(f"{shown}: entry {n} left as {x.dtype} and came as {mine.dtype}")
+        if mine.shape != x.shape:
+            raise Wrong(f"{shown}: entry {n} should have the shape {tuple(x.shape)}, it has {tuple(mine.shape)}")
 
 
-class SpyStream(ToyStream):
-    """A slow toy stream that notes how many copies were pending at each launch."""
+class HeldEvent(Future):
+    """The event of a copy that stays in its queue until the host waits for it. Has the methods of both kinds of events:
+    result and done, as in the toy, synchronize and query, as in CUDA."""
 
-    def __init__(self, seconds):
+    asked = 0
+
+    def result(self, timeout=None):
+        self.let_go()
+        return super().result(timeout)
+
+    def done(self):
+        self.asked += 1
+        if self.asked > 1:  # asking again and again is a wait
+            self.let_go()
+        return super().done()
+
+    synchronize, query = result, done
+
+
+class HeldStream(ToyStream):
+    """A toy stream whose work does not run before the host waits for it: too early is then too early on any machine.
+
+    hold: seconds after which it runs nevertheless. after: called when something has run. pending: how many copies were
+    under way at each launch. waited: whether the host has waited; told: whether only the stream was told to.
+    """
+
+    def __init__(self, hold, after=int):
         super().__init__()
-        self.seconds, self.copies, self.pending = seconds, [], []
+        self.hold, self.after, self.host = hold, after, threading.get_ident()
+        self.copies, self.gates, self.pending, self.waited, self.told = [], [], [], False, False
 
     def launch(self, fn, *args):
-        self.pending.append(sum(not event.done() for event in self.copies))
-        event = super().launch(self._slowly, fn, *args)
+        self.pending.append(sum(not Future.done(event) for event in self.copies))
+        self.gates.append(threading.Event())
+        event = super().launch(self._run, self.gates[-1], fn, *args)
+        event.__class__, event.let_go = HeldEvent, functools.partial(self.let_go, len(self.gates))
         self.copies.append(event)
         return event
 
-    def wait_event(self, event):
-        raise Wrong("wait_event makes the stream wait; it is the host that fills the slot: event.result()")
+    def _run(self, gate, fn, *args):
+        gate.wait(self.hold)
+        result = fn(*args)
+        self.after()
+        return result
 
-    def _slowly(self, fn, *args):
-        time.sleep(self.seconds)
-        return fn(*args)
+    def let_go(self, count):
+        if threading.get_ident() == self.host:
+            self.waited = True
+            for gate in self.gates[:count]:
+                gate.set()
+
+    def wait_event(self, event):
+        self.told = True
+
+    def end(self):
+        """Let everything run. An error in it is Wrong."""
+        for gate in self.gates:
+            gate.set()
+        for event in self.copies:
+            error = event.exception(5)
+            if error is not None:
+                raise Wrong(f"what you launched on the stream raised {type(error).__name__}: {error}")
 
 
 def check_fetch_sum(answer):
-    for seconds in (0.02, 0.12):
-        stream, there, here = SpyStream(seconds), torch.arange(5.0), torch.full((5,), -1.0)
-        shown = f"a copy that takes {seconds * 1e3:.0f} ms"
-        start = time.perf_counter()
-        got = call(answer, stream, there, here, shown=shown)
-        took, finished = time.perf_counter() - start, bool(stream.copies) and stream.copies[0].done()
-        stream.synchronize()
-        if not isinstance(got, (int, float)):
-            raise Wrong(f"for {shown} you returned {got!r}, expected a Python number: .item()")
-        if not stream.copies or not torch.equal(here, there):
-            raise Wrong("nothing was copied into `here`: launch the copy on the stream")
-        if got != 10 and not finished:
-            raise Wrong(f"for {shown} you returned {got}: that was in `here` before the copy, which ended later")
-        if got != 10:
-            raise Wrong(f"for {shown} you returned {got}, expected 10.0: read `here` after the wait, not before")
-        if not finished:
-            raise Wrong(f"for {shown} the number is right, but the copy was not done: you did not read `here`")
-        if seconds < 0.1 < took:
-            raise Wrong(f"for {shown} you took {took * 1e3:.0f} ms: wait for the copy's event, guess no times")
+    for sent in (torch.arange(5.0), torch.full((2, 3), 2.0), torch.tensor([3, 5, -1])):
+        if not _fetch_sum(answer, sent, 0.3) and not _fetch_sum(answer, sent, 1.5):
+            return  # it waits in a way of its own, and does so for a long copy, too
+
+
+def _fetch_sum(answer, sent, hold):
+    """Whether the answer waits for the copy in one of the ways that are known here. Wrong if it does not wait."""
+    there, here = sent.clone(), torch.full_like(sent, -1)
+    stream = HeldStream(hold, after=lambda: there.fill_(9))  # the device goes on, and uses its memory again
+    early, late, expected = here.sum().item(), 9 * sent.numel(), sent.sum().item()
+    shown = f"a copy of {sent.tolist()}"
+    got = call(answer, stream, there, here, shown=shown)
+    finished = bool(stream.copies) and all(map(Future.done, stream.copies))
+    stream.end()
+    if isinstance(got, bool) or not isinstance(got, (int, float)):
+        raise Wrong(f"for {shown} you returned {got!r}, expected a Python number: .item()")
+    if not stream.copies:
+        raise Wrong("nothing was launched on the stream: launch the copy there")
+    if not finished and got == expected:
+        raise Wrong(f"for {shown} the number is right, but the copy was not done: you did not read `here`")
+    if not finished and stream.told:
+        raise Wrong("wait_event makes the stream wait; it is the host that reads `here`: event.result()")
+    if not finished and hold > 1:
+        raise Wrong(f"when the copy took {hold} s you returned {got}: wait for the copy's event, guess no times")
+    if not finished:
+        raise Wrong(f"for {shown} you returned {got}: that was in `here` before the copy, which ended later")
+    if got == late:
+        raise Wrong(f"for {shown} you returned {got}: that is `there`, where the device has gone on. Read `here`")
+    if got == early:
+        raise Wrong(f"for {shown} you returned {got}, expected {expected}: read `here` after the wait, not before")
+    if got != expected:
+        raise Wrong(f"for {shown} you returned {got}, expected {expected}")
+    if not torch.equal(here, sent):
+        raise Wrong(f"for {shown} `here` holds {here.tolist()}: copy into it")
+    return stream.waited
 
 
 def check_feed(answer):
-    batches = [torch.full((4,), float(n)) for n in range(6)]
-    stream, slots, there = SpyStream(0.03), [torch.zeros(4), torch.zeros(4)], [torch.full((4,), -1.0) for _ in batches]
-    events = call(answer, stream, batches, slots, there, shown="six batches and two slots")
-    stream.synchronize()
+    for count in (6, 5, 1):
+        _feed(answer, [torch.full((4,), float(n)) for n in range(count)])
+
+
+def _feed(answer, batches):
+    slots, there = [torch.full((4,), -1.0) for _ in range(2)], [torch.full((4,), -1.0) for _ in batches]
+    stream, shown = HeldStream(1.5), f"{len(batches)} batches and two slots"
+    events = call(answer, stream, batches, slots, there, shown=shown)
+    stream.end()
     if len(stream.copies) != len(batches):
         raise Wrong(f"{len(stream.copies)} copies were launched on the stream for {len(batches)} batches")
-    for n, (got, batch) in enumerate(zip(there, batches, strict=True)):
-        if not torch.equal(got, batch):
+    for n, got in enumerate(there):
+        if not torch.equal(got, torch.full((4,), float(n))):
+            if stream.told:
+                raise Wrong("wait_event makes the stream wait; it is the host that fills the slot: event.result()")
             found = f"{got[0].item():.0f}s" if got[0] >= 0 else "nothing"
             raise Wrong(f"batch {n} holds {n}s, but {found} arrived: its slot was refilled before its copy was done")
-    if max(stream.pending) == 0:
-        raise Wrong("right numbers, but the host waited for each copy before it filled the next slot: nothing overlaps")
     if max(stream.pending) > 1:
         raise Wrong(
-            "more copies pending than there are slots: the batches were sent from somewhere else, not the slots"
+            f"right numbers, but {max(stream.pending)} copies were pending at a launch, more than two slots allow: "
+            "the host must fill a slot, and the copy must come from there"
         )
-    if sorted(slot[0].item() for slot in slots) != [4.0, 5.0]:
-        raise Wrong("everything arrived, but not through the slots: fill a slot, and copy from there")
-    if not isinstance(events, (list, tuple)) or len(events) != len(batches):
-        raise Wrong(f"everything arrived; return the list of {len(batches)} events, not {events!r}")
+    left = sorted({n % 2: n for n in range(len(batches))}.values())
+    if sorted(slot[0].item() for slot in slots if slot[0] >= 0) != left:
+        raise Wrong("everything arrived, but not through the slots in turn: fill a slot, and copy from there")
+    for n, pending in enumerate(stream.pending):
+        if n and not pending:
+            raise Wrong(
+                f"right numbers, but the host waited for the copy of batch {n - 1} before it filled the slot for "
+                f"batch {n}: nothing overlaps there. That slot was free when the copy of batch {n - 2} was done"
+                if n > 1
+                else "right numbers, but the host waited for the first copy before it filled the second slot"
+            )
+    right = isinstance(events, (list, tuple)) and len(events) == len(batches)
+    if not right or any(event is not copy for event, copy in zip(events, stream.copies, strict=True)):
+        raise Wrong(f"everything arrived; return the list of the {len(batches)} events in order, not {events!r}")
 
 
 EXERCISES = [
+    Exercise(
+        number="06.0",
+        title="A loader for this device",
+        name="make_loader",
+        stars=1,
+        check=check_make_loader,
+        hints=[
+            "All of it are options of DataLoader; the last loader of the lesson has them.",
+            "batch_size, shuffle, num_workers, persistent_workers, pin_memory. Two of them depend on the parameters.",
+            'persistent_workers=workers > 0, as it is an error without workers, and pin_memory=device.type == "cuda".',
+        ],
+        solution="""
+from torch.utils.data import DataLoader
+
+def make_loader(dataset, workers, device):
+    return DataLoader(
+        dataset,
+        batch_size=16,
+        shuffle=True,
+        num_workers=workers,
+        persistent_workers=workers > 0,
+        pin_memory=device.type == "cuda",
+    )
+""",
+        praise="What stays alive also stays in memory: each worker keeps its copy of the dataset and two batches ahead "
+        "until the loader is gone, loader = None.",
+        right=[
+            """
+from torch.utils.data import DataLoader
+
+def make_loader(dataset, workers, device):
+    options = {"batch_size": 16, "shuffle": True, "pin_memory": "cuda" in str(device)}
+    if workers:
+        options |= {"num_workers": workers, "persistent_workers": True, "prefetch_factor": 2}
+    return DataLoader(dataset, **options)
+""",
+            """
+from torch.utils.data import BatchSampler, DataLoader, RandomSampler
+
+def make_loader(dataset, workers, device):
+    batches = BatchSampler(RandomSampler(dataset), 16, drop_last=False)
+    cuda = torch.device(device).type == "cuda"
+    return DataLoader(
+        dataset, batch_sampler=batches, num_workers=workers, pin_memory=cuda, persistent_workers=bool(workers)
+    )
+""",
+        ],
+        wrong={
+            """
+from torch.utils.data import DataLoader
+def make_loader(dataset, workers, device):
+    return DataLoader(
+        dataset, 16, True, num_workers=workers, persistent_workers=True, pin_memory=device.type == "cuda"
+    )
+""": "persistent_workers option needs num_workers > 0",
+            """
+from torch.utils.data import DataLoader
+def make_loader(dataset, workers, device):
+    return DataLoader(dataset, 16, True, num_workers=workers, persistent_workers=workers > 0, pin_memory=True)
+""": "for workers=0, device=cpu the loader pins its batches",
+            """
+from torch.utils.data import DataLoader
+def make_loader(dataset, workers, device):
+    pin = torch.cuda.is_available()
+    return DataLoader(dataset, 16, True, num_workers=workers, persistent_workers=workers > 0, pin_memory=pin)
+""": "device=c",
+            """
+from torch.utils.data import DataLoader
+def make_loader(dataset, workers, device):
+    pin = str(device) == "cuda"
+    return DataLoader(dataset, 16, True, num_workers=workers, persistent_workers=workers > 0, pin_memory=pin)
+""": "device=cuda:1 the loader does not pin",
+            """
+from torch.utils.data import DataLoader
+def make_loader(dataset, workers, device):
+    pin = device.type != "cpu"
+    return DataLoader(dataset, 16, True, num_workers=workers, persistent_workers=workers > 0, pin_memory=pin)
+""": "device=mps the loader pins its batches",
+            """
+from torch.utils.data import DataLoader
+def make_loader(dataset, workers, device):
+    return DataLoader(dataset, 16, True, num_workers=workers, pin_memory=device.type == "cuda")
+""": "the workers do not stay alive",
+            """
+from torch.utils.data import DataLoader
+def make_loader(dataset, workers, device):
+    pin = device.type == "cuda"
+    return DataLoader(dataset, 16, num_workers=workers, persistent_workers=workers > 0, pin_memory=pin)
+""": "the batches are not shuffled",
+        },
+    ),
     Exercise(
         number="06.1",
         title="A batch that fits its block",
@@ -164,7 +395,7 @@ EXERCISES = [
         hints=[
             "A block is a power of two. Which powers of two are at most limit?",
             "Only the largest of them matters: the batch must fit into it.",
-            "The largest power of two up to limit is 1 << (limit.bit_length() - 1).",
+            "The largest power of two up to limit: double 1 as long as it fits, or 1 << (limit.bit_length() - 1).",
         ],
         solution="""
 def largest_batch(sample_bytes, limit):
@@ -173,6 +404,38 @@ def largest_batch(sample_bytes, limit):
 """,
         praise="The limit itself need not be a power of two, and often you get a third of it less than you asked for: "
         "that is why a batch of 2**k samples of 2**j bytes is a good habit.",
+        right=[
+            """
+def largest_batch(sample_bytes, limit):
+    block = 1
+    while 2 * block <= limit:
+        block *= 2
+    return block // sample_bytes
+""",
+            """
+import math
+
+def largest_batch(sample_bytes, limit):
+    return int(2 ** math.floor(math.log2(limit)) / sample_bytes)
+""",
+            """
+def pinned_block(n):
+    block = 1
+    while block < n:
+        block *= 2
+    return block
+
+def largest_batch(sample_bytes, limit):
+    few, many = 0, limit // sample_bytes + 1
+    while many - few > 1:
+        middle = (few + many) // 2
+        if pinned_block(middle * sample_bytes) <= limit:
+            few = middle
+        else:
+            many = middle
+    return few
+""",
+        ],
         wrong={
             """
 def largest_batch(sample_bytes, limit):
@@ -189,6 +452,27 @@ def largest_batch(sample_bytes, limit):
 def largest_batch(sample_bytes, limit):
     return (limit // 2) // sample_bytes
 """: "would fit",
+            """
+def largest_batch(sample_bytes, limit):
+    return max(1, (1 << (limit.bit_length() - 1)) // sample_bytes)
+""": "Not even one fits: 0",
+            """
+def largest_batch(sample_bytes, limit):
+    batch = (1 << (limit.bit_length() - 1)) // sample_bytes
+    return batch or None
+""": "you returned None, expected a whole number",
+            """
+def largest_batch(sample_bytes, limit):
+    batch = 1
+    while 2 * batch * sample_bytes <= limit:
+        batch *= 2
+    return batch
+""": "would fit",
+            """
+def largest_batch(sample_bytes, limit):
+    block = 1 << limit.bit_length()
+    return block // sample_bytes
+""": "take a block of",
         },
     ),
     Exercise(
@@ -211,6 +495,28 @@ def workers_needed(load, copy, compute, overlap):
     return max(1, math.ceil(load / step))
 """,
         praise="A forecast for the mean. Loading times vary, so take one more, and then believe the measured curve.",
+        right=[
+            """
+def workers_needed(load, copy, compute, overlap):
+    step = compute
+    if not overlap:
+        step += copy
+    workers = 1
+    while load / workers > step:
+        workers += 1
+    return workers
+""",
+            """
+def workers_needed(load, copy, compute, overlap):
+    return max(1, int(-(-load // (max(copy, compute) if overlap else copy + compute))))
+""",
+            """
+import numpy as np
+
+def workers_needed(load, copy, compute, overlap):
+    return np.ceil(np.maximum(load, 1e-6) / (compute + (1 - overlap) * copy))
+""",
+        ],
         wrong={
             """
 def workers_needed(load, copy, compute, overlap):
@@ -230,32 +536,102 @@ import math
 def workers_needed(load, copy, compute, overlap):
     return max(1, math.ceil(load / (copy + compute)))
 """: "the device takes one every 20 ms",
+            """
+def workers_needed(load, copy, compute, overlap):
+    return max(1, round(load / (compute if overlap else copy + compute)))
+""": "expected 4: 3 would load a batch every 20.3 ms",
+            """
+import math
+def workers_needed(load, copy, compute, overlap):
+    return math.ceil(load / (compute if overlap else copy + compute))
+""": "at least one worker is asked",
+            """
+def workers_needed(load, copy, compute, overlap):
+    return load / (compute if overlap else copy + compute)
+""": "expected a whole number",
+            """
+import math
+def workers_needed(load, copy, compute, overlap):
+    return max(1, math.ceil(load / (copy + compute if overlap else compute)))
+""": "the device takes one every 20 ms",
         },
     ),
     Exercise(
         number="06.3",
         title="Many small tensors, one copy",
         name="send_packed",
-        stars=2,
+        stars=3,
         check=check_send_packed,
         hints=[
             "Make one long vector of all of them on the CPU, send it, and cut it up over there.",
             "torch.cat takes vectors: flatten each tensor first, for example with x.reshape(-1).",
-            "Over there: packed.split([x.numel() for x in tensors]), then each part.reshape(x.shape).",
+            "Over there: packed.split([x.numel() for x in tensors]), then part.view(x.shape) for each part.",
         ],
         solution="""
 def send_packed(tensors, device):
     packed = torch.cat([x.reshape(-1) for x in tensors]).to(device)
     parts = packed.split([x.numel() for x in tensors])
-    return [part.reshape(x.shape) for part, x in zip(parts, tensors)]
+    return [part.view(x.shape) for part, x in zip(parts, tensors)]
 """,
         praise="The parts are views of one tensor: they cost nothing, and keep all of it alive as long as one of them "
         "lives.",
+        right=[
+            """
+def send_packed(tensors, device):
+    there = torch.cat([x.flatten() for x in tensors]).to(device, non_blocking=True)
+    result, start = [], 0
+    for x in tensors:
+        result.append(there[start : start + x.numel()].reshape(x.shape))
+        start += x.numel()
+    return result
+""",
+            """
+def send_packed(tensors, device):
+    sizes = [x.numel() for x in tensors]
+    staging = torch.empty(sum(sizes), dtype=tensors[0].dtype)
+    for part, x in zip(staging.split(sizes), tensors, strict=True):
+        part.view(x.shape).copy_(x)
+    there = torch.empty_like(staging, device=device)
+    there.copy_(staging)
+    return tuple(part.unflatten(0, x.shape) if x.dim() else part[0] for part, x in zip(there.split(sizes), tensors))
+""",
+            """
+def send_packed(tensors, device):
+    there = torch.hstack([x.ravel() for x in tensors]).to(device)
+    ends = torch.tensor([x.numel() for x in tensors]).cumsum(0)[:-1]
+    return [part.view_as(x) for part, x in zip(torch.tensor_split(there, ends), tensors)]
+""",
+        ],
         wrong={
             """
 def send_packed(tensors, device):
     return [x.to(device) for x in tensors]
-""": "right shapes, but 4 copies to the device for 4 tensors",
+""": "right shapes, but 4 copies to the device for 4 tensors: one is asked",
+            """
+def send_packed(tensors, device):
+    packed = torch.empty(sum(x.numel() for x in tensors))
+    torch.cat([x.reshape(-1) for x in tensors], out=packed)
+    parts = packed.to(device).split([x.numel() for x in tensors])
+    return [part.reshape(x.shape) for part, x in zip(parts, tensors)]
+""": "entry 0 left as torch.int64 and came as torch.float32",
+            """
+def send_packed(tensors, device):
+    packed = torch.cat([x.reshape(-1) for x in tensors]).float().to(device)
+    parts = packed.split([x.numel() for x in tensors])
+    return [part.reshape(x.shape).to(x.dtype) for part, x in zip(parts, tensors)]
+""": "whose numbers are they?",
+            """
+def send_packed(tensors, device):
+    packed = torch.cat([x.view(-1) for x in tensors]).to(device)
+    parts = packed.split([x.numel() for x in tensors])
+    return [part.reshape(x.shape) for part, x in zip(parts, tensors)]
+""": "not contiguous",
+            """
+def send_packed(tensors, device):
+    packed = torch.cat([x.T.reshape(-1) if x.dim() == 2 else x.reshape(-1) for x in tensors]).to(device)
+    parts = packed.split([x.numel() for x in tensors])
+    return [part.reshape(x.shape) for part, x in zip(parts, tensors)]
+""": "whose numbers are they?",
             """
 def send_packed(tensors, device):
     return list(torch.stack(tensors).to(device))
@@ -273,7 +649,7 @@ def send_packed(tensors, device):
             """
 def send_packed(tensors, device):
     return [torch.empty_like(x, device=device) for x in tensors]
-""": "right shapes, but 0 copies",
+""": "but 0 copies",
         },
     ),
     Exercise(
@@ -284,7 +660,7 @@ def send_packed(tensors, device):
         check=check_fetch_sum,
         hints=[
             "launch returns at once. What it returns knows when the copy is done.",
-            "An event of a ToyStream is a future: event.result() makes the host wait for it.",
+            "event.result() makes the host wait for it (in CUDA event.synchronize(), which works here, too).",
             "Between launch and return: event.result(). Then here.sum().item().",
         ],
         solution="""
@@ -295,6 +671,33 @@ def fetch_sum(stream, there, here):
 """,
         praise="On a GPU: event = stream.record_event() after the copy, and event.synchronize() as late as you can, "
         "with other work in between.",
+        right=[
+            """
+def fetch_sum(stream, there, here):
+    event = stream.launch(here.copy_, there)
+    event.synchronize()
+    return here.sum().item()
+""",
+            """
+def fetch_sum(stream, there, here):
+    stream.launch(here.copy_, there)
+    stream.synchronize()
+    return sum(here.flatten().tolist())
+""",
+            """
+import time
+
+def fetch_sum(stream, there, here):
+    stream.launch(here.copy_, there)
+    while not stream.record_event().query():
+        time.sleep(0.0001)
+    return float(here.sum())
+""",
+            """
+def fetch_sum(stream, there, here):
+    return stream.launch(lambda: here.copy_(there).sum().item()).result()
+""",
+        ],
         wrong={
             """
 def fetch_sum(stream, there, here):
@@ -307,7 +710,7 @@ def fetch_sum(stream, there, here):
     event = stream.launch(here.copy_, there)
     time.sleep(0.05)
     return here.sum().item()
-""": "for a copy that takes 120 ms",
+""": "before the copy, which ended later",
             """
 import time
 def fetch_sum(stream, there, here):
@@ -330,14 +733,36 @@ def fetch_sum(stream, there, here):
             """
 def fetch_sum(stream, there, here):
     return there.sum().item()
-""": "nothing was copied into `here`",
+""": "nothing was launched on the stream",
+            """
+def fetch_sum(stream, there, here):
+    here.copy_(there)
+    return here.sum().item()
+""": "nothing was launched on the stream",
+            """
+def fetch_sum(stream, there, here):
+    event = stream.launch(here.copy_, there)
+    event.result()
+    return there.sum().item()
+""": "where the device has gone on",
+            """
+def fetch_sum(stream, there, here):
+    stream.wait_event(stream.launch(here.copy_, there))
+    return here.sum().item()
+""": "it is the host that reads",
+            """
+def fetch_sum(stream, there, here):
+    event = stream.launch(here.copy_, there)
+    event.result()
+    return here.sum()
+""": "expected a Python number",
         },
     ),
     Exercise(
         number="06.5",
         title="Two buffers in turn",
         name="feed",
-        stars=2,
+        stars=3,
         check=check_feed,
         hints=[
             "Which earlier copy used the slot that you are about to fill? Batch n uses the slot of batch n - 2.",
@@ -356,6 +781,42 @@ def feed(stream, batches, slots, there):
     return events
 """,
         praise="This is how the driver's staging buffer works, and how loaders that keep their own pinned buffers do.",
+        right=[
+            """
+def feed(stream, batches, slots, there):
+    events = []
+    for n in range(len(batches)):
+        if n > 1:
+            events[-2].synchronize()
+        slots[n % 2].copy_(batches[n])
+        events.append(stream.launch(there[n].copy_, slots[n % 2]))
+    return events
+""",
+            """
+import itertools
+
+def feed(stream, batches, slots, there):
+    events, last = [], {}
+    for batch, target, k in zip(batches, there, itertools.cycle((1, 0))):
+        if k in last:
+            last[k].result()
+        slots[k][:] = batch
+        last[k] = stream.launch(lambda target=target, k=k: target.copy_(slots[k]))
+        events.append(stream.record_event())
+    return events
+""",
+            """
+def feed(stream, batches, slots, there):
+    events = []
+    for n, (batch, target) in enumerate(zip(batches, there)):
+        slots[n % 2].copy_(batch)
+        events.append(stream.launch(target.copy_, slots[n % 2]))
+        if n:
+            events[n - 1].result()
+    events[-1].result()
+    return tuple(events)
+""",
+        ],
         wrong={
             """
 def feed(stream, batches, slots, there):
@@ -375,7 +836,7 @@ def feed(stream, batches, slots, there):
         events.append(stream.launch(there[n].copy_, slot))
         stream.synchronize()
     return events
-""": "the host waited for each copy",
+""": "the host waited for the first copy",
             """
 def feed(stream, batches, slots, there):
     events = []
@@ -390,7 +851,7 @@ def feed(stream, batches, slots, there):
             """
 def feed(stream, batches, slots, there):
     return [stream.launch(there[n].copy_, batch) for n, batch in enumerate(batches)]
-""": "not the slots",
+""": "the host must fill a slot",
             """
 def feed(stream, batches, slots, there):
     for n, batch in enumerate(batches):
@@ -407,7 +868,50 @@ def feed(stream, batches, slots, there):
         slot.copy_(batch)
         events.append(stream.launch(there[n].copy_, slot))
     return events
-""": "the host waited for each copy",
+""": "before it filled the second slot",
+            """
+def feed(stream, batches, slots, there):
+    events = []
+    for n, batch in enumerate(batches):
+        slot = slots[n % len(slots)]
+        if n >= 2 and n % 2 == 0:
+            events[n - 1].result()
+        slot.copy_(batch)
+        events.append(stream.launch(there[n].copy_, slot))
+    return events
+""": "the host waited for the copy of batch 1 before it filled the slot for batch 2",
+            """
+def feed(stream, batches, slots, there):
+    events = []
+    for n, batch in enumerate(batches):
+        slot = slots[n % len(slots)]
+        slot.copy_(batch)
+        if n >= len(slots):
+            events[n - len(slots)].result()
+        events.append(stream.launch(there[n].copy_, slot))
+    return events
+""": "its slot was refilled before its copy was done",
+            """
+def feed(stream, batches, slots, there):
+    events = []
+    for n, batch in enumerate(batches):
+        slot = slots[n % len(slots)]
+        if n >= len(slots):
+            events[n - len(slots)].result()
+        slot.copy_(batch)
+        events.append(stream.launch(there[n].copy_, slot))
+""": "return the list of the 6 events",
+            """
+import time
+def feed(stream, batches, slots, there):
+    events = []
+    for n, batch in enumerate(batches):
+        slot = slots[n % len(slots)]
+        time.sleep(0.02)
+        slot.copy_(batch)
+        events.append(stream.launch(there[n].copy_, slot))
+    return events
+""": "its slot was refilled before its copy was done",
         },
     ),
 ]
