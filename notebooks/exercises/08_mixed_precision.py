@@ -1,13 +1,57 @@
 """Exercises of lesson 08."""
 
+import contextlib
 import copy
 import math
 
 import torch
 import torch.nn.functional as F
 
-from utils.exercises import DOTS, Exercise, NotAnswered, Wrong, call
-from utils.simulate.fake import fake_autocast
+from utils.exercises import DOTS, Exercise, NotAnswered, Wrong, apart, call
+from utils.simulate.fake import fake_autocast, fake_gpus
+
+
+def is_number(value):
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+class Product(torch.nn.Module):
+    """x @ weight; notes under which autocast each pass ran."""
+
+    def __init__(self, weight):
+        super().__init__()
+        self.weight, self.seen = torch.nn.Parameter(weight, requires_grad=False), []
+
+    def forward(self, x):
+        self.seen.append(autocast_type(x.device.type))
+        return x @ self.weight
+
+
+def check_low(answer):
+    for kind, dtype in ((kind, dtype) for kind in ("cpu", "xpu") for dtype in (torch.float16, torch.bfloat16)):
+        with fake_gpus() if kind == "xpu" else contextlib.nullcontext():
+            model, x = Product(torch.ones(8, 4, device=kind) / 3), torch.ones(2, 8, device=kind)
+            shown = f"a tensor on {kind} and {dtype}"
+            got = call(answer, model, x, dtype, shown=shown)
+            if autocast_type(kind):
+                torch.set_autocast_enabled(kind, False)
+                raise Wrong("autocast is still on behind your function: use it in a with statement")
+            if model.weight.dtype != torch.float32:
+                raise Wrong(f"the weight is {model.weight.dtype} now: autocast casts a copy, and leaves it as it is")
+            if not model.seen:
+                raise Wrong(f"for {shown} the model did not run: call model(x)")
+            if model.seen[0] is None:
+                gpu = " (an Intel GPU; the tensor is a fake, so you need none)" if kind == "xpu" else ""
+                raise Wrong(f"for {shown}{gpu} autocast was off while the model ran: it must be on for x.device.type")
+            if model.seen[0] != dtype:
+                raise Wrong(f"for {shown} autocast ran with {model.seen[0]}")
+            if not isinstance(got, torch.Tensor) or got.shape != (2, 4):
+                raise Wrong(f"for {shown} you returned {got!r}, expected what model(x) gives")
+            if got.dtype != dtype:
+                raise Wrong(f"for {shown} your output is {got.dtype}: return it as it comes out")
+            if got.device.type != kind:
+                raise Wrong(f"for {shown} your output is on {got.device}")
+
 
 LINES = {
     "h @ w": "a product is on the list of what runs in 16 bits, so the float32 weight is cast down",
@@ -33,91 +77,139 @@ def check_dtypes(answer):
 
 
 def check_padded(answer):
-    for n, size in ((50257, 2), (50304, 2), (1000, 4), (1000, 1), (1, 2), (127, 1), (4096, 2), (33, 4)):
+    cases = [(33, 4), (50257, 2), (50304, 2), (1, 1), (65, 4), (1000, 4), (1000, 1), (1, 2), (127, 1), (4096, 2)]
+    for n, size in [*cases, (64, 2), (65, 2), (128, 1), (129, 1), (32, 4), (17, 8), (16, 8), (9, 16)]:
         expected = -(-n * size // 128) * 128 // size
-        got = call(answer, n, size, shown=f"n = {n} numbers of {size} byte{'s' if size > 1 else ''}")
-        if isinstance(got, bool) or got != expected:
-            raise Wrong(
-                f"for n = {n} numbers of {size} bytes you returned {got!r}, expected {expected}{_pad(got, n, size)}"
-            )
+        shown = f"n = {n} numbers of {size} byte{'s' if size > 1 else ''}"
+        got = call(answer, n, size, shown=shown)
+        if not is_number(got):
+            raise Wrong(f"for {shown} you returned {got!r}, expected a whole number")
+        if got != expected:
+            raise Wrong(f"for {shown} you returned {got!r}, expected {expected}: {_pad(got, n, size)}")
         if not isinstance(got, int):
             raise Wrong(f"right value, but {got!r} is no whole number, and a shape needs one")
 
 
 def _pad(got, n, size):
     numbers = 128 // size
-    if got == -(-n // 128) * 128 and size > 1:
-        return f": you rounded to 128 numbers; 128 bytes are {numbers} numbers of {size} bytes"
+    if got == -(-n * size // 128) * 128 and size > 1:
+        return "these are the bytes of the row, the question is for its numbers"
     if got == n // numbers * numbers:
-        return ": that rounds down, and cuts something off"
+        return "that rounds down, and cuts something off"
     if got == n + numbers - n % numbers:
-        return ": it was aligned already, nothing is to be added"
-    return ""
+        return "it was aligned already, nothing is to be added"
+    rounded = f"you rounded to {got} numbers; " if got in (64, 128) else ""
+    return f"{rounded}128 bytes are {numbers} numbers of {size} byte{'s' if size > 1 else ''}"
 
 
-KEPT = [
-    (0.3, "rounding to the nearest"),
-    (-0.3, "the sign goes along"),
-    (1 + 2.0**-11, "in float16 this lies halfway between two neighbors: the even one wins"),
-    (1 + 3 * 2.0**-11, "in float16 this lies halfway between two neighbors: the even one wins"),
-    (3.0, "a number that all formats know"),
-    (1e-7, "below the smallest normal number the steps get no smaller"),
-    (3e-6, "below the smallest normal number the steps get no smaller"),
-    (2.0**-26, "less than half of the smallest number is zero"),
-    (0.0, "zero stays zero"),
-    (65504.0, "the largest number of float16"),
-    (70000.0, "too large for five bits of exponent"),
-    (-70000.0, "too large for five bits of exponent, on the other side"),
-    (1e38, "within the range of bfloat16"),
-]
+def _inputs(e, m):
+    """Numbers to try in a format, each with what it shows."""
+    bias = 2 ** (e - 1) - 1
+    normal, step, largest = 2.0 ** (1 - bias), 2.0**-m, (2 - 2.0**-m) * 2.0**bias
+    tiny, half = normal * step, 2.0 ** (bias - m) / 2
+    even = "it lies halfway between two neighbors, and the even one wins"
+    subnormal = "below the smallest normal number the steps get no smaller, down to zero"
+    return [
+        (0.3, "rounding to the nearest"),
+        (-0.3, "the sign goes along"),
+        (3, "a number that all formats know"),
+        (1 + step / 2, even),
+        (1 + 1.5 * step, even),
+        (-1 - 1.5 * step, even),
+        (2 - step / 4, "the nearest may be the next power of two"),
+        (1e-7, subnormal),
+        (3e-6, subnormal),
+        (tiny, subnormal),
+        (3 * tiny, subnormal),
+        (-0.75 * tiny, subnormal),
+        (normal - tiny, subnormal),
+        (normal + tiny, "just above the smallest normal number"),
+        (tiny / 4, "less than half of the smallest number is zero"),
+        (tiny / 2, even),
+        (1.5 * tiny, even),
+        (0.0, "zero stays zero"),
+        (largest, "the largest number of this format"),
+        (70000.0, "the range, which is what the bits of exponent give"),
+        (-70000.0, "the range, here on the other side"),
+        (1e38, "the range, which is what the bits of exponent give"),
+        (largest + 0.9 * half, "round first: the nearest is the largest number. Infinite is what is too large then"),
+        (largest + half, "the next number would be too large, and it is the even one: infinity"),
+        (-largest - half, "the next number would be too large, and it is the even one: infinity, on the other side"),
+    ]
+
+
+def _nearest(x, e, m):
+    """Counts through all numbers of the format: an even place has an even mantissa, the last stands for infinity."""
+    bias, last = 2 ** (e - 1) - 1, (2**e - 1) * 2**m
+    sizes = [math.ldexp(i % 2**m + 2**m * (i >= 2**m), max(i // 2**m, 1) - bias - m) for i in range(last + 1)]
+    size = min(abs(x), sizes[-1])
+    place = min(range(last + 1), key=lambda i: (abs(sizes[i] - size), i % 2))
+    return math.copysign(math.inf if place == last else sizes[place], x)
 
 
 def check_keep(answer):
-    for dtype, e, m in ((torch.float16, 5, 10), (torch.bfloat16, 8, 7), (torch.float8_e5m2, 5, 2)):
-        for x, why in KEPT:
+    formats = {(5, 10): torch.float16, (8, 7): torch.bfloat16, (5, 2): torch.float8_e5m2, (4, 3): None, (3, 4): None}
+    for (e, m), dtype in formats.items():
+        name = f"PyTorch's {str(dtype).removeprefix('torch.')}" if dtype else "this format"
+        for x, why in _inputs(e, m):
             x = torch.tensor(x).item()  # what float32 keeps of it: PyTorch goes through float32, too
-            expected = torch.tensor(x).to(dtype).float().item()
-            shown = f"keep_bits({x:.8g}, {e}, {m})"
+            expected = torch.tensor(float(x)).to(dtype).float().item() if dtype else _nearest(x, e, m)
+            shown = f"keep_bits({x:.9g}, {e}, {m})"
             got = call(answer, x, e, m, shown=shown)
-            if isinstance(got, bool) or not isinstance(got, (int, float)):
+            if not is_number(got):
                 raise Wrong(f"{shown} gave {got!r}, expected a Python number")
             if got != expected:
-                name = str(dtype).removeprefix("torch.")
-                raise Wrong(f"{shown} gave {got:.8g}, PyTorch's {name} keeps {expected:.8g}: {why}")
+                mine, theirs = apart(float(got), expected)
+                raise Wrong(f"{shown} gave {mine}, {name} keeps {theirs}: {why}")
 
 
 def check_update(answer):
-    master, lr = torch.ones(4), 0.1
-    weight = torch.nn.Parameter(master.bfloat16())
-    address, grad = weight.data_ptr(), torch.tensor([-1e-3, 0.0, 1e-3, -2.0], dtype=torch.bfloat16)
-    expected = master.clone()
-    for _ in range(100):
-        call(answer, weight, master, grad, lr, shown="a bfloat16 weight, its float32 master copy, a bfloat16 gradient")
+    ones, signs = torch.ones(4), torch.tensor([-1.0, 0.0, 1.0, -2.0], dtype=torch.bfloat16)
+    small = torch.tensor([-1e-3, 0.0, 1e-3, -2.0], dtype=torch.bfloat16)
+    grid = torch.arange(6.0).view(2, 3)
+    _follow(answer, ones, [signs], 0.5)
+    _follow(answer, ones, 100 * [small], 0.1)
+    _follow(answer, grid.t(), [(grid.t() - k).bfloat16() for k in range(4)], 0.03)
+
+
+def _follow(answer, start, gradients, lr):
+    master, weight = start.clone(), torch.nn.Parameter(start.bfloat16())
+    address, expected, rounded = weight.data_ptr(), start.clone(), start.clone()
+    for grad in gradients:
+        before = master.clone()
+        shown = "a bfloat16 weight, its float32 master copy, a bfloat16 gradient"
+        call(answer, weight, master, grad.clone(), lr, shown=shown)
         expected -= lr * grad.float()
+        rounded -= lr * grad
+    when = f"after {len(gradients)} updates" if len(gradients) > 1 else "after an update"
     if weight.dtype != torch.bfloat16:
         raise Wrong(f"the weight is {weight.dtype} now; the forward pass needs it in bfloat16")
     if weight.data_ptr() != address:
         raise Wrong("the weight has new memory now: fill the old one, with copy_, and no one else has to know")
-    if torch.equal(master, torch.ones(4)):
-        raise Wrong("after 100 updates the master copy is what it was: it is the one to be updated")
-    if torch.allclose(master, 1 - 100 * (lr * grad).float(), rtol=1e-5):
-        raise Wrong("lr * grad was rounded to bfloat16 before the master copy took it: use grad.float()")
-    if not torch.allclose(master, expected, rtol=1e-4):
+    if not weight.requires_grad:
+        raise Wrong("the weight asks for no gradient anymore: switch autograd off with torch.no_grad() only")
+    if torch.equal(master, start):
+        raise Wrong(f"{when} the master copy is what it was: it is the one to be updated, in place")
+    if not torch.allclose(master, expected, rtol=5e-5):
+        if torch.allclose(master, rounded, rtol=5e-5):
+            raise Wrong("lr * grad was rounded to bfloat16 before the master copy took it: use grad.float()")
         raise Wrong(
-            f"after 100 updates the master copy is {_list(master)}, expected {_list(expected)}"
-            + (": small updates were lost, because they went through bfloat16" if master[0] == 1 else "")
-            + (": it was overwritten by the rounded weight" if 1 < master[0] < expected[0] else "")
+            f"{when} with lr = {lr} the master copy is {_list(master)}, expected {_list(expected)}"
+            + (": a step goes against the gradient" if torch.allclose(master, 2 * start - expected) else "")
+            + (": small updates were lost, because they went through bfloat16" if master.flatten()[0] == 1 else "")
+            + (": it was overwritten by the rounded weight" if 1 < master.flatten()[0] < expected.flatten()[0] else "")
         )
-    if torch.equal(weight, torch.ones(4, dtype=torch.bfloat16)):
-        raise Wrong("the weight is what it was: it should be the master copy, rounded")
-    if not torch.equal(weight.detach(), expected.bfloat16()):
+    if torch.equal(weight.detach(), before.bfloat16()):
+        same = "what it was" if torch.equal(before, start) else "the master copy of one step ago"
+        raise Wrong(f"the weight is {same}: it should be the new master copy, rounded")
+    if not torch.equal(weight.detach(), master.bfloat16()):
         raise Wrong(
-            f"the weight is {_list(weight)}, the master copy rounded to bfloat16 is {_list(expected.bfloat16())}"
+            f"{when} the weight is {_list(weight)}, the master copy rounded to bfloat16 is {_list(master.bfloat16())}"
         )
 
 
 def _list(x):
-    return [round(value, 4) for value in x.detach().float().tolist()]
+    return [round(value, 4) for value in x.detach().float().flatten().tolist()]
 
 
 class SpyScaler(torch.amp.GradScaler):
@@ -125,10 +217,11 @@ class SpyScaler(torch.amp.GradScaler):
 
     def __init__(self):
         super().__init__("cpu", init_scale=2.0**10)
-        self.calls = []
+        self.calls, self.scaled = [], []
 
     def scale(self, outputs):
         self.calls.append("scale")
+        self.scaled.append(getattr(outputs, "dtype", None))
         return super().scale(outputs)
 
     def unscale_(self, optimizer):
@@ -147,7 +240,7 @@ class SpyScaler(torch.amp.GradScaler):
 class Run:
     """One call of the answer, and what the model and the optimizer saw."""
 
-    def __init__(self, answer, max_norm, k=4):
+    def __init__(self, answer, max_norm, k):
         generator = torch.Generator().manual_seed(0)
         self.model, self.k = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.ReLU(), torch.nn.Linear(16, 3)), k
         with torch.no_grad():
@@ -158,21 +251,27 @@ class Run:
         twin = copy.deepcopy(self.model)
         twin.zero_grad()
         F.cross_entropy(twin(x), y).backward()
-        self.expected = norm(twin)
-        self.forward, self.backward, self.seen, self.scaler = [], [], [], SpyScaler()
+        self.whole, self.max_norm = flat(twin), max_norm
+        self.forward, self.backward, self.there, self.seen, self.scaler = [], [], [], [], SpyScaler()
         self.model.register_forward_hook(lambda *_: self.forward.append(autocast_type()))
-        last = list(self.model.parameters())[-1]
-        last.register_hook(lambda grad: self.backward.append(torch.is_autocast_enabled("cpu")))
+        self.last = list(self.model.parameters())[-1]
+        self.last.register_hook(self.note)
         optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
-        optimizer.register_step_pre_hook(lambda *_: self.seen.append(norm(self.model)))
+        optimizer.register_step_pre_hook(lambda *_: self.seen.append(flat(self.model)))
         batches = list(zip(x.split(32 // k), y.split(32 // k), strict=True))
         call(answer, self.model, optimizer, self.scaler, batches, max_norm, shown=f"{k} batches, max_norm {max_norm}")
 
-    def check(self, expected):
+    def note(self, _):
+        """Before a gradient is added: whether that is within autocast, and to what it is added."""
+        self.backward.append(autocast_type())
+        self.there.append(self.last.grad is not None and bool(self.last.grad.any()))
+
+    def check(self):
         count = {name: self.scaler.calls.count(name) for name in ("scale", "step", "update")}
+        batches = f"{self.k} batch{'es' if self.k > 1 else ''}"
         if len(self.forward) != self.k or not self.seen:
             raise Wrong(
-                f"{self.k} batches: the model ran {len(self.forward)} times, the optimizer {len(self.seen)} times, "
+                f"{batches}: the model ran {_times(len(self.forward))}, the optimizer {_times(len(self.seen))}, "
                 f"expected {self.k} and 1"
             )
         if not all(self.forward):
@@ -183,48 +282,63 @@ class Run:
             raise Wrong("backward ran within autocast: it belongs behind it, each operation remembers its own types")
         if len(self.backward) != self.k:
             raise Wrong(
-                f"backward ran {len(self.backward)} times for {self.k} batches: call it for each of them, or the "
+                f"backward ran {_times(len(self.backward))} for {batches}: call it for each of them, or the "
                 "activations of all stay in memory until the end"
             )
         if count["scale"] != self.k:
             raise Wrong(f"{self.k} backward passes, {count['scale']} scaled losses: each loss needs the scale")
+        if any(dtype != torch.float32 for dtype in self.scaler.scaled):
+            raise Wrong("the loss was computed in float16, outside of autocast: within, cross_entropy gets float32")
         if len(self.seen) != 1:
-            raise Wrong(f"{len(self.seen)} optimizer steps for {self.k} batches: accumulate first, step once")
+            raise Wrong(f"{len(self.seen)} optimizer steps for {batches}: accumulate first, step once")
         if count["step"] != 1:
             raise Wrong("use scaler.step(optimizer): it skips the step where a gradient is not finite")
         if count["update"] != 1:
-            raise Wrong(f"scaler.update() was called {count['update']} times: once for each step of the optimizer")
-        if not math.isclose(self.seen[0], expected, rel_tol=0.02):
-            raise Wrong(
-                f"the optimizer saw a gradient of norm {self.seen[0]:.3g}, expected {expected:.3g}{self.slip(expected)}"
-            )
+            raise Wrong(f"scaler.update() was called {_times(count['update'])}: once for each step of the optimizer")
+        if self.scaler.calls.index("update") < self.scaler.calls.index("step"):
+            raise Wrong("update() came before step(): it ends a step, and makes the scale for the next one")
+        size, (seen,) = self.whole.norm().item(), self.seen
+        expected, found = min(self.max_norm, size), seen.norm().item()
+        if not math.isclose(found, expected, rel_tol=0.02):
+            slip = self.slip(found, expected, size)
+            raise Wrong(f"{batches}: the optimizer saw a gradient of norm {found:.3g}, expected {expected:.3g}: {slip}")
+        if F.cosine_similarity(seen, self.whole, 0) < 0.999:
+            raise Wrong("the gradient has the right norm and another direction: clip all of it together, once")
 
-    def slip(self, expected):
-        ratio = self.seen[0] / expected
-        if math.isclose(ratio, self.k, rel_tol=0.05):
-            return f": the gradients of {self.k} means add up. Divide each loss by the number of batches"
+    def slip(self, found, expected, size):
+        ratio = found / expected
+        if self.there[0]:
+            return "what was left over from before was still in it: zero_grad comes first"
+        if not all(self.there[1:]):
+            return "the batches before the last were thrown away: zero_grad comes once, before the loop"
+        if math.isclose(found, size, rel_tol=0.02):
+            return "it was not clipped"
+        if self.k > 1 and math.isclose(ratio, self.k, rel_tol=0.05):
+            return f"the gradients of {self.k} means add up. Divide each loss by the number of batches"
         if math.isclose(ratio, 1 / 2**10, rel_tol=0.05):
-            return ": it was clipped while it still had the scale. unscale_ first, once"
+            return "it was clipped while it still had the scale. unscale_ first, once"
         if ratio > 2**9:
-            return ": it still has the scale"
-        if ratio > 1:
-            return ": is it the sum of all batches, without what was left over from before (zero_grad), and clipped?"
-        return ": it should be the sum over all batches; zero_grad and clipping come once"
+            return "it still has the scale"
+        return f"it should be the sum of each loss / {self.k}, clipped once, behind the loop"
 
 
-def autocast_type():
-    return torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else None
+def _times(n):
+    return f"{n} time{'' if n == 1 else 's'}"
 
 
-def norm(model):
-    return math.sqrt(sum(p.grad.double().square().sum().item() for p in model.parameters() if p.grad is not None))
+def autocast_type(kind="cpu"):
+    return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else None
+
+
+def flat(model):
+    return torch.cat(
+        [torch.zeros_like(p).flatten() if p.grad is None else p.grad.flatten() for p in model.parameters()]
+    )
 
 
 def check_accumulate(answer):
-    run = Run(answer, 1e6)  # nothing to clip: the gradient of the whole batch
-    run.check(run.expected)
-    run = Run(answer, 0.125)
-    run.check(0.125)
+    for max_norm, k in ((1e6, 4), (0.125, 4), (1e6, 2), (0.5, 1), (0.25, 8)):  # at first nothing to clip
+        Run(answer, max_norm, k).check()
 
 
 ACCUMULATE = """
@@ -246,14 +360,11 @@ KEEP = """
 import math
 
 def keep_bits(x, exponent_bits, mantissa_bits):
-    if x == 0:
-        return x
     bias = 2 ** (exponent_bits - 1) - 1
     exponent = max(math.frexp(x)[1] - 1, 1 - bias)
     step = 2.0 ** (exponent - mantissa_bits)
     kept = round(x / step) * step
-    largest = (2 - 2.0**-mantissa_bits) * 2.0**bias
-    return kept if abs(kept) <= largest else math.copysign(math.inf, x)
+    return kept if abs(kept) < 2.0 ** (bias + 1) else math.copysign(math.inf, x)
 """
 UPDATE = """
 @torch.no_grad()
@@ -263,6 +374,67 @@ def update(weight, master, grad, lr):
 """
 
 EXERCISES = [
+    Exercise(
+        number="08.0",
+        title="Under autocast",
+        name="low",
+        stars=1,
+        check=check_low,
+        hints=[
+            "with torch.autocast(…): around model(x). It wants the name of a kind of device, and a dtype.",
+            "x.device.type is that name: 'cpu', 'cuda', 'mps', 'xpu', …",
+            "with torch.autocast(x.device.type, dtype=dtype): return model(x)",
+        ],
+        solution="""
+def low(model, x, dtype):
+    with torch.autocast(x.device.type, dtype=dtype):
+        return model(x)
+""",
+        praise="The check also had a tensor on an Intel GPU. Code that takes the type from the device runs on devices "
+        "that you never thought of.",
+        right=[
+            """
+def low(model, x, dtype):
+    with torch.amp.autocast(device_type=x.device.type, dtype=dtype, enabled=True):
+        output = model(x)
+    return output
+""",
+            """
+def low(model, x, dtype):
+    return torch.autocast(str(x.device), dtype)(model)(x)
+""",
+        ],
+        wrong={
+            """
+def low(model, x, dtype):
+    with torch.autocast("cuda", dtype=dtype):
+        return model(x)
+""": "autocast was off while the model ran",
+            """
+def low(model, x, dtype):
+    with torch.autocast("cpu", dtype=dtype):
+        return model(x)
+""": "for a tensor on xpu and torch.float16 (an Intel GPU",
+            """
+def low(model, x, dtype):
+    with torch.autocast(x.device.type):
+        return model(x)
+""": "for a tensor on cpu and torch.float16 autocast ran with torch.bfloat16",
+            """
+def low(model, x, dtype):
+    return model.to(dtype)(x.to(dtype))
+""": "autocast casts a copy",
+            """
+def low(model, x, dtype):
+    return model(x).to(dtype)
+""": "autocast was off while the model ran",
+            """
+def low(model, x, dtype):
+    with torch.autocast(x.device.type, dtype=dtype):
+        return model(x).float()
+""": "your output is torch.float32",
+        },
+    ),
     Exercise(
         number="08.1",
         title="Which type comes out?",
@@ -277,6 +449,13 @@ EXERCISES = [
         solution="""
 dtypes = ["float16", "float32", "float16", "float32", "float32", "float16"]
 """,
+        right=[
+            "dtypes = [torch.float16, torch.float32, torch.half, torch.float, torch.float32, torch.float16]",
+            """
+low, high = "torch.float16", "torch.float32"
+dtypes = (low, high, low, high, high, low)
+""",
+        ],
         praise="h + w is the one that surprises people: one float32 tensor, such as a mask or a positional table, and "
         "all that follows is float32 up to the next product.",
         wrong={
@@ -305,6 +484,27 @@ def padded(n, itemsize):
     k = 128 // itemsize
     return -(-n // k) * k
 """,
+        right=[
+            """
+import math
+
+def padded(n, itemsize):
+    return math.ceil(n * itemsize / 128) * 128 // itemsize
+""",
+            """
+import numpy as np
+
+def padded(n, itemsize):
+    while n * itemsize % 128:
+        n += 1
+    return np.int64(n)
+""",
+            """
+def padded(n, itemsize):
+    k = 128 // itemsize
+    return n + (-n) % k
+""",
+        ],
         praise="50,257 entries are the vocabulary of GPT-2; padded, they are 50,304. The rows that nobody asks for "
         "cost a thousandth of the work.",
         wrong={
@@ -329,38 +529,88 @@ def padded(n, itemsize):
     k = 128 / itemsize
     return math.ceil(n / k) * k
 """: "no whole number",
+            """
+def padded(n, itemsize):
+    return -(-n // 64) * 64
+""": "128 bytes are 128 numbers of 1 byte",
+            """
+def padded(n, itemsize):
+    return -(-n * itemsize // 128) * 128
+""": "these are the bytes of the row",
         },
     ),
     Exercise(
         number="08.3",
         title="Build a number format",
         name="keep_bits",
-        stars=2,
+        stars=3,
         check=check_keep,
         hints=[
             "math.frexp(x)[1] - 1 is the exponent of x: the largest k with 2**k not above abs(x).",
             "Neighbors of x are 2.0 ** (exponent - mantissa_bits) apart. Python's round takes the even one in a tie.",
-            "The exponent is at least 1 - bias. What is above (2 - 2.0 ** -mantissa_bits) * 2.0 ** bias is infinite.",
+            "The exponent is at least 1 - bias. What reaches 2.0 ** (bias + 1) after rounding is infinite.",
         ],
         solution=KEEP,
         praise="You can now try formats that no hardware has. With the float8_e4m3fn of PyTorch it would disagree at "
         "the upper end only: that format has no infinity, and uses the bit patterns for numbers.",
+        right=[
+            """
+import math
+import numpy as np
+
+def keep_bits(x, exponent_bits, mantissa_bits):
+    if x == 0:
+        return x
+    bias = 2 ** (exponent_bits - 1) - 1
+    exponent = max(math.floor(math.log2(abs(x))), 1 - bias)
+    step = 2.0 ** (exponent - mantissa_bits)
+    kept = np.rint(x / step) * step
+    largest = (2 - 2.0**-mantissa_bits) * 2.0**bias
+    return np.sign(kept) * np.inf if abs(kept) > largest else kept
+""",
+            """
+import math
+
+def keep_bits(x, exponent_bits, mantissa_bits):
+    bias = (1 << (exponent_bits - 1)) - 1
+    exponent = 1 - bias
+    while abs(x) >= 2.0 ** (exponent + 1) and exponent <= bias:
+        exponent += 1
+    scaled = math.ldexp(abs(x), mantissa_bits - exponent)
+    whole, rest = int(scaled), scaled % 1
+    if rest > 0.5 or (rest == 0.5 and whole % 2):
+        whole += 1
+    kept = math.ldexp(whole, exponent - mantissa_bits)
+    if kept >= math.ldexp(1, bias + 1):
+        kept = float("inf")
+    return kept if x > 0 else -kept
+""",
+        ],
         wrong={
             KEEP.replace("round(x / step)", "int(x / step)"): "rounding to the nearest",
             KEEP.replace("max(math.frexp(x)[1] - 1, 1 - bias)", "math.frexp(x)[1] - 1"): "the steps get no smaller",
-            KEEP.replace("kept if abs(kept) <= largest else math.copysign(math.inf, x)", "kept"): "too large",
+            KEEP.replace("kept if abs(kept) < 2.0 ** (bias + 1) else math.copysign(math.inf, x)", "kept"): "the range",
             KEEP.replace("math.copysign(math.inf, x)", "math.inf"): "on the other side",
             KEEP.replace("round(x / step)", "math.floor(x / step + 0.5)"): "the even one wins",
-            KEEP.replace("    if x == 0:\n        return x\n", "    if abs(x) < 1e-6:\n        return 0.0\n"): (
-                "the steps get no smaller"
+            KEEP.replace("    exponent =", "    if abs(x) < 2.0 ** (1 - bias):\n        return 0.0\n    exponent ="): (
+                "the steps get no smaller, down to zero"
             ),
+            KEEP.replace("abs(kept) < 2.0 ** (bias + 1)", "abs(x) <= (2 - 2.0**-mantissa_bits) * 2.0**bias"): (
+                "round first: the nearest is the largest number"
+            ),
+            KEEP.replace("abs(kept) < 2.0 ** (bias + 1)", "exponent <= bias"): "infinity",
+            """
+def keep_bits(x, exponent_bits, mantissa_bits):
+    formats = {(5, 10): torch.float16, (8, 7): torch.bfloat16, (5, 2): torch.float8_e5m2}
+    return torch.tensor(float(x)).to(formats.get((exponent_bits, mantissa_bits), torch.float8_e4m3fn)).item()
+""": "keep_bits(70000, 4, 3) gave",
         },
     ),
     Exercise(
         number="08.4",
         title="A master copy of the weights",
         name="update",
-        stars=2,
+        stars=3,
         check=check_update,
         hints=[
             "Two lines: update the master copy, in float32 (grad.float()), then round it into the weight.",
@@ -368,6 +618,26 @@ def padded(n, itemsize):
             "weight is a parameter, so autograd must not watch: with torch.no_grad().",
         ],
         solution=UPDATE,
+        right=[
+            """
+def update(weight, master, grad, lr):
+    master.add_(grad.float(), alpha=-lr)
+    weight.data.copy_(master)
+""",
+            """
+def update(weight, master, grad, lr):
+    master.grad = grad.to(torch.float32)
+    torch.optim.SGD([master], lr=lr).step()
+    with torch.no_grad():
+        weight[...] = master
+""",
+            """
+def update(weight, master, grad, lr):
+    master[:] = master - lr * grad.double()
+    weight.detach().copy_(master.bfloat16())
+    return weight
+""",
+        ],
         praise="AMP does it the other way round: the float32 copy is the parameter, and the 16-bit copy is made in "
         "each forward pass and thrown away. Libraries that train in pure bfloat16 keep a master copy as you do.",
         wrong={
@@ -393,6 +663,35 @@ def update(weight, master, grad, lr):
     weight.data = master
 """: "needs it in bfloat16",
             """
+@torch.no_grad()
+def update(weight, master, grad, lr):
+    weight.copy_(master)
+    master -= lr * grad.float()
+""": "the weight is what it was",
+            """
+@torch.no_grad()
+def update(weight, master, grad, lr):
+    master += lr * grad.float()
+    weight.copy_(master)
+""": "a step goes against the gradient",
+            """
+@torch.no_grad()
+def update(weight, master, grad, lr):
+    master = master - lr * grad.float()
+    weight.copy_(master)
+""": "to be updated, in place",
+            """
+def update(weight, master, grad, lr):
+    master -= lr * grad.float()
+    weight.requires_grad_(False).copy_(master)
+""": "asks for no gradient anymore",
+            """
+@torch.no_grad()
+def update(weight, master, grad, lr):
+    master -= 0.1 * grad.float()
+    weight.copy_(master)
+""": "with lr = 0.5 the master copy is",
+            """
 def update(weight, master, grad, lr):
     master -= lr * grad.float()
     weight.data = master.bfloat16()
@@ -401,7 +700,7 @@ def update(weight, master, grad, lr):
 @torch.no_grad()
 def update(weight, master, grad, lr):
     master -= lr * grad.float()
-""": "it should be the master copy, rounded",
+""": "the weight is what it was: it should be the new master copy, rounded",
             """
 @torch.no_grad()
 def update(weight, master, grad, lr):
@@ -412,14 +711,14 @@ def update(weight, master, grad, lr):
 def update(weight, master, grad, lr):
     master -= lr * grad.float()
     weight = master.bfloat16()
-""": "it should be the master copy, rounded",
+""": "the weight is what it was: it should be the new master copy, rounded",
         },
     ),
     Exercise(
         number="08.5",
         title="Four batches, one step",
         name="accumulate",
-        stars=2,
+        stars=3,
         check=check_accumulate,
         hints=[
             "In the loop: autocast around forward pass and loss, then scaler.scale(loss).backward() outside of it.",
@@ -427,12 +726,67 @@ def update(weight, master, grad, lr):
             "The mean over all batches is the sum of loss / len(batches).",
         ],
         solution=ACCUMULATE,
+        right=[
+            """
+import torch.nn as nn
+
+def accumulate(model, optimizer, scaler, batches, max_norm):
+    model.zero_grad(set_to_none=False)
+    k, criterion = len(batches), nn.CrossEntropyLoss()
+    for x, y in batches:
+        with torch.amp.autocast(device_type=x.device.type, dtype=torch.half):
+            logits = model(x)
+            loss = criterion(logits, y)
+        scaler.scale(loss / k).backward()
+    scaler.unscale_(optimizer)
+    nn.utils.clip_grad_norm_(model.parameters(), max_norm=max_norm)
+    scaler.step(optimizer)
+    scaler.update()
+    return loss.item()
+""",
+            """
+import torch.nn.functional as F
+
+def accumulate(model, optimizer, scaler, batches, max_norm):
+    parameters = [p for group in optimizer.param_groups for p in group["params"]]
+    for p in parameters:
+        p.grad = None
+    for x, y in batches:
+        with torch.autocast("cpu", dtype=torch.float16):
+            logits = model(x)
+        scaler.scale(F.cross_entropy(logits.float(), y)).backward()
+    scaler.unscale_(optimizer)
+    for p in parameters:
+        p.grad /= len(batches)
+    norm = torch.linalg.vector_norm(torch.cat([p.grad.flatten() for p in parameters]))
+    if norm > max_norm:
+        for p in parameters:
+            p.grad *= max_norm / norm
+    scaler.step(optimizer)
+    scaler.update()
+""",
+        ],
         praise="The scale must not change between two batches of one step: the gradients would add up with different "
         "scales. So update belongs behind the loop.",
         wrong={
             ACCUMULATE.replace(" / len(batches)", ""): "Divide each loss by the number of batches",
             ACCUMULATE.replace("    scaler.update()\n", ""): "update() was called 0 times",
-            ACCUMULATE.replace("    optimizer.zero_grad()\n", ""): "zero_grad",
+            ACCUMULATE.replace("len(batches)", "4"): "2 batches: the optimizer saw a gradient of norm",
+            ACCUMULATE.replace("max_norm)", "0.125)").replace("batches, 0.125)", "batches, max_norm)"): "clipped once",
+            ACCUMULATE.replace(
+                "            loss = F.cross", "            logits = model(x)\n        loss = F.cross"
+            ).replace("(model(x), y)", "(logits, y)"): "the loss was computed in float16, outside of autocast",
+            ACCUMULATE.replace(
+                "    scaler.step(optimizer)\n    scaler.update()", "    scaler.update()\n    scaler.step(optimizer)"
+            ): ("update() came before step()"),
+            ACCUMULATE.replace("    optimizer.zero_grad()\n", "").replace(
+                "y in batches:\n", "y in batches:\n        optimizer.zero_grad()\n"
+            ): ("the batches before the last were thrown away"),
+            ACCUMULATE.replace(
+                "clip_grad_norm_(model.parameters(), max_norm)",
+                "[clip_grad_norm_(p, max_norm) for p in model.parameters()]",
+            ): ("clipped once"),
+            ACCUMULATE.replace("    optimizer.zero_grad()\n", ""): "zero_grad comes first",
             ACCUMULATE.replace("scaler.scale(loss).backward()", "loss.backward()"): "did not use scaler.scale(loss",
             ACCUMULATE.replace("scaler.step(optimizer)", "optimizer.step()").replace("    scaler.update()\n", ""): (
                 "use scaler.step(optimizer)"
@@ -453,9 +807,9 @@ def accumulate(model, optimizer, scaler, batches, max_norm):
     clip_grad_norm_(model.parameters(), max_norm)
     scaler.step(optimizer)
     scaler.update()
-""": "backward ran 1 times for 4 batches",
+""": "backward ran 1 time for 4 batches",
             ACCUMULATE.replace("    scaler.unscale_(optimizer)\n", ""): "unscale_ first, once",
-            ACCUMULATE.replace("    clip_grad_norm_(model.parameters(), max_norm)\n", ""): "and clipped?",
+            ACCUMULATE.replace("    clip_grad_norm_(model.parameters(), max_norm)\n", ""): "it was not clipped",
             ACCUMULATE.replace("    scaler.unscale_", "        scaler.unscale_")
             .replace("    clip_grad", "        clip_grad")
             .replace("    scaler.step", "        scaler.step")
