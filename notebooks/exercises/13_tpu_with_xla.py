@@ -126,6 +126,7 @@ STATES = [  # torch, torch_xla, runtime, expected, what is to be said of the ver
     ("2.10.0", "2.1.0", None, "mismatch", "2.10 is not 2.1: compare numbers, not the first letters"),
     ("2.10.1+cpu", "2.10.0", "TPU", "TPU", "both are release 2.10"),
     ("3.9.0", "2.9.0", None, "mismatch", "both numbers count, also the first"),
+    ("2.3.0", "3.2.0", None, "mismatch", "2.3 is not 3.2: their order counts"),
     ("12.9.0", "2.9.0", None, "mismatch", "12.9 is not 2.9: compare numbers, not letters"),
     ("12.1.0", "12.10.0", None, "mismatch", "12.1 is not 12.10: a number may have any number of digits"),
     (
