@@ -1,17 +1,178 @@
 """Exercises of lesson 04."""
 
+import contextlib
 import copy
 import math
+import random
+import sys
+import threading
 import time
-from statistics import median
+import timeit
+import types
+import weakref
+from collections import Counter
+from statistics import mean, median, median_high, median_low
 
 import torch
 import torch.nn.functional as F
 from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
 
-from utils.exercises import DOTS, Exercise, NotAnswered, Wrong, call
+from utils.exercises import DOTS, Exercise, NotAnswered, Wrong, apart, call
+from utils.timing import median_interval
 
 MS = 1e-3
+
+
+def _is_number(value):
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+class Products(TorchDispatchMode):
+    """Notes the matrix products, and how long each takes: on the CPU at once, on `meta` in a queue that `wait` empties.
+
+    The time is made up (`now`), so that the right answer is known exactly.
+    """
+
+    LAUNCH = 5e-6
+    FACTORIES = {"rand", "randn", "randint", "ones", "zeros", "full", "empty", "arange"}
+
+    def __init__(self, most=2000):
+        super().__init__()
+        self.most, self.now, self.readings = most, 100.0, 0
+        self.made = {"cpu": [], "meta": []}  # of each product: seconds, shapes, types of device
+        self.random = {kind: random.Random(kind) for kind in self.made}
+        self.queue, self.queues, self.moves, self.created = [], [], 0, 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        result = func(*args, **(kwargs or {}))
+        name = func._schema.name.removeprefix("aten::")
+        if name in ("mm", "bmm", "addmm", "baddbmm"):
+            a, b = args[-2:]
+            self.multiplied({a.device.type, b.device.type}, (tuple(a.shape[-2:]), tuple(b.shape[-2:])))
+        elif name in ("_to_copy", "copy_"):
+            self.moves += any(isinstance(x, torch.Tensor) and x.device != result.device for x in args)
+        elif name in self.FACTORIES:
+            self.created += 1
+        return result
+
+    def multiplied(self, types, shapes):
+        kind = "meta" if "meta" in types else "cpu"
+        if len(self.made[kind]) == self.most:
+            raise RuntimeError(f"{self.most:,} products, and no end")
+        seconds = self.seconds(kind)
+        self.made[kind].append((seconds, shapes, types))
+        self.now += self.LAUNCH
+        if kind == "meta":
+            self.queue.append(seconds)
+        else:
+            self.now += seconds
+
+    def seconds(self, kind):
+        """25 ms for the first product, then most about 4 ms, on the CPU half of it, no two alike."""
+        count, uniform = len(self.made[kind]), self.random[kind].uniform
+        usual = uniform(4.3, 4.4) if count < 4 else uniform(3.9, 4.4)
+        disturbed = {0: 25.0, 2: uniform(24, 25), 4: uniform(1, 1.1)}.get(count % 5 if count else 0, usual)
+        return disturbed * MS / (1 if kind == "meta" else 2)
+
+    def wait(self):
+        if self.queue:
+            self.now += sum(self.queue)
+            self.queues.append(len(self.queue))
+            self.queue.clear()
+
+    @contextlib.contextmanager
+    def clocks(self, answer):
+        """Within it, the clocks of the module `time` show `now` to this thread, and to all others what they did."""
+        here, changed, clocks = threading.get_ident(), [], {}
+        for name in ("perf_counter", "monotonic", "time", "process_time", "thread_time"):
+            for real, scale in ((getattr(time, name), 1), (getattr(time, name + "_ns"), 1e9)):
+                clocks[real] = self._clock(real, scale, here)
+        with_default = [timeit.Timer.__init__, timeit.timeit, timeit.repeat]  # timer=default_timer
+        defaults = [function.__defaults__ for function in with_default]
+        try:
+            for function in with_default:
+                function.__defaults__ = tuple(clocks.get(x, x) for x in function.__defaults__)
+            for names in (vars(time), vars(timeit), getattr(answer, "__globals__", {})):
+                for name, value in list(names.items()):
+                    if isinstance(value, types.BuiltinFunctionType) and value in clocks:
+                        changed.append((names, name, value))
+                        names[name] = clocks[value]
+            yield
+        finally:
+            for names, name, value in changed:
+                names[name] = value
+            for function, values in zip(with_default, defaults, strict=True):
+                function.__defaults__ = values
+
+    def _clock(self, real, scale, thread):
+        def clock():
+            if threading.get_ident() != thread:
+                return real()
+            self.readings += 1
+            return self.now if scale == 1 else int(self.now * scale)
+
+        return clock
+
+
+class TimedProducts(Products):
+    """Products on the CPU that take real time; notes when each was done, in how many threads, and whether in Timer."""
+
+    def __init__(self, most):
+        super().__init__(most)
+        self.done, self.threads, self.by_timer = [], [], 0
+
+    def multiplied(self, types, shapes):
+        super().multiplied(types, shapes)
+        time.sleep(2 * MS)
+        self.done.append(time.perf_counter())
+        self.threads.append(torch.get_num_threads())
+        frame = sys._getframe()
+        while frame and not frame.f_globals.get("__name__", "").startswith("torch.utils.benchmark"):
+            frame = frame.f_back
+        self.by_timer += frame is not None
+
+
+def check_timer_seconds(answer):
+    threads_before = torch.get_num_threads()
+    try:
+        for threads, number in ((3, 20), (1, 7)):
+            _check_timer(answer, threads, number)
+    finally:
+        torch.set_num_threads(threads_before)
+
+
+def _check_timer(answer, threads, number):
+    products = TimedProducts(most=300)
+    shown = f"8 × 4 by 4 × 8, threads = {threads}, number = {number}"
+    try:
+        with products:
+            got = call(answer, torch.ones(8, 4), torch.ones(4, 8), threads, number, shown=shown)
+    except Wrong:
+        if len(products.done) == products.most:
+            why = f"{products.most} products, and no end: without a number, timeit makes a million runs"
+            raise Wrong(why) from None
+        raise
+    if not products.done:
+        raise Wrong("no product of a and b was computed")
+    if products.by_timer < len(products.done):
+        raise Wrong("a product was computed outside of Timer: let torch.utils.benchmark.Timer do all of it")
+    shapes = products.made["cpu"][-1][1]
+    if shapes != ((8, 4), (4, 8)):
+        raise Wrong(f"the product of {shapes[0]} and {shapes[1]} was timed, not a @ b")
+    if not _is_number(got):
+        more = ". It has a median" if hasattr(got, "median") else ""
+        raise Wrong(f"for {shown} you returned a {type(got).__name__}, expected a number of seconds{more}")
+    if products.threads[-1] != threads:
+        raise Wrong(
+            f"threads = {threads}, and the products ran with {products.threads[-1]}: Timer's default is one thread, "
+            "whatever your program has. num_threads= changes it"
+        )
+    if not number < len(products.done) <= number + 5:  # a few to warm up
+        raise Wrong(f"number = {number}, and Timer computed {len(products.done)} products: timeit(number)")
+    seconds = (products.done[-1] - products.done[-1 - number]) / number
+    if not seconds / 2 < got < 2 * seconds:
+        raise Wrong(f"a product took {seconds * 1e3:.3g} ms, you returned {got:.3g}: seconds of one product are asked")
 
 
 class MadeUpDevice:
@@ -19,80 +180,124 @@ class MadeUpDevice:
 
     LAUNCH = 5e-6
 
-    def __init__(self, first, later):
+    def __init__(self):
         self.now, self.busy_until = 100.0, 100.03  # 30 ms of somebody's work are in the queue
-        self.first, self.later, self.runs = first, later, 0
+        self.samples, self.readings, self.random = [], 0, random.Random(4)
 
     def fn(self):
-        seconds = self.later[(self.runs - 1) % len(self.later)] if self.runs else self.first
-        self.runs += 1
+        # 500 ms for the first run, later 1 to 3 ms, and disturbed ones of 40 ms
+        seconds = self.random.choice([40, *(self.random.uniform(1, 3) for _ in range(4))]) if self.samples else 500
+        self.samples.append(seconds * MS + self.LAUNCH)  # what a run takes from an empty queue on
         self.now += self.LAUNCH
-        self.busy_until = max(self.now, self.busy_until) + seconds
+        self.busy_until = max(self.now, self.busy_until) + seconds * MS
 
     def wait(self):
         self.now = max(self.now, self.busy_until)
 
     def clock(self):
+        self.readings += 1
         return self.now
 
 
 def check_median_seconds(answer):
-    for later in ([2 * MS], [2 * MS, 2 * MS, 3 * MS, 2 * MS, 40 * MS]):
-        device = MadeUpDevice(500 * MS, later)
-        got = call(answer, device.fn, device.wait, device.clock, shown="a made-up device")
-        if isinstance(got, bool) or not isinstance(got, (int, float)):
+    for n in (None, 5, 3, 15, 1):
+        device = MadeUpDevice()
+        shown = f"a made-up device, n = {n}" if n else "a made-up device"
+        got = call(answer, device.fn, device.wait, device.clock, *([n] if n else []), shown=shown)
+        n = n or 9
+        if not _is_number(got):
             raise Wrong(f"expected a number of seconds, got {got!r}")
-        expected = 2 * MS + device.LAUNCH
-        if device.runs < 10:
-            raise Wrong(f"fn ran {device.runs} times; n = 9 runs are to be counted, and the first one is not")
-        if math.isclose(got, expected, abs_tol=MS / 100):
-            continue
-        raise Wrong(f"you measured {got * 1e3:.4g} ms, the device takes 2 ms: {_why(got, later)}")
+        if len(device.samples) < n + 1:
+            raise Wrong(f"fn ran {len(device.samples)} times; n = {n} runs are to be counted, and the first one is not")
+        if device.readings == 0:
+            raise Wrong("you read some other clock: the time is what `clock()` returns")
+        expected = median(device.samples[-n:])
+        if not math.isclose(got, expected, rel_tol=1e-6):
+            got_text, expected_text = apart(got * 1e3, expected * 1e3)
+            why = _why(got, expected, device.samples, n)
+            raise Wrong(f"for n = {n} you measured {got_text} ms, the median is {expected_text} ms: {why}")
 
 
-def _why(got, later):
+def _why(got, expected, samples, n):
+    def is_(value):
+        return math.isclose(got, value, rel_tol=1e-6)
+
+    counted = samples[-n:]
     if got < 0.1 * MS:
         return "that is the launch. Wait for the device before you read the clock the second time"
-    if len(later) > 1 and 2.5 * MS < got < 20 * MS:
+    if is_(expected * 1e3):
+        return "seconds are asked"
+    if n > 1 and math.isclose(got, mean(counted), rel_tol=0.01):
         return "that is a mean, and one run of 40 ms decides it. Take the median"
-    if got > 100 * MS:
-        return "that is a sum, or the first run"
+    if n > 1 and (math.isclose(got, sum(counted), rel_tol=0.01) or is_(sum(samples))):
+        return "that is a sum"
+    if n > 1 and (is_(min(counted)) or is_(max(counted))):
+        return f"that is the {'fastest' if is_(min(counted)) else 'slowest'} run. Take the median"
+    for k in {9, n - 1, n + 1} - {0, n}:
+        if k < len(samples) and is_(median(samples[-k:])):
+            return f"that is the median of {k} runs"
+    if any(map(is_, counted)):
+        return "that is one of the runs, but not the middle one. Sort them"
     return (
         "the first run (500 ms) is in it, or the work that was in the queue before (30 ms). "
         "Run fn once and wait, before any clock is read"
     )
 
 
-def check_faster(answer):
+def _faster_cases():
     steady = [1.00, 1.01, 1.02, 1.03, 1.04, 1.05, 1.06, 1.07]
     slower = [x + 0.5 for x in steady]
+    yield steady, slower, "a", "all of a lies below all of b"
+    yield slower, steady, "b", "all of b lies below all of a"
+    yield steady, steady[::-1], "cannot tell", "these are the same samples in another order"
+    close = [x + 0.001 for x in steady]
+    yield steady, close, "cannot tell", "the medians differ, but the intervals of the medians overlap"
     many = [1 + k / 100 for k in range(20)]
     spiky = [*many[:-2], 9.0, 9.0]
-    cases = [
-        (steady, slower, "a", "all of a lies below all of b"),
-        (slower, steady, "b", "all of b lies below all of a"),
-        (steady, list(reversed(steady)), "cannot tell", "these are the same samples in another order"),
-        (
-            steady,
-            [x + 0.001 for x in steady],
-            "cannot tell",
-            "the medians differ, but the intervals of the medians overlap",
-        ),
-        ([x + 0.5 for x in many], spiky, "b", "two outliers move the mean of b, but not the interval of its median"),
-        ([1.0, 1.1], [2.0, 2.1], "cannot tell", "two samples on each side are too few"),
-        (steady, slower[:5], "cannot tell", "five samples of b are too few"),
-        (steady[:6], slower[:6], "a", "six samples are enough, and all of a lies below all of b"),
-    ]
-    for a, b, expected, why in cases:
+    shifted = [x + 0.5 for x in many]
+    yield shifted, spiky, "b", "two outliers move the mean of b, but not the interval of its median"
+    few = "with fewer than six samples on either side, nobody can tell"
+    for a, b in (([1.0, 1.1], [2.0, 2.1]), (steady, slower[:5]), (steady[:5], slower), (slower, []), ([], [])):
+        yield a, b, "cannot tell", few
+    six = [x / 1e6 for x in steady[:6]], [x / 1e6 for x in slower[:6]]
+    yield *six, "a", "six samples are enough, and all of a lies below all of b"
+    yield six[1], six[0], "b", "six samples are enough, and all of b lies below all of a"
+    alike = "samples that are all alike have an interval without width"
+    yield [1.0] * 7, [1.0] * 9, "cannot tell", alike
+    yield [1.0] * 7, [1.1] * 9, "a", alike
+    left, right = [1.00, 1.01, 1.02, 1.03, 1.04, 1.05, 1.15], [1.12, 1.22, 1.23, 1.24, 1.25, 1.26, 1.27]
+    yield left, right, "cannot tell", "the medians are 20 % apart, but the intervals, here all seven samples, overlap"
+    touches = [x + 0.07 for x in steady[:-1]] + [2.0]
+    touches[0] = steady[-1]
+    yield steady, touches, "cannot tell", "the intervals share the value 1.07"
+    yield touches, steady, "cannot tell", "the intervals share the value 1.07"
+    wide = [0.5 + k / 400 for k in range(140)] + [1 + k / 1e5 for k in range(120)] + [1.2 + k / 100 for k in range(140)]
+    later = [1.02 * x for x in wide]
+    yield wide, later, "a", "the medians are only 2 % apart, but with 400 samples the intervals are narrow"
+    yield later, wide, "b", "the medians are only 2 % apart, but with 400 samples the intervals are narrow"
+    mixed = random.Random(0)
+    for n in (8, 11, 20, 30, 50, 101):
+        a = mixed.sample(range(n), n)
+        low, high = median_interval(a)
+        beside, over = [x + high - low + 0.5 for x in a], [x + high - low - 0.5 for x in a]
+        mixed.shuffle(beside)
+        yield a, beside, "a", f"the interval of a ends at {high}, that of b begins at {high + 0.5}"
+        yield a, over, "cannot tell", f"the interval of a ends at {high}, that of b begins at {high - 0.5}"
+        yield beside, a, "b", f"the interval of b ends at {high}, that of a begins at {high + 0.5}"
+        yield over, a, "cannot tell", f"the interval of b ends at {high}, that of a begins at {high - 0.5}"
+
+
+def check_faster(answer):
+    for a, b, expected, why in _faster_cases():
         shown = f"a = {_short(a)}, b = {_short(b)}"
-        got = call(answer, list(a), list(b), shown=shown)
-        if got != expected:
+        got = call(answer, a, b, shown=shown)
+        if not isinstance(got, str) or got != expected:
             raise Wrong(f"for {shown} you said {got!r}, expected {expected!r}: {why}")
 
 
 def _short(samples):
     text = ", ".join(f"{x:g}" for x in samples[:6])
-    return f"[{text}{', …' if len(samples) > 6 else ''}]"
+    return f"[{text}{f', … {len(samples)} samples' if len(samples) > 6 else ''}]"
 
 
 def check_bound(answer):
@@ -101,6 +306,10 @@ def check_bound(answer):
         (4096, 4096, 4096, 2, 989e12, 4.8e12),
         (1000, 2000, 1500, 4, 8.1e12, 320e9),  # the lesson's product on a T4
         (64, 64, 8, 4, 8.1e12, 320e9),
+        (64, 64, 8, 1, 8.1e12, 4e12),
+        (300, 20, 500, 8, 1e11, 3e10),
+        (2, 3, 4, 4, 48.0, 104.0),  # one second each
+        (1, 1, 1, 2, 1e12, 1e12),
     ]
     for m, k, n, b, rate, bandwidth in cases:
         flop, moved = 2 * m * k * n, b * (m * k + k * n + m * n)
@@ -109,24 +318,23 @@ def check_bound(answer):
         if not isinstance(got, (tuple, list)) or len(got) != 3:
             raise Wrong(f"for {shown} you returned {got!r}, expected (intensity, 'memory' or 'arithmetic', seconds)")
         intensity, limit, seconds = got
-        if any(isinstance(value, bool) or not isinstance(value, (int, float)) for value in (intensity, seconds)):
+        if not _is_number(intensity) or not _is_number(seconds):
             raise Wrong(f"for {shown} you returned {got!r}; the first and the third should be numbers")
         if not math.isclose(intensity, flop / moved, rel_tol=1e-6):
-            raise Wrong(
-                f"for {shown} your intensity is {intensity:.4g}, expected {flop / moved:.4g}{_slip(got, m, k, n, b)}"
-            )
+            texts = apart(intensity, flop / moved)
+            raise Wrong(f"for {shown} your intensity is {texts[0]}, expected {texts[1]}{_slip(got, m, k, n, b)}")
+        ridge = flop / rate == moved / bandwidth
         expected = "arithmetic" if flop / rate > moved / bandwidth else "memory"
-        if limit != expected:
+        if not isinstance(limit, str) or limit not in (expected, *(["arithmetic"] if ridge else [])):
             raise Wrong(
                 f"for {shown} you said {limit!r}, expected {expected!r}: the ridge is at "
                 f"{rate / bandwidth:.3g} FLOP per byte, the product has {flop / moved:.3g}"
             )
         least = max(flop / rate, moved / bandwidth)
         if not math.isclose(seconds, least, rel_tol=1e-6):
-            raise Wrong(
-                f"for {shown} you said {seconds:.4g} s, expected {least:.4g} s: the two go on at the same time, "
-                "so the longer one is the least that it can take"
-            )
+            texts = apart(seconds, least)
+            why = _time_slip(seconds, flop / rate, moved / bandwidth)
+            raise Wrong(f"for {shown} you said {texts[0]} s, expected {texts[1]} s: {why}")
 
 
 def _slip(got, m, k, n, b):
@@ -137,7 +345,20 @@ def _slip(got, m, k, n, b):
         return ": that is FLOP per number. How many bytes has a number?"
     if math.isclose(got[0], 2 * m * k * n / (moved - b * m * n), rel_tol=1e-6):
         return ": the result is written to memory, too"
-    return ""
+    if math.isclose(got[0], moved / (2 * m * k * n), rel_tol=1e-6):
+        return ": that is bytes per FLOP"
+    return f": {2 * m * k * n:,} FLOP over {moved:,} bytes"
+
+
+def _time_slip(seconds, arithmetic, memory):
+    if math.isclose(seconds, arithmetic + memory, rel_tol=1e-6):
+        return "the two go on at the same time, so the longer one is the least that it can take"
+    if math.isclose(seconds, min(arithmetic, memory), rel_tol=1e-6):
+        return "that is the shorter of the two, and the product has to wait for the longer one"
+    for power in (-12, -9, -6, -3, 3, 6, 9, 12):
+        if any(math.isclose(seconds, 10.0**power * time, rel_tol=1e-6) for time in (arithmetic, memory)):
+            return "rate and bandwidth come in FLOP/s and bytes/s, and seconds are asked"
+    return f"the arithmetic takes {arithmetic:.3g} s, the memory {memory:.3g} s"
 
 
 class Waits(TorchFunctionMode):
@@ -145,44 +366,80 @@ class Waits(TorchFunctionMode):
 
     ALWAYS = {"item", "tolist", "cpu", "numpy", "__array__", "nonzero", "is_nonzero", "equal", "allclose", "unique"}
     ALWAYS |= {"__bool__", "__float__", "__int__", "__index__", "__complex__", "__format__", "__repr__", "__contains__"}
+    FACTORIES = {"zeros", "ones", "full", "empty", "tensor", "as_tensor"}
 
-    def __init__(self):
+    def __init__(self, given):
         super().__init__()
-        self.names, self.fetched = [], []
+        self.names = []
+        self.on_host = [x.untyped_storage() for x in given]  # kept alive, so that its address stays its own
 
     def __torch_function__(self, function, types, args=(), kwargs=None):
-        name = getattr(function, "__name__", "")
-        to_cpu = name == "to" and any(str(value) == "cpu" for value in [*args[1:], *(kwargs or {}).values()])
+        name, kwargs = getattr(function, "__name__", ""), kwargs or {}
+        to_cpu = name == "to" and any(str(value) == "cpu" for value in [*args[1:], *kwargs.values()])
         from_tensors = name in ("tensor", "as_tensor") and args and isinstance(args[0], (list, tuple))
         read = [x for x in (args[0] if from_tensors else args[:1]) if isinstance(x, torch.Tensor)]
         if name in self.ALWAYS or to_cpu or from_tensors:
-            self.names += [name for x in read if not self._is_fetched(x)]
-        result = function(*args, **(kwargs or {}))
-        if name == "cpu" or to_cpu:
+            self.names += [name for x in read if not self._is_on_host(x)]
+        if name in ("__setitem__", "copy_") and self._is_on_host(args[0]):
+            self.names += ["copy to the CPU" for x in args[1:] if torch.is_tensor(x) and not self._is_on_host(x)]
+        result = function(*args, **kwargs)
+        joined = name in ("stack", "cat") and all(map(self._is_on_host, args[0]))
+        if name == "cpu" or to_cpu or joined or (name in self.FACTORIES and "device" not in kwargs):
             with torch._C.DisableTorchFunction():
-                self.fetched.append(result.untyped_storage())  # kept alive, so that its address stays its own
+                self.on_host.append(result.untyped_storage())
         return result
 
-    def _is_fetched(self, x):
-        """Whether the numbers of `x` are on the host already, because cpu() brought them there."""
+    def _is_on_host(self, x):
+        """Whether the numbers of `x` are on the host already, because they were made there, or cpu() brought them."""
         with torch._C.DisableTorchFunction():
-            return x.untyped_storage().data_ptr() in [storage.data_ptr() for storage in self.fetched]
+            return x.untyped_storage().data_ptr() in [storage.data_ptr() for storage in self.on_host]
+
+
+class Graph(torch.autograd.Function):
+    """Changes nothing. Its context lives as long as the graph that it is in."""
+
+    @staticmethod
+    def forward(ctx, x, model):
+        model.kept = max(model.kept, len(model.graphs))
+        model.graphs.add(ctx)
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad, None
+
+
+class Watched(torch.nn.Linear):
+    """A linear layer that counts the graphs of earlier calls at each call; kept: the most there were."""
+
+    def forward(self, x):
+        return Graph.apply(super().forward(x), self)
 
 
 def check_train(answer):
+    for count, options in ((5, {"lr": 0.3, "momentum": 0.5}), (1, {"lr": 0.1})):
+        _check_train(answer, count, options)
+
+
+def _check_train(answer, count, options):
     generator = torch.Generator().manual_seed(0)
-    batches = [(torch.randn(8, 4, generator=generator), torch.randint(3, (8,), generator=generator)) for _ in range(5)]
-    model = torch.nn.Linear(4, 3)
+    batches = [
+        (torch.randn(8, 4, generator=generator), torch.randint(3, (8,), generator=generator)) for _ in range(count)
+    ]
+    model = Watched(4, 3)
     with torch.no_grad():
         for p in model.parameters():
             p.copy_(torch.randn(p.shape, generator=generator))
     twin = copy.deepcopy(model)
-    expected = _losses(twin, batches)
-    waits = Waits()
+    for layer in (model, twin):
+        layer.graphs, layer.kept = weakref.WeakSet(), 0
+    expected = _losses(twin, batches, options)
+    waits = Waits([x for batch in batches for x in batch])
+    many = "five batches" if count > 1 else "a list of one batch"
     with waits:
-        got = call(answer, model, torch.optim.SGD(model.parameters(), lr=0.1), batches, shown="five batches")
-    if not isinstance(got, (list, tuple)) or len(got) != len(batches):
-        raise Wrong(f"for five batches you returned {got!r}, expected a list of five losses")
+        got = call(answer, model, torch.optim.SGD(model.parameters(), **options), batches, shown=many)
+    if not isinstance(got, (list, tuple)) or len(got) != count:
+        raise Wrong(f"for {many} you returned {got!r}, expected a list of {'five losses' if count > 1 else 'one loss'}")
     if any(isinstance(value, bool) or not isinstance(value, float) for value in got):
         raise Wrong(f"you returned {list(got)!r}; Python numbers are asked, not tensors")
     if not all(math.isclose(a, b, rel_tol=1e-4, abs_tol=1e-6) for a, b in zip(got, expected, strict=True)):
@@ -192,15 +449,20 @@ def check_train(answer):
         )
     if not all(torch.allclose(p, q, atol=1e-5) for p, q in zip(model.parameters(), twin.parameters(), strict=True)):
         raise Wrong("right losses, but the weights differ after the last step")
+    if "numpy" in waits.names:
+        raise Wrong("right losses here, but numpy() raises for a tensor on a GPU: fetch it first, or take tolist()")
     if len(waits.names) != 1:
+        names = ", ".join(f"{n} × {name}" for name, n in Counter(waits.names).items())
         raise Wrong(
-            f"right losses, but {len(waits.names)} waits for five batches ({', '.join(waits.names)}): "
+            f"right losses, but {len(waits.names)} waits for {many} ({names}): "
             "keep them on the device, stack them, fetch once"
         )
+    if model.kept > 1:
+        raise Wrong("right losses and one wait, but the graph of every step is still there: keep loss.detach()")
 
 
-def _losses(model, batches):
-    optimizer, losses = torch.optim.SGD(model.parameters(), lr=0.1), []
+def _losses(model, batches, options):
+    optimizer, losses = torch.optim.SGD(model.parameters(), **options), []
     for x, y in batches:
         loss = F.cross_entropy(model(x), y)
         optimizer.zero_grad()
@@ -210,78 +472,111 @@ def _losses(model, batches):
     return losses
 
 
-class SlowMeta(TorchFunctionMode):
-    """Turns `meta` into a device with a queue: a product there takes 4 ms, which `wait` waits for."""
-
-    SECONDS = 4 * MS
-    FACTORIES = {"rand", "randn", "ones", "zeros", "full", "empty", "arange", "tensor"}
-
-    def __init__(self):
-        super().__init__()
-        self.queued, self.products, self.moves, self.created = 0, 0, 0, []
-
-    def __torch_function__(self, function, types, args=(), kwargs=None):
-        name = getattr(function, "__name__", "")
-        result = function(*args, **(kwargs or {}))
-        if not isinstance(result, torch.Tensor):
-            return result
-        if name in ("matmul", "__matmul__", "__rmatmul__", "mm") and result.device.type == "meta":
-            self.shape = tuple(args[0].shape), tuple(args[1].shape)
-            self.queued += 1
-            self.products += 1
-        elif name in ("to", "cuda"):
-            self.moves += any(isinstance(a, torch.Tensor) and a.device != result.device for a in args)
-        elif name in self.FACTORIES:
-            self.created.append(result.device.type)
-        return result
-
-    def wait(self):
-        time.sleep(self.queued * self.SECONDS)
-        self.queued = 0
-
-
 def check_product_seconds(answer):
-    m, k, n = 40, 30, 20
-    slow = SlowMeta()
-    devices = {"cpu": (torch.device("cpu"), lambda: None), "slow": (torch.device("meta"), slow.wait)}
-    with slow:
-        got = call(answer, m, k, n, devices, shown="the CPU and a slow device")
-    if not isinstance(got, dict) or set(got) != set(devices):
-        raise Wrong(f"expected a dict with the names {list(devices)}, got {got!r}")
+    _check_products(answer, (40, 30, 20), {"slow": torch.device("meta"), "cpu": torch.device("cpu")})
+    _check_products(answer, (3, 5, 2), {"other": "meta"})
+
+
+def _check_products(answer, sizes, devices):
+    m, k, n = sizes
+    products = Products()
+    waits = {"meta": products.wait, "cpu": lambda: None}
+    given = {name: (device, waits[str(device)]) for name, device in devices.items()}
+    shown = f"m = {m}, k = {k}, n = {n}, devices named {list(given)}"
+    with products.clocks(answer), products:
+        got = call(answer, m, k, n, given, shown=shown)
+    if not isinstance(got, dict) or set(got) != set(given):
+        raise Wrong(f"expected a dict with the names {list(given)}, got {got!r}")
     if any(value is DOTS for value in got.values()):
         raise NotAnswered
-    if any(isinstance(value, bool) or not isinstance(value, (int, float)) for value in got.values()):
+    if not all(map(_is_number, got.values())):
         raise Wrong(f"expected a number of seconds for each name, got {got!r}")
-    if slow.products == 0:
-        raise Wrong("no product was computed on the slow device")
-    if slow.shape != ((m, k), (k, n)):
-        raise Wrong(f"the slow device multiplied {slow.shape[0]} by {slow.shape[1]}, expected {(m, k)} by {(k, n)}")
-    if slow.moves:
-        raise Wrong(f"{slow.moves} moves to the slow device: create the matrices there, with device=")
-    if len(slow.created) > 3 * len(devices):
+    for name, device in devices.items():
+        _check_device(name, products.made[str(device)], str(device), (m, k, n), any(products.made.values()))
+    if products.moves:
+        raise Wrong(f"{products.moves} moves to another device: create the matrices there, with device=")
+    if products.created > 3 * len(given):
         raise Wrong(
-            f"{len(slow.created)} matrices were created for two devices: "
+            f"{products.created} matrices were created for {len(given)} devices: "
             "create a and b once for each, outside of the timed loop"
         )
-    if slow.products < 4:
-        raise Wrong(
-            f"{slow.products} products on the slow device: warm up, then take the median of at least three runs"
-        )
-    if got["slow"] < 0.5 * slow.SECONDS:
-        raise Wrong(
-            f"the slow device needs {slow.SECONDS * 1e3:g} ms for a product, you measured "
-            f"{got['slow'] * 1e3:.3g} ms: that is the launch, or you waited before it only. Wait, then read the clock"
-        )
-    if got["slow"] > 5 * slow.SECONDS:
-        raise Wrong(
-            f"the slow device needs {slow.SECONDS * 1e3:g} ms for a product, you measured "
-            f"{got['slow'] * 1e3:.3g} ms: one product's time is asked, not that of all runs"
-        )
-    if not 0 < got["cpu"] < 1:
-        raise Wrong(f"{got['cpu']:.3g} s on the CPU for a product of {m} × {k} by {k} × {n} cannot be")
+    if products.readings == 0:
+        raise Wrong("no clock was read: call time.perf_counter() in your function")
+    for name, device in devices.items():
+        _check_seconds(name, got[name], products, str(device))
 
 
-assert median  # what the solutions use
+def _check_device(name, made, kind, sizes, elsewhere):
+    m, k, n = sizes
+    if not made and elsewhere:
+        raise Wrong(
+            f"no product was computed on {name!r}, only on another device: a lambda looks up `a` and `b` when it is "
+            "called. Has the loop moved on by then?"
+        )
+    if not made:
+        raise Wrong(f"no product was computed on {name!r}")
+    _, shapes, types = made[-1]
+    if types != {kind}:
+        raise Wrong(f"only one of the two matrices was on {name!r}: create both there, with device=")
+    if shapes != ((m, k), (k, n)):
+        raise Wrong(f"on {name!r} you multiplied {shapes[0]} by {shapes[1]}, expected {(m, k)} by {(k, n)}")
+    if len(made) < 4:
+        raise Wrong(f"{len(made)} products on {name!r}: warm up, then take the median of at least three runs")
+
+
+def _check_seconds(name, got, products, kind):
+    samples = [seconds + products.LAUNCH for seconds, _, _ in products.made[kind]]
+    usual = median(samples[1:])
+    text = f"a product on {name!r} takes about {usual * 1e3:.3g} ms, you measured {got * 1e3:.4g} ms: "
+    if got < 0.1 * usual:
+        raise Wrong(text + "that is the launch, or you waited before it only. Wait, then read the clock")
+    if kind == "meta" and max(products.queues[1:], default=9) > 1:  # the first wait may be for several, to warm up
+        most = max(products.queues)
+        raise Wrong(f"{text}only a mean can come out of {most} products and one wait. Wait after each, take the median")
+
+    def is_(value):
+        return math.isclose(got, value, rel_tol=1e-6)
+
+    for first in range(1, len(samples) - 2):  # so many runs to warm up
+        runs = samples[first:]
+        if is_(median(runs)) or is_(median_low(runs)) or is_(median_high(runs)):
+            return
+    runs = samples[1:]
+    if any(math.isclose(got, x, rel_tol=0.02) for x in (mean(runs), mean(samples))):
+        raise Wrong(text + "that is a mean, which one slow run decides. Take the median")
+    if is_(min(runs)) or is_(max(samples)) or is_(max(runs)):
+        raise Wrong(f"{text}that is the {'fastest' if is_(min(runs)) else 'slowest'} run. Take the median")
+    if is_(median(samples)):
+        raise Wrong(text + "the first run, which is slow, is among the samples")
+    if is_(usual * 1e3):
+        raise Wrong(text + "seconds are asked")
+    if got > sum(runs) / 2:
+        raise Wrong(text + "one product's time is asked, not that of all runs")
+    raise Wrong(text + "that is not the median of the runs, from a launch to the end of the wait")
+
+
+TIMER = """
+from torch.utils.benchmark import Timer
+
+def timer_seconds(a, b, threads, number):
+    timer = Timer("a @ b", globals={"a": a, "b": b}, num_threads=threads)
+    return timer.timeit(number).median
+"""
+
+MEDIAN = """
+from statistics import median
+
+def median_seconds(fn, wait, clock, n=9):
+    fn()
+    wait()
+    samples = []
+    for _ in range(n):
+        start = clock()
+        fn()
+        wait()
+        samples.append(clock() - start)
+    return median(samples)
+"""
 
 TRAIN = """
 import torch.nn.functional as F
@@ -297,6 +592,24 @@ def train(model, optimizer, batches):
     return {returned}
 """
 
+PRODUCTS = """
+import time
+from statistics import median
+
+def product_seconds(m, k, n, devices):
+    result = {}
+    for name, (device, wait) in devices.items():
+        a, b = torch.randn(m, k, device=device), torch.randn(k, n, device=device)
+        samples = []
+        for _ in range(10):
+            start = time.perf_counter()
+            a @ b
+            wait()
+            samples.append(time.perf_counter() - start)
+        result[name] = median(samples[1:])
+    return result
+"""
+
 
 def train_source(kept, returned):
     return TRAIN.format(kept=kept, returned=returned)
@@ -304,45 +617,103 @@ def train_source(kept, returned):
 
 EXERCISES = [
     Exercise(
+        number="04.0",
+        title="PyTorch's own timer",
+        name="timer_seconds",
+        stars=1,
+        check=check_timer_seconds,
+        hints=[
+            "from torch.utils.benchmark import Timer. The statement is a text; globals= gives it its names.",
+            'Timer("a @ b", globals={"a": a, "b": b}, num_threads=…)',
+            "timeit(number) returns a measurement, which has a median.",
+        ],
+        solution=TIMER,
+        equivalent={
+            "return timer.timeit(number).median → return timer.timeit(number).mean": "timeit makes one block of runs, "
+            "so that median and mean are the same number.",
+        },
+        praise="timeit makes one block of runs, so that its median is their mean; blocked_autorange makes several "
+        "blocks. On a GPU the same line waits for the device.",
+        right=[
+            """
+def timer_seconds(a, b, threads, number):
+    from torch.utils.benchmark import Timer
+
+    return Timer(stmt="fn()", globals={"fn": lambda: a @ b}, num_threads=threads).timeit(number).mean
+""",
+            """
+import torch.utils.benchmark as benchmark
+from timeit import default_timer
+
+def timer_seconds(a, b, threads, number):
+    timer = benchmark.Timer("torch.mm(a, b)", "import torch", "", default_timer, locals(), num_threads=threads)
+    return timer.timeit(number=number).times[0]
+""",
+        ],
+        wrong={
+            TIMER.replace(", num_threads=threads", ""): "Timer's default is one thread",
+            TIMER.replace(", num_threads=threads", "").replace(
+                "    timer =", "    torch.set_num_threads(threads)\n    timer ="
+            ): "Timer's default is one thread",
+            TIMER.replace(".median", ""): "It has a median",
+            TIMER.replace("timeit(number)", "timeit()"): "timeit makes a million runs",
+            TIMER.replace("timeit(number)", "timeit(20)"): "number = 7, and Timer computed 22 products",
+            TIMER.replace(".median", ".raw_times[0]"): "seconds of one product are asked",
+            TIMER.replace(".median", ".median * 1e3"): "seconds of one product are asked",
+            """
+import time
+
+def timer_seconds(a, b, threads, number):
+    torch.set_num_threads(threads)
+    start = time.perf_counter()
+    for _ in range(number):
+        a @ b
+    return (time.perf_counter() - start) / number
+""": "outside of Timer",
+        },
+    ),
+    Exercise(
         number="04.1",
         title="A timer for a queue",
         name="median_seconds",
-        stars=2,
+        stars=3,
         check=check_median_seconds,
         hints=[
             "Before any clock is read: run fn once, and wait. That takes the slow first run and the old work out.",
             "In the loop: clock, fn, wait, clock. Keep the difference.",
             "from statistics import median; return median(samples).",
         ],
-        solution="""
-from statistics import median
+        solution=MEDIAN,
+        praise="The clock as an argument makes the timer testable: with a made-up clock, its answer is exact.",
+        right=[
+            """
+import numpy as np
 
 def median_seconds(fn, wait, clock, n=9):
-    fn()
-    wait()
-    samples = []
-    for _ in range(n):
+    def once():
+        wait()
         start = clock()
         fn()
         wait()
-        samples.append(clock() - start)
-    return median(samples)
-""",
-        praise="The clock as an argument makes the timer testable: with a made-up clock, its answer is exact.",
-        wrong={
-            """
-from statistics import median
+        return clock() - start
 
+    return np.median([once() for _ in range(n + 1)][1:])
+""",
+            """
 def median_seconds(fn, wait, clock, n=9):
-    fn()
-    wait()
-    samples = []
-    for _ in range(n):
-        start = clock()
+    for _ in range(3):
         fn()
-        samples.append(clock() - start)
-    return median(samples)
-""": "that is the launch",
+    wait()
+    times = [clock()]
+    for _ in range(n):
+        fn()
+        wait()
+        times.append(clock())
+    return sorted(after - before for before, after in zip(times, times[1:]))[n // 2]
+""",
+        ],
+        wrong={
+            MEDIAN.replace("        wait()\n", ""): "that is the launch",
             """
 def median_seconds(fn, wait, clock, n=9):
     fn()
@@ -353,18 +724,8 @@ def median_seconds(fn, wait, clock, n=9):
     wait()
     return (clock() - start) / n
 """: "that is a mean",
-            """
-from statistics import median
-
-def median_seconds(fn, wait, clock, n=9):
-    samples = []
-    for _ in range(n):
-        start = clock()
-        fn()
-        wait()
-        samples.append(clock() - start)
-    return median(samples)
-""": "fn ran 9 times",
+            MEDIAN.replace("    fn()\n    wait()\n    samples", "    samples"): "fn ran 9 times",
+            MEDIAN.replace("    wait()\n    samples", "    samples"): "for n = 1 you measured 570",
             """
 def median_seconds(fn, wait, clock, n=9):
     start = clock()
@@ -373,16 +734,11 @@ def median_seconds(fn, wait, clock, n=9):
     wait()
     return (clock() - start) / (n + 1)
 """: "the first run (500 ms) is in it",
-            """
-def median_seconds(fn, wait, clock, n=9):
-    fn()
-    wait()
-    start = clock()
-    for _ in range(n):
-        fn()
-    wait()
-    return (clock() - start) * 10
-""": "that is a sum",
+            MEDIAN.replace("median(samples)", "sum(samples)"): "that is a sum",
+            MEDIAN.replace("median(samples)", "min(samples)"): "that is the fastest run",
+            MEDIAN.replace("median(samples)", "samples[len(samples) // 2]"): "not the middle one",
+            MEDIAN.replace("range(n)", "range(9)"): "for n = 5 you measured",
+            "import time\n" + MEDIAN.replace("clock()", "time.perf_counter()"): "some other clock",
         },
     ),
     Exercise(
@@ -397,13 +753,7 @@ def median_seconds(fn, wait, clock, n=9):
             'a is faster if high_a < low_b. b is faster if high_b < low_a. Otherwise "cannot tell".',
         ],
         solution="""
-import math
-
-def interval(samples):
-    n, half = len(samples), 1.96 * math.sqrt(len(samples))
-    low, high = max(1, math.floor((n - half) / 2)), min(n, math.ceil(1 + (n + half) / 2))
-    ordered = sorted(samples)
-    return ordered[low - 1], ordered[high - 1]
+from utils.timing import median_interval as interval  # the lesson's function
 
 def faster(a, b):
     if min(len(a), len(b)) < 6:
@@ -415,13 +765,48 @@ def faster(a, b):
 """,
         praise="'Cannot tell' is an answer: more samples, or a quieter machine. This test is on the safe side: two "
         "intervals may overlap a little where speedup(a, b), which looks at the ratio, already sees a difference.",
+        right=[
+            """
+import math
+
+def interval(samples):
+    n, half = len(samples), 1.96 * math.sqrt(len(samples))
+    low, high = max(1, math.floor((n - half) / 2)), min(n, math.ceil(1 + (n + half) / 2))
+    ordered = sorted(samples)
+    return ordered[low - 1], ordered[high - 1]
+
+def faster(a, b):
+    if len(a) < 6 or len(b) < 6:
+        return "cannot tell"
+    a, b = interval(a), interval(b)
+    if a[1] < b[0]:
+        return "a"
+    if b[1] < a[0]:
+        return "b"
+    return "cannot tell"
+""",
+            """
+import numpy as np
+
+def faster(a, b):
+    def ranks(samples):
+        n = len(samples)
+        low, high = (n - 1.96 * n**0.5) // 2, (n + 1.96 * n**0.5) / 2
+        return np.sort(samples)[max(0, int(low) - 1)], np.sort(samples)[min(n - 1, int(np.ceil(high)))]
+
+    if any(len(samples) < 6 for samples in (a, b)):
+        return "cannot tell"
+    first, second = sorted([(*ranks(a), "a"), (*ranks(b), "b")])
+    return first[2] if first[1] < second[0] else "cannot tell"
+""",
+        ],
         wrong={
             """
 from statistics import median
 
 def faster(a, b):
     return "a" if median(a) < median(b) else "b"
-""": "expected 'cannot tell'",
+""": "the same samples in another order",
             """
 def faster(a, b):
     if min(len(a), len(b)) < 6:
@@ -435,7 +820,16 @@ def faster(a, b):
     if max(a) < min(b):
         return "a"
     return "b" if max(b) < min(a) else "cannot tell"
-""": "",
+""": "two outliers move the mean",
+            """
+from utils.timing import median_interval as interval
+
+def faster(a, b):
+    (low_a, high_a), (low_b, high_b) = interval(a), interval(b)
+    if high_a < low_b:
+        return "a"
+    return "b" if high_b < low_a else "cannot tell"
+""": "fewer than six samples",
             """
 from statistics import mean
 
@@ -443,7 +837,38 @@ def faster(a, b):
     if abs(mean(a) - mean(b)) < 0.1:
         return "cannot tell"
     return "a" if mean(a) < mean(b) else "b"
-""": "",
+""": "two outliers move the mean",
+            """
+from statistics import quantiles
+
+def faster(a, b):
+    if min(len(a), len(b)) < 6:
+        return "cannot tell"
+    (low_a, _, high_a), (low_b, _, high_b) = quantiles(a), quantiles(b)
+    if high_a < low_b:
+        return "a"
+    return "b" if high_b < low_a else "cannot tell"
+""": "here all seven samples, overlap",
+            """
+from statistics import median
+
+def faster(a, b):
+    if min(len(a), len(b)) < 6:
+        return "cannot tell"
+    if median(a) < 0.95 * median(b):
+        return "a"
+    return "b" if median(b) < 0.95 * median(a) else "cannot tell"
+""": "here all seven samples, overlap",
+            """
+from utils.timing import median_interval as interval
+
+def faster(a, b):
+    if min(len(a), len(b)) < 6:
+        return "cannot tell"
+    if interval(a)[1] <= interval(b)[0]:
+        return "a"
+    return "b" if interval(b)[1] <= interval(a)[0] else "cannot tell"
+""": "without width",
         },
     ),
     Exercise(
@@ -466,6 +891,24 @@ def bound(m, k, n, b, rate, bandwidth):
 """,
         praise="Halving b, with bfloat16 in place of float32, doubles the intensity and halves the memory's time, "
         "whether or not the arithmetic gets faster: lesson 08.",
+        right=[
+            """
+def bound(m, k, n, b, rate, bandwidth):
+    intensity = 2 * m * k * n / (b * (m * k + k * n + m * n))
+    if intensity >= rate / bandwidth:
+        return [intensity, "arithmetic", 2 * m * k * n / rate]
+    return [intensity, "memory", b * (m * k + k * n + m * n) / bandwidth]
+""",
+            """
+import numpy as np
+
+def bound(m, k, n, b, rate, bandwidth):
+    flop = 2 * np.prod([m, k, n])
+    moved = b * sum(rows * columns for rows, columns in ((m, k), (k, n), (m, n)))
+    seconds, limit = max((flop / rate, "arithmetic"), (moved / bandwidth, "memory"))
+    return np.float64(flop / moved), limit, seconds
+""",
+        ],
         wrong={
             """
 def bound(m, k, n, b, rate, bandwidth):
@@ -493,6 +936,23 @@ def bound(m, k, n, b, rate, bandwidth):
     limit = "arithmetic" if flop / moved > rate / bandwidth else "memory"
     return flop / moved, limit, flop / rate + moved / bandwidth
 """: "the two go on at the same time",
+            """
+def bound(m, k, n, b, rate, bandwidth):
+    flop, moved = 2 * m * k * n, b * (m * k + k * n + m * n)
+    limit = "arithmetic" if flop / moved > rate / bandwidth else "memory"
+    return flop / moved, limit, max(flop / (rate * 1e12), moved / (bandwidth * 1e9))
+""": "come in FLOP/s and bytes/s",
+            """
+def bound(m, k, n, b, rate, bandwidth):
+    flop, moved = 2 * m * k * n, b * (m * k + k * n + m * n)
+    limit = "arithmetic" if flop / moved > rate / bandwidth else "memory"
+    return flop / moved, limit, min(flop / rate, moved / bandwidth)
+""": "that is the shorter of the two",
+        },
+        equivalent={
+            "limit = 'arithmetic' if arithmetic > memory else 'memory' → "
+            "limit = 'arithmetic' if arithmetic >= memory else 'memory'": "At the ridge both take as long, "
+            "and either word is right.",
         },
     ),
     Exercise(
@@ -509,33 +969,146 @@ def bound(m, k, n, b, rate, bandwidth):
         solution=train_source("loss.detach()", "torch.stack(losses).tolist()"),
         praise="On a GPU the host now runs ahead by whole batches. For a progress bar, read the losses every hundred "
         "steps: item() waits for all that is in the queue by then, even when the loss itself is an old one.",
+        right=[
+            train_source("loss.detach()", "torch.stack(losses).cpu().tolist()"),
+            train_source("loss.detach()", "[float(x) for x in torch.stack(losses).cpu().numpy()]"),
+            """
+import torch.nn.functional as F
+
+def train(model, optimizer, batches):
+    losses = torch.empty(len(batches), device=batches[0][0].device)
+    for step, (x, y) in enumerate(batches):
+        loss = F.cross_entropy(model(x), y)
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        losses[step] = loss.detach()
+    return losses.tolist()
+""",
+        ],
         wrong={
             train_source("loss.item()", "losses"): "right losses, but 5 waits",
             train_source("loss.detach()", "[loss.item() for loss in losses]"): "right losses, but 5 waits",
-            train_source("loss.detach()", "torch.tensor(losses).tolist()"): "right losses, but 6 waits",
+            train_source("loss.detach().cpu()", "torch.stack(losses).tolist()"): "right losses, but 5 waits",
+            train_source("loss.detach()", "torch.tensor(losses).tolist()"): "right losses, but 5 waits",
             train_source("loss.detach()", "losses"): "Python numbers are asked",
+            train_source(
+                "loss.detach()", "torch.stack(losses).numpy().tolist()"
+            ): "numpy() raises for a tensor on a GPU",
+            train_source("loss", "torch.stack(losses).tolist()"): "the graph of every step is still there",
+            train_source("loss.detach()", "torch.stack(losses).squeeze().tolist()"): "for a list of one batch",
             train_source("loss.detach()", "torch.stack(losses).tolist()").replace(
                 "        optimizer.zero_grad()\n", ""
             ): "in each step zero_grad, backward, step",
             train_source("loss.detach()", "torch.stack(losses).tolist()").replace(
                 "        optimizer.step()\n", ""
             ): "in each step zero_grad, backward, step",
+            train_source("loss.detach()", "torch.stack(losses).tolist()").replace(
+                "    losses = []", "    losses, optimizer = [], torch.optim.SGD(model.parameters(), lr=0.1)"
+            ): "in each step zero_grad, backward, step",
+            """
+import torch.nn.functional as F
+
+def train(model, optimizer, batches):
+    losses = torch.zeros(len(batches))
+    for step, (x, y) in enumerate(batches):
+        loss = F.cross_entropy(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses[step] = loss.detach()
+    return losses.tolist()
+""": "5 × copy to the CPU",
         },
     ),
     Exercise(
         number="04.5",
         title="Run-times on different devices",
         name="product_seconds",
-        stars=2,
+        stars=3,
         check=check_product_seconds,
         hints=[
             "One loop over devices.items(). In it: create a and b with device=, then time a @ b as in 04.1.",
             "Your median_seconds takes the product as fn, wait as it is, and time.perf_counter as clock.",
-            "result[name] = median_seconds(lambda: a @ b, wait, time.perf_counter)",
+            "result[name] = median_seconds(lambda: a @ b, wait, time.perf_counter), inside of the loop.",
         ],
-        solution="""
+        solution=PRODUCTS,
+        praise="Before you compare the two numbers: state m, k, n, the precision, and how many threads the CPU had.",
+        right=[
+            "import time\n"
+            + MEDIAN
+            + """
+def product_seconds(m, k, n, devices):
+    result = {}
+    for name, (device, wait) in devices.items():
+        a, b = torch.rand(m, k, device=device), torch.rand(k, n, device=device)
+        result[name] = median_seconds(lambda: torch.mm(a, b), wait, time.perf_counter, n=5)
+    return result
+""",
+            """
+import timeit
+import numpy as np
+
+def product_seconds(m, k, n, devices):
+    def prepare(device, wait):
+        a, b = torch.ones(m, k, device=device), torch.ones(k, n, device=device)
+        return lambda: (torch.einsum("ij,jk->ik", a, b), wait())
+
+    jobs = {name: prepare(*pair) for name, pair in devices.items()}
+    return {name: np.median(timeit.repeat(job, number=1, repeat=8)[3:]) for name, job in jobs.items()}
+""",
+            """
+import time
+import torch.nn.functional as F
+from statistics import median
+
+def product_seconds(m, k, n, devices):
+    times = {name: [] for name in devices}
+    matrices = {name: [torch.randn(shape, device=d) for shape in ((m, k), (k, n))] for name, (d, _) in devices.items()}
+    for run in range(10):
+        for name, (device, wait) in devices.items():
+            wait()
+            start = time.monotonic()
+            F.linear(matrices[name][0], matrices[name][1].T)
+            wait()
+            times[name].append(time.monotonic() - start)
+    return {name: median(samples[1:]) for name, samples in times.items()}
+""",
+        ],
+        wrong={
+            PRODUCTS.replace("            wait()\n", ""): "that is the launch",
+            PRODUCTS.replace("randn(m, k, device=device)", "randn(m, k).to(device)"): "create the matrices there",
+            PRODUCTS.replace("torch.randn(k, n, device=device)", "torch.randn(k, n)"): "only one of the two matrices",
+            PRODUCTS.replace(
+                "            start =", "            a = torch.randn(m, k, device=device)\n            start ="
+            ): "outside of the timed loop",
+            PRODUCTS.replace("range(10)", "range(2)"): "at least three runs",
+            PRODUCTS.replace("median(samples[1:])", "sum(samples)"): "not that of all runs",
+            PRODUCTS.replace("samples[1:]", "samples"): "the first run, which is slow, is among the samples",
+            PRODUCTS.replace("median(samples[1:])", "min(samples)"): "that is the fastest run",
+            PRODUCTS.replace("median(samples[1:])", "sum(samples[1:]) / 9"): "that is a mean",
+            PRODUCTS.replace("torch.randn(k, n", "torch.randn(k, k"): "expected (40, 30) by (30, 20)",
+            PRODUCTS.replace("result[name] =", "result['cpu'] ="): "expected a dict with the names",
+            """
 import time
 from statistics import median
+
+def product_seconds(m, k, n, devices):
+    jobs, result = {}, {}
+    for name, (device, wait) in devices.items():
+        a, b = torch.randn(m, k, device=device), torch.randn(k, n, device=device)
+        jobs[name] = lambda: (a @ b, wait())
+    for name, job in jobs.items():
+        samples = []
+        for _ in range(10):
+            start = time.perf_counter()
+            job()
+            samples.append(time.perf_counter() - start)
+        result[name] = median(samples[1:])
+    return result
+""": "Has the loop moved on by then?",
+            """
+import time
 
 def product_seconds(m, k, n, devices):
     result = {}
@@ -543,31 +1116,18 @@ def product_seconds(m, k, n, devices):
         a, b = torch.randn(m, k, device=device), torch.randn(k, n, device=device)
         a @ b
         wait()
-        samples = []
+        start = time.perf_counter()
         for _ in range(9):
-            start = time.perf_counter()
             a @ b
-            wait()
-            samples.append(time.perf_counter() - start)
-        result[name] = median(samples)
+        wait()
+        result[name] = (time.perf_counter() - start) / 9
     return result
-""",
-        praise="Before you compare the two numbers: state m, k, n, the precision, and how many threads the CPU had.",
-        wrong={},
+""": "only a mean can come out of 9 products",
+        },
+        equivalent={
+            "for _ in range(10): → for _ in range(11):": "How many runs there are is open.",
+            "for _ in range(10): → for _ in range(9):": "How many runs there are is open.",
+            "result[name] = median(samples[1:]) → result[name] = median(samples[2:])": "Two runs to warm up are fine.",
+        },
     ),
 ]
-
-RIGHT = EXERCISES[-1].solution
-EXERCISES[-1].wrong.update(
-    {
-        RIGHT.replace("            wait()\n", ""): "that is the launch",
-        RIGHT.replace("torch.randn(m, k, device=device)", "torch.randn(m, k).to(device)"): "create the matrices there",
-        RIGHT.replace(
-            "            start =", "            a = torch.randn(m, k, device=device)\n            start ="
-        ): "outside of the timed loop",
-        RIGHT.replace("range(9)", "range(1)"): "at least three runs",
-        RIGHT.replace("median(samples)", "sum(samples)"): "not that of all runs",
-        RIGHT.replace("torch.randn(k, n", "torch.randn(k, k"): "expected (40, 30) by (30, 20)",
-        RIGHT.replace("result[name] =", "result['cpu'] ="): "expected a dict with the names",
-    }
-)
