@@ -1,42 +1,317 @@
 """Exercises of lesson 11."""
 
+import collections
+import ctypes
+import itertools
 import math
 import numbers
-import queue
 import threading
+import time
 
 import torch
+from torch.utils.data import DistributedSampler
 
-from utils.exercises import DOTS, Exercise, NotAnswered, Wrong, call
+from utils.exercises import DOTS, Exercise, NotAnswered, TimeUp, Wrong, apart, call
 
-WAIT = 1.0  # seconds until a rank that waits for another has waited in vain
+SECONDS = 4  # that the ranks of one world may take; they need some milliseconds
+
+
+class _Stop(BaseException):
+    """Ends a rank with a verdict. No Exception, so that `except Exception` in an answer does not catch it."""
+
+
+class _InVain(_Stop):
+    """The rank waited for what could not come any more."""
+
+
+class _World:
+    """Ranks, each of them a thread. As soon as all that have not ended wait in vain, they are told so."""
+
+    def __init__(self, size):
+        self.size, self.news, self.ended, self.over, self.deadlock = size, threading.Condition(), 0, False, False
+        self.waiting = {}  # rank → function that says whether what it waits for is there
+        self.calls = collections.defaultdict(dict)  # number of the collective → rank → (its name, what it gave)
+        self.mail = collections.defaultdict(list)  # (from, to) → messages
+
+    def run(self, work):
+        """work(rank) for all ranks: the list of results. Or the first rank's fault, before what others waited for."""
+        results, errors = [None] * self.size, []
+
+        def run(rank):
+            try:
+                results[rank] = work(rank)
+            except BaseException as error:
+                errors.append((isinstance(error, _InVain), rank, error))
+            with self.news:
+                self.ended += 1
+                self._look()
+
+        threads = [threading.Thread(target=run, args=(rank,), daemon=True) for rank in range(self.size)]
+        end = time.monotonic() + SECONDS
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(max(0, end - time.monotonic()))
+        endless = [rank for rank, thread in enumerate(threads) if thread.is_alive() and rank not in self.waiting]
+        for rank in endless:
+            ident = ctypes.c_ulong(threads[rank].ident)
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(ident, ctypes.py_object(TimeUp))
+        if endless:
+            raise Wrong(f"rank {endless[0]} of {self.size} had not ended after {SECONDS} seconds: a loop without end?")
+        if errors:
+            error = min(errors, key=lambda found: found[:2])[2]
+            raise Wrong(str(error)) if isinstance(error, _Stop) else error
+        return results
+
+    def wait(self, rank, ready):
+        """Wait until ready(); False if that cannot be any more."""
+        with self.news:
+            self.waiting[rank] = ready
+            self._look()
+            self.news.wait_for(lambda: ready() or self.over)
+            del self.waiting[rank]
+            return ready()
+
+    def _look(self):
+        running = self.size - self.ended - len(self.waiting)
+        if not self.over and not running and not any(ready() for ready in self.waiting.values()):
+            self.over, self.deadlock = True, not self.ended
+        self.news.notify_all()
+
+    def send(self, source, to, value):
+        with self.news:
+            self.mail[source, to].append(value)
+            self.news.notify_all()
+
+    def receive(self, source, to):
+        with self.news:
+            mail = self.mail[source, to]
+        if not self.wait(to, lambda: mail):
+            if self.deadlock:
+                raise _InVain(f"all {self.size} ranks wait for a value that nobody has sent: a deadlock")
+            raise _InVain(f"rank {to} of {self.size} waits for one more value, which rank {source} never sends")
+        return mail.pop(0)
+
+
+class _Dist:
+    """What one rank sees as `dist`: the calls of torch.distributed that the lesson names."""
+
+    ReduceOp, group = getattr(torch.distributed, "ReduceOp", None), getattr(torch.distributed, "group", None)
+
+    def __init__(self, rank, world):
+        self._rank, self._world, self._count, self._open = rank, world, 0, []
+
+    def __getattr__(self, name):
+        if name.startswith("_") or not hasattr(torch.distributed, name):
+            raise AttributeError(f"torch.distributed has no {name!r}")
+        raise _Stop(f"`dist` of this exercise has no {name}; it has {', '.join(n for n in vars(_Dist) if n[0] != '_')}")
+
+    def get_rank(self, group=None):
+        return self._rank
+
+    def get_world_size(self, group=None):
+        return self._world.size
+
+    def is_initialized(self):
+        return True
+
+    def barrier(self, group=None, async_op=False):
+        return self._collective("barrier", None, lambda given: None, async_op)
+
+    def broadcast(self, tensor, src, group=None, async_op=False):
+        return self._collective(f"broadcast from {src}", tensor, lambda given: tensor.copy_(given[src]), async_op)
+
+    def all_reduce(self, tensor, op=None, group=None, async_op=False):
+        return self._collective("all_reduce", tensor, lambda given: tensor.copy_(self._reduced(given, op)), async_op)
+
+    def reduce(self, tensor, dst=0, op=None, group=None, async_op=False):
+        def finish(given):
+            if self._rank == dst:
+                tensor.copy_(self._reduced(given, op))
+
+        return self._collective(f"reduce to {dst}", tensor, finish, async_op)
+
+    def gather(self, tensor, gather_list=None, dst=0, group=None, async_op=False):
+        if (gather_list is None) == (self._rank == dst):
+            raise ValueError("Argument ``gather_list`` must be specified on destination rank, and on no other one.")
+        return self._collective(f"gather to {dst}", tensor, lambda given: _fill(gather_list, given), async_op)
+
+    def all_gather(self, tensor_list, tensor, group=None, async_op=False):
+        return self._collective("all_gather", tensor, lambda given: _fill(tensor_list, given), async_op)
+
+    def all_gather_into_tensor(self, output_tensor, input_tensor, group=None, async_op=False):
+        def finish(given):
+            output_tensor.copy_(torch.stack(given).reshape(output_tensor.shape))
+
+        return self._collective("all_gather_into_tensor", input_tensor, finish, async_op)
+
+    def gather_object(self, obj, object_gather_list=None, dst=0, group=None):
+        if (object_gather_list is None) == (self._rank == dst):
+            raise ValueError("Argument ``object_gather_list`` must be specified on destination rank, and on no other.")
+        self._collective(f"gather_object to {dst}", obj, lambda given: _fill(object_gather_list, given), objects=True)
+
+    def all_gather_object(self, object_list, obj, group=None):
+        self._collective("all_gather_object", obj, lambda given: _fill(object_list, given), objects=True)
+
+    def send(self, tensor, dst, group=None):
+        self._world.send(self._rank, dst, tensor.detach().clone())
+
+    def recv(self, tensor, src, group=None):
+        tensor.copy_(self._world.receive(src, self._rank))
+        return src
+
+    def isend(self, tensor, dst, group=None):
+        self.send(tensor, dst)
+        return _Work(lambda: None)
+
+    def irecv(self, tensor, src, group=None):
+        return _Work(lambda: self.recv(tensor, src))
+
+    def _reduced(self, given, op):
+        ways = {"SUM": torch.sum, "AVG": torch.mean, "MAX": torch.amax, "MIN": torch.amin, "PRODUCT": torch.prod}
+        return ways["SUM" if op is None else op.name](torch.stack(given), 0)
+
+    def _collective(self, name, value, finish, async_op=False, objects=False):
+        """Calls finish with the list of what all ranks gave, in their order, as soon as all are there."""
+        if not objects and name != "barrier":
+            if not isinstance(value, torch.Tensor):
+                raise TypeError(f"Invalid function argument. Expected a torch.Tensor, but got {type(value)} instead.")
+            value, name = value.detach().clone(), f"{name} ({value.dtype}, shape {tuple(value.shape)})"
+        self._count = number = self._count + 1
+        if number > 1000:
+            raise _Stop(f"rank {self._rank} of {self._world.size} has called 1,000 collectives and goes on")
+        with self._world.news:
+            calls = self._world.calls[number]
+            calls[self._rank] = name, value
+            self._world.news.notify_all()
+
+        def wait():
+            if work in self._open:
+                self._open.remove(work)
+            if not self._world.wait(self._rank, lambda: len(calls) == self._world.size):
+                missing = next(rank for rank in range(self._world.size) if rank not in calls)
+                raise _InVain(
+                    f"rank {self._rank} of {self._world.size} waits in {name.split()[0]}, which rank {missing} never "
+                    "calls: a hang; all ranks must call it"
+                )
+            for rank, (other, _) in sorted(calls.items()):
+                if other != name:
+                    raise _Stop(
+                        f"collective number {number} is {name} on rank {self._rank}, and {other} on rank {rank}: "
+                        "all ranks must call the same ones, in the same order, with the same shapes"
+                    )
+            finish([calls[rank][1] for rank in range(self._world.size)])
+
+        work = _Work(wait)
+        if async_op:
+            self._open.append(work)
+            return work
+        work.wait()
+
+    def _close(self):
+        """At the end of a rank's work."""
+        if self._open:
+            raise _Stop(f"rank {self._rank} started a collective with async_op=True and never called wait() on it")
+
+
+def _fill(places, given):
+    """What a gather leaves in its list: in the tensors that stand there, or, of objects, in their places."""
+    for k, value in enumerate(given if places is not None else ()):
+        if isinstance(value, torch.Tensor) and isinstance(places[k], torch.Tensor):
+            places[k].copy_(value)
+        else:
+            places[k] = value
+
+
+class _Work:
+    """What a call with async_op=True returns."""
+
+    def __init__(self, finish):
+        self.finish = finish
+
+    def wait(self, timeout=None):
+        finish, self.finish = self.finish, lambda: None
+        finish()
+        return True
+
+    is_completed = wait
+
+
+def check_mean_loss(answer):
+    for losses in ([1.5, 2.25], [4.0], [0.5, 3.0, 1.75]):
+        world = _World(len(losses))
+
+        def work(rank, world=world, losses=losses):
+            dist, loss, shown = _Dist(rank, world), torch.tensor(losses[rank]), f"rank {rank} of {world.size}"
+            for _ in range(2):
+                got = call(answer, dist, loss, shown=shown)
+                dist._close()
+                if got is None:
+                    raise Wrong(f"on {shown} you returned None, expected the mean (all_reduce itself returns nothing)")
+                if loss.item() != losses[rank]:
+                    raise Wrong(
+                        f"on {shown} `loss` was {losses[rank]} and now is {loss.item():g}: a collective writes into "
+                        "the tensor that it gets, so give it another one"
+                    )
+            return _number(got, f"on {shown}")
+
+        for rank, got in enumerate(world.run(work)):
+            mean = sum(losses) / world.size
+            if math.isclose(got, mean, rel_tol=1e-5):
+                continue
+            mine, theirs = apart(got, mean)
+            why = f"the losses of {world.size} ranks are {losses}; rank {rank} returned {mine}, expected {theirs}"
+            if math.isclose(got, sum(losses), rel_tol=1e-5):
+                why += ": all_reduce leaves the sum"
+            elif math.isclose(got, losses[rank], rel_tol=1e-5):
+                why += ": it has its own loss only"
+            raise Wrong(why)
 
 
 def check_share(answer):
-    for n, world in ((12, 3), (10, 4), (7, 2), (3, 5), (5, 1)):
-        shown = f"n = {n}, world = {world}, seed = 0, epoch = 0"
-        dealt = [_indices(call(answer, n, rank, world, 0, 0, shown=shown), shown) for rank in range(world)]
-        every = sorted(sum(dealt, []))
-        if len(every) > n and set(every) == set(range(n)):
-            twice = next(i for i in every if every.count(i) > 1)
+    def share(n, rank, world, seed, epoch):
+        shown = f"n = {n}, rank = {rank}, world = {world}, seed = {seed}, epoch = {epoch}"
+        return _indices(call(answer, n, rank, world, seed, epoch, shown=shown), shown)
+
+    for n, world, seed, epoch in ((12, 3, 0, 0), (10, 4, 0, 1), (7, 2, 3, 0), (3, 5, 1, 2), (5, 1, 0, 0), (0, 2, 0, 0)):
+        dealt = [share(n, rank, world, seed, epoch) for rank in range(world)]
+        count = collections.Counter(sum(dealt, []))
+        twice, lost = [i for i in count if count[i] > 1], [i for i in range(n) if i not in count]
+        shown = f"for n = {n}, world = {world}, seed = {seed}, epoch = {epoch} you dealt out {dealt}"
+        for i in count:
+            if not 0 <= i < n:
+                raise Wrong(f"{shown}: there is no index {i}")
+        if twice and lost:
             raise Wrong(
-                f"for {shown} index {twice} is dealt out twice: {dealt}; no padding, and one order for all ranks"
+                f"{shown}: {twice[0]} twice, {lost[0]} not at all. All ranks must shuffle alike, and take different "
+                "parts"
             )
-        if every != list(range(n)):
-            lost = sorted(set(range(n)) - set(every))
-            raise Wrong(f"for {shown} you dealt out {dealt}: {lost or 'nothing'} is lost, all ranks must shuffle alike")
-        longest, shortest = max(map(len, dealt)), min(map(len, dealt))
-        if longest - shortest > 1:
-            raise Wrong(f"for {shown} one rank has {longest} samples, another {shortest}: at most one more")
-    orders = {(seed, epoch): list(answer(50, 0, 2, seed, epoch)) for seed in (0, 1) for epoch in (0, 1, 2)}
-    if orders[0, 0] == sorted(orders[0, 0]):
-        raise Wrong("the samples are not shuffled: rank 0 of 2 gets them in ascending order")
-    if list(answer(50, 0, 2, 0, 0)) != orders[0, 0]:
-        raise Wrong("two calls with the same arguments gave two orders: the order must follow from seed and epoch")
-    if orders[0, 0] == orders[0, 1] or orders[0, 1] == orders[0, 2]:
-        raise Wrong("two epochs have the same order: the epoch must go into the seed of the shuffle")
-    if orders[0, 0] == orders[1, 0]:
-        raise Wrong("two seeds give the same order: the seed must count, too")
+        if twice:
+            raise Wrong(f"{shown}: {twice[0]} twice, but each index belongs to one rank, without padding")
+        if lost:
+            raise Wrong(f"{shown}: {lost[0]} not at all, but what does not divide must be dealt out, too")
+        if max(map(len, dealt)) - min(map(len, dealt)) > 1:
+            raise Wrong(f"{shown}, {[len(part) for part in dealt]} samples: no rank may have two more than another")
+
+    seeds, epochs = (0, 1, 7), (0, 1, 2, 3, 10)
+    orders = {(seed, epoch): share(50, 0, 2, seed, epoch) for seed in seeds for epoch in epochs}
+    for (seed, epoch), order in orders.items():
+        if order == sorted(order):
+            raise Wrong(f"not shuffled: with n = 50, seed = {seed}, epoch = {epoch}, rank 0 of 2 gets {order[:4]} …")
+        if share(50, 0, 2, seed, epoch) != order:
+            raise Wrong("two calls with the same arguments gave two orders: the order must follow from seed and epoch")
+    for seed, (a, b) in itertools.product(seeds, itertools.combinations(epochs, 2)):
+        if orders[seed, a] == orders[seed, b]:
+            raise Wrong(f"with seed {seed}, epochs {a} and {b} have the same order: it must follow from the epoch, too")
+    for epoch, (a, b) in itertools.product(epochs, itertools.combinations(seeds, 2)):
+        if orders[a, epoch] == orders[b, epoch]:
+            raise Wrong(f"in epoch {epoch}, seeds {a} and {b} give the same order: it must follow from the seed, too")
+    for seed, (a, b) in itertools.product(seeds, itertools.combinations(epochs, 2)):
+        if set(orders[seed, a]) == set(orders[seed, b]):
+            raise Wrong(
+                f"with seed {seed}, rank 0 of 2 has the same samples in epochs {a} and {b}, in another order: shuffle "
+                "all samples before you deal them out"
+            )
 
 
 def _indices(got, shown):
@@ -44,21 +319,23 @@ def _indices(got, shown):
         got = got.tolist()
     whole = isinstance(got, (list, tuple, range)) and all(isinstance(i, numbers.Integral) for i in got)
     if not whole or any(isinstance(i, bool) for i in got):
-        raise Wrong(f"for {shown} you returned {got!r}, expected a list of indices")
+        raise Wrong(f"for {shown} you returned {got!r}, expected a list of indices, whole numbers")
     return list(got)
 
 
 def check_loss_factor(answer):
-    for sizes in ([32, 32], [48, 16], [5, 3, 0, 8], [10], [1, 99]):
+    for sizes in ([48, 16], [32, 32], [5, 3, 0, 8], [10], [1, 99], [5, 4, 2]):
         got = []
         for rank in range(len(sizes)):
             shown = f"rank = {rank}, sizes = {sizes}"
-            got.append(_number(call(answer, rank, sizes, shown=shown), shown))
+            got.append(_number(call(answer, rank, sizes, shown=shown), f"for {shown}"))
         factors = [size * len(sizes) / sum(sizes) for size in sizes]
-        if all(math.isclose(a, b, rel_tol=1e-6, abs_tol=1e-12) for a, b in zip(got, factors, strict=True)):
+        wrong = [r for r, f in enumerate(factors) if not math.isclose(got[r], f, rel_tol=1e-5, abs_tol=1e-9)]
+        if not wrong:
             continue
-        why = f"for sizes = {sizes} you returned {_list(got)}, expected {_list(factors)}"
-        if all(math.isclose(a * len(sizes), b, rel_tol=1e-6) for a, b in zip(got, factors, strict=True)):
+        mine, theirs = apart(got[wrong[0]], factors[wrong[0]])
+        why = f"for rank = {wrong[0]}, sizes = {sizes} you returned {mine}, expected {theirs}"
+        if all(math.isclose(a * len(sizes), b, rel_tol=1e-5) for a, b in zip(got, factors, strict=True)):
             why += ": DDP divides the sum over the ranks by their number, so multiply by it"
         elif len(set(sizes)) > 1 and len(set(got)) == 1:
             why += ": a rank with more samples must weigh more"
@@ -67,107 +344,74 @@ def check_loss_factor(answer):
         raise Wrong(why)
 
 
-def _list(numbers):
-    return "[" + ", ".join(f"{number:.4g}" for number in numbers) + "]"
-
-
-def _number(got, shown):
+def _number(got, shown, verb="returned"):
     if isinstance(got, torch.Tensor) and got.numel() == 1:
         got = got.item()
     if isinstance(got, bool) or not isinstance(got, numbers.Real):
-        raise Wrong(f"for {shown} you returned {got!r}, expected a number")
-    return got
-
-
-class _Stuck(Exception):
-    """A rank has waited in vain."""
-
-
-def _on_threads(world, work):
-    """work(rank) on a thread for each rank: the list of results, or the first error, a _Stuck last of all."""
-    results, errors = [None] * world, [None] * world
-
-    def run(rank):
-        try:
-            results[rank] = work(rank)
-        except Exception as error:
-            errors[rank] = error
-
-    threads = [threading.Thread(target=run, args=(rank,), daemon=True) for rank in range(world)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(4 * WAIT)
-    if any(thread.is_alive() for thread in threads):
-        raise Wrong(f"with {world} ranks, some rank never came to an end")
-    for error in sorted(filter(None, errors), key=lambda error: isinstance(error, _Stuck)):
-        raise error
-    return results
+        raise Wrong(f"{shown} you {verb} {got!r}, expected a number")
+    return float(got)
 
 
 def check_ring_all_gather(answer):
-    for world in (1, 2, 5):
-        values = [f"v{rank}" for rank in range(world)]
-        links = [queue.Queue() for _ in range(world)]
-        sent = [0] * world
+    for size in (2, 3, 1, 5):
+        world, values, sent = _World(size), list("dbeba")[:size], [0] * size  # in no order, and one value twice
 
-        def work(rank, world=world, values=values, links=links, sent=sent):
+        def work(rank, world=world, values=values, sent=sent):
+            left, right = (rank - 1) % world.size, (rank + 1) % world.size
+
             def send(value):
                 sent[rank] += 1
-                if sent[rank] > 4 * world + 4:
-                    raise Wrong(f"rank {rank} of {world} has sent {sent[rank]} values and goes on")
-                links[(rank + 1) % world].put(value)
+                if sent[rank] > 2 * world.size:
+                    raise _Stop(f"rank {rank} of {world.size} has sent {sent[rank]} values and goes on")
+                if str(value).count("'") > 2:  # more than one of the values, which are strings
+                    raise _Stop(f"rank {rank} of {world.size} sent {value}: one value in each message, please")
+                world.send(rank, right, value)
 
             def receive():
-                try:
-                    return links[rank].get(timeout=WAIT)
-                except queue.Empty:
-                    raise _Stuck(rank) from None
+                return world.receive(left, rank)
 
-            return call(answer, rank, world, values[rank], send, receive, shown=f"rank {rank} of {world}")
+            return call(answer, rank, world.size, values[rank], send, receive, shown=f"rank {rank} of {world.size}")
 
-        try:
-            results = _on_threads(world, work)
-        except Wrong as problem:
-            if "_Stuck" in str(problem):
-                raise Wrong(f"with {world} ranks all wait for a value that nobody has sent: a deadlock") from None
-            raise
-        for rank, got in enumerate(results):
+        for rank, got in enumerate(world.run(work)):
             got = list(got) if isinstance(got, (list, tuple)) else got
             if got != values:
-                why = ": the same values, but in the order of ranks, please" if _same(got, values) else ""
-                raise Wrong(f"rank {rank} of {world} returned {got!r}, expected {values}{why}")
-            if sent[rank] != world - 1:
-                raise Wrong(f"rank {rank} of {world} sent {sent[rank]} values; {world - 1} are enough")
-
-
-def _same(got, values):
-    return isinstance(got, list) and len(got) == len(values) and all(value in got for value in values)
+                same = isinstance(got, list) and sorted(map(str, got)) == sorted(values)
+                why = ": the same values, but in the order of ranks, please" if same else ""
+                raise Wrong(f"rank {rank} of {size} returned {got!r}, expected {values}{why}")
+            if sent[rank] != size - 1:
+                raise Wrong(f"rank {rank} of {size} sent {sent[rank]} values; {size - 1} are enough")
 
 
 def check_one_against_several(answer):
     cases = [(1000.0, 1600.0, 2), (1000.0, 2000.0, 2), (500.0, 400.0, 2), (200.0, 1000.0, 8), (1000.0, 1000.0, 1)]
+    cases += [(1200.0, 500.0, 2), (1000.0, 2100.0, 2), (121245.0, 47150.0, 4), (300.0, 900.0, 3), (700.0, 2300.0, 4)]
     for one, several, processes in cases:
         shown = f"one = {one:g}, several = {several:g}, processes = {processes}"
         got = call(answer, one, several, processes, shown=shown)
+        got = got.tolist() if hasattr(got, "tolist") else got
         if isinstance(got, (tuple, list)) and any(value is DOTS for value in got):
             raise NotAnswered
         if not isinstance(got, (tuple, list)) or len(got) != 3:
             raise Wrong(f"for {shown} you returned {got!r}, expected three numbers")
-        got = [_number(value, shown) for value in got]
         rest = 1 / several - 1 / (one * processes)  # seconds a sample that do not shrink
-        expected = [several / one, several / one / processes, 1 / one / rest if rest > 1e-12 else math.inf]
+        expected = [several / one, several / one / processes, 1 / one / rest if rest > 0 else math.inf]
         for name, mine, theirs in zip(("speed-up", "efficiency", "limit"), got, expected, strict=True):
-            if mine == theirs or math.isclose(mine, theirs, rel_tol=1e-6):
+            mine = _number(mine, f"for {shown}, as {name},")
+            if mine == theirs or math.isclose(mine, theirs, rel_tol=1e-5):
                 continue
-            why = f"for {shown} the {name} is {theirs:.4g}, you returned {mine:.4g}"
-            if name == "speed-up" and math.isclose(mine, one / several, rel_tol=1e-6):
+            texts = apart(mine, theirs)
+            why = f"for {shown} the {name} is {texts[1]}, you returned {texts[0]}"
+            if name == "speed-up" and math.isclose(mine, one / several, rel_tol=1e-5):
                 why += ": more samples a second are faster, so the other way round"
             if name == "limit" and processes > 1 and _amdahl(one, several, processes, mine):
                 why += (
                     ": that is Amdahl's law, where a part of one process's time does not divide; here one process has "
+                    "no such rest, it computes all the time"
                 )
-                why += "no such rest, it computes all the time"
+            elif name == "limit" and theirs < 1 and mine == 1:
+                why += ": of more than one process, all may be slower than one"
+            elif name == "limit" and rest <= 0:
+                why += ": there is no rest that would not shrink"
             elif name == "limit":
                 why += (
                     f": a sample takes {1 / several:.4g} s, of which {1 / one / processes:.4g} s are computing; "
@@ -178,118 +422,126 @@ def check_one_against_several(answer):
 
 def _amdahl(one, several, processes, limit):
     serial = (processes * one / several - 1) / (processes - 1)
-    return serial > 1e-12 and math.isclose(limit, 1 / serial, rel_tol=1e-6)
+    return serial > 1e-12 and math.isclose(limit, 1 / serial, rel_tol=1e-5)
 
 
-class _ToyGroup:
-    """What one rank sees as `dist`: threads in place of processes."""
+class _Sampler(DistributedSampler):
+    """Notes for which epochs it was gone through."""
 
-    ReduceOp = torch.distributed.ReduceOp if torch.distributed.is_available() else None
-
-    def __init__(self, world):
-        self.world, self.place = world, threading.local()
-        self.meeting, self.lock, self.given = threading.Barrier(world), threading.Lock(), []
-
-    def get_rank(self):
-        return self.place.rank
-
-    def get_world_size(self):
-        return self.world
-
-    def barrier(self):
-        try:
-            self.meeting.wait(WAIT)
-        except threading.BrokenBarrierError:
-            raise _Stuck(self.place.rank) from None
-
-    def all_reduce(self, tensor, op=None):
-        tensor.copy_(self._total(tensor, op))
-
-    def reduce(self, tensor, dst=0, op=None):
-        total = self._total(tensor, op)
-        if self.place.rank == dst:
-            tensor.copy_(total)
-
-    def _total(self, tensor, op):
-        if op is not None and op != self.ReduceOp.SUM:
-            raise Wrong(f"this group only sums, and was asked for {op}")
-        if not isinstance(tensor, torch.Tensor):
-            raise TypeError(f"all_reduce needs a tensor, not {tensor!r}")
-        with self.lock:
-            self.given.append(tensor.clone())
-        self.barrier()
-        total = sum(self.given[1:], self.given[0])
-        self.barrier()
-        self.given.clear()
-        self.barrier()
-        return total
-
-
-class _Sampler:
-    def __init__(self, rank):
-        self.rank, self.epoch, self.calls = rank, 0, []
-
-    def set_epoch(self, epoch):
-        self.epoch = epoch
-        self.calls.append(epoch)
+    def __init__(self, rank, world):
+        super().__init__(range(4 * world), world, rank)
+        self.begun = []
 
     def __iter__(self):
-        return iter([10 * self.epoch + self.rank, 10 * self.epoch + self.rank + 2])
+        self.begun.append(self.epoch)
+        return super().__iter__()
+
+    def gave(self):
+        before, indices = self.epoch, []
+        for epoch in self.begun:
+            self.set_epoch(epoch)
+            indices += super().__iter__()
+        self.set_epoch(before)
+        return indices
+
+
+RIGHT, TOTAL = (3, 2, 3), (4, 7, 3)  # of each rank, after no epoch; each epoch brings one more sample, not right
 
 
 def check_train_right(answer):
-    world, epochs = 2, 3  # after epoch e, rank 0 had 1 of 1 right, rank 1 had 2 of 5 + e
-    group, samplers = _ToyGroup(world), [_Sampler(rank) for rank in range(world)]
-    trained, saved = [[] for _ in range(world)], []
+    for size, epochs in ((2, 3), (3, 2), (1, 1)):
+        world, samplers = _World(size), [_Sampler(rank, size) for rank in range(size)]
+        trained, saved = [[] for _ in range(size)], []
 
-    def work(rank):
-        group.place.rank = rank
+        def work(rank, world=world, samplers=samplers, trained=trained, saved=saved, epochs=epochs):
+            def count():
+                return RIGHT[rank], TOTAL[rank] + len(trained[rank]) // 4
 
-        def save(accuracy):
-            saved.append((rank, accuracy))
+            def save(accuracy):
+                saved.append((rank, accuracy))
 
-        def count():
-            return (2, 5 + max(0, len(trained[rank]) // 2 - 1)) if rank else (1, 1)
+            dist, shown = _Dist(rank, world), f"rank {rank} of {world.size}"
+            call(answer, dist, samplers[rank], trained[rank].append, count, save, epochs, shown=shown)
+            dist._close()
 
-        shown = f"rank {rank} of {world}"
-        call(answer, group, samplers[rank], trained[rank].append, count, save, epochs, shown=shown)
+        world.run(work)
+        _judge_training(trained, samplers, epochs)
+        _judge_files(saved, size, epochs)
 
-    try:
-        _on_threads(world, work)
-    except Wrong as problem:
-        if "_Stuck" in str(problem):
-            raise Wrong(
-                "a rank waits in a collective that the other one never calls: a hang; all ranks must call all_reduce"
-            ) from None
-        raise
+
+def _judge_training(trained, samplers, epochs):
     if not any(trained):
         raise Wrong("no step was trained: call step(index) for each index of the sampler, in every epoch")
-    for rank, seen in enumerate(trained):
-        expected = [index for epoch in range(epochs) for index in (10 * epoch + rank, 10 * epoch + rank + 2)]
-        if seen == [rank, rank + 2] * epochs:
-            raise Wrong("every epoch trains in the same order: nobody tells the sampler the epoch")
-        if seen != expected:
-            raise Wrong(f"rank {rank} trained on {seen}, its sampler gave {expected}")
+    for rank, (seen, sampler) in enumerate(zip(trained, samplers, strict=True)):
+        if seen != sampler.gave():
+            raise Wrong(f"rank {rank} trained on {seen}, its sampler gave {sampler.gave()}")
+        if len(sampler.begun) != epochs:
+            raise Wrong(f"rank {rank} went through its sampler {len(sampler.begun)} instead of {epochs} times")
+        twice = next((k for k in range(epochs) if sampler.begun[k] in sampler.begun[:k]), None)
+        if twice is not None:
+            first = sampler.begun.index(sampler.begun[twice])
+            raise Wrong(
+                f"epochs {first} and {twice} train in the same order on rank {rank}: the sampler must be told the "
+                "epoch, before the loop over it begins"
+            )
+        if sampler.begun != samplers[0].begun:
+            raise Wrong(
+                f"the samplers were told the epochs {samplers[0].begun} on rank 0, and {sampler.begun} on rank {rank}: "
+                "so the ranks take each other's samples"
+            )
+
+
+def _judge_files(saved, size, epochs):
+    ranks = [rank for rank, _ in saved]
     if len(saved) > epochs:
-        raise Wrong(
-            f"{len(saved)} files were written in {epochs} epochs, by ranks {[rank for rank, _ in saved]}: one is enough"
-        )
-    if len(saved) < epochs or any(rank != 0 for rank, _ in saved):
-        raise Wrong(f"in {epochs} epochs, files came from ranks {[rank for rank, _ in saved]}: one from rank 0 in each")
+        raise Wrong(f"{len(saved)} files were written in {epochs} epochs, by ranks {ranks}: one is enough")
+    if len(saved) < epochs or any(rank != 0 for rank in ranks):
+        raise Wrong(f"in {epochs} epochs, files came from ranks {ranks}: one from rank 0 in each")
     for epoch, (_, accuracy) in enumerate(saved):
-        accuracy, total = _number(accuracy, "save"), 5 + epoch
-        if math.isclose(accuracy, (1 + 2 / total) / 2, abs_tol=1e-4):
-            raise Wrong(
-                f"the accuracy saved after epoch {epoch} is the mean of 1 of 1 and 2 of {total}; over all samples it "
-                f"is 3 of {total + 1}: sum what was right and how many there were, then divide"
-            )
-        if not math.isclose(accuracy, 3 / (total + 1), abs_tol=1e-4):
-            raise Wrong(
-                f"after epoch {epoch}, 1 of 1 and 2 of {total} samples were right, so 3 of {total + 1}; you saved "
-                f"{accuracy:.4g}: count after each epoch's training, and save once in each"
-            )
+        accuracy = _number(accuracy, f"after epoch {epoch}", "saved")
+        totals = [total + epoch + 1 for total in TOTAL[:size]]
+        each = [right / total for right, total in zip(RIGHT, totals, strict=False)]
+        right, before = sum(RIGHT[:size]) / sum(totals), sum(RIGHT[:size]) / (sum(totals) - size)
+        if math.isclose(accuracy, right, abs_tol=1e-5):
+            continue
+        mine, theirs = apart(accuracy, right)
+        why = (
+            f"after epoch {epoch}, the ranks had {list(RIGHT[:size])} of {totals} samples right, so {theirs} in all; "
+            f"you saved {mine}"
+        )
+        if math.isclose(accuracy, sum(each) / size, abs_tol=1e-5):
+            why += ", the mean of the ranks' accuracies. Sum what was right and how many there were, then divide"
+        elif math.isclose(accuracy, each[0], abs_tol=1e-5):
+            why += ", the accuracy of rank 0 alone"
+        elif math.isclose(accuracy, before, abs_tol=1e-5):
+            why += ", as before this epoch: count after each epoch's training"
+        raise Wrong(why)
 
 
+MEAN = """
+def mean_loss(dist, loss):
+    mean = loss / dist.get_world_size()
+    dist.all_reduce(mean)
+    return mean
+"""
+SHARE = """
+import torch
+
+
+def share(n, rank, world, seed, epoch):
+    generator = torch.Generator()
+    generator.manual_seed(seed + epoch)
+    return torch.randperm(n, generator=generator)[rank::world]
+"""
+RING = """
+def ring_all_gather(rank, world, value, send, receive):
+    values = [value] * world
+    for step in range(1, world):
+        send(value)
+        value = receive()
+        values[rank - step] = value
+    return values
+"""
 TRAIN = """
 import torch
 
@@ -305,26 +557,99 @@ def train_right(dist, sampler, step, count, save, epochs):
             right, total = counts.tolist()
             save(right / total)
 """
-RING = """
-def ring_all_gather(rank, world, value, send, receive):
-    values = [None] * world
-    values[rank] = value
-    for step in range(world - 1):
-        send(value)
-        value = receive()
-        values[(rank - step - 1) % world] = value
-    return values
-"""
-SHARE = """
+SUM = "        counts = torch.tensor(count())\n        dist.all_reduce(counts)\n"  # in TRAIN
+
+EXERCISES = [
+    Exercise(
+        number="11.0",
+        title="The mean over the ranks",
+        name="mean_loss",
+        stars=1,
+        check=check_mean_loss,
+        hints=[
+            "Which collective leaves the same sum on every rank? And what does it do with the tensor that it gets?",
+            "all_reduce writes the sum into the tensor and returns nothing. Give it a copy of `loss`, or a new tensor.",
+            "mean = loss / dist.get_world_size(), then dist.all_reduce(mean).",
+        ],
+        solution=MEAN,
+        praise="So a loop logs the loss of the whole batch. All ranks must call it; only the line that prints belongs "
+        "under `if rank == 0:`.",
+        right=[
+            """
+def mean_loss(dist, loss):
+    total = loss.detach().clone()
+    dist.all_reduce(total, op=dist.ReduceOp.SUM)
+    return (total / dist.get_world_size()).item()
+""",
+            """
 import torch
 
 
-def share(n, rank, world, seed, epoch):
-    generator = torch.Generator().manual_seed(1000 * seed + epoch)
-    return torch.randperm(n, generator=generator).tolist()[rank::world]
-"""
+def mean_loss(dist, loss):
+    losses = [torch.zeros_like(loss) for _ in range(dist.get_world_size())]
+    dist.all_gather(losses, loss)
+    return torch.stack(losses).mean()
+""",
+            """
+import torch
 
-EXERCISES = [
+
+def mean_loss(dist, loss):
+    mean = torch.tensor([loss.item()])
+    dist.all_reduce(mean, op=dist.ReduceOp.AVG, async_op=True).wait()
+    return mean
+""",
+            """
+def mean_loss(dist, loss):
+    losses = [None] * dist.get_world_size()
+    dist.all_gather_object(losses, loss.item())
+    return sum(losses) / len(losses)
+""",
+        ],
+        wrong={
+            """
+def mean_loss(dist, loss):
+    dist.all_reduce(loss)
+    return loss / dist.get_world_size()
+""": "writes into the tensor",
+            """
+def mean_loss(dist, loss):
+    total = loss.clone()
+    dist.all_reduce(total)
+    return total
+""": "all_reduce leaves the sum",
+            """
+def mean_loss(dist, loss):
+    return dist.all_reduce(loss / dist.get_world_size())
+""": "all_reduce itself returns nothing",
+            """
+def mean_loss(dist, loss):
+    total = loss.clone()
+    dist.all_reduce(total)
+    return total / 2
+""": "expected",
+            """
+def mean_loss(dist, loss):
+    mean = loss / dist.get_world_size()
+    if dist.get_rank() == 0:
+        dist.all_reduce(mean)
+    return mean
+""": "waits in all_reduce, which rank 1 never calls: a hang",
+            """
+def mean_loss(dist, loss):
+    mean = loss / dist.get_world_size()
+    dist.reduce(mean, dst=0)
+    return mean
+""": "rank 1 returned",
+            """
+def mean_loss(dist, loss):
+    mean = loss / dist.get_world_size()
+    dist.all_reduce(mean, async_op=True)
+    return mean
+""": "never called wait()",
+            "def mean_loss(dist, loss):\n    return loss\n": "its own loss only",
+        },
+    ),
     Exercise(
         number="11.1",
         title="Deal out without padding",
@@ -337,13 +662,42 @@ EXERCISES = [
             "The slice [rank::world] takes every world-th element, beginning with the rank's own.",
         ],
         solution=SHARE,
-        praise="DistributedSampler adds seed and epoch, so its seed 0 in epoch 1 is seed 1 in epoch 0. "
+        praise="DistributedSampler adds seed and epoch, too, so its seed 0 in epoch 1 is seed 1 in epoch 0. "
         "And shares of unequal length need join, or a loss that is weighted.",
+        right=[
+            SHARE.replace("seed + epoch", "1000 * seed + epoch").replace("[rank", ".tolist()[rank"),
+            """
+import random
+
+
+def share(n, rank, world, seed, epoch):
+    indices = list(range(n))
+    random.Random(f"{seed}, {epoch}").shuffle(indices)
+    return indices[rank * n // world : (rank + 1) * n // world]
+""",
+            """
+import numpy as np
+
+
+def share(n, rank, world, seed, epoch):
+    return np.array_split(np.random.default_rng([seed, epoch]).permutation(n), world)[rank]
+""",
+            """
+import torch
+
+
+def share(n, rank, world, seed, epoch):
+    torch.manual_seed(hash((seed, epoch)))
+    order = torch.randperm(n).tolist()
+    return [order[i] for i in range(n) if i % world == rank]
+""",
+        ],
         wrong={
-            SHARE.replace("1000 * seed + epoch", "1000 * seed + epoch + 7919 * rank"): "shuffle alike",
-            SHARE.replace("1000 * seed + epoch", "seed"): "two epochs have the same order",
-            SHARE.replace("1000 * seed + epoch", "epoch"): "two seeds give the same order",
-            SHARE.replace("torch.randperm(n, generator=generator)", "torch.randperm(n)"): "shuffle alike",
+            SHARE.replace("seed + epoch", "seed + epoch + 7919 * rank"): "shuffle alike",
+            SHARE.replace("seed + epoch", "seed"): "epochs 0 and 1 have the same order",
+            SHARE.replace("seed + epoch", "epoch"): "seeds 0 and 1 give the same order",
+            SHARE.replace("seed + epoch", "max(seed, epoch)"): "the same order",
+            SHARE.replace(", generator=generator", ""): "shuffle alike",
             """
 def share(n, rank, world, seed, epoch):
     return list(range(rank, n, world))
@@ -353,10 +707,28 @@ import torch
 
 
 def share(n, rank, world, seed, epoch):
-    order = torch.randperm(n, generator=torch.Generator().manual_seed(1000 * seed + epoch)).tolist()
-    size = -(-n // world)
-    return (order + order)[rank * size : (rank + 1) * size]
-""": "dealt out twice",
+    mine = torch.arange(n)[rank::world]
+    order = torch.randperm(len(mine), generator=torch.Generator().manual_seed(1000 * seed + epoch))
+    return mine[order].tolist()
+""": "the same samples in epochs 0 and 1",
+            """
+from torch.utils.data import DistributedSampler
+
+
+def share(n, rank, world, seed, epoch):
+    sampler = DistributedSampler(range(n), world, rank, seed=seed)
+    sampler.set_epoch(epoch)
+    return list(sampler)
+""": "without padding",
+            """
+from torch.utils.data import DistributedSampler
+
+
+def share(n, rank, world, seed, epoch):
+    sampler = DistributedSampler(range(n), world, rank, seed=seed, drop_last=True)
+    sampler.set_epoch(epoch)
+    return list(sampler)
+""": "what does not divide must be dealt out",
             """
 import torch
 
@@ -365,7 +737,12 @@ def share(n, rank, world, seed, epoch):
     order = torch.randperm(n, generator=torch.Generator().manual_seed(1000 * seed + epoch)).tolist()
     size = n // world
     return order[rank * size : (rank + 1) * size if rank < world - 1 else n]
-""": "at most one more",
+""": "no rank may have two more",
+        },
+        equivalent={
+            "generator.manual_seed(seed + epoch) → generator.manual_seed(seed - epoch)": (
+                "Another seed in each epoch, and for each seed."
+            ),
         },
     ),
     Exercise(
@@ -385,6 +762,28 @@ def loss_factor(rank, sizes):
 """,
         praise="For equal shares it is 1. With a sum loss in place of the mean, the factor is len(sizes) / sum(sizes): "
         "that is the line in train_ddp.py.",
+        right=[
+            """
+def loss_factor(rank, sizes):
+    mean_size = sum(sizes) / len(sizes)
+    return sizes[rank] / mean_size
+""",
+            """
+import torch
+
+
+def loss_factor(rank, sizes):
+    sizes = torch.tensor(sizes, dtype=torch.float64)
+    return (sizes / sizes.mean())[rank]
+""",
+            """
+from fractions import Fraction
+
+
+def loss_factor(rank, sizes):
+    return len(sizes) * Fraction(sizes[rank], sum(sizes))
+""",
+        ],
         wrong={
             """
 def loss_factor(rank, sizes):
@@ -396,42 +795,107 @@ def loss_factor(rank, sizes):
 """: "must weigh more",
             """
 def loss_factor(rank, sizes):
+    return len(sizes) / sum(sizes)
+""": "must weigh more",
+            """
+def loss_factor(rank, sizes):
     return sum(sizes) / (len(sizes) * sizes[rank])
 """: "not less",
+            """
+def loss_factor(rank, sizes):
+    return 2 * sizes[rank] / sum(sizes)
+""": "expected",
+            """
+def loss_factor(rank, sizes):
+    return sizes[rank] * len(sizes) // sum(sizes)
+""": "you returned 1, expected 1.5",
         },
     ),
     Exercise(
         number="11.3",
         title="Half a ring",
         name="ring_all_gather",
-        stars=2,
+        stars=3,
         check=check_ring_all_gather,
         hints=[
             "In each of world - 1 steps: send one value to the right, receive one from the left. Which one to send?",
             "Send on what you received last. At the start that is your own value.",
-            "What arrives in step 0 is from rank - 1, in step 1 from rank - 2; take it modulo world.",
+            "What arrives in the first step is from rank - 1, in the second from rank - 2. Below 0, count modulo world "
+            "(or let Python count from the end).",
         ],
         solution=RING,
         praise="With chunks that are added on the way before it, this is the all-reduce of the lesson.",
+        right=[
+            """
+def ring_all_gather(rank, world, value, send, receive):
+    values = [None] * world
+    values[rank] = value
+    for step in range(world - 1):
+        send(values[(rank - step) % world])
+        values[(rank - step - 1) % world] = receive()
+    return values
+""",
+            """
+def ring_all_gather(rank, world, value, send, receive):
+    found = {rank: value}
+    message = rank, value
+    while len(found) < world:
+        send(message)
+        message = receive()
+        found[message[0]] = message[1]
+    return [found[r] for r in range(world)]
+""",
+            """
+from collections import deque
+
+
+def ring_all_gather(rank, world, value, send, receive):
+    values = deque([value])
+    for _ in range(world - 1):
+        send(values[0])
+        values.appendleft(receive())
+    values.rotate(rank + 1)
+    return tuple(values)
+""",
+        ],
         wrong={
             RING.replace(
-                "value = receive()\n        values[(rank - step - 1) % world] = value",
-                "values[(rank - step - 1) % world] = receive()",
+                "value = receive()\n        values[rank - step] = value", "values[rank - step] = receive()"
             ): "expected",
             RING.replace(
                 "send(value)\n        value = receive()", "value = receive()\n        send(value)"
             ): "a deadlock",
-            RING.replace("range(world - 1)", "range(world)"): "are enough",
-            RING.replace(
-                "values[(rank - step - 1) % world]", "values[(rank + step + 1) % world]"
-            ): "in the order of ranks",
+            RING.replace("    return", "    send(value)\n    return"): "are enough",
+            RING.replace("rank - step", "(rank + step) % world"): "in the order of ranks",
+            RING.replace("return values", "return sorted(values)"): "in the order of ranks",
+            RING.replace("    for", "    if rank == 1:\n        raise ValueError('broken')\n    for"): (
+                "for rank 1 of 2 your function raised ValueError: broken"
+            ),
+            RING.replace("    for", "    if rank == 1:\n        return values\n    for"): (
+                "waits for one more value, which rank 1 never sends"
+            ),
+            """
+def ring_all_gather(rank, world, value, send, receive):
+    values = {rank: value}
+    for _ in range(world - 1):
+        send(values)
+        values = values | receive()
+    return [values[r] for r in range(world)]
+""": "one value in each message",
+            """
+def ring_all_gather(rank, world, value, send, receive):
+    values = []
+    while len(values) < world:
+        values += values
+    return values
+""": "had not ended",
         },
     ),
     Exercise(
         number="11.4",
         title="One against several",
         name="one_against_several",
-        stars=2,
+        stars=3,
         check=check_one_against_several,
         hints=[
             "A sample takes 1 / one seconds with one process, and 1 / several with all of them.",
@@ -442,12 +906,32 @@ def loss_factor(rank, sizes):
 def one_against_several(one, several, processes):
     speedup = several / one
     rest = 1 / several - 1 / (one * processes)
-    limit = (1 / one) / rest if rest > 1e-12 else float("inf")
+    limit = 1 / one / rest if rest > 0 else float("inf")
     return speedup, speedup / processes, limit
 """,
         praise="It resembles Amdahl's law; but there one process pays for the part that does not divide as well, and "
         "here it is the price of having several. A limit below 1 means that one process is the best choice for this "
         "work on this machine. A larger batch shrinks the rest of each sample.",
+        right=[
+            """
+import math
+
+
+def one_against_several(one, several, processes):
+    if several >= one * processes:
+        return several / one, several / (one * processes), math.inf
+    return several / one, several / (one * processes), 1 / (one / several - 1 / processes)
+""",
+            """
+import numpy as np
+
+
+def one_against_several(one, several, processes):
+    speedup = np.float64(several) / one
+    with np.errstate(divide="ignore"):
+        return np.array([speedup, speedup / processes, 1 / max(np.float64(0), 1 / speedup - 1 / processes)])
+""",
+        ],
         wrong={
             """
 def one_against_several(one, several, processes):
@@ -467,6 +951,18 @@ def one_against_several(one, several, processes):
     serial = (processes / speedup - 1) / (processes - 1) if processes > 1 else 1
     return speedup, speedup / processes, 1 / serial if serial > 1e-12 else float("inf")
 """: "one process has no such rest",
+            """
+def one_against_several(one, several, processes):
+    speedup = several / one
+    rest = 1 / several - 1 / (one * processes)
+    return speedup, speedup / processes, max(1, 1 / one / rest) if rest > 0 else float("inf")
+""": "all may be slower than one",
+            """
+def one_against_several(one, several, processes):
+    speedup = several / one
+    rest = 1 / several - 1 / (one * processes)
+    return speedup, speedup / processes, 1 / one / rest if rest else float("inf")
+""": "no rest that would not shrink",
         },
     ),
     Exercise(
@@ -482,8 +978,62 @@ def one_against_several(one, several, processes):
         ],
         solution=TRAIN,
         praise="A training that reads the file afterwards needs a barrier, or it may be faster than the writer.",
+        right=[
+            """
+import torch
+
+
+def train_right(dist, sampler, step, count, save, epochs):
+    for epoch in range(epochs):
+        sampler.set_epoch(epoch + 1)
+        for index in sampler:
+            step(index)
+        right, total = (torch.tensor(float(n)) for n in count())
+        works = [dist.all_reduce(n, op=dist.ReduceOp.SUM, async_op=True) for n in (right, total)]
+        for work in works:
+            work.wait()
+        if dist.get_rank() == 0:
+            save((right / total).item())
+        dist.barrier()
+""",
+            TRAIN.replace(
+                SUM,
+                "        mine = torch.tensor(count())\n"
+                "        parts = [torch.zeros_like(mine) for _ in range(dist.get_world_size())]\n"
+                "        dist.all_gather(parts, mine)\n        counts = sum(parts)\n",
+            ),
+            TRAIN.replace(
+                SUM,
+                "        parts = [None] * dist.get_world_size()\n        dist.all_gather_object(parts, count())\n"
+                "        counts = torch.tensor(parts).sum(0)\n",
+            ),
+            TRAIN.replace("dist.all_reduce(counts)", "dist.reduce(counts, dst=0)"),
+            """
+import torch
+
+
+def train_right(dist, sampler, step, count, save, epochs):
+    rank, world = dist.get_rank(), dist.get_world_size()
+    for epoch in range(epochs):
+        sampler.set_epoch(epoch)
+        for index in sampler:
+            step(index)
+        mine = torch.tensor(count())
+        if rank > 0:
+            dist.gather(mine)
+        else:
+            parts = [torch.empty_like(mine) for _ in range(world)]
+            dist.gather(mine, parts, dst=0)
+            right, total = torch.stack(parts).sum(0)
+            save(right / total)
+""",
+        ],
         wrong={
-            TRAIN.replace("        sampler.set_epoch(epoch)\n", ""): "tells the sampler the epoch",
+            TRAIN.replace("        sampler.set_epoch(epoch)\n", ""): "the sampler must be told the epoch",
+            TRAIN.replace("        sampler.set_epoch(epoch)\n", "").replace(
+                SUM, "        sampler.set_epoch(epoch)\n" + SUM
+            ): "epochs 0 and 1 train in the same order",
+            TRAIN.replace("set_epoch(epoch)", "set_epoch(epochs * dist.get_rank() + epoch)"): "each other's samples",
             """
 import torch
 
@@ -497,7 +1047,7 @@ def train_right(dist, sampler, step, count, save, epochs):
         if dist.get_rank() == 0:
             dist.all_reduce(counts)
             save(counts[0].item() / counts[1].item())
-""": "a hang",
+""": "waits in all_reduce, which rank 1 never calls: a hang",
             """
 import torch
 
@@ -513,14 +1063,23 @@ def train_right(dist, sampler, step, count, save, epochs):
         if dist.get_rank() == 0:
             save(accuracy.item() / dist.get_world_size())
 """: "then divide",
-            TRAIN.replace(
-                "        sampler.set_epoch", "        counts = torch.tensor(count())\n        sampler.set_epoch", 1
-            ).replace(
-                "            step(index)\n        counts = torch.tensor(count())", "            step(index)"
-            ): "count after each epoch",
-            TRAIN.replace(
-                "        if dist.get_rank() == 0:\n            right", "        if True:\n            right"
-            ): "one is enough",
+            TRAIN.replace("        dist.all_reduce(counts)\n", ""): "the accuracy of rank 0 alone",
+            TRAIN.replace("dist.all_reduce(counts)", "dist.all_reduce(counts, async_op=True)"): "never called wait()",
+            TRAIN.replace("dist.all_reduce(counts)", "dist.scatter(counts)"): "has no scatter; it has",
+            TRAIN.replace("dist.all_reduce(counts)", "(dist.all_reduce, dist.reduce)[dist.get_rank()](counts)"): (
+                "all ranks must call the same ones"
+            ),
+            TRAIN.replace(SUM, "").replace("        sampler", SUM + "        sampler"): "count after each epoch",
+            TRAIN.replace("if dist.get_rank() == 0", "if True"): "one is enough",
+            TRAIN.replace("step(index)", "step(index)\n        if dist.get_rank() == 1:\n            1 / 0"): (
+                "for rank 1 of 2 your function raised ZeroDivisionError"
+            ),
+        },
+        equivalent={
+            "right, total = counts.tolist() → right, total = counts": "A tensor with one number is a number, too.",
+            "right, total = counts.tolist() → right, total = counts.cpu()": (
+                "A tensor with one number is a number, too."
+            ),
         },
     ),
 ]
