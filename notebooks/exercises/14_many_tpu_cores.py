@@ -1,19 +1,80 @@
 """Exercises of lesson 14."""
 
+import functools
 import math
+import numbers
+import operator
 
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
-from utils.exercises import DOTS, Exercise, NotAnswered, Wrong, call
+from utils.exercises import DOTS, Exercise, NotAnswered, Wrong, apart, call, plain
 from utils.messages import LabError
 from utils.simulate.sharding import blocks, product
 
 
+class _Spmd:
+    """What torch_xla.distributed.spmd knows of meshes and specs, for n devices and without torch_xla."""
+
+    def __init__(self, n):
+        self.Mesh, self.marked = functools.partial(_Mesh, n), []
+
+    def mark_sharding(self, t, mesh, partition_spec):
+        if not isinstance(mesh, _Mesh):
+            raise TypeError(f"the second argument must be a Mesh, not a {type(mesh).__name__}")
+        spec = tuple(mesh.axis_names[axis] if isinstance(axis, int) else axis for axis in partition_spec)
+        self.marked.append((t, mesh, spec, blocks(t.shape, mesh.shape(), spec)))
+        return t
+
+
+class _Mesh:
+    def __init__(self, n, device_ids, mesh_shape, axis_names=None):
+        self.device_ids, self.mesh_shape = plain(list(device_ids)), tuple(map(operator.index, mesh_shape))
+        self.axis_names = tuple(axis_names or (f"axis {k}" for k in range(len(self.mesh_shape))))
+        assert len(self.device_ids) == n, (
+            f"Number of device IDs ({len(self.device_ids)}) must match the global number of devices ({n})"
+        )
+        assert math.prod(self.mesh_shape) == n, (
+            f"Number of device IDs ({n}) must match mesh size ({math.prod(self.mesh_shape)})"
+        )
+        assert len(self.axis_names) == len(self.mesh_shape), (
+            f"Number of axis names ({len(self.axis_names)}) must match mesh dimensions ({len(self.mesh_shape)})"
+        )
+
+    def shape(self):
+        return dict(zip(self.axis_names, self.mesh_shape, strict=True))
+
+
+def check_cut(answer):
+    for n, rows, columns in ((8, 12, 8), (4, 6, 10), (6, 8, 6)):
+        xs, x, mesh = _Spmd(n), torch.zeros(rows, columns), {"data": n // 2, "model": 2}
+        shown = f"for {n} devices and a {rows} × {columns} matrix"
+        call(answer, xs, x, n, shown=shown[4:])
+        if not xs.marked:
+            raise Wrong(f"{shown} nothing was marked: expected xs.mark_sharding(x, mesh, spec)")
+        tensor, found, spec, held = xs.marked[-1]
+        if tensor is not x:
+            raise Wrong(f"{shown} another tensor was marked, expected x itself")
+        if list(found.shape().items()) != list(mesh.items()):
+            raise Wrong(f"{shown} the mesh is {found.shape()}, expected {mesh}")
+        if found.device_ids != list(range(n)):
+            raise Wrong(f"{shown} the mesh has the devices {found.device_ids}, expected {list(range(n))}, row by row")
+        for device, (mine, theirs) in enumerate(zip(held, blocks(x.shape, mesh, (None, "data")), strict=True)):
+            if mine != theirs:
+                raise Wrong(
+                    f"{shown} and the spec {spec}, device {device} holds {_block(mine)}, expected {_block(theirs)}: a "
+                    "spec has one entry for each dimension of the tensor, rows first"
+                )
+
+
+def _block(block):
+    return " and ".join(f"{name} {first}:{end}" for name, (first, end) in zip(("rows", "columns"), block, strict=True))
+
+
 def check_rows(answer):
-    for rows, n in ((16, 8), (10, 8), (12, 8), (7, 3), (3, 4), (5, 1)):
+    for rows, n in ((16, 8), (10, 8), (12, 8), (7, 3), (9, 4), (3, 4), (5, 1)):
         expected = [tuple(block[0]) for block in blocks((rows,), {"all": n}, ("all",))]
-        for device in range(n):
+        for device, (first, end) in enumerate(expected):
             shown = f"device = {device}, rows = {rows}, n = {n}"
             got = call(answer, device, rows, n, shown=shown)
             if isinstance(got, (tuple, list)) and any(value is DOTS for value in got):
@@ -21,24 +82,31 @@ def check_rows(answer):
             got = got.tolist() if hasattr(got, "tolist") else got
             if not isinstance(got, (tuple, list)) or len(got) != 2:
                 raise Wrong(f"for {shown} you returned {got!r}, expected a pair (first, end)")
-            nothing = expected[device][0] == expected[device][1]
-            if tuple(got) == expected[device] or (nothing and got[0] == got[1]):
+            got = tuple(value.item() if isinstance(value, torch.Tensor) and value.ndim == 0 else value for value in got)
+            if not all(isinstance(value, int) and not isinstance(value, bool) for value in got):
+                raise Wrong(f"for {shown} you returned {got}, expected two whole numbers")
+            if got == (first, end) or (first == end and got[0] == got[1]):
                 continue
-            why = f"expected {expected[device]}: each part has {-(-rows // n)} rows, {rows} / {n} rounded up"
-            first, end = expected[device]
-            if first == end:
-                why += f", and the devices before it hold all {rows}"
-            elif end - first < -(-rows // n):
-                why += f", but the tensor ends at {rows}"
-            raise Wrong(f"for {shown} you returned {tuple(got)}, {why}")
+            part = -(-rows // n)
+            why = f"for {shown} you returned {got}, expected {(first, end)}"
+            if not rows % n and got == (first, end - 1):
+                why += ": `end` is the first row that it does not hold, as in a slice"
+            elif not rows % n and got == (first, end - first):
+                why += ": the second number says where its rows end, not how many there are"
+            else:
+                why += f": each part has {part} row{'s' * (part > 1)}, {rows} / {n} rounded up"
+                if first == end:
+                    why += f", and the devices before it hold all {rows}"
+                elif end - first < part:
+                    why += f", but the tensor ends at {rows}"
+            raise Wrong(why)
 
 
 def check_loader(answer):
-    data = TensorDataset(torch.arange(50))
-    for batch, world in ((8, 1), (8, 2), (8, 4), (12, 3), (4, 4)):
-        taken = []
+    for samples, batch, world in ((50, 8, 1), (50, 8, 2), (50, 8, 4), (37, 12, 3), (50, 4, 4)):
+        data, taken = TensorDataset(torch.arange(samples)), []
         for rank in range(world):
-            shown = f"batch = {batch}, rank = {rank}, world = {world}, 50 samples"
+            shown = f"batch = {batch}, rank = {rank}, world = {world}, {samples} samples"
             loader = call(answer, data, batch, rank, world, shown=shown)
             if not isinstance(loader, DataLoader):
                 raise Wrong(f"for {shown} you returned {type(loader).__name__}, expected a DataLoader")
@@ -46,42 +114,62 @@ def check_loader(answer):
                 raise Wrong(
                     f"for {shown} the loader's sampler has no set_epoch: MpDeviceLoader does not divide the data"
                 )
-            epochs = []
-            for epoch in (0, 1, 0):
-                loader.sampler.set_epoch(epoch)
-                epochs.append([[int(n) for n in part[0]] for part in loader])
+            loader.num_workers = 0  # other processes would give the same, and take longer
+            epochs = [_numbers(loader, epoch, shown) for epoch in (0, 1, 2, 0)]
             _judge_epochs(epochs, batch // world, shown)
             taken.append([n for part in epochs[0] for n in part])
-        _judge_shares(taken, batch, world)
+        _judge_shares(taken, samples, batch, world)
+
+
+def _numbers(loader, epoch, shown):
+    try:
+        loader.sampler.set_epoch(epoch)
+        return [[int(n) for n in part[0]] for part in loader]
+    except Exception as error:
+        raise Wrong(f"for {shown} the loader raised {type(error).__name__}: {error}") from error
 
 
 def _judge_epochs(epochs, size, shown):
     sizes = sorted({len(part) for part in epochs[0]})
+    if not sizes:
+        raise Wrong(f"for {shown} the loader has no batches")
     if len(sizes) > 1:
         raise Wrong(f"for {shown} the batches have {sizes} samples: each other shape is another compilation")
     if sizes != [size]:
-        raise Wrong(f"for {shown} the batches have {sizes} samples, expected {size}: `batch` counts all processes")
-    if epochs[0] == epochs[1]:
-        raise Wrong(f"for {shown} two epochs have the same order, expected another one: shuffle")
-    if epochs[0] != epochs[2]:
+        why = ": `batch` counts all processes" if sizes[0] > size else ""
+        raise Wrong(f"for {shown} the batches have {sizes[0]} samples, expected {size}{why}")
+    for k, epoch in ((1, 0), (2, 1), (2, 0)):
+        if epochs[k] == epochs[epoch]:
+            raise Wrong(f"for {shown} epochs {epoch} and {k} have the same order, expected another one: shuffle")
+    if epochs[0] != epochs[3]:
         raise Wrong(
             f"for {shown} epoch 0 came out otherwise the second time: the processes would not agree on an order"
         )
 
 
-def _judge_shares(taken, batch, world):
-    shown = f"batch = {batch}, world = {world}"
+def _judge_shares(taken, samples, batch, world):
+    shown = f"for batch = {batch}, world = {world}, {samples} samples"
     if len({len(share) for share in taken}) > 1:
-        raise Wrong(f"for {shown} the processes have {[len(share) for share in taken]} samples, expected as many each")
+        raise Wrong(f"{shown} the processes have {[len(share) for share in taken]} samples, expected as many each")
+    missing = samples // world // (batch // world) * (batch // world) - len(taken[0])
+    if missing > 0:
+        raise Wrong(f"{shown} a process gets {len(taken[0])} samples, expected {missing} more: all whole batches")
     flat = [n for share in taken for n in share]
     twice = sorted({n for n in flat if flat.count(n) > 1})
-    if len(twice) > world:  # a sampler pads by up to world - 1
-        raise Wrong(f"for {shown} {len(twice)} samples came to two processes, such as number {twice[0]}: expected none")
+    if len(twice) >= world:  # a sampler pads by up to world - 1
+        raise Wrong(f"{shown} {len(twice)} samples came to two processes, such as number {twice[0]}: expected none")
     if twice:
         raise Wrong(
-            f"for {shown} sample {twice[0]} came to two processes: 50 is no multiple of {world}, and the sampler fills "
-            "up with samples that it has given already; DistributedSampler(..., drop_last=True) does not"
+            f"{shown} sample {twice[0]} came to two processes: {samples} is no multiple of {world}, and the sampler "
+            "fills up with samples that it has given already; DistributedSampler(..., drop_last=True) does not"
         )
+
+
+def _names(spec):
+    """The spec with the name of an axis in place of a tuple of this name alone."""
+    if not isinstance(spec, (tuple, list)):
+        return spec
+    return tuple(axis[0] if isinstance(axis, (tuple, list)) and len(axis) == 1 else axis for axis in spec)
 
 
 def check_pair(answer):
@@ -89,10 +177,12 @@ def check_pair(answer):
         raise Wrong(f"expected two specs, got {answer!r}")
     if any(spec is DOTS for spec in answer):
         raise NotAnswered
-    names, mesh = ("up_weight", "down_weight"), {"data": 4, "model": 2}
-    for name, spec in zip(names, answer, strict=True):
+    answer, mesh = [_names(spec) for spec in answer], {"data": 4, "model": 2}
+    for name, spec in zip(("up_weight", "down_weight"), answer, strict=True):
         if not isinstance(spec, (tuple, list)) or len(spec) != 2:
             raise Wrong(f"{name} is {spec!r}, expected two entries, for outputs and inputs")
+        if any(axis is DOTS for axis in spec):
+            raise NotAnswered
         if not all(axis is None or isinstance(axis, str) for axis in spec):
             raise Wrong(f"{name} is {tuple(spec)}, expected the name of an axis, or None, for each of the two")
         if "model" not in spec:
@@ -114,25 +204,92 @@ def check_pair(answer):
 
 
 def check_break_even(answer):
-    for width, p in ((1024, 8), (4096, 2), (100, 4)):
-        shown = f"width = {width}, p = {p}"
-        got = call(answer, width, p, shown=shown)
-        got = got.item() if hasattr(got, "item") else got
-        if isinstance(got, bool) or not isinstance(got, (int, float)):
-            raise Wrong(f"for {shown} you returned {got!r}, expected a number of tokens")
+    for width, p in ((1024, 8), (1024, 2), (4096, 2), (100, 4)):
+        got = _tokens(answer, width, p)
         if math.isclose(got, 4 * width, rel_tol=1e-6):
             continue
-        why = f"expected {4 * width}: two all-reduces of tokens × {width} against one of 8 × {width}²"
-        if math.isclose(got, 8 * width, rel_tol=1e-6):
+        mine, theirs = apart(got, 4 * width)
+        why = f"for width = {width}, p = {p} you returned {mine}, expected {theirs}: "
+        why += f"two all-reduces of tokens × {width} against one of 8 × {width}²"
+        if not math.isclose(got, _tokens(answer, width, 3 * p), rel_tol=1e-6):
+            why += ". The factor 2 (p - 1) / p of a ring stands on both sides"
+        elif math.isclose(got, 8 * width, rel_tol=1e-6):
             why += ". There are two all-reduces of activations in a step, one forward and one backward"
         elif math.isclose(got, 2 * width, rel_tol=1e-6):
-            why += ". The pair has two weights, of 4 × width² each"
-        elif math.isclose(got * p, 4 * width, rel_tol=1e-6) or math.isclose(got, 4 * width * p, rel_tol=1e-6):
-            why += ". The factor 2 (p - 1) / p of a ring stands on both sides"
-        raise Wrong(f"for {shown} you returned {got:g}, {why}")
+            why += ". The pair has two weights, of 4 × width² each; and the bytes of a number stand on both sides"
+        raise Wrong(why)
 
+
+def _tokens(answer, width, p):
+    shown = f"width = {width}, p = {p}"
+    got = call(answer, width, p, shown=shown)
+    got = got.item() if isinstance(got, torch.Tensor) and got.numel() == 1 else got
+    if isinstance(got, bool) or not isinstance(got, numbers.Real):
+        raise Wrong(f"for {shown} you returned {got!r}, expected a number of tokens")
+    return int(got) if float(got).is_integer() else float(got)
+
+
+LOADER = """
+from torch.utils.data import DataLoader, DistributedSampler
+
+
+def my_loader(data, batch, rank, world):
+    sampler = DistributedSampler(data, world, rank, drop_last=True)
+    return DataLoader(data, batch_size=batch // world, sampler=sampler, drop_last=True)
+"""
+CUT = """
+def cut_columns(xs, x, n):
+    mesh = xs.Mesh(range(n), (n // 2, 2), ("data", "model"))
+    xs.mark_sharding(x, mesh, (None, "data"))
+"""
 
 EXERCISES = [
+    Exercise(
+        number="14.0",
+        title="cut the columns",
+        name="cut_columns",
+        stars=1,
+        check=check_cut,
+        hints=[
+            "First a mesh, then a mark: xs.Mesh(devices, sizes, names), xs.mark_sharding(tensor, mesh, spec).",
+            'The mesh: range(n) as devices, (n // 2, 2) as sizes, ("data", "model") as names.',
+            "A spec has one entry for each dimension of the tensor: rows, then columns. None leaves a dimension whole.",
+        ],
+        solution=CUT,
+        praise="Each column lies on two devices, as the spec does not name `model`: what it does not name is copied.",
+        right=[
+            """
+import numpy as np
+
+
+def cut_columns(xs, x, n):
+    mesh = xs.Mesh(np.arange(n), mesh_shape=(n // 2, 2), axis_names=("data", "model"))
+    return xs.mark_sharding(x, mesh, partition_spec=(None, "data"))
+""",
+            """
+import torch
+
+
+def cut_columns(xs, x, n):
+    sizes = {"data": n // 2, "model": 2}
+    mesh = xs.Mesh(torch.arange(n).tolist(), list(sizes.values()), list(sizes))
+    xs.mark_sharding(x, mesh, (None, 0))
+""",
+            CUT.replace('"data"))', '("data",)))'),
+        ],
+        wrong={
+            CUT.replace('(None, "data")', '("data", None)'): "rows first",
+            CUT.replace('(None, "data")', '(None, "model")'): "expected rows 0:12 and columns 0:2",
+            CUT.replace('(None, "data")', '("model", "data")'): "rows first",
+            CUT.replace('(None, "data")', '("data",)'): "needs a spec of as many",
+            CUT.replace('(None, "data")', '(None, "columns")'): "the mesh has no axis 'columns'",
+            CUT.replace("(n // 2, 2)", "(4, 2)"): "must match mesh size",
+            CUT.replace("(n // 2, 2)", "(2, n // 2)"): "the mesh is",
+            CUT.replace("range(n)", "range(n)[::-1]"): "row by row",
+            CUT.replace("    xs.mark_sharding", "    # xs.mark_sharding"): "nothing was marked",
+            CUT.replace("mark_sharding(x,", "mark_sharding(x.clone(),"): "x itself",
+        },
+    ),
     Exercise(
         number="14.1",
         title="who holds what",
@@ -147,6 +304,31 @@ EXERCISES = [
         solution="def my_rows(device, rows, n):\n"
         "    part = -(-rows // n)\n"
         "    return min(device * part, rows), min((device + 1) * part, rows)\n",
+        right=[
+            """
+def my_rows(device, rows, n):
+    part = -(-rows // n)
+    held = range(rows)[device * part : (device + 1) * part]
+    return held.start, held.stop
+""",
+            """
+import torch
+
+
+def my_rows(device, rows, n):
+    parts = torch.arange(rows).chunk(n)
+    mine = parts[device].tolist() if device < len(parts) else []
+    return [mine[0], mine[-1] + 1] if mine else [0, 0]
+""",
+            """
+import math
+
+
+def my_rows(device, rows, n):
+    first, end, step = slice(math.ceil(rows / n) * device, math.ceil(rows / n) * (device + 1)).indices(rows)
+    return first, end
+""",
+        ],
         praise="On a mesh with several axes this holds for each dimension, with the place along its axis as device.",
         wrong={
             "def my_rows(device, rows, n):\n    part = rows // n\n    return device * part, (device + 1) * part\n": (
@@ -158,6 +340,12 @@ EXERCISES = [
             "def my_rows(device, rows, n):\n    q, r = divmod(rows, n)\n"
             "    first = device * q + min(device, r)\n    return first, first + q + (device < r)\n": "rounded up",
             "def my_rows(device, rows, n):\n    return rows // n\n": "expected a pair",
+            "def my_rows(device, rows, n):\n    k = -(-rows // n)\n"
+            "    return min(device * k, rows), min((device + 1) * k, rows) - 1\n": "as in a slice",
+            "def my_rows(device, rows, n):\n    k = -(-rows // n)\n    return device * k, k\n": "not how many",
+            "def my_rows(device, rows, n):\n    k = rows / n\n    return device * k, (device + 1) * k\n": (
+                "two whole numbers"
+            ),
         },
     ),
     Exercise(
@@ -171,10 +359,32 @@ EXERCISES = [
             "The sampler takes the number of processes, the rank and shuffle=True. A process takes batch // world.",
             "drop_last=True twice: in the sampler, or it repeats samples; in the loader, or the last batch is smaller.",
         ],
-        solution="from torch.utils.data import DataLoader, DistributedSampler\n\n\n"
-        "def my_loader(data, batch, rank, world):\n"
-        "    sampler = DistributedSampler(data, world, rank, shuffle=True, drop_last=True)\n"
-        "    return DataLoader(data, batch_size=batch // world, sampler=sampler, drop_last=True)\n",
+        solution=LOADER,
+        right=[
+            LOADER.replace(
+                "world, rank, drop_last=True", "num_replicas=world, rank=rank, shuffle=True, seed=7, drop_last=True"
+            ).replace("sampler=sampler", "sampler=sampler, num_workers=1"),
+            """
+import torch
+from torch.utils.data import DataLoader, Sampler
+
+
+class Share(Sampler):
+    def __init__(self, samples, rank, world):
+        self.samples, self.rank, self.world, self.epoch = samples, rank, world, 0
+
+    def set_epoch(self, epoch):
+        self.epoch = epoch
+
+    def __iter__(self):
+        order = torch.randperm(self.samples, generator=torch.Generator().manual_seed(self.epoch)).tolist()
+        return iter(order[self.rank : self.samples // self.world * self.world : self.world])
+
+
+def my_loader(data, batch, rank, world):
+    return DataLoader(data, batch // world, sampler=Share(len(data), rank, world), drop_last=True)
+""",
+        ],
         praise="The seed of the sampler must be the same in all processes. The default is; one of your own may not be.",
         wrong={
             "from torch.utils.data import DataLoader\n\ndef my_loader(data, batch, rank, world):\n"
@@ -210,6 +420,10 @@ EXERCISES = [
             'up_weight = ("model", None). What is cut along "model" then, in what down gets?',
         ],
         solution='pair_specs = (("model", None), (None, "model"))\n',
+        right=[
+            'pair_specs = [["model", None], [None, "model"]]\n',
+            'pair_specs = (("model",), None), (None, ("model",))\n',
+        ],
         praise="The rows of X stay cut along data, so this is data parallel and tensor parallel at once.",
         wrong={
             'pair_specs = ((None, "model"), ("model", None))\n': "in the first layer, expected nothing",
@@ -217,7 +431,7 @@ EXERCISES = [
             'pair_specs = (("data", None), (None, "model"))\n': "cut along 'model'",
             'pair_specs = (("model", "data"), (None, "model"))\n': "in the first layer",
             'pair_specs = (("model",), (None, "model"))\n': "two entries",
-            'pair_specs = (("model", ("data",)), (("data",), "model"))\n': "the name of an axis",
+            'pair_specs = (("model", ("data", "model")), (None, "model"))\n': "the name of an axis",
         },
     ),
     Exercise(
@@ -232,11 +446,27 @@ EXERCISES = [
             "2 × tokens × width = 8 × width². What happened to p, and to the bytes of a number?",
         ],
         solution="def my_break_even(width, p):\n    return 4 * width\n",
+        right=[
+            """
+def my_break_even(width, p):
+    ring = 2 * (p - 1) / p
+    gradients = ring * 2 * (width * 4 * width + 4 * width * width)
+    return gradients / (ring * 2 * 2 * width)
+""",
+            """
+from fractions import Fraction
+
+
+def my_break_even(width, p):
+    return Fraction(8 * width**2, 2 * width)
+""",
+        ],
         praise="Below four times the width, tensor parallel sends less, whatever the number of devices.",
         wrong={
             "def my_break_even(width, p):\n    return 8 * width\n": "two all-reduces of activations",
             "def my_break_even(width, p):\n    return 2 * width\n": "two weights",
             "def my_break_even(width, p):\n    return 4 * width / p\n": "both sides",
+            "def my_break_even(width, p):\n    return 8 * width * (p - 1) / p\n": "both sides",
             "def my_break_even(width, p):\n    return None\n": "expected a number of tokens",
         },
     ),
