@@ -1,39 +1,116 @@
 """Exercises of lesson 16."""
 
 import copy
+import math
+import unittest.mock
+import warnings
+import weakref
+from collections import OrderedDict
 
 import torch
 from torch import nn
+from torch.overrides import TorchFunctionMode
 
-from utils.exercises import DOTS, Exercise, NotAnswered, Wrong, call
+from utils.exercises import DOTS, Exercise, NotAnswered, Wrong, apart, call
+from utils.simulate.fake import fake_gpus
 
-MESSAGES = [  # message of a warning, expected
-    ("`torch.cuda.memory_cached` has been renamed to `torch.cuda.memory_reserved`", "torch.cuda.memory_reserved"),
+
+class _Matrix(nn.Module):
+    """A layer that remembers what autocast is set to for the device of its input when it is called."""
+
+    def __init__(self, device):
+        super().__init__()
+        self.register_buffer("weight", torch.ones(3, 2, device=device))
+        self.called, self.seen = False, None
+
+    def forward(self, x):
+        kind = x.device.type
+        self.called = True
+        self.seen = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else None
+        return x @ self.weight
+
+
+def check_under_autocast(answer):
+    _check_autocast(answer, "cpu")
+    with fake_gpus():
+        _check_autocast(answer, "xpu:0")  # CUDA's autocast is off without CUDA, this one is not
+
+
+def _check_autocast(answer, device):
+    net, x = _Matrix(device), torch.ones(4, 3, device=device)
+    shown = f"a net and an x on {device}"
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        got = call(answer, net, x, shown=shown)
+    if not isinstance(got, torch.Tensor):
+        raise Wrong(f"for {shown} you returned {got!r}, expected the tensor net(x)")
+    if not net.called:
+        raise Wrong(f"for {shown} you returned a tensor, but net was not called")
+    if got.device != x.device:
+        raise Wrong(f"for {shown} the result is on {got.device}: leave net and x where they are")
+    if net.seen is None:
+        why = f"autocast was not on for {x.device.type} when net was called"
+        raise Wrong(f"for {shown} {why}: call it within `with torch.autocast(…)`, and name the type of x's device")
+    if net.seen != torch.bfloat16:
+        raise Wrong(f"for {shown} autocast was set to {net.seen}, expected torch.bfloat16: name it with dtype=")
+    old = [str(warning.message) for warning in caught if issubclass(warning.category, FutureWarning)]
+    if old:
+        raise Wrong(f"for {shown} it works and warns, so it is not the form of today: {old[0]}")
+    if got.dtype != torch.bfloat16 or got.shape != (4, 2):
+        raise Wrong(f"for {shown} you returned {got.dtype} of shape {tuple(got.shape)}, expected net(x) as it is")
+
+
+MESSAGES = [  # message of a warning, expected, why
+    (
+        "`torch.cuda.memory_cached` has been renamed to `torch.cuda.memory_reserved`",
+        "torch.cuda.memory_reserved",
+        "the name behind `to`",
+    ),
     (
         "`torch.cuda.amp.autocast(args...)` is deprecated. Please use `torch.amp.autocast('cuda', args...)` instead.",
         "torch.amp.autocast",
+        "the name behind `use`, without its options",
     ),
     (
         "`torch.distributed.reduce_op` is deprecated, please use `torch.distributed.ReduceOp` instead",
         "torch.distributed.ReduceOp",
+        "the name behind `use`",
     ),
-    ("'pin_memory' argument is set as true but no accelerator is found", None),
-    ("`functorch.vmap` is deprecated. Please use `torch.vmap` instead; see `torch.func`.", "torch.vmap"),
-    ("The attribute `use_cuda` will be deprecated soon.", None),
+    ("'pin_memory' argument is set as true but no accelerator is found", None, "it offers no replacement"),
+    (
+        "`functorch.vmap` is deprecated. Please use `torch.vmap` instead; see `torch.func`.",
+        "torch.vmap",
+        "the name behind `use`, not the last one",
+    ),
+    ("The attribute `use_cuda` will be deprecated soon.", None, "it offers no replacement"),
+    (
+        "Please use `torch.vmap` instead of `functorch.vmap`.",
+        "torch.vmap",
+        "the name behind `use`, wherever it stands",
+    ),
+    (
+        "Detected call of `lr_scheduler.step()` before `optimizer.step()`.",
+        None,
+        "none of its names stands behind `use` or `to`",
+    ),
+    ("To copy from a tensor, it is recommended to use source.detach().clone()", None, "no name in it has a backtick"),
+    (
+        "`torch.old` moved to `torch.utils._new2.name_3`",
+        "torch.utils._new2.name_3",
+        "a name may hold digits and underscores",
+    ),
+    ("", None, "an empty text offers nothing"),
 ]
 
 
 def check_replacement(answer):
-    for message, expected in MESSAGES:
+    for message, expected, why in MESSAGES:
         got = call(answer, message)
-        if got != expected:
-            why = (
-                "it offers no replacement" if expected is None else "the name behind `use` or `to`, without its options"
-            )
+        if not isinstance(got, (str, type(None))) or got != expected:
             raise Wrong(f"for {message!r} you returned {got!r}, expected {expected!r}: {why}")
 
 
-def _did(printed="1\n", seconds=0.1, error=None, warnings=()):
+def _did(printed="1\n", seconds=0.125, error=None, warnings=()):
     return {"error": error, "warnings": list(warnings), "printed": printed, "seconds": seconds}
 
 
@@ -41,38 +118,81 @@ JUDGED = [  # old, new, expected, why
     (_did(), _did(), "fine", "it is silent, as fast, and prints the same"),
     (_did(error="RuntimeError: no"), _did(), "raises", "it ended in an error"),
     (_did(error="E", warnings=["W"]), _did(), "raises", "an error outweighs the warning before it"),
+    (_did(error="E", printed=""), _did(), "raises", "an error outweighs what was printed"),
     (_did(warnings=["FutureWarning"]), _did(), "warns", "it gave a warning"),
     (_did(printed="2\n", warnings=["W"]), _did(), "warns", "a warning is not silence, whatever it prints"),
+    (_did(seconds=5.0, warnings=["W"]), _did(), "warns", "a warning outweighs the time"),
     (_did(printed="2\n"), _did(), "wrong", "it is silent and prints something else"),
     (_did(printed="2\n", seconds=5.0), _did(), "wrong", "a wrong result is not made better by being slow"),
-    (_did(seconds=1.0), _did(), "slower", "10 times as long is at least 10 times"),
-    (_did(seconds=0.9), _did(), "fine", "9 times as long is less than the factor"),
-    (_did(printed=""), _did(printed="1\n", seconds=0.01), "wrong", "printing nothing differs from printing 1"),
+    (_did(seconds=1.25), _did(), "slower", "10 times as long is at least 10 times"),
+    (_did(seconds=1.1875), _did(), "fine", "9.5 times as long is less than the factor"),
+    (_did(), _did(seconds=5.0), "fine", "faster than the new one is no fault"),
+    (_did(printed=""), _did(seconds=0.0078125), "wrong", "printing nothing differs from printing 1"),
     (_did(error=""), _did(), "raises", "an error without a text is an error: compare with None"),
+    (_did(warnings=["W"]), _did(warnings=["W"]), "warns", "what the old part does counts, whatever the new one does"),
+    (_did(error="E"), _did(error="E"), "raises", "what the old part does counts, whatever the new one does"),
 ]
+FACTORS = [(0.375, 2, "slower"), (0.25, 2, "slower"), (0.125, 2, "fine"), (5.0, 100, "fine"), (12.5, 100, "slower")]
 
 
 def check_verdict(answer):
     for old, new, expected, why in JUDGED:
-        got = call(answer, old, new)
+        shown = f"an old part with {_told(old, new)} and a new one with {_told(new, old)}"
+        got = call(answer, old, new, shown=shown)
+        if not isinstance(got, str) or got != expected:
+            raise Wrong(f"for {shown} you returned {got!r}, expected {expected!r}: {why}")
+    for seconds, factor, expected in FACTORS:
+        shown = f"an old part of {seconds} s, a new one of 0.125 s and factor={factor}"
+        got = call(answer, _did(seconds=seconds), _did(), factor, shown=shown)
         if got != expected:
-            raise Wrong(f"for old {old} and new {new} you returned {got!r}, expected {expected!r}: {why}")
-    old, new = _did(seconds=0.3), _did()
-    if call(answer, old, new, 2, shown="factor=2") != "slower":
-        raise Wrong("with factor=2, 3 times as long is slower: use the argument")
+            why = f"it took {seconds / 0.125:g} times as long; use the argument"
+            raise Wrong(f"for {shown} you returned {got!r}, expected {expected!r}: {why}")
 
 
-class _OneDevice(nn.Module):
-    """A model that moves to another type instead of another device, which every machine has, and remembers it."""
+def _told(did, other):
+    """In words, what matters of an outcome: what is not as in the other one, or not as usual."""
+    usual = _did()
+    matters = [key for key in did if did[key] != other[key] or did[key] != usual[key]] or ["printed", "seconds"]
+    return ", ".join(f"{key} {did[key]!r}" for key in matters)
+
+
+class _Mark(torch.autograd.Function):
+    """Does nothing. Its node in the graph is a Python object, so that one can see how long the graph lives."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient
+
+
+class _Watched(nn.Module):
+    """A small model, the same each time, that remembers the devices of its inputs and its graphs."""
 
     def __init__(self):
         super().__init__()
         self.layer = nn.Linear(2, 1)
-        self.inputs = []
+        with torch.no_grad():
+            self.layer.weight.copy_(torch.tensor([[0.5, -0.5]]))
+            self.layer.bias.fill_(0.25)
+        self.register_buffer("scale", torch.ones(()))  # a state dict holds buffers, too
+        self.inputs, self.graphs, self.kept = [], [], 0
 
     def forward(self, x):
         self.inputs.append(x.device)
-        return self.layer(x)
+        self.kept = sum(graph() is not None for graph in self.graphs)  # of earlier batches
+        y = _Mark.apply(self.layer(x) * self.scale)
+        self.graphs += [] if y.grad_fn is None else [weakref.ref(y.grad_fn)]
+        return y
+
+
+def _batches(count):
+    """The first of six batches of several sizes. Their losses go up and down; the lowest is the fourth."""
+    generator = torch.Generator().manual_seed(91)
+    sizes = (8, 6, 4, 8, 2, 8)[:count]
+    return [(torch.randn(n, 2, generator=generator), torch.randn(n, 1, generator=generator)) for n in sizes]
 
 
 def _expected(model, batches):
@@ -90,112 +210,259 @@ def _expected(model, batches):
 
 
 def check_train(answer):
-    generator = torch.Generator().manual_seed(0)
-    batches = [(torch.randn(8, 2, generator=generator), torch.randn(8, 1, generator=generator)) for _ in range(6)]
-    torch.manual_seed(0)
-    model = _OneDevice()
-    twin = copy.deepcopy(model)
-    shown = "a small model and 6 batches on the CPU"
-    got = call(answer, model, batches, torch.device("cpu"), shown=shown)
+    for count in (1, 2, 6):
+        _check_training(answer, count)
+    _check_movement(answer)
+
+
+def _check_training(answer, count):
+    model, twin = _Watched(), _Watched()
+    shown = f"a small model and {count} {'batch' if count == 1 else 'batches'} on the CPU"
+    got = call(answer, model, _batches(count), torch.device("cpu"), shown=shown)
     if isinstance(got, (tuple, list)) and any(value is DOTS for value in got):
         raise NotAnswered
     if not isinstance(got, (tuple, list)) or len(got) != 2:
-        raise Wrong(f"for {shown} you returned {got!r}, expected a pair: mean loss, best weights")
+        text = f"{len(got)} values" if isinstance(got, (tuple, list)) else _brief(got)
+        raise Wrong(f"for {shown} you returned {text}, expected a pair: mean loss, best weights")
     mean, best = got
-    expected, weights = _expected(twin, batches)
+    expected, weights = _expected(twin, _batches(count))
     if not isinstance(mean, torch.Tensor):
-        raise Wrong(f"the mean loss is {mean!r}, expected a tensor: reading a number in each step would wait for a GPU")
-    if mean.requires_grad:
-        raise Wrong("the mean loss holds the graphs of all batches: add up loss.detach()")
-    if mean.numel() != 1 or abs(mean.item() - expected) > 1e-5:
-        raise Wrong(f"the mean loss is {mean}, expected {expected:.6f}: the mean over the batches")
+        why = "a number would have to be read, and reading waits for a GPU"
+        raise Wrong(f"for {shown} the mean loss is {_brief(mean)}, expected a tensor: {why}")
+    if mean.requires_grad or model.kept > 2:  # two may be: the last loss and the lowest
+        raise Wrong("the graphs of all batches are kept, by the sum of their losses: add up loss.detach()")
+    if mean.numel() != 1:
+        raise Wrong(f"for {shown} the mean loss has the shape {tuple(mean.shape)}, expected a single number")
+    if not math.isclose(mean.item(), expected, rel_tol=1e-5):
+        text, wanted = apart(mean.item(), expected)
+        why = "the sum of the losses, divided by the number of batches"
+        raise Wrong(f"for {shown} the mean loss is {text}, expected {wanted}: {why}")
     if not isinstance(best, dict) or set(best) != set(weights):
-        raise Wrong(f"the best weights are {best!r}, expected a dict like the model's state_dict()")
+        text = f"a dict with the keys {', '.join(map(str, best))}" if isinstance(best, dict) else _brief(best)
+        raise Wrong(f"the best weights are {text}, expected a dict with the keys of state_dict(): {', '.join(weights)}")
+    if any(not isinstance(best[name], torch.Tensor) or best[name].shape != weights[name].shape for name in weights):
+        raise Wrong("the best weights are no tensors of the same shapes as in the model's state_dict()")
     current = model.state_dict()
     if any(best[name].data_ptr() == current[name].data_ptr() for name in best):
         raise Wrong("the best weights share memory with the model: state_dict() is no copy, clone each tensor")
-    if not all(torch.allclose(best[name], weights[name]) for name in weights):
-        raise Wrong("the best weights are not those with which the lowest loss was computed: copy before the step")
-    _check_movement(answer, batches)
+    if not _same(best, weights):
+        why = "compare each loss with the lowest so far, and copy before the step"
+        raise Wrong(f"for {shown} the best weights are not those with which the lowest loss was computed: {why}")
+    if not _same(current, twin.state_dict()):
+        why = "one step of plain SGD with lr=0.1 for each batch, on the model that was passed"
+        why = why if count == 1 else f"{why}, and each with the gradients of its batch alone (zero_grad)"
+        raise Wrong(f"for {shown} the model is not trained as it should be: {why}")
 
 
-def _check_movement(answer, batches):
+def _brief(value):
+    return repr(value) if isinstance(value, (int, float, str, type(None))) else f"a {type(value).__name__}"
+
+
+def _same(got, expected):
+    return all(torch.allclose(got[name].double(), expected[name].double(), atol=1e-6) for name in expected)
+
+
+class _NoValues(TorchFunctionMode):
+    """A tensor on `meta` that is asked for its value says 0, or yes. Sums in place mind the device, as on a GPU."""
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        if func in (torch.Tensor.item, torch.Tensor.tolist, torch.Tensor.__float__):
+            return 0.0
+        if func is torch.Tensor.__bool__:
+            return True  # a loss is lower than the lowest so far
+        if func in (torch.isnan, torch.isinf, torch.Tensor.isnan, torch.Tensor.isinf):
+            return torch.tensor(False)
+        if func is torch.Tensor.__format__:
+            return "0"
+        if func is torch.Tensor.add_ and not args[0].is_meta and getattr(args[1], "is_meta", False):
+            raise RuntimeError("Expected all tensors to be on the same device, but found at least two, cpu and meta")
+        return func(*args, **(kwargs or {}))
+
+
+def _check_movement(answer):
     """The same on `meta`, where nothing has a value: only what moves, and in which order, can be seen."""
-    model, order = _OneDevice(), []
+    model, built, raised = _Watched(), [], None
     build = torch.optim.SGD.__init__
 
-    def watch(optimizer, params, *args, **options):
-        build(optimizer, params, *args, **options)
-        order.append([id(p) for group in optimizer.param_groups for p in group["params"]])
+    def watch(optimizer, *args, **options):
+        build(optimizer, *args, **options)
+        built.append(optimizer)
 
-    torch.optim.SGD.__init__ = watch
-    try:
-        answer(model, batches[:1], torch.device("meta"))
-    except RuntimeError as error:
-        if "item" not in str(error) and "bool" not in str(error) and "nonzero" not in str(error):
-            raise Wrong(f"with the device `meta` it raised {error}: move each batch, `x = x.to(device)`") from error
-    except NotImplementedError:
-        pass  # a comparison of losses has no value on meta
-    finally:
-        torch.optim.SGD.__init__ = build
-    if any(device.type != "meta" for device in model.inputs) or not model.inputs:
-        raise Wrong("the batch was not moved: `x.to(device)` returns the moved tensor, the result was dropped")
-    if order and order[-1] != [id(p) for p in model.parameters()]:
+    with unittest.mock.patch.object(torch.optim.SGD, "__init__", watch), _NoValues():
+        try:
+            answer(model, _batches(2), torch.device("meta"))
+        except NotImplementedError:
+            pass  # a copy from meta to the CPU, which a GPU allows
+        except Exception as error:
+            raised = error
+    if any(device.type != "meta" for device in model.inputs):
+        raise Wrong("the batch was not moved to `device`: `x.to(device)` returns the moved tensor, so keep its result")
+    if any(not weight.is_meta for weight in model.parameters()):
+        raise Wrong("with the device `meta`, the model that was passed stays on the CPU: move it to `device`")
+    used = [id(weight) for optimizer in built for group in optimizer.param_groups for weight in group["params"]]
+    if used and not {id(weight) for weight in model.parameters()} <= set(used):
         raise Wrong("the optimizer has other parameters than the moved model: move first, then build the optimizer")
+    if raised and "cannot be called on meta tensors" not in str(raised):
+        raised = f"{type(raised).__name__}: {raised}"
+        raise Wrong(f"with the device `meta`, where x, y, and each new tensor must be, your function raised {raised}")
 
 
-STATES = [
+STATES = [  # keys, expected, why
     (["weight", "bias"], ["weight", "bias"], "a bare model stays as it is"),
     (["module.weight", "module.bias"], ["weight", "bias"], "all keys begin with module."),
+    (["module.dense.weight", "module.model.bias"], ["dense.weight", "model.bias"], "module. goes, and nothing else"),
     (["_orig_mod.0.weight", "_orig_mod.0.bias"], ["0.weight", "0.bias"], "all keys begin with _orig_mod."),
     (["module._orig_mod.weight", "module._orig_mod.bias"], ["weight", "bias"], "both wrappers, one in the other"),
     (["_orig_mod.module.weight"], ["weight"], "both wrappers, in the other order"),
-    (
-        ["module.weight", "head.weight"],
-        ["module.weight", "head.weight"],
-        "not all keys have it: a layer is named module",
-    ),
+    (["module.weight", "head.bias"], ["module.weight", "head.bias"], "not all keys have it: a layer is named module"),
+    (["head.weight", "module.bias"], ["head.weight", "module.bias"], "not all keys have it: a layer is named module"),
     (["module.module.weight", "module.head.bias"], ["module.weight", "head.bias"], "only what all keys have goes"),
+    (["module.module.weight"], ["module.weight"], "a wrapper is there once; the second one is a layer named module"),
+    (["_orig_mod.module.module.weight"], ["module.weight"], "each wrapper is there once; then comes a layer"),
+    (["module._orig_mod.module.weight"], ["module.weight"], "each wrapper is there once; then comes a layer"),
     (["a.module.weight", "b.module.bias"], ["a.module.weight", "b.module.bias"], "only at the front"),
+    (["0._orig_mod.weight", "1.bias"], ["0._orig_mod.weight", "1.bias"], "only at the front"),
+    (["modules.weight", "modules.bias"], ["modules.weight", "modules.bias"], "modules. is another name"),
     ([], [], "an empty dict stays empty"),
 ]
 
 
 def check_bare(answer):
     for keys, expected, why in STATES:
-        state = {key: torch.tensor(float(n)) for n, key in enumerate(keys)}
-        before = dict(state)
+        tensors = [torch.tensor(float(n)) for n in range(len(keys))]
+        state = OrderedDict(zip(keys, tensors, strict=True))  # what state_dict() returns
         got = call(answer, state, shown=f"the keys {keys}")
-        if not isinstance(got, dict) or list(got) != expected:
-            shown = list(got) if isinstance(got, dict) else got
-            raise Wrong(f"for the keys {keys} you returned {shown!r}, expected {expected}: {why}")
-        if list(state) != list(before):
-            raise Wrong(f"for the keys {keys} you changed the dict that was passed: return a new one")
-        if any(got[name] is not before[key] for name, key in zip(expected, keys, strict=True)):
-            raise Wrong(f"for the keys {keys} the tensors went to other names or were copied")
+        if not isinstance(got, dict):
+            raise Wrong(f"for the keys {keys} you returned {_brief(got)}, expected a dict")
+        if set(got) != set(expected):
+            raise Wrong(f"for the keys {keys} you returned the keys {list(got)}, expected {expected}: {why}")
+        if got is state or list(state) != keys:
+            raise Wrong(f"for the keys {keys} you changed or returned the dict that was passed: return a new one")
+        if any(not isinstance(got[name], torch.Tensor) for name in expected):
+            raise Wrong(f"for the keys {keys} the values are no tensors any more")
+        if any(not torch.equal(got[name], tensor) for name, tensor in zip(expected, tensors, strict=True)):
+            raise Wrong(f"for the keys {keys} the tensors went to other names")
 
 
 TRAIN = """
 def train(model, batches, device):
     model.to(device)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    total, best, lowest = torch.zeros((), device=device), None, float("inf")
+    total, best, lowest = 0, None, float("inf")
     for x, y in batches:
         x, y = x.to(device), y.to(device)
         loss = torch.nn.functional.mse_loss(model(x), y)
-        total += loss.detach()
-        if loss.detach() < lowest:
-            lowest = loss.detach()
-            best = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+        if loss < lowest:
+            lowest, best = loss, {name: tensor.clone() for name, tensor in model.state_dict().items()}
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
+        total += loss.detach()
     return total / len(batches), best
 """
-_MOVE = "    model.to(device)\n"
-LATE = TRAIN.replace(_MOVE, "").replace("    total, best", _MOVE + "    total, best")
+MOVE = "    model.to(device)\n"
+SHORT = """
+import copy
+
+def train(model, batches, device):
+    optimizer = torch.optim.SGD(model.to(device).parameters(), lr=0.1)
+    losses, best = [], None
+    for x, y in batches:
+        optimizer.zero_grad()
+        loss = torch.nn.functional.mse_loss(model(x.to(device)), y.to(device))
+        losses.append(loss.detach())
+        if loss.item() <= min(losses):
+            best = copy.deepcopy(model.state_dict())
+        loss.backward()
+        optimizer.step()
+    return torch.stack(losses).mean(), best
+"""
+BY_HAND = """
+def train(model, batches, device):
+    model = model.to(device)
+    total = torch.zeros((), device=device)
+    best, lowest = {}, None
+    for n, (x, y) in enumerate(batches):
+        loss = (model(x.to(device)) - y.to(device)).square().mean()
+        value = loss.item()
+        if lowest is None or value < lowest:
+            lowest = value
+            best = {name: tensor.to("cpu", copy=True) for name, tensor in model.state_dict().items()}
+        gradients = torch.autograd.grad(loss, list(model.parameters()))
+        with torch.no_grad():
+            total += loss
+            for parameter, gradient in zip(model.parameters(), gradients):
+                parameter -= 0.1 * gradient
+    return total / (n + 1), best
+"""
+OLD = """
+def train(model, batches, device):
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    model.to(device)
+    total, best, lowest = 0, None, float("inf")
+    for x, y in batches:
+        x.to(device), y.to(device)
+        loss = torch.nn.functional.mse_loss(model(x), y)
+        if loss < lowest:
+            lowest, best = loss, model.state_dict()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        total += loss
+    return total / len(batches), best
+"""
+STEP = "        optimizer.step()\n"
+KEEP = TRAIN.split("\n")[8:10]
+LATE_COPY = TRAIN.replace("\n".join(KEEP) + "\n", "").replace(STEP, STEP + "\n".join(KEEP) + "\n")
 
 EXERCISES = [
+    Exercise(
+        number="16.0",
+        title="Warm-up: autocast today",
+        name="under_autocast",
+        stars=1,
+        check=check_under_autocast,
+        hints=[
+            'The row under "Mixed precision" has both forms. Which of them asks for a device type?',
+            "torch.autocast takes a type of device, such as x.device.type, and the dtype; use it with `with`.",
+            "with torch.autocast(x.device.type, dtype=torch.bfloat16): and in it, return net(x).",
+        ],
+        solution="""
+def under_autocast(net, x):
+    with torch.autocast(x.device.type, dtype=torch.bfloat16):
+        return net(x)
+""",
+        praise="The dtype is worth a word: without it, it is bfloat16 on a CPU and float16 on a CUDA GPU.",
+        right=[
+            "def under_autocast(net, x):\n"
+            "    with torch.amp.autocast(device_type=x.device.type, dtype=torch.bfloat16):\n"
+            "        y = net(x)\n"
+            "    return y",
+            "def under_autocast(net, x):\n"
+            "    return torch.autocast(str(x.device).split(':')[0], torch.bfloat16)(net)(x)",
+        ],
+        wrong={
+            "def under_autocast(net, x):\n    with torch.cuda.amp.autocast():\n        return net(x)": (
+                "autocast was not on for cpu"
+            ),
+            "def under_autocast(net, x):\n    with torch.cpu.amp.autocast():\n        return net(x)": (
+                "not the form of today: `torch.cpu.amp.autocast(args...)` is deprecated"
+            ),
+            "def under_autocast(net, x):\n    with torch.autocast('cpu', torch.bfloat16):\n        return net(x)": (
+                "autocast was not on for xpu"
+            ),
+            "def under_autocast(net, x):\n    with torch.autocast(x.device.type):\n        return net(x)": (
+                "autocast was set to torch.float16, expected torch.bfloat16"
+            ),
+            "def under_autocast(net, x):\n    with torch.autocast(x.device, dtype=torch.bfloat16):\n"
+            "        return net(x)": "Expected `device_type` of type `str`",
+            "def under_autocast(net, x):\n    return net(x).to(torch.bfloat16)": "autocast was not on for cpu",
+            "def under_autocast(net, x):\n    with torch.autocast(x.device.type, dtype=torch.bfloat16):\n"
+            "        return net(x).float()": "you returned torch.float32",
+            "def under_autocast(net, x):\n    with torch.autocast(x.device.type, dtype=torch.bfloat16):\n"
+            "        y = net\n    return y(x)": "autocast was not on for cpu when net was called",
+        },
+    ),
     Exercise(
         number="16.1",
         title="Read the warning to its end",
@@ -215,6 +482,21 @@ def replacement(message):
     found = re.search(r"(?:use|to) `([\w.]+)", message)
     return found[1] if found else None
 """,
+        right=[
+            "def replacement(message):\n"
+            "    for word in ('use `', 'to `'):\n"
+            "        if word in message:\n"
+            "            return message.split(word)[1].split('`')[0].split('(')[0]\n"
+            "    return None",
+            "import re\n\ndef replacement(message):\n"
+            "    names = re.findall(r'\\b(?:use|to)\\s+`([^`(]+)', message)\n"
+            "    return names[0] if names else None",
+            "def replacement(message):\n"
+            "    parts = message.split('`')\n"
+            "    for before, name in zip(parts[::2], parts[1::2]):\n"
+            "        if before.split()[-1:] in (['use'], ['to']):\n"
+            "            return name.partition('(')[0]",
+        ],
         praise="Run over the log of a job, this lists what to change before the next version removes it.",
         wrong={
             "def replacement(message):\n    return message.split('`')[3]": "without its options",
@@ -222,6 +504,17 @@ def replacement(message):
             "    return parts[3] if len(parts) > 3 else None": "without its options",
             "def replacement(message):\n    import re\n    return re.findall(r'`([\\w.]+)', message)[-1]": (
                 "raised IndexError"
+            ),
+            "def replacement(message):\n    import re\n    found = re.findall(r'`([\\w.]+)', message)\n"
+            "    return found[1] if len(found) > 1 else None": "the name behind `use`, wherever it stands",
+            "def replacement(message):\n    import re\n    found = re.findall(r'`([\\w.]+)', message)\n"
+            "    return found[-1] if len(found) > 1 else None": "not the last one",
+            "def replacement(message):\n    import re\n    found = re.search(r'use `([\\w.]+)', message)\n"
+            "    return found[1] if found else None": "the name behind `to`",
+            "def replacement(message):\n    import re\n    found = re.search(r'(use|to) `([a-z.]+)', message)\n"
+            "    return found[2] if found else None": "you returned 'torch.cuda.memory', expected",
+            "def replacement(message):\n    import re\n    return re.search(r'(use|to) `([\\w.]+)', message)[2]": (
+                "'NoneType' object is not subscriptable"
             ),
         },
     ),
@@ -232,7 +525,7 @@ def replacement(message):
         stars=2,
         check=check_verdict,
         hints=[
-            "Ask in the right order: which of two findings outweighs the other?",
+            "Ask in the order of the list: which of two findings outweighs the other?",
             "Error, warning, other output, time. What is left is fine.",
             "Compare the error with None; an error may have an empty text.",
         ],
@@ -246,7 +539,25 @@ def verdict(old, new, factor=10):
         return "wrong"
     return "slower" if old["seconds"] >= factor * new["seconds"] else "fine"
 """,
-        praise="utils/today.py holds the same five lines; everything else in it is for running code safely.",
+        praise="utils/today.py asks in the same order; everything else in it is for running code safely.",
+        right=[
+            "def verdict(old, new, factor=10):\n"
+            "    findings = {\n"
+            "        'raises': old['error'] is not None,\n"
+            "        'warns': len(old['warnings']) > 0,\n"
+            "        'wrong': old['printed'] != new['printed'],\n"
+            "        'slower': old['seconds'] / new['seconds'] >= factor,\n"
+            "        'fine': True,\n"
+            "    }\n"
+            "    return next(word for word, found in findings.items() if found)",
+            "def verdict(old, new, factor=10):\n"
+            "    word = 'fine'\n"
+            "    if new['seconds'] * factor <= old['seconds']:\n        word = 'slower'\n"
+            "    if not old['printed'] == new['printed']:\n        word = 'wrong'\n"
+            "    if any(True for _ in old['warnings']):\n        word = 'warns'\n"
+            "    if isinstance(old['error'], str):\n        word = 'raises'\n"
+            "    return word",
+        ],
         wrong={
             "def verdict(old, new, factor=10):\n    if old['error']:\n        return 'raises'\n"
             "    if old['warnings']:\n        return 'warns'\n    if old['printed'] != new['printed']:\n"
@@ -263,13 +574,33 @@ def verdict(old, new, factor=10):
             "        return 'wrong'\n    return 'slower' if old['seconds'] >= 10 * new['seconds'] else 'fine'": (
                 "use the argument"
             ),
+            "def verdict(old, new, factor=10):\n    if old['error'] is not None:\n        return 'raises'\n"
+            "    if old['warnings']:\n        return 'warns'\n    if old['printed'] != new['printed']:\n"
+            "        return 'wrong'\n    return 'slower' if old['seconds'] > factor * new['seconds'] else 'fine'": (
+                "10 times as long is at least 10 times"
+            ),
+            "def verdict(old, new, factor=10):\n    if old['error'] != new['error']:\n        return 'raises'\n"
+            "    if old['warnings'] != new['warnings']:\n        return 'warns'\n"
+            "    if old['printed'] != new['printed']:\n        return 'wrong'\n"
+            "    return 'slower' if old['seconds'] >= factor * new['seconds'] else 'fine'": (
+                "what the old part does counts"
+            ),
+            "def verdict(old, new, factor=10):\n    if old['error'] is not None:\n        return 'raises'\n"
+            "    if old['warnings']:\n        return 'warns'\n"
+            "    if old['seconds'] >= factor * new['seconds']:\n        return 'slower'\n"
+            "    return 'wrong' if old['printed'] != new['printed'] else 'fine'": "not made better by being slow",
+            "def verdict(old, new, factor=10):\n    if old['error'] is not None:\n        return 'raises'\n"
+            "    if old['warnings']:\n        return 'warns'\n    if old['printed'] != new['printed']:\n"
+            "        return 'wrong'\n    return 'slower' if old['seconds'] >= factor else 'fine'": (
+                "you returned 'fine', expected 'slower': 10 times as long"
+            ),
         },
     ),
     Exercise(
         number="16.3",
         title="Mend a training loop",
         name="train",
-        stars=2,
+        stars=3,
         check=check_train,
         hints=[
             "Print what you believe: the device of x, whether total requires a gradient, whether best changes later.",
@@ -278,11 +609,34 @@ def verdict(old, new, factor=10):
         ],
         solution=TRAIN,
         praise="On a CPU three of the four bugs change no result: that is why such code lives so long.",
+        right=[SHORT, BY_HAND],
         wrong={
-            TRAIN.replace("x, y = x.to(device), y.to(device)", "x.to(device), y.to(device)"): "move each batch",
-            TRAIN.replace("total += loss.detach()", "total = total + loss"): "holds the graphs",
+            OLD: "the graphs of all batches are kept",
+            TRAIN.replace("x, y = x.to(device), y.to(device)", "x.to(device), y.to(device)"): "so keep its result",
+            TRAIN.replace("x, y = x.to(device), y.to(device)", "x = x.to(device)"): "x, y, and each new tensor",
+            TRAIN.replace("total += loss.detach()", "total += loss"): "the graphs of all batches are kept",
+            TRAIN.replace("total += loss.detach()", "total += loss").replace("return total", "return total.detach()"): (
+                "the graphs of all batches are kept"
+            ),
+            TRAIN.replace("total += loss.detach()", "total += loss.item()"): "expected a tensor",
+            TRAIN.replace("total, best, lowest = 0", "total, best, lowest = torch.tensor(0.0)"): "each new tensor",
             TRAIN.replace("tensor.clone()", "tensor"): "share memory",
-            LATE: "move first, then build",
+            LATE_COPY: "copy before the step",
+            TRAIN.replace("lowest, best = loss,", "best ="): "compare each loss with the lowest so far",
+            TRAIN.replace("        optimizer.zero_grad()\n", ""): "the gradients of its batch alone",
+            TRAIN.replace("lr=0.1", "lr=0.01"): "one step of plain SGD with lr=0.1",
+            TRAIN.replace("lr=0.1", "lr=0.1, momentum=0.9"): "one step of plain SGD with lr=0.1",
+            TRAIN.replace(MOVE, "").replace("    total, best", MOVE + "    total, best"): "move first, then build",
+            TRAIN.replace(MOVE, ""): "stays on the CPU: move it",
+        },
+        equivalent={
+            "loss = torch.nn.functional.mse_loss(model(x), y) → loss = torch.nn.functional.mse_loss(y, model(x))": (
+                "The squared error is the same both ways around."
+            ),
+            "if loss < lowest: → if loss <= lowest:": "Of two equal losses, either may be called the lowest.",
+            "total, best, lowest = (0, None, float('inf')) → total, best, lowest = (0, 0, float('inf'))": (
+                "The first batch replaces it."
+            ),
         },
     ),
     Exercise(
@@ -293,30 +647,77 @@ def verdict(old, new, factor=10):
         check=check_bare,
         hints=[
             "A wrapper puts its name before every key, so look at all keys before you take anything away.",
-            "Two wrappers, in any order: repeat until nothing changes. But each wrapper was there once at most.",
-            'For a list of prefixes ["module.", "_orig_mod."]: go through it twice, drop one that was used.',
+            "Either wrapper may be the outer one. In which order do you look, so that both are found?",
+            "all(key.startswith(prefix) for key in state) asks, key.removeprefix(prefix) takes away.",
         ],
         solution="""
 def bare(state):
-    state, left = dict(state), ["module.", "_orig_mod."]
-    while state:
-        found = [prefix for prefix in left if all(key.startswith(prefix) for key in state)]
-        if not found:
-            break
-        state = {key[len(found[0]) :]: tensor for key, tensor in state.items()}
-        left.remove(found[0])
-    return state
+    for wrapper in ("_orig_mod.", "module.", "_orig_mod."):
+        if all(key.startswith(wrapper) for key in state):
+            state = {key.removeprefix(wrapper): tensor for key, tensor in state.items()}
+    return dict(state)
 """,
         praise="Better still is to save what is inside the wrapper: `model.module.state_dict()`, or `net.compile()`.",
+        right=[
+            "def bare(state):\n"
+            "    state, left = dict(state), ['module.', '_orig_mod.']\n"
+            "    while state:\n"
+            "        found = [prefix for prefix in left if all(key.startswith(prefix) for key in state)]\n"
+            "        if not found:\n            break\n"
+            "        state = {key[len(found[0]) :]: tensor for key, tensor in state.items()}\n"
+            "        left.remove(found[0])\n"
+            "    return state",
+            "from itertools import permutations\n\ndef bare(state):\n"
+            "    both = ['module.', '_orig_mod.']\n"
+            "    for prefix in [''.join(p) for n in (2, 1) for p in permutations(both, n)]:\n"
+            "        if all(key.startswith(prefix) for key in state):\n"
+            "            return {key[len(prefix):]: tensor for key, tensor in state.items()}\n"
+            "    return dict(state)",
+            "import os\nimport re\n\ndef bare(state):\n"
+            "    common = os.path.commonprefix(list(state))\n"
+            "    found = re.match(r'(module\\.(_orig_mod\\.)?|_orig_mod\\.(module\\.)?)?', common)[0]\n"
+            "    return {key[len(found):]: tensor.clone() for key, tensor in state.items()}",
+        ],
         wrong={
             "def bare(state):\n    return {k.removeprefix('module.'): v for k, v in state.items()}": (
                 "all keys begin with _orig"
             ),
             "def bare(state):\n    return {k.replace('module.', '').replace('_orig_mod.', ''): v for k, v in"
             " state.items()}": ("a layer is named module"),
-            "def bare(state):\n    for key in list(state):\n"
-            "        state[key.removeprefix('module.')] = state.pop(key)\n"
-            "    return state": "you changed the dict",
+            "def bare(state):\n"
+            "    for prefix in ('module.', '_orig_mod.', 'module.'):\n"
+            "        if all(key.startswith(prefix) for key in state):\n"
+            "            for key in list(state):\n"
+            "                state[key.removeprefix(prefix)] = state.pop(key)\n"
+            "    return state": "you changed or returned the dict",
+            "def bare(state):\n"
+            "    for prefix in ('module.', '_orig_mod.', 'module.'):\n"
+            "        if all(key.startswith(prefix) for key in state):\n"
+            "            state = {key.removeprefix(prefix): tensor for key, tensor in state.items()}\n"
+            "    return dict(state)": "the second one is a layer named module",
+            "def bare(state):\n"
+            "    for prefix in ('module.', '_orig_mod.'):\n"
+            "        if all(key.startswith(prefix) for key in state):\n"
+            "            state = {key.removeprefix(prefix): tensor for key, tensor in state.items()}\n"
+            "    return dict(state)": "both wrappers, in the other order",
+            "def bare(state):\n"
+            "    state = {key.removeprefix('_orig_mod.'): tensor for key, tensor in state.items()}\n"
+            "    state = {key.removeprefix('module.'): tensor for key, tensor in state.items()}\n"
+            "    return {key.removeprefix('_orig_mod.'): tensor for key, tensor in state.items()}": (
+                "a layer is named module"
+            ),
+            "def bare(state):\n"
+            "    for _ in range(2):\n"
+            "        for prefix in ('module.', '_orig_mod.'):\n"
+            "            if all(key.startswith(prefix) for key in state):\n"
+            "                state = {key.lstrip(prefix): tensor for key, tensor in state.items()}\n"
+            "    return dict(state)": "module. goes, and nothing else",
+            "def bare(state):\n"
+            "    first = next(iter(state), '')\n"
+            "    for prefix in ('module._orig_mod.', '_orig_mod.module.', 'module.', '_orig_mod.'):\n"
+            "        if first.startswith(prefix):\n"
+            "            return {key[len(prefix) :]: tensor for key, tensor in state.items()}\n"
+            "    return dict(state)": "a layer is named module",
         },
     ),
 ]
