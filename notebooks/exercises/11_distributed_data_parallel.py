@@ -492,7 +492,7 @@ def _judge_training(trained, samplers, epochs):
 
 
 def _judge_files(saved, size, epochs):
-    ranks = [rank for rank, _ in saved]
+    ranks = sorted(rank for rank, _ in saved)
     if len(saved) > epochs:
         raise Wrong(f"{len(saved)} files were written in {epochs} epochs, by ranks {ranks}: one is enough")
     if len(saved) < epochs or any(rank != 0 for rank in ranks):
