@@ -266,14 +266,15 @@ class _NoValues(TorchFunctionMode):
     """A tensor on `meta` that is asked for its value says 0, or yes. Sums in place mind the device, as on a GPU."""
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
-        if func in (torch.Tensor.item, torch.Tensor.tolist, torch.Tensor.__float__):
-            return 0.0
-        if func is torch.Tensor.__bool__:
-            return True  # a loss is lower than the lowest so far
-        if func in (torch.isnan, torch.isinf, torch.Tensor.isnan, torch.Tensor.isinf):
-            return torch.tensor(False)
-        if func is torch.Tensor.__format__:
-            return "0"
+        if args and getattr(args[0], "is_meta", False):
+            if func in (torch.Tensor.item, torch.Tensor.tolist, torch.Tensor.__float__):
+                return 0.0
+            if func is torch.Tensor.__bool__:
+                return True  # a loss is lower than the lowest so far
+            if func in (torch.isnan, torch.isinf, torch.Tensor.isnan, torch.Tensor.isinf):
+                return torch.tensor(False)
+            if func is torch.Tensor.__format__:
+                return "0"
         if func is torch.Tensor.add_ and not args[0].is_meta and getattr(args[1], "is_meta", False):
             raise RuntimeError("Expected all tensors to be on the same device, but found at least two, cpu and meta")
         return func(*args, **(kwargs or {}))
