@@ -1,12 +1,90 @@
 """Exercises of lesson 02."""
 
+import contextlib
+import logging
 import math
+import re
 
+import numpy as np
 import torch
 from torch.overrides import TorchFunctionMode
 
-from utils.exercises import DOTS, Exercise, NotAnswered, Wrong, call
+from utils.exercises import DOTS, Exercise, NotAnswered, Wrong, apart, call
 from utils.simulate.fake import fake_gpus
+
+
+def _pair(got, shown, names):
+    """`got` as two numbers, or what is wrong with it."""
+    got = got.tolist() if isinstance(got, np.ndarray) else got
+    if not isinstance(got, (tuple, list)) or len(got) != 2:
+        raise Wrong(f"for {shown} you returned {got!r}, expected a pair ({names})")
+    if any(value is DOTS for value in got):
+        raise NotAnswered
+    if not all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in got):
+        raise Wrong(f"for {shown} you returned {got!r}; Python numbers are asked, as a pair ({names})")
+    return got
+
+
+@contextlib.contextmanager
+def _gpus():
+    """fake_gpus(); an operation that an answer tries in vain is not logged with its traceback."""
+    log = logging.getLogger("torch._subclasses.fake_tensor")
+    before, log.disabled = log.disabled, True
+    try:
+        with fake_gpus():
+            yield
+    finally:
+        log.disabled = before
+
+
+class Moves(TorchFunctionMode):
+    """Notes each call that brings numbers from one device to another."""
+
+    def __init__(self):
+        super().__init__()
+        self.names = []
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        result = function(*args, **(kwargs or {}))
+        if isinstance(result, torch.Tensor):
+            given = [value for value in args if isinstance(value, torch.Tensor)]
+            if any(value.device != result.device for value in given):
+                self.names.append(getattr(function, "__name__", "?"))
+        return result
+
+
+def check_zeros_beside(answer):
+    with _gpus():
+        for x, n in (
+            (torch.ones(2), 3),
+            (torch.ones(2, 2, device="meta"), 4),
+            (torch.tensor(1.0, device="cuda:1"), 1),
+            (torch.ones(5, device="cuda:0"), 2),
+        ):
+            _check_zeros(answer, x, n)
+    before = torch.are_deterministic_algorithms_enabled()
+    torch.use_deterministic_algorithms(True)  # fills what torch.empty leaves unwritten with NaN
+    try:
+        got = call(answer, torch.ones(2), 3, shown="x on cpu and n = 3")
+    finally:
+        torch.use_deterministic_algorithms(before)
+    if got.tolist() != [0, 0, 0]:
+        raise Wrong(f"for x on cpu and n = 3 you returned {got.tolist()}, expected three zeros")
+
+
+def _check_zeros(answer, x, n):
+    shown = f"x on {x.device} and n = {n}"
+    with Moves() as moves:
+        got = call(answer, x, n, shown=shown)
+    if not isinstance(got, torch.Tensor):
+        raise Wrong(f"for {shown} you returned {got!r}, expected a tensor")
+    if got.device != x.device:
+        raise Wrong(f"for {shown} your tensor is on {got.device}: say device= when you make it")
+    if got.shape != (n,):
+        raise Wrong(f"for {shown} the shape is {tuple(got.shape)}, expected ({n},)")
+    if moves.names:
+        raise Wrong(f"for {shown} your tensor was made elsewhere, and moved ({moves.names[0]}): make it there")
+
 
 LINES = {
     'x.to("cpu")': "x is there already, so .to hands back x itself",
@@ -20,165 +98,323 @@ LINES = {
 
 def check_copies(answer):
     if not isinstance(answer, (list, tuple)) or len(answer) != len(LINES):
-        raise Wrong(f"expected a list of {len(LINES)} values, got {answer!r}")
+        raise Wrong(f"expected a list of {len(LINES)} values, one for each line, got {answer!r}")
     if any(given is DOTS for given in answer):
         raise NotAnswered
     x = torch.arange(6.0)
     for given, (line, why) in zip(answer, LINES.items(), strict=True):
+        if not isinstance(given, int) or given not in (False, True):
+            raise Wrong(f"for {line} you said {given!r}: write True or False")
         result = eval(line, {"torch": torch, "x": x})
         copied = result.untyped_storage().data_ptr() != x.untyped_storage().data_ptr()
-        if given is not copied:
+        if given != copied:
             verb = "has a storage of its own" if copied else "shares the storage of x"
-            raise Wrong(f"for {line} you said {given!r}, but the result {verb}: {why}")
+            raise Wrong(f"for {line} you said {bool(given)}, but the result {verb}: {why}")
+
+
+LINKS = [  # latency in s, bandwidth in bytes/s, two sizes in bytes
+    (10e-6, 25e9, 10**6, 10**8),
+    (0.5e-6, 10e9, 10**6, 10**4),
+    (0.0, 1e9, 4000, 1000),
+    (3.0, 2.5, 10, 20),
+]
 
 
 def check_link_from_two(answer):
-    for latency, bandwidth, n1, n2 in ((10e-6, 25e9, 10**3, 10**8), (0.5e-6, 10e9, 10**6, 10**4)):
+    for latency, bandwidth, n1, n2 in LINKS:
         t1, t2 = latency + n1 / bandwidth, latency + n2 / bandwidth
-        shown = f"{n1} bytes in {t1 * 1e6:.4g} µs and {n2} bytes in {t2 * 1e6:.4g} µs"
+        shown = f"{n1} bytes in {t1:.5g} s and {n2} bytes in {t2:.5g} s"
         got = call(answer, n1, t1, n2, t2, shown=shown)
-        if not isinstance(got, (tuple, list)) or len(got) != 2:
-            raise Wrong(f"for {shown} you returned {got!r}, expected a pair (latency, bandwidth)")
-        if math.isclose(got[0], bandwidth, rel_tol=1e-6):
-            raise Wrong("these are the right numbers in the wrong order: the latency comes first")
-        if not math.isclose(got[1], bandwidth, rel_tol=1e-6):
+        got = _pair(got.tolist() if isinstance(got, torch.Tensor) else got, shown, "latency, bandwidth")
+        almost = 1e-5 * min(t1, t2)  # as exact as float32
+        if math.isclose(got[0], bandwidth, rel_tol=1e-3):
+            raise Wrong("the order is another one: the latency comes first, then the bandwidth")
+        if not math.isclose(got[1], bandwidth, rel_tol=1e-3):
+            returned, expected = apart(got[1], bandwidth)
             raise Wrong(
-                f"for {shown} you returned a bandwidth of {got[1]:.4g} bytes per second, expected {bandwidth:.4g}: "
-                "the latency is in both times, so take the difference of the times"
+                f"for {shown} you returned a bandwidth of {returned} bytes per second, expected {expected}: "
+                f"{_bandwidth_fault(got[1], bandwidth)}"
             )
-        if not math.isclose(got[0], latency, rel_tol=1e-6):
+        if not math.isclose(got[0], latency, rel_tol=1e-3, abs_tol=almost):
+            returned, expected = apart(got[0], latency)
             raise Wrong(
-                f"for {shown} you returned a latency of {got[0]:.4g} s, expected {latency:.4g} s: "
-                "it is what remains of a time when the time of its bytes is taken off"
+                f"for {shown} you returned a latency of {returned} s, expected {expected} s: "
+                f"{_latency_fault(got[0], latency)}"
             )
+
+
+def _bandwidth_fault(got, bandwidth):
+    if math.isclose(got * bandwidth, 1, rel_tol=1e-3):
+        return "that is seconds per byte, so take the reciprocal"
+    for unit, size in {"GB/s": 1e9, "MB/s": 1e6}.items():
+        if math.isclose(got * size, bandwidth, rel_tol=1e-3):
+            return f"that is in {unit}, and bytes per second are asked"
+    if abs(got - bandwidth) < 1:
+        return "do not round it"
+    if got < 0:
+        return "subtract the bytes and the times the same way round"
+    return "take the difference of the two measurements, for there the latency drops out"
+
+
+def _latency_fault(got, latency):
+    for unit, size in {"µs": 1e-6, "ms": 1e-3}.items():
+        if math.isclose(got * size, latency, rel_tol=1e-3):
+            return f"that is in {unit}, and seconds are asked"
+    return "it is what remains of a time when the time of its bytes is taken off"
 
 
 def check_ensure_same_device(answer):
-    with fake_gpus():
-        first, second = torch.ones(2, device="cuda:0"), torch.ones(2, device="cuda:1")
-        gpu_number = torch.tensor(1.0, device="cuda:0")
-    cpu, meta, number = torch.ones(2), torch.ones(2, device="meta"), torch.tensor(1.0)
-    _let_pass(answer, cpu, cpu)
-    _must_raise(answer, meta, cpu)
-    for tensors in ((meta, meta), (first,), (meta, number), (number, first, number)):
-        _let_pass(answer, *tensors)
-    for tensors in ((cpu, meta, meta), (first, second), (first, torch.ones(1)), (cpu, gpu_number)):
-        _must_raise(answer, *tensors)
+    if not callable(answer):
+        raise Wrong(f"expected a function, got {answer!r}")
+    with _gpus():
+        cpu, meta = torch.ones(2), torch.ones(2, device="meta")
+        first, second, third = (torch.ones(2, device=f"cuda:{i}") for i in range(3))
+        number, there = torch.tensor(1.0), torch.tensor(1.0, device="cuda:0")
+        joins, two, vector = (
+            "a number on the CPU may join any device",
+            "cuda:0 and cuda:1 are two devices",
+            "a vector of length one is a vector",
+        )
+        _let_pass(answer, "they share a device", cpu, torch.ones(3, 3))
+        errors = {(meta, cpu): _raised(answer, "they do not share a device", meta, cpu)}
+        _let_pass(answer, "they share a device", meta, meta, meta)
+        for tensors in ((meta, number), (number, first, number), (number, there), (number, number)):
+            _let_pass(answer, joins, *tensors)
+        _let_pass(answer, "one tensor is on one device", first)
+        _let_pass(answer, "nothing is on two devices")
+        for why, *tensors in (
+            (two, first, second),
+            (vector, first, torch.ones(1)),
+            ("a number may only join if it is on the CPU", cpu, there),
+            ("compare them all, not only the first two", cpu, cpu, meta),
+            ("compare them all, not only the first and the last", cpu, first, cpu),
+            ("the number may pass, but the two others may not meet", number, second, third),
+            ("the number may pass, but the two others may not meet", first, number, second),
+            ("the number may pass, but the two others may not meet", cpu, number, meta),
+            (two, there, torch.tensor(1.0, device="cuda:1")),
+            ("they are on three devices", third, meta, cpu),
+        ):
+            errors[tuple(tensors)] = _raised(answer, why, *tensors)
+    for tensors, error in errors.items():
+        _check_names(str(error), tensors)
 
 
-def _let_pass(answer, *tensors):
+def _ask(answer, tensors):
+    with Moves() as moves:
+        try:
+            if answer(*tensors) is DOTS:
+                raise NotAnswered
+        finally:
+            if moves.names:
+                raise Wrong(
+                    f"for {_described(tensors)} you moved a tensor ({moves.names[0]}): a helper that moves them hides "
+                    "a copy in each call"
+                )
+
+
+def _let_pass(answer, why, *tensors):
     try:
-        if answer(*tensors) is DOTS:
-            raise NotAnswered
-    except NotAnswered:
+        _ask(answer, tensors)
+    except (NotAnswered, Wrong):
         raise
     except Exception as error:
-        why = "a number on the CPU may join any device" if any(x.dim() == 0 for x in tensors) else "they share a device"
         raise Wrong(f"{_described(tensors)} must pass, {why}; you raised {type(error).__name__}: {error}") from error
 
 
-def _must_raise(answer, *tensors):
-    shown = _described(tensors)
+def _raised(answer, why, *tensors):
     try:
-        answer(*tensors)
+        _ask(answer, tensors)
+    except (NotAnswered, Wrong):
+        raise
     except ValueError as error:
-        missing = [str(x.device) for x in tensors if str(x.device) not in str(error)]
-        if missing:
-            raise Wrong(f"for {shown} your message {str(error)!r} does not name {missing[0]}") from error
+        return error
     except Exception as error:
-        raise Wrong(f"for {shown} expected a ValueError, you raised {type(error).__name__}: {error}") from error
-    else:
-        why = "cuda:0 and cuda:1 are two devices" if str(tensors[-1].device) == "cuda:1" else "they cannot meet"
-        raise Wrong(f"for {shown} you raised nothing: {why}, and a helper that moves them hides a copy in each call")
+        shown = f"for {_described(tensors)} expected a ValueError"
+        raise Wrong(f"{shown}, you raised {type(error).__name__}: {error}") from error
+    raise Wrong(f"for {_described(tensors)} you raised nothing: {why}")
+
+
+def _check_names(message, tensors):
+    """Whether the message names the devices, as str(device), repr(device) or a tuple writes them."""
+    meet = {str(x.device) for x in tensors if x.dim() > 0 or x.device.type != "cpu"}
+    others = {"meta", "cuda:0", "cuda:1", "cuda:2"} - {str(x.device) for x in tensors}
+    for device in sorted(meet | others):
+        kind, _, index = device.partition(":")
+        named = re.search(rf"\b{kind}\W+(index=)?{index}\b" if index else rf"\b{kind}\b", message)
+        if bool(named) != (device in meet):
+            fault = f"names {device}, where none of them is" if named else f"does not name {device}"
+            raise Wrong(f"for {_described(tensors)} your message {message[:150]!r} {fault}")
 
 
 def _described(tensors):
-    return " and ".join(f"a {'number' if x.dim() == 0 else 'vector'} on {x.device}" for x in tensors)
+    kinds = "number", "vector", "table"
+    return " and ".join(f"a {kinds[x.dim()]} on {x.device}" for x in tensors) or "no tensors"
 
 
 def check_move_all(answer):
-    x, y, z = torch.ones(2), torch.arange(3), torch.zeros(1)
-    nested = {"image": x, "boxes": [y, (z, 5)], "name": "cat", "none": None}
-    moved = call(answer, nested, torch.device("meta"), shown="a nested batch on the CPU, to meta")
-    if nested["image"] is not x or nested["boxes"][0] is not y or moved is nested or moved["boxes"] is nested["boxes"]:
+    if not callable(answer):
+        raise Wrong(f"expected a function, got {answer!r}")
+    x, y, z = torch.ones(2), torch.arange(6).reshape(2, 3).T, torch.zeros(1, dtype=torch.float64)
+    batch = {"image": x, "boxes": [y, (z, 5, "dog")], "name": "cat", "none": None, 7: [{"deep": (x,)}, [], {}, ()]}
+    _check_moved(answer, batch, "meta")
+    _check_moved(answer, batch, "cpu")
+    _check_moved(answer, [z, (range(3), [x])], "meta")
+    _check_moved(answer, ({"only": y},), "meta")
+    with _gpus():
+        here, there = torch.ones(2, device="cuda:0"), torch.ones(2, device="cuda:1")
+        _check_moved(answer, {"a": here, "b": [there, torch.ones(2)]}, "cuda:1")
+        _check_moved(answer, {"a": here, "b": [there, torch.ones(2)]}, "cuda:0")
+
+
+def _check_moved(answer, nested, device):
+    """Not by `call` alone, which copies what it hands over and what it gets: the same objects count here."""
+    before, results = list(_parts(nested)), []
+    shown = f"{_text(nested)}, to {device}"
+    call(lambda: results.append(answer(nested, torch.device(device))) or results[0], shown=shown)
+    after = list(_parts(nested))
+    if len(before) != len(after) or any(a is not b for a, b in zip(before, after, strict=True)):
         raise Wrong("the input itself was changed: build new dicts and lists, the caller may still need the old ones")
-    _same_structure(moved, nested, "batch")
-    stayed = call(answer, nested, torch.device("cpu"), shown="a nested batch on the CPU, to cpu")
-    _same_structure(stayed, nested, "batch", device="cpu")
-    for got, tensor in ((stayed["image"], x), (stayed["boxes"][0], y), (stayed["boxes"][1][0], z)):
-        if got is not tensor:
-            raise Wrong("a tensor that was on the CPU already was copied on its way to the CPU: .to alone knows better")
+    _same_structure(results[0], nested, "nested", torch.device(device))
 
 
-def _same_structure(got, expected, path, device="meta"):
-    if isinstance(expected, torch.Tensor):
-        if not isinstance(got, torch.Tensor) or got.device.type != device:
-            found = got.device if isinstance(got, torch.Tensor) else repr(got)
+def _parts(nested):
+    yield nested
+    if isinstance(nested, (dict, list, tuple)):
+        for value in nested.values() if isinstance(nested, dict) else nested:
+            yield from _parts(value)
+
+
+def _text(nested):
+    """`nested` with the devices of its tensors in their place."""
+    if isinstance(nested, torch.Tensor):
+        return f"<{nested.device}>"
+    if isinstance(nested, dict):
+        return "{" + ", ".join(f"{key!r}: {_text(value)}" for key, value in nested.items()) + "}"
+    if isinstance(nested, (list, tuple)):
+        inside = ", ".join(map(_text, nested))
+        return f"[{inside}]" if isinstance(nested, list) else f"({inside}{',' * (len(nested) == 1)})"
+    return repr(nested)
+
+
+def _same_structure(got, given, path, device):
+    if isinstance(given, torch.Tensor):
+        if not isinstance(got, torch.Tensor) or got.device != device:
+            found = f"on {got.device}" if isinstance(got, torch.Tensor) else repr(got)
             raise Wrong(f"{path} should be a tensor on {device}, it is {found}")
-        if got.shape != expected.shape or got.dtype != expected.dtype:
-            raise Wrong(
-                f"{path} changed from {expected.dtype} to {got.dtype}, or its shape: only the device may change"
-            )
+        if got.dtype != given.dtype or got.shape != given.shape:
+            old, new = (f"{x.dtype} {tuple(x.shape)}" for x in (given, got))
+            raise Wrong(f"{path} changed from {old} to {new}: only the device may change")
+        if given.device == device and got is not given:
+            raise Wrong(f"{path} was on {device} already, and was copied on its way: .to alone knows better")
         return
-    if type(got) is not type(expected):
-        raise Wrong(f"{path} should be a {type(expected).__name__}, you returned a {type(got).__name__}")
-    if isinstance(expected, dict):
-        if list(got) != list(expected):
-            raise Wrong(f"{path} should have the keys {list(expected)}, it has {list(got)}")
-        for key in expected:
-            _same_structure(got[key], expected[key], f"{path}[{key!r}]", device)
-    elif isinstance(expected, (list, tuple)):
-        if len(got) != len(expected):
-            raise Wrong(f"{path} should have {len(expected)} entries, it has {len(got)}")
-        for i, value in enumerate(expected):
+    if type(got) is not type(given) and isinstance(given, (dict, list, tuple)):
+        raise Wrong(f"{path} should be of type {type(given).__name__}, you returned one of type {type(got).__name__}")
+    if isinstance(given, (dict, list)) and got is given:
+        raise Wrong(f"{path} is the {type(given).__name__} of the input itself: build new dicts and lists")
+    if isinstance(given, dict):
+        if list(got) != list(given):
+            raise Wrong(f"{path} should have the keys {list(given)}, it has {list(got)}")
+        for key in given:
+            _same_structure(got[key], given[key], f"{path}[{key!r}]", device)
+    elif isinstance(given, (list, tuple)):
+        if len(got) != len(given):
+            raise Wrong(f"{path} should have {len(given)} entries, it has {len(got)}")
+        for i, value in enumerate(given):
             _same_structure(got[i], value, f"{path}[{i}]", device)
-    elif got != expected:
-        raise Wrong(f"{path} should be {expected!r}, it is {got!r}")
+    elif got is not given:
+        raise Wrong(f"{path} should be {given!r} as it was, it is {got!r}")
+
+
+class Host(torch.Tensor):
+    """What `.cpu()` gave: to read it, nobody waits. (Results of its operations are of this class as well.)"""
+
+    def __repr__(self):
+        return repr(self.as_subclass(torch.Tensor))
 
 
 class Waits(TorchFunctionMode):
-    """Notes each call that needs a value on the host."""
+    """Takes tensors for tensors on a GPU, and notes each call that needs a value of one on the host."""
 
-    ALWAYS = {"item", "tolist", "cpu", "numpy", "__array__", "nonzero", "is_nonzero", "equal", "allclose", "unique"}
-    ALWAYS |= {"__bool__", "__float__", "__int__", "__index__", "__complex__", "__format__", "__repr__", "__contains__"}
+    READS = {"item", "tolist", "nonzero", "argwhere", "masked_select", "is_nonzero", "equal", "allclose", "unique"}
+    READS |= {"__bool__", "__float__", "__int__", "__index__", "__complex__", "__format__", "__repr__", "__contains__"}
 
     def __init__(self):
         super().__init__()
         self.names = []
 
     def __torch_function__(self, function, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
         name = getattr(function, "__name__", "")
-        to_cpu = name == "to" and any(str(value) == "cpu" for value in [*args[1:], *(kwargs or {}).values()])
-        from_tensors = name in ("tensor", "as_tensor") and args and isinstance(args[0], (list, tuple))
-        if name in self.ALWAYS or to_cpu:
+        given = [*args, *kwargs.values()]
+        there = _on_gpu(given) or any(map(_on_gpu, given))
+        devices = [str(value) for value in given if isinstance(value, (str, torch.device))]
+        fetches = there and (name == "cpu" or (name == "to" and "cpu" in devices))
+        if there and name in ("numpy", "__array__", "__dlpack__"):
+            raise TypeError(
+                "can't convert cuda:0 device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host memory "
+                "first."
+            )
+        if fetches or (there and name in self.READS):
             self.names.append(name)
-        elif from_tensors:  # reads each tensor in the list, one after the other
-            self.names += [name for value in args[0] if isinstance(value, torch.Tensor)]
-        with torch._C.DisableTorchFunction():
-            return function(*args, **(kwargs or {}))
+        elif name == "__getitem__":
+            self.names += [name for index in _flat(args[1]) if isinstance(index, torch.Tensor) and _shapes(index)]
+        elif name in ("tensor", "as_tensor", "new_tensor") and isinstance(args[-1], (list, tuple)):
+            self.names += [name] * _on_gpu(args[-1])  # reads each tensor in the list, one after the other
+        result = function(*args, **kwargs)
+        return result.as_subclass(Host) if fetches else result
+
+
+def _on_gpu(values):
+    """How many of them are tensors that count as being on a GPU."""
+    values = values if isinstance(values, (list, tuple)) else []
+    return sum(isinstance(value, torch.Tensor) and not isinstance(value, Host) for value in values)
+
+
+def _flat(index):
+    items = index if isinstance(index, tuple) else (index,)
+    return [part for item in items for part in ([item.start, item.stop] if isinstance(item, slice) else [item])]
+
+
+def _shapes(index):
+    """Whether PyTorch needs the values of the index to know the shape, or the place, of the result."""
+    return not isinstance(index, Host) and (index.dtype == torch.bool or index.dim() == 0)
+
+
+LOSSES = [[1.0, 4.0, 1.0], [0.5, 0.25, 2.0, 1.25, 1.0], [-0.5, -1.5], [3.0], [7.0, *[0.5] * 30, 1.0]]
 
 
 def check_summary(answer):
-    for values in ([1.0, 4.0, 1.0], [0.5, 0.25, 2.0, 1.25, 1.0]):
-        losses = [torch.tensor(value) for value in values]
-        waits = Waits()
+    for values in LOSSES:
+        losses, waits = [torch.tensor(value) for value in values], Waits()
+        shown = f"the losses {values}" if len(values) < 9 else f"{len(values)} losses"
         with waits:
-            got = call(answer, losses, shown=f"the losses {values}")
-        expected = (sum(values) / len(values), max(values))
-        if not isinstance(got, (tuple, list)) or len(got) != 2:
-            raise Wrong(f"for the losses {values} you returned {got!r}, expected a pair (mean, maximum)")
-        if not all(isinstance(value, (int, float)) for value in got):
-            raise Wrong(f"for the losses {values} you returned {got!r}; Python numbers are asked, not tensors")
-        if not all(math.isclose(a, b, rel_tol=1e-6) for a, b in zip(got, expected, strict=True)):
-            raise Wrong(f"for the losses {values} you returned {got!r}, expected {expected}")
-        if len(waits.names) != 1:
+            got = call(answer, losses, shown=shown)
+        got = _pair(got, shown, "mean, maximum")
+        expected = sum(values) / len(values), max(values)
+        right = [math.isclose(a, b, rel_tol=1e-5) for a, b in zip(got, expected, strict=True)]
+        if not all(right):
+            if math.isclose(got[0], expected[1], rel_tol=1e-5) and math.isclose(got[1], expected[0], rel_tol=1e-5):
+                raise Wrong("the order is another one: the mean comes first, then the maximum")
+            name, place = ("maximum", 1) if right[0] else ("mean", 0)
+            returned, asked = apart(got[place], expected[place])
+            raise Wrong(f"for {shown} you returned {returned}, expected {asked} as the {name}")
+        if not waits.names:
+            raise Wrong(f"right values for {shown}, and no wait that this check counts: use a method of tensors")
+        if len(waits.names) > 1:
+            names = ", ".join(waits.names[:5]) + (", …" if len(waits.names) > 5 else "")
             raise Wrong(
-                f"right values, but {len(waits.names)} waits for {len(values)} losses ({', '.join(waits.names)}): "
-                "compute on the device, fetch once"
+                f"right values, but {len(waits.names)} waits for {shown} ({names}): compute on the device, fetch once"
             )
 
 
-# Parts that several wrong answers to 02.4 share
+# Parts that several answers to 02.3, 02.4 and 02.5 share
+SAME = """
+def ensure_same_device(*tensors):
+    devices = {x.device for x in tensors if x.dim() > 0 or x.device.type != "cpu"}
+    if len(devices) > 1:
+        found = ", ".join(str(x.device) for x in tensors)
+        raise ValueError(f"all tensors must be on one device, found {found}")
+"""
 TENSOR = """
 def move_all(nested, device):
     if isinstance(nested, torch.Tensor):
@@ -192,9 +428,68 @@ LIST = """
     if isinstance(nested, (list, tuple)):
         return type(nested)(move_all(value, device) for value in nested)
 """
-COPY = TENSOR.replace("nested.to(device)", "nested.to(device, copy=True)")
+MOVE = TENSOR.rstrip() + DICT.rstrip() + LIST + "    return nested\n"
+FETCH = """
+def summary(losses):
+    stacked = torch.stack(losses)
+    mean, largest = torch.stack([stacked.mean(), stacked.max()]).tolist()
+    return mean, largest
+"""
 
 EXERCISES = [
+    Exercise(
+        number="02.0",
+        title="Create it there",
+        name="zeros_beside",
+        stars=1,
+        check=check_zeros_beside,
+        hints=[
+            "x.device says where. Each function that makes a tensor takes device=.",
+            "torch.zeros(n) makes them on the CPU. One argument is missing.",
+        ],
+        solution="""
+def zeros_beside(x, n):
+    return torch.zeros(n, device=x.device)
+""",
+        praise="x.new_zeros(n) does the same in one word, and takes the dtype of x as well.",
+        right=[
+            """
+def zeros_beside(x, n):
+    return x.new_zeros(n)
+""",
+            """
+def zeros_beside(x, n):
+    with x.device:
+        return torch.zeros(n)
+""",
+            """
+def zeros_beside(x, n):
+    return torch.full((n,), 0.0, dtype=x.dtype, device=str(x.device))
+""",
+        ],
+        wrong={
+            """
+def zeros_beside(x, n):
+    return torch.zeros(n)
+""": "say device= when you make it",
+            """
+def zeros_beside(x, n):
+    return torch.zeros(n).to(x.device)
+""": "was made elsewhere, and moved (to)",
+            """
+def zeros_beside(x, n):
+    return torch.zeros_like(x)
+""": "the shape is (2,), expected (3,)",
+            """
+def zeros_beside(x, n):
+    return torch.zeros(n, device=x.device.type)
+""": "x on cuda:1",
+            """
+def zeros_beside(x, n):
+    return torch.empty(n, device=x.device)
+""": "expected three zeros",
+        },
+    ),
     Exercise(
         number="02.1",
         title="Does it copy?",
@@ -211,6 +506,15 @@ copies = [False, True, False, True, False, True]
 """,
         praise="Watch reshape in your own code: it gives a view where it can, and copies without a word where it "
         "cannot, as in x.reshape(2, 3).T.reshape(6). view raises an error there.",
+        right=[
+            "copies = (0, 1, 0, 1, 0, 1)",
+            """
+x = torch.arange(6.0)
+made = [x.to("cpu"), x.to(torch.float64), x[2:].cpu(), x.to("cpu", copy=True)]
+made += [x.reshape(2, 3).contiguous(), x.reshape(2, 3).T.contiguous()]
+copies = [y.untyped_storage().data_ptr() != x.untyped_storage().data_ptr() for y in made]
+""",
+        ],
         wrong={
             "copies = [True, True, False, True, False, True]": "so .to hands back x itself",
             "copies = [False, False, False, True, False, True]": "need memory of their own",
@@ -219,6 +523,13 @@ copies = [False, True, False, True, False, True]
             "copies = [False, True, False, True, True, True]": "shares the storage of x",
             "copies = [False, True, False, True, False, False]": "has a storage of its own: the transposed view",
             "copies = [False, True]": "expected a list of 6 values",
+            'copies = ["no", "yes", "no", "yes", "no", "yes"]': "you said 'no': write True or False",
+            """
+x = torch.arange(6.0)
+made = [x.to("cpu"), x.to(torch.float64), x[2:].cpu(), x.to("cpu", copy=True)]
+made += [x.reshape(2, 3).contiguous(), x.reshape(2, 3).T.contiguous()]
+copies = [y.data_ptr() != x.data_ptr() for y in made]
+""": "a slice is a view",
         },
     ),
     Exercise(
@@ -238,11 +549,31 @@ def link_from_two(n1, t1, n2, t2):
     return t1 - n1 / bandwidth, bandwidth
 """,
         praise="Two points always give two numbers, and no idea how well the model fits. So the lesson took ten.",
+        right=[
+            """
+def link_from_two(n1, t1, n2, t2):
+    seconds_per_byte = (t1 - t2) / (n1 - n2)
+    return [t2 - n2 * seconds_per_byte, 1 / seconds_per_byte]
+""",
+            """
+def link_from_two(n1, t1, n2, t2):
+    system = torch.tensor([[1.0, n1], [1.0, n2]])
+    latency, slope = torch.linalg.solve(system, torch.tensor([t1, t2])).tolist()
+    return latency, 1 / slope
+""",
+            """
+import numpy as np
+
+def link_from_two(n1, t1, n2, t2):
+    slope, latency = np.polyfit([n1, n2], [t1, t2], 1)
+    return np.array([latency, 1 / slope])
+""",
+        ],
         wrong={
             """
 def link_from_two(n1, t1, n2, t2):
     return t1, n2 / t2
-""": "take the difference of the times",
+""": "take the difference of the two measurements",
             """
 def link_from_two(n1, t1, n2, t2):
     return t1, (n2 - n1) / (t2 - t1)
@@ -255,29 +586,62 @@ def link_from_two(n1, t1, n2, t2):
 def link_from_two(n1, t1, n2, t2):
     bandwidth = (n2 - n1) / (t2 - t1)
     return bandwidth, t1 - n1 / bandwidth
-""": "in the wrong order",
+""": "the latency comes first",
+            """
+def link_from_two(n1, t1, n2, t2):
+    slope = (t2 - t1) / (n2 - n1)
+    return t1 - n1 * slope, slope
+""": "that is seconds per byte",
+            """
+def link_from_two(n1, t1, n2, t2):
+    bandwidth = (n2 - n1) / (t2 - t1)
+    return t1 - n1 / bandwidth, bandwidth / 1e9
+""": "that is in GB/s",
+            """
+def link_from_two(n1, t1, n2, t2):
+    bandwidth = (n1 - n2) / (t2 - t1)
+    return t1 - n1 / bandwidth, bandwidth
+""": "the same way round",
+            """
+def link_from_two(n1, t1, n2, t2):
+    bandwidth = (n2 - n1) // (t2 - t1)
+    return t1 - n1 / bandwidth, bandwidth
+""": "do not round it",
         },
     ),
     Exercise(
         number="02.3",
         title="Check the devices, move nothing",
         name="ensure_same_device",
-        stars=2,
+        stars=3,
         check=check_ensure_same_device,
         hints=[
             "Collect the devices in a set: {x.device for x in tensors}. How large may it be?",
             "Leave numbers on the CPU out of the set: x.dim() == 0 and x.device.type == 'cpu'.",
             "Build the message from all tensors: ', '.join(str(x.device) for x in tensors).",
         ],
-        solution="""
-def ensure_same_device(*tensors):
-    devices = {x.device for x in tensors if x.dim() > 0 or x.device.type != "cpu"}
-    if len(devices) > 1:
-        found = ", ".join(f"tensor {i} on {x.device}" for i, x in enumerate(tensors))
-        raise ValueError(f"all tensors must be on one device, found {found}")
-""",
+        solution=SAME,
         praise="Put it at the doors of your own library, where the message can name what the caller passed. Inside, "
         "PyTorch checks anyway; and a version that moves the arguments would hide a copy in each call.",
+        right=[
+            """
+def ensure_same_device(*tensors):
+    devices = set()
+    for x in tensors:
+        if x.ndim == 0 and x.device == torch.device("cpu"):
+            continue
+        devices.add(x.device)
+    if len(devices) > 1:
+        raise ValueError(f"different devices: {devices}")
+""",
+            """
+def ensure_same_device(*tensors):
+    placed = [t for t in tensors if t.shape != () or t.device.type != "cpu"]
+    if any(t.device != placed[0].device for t in placed):
+        raise ValueError("not one device", [(t.device.type, t.device.index) for t in placed])
+    return tensors
+""",
+        ],
         wrong={
             """
 def ensure_same_device(*tensors):
@@ -293,11 +657,9 @@ def ensure_same_device(*tensors):
     if len({x.device.type for x in tensors if x.dim()}) > 1:
         raise ValueError([str(x.device) for x in tensors])
 """: "cuda:0 and cuda:1 are two devices",
-            """
-def ensure_same_device(*tensors):
-    if len({x.device for x in tensors if x.dim()}) > 1:
-        raise ValueError("different devices")
-""": "does not name meta",
+            SAME.replace("{found}", "{len(devices)}"): "does not name cpu",
+            SAME.replace("{found}", "cpu meta cuda:0 cuda:1 cuda:2"): "names cuda:0, where none of them is",
+            SAME.replace("str(x.device)", "x.device.type"): "does not name cuda:0",
             """
 def ensure_same_device(*tensors):
     assert len({x.device for x in tensors if x.dim()}) < 2, tensors
@@ -307,28 +669,58 @@ def ensure_same_device(*tensors):
     if len({x.device for x in tensors if x.dim()}) > 1:
         raise ValueError([str(x.device) for x in tensors])
 """: "a vector on cpu and a number on cuda:0",
+            SAME.replace("x.dim() > 0", "x.numel() > 1"): "a vector of length one is a vector",
+            SAME.replace("for x in tensors if", "for x in tensors[:2] if"): "not only the first two",
+            SAME.replace("for x in tensors if", "for x in tensors[::max(1, len(tensors) - 1)] if"): (
+                "not only the first and the last"
+            ),
         },
     ),
     Exercise(
         number="02.4",
         title="Move a nested batch",
         name="move_all",
-        stars=2,
+        stars=3,
         check=check_move_all,
         hints=[
             "The function calls itself for what is inside a dict, a list or a tuple.",
             "Four cases with isinstance: torch.Tensor, dict, list or tuple, and everything else.",
             "type(nested)(move_all(value, device) for value in nested) keeps a list a list and a tuple a tuple.",
         ],
-        solution=TENSOR.rstrip() + DICT.rstrip() + LIST + "    return nested\n",
+        solution=MOVE,
         praise="A named tuple would need type(nested)(*values). PyTorch's own code does this with "
         "torch.utils._pytree.tree_map, which knows named tuples too.",
+        right=[
+            """
+def move_all(nested, device):
+    match nested:
+        case torch.Tensor():
+            return nested.to(device, non_blocking=True)
+        case dict():
+            return dict((key, move_all(value, device)) for key, value in nested.items())
+        case list():
+            return [move_all(value, device) for value in nested]
+        case tuple():
+            return tuple(move_all(value, device) for value in nested)
+    return nested
+""",
+            """
+from torch.utils._pytree import tree_map
+
+def move_all(nested, device):
+    return tree_map(lambda value: value.to(device) if isinstance(value, torch.Tensor) else value, nested)
+""",
+        ],
         wrong={
-            TENSOR.rstrip() + DICT + "    return nested\n": "the input itself was changed",
-            TENSOR.rstrip() + DICT.rstrip() + LIST.replace("type(nested)", "list") + "    return nested\n": (
-                "should be a tuple, you returned a list"
-            ),
-            COPY.rstrip() + DICT.rstrip() + LIST + "    return nested\n": "was copied on its way to the CPU",
+            TENSOR.rstrip() + DICT + "    return nested\n": "is the list of the input itself",
+            MOVE.replace("type(nested)", "list"): "should be of type tuple, you returned one of type list",
+            MOVE.replace("nested.to(device)", "nested.to(device, copy=True)"): "was copied on its way",
+            MOVE.replace("nested.to(device)", "nested.float().to(device)"): "only the device may change",
+            MOVE.replace(
+                "return nested.to(device)",
+                "return nested if nested.device.type == device.type else nested.to(device)",
+            ): "should be a tensor on cuda:1, it is on cuda:0",
+            MOVE.replace("return nested.to(device)", "nested.to(device)"): "it is on cpu",
             """
 def move_all(nested, device):
     for key, value in nested.items():
@@ -353,20 +745,31 @@ def move_all(nested, device):
             "mean() and max() of it are computed on the device. Two calls of item() would wait twice.",
             "Stack the two results as well, and fetch both at once with tolist().",
         ],
-        solution="""
-def summary(losses):
-    stacked = torch.stack(losses)
-    mean, largest = torch.stack([stacked.mean(), stacked.max()]).tolist()
-    return mean, largest
-""",
+        solution=FETCH,
         praise="torch.stack(losses).tolist() and plain Python afterwards is one wait too. It carries every loss "
         "across; computed on the device, two numbers cross, however long the list is.",
+        right=[
+            FETCH.replace(".tolist()", ".cpu().tolist()"),
+            """
+def summary(losses):
+    values = torch.stack(losses).cpu().numpy()
+    return values.mean(), values.max()
+""",
+            """
+def summary(losses):
+    out = torch.empty(2, device=losses[0].device)
+    out[0] = sum(losses) / len(losses)
+    out[1] = torch.stack(losses).max()
+    mean, largest = out.to("cpu")
+    return float(mean), largest.item()
+""",
+        ],
         wrong={
             """
 def summary(losses):
     values = [x.item() for x in losses]
     return sum(values) / len(values), max(values)
-""": "3 waits for 3 losses (item, item, item)",
+""": "3 waits for the losses [1.0, 4.0, 1.0] (item, item, item)",
             """
 def summary(losses):
     stacked = torch.stack(losses)
@@ -384,6 +787,11 @@ def summary(losses):
 """: "(tensor, tensor, tensor, tolist)",
             """
 def summary(losses):
+    values = torch.stack(losses).numpy()
+    return values.mean(), values.max()
+""": "Use Tensor.cpu()",
+            """
+def summary(losses):
     stacked = torch.stack(losses)
     return stacked.mean(), stacked.max()
 """: "Python numbers are asked",
@@ -391,7 +799,12 @@ def summary(losses):
 def summary(losses):
     stacked = torch.stack(losses)
     return torch.stack([stacked.sum(), stacked.max()]).tolist()
-""": "expected (2.0, 4.0)",
+""": "expected 2 as the mean",
+            """
+def summary(losses):
+    stacked = torch.stack(losses)
+    return torch.stack([stacked.max(), stacked.mean()]).tolist()
+""": "the mean comes first",
         },
     ),
 ]

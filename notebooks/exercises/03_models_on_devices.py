@@ -2,7 +2,7 @@
 
 import copy
 import io
-import pickle
+import math
 import warnings
 import zipfile
 from unittest import mock
@@ -12,66 +12,98 @@ from torch import nn
 
 from utils.exercises import DOTS, Exercise, NotAnswered, Wrong, call
 
+META = torch.device("meta")
+
+
+def _short(value):
+    return repr(value) if len(repr(value)) <= 60 else f"an object of type {type(value).__name__}"
+
 
 def check_standardize(answer):
-    mean, std = torch.tensor([1.0, 2.0]), torch.tensor([2.0, 4.0])
-    module = call(answer, mean, std, shown="mean and std of two columns")
+    for mean, std, x in (
+        ([1.0, 2.0], [2.0, 4.0], [[3.0, 2.0], [1.0, 10.0]]),
+        ([0.5, -1.0, 5.0], [0.5, 4.0, 1.0], [[1.0, 2.0, 3.0]]),
+    ):
+        _check_module(answer, torch.tensor(mean), torch.tensor(std), torch.tensor(x))
+
+
+def _check_module(answer, mean, std, x):
+    module = call(answer, mean.clone(), std.clone(), shown=f"mean {mean.tolist()} and std {std.tolist()}")
     if not isinstance(module, nn.Module):
         raise Wrong(f"expected a class that makes an nn.Module, it makes {module!r}")
-    x = torch.tensor([[3.0, 2.0], [1.0, 10.0]])
-    got = call(module, x, shown=x.tolist())
-    expected = (x - mean) / std
-    if not isinstance(got, torch.Tensor) or got.shape != expected.shape or not torch.allclose(got, expected):
-        shown = got.tolist() if isinstance(got, torch.Tensor) else repr(got)
-        raise Wrong(f"for {x.tolist()} you returned {shown}, expected {expected.tolist()}")
+    expected, batch = (x - mean) / std, x.clone()
+    for again in ("", ", the second time"):
+        shown = f"mean {mean.tolist()}, std {std.tolist()} and x {x.tolist()}{again}"
+        got = call(module, batch, shown=shown)
+        if not isinstance(got, torch.Tensor):
+            raise Wrong(f"for {shown} you returned {got!r}, expected a tensor")
+        if got.shape != expected.shape or not torch.allclose(got, expected):
+            raise Wrong(f"for {shown} you returned {got.tolist()}, expected {expected.tolist()}")
+        if not torch.equal(batch, x):
+            raise Wrong("forward changed its input: the caller may still need it")
     if any(p.requires_grad for p in module.parameters()):
         raise Wrong("an optimizer would train mean and std: they are parameters, and should be buffers")
     saved = module.state_dict()
-    if sum(x.numel() for x in saved.values()) < mean.numel() + std.numel():
+    if sum(value.numel() for value in saved.values()) < mean.numel() + std.numel():
         raise Wrong(f"the file would hold {list(saved)}: mean and std must both be in the state_dict")
     try:
-        there = module.to("meta")(x.to("meta"))
-    except RuntimeError as error:
+        there = module.to(META)(x.to(META))
+    except Exception as error:
         raise Wrong(f"moved to meta, forward raised: {error} Something stayed behind") from error
-    if there.device.type != "meta":
+    if there.device != META:
         raise Wrong(f"moved to meta, forward gave a tensor on {there.device}")
-    other = answer(torch.zeros(2), torch.ones(2))
-    other.load_state_dict(saved)
-    if not torch.allclose(other(x), expected):
+    other = answer(torch.zeros_like(mean), torch.ones_like(std))
+    try:
+        other.load_state_dict(saved)
+        same = torch.allclose(other(x), expected)
+    except Exception as error:
+        raise Wrong(f"another Standardize could not load the state_dict: {error}") from error
+    if not same:
         raise Wrong("another Standardize that loaded the state_dict still uses its own mean and std")
 
 
 def check_count_crossings(answer):
-    cases = [
+    for places, sizes, expected in (
         (["cpu", "cpu"], [8, 4, 2], (0, 0)),
         (["cuda:0", "cuda:0"], [8, 4, 2], (2, 10)),
         (["cpu", "cuda:0"], [8, 4, 2], (2, 6)),
+        (["cuda:0", "cpu"], [8, 4, 2], (2, 12)),
+        (["cuda:0"], [8, 4], (2, 12)),
+        (["cuda:0"], [8, 8], (2, 16)),
         (["cpu", "cuda:0", "cpu", "cuda:0"], [100, 40, 60, 30, 10], (4, 140)),
         (["cuda:0", "cuda:1", "cuda:1"], [100, 40, 60, 30], (3, 170)),
-    ]
-    for places, sizes, expected in cases:
+        (["xla:0", "xla:0", "cpu", "meta", "xla:0"], [1, 2, 4, 8, 16, 32], (5, 61)),
+        ([], [8], (0, 0)),
+    ):
         shown = f"places {places}, sizes {sizes}"
         got = call(answer, list(places), list(sizes), shown=shown)
         if not isinstance(got, (tuple, list)) or len(got) != 2:
             raise Wrong(f"for {shown} you returned {got!r}, expected a pair (crossings, bytes)")
         if any(value is DOTS for value in got):
             raise NotAnswered
-        if not all(isinstance(value, int) for value in got):
+        if not all(isinstance(value, (int, float)) for value in got):
             raise Wrong(f"for {shown} you returned {got!r}, expected two whole numbers")
         if tuple(got) != expected:
             raise Wrong(f"for {shown} you returned {tuple(got)}, expected {expected}: {_why(places, got, expected)}")
 
 
 def _why(places, got, expected):
+    if tuple(got) == expected[::-1]:
+        return "the number of crossings comes first, then the bytes"
+    if tuple(got) == tuple(2 * value for value in expected):
+        return "this is the forward pass alone, and no gradient goes back"
     if got[0] < expected[0]:
-        return f"the whole path is cpu → {' → '.join(places)} → cpu, and a border lies wherever two neighbors differ"
+        path = " → ".join(["cpu", *places, "cpu"])
+        return f"the whole path is {path}, and a border lies wherever two neighbors differ"
     if got[0] > expected[0]:
         return "nothing crosses between two neighbors on the same device"
     return "what crosses in front of layer i is sizes[i]; what crosses at the end is the last entry"
 
 
 class Picky(nn.Module):
-    """Two layers with dropout and batch norm, one of them frozen in eval mode; raises for a batch of zeros."""
+    """Two batch norms, dropout and a layer, parts of them frozen; raises for a batch of zeros."""
+
+    recorded = []  # for each call, whether autograd was on. (In the class: a copy of the model notes there, too.)
 
     def __init__(self):
         super().__init__()
@@ -79,62 +111,92 @@ class Picky(nn.Module):
         self.norm = nn.BatchNorm1d(4)
         self.drop = nn.Dropout(0.5)
         self.layer = nn.Linear(4, 3)
+        self.layer.bias.requires_grad_(False)
 
     def forward(self, x):
-        self.recorded = torch.is_grad_enabled()
+        self.recorded.append(torch.is_grad_enabled())
         if not x.any():
             raise ValueError("a batch of zeros")
         return self.layer(self.drop(self.norm(self.frozen(x))))
 
 
 def _modes(model):
-    return [module.training for module in model.modules()]
+    return {name: module.training for name, module in model.named_modules()}
 
 
 def check_evaluate(answer):
     batch = torch.arange(20.0).reshape(5, 4)
-    for start in (True, False):
-        model = Picky() if start else Picky().eval()
-        modes, running = _modes(model), model.norm.running_mean.clone()
-        shown = f"a model in {'train' if start else 'eval'} mode"
-        got = call(answer, model, batch, shown=shown)
-        if not isinstance(got, torch.Tensor):
-            raise Wrong(f"for {shown} you returned {got!r}, expected what the model answers")
-        if not torch.equal(running, model.norm.running_mean):
-            raise Wrong(f"for {shown} the running mean of batch norm changed: the model computed in train mode")
-        if got.requires_grad:
-            raise Wrong(f"for {shown} the answer carries a graph: eval() does not switch off gradients")
-        if model.recorded:
-            raise Wrong(
-                f"for {shown} autograd recorded a graph, and you cut it off afterwards: do not record it at all"
-            )
-        if got.is_inference():
-            raise Wrong("the answer is an inference tensor: a later training cannot use it. no_grad leaves it usable")
-        if _modes(model) != modes:
-            raise Wrong(_mode_message(model, start))
-        with torch.no_grad():
-            expected = model.eval()(batch)
-        if got.shape != expected.shape or not torch.allclose(got, expected):
-            raise Wrong(f"for {shown} the answer is not the one of eval mode (is dropout still on?)")
-    model = Picky()
+    _check_evaluation(answer, Picky(), batch, "a model in train mode")
+    _check_evaluation(answer, Picky().eval(), batch, "a model in eval mode")
+    dropping = Picky().eval()
+    dropping.drop.train()
+    _check_evaluation(answer, dropping, batch, "a model in eval mode whose dropout is in train mode")
+    _check_evaluation(answer, Picky(), batch[:1], "a batch of one row")
+    _check_evaluation(answer, Picky(), batch.clone().requires_grad_(), "a batch that requires gradients")
+    with torch.no_grad():
+        _check_evaluation(answer, Picky(), batch, "a call inside of no_grad")
+    _check_error(answer, Picky(), torch.zeros(5, 4))
+    _check_error(answer, dropping, torch.ones(5, 3))  # the wrong width: a RuntimeError
+
+
+def _check_evaluation(answer, model, batch, shown):
+    before, modes, grad = copy.deepcopy(model.state_dict()), _modes(model), torch.is_grad_enabled()
+    wants = [p.requires_grad for p in model.parameters()]
+    model.recorded.clear()
+    got = call(answer, model, batch, shown=shown)
+    after, on = _modes(model), torch.is_grad_enabled()
+    torch.set_grad_enabled(grad)
+    if not isinstance(got, torch.Tensor):
+        raise Wrong(f"for {shown} you returned {_short(got)}, expected the tensor that the model answers")
+    if not model.recorded:
+        raise Wrong(f"for {shown} you returned a tensor without calling the model")
+    if any(not torch.equal(value, before[name]) for name, value in model.state_dict().items()):
+        raise Wrong(f"for {shown} the running mean of batch norm changed: the model computed in train mode")
+    if got.requires_grad:
+        raise Wrong(f"for {shown} the answer carries a graph: eval() does not switch off gradients")
+    if any(model.recorded):
+        raise Wrong(f"for {shown} autograd was on in the model: do not cut a graph off afterwards, do not record it")
+    if got.is_inference():
+        raise Wrong("the answer is an inference tensor: a later training cannot use it. no_grad leaves it usable")
+    if on != grad:
+        raise Wrong(f"for {shown} autograd is {'on' if on else 'off'} afterwards, and was not before: use a with block")
+    if [p.requires_grad for p in model.parameters()] != wants:
+        raise Wrong(f"for {shown} requires_grad of the parameters is not what it was before")
+    if after != modes:
+        raise Wrong(_mode_message(modes, after))
+    with torch.no_grad():
+        expected = model.eval()(batch)
+    if got.shape != expected.shape or not torch.allclose(got, expected):
+        raise Wrong(f"for {shown} the answer is not the one of eval mode (is dropout still on?)")
+
+
+def _mode_message(before, after):
+    text = {True: "train", False: "eval"}
+    if after[""] != before[""]:
+        return f"the model was in {text[before['']]} mode before, and is not any more"
+    part = next(name for name in before if after[name] != before[name])
+    return (
+        f"the model as a whole is back in {text[before['']]} mode, but so is its layer `{part}`, which was in "
+        f"{text[before[part]]} mode before: train() sets all parts alike, so remember the mode of each one"
+    )
+
+
+def _check_error(answer, model, batch):
+    model.train()
+    model.frozen.eval()
     modes = _modes(model)
     try:
-        answer(model, torch.zeros(5, 4))
-    except ValueError:
-        if _modes(model) != modes:
-            message = "the model raised an error, and afterwards it was still in eval mode: use try and finally"
-            raise Wrong(message) from None
+        answer(model, batch)
+    except Exception as error:
+        after, on = _modes(model), torch.is_grad_enabled()
+        torch.set_grad_enabled(True)
+        if after != modes:
+            message = f"the model raised a {type(error).__name__}, and afterwards it was in another mode"
+            raise Wrong(f"{message}: use try and finally") from error
+        if not on:
+            raise Wrong("the model raised an error, and afterwards autograd was off: use a with block") from error
     else:
         raise Wrong("the model raised an error, and your function kept it to itself: the caller must hear of it")
-
-
-def _mode_message(model, start):
-    if model.training != start:
-        return f"the model was in {'train' if start else 'eval'} mode before, and is not any more"
-    return (
-        "the model as a whole is back in train mode, but so is its layer `frozen`, which was in eval mode before: "
-        "train() sets all parts alike, so remember the mode of each one"
-    )
 
 
 class Trap:
@@ -152,36 +214,47 @@ def _file(contents):
     return file
 
 
-def _file_from_elsewhere():
-    """A file whose tensors say that they were on cuda:99: the tag in the frame of the archive is written anew."""
+def _file_from(tag, contents):
+    """A file whose tensors say that they were on `tag`: the tag in the frame of the archive is written anew."""
     file = io.BytesIO()
-    source = _file({"weight": torch.zeros(1, 2), "bias": torch.zeros(1)})
-    with zipfile.ZipFile(source) as old, zipfile.ZipFile(file, "w") as new:
+    with zipfile.ZipFile(_file(contents)) as old, zipfile.ZipFile(file, "w") as new:
         for name in old.namelist():
-            new.writestr(name, old.read(name).replace(b"\x03\0\0\0cpu", b"\x07\0\0\0cuda:99"))
+            content = old.read(name).replace(b"\x03\0\0\0cpu", bytes([len(tag), 0, 0, 0]) + tag.encode())
+            new.writestr(name, content)
     file.seek(0)
     return file
 
 
+def _small(seed=0):
+    """A model with parameters and buffers, all of them other numbers for another seed."""
+    model = nn.Sequential(nn.Linear(2, 1), nn.BatchNorm1d(1))
+    random = torch.Generator().manual_seed(seed)
+    for value in model.state_dict().values():
+        value.copy_(100 * torch.rand(value.shape, generator=random))
+    return model
+
+
 def check_load_onto(answer):
-    cpu, source = torch.device("cpu"), nn.Linear(2, 1)
-    model = call(answer, nn.Linear(2, 1), _file(source.state_dict()), cpu, shown="a file from the CPU")
-    if not isinstance(model, nn.Module):
-        raise Wrong(f"you returned {model!r}, expected the model")
-    if not torch.equal(model.weight, source.weight) or not torch.equal(model.bias, source.bias):
-        raise Wrong("the weights of the model are not those of the file")
-    call(answer, nn.Linear(2, 1), _file_from_elsewhere(), cpu, shown="a file from cuda:99")
-    _must_move(answer, source)
-    try:
-        answer(nn.Linear(2, 1), _file({"weight": torch.zeros(1, 2)}), cpu)
-    except Exception:  # any error tells the caller
-        _must_refuse(answer, source)
-    else:
-        raise Wrong("the file had no `bias`, and nobody heard of it: the layer keeps its random one")
+    cpu, state = torch.device("cpu"), _small(seed=1).state_dict()
+    for tag in ("cpu", "cuda:99", "cuda:7", "xla:0"):
+        model = _small()
+        got = call(answer, model, _file_from(tag, state), cpu, shown=f"a file from {tag}")
+        _check_place(got, model, cpu)
+        for key, value in model.state_dict().items():
+            if not torch.equal(value, state[key]):
+                raise Wrong(f"for a file from {tag}, {key} in the model is not that of the file")
+    _must_move(answer, state)
+    for key in ("0.bias", "1.running_mean"):
+        try:
+            answer(_small(), _file({name: value for name, value in state.items() if name != key}), cpu)
+        except Exception:  # any error tells the caller
+            continue
+        raise Wrong(f"the file had no `{key}`, and nobody heard of it: the model keeps its own")
+    _must_refuse(answer, state)
 
 
-def _must_move(answer, source):
-    loads_state = nn.Module.load_state_dict
+def _must_move(answer, state):
+    loads_state, model = nn.Module.load_state_dict, _small()
     with (
         mock.patch.object(torch, "load", wraps=torch.load) as load,
         mock.patch.object(nn.Module, "load_state_dict", autospec=True, side_effect=loads_state) as load_state,
@@ -189,31 +262,40 @@ def _must_move(answer, source):
     ):
         warnings.simplefilter("ignore")  # a copy to meta says that it does nothing
         try:
-            model = answer(nn.Linear(2, 1), _file(source.state_dict()), torch.device("meta"))
-        except (NotImplementedError, RuntimeError) as error:
-            model = error
+            got = answer(model, _file(state), META)
+        except Exception as error:
+            got = error
     there = any(str(value) == "meta" for each in load.call_args_list for value in [*each.args, *each.kwargs.values()])
     states = [value for each in load_state.call_args_list for value in [*each.args, *each.kwargs.values()]]
     moved = [x for state in states if isinstance(state, dict) for x in state.values() if isinstance(x, torch.Tensor)]
-    if there or any(x.is_meta for x in moved):
+    assigned = any(each.kwargs.get("assign") for each in load_state.call_args_list)  # they are the weights, then
+    if not assigned and (there or any(x.is_meta for x in moved)):
         raise Wrong(
             "the file is loaded straight to the device: there the weights are twice for a while. Load to the CPU"
         )
-    if isinstance(model, Exception):
-        raise Wrong(f"for the device meta your function raised {type(model).__name__}: {model}")
-    if {p.device.type for p in model.parameters()} != {"meta"}:
-        raise Wrong(f"asked for the device meta, but the model is on {model.weight.device}")
+    if isinstance(got, Exception):
+        raise Wrong(f"for the device meta your function raised {type(got).__name__}: {got}") from got
+    _check_place(got, model, META)
 
 
-def _must_refuse(answer, source):
+def _check_place(got, model, device):
+    if not isinstance(got, nn.Module):
+        raise Wrong(f"you returned {_short(got)}, expected the model")
+    if got is not model:
+        raise Wrong("you returned another model than the one that you were given")
+    for name, x in model.state_dict().items():
+        if x.device != device:
+            raise Wrong(f"asked for {device}, but {name} of the model is on {x.device}")
+
+
+def _must_refuse(answer, state):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
-            answer(nn.Linear(2, 1), _file({**source.state_dict(), "note": Trap()}), torch.device("cpu"))
-        except (pickle.UnpicklingError, RuntimeError) as error:
-            refused = isinstance(error, pickle.UnpicklingError)
-        else:
+            answer(_small(), _file({**state, "note": Trap()}), torch.device("cpu"))
             refused = False
+        except Exception:  # any error tells the caller
+            refused = True
     if any("the code of the file runs" in str(warning.message) for warning in caught):
         raise Wrong("the file asked for a call of a function, and your loader made it: a stranger's code ran here")
     if not refused:
@@ -221,18 +303,32 @@ def _must_refuse(answer, source):
 
 
 def check_resume(answer):
-    state, expected = _half_trained()
-    for device in (torch.device("cpu"), torch.device("meta")):
+    for make_model, lr, device in (
+        (lambda: nn.Linear(2, 1), 0.1, torch.device("cpu")),
+        (lambda: nn.Sequential(nn.Linear(2, 3), nn.Linear(3, 1)), 0.02, torch.device("cpu")),
+        (lambda: nn.Linear(2, 1), 0.1, META),
+    ):
+        state, expected = _half_trained(make_model, lr)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # a copy to meta says that it does nothing
-            got = call(answer, lambda: nn.Linear(2, 1), copy.deepcopy(state), device, shown=f"the device {device}")
-        if not isinstance(got, (tuple, list)) or len(got) != 2 or not isinstance(got[1], torch.optim.Adam):
-            raise Wrong(f"you returned {got!r}, expected a pair (model, Adam optimizer)")
-        _check_pair(*got, device)
-        if device.type == "cpu":
-            losses = _steps(*got, 3)
-            if losses != expected:
-                raise Wrong(f"three more steps gave the losses {losses}; without the interruption they are {expected}")
+            got = call(answer, make_model, copy.deepcopy(state), device, shown=f"the device {device}")
+        if not isinstance(got, (tuple, list)) or len(got) != 2:
+            raise Wrong(f"you returned {_short(got)}, expected a pair (model, optimizer)")
+        model, optimizer = got
+        if model is DOTS or optimizer is DOTS:
+            raise NotAnswered
+        if not isinstance(model, nn.Module) or not isinstance(optimizer, torch.optim.Adam):
+            kinds = ", ".join(type(value).__name__ for value in got)
+            raise Wrong(f"you returned a pair ({kinds}), expected (model, Adam optimizer)")
+        _check_pair(model, optimizer, device)
+        if device != META:
+            _check_losses(_steps(model, optimizer, 3), expected)
+
+
+def _check_losses(losses, expected):
+    if not all(math.isclose(a, b, rel_tol=1e-4) for a, b in zip(losses, expected, strict=True)):
+        got, asked = ([round(loss, 5) for loss in values] for values in (losses, expected))
+        raise Wrong(f"three more steps gave the losses {got}; without the interruption they are {asked}")
 
 
 def _check_pair(model, optimizer, device):
@@ -240,21 +336,22 @@ def _check_pair(model, optimizer, device):
         raise Wrong(f"asked for {device}, but the model is on {next(model.parameters()).device}")
     held = {id(p) for group in optimizer.param_groups for p in group["params"]}
     if held != {id(p) for p in model.parameters()}:
+        why = ". The move replaced them: build the optimizer after it" if device == META else ""
         raise Wrong(
-            f"for {device}: the optimizer holds parameters that the model no longer has, so training would change "
-            "nothing. The move replaced them: build the optimizer after it"
+            f"for {device}: the optimizer holds parameters that the model does not have, so training would change "
+            f"nothing{why}"
         )
-    if not all("exp_avg" in optimizer.state[p] for p in model.parameters()):
+    if not all("exp_avg" in optimizer.state.get(p, ()) for p in model.parameters()):
         raise Wrong("the optimizer starts without its state: its running means are lost")
     where = {optimizer.state[p]["exp_avg"].device.type for p in model.parameters()}
     if where != {device.type}:
         raise Wrong(f"the model is on {device}, and the optimizer's running means on {where.pop()}")
 
 
-def _half_trained():
+def _half_trained(make_model, lr):
     """The state after three steps, and the losses of the next three."""
-    model = nn.Linear(2, 1)
-    optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
+    model = make_model()
+    optimizer = torch.optim.Adam(model.parameters(), lr=lr)
     _steps(model, optimizer, 3)
     state = copy.deepcopy({"model": model.state_dict(), "optimizer": optimizer.state_dict()})
     return state, _steps(model, optimizer, 3)
@@ -268,7 +365,7 @@ def _steps(model, optimizer, count):
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-        losses.append(round(loss.item(), 5))
+        losses.append(loss.item())
     return losses
 
 
@@ -286,7 +383,7 @@ class Standardize(torch.nn.Module):
 COUNT = """
 def count_crossings(places, sizes):
     path = ["cpu", *places, "cpu"]
-    crossed = [size for size, a, b in zip(sizes, path[:-1], path[1:], strict=True) if a != b]
+    crossed = [size for i, size in enumerate(sizes) if path[i] != path[i + 1]]
     return len(crossed), sum(crossed)
 """
 EVALUATE = """
@@ -311,7 +408,7 @@ def resume(make_model, state, device):
     model = make_model()
     model.load_state_dict(state["model"])
     model.to(device)
-    optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
+    optimizer = torch.optim.Adam(model.parameters())
     optimizer.load_state_dict(state["optimizer"])
     return model, optimizer
 """
@@ -321,7 +418,7 @@ EXERCISES = [
         number="03.1",
         title="A module that leaves nothing behind",
         name="Standardize",
-        stars=2,
+        stars=1,
         check=check_standardize,
         hints=[
             "Which of the registers fits: parameters, buffers, children?",
@@ -330,6 +427,38 @@ EXERCISES = [
         ],
         solution=STANDARDIZE,
         praise="A third way to lose them is a buffer with persistent=False: it moves, and is in no file.",
+        right=[
+            """
+from torch import nn
+
+class Standardize(nn.Module):
+    def __init__(self, mean, std):
+        super().__init__()
+        self.mean, self.std = nn.Buffer(mean), nn.Buffer(std)
+
+    def forward(self, x):
+        return x.sub(self.mean).div(self.std)
+""",
+            """
+class Standardize(torch.nn.Module):
+    def __init__(self, mean, std):
+        super().__init__()
+        self.register_buffer("both", torch.stack([1 / std, -mean / std]))
+
+    def forward(self, x):
+        return x * self.both[0] + self.both[1]
+""",
+            """
+class Standardize(torch.nn.Module):
+    def __init__(self, mean, std):
+        super().__init__()
+        self.mean = torch.nn.Parameter(mean, requires_grad=False)
+        self.std = torch.nn.Parameter(std, requires_grad=False)
+
+    def forward(self, x):
+        return (x - self.mean) / self.std
+""",
+        ],
         wrong={
             STANDARDIZE.replace(
                 'self.register_buffer("mean", mean)', "self.mean = mean"
@@ -339,6 +468,18 @@ EXERCISES = [
             ),
             STANDARDIZE.replace('"std", std)', '"std", std, persistent=False)'): "the file would hold ['mean']",
             STANDARDIZE.replace("(x - self.mean)", "x - self.mean"): "you returned",
+            STANDARDIZE.replace("return (x - self.mean) / self.std", "x -= self.mean\n        return x / self.std"): (
+                "forward changed its input"
+            ),
+            """
+class Standardize(torch.nn.Module):
+    def __init__(self, mean, std):
+        super().__init__()
+        self.mean, self.std = mean, std
+
+    def forward(self, x):
+        return (x - self.mean.to(x.device)) / self.std.to(x.device)
+""": "the file would hold []",
             STANDARDIZE.replace("(x - self.mean) / self.std", "(x - self.fixed) / self.std").replace(
                 "super().__init__()", "super().__init__()\n        self.fixed = mean"
             ): "moved to meta, forward raised",
@@ -361,11 +502,50 @@ EXERCISES = [
         solution=COUNT,
         praise="In training, count every border twice, except one that the batch itself crosses: "
         "data needs no gradient.",
+        right=[
+            """
+from itertools import pairwise
+
+def count_crossings(places, sizes):
+    crossed = [size for size, (a, b) in zip(sizes, pairwise(["cpu", *places, "cpu"]), strict=True) if a != b]
+    return len(crossed), sum(crossed)
+""",
+            """
+def count_crossings(places, sizes):
+    here, count, total = "cpu", 0, 0
+    for place, size in zip(list(places) + ["cpu"], sizes):
+        if place != here:
+            count += 1
+            total += size
+        here = place
+    return [count, total]
+""",
+            """
+import numpy as np
+
+def count_crossings(places, sizes):
+    path = np.array(["cpu", *places, "cpu"])
+    crossed = path[1:] != path[:-1]
+    return crossed.sum(), np.dot(crossed, sizes)
+""",
+        ],
         wrong={
-            COUNT.replace('["cpu", *places, "cpu"]', "places").replace(", strict=True", ""): "the whole path is",
-            COUNT.replace("zip(sizes,", "zip(sizes[1:] + [0],"): "what crosses in front of layer i is sizes[i]",
-            COUNT.replace(" if a != b", ""): "nothing crosses between two neighbors",
-            COUNT.replace("a != b", "a[:4] != b[:4]"): "a border lies wherever two neighbors differ",
+            """
+def count_crossings(places, sizes):
+    crossed = [size for size, a, b in zip(sizes[1:], places[:-1], places[1:]) if a != b]
+    return len(crossed), sum(crossed)
+""": "the whole path is",
+            COUNT.replace(
+                "enumerate(sizes)", "enumerate(sizes[1:] + [0])"
+            ): "what crosses in front of layer i is sizes[i]",
+            COUNT.replace(" if path[i] != path[i + 1]", ""): "nothing crosses between two neighbors",
+            COUNT.replace("path[i] != path[i + 1]", "path[i][:4] != path[i + 1][:4]"): (
+                "a border lies wherever two neighbors differ"
+            ),
+            COUNT.replace(
+                "len(crossed), sum(crossed)", "sum(crossed), len(crossed)"
+            ): "the number of crossings comes first",
+            COUNT.replace("len(crossed), sum(crossed)", "2 * len(crossed), 2 * sum(crossed)"): "no gradient goes back",
             """
 def count_crossings(places, sizes):
     return sum(a != b for a, b in zip(places, places[1:]))
@@ -376,7 +556,7 @@ def count_crossings(places, sizes):
         number="03.3",
         title="Evaluate and leave no trace",
         name="evaluate",
-        stars=2,
+        stars=3,
         check=check_evaluate,
         hints=[
             "One switch for the layers, one for autograd. Which of the latter gives tensors that a training may use?",
@@ -386,6 +566,26 @@ def count_crossings(places, sizes):
         solution=EVALUATE,
         praise="Frozen batch norms inside a model that trains are common in fine-tuning, and model.train() after an "
         "evaluation thaws them without a word.",
+        right=[
+            """
+@torch.no_grad()
+def evaluate(model, batch):
+    before = {module: module.training for module in model.modules()}
+    try:
+        return model.eval()(batch)
+    finally:
+        for module, training in before.items():
+            module.train(training)
+""",
+            """
+import copy
+
+def evaluate(model, batch):
+    with torch.inference_mode():
+        result = copy.deepcopy(model).eval()(batch)
+    return result.clone()
+""",
+        ],
         wrong={
             """
 def evaluate(model, batch):
@@ -397,9 +597,12 @@ def evaluate(model, batch):
     return model.eval()(batch)
 """: "the answer carries a graph",
             EVALUATE.replace("with torch.no_grad():", "if True:").replace("model(batch)", "model(batch).detach()"): (
-                "you cut it off afterwards"
+                "do not cut a graph off afterwards"
             ),
             EVALUATE.replace("no_grad", "inference_mode"): "an inference tensor",
+            EVALUATE.replace("with torch.no_grad():", "torch.set_grad_enabled(False)\n        if True:"): (
+                "autograd is off afterwards"
+            ),
             """
 def evaluate(model, batch):
     model.eval()
@@ -421,7 +624,10 @@ def evaluate(model, batch):
             .replace(
                 "            module.training = training\n",
                 "            module.training = training\n    return result\n",
-            ): ("use try and finally"),
+            ): "use try and finally",
+            EVALUATE.replace("    finally:", "    except ValueError:\n        return None\n    finally:"): (
+                "your function kept it to itself"
+            ),
         },
     ),
     Exercise(
@@ -437,18 +643,53 @@ def evaluate(model, batch):
         ],
         solution=LOAD,
         praise="With a model on meta, load_state_dict(state, assign=True) would do the same without a second copy.",
+        right=[
+            LOAD.replace("load_state_dict(state)", "load_state_dict(state, assign=True)"),
+            """
+def load_onto(model, file, device):
+    model = model.to(device)
+    model.load_state_dict(torch.load(file, lambda storage, tag: storage, weights_only=True))
+    return model
+""",
+            """
+def load_onto(model, file, device):
+    state = torch.load(file, map_location=torch.device("cpu"))
+    answer = model.load_state_dict(state, strict=False)
+    if answer.missing_keys:
+        raise KeyError(f"not in the file: {answer.missing_keys}")
+    return model.to(device)
+""",
+        ],
+        equivalent={
+            "state = torch.load(file, map_location='cpu', weights_only=True) → "
+            "state = torch.load(file, map_location='cpu')": "weights_only=True is the default since PyTorch 2.6.",
+        },
         wrong={
             LOAD.replace('map_location="cpu", ', ""): "map_location",
             LOAD.replace("weights_only=True", "weights_only=False"): "a stranger's code ran here",
             LOAD.replace("load_state_dict(state)", "load_state_dict(state, strict=False)"): "nobody heard of it",
-            LOAD.replace("return model.to(device)", "return model"): "but the model is on cpu",
+            LOAD.replace("return model.to(device)", "return model"): "0.weight of the model is on cpu",
             LOAD.replace('map_location="cpu"', "map_location=device"): "twice for a while",
             LOAD.replace(
                 "model.load_state_dict(state)",
                 "model.to(device).load_state_dict({key: x.to(device) for key, x in state.items()})",
             ): "twice for a while",
-            LOAD.replace("model.load_state_dict(state)\n    ", ""): "not those of the file",
+            LOAD.replace("model.load_state_dict(state)\n    ", ""): "0.weight in the model is not that of the file",
             LOAD.replace("return model.to(device)", "model.to(device)"): "expected the model",
+            """
+def load_onto(model, file, device):
+    state = torch.load(file, map_location="cpu", weights_only=True)
+    return model.to(device).load_state_dict(state)
+""": "you returned <All keys matched successfully>, expected the model",
+            """
+def load_onto(model, file, device):
+    try:
+        state = torch.load(file, map_location="cpu", weights_only=True)
+        model.load_state_dict(state)
+    except Exception:
+        pass
+    return model.to(device)
+""": "nobody heard of it",
         },
     ),
     Exercise(
@@ -463,6 +704,24 @@ def evaluate(model, batch):
             "optimizer.load_state_dict puts the running means where the parameters are, so it comes last.",
         ],
         solution=RESUME,
+        right=[
+            """
+def resume(make_model, state, device):
+    model = make_model().to(device)
+    model.load_state_dict(state["model"])
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
+    optimizer.load_state_dict(state["optimizer"])
+    return model, optimizer
+""",
+            """
+def resume(make_model, state, device):
+    model = make_model()
+    optimizer = torch.optim.Adam(model.to(device).parameters(), lr=1.0)
+    for name, item in {"model": model, "optimizer": optimizer}.items():
+        item.load_state_dict(state[name])
+    return [model, optimizer]
+""",
+        ],
         praise="The check moves to meta, which replaces the parameters as XLA does. On CUDA the wrong order goes "
         "unnoticed, until the state is on the wrong device.",
         wrong={
@@ -478,6 +737,12 @@ def resume(make_model, state, device):
             RESUME.replace('    model.load_state_dict(state["model"])\n', ""): "three more steps gave",
             RESUME.replace("    model.to(device)\n", ""): "asked for meta, but the model is on cpu",
             RESUME.replace("return model, optimizer", "return model"): "expected a pair",
+            RESUME.replace("return model, optimizer", "return optimizer, model"): "you returned a pair (Adam, Linear)",
+            RESUME.replace("torch.optim.Adam", "torch.optim.SGD"): "expected (model, Adam optimizer)",
+            RESUME.replace("make_model()", "torch.nn.Linear(2, 1)"): "your function raised RuntimeError",
+            RESUME.replace(
+                "    return model, optimizer", '    optimizer.param_groups[0]["lr"] = 0.1\n    return model, optimizer'
+            ): "three more steps gave",
         },
     ),
 ]
