@@ -184,12 +184,17 @@ def _judge(exercise, answer):
     finally:  # also if the reader interrupts
         for _ in range(5):
             if thread.is_alive():
-                ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident), ctypes.py_object(TimeUp))
+                stop(thread)
                 thread.join(0.2)
     if not raised or isinstance(raised[0], TimeUp):
         goes_on = " It goes on in the background: restart the kernel." if thread.is_alive() else ""
         return Wrong(f"your answer had not ended after {SECONDS} seconds: does a loop never end?{goes_on}")
     return raised[0]
+
+
+def stop(thread):
+    """Raise TimeUp in a thread, at the next line of Python that it runs."""
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident), ctypes.py_object(TimeUp))
 
 
 def _imports(thread):

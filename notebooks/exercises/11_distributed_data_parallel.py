@@ -1,7 +1,6 @@
 """Exercises of lesson 11."""
 
 import collections
-import ctypes
 import itertools
 import math
 import numbers
@@ -11,7 +10,7 @@ import time
 import torch
 from torch.utils.data import DistributedSampler
 
-from utils.exercises import DOTS, Exercise, NotAnswered, TimeUp, Wrong, apart, call
+from utils.exercises import DOTS, Exercise, NotAnswered, Wrong, apart, call, stop
 
 SECONDS = 4  # that the ranks of one world may take; they need some milliseconds
 
@@ -54,8 +53,7 @@ class _World:
             thread.join(max(0, end - time.monotonic()))
         endless = [rank for rank, thread in enumerate(threads) if thread.is_alive() and rank not in self.waiting]
         for rank in endless:
-            ident = ctypes.c_ulong(threads[rank].ident)
-            ctypes.pythonapi.PyThreadState_SetAsyncExc(ident, ctypes.py_object(TimeUp))
+            stop(threads[rank])
         if endless:
             raise Wrong(f"rank {endless[0]} of {self.size} had not ended after {SECONDS} seconds: a loop without end?")
         if errors:
