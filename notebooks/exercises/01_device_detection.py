@@ -86,7 +86,7 @@ WISHES = [  # wish, what is there, expected (and what is as good), why
     ("cuda:1", ["cuda:0", "cuda:1"], "cuda:1", "it is there"),
     ("cuda:5", ["cuda:0", "cuda:1"], "cuda:0", "there is no such GPU, so the first accelerator"),
     ("mps", ["cuda:0"], "cuda:0", "there is no Apple GPU, so the first accelerator"),
-    ("cuda", ["cuda:0", "cuda:1"], "cuda:0 cuda", "without an index any GPU will do"),
+    ("cuda", ["cuda:0", "cuda:1"], "cuda:0 cuda", "without an index, it is the first of its type"),
     ("cpu", ["cuda:0"], "cpu", "the CPU is always there, and was wished for"),
     ("cpu:0", ["cuda:0"], "cpu cpu:0", "this is the CPU, too: look at the type"),
     ("cuda:0", [], "cpu", "no accelerator is there"),
