@@ -1,6 +1,7 @@
 """Exercises of lesson 09."""
 
 import math
+import os
 
 import torch
 from torch import nn
@@ -8,114 +9,230 @@ from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from utils.exercises import Exercise, Wrong, call
+from utils.exercises import Exercise, Wrong, apart, call, plain
 from utils.simulate.roofline import transformer_flops
+
+os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # as in the lesson: the profiler keeps its log to itself
+
+
+def _is_number(got):
+    return isinstance(got, (int, float)) and not isinstance(got, bool)
+
+
+def _close(got, right):
+    return _is_number(got) and math.isclose(got, right, abs_tol=1e-9)
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# 09.0
+
+
+def five_sums():
+    for _ in range(5):
+        torch.ones(3).sum()
+
+
+def two_layers():
+    layers = nn.Sequential(nn.Linear(4, 3), nn.GELU(), nn.Linear(3, 2))
+    layers(torch.ones(8, 4)).square().mean().backward()
+
+
+CALLS = [
+    ("aten::mm", "one product", lambda: torch.ones(2, 3) @ torch.ones(3, 2), 1, "run it inside of the `with` block"),
+    ("aten::sum", "five sums in a loop", five_sums, 5, "the row of a name has the count of all its calls"),
+    ("aten::addmm", "a training step of two layers", two_layers, 2, "each layer multiplies once in its forward pass"),
+    ("aten::mm", "a training step of two layers", two_layers, 3, "the lesson says why not four"),
+    ("aten::add", "a training step of two layers", two_layers, 0, "aten::addmm is another operator"),
+    ("aten::linear", "a training step of two layers", two_layers, 2, "operators that call others count as well"),
+    ("aten::mm", "five sums in a loop", five_sums, 0, "it is never called"),
+]
+
+
+def check_calls_of(answer):
+    for name, text, program, expected, why in CALLS:
+        shown = f"{name!r} in {text}"
+        got = call(answer, name, program, shown=shown)
+        if not _is_number(got):
+            raise Wrong(f"for {shown} you returned {got!r}, expected a number of calls, 0 if there is none")
+        if got != expected:
+            raise Wrong(f"for {shown} you returned {got}, expected {expected}: {why}")
+
 
 # ---------------------------------------------------------------------------------------------------------------
 # 09.1
 
 NESTED = [("step", 0, 100), ("linear", 10, 60), ("mm", 20, 50), ("linear", 70, 90), ("mm", 75, 85)]
+INSIDE = "self time is the length less the time of what is inside"
 SELF_TIMES = [
-    ("two operators one after the other", [("a", 0, 3), ("b", 5, 9)], {"a": 3, "b": 4}),
-    ("one operator inside another", [("linear", 0, 10), ("mm", 2, 9)], {"linear": 3, "mm": 7}),
-    ("a step with three levels", NESTED, {"step": 30, "linear": 30, "mm": 40}),
-    ("the same step in another order", NESTED[::-1], {"step": 30, "linear": 30, "mm": 40}),
-    ("a function that calls itself", [("f", 0, 10), ("f", 2, 6)], {"f": 10}),
+    ("two operators one after the other", [("a", 0, 3), ("b", 5, 9)], {"a": 3, "b": 4}, "nothing is inside of them"),
+    ("a name twice", [("mm", 0, 2), ("relu", 3, 4), ("mm", 5, 10)], {"mm": 7, "relu": 1}, "add up all spans of a name"),
+    ("one operator inside another", [("linear", 0, 10), ("mm", 2, 9)], {"linear": 3, "mm": 7}, INSIDE),
+    (
+        "a step with three levels",
+        NESTED,
+        {"step": 30, "linear": 30, "mm": 40},
+        "only the direct children count, their own children are in their time already",
+    ),
+    (
+        "the same step in another order",
+        NESTED[::-1],
+        {"step": 30, "linear": 30, "mm": 40},
+        "the order of the list says nothing, sort it first",
+    ),
+    (
+        "operators that touch",
+        [("a", 2, 5), ("b", 5, 9), ("c", 9, 10)],
+        {"a": 3, "b": 4, "c": 1},
+        "what begins where another span ends is not inside of it",
+    ),
+    (
+        "a child that begins with its parent",
+        [("mm", 0, 4), ("linear", 0, 10)],
+        {"linear": 6, "mm": 4},
+        "of two that begin together, the longer one is the parent",
+    ),
+    (
+        "a child that ends with its parent",
+        [("linear", 0, 10), ("mm", 6, 10)],
+        {"linear": 6, "mm": 4},
+        "mm lies inside of linear",
+    ),
+    (
+        "children that fill their parent",
+        [("linear", 0, 10), ("mm", 0, 4), ("add", 4, 10)],
+        {"linear": 0, "mm": 4, "add": 6},
+        "nothing of linear is left, so it gets 0",
+    ),
+    (
+        "a function that calls itself",
+        [("f", 0, 10), ("f", 2, 6)],
+        {"f": 10},
+        "add up the self times of both calls, 6 and 4",
+    ),
+    ("times with fractions", [("step", 0.25, 2.0), ("mm", 0.5, 1.75)], {"step": 0.5, "mm": 1.25}, INSIDE),
+    ("no spans", [], {}, "there are no names"),
 ]
 
 
 def check_self_times(answer):
-    for text, spans, expected in SELF_TIMES:
-        got = call(answer, list(spans), shown=text)
+    for text, spans, expected, why in SELF_TIMES:
+        got = call(answer, spans, shown=f"{text}, {spans}")
         if not isinstance(got, dict):
             raise Wrong(f"for {text} you returned {got!r}, expected a dict of name → self time")
+        got = plain(dict(got))  # a Counter or a defaultdict will do
         if set(got) != set(expected):
-            raise Wrong(f"for {text} your names are {sorted(map(str, got))}, expected {sorted(expected)}")
+            raise Wrong(
+                f"for {text}, {spans}, your names are {sorted(map(str, got))}, expected {sorted(expected)}: every name "
+                "of a span, none else"
+            )
         for name, right in expected.items():
+            if not _is_number(got[name]):
+                raise Wrong(f"for {text} you gave {name!r} {got[name]!r}, expected a number")
             if not _close(got[name], right):
-                raise Wrong(f"for {text}, {spans}, you gave {name!r} {got[name]!r}, expected {right}: {_why(text)}")
-
-
-def _why(text):
-    return {
-        "a step with three levels": "only the direct children count, their own children are in their time already",
-        "a function that calls itself": "add up the self times of both calls, 6 and 4",
-        "the same step in another order": "the order of the list says nothing, sort it first",
-    }.get(text, "self time is the length less the time of what is inside")
-
-
-def _close(got, right):
-    return isinstance(got, (int, float)) and not isinstance(got, bool) and math.isclose(got, right, abs_tol=1e-9)
+                value, wanted = apart(got[name], right)
+                raise Wrong(f"for {text}, {spans}, you gave {name!r} {value}, expected {wanted}: {why}")
 
 
 SELF = """
 def self_times(spans):
-    times, stack = {}, []
+    times, around = {}, []
     for name, start, end in sorted(spans, key=lambda span: (span[1], -span[2])):
-        while stack and stack[-1][1] <= start:
-            stack.pop()
+        around = [span for span in around if span[2] > start]
         times[name] = times.get(name, 0) + end - start
-        if stack:
-            times[stack[-1][0]] -= end - start
-        stack.append((name, end))
+        if around:
+            times[around[-1][0]] -= end - start
+        around.append((name, start, end))
+    return times
+"""
+SORTED = "sorted(spans, key=lambda span: (span[1], -span[2]))"
+PARENT = """
+def self_times(spans):
+    times = {name: 0 for name, _, _ in spans}
+    for name, start, end in spans:
+        times[name] += end - start
+        around = [(e - s, n) for n, s, e in spans if s <= start and end <= e and e - s > end - start]
+        if around:
+            times[min(around)[1]] -= end - start
     return times
 """
 
 # ---------------------------------------------------------------------------------------------------------------
 # 09.2
 
+FROM_TO = "a gap goes from the end of all that ran before to the next start"
 GAPS = [
-    ("three kernels of one stream", [(0, 2), (5, 6), (7, 9)], (2, 5)),
-    ("kernels in no order", [(5, 6), (7, 9), (0, 2)], (2, 5)),
-    ("a long kernel of one stream over short ones of another", [(0, 10), (1, 2), (3, 4), (12, 13)], (10, 12)),
-    ("two streams that fill each other's gaps", [(0, 4), (6, 9), (3, 7)], None),
-    ("kernels that touch", [(0, 1), (1, 2)], None),
-    ("a single kernel", [(3, 4)], None),
+    ("three kernels of one stream", [(0, 2), (5, 6), (7, 9)], (2, 5), "the gaps are (2, 5) and (6, 7)"),
+    ("kernels that touch", [(0, 1), (1, 2)], None, "one begins as the other ends"),
+    ("a single kernel", [(3, 4)], None, "what comes before the first start does not count"),
+    ("kernels that start late", [(100, 101), (103, 104)], (101, 103), "what comes before the first start is no gap"),
+    ("four kernels", [(0, 1), (2, 3), (10, 11), (13, 14)], (3, 10), "the gaps are (1, 2), (3, 10), (11, 13)"),
+    ("gaps that grow", [(0, 1), (2, 3), (6, 7), (11, 12)], (7, 11), "the gaps are (1, 2), (3, 6), (7, 11)"),
+    ("kernels in no order", [(7, 9), (5, 6), (0, 2)], (2, 5), "sort the kernels by their start first"),
+    (
+        "a long kernel of one stream over short ones of another",
+        [(0, 10), (1, 2), (3, 4), (12, 13)],
+        (10, 12),
+        "the first kernel runs until 10, whatever ends earlier in another stream",
+    ),
+    ("a long kernel over a short one", [(0, 5), (1, 2), (6, 7)], (5, 6), "the first kernel runs until 5"),
+    ("a kernel that ends last, but starts early", [(0, 1), (5, 6), (2, 10)], (1, 2), "one kernel runs from 2 on"),
+    ("two streams that fill each other's gaps", [(0, 4), (6, 9), (3, 7)], None, "something runs all the time"),
+    ("two kernels that start together", [(0, 3), (0, 1), (2, 4)], None, "something runs all the time"),
+    ("times with fractions", [(0.5, 0.75), (1.5, 2.25)], (0.75, 1.5), FROM_TO),
+    ("no kernels", [], None, "where nothing runs, nothing starves"),
 ]
 
 
 def check_longest_gap(answer):
-    for text, spans, expected in GAPS:
-        got = call(answer, list(spans), shown=f"{text}, {spans}")
+    for text, spans, expected, why in GAPS:
+        got = call(answer, spans, shown=f"{text}, {spans}")
         if expected is None:
             if got is not None:
-                raise Wrong(f"for {text}, {spans}, you returned {got!r}: there is no gap, expected None")
-        elif not isinstance(got, (tuple, list)) or len(got) != 2 or not all(map(_close, got, expected)):
-            why = {
-                "kernels in no order": "sort the kernels by their start first",
-                GAPS[2][0]: "the first kernel runs until 10, whatever ends earlier in another stream",
-            }.get(text, "a gap goes from the end of all that ran before to the next start")
+                raise Wrong(f"for {text}, {spans}, you returned {got!r}: there is no gap, expected None ({why})")
+        elif got is None:
+            raise Wrong(f"for {text}, {spans}, you returned None, expected {expected}: {why}")
+        elif not isinstance(got, (tuple, list)) or len(got) != 2 or not all(map(_is_number, got)):
+            raise Wrong(f"for {text}, {spans}, you returned {got!r}, expected the pair {expected}: start and end")
+        elif not all(map(_close, got, expected)):
             raise Wrong(f"for {text}, {spans}, you returned {got!r}, expected {expected}: {why}")
 
 
 # ---------------------------------------------------------------------------------------------------------------
 # 09.3
 
-
-def _name(step, busy, data, fetched):
-    if busy >= 0.9 * step:
-        return "busy"
-    if data > (step - busy) / 2:
-        return "input-bound"
-    return "sync-bound" if fetched > 1 else "launch-bound"
-
-
-FIGURES = [
-    ((10, 9.5, 0.2, 0), "the GPU worked 95% of the step"),
-    ((10, 9.0, 6, 200), "the GPU worked 90%, so nothing else matters"),
-    ((20, 4, 12, 0), "12 of the 16 idle ms went by in the data range"),
-    ((20, 4, 12, 128), "the data range explains most of the idle time, and it is asked first"),
-    ((20, 4, 2, 128), "128 values were fetched in one step"),
-    ((20, 4, 2, 1), "one fetch a step is no swarm, and the data took little"),
-    ((20, 16, 2.5, 0), "the GPU was idle for 4 ms, and the data range took 2.5 of them: compare with the idle time"),
+FIGURES = [  # step, busy, data, fetched
+    ((10, 9.5, 0.2, 0), "busy"),
+    ((10, 9, 0.2, 0), "busy"),
+    ((20, 20, 0, 0), "busy"),
+    ((10, 8.9, 0.2, 0), "launch-bound"),
+    ((10, 9, 6, 200), "busy"),
+    ((20, 4, 12, 0), "input-bound"),
+    ((20, 16, 2.5, 0), "input-bound"),
+    ((20, 4, 9, 0), "input-bound"),
+    ((20, 4, 12, 128), "input-bound"),
+    ((20, 4, 8, 0), "launch-bound"),
+    ((20, 4, 7, 0), "launch-bound"),
+    ((20, 5, 7.25, 0), "launch-bound"),
+    ((20, 4, 2, 128), "sync-bound"),
+    ((20, 4, 8, 2), "sync-bound"),
+    ((20, 4, 2, 1), "launch-bound"),
+    ((2, 0.5, 0.5, 0), "launch-bound"),
 ]
 
 
 def check_name_fault(answer):
-    for figures, why in FIGURES:
-        shown = "step={}, busy={}, data={}, fetched={}".format(*figures)
-        got, right = call(answer, *figures, shown=shown), _name(*figures)
-        if got != right:
+    for (step, busy, data, fetched), right in FIGURES:
+        shown = f"{step=}, {busy=}, {data=}, {fetched=}"
+        got = call(answer, step, busy, data, fetched, shown=shown)
+        if not isinstance(got, str) or got != right:
+            share, half = f"the GPU worked {busy / step:.0%} of the step", "half of the idle time"
+            took = f"the data range took {data} of the {step - busy:g} ms that it was idle"
+            why = {
+                "busy": f"{share}, and that is asked first",
+                "input-bound": f"{share}, and {took}: more than {half}, which is asked before the fetches",
+                "sync-bound": f"{took}, not more than {half}; values fetched: {fetched}",
+                "launch-bound": f"{share}, {took}, values fetched: {fetched}; none of the three is enough",
+            }[right]
             raise Wrong(f"for {shown} you said {got!r}, expected {right!r}: {why}")
 
 
@@ -123,24 +240,51 @@ def check_name_fault(answer):
 # 09.4
 
 
+class Fetched(BaseException):
+    """Ends an answer at its first fetch. No Exception, so that `except Exception` does not catch it."""
+
+
 class Fetches(TorchFunctionMode):
-    """Notes each call that needs a value on the host."""
+    """Notes each call that brings a value to the host; what reads it there again is none.
+
+    until_first: raises Fetched in place of the first one. made: the sizes of the tensors made from nothing.
+    """
 
     NAMES = {"item", "tolist", "cpu", "numpy", "__array__", "nonzero", "is_nonzero", "equal", "allclose", "unique"}
     NAMES |= {"__bool__", "__float__", "__int__", "__index__", "__format__", "__repr__", "__contains__"}
 
-    def __init__(self):
+    def __init__(self, until_first=False):
         super().__init__()
-        self.names = []
+        self.until_first, self.names, self.made, self.host = until_first, [], [], {}
 
     def __torch_function__(self, function, types, args=(), kwargs=None):
-        name = getattr(function, "__name__", "")
-        if name in self.NAMES:
+        kwargs, name = kwargs or {}, getattr(function, "__name__", "")
+        given = [x for value in [*args, *kwargs.values()] for x in (value if type(value) in (list, tuple) else [value])]
+        given = [x for x in given if isinstance(x, torch.Tensor)]
+        there = [x for x in given if id(x) not in self.host]
+        to_host = (
+            name == "cpu"
+            or name == "to"
+            and any(
+                isinstance(value, (str, torch.device)) and str(value) == "cpu"
+                for value in [*args[1:], *kwargs.values()]
+            )
+        )
+        if name in ("tensor", "as_tensor"):  # reads each tensor in its list, one after the other
+            self.names += [name for _ in there]
+        elif there and (name in self.NAMES or to_host):
             self.names.append(name)
-        elif name in ("tensor", "as_tensor") and args and isinstance(args[0], (list, tuple)):
-            self.names += [name for value in args[0] if isinstance(value, torch.Tensor)]
+        if self.names and self.until_first:
+            raise Fetched
         with torch._C.DisableTorchFunction():
-            return function(*args, **(kwargs or {}))
+            result = function(*args, **kwargs)
+            result = list(result) if name == "__iter__" else result.clone() if to_host else result
+        found = [x for x in (result if isinstance(result, (list, tuple)) else [result]) if isinstance(x, torch.Tensor)]
+        if to_host or given and not there:
+            self.host |= {id(x): x for x in found}
+        if not given:
+            self.made += [x.numel() for x in found]
+        return iter(result) if name == "__iter__" else result
 
 
 class Operators(TorchDispatchMode):
@@ -148,12 +292,12 @@ class Operators(TorchDispatchMode):
 
     def __init__(self):
         super().__init__()
-        self.count, self.types = 0, []
+        self.count, self.types = 0, set()
 
     def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
         self.count += 1
-        if operation.overloadpacket.__name__ in ("mm", "addmm", "bmm", "mv", "addmv"):
-            self.types += [x.dtype for x in args if isinstance(x, torch.Tensor)]
+        if operation.overloadpacket.__name__ in ("mm", "addmm", "bmm", "mv", "addmv", "dot"):
+            self.types |= {x.dtype for x in args if isinstance(x, torch.Tensor)}
         return operation(*args, **(kwargs or {}))
 
 
@@ -171,58 +315,138 @@ def slow_epoch(batches, weight):
 
 def check_epoch(answer):
     draw = torch.Generator().manual_seed(0)
-    weight = torch.randn(24, 5, generator=draw)
-    for sizes in ((16, 16), (16, 16, 8)):
+    for sizes, width, classes in (((16, 16), 24, 5), ((16, 16, 8), 24, 5), ((1, 6), 10, 3), ((3,), 7, 4)):
+        weight = torch.randn(width, classes, generator=draw)
         batches = []
         for size in sizes:
-            x = torch.randint(0, 256, (size, 24), dtype=torch.uint8, generator=draw)
-            batches.append((x, torch.randint(0, 5, (size,), generator=draw)))
+            x = torch.randint(0, 256, (size, width), dtype=torch.uint8, generator=draw)
+            batches.append((x, torch.randint(0, classes, (size,), generator=draw)))
         expected, shown = slow_epoch(batches, weight), f"batches of {', '.join(map(str, sizes))} samples"
+        before = [x.clone() for pair in batches for x in pair] + [weight.clone()]
         fetches, operators = Fetches(), Operators()
         with operators, fetches:
             got = call(answer, batches, weight, shown=shown)
-        _judge_epoch(got, expected, shown, sizes)
-        if torch.float64 in operators.types:
-            raise Wrong(f"right numbers for {shown}, but a product still computes in float64: use x.float()")
-        if len(fetches.names) > 1:
-            raise Wrong(
-                f"right numbers for {shown}, but {len(fetches.names)} fetches ({', '.join(fetches.names[:4])} …): "
-                "add up on the device, fetch both sums at once at the end"
-            )
-        if operators.count > 20 * len(sizes) + 15:
-            raise Wrong(
-                f"right numbers for {shown}, but {operators.count} operators: cross_entropy and argmax take a whole "
-                "batch at once"
-            )
+        if not all(map(torch.equal, before, [x for pair in batches for x in pair] + [weight])):
+            raise Wrong(f"for {shown} your function wrote into a batch or into weight; the next epoch needs them")
+        _judge_epoch(got, expected, shown, sizes, operators.types)
+        _judge_work(fetches, operators, f"right numbers for {shown}, but", len(sizes), width)
+    _try_on_a_gpu(answer)
 
 
-def _judge_epoch(got, expected, shown, sizes):
+def _judge_epoch(got, expected, shown, sizes, types):
     if not isinstance(got, (tuple, list)) or len(got) != 2:
         raise Wrong(f"for {shown} you returned {got!r}, expected a pair (mean loss, share of right answers)")
-    if not all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in got):
+    if not all(map(_is_number, got)):
         kinds = " and ".join(type(value).__name__ for value in got)
         raise Wrong(f"for {shown} you returned {got!r}; Python numbers are asked, not {kinds}")
+    if types & {torch.float16, torch.bfloat16}:
+        raise Wrong(f"for {shown} a product computes in 16 bits; float32 is asked: x.float()")
     for what, a, b in zip(("mean loss", "share of right answers"), got, expected, strict=True):
         if not math.isclose(a, b, rel_tol=1e-4, abs_tol=1e-6):
-            why = ": a mean of means is no mean when the batches differ in size" if len(set(sizes)) > 1 else ""
-            raise Wrong(f"for {shown} your {what} is {a:.6g}, expected {b:.6g}{why}")
+            why = ""
+            if math.isclose(a, b * sum(sizes), rel_tol=1e-4):
+                why = ": divide the sum by the number of samples"
+            elif math.isclose(a, b * sum(sizes) / len(sizes), rel_tol=1e-4):
+                why = ": divide the sum by the number of samples, not of batches"
+            elif len(set(sizes)) > 1:
+                why = ": divide by the number of samples; a mean of means is no mean when the batches differ in size"
+            elif math.isclose(a * sizes[0], b, rel_tol=1e-4):
+                why = ": cross_entropy gives the mean of a batch; add up sums"
+            value, wanted = apart(float(a), b)
+            raise Wrong(f"for {shown} your {what} is {value}, expected {wanted}{why}")
+
+
+def _judge_work(fetches, operators, but, batches, width):
+    if torch.float64 in operators.types:
+        raise Wrong(f"{but} a product still computes in float64: use x.float()")
+    if {"numpy", "__array__"} & set(fetches.names):
+        raise Wrong(f"{but} NumPy cannot read a tensor on a GPU: that raises. .cpu() first, or .tolist()")
+    if len(fetches.names) > 1:
+        more = " …" if len(fetches.names) > 4 else ""
+        raise Wrong(
+            f"{but} {len(fetches.names)} fetches ({', '.join(fetches.names[:4])}{more}): add up on the device, fetch "
+            "both sums at once at the end"
+        )
+    if operators.count > 20 * batches + 15:
+        raise Wrong(f"{but} {operators.count} operators: cross_entropy and argmax take a whole batch at once")
+    if batches > 1 and fetches.made.count(width) >= batches:
+        raise Wrong(f"{but} a tensor for the scale is still made for each batch: a constant factor needs none")
+
+
+class AsOnAGpu(TorchDispatchMode):
+    """Tensors on meta stand for tensors on a GPU. meta lets some mixtures with the CPU pass that a GPU refuses."""
+
+    def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
+        if not operation.overloadpacket.__name__.startswith(("index", "copy_", "_to_copy")):
+            given = [x for value in args for x in (value if isinstance(value, (list, tuple)) else [value])]
+            given = [x for x in given if isinstance(x, torch.Tensor)]
+            written = given[:1] if operation._schema.is_mutable else []  # a number on the CPU may join, but not receive
+            here = [x for x in given if x.device.type == "cpu" and (x.dim() > 0 or any(x is each for each in written))]
+            if here and any(x.device.type == "meta" for x in given):
+                name = operation.overloadpacket.__name__
+                raise RuntimeError(f"Expected all tensors to be on the same device, found cuda:0 and cpu in {name}")
+        return operation(*args, **(kwargs or {}))
+
+
+def _try_on_a_gpu(answer):
+    batches = []
+    for size in (16, 8):
+        x = torch.zeros(size, 24, dtype=torch.uint8, device="meta")
+        batches.append((x, torch.zeros(size, dtype=torch.int64, device="meta")))
+    try:
+        with AsOnAGpu(), Fetches(until_first=True):
+            call(answer, batches, torch.zeros(24, 5, device="meta"), shown="the same on a GPU")
+    except Fetched:  # meta has no values
+        return
+    except Wrong as problem:
+        raise Wrong(f"right on the CPU, but {problem}. Make what you add up to on x.device") from None
 
 
 EPOCH = """
 def epoch(batches, weight):
     loss = right = count = 0
     for x, y in batches:
-        scores = (x.float() / 64) @ weight
+        scores = x.float() @ weight / 64
         loss = loss + torch.nn.functional.cross_entropy(scores, y, reduction="sum")
         right = right + (scores.argmax(1) == y).sum()
         count += len(y)
     loss, right = torch.stack([loss, right]).tolist()
     return loss / count, right / count
 """
+SCORES = "x.float() @ weight / 64"
 SUM = "right = right + (scores.argmax(1) == y).sum()"
 FETCH = "loss, right = torch.stack([loss, right]).tolist()"
-WIDE = EPOCH.replace("x.float() / 64) @ weight", "x.double() / 64) @ weight.double()")
-FETCHING = EPOCH.replace(SUM, f"right += {SUM[16:]}.item()").replace(FETCH, "loss = loss.item()")
+SAMPLES = """
+def epoch(batches, weight):
+    losses, right, count = [], 0, 0
+    for x, y in batches:
+        scores = (x.float() / 64) @ weight
+        for k in range(len(y)):
+            losses.append(torch.nn.functional.cross_entropy(scores[k], y[k]).item())
+            right += (scores[k].argmax() == y[k]).item()
+            count += 1
+    return sum(losses) / count, right / count
+"""
+MEANS = """
+def epoch(batches, weight):
+    losses, rights = [], []
+    for x, y in batches:
+        scores = (x.float() / 64) @ weight
+        losses.append(torch.nn.functional.cross_entropy(scores, y))
+        rights.append((scores.argmax(1) == y).float().mean())
+    return tuple(torch.stack([torch.stack(losses).mean(), torch.stack(rights).mean()]).tolist())
+"""
+TOTALS = """
+def epoch(batches, weight):
+    totals, count = torch.zeros(2), 0
+    for x, y in batches:
+        scores = (x.float() / 64) @ weight
+        totals[0] += torch.nn.functional.cross_entropy(scores, y, reduction="sum")
+        totals[1] += (scores.argmax(1) == y).sum()
+        count += len(y)
+    loss, right = totals.tolist()
+    return loss / count, right / count
+"""
 
 # ---------------------------------------------------------------------------------------------------------------
 # 09.5
@@ -242,29 +466,71 @@ class Attention(nn.Module):
         return x + self.down(F.gelu(self.up(x + self.out(mixed))))
 
 
-def _needed(hidden, length, batch, layers):
-    """A training step of `layers` blocks whose input needs no gradient: that of the first product is not computed."""
-    return transformer_flops(layers, hidden, length, batch) - 2 * batch * length * hidden * 3 * hidden
+def _blocks(hidden, heads, layers):
+    huge = hidden > 10_000
+
+    def make():
+        if huge and torch.empty(0).device.type != "meta":
+            raise Wrong("the large model was built on the CPU, where it takes 26 GB: build it on meta")
+        return nn.Sequential(*(Attention(hidden, heads) for _ in range(layers)))
+
+    return make
+
+
+def _step_flops(layers, hidden, length, batch):
+    """FLOP of a training step of blocks, in parts: forward, backward, and of both the share of the attention."""
+    forward, attention = 24 * batch * layers * length * hidden**2, 4 * batch * layers * length**2 * hidden
+    first = 2 * batch * length * hidden * 3 * hidden  # the gradient of the input, which nobody asks for
+    whole = transformer_flops(layers, hidden, length, batch) - first
+    return whole, forward + attention, whole - 3 * attention, first
 
 
 def check_mfu_of(answer):
-    cases = [(64, 4, 128, 2, 1, 1e-3, 0.5), (32, 2, 64, 4, 3, 2e-3, 0.1), (16384, 128, 4096, 8, 2, 1.5, 989)]
-    for hidden, heads, length, batch, layers, seconds, peak in cases:
-        huge = hidden > 10_000
+    for hidden, heads, layers, shape, seconds, peak in (
+        (64, 4, 1, (2, 128, 64), 1e-3, 0.5),
+        (32, 2, 3, (4, 64, 32), 2e-3, 0.1),
+        (16384, 128, 2, (8, 4096, 16384), 1.5, 989),
+    ):
+        shown = f"{layers} blocks of width {hidden}, input {shape}, {seconds} s, {peak} TFLOP/s"
+        parts = _step_flops(layers, hidden, shape[1], shape[0])
+        _judge_mfu(answer, _blocks(hidden, heads, layers), shape, seconds, peak, shown, *parts)
+    shown = "a model without attention, two layers 30 → 50 → 20, input (10, 30), 1e-06 s, 0.5 TFLOP/s"
+    layers = lambda: nn.Sequential(nn.Linear(30, 50), nn.ReLU(), nn.Linear(50, 20))  # noqa: E731
+    first, second = 2 * 10 * 30 * 50, 2 * 10 * 50 * 20
+    whole = 2 * first + 3 * second
+    _judge_mfu(answer, layers, (10, 30), 1e-6, 0.5, shown, whole, first + second, whole, first)
 
-        def make(hidden=hidden, heads=heads, layers=layers, huge=huge):
-            weight = torch.empty(0)
-            if huge and weight.device.type != "meta":
-                raise Wrong("the large model was built on the CPU, where it takes 26 GB: build it on meta")
-            return nn.Sequential(*(Attention(hidden, heads) for _ in range(layers)))
 
-        shown = f"{layers} blocks of width {hidden}, input {(batch, length, hidden)}, {seconds} s, {peak} TFLOP/s"
-        got = _call_mfu(answer, make, (batch, length, hidden), seconds, peak, shown)
-        expected = _needed(hidden, length, batch, layers) / seconds / peak / 1e12
-        if not isinstance(got, (int, float)) or isinstance(got, bool):
-            raise Wrong(f"for {shown} you returned {got!r}, expected a number")
-        if not math.isclose(got, expected, rel_tol=1e-3):
-            raise Wrong(f"for {shown} you returned {got:.4g}, expected {expected:.4g}: {_mfu_hint(got / expected)}")
+def _judge_mfu(answer, make, shape, seconds, peak, shown, whole, forward, plain_products, first):
+    got = _call_mfu(answer, make, shape, seconds, peak, shown)
+    expected = whole / seconds / peak / 1e12
+    if not _is_number(got):
+        raise Wrong(f"for {shown} you returned {got!r}, expected a number")
+    if math.isclose(got, expected, rel_tol=1e-3):
+        return
+    faults = {
+        "that is the forward pass; a training step is forward and backward": forward / whole,
+        "the input needs no gradient, so the product that makes it is not computed": 1 + first / whole,
+        "a share is asked, not percent": 100,
+        "the counter has multiplications and additions already": 2,
+        "the counter has the backward pass already": 3,
+        "forward and backward must run inside of the counter's `with` block": 0,
+        "a TFLOP is 10¹² FLOP": 1e12,
+        "a TFLOP is 10¹² FLOP, not 10⁹": 1e3,
+        "divide by the seconds": seconds,
+        "divide by the seconds, do not multiply": seconds**2,
+        "divide by the peak": peak * 1e12,
+        "divide by the peak, do not multiply": peak**2,
+        "that is the inverse": 1 / expected**2,
+        "the attention is not counted. On the CPU it is not in every version; count on meta": plain_products / whole,
+    }
+    why = next((text for text, ratio in faults.items() if math.isclose(got / expected, ratio, rel_tol=1e-3)), None)
+    why = why or (
+        "count the model itself, forward and backward, on meta: a formula leaves something out, and elsewhere than on "
+        "meta the counter adds what attention computes twice, or leaves it out"
+    )
+    value, wanted = apart(float(got), expected)
+    raise Wrong(f"for {shown} you returned {value}, expected {wanted}: {why}")
 
 
 def _call_mfu(answer, make, shape, seconds, peak, shown):
@@ -279,21 +545,6 @@ def _call_mfu(answer, make, shape, seconds, peak, shown):
         raise problem.__cause__ if isinstance(problem.__cause__, Wrong) else problem from None
 
 
-def _mfu_hint(ratio):
-    if math.isclose(ratio, 100, rel_tol=0.01):
-        return "a share is asked, not percent"
-    if ratio > 1e6:
-        return "a TFLOP is 10¹² FLOP"
-    if ratio < 0.5:
-        return "a training step is forward and backward"
-    if ratio < 1:
-        return "is the attention counted? On the CPU it is not in every version; count on meta"
-    return (
-        "the input needs no gradient, so its gradient is not computed; and on a GPU (since 2.15 on a CPU, too) the "
-        "counter adds what attention computes twice: count on meta"
-    )
-
-
 MFU = """
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -302,24 +553,165 @@ def mfu_of(make, shape, seconds, peak):
         model, x = make(), torch.empty(shape)
     with FlopCounterMode(display=False) as counter:
         model(x).sum().backward()
-    return counter.get_total_flops() / seconds / (peak * 1e12)
+    return counter.get_total_flops() / (seconds * peak * 1e12)
 """
+BACKWARD = "model(x).sum().backward()"
+PEAK = "(seconds * peak * 1e12)"
 
 EXERCISES = [
+    Exercise(
+        number="09.0",
+        title="Ask the profiler",
+        name="calls_of",
+        stars=1,
+        check=check_calls_of,
+        hints=[
+            "with profile(**options) as prof: call the program in the block, and ask prof after it.",
+            "Each row of prof.key_averages() has a key, the name, and a count.",
+            "sum(row.count for row in prof.key_averages() if row.key == name) is 0 where there is no such row.",
+        ],
+        solution="""
+from torch.profiler import profile
+
+
+def calls_of(name, program):
+    with profile() as prof:
+        program()
+    return sum(row.count for row in prof.key_averages() if row.key == name)
+""",
+        praise="A test can say so: this part of my program calls aten::item never, and aten::mm three times.",
+        right=[
+            """
+from torch.profiler import ProfilerActivity, profile
+
+
+def calls_of(name, program):
+    with profile(activities=[ProfilerActivity.CPU]) as prof:
+        program()
+    return len([event for event in prof.events() if event.name == name])
+""",
+            """
+import collections
+from torch.autograd.profiler import profile
+
+
+def calls_of(name, program):
+    with profile() as prof:
+        program()
+    return collections.Counter(event.key for event in prof.function_events)[name]
+""",
+            """
+import torch
+
+
+def calls_of(name, program):
+    prof = torch.profiler.profile()
+    prof.start()
+    program()
+    prof.stop()
+    counts = {row.key: row.count for row in prof.key_averages()}
+    return counts.get(name, 0)
+""",
+        ],
+        wrong={
+            """
+from torch.profiler import profile
+
+
+def calls_of(name, program):
+    with profile() as prof:
+        program()
+    return sum(row.key == name for row in prof.key_averages())
+""": "the count of all its calls",
+            """
+from torch.profiler import profile
+
+
+def calls_of(name, program):
+    with profile() as prof:
+        program()
+    return sum(row.count for row in prof.key_averages() if name in row.key)
+""": "aten::addmm is another operator",
+            """
+from torch.profiler import profile
+
+
+def calls_of(name, program):
+    with profile() as prof:
+        program()
+    return {row.key: row.count for row in prof.key_averages()}.get(name)
+""": "expected a number of calls, 0 if there is none",
+            """
+from torch.profiler import profile
+
+
+def calls_of(name, program):
+    program()
+    with profile() as prof:
+        pass
+    return sum(row.count for row in prof.key_averages() if row.key == name)
+""": "you returned 0, expected 1",
+            """
+from torch.utils._python_dispatch import TorchDispatchMode
+
+
+def calls_of(name, program):
+    class Counting(TorchDispatchMode):
+        seen = []
+
+        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+            self.seen.append("aten::" + function.overloadpacket.__name__)
+            return function(*args, **(kwargs or {}))
+
+    with Counting() as counting:
+        program()
+    return counting.seen.count(name)
+""": "operators that call others count as well",
+        },
+    ),
     Exercise(
         number="09.1",
         title="Self times",
         name="self_times",
-        stars=2,
+        stars=3,
         check=check_self_times,
         hints=[
             "Self time = own length, less the lengths of the direct children. Who is the parent of a span?",
-            "Sorted by (start, -end), a parent comes before its children. Keep the open spans on a stack.",
-            "For each span: pop what has ended, add its length to its name, take it off the name on top of the stack.",
+            "Sorted by (start, -end), a parent comes before its children. Keep a list of those still open.",
+            "For each span: keep in the list what ends after its start, add its length to its name, take it off the "
+            "name of the last one in the list.",
         ],
         solution=SELF,
         praise="The self times of a thread never add up to more than its clock. That is why a profile is sorted by "
         "them.",
+        right=[
+            PARENT,
+            """
+def self_times(spans):
+    times = {name: 0 for name, _, _ in spans}
+    edges = sorted({t for _, start, end in spans for t in (start, end)})
+    for a, b in zip(edges, edges[1:]):
+        around = [(end - start, name) for name, start, end in spans if start <= a and b <= end]
+        if around:
+            times[min(around)[1]] += b - a
+    return times
+""",
+            """
+from collections import defaultdict
+
+
+def self_times(spans):
+    times, stack = defaultdict(float), []
+    for name, start, end in sorted(spans, key=lambda span: (span[1], span[1] - span[2])):
+        while stack and stack[-1][1] <= start:
+            stack.pop()
+        times[name] += end - start
+        if stack:
+            times[stack[-1][0]] -= end - start
+        stack.append((name, end))
+    return times
+""",
+        ],
         wrong={
             """
 def self_times(spans):
@@ -336,8 +728,12 @@ def self_times(spans):
         times[name] = times.get(name, 0) + b - a - inside
     return times
 """: "only the direct children count",
-            SELF.replace("sorted(spans, key=lambda span: (span[1], -span[2]))", "spans"): "sort it first",
-            SELF.replace("times.get(name, 0) + end - start", "end - start"): "expected",
+            SELF.replace(SORTED, "spans"): "sort it first",
+            SELF.replace(SORTED, "sorted(spans, key=lambda span: span[1])"): "the longer one is the parent",
+            SELF.replace("> start]", ">= start]"): "what begins where another span ends is not inside of it",
+            SELF.replace("times.get(name, 0) + end - start", "end - start"): "add up all spans of a name",
+            PARENT.replace("s <= start and end <= e", "s < start and end < e"): "the longer one is the parent",
+            SELF.replace("return times", "return {name: time for name, time in times.items() if time}"): "your names",
             "def self_times(spans):\n    return [end - start for _, start, end in spans]\n": "expected a dict",
         },
     ),
@@ -354,14 +750,49 @@ def self_times(spans):
         ],
         solution="""
 def longest_gap(spans):
-    gaps, reached = [], min(start for start, _ in spans)
+    gaps, ends = [], []
     for start, end in sorted(spans):
-        if start > reached:
-            gaps.append((reached, start))
-        reached = max(reached, end)
+        if ends and start > max(ends):
+            gaps.append((max(ends), start))
+        ends.append(end)
     return max(gaps, key=lambda gap: gap[1] - gap[0], default=None)
 """,
         praise="With its two times you go to the host's row of the trace, and read there why.",
+        right=[
+            """
+def longest_gap(spans):
+    gap, reached = None, float("inf")
+    for start, end in sorted(spans):
+        if start > reached and (gap is None or start - reached > gap[1] - gap[0]):
+            gap = reached, start
+        reached = end if reached == float("inf") else max(reached, end)
+    return gap
+""",
+            """
+import numpy as np
+
+
+def longest_gap(spans):
+    if not spans:
+        return None
+    starts, ends = np.array(sorted(spans)).T
+    reached = np.maximum.accumulate(ends)
+    gaps = starts[1:] - reached[:-1]
+    if gaps.size == 0 or gaps.max() <= 0:
+        return None
+    k = gaps.argmax()
+    return reached[k], starts[k + 1]
+""",
+            """
+def longest_gap(spans):
+    found = []
+    for _, end in spans:
+        later = [start for start, _ in spans if start > end]
+        if later and not any(start <= end < stop for start, stop in spans):
+            found.append([end, min(later)])
+    return max(found, key=lambda gap: gap[1] - gap[0]) if found else None
+""",
+        ],
         wrong={
             """
 def longest_gap(spans):
@@ -384,16 +815,42 @@ def longest_gap(spans):
 """: "there is no gap, expected None",
             """
 def longest_gap(spans):
+    gaps, reached = [], 0
+    for start, end in sorted(spans):
+        if start > reached:
+            gaps.append((reached, start))
+        reached = max(reached, end)
+    return max(gaps, key=lambda gap: gap[1] - gap[0], default=None)
+""": "what comes before the first start does not count",
+            """
+def longest_gap(spans):
+    reached = None
+    for start, end in sorted(spans):
+        if reached is not None and start > reached:
+            return reached, start
+        reached = end if reached is None else max(reached, end)
+""": "you returned (1, 2), expected (3, 10): the gaps are",
+            """
+def longest_gap(spans):
     spans = sorted(spans)
     return max((b[0] - a[1] for a, b in zip(spans, spans[1:])), default=None)
-""": "you returned 3, expected (2, 5)",
+""": "you returned 3, expected the pair (2, 5)",
+            """
+def longest_gap(spans):
+    gaps, reached = [], min(start for start, _ in spans)
+    for start, end in sorted(spans):
+        if start > reached:
+            gaps.append((reached, start))
+        reached = max(reached, end)
+    return max(gaps, key=lambda gap: gap[1] - gap[0], default=None)
+""": "for no kernels, [] your function raised ValueError",
         },
     ),
     Exercise(
         number="09.3",
         title="Name the fault",
         name="name_fault",
-        stars=2,
+        stars=1,
         check=check_name_fault,
         hints=[
             "The time that needs an explanation is step - busy, the GPU's idle time.",
@@ -410,6 +867,30 @@ def name_fault(step, busy, data, fetched):
 """,
         praise="A rule of thumb, good enough to know where to look. A real loop has two faults at once, and shows the "
         "second one when the first is mended.",
+        right=[
+            """
+def name_fault(step, busy, data, fetched):
+    idle = step - busy
+    if idle / step <= 0.1:
+        return "busy"
+    elif data / idle > 0.5:
+        return "input-bound"
+    elif fetched >= 2:
+        return "sync-bound"
+    else:
+        return "launch-bound"
+""",
+            """
+def name_fault(step, busy, data, fetched):
+    rules = {
+        "busy": 10 * busy >= 9 * step,
+        "input-bound": 2 * data + busy > step,
+        "sync-bound": fetched not in (0, 1),
+        "launch-bound": True,
+    }
+    return next(name for name, holds in rules.items() if holds)
+""",
+        ],
         wrong={
             """
 def name_fault(step, busy, data, fetched):
@@ -418,7 +899,23 @@ def name_fault(step, busy, data, fetched):
     if data > step / 2:
         return "input-bound"
     return "sync-bound" if fetched > 1 else "launch-bound"
-""": "compare with the idle time",
+""": "2.5 of the 4 ms that it was idle: more than half",
+            """
+def name_fault(step, busy, data, fetched):
+    if busy >= 0.9 * step:
+        return "busy"
+    if data >= (step - busy) / 2:
+        return "input-bound"
+    return "sync-bound" if fetched > 1 else "launch-bound"
+""": "8 of the 16 ms that it was idle, values fetched: 0; none of the three is enough",
+            """
+def name_fault(step, busy, data, fetched):
+    if busy > 0.9 * step:
+        return "busy"
+    if data > (step - busy) / 2:
+        return "input-bound"
+    return "sync-bound" if fetched > 1 else "launch-bound"
+""": "the GPU worked 90% of the step",
             """
 def name_fault(step, busy, data, fetched):
     if busy >= 0.9 * step:
@@ -426,7 +923,7 @@ def name_fault(step, busy, data, fetched):
     if fetched > 1:
         return "sync-bound"
     return "input-bound" if data > (step - busy) / 2 else "launch-bound"
-""": "it is asked first",
+""": "which is asked before the fetches",
             """
 def name_fault(step, busy, data, fetched):
     if data > (step - busy) / 2:
@@ -434,7 +931,7 @@ def name_fault(step, busy, data, fetched):
     if busy >= 0.9 * step:
         return "busy"
     return "sync-bound" if fetched > 1 else "launch-bound"
-""": "nothing else matters",
+""": "and that is asked first",
             """
 def name_fault(step, busy, data, fetched):
     if busy >= 0.9 * step:
@@ -442,14 +939,22 @@ def name_fault(step, busy, data, fetched):
     if data > (step - busy) / 2:
         return "input-bound"
     return "sync-bound" if fetched else "launch-bound"
-""": "one fetch a step is no swarm",
+""": "values fetched: 1; none of the three",
+            """
+def name_fault(step, busy, data, fetched):
+    if busy >= 0.9:
+        return "busy"
+    if data > 0.5:
+        return "input-bound"
+    return "sync-bound" if fetched > 1 else "launch-bound"
+""": "you said 'busy', expected 'launch-bound': the GPU worked 89% of the step",
         },
     ),
     Exercise(
         number="09.4",
         title="Mend an epoch",
         name="epoch",
-        stars=2,
+        stars=3,
         check=check_epoch,
         hints=[
             "A constant factor needs no tensor: x.float() / 64. And cross_entropy takes all rows of a batch at once.",
@@ -458,34 +963,52 @@ def name_fault(step, busy, data, fetched):
         ],
         solution=EPOCH,
         praise="Three faults of three kinds, one loop. On a GPU the host is now ahead of the device by whole batches.",
+        right=[
+            """
+def epoch(batches, weight):
+    x, y = torch.cat([x for x, _ in batches]), torch.cat([y for _, y in batches])
+    scores = x.float() / 64 @ weight
+    loss = torch.nn.functional.cross_entropy(scores, y)
+    right = (scores.argmax(dim=-1) == y).float().mean()
+    return tuple(torch.stack((loss, right)).cpu().numpy())
+""",
+            """
+import torch.nn.functional as F
+
+
+def epoch(batches, weight):
+    sums = torch.zeros(2, device=weight.device)
+    for x, y in batches:
+        scores = F.linear(x.to(torch.float32).div_(64), weight.T)
+        sums[0] += F.cross_entropy(scores, y) * len(y)
+        sums[1] += scores.argmax(1).eq(y).sum()
+    loss, right = sums.to("cpu") / sum(len(y) for _, y in batches)
+    return float(loss), float(right)
+""",
+            """
+def epoch(batches, weight):
+    losses, hits = [], []
+    for x, y in batches:
+        scores = torch.einsum("ij,jk->ik", x / 64, weight)
+        losses.append(-scores.log_softmax(1).gather(1, y[:, None])[:, 0])
+        hits.append(scores.max(1).indices == y)
+    both = torch.stack([torch.cat(losses), torch.cat(hits)]).mean(1).cpu()
+    return [value.item() for value in both]
+""",
+        ],
         wrong={
-            """
-def epoch(batches, weight):
-    losses, right, count = [], 0, 0
-    for x, y in batches:
-        scores = (x.float() / 64) @ weight
-        for k in range(len(y)):
-            losses.append(torch.nn.functional.cross_entropy(scores[k], y[k]).item())
-            right += (scores[k].argmax() == y[k]).item()
-            count += 1
-    return sum(losses) / count, right / count
-""": "fetches (item, item, item, item …)",
-            EPOCH.replace(
-                "x.float() / 64) @ weight", "x.double() / 64) @ weight.double()"
-            ): "still computes in float64",
-            EPOCH.replace(
-                "right = right + (scores.argmax(1) == y).sum()", "right += (scores.argmax(1) == y).sum().item()"
-            ).replace("loss, right = torch.stack([loss, right]).tolist()", "loss = loss.item()"): "3 fetches",
-            """
-def epoch(batches, weight):
-    losses, rights = [], []
-    for x, y in batches:
-        scores = (x.float() / 64) @ weight
-        losses.append(torch.nn.functional.cross_entropy(scores, y))
-        rights.append((scores.argmax(1) == y).float().mean())
-    return tuple(torch.stack([torch.stack(losses).mean(), torch.stack(rights).mean()]).tolist())
-""": "a mean of means is no mean",
-            EPOCH.replace("loss, right = torch.stack([loss, right]).tolist()\n    ", ""): "Python numbers are asked",
+            SAMPLES: "fetches (item, item, item, item …)",
+            EPOCH.replace(SCORES, "(x.double() / 64) @ weight.double()"): "still computes in float64",
+            EPOCH.replace(SCORES, "(x.bfloat16() / 64) @ weight.bfloat16()"): "a product computes in 16 bits",
+            EPOCH.replace(SUM, f"right += {SUM[16:]}.item()").replace(FETCH, "loss = loss.item()"): "3 fetches",
+            EPOCH.replace(FETCH, "loss, right = loss.item(), right.item()"): "2 fetches (item, item)",
+            EPOCH.replace(FETCH, FETCH.replace("tolist", "numpy")): "NumPy cannot read a tensor on a GPU",
+            EPOCH.replace(SCORES, "x * torch.tensor([1 / 64] * x.shape[1]) @ weight"): "still made for each batch",
+            EPOCH.replace(SCORES, "x.float() @ weight.div_(64)"): "wrote into a batch or into weight",
+            EPOCH.replace("count += len(y)", "count += 1"): "not of batches",
+            EPOCH.replace(FETCH + "\n    ", ""): "Python numbers are asked",
+            MEANS: "a mean of means is no mean",
+            TOTALS: "right on the CPU, but for the same on a GPU your function raised RuntimeError",
             """
 def epoch(batches, weight):
     losses, rights = [], []
@@ -507,22 +1030,55 @@ def epoch(batches, weight):
         hints=[
             'with torch.device("meta"): make the model and its input there, so that nothing is allocated or computed.',
             "with FlopCounterMode(display=False) as counter: forward and backward, both in the block.",
-            "counter.get_total_flops() / seconds / (peak * 1e12)",
+            "counter.get_total_flops() / (seconds * peak * 1e12)",
         ],
         solution=MFU,
         praise="The same line in your training loop, once at the start for the FLOP, gives a figure that you can "
         "compare with papers, as long as both take the peak from the data sheet.",
+        right=[
+            MFU.replace(BACKWARD, "out = model(x)\n        out.backward(out)"),
+            """
+import torch
+from torch.utils import flop_counter
+
+
+def mfu_of(make, shape, seconds, peak):
+    torch.set_default_device("meta")
+    try:
+        model = make()
+    finally:
+        torch.set_default_device(None)
+    x = torch.zeros(*shape, device="meta")
+    counter = flop_counter.FlopCounterMode(display=False)
+    with counter:
+        loss = model.forward(x).square().mean()
+        loss.backward()
+    flops = sum(counter.get_flop_counts()["Global"].values())
+    return float(flops) / seconds / 1e12 / peak
+""",
+        ],
         wrong={
-            MFU.replace("model(x).sum().backward()", "model(x)"): "forward and backward",
+            MFU.replace(BACKWARD, "model(x)"): "forward and backward",
             MFU.replace("torch.empty(shape)", "torch.empty(shape, requires_grad=True)"): "the input needs no gradient",
-            MFU.replace("(peak * 1e12)", "peak"): "a TFLOP is",
+            MFU.replace(BACKWARD, "model(x)").replace("return", "return 3 *"): "the input needs no gradient",
+            MFU.replace(PEAK, "(seconds * peak)"): "a TFLOP is",
+            MFU.replace(PEAK, "(seconds * peak * 1e9)"): "a TFLOP is 10¹² FLOP, not 10⁹",
             MFU.replace("return counter", "return 100 * counter"): "not percent",
+            MFU.replace(PEAK, "(peak * 1e12)"): "divide by the seconds",
+            MFU.replace("display=False", ""): "FlopCounterMode(display=False)",
+            MFU.replace("make(), torch.empty(shape)", "None, torch.empty(shape)").replace(
+                "    with Flop", "    model = make().to('meta')\n    with Flop"
+            ): "build it on meta",
             MFU.replace('torch.device("meta")', 'torch.device("cpu")'): "",
             """
 def mfu_of(make, shape, seconds, peak):
     parameters = sum(p.numel() for p in make().parameters())
     return 6 * parameters * shape[0] * shape[1] / seconds / (peak * 1e12)
-""": "is the attention counted?",
+""": "a formula leaves something out",
+        },
+        equivalent={
+            "model(x).sum().backward() → model(x).max().backward()": "Any number made of the whole output will do: the "
+            "products behind it are the same.",
         },
     ),
 ]

@@ -1,34 +1,12 @@
 """Exercises of lesson 10."""
 
 import math
+from unittest import mock
 
 import torch
 
-from utils.exercises import DOTS, Exercise, NotAnswered, Wrong, call
+from utils.exercises import DOTS, Exercise, NotAnswered, Wrong, apart, call
 from utils.simulate.timeline import Op, makespan, schedule
-
-
-def check_graph_gain(answer):
-    for n, kernel, launch in ((50, 2.0, 5.0), (50, 20.0, 5.0), (1, 3.0, 5.0), (4, 5.0, 5.0), (200, 0.5, 8.0)):
-        shown = f"n = {n}, kernel = {kernel} µs, launch = {launch} µs"
-        got = _number(call(answer, n, kernel, launch, shown=shown), shown)
-        eager, graph = (_step(kernel, launches) for launches in ([launch] * n, [launch] + [0] * (n - 1)))
-        if math.isclose(got, eager / graph, rel_tol=1e-9):
-            continue
-        times = f"eager {eager:g} µs, graph {graph:g} µs"
-        why = f"expected {eager / graph:.4g} ({times})"
-        if math.isclose(got, n * (launch + kernel) / (launch + n * kernel), rel_tol=1e-9):
-            why += ": you added launches and kernels, but the host issues the next one while the device works"
-        elif math.isclose(got, n * max(launch, kernel) / (n * kernel), rel_tol=1e-9):
-            why += ": the graph has a launch too, and the last kernel runs when the last launch is over"
-        elif math.isclose(got, (n * launch + kernel) / (launch + n * kernel), rel_tol=1e-9):
-            why += ": that is the host-bound case; here the kernels are longer than the launches and set the pace"
-        raise Wrong(f"for {shown} you returned {got:.4g}, {why}")
-
-
-def _step(kernel, launches):
-    ops = [Op(str(k), "stream", "device", kernel, launch=launch) for k, launch in enumerate(launches)]
-    return makespan(schedule(ops))
 
 
 def _number(got, shown):
@@ -37,24 +15,153 @@ def _number(got, shown):
     return got
 
 
+# ---------------------------------------------------------------------------------------------------------------
+# 10.0
+
+
+def doubled(x):
+    return x * 2
+
+
+def careful(x):
+    y = x * 2
+    if y.sum() > 0:
+        return y + 1
+    return y - 1
+
+
+def _compile(*args, backend="inductor", real=torch.compile, **options):
+    if backend == "inductor":
+        raise Wrong(
+            "torch.compile got no backend of yours: the default one writes and compiles C++, and counts nothing"
+        )
+    return real(*args, backend=backend, **options)
+
+
+def check_count_graphs(answer):
+    x, before = torch.ones(4), 0
+    for text, fn, inputs, expected, why in (
+        ("x * 2 on three tensors alike", doubled, [x, x + 1, x + 2], 1, "later calls find the graph of the first"),
+        ("x * 2 on float32, float64, float32", doubled, [x, x.double(), x], 2, "a new dtype is compiled again"),
+        ("x * 2 on no tensor", doubled, [], 0, "it is compiled at the first call, and there is none"),
+        ("the lesson's `careful` on a positive tensor", careful, [x], 2, "one graph up to the `if`, one after it"),
+        ("`careful` on a positive and a negative tensor", careful, [x, -x], 3, "each way out is a graph"),
+        ("the same, asked again", careful, [x, -x], 3, "begin with no graphs, and with torch.compiler.reset()"),
+    ):
+        if "again" not in text:
+            torch.compiler.reset()  # what the lesson or another answer has compiled says nothing about this one
+        try:
+            with mock.patch.object(torch, "compile", _compile):
+                got = call(answer, fn, inputs, shown=text)
+        except Wrong as problem:  # the compiler's messages have dozens of lines
+            own = problem.__cause__ if isinstance(problem.__cause__, Wrong) else problem
+            lines = str(own).splitlines()
+            raise Wrong(" ".join(lines[: 1 + lines[0].endswith(":")])) from problem
+        if _number(got, text) != expected:
+            if got == 0 and "again" not in text:
+                why = "your backend was never asked. Call what torch.compile returns, not fn"
+            elif got == expected + before:
+                why = "the graphs of earlier calls are among them"
+            raise Wrong(f"for {text} you returned {got}, expected {expected}: {why}")
+        before += expected
+
+
+GRAPHS = """
+def count_graphs(fn, inputs):
+    graphs = []
+
+    def counting(graph_module, example_inputs):
+        graphs.append(graph_module)
+        return graph_module.forward
+
+    compiled = torch.compile(fn, backend=counting)
+    for x in inputs:
+        compiled(x)
+    return len(graphs)
+"""
+
+# ---------------------------------------------------------------------------------------------------------------
+# 10.1
+
+
+def check_graph_gain(answer):
+    for n, kernel, launch in (
+        (50, 2.0, 5.0),
+        (50, 20.0, 5.0),
+        (1, 3.0, 5.0),
+        (4, 5.0, 5.0),
+        (200, 0.5, 8.0),
+        (3, 2, 7),
+        (10, 4, 3),
+    ):
+        shown = f"n = {n}, kernel = {kernel} µs, launch = {launch} µs"
+        got = _number(call(answer, n, kernel, launch, shown=shown), shown)
+        eager, graph = (_step(kernel, launches) for launches in ([launch] * n, [launch] + [0] * (n - 1)))
+        if not math.isclose(got, eager / graph, rel_tol=1e-6):
+            value, wanted = apart(float(got), eager / graph)
+            times = f"eager {eager:g} µs, graph {graph:g} µs"
+            raise Wrong(
+                f"for {shown} you returned {value}, expected {wanted} ({times}): "
+                f"{_gain_fault(got, n, kernel, launch, eager, graph)}"
+            )
+
+
+def _step(kernel, launches):
+    ops = [Op(str(k), "stream", "device", kernel, launch=launch) for k, launch in enumerate(launches)]
+    return makespan(schedule(ops))
+
+
+def _gain_fault(got, n, kernel, launch, eager, graph):
+    """What was taken for the two times, if that explains `got`."""
+    if math.isclose(got, graph / eager, rel_tol=1e-6):
+        return "how many times as fast is eager / graph"
+    serial = "you added launches and kernels, but the host issues the next one while the device works"
+    longer = (
+        "the longer of launch and kernel sets the pace, but the first kernel waits for its launch, and the last one "
+    )
+    longer += "runs when the last launch is over"
+    long_kernels = "that is the host-bound case; here the kernels are longer than the launches and set the pace"
+    long_launches = "that is the device-bound case; here the launches are longer than the kernels and set the pace"
+    eagers = {"": eager, serial: n * (launch + kernel), longer: n * max(launch, kernel)}
+    eagers |= {long_kernels: n * launch + kernel, long_launches: launch + n * kernel}
+    for eager_fault, time in eagers.items():
+        if math.isclose(got, time / graph, rel_tol=1e-6):
+            return eager_fault
+    for eager_fault, time in eagers.items():
+        if math.isclose(got, time / (n * kernel), rel_tol=1e-6):
+            return "; ".join(filter(None, ["the graph has a launch, too", eager_fault]))
+    if math.isclose(got, eager / (launch + kernel), rel_tol=1e-6):
+        return "the graph runs all n kernels"
+    return "draw both rows, host and device, for three kernels"
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# 10.2
+
+
 def check_calls_until_it_pays(answer):
-    cases = [
+    for first, compiled, eager, expected in (
         (10.0, 0.5, 1.0, 20),
         (10.0, 9.0, 10.0, 2),
         (9.5, 0.5, 1.0, 19),
+        (10.25, 0.25, 1.0, 14),
+        (10.5, 0.25, 1.0, 14),
+        (60, 1, 3, 30),
         (20.0, 1.0, 1.0, math.inf),
         (20.0, 2.0, 1.0, math.inf),
         (0.5, 0.25, 1.0, 1),
         (3.25, 0.25, 1.25, 4),
-    ]
-    for first, compiled, eager, expected in cases:
+    ):
         shown = f"first = {first} s, compiled = {compiled} s, eager = {eager} s"
         got = _number(call(answer, first, compiled, eager, shown=shown), shown)
         if got == expected:
             continue
         if expected == math.inf:
-            raise Wrong(f"for {shown} you returned {got}: no call is faster than an eager one, so it never pays")
-        if got in (math.inf, -math.inf) or got != int(got) or got < 1:
+            raise Wrong(
+                f'for {shown} you returned {got}, expected float("inf"): no call is faster than an eager one, so it '
+                "never pays"
+            )
+        if not math.isfinite(got) or got != int(got) or got < 1:
             raise Wrong(f"for {shown} you returned {got}: a number of calls is whole, at least 1; expected {expected}")
         got = int(got)
         ours, theirs = first + (got - 1) * compiled, got * eager
@@ -64,32 +171,50 @@ def check_calls_until_it_pays(answer):
                 f"for {shown} you returned {got}, but it has not paid yet {late}; less time is asked, not equal"
             )
         raise Wrong(
-            f"for {shown} you returned {got}, but {expected} are enough: the first call has done the work of one, too"
+            f"for {shown} you returned {got}, but {expected} will do: the first call has done the work of one, too"
         )
 
 
+PAYS = """
+def calls_until_it_pays(first, compiled, eager):
+    if compiled >= eager:
+        return float("inf")
+    return (first - compiled) // (eager - compiled) + 1
+"""
+FLOOR = "(first - compiled) // (eager - compiled) + 1"
+
+# ---------------------------------------------------------------------------------------------------------------
+# 10.3
+
 OPERATIONS = {  # operations, outputs: what the case is about
-    "this is the lesson's gate": ([("a", ("x",)), ("b", ("a",)), ("c", ("x", "b")), ("d", ("c",))], ("d",)),
-    "x * x reads x once": ([("a", ("x", "x")), ("b", ("a", "y"))], ("b",)),
-    "a is needed at the end, so it is written": ([("a", ("x",)), ("b", ("a",)), ("c", ("a", "b"))], ("a", "c")),
+    "a chain of two: b reads what a writes": ([("a", ("x",)), ("b", ("a",))], ("b",)),
     "a single operation has nothing to fuse with": ([("a", ("x", "y"))], ("a",)),
+    "x * x reads x once": ([("a", ("x", "x")), ("b", ("a", "y"))], ("b",)),
+    "this is the lesson's gate": ([("a", ("x",)), ("b", ("a",)), ("c", ("x", "b")), ("d", ("c",))], ("d",)),
+    "a is needed at the end, so it is written": ([("a", ("x",)), ("b", ("a",)), ("c", ("a", "b"))], ("a", "c")),
     "two operations read z": ([("a", ("x",)), ("b", ("a", "z")), ("c", ("b", "z"))], ("c",)),
+    "a and b are both needed at the end": ([("a", ("w", "x", "y")), ("b", ("a", "x"))], ("b", "a")),
+    "the names say nothing": ([("x", ("in", "out")), ("y", ("x", "in"))], ("y",)),
 }
 
 
 def check_vectors_moved(answer):
     for why, (operations, outputs) in OPERATIONS.items():
         shown = f"{operations} with outputs {outputs}"
-        got = call(answer, list(operations), outputs, shown=shown)
+        got = call(answer, operations, outputs, shown=shown)
         if isinstance(got, (tuple, list)) and any(value is DOTS for value in got):
             raise NotAnswered
         if not isinstance(got, (tuple, list)) or len(got) != 2:
             raise Wrong(f"for {shown} you returned {got!r}, expected a pair (one kernel an operation, fused)")
+        if any(isinstance(value, bool) or not isinstance(value, (int, float)) for value in got):
+            raise Wrong(f"for {shown} you returned {got!r}, expected two numbers")
         made, used = {name for name, _ in operations}, {name for _, read in operations for name in read}
-        apart, fused = sum(len(set(read)) + 1 for _, read in operations), len(used - made) + len(outputs)
-        if got[0] != apart:
+        each, fused = sum(len(set(read)) + 1 for _, read in operations), len(used - made) + len(outputs)
+        if list(got) == [fused, each] != [each, fused]:
+            raise Wrong(f"for {shown} you returned {got!r}: first comes one kernel an operation, then the fused one")
+        if got[0] != each:
             raise Wrong(
-                f"for {shown} you counted {got[0]!r} vectors for one kernel an operation, expected {apart}: "
+                f"for {shown} you counted {got[0]!r} vectors for one kernel an operation, expected {each}: "
                 f"each reads its different inputs and writes its result ({why})"
             )
         if got[1] != fused:
@@ -99,28 +224,53 @@ def check_vectors_moved(answer):
             )
 
 
+# ---------------------------------------------------------------------------------------------------------------
+# 10.4
+
+
 def check_clip(answer):
-    inputs = {"a long vector": (torch.tensor([3.0, 4.0]), 1.0), "a short one": (torch.tensor([0.3, 0.4]), 1.0)}
-    inputs |= {"zeros": (torch.zeros(3), 1.0), "a matrix": (torch.full((2, 2), 2.0), 2.0)}
+    inputs = {
+        "a long vector": (torch.tensor([-3.0, 4.0]), 1.0),
+        "a short one": (torch.tensor([0.3, -0.4]), 1.0),
+        "zeros": (torch.zeros(2), 1.0),
+        "a vector as long as the limit": (torch.tensor([3.0, 4.0]), 5),
+        "a matrix": (torch.full((2, 2), 2.0), 2.0),
+        "a transposed matrix": (torch.arange(6.0).view(2, 3).T, 0.5),
+        "a vector in float64": (torch.tensor([3.0, 4.0], dtype=torch.float64), 1.0),
+        "nothing, a tensor without numbers": (torch.empty(0), 1.0),
+    }
     for name, (x, limit) in inputs.items():
-        _compare(call(answer, x.clone(), limit, shown=name), x, limit, name)
+        before = x.clone()
+        got = call(answer, x, limit, shown=name)
+        if not torch.equal(x, before):
+            raise Wrong(f"for {name}, your function wrote into x; the caller may still need it: return a new tensor")
+        _compare(got, x, limit, name)
     graphs = []
 
     def counting(graph_module, example_inputs):
         graphs.append(graph_module)
         return graph_module.forward
 
-    torch.compiler.reset()  # else each check of the same function counts as one more recompilation
-    compiled = torch.compile(answer, backend=counting, fullgraph=True)
+    torch.compiler.reset()  # what the lesson or another answer has compiled says nothing about this one
+    # Lengths and limits as they are: PyTorch 2.9 translates conditions on those that vary with a C++ compiler.
+    compiled = torch.compile(answer, backend=counting, fullgraph=True, dynamic=False)
     for name, (x, limit) in list(inputs.items())[:3]:
         try:
             got = compiled(x.clone(), limit)
-        except RuntimeError as error:
-            line = str(error).strip().splitlines()[0]
+        except Exception as error:
+            line = (str(error).strip().splitlines() or [type(error).__name__])[0]
             raise Wrong(f"right values, but there is still a graph break: {line}") from error
         _compare(got, x, limit, f"{name}, compiled")
+    calls = [node.target for graph in graphs for node in graph.graph.nodes if node.op == "call_method"]
+    waits = [name for name in calls if name in ("item", "tolist", "cpu", "numpy")]
+    if waits:  # PyTorch compiles some of them, and the wait remains
+        raise Wrong(f"right values, but a value is fetched ({waits[0]}): let the device choose, as torch.where does")
     if not graphs:
         raise Wrong("right values, but nothing in it could be compiled: compute with PyTorch's operations")
+
+
+def _numbers(x):
+    return x.double().round(decimals=6).tolist()
 
 
 def _compare(got, x, limit, name):
@@ -128,63 +278,98 @@ def _compare(got, x, limit, name):
     expected = x * (limit / norm) if norm > limit else x
     if not isinstance(got, torch.Tensor) or got.shape != x.shape:
         raise Wrong(f"for {name} you returned {got!r}, expected a tensor like x")
+    if got.dtype != x.dtype:
+        raise Wrong(f"for {name} you returned {got.dtype}, expected {x.dtype}: the dtype stays that of x")
     if got.isnan().any():
         raise Wrong(f"for {name} you returned {got.tolist()}: 0 / 0 is not a number; where does a norm of 0 go?")
     if not torch.allclose(got, expected):
         raise Wrong(
-            f"for {name}, {x.tolist()} with limit {limit}, you returned {got.tolist()}, expected {expected.tolist()}: "
-            "what is longer than the limit is shortened to it, all else stays as it is"
+            f"for {name}, {_numbers(x)} with limit {limit}, you returned {_numbers(got)}, expected {_numbers(expected)}"
+            ": what is longer than the limit is shortened to it, all else stays as it is"
         )
 
 
+# ---------------------------------------------------------------------------------------------------------------
+# 10.5
+
+
 def check_graphed(answer):
+    three = torch.tensor([[1.0], [2.0], [3.0]])
+    _judge_graphed(answer, "x * 2 + 1", lambda x: x * 2 + 1, three, [three * n + 7 for n in (10, 20, 30)])
+    table = torch.arange(6, dtype=torch.float64).view(3, 2)
+    _judge_graphed(answer, "(x - x.sum()).exp()", lambda x: (x - x.sum()).exp(), table, [table / 8, -table, table])
+
+
+def _judge_graphed(answer, text, operation, example, inputs):
     ran = []
 
     def fn(x):
         ran.append(1)
-        return x * 2 + 1
+        return operation(x)
 
-    example = torch.tensor([[1.0], [2.0], [3.0]])
-    original, frozen = example.clone(), fn(example)
-    ran.clear()
-    replay = call(answer, fn, example, shown="fn and an example")
+    shown = f"fn = {text} and an example of shape {tuple(example.shape)}"
+    original, frozen = example.clone(), operation(example)
+    replay = call(answer, fn, example, shown=shown)
     if not callable(replay):
         raise Wrong(f"graphed should return a function, you returned {replay!r}")
     if not ran:
-        raise Wrong("fn was never called: it must run once, in `with graph.capture():`, to be recorded")
+        raise Wrong("fn was never called: graphed runs it once, in `with graph.capture():`, to record it")
     captured, kept = len(ran), []
-    inputs = [torch.tensor([[n], [n + 1.0], [n + 2.0]]) for n in (10.0, 20.0, 30.0)]
     for x in inputs:
         before = x.clone()
-        kept.append(call(replay, x, shown="a new tensor"))
+        kept.append(call(replay, x, shown=f"{shown}, then a new tensor"))
         if not torch.equal(example, original):
             raise Wrong("the caller's example was written to: the static input must be a tensor of your own")
-        _same_as_eager(kept[-1], x * 2 + 1, frozen)
+        _same_as_eager(kept[-1], operation(before), frozen, operation(inputs[len(kept) - 2]), shown)
         if not torch.equal(x, before):
             raise Wrong("your function wrote into the tensor that the caller passed")
     if len(ran) > captured:
         raise Wrong(f"fn ran {len(ran) - captured} more times: record it once, then replay")
-    if not torch.equal(kept[0], inputs[0] * 2 + 1):
+    if not torch.equal(kept[0], operation(inputs[0])):
         raise Wrong("a later call overwrote an earlier result: hand out a clone of the static output")
-    for x in (torch.ones(1, 1), torch.ones(2, 1)):
-        try:
-            replay(x)
-        except ValueError:
-            continue
-        except Exception as error:
-            raise Wrong(f"for a shape of {tuple(x.shape)} expected a ValueError, you raised {error!r}") from error
-        raise Wrong(f"a tensor of shape {tuple(x.shape)} passed without an error: copy_ has broadcast it to 3 rows")
+    rows, columns = example.shape
+    shapes = [(rows, 1)] if columns > 1 else []
+    shapes += [(1, 1), (rows - 1, 1), (rows + 1, columns), (1, columns), (rows, columns, 1), (columns,), ()]
+    for shape in shapes:
+        if shape != example.shape:
+            _must_raise(replay, shape, example.shape)
+    example.zero_()  # the caller's own
+    _same_as_eager(call(replay, inputs[0], shown=shown), operation(inputs[0]), frozen, None, shown)
 
 
-def _same_as_eager(got, expected, frozen):
+def _must_raise(replay, shape, captured):
+    try:
+        replay(torch.ones(shape))
+    except ValueError:
+        return
+    except Exception as error:
+        raise Wrong(f"for a shape of {shape} expected a ValueError, you raised {error!r}") from error
+    raise Wrong(
+        f"a tensor of shape {shape} passed without an error, captured was {tuple(captured)}: copy_ broadcasts, so "
+        "compare the shapes first"
+    )
+
+
+def _same_as_eager(got, expected, frozen, last, shown):
     if not isinstance(got, torch.Tensor):
-        raise Wrong(f"your function returned {got!r}, expected a tensor")
-    if got.isnan().any():
+        raise Wrong(f"for {shown}, your function returned {got!r}, expected a tensor")
+    if got.is_floating_point() and got.isnan().any():
         raise Wrong("the result holds NaN: nothing has been replayed yet when it is read")
-    if got.shape == frozen.shape and torch.equal(got, frozen):
-        raise Wrong("the result is always that of the example: the new numbers must be copied into the static input")
-    if got.shape != expected.shape or not torch.equal(got, expected):
-        raise Wrong(f"your function returned {got.tolist()}, fn gives {expected.tolist()}")
+    if got.shape != expected.shape or got.dtype != expected.dtype:
+        raise Wrong(
+            f"for {shown}, your function returned {got.dtype} of shape {tuple(got.shape)}, fn gives {expected.dtype} "
+            f"of shape {tuple(expected.shape)}"
+        )
+    if torch.equal(got, expected):
+        return
+    if torch.equal(got, frozen):
+        raise Wrong(
+            "the result is always that of the example: the new numbers must be copied into the static input that fn "
+            "has read, before the replay"
+        )
+    if last is not None and torch.equal(got, last):
+        raise Wrong("the result is that of the tensor before: copy_ first, then replay, then read")
+    raise Wrong(f"for {shown}, your function returned {got.tolist()}, fn gives {expected.tolist()}")
 
 
 IMPORT = """
@@ -199,15 +384,87 @@ def graphed(fn, example):
 CHECKED = """
     def replay(x):
         if x.shape != static.shape:
-            raise ValueError(f"captured for {tuple(static.shape)}, got {tuple(x.shape)}")
+            raise ValueError("not the recorded shape")
         static.copy_(x)
         graph.replay()
         return out.clone()
 
     return replay
 """
+COPY = "        static.copy_(x)\n"
+SHAPES = "x.shape != static.shape"
 
 EXERCISES = [
+    Exercise(
+        number="10.0",
+        title="Count the graphs",
+        name="count_graphs",
+        stars=1,
+        check=check_count_graphs,
+        hints=[
+            "A backend is a function of a graph and its inputs. Yours appends the graph to a list, as in the lesson.",
+            "torch.compile(fn, backend=…) once, then call the result with each x. When is it compiled?",
+            "Start from an empty list in each call of count_graphs; the answer is its length.",
+        ],
+        solution=GRAPHS,
+        equivalent={
+            "graphs.append(graph_module) → graphs.append(example_inputs)": "Only the length of the list counts."
+        },
+        praise="A test of your own program can count as well: some graphs in the first step, and none in any later "
+        "one.",
+        right=[
+            """
+graphs = []
+
+
+def counting(graph_module, example_inputs):
+    graphs.append(graph_module)
+    return graph_module.forward
+
+
+def count_graphs(fn, inputs):
+    torch.compiler.reset()
+    graphs.clear()
+    compiled = torch.compile(fn, backend=counting)
+    for x in inputs:
+        compiled(x)
+    return len(graphs)
+""",
+            """
+def count_graphs(fn, inputs):
+    from torch._dynamo.testing import CompileCounter
+
+    counter = CompileCounter()
+    list(map(torch.compile(fn, backend=counter), inputs))
+    return counter.frame_count
+""",
+            """
+def count_graphs(fn, inputs):
+    count = 0
+
+    def backend(graph_module, example_inputs):
+        nonlocal count
+        count += 1
+        return graph_module
+
+    run = torch.compile(backend=backend)(fn)
+    kept = [run(x) for x in inputs]
+    return count
+""",
+        ],
+        wrong={
+            "graphs = []\n" + GRAPHS.replace("    graphs = []\n\n", ""): "the graphs of earlier calls are among them",
+            GRAPHS.replace("        compiled(x)", "        compiled(x)\n        torch.compiler.reset()"): (
+                "later calls find the graph of the first"
+            ),
+            GRAPHS.replace("for x in inputs:", "for x in inputs[:1]:"): "a new dtype is compiled again",
+            GRAPHS.replace(", backend=counting", ""): "torch.compile got no backend of yours",
+            GRAPHS.replace("compiled(x)", "fn(x)"): "your backend was never asked",
+            GRAPHS.replace("backend=counting", "backend=counting, fullgraph=True"): "your function raised",
+            "def count_graphs(fn, inputs):\n    return len(inputs)\n": "later calls find the graph of the first",
+            GRAPHS.replace("len(graphs)", "graphs"): "expected a number",
+        },
+    ),
     Exercise(
         number="10.1",
         title="What a graph gains",
@@ -227,6 +484,32 @@ def graph_gain_exactly(n, kernel, launch):
 """,
         praise="For many kernels this goes toward launch / kernel, or 1. The cost of capturing is in neither: a graph "
         "that is replayed a few times may never pay.",
+        right=[
+            """
+def graph_gain_exactly(n, kernel, launch):
+    if kernel >= launch:
+        return 1
+    return (n * launch + kernel) / (n * kernel + launch)
+""",
+            """
+def graph_gain_exactly(n, kernel, launch):
+    asked = free = 0
+    for _ in range(n):
+        asked += launch
+        free = max(asked, free) + kernel
+    return free / (launch + n * kernel)
+""",
+            """
+from utils.simulate.timeline import Op, makespan, schedule
+
+
+def graph_gain_exactly(n, kernel, launch):
+    def step(launches):
+        return makespan(schedule([Op(str(k), "s", "gpu", kernel, launch=t) for k, t in enumerate(launches)]))
+
+    return step([launch] * n) / step([launch] + [0] * (n - 1))
+""",
+        ],
         wrong={
             """
 def graph_gain_exactly(n, kernel, launch):
@@ -235,11 +518,27 @@ def graph_gain_exactly(n, kernel, launch):
             """
 def graph_gain_exactly(n, kernel, launch):
     return max(launch, kernel) / kernel
-""": "the graph has a launch too",
+""": "the graph has a launch, too",
+            """
+def graph_gain_exactly(n, kernel, launch):
+    return n * max(launch, kernel) / (launch + n * kernel)
+""": "the first kernel waits for its launch",
             """
 def graph_gain_exactly(n, kernel, launch):
     return (n * launch + kernel) / (launch + n * kernel)
-""": "set the pace",
+""": "here the kernels are longer",
+            """
+def graph_gain_exactly(n, kernel, launch):
+    return (n * launch + kernel) / (launch + kernel)
+""": "the graph runs all n kernels",
+            """
+def graph_gain_exactly(n, kernel, launch):
+    return (launch + n * kernel) / max(launch + n * kernel, n * launch + kernel)
+""": "how many times as fast is eager / graph",
+            """
+def graph_gain_exactly(n, kernel, launch):
+    return max(launch + n * kernel, n * launch + kernel) - launch - n * kernel
+""": "you returned 147, expected 2.4",
             """
 def graph_gain_exactly(n, kernel, launch):
     return "much"
@@ -255,21 +554,31 @@ def graph_gain_exactly(n, kernel, launch):
         hints=[
             "Write down both totals for n calls. Only one of n compiled calls is the first.",
             "first + (n - 1) * compiled < n * eager. Solve for n; what if compiled >= eager?",
-            "n > (first - compiled) / (eager - compiled): the next whole number above, and at least 1.",
+            "n > (first - compiled) / (eager - compiled): the next whole number above.",
         ],
-        solution="""
-import math
+        solution=PAYS,
+        praise="And each recompilation adds another `first`: a program whose shapes change all the time moves its own "
+        "break-even ahead of itself.",
+        right=[
+            """
+def calls_until_it_pays(first, compiled, eager):
+    if compiled >= eager:
+        return float("inf")
+    n = 1
+    while first + (n - 1) * compiled >= n * eager:
+        n += 1
+    return n
+""",
+            """
+import numpy as np
 
 
 def calls_until_it_pays(first, compiled, eager):
-    if first < eager:
-        return 1
-    if compiled >= eager:
-        return float("inf")
-    return math.floor((first - compiled) / (eager - compiled)) + 1
+    saved = eager - compiled
+    return 1 + np.floor((first - compiled) / saved) if saved > 0 else np.inf
 """,
-        praise="And each recompilation adds another `first`: a program whose shapes change all the time moves its own "
-        "break-even ahead of itself.",
+            "import math\n" + PAYS.replace(FLOOR, "math.floor((first - compiled) / (eager - compiled)) + 1"),
+        ],
         wrong={
             """
 import math
@@ -277,22 +586,20 @@ import math
 
 def calls_until_it_pays(first, compiled, eager):
     return math.ceil(first / (eager - compiled)) if eager > compiled else float("inf")
-""": "are enough",
-            """
-import math
-
-
-def calls_until_it_pays(first, compiled, eager):
-    return math.ceil((first - compiled) / (eager - compiled)) if eager > compiled else float("inf")
-""": "it has not paid yet",
+""": "will do",
+            PAYS.replace(FLOOR, "-(-(first - compiled) // (eager - compiled))"): "it has not paid yet",
+            PAYS.replace(FLOOR, "round((first - compiled) / (eager - compiled)) + 1"): "eager = 1.0 s you returned 15",
             """
 def calls_until_it_pays(first, compiled, eager):
     return (first - compiled) / (eager - compiled) + 1 if eager > compiled else float("inf")
 """: "whole",
+            PAYS.replace('float("inf")', "None"): "you returned None, expected a number",
+            PAYS.replace("compiled >= eager", "compiled > eager"): "your function raised ZeroDivisionError",
             """
 def calls_until_it_pays(first, compiled, eager):
     return int((first - compiled) / max(eager - compiled, 1e-9)) + 1
 """: "it never pays",
+            "def calls_until_it_pays(first, compiled, eager):\n    return float('nan')\n": "a number of calls is whole",
         },
     ),
     Exercise(
@@ -315,6 +622,26 @@ def vectors_moved(operations, outputs):
 """,
         praise="The ratio of the two is the most that fusing can give to work bound by memory. In training, what the "
         "backward pass needs counts as an output, so the ratio is smaller.",
+        right=[
+            """
+def vectors_moved(operations, outputs):
+    apart, made, needed = 0, [], []
+    for name, inputs in operations:
+        apart += 1
+        for each in dict.fromkeys(inputs):
+            apart += 1
+            if each not in made and each not in needed:
+                needed.append(each)
+        made.append(name)
+    return [apart, len(needed) + len(outputs)]
+""",
+            """
+def vectors_moved(operations, outputs):
+    operations = dict(operations)
+    reads = set().union(*operations.values()) - operations.keys()
+    return sum(map(len, map(set, operations.values()))) + len(operations), len(reads) + len(outputs)
+""",
+        ],
         wrong={
             """
 def vectors_moved(operations, outputs):
@@ -333,6 +660,18 @@ def vectors_moved(operations, outputs):
     used = {name for _, inputs in operations for name in inputs}
     return sum(len(set(inputs)) + 1 for _, inputs in operations), len(used) + len(outputs)
 """: "what no operation makes",
+            """
+def vectors_moved(operations, outputs):
+    made = {name for name, _ in operations}
+    used = [name for _, inputs in operations for name in set(inputs) if name not in made]
+    return sum(len(set(inputs)) + 1 for _, inputs in operations), len(used) + len(outputs)
+""": "this is the lesson's gate",
+            """
+def vectors_moved(operations, outputs):
+    made = {name for name, _ in operations}
+    used = {name for _, inputs in operations for name in inputs}
+    return len(used - made) + len(outputs), sum(len(set(inputs)) + 1 for _, inputs in operations)
+""": "first comes one kernel an operation",
             """
 def vectors_moved(operations, outputs):
     return 2 * len(operations), 2
@@ -355,6 +694,30 @@ def clip(x, limit):
     return x * torch.clamp(limit / x.norm(), max=1.0)
 """,
         praise="It also runs in a CUDA graph, on meta, and without a wait. PyTorch's clip_grad_norm_ does the same.",
+        right=[
+            """
+def clip(x, limit):
+    norm = x.norm()
+    return torch.where(norm > limit, x * (limit / norm), x)
+""",
+            """
+def clip(x, limit):
+    return x * (limit / (torch.linalg.vector_norm(x) + 1e-6)).clamp(max=1)
+""",
+            """
+def clip(x, limit):
+    return x.reshape(1, -1).renorm(2, 0, limit).view_as(x)
+""",
+            """
+def clip(x, limit):
+    return x / max(1, x.square().sum().sqrt() / limit)
+""",
+            """
+def clip(x, limit):
+    norm = x.norm()
+    return torch.cond(norm > limit, lambda x: x * (limit / norm), lambda x: x.clone(), (x,))
+""",
+        ],
         wrong={
             """
 def clip(x, limit):
@@ -365,20 +728,40 @@ def clip(x, limit):
 """: "there is still a graph break",
             """
 def clip(x, limit):
+    return x * min(1.0, limit / max(x.norm().item(), 1e-9))
+""": "right values, but",
+            """
+def clip(x, limit):
     return x * (limit / x.norm())
 """: "all else stays as it is",
+            """
+def clip(x, limit):
+    return x.clamp(-limit, limit)
+""": "shortened to it",
+            """
+def clip(x, limit):
+    return x * torch.clamp(1.0 / x.norm(), max=1.0)
+""": "for a vector as long as the limit",
             """
 def clip(x, limit):
     norm = x.norm()
     return torch.where(norm >= 0, x * torch.clamp(norm, max=limit) / norm, x)
 """: "0 / 0 is not a number",
+            """
+def clip(x, limit):
+    return x.mul_(torch.clamp(limit / x.norm(), max=1.0))
+""": "wrote into x",
+            """
+def clip(x, limit):
+    return x.float() * torch.clamp(limit / x.float().norm(), max=1.0)
+""": "the dtype stays that of x",
         },
     ),
     Exercise(
         number="10.5",
         title="A graph that nobody can misuse",
         name="graphed",
-        stars=2,
+        stars=3,
         check=check_graphed,
         hints=[
             "Three lines before the inner function: a graph, a static input (whose copy?), the capture.",
@@ -388,12 +771,60 @@ def clip(x, limit):
         solution=IMPORT + CHECKED,
         praise="torch.cuda.make_graphed_callables does the first half, but its outputs are overwritten by the next "
         "call: they are yours to clone.",
+        right=[
+            """
+import torch
+from utils.simulate.graph import ToyGraph
+
+
+def graphed(fn, example):
+    static = torch.empty_like(example).copy_(example)
+    for _ in range(3):
+        fn(static)
+    graph = ToyGraph()
+    with graph.capture():
+        out = fn(static)
+    return lambda x: run(graph, static, out, x)
+
+
+def run(graph, static, out, x):
+    if tuple(x.size()) != tuple(static.size()):
+        raise ValueError
+    static[...] = x
+    graph.replay()
+    return out + 0
+""",
+            """
+import copy
+from utils.simulate.graph import ToyGraph
+
+
+class graphed:
+    def __init__(self, fn, example):
+        self.graph, self.static = ToyGraph(), copy.deepcopy(example)
+        with self.graph.capture():
+            self.out = fn(self.static)
+
+    def __call__(self, x):
+        if x.shape == self.static.shape:
+            self.static.copy_(x)
+            self.graph.replay()
+            return copy.deepcopy(self.out)
+        raise ValueError(f"{x.shape} is not {self.static.shape}")
+""",
+        ],
         wrong={
             IMPORT + CHECKED.replace("out.clone()", "out"): "overwrote an earlier result",
-            IMPORT + CHECKED.replace("static.copy_(x)", "example = x"): "always that of the example",
+            IMPORT + CHECKED.replace("static.copy_(x)", "static = x").replace("if", "nonlocal static\n        if"): (
+                "always that of the example"
+            ),
             IMPORT.replace("example.clone()", "example") + CHECKED: "the caller's example was written to",
-            IMPORT + CHECKED.replace("x.shape != static.shape", "x.dtype != static.dtype"): "copy_ has broadcast it",
+            IMPORT.replace("example.clone()", "torch.zeros(example.shape)") + CHECKED: "fn gives torch.float64",
+            IMPORT + CHECKED.replace(SHAPES, "x.dtype != static.dtype"): "copy_ broadcasts",
+            IMPORT + CHECKED.replace(SHAPES, "len(x) != len(static)"): "expected a ValueError",
+            IMPORT + CHECKED.replace(SHAPES, "x.numel() != static.numel()"): "expected a ValueError",
             IMPORT + CHECKED.replace("graph.replay()", ""): "nothing has been replayed",
+            IMPORT + CHECKED.replace(COPY, "").replace("replay()\n", "replay()\n" + COPY): "always that of the example",
             """
 def graphed(fn, example):
     fn(example)
@@ -403,6 +834,11 @@ def graphed(fn, example):
 def graphed(fn, example):
     return lambda x: x * 2 + 1
 """: "fn was never called",
+        },
+        equivalent={
+            "raise ValueError('not the recorded shape') → raise ValueError()": "The text of the error is free.",
+            "raise ValueError('not the recorded shape') → "
+            "raise ValueError('not the recorded shapex')": "The text of the error is free.",
         },
     ),
 ]
