@@ -176,7 +176,7 @@ def check_ensure_same_device(answer):
             "a vector of length one is a vector",
         )
         _let_pass(answer, "they share a device", cpu, torch.ones(3, 3))
-        errors = {(meta, cpu): _raised(answer, "they do not share a device", meta, cpu)}
+        errors = [((meta, cpu), _raised(answer, "they do not share a device", meta, cpu))]
         _let_pass(answer, "they share a device", meta, meta, meta)
         for tensors in ((meta, number), (number, first, number), (number, there), (number, number)):
             _let_pass(answer, joins, *tensors)
@@ -187,6 +187,7 @@ def check_ensure_same_device(answer):
             (vector, first, torch.ones(1)),
             ("a number may only join if it is on the CPU", cpu, there),
             ("compare them all, not only the first two", cpu, cpu, meta),
+            ("compare them all, not only the last two", meta, cpu, cpu),
             ("compare them all, not only the first and the last", cpu, first, cpu),
             ("the number may pass, but the two others may not meet", number, second, third),
             ("the number may pass, but the two others may not meet", first, number, second),
@@ -194,8 +195,8 @@ def check_ensure_same_device(answer):
             (two, there, torch.tensor(1.0, device="cuda:1")),
             ("they are on three devices", third, meta, cpu),
         ):
-            errors[tuple(tensors)] = _raised(answer, why, *tensors)
-    for tensors, error in errors.items():
+            errors.append((tensors, _raised(answer, why, *tensors)))
+    for tensors, error in errors:
         _check_names(str(error), tensors)
 
 
@@ -358,8 +359,8 @@ class Waits(TorchFunctionMode):
             self.names.append(name)
         elif name == "__getitem__":
             self.names += [name for index in _flat(args[1]) if isinstance(index, torch.Tensor) and _shapes(index)]
-        elif name in ("tensor", "as_tensor", "new_tensor") and isinstance(args[-1], (list, tuple)):
-            self.names += [name] * _on_gpu(args[-1])  # reads each tensor in the list, one after the other
+        elif name in ("tensor", "as_tensor", "new_tensor"):
+            self.names += [name] * sum(map(_on_gpu, given))  # reads each tensor in a list, one after the other
         result = function(*args, **kwargs)
         return result.as_subclass(Host) if fetches else result
 

@@ -49,7 +49,7 @@ def _check_module(answer, mean, std, x):
     try:
         there = module.to(META)(x.to(META))
     except Exception as error:
-        raise Wrong(f"moved to meta, forward raised: {error} Something stayed behind") from error
+        raise Wrong(f"moved to meta, forward raised: {error} Something stayed behind, or came back") from error
     if there.device != META:
         raise Wrong(f"moved to meta, forward gave a tensor on {there.device}")
     other = answer(torch.zeros_like(mean), torch.ones_like(std))
@@ -176,8 +176,8 @@ def _mode_message(before, after):
         return f"the model was in {text[before['']]} mode before, and is not any more"
     part = next(name for name in before if after[name] != before[name])
     return (
-        f"the model as a whole is back in {text[before['']]} mode, but so is its layer `{part}`, which was in "
-        f"{text[before[part]]} mode before: train() sets all parts alike, so remember the mode of each one"
+        f"the model as a whole is back in {text[before['']]} mode, but its layer `{part}`, which was in "
+        f"{text[before[part]]} mode before, is not: remember the mode of each part (train() sets all alike)"
     )
 
 
@@ -617,7 +617,7 @@ def evaluate(model, batch):
         result = model(batch)
     model.train(before)
     return result
-""": "but so is its layer `frozen`",
+""": "but its layer `frozen`",
             EVALUATE.replace("    try:\n        with", "    if True:\n        with")
             .replace("            return model(batch)", "            result = model(batch)")
             .replace("    finally:\n", "    if True:\n")
