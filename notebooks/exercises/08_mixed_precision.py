@@ -108,10 +108,11 @@ def _inputs(e, m):
     normal, step, largest = 2.0 ** (1 - bias), 2.0**-m, (2 - 2.0**-m) * 2.0**bias
     tiny, half = normal * step, 2.0 ** (bias - m) / 2
     even = "it lies halfway between two neighbors, and the even one wins"
-    subnormal = "below the smallest normal number the steps get no smaller, down to zero"
+    subnormal = f"below 2**{1 - bias} the steps get no smaller, down to zero"
+    reach = f"the largest number of this format is {largest:.6g}, and what is too large becomes infinite"
     return [
-        (0.3, "rounding to the nearest"),
-        (-0.3, "the sign goes along"),
+        (0.3, f"the nearest of its neighbors, which are 2**{-2 - m} apart"),
+        (-0.3, "rounding to the nearest, below zero as above"),
         (3, "a number that all formats know"),
         (1 + step / 2, even),
         (1 + 1.5 * step, even),
@@ -129,9 +130,9 @@ def _inputs(e, m):
         (1.5 * tiny, even),
         (0.0, "zero stays zero"),
         (largest, "the largest number of this format"),
-        (70000.0, "the range, which is what the bits of exponent give"),
-        (-70000.0, "the range, here on the other side"),
-        (1e38, "the range, which is what the bits of exponent give"),
+        (70000.0, reach),
+        (-70000.0, f"{reach}, here on the other side"),
+        (1e38, reach),
         (largest + 0.9 * half, "round first: the nearest is the largest number. Infinite is what is too large then"),
         (largest + half, "the next number would be too large, and it is the even one: infinity"),
         (-largest - half, "the next number would be too large, and it is the even one: infinity, on the other side"),
@@ -169,7 +170,7 @@ def check_update(answer):
     grid = torch.arange(6.0).view(2, 3)
     _follow(answer, ones, [signs], 0.5)
     _follow(answer, ones, 100 * [small], 0.1)
-    _follow(answer, grid.t(), [(grid.t() - k).bfloat16() for k in range(4)], 0.03)
+    _follow(answer, grid, [(grid - k).bfloat16() for k in range(4)], 0.03)
 
 
 def _follow(answer, start, gradients, lr):
@@ -275,7 +276,7 @@ class Run:
                 f"expected {self.k} and 1"
             )
         if not all(self.forward):
-            raise Wrong("the model ran without autocast: put the forward pass and the loss into it")
+            raise Wrong("the model ran without autocast for the CPU: put the forward pass and the loss into it")
         if any(dtype != torch.float16 for dtype in self.forward):
             raise Wrong("autocast ran with another type: dtype=torch.float16")
         if any(self.backward):
@@ -316,10 +317,12 @@ class Run:
         if self.k > 1 and math.isclose(ratio, self.k, rel_tol=0.05):
             return f"the gradients of {self.k} means add up. Divide each loss by the number of batches"
         if math.isclose(ratio, 1 / 2**10, rel_tol=0.05):
+            if self.max_norm > size:
+                return "it was divided by the scale twice, or never multiplied by it: scaler.scale(loss).backward()"
             return "it was clipped while it still had the scale. unscale_ first, once"
         if ratio > 2**9:
             return "it still has the scale"
-        return f"it should be the sum of each loss / {self.k}, clipped once, behind the loop"
+        return f"it should be that of the sum of all F.cross_entropy(…) / {self.k}, clipped once, behind the loop"
 
 
 def _times(n):
@@ -587,9 +590,11 @@ def keep_bits(x, exponent_bits, mantissa_bits):
 """,
         ],
         wrong={
-            KEEP.replace("round(x / step)", "int(x / step)"): "rounding to the nearest",
+            KEEP.replace("round(x / step)", "int(x / step)"): "the nearest of its neighbors",
             KEEP.replace("max(math.frexp(x)[1] - 1, 1 - bias)", "math.frexp(x)[1] - 1"): "the steps get no smaller",
-            KEEP.replace("kept if abs(kept) < 2.0 ** (bias + 1) else math.copysign(math.inf, x)", "kept"): "the range",
+            KEEP.replace(
+                "kept if abs(kept) < 2.0 ** (bias + 1) else math.copysign(math.inf, x)", "kept"
+            ): "too large becomes infinite",
             KEEP.replace("math.copysign(math.inf, x)", "math.inf"): "on the other side",
             KEEP.replace("round(x / step)", "math.floor(x / step + 0.5)"): "the even one wins",
             KEEP.replace("    exponent =", "    if abs(x) < 2.0 ** (1 - bias):\n        return 0.0\n    exponent ="): (
@@ -716,7 +721,7 @@ def update(weight, master, grad, lr):
     ),
     Exercise(
         number="08.5",
-        title="Four batches, one step",
+        title="Several batches, one step",
         name="accumulate",
         stars=3,
         check=check_accumulate,
@@ -787,12 +792,17 @@ def accumulate(model, optimizer, scaler, batches, max_norm):
                 "[clip_grad_norm_(p, max_norm) for p in model.parameters()]",
             ): ("clipped once"),
             ACCUMULATE.replace("    optimizer.zero_grad()\n", ""): "zero_grad comes first",
+            ACCUMULATE.replace("scaler.scale(loss).backward()", "scaler.scale(loss)\n        loss.backward()"): (
+                "never multiplied by it"
+            ),
             ACCUMULATE.replace("scaler.scale(loss).backward()", "loss.backward()"): "did not use scaler.scale(loss",
             ACCUMULATE.replace("scaler.step(optimizer)", "optimizer.step()").replace("    scaler.update()\n", ""): (
                 "use scaler.step(optimizer)"
             ),
             ACCUMULATE.replace("        scaler.scale(loss)", "            scaler.scale(loss)"): "within autocast",
-            ACCUMULATE.replace("dtype=torch.float16", "dtype=torch.float16, enabled=False"): "without autocast",
+            ACCUMULATE.replace(
+                "dtype=torch.float16", "dtype=torch.float16, enabled=False"
+            ): "without autocast for the CPU",
             ACCUMULATE.replace("dtype=torch.float16", "dtype=torch.bfloat16"): "another type",
             """
 import torch.nn.functional as F
