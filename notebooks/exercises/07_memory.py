@@ -734,51 +734,51 @@ def validate(model, batches):
         hints=[
             "Write down three moments: start of backward, end of backward, optimizer step.",
             "Start of backward: parameters 4, state 8, activations. Optimizer step: 4 + 4 + 8, and a copy of 4.",
-            "The peak is max(12 * parameters + activations, 20 * parameters).",
+            "The peak is max(12 * number + activations, 20 * number).",
         ],
         solution="""
-def forecast(parameters, activations):
-    return max(12 * parameters + activations, 20 * parameters)
+def forecast(number, activations):
+    return max(12 * number + activations, 20 * number)
 """,
         praise="The two are equal at 8 bytes of activations a parameter. Below that, neither checkpointing nor a "
         "smaller batch lowers the peak.",
         right=[
             """
-def forecast(parameters, activations):
-    start_of_backward = (4 + 8) * parameters + activations
-    end_of_backward = (4 + 4 + 8) * parameters
-    optimizer_step = end_of_backward + 4 * parameters
+def forecast(number, activations):
+    start_of_backward = (4 + 8) * number + activations
+    end_of_backward = (4 + 4 + 8) * number
+    optimizer_step = end_of_backward + 4 * number
     return max(start_of_backward, end_of_backward, optimizer_step)
 """,
             """
-def forecast(parameters, activations):
-    return 12.0 * parameters + (activations if activations > 8 * parameters else 8 * parameters)
+def forecast(number, activations):
+    return 12.0 * number + (activations if activations > 8 * number else 8 * number)
 """,
         ],
         wrong={
             """
-def forecast(parameters, activations):
-    return 16 * parameters + activations
+def forecast(number, activations):
+    return 16 * number + activations
 """: "never there at the same time",
             """
-def forecast(parameters, activations):
-    return 12 * parameters + activations
+def forecast(number, activations):
+    return 12 * number + activations
 """: "with its extra copy",
             """
-def forecast(parameters, activations):
-    return max(12 * parameters + activations, 16 * parameters)
+def forecast(number, activations):
+    return max(12 * number + activations, 16 * number)
 """: "with its extra copy",
             """
-def forecast(parameters, activations):
-    return 20 * parameters
+def forecast(number, activations):
+    return 20 * number
 """: "the peak is the start of backward",
             """
-def forecast(parameters, activations):
-    return 12 * parameters + activations if activations > 10 * parameters else 20 * parameters
+def forecast(number, activations):
+    return 12 * number + activations if activations > 10 * number else 20 * number
 """: "for 100,000,000 parameters and 800,001,000 bytes",
             """
-def forecast(parameters, activations):
-    return max(12 * parameters + activations, 20 * parameters) / 10**9
+def forecast(number, activations):
+    return max(12 * number + activations, 20 * number) / 10**9
 """: "you returned 11.2, expected 11,200,000,000. Return bytes",
         },
     ),
@@ -921,27 +921,27 @@ def accumulate_gradients(model, x, y, size):
         check=check_largest_that_fits,
         hints=[
             "A while loop around try and except. Catch torch.OutOfMemoryError, nothing wider.",
-            "return n stands in the try block, after attempt(n). The except block may be empty: halve after it.",
-            "With while n > 1: one sample is left for the end. attempt(1) outside of any try lets its error through.",
+            "return n stands in the try block, after train(n). The except block may be empty: halve after it.",
+            "With while n > 1: one sample is left for the end. train(1) outside of any try lets its error through.",
         ],
         solution="""
-def largest_that_fits(attempt, n):
+def largest_that_fits(train, n):
     while n > 1:
         try:
-            attempt(n)
+            train(n)
             return n
         except torch.OutOfMemoryError:
             pass
         n //= 2
-    attempt(1)
+    train(1)
     return 1
 """,
         right=[
             """
-def largest_that_fits(attempt, n):
+def largest_that_fits(train, n):
     while True:
         try:
-            attempt(n)
+            train(n)
             return n
         except torch.OutOfMemoryError:
             if n == 1:
@@ -949,12 +949,12 @@ def largest_that_fits(attempt, n):
         n //= 2
 """,
             """
-def largest_that_fits(attempt, n):
+def largest_that_fits(train, n):
     fits = False
     while not fits:
         fits = True
         try:
-            attempt(n)
+            train(n)
         except torch.cuda.OutOfMemoryError as error:
             if n <= 1:
                 raise error
@@ -964,43 +964,43 @@ def largest_that_fits(attempt, n):
     return n
 """,
             """
-def largest_that_fits(attempt, n):
+def largest_that_fits(train, n):
     try:
-        attempt(n)
+        train(n)
         return n
     except RuntimeError as error:
         if not isinstance(error, torch.OutOfMemoryError) or n == 1:
             raise
-    return largest_that_fits(attempt, n // 2)
+    return largest_that_fits(train, n // 2)
 """,
         ],
         praise="In training the attempt must also throw away the gradients that the failed one left: zero_grad first.",
         wrong={
             """
-def largest_that_fits(attempt, n):
+def largest_that_fits(train, n):
     try:
-        attempt(n)
+        train(n)
         return n
     except torch.OutOfMemoryError:
         if n == 1:
             raise
-        return largest_that_fits(attempt, n // 2)
+        return largest_that_fits(train, n // 2)
 """: "Leave the except block first",
             """
-def largest_that_fits(attempt, n):
+def largest_that_fits(train, n):
     while n > 1:
         try:
-            attempt(n)
+            train(n)
             return n
         except torch.OutOfMemoryError:
             n //= 2
     return n
 """: "you tried [5, 2] and returned 1, expected [5, 2, 1] and 1",
             """
-def largest_that_fits(attempt, n):
+def largest_that_fits(train, n):
     while True:
         try:
-            attempt(n)
+            train(n)
             return n
         except RuntimeError:
             if n == 1:
@@ -1008,10 +1008,10 @@ def largest_that_fits(attempt, n):
         n //= 2
 """: "where the attempt raises a RuntimeError the error should come through; you returned 4",
             """
-def largest_that_fits(attempt, n):
+def largest_that_fits(train, n):
     while n:
         try:
-            attempt(n)
+            train(n)
             return n
         except torch.OutOfMemoryError:
             pass
@@ -1019,11 +1019,11 @@ def largest_that_fits(attempt, n):
     raise torch.OutOfMemoryError("not even one sample fits")
 """: "own error should come through, not a new OutOfMemoryError",
             """
-def largest_that_fits(attempt, n):
+def largest_that_fits(train, n):
     while True:
         try:
-            attempt(n)
-            attempt(n)
+            train(n)
+            train(n)
             return n
         except torch.OutOfMemoryError:
             if n == 1:
@@ -1031,10 +1031,10 @@ def largest_that_fits(attempt, n):
         n //= 2
 """: "you tried [64, 64] and returned 64",
             """
-def largest_that_fits(attempt, n):
+def largest_that_fits(train, n):
     while True:
         try:
-            attempt(n)
+            train(n)
             return n
         except torch.OutOfMemoryError:
             if n == 1:
@@ -1042,10 +1042,10 @@ def largest_that_fits(attempt, n):
         n -= 1
 """: "you tried [64, 63, 62",
             """
-def largest_that_fits(attempt, n):
+def largest_that_fits(train, n):
     while True:
         try:
-            attempt(n)
+            train(n)
             return n
         except torch.OutOfMemoryError:
             if n == 1:
@@ -1053,10 +1053,10 @@ def largest_that_fits(attempt, n):
         n /= 2
 """: "there is no attempt with 32.0 samples",
             """
-def largest_that_fits(attempt, n):
+def largest_that_fits(train, n):
     while True:
         try:
-            attempt(n)
+            train(n)
             return n
         except Exception:
             if n == 1:
@@ -1064,11 +1064,11 @@ def largest_that_fits(attempt, n):
         n //= 2
 """: "only running out of memory is a reason",
             """
-def largest_that_fits(attempt, n):
+def largest_that_fits(train, n):
     failed = []
     while True:
         try:
-            attempt(n)
+            train(n)
             return n
         except torch.OutOfMemoryError as error:
             if n == 1:
@@ -1077,10 +1077,10 @@ def largest_that_fits(attempt, n):
         n //= 2
 """: "Leave the except block first",
             """
-def largest_that_fits(attempt, n):
+def largest_that_fits(train, n):
     while True:
         try:
-            attempt(n)
+            train(n)
             return n
         except torch.OutOfMemoryError:
             n //= 2

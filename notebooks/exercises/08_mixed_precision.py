@@ -27,7 +27,7 @@ class Product(torch.nn.Module):
         return x @ self.weight
 
 
-def check_low(answer):
+def check_autocast(answer):
     for kind, dtype in ((kind, dtype) for kind in ("cpu", "xpu") for dtype in (torch.float16, torch.bfloat16)):
         with fake_gpus() if kind == "xpu" else contextlib.nullcontext():
             model, x = Product(torch.ones(8, 4, device=kind) / 3), torch.ones(2, 8, device=kind)
@@ -380,16 +380,16 @@ EXERCISES = [
     Exercise(
         number="08.0",
         title="Under autocast",
-        name="low",
+        name="autocast_to",
         stars=1,
-        check=check_low,
+        check=check_autocast,
         hints=[
             "with torch.autocast(…): around model(x). It wants the name of a kind of device, and a dtype.",
             "x.device.type is that name: 'cpu', 'cuda', 'mps', 'xpu', …",
             "with torch.autocast(x.device.type, dtype=dtype): return model(x)",
         ],
         solution="""
-def low(model, x, dtype):
+def autocast_to(model, x, dtype):
     with torch.autocast(x.device.type, dtype=dtype):
         return model(x)
 """,
@@ -397,42 +397,42 @@ def low(model, x, dtype):
         "that you never thought of.",
         right=[
             """
-def low(model, x, dtype):
+def autocast_to(model, x, dtype):
     with torch.amp.autocast(device_type=x.device.type, dtype=dtype, enabled=True):
         output = model(x)
     return output
 """,
             """
-def low(model, x, dtype):
+def autocast_to(model, x, dtype):
     return torch.autocast(str(x.device), dtype)(model)(x)
 """,
         ],
         wrong={
             """
-def low(model, x, dtype):
+def autocast_to(model, x, dtype):
     with torch.autocast("cuda", dtype=dtype):
         return model(x)
 """: "autocast was off while the model ran",
             """
-def low(model, x, dtype):
+def autocast_to(model, x, dtype):
     with torch.autocast("cpu", dtype=dtype):
         return model(x)
 """: "for a tensor on xpu and torch.float16 (an Intel GPU",
             """
-def low(model, x, dtype):
+def autocast_to(model, x, dtype):
     with torch.autocast(x.device.type):
         return model(x)
 """: "for a tensor on cpu and torch.float16 autocast ran with torch.bfloat16",
             """
-def low(model, x, dtype):
+def autocast_to(model, x, dtype):
     return model.to(dtype)(x.to(dtype))
 """: "autocast casts a copy",
             """
-def low(model, x, dtype):
+def autocast_to(model, x, dtype):
     return model(x).to(dtype)
 """: "autocast was off while the model ran",
             """
-def low(model, x, dtype):
+def autocast_to(model, x, dtype):
     with torch.autocast(x.device.type, dtype=dtype):
         return model(x).float()
 """: "your output is torch.float32",
