@@ -7,8 +7,12 @@ import pathlib
 import tempfile
 import unittest.mock
 
-from utils.exercises import DOTS, Exercise, NotAnswered, Wrong, call
+import torch
+import torch.distributed as dist
+
+from utils.exercises import DOTS, Exercise, NotAnswered, Wrong, apart, call
 from utils.simulate.collectives import Link, all_reduce
+from utils.simulate.fake import fake_processes
 
 
 def _number(got, shown):
@@ -17,12 +21,66 @@ def _number(got, shown):
     return got
 
 
+WIDTH = 8
+
+
+class Blocks(torch.nn.Sequential):
+    """Some blocks, and a parameter that is in none of them."""
+
+    def __init__(self, count):
+        Linear, Block = torch.nn.Linear, torch.nn.Sequential
+        super().__init__(*(Block(Linear(WIDTH, 16), torch.nn.ReLU(), Linear(16, WIDTH)) for _ in range(count)))
+        self.scale = torch.nn.Parameter(torch.ones(WIDTH))
+
+    def forward(self, x):
+        return self.scale * super().forward(x)
+
+
+def check_shard_blocks(answer):
+    if dist.is_initialized():
+        raise Wrong("a process group is open in this kernel: first call torch.distributed.destroy_process_group()")
+    for mesh_shape, count in (((4,), 3), ((2, 4), 2)):
+        with fake_processes(math.prod(mesh_shape)) as collectives:
+            _check_shards(answer, mesh_shape, count, collectives)
+
+
+def _check_shards(answer, mesh_shape, count, collectives):
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import FSDPModule
+    from torch.distributed.tensor import DTensor
+
+    mesh = init_device_mesh("cpu", mesh_shape, mesh_dim_names=("replicate", "shard")[-len(mesh_shape) :])
+    model = Blocks(count)
+    block_bytes = sum(p.nbytes for p in model[0].parameters())
+    call(answer, model, mesh, shown=f"{count} blocks and a mesh of {' × '.join(map(str, mesh_shape))} processes")
+    sharded = [module for module in model.modules() if isinstance(module, FSDPModule)]
+    if not sharded:
+        raise Wrong("nothing of the model is sharded: call fully_shard, which changes a module in place")
+    for number, block in enumerate(model):
+        if block not in sharded:
+            raise Wrong(f"block {number} is no group of its own, so it is gathered together with others")
+    if not isinstance(model.scale, DTensor):
+        raise Wrong("a parameter that is in no block is still whole: shard the model itself, too, after its blocks")
+    if len(sharded) > count + 1:
+        raise Wrong(f"{len(sharded)} groups for {count} blocks and the model: one for each block, not for each layer")
+    for name, p in model.named_parameters():
+        if p.device_mesh.shape != mesh.shape:
+            raise Wrong(f"{name} is sharded over {p.device_mesh.size()} processes without a structure, not over `mesh`")
+    model(torch.zeros(1, WIDTH)).sum().backward()
+    gathered = [size for name, size, _ in collectives if name == "all_gather"]
+    if max(gathered) > block_bytes:
+        raise Wrong(f"{max(gathered):,} bytes are gathered at once, and a block has {block_bytes:,}: one call for each")
+    if gathered.count(block_bytes) < 2 * count:
+        raise Wrong("a block stays gathered between forward and backward: leave reshard_after_forward as it is")
+
+
 def check_latency_share(answer):
     cases = [
         (100e6, 1024, 5e-6, 200e9),
         (100e6, 8, 5e-6, 200e9),
         (1024, 2, 1e-5, 1e9),
         (1e9, 2, 0.0, 1e9),
+        (0, 4, 1e-6, 1e9),
         (1e6, 1, 1e-6, 1e9),
     ]
     for size, ranks, latency, bandwidth in cases:
@@ -33,56 +91,79 @@ def check_latency_share(answer):
         expected = steps * latency / whole if whole else 0.0
         if math.isclose(got, expected, rel_tol=1e-9, abs_tol=1e-12):
             continue
-        why = f"expected {expected:.4g}: {steps} steps, and {share:.4g} times the bytes from each rank"
-        if whole and math.isclose(got, latency * steps, rel_tol=1e-9):
+        got_text, expected_text = apart(got, expected)
+        why = f"expected {expected_text}: {steps} steps, and {share:.4g} times the bytes from each rank"
+        if ranks == 1:
+            why = "expected 0: a single rank sends nothing"
+        elif math.isclose(got, latency * steps, rel_tol=1e-9):
             why += ". That is the time of the latency, not its share"
+        elif math.isclose(got, 1 - expected, rel_tol=1e-9):
+            why += ". That is the share of the bytes"
+        elif math.isclose(got, 100 * expected, rel_tol=1e-9):
+            why += ". A number from 0 to 1 is asked, not percent"
         elif math.isclose(got, (ranks - 1) * latency / ((ranks - 1) * latency + size / bandwidth), rel_tol=1e-9):
             why += ". A step carries one piece of the bytes, 1/p of them"
-        raise Wrong(f"for {shown} you returned {got:.4g}, {why}")
-
-
-def _order(epoch):
-    return [(7 * n + 3 * epoch) % 22 for n in range(22)]  # 7 and 22 have no common factor: each number once
+        raise Wrong(f"for {shown} you returned {got_text}, {why}")
 
 
 def check_rest_of_epoch(answer):
-    for steps, batch, size in ((8, 6, 2), (9, 6, 3), (4, 6, 1), (11, 4, 3), (0, 5, 2), (8, 6, 4)):
-        shares = []
-        epoch, done = divmod(steps, -(-22 // batch))
-        order = _order(epoch)
-        batches = [order[first : first + batch] for first in range(done * batch, 22, batch)]
+    cases = [(8, 6, 2, 22), (9, 6, 3, 22), (4, 6, 1, 22), (1, 4, 3, 22), (11, 4, 3, 22), (0, 5, 2, 22), (8, 6, 4, 22)]
+    cases += [(5, 2, 3, 10), (4, 2, 3, 10), (12, 50, 3, 10), (7, 1, 2, 5), (3, 1, 1, 1)]
+    for steps, batch, size, samples in cases:
+        epoch, done = divmod(steps, -(-samples // batch))
+        batches = _rest(_order(samples)(epoch), done, batch)
         for rank in range(size):
-            shown = f"steps = {steps}, batch = {batch}, rank = {rank}, size = {size}, an epoch of 22 samples"
-            got = call(answer, steps, _order, batch, rank, size, shown=shown)
+            shown = f"steps = {steps}, batch = {batch}, rank = {rank}, size = {size}, {samples} samples an epoch"
+            got = call(answer, steps, _order(samples), batch, rank, size, shown=shown)
             expected = [samples[rank::size] for samples in batches]
-            if not isinstance(got, (list, tuple)) or not all(isinstance(part, (list, tuple)) for part in got):
+            if isinstance(got, (list, tuple)):
+                got = [part.tolist() if hasattr(part, "tolist") else part for part in got]
+            if not isinstance(got, list) or not all(isinstance(part, (list, tuple)) for part in got):
                 raise Wrong(f"for {shown} you returned {got!r}, expected a list of lists, one for each step")
             got = [list(part) for part in got]
             if got != expected:
-                _explain(got, expected, shown, epoch, done, batches, rank, size)
-            shares.append(got)
-        together = sorted(sample for share in shares for part in share for sample in part)
-        assert together == sorted(order[done * batch :])
+                why = f"the run is in epoch {epoch}, of which {done} steps are done"
+                why += _slip(got, expected, _order(samples), epoch, done, batch, rank, size)
+                raise Wrong(f"for {shown} you returned {got}, expected {expected}: {why}")
 
 
-def _explain(got, expected, shown, epoch, done, batches, rank, size):
-    why = f"expected {expected}: the run is in epoch {epoch}, of which {done} steps are done"
+def _order(samples):
+    """Orders of the samples of an epoch: 7 has no factor in common with the numbers above, so each comes once."""
+    return lambda epoch: [(7 * n + 3 * epoch) % samples for n in range(samples)]
+
+
+def _rest(samples, done, batch):
+    return [samples[first : first + batch] for first in range(done * batch, len(samples), batch)]
+
+
+def _slip(got, expected, order, epoch, done, batch, rank, size):
+    batches = _rest(order(epoch), done, batch)
+    for other in (0, epoch - 1, epoch + 1):
+        if got == [samples[rank::size] for samples in _rest(order(other), done, batch)]:
+            return f"; you took the order of epoch {other}"
+    if got == [part for part in expected if part]:
+        return "; a step in which this rank has no sample is an empty list"
     if len(got) != len(expected):
-        why += f"; {len(expected)} steps remain, the last of which may be smaller, not {len(got)}"
-    elif got == [s[rank * len(s) // size : (rank + 1) * len(s) // size] for s in batches]:
-        why += "; a rank takes every size-th sample of a step, not a part in one piece"
-    elif sum(batches, [])[rank::size] == sum(got, []):
-        why += "; the samples are divided within each step, so that steps are the same for any number of processes"
-    raise Wrong(f"for {shown} you returned {got}, {why}")
+        return f"; {len(expected)} steps remain, the last of which may be smaller, not {len(got)}"
+    if got == batches:
+        return "; these are the samples of all ranks"
+    if got == [s[rank * len(s) // size : (rank + 1) * len(s) // size] for s in batches]:
+        return "; a rank takes every size-th sample of a step, not a part in one piece"
+    if sum(batches, [])[rank::size] == sum(got, []):
+        return "; the samples are divided within each step, so that steps are the same for any number of processes"
+    return ""
 
 
 def check_save(answer):
-    if not callable(answer):
-        raise Wrong(f"expected a function, got {answer!r}")
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         _save_well(answer, folder / "well.pt")
-        _save_badly(answer, folder / "badly.pt")
+    with tempfile.TemporaryDirectory() as name:
+        path = pathlib.Path(name) / "first.pt"
+        call(answer, lambda file: file.write(b"first"), path, shown="a first save, with no old checkpoint")
+        if not path.exists() or path.read_bytes() != b"first":
+            raise Wrong("a first save, with no old checkpoint, did not write one")
+        _save_badly(answer, path.with_name("badly.pt"))
 
 
 def _save_well(answer, path):
@@ -91,12 +172,13 @@ def _save_well(answer, path):
     def write(file):
         file.write(b"new ")
         file.flush()
-        seen["while writing"] = path.read_bytes()
+        seen["while writing"] = path.read_bytes() if path.exists() else b""
         file.write(b"checkpoint")
 
     def fsync(descriptor):
-        texts = [p.read_bytes() for p in path.parent.iterdir()]
-        seen.setdefault("at fsync", (path.read_bytes(), b"new checkpoint" in texts))
+        state = os.fstat(descriptor if isinstance(descriptor, int) else descriptor.fileno())
+        beside = any(p.stat().st_ino == state.st_ino for p in path.parent.iterdir())
+        seen.setdefault("at fsync", (path.read_bytes() if path.exists() else b"", beside, state.st_size))
         return real(descriptor)
 
     def watched(function):
@@ -117,43 +199,50 @@ def _save_well(answer, path):
         names = {name: fsync for name, value in getattr(answer, "__globals__", {}).items() if value is real}
         stack.enter_context(unittest.mock.patch.dict(getattr(answer, "__globals__", {}), names))  # from os import fsync
         call(answer, write, path, shown="a write that goes well")
-    names = sorted(p.name for p in path.parent.iterdir())
+    if not path.exists():
+        raise Wrong("after a save that went well, there is no file at path")
     if path.read_bytes() != b"new checkpoint":
         raise Wrong(f"after a save that went well, path holds {path.read_bytes()!r}, expected b'new checkpoint'")
     if "gone" in seen:
         raise Wrong("for a moment there was no checkpoint at all: os.replace renames over the old file in one step")
     if seen["while writing"] != b"old checkpoint":
         raise Wrong("path was written directly: a crash while writing leaves half a file. Write beside it, then rename")
+    names = sorted(p.name for p in path.parent.iterdir())
     if names != [path.name]:
         raise Wrong(f"after a save that went well, the folder holds {names}, expected {path.name} alone")
     if path.stat().st_ino == before:
         raise Wrong("the new bytes were copied into the old file: a crash in that moment leaves half. Use os.replace")
-    at_path, complete = seen.get("at fsync", (b"new checkpoint", False))
+    at_path, beside, size = seen.get("at fsync", (b"new checkpoint", True, 0))
     if at_path != b"old checkpoint":
         raise Wrong("os.fsync was not called before the rename: after a power cut the name may point to no bytes")
-    if not complete:
+    if not beside:
+        raise Wrong("the other file is not in the folder of path: from disk to disk, a rename is a copy, or fails")
+    if size < len(b"new checkpoint"):
         raise Wrong("os.fsync was called while Python's own buffer still held bytes: call file.flush() first")
 
 
 def _save_badly(answer, path):
-    def fails(file):
-        file.write(b"half a ")
-        file.flush()
-        raise OSError("no space left on device")
-
     path.write_bytes(b"old checkpoint")
-    for attempt in ("once", "twice"):
+    after = ""
+    for error in (OSError("no space left on device"), ValueError("this cannot be saved")):
+
+        def fails(file, error=error):
+            file.write(b"half a ")
+            file.flush()
+            raise error
+
         try:
             answer(fails, path)
-        except OSError as error:
-            if "no space" not in str(error):
-                raise Wrong(f"after write had failed {attempt}, save raised {error!r}") from error
+        except Exception as raised:
+            if error not in (raised, raised.__cause__):
+                raise Wrong(f"{after}write raised {error!r}, and save {raised!r}: let the error through") from raised
         else:
-            raise Wrong("write raised OSError('no space left on device'), but save did not: nobody will notice")
+            raise Wrong(f"write raised {error!r}, but save did not: nobody will notice")
         held = path.read_bytes() if path.exists() else "nothing"
         if held != b"old checkpoint":
             raise Wrong(f"write failed in the middle, and path holds {held!r}, expected b'old checkpoint'")
-    answer(lambda file: file.write(b"third try"), path)
+        after = "after a save that failed, "
+    call(answer, lambda file: file.write(b"third try"), path, shown="a save after two that failed")
     if path.read_bytes() != b"third try":
         raise Wrong(f"a save after two that failed left {path.read_bytes()!r}, expected b'third try'")
 
@@ -170,21 +259,37 @@ def check_best_interval(answer):
         T = math.sqrt(2 * cost * M)
         seconds, share = (_number(value, shown) for value in got)
         if not math.isclose(seconds, T, rel_tol=1e-6):
-            why = f"expected {T:.4g} s, as the job crashes every {M:.4g} s"
-            if math.isclose(seconds, math.sqrt(2 * cost * host_mtbf), rel_tol=1e-6):
-                why += "; you took the time between crashes of one host"
-            raise Wrong(f"for {shown} you returned an interval of {seconds:.4g} s, {why}")
-        if not math.isclose(share, cost / T + T / (2 * M), rel_tol=1e-6):
-            why = f"expected {cost / T + T / (2 * M):.4g}: cost / T for saving and T / (2 M) for work that is repeated"
-            raise Wrong(f"for {shown} you returned a share of {share:.4g}, {why}")
+            texts = apart(seconds, T)
+            why = f"expected {texts[1]} s, as the job crashes every {M:.4g} s"
+            for other, text in (
+                (math.sqrt(2 * cost * host_mtbf), "you took the time between crashes of one host"),
+                (math.sqrt(cost * M), "the root is of twice the product, 2 · cost · M"),
+                (math.sqrt(2 * cost * host_mtbf * hosts), "more hosts crash more often, not less"),
+                (T / 60, "seconds are asked, not minutes"),
+                (cost / T + T / (2 * M), "that is the share. First the seconds"),
+            ):
+                if math.isclose(seconds, other, rel_tol=1e-6):
+                    why += f"; {text}"
+            raise Wrong(f"for {shown} you returned an interval of {texts[0]} s, {why}")
+        expected = cost / T + T / (2 * M)
+        if not math.isclose(share, expected, rel_tol=1e-6):
+            texts = apart(share, expected)
+            why = f"expected {texts[1]}: cost / T for saving and T / (2 M) for work that is repeated"
+            if math.isclose(share, 100 * expected, rel_tol=1e-6):
+                why = f"expected {texts[1]}, not percent"
+            elif math.isclose(share, 1 - expected, rel_tol=1e-6):
+                why = f"expected {texts[1]}, which is lost, not what remains"
+            raise Wrong(f"for {shown} you returned a share of {texts[0]}, {why}")
 
 
 def check_efficiency(answer):
     weak = {8: 0.25, 64: 0.26, 512: 0.3125}
     fixed = {1: 64.0, 8: 8.0, 64: 1.25, 512: 0.5}
-    for seconds, strong in ((weak, False), (fixed, True), ({512: 0.5, 8: 0.25}, False), ({64: 1.0, 128: 0.625}, True)):
+    cases = [(weak, False), (fixed, True), ({512: 0.5, 8: 0.25}, False), ({64: 1.0, 128: 0.625}, True)]
+    cases += [({256: 0.5, 16: 4.0}, True), ({8: 0.5}, False), ({4: 0.5}, True), (weak, True), (fixed, False)]
+    for seconds, strong in cases:
         shown = f"{seconds}, strong={strong}"
-        got = call(answer, dict(seconds), strong, shown=shown)
+        got = call(answer, seconds, strong, shown=shown)
         first = min(seconds)
         expected = {n: seconds[first] / t * (first / n if strong else 1) for n, t in seconds.items()}
         if not isinstance(got, dict) or set(got) != set(seconds):
@@ -193,17 +298,130 @@ def check_efficiency(answer):
             value = _number(got[n], shown)
             if math.isclose(value, expected[n], rel_tol=1e-9):
                 continue
-            why = f"expected {expected[n]:.4g}"
-            if math.isclose(value, seconds[first] / seconds[n], rel_tol=1e-9):
+            texts = apart(value, expected[n])
+            why = f"expected {texts[1]}"
+            if math.isclose(value, 100 * expected[n], rel_tol=1e-9):
+                why += ": a share, not percent"
+            elif value == 1 and expected[n] > 1:
+                why += ": faster than the ideal is more than 1"
+            elif strong and math.isclose(value, seconds[first] / seconds[n], rel_tol=1e-9):
                 why += f": that is the speed-up; {n} devices could have been {n / first:g} times as fast as {first}"
-            elif math.isclose(value, seconds[first] / seconds[n] * first / n, rel_tol=1e-9):
+            elif not strong and math.isclose(value, seconds[first] / seconds[n] * first / n, rel_tol=1e-9):
                 why += ": each device has as much work as before, so the same time would be perfect"
+            elif math.isclose(value, 1 / expected[n], rel_tol=1e-9):
+                why += ": the ideal time over the measured one, not the other way round"
             elif first != next(iter(seconds)):
                 why += f": relative to the smallest number, {first}, wherever it stands in the dict"
-            raise Wrong(f"for {shown} you returned {value:.4g} at {n} devices, {why}")
+            elif strong:
+                why += f": ideal is the time of {first} devices, times {first} / {n}"
+            else:
+                why += f": ideal is the time of {first} devices"
+            raise Wrong(f"for {shown} you returned {texts[0]} at {n} devices, {why}")
+
+
+SAVE = """
+import os
+
+def save(write, path):
+    temporary = path.with_name(path.name + ".tmp")
+    with open(temporary, "wb") as file:
+        write(file)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(temporary, path)
+"""
 
 
 EXERCISES = [
+    Exercise(
+        number="12.0",
+        title="One block at a time",
+        name="shard_blocks",
+        stars=1,
+        check=check_shard_blocks,
+        hints=[
+            "from torch.distributed.fsdp import fully_shard. It changes the module that it gets.",
+            "for block in model: fully_shard(block, mesh=mesh). What is still whole then?",
+            "After the loop, fully_shard(model, mesh=mesh) takes what is in no block.",
+        ],
+        solution="""
+from torch.distributed.fsdp import fully_shard
+
+def shard_blocks(model, mesh):
+    for block in model:
+        fully_shard(block, mesh=mesh)
+    fully_shard(model, mesh=mesh)
+""",
+        praise="Over a mesh of two dimensions, the same lines give hybrid sharding: the gathers stay within a row of "
+        "the mesh, and only gradients, already cut, cross it.",
+        right=[
+            """
+from torch.distributed.fsdp import fully_shard
+
+def shard_blocks(model, mesh):
+    for part in [*model, model]:
+        fully_shard(part, mesh=mesh)
+    return model
+""",
+            """
+import torch.distributed.fsdp
+
+def shard_blocks(model, mesh):
+    def shard(module):
+        return torch.distributed.fsdp.fully_shard(module, mesh=mesh, reshard_after_forward=True)
+
+    list(map(shard, reversed(list(model.children()))))
+    return shard(model)
+""",
+        ],
+        wrong={
+            """
+from torch.distributed.fsdp import fully_shard
+
+def shard_blocks(model, mesh):
+    fully_shard(model, mesh=mesh)
+""": "block 0 is no group of its own",
+            """
+from torch.distributed.fsdp import fully_shard
+
+def shard_blocks(model, mesh):
+    for block in model:
+        fully_shard(block, mesh=mesh)
+""": "in no block is still whole",
+            """
+from torch.distributed.fsdp import fully_shard
+
+def shard_blocks(model, mesh):
+    for part in [*model, model]:
+        fully_shard(part)
+""": "over 8 processes without a structure, not over `mesh`",
+            """
+from torch.distributed.fsdp import fully_shard
+
+def shard_blocks(model, mesh):
+    fully_shard([*model], mesh=mesh)
+    fully_shard(model, mesh=mesh)
+""": "bytes are gathered at once",
+            """
+from torch.distributed.fsdp import fully_shard
+
+def shard_blocks(model, mesh):
+    for part in reversed([*model.modules()]):
+        fully_shard(part, mesh=mesh)
+""": "not for each layer",
+            """
+from torch.distributed.fsdp import fully_shard
+
+def shard_blocks(model, mesh):
+    for part in [*model, model]:
+        fully_shard(part, mesh=mesh, reshard_after_forward=False)
+""": "stays gathered",
+            """
+def shard_blocks(model, mesh):
+    return model
+""": "nothing of the model is sharded",
+        },
+    ),
     Exercise(
         number="12.1",
         title="Latency's share of a ring",
@@ -225,6 +443,20 @@ def latency_share(size, ranks, latency, bandwidth):
 """,
         praise="Divide both by 2(p - 1): latency against size / p / bandwidth. More ranks cut the message into "
         "smaller pieces, and the pieces become too small for the wire.",
+        right=[
+            """
+from utils.simulate.collectives import Link, all_reduce
+
+def latency_share(size, ranks, latency, bandwidth):
+    if ranks < 2:
+        return 0
+    return all_reduce(0, ranks, Link(latency, bandwidth)) / all_reduce(size, ranks, Link(latency, bandwidth))
+""",
+            """
+def latency_share(size, ranks, latency, bandwidth):
+    return (ranks > 1) * latency / (latency + size / ranks / bandwidth)
+""",
+        ],
         wrong={
             """
 def latency_share(size, ranks, latency, bandwidth):
@@ -239,13 +471,25 @@ def latency_share(size, ranks, latency, bandwidth):
     waiting, sending = 2 * (ranks - 1) * latency, 2 * (ranks - 1) / ranks * size / bandwidth
     return waiting / (waiting + sending)
 """: "ZeroDivisionError",
+            """
+def latency_share(size, ranks, latency, bandwidth):
+    return latency / (latency + size / ranks / bandwidth)
+""": "a single rank sends nothing",
+            """
+def latency_share(size, ranks, latency, bandwidth):
+    return ranks * latency / (ranks * latency + (ranks - 1) / ranks * size / bandwidth)
+""": "2046 steps",
+            """
+def latency_share(size, ranks, latency, bandwidth):
+    return 100 * (ranks > 1) * latency / (latency + size / ranks / bandwidth)
+""": "not percent",
         },
     ),
     Exercise(
         number="12.2",
         title="The rest of an epoch",
         name="rest_of_epoch",
-        stars=2,
+        stars=3,
         check=check_rest_of_epoch,
         hints=[
             "First find the epoch and the step in it. An epoch has as many steps as batches, the last smaller one too.",
@@ -261,6 +505,33 @@ def rest_of_epoch(steps, order, batch, rank, size):
 """,
         praise="Nothing in it depends on how many processes there were before. That is what lets a job go on with "
         "fewer: the global batches stay the same, only their division changes.",
+        right=[
+            """
+import math
+
+def rest_of_epoch(steps, order, batch, rank, size):
+    per_epoch = math.ceil(len(order(0)) / batch)
+    samples = order(steps // per_epoch)[steps % per_epoch * batch :]
+    parts = []
+    while samples:
+        parts.append(samples[:batch][rank::size])
+        samples = samples[batch:]
+    return parts
+""",
+            """
+def rest_of_epoch(steps, order, batch, rank, size):
+    epoch = 0
+    while steps * batch >= len(order(epoch)):
+        steps -= (len(order(epoch)) + batch - 1) // batch
+        epoch += 1
+    parts = torch.tensor(order(epoch)).split(batch)[steps:]
+    return tuple(part[rank::size] for part in parts)
+""",
+        ],
+        equivalent={
+            "per_epoch = -(-len(order(0)) // batch) → per_epoch = -(-len(order(1)) // batch)": "All epochs have the "
+            "same number of samples.",
+        },
         wrong={
             """
 def rest_of_epoch(steps, order, batch, rank, size):
@@ -285,6 +556,26 @@ def rest_of_epoch(steps, order, batch, rank, size):
 def rest_of_epoch(steps, order, batch, rank, size):
     return order(0)[rank::size]
 """: "a list of lists",
+            """
+def rest_of_epoch(steps, order, batch, rank, size):
+    done = steps % -(-len(order(0)) // batch)
+    samples = order(0)
+    return [samples[first : first + batch][rank::size] for first in range(done * batch, len(samples), batch)]
+""": "you took the order of epoch 0",
+            """
+def rest_of_epoch(steps, order, batch, rank, size):
+    epoch, done = divmod(steps, -(-len(order(0)) // batch))
+    rest = order(epoch)[done * batch + rank :: size]
+    per_rank = -(-batch // size)
+    return [rest[first : first + per_rank] for first in range(0, len(rest), per_rank)]
+""": "divided within each step",
+            """
+def rest_of_epoch(steps, order, batch, rank, size):
+    epoch, done = divmod(steps, -(-len(order(0)) // batch))
+    samples = order(epoch)
+    parts = [samples[first : first + batch][rank::size] for first in range(done * batch, len(samples), batch)]
+    return [part for part in parts if part]
+""": "is an empty list",
         },
     ),
     Exercise(
@@ -298,57 +589,52 @@ def rest_of_epoch(steps, order, batch, rank, size):
             "After write: file.flush(), then os.fsync(file.fileno()), then close. An error goes no further.",
             "Last, os.replace(temporary, path): it takes the place of an old file, on Windows too.",
         ],
-        solution="""
-import os
-
-
-def save(write, path):
-    temporary = path.with_name(path.name + ".tmp")
-    with open(temporary, "wb") as file:
-        write(file)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
-""",
+        solution=SAVE,
         praise="A crash leaves a .tmp behind, which the next save overwrites. On Linux a careful program also calls "
         "fsync on the folder, so that the new name survives a power cut.",
+        right=[
+            """
+import io
+from os import fsync
+
+def save(write, path):
+    buffer = io.BytesIO()
+    write(buffer)
+    temporary = path.with_suffix(".new")
+    with temporary.open("wb", buffering=0) as file:
+        file.write(buffer.getvalue())
+        fsync(file)
+    temporary.replace(path)
+""",
+            """
+import os, tempfile
+
+def save(write, path):
+    descriptor, name = tempfile.mkstemp(dir=path.parent)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            write(file)
+            file.flush()
+            os.fsync(descriptor)
+        os.replace(name, path)
+    except BaseException:
+        os.unlink(name)
+        raise
+""",
+        ],
         wrong={
             """
 def save(write, path):
     with open(path, "wb") as file:
         write(file)
 """: "written directly",
-            """
-import os
-
-def save(write, path):
-    temporary = path.with_name(path.name + ".tmp")
-    with open(temporary, "wb") as file:
-        write(file)
-    os.replace(temporary, path)
-""": "os.fsync was not called",
-            """
-import os
-
-def save(write, path):
-    temporary = path.with_name(path.name + ".tmp")
-    with open(temporary, "wb") as file:
-        write(file)
-        file.flush()
-        os.fsync(file.fileno())
-    path.unlink()
-    os.rename(temporary, path)
-""": "no checkpoint at all",
-            """
-import os
-
-def save(write, path):
-    temporary = path.with_name(path.name + ".tmp")
-    with open(temporary, "wb") as file:
-        write(file)
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
-""": "file.flush() first",
+            SAVE.replace("        file.flush()\n        os.fsync(file.fileno())\n", ""): "os.fsync was not called",
+            SAVE.replace("        file.flush()\n        os.fsync(file.fileno())\n", "").replace(
+                "    os.replace(temporary, path)",
+                "    os.replace(temporary, path)\n    with open(path, 'rb+') as file:\n        os.fsync(file.fileno())",
+            ): "os.fsync was not called before the rename",
+            SAVE.replace("    os.replace(", "    path.unlink()\n    os.rename("): "no checkpoint at all",
+            SAVE.replace("        file.flush()\n", ""): "file.flush() first",
             """
 import os
 
@@ -376,17 +662,24 @@ def save(write, path):
     finally:
         os.replace(temporary, path)
 """: "failed in the middle",
-            """
-import os, shutil
-
-def save(write, path):
-    temporary = path.with_name(path.name + ".tmp")
-    with open(temporary, "wb") as file:
-        write(file)
-        file.flush()
-        os.fsync(file.fileno())
-    shutil.copy(temporary, path)
-""": "the folder holds",
+            SAVE.replace("import os", "import os, shutil").replace("os.replace", "shutil.copy"): "the folder holds",
+            SAVE.replace("import os", "import os, shutil").replace("os.replace", "shutil.copy")
+            + "    temporary.unlink()\n": "copied into the old file",
+            SAVE.replace("import os", "import os, pathlib, tempfile").replace(
+                "path.with_name(path.name", "pathlib.Path(tempfile.gettempdir(), path.name"
+            ): "not in the folder of path",
+            SAVE.replace("    os.replace", "    os.rename(path, path.with_suffix('.old'))\n    os.replace").replace(
+                "replace(temporary, path)", "replace(temporary, path)\n    os.remove(path.with_suffix('.old'))"
+            ): "no checkpoint at all",
+            SAVE.replace("    os.replace", "    assert path.exists()\n    os.replace"): "a first save",
+            SAVE.replace('"wb"', '"xb"'): "after a save that failed",
+        },
+        equivalent={
+            "temporary = path.with_name(path.name + '.tmp') → temporary = path.with_name('.tmp')": "Any other name in "
+            "the folder will do.",
+            "temporary = path.with_name(path.name + '.tmp') → "
+            "temporary = path.with_name(path.name + '.tmpx')": "Any other name in the folder will do.",
+            "os.fsync(file.fileno()) → os.fsync(file)": "os.fsync takes a file as well as its number.",
         },
     ),
     Exercise(
@@ -408,6 +701,22 @@ def best_interval(cost, host_mtbf, hosts):
 """,
         praise="The share is sqrt(2 · cost / M): four times as many hosts lose twice as much, unless saving gets "
         "faster. Sharded checkpoints do, because each host writes its own part.",
+        right=[
+            """
+import math
+
+def best_interval(cost, host_mtbf, hosts):
+    interval = math.sqrt(2 * cost * host_mtbf / hosts)
+    return [interval, 2 * cost / interval]
+""",
+            """
+import numpy as np
+
+def best_interval(cost, host_mtbf, hosts):
+    share = np.sqrt(2 * cost * hosts / host_mtbf)
+    return 2 * cost / share, share
+""",
+        ],
         wrong={
             """
 def best_interval(cost, host_mtbf, hosts):
@@ -424,6 +733,24 @@ def best_interval(cost, host_mtbf, hosts):
 def best_interval(cost, host_mtbf, hosts):
     return (2 * cost * host_mtbf / hosts) ** 0.5
 """: "expected a pair",
+            """
+def best_interval(cost, host_mtbf, hosts):
+    mtbf = host_mtbf / hosts
+    interval = (cost * mtbf) ** 0.5
+    return interval, cost / interval + interval / (2 * mtbf)
+""": "the root is of twice the product",
+            """
+def best_interval(cost, host_mtbf, hosts):
+    mtbf = host_mtbf * hosts
+    interval = (2 * cost * mtbf) ** 0.5
+    return interval, cost / interval + interval / (2 * mtbf)
+""": "more hosts crash more often",
+            """
+def best_interval(cost, host_mtbf, hosts):
+    mtbf = host_mtbf / hosts
+    interval = (2 * cost * mtbf) ** 0.5
+    return interval, 1 - cost / interval - interval / (2 * mtbf)
+""": "not what remains",
         },
     ),
     Exercise(
@@ -445,6 +772,25 @@ def efficiency(seconds, strong):
 """,
         praise="When somebody publishes an efficiency, ask for three things: weak or strong, relative to how many "
         "devices, and the seconds themselves. 90 % of a slow base is easy to reach.",
+        right=[
+            """
+def efficiency(seconds, strong):
+    first, result = sorted(seconds)[0], {}
+    for n, measured in seconds.items():
+        result[n] = seconds[first] / measured
+        if strong:
+            result[n] *= first / n
+    return result
+""",
+            """
+import numpy as np
+
+def efficiency(seconds, strong):
+    devices = np.array(sorted(seconds))
+    cost = np.array([seconds[n] for n in devices]) * (devices if strong else 1)
+    return dict(zip(devices, cost[0] / cost))
+""",
+        ],
         wrong={
             """
 def efficiency(seconds, strong):
@@ -460,6 +806,20 @@ def efficiency(seconds, strong):
     first = next(iter(seconds))
     return {n: seconds[first] * (first / n if strong else 1) / t for n, t in seconds.items()}
 """: "wherever it stands",
+            """
+def efficiency(seconds, strong):
+    first = min(seconds)
+    return {n: min(1, seconds[first] / t * (first / n if strong else 1)) for n, t in seconds.items()}
+""": "faster than the ideal is more than 1",
+            """
+def efficiency(seconds, strong):
+    return {n: seconds[min(seconds)] / t / (n if strong else 1) for n, t in seconds.items()}
+""": "ideal is the time of 64 devices",
+            """
+def efficiency(seconds, strong):
+    first = min(seconds)
+    return {n: t / seconds[first] * (n / first if strong else 1) for n, t in seconds.items()}
+""": "not the other way round",
         },
     ),
 ]
