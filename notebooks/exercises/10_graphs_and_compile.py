@@ -30,6 +30,16 @@ def careful(x):
     return y - 1
 
 
+def _call(answer, *args, shown):
+    """call(), with the beginning of what went wrong: the compiler's messages have dozens of lines."""
+    try:
+        return call(answer, *args, shown=shown)
+    except Wrong as problem:
+        own = problem.__cause__ if isinstance(problem.__cause__, Wrong) else problem
+        lines = str(own).splitlines()
+        raise Wrong(" ".join(lines[: 1 + lines[0].endswith(":")])) from problem
+
+
 def _compile(*args, backend="inductor", real=torch.compile, **options):
     if backend == "inductor":
         raise Wrong(
@@ -50,16 +60,11 @@ def check_count_graphs(answer):
     ):
         if "again" not in text:
             torch.compiler.reset()  # what the lesson or another answer has compiled says nothing about this one
-        try:
-            with mock.patch.object(torch, "compile", _compile):
-                got = call(answer, fn, inputs, shown=text)
-        except Wrong as problem:  # the compiler's messages have dozens of lines
-            own = problem.__cause__ if isinstance(problem.__cause__, Wrong) else problem
-            lines = str(own).splitlines()
-            raise Wrong(" ".join(lines[: 1 + lines[0].endswith(":")])) from problem
+        with mock.patch.object(torch, "compile", _compile):
+            got = _call(answer, fn, inputs, shown=text)
         if _number(got, text) != expected:
             if got == 0 and "again" not in text:
-                why = "your backend was never asked. Call what torch.compile returns, not fn"
+                why = "your backend was never asked: does torch.compile get it, and do you call what it returns?"
             elif got == expected + before:
                 why = "the graphs of earlier calls are among them"
             raise Wrong(f"for {text} you returned {got}, expected {expected}: {why}")
@@ -240,8 +245,9 @@ def check_clip(answer):
         "nothing, a tensor without numbers": (torch.empty(0), 1.0),
     }
     for name, (x, limit) in inputs.items():
+        torch.compiler.reset()  # torch.cond compiles, too
         before = x.clone()
-        got = call(answer, x, limit, shown=name)
+        got = _call(answer, x, limit, shown=name)
         if not torch.equal(x, before):
             raise Wrong(f"for {name}, your function wrote into x; the caller may still need it: return a new tensor")
         _compare(got, x, limit, name)
@@ -267,6 +273,15 @@ def check_clip(answer):
         raise Wrong(f"right values, but a value is fetched ({waits[0]}): let the device choose, as torch.where does")
     if not graphs:
         raise Wrong("right values, but nothing in it could be compiled: compute with PyTorch's operations")
+    try:
+        got = answer(torch.empty(2, device="meta"), 1.0)
+    except Exception as error:
+        if "item()" not in str(error):  # a Python max, say, asks eagerly, and nobody when compiled
+            line = str(error).splitlines()[0]
+            raise Wrong(f"right on the CPU, but for an x on meta, {type(error).__name__}: {line}") from error
+    else:
+        if got.device.type != "meta":
+            raise Wrong(f"right on the CPU, but for an x on meta the result is on {got.device}")
 
 
 def _numbers(x):
@@ -751,6 +766,17 @@ def clip(x, limit):
 def clip(x, limit):
     return x.mul_(torch.clamp(limit / x.norm(), max=1.0))
 """: "wrote into x",
+            """
+def clip(x, limit):
+    return x * torch.where(x.norm() > limit, limit / x.norm(), torch.ones(1))
+""": "right on the CPU, but for an x on meta",
+            """
+import numpy as np
+
+
+def clip(x, limit):
+    return x * np.minimum(1, limit / np.linalg.norm(x.numpy()))
+""": "right on the CPU, but for an x on meta",
             """
 def clip(x, limit):
     return x.float() * torch.clamp(limit / x.float().norm(), max=1.0)
