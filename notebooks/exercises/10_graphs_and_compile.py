@@ -121,10 +121,7 @@ def _gain_fault(got, n, kernel, launch, eager, graph):
     if math.isclose(got, graph / eager, rel_tol=1e-6):
         return "how many times as fast is eager / graph"
     serial = "you added launches and kernels, but the host issues the next one while the device works"
-    longer = (
-        "the longer of launch and kernel sets the pace, but the first kernel waits for its launch, and the last one "
-    )
-    longer += "runs when the last launch is over"
+    longer = "the longer of both sets the pace, but the first kernel waits for a launch, and the last one ends later"
     long_kernels = "that is the host-bound case; here the kernels are longer than the launches and set the pace"
     long_launches = "that is the device-bound case; here the launches are longer than the kernels and set the pace"
     eagers = {"": eager, serial: n * (launch + kernel), longer: n * max(launch, kernel)}
@@ -537,7 +534,7 @@ def graph_gain_exactly(n, kernel, launch):
             """
 def graph_gain_exactly(n, kernel, launch):
     return n * max(launch, kernel) / (launch + n * kernel)
-""": "the first kernel waits for its launch",
+""": "the first kernel waits for a launch",
             """
 def graph_gain_exactly(n, kernel, launch):
     return (n * launch + kernel) / (launch + n * kernel)
