@@ -52,7 +52,12 @@ def _check_shards(answer, mesh_shape, count, collectives):
     mesh = init_device_mesh("cpu", mesh_shape, mesh_dim_names=("replicate", "shard")[-len(mesh_shape) :])
     model = Blocks(count)
     block_bytes = sum(p.nbytes for p in model[0].parameters())
-    call(answer, model, mesh, shown=f"{count} blocks and a mesh of {' × '.join(map(str, mesh_shape))} processes")
+    try:
+        call(answer, model, mesh, shown=f"{count} blocks and a mesh of {' × '.join(map(str, mesh_shape))} processes")
+    except Wrong as error:
+        if isinstance(model, FSDPModule):  # what PyTorch says then is another thing in each version
+            raise Wrong("the model was sharded before its blocks, so nothing is left for them: blocks first") from error
+        raise
     sharded = [module for module in model.modules() if isinstance(module, FSDPModule)]
     if not sharded:
         raise Wrong("nothing of the model is sharded: call fully_shard, which changes a module in place")
@@ -122,7 +127,7 @@ def check_rest_of_epoch(answer):
                 raise Wrong(f"for {shown} you returned {got!r}, expected a list of lists, one for each step")
             got = [list(part) for part in got]
             if got != expected:
-                why = f"the run is in epoch {epoch}, of which {done} steps are done"
+                why = f"the run is in epoch {epoch}, steps done: {done}"
                 why += _slip(got, expected, _order(samples), epoch, done, batch, rank, size)
                 raise Wrong(f"for {shown} you returned {got}, expected {expected}: {why}")
 
@@ -143,14 +148,14 @@ def _slip(got, expected, order, epoch, done, batch, rank, size):
             return f"; you took the order of epoch {other}"
     if got == [part for part in expected if part]:
         return "; a step in which this rank has no sample is an empty list"
+    if sum(batches, [])[rank::size] == sum(got, []) != sum(expected, []):
+        return "; the samples are divided within each step, so that steps are the same for any number of processes"
     if len(got) != len(expected):
         return f"; {len(expected)} steps remain, the last of which may be smaller, not {len(got)}"
     if got == batches:
         return "; these are the samples of all ranks"
     if got == [s[rank * len(s) // size : (rank + 1) * len(s) // size] for s in batches]:
         return "; a rank takes every size-th sample of a step, not a part in one piece"
-    if sum(batches, [])[rank::size] == sum(got, []):
-        return "; the samples are divided within each step, so that steps are the same for any number of processes"
     return ""
 
 
@@ -313,9 +318,9 @@ def check_efficiency(answer):
             elif first != next(iter(seconds)):
                 why += f": relative to the smallest number, {first}, wherever it stands in the dict"
             elif strong:
-                why += f": ideal is the time of {first} devices, times {first} / {n}"
+                why += f": ideal is the time at {first}, times {first} / {n}"
             else:
-                why += f": ideal is the time of {first} devices"
+                why += f": ideal is the time at {first}"
             raise Wrong(f"for {shown} you returned {texts[0]} at {n} devices, {why}")
 
 
@@ -416,6 +421,13 @@ def shard_blocks(model, mesh):
     for part in [*model, model]:
         fully_shard(part, mesh=mesh, reshard_after_forward=False)
 """: "stays gathered",
+            """
+from torch.distributed.fsdp import fully_shard
+
+def shard_blocks(model, mesh):
+    for part in [model, *model]:
+        fully_shard(part, mesh=mesh)
+""": "blocks first",
             """
 def shard_blocks(model, mesh):
     return model
@@ -538,7 +550,7 @@ def rest_of_epoch(steps, order, batch, rank, size):
     epoch, done = divmod(steps, len(order(0)) // batch)
     samples = order(epoch)
     return [samples[first : first + batch][rank::size] for first in range(done * batch, len(samples), batch)]
-""": "steps are done",
+""": "steps remain",
             """
 def rest_of_epoch(steps, order, batch, rank, size):
     epoch, done = divmod(steps, -(-len(order(0)) // batch))
@@ -814,7 +826,7 @@ def efficiency(seconds, strong):
             """
 def efficiency(seconds, strong):
     return {n: seconds[min(seconds)] / t / (n if strong else 1) for n, t in seconds.items()}
-""": "ideal is the time of 64 devices",
+""": "ideal is the time at 64, times 64 / 64",
             """
 def efficiency(seconds, strong):
     first = min(seconds)
