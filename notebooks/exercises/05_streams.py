@@ -140,11 +140,19 @@ def check_square_on_side(answer):
 class WatchedEvent(Future):
     """A toy event that tells its stream when somebody waits for it."""
 
-    def result(self, timeout=None):
+    asked = 0
+
+    def result(self, timeout=10):
         self.stream.waited_for("result()")
         return super().result(timeout)
 
-    synchronize = result
+    def done(self):
+        self.asked += 1
+        if self.asked > 20:
+            self.stream.waited_for("done() or query() again and again")
+        return super().done()
+
+    synchronize, query = result, done
 
 
 class WatchedStream(ToyStream):
@@ -180,7 +188,7 @@ class WatchedStream(ToyStream):
     def stands(self):
         """Whether the queue is empty, or what is at its head waits for an event that has not come."""
         event = getattr(self.now, "__self__", None)
-        return self.query() or (isinstance(event, Future) and not event.done())
+        return Future.done(self.record_event()) or (isinstance(event, Future) and not Future.done(event))
 
     def ends(self, seconds):
         """Whether all that is in the queue ends within so many seconds."""
@@ -212,9 +220,11 @@ def _make_then_use(answer):
         call(answer, producer, consumer, make, use, shown="two toy streams")
         events = [what for what, _ in log]
         late = "made" in events and not any(thread == host for _, thread in log)
-        making.wait(1)
+        end = time.monotonic() + 2
+        while not making.wait(0.0005) and not (producer.stands() and consumer.stands()) and time.monotonic() < end:
+            pass
         end = time.monotonic() + 0.4  # the limit for waits of other kinds than those of a stream, such as a lock
-        while "use" not in [what for what, _ in log] and not consumer.stands() and time.monotonic() < end:
+        while log == [("make", producer.thread)] and not consumer.stands() and time.monotonic() < end:
             time.sleep(0.0005)
         before = [what for what, _ in log]
     finally:
@@ -235,7 +245,8 @@ def _make_then_use(answer):
             raise Wrong(f"two seconds after make had ended, {name} was still waiting: it waits for itself")
     ran = [what for what, _ in log]
     if ran.count("make") != 1 or ran.count("use") != 1:
-        raise Wrong(f"make must run once and use once; make ran {ran.count('make')} times, use {ran.count('use')}")
+        times = f"make ran {ran.count('make')} times, use {ran.count('use')} times"
+        raise Wrong(f"each must be launched once: {times}")
     where = dict(log)
     if where["make"] != producer.thread:
         raise Wrong("make is not on the producer. Launch make on producer")
@@ -286,14 +297,17 @@ ENGINES = {"in": "copy", "compute": "compute", "out": "copy"}
 def check_issue_order(answer):
     for chunks in (4, 1, 2, 7):
         got = call(answer, chunks)
-        if not isinstance(got, (list, tuple)) or not all(isinstance(pair, (list, tuple)) for pair in got):
-            raise Wrong(f"for {chunks} chunks you returned {got!r}, expected a list of pairs such as ('in', 0)")
-        got = [tuple(pair) for pair in got]
+        if not isinstance(got, (list, tuple)):
+            kind = got if isinstance(got, (int, float, str, type(None))) else type(got).__name__
+            raise Wrong(f"for chunks={chunks} you returned {kind!r}, expected a list of pairs such as ('in', 0)")
+        got = [tuple(pair) if isinstance(pair, list) else pair for pair in got]
         wanted = [(stage, chunk) for chunk in range(chunks) for stage in ENGINES]
-        for pair in (*wanted, *got):
-            if got.count(pair) != wanted.count(pair):
+        for pair in (*got, *wanted):
+            if pair not in wanted:
+                raise Wrong(f"for chunks={chunks} there is no {pair!r}; the last one is ('out', {chunks - 1})")
+            if got.count(pair) != 1:
                 must = f"each of the {3 * chunks} pairs must be there once"
-                raise Wrong(f"for {chunks} chunks {must}: yours have {pair!r} {got.count(pair)} times")
+                raise Wrong(f"for chunks={chunks} {must}: yours have {pair!r} {got.count(pair)} times")
         for chunk in range(chunks):
             stages = [stage for stage, number in got if number == chunk]
             if stages != list(ENGINES):
@@ -747,11 +761,11 @@ def issue_order(chunks):
             """
 def issue_order(chunks):
     return [(stage, chunk) for stage in ("in", "compute", "out") for chunk in range(4)]
-""": "for 1 chunks each of the 3 pairs must be there once: yours have ('in', 1) 1 times",
+""": "for chunks=1 there is no ('in', 1); the last one is ('out', 0)",
             """
 def issue_order(chunks):
     return [(chunk, stage) for stage in ("in", "compute", "out") for chunk in range(chunks)]
-""": "yours have ('in', 0) 0 times",
+""": "for chunks=4 there is no (0, 'in')",
         },
     ),
     Exercise(

@@ -21,7 +21,7 @@ def check_make_loader(answer):
             warnings.simplefilter("ignore")
             loader = call(answer, dataset, workers, device, shown=shown)
         if not isinstance(loader, DataLoader):
-            raise Wrong(f"for {shown} you returned {loader!r}, expected a DataLoader")
+            raise Wrong(f"for {shown} you returned a thing of type {type(loader).__name__}, expected a DataLoader")
         if loader.dataset is not dataset:
             raise Wrong("the loader must load from `dataset` itself")
         if len(loader) != 3 or loader.batch_sampler is None:
@@ -29,7 +29,7 @@ def check_make_loader(answer):
         if not isinstance(loader.batch_sampler.sampler, RandomSampler):
             raise Wrong("the batches are not shuffled: in each epoch they are the same")
         if loader.num_workers != workers:
-            raise Wrong(f"for {shown} the loader has {loader.num_workers} workers")
+            raise Wrong(f"for {shown} the loader has num_workers={loader.num_workers}")
         if workers and not loader.persistent_workers:
             raise Wrong(f"for {shown} the workers do not stay alive: each epoch starts new ones")
         if loader.pin_memory != (device.type == "cuda"):
@@ -77,28 +77,29 @@ def check_largest_batch(answer):
 def check_workers_needed(answer):
     cases = ((30, 10, 20, True), (30, 10, 20, False), (100, 10, 20, True), (100, 5, 20, False), (3, 10, 20, True))
     cases += ((60, 10, 20, True), (61, 10, 20, True), (60, 10, 20, False), (59, 10, 20, True), (0, 10, 20, True))
-    for load, copy, compute, overlap in (*cases, (12.5, 4.5, 4.5, False), (12.5, 4.5, 4.5, True), (19, 10, 20, True)):
-        shown = f"load {load} ms, copy {copy} ms, compute {compute} ms, overlap {overlap}"
-        got = _whole_number(call(answer, load, copy, compute, overlap, shown=shown), shown)
-        step = compute if overlap else copy + compute
+    cases += ((12.5, 4.5, 4.5, False), (12.5, 4.5, 4.5, True), (10.5, 1, 3.5, True), (20.01, 10, 20, True))
+    for load, copy, compute, overlapped in cases:
+        shown = f"load {load} ms, copy {copy} ms, compute {compute} ms, overlapped {overlapped}"
+        got = _whole_number(call(answer, load, copy, compute, overlapped, shown=shown), shown)
+        step = compute if overlapped else copy + compute
         expected = max(1, int(-(-load // step)))
         if got == expected:
             continue
         if got < 1:
             raise Wrong(f"for {shown} you returned {got}: at least one worker is asked")
         if got < expected:
-            why = f"{got} would load a batch every {load / got:.3g} ms, the device takes one every {step} ms"
+            why = f"{got} would load a batch every {load / got:.5g} ms, the device takes one every {step} ms"
         else:
-            why = f"{expected} load a batch every {load / expected:.3g} ms, enough for one every {step} ms"
+            why = f"{expected} load a batch every {load / expected:.5g} ms, enough for one every {step} ms"
         raise Wrong(f"for {shown} you returned {got}, expected {expected}: {why}")
 
 
 class CountCopies(TorchDispatchMode):
-    """Counts copies from the CPU to another device."""
+    """Counts copies from the CPU to another device, and notes which devices were named."""
 
     def __init__(self):
         super().__init__()
-        self.count = 0
+        self.count, self.named = 0, set()
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
         kwargs = kwargs or {}
@@ -106,6 +107,7 @@ class CountCopies(TorchDispatchMode):
         sent = name == "_to_copy" and args[0].device.type == "cpu" and str(kwargs.get("device", "cpu")) != "cpu"
         into = name == "copy_" and args[0].device.type != "cpu" and args[1].device.type == "cpu"
         self.count += sent or into
+        self.named.add(str(kwargs.get("device")))
         return function(*args, **kwargs)
 
 
@@ -121,11 +123,13 @@ def check_send_packed(answer):
     for what, tensors in SMALL.items():
         shown = f"{what} ({', '.join(str(tuple(x.shape)) for x in tensors)} of {tensors[0].dtype})"
         with CountCopies() as copies:
-            got = call(answer, tensors, torch.device("meta"), shown=f"{shown}, sent to meta")
+            got = call(answer, tensors, torch.device("meta:1"), shown=f"{shown}, sent to meta")
         _check_sent(got, tensors, "meta", shown)
         if copies.count != 1:
             many = f"{copies.count} copies to the device for {len(tensors)} tensors"
             raise Wrong(f"{shown}: right shapes, but {many}: one is asked")
+        if "meta" in copies.named:
+            raise Wrong("`device` was meta:1, you sent to meta: with GPUs, that is another one. Use `device` as it is")
         before = [x.clone() for x in tensors]
         there = call(answer, tensors, torch.device("cpu"), shown=f"{shown}, sent to cpu")
         _check_sent(there, tensors, "cpu", shown)
@@ -159,7 +163,7 @@ class HeldEvent(Future):
 
     asked = 0
 
-    def result(self, timeout=None):
+    def result(self, timeout=10):
         self.let_go()
         return super().result(timeout)
 
@@ -219,7 +223,7 @@ class HeldStream(ToyStream):
 
 def check_fetch_sum(answer):
     for sent in (torch.arange(5.0), torch.full((2, 3), 2.0), torch.tensor([3, 5, -1])):
-        if not _fetch_sum(answer, sent, 0.3) and not _fetch_sum(answer, sent, 1.5):
+        if not _fetch_sum(answer, sent, 0.1) and not _fetch_sum(answer, sent, 1.5):
             return  # it waits in a way of its own, and does so for a long copy, too
 
 
@@ -239,19 +243,19 @@ def _fetch_sum(answer, sent, hold):
     if not finished and got == expected:
         raise Wrong(f"for {shown} the number is right, but the copy was not done: you did not read `here`")
     if not finished and stream.told:
-        raise Wrong("wait_event makes the stream wait; it is the host that reads `here`: event.result()")
+        raise Wrong("you made the stream wait; it is the host that reads `here`: event.result()")
     if not finished and hold > 1:
         raise Wrong(f"when the copy took {hold} s you returned {got}: wait for the copy's event, guess no times")
     if not finished:
         raise Wrong(f"for {shown} you returned {got}: that was in `here` before the copy, which ended later")
+    if not torch.equal(here, sent):
+        raise Wrong(f"for {shown} `here` holds {here.tolist()}: the copy goes from `there` into `here`")
     if got == late:
         raise Wrong(f"for {shown} you returned {got}: that is `there`, where the device has gone on. Read `here`")
     if got == early:
         raise Wrong(f"for {shown} you returned {got}, expected {expected}: read `here` after the wait, not before")
     if got != expected:
         raise Wrong(f"for {shown} you returned {got}, expected {expected}")
-    if not torch.equal(here, sent):
-        raise Wrong(f"for {shown} `here` holds {here.tolist()}: copy into it")
     return stream.waited
 
 
@@ -262,17 +266,21 @@ def check_feed(answer):
 
 def _feed(answer, batches):
     slots, there = [torch.full((4,), -1.0) for _ in range(2)], [torch.full((4,), -1.0) for _ in batches]
-    stream, shown = HeldStream(1.5), f"{len(batches)} batches and two slots"
+    stream, shown = HeldStream(1), f"{len(batches)} batches and two slots"
     events = call(answer, stream, batches, slots, there, shown=shown)
     stream.end()
     if len(stream.copies) != len(batches):
-        raise Wrong(f"{len(stream.copies)} copies were launched on the stream for {len(batches)} batches")
+        launched = f"{len(stream.copies)} operations were launched on the stream for {len(batches)} batches"
+        raise Wrong(f"{launched}: one copy for each is asked")
+    for n, got in enumerate(there):
+        if (got < 0).any():
+            raise Wrong(f"nothing arrived in there[{n}]: is it what that copy writes into? (A lambda looks n up late)")
     for n, got in enumerate(there):
         if not torch.equal(got, torch.full((4,), float(n))):
             if stream.told:
-                raise Wrong("wait_event makes the stream wait; it is the host that fills the slot: event.result()")
-            found = f"{got[0].item():.0f}s" if got[0] >= 0 else "nothing"
-            raise Wrong(f"batch {n} holds {n}s, but {found} arrived: its slot was refilled before its copy was done")
+                raise Wrong("you made the stream wait; it is the host that fills the slot: event.result()")
+            found = f"{got[0].item():.0f}s arrived"
+            raise Wrong(f"batch {n} holds {n}s, but {found}: its slot was refilled before its copy was done")
     if max(stream.pending) > 1:
         raise Wrong(
             f"right numbers, but {max(stream.pending)} copies were pending at a launch, more than two slots allow: "
@@ -291,7 +299,7 @@ def _feed(answer, batches):
             )
     right = isinstance(events, (list, tuple)) and len(events) == len(batches)
     if not right or any(event is not copy for event, copy in zip(events, stream.copies, strict=True)):
-        raise Wrong(f"everything arrived; return the list of the {len(batches)} events in order, not {events!r}")
+        raise Wrong(f"everything arrived; return the list of the {len(batches)} events, in the order of the batches")
 
 
 EXERCISES = [
@@ -490,16 +498,16 @@ def largest_batch(sample_bytes, limit):
 import math
 
 
-def workers_needed(load, copy, compute, overlap):
-    step = compute if overlap else copy + compute
+def workers_needed(load, copy, compute, overlapped):
+    step = compute if overlapped else copy + compute
     return max(1, math.ceil(load / step))
 """,
         praise="A forecast for the mean. Loading times vary, so take one more, and then believe the measured curve.",
         right=[
             """
-def workers_needed(load, copy, compute, overlap):
+def workers_needed(load, copy, compute, overlapped):
     step = compute
-    if not overlap:
+    if not overlapped:
         step += copy
     workers = 1
     while load / workers > step:
@@ -507,52 +515,52 @@ def workers_needed(load, copy, compute, overlap):
     return workers
 """,
             """
-def workers_needed(load, copy, compute, overlap):
-    return max(1, int(-(-load // (max(copy, compute) if overlap else copy + compute))))
+def workers_needed(load, copy, compute, overlapped):
+    return max(1, int(-(-load // (max(copy, compute) if overlapped else copy + compute))))
 """,
             """
 import numpy as np
 
-def workers_needed(load, copy, compute, overlap):
-    return np.ceil(np.maximum(load, 1e-6) / (compute + (1 - overlap) * copy))
+def workers_needed(load, copy, compute, overlapped):
+    return np.ceil(np.maximum(load, 1e-6) / (compute + (1 - overlapped) * copy))
 """,
         ],
         wrong={
             """
-def workers_needed(load, copy, compute, overlap):
-    return max(1, load // (compute if overlap else copy + compute))
+def workers_needed(load, copy, compute, overlapped):
+    return max(1, load // (compute if overlapped else copy + compute))
 """: "expected 2: 1 would load a batch every 30 ms, the device takes one every 20 ms",
             """
-def workers_needed(load, copy, compute, overlap):
-    return load // (compute if overlap else copy + compute) + 1
+def workers_needed(load, copy, compute, overlapped):
+    return load // (compute if overlapped else copy + compute) + 1
 """: "expected 1: 1 load a batch every 30 ms, enough for one every 30 ms",
             """
 import math
-def workers_needed(load, copy, compute, overlap):
+def workers_needed(load, copy, compute, overlapped):
     return max(1, math.ceil(load / compute))
 """: "enough for one every 30 ms",
             """
 import math
-def workers_needed(load, copy, compute, overlap):
+def workers_needed(load, copy, compute, overlapped):
     return max(1, math.ceil(load / (copy + compute)))
 """: "the device takes one every 20 ms",
             """
-def workers_needed(load, copy, compute, overlap):
-    return max(1, round(load / (compute if overlap else copy + compute)))
-""": "expected 4: 3 would load a batch every 20.3 ms",
+def workers_needed(load, copy, compute, overlapped):
+    return max(1, round(load / (compute if overlapped else copy + compute)))
+""": "expected 4: 3 would load a batch every 20.333 ms",
             """
 import math
-def workers_needed(load, copy, compute, overlap):
-    return math.ceil(load / (compute if overlap else copy + compute))
+def workers_needed(load, copy, compute, overlapped):
+    return math.ceil(load / (compute if overlapped else copy + compute))
 """: "at least one worker is asked",
             """
-def workers_needed(load, copy, compute, overlap):
-    return load / (compute if overlap else copy + compute)
+def workers_needed(load, copy, compute, overlapped):
+    return load / (compute if overlapped else copy + compute)
 """: "expected a whole number",
             """
 import math
-def workers_needed(load, copy, compute, overlap):
-    return max(1, math.ceil(load / (copy + compute if overlap else compute)))
+def workers_needed(load, copy, compute, overlapped):
+    return max(1, math.ceil(load / (copy + compute if overlapped else compute)))
 """: "the device takes one every 20 ms",
         },
     ),
@@ -634,6 +642,12 @@ def send_packed(tensors, device):
 """: "whose numbers are they?",
             """
 def send_packed(tensors, device):
+    packed = torch.cat([x.reshape(-1) for x in tensors]).to(device.type)
+    parts = packed.split([x.numel() for x in tensors])
+    return [part.reshape(x.shape) for part, x in zip(parts, tensors)]
+""": "`device` was meta:1, you sent to meta",
+            """
+def send_packed(tensors, device):
     return list(torch.stack(tensors).to(device))
 """: "raised RuntimeError",
             """
@@ -710,7 +724,7 @@ def fetch_sum(stream, there, here):
     event = stream.launch(here.copy_, there)
     time.sleep(0.05)
     return here.sum().item()
-""": "before the copy, which ended later",
+""": "you returned -5.0",
             """
 import time
 def fetch_sum(stream, there, here):
@@ -857,7 +871,7 @@ def feed(stream, batches, slots, there):
     for n, batch in enumerate(batches):
         there[n].copy_(batch)
     return []
-""": "0 copies were launched",
+""": "0 operations were launched",
             """
 def feed(stream, batches, slots, there):
     events = []
