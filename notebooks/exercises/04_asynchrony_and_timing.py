@@ -161,8 +161,9 @@ def _check_timer(answer, threads, number):
     if shapes != ((8, 4), (4, 8)):
         raise Wrong(f"the product of {shapes[0]} and {shapes[1]} was timed, not a @ b")
     if not _is_number(got):
-        more = ". It has a median" if hasattr(got, "median") else ""
-        raise Wrong(f"for {shown} you returned a {type(got).__name__}, expected a number of seconds{more}")
+        if type(got).__name__ == "Measurement":
+            raise Wrong(f"for {shown} you returned a Measurement, expected a number of seconds. It has a median")
+        raise Wrong(f"for {shown} you returned {got!r}, expected a number of seconds")
     if products.threads[-1] != threads:
         raise Wrong(
             f"threads = {threads}, and the products ran with {products.threads[-1]}: Timer's default is one thread, "
@@ -442,7 +443,7 @@ def _check_train(answer, count, options):
     with waits:
         got = call(answer, model, torch.optim.SGD(model.parameters(), **options), batches, shown=many)
     if not isinstance(got, (list, tuple)) or len(got) != count:
-        text = got if isinstance(got, (list, tuple, float)) else f"a {type(got).__name__}"
+        text = f"the {type(got).__name__} {got.tolist()}" if hasattr(got, "tolist") else repr(got)
         raise Wrong(f"for {many} you returned {text}, expected a list of {'five losses' if count > 1 else 'one loss'}")
     if any(isinstance(value, bool) or not isinstance(value, float) for value in got):
         raise Wrong(f"you returned {list(got)!r}; Python numbers are asked, not tensors")
