@@ -66,6 +66,7 @@ class NotingEvent:
         return True
 
 
+# Methods of a tensor that wait for its numbers.
 HOLDS = ("item", "tolist", "numpy", "cpu", "__bool__", "__float__", "__int__")
 
 
@@ -396,11 +397,11 @@ def check_fewest_chunks(answer):
     ]
     for at_most, seconds, launch, expected, why in cases:
         got = call(answer, at_most, seconds, launch)
-        if isinstance(got, (bool, torch.Tensor)) or got != expected:
-            raise Wrong(
-                f"for at_most={at_most}, seconds={seconds}, launch={launch} you returned {got!r}, expected "
-                f"{expected} ({why})"
-            )
+        shown = f"for at_most={at_most}, seconds={seconds}, launch={launch} you returned {got!r}, expected"
+        if isinstance(got, (bool, float, torch.Tensor)):
+            raise Wrong(f"{shown} {expected}: a number of chunks is an int")
+        if got != expected:
+            raise Wrong(f"{shown} {expected} ({why})")
 
 
 EXERCISES = [

@@ -42,15 +42,11 @@ def check_make_loader(answer):
 
 
 def _whole_number(got, shown):
-    try:
-        whole = None if isinstance(got, (bool, str)) or got != int(got) else int(got)
-    except (TypeError, ValueError, OverflowError, RuntimeError):  # no number, or none that is whole
-        whole = None
-    if whole is None:
-        raise Wrong(f"for {shown} you returned {got!r}, expected a whole number")
-    if abs(whole) > 10**15:
-        raise Wrong(f"for {shown} you returned a number of {len(bin(abs(whole))) - 2} bits: far too many")
-    return whole
+    if isinstance(got, bool) or not isinstance(got, int):
+        raise Wrong(f"for {shown} you returned {got!r}, expected a whole number, an int")
+    if abs(got) > 10**15:
+        raise Wrong(f"for {shown} you returned a number of {got.bit_length()} bits: far too many")
+    return got
 
 
 def _block(size):
@@ -522,7 +518,7 @@ def workers_needed(load, copy, compute, overlapped):
 import numpy as np
 
 def workers_needed(load, copy, compute, overlapped):
-    return np.ceil(np.maximum(load, 1e-6) / (compute + (1 - overlapped) * copy))
+    return np.ceil(np.maximum(load, 1e-6) / (compute + (1 - overlapped) * copy)).astype(int)
 """,
         ],
         wrong={
@@ -555,8 +551,8 @@ def workers_needed(load, copy, compute, overlapped):
 """: "at least one worker is asked",
             """
 def workers_needed(load, copy, compute, overlapped):
-    return load / (compute if overlapped else copy + compute)
-""": "expected a whole number",
+    return max(1.0, -(-load // (compute if overlapped else copy + compute)))
+""": "you returned 1.0, expected a whole number, an int",
             """
 import math
 def workers_needed(load, copy, compute, overlapped):
