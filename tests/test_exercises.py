@@ -214,6 +214,10 @@ def test_score_that_cannot_be_written_lasts_for_now(capsys, monkeypatch, tmp_pat
 def test_call_turns_errors_and_dots_into_verdicts():
     with pytest.raises(Wrong, match="for 3 your function raised ZeroDivisionError"):
         exercises.call(lambda x: x / 0, 3)
+    with pytest.raises(Wrong, match="raised ValueError: one$"):
+        exercises.call(lambda x: (_ for _ in ()).throw(ValueError("one\ntwo")), 3)
+    with pytest.raises(Wrong, match="^its own words$"):
+        exercises.call(lambda x: (_ for _ in ()).throw(Wrong("its own words")), 3)
     with pytest.raises(NotAnswered):
         exercises.call(lambda x: ..., 3)
     with pytest.raises(Wrong, match="expected a function"):

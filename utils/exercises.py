@@ -76,8 +76,11 @@ def call(answer, *args, shown=None):
     shown = ", ".join(map(repr, args)) if shown is None else shown
     try:
         result = answer(*map(_copied, args))
+    except Wrong:  # from something that the check has handed out
+        raise
     except Exception as error:
-        raise Wrong(f"for {shown} your function raised {type(error).__name__}: {error}") from error
+        first = str(error).partition("\n")[0]
+        raise Wrong(f"for {shown} your function raised {type(error).__name__}: {first}") from error
     if result is DOTS:
         raise NotAnswered
     return plain(result)
@@ -158,7 +161,8 @@ def check(number, answer):
     else:
         _remember(number, "tried")
         if not isinstance(problem, Wrong):  # what the answer is, the check did not foresee: a verdict, not a traceback
-            problem = f"this cannot be judged ({type(problem).__name__}: {problem})"
+            first = str(problem).partition("\n")[0]
+            problem = f"this cannot be judged ({type(problem).__name__}: {first})"
         print(f"✗ {number} · {exercise.title} · {problem}\n  {stuck}")
 
 
