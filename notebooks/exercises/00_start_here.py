@@ -1,6 +1,7 @@
 """Exercises of lesson 00."""
 
 import math
+import numbers
 
 import torch
 
@@ -14,17 +15,22 @@ def check_size_in_bytes(answer):
         (torch.zeros(4, 5, dtype=torch.float64), "a tensor of shape (4, 5) and type float64"),
         (torch.zeros(7, dtype=torch.int8), "a tensor of shape (7,) and type int8"),
         (torch.zeros(2, 3, 4, dtype=torch.bfloat16), "a tensor of shape (2, 3, 4) and type bfloat16"),
+        (torch.zeros(2, 9, dtype=torch.bool), "a tensor of shape (2, 9) and type bool"),
+        (torch.zeros(5, dtype=torch.complex64), "a tensor of shape (5,) and type complex64"),
         (torch.zeros(()), "a single number, of shape () and type float32"),
         (torch.zeros(0, 5), "an empty tensor, of shape (0, 5) and type float32"),
-        (torch.zeros(4, 6)[:, ::2], "every second column of a 4 × 6 tensor of type float32"),
+        (torch.zeros(4, 6)[:2], "the first two rows of a 4 × 6 tensor of type float32"),
+        (torch.zeros(4, 6)[:, :3], "the first three columns of a 4 × 6 tensor of type float32"),
         (torch.zeros(4, 6, device="meta"), "a tensor of shape (4, 6) and type float32 on the device meta"),
     ]
     for x, shown in shapes:
-        got, expected = call(answer, x, shown=shown), x.numel() * x.element_size()
+        expected = x.numel() * x.element_size()
+        got = call(answer, x, shown=shown)
         if not isinstance(got, (int, float)):
             raise Wrong(f"for {shown} you returned {got!r}, expected a number of bytes")
         if got != expected:
-            why = f"{x.numel()} numbers, and each number takes element_size() bytes, here {x.element_size()}"
+            count = f"{x.numel()} number{'s' * (x.numel() != 1)}"
+            why = f"{count}, and each number takes element_size() bytes, here {x.element_size()}"
             raise Wrong(f"for {shown} you returned {got}, expected {expected}: {why}")
 
 
@@ -49,7 +55,7 @@ def check_break_even(answer):
         shown = f"an overhead of {overhead} µs and a device {faster} times as fast"
         expected = overhead * faster / (faster - 1) if faster > 1 else math.inf
         got = call(answer, overhead, faster, shown=shown)
-        if not isinstance(got, (int, float)):
+        if not isinstance(got, numbers.Real):
             raise Wrong(f"for {shown} you returned {got!r}, expected the number {expected:.4g}")
         if math.isclose(got, expected, rel_tol=1e-6, abs_tol=1e-9):
             continue
@@ -80,14 +86,23 @@ def size_in_bytes(x):
             "def size_in_bytes(x):\n    return x.nbytes",
             "def size_in_bytes(x):\n    return x.dtype.itemsize * x.shape.numel()",
             "import math\ndef size_in_bytes(x):\n    return math.prod(x.shape) * x.itemsize",
+            "def size_in_bytes(x):\n    return x.clone().untyped_storage().nbytes()",
             "def size_in_bytes(x):\n    return x.reshape(-1).contiguous().view(torch.uint8).shape[0]",
         ],
         wrong={
             "def size_in_bytes(x):\n    return x.numel() + x.element_size()": "each number takes element_size() bytes",
             "def size_in_bytes(x):\n    return x.numel() * 4": "expected 160",
             "def size_in_bytes(x):\n    return len(x) * x.element_size()": "you returned 32, expected 160: 20 numbers",
-            "def size_in_bytes(x):\n    return x.untyped_storage().nbytes()": "for every second column",
+            "def size_in_bytes(x):\n    return x.untyped_storage().nbytes()": "for the first two rows",
+            "def size_in_bytes(x):\n    return x.contiguous().untyped_storage().nbytes()": "96, expected 48",
+            "def size_in_bytes(x):\n    return x.view(-1).shape[0] * x.element_size()": "for the first three columns",
             "def size_in_bytes(x):\n    return x.numpy().nbytes": "BFloat16",
+            "def size_in_bytes(x):\n    if x.dtype == torch.bool:\n        return x.numel()\n"
+            "    info = torch.finfo if x.is_floating_point() or x.is_complex() else torch.iinfo\n"
+            "    return x.numel() * info(x.dtype).bits // 8": "type complex64 you returned 20, expected 40",
+            "def size_in_bytes(x):\n    info = torch.finfo if x.is_floating_point() else torch.iinfo\n"
+            "    return x.numel() * info(x.dtype).bits // 8": "for a tensor of shape (2, 9) and type bool",
+            "def size_in_bytes(x):\n    return max(x.numel(), 1) * x.element_size()": "expected 0: 0 numbers",
             "import sys\ndef size_in_bytes(x):\n    return sys.getsizeof(x)": "expected 12: 3 numbers",
             "def size_in_bytes(x):\n    return torch.tensor(x.shape).prod() * x.element_size()": "expected a number of",
             "def size_in_bytes(x):\n    return x * x.element_size()": "expected a number of bytes",
@@ -152,6 +167,9 @@ def break_even(overhead, faster):
             "import numpy as np\ndef break_even(overhead, faster):\n"
             "    if faster <= 1:\n        return np.inf\n"
             "    return np.linalg.solve([[1, -1], [1, -1 / faster]], [0, overhead])[0]",
+            "from fractions import Fraction\ndef break_even(overhead, faster):\n"
+            "    times = Fraction(faster)\n"
+            "    return overhead * times / (times - 1) if times > 1 else float('inf')",
             "def break_even(overhead, faster):\n"
             "    if faster <= 1:\n        return float('inf')\n"
             "    t = overhead\n"
@@ -168,6 +186,10 @@ def break_even(overhead, faster):
             "    return overhead * faster / (faster - 1) if faster >= 1 else float('inf')": "ZeroDivisionError",
             "def break_even(overhead, faster):\n"
             "    return overhead * faster // (faster - 1) if faster > 1 else float('inf')": "expected 52.6",
+            "def break_even(overhead, faster):\n"
+            "    return overhead * faster / (faster - 1) if faster >= 2 else float('inf')": "pays from some t on",
+            "def break_even(overhead, faster):\n"
+            "    return round(overhead * faster / (faster - 1), 2) if faster > 1 else float('inf')": "expected 52.632:",
             "def break_even(overhead, faster):\n"
             "    return overhead * faster / (faster - 1) if faster > 1 else 'inf'": "expected the number inf",
             "def break_even(overhead, faster):\n"

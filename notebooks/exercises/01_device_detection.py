@@ -17,7 +17,14 @@ def check_is_device(answer):
     known = ["cpu", "gpu", "cuda:1", "cpu:0", "mps", "CUDA", "xla", "cuda:99", "meta", "xpu:3", "tpu", "hpu", "vulkan"]
     spelled = ["cuda:-1", "cuda 1", "cuda:", "", " cpu", "cuda:x", "cuda:1.5", "cuda:0:1", "cuda:01", "1", "cuda,cpu"]
     for text in known + spelled:
-        got, expected = call(answer, text), accepted(text)
+        expected = accepted(text)
+        try:
+            got = call(answer, text)
+        except Wrong as wrong:
+            if expected or not isinstance(wrong.__cause__, RuntimeError):
+                raise
+            why = "this is how torch.device refuses a text. Catch it, and return False"
+            raise Wrong(f"for {text!r} your function raised RuntimeError: {why}") from wrong
         if not isinstance(got, bool):
             raise Wrong(f"for {text!r} you returned {got!r}, expected True or False")
         if got != expected:
@@ -37,12 +44,19 @@ CODE_CASES = [
     ((8, 0), ["compute_75", "sm_90"], True, "compute_75 is PTX, and 8.0 is newer than 7.5"),
     ((8, 0), ["sm_75", "compute_86"], False, "PTX for 8.6 does not run on 8.0, which is older"),
     ((6, 0), ["sm_75", "sm_80", "compute_75"], False, "PTX for 7.5 does not run on something older"),
+    ((8, 6), ["sm_75", "sm_87"], False, "sm_87 needs a minor version of at least 7"),
+    ((8, 6), ["compute_87"], False, "PTX for 8.7 does not run on 8.6, which is older"),
+    ((8, 9), ["sm_90", "compute_86"], True, "compute_86 is PTX, and 8.9 is newer than 8.6"),
     ((9, 0), ["compute_100"], False, "compute_100 is PTX for 10.0, which is newer than 9.0"),
     ((10, 3), ["sm_90", "sm_100"], True, "sm_100 is 10.0: the last digit is the minor version"),
     ((10, 0), ["sm_90", "sm_103"], False, "sm_103 is 10.3: the last digit is the minor version"),
     ((12, 0), ["sm_90", "sm_100"], False, "sm_100 is 10.0, another major version than 12.0"),
     ((12, 0), ["compute_103"], True, "compute_103 is PTX for 10.3, and 12.0 is newer"),
     ((8, 6), ["sm_86", "sm_90", "compute_90"], True, "one entry that runs is enough, here the first"),
+    ((8, 0), ["sm_80", "sm_86"], True, "one entry that runs is enough, here sm_80"),
+    ((9, 0), ["compute_80", "compute_120"], True, "one entry that runs is enough, here compute_80"),
+    ((8, 6), ["sm_87", "compute_80"], True, "one entry that runs is enough, here compute_80"),
+    ((9, 0), ["compute_120", "sm_90"], True, "one entry that runs is enough, here sm_90"),
     ((6, 1), ["sm_75", "sm_80", "sm_86", "sm_90", "sm_100", "sm_120"], False, "all of them are newer than 6.1"),
     ((8, 6), [], False, "a build without GPU code runs on no GPU"),
 ]
@@ -96,6 +110,10 @@ WISHES = [  # wish, what is there, expected (and what is as good), why
     ("cuda:1", ["xpu:0", "xpu:1"], "xpu:0", "xpu:1 is of another type, so the first accelerator"),
     ("cuda", ["xpu:0"], "xpu:0", "there is no GPU of this type, so the first accelerator"),
     ("cuda", ["xla:0", "cuda:0"], "cuda:0 cuda", "cuda:0 is there, and a fair answer to a wish without an index"),
+    ("xpu", ["cuda:0", "xpu:0"], "xpu:0 xpu", "xpu:0 is there, and a fair answer to a wish without an index"),
+    ("cuda", ["xpu:0", "cuda:1"], "cuda:1 cuda", "the first of its type will do, whatever its number"),
+    ("cuda:5", ["xpu:0", "cuda:0"], "xpu:0", "cuda:5 is not there, so the first of the list, of whatever type"),
+    ("cuda:1", ["cuda:0", "cuda:10"], "cuda:0", "cuda:10 is not cuda:1, so the first accelerator"),
     ("xla:0", ["cuda:0", "xla:0"], "xla:0", "it is there; cuda:0 has the same index and another type"),
     ("cuda:0", ["cuda:1", "cuda:0"], "cuda:0", "it is there, as the second of the list; 0 is an index, too"),
     ("mps", ["cuda:1", "cuda:0"], "cuda:1", "there is no Apple GPU, so the first of the list"),
@@ -172,8 +190,10 @@ def is_device(text):
         ],
         wrong={
             "def is_device(text):\n    return text in ('cpu', 'cuda', 'mps')": "for 'cuda:1' you returned False",
+            "def is_device(text):\n    try:\n        torch.device(text.lower())\n        return True\n"
+            "    except RuntimeError:\n        return False": "for 'CUDA' you returned True",
             "def is_device(text):\n    return text.split(':')[0] in ('cpu', 'cuda', 'mps', 'xla')": "for 'meta'",
-            "def is_device(text):\n    torch.device(text)\n    return True": "your function raised RuntimeError",
+            "def is_device(text):\n    torch.device(text)\n    return True": "Catch it, and return False",
             "def is_device(text):\n    return torch.device(text)": "expected True or False",
             "def is_device(text):\n    try:\n        torch.ones(1, device=text)\n    except Exception:\n"
             "        return False\n    return True": "and asks for no hardware",
@@ -251,6 +271,34 @@ def can_run(capability, arch_list):
             "        return version < capability if kind == 'compute' else (\n"
             "            version[0] == capability[0] and version[1] <= capability[1])\n"
             "    return any(fits(a) for a in arch_list)": "and runs on 9.0 as well",
+            "def can_run(capability, arch_list):\n"
+            "    major, minor = capability\n"
+            "    own = max((int(a[-1]) for a in arch_list if a[:-1] == f'sm_{major}'), default=10)\n"
+            "    ptx = [divmod(int(a[8:]), 10) for a in arch_list if a.startswith('compute')]\n"
+            "    return own <= minor or any(p <= capability for p in ptx)": "enough, here sm_80",
+            "def can_run(capability, arch_list):\n"
+            "    major, minor = capability\n"
+            "    own = any(a[:-1] == f'sm_{major}' and int(a[-1]) <= minor for a in arch_list)\n"
+            "    ptx = max((int(a[8:]) for a in arch_list if a.startswith('compute')), default=999)\n"
+            "    return own or ptx <= 10 * major + minor": "enough, here compute_80",
+            "def can_run(capability, arch_list):\n"
+            "    major, minor = capability\n"
+            "    names = [f'sm_{major}{k}' for k in range(minor + 2)]\n"
+            "    names += [f'compute_{k}' for k in range(10 * major + minor + 1)]\n"
+            "    return any(a in names for a in arch_list)": "sm_87 needs a minor version of at least 7",
+            "def can_run(capability, arch_list):\n"
+            "    mine = capability[0] * 10 + capability[1]\n"
+            "    own = {f'sm_{n}' for n in range(mine // 10 * 10, mine + 1)}\n"
+            "    ptx = {f'compute_{n}' for n in range(mine + 2)}\n"
+            "    return not (own | ptx).isdisjoint(arch_list)": "PTX for 8.7 does not run on 8.6",
+            "def can_run(capability, arch_list):\n"
+            "    major, minor = capability\n"
+            "    def fits(a):\n"
+            "        kind, n = a.split('_')\n"
+            "        high, low = divmod(int(n), 10)\n"
+            "        if kind == 'sm':\n            return high == major and low <= minor\n"
+            "        return high < major or (high, low) == capability\n"
+            "    return any(fits(a) for a in arch_list)": "8.9 is newer than 8.6",
             "def can_run(capability, arch_list):\n"
             "    for a in arch_list:\n"
             "        kind, n = a.split('_')\n"
@@ -368,6 +416,28 @@ def choose(wish, available):
             "    wished = torch.device(wish)\n"
             "    if wished.type == 'cpu' or wished in available:\n        return wished\n"
             "    return available[0] if available else torch.device('cpu')": "a fair answer to a wish without an index",
+            "def choose(wish, available):\n"
+            "    for d in [*available, torch.device('cpu')]:\n"
+            "        if wish.startswith('cpu') or str(d).startswith(wish):\n"
+            "            return torch.device('cpu') if wish.startswith('cpu') else d\n"
+            "    return available[0] if available else torch.device('cpu')": "cuda:10 is not cuda:1",
+            "def choose(wish, available):\n"
+            "    wished = torch.device(wish)\n"
+            "    if wished.type == 'cpu' or wished in available:\n        return wished\n"
+            "    same = [d for d in available if d.type == wished.type]\n"
+            "    return (same or available or [torch.device('cpu')])[0]": "the first of the list, of whatever type",
+            "def choose(wish, available):\n"
+            "    wished = torch.device(wish)\n"
+            "    if wished.type != 'cpu' and wished.index is None:\n"
+            "        wished = torch.device(wished.type, 0)\n"
+            "    if wished.type == 'cpu' or wished in available:\n        return wished\n"
+            "    return available[0] if available else torch.device('cpu')": "whatever its number",
+            "def choose(wish, available):\n"
+            "    wished = torch.device(wish)\n"
+            "    if wished.type == 'cpu':\n        return wished\n"
+            "    for d in available:\n"
+            "        if d == wished or (wish == 'cuda' and d.type == 'cuda'):\n            return d\n"
+            "    return available[0] if available else torch.device('cpu')": "for 'xpu' and",
             "def choose(wish, available):\n"
             "    wished = torch.device(wish)\n"
             "    if wished.type == 'cpu':\n        return wished\n"

@@ -23,7 +23,10 @@ class _Spmd:
         if not isinstance(mesh, _Mesh):
             raise TypeError(f"the second argument must be a Mesh, not a {type(mesh).__name__}")
         spec = tuple(mesh.axis_names[axis] if isinstance(axis, int) else axis for axis in partition_spec)
-        self.marked.append((t, mesh, spec, blocks(t.shape, mesh.shape(), spec)))
+        held = blocks(t.shape, mesh.shape(), spec)
+        if any(old is t and any(cut) and before != held for old, _, cut, before in self.marked):
+            raise RuntimeError("Existing annotation must be cleared first")
+        self.marked.append((t, mesh, spec, held))
         return t
 
 
@@ -61,10 +64,11 @@ def check_cut(answer):
             raise Wrong(f"{shown} the mesh has the devices {found.device_ids}, expected {list(range(n))}, row by row")
         for device, (mine, theirs) in enumerate(zip(held, blocks(x.shape, mesh, (None, "data")), strict=True)):
             if mine != theirs:
-                raise Wrong(
-                    f"{shown} and the spec {spec}, device {device} holds {_block(mine)}, expected {_block(theirs)}: a "
-                    "spec has one entry for each dimension of the tensor, rows first"
-                )
+                why = "the second entry of a spec cuts the columns, here along `data`"
+                if spec[0] is not None:
+                    why = "the first entry of a spec is for the rows, and they stay whole"
+                shown += f" and the spec {spec}, device {device} holds {_block(mine)}, expected {_block(theirs)}"
+                raise Wrong(f"{shown}: {why}")
 
 
 def _block(block):
@@ -72,7 +76,7 @@ def _block(block):
 
 
 def check_rows(answer):
-    for rows, n in ((16, 8), (10, 8), (12, 8), (7, 3), (9, 4), (3, 4), (5, 1)):
+    for rows, n in ((24, 8), (10, 8), (12, 8), (7, 3), (9, 4), (3, 4), (5, 1)):
         expected = [tuple(block[0]) for block in blocks((rows,), {"all": n}, ("all",))]
         for device, (first, end) in enumerate(expected):
             shown = f"device = {device}, rows = {rows}, n = {n}"
@@ -93,6 +97,8 @@ def check_rows(answer):
                 why += ": `end` is the first row that it does not hold, as in a slice"
             elif not rows % n and got == (first, end - first):
                 why += ": the second number says where its rows end, not how many there are"
+            elif not rows % n and got in ((first - part, end - part), (first + 1, end + 1)):
+                why += ": devices and rows count from 0"
             else:
                 why += f": each part has {part} row{'s' * (part > 1)}, {rows} / {n} rounded up"
                 if first == end:
@@ -106,19 +112,22 @@ def check_loader(answer):
     for samples, batch, world in ((50, 8, 1), (50, 8, 2), (50, 8, 4), (37, 12, 3), (50, 4, 4)):
         data, taken = TensorDataset(torch.arange(samples)), []
         for rank in range(world):
-            shown = f"batch = {batch}, rank = {rank}, world = {world}, {samples} samples"
+            shown = f"{samples} samples, batch = {batch}, rank = {rank}, world = {world}"
             loader = call(answer, data, batch, rank, world, shown=shown)
             if not isinstance(loader, DataLoader):
                 raise Wrong(f"for {shown} you returned {type(loader).__name__}, expected a DataLoader")
             if not hasattr(loader.sampler, "set_epoch"):
-                raise Wrong(
-                    f"for {shown} the loader's sampler has no set_epoch: MpDeviceLoader does not divide the data"
+                why = (
+                    f"the loader's sampler, a {type(loader.sampler).__name__}, has no set_epoch, which the caller uses"
                 )
+                raise Wrong(f"for {shown} {why}. DistributedSampler has it, and divides the data")
             loader.num_workers = 0  # other processes would give the same, and take longer
-            epochs = [_numbers(loader, epoch, shown) for epoch in (0, 1, 2, 0)]
+            epochs = [_numbers(loader, epoch, shown) for epoch in (0, 1, 2)]
             _judge_epochs(epochs, batch // world, shown)
-            taken.append([n for part in epochs[0] for n in part])
-        _judge_shares(taken, samples, batch, world)
+            taken.append(epochs)
+        for epoch in (0, 1, 2):
+            shares = [[n for part in epochs[epoch] for n in part] for epochs in taken]
+            _judge_shares(shares, samples, batch, world, epoch)
 
 
 def _numbers(loader, epoch, shown):
@@ -130,7 +139,7 @@ def _numbers(loader, epoch, shown):
 
 
 def _judge_epochs(epochs, size, shown):
-    sizes = sorted({len(part) for part in epochs[0]})
+    sizes = sorted({len(part) for epoch in epochs for part in epoch})
     if not sizes:
         raise Wrong(f"for {shown} the loader has no batches")
     if len(sizes) > 1:
@@ -140,24 +149,24 @@ def _judge_epochs(epochs, size, shown):
         raise Wrong(f"for {shown} the batches have {sizes[0]} samples, expected {size}{why}")
     for k, epoch in ((1, 0), (2, 1), (2, 0)):
         if epochs[k] == epochs[epoch]:
-            raise Wrong(f"for {shown} epochs {epoch} and {k} have the same order, expected another one: shuffle")
-    if epochs[0] != epochs[3]:
-        raise Wrong(
-            f"for {shown} epoch 0 came out otherwise the second time: the processes would not agree on an order"
-        )
+            raise Wrong(f"for {shown} epochs {epoch} and {k} have the same order, expected a new one: shuffle by epoch")
 
 
-def _judge_shares(taken, samples, batch, world):
-    shown = f"for batch = {batch}, world = {world}, {samples} samples"
+def _judge_shares(taken, samples, batch, world, epoch):
+    shown = f"for {samples} samples, batch = {batch}, world = {world}, epoch {epoch}:"
     if len({len(share) for share in taken}) > 1:
         raise Wrong(f"{shown} the processes have {[len(share) for share in taken]} samples, expected as many each")
     missing = samples // world // (batch // world) * (batch // world) - len(taken[0])
     if missing > 0:
         raise Wrong(f"{shown} a process gets {len(taken[0])} samples, expected {missing} more: all whole batches")
+    for share in taken:
+        if again := sorted({n for n in share if share.count(n) > 1}):
+            raise Wrong(f"{shown} a process gets number {again[0]} more than once, so others are left out")
     flat = [n for share in taken for n in share]
     twice = sorted({n for n in flat if flat.count(n) > 1})
     if len(twice) >= world:  # a sampler pads by up to world - 1
-        raise Wrong(f"{shown} {len(twice)} samples came to two processes, such as number {twice[0]}: expected none")
+        why = "expected none. Do all use the same order in an epoch, and each its own part of it?"
+        raise Wrong(f"{shown} {len(twice)} samples came to two processes, such as number {twice[0]}: {why}")
     if twice:
         raise Wrong(
             f"{shown} sample {twice[0]} came to two processes: {samples} is no multiple of {world}, and the sampler "
@@ -204,7 +213,7 @@ def check_pair(answer):
 
 
 def check_break_even(answer):
-    for width, p in ((1024, 8), (1024, 2), (4096, 2), (100, 4)):
+    for width, p in ((1024, 8), (1024, 2), (4096, 2), (100, 6)):
         got = _tokens(answer, width, p)
         if math.isclose(got, 4 * width, rel_tol=1e-6):
             continue
@@ -212,9 +221,9 @@ def check_break_even(answer):
         why = f"for width = {width}, p = {p} you returned {mine}, expected {theirs}: "
         why += f"two all-reduces of tokens × {width} against one of 8 × {width}²"
         if not math.isclose(got, _tokens(answer, width, 3 * p), rel_tol=1e-6):
-            why += ". The factor 2 (p - 1) / p of a ring stands on both sides"
+            why += ". p drops out: both are sums over all p devices, and the factor of a ring stands on both sides"
         elif math.isclose(got, 8 * width, rel_tol=1e-6):
-            why += ". There are two all-reduces of activations in a step, one forward and one backward"
+            why += ". Both all-reduces of activations count, forward and backward; and all numbers have 2 bytes"
         elif math.isclose(got, 2 * width, rel_tol=1e-6):
             why += ". The pair has two weights, of 4 × width² each; and the bytes of a number stand on both sides"
         raise Wrong(why)
@@ -229,6 +238,39 @@ def _tokens(answer, width, p):
     return int(got) if float(got).is_integer() else float(got)
 
 
+SHARE = """
+import torch
+from torch.utils.data import DataLoader, Sampler
+
+
+class Share(Sampler):
+    def __init__(self, samples, rank, world):
+        self.samples, self.rank, self.world, self.epoch = samples, rank, world, 0
+
+    def set_epoch(self, epoch):
+        self.epoch = epoch
+
+    def __iter__(self):
+        order = torch.randperm(self.samples, generator=torch.Generator().manual_seed(self.epoch)).tolist()
+        return iter(order[self.rank : self.samples // self.world * self.world : self.world])
+
+
+def my_loader(data, batch, rank, world):
+    return DataLoader(data, batch // world, sampler=Share(len(data), rank, world), drop_last=True)
+"""
+OWN = """
+from torch.utils.data import DataLoader, RandomSampler
+
+
+class Share(RandomSampler):
+    def set_epoch(self, epoch):
+        pass
+
+
+def my_loader(data, batch, rank, world):
+    mine = torch.utils.data.Subset(data, range(rank, len(data) // world * world, world))
+    return DataLoader(mine, batch_size=batch // world, sampler=Share(mine), drop_last=True)
+"""
 LOADER = """
 from torch.utils.data import DataLoader, DistributedSampler
 
@@ -278,9 +320,11 @@ def cut_columns(xs, x, n):
             CUT.replace('"data"))', '("data",)))'),
         ],
         wrong={
-            CUT.replace('(None, "data")', '("data", None)'): "rows first",
-            CUT.replace('(None, "data")', '(None, "model")'): "expected rows 0:12 and columns 0:2",
-            CUT.replace('(None, "data")', '("model", "data")'): "rows first",
+            CUT.replace('(None, "data")', '("data", None)'): "the rows, and they stay whole",
+            CUT.replace('(None, "data")', '(None, "model")'): "expected rows 0:12 and columns 0:2: the second entry",
+            CUT.replace('(None, "data")', '("model", "data")'): "the rows, and they stay whole",
+            CUT.replace('(None, "data")', '(None, ("data", "model"))'): "here along `data`",
+            CUT + '    xs.mark_sharding(x, mesh, ("data", None))\n': "Existing annotation must be cleared first",
             CUT.replace('(None, "data")', '("data",)'): "needs a spec of as many",
             CUT.replace('(None, "data")', '(None, "columns")'): "the mesh has no axis 'columns'",
             CUT.replace("(n // 2, 2)", "(4, 2)"): "must match mesh size",
@@ -343,6 +387,15 @@ def my_rows(device, rows, n):
             "def my_rows(device, rows, n):\n    k = -(-rows // n)\n"
             "    return min(device * k, rows), min((device + 1) * k, rows) - 1\n": "as in a slice",
             "def my_rows(device, rows, n):\n    k = -(-rows // n)\n    return device * k, k\n": "not how many",
+            "def my_rows(device, rows, n):\n    k = -(-rows // n)\n    return (device - 1) * k, device * k\n": (
+                "devices and rows count from 0"
+            ),
+            "def my_rows(device, rows, n):\n    k = -(-n // rows)\n"
+            "    return min(device * k, rows), min((device + 1) * k, rows)\n": "each part has 3 rows",
+            "def my_rows(device, rows, n):\n    k = -(-rows // n)\n"
+            "    return device * k, min((device + 1) * k, rows)\n": "you returned (12, 10), expected (10, 10)",
+            "def my_rows(device, rows, n):\n    k = rows // n\n"
+            "    return device * k, rows if device == n - 1 else (device + 1) * k\n": "10 / 8 rounded up",
             "def my_rows(device, rows, n):\n    k = rows / n\n    return device * k, (device + 1) * k\n": (
                 "two whole numbers"
             ),
@@ -364,31 +417,27 @@ def my_rows(device, rows, n):
             LOADER.replace(
                 "world, rank, drop_last=True", "num_replicas=world, rank=rank, shuffle=True, seed=7, drop_last=True"
             ).replace("sampler=sampler", "sampler=sampler, num_workers=1"),
-            """
-import torch
-from torch.utils.data import DataLoader, Sampler
-
-
-class Share(Sampler):
-    def __init__(self, samples, rank, world):
-        self.samples, self.rank, self.world, self.epoch = samples, rank, world, 0
-
-    def set_epoch(self, epoch):
-        self.epoch = epoch
-
-    def __iter__(self):
-        order = torch.randperm(self.samples, generator=torch.Generator().manual_seed(self.epoch)).tolist()
-        return iter(order[self.rank : self.samples // self.world * self.world : self.world])
-
-
-def my_loader(data, batch, rank, world):
-    return DataLoader(data, batch // world, sampler=Share(len(data), rank, world), drop_last=True)
-""",
+            SHARE,
+            OWN,
         ],
         praise="The seed of the sampler must be the same in all processes. The default is; one of your own may not be.",
         wrong={
             "from torch.utils.data import DataLoader\n\ndef my_loader(data, batch, rank, world):\n"
             "    return DataLoader(data, batch_size=batch // world, shuffle=True, drop_last=True)\n": "no set_epoch",
+            OWN.replace("Share(mine)", "None, shuffle=True"): "a RandomSampler, has no set_epoch",
+            SHARE.replace(", generator=torch.Generator().manual_seed(self.epoch)", ""): "Do all use the same order",
+            OWN.replace("Share(mine)", "Share(mine, replacement=True)"): "so others are left out",
+            SHARE.replace("self.epoch)).tolist", "self.epoch * (self.rank + 1))).tolist"): "epoch 1: 12 samples",
+            LOADER.replace(
+                "drop_last=True)\n    return", "drop_last=True, seed=rank)\n    return"
+            ): "Do all use the same order",
+            LOADER.replace("batch // world", "batch * world"): "counts all processes",
+            LOADER.replace(
+                "    sampler",
+                "    data = torch.utils.data.Subset(data, range("
+                "len(data) // (batch * world) * batch * world))\n    sampler",
+                1,
+            ): "expected 4 more: all whole batches",
             "from torch.utils.data import DataLoader, DistributedSampler\n\ndef my_loader(data, batch, rank, world):\n"
             "    sampler = DistributedSampler(data, world, rank, drop_last=True)\n"
             "    return DataLoader(data, batch_size=batch // world, sampler=sampler)\n": "another compilation",
@@ -463,9 +512,9 @@ def my_break_even(width, p):
         ],
         praise="Below four times the width, tensor parallel sends less, whatever the number of devices.",
         wrong={
-            "def my_break_even(width, p):\n    return 8 * width\n": "two all-reduces of activations",
+            "def my_break_even(width, p):\n    return 8 * width\n": "Both all-reduces of activations",
             "def my_break_even(width, p):\n    return 2 * width\n": "two weights",
-            "def my_break_even(width, p):\n    return 4 * width / p\n": "both sides",
+            "def my_break_even(width, p):\n    return 4 * width / p\n": "p drops out",
             "def my_break_even(width, p):\n    return 8 * width * (p - 1) / p\n": "both sides",
             "def my_break_even(width, p):\n    return None\n": "expected a number of tokens",
         },
