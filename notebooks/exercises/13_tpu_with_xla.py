@@ -1,9 +1,9 @@
 """Exercises of lesson 13."""
 
 import contextlib
-import functools
 import math
 import re
+from collections.abc import Generator
 from itertools import combinations
 from numbers import Real
 
@@ -16,7 +16,12 @@ def _is_number(value):
     return isinstance(value, Real) and not isinstance(value, bool)
 
 
+def _listed(got):
+    return got.tolist() if hasattr(got, "tolist") else got  # of a tensor or an array
+
+
 def _pair(got, shown, meaning):
+    got = _listed(got)
     if isinstance(got, (tuple, list)) and any(value is DOTS for value in got):
         raise NotAnswered
     if not isinstance(got, (tuple, list)) or len(got) != 2 or not all(map(_is_number, got)):
@@ -48,13 +53,8 @@ class ToyXLA:
         yield
         self.sync()
 
-    def compile(self, f, full_graph=False, name=None):
-        @functools.wraps(f)
-        def compiled(*args, **kwargs):
-            with self.step():
-                return f(*args, **kwargs)
-
-        return compiled
+    def compile(self, f=None, full_graph=False, name=None, max_different_graphs=None):
+        return self.step() if f is None else self.step()(f)  # as a decorator, step() begins anew at each call
 
 
 def _named(x):
@@ -65,19 +65,25 @@ def check_run_epoch(answer):
     for count in (3, 1, 0):
         toy, given = ToyXLA(), []
 
-        def take_step(x, y, toy=toy, given=given):
+        def take_step(x, y, *, toy=toy, given=given):
             given.append((x, y))
             toy.recorded += 1
             return torch.empty((), device="meta")
 
         loader = [(torch.ones(4, 2), torch.ones(4, dtype=torch.long)) for _ in range(count)]
         shown = f"{count} pair{'s' * (count != 1)}"
-        got = call(answer, toy, take_step, loader, shown=shown)
+        unstarted = Wrong(
+            "device() of the torch_xla that your function is given was never called: it starts the runtime and "
+            "returns the device"
+        )
+        try:
+            got = call(answer, toy, take_step, loader, shown=shown)
+        except Wrong as error:  # .to("xla"), or an import of the real one
+            raise unstarted if "xla" in str(error) and not toy.started else error from None
+        if isinstance(got, Generator):
+            raise Wrong(f"for {shown} you returned a generator, which has run nothing yet; expected a list of losses")
         if count and not toy.started:
-            raise Wrong(
-                "device() of the torch_xla that your function is given was never called: it starts the runtime and "
-                "returns the device"
-            )
+            raise unstarted
         if len(given) != count:
             raise Wrong(f"for {shown} take_step was called {len(given)} times, expected {count}: once for each pair")
         for x, y in given:
@@ -88,13 +94,18 @@ def check_run_epoch(answer):
                     raise Wrong(f"{name} was on {tensor.device} in take_step; torch_xla.device() returned meta")
         if count and not toy.programs:
             raise Wrong(f"for {shown} all steps are recorded and none has run: end each with a torch_xla.sync()")
+        if max(toy.programs, default=1) > 1:
+            raise Wrong(f"for {shown} one program held {max(toy.programs)} steps: sync() after each take_step")
         if toy.recorded:
             raise Wrong(f"for {shown} the last step is recorded, but has not run: the sync() belongs behind take_step")
-        if toy.programs != [1] * count:
-            raise Wrong(f"for {shown} one program held {max(toy.programs)} steps: call torch_xla.sync() in the loop")
         shapes = [getattr(loss, "shape", None) for loss in got] if isinstance(got, (list, tuple)) else None
         if shapes != [torch.Size()] * count:
-            raise Wrong(f"for {shown} you returned {got!r}, expected a list of {count} losses, left on the device")
+            many = isinstance(got, (list, tuple, dict))
+            of = ", ".join(sorted({type(item).__name__ for item in got})) if many else ""
+            what = f"a {type(got).__name__} of {len(got)} ({of})" if many else repr(got)
+            raise Wrong(
+                f"for {shown} you returned {what}, expected a list of {count} losses, as take_step returns them"
+            )
 
 
 # ---- 13.1 ----
@@ -127,6 +138,7 @@ STATES = [  # torch, torch_xla, runtime, expected, what is to be said of the ver
     ("2.10.1+cpu", "2.10.0", "TPU", "TPU", "both are release 2.10"),
     ("3.9.0", "2.9.0", None, "mismatch", "both numbers count, also the first"),
     ("2.3.0", "3.2.0", None, "mismatch", "2.3 is not 3.2: their order counts"),
+    ("21.1.0", "2.11.0", None, "mismatch", "21.1 is not 2.11: compare number by number"),
     ("12.9.0", "2.9.0", None, "mismatch", "12.9 is not 2.9: compare numbers, not letters"),
     ("12.1.0", "12.10.0", None, "mismatch", "12.1 is not 12.10: a number may have any number of digits"),
     (
@@ -163,6 +175,7 @@ CONSTANTS = [
     ([-2.0, -3.0, -1.0], 2, "-1 is baked in, as 1 is; other negative numbers are inputs"),
     ([2.0, 0.5, 1.0, 0.0, -1.0, 7.0], 4, "three numbers are baked in, the others share one program"),
     ([0, 0.0, 1, 1.0], 2, "0 and 0.0 are equal, and no ordinary number is among them"),
+    ([2, 3.0, -4], 1, "an int and a float are inputs of the same program"),
     ([1.0], 1, "one number, one program"),
     ([5, 5, 5], 1, "the second time the program is in the cache"),
     ([0.999, 1.001, 1e-9, -0.999], 1, "only 0, 1 and -1 themselves are baked in, not what is near them"),
@@ -200,7 +213,8 @@ def check_programs(answer):
             elif got[1] != reads:
                 why += f": a number is read {reads} times, and each time one number is copied"
             elif place == "before backward":
-                why += ": before backward the forward pass runs once for the number, and again as a part of the step"
+                why += ": before backward the forward pass runs once for the number, and again as a part of the step: "
+                why += f"{steps} + {reads} programs"
             elif got[0] == steps + reads:
                 why += ": after the sync the loss is computed already, reading it runs nothing"
             else:
@@ -235,6 +249,7 @@ REPORTS = [  # samples and accumulator of CompileTime (None: it is missing), wha
     (None, "", "", ""),
     (5, "02s000ms000.000us", _block("LazyCompileTime", 7, "03s000ms000.000us") + LOCK, RUN),
     (None, "", _block("LazyCompileTime", 7, "03s000ms000.000us"), RUN),
+    (6, "04s000ms000.000us", _block("CompileTimeLazy", 8, "01s000ms000.000us"), RUN),
 ]
 
 
@@ -273,6 +288,10 @@ def check_read_report(answer):
         why = f"for {shown} you returned {got}, expected {expected}"
         if math.isclose(got[0], expected[1], rel_tol=1e-9):
             why += ": the compilations come first"
+        elif math.isclose(got[1], expected[1], rel_tol=1e-9):
+            why += ": the compilations are its TotalSamples"
+        elif got == (0, 0):
+            why += ": it has a block `Metric: CompileTime`"
         elif others:
             why += f": read the block `Metric: CompileTime`, not that of {' or '.join(others)}"
         raise Wrong(why)
@@ -281,6 +300,7 @@ def check_read_report(answer):
 # ---- 13.5 ----
 
 BUCKETS = [
+    ([100, 110, 120], 1.25),
     ([100, 120, 125], 1.25),
     ([100, 126], 1.25),
     ([10, 20, 40, 80], 2),
@@ -308,10 +328,12 @@ def check_buckets(answer):
     for lengths, most in BUCKETS:
         shown = f"lengths {lengths}, most {most}"
         got = call(answer, lengths, most, shown=shown)
-        got = got.tolist() if hasattr(got, "tolist") else got  # of a tensor or an array
+        got = _listed(got)
         if not isinstance(got, (list, tuple)) or not all(map(_is_number, got)):
             raise Wrong(f"for {shown} you returned {got!r}, expected a list of numbers")
         got = list(got)
+        if not all(float(bucket).is_integer() for bucket in got):
+            raise Wrong(f"for {shown} you returned {got}: a bucket is a whole number of rows")
         if got != sorted(set(got)):
             raise Wrong(f"for {shown} you returned {got}: sort the buckets, and name each once")
         for n in lengths:
@@ -323,7 +345,9 @@ def check_buckets(answer):
         fewest = _fewest(lengths, most)
         if len(got) > fewest:
             enough = f"{fewest} {'is' if fewest == 1 else 'are'} enough"
-            raise Wrong(f"for {shown} you returned {got}, {len(got)} buckets; {enough}. Begin with the longest")
+            just = max(lengths) == most * min(lengths)
+            why = f": {max(lengths)} is {most} times {min(lengths)}, no more" if just else ". Begin with the longest"
+            raise Wrong(f"for {shown} you returned {got}, {len(got)} buckets; {enough}{why}")
 
 
 EXERCISES = [
@@ -375,8 +399,34 @@ def run_epoch(torch_xla, take_step, loader):
 
     return tuple(steps())
 """,
+            """
+def run_epoch(torch_xla, take_step, loader):
+    @torch_xla.compile(full_graph=True)
+    def step(x, y):
+        return take_step(x.to(device), y.to(device))
+
+    device = torch_xla.device()
+    return [step(x, y) for x, y in loader]
+""",
         ],
         wrong={
+            """
+def run_epoch(torch_xla, take_step, loader):
+    losses = []
+    for x, y in loader:
+        losses.append(take_step(x.to("xla"), y.to("xla")))
+        torch_xla.sync()
+    return losses
+""": "device() of the torch_xla that your function is given was never called",
+            """
+def run_epoch(torch_xla, take_step, loader):
+    device, losses = torch_xla.device(), []
+    for number, (x, y) in enumerate(loader):
+        losses.append(take_step(x.to(device), y.to(device)))
+        if number % 2:
+            torch_xla.sync()
+    return losses
+""": "one program held 2 steps",
             """
 def run_epoch(torch_xla, take_step, loader):
     device, losses = torch_xla.device(), []
@@ -567,6 +617,14 @@ def state(torch_version, xla_version, runtime):
 def state(torch_version, xla_version, runtime):
     if xla_version is None:
         return "not installed"
+    if "".join(torch_version.split(".")[:2]) != "".join(xla_version.split(".")[:2]):
+        return "mismatch"
+    return {"TPU": "TPU", None: "no runtime"}.get(runtime, "no TPU")
+""": "compare number by number",
+            """
+def state(torch_version, xla_version, runtime):
+    if xla_version is None:
+        return "not installed"
     if runtime is None:
         return "no runtime"
     if torch_version.split(".")[:2] != xla_version.split(".")[:2]:
@@ -653,6 +711,10 @@ def compilations(values):
 def compilations(values):
     return len({round(v, 2) if round(v, 2) in (0, 1, -1) else None for v in values})
 """: "not what is near them",
+            """
+def compilations(values):
+    return len({v if v in (0, 1, -1) else type(v) for v in values})
+""": "an int and a float are inputs",
         },
     ),
     Exercise(
@@ -690,6 +752,14 @@ def programs_and_copies(steps, every, place):
     reads = np.count_nonzero(np.arange(1, steps + 1) % every == 0)
     return np.int64(steps + {"before backward": reads, "after sync": 0}[place]), reads
 """,
+            """
+import numpy as np
+
+
+def programs_and_copies(steps, every, place):
+    reads = steps // every
+    return np.array([steps, 0]) + reads * np.array([place.startswith("before"), 1])
+""",
         ],
         praise="The counts do not show the third cost: at each copy the host waits until the device is done. A list of "
         "losses that stays on the device has none of the three.",
@@ -722,6 +792,11 @@ def programs_and_copies(steps, every, place):
     reads = steps // every
     return reads, steps + (reads if place == "before backward" else 0)
 """: "the programs come first",
+            """
+def programs_and_copies(steps, every, place):
+    reads = steps // every
+    return (2 * reads if place == "before backward" else steps), reads
+""": "of the step: 20 + 2 programs",
             """
 def programs_and_copies(steps, every, place):
     return steps + (steps // every if place == "before backward" else 0), steps
@@ -846,6 +921,28 @@ import re
 
 
 def read_report(report):
+    found = re.search(r"Metric: CompileTime.*\\n +TotalSamples: (\\d+)\\n +Accumulator: (\\S+)", report)
+    if found is None:
+        return 0, 0.0
+    unit = {"d": 86400, "h": 3600, "m": 60, "s": 1, "ms": 1e-3, "us": 1e-6}
+    return int(found[1]), sum(float(n) * unit[u] for n, u in re.findall(r"([\\d.]+)([a-z]+)", found[2]))
+""": "not that of CompileTimeLazy",
+            """
+import re
+
+
+def read_report(report):
+    found = re.search(r"Metric: CompileTime\\n +TotalSamples: (\\d).*\\n +Accumulator: (\\S+)", report)
+    if found is None:
+        return 0, 0.0
+    unit = {"d": 86400, "h": 3600, "m": 60, "s": 1, "ms": 1e-3, "us": 1e-6}
+    return int(found[1]), sum(float(n) * unit[u] for n, u in re.findall(r"([\\d.]+)([a-z]+)", found[2]))
+""": "the compilations are its TotalSamples",
+            """
+import re
+
+
+def read_report(report):
     found = re.search(r"Metric: CompileTime\\n +TotalSamples: (\\d+)\\n +Accumulator: (\\S+)", report)
     unit = {"d": 86400, "h": 3600, "m": 60, "s": 1, "ms": 1e-3, "us": 1e-6}
     return int(found[1]), sum(float(n) * unit[u] for n, u in re.findall(r"([\\d.]+)([a-z]+)", found[2]))
@@ -933,10 +1030,18 @@ def buckets(lengths, most):
 """: "sort the buckets",
             """
 def buckets(lengths, most):
-    chosen, size = [], min(lengths)
-    while size <= max(lengths):
+    found = []
+    for n in sorted(lengths):
+        if not found or n > found[-1]:
+            found.append(n * most)
+    return found
+""": "a whole number of rows",
+            """
+def buckets(lengths, most):
+    chosen, size = [min(lengths)], min(lengths)
+    while size < max(lengths):
+        size = max(size + 1, int(size * most))
         chosen.append(size)
-        size *= max(most, 1.01)
     return chosen
 """: "enough. Begin with the longest",
             """
@@ -950,7 +1055,7 @@ def buckets(lengths, most):
         if not chosen or n * most <= chosen[-1]:
             chosen.append(n)
     return chosen[::-1]
-""": "enough. Begin with the longest",
+""": "125 is 1.25 times 100, no more",
             """
 def buckets(lengths, most):
     chosen, first = [], None
