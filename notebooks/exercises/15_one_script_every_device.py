@@ -36,12 +36,14 @@ class _Operations(TorchDispatchMode):
 
 def check_optimizer_of(answer):
     for sizes, lr in (((3, 4, 2), 0.1), ((5, 6, 6, 6, 1), 0.003)):
-        model = nn.Sequential(*map(nn.Linear, sizes, sizes[1:]))
+        layers = list(map(nn.Linear, sizes, sizes[1:]))
+        model = nn.Sequential(layers[0], nn.Sequential(*layers[1:]))
         params = list(model.parameters())
-        shown = f"a model of {len(model)} layers, lr = {lr}"
+        shown = f"a model of {len(layers)} layers, lr = {lr}"
         got = call(answer, model, lr, shown=shown)
         if not isinstance(got, torch.optim.AdamW):
-            what = type(got).__name__ if isinstance(got, torch.optim.Optimizer) else repr(got)
+            by_type = isinstance(got, (torch.optim.Optimizer, tuple, list, nn.Module))
+            what = f"an object of type {type(got).__name__}" if by_type else repr(got)
             raise Wrong(f"for {shown} you returned {what}, expected a torch.optim.AdamW")
         held = {id(p) for group in got.param_groups for p in group["params"]} & {id(p) for p in params}
         if len(held) < len(params):
@@ -68,7 +70,7 @@ def check_optimizer_of(answer):
 
 GAINS = [  # step, part, times, what the case is about
     (10.0, 5.0, 2, "half the step, twice as fast"),
-    (10.0, 1.0, float("inf"), "a tenth of the step disappears"),
+    (20.0, 2.0, float("inf"), "a tenth of the step disappears"),
     (8.0, 6.0, 3, "three quarters, three times as fast"),
     (4.0, 4.0, 5, "the part is the whole step"),
     (4.0, 2.0, 0.5, "the rung makes its part slower"),
@@ -93,13 +95,14 @@ def check_whole_gain(answer):
             "1 means as fast as before, and no percent": 100 * (step / time - 1),
         }
         reason = f"the rest still takes {step - part:g} s, the part now {part / times:g} s"
-        reason = next((text for text, value in values.items() if abs(got - value) < 1e-9), reason)
+        reason = next((text for text, value in values.items() if value and abs(got - value) < 1e-9), reason)
         raise Wrong("for {} you returned {}, expected {}: {}".format(shown, *apart(got, step / time), reason))
 
 
 # ---- 15.2 ----
 
 EPOCHS = 12
+LOW_BITS = "(Of the seed of a generator on the CPU, only the lowest 32 bits count.)"
 
 
 def check_samples_of(answer):
@@ -107,7 +110,8 @@ def check_samples_of(answer):
         shown = f"step = {step}, n = {n}, batch = {batch}, seed = {seed}"
         got = call(answer, step, n, batch, seed, shown=shown)
         if not torch.is_tensor(got) or got.shape != (batch,) or got.dtype not in (torch.int64, torch.int32):
-            raise Wrong(f"for {shown} you returned {got!r}, expected a tensor of {batch} integers")
+            what = f"a {got.dtype} tensor of shape {tuple(got.shape)}" if torch.is_tensor(got) else repr(got)
+            raise Wrong(f"for {shown} you returned {what}, expected a tensor of {batch} integers")
         if got.min() < 0 or got.max() >= n:
             raise Wrong(f"for {shown} you returned {got.tolist()}: samples are numbered from 0 to {n - 1}")
         return got.tolist()
@@ -116,18 +120,24 @@ def check_samples_of(answer):
         state = torch.random.get_rng_state()
         for n, batch in ((23, 5), (20, 5), (7, 1), (10, 10)):
             _check_epochs(lambda step, n=n, batch=batch: ask(step, n, batch, 7), n, batch)
-        found = {}
-        for seed in range(EPOCHS):
-            for epoch in range(EPOCHS):
+        found, large = {}, (64, 100, 1000)
+        for seed in (*range(EPOCHS), *large):
+            for epoch in (*range(EPOCHS), *large):
                 order = tuple(ask(epoch, 64, 64, seed))
                 if order in found:
-                    pairs = f"epoch {found[order][1]} of seed {found[order][0]} and epoch {epoch} of seed {seed}"
-                    raise Wrong(f"{pairs} have the same order: two runs that should differ repeat each other")
+                    other, earlier = found[order]
+                    why = "two runs that should differ repeat each other"
+                    if epoch == earlier:
+                        why = f"the seed must go into the order. {LOW_BITS}"
+                    elif seed == other:
+                        why = "each epoch has an order of its own"
+                    pairs = f"epoch {earlier} of seed {other} and epoch {epoch} of seed {seed}"
+                    raise Wrong(f"{pairs} have the same order: {why}")
                 found[order] = seed, epoch
         if not torch.equal(torch.random.get_rng_state(), state):
             raise Wrong(
-                "the samples are right, but you seeded PyTorch's own generator on the way: dropout would draw the same "
-                "numbers in each step. Take a torch.Generator of your own"
+                "the samples are right, but PyTorch's own generator was seeded or drawn from on the way: dropout would "
+                "draw other numbers. Take a torch.Generator of your own"
             )
 
 
@@ -147,7 +157,8 @@ def _check_epochs(ask, n, batch):
         if batch > 1 and all((b - a) % n == 1 for samples in epoch for a, b in pairwise(samples)):
             raise Wrong(f"{shown}; each holds neighbors, as {epoch[0]}: draw an order of the samples")
     if epochs[0] == epochs[1]:
-        raise Wrong("the second epoch has the order of the first: the number of the epoch must go into the seed")
+        why = f"the number of the epoch must go into the seed. {LOW_BITS}"
+        raise Wrong(f"the second epoch has the order of the first: {why}")
     if 1 < batch < n and all({*map(frozenset, e)} == {*map(frozenset, epochs[0])} for e in epochs):
         raise Wrong(f"{shown}; their samples are the same in all epochs: draw an order of samples, not of batches")
     never = sorted(set(range(n)) - {sample for epoch in epochs for samples in epoch for sample in samples})
@@ -164,15 +175,17 @@ class _Asked(TorchFunctionMode):
     NAMES = {"item", "tolist", "cpu", "numpy", "__array__", "nonzero", "is_nonzero", "equal", "allclose", "unique"}
     NAMES |= {"__bool__", "__float__", "__int__", "__index__", "__format__", "__repr__", "__contains__"}
 
-    def __init__(self):
+    def __init__(self, given):
         super().__init__()
         self.names, self.on_host = [], {}  # and id → tensor, kept so that no id serves twice
+        self.given = set(map(id, given))  # to move these to the model's device asks for no value
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         name, kwargs = getattr(func, "__name__", ""), kwargs or {}
         found = [x for arg in args for x in (arg if isinstance(arg, (list, tuple)) else [arg]) if torch.is_tensor(x)]
         host = bool(found) and all(id(x) in self.on_host for x in found)
-        to_host = name == "cpu" or (name == "to" and "cpu" in map(str, [*args[1:], *kwargs.values()]))
+        to_host = name == "to" and "cpu" in map(str, [*args[1:], *kwargs.values()]) and id(args[0]) not in self.given
+        to_host = to_host or name == "cpu"
         from_list = name in ("tensor", "as_tensor") and bool(args) and isinstance(args[0], (list, tuple))
         by_mask = name == "__getitem__" and getattr(args[1], "dtype", None) == torch.bool
         if not host:
@@ -202,7 +215,7 @@ class _Watched(nn.Module):
 
 
 EVALUATIONS = [  # classes, number of samples, in batches of, which are missed
-    (4, 10, 4, [8, 9]),
+    (4, 10, 4, [3, 8, 9]),
     (3, 5, 1, range(5)),
     (5, 7, 7, []),
     (2, 13, 3, [0, 1, 2, 5, 12]),
@@ -215,13 +228,17 @@ def check_accuracy(answer):
         inputs, labels = F.one_hot(largest, classes).float().split(size), ((largest + offset) % classes).split(size)
         model, batches = _Watched(classes).eval(), list(zip(inputs, labels, strict=True))
         shown = f"{n} samples in batches of {', '.join(str(len(part)) for part in labels)}"
-        with _Asked() as asked:
+        with _Asked([*inputs, *labels]) as asked:
             got = call(answer, model, batches, shown=shown)
         if torch.is_tensor(got):
             raise Wrong(f"for {shown} you returned a tensor, expected a Python number: ask for it once, at the end")
         got, expected = _number(got, shown), 1 - len(missed) / n
         if abs(got - expected) > 1e-6:
             why = f"{n - len(missed)} of the {n} samples are right"
+            if abs(got - 100 * expected) < 1e-3:
+                why = "a share goes from 0 to 1"
+            if model.training:
+                why = "in train mode, dropout changes the scores: leave the model in eval mode"
             means = [(part == 1).float().mean().item() for part in offset.split(size)]
             if abs(got - sum(means) / len(means)) < 1e-6:
                 why = f"that is the mean over batches, but the last one has {len(labels[-1])} samples, not {size}"
@@ -262,7 +279,8 @@ class _Scaler(torch.amp.GradScaler):
 
     def update(self, new_scale=None):
         self.calls.append("update")
-        super().update(new_scale)
+        if self.calls.count("update") <= self.calls.count("step"):  # else it raises, and speaks of inf checks
+            super().update(new_scale)
 
 
 def _run():
@@ -314,7 +332,7 @@ def check_take_step(answer):
         if returned == [DOTS] and not scaler.calls and not stepped:
             raise NotAnswered
         if "scale" not in scaler.calls:
-            raise Wrong("the losses were not scaled: scaler.scale(…).backward()")
+            raise Wrong("the losses were not scaled by the scaler that is given: scaler.scale(…).backward()")
         if "step" not in scaler.calls:
             raise Wrong("the step was not taken through the scaler: scaler.step(optimizer)")
         if len(stepped) != 1:
@@ -323,11 +341,19 @@ def check_take_step(answer):
             raise Wrong("the scaler was not updated: scaler.update() after its step")
         if scaler.calls.index("update") < scaler.calls.index("step"):
             raise Wrong("scaler.update() came before scaler.step(optimizer), and made it forget what was unscaled")
+        if scaler.calls.count("update") > 1:
+            raise Wrong(f"scaler.update() was called {scaler.calls.count('update')} times: one batch, one update")
         expected, norm = _stepped(parts, [n / 8 for n in sizes], limit)
         if not torch.allclose(_weights(model), expected, atol=1e-5):
             moved = ((_weights(model) - before).norm() / (expected - before).norm()).item()
-            if limit > norm:
-                why = f"the gradient of the batch's mean, with the scale taken out, has a norm of {norm:.3g}"
+            if moved == 0:
+                why = "no gradient was left when the step was taken"
+            elif limit > norm:
+                why = "weigh each part by its share of the samples"
+                if len(sizes) == 1:
+                    why = f"a single part weighs 1, and its gradient's norm of {norm:.3g} is below the limit"
+                    if moved < 2 / scale:
+                        why = "the scale was taken out twice: scaler.step does it where unscale_ did not"
                 for text, factors in FAULTS.items():
                     if torch.allclose(_weights(model), _stepped(parts, factors(sizes), limit)[0], atol=1e-5):
                         why = text
@@ -337,7 +363,8 @@ def check_take_step(answer):
                 why = "it was clipped while it still had the scale: unscale before you clip"
             else:
                 why = "clip the norm of all gradients together, once"
-            far = f"the weights moved {moved:.3g} times as far as by a step on the whole batch"
+            far = f"{moved:.3g} times as far as" if abs(moved - 1) > 0.01 else "in another direction than"
+            far = f"the weights moved {far} by a step on the whole batch"
             raise Wrong(f"for {shown} {far}: {why}")
         if any(p.grad is not None and p.grad.abs().max() > 0 for p in model.parameters()):
             raise Wrong("the gradients are still there: the next step would add its own to them")
@@ -374,9 +401,12 @@ def _memory(run):
 
 
 def _same_model(a, b):
-    mine, theirs = a.model.state_dict(), b.model.state_dict()
+    mine, theirs = ({**dict(run.model.named_parameters()), **dict(run.model.named_buffers())} for run in (a, b))
     same = mine.keys() == theirs.keys() and all(torch.equal(mine[key], theirs[key]) for key in mine)
     return same and a.model.training == b.model.training
+
+
+KINDS = {"model": nn.Module, "optimizer": torch.optim.Optimizer, "generator": torch.Generator}
 
 
 def _same_generator(a, b):
@@ -386,20 +416,27 @@ def _same_generator(a, b):
 def check_take_over(answer):
     for steps in (3, 1, 0):
         old, twin, new = _fresh(0), _fresh(0), _fresh(1)
-        _go_on(old, steps)
-        _go_on(twin, steps)  # what old must still be afterwards
+        for run in (old, twin):  # twin is what old must still be afterwards
+            run.optimizer.param_groups[0]["weight_decay"] = 0.5
+            _go_on(run, steps)
         shown = f"an old run after {steps} step{'s' * (steps != 1)} and a new one"
         got = call(answer, new, old, shown=shown)
         if got is old:
             raise Wrong("you returned the old run itself: bring the new one to its state")
         if got is not new:
             raise Wrong(f"for {shown} you returned {'nothing' if got is None else 'something else'}, expected `new`")
+        for name, kind in KINDS.items():
+            found = type(getattr(new, name, None))
+            if not issubclass(found, kind):
+                raise Wrong(f"new.{name} is now of type {found.__name__}, expected {kind.__name__}")
         if not _same_model(old, twin) or not _same_generator(old, twin) or old.done != twin.done:
             raise Wrong("the old run has changed: copy from it, and leave it as it was")
         if _memory(old) & _memory(new) or new.generator is old.generator:
             raise Wrong("the two runs share memory: what one does, the other sees. Copy, then load_state_dict")
-        if new.done != old.done:
-            raise Wrong(f"new.done is {new.done}, old.done is {old.done}: the learning rate follows from it")
+        done = getattr(new, "done", None)
+        if done != old.done:
+            texts = apart(done, old.done)
+            raise Wrong("new.done is {}, old.done is {}: the learning rate follows from it".format(*texts))
         if not _same_model(new, old):
             raise Wrong("the weights, the buffers or the mode of new.model are not those of old.model")
         params = [p for group in new.optimizer.param_groups for p in group["params"]]
@@ -408,11 +445,14 @@ def check_take_over(answer):
         if not _same_generator(new, old):
             raise Wrong("the generators draw different samples from here on: get_state and set_state")
         _go_on(old, 3)
-        _go_on(new, 3)
+        try:
+            _go_on(new, 3)
+        except Exception as error:
+            raise Wrong(f"for {shown}, new's next step raised {type(error).__name__}: {error}") from error
         if not _same_model(new, old):
             raise Wrong(
-                f"for {shown}, three steps later the weights differ: the optimizer's moments (its state_dict) did not "
-                "come along"
+                f"for {shown}, three steps later the weights differ: the optimizer's moments or settings (its "
+                "state_dict) did not come along"
             )
 
 
@@ -469,6 +509,15 @@ def optimizer_of(model, lr):
 def optimizer_of(model, lr):
     return torch.optim.AdamW(model[0].parameters(), lr, fused=True)
 """: "holds 2 of the model's 4 tensors of weights",
+            """
+def optimizer_of(model, lr):
+    weights = [p for layer in model.children() for p in layer.parameters(recurse=False)]
+    return torch.optim.AdamW(weights, lr, fused=True)
+""": "holds 2 of the model's 4 tensors of weights",
+            """
+def optimizer_of(model, lr):
+    return torch.optim.AdamW(model.parameters(), lr, fused=True), model
+""": "you returned an object of type tuple",
             """
 def optimizer_of(model, lr):
     return torch.optim.AdamW([{"params": [p]} for p in model.parameters()], lr, fused=True)
@@ -536,6 +585,10 @@ def whole_gain(step, part, times):
 def whole_gain(step, part, times):
     return step / (step - part + part / times) - 1
 """: "1 means as fast as before",
+            """
+def whole_gain(step, part, times):
+    return step / (step - part / times)
+""": "the rest still takes 18 s",
             """
 def whole_gain(step, part, times):
     return "faster"
@@ -633,9 +686,21 @@ def samples_of(step, n, batch, seed):
             """
 def samples_of(step, n, batch, seed):
     epoch, index = divmod(step, n // batch)
+    order = torch.randperm(n, generator=torch.Generator().manual_seed(seed * n + epoch))
+    return order[index * batch : (index + 1) * batch]
+""": "epoch 64 of seed 0 and epoch 0 of seed 1",
+            """
+def samples_of(step, n, batch, seed):
+    epoch, index = divmod(step, n // batch)
+    order = torch.randperm(n, generator=torch.Generator().manual_seed((seed << 32) + epoch))
+    return order[index * batch : (index + 1) * batch]
+""": "lowest 32 bits",
+            """
+def samples_of(step, n, batch, seed):
+    epoch, index = divmod(step, n // batch)
     torch.manual_seed(1_000_003 * seed + epoch)
     return torch.randperm(n)[index * batch : (index + 1) * batch]
-""": "dropout would draw the same",
+""": "dropout would draw other numbers",
             """
 def samples_of(step, n, batch, seed):
     epoch, index = divmod(step, n // batch)
@@ -704,6 +769,17 @@ def accuracy(model, batches):
         seen += labels.shape[0]
     return float(1 - wrong / seen)
 """,
+            """
+@torch.no_grad()
+def accuracy(model, batches):
+    device = next(model.parameters()).device
+    right, seen = torch.zeros((), device=device), 0
+    for inputs, labels in batches:
+        inputs, labels = inputs.to(device), labels.to(device)
+        right += (model(inputs).argmax(dim=1) == labels).sum()
+        seen += len(labels)
+    return right.item() / seen
+""",
         ],
         praise="The host runs ahead of the device through all batches and waits once. On XLA it would be one program "
         "a batch, as long as each ends with a sync().",
@@ -759,6 +835,22 @@ def accuracy(model, batches):
     return right / seen
 """: "(tolist, tolist, tolist)",
             """
+@torch.no_grad()
+def accuracy(model, batches):
+    device, right, seen = torch.device("cpu"), 0, 0
+    for inputs, labels in batches:
+        right += (model(inputs).argmax(1).to(device) == labels.to(device)).sum()
+        seen += len(labels)
+    return right.item() / seen
+""": "(to, to, to, item)",
+            """
+@torch.no_grad()
+def accuracy(model, batches):
+    model.train()
+    right = sum((model(inputs).argmax(1) == labels).sum() for inputs, labels in batches)
+    return right.item() / sum(len(labels) for _, labels in batches)
+""": "dropout changes the scores",
+            """
 def accuracy(model, batches):
     torch.set_grad_enabled(False)
     right = torch.cat([model(inputs).argmax(1) == labels for inputs, labels in batches])
@@ -769,7 +861,7 @@ def accuracy(model, batches):
 def accuracy(model, batches):
     right = sum((model(inputs).argmax(1) == labels).sum() for inputs, labels in batches)
     return 100 * right.item() / sum(len(labels) for _, labels in batches)
-""": "you returned 80, expected 0.8",
+""": "from 0 to 1",
         },
     ),
     Exercise(
@@ -865,11 +957,44 @@ def take_step(model, optimizer, scaler, parts, loss_of, limit):
 def take_step(model, optimizer, scaler, parts, loss_of, limit):
     whole = sum(len(inputs) for inputs, _ in parts)
     for inputs, targets in parts:
+        scaler.scale(loss_of(model, inputs, targets) * len(inputs) / whole).backward()
+        scaler.update()
+    scaler.unscale_(optimizer)
+    torch.nn.utils.clip_grad_norm_(model.parameters(), limit)
+    scaler.step(optimizer)
+    optimizer.zero_grad()
+""": "update() came before",
+            """
+def take_step(model, optimizer, scaler, parts, loss_of, limit):
+    count = len(parts) * len(parts[0][0])
+    for inputs, targets in parts:
+        scaler.scale(loss_of(model, inputs, targets) * len(inputs) / count).backward()
+    scaler.unscale_(optimizer)
+    torch.nn.utils.clip_grad_norm_(model.parameters(), limit)
+    scaler.step(optimizer)
+    scaler.update()
+    optimizer.zero_grad()
+""": "its share of the samples",
+            """
+def take_step(model, optimizer, scaler, parts, loss_of, limit):
+    whole = sum(len(inputs) for inputs, _ in parts)
+    for inputs, targets in parts:
+        scaler.scale(loss_of(model, inputs, targets) * len(inputs) / whole).backward()
+    scaler.unscale_(optimizer)
+    torch.nn.utils.clip_grad_norm_(model.parameters(), limit)
+    optimizer.zero_grad()
+    scaler.step(optimizer)
+    scaler.update()
+""": "no gradient was left",
+            """
+def take_step(model, optimizer, scaler, parts, loss_of, limit):
+    whole = sum(len(inputs) for inputs, _ in parts)
+    for inputs, targets in parts:
         (loss_of(model, inputs, targets) * len(inputs) / whole).backward()
     torch.nn.utils.clip_grad_norm_(model.parameters(), limit)
     optimizer.step()
     optimizer.zero_grad()
-""": "the losses were not scaled",
+""": "the losses were not scaled by the scaler",
             """
 def take_step(model, optimizer, scaler, parts, loss_of, limit):
     for inputs, targets in parts:
@@ -1053,6 +1178,38 @@ import copy
 def take_over(new, old):
     return copy.deepcopy(old)
 """: "you returned something else",
+            """
+import copy
+
+
+def take_over(new, old):
+    new.model.state_dict = old.model.state_dict
+    new.optimizer.load_state_dict(copy.deepcopy(old.optimizer.state_dict()))
+    new.generator.set_state(old.generator.get_state())
+    new.done = old.done
+    return new
+""": "are not those of old.model",
+            """
+def take_over(new, old):
+    new.model.load_state_dict(old.model.state_dict())
+    for mine, theirs in zip(new.model.parameters(), old.model.parameters()):
+        state = old.optimizer.state.get(theirs, {})
+        new.optimizer.state[mine] = {name: value.clone() for name, value in state.items()}
+    new.generator.set_state(old.generator.get_state())
+    new.done = old.done
+    return new
+""": "moments or settings",
+            """
+import copy
+
+
+def take_over(new, old):
+    new.model.load_state_dict(old.model.state_dict())
+    new.optimizer.load_state_dict(copy.deepcopy(old.optimizer.state_dict()))
+    new.generator = old.generator.get_state()
+    new.done = old.done
+    return new
+""": "new.generator is now of type Tensor",
             """
 import copy
 
