@@ -41,8 +41,9 @@ def _check_module(answer, mean, std, x):
             raise Wrong(f"for {shown} you returned {got.tolist()}, expected {expected.tolist()}")
         if not torch.equal(batch, x):
             raise Wrong("forward changed its input: the caller may still need it")
-    if any(p.requires_grad for p in module.parameters()):
-        raise Wrong("an optimizer would train mean and std: they are parameters, and should be buffers")
+    trained = [name for name, p in module.named_parameters() if p.requires_grad]
+    if trained:
+        raise Wrong(f"an optimizer would train {' and '.join(trained)}: make buffers of what nobody is to train")
     saved = module.state_dict()
     if sum(value.numel() for value in saved.values()) < mean.numel() + std.numel():
         raise Wrong(f"the file would hold {list(saved)}: mean and std must both be in the state_dict")
@@ -52,6 +53,8 @@ def _check_module(answer, mean, std, x):
         raise Wrong(f"moved to meta, forward raised: {error} Something stayed behind, or came back") from error
     if there.device != META:
         raise Wrong(f"moved to meta, forward gave a tensor on {there.device}")
+    if not call(module, x.to(META).requires_grad_(), shown="an x that requires gradients").requires_grad:
+        raise Wrong("no gradient passes through forward to x: what stands in front of the module would not be trained")
     other = answer(torch.zeros_like(mean), torch.ones_like(std))
     try:
         other.load_state_dict(saved)
@@ -76,7 +79,8 @@ def check_count_crossings(answer):
         ([], [8], (0, 0)),
     ):
         shown = f"places {places}, sizes {sizes}"
-        got = call(answer, list(places), list(sizes), shown=shown)
+        read = ["".join(place) for place in places]  # as from a file: equal texts, but other objects than "cpu"
+        got = call(answer, read, list(sizes), shown=shown)
         if not isinstance(got, (tuple, list)) or len(got) != 2:
             raise Wrong(f"for {shown} you returned {got!r}, expected a pair (crossings, bytes)")
         if any(value is DOTS for value in got):
@@ -92,24 +96,23 @@ def _why(places, got, expected):
         return "the number of crossings comes first, then the bytes"
     if tuple(got) == tuple(2 * value for value in expected):
         return "this is the forward pass alone, and no gradient goes back"
+    path = " → ".join(["cpu", *places, "cpu"])
     if got[0] < expected[0]:
-        path = " → ".join(["cpu", *places, "cpu"])
         return f"the whole path is {path}, and a border lies wherever two neighbors differ"
     if got[0] > expected[0]:
-        return "nothing crosses between two neighbors on the same device"
+        return f"on the path {path}, nothing crosses between equal neighbors, and one tensor between unequal ones"
     return "what crosses in front of layer i is sizes[i]; what crosses at the end is the last entry"
 
 
 class Picky(nn.Module):
-    """Two batch norms, dropout and a layer, parts of them frozen; raises for a batch of zeros."""
+    """A frozen batch norm, a block of batch norm and dropout, and a layer; raises for a batch of zeros."""
 
     recorded = []  # for each call, whether autograd was on. (In the class: a copy of the model notes there, too.)
 
     def __init__(self):
         super().__init__()
         self.frozen = nn.BatchNorm1d(4).eval()
-        self.norm = nn.BatchNorm1d(4)
-        self.drop = nn.Dropout(0.5)
+        self.block = nn.Sequential(nn.BatchNorm1d(4), nn.Dropout(0.5))
         self.layer = nn.Linear(4, 3)
         self.layer.bias.requires_grad_(False)
 
@@ -117,7 +120,7 @@ class Picky(nn.Module):
         self.recorded.append(torch.is_grad_enabled())
         if not x.any():
             raise ValueError("a batch of zeros")
-        return self.layer(self.drop(self.norm(self.frozen(x))))
+        return self.layer(self.block(self.frozen(x)))
 
 
 def _modes(model):
@@ -129,19 +132,24 @@ def check_evaluate(answer):
     _check_evaluation(answer, Picky(), batch, "a model in train mode")
     _check_evaluation(answer, Picky().eval(), batch, "a model in eval mode")
     dropping = Picky().eval()
-    dropping.drop.train()
+    dropping.block[1].train()
     _check_evaluation(answer, dropping, batch, "a model in eval mode whose dropout is in train mode")
+    mixed = Picky()
+    mixed.block.eval()
+    for part in mixed.block:
+        part.train()
+    _check_evaluation(answer, mixed, batch, "a model with a block in eval mode whose parts are in train mode")
     _check_evaluation(answer, Picky(), batch[:1], "a batch of one row")
     _check_evaluation(answer, Picky(), batch.clone().requires_grad_(), "a batch that requires gradients")
     with torch.no_grad():
         _check_evaluation(answer, Picky(), batch, "a call inside of no_grad")
-    _check_error(answer, Picky(), torch.zeros(5, 4))
-    _check_error(answer, dropping, torch.ones(5, 3))  # the wrong width: a RuntimeError
+    _check_error(answer, Picky(), torch.zeros(5, 4), ValueError)
+    _check_error(answer, Picky(), torch.ones(5, 3), RuntimeError)  # the wrong width
 
 
 def _check_evaluation(answer, model, batch, shown):
     before, modes, grad = copy.deepcopy(model.state_dict()), _modes(model), torch.is_grad_enabled()
-    wants = [p.requires_grad for p in model.parameters()]
+    wants, numbers = [p.requires_grad for p in model.parameters()], batch.detach().clone()
     model.recorded.clear()
     got = call(answer, model, batch, shown=shown)
     after, on = _modes(model), torch.is_grad_enabled()
@@ -164,9 +172,14 @@ def _check_evaluation(answer, model, batch, shown):
         raise Wrong(f"for {shown} requires_grad of the parameters is not what it was before")
     if after != modes:
         raise Wrong(_mode_message(modes, after))
+    if not torch.equal(batch, numbers):
+        raise Wrong(f"for {shown} your function changed the batch: the caller may still need it")
     with torch.no_grad():
         expected = model.eval()(batch)
-    if got.shape != expected.shape or not torch.allclose(got, expected):
+    if got.dtype != expected.dtype or got.shape != expected.shape:
+        forms = [f"{x.dtype} of shape {tuple(x.shape)}" for x in (got, expected)]
+        raise Wrong(f"for {shown} you returned {forms[0]}, and the model answers {forms[1]}")
+    if not torch.allclose(got, expected):
         raise Wrong(f"for {shown} the answer is not the one of eval mode (is dropout still on?)")
 
 
@@ -181,7 +194,7 @@ def _mode_message(before, after):
     )
 
 
-def _check_error(answer, model, batch):
+def _check_error(answer, model, batch, kind):
     model.train()
     model.frozen.eval()
     modes = _modes(model)
@@ -191,10 +204,13 @@ def _check_error(answer, model, batch):
         after, on = _modes(model), torch.is_grad_enabled()
         torch.set_grad_enabled(True)
         if after != modes:
-            message = f"the model raised a {type(error).__name__}, and afterwards it was in another mode"
+            message = f"the model raised a {kind.__name__}, and afterwards it was in another mode"
             raise Wrong(f"{message}: use try and finally") from error
         if not on:
             raise Wrong("the model raised an error, and afterwards autograd was off: use a with block") from error
+        if not isinstance(error, kind):
+            message = f"the model raised a {kind.__name__}, and the caller saw a {type(error).__name__}"
+            raise Wrong(f"{message}: let the model's own error pass") from error
     else:
         raise Wrong("the model raised an error, and your function kept it to itself: the caller must hear of it")
 
@@ -226,8 +242,9 @@ def _file_from(tag, contents):
 
 
 def _small(seed=0):
-    """A model with parameters and buffers, all of them other numbers for another seed."""
+    """A model with parameters and buffers, all of them other numbers for another seed. One buffer is in no file."""
     model = nn.Sequential(nn.Linear(2, 1), nn.BatchNorm1d(1))
+    model.register_buffer("mask", torch.ones(2), persistent=False)
     random = torch.Generator().manual_seed(seed)
     for value in model.state_dict().values():
         value.copy_(100 * torch.rand(value.shape, generator=random))
@@ -271,7 +288,7 @@ def _must_move(answer, state):
     assigned = any(each.kwargs.get("assign") for each in load_state.call_args_list)  # they are the weights, then
     if not assigned and (there or any(x.is_meta for x in moved)):
         raise Wrong(
-            "the file is loaded straight to the device: there the weights are twice for a while. Load to the CPU"
+            "the file's weights come to the device beside the model's: there they are twice for a while. Load to CPU"
         )
     if isinstance(got, Exception):
         raise Wrong(f"for the device meta your function raised {type(got).__name__}: {got}") from got
@@ -283,7 +300,7 @@ def _check_place(got, model, device):
         raise Wrong(f"you returned {_short(got)}, expected the model")
     if got is not model:
         raise Wrong("you returned another model than the one that you were given")
-    for name, x in model.state_dict().items():
+    for name, x in [*model.named_parameters(), *model.named_buffers()]:
         if x.device != device:
             raise Wrong(f"asked for {device}, but {name} of the model is on {x.device}")
 
@@ -312,6 +329,9 @@ def check_resume(answer):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # a copy to meta says that it does nothing
             got = call(answer, make_model, copy.deepcopy(state), device, shown=f"the device {device}")
+        if torch.get_default_device().type != "cpu":
+            torch.set_default_device(None)
+            raise Wrong(f"for the device {device} the default device is another one afterwards: leave it alone")
         if not isinstance(got, (tuple, list)) or len(got) != 2:
             raise Wrong(f"you returned {_short(got)}, expected a pair (model, optimizer)")
         model, optimizer = got
@@ -321,8 +341,28 @@ def check_resume(answer):
             kinds = ", ".join(type(value).__name__ for value in got)
             raise Wrong(f"you returned a pair ({kinds}), expected (model, Adam optimizer)")
         _check_pair(model, optimizer, device)
+        _check_state(model, optimizer, state)
         if device != META:
-            _check_losses(_steps(model, optimizer, 3), expected)
+            try:
+                losses = _steps(model, optimizer, 3)
+            except Exception as error:
+                raise Wrong(f"three more steps raised {type(error).__name__}: {error}") from error
+            _check_losses(losses, expected)
+
+
+def _check_state(model, optimizer, state):
+    for key, x in model.state_dict().items():
+        if x.dtype != state["model"][key].dtype:
+            raise Wrong(f"{key} of the model is {x.dtype}, and that of the state {state['model'][key].dtype}")
+        if not x.is_meta and not torch.equal(x, state["model"][key]):
+            raise Wrong(f"{key} of the model is not that of the state: load it, and change nothing after that")
+    if not all(p.requires_grad for p in model.parameters()):
+        raise Wrong("parameters of the model want no gradient any more, so training would not change them")
+    if not model.training:
+        raise Wrong("the model is in eval mode, and a training is to go on")
+    lr, saved = optimizer.param_groups[0]["lr"], state["optimizer"]["param_groups"][0]["lr"]
+    if lr != saved:
+        raise Wrong(f"the optimizer's learning rate is {lr}, and that of the state {saved}")
 
 
 def _check_losses(losses, expected):
@@ -464,8 +504,11 @@ class Standardize(torch.nn.Module):
                 'self.register_buffer("mean", mean)', "self.mean = mean"
             ): "must both be in the state_dict",
             STANDARDIZE.replace('self.register_buffer("mean", mean)', "self.mean = torch.nn.Parameter(mean)"): (
-                "an optimizer would train mean and std"
+                "an optimizer would train mean: make buffers"
             ),
+            STANDARDIZE.replace(
+                "return (x", "with torch.no_grad():\n            return (x"
+            ): "no gradient passes through",
             STANDARDIZE.replace('"std", std)', '"std", std, persistent=False)'): "the file would hold ['mean']",
             STANDARDIZE.replace("(x - self.mean)", "x - self.mean"): "you returned",
             STANDARDIZE.replace("return (x - self.mean) / self.std", "x -= self.mean\n        return x / self.std"): (
@@ -538,7 +581,8 @@ def count_crossings(places, sizes):
             COUNT.replace(
                 "enumerate(sizes)", "enumerate(sizes[1:] + [0])"
             ): "what crosses in front of layer i is sizes[i]",
-            COUNT.replace(" if path[i] != path[i + 1]", ""): "nothing crosses between two neighbors",
+            COUNT.replace(" if path[i] != path[i + 1]", ""): "nothing crosses between equal neighbors",
+            COUNT.replace("path[i] != path[i + 1]", "path[i] is not path[i + 1]"): "between equal neighbors",
             COUNT.replace("path[i] != path[i + 1]", "path[i][:4] != path[i + 1][:4]"): (
                 "a border lies wherever two neighbors differ"
             ),
@@ -618,6 +662,10 @@ def evaluate(model, batch):
     model.train(before)
     return result
 """: "but its layer `frozen`",
+            EVALUATE.replace("model.modules()", "[model, *model.children()]"): "but its layer `block.0`",
+            EVALUATE.replace("model.modules()]", "model.modules() if not list(module.children())]")
+            .replace("    model.eval()\n", "    was = model.training\n    model.eval()\n")
+            .replace("    finally:", "    finally:\n        model.train(was)"): "but its layer `block`",
             EVALUATE.replace("    try:\n        with", "    if True:\n        with")
             .replace("            return model(batch)", "            result = model(batch)")
             .replace("    finally:\n", "    if True:\n")
@@ -628,6 +676,10 @@ def evaluate(model, batch):
             EVALUATE.replace("    finally:", "    except ValueError:\n        return None\n    finally:"): (
                 "your function kept it to itself"
             ),
+            EVALUATE.replace(
+                "    finally:", "    except ValueError:\n        raise RuntimeError('failed')\n    finally:"
+            ): ("the caller saw a RuntimeError"),
+            EVALUATE.replace("model(batch)", "model(batch).argmax(1)"): "you returned torch.int64 of shape (5,)",
         },
     ),
     Exercise(
@@ -670,6 +722,9 @@ def load_onto(model, file, device):
             LOAD.replace("load_state_dict(state)", "load_state_dict(state, strict=False)"): "nobody heard of it",
             LOAD.replace("return model.to(device)", "return model"): "0.weight of the model is on cpu",
             LOAD.replace('map_location="cpu"', "map_location=device"): "twice for a while",
+            LOAD.replace('"cpu"', "device").replace("(state)", "(state, assign=True)").replace(".to(device)", ""): (
+                "asked for meta, but mask of the model is on cpu"
+            ),
             LOAD.replace(
                 "model.load_state_dict(state)",
                 "model.to(device).load_state_dict({key: x.to(device) for key, x in state.items()})",
@@ -734,7 +789,9 @@ def resume(make_model, state, device):
     return model.to(device), optimizer
 """: "The move replaced them",
             RESUME.replace('    optimizer.load_state_dict(state["optimizer"])\n', ""): "its running means are lost",
-            RESUME.replace('    model.load_state_dict(state["model"])\n', ""): "three more steps gave",
+            RESUME.replace(
+                '    model.load_state_dict(state["model"])\n', ""
+            ): "weight of the model is not that of the state",
             RESUME.replace("    model.to(device)\n", ""): "asked for meta, but the model is on cpu",
             RESUME.replace("return model, optimizer", "return model"): "expected a pair",
             RESUME.replace("return model, optimizer", "return optimizer, model"): "you returned a pair (Adam, Linear)",
@@ -742,7 +799,12 @@ def resume(make_model, state, device):
             RESUME.replace("make_model()", "torch.nn.Linear(2, 1)"): "your function raised RuntimeError",
             RESUME.replace(
                 "    return model, optimizer", '    optimizer.param_groups[0]["lr"] = 0.1\n    return model, optimizer'
-            ): "three more steps gave",
+            ): "the optimizer's learning rate is 0.1, and that of the state 0.02",
+            RESUME.replace("model.to(device)", "model.to(device).eval()"): "the model is in eval mode",
+            RESUME.replace("model.parameters()", "reversed(list(model.parameters()))"): "three more steps raised",
+            RESUME.replace("model.to(device)", "model.to(device).half()"): "weight of the model is torch.float16",
+            RESUME.replace("model.to(device)", "model.to(device).requires_grad_(False)"): "want no gradient any more",
+            RESUME.replace("    model = ", "    torch.set_default_device(device)\n    model = "): "the default device",
         },
     ),
 ]
