@@ -20,7 +20,8 @@ class _Matrix(nn.Module):
 
     def __init__(self, device):
         super().__init__()
-        self.register_buffer("weight", torch.ones(3, 2, device=device))
+        trained = device == "cpu"  # autograd on a device that is not there would end the process
+        self.weight = nn.Parameter(torch.ones(3, 2, device=device), requires_grad=trained)
         self.called, self.seen = False, None
 
     def forward(self, x):
@@ -28,6 +29,12 @@ class _Matrix(nn.Module):
         self.called = True
         self.seen = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else None
         return x @ self.weight
+
+    def _apply(self, fn, recurse=True):
+        there = fn(self.weight.detach())
+        if (there.device, there.dtype) != (self.weight.device, self.weight.dtype):
+            raise RuntimeError("net is where it should be: move nothing, and leave the casts to autocast")
+        return self
 
 
 def check_under_autocast(answer):
@@ -42,8 +49,10 @@ def _check_autocast(answer, device):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         got = call(answer, net, x, shown=shown)
+    on = torch.is_autocast_enabled(x.device.type)
+    torch.set_autocast_enabled(x.device.type, False)
     if not isinstance(got, torch.Tensor):
-        raise Wrong(f"for {shown} you returned {got!r}, expected the tensor net(x)")
+        raise Wrong(f"for {shown} you returned {_brief(got)}, expected the tensor net(x)")
     if not net.called:
         raise Wrong(f"for {shown} you returned a tensor, but net was not called")
     if got.device != x.device:
@@ -56,8 +65,16 @@ def _check_autocast(answer, device):
     old = [str(warning.message) for warning in caught if issubclass(warning.category, FutureWarning)]
     if old:
         raise Wrong(f"for {shown} it works and warns, so it is not the form of today: {old[0]}")
+    if on:
+        raise Wrong(f"for {shown} autocast is still on afterwards: use a with block")
     if got.dtype != torch.bfloat16 or got.shape != (4, 2):
         raise Wrong(f"for {shown} you returned {got.dtype} of shape {tuple(got.shape)}, expected net(x) as it is")
+    if device == "cpu" and not got.requires_grad:
+        raise Wrong(f"for {shown} the result has no graph, expected net(x) as it is: autocast alone, nothing around it")
+    if not net.training:
+        raise Wrong(f"for {shown} net is in eval mode afterwards: leave it as it is")
+    if device == "cpu" and (got != 3).any():
+        raise Wrong(f"for {shown} you returned {got[0].tolist()} in each row, expected net(x) as it is, {[3.0, 3.0]}")
 
 
 MESSAGES = [  # message of a warning, expected, why
@@ -99,6 +116,22 @@ MESSAGES = [  # message of a warning, expected, why
         "torch.utils._new2.name_3",
         "a name may hold digits and underscores",
     ),
+    (
+        "`numpy.row_stack` is an old name, please use `numpy.vstack`.",
+        "numpy.vstack",
+        "the name may be one of another library",
+    ),
+    (
+        "`torch.old` goes away.\nPlease use `torch.new` instead.",
+        "torch.new",
+        "the name behind `use`, in the second line",
+    ),
+    (
+        "To use a GPU, call `torch.accelerator.is_available` first.",
+        None,
+        "what stands directly in front of the name is `call`",
+    ),
+    ("The result was copied into `x.grad`.", None, "`into` is another word than `to`"),
     ("", None, "an empty text offers nothing"),
 ]
 
@@ -111,7 +144,8 @@ def check_replacement(answer):
 
 
 def _did(printed="1\n", seconds=0.125, error=None, warnings=()):
-    return {"error": error, "warnings": list(warnings), "printed": printed, "seconds": seconds}
+    text = "".join(printed)  # another object each time, as in life
+    return {"error": error, "warnings": list(warnings), "printed": text, "seconds": seconds}
 
 
 JUDGED = [  # old, new, expected, why
@@ -121,8 +155,9 @@ JUDGED = [  # old, new, expected, why
     (_did(error="E", printed=""), _did(), "raises", "an error outweighs what was printed"),
     (_did(warnings=["FutureWarning"]), _did(), "warns", "it gave a warning"),
     (_did(printed="2\n", warnings=["W"]), _did(), "warns", "a warning is not silence, whatever it prints"),
-    (_did(seconds=5.0, warnings=["W"]), _did(), "warns", "a warning outweighs the time"),
+    (_did(seconds=5.0, warnings=["W", "V"]), _did(), "warns", "a warning outweighs the time"),
     (_did(printed="2\n"), _did(), "wrong", "it is silent and prints something else"),
+    (_did(printed="10\n"), _did(printed="01\n"), "wrong", "it is silent and prints something else"),
     (_did(printed="2\n", seconds=5.0), _did(), "wrong", "a wrong result is not made better by being slow"),
     (_did(seconds=1.25), _did(), "slower", "10 times as long is at least 10 times"),
     (_did(seconds=1.1875), _did(), "fine", "9.5 times as long is less than the factor"),
@@ -131,8 +166,17 @@ JUDGED = [  # old, new, expected, why
     (_did(error=""), _did(), "raises", "an error without a text is an error: compare with None"),
     (_did(warnings=["W"]), _did(warnings=["W"]), "warns", "what the old part does counts, whatever the new one does"),
     (_did(error="E"), _did(error="E"), "raises", "what the old part does counts, whatever the new one does"),
+    (_did(), _did(warnings=["W"]), "fine", "the verdict is on the old part, and the warning came from the new one"),
+    (_did(), _did(error="E"), "fine", "the verdict is on the old part, and the error came from the new one"),
 ]
-FACTORS = [(0.375, 2, "slower"), (0.25, 2, "slower"), (0.125, 2, "fine"), (5.0, 100, "fine"), (12.5, 100, "slower")]
+FACTORS = [  # seconds of the old part, factor, expected; the new part takes 0.125 s
+    (0.375, 2, "slower"),
+    (0.25, 2, "slower"),
+    (0.125, 2, "fine"),
+    (5.0, 100, "fine"),
+    (12.5, 100, "slower"),
+    (0.34375, 2.5, "slower"),
+]
 
 
 def check_verdict(answer):
@@ -188,11 +232,14 @@ class _Watched(nn.Module):
         return y
 
 
-def _batches(count):
-    """The first of six batches of several sizes. Their losses go up and down; the lowest is the fourth."""
+def _batches(count, scale=1):
+    """The first of six batches of several sizes. Their losses go up and down; the lowest is the fourth.
+
+    scale: of the targets. With large ones the losses are large, too.
+    """
     generator = torch.Generator().manual_seed(91)
     sizes = (8, 6, 4, 8, 2, 8)[:count]
-    return [(torch.randn(n, 2, generator=generator), torch.randn(n, 1, generator=generator)) for n in sizes]
+    return [(torch.randn(n, 2, generator=generator), scale * torch.randn(n, 1, generator=generator)) for n in sizes]
 
 
 def _expected(model, batches):
@@ -212,23 +259,27 @@ def _expected(model, batches):
 def check_train(answer):
     for count in (1, 2, 6):
         _check_training(answer, count)
+    _check_training(answer, 2, scale=1e6)
     _check_movement(answer)
 
 
-def _check_training(answer, count):
-    model, twin = _Watched(), _Watched()
+def _check_training(answer, count, scale=1):
+    model, twin, start = _Watched(), _Watched(), _Watched().state_dict()
     shown = f"a small model and {count} {'batch' if count == 1 else 'batches'} on the CPU"
-    got = call(answer, model, _batches(count), torch.device("cpu"), shown=shown)
+    shown += "" if scale == 1 else f" (targets near {scale:,.0f})"
+    got = call(answer, model, _batches(count, scale), torch.device("cpu"), shown=shown)
     if isinstance(got, (tuple, list)) and any(value is DOTS for value in got):
         raise NotAnswered
     if not isinstance(got, (tuple, list)) or len(got) != 2:
         text = f"{len(got)} values" if isinstance(got, (tuple, list)) else _brief(got)
         raise Wrong(f"for {shown} you returned {text}, expected a pair: mean loss, best weights")
     mean, best = got
-    expected, weights = _expected(twin, _batches(count))
+    expected, weights = _expected(twin, _batches(count, scale))
+    if isinstance(best, torch.Tensor) and isinstance(mean, dict):
+        raise Wrong("the mean loss comes first, then the best weights")
     if not isinstance(mean, torch.Tensor):
-        why = "a number would have to be read, and reading waits for a GPU"
-        raise Wrong(f"for {shown} the mean loss is {_brief(mean)}, expected a tensor: {why}")
+        why = ": a number would have to be read, and reading waits for a GPU" if isinstance(mean, float) else ""
+        raise Wrong(f"for {shown} the mean loss is {_brief(mean)}, expected a tensor{why}")
     if mean.requires_grad or model.kept > 2:  # two may be: the last loss and the lowest
         raise Wrong("the graphs of all batches are kept, by the sum of their losses: add up loss.detach()")
     if mean.numel() != 1:
@@ -239,7 +290,8 @@ def _check_training(answer, count):
         raise Wrong(f"for {shown} the mean loss is {text}, expected {wanted}: {why}")
     if not isinstance(best, dict) or set(best) != set(weights):
         text = f"a dict with the keys {', '.join(map(str, best))}" if isinstance(best, dict) else _brief(best)
-        raise Wrong(f"the best weights are {text}, expected a dict with the keys of state_dict(): {', '.join(weights)}")
+        wanted = f"a dict with the keys of state_dict(): {', '.join(weights)}"
+        raise Wrong(f"for {shown} the best weights are {text}, expected {wanted}")
     if any(not isinstance(best[name], torch.Tensor) or best[name].shape != weights[name].shape for name in weights):
         raise Wrong("the best weights are no tensors of the same shapes as in the model's state_dict()")
     current = model.state_dict()
@@ -248,6 +300,9 @@ def _check_training(answer, count):
     if not _same(best, weights):
         why = "compare each loss with the lowest so far, and copy before the step"
         raise Wrong(f"for {shown} the best weights are not those with which the lowest loss was computed: {why}")
+    if _same(current, start):
+        why = "the order of a step is zero_grad, backward, step"
+        raise Wrong(f"for {shown} the weights of the model that was passed did not change: {why}")
     if not _same(current, twin.state_dict()):
         why = "one step of plain SGD with lr=0.1 for each batch, on the model that was passed"
         why = why if count == 1 else f"{why}, and each with the gradients of its batch alone (zero_grad)"
@@ -255,7 +310,8 @@ def _check_training(answer, count):
 
 
 def _brief(value):
-    return repr(value) if isinstance(value, (int, float, str, type(None))) else f"a {type(value).__name__}"
+    short = isinstance(value, (int, float, str, type(None)))
+    return repr(value) if short else f"an object of type {type(value).__name__}"
 
 
 def _same(got, expected):
@@ -275,6 +331,11 @@ class _NoValues(TorchFunctionMode):
                 return torch.tensor(False)
             if func is torch.Tensor.__format__:
                 return "0"
+            if func in (torch.Tensor.to, torch.Tensor.cpu):
+                try:
+                    return func(*args, **(kwargs or {}))
+                except NotImplementedError:  # a copy to the CPU, which a GPU allows
+                    return torch.zeros(args[0].shape, dtype=args[0].dtype)
         if func is torch.Tensor.add_ and not args[0].is_meta and getattr(args[1], "is_meta", False):
             raise RuntimeError("Expected all tensors to be on the same device, but found at least two, cpu and meta")
         return func(*args, **(kwargs or {}))
@@ -441,6 +502,9 @@ def under_autocast(net, x):
             "    return y",
             "def under_autocast(net, x):\n"
             "    return torch.autocast(str(x.device).split(':')[0], torch.bfloat16)(net)(x)",
+            "def under_autocast(net, x):\n"
+            "    with torch.autocast(next(net.parameters()).device.type, dtype=torch.bfloat16):\n"
+            "        return net(x)",
         ],
         wrong={
             "def under_autocast(net, x):\n    with torch.cuda.amp.autocast():\n        return net(x)": (
@@ -460,6 +524,15 @@ def under_autocast(net, x):
             "def under_autocast(net, x):\n    return net(x).to(torch.bfloat16)": "autocast was not on for cpu",
             "def under_autocast(net, x):\n    with torch.autocast(x.device.type, dtype=torch.bfloat16):\n"
             "        return net(x).float()": "you returned torch.float32",
+            "def under_autocast(net, x):\n    with torch.autocast('cpu', dtype=torch.bfloat16):\n"
+            "        return net.cpu()(x.cpu())": "move nothing",
+            "def under_autocast(net, x):\n    torch.set_autocast_enabled(x.device.type, True)\n"
+            "    torch.set_autocast_dtype(x.device.type, torch.bfloat16)\n    return net(x)": "still on afterwards",
+            "@torch.no_grad()\ndef under_autocast(net, x):\n"
+            "    with torch.autocast(x.device.type, dtype=torch.bfloat16):\n        return net(x)": "has no graph",
+            "def under_autocast(net, x):\n    scaler = torch.amp.GradScaler(x.device.type)\n"
+            "    with torch.autocast(x.device.type, dtype=torch.bfloat16):\n"
+            "        return scaler.scale(net(x))": "in each row, expected net(x) as it is",
             "def under_autocast(net, x):\n    with torch.autocast(x.device.type, dtype=torch.bfloat16):\n"
             "        y = net\n    return y(x)": "autocast was not on for cpu when net was called",
         },
@@ -473,19 +546,19 @@ def under_autocast(net, x):
         hints=[
             "A regular expression with re.search: which words stand directly before the name?",
             "The name ends where something else begins that is no letter, digit, underscore or dot.",
-            r're.search(r"(?:use|to) `([\w.]+)", message) finds the name in its first group, or returns None.',
+            r're.search(r"\b(?:use|to) `([\w.]+)", message) finds the name in its first group, or returns None.',
         ],
         solution=r"""
 import re
 
 
 def replacement(message):
-    found = re.search(r"(?:use|to) `([\w.]+)", message)
+    found = re.search(r"\b(?:use|to) `([\w.]+)", message)
     return found[1] if found else None
 """,
         right=[
             "def replacement(message):\n"
-            "    for word in ('use `', 'to `'):\n"
+            "    for word in (' use `', ' to `'):\n"
             "        if word in message:\n"
             "            return message.split(word)[1].split('`')[0].split('(')[0]\n"
             "    return None",
@@ -514,6 +587,17 @@ def replacement(message):
             "    return found[1] if found else None": "the name behind `to`",
             "def replacement(message):\n    import re\n    found = re.search(r'(use|to) `([a-z.]+)', message)\n"
             "    return found[2] if found else None": "you returned 'torch.cuda.memory', expected",
+            "def replacement(message):\n    import re\n    found = re.search(r'(?:use|to) `([\\w.]+)', message)\n"
+            "    return found[1] if found else None": "`into` is another word",
+            "def replacement(message):\n    import re\n"
+            "    found = re.search(r'\\b(?:use|to)\\b.*?`([\\w.]+)', message)\n"
+            "    return found[1] if found else None": "directly in front of the name",
+            "def replacement(message):\n    import re\n"
+            "    found = re.match(r'.*\\b(?:use|to) `([\\w.]+)', message)\n"
+            "    return found[1] if found else None": "in the second line",
+            "def replacement(message):\n    import re\n"
+            "    found = re.search(r'\\b(?:use|to) `(torch[\\w.]+)', message)\n"
+            "    return found[1] if found else None": "one of another library",
             "def replacement(message):\n    import re\n    return re.search(r'(use|to) `([\\w.]+)', message)[2]": (
                 "'NoneType' object is not subscriptable"
             ),
@@ -595,6 +679,22 @@ def verdict(old, new, factor=10):
             "        return 'wrong'\n    return 'slower' if old['seconds'] >= factor else 'fine'": (
                 "you returned 'fine', expected 'slower': 10 times as long"
             ),
+            "def verdict(old, new, factor=10):\n    if old['error'] is not None or new['error'] is not None:\n"
+            "        return 'raises'\n    if old['warnings']:\n        return 'warns'\n"
+            "    if old['printed'] != new['printed']:\n        return 'wrong'\n"
+            "    return 'slower' if old['seconds'] >= factor * new['seconds'] else 'fine'": (
+                "the error came from the new one"
+            ),
+            "def verdict(old, new, factor=10):\n    if old['error'] is not None:\n        return 'raises'\n"
+            "    if old['warnings'] or new['warnings']:\n        return 'warns'\n"
+            "    if old['printed'] != new['printed']:\n        return 'wrong'\n"
+            "    return 'slower' if old['seconds'] >= factor * new['seconds'] else 'fine'": (
+                "the warning came from the new one"
+            ),
+            "def verdict(old, new, factor=10):\n    if old['error'] is not None:\n        return 'raises'\n"
+            "    if len(old['warnings']) == 1:\n        return 'warns'\n"
+            "    if old['printed'] != new['printed']:\n        return 'wrong'\n"
+            "    return 'slower' if old['seconds'] >= factor * new['seconds'] else 'fine'": "outweighs the time",
         },
     ),
     Exercise(
@@ -629,6 +729,12 @@ def verdict(old, new, factor=10):
             TRAIN.replace("lr=0.1", "lr=0.1, momentum=0.9"): "one step of plain SGD with lr=0.1",
             TRAIN.replace(MOVE, "").replace("    total, best", MOVE + "    total, best"): "move first, then build",
             TRAIN.replace(MOVE, ""): "stays on the CPU: move it",
+            TRAIN.replace('float("inf")', "1000.0"): "(targets near 1,000,000) the best weights are None",
+            TRAIN.replace("        loss.backward()\n", "").replace(STEP, STEP + "        loss.backward()\n"): (
+                "did not change: the order of a step"
+            ),
+            TRAIN.replace("total / len(batches), best", "best, total / len(batches)"): "the mean loss comes first",
+            BY_HAND.replace("zeros((), device=device)", "zeros(())"): "each new tensor",
         },
         equivalent={
             "loss = torch.nn.functional.mse_loss(model(x), y) → loss = torch.nn.functional.mse_loss(y, model(x))": (
