@@ -2,6 +2,7 @@
 
 import math
 import os
+from functools import partial
 
 import torch
 from torch import nn
@@ -37,9 +38,13 @@ def two_layers():
     layers(torch.ones(8, 4)).square().mean().backward()
 
 
+def one_product():
+    torch.ones(2, 3) @ torch.ones(3, 2)
+
+
 CALLS = [
-    ("aten::mm", "one product", lambda: torch.ones(2, 3) @ torch.ones(3, 2), 1, "run it inside of the `with` block"),
     ("aten::sum", "five sums in a loop", five_sums, 5, "the row of a name has the count of all its calls"),
+    ("aten::mm", "one product", one_product, 1, "aten::matmul calls it; operators that others call count as well"),
     ("aten::addmm", "a training step of two layers", two_layers, 2, "each layer multiplies once in its forward pass"),
     ("aten::mm", "a training step of two layers", two_layers, 3, "the lesson says why not four"),
     ("aten::add", "a training step of two layers", two_layers, 0, "aten::addmm is another operator"),
@@ -55,6 +60,12 @@ def check_calls_of(answer):
         if not _is_number(got):
             raise Wrong(f"for {shown} you returned {got!r}, expected a number of calls, 0 if there is none")
         if got != expected:
+            if isinstance(got, float):
+                why = "the number of calls is asked, not their time"
+            elif program is five_sums and got == 0:
+                why = "call the program in the `with` block, ask after it, and for the whole name, aten:: included"
+            elif program is five_sums and got == 2 * expected:
+                why = "call the program once"
             raise Wrong(f"for {shown} you returned {got}, expected {expected}: {why}")
 
 
@@ -96,6 +107,12 @@ SELF_TIMES = [
         [("linear", 0, 10), ("mm", 6, 10)],
         {"linear": 6, "mm": 4},
         "mm lies inside of linear",
+    ),
+    (
+        "three that end together",
+        [("call", 0, 10), ("linear", 2, 10), ("mm", 6, 10)],
+        {"call": 2, "linear": 4, "mm": 4},
+        "the parent of mm is linear, the shortest around it",
     ),
     (
         "children that fill their parent",
@@ -167,6 +184,13 @@ GAPS = [
     ("kernels that start late", [(100, 101), (103, 104)], (101, 103), "what comes before the first start is no gap"),
     ("four kernels", [(0, 1), (2, 3), (10, 11), (13, 14)], (3, 10), "the gaps are (1, 2), (3, 10), (11, 13)"),
     ("gaps that grow", [(0, 1), (2, 3), (6, 7), (11, 12)], (7, 11), "the gaps are (1, 2), (3, 6), (7, 11)"),
+    (
+        "gaps that grow, late",
+        [(100, 101), (103, 104), (110, 111)],
+        (104, 110),
+        "the gaps are (101, 103) and (104, 110); their lengths decide",
+    ),
+    ("kernels that touch, and a gap", [(0, 1), (1, 2), (4, 5)], (2, 4), "the second kernel runs until 2"),
     ("kernels in no order", [(7, 9), (5, 6), (0, 2)], (2, 5), "sort the kernels by their start first"),
     (
         "a long kernel of one stream over short ones of another",
@@ -200,11 +224,13 @@ def check_longest_gap(answer):
 # ---------------------------------------------------------------------------------------------------------------
 # 09.3
 
+NAMES = "busy", "input-bound", "sync-bound", "launch-bound"
 FIGURES = [  # step, busy, data, fetched
     ((10, 9.5, 0.2, 0), "busy"),
     ((10, 9, 0.2, 0), "busy"),
     ((20, 20, 0, 0), "busy"),
     ((10, 8.9, 0.2, 0), "launch-bound"),
+    ((1000, 898, 20, 0), "launch-bound"),
     ((10, 9, 6, 200), "busy"),
     ((20, 4, 12, 0), "input-bound"),
     ((20, 16, 2.5, 0), "input-bound"),
@@ -224,13 +250,16 @@ def check_name_fault(answer):
     for (step, busy, data, fetched), right in FIGURES:
         shown = f"{step=}, {busy=}, {data=}, {fetched=}"
         got = call(answer, step, busy, data, fetched, shown=shown)
-        if not isinstance(got, str) or got != right:
-            share, half = f"the GPU worked {busy / step:.0%} of the step", "half of the idle time"
-            took = f"the data range took {data} of the {step - busy:g} ms that it was idle"
+        if not isinstance(got, str) or got not in NAMES:
+            raise Wrong(f"for {shown} you returned {got!r}, expected one of {', '.join(map(repr, NAMES))}")
+        if got != right:
+            share = f"the GPU worked {100 * busy / step:g}% of the step"
+            took = f"the data range took {data} of {step - busy:g} ms of idle time"
             why = {
                 "busy": f"{share}, and that is asked first",
-                "input-bound": f"{share}, and {took}: more than {half}, which is asked before the fetches",
-                "sync-bound": f"{took}, not more than {half}; values fetched: {fetched}",
+                "input-bound": f"{share}, {took}, more than half"
+                + (", which is asked before the fetches" if got == "sync-bound" else ""),
+                "sync-bound": f"{took}, not more than half; values fetched: {fetched}",
                 "launch-bound": f"{share}, {took}, values fetched: {fetched}; none of the three is enough",
             }[right]
             raise Wrong(f"for {shown} you said {got!r}, expected {right!r}: {why}")
@@ -324,16 +353,19 @@ def check_epoch(answer):
         expected, shown = slow_epoch(batches, weight), f"batches of {', '.join(map(str, sizes))} samples"
         before = [x.clone() for pair in batches for x in pair] + [weight.clone()]
         fetches, operators = Fetches(), Operators()
+        mine = list(batches)
         with operators, fetches:
-            got = call(answer, batches, weight, shown=shown)
+            got = call(partial(answer, batches, weight) if callable(answer) else answer, shown=shown)  # not a copy
+        if len(batches) != len(mine) or any(a is not b for a, b in zip(batches, mine, strict=True)):
+            raise Wrong(f"for {shown} your function changed the list of batches; the next epoch needs it")
         if not all(map(torch.equal, before, [x for pair in batches for x in pair] + [weight])):
             raise Wrong(f"for {shown} your function wrote into a batch or into weight; the next epoch needs them")
-        _judge_epoch(got, expected, shown, sizes, operators.types)
+        _judge_epoch(got, expected, shown, batches, weight, operators.types)
         _judge_work(fetches, operators, f"right numbers for {shown}, but", len(sizes), width)
     _try_on_a_gpu(answer)
 
 
-def _judge_epoch(got, expected, shown, sizes, types):
+def _judge_epoch(got, expected, shown, batches, weight, types):
     if not isinstance(got, (tuple, list)) or len(got) != 2:
         raise Wrong(f"for {shown} you returned {got!r}, expected a pair (mean loss, share of right answers)")
     if not all(map(_is_number, got)):
@@ -341,19 +373,32 @@ def _judge_epoch(got, expected, shown, sizes, types):
         raise Wrong(f"for {shown} you returned {got!r}; Python numbers are asked, not {kinds}")
     if types & {torch.float16, torch.bfloat16}:
         raise Wrong(f"for {shown} a product computes in 16 bits; float32 is asked: x.float()")
-    for what, a, b in zip(("mean loss", "share of right answers"), got, expected, strict=True):
-        if not math.isclose(a, b, rel_tol=1e-4, abs_tol=1e-6):
-            why = ""
-            if math.isclose(a, b * sum(sizes), rel_tol=1e-4):
-                why = ": divide the sum by the number of samples"
-            elif math.isclose(a, b * sum(sizes) / len(sizes), rel_tol=1e-4):
-                why = ": divide the sum by the number of samples, not of batches"
+    sizes, single = [len(y) for _, y in batches], [slow_epoch([batch], weight) for batch in batches]
+    near = lambda a, b: math.isclose(a, b, rel_tol=1e-4, abs_tol=1e-6)  # noqa: E731
+    for k, (what, a, b) in enumerate(zip(("mean loss", "share of right answers"), got, expected, strict=True)):
+        if not near(a, b):
+            why = (
+                "asked is the mean of cross_entropy over all samples, with x / 64 @ weight as scores",
+                "a sample is right where the largest of its scores is that of its class: scores.argmax(1) == y",
+            )[k]
+            if near(got[0], expected[1]) and near(got[1], expected[0]):
+                why = "the mean loss comes first, the share second"
+            elif near(a, b * sum(sizes)):
+                why = "divide the sum by the number of samples"
+            elif near(a, b * sum(sizes) / len(sizes)):
+                why = "divide the sum by the number of samples, not of batches"
+            elif k == 1 and near(a, 100 * b):
+                why = "a share is asked, not percent"
+            elif near(a, sum(one[k] for one in single) / len(single)):
+                why = "divide by the number of samples; a mean of means is no mean when the batches differ in size"
+            elif near(a, single[0][k]):
+                why = "that is the first batch alone"
+            elif near(a * sizes[0], b):
+                why = "cross_entropy gives the mean of a batch; add up sums"
             elif len(set(sizes)) > 1:
-                why = ": divide by the number of samples; a mean of means is no mean when the batches differ in size"
-            elif math.isclose(a * sizes[0], b, rel_tol=1e-4):
-                why = ": cross_entropy gives the mean of a batch; add up sums"
+                why = "all samples count, and the batches differ in size"
             value, wanted = apart(float(a), b)
-            raise Wrong(f"for {shown} your {what} is {value}, expected {wanted}{why}")
+            raise Wrong(f"for {shown} your {what} is {value}, expected {wanted}: {why}")
 
 
 def _judge_work(fetches, operators, but, batches, width):
@@ -491,7 +536,7 @@ def check_mfu_of(answer):
         (32, 2, 3, (4, 64, 32), 2e-3, 0.1),
         (16384, 128, 2, (8, 4096, 16384), 1.5, 989),
     ):
-        shown = f"{layers} blocks of width {hidden}, input {shape}, {seconds} s, {peak} TFLOP/s"
+        shown = f"{layers} × width {hidden}, input {shape}, {seconds} s, {peak} TFLOP/s"
         parts = _step_flops(layers, hidden, shape[1], shape[0])
         _judge_mfu(answer, _blocks(hidden, heads, layers), shape, seconds, peak, shown, *parts)
     shown = "a model without attention, two layers 30 → 50 → 20, input (10, 30), 1e-06 s, 0.5 TFLOP/s"
@@ -503,6 +548,9 @@ def check_mfu_of(answer):
 
 def _judge_mfu(answer, make, shape, seconds, peak, shown, whole, forward, plain_products, first):
     got = _call_mfu(answer, make, shape, seconds, peak, shown)
+    if torch.empty(0).device.type == "meta":
+        torch.set_default_device(None)
+        raise Wrong('the default device is still meta after your function; `with torch.device("meta"):` sets it back')
     expected = whole / seconds / peak / 1e12
     if not _is_number(got):
         raise Wrong(f"for {shown} you returned {got!r}, expected a number")
@@ -512,22 +560,27 @@ def _judge_mfu(answer, make, shape, seconds, peak, shown, whole, forward, plain_
         "that is the forward pass; a training step is forward and backward": forward / whole,
         "the input needs no gradient, so the product that makes it is not computed": 1 + first / whole,
         "a share is asked, not percent": 100,
-        "the counter has multiplications and additions already": 2,
+        "that is twice the forward pass; count forward and backward": 2 * forward / whole,
+        "twice as much: the counter has multiplications and additions already; count one step": 2,
+        "half as much: multiplications and additions count, and the counter has both": 0.5,
         "the counter has the backward pass already": 3,
         "forward and backward must run inside of the counter's `with` block": 0,
         "a TFLOP is 10¹² FLOP": 1e12,
         "a factor of 1000: a TFLOP is 10¹² FLOP, not 10⁹, and the time is in seconds": 1e3,
         "divide by the seconds": seconds,
         "divide by the seconds, do not multiply": seconds**2,
+        "a / b * c multiplies by c: put the whole divisor in brackets": 1e24,
         "divide by the peak": peak * 1e12,
         "divide by the peak, do not multiply": peak**2,
         "that is the inverse": 1 / expected**2,
         "the attention is not counted. On the CPU it is not in every version; count on meta": plain_products / whole,
     }
     why = next((text for text, ratio in faults.items() if math.isclose(got / expected, ratio, rel_tol=1e-3)), None)
+    if got in [round(expected, digits) for digits in range(4)]:
+        why = "do not round"
     why = why or (
-        "count the model itself, forward and backward, on meta: a formula leaves something out, and elsewhere than on "
-        "meta the counter adds what attention computes twice, or leaves it out"
+        "count the model itself, forward and backward, on meta: a formula leaves something out, other devices count "
+        "attention differently"
     )
     value, wanted = apart(float(got), expected)
     raise Wrong(f"for {shown} you returned {value}, expected {wanted}: {why}")
@@ -650,7 +703,35 @@ def calls_of(name, program):
     with profile() as prof:
         pass
     return sum(row.count for row in prof.key_averages() if row.key == name)
-""": "you returned 0, expected 1",
+""": "call the program in the `with` block",
+            """
+from torch.profiler import profile
+
+
+def calls_of(name, program):
+    with profile() as prof:
+        program()
+        program()
+    return sum(row.count for row in prof.key_averages() if row.key == name)
+""": "call the program once",
+            """
+from torch.profiler import profile
+
+
+def calls_of(name, program):
+    with profile() as prof:
+        program()
+    return sum(row.self_cpu_time_total for row in prof.key_averages() if row.key == name)
+""": "not their time",
+            """
+from torch.profiler import profile
+
+
+def calls_of(name, program):
+    with profile() as prof:
+        program()
+    return sum(event.name == name for event in prof.events() if event.cpu_parent is None)
+""": "aten::matmul calls it",
             """
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -733,6 +814,7 @@ def self_times(spans):
             SELF.replace("> start]", ">= start]"): "what begins where another span ends is not inside of it",
             SELF.replace("times.get(name, 0) + end - start", "end - start"): "add up all spans of a name",
             PARENT.replace("s <= start and end <= e", "s < start and end < e"): "the longer one is the parent",
+            PARENT.replace("(e - s, n) for", "(e, n) for"): "the parent of mm is linear",
             SELF.replace("return times", "return {name: time for name, time in times.items() if time}"): "your names",
             "def self_times(spans):\n    return [end - start for _, start, end in spans]\n": "expected a dict",
         },
@@ -837,6 +919,24 @@ def longest_gap(spans):
 """: "you returned 3, expected the pair (2, 5)",
             """
 def longest_gap(spans):
+    gap, reached = None, float("inf")
+    for start, end in sorted(spans):
+        if start > reached and (gap is None or start - reached > gap[0]):
+            gap = reached, start
+        reached = end if reached == float("inf") else max(reached, end)
+    return gap
+""": "their lengths decide",
+            """
+def longest_gap(spans):
+    found = []
+    for _, end in spans:
+        later = [start for start, _ in spans if start > end]
+        if later and not any(start < end < stop for start, stop in spans):
+            found.append((end, min(later)))
+    return max(found, key=lambda gap: gap[1] - gap[0], default=None)
+""": "the second kernel runs until 2",
+            """
+def longest_gap(spans):
     gaps, reached = [], min(start for start, _ in spans)
     for start, end in sorted(spans):
         if start > reached:
@@ -899,7 +999,7 @@ def name_fault(step, busy, data, fetched):
     if data > step / 2:
         return "input-bound"
     return "sync-bound" if fetched > 1 else "launch-bound"
-""": "2.5 of the 4 ms that it was idle: more than half",
+""": "2.5 of 4 ms of idle time, more than half",
             """
 def name_fault(step, busy, data, fetched):
     if busy >= 0.9 * step:
@@ -907,7 +1007,7 @@ def name_fault(step, busy, data, fetched):
     if data >= (step - busy) / 2:
         return "input-bound"
     return "sync-bound" if fetched > 1 else "launch-bound"
-""": "8 of the 16 ms that it was idle, values fetched: 0; none of the three is enough",
+""": "8 of 16 ms of idle time, values fetched: 0; none of the three is enough",
             """
 def name_fault(step, busy, data, fetched):
     if busy > 0.9 * step:
@@ -948,6 +1048,22 @@ def name_fault(step, busy, data, fetched):
         return "input-bound"
     return "sync-bound" if fetched > 1 else "launch-bound"
 """: "you said 'busy', expected 'launch-bound': the GPU worked 89% of the step",
+            """
+def name_fault(step, busy, data, fetched):
+    if round(100 * busy / step) >= 90:
+        return "busy"
+    if data > (step - busy) / 2:
+        return "input-bound"
+    return "sync-bound" if fetched > 1 else "launch-bound"
+""": "the GPU worked 89.8% of the step",
+            """
+def name_fault(step, busy, data, fetched):
+    if busy >= 0.9 * step:
+        return "busy"
+    if data > (step - busy) / 2:
+        return "input bound"
+    return "sync bound" if fetched > 1 else "launch bound"
+""": "you returned 'launch bound', expected one of",
         },
     ),
     Exercise(
@@ -1008,6 +1124,17 @@ def epoch(batches, weight):
             EPOCH.replace("count += len(y)", "count += 1"): "not of batches",
             EPOCH.replace(FETCH + "\n    ", ""): "Python numbers are asked",
             MEANS: "a mean of means is no mean",
+            EPOCH.replace("for x, y in batches:", "for x, y in batches:\n        if len(y) < 16: continue"): (
+                "all samples count"
+            ),
+            EPOCH.replace("return loss / count, right / count", "return right / count, loss / count"): (
+                "the mean loss comes first"
+            ),
+            EPOCH.replace("right / count", "100 * right / count"): "a share is asked, not percent",
+            EPOCH.replace(" / 64", ""): "x / 64 @ weight as scores",
+            EPOCH.replace(
+                "for x, y in batches:", "for k, (x, y) in enumerate(batches):\n        batches[k] = x.float(), y"
+            ): "changed the list of batches",
             TOTALS: "right on the CPU, but for the same on a GPU your function raised RuntimeError",
             """
 def epoch(batches, weight):
@@ -1065,6 +1192,13 @@ def mfu_of(make, shape, seconds, peak):
             MFU.replace(PEAK, "(seconds * peak * 1e9)"): "a TFLOP is 10¹² FLOP, not 10⁹, and",
             MFU.replace("return counter", "return 100 * counter"): "not percent",
             MFU.replace(PEAK, "(peak * 1e12)"): "divide by the seconds",
+            MFU.replace(PEAK, "seconds / peak * 1e12"): "put the whole divisor in brackets",
+            MFU.replace("return counter", "return 0.5 * counter"): "half as much",
+            MFU.replace("return ", "return round(").replace("1e12)", "1e12), 2)"): "do not round",
+            MFU.replace(BACKWARD, "model(x)").replace("return", "return 2 *"): "that is twice the forward pass",
+            MFU.replace("with torch.device", "torch.set_default_device").replace(
+                ":\n        model, x", "\n    model, x", 1
+            ): "the default device is still meta",
             MFU.replace("display=False", ""): "FlopCounterMode(display=False)",
             MFU.replace("make(), torch.empty(shape)", "None, torch.empty(shape)").replace(
                 "    with Flop", "    model = make().to('meta')\n    with Flop"

@@ -1,5 +1,6 @@
 """Exercises of lesson 10."""
 
+import logging
 import math
 from unittest import mock
 
@@ -9,9 +10,9 @@ from utils.exercises import DOTS, Exercise, NotAnswered, Wrong, apart, call
 from utils.simulate.timeline import Op, makespan, schedule
 
 
-def _number(got, shown):
+def _number(got, shown, asked="a number"):
     if isinstance(got, bool) or not isinstance(got, (int, float)):
-        raise Wrong(f"for {shown} you returned {got!r}, expected a number")
+        raise Wrong(f"for {shown} you returned {got!r}, expected {asked}")
     return got
 
 
@@ -51,7 +52,7 @@ def _compile(*args, backend="inductor", real=torch.compile, **options):
 def check_count_graphs(answer):
     x, before = torch.ones(4), 0
     for text, fn, inputs, expected, why in (
-        ("x * 2 on three tensors alike", doubled, [x, x + 1, x + 2], 1, "later calls find the graph of the first"),
+        ("x * 2 on four tensors alike", doubled, [x, x + 1, x + 2, x + 3], 1, "a graph has several nodes"),
         ("x * 2 on float32, float64, float32", doubled, [x, x.double(), x], 2, "a new dtype is compiled again"),
         ("x * 2 on no tensor", doubled, [], 0, "it is compiled at the first call, and there is none"),
         ("the lesson's `careful` on a positive tensor", careful, [x], 2, "one graph up to the `if`, one after it"),
@@ -63,12 +64,26 @@ def check_count_graphs(answer):
         with mock.patch.object(torch, "compile", _compile):
             got = _call(answer, fn, inputs, shown=text)
         if _number(got, text) != expected:
-            if got == 0 and "again" not in text:
+            if expected == 1 and got == len(inputs):
+                why = "later calls find the graph of the first"
+            elif got == 0 and "again" not in text:
                 why = "your backend was never asked: does torch.compile get it, and do you call what it returns?"
             elif got == expected + before:
                 why = "the graphs of earlier calls are among them"
             raise Wrong(f"for {text} you returned {got}, expected {expected}: {why}")
         before += expected
+    logging.disable(logging.WARNING)  # PyTorch says that it gives up, and so does the verdict
+    try:
+        for time in range(1, 11):
+            got = _call(answer, doubled, [x], shown="x * 2, asked ten times")
+            if got != 1:
+                raise Wrong(
+                    f"for x * 2, asked ten times, you returned {got} at time {time}, expected 1: after eight graphs of "
+                    "a function PyTorch compiles it no more. Begin with torch.compiler.reset()"
+                )
+    finally:
+        logging.disable(logging.NOTSET)
+        torch.compiler.reset()
 
 
 GRAPHS = """
@@ -79,6 +94,7 @@ def count_graphs(fn, inputs):
         graphs.append(graph_module)
         return graph_module.forward
 
+    torch.compiler.reset()
     compiled = torch.compile(fn, backend=counting)
     for x in inputs:
         compiled(x)
@@ -118,10 +134,22 @@ def _step(kernel, launches):
 
 def _gain_fault(got, n, kernel, launch, eager, graph):
     """What was taken for the two times, if that explains `got`."""
-    if math.isclose(got, graph / eager, rel_tol=1e-6):
+    right, near = eager / graph, lambda value: math.isclose(got, value, rel_tol=1e-6)
+    if near(graph / eager):
         return "how many times as fast is eager / graph"
+    if near(eager - graph):
+        return "a ratio is asked, not a difference"
+    if near(right - 1):
+        return "how many times as fast, not how much faster"
+    if near(100 * right):
+        return "no percent are asked"
+    if near(eager / (n * (launch + kernel))):
+        return "the graph needs a single launch"
+    longer_kernel = kernel + 1
+    if near((max(n * launch + longer_kernel, launch + n * longer_kernel) - 1) / (launch + n * longer_kernel - 1)):
+        return "there is no gap between kernels; the lesson's graph_gain has one of 1 µs"
     serial = "you added launches and kernels, but the host issues the next one while the device works"
-    longer = "the longer of both sets the pace, but the first kernel waits for a launch, and the last one ends later"
+    longer = "the longer of both sets the pace, but the first kernel waits for a launch, the last one ends later"
     long_kernels = "that is the host-bound case; here the kernels are longer than the launches and set the pace"
     long_launches = "that is the device-bound case; here the launches are longer than the kernels and set the pace"
     eagers = {"": eager, serial: n * (launch + kernel), longer: n * max(launch, kernel)}
@@ -134,6 +162,8 @@ def _gain_fault(got, n, kernel, launch, eager, graph):
             return "; ".join(filter(None, ["the graph has a launch, too", eager_fault]))
     if math.isclose(got, eager / (launch + kernel), rel_tol=1e-6):
         return "the graph runs all n kernels"
+    if got in [round(right, digits) for digits in range(4)]:
+        return "do not round"
     return "draw both rows, host and device, for three kernels"
 
 
@@ -153,9 +183,10 @@ def check_calls_until_it_pays(answer):
         (20.0, 2.0, 1.0, math.inf),
         (0.5, 0.25, 1.0, 1),
         (3.25, 0.25, 1.25, 4),
+        (1024, 2**-10, 2**-9, 2**20),
     ):
         shown = f"first = {first} s, compiled = {compiled} s, eager = {eager} s"
-        got = _number(call(answer, first, compiled, eager, shown=shown), shown)
+        got = _number(call(answer, first, compiled, eager, shown=shown), shown, 'a number, float("inf") for never')
         if got == expected:
             continue
         if expected == math.inf:
@@ -163,6 +194,8 @@ def check_calls_until_it_pays(answer):
                 f'for {shown} you returned {got}, expected float("inf"): no call is faster than an eager one, so it '
                 "never pays"
             )
+        if got == math.inf:
+            raise Wrong(f"for {shown} you returned inf, but it pays after {expected} calls: each later one saves time")
         if not math.isfinite(got) or got != int(got) or got < 1:
             raise Wrong(f"for {shown} you returned {got}: a number of calls is whole, at least 1; expected {expected}")
         got = int(got)
@@ -196,7 +229,7 @@ OPERATIONS = {  # operations, outputs: what the case is about
     "a is needed at the end, so it is written": ([("a", ("x",)), ("b", ("a",)), ("c", ("a", "b"))], ("a", "c")),
     "two operations read z": ([("a", ("x",)), ("b", ("a", "z")), ("c", ("b", "z"))], ("c",)),
     "a and b are both needed at the end": ([("a", ("w", "x", "y")), ("b", ("a", "x"))], ("b", "a")),
-    "the names say nothing": ([("x", ("in", "out")), ("y", ("x", "in"))], ("y",)),
+    "the names say nothing": ([("mul", ("in", "out")), ("sum", ("mul", "in"))], ("sum",)),
 }
 
 
@@ -222,7 +255,7 @@ def check_vectors_moved(answer):
         if got[1] != fused:
             raise Wrong(
                 f"for {shown} you counted {got[1]!r} vectors for the fused kernel, expected {fused}: "
-                f"it reads once what no operation makes, and writes the outputs ({why})"
+                f"read once what no operation makes, write the outputs ({why})"
             )
 
 
@@ -236,7 +269,7 @@ def check_clip(answer):
         "a short one": (torch.tensor([0.3, -0.4]), 1.0),
         "zeros": (torch.zeros(2), 1.0),
         "a vector as long as the limit": (torch.tensor([3.0, 4.0]), 5),
-        "a matrix": (torch.full((2, 2), 2.0), 2.0),
+        "a matrix (one norm for all)": (torch.full((2, 2), 2.0), 2.0),
         "a transposed matrix": (torch.arange(6.0).view(2, 3).T, 0.5),
         "a vector in float64": (torch.tensor([3.0, 4.0], dtype=torch.float64), 1.0),
         "nothing, a tensor without numbers": (torch.empty(0), 1.0),
@@ -262,6 +295,8 @@ def check_clip(answer):
             got = compiled(x.clone(), limit)
         except Exception as error:
             line = (str(error).strip().splitlines() or [type(error).__name__])[0]
+            if "data-dependent expression" in line or ".item()" in line:  # its names are the compiler's
+                line = "Python asks for a value (.item(), float) and decides by it"
             raise Wrong(f"right values, but there is still a graph break: {line}") from error
         _compare(got, x, limit, f"{name}, compiled")
     calls = [node.target for graph in graphs for node in graph.graph.nodes if node.op == "call_method"]
@@ -307,9 +342,14 @@ def _compare(got, x, limit, name):
 
 def check_graphed(answer):
     three = torch.tensor([[1.0], [2.0], [3.0]])
-    _judge_graphed(answer, "x * 2 + 1", lambda x: x * 2 + 1, three, [three * n + 7 for n in (10, 20, 30)])
+    first = _judge_graphed(answer, "x * 2 + 1", lambda x: x * 2 + 1, three, [three * n + 7 for n in (10, 20, 30)])
     table = torch.arange(6, dtype=torch.float64).view(3, 2)
     _judge_graphed(answer, "(x - x.sum()).exp()", lambda x: (x - x.sum()).exp(), table, [table / 8, -table, table])
+    _judge_graphed(answer, "x.sum(0)", lambda x: x.sum(0), table + 5, [table, -table, table + 2])
+    shown = "the function of the first graph, after graphed has made others,"
+    x = torch.ones(3, 1)
+    if not torch.equal(call(first, x, shown=shown), x * 2 + 1):
+        raise Wrong(f"{shown} gives another one's result: each needs a graph and tensors of its own")
 
 
 def _judge_graphed(answer, text, operation, example, inputs):
@@ -323,13 +363,13 @@ def _judge_graphed(answer, text, operation, example, inputs):
     original, frozen = example.clone(), operation(example)
     replay = call(answer, fn, example, shown=shown)
     if not callable(replay):
-        raise Wrong(f"graphed should return a function, you returned {replay!r}")
+        raise Wrong(f"graphed should return a function, you returned a {type(replay).__name__}")
     if not ran:
         raise Wrong("fn was never called: graphed runs it once, in `with graph.capture():`, to record it")
     captured, kept = len(ran), []
     for x in inputs:
         before = x.clone()
-        kept.append(call(replay, x, shown=f"{shown}, then a new tensor"))
+        kept.append(call(replay, x, shown=f"{shown}, then a new tensor of this shape,"))
         if not torch.equal(example, original):
             raise Wrong("the caller's example was written to: the static input must be a tensor of your own")
         _same_as_eager(kept[-1], operation(before), frozen, operation(inputs[len(kept) - 2]), shown)
@@ -347,15 +387,23 @@ def _judge_graphed(answer, text, operation, example, inputs):
             _must_raise(replay, shape, example.shape)
     example.zero_()  # the caller's own
     _same_as_eager(call(replay, inputs[0], shown=shown), operation(inputs[0]), frozen, None, shown)
+    again = inputs[0] + 1
+    call(replay, again, shown=shown)
+    again.sub_(3)
+    if not torch.equal(call(replay, again, shown=shown), operation(again)):
+        raise Wrong("given the same tensor again, with new numbers in it, your function returned the old result")
+    return replay
 
 
 def _must_raise(replay, shape, captured):
     try:
-        replay(torch.ones(shape))
+        got = replay(torch.ones(shape))
     except ValueError:
         return
     except Exception as error:
         raise Wrong(f"for a shape of {shape} expected a ValueError, you raised {error!r}") from error
+    if isinstance(got, Exception):
+        raise Wrong(f"for a shape of {shape} your function returned an error: raise it")
     raise Wrong(
         f"a tensor of shape {shape} passed without an error, captured was {tuple(captured)}: copy_ broadcasts, so "
         "compare the shapes first"
@@ -376,8 +424,8 @@ def _same_as_eager(got, expected, frozen, last, shown):
         return
     if torch.equal(got, frozen):
         raise Wrong(
-            "the result is always that of the example: the new numbers must be copied into the static input that fn "
-            "has read, before the replay"
+            "the result is always that of the example: copy the new numbers, before the replay, into the static input "
+            "that fn has read. Make it before the capture, or each replay makes it anew"
         )
     if last is not None and torch.equal(got, last):
         raise Wrong("the result is that of the tensor before: copy_ first, then replay, then read")
@@ -416,7 +464,7 @@ EXERCISES = [
         hints=[
             "A backend is a function of a graph and its inputs. Yours appends the graph to a list, as in the lesson.",
             "torch.compile(fn, backend=…) once, then call the result with each x. When is it compiled?",
-            "Start from an empty list in each call of count_graphs; the answer is its length.",
+            "Start from an empty list and torch.compiler.reset() in each call of count_graphs; then take the length.",
         ],
         solution=GRAPHS,
         equivalent={
@@ -446,6 +494,7 @@ def count_graphs(fn, inputs):
 def count_graphs(fn, inputs):
     from torch._dynamo.testing import CompileCounter
 
+    torch._dynamo.reset()
     counter = CompileCounter()
     list(map(torch.compile(fn, backend=counter), inputs))
     return counter.frame_count
@@ -459,6 +508,7 @@ def count_graphs(fn, inputs):
         count += 1
         return graph_module
 
+    torch.compiler.reset()
     run = torch.compile(backend=backend)(fn)
     kept = [run(x) for x in inputs]
     return count
@@ -475,6 +525,8 @@ def count_graphs(fn, inputs):
             GRAPHS.replace("backend=counting", "backend=counting, fullgraph=True"): "your function raised",
             "def count_graphs(fn, inputs):\n    return len(inputs)\n": "later calls find the graph of the first",
             GRAPHS.replace("len(graphs)", "graphs"): "expected a number",
+            GRAPHS.replace("    torch.compiler.reset()\n", ""): "PyTorch compiles it no more",
+            GRAPHS.replace("append(graph_module)", "extend(graph_module.graph.nodes)"): "a graph has several nodes",
         },
     ),
     Exercise(
@@ -550,7 +602,20 @@ def graph_gain_exactly(n, kernel, launch):
             """
 def graph_gain_exactly(n, kernel, launch):
     return max(launch + n * kernel, n * launch + kernel) - launch - n * kernel
-""": "you returned 147, expected 2.4",
+""": "a ratio is asked, not a difference",
+            """
+def graph_gain_exactly(n, kernel, launch):
+    return max(launch + n * kernel, n * launch + kernel) / (n * launch + n * kernel)
+""": "the graph needs a single launch",
+            """
+def graph_gain_exactly(n, kernel, launch):
+    return round(max(launch + n * kernel, n * launch + kernel) / (launch + n * kernel), 2)
+""": "do not round",
+            """
+def graph_gain_exactly(n, kernel, launch):
+    kernel += 1
+    return (max(launch + n * kernel, n * launch + kernel) - 1) / (launch + n * kernel - 1)
+""": "there is no gap between kernels",
             """
 def graph_gain_exactly(n, kernel, launch):
     return "much"
@@ -605,7 +670,14 @@ def calls_until_it_pays(first, compiled, eager):
 def calls_until_it_pays(first, compiled, eager):
     return (first - compiled) / (eager - compiled) + 1 if eager > compiled else float("inf")
 """: "whole",
-            PAYS.replace('float("inf")', "None"): "you returned None, expected a number",
+            PAYS.replace('float("inf")', "None"): "you returned None, expected a number, float(",
+            """
+def calls_until_it_pays(first, compiled, eager):
+    for n in range(1, 1000):
+        if first + (n - 1) * compiled < n * eager:
+            return n
+    return float("inf")
+""": "you returned inf, but it pays after 1048576 calls",
             PAYS.replace("compiled >= eager", "compiled > eager"): "your function raised ZeroDivisionError",
             """
 def calls_until_it_pays(first, compiled, eager):
@@ -688,6 +760,12 @@ def vectors_moved(operations, outputs):
 def vectors_moved(operations, outputs):
     return 2 * len(operations), 2
 """: "each reads its different inputs",
+            """
+def vectors_moved(operations, outputs):
+    made = "".join(name for name, _ in operations)
+    used = {name for _, inputs in operations for name in inputs}
+    return sum(len(set(inputs)) + 1 for _, inputs in operations), len(used - set(made)) + len(outputs)
+""": "the names say nothing",
         },
     ),
     Exercise(
@@ -742,6 +820,16 @@ def clip(x, limit):
 def clip(x, limit):
     return x * min(1.0, limit / max(x.norm().item(), 1e-9))
 """: "right values, but",
+            """
+def clip(x, limit):
+    norm = x.norm().item()
+    return x * (limit / norm) if norm > limit else x
+""": "Python asks for a value",
+            """
+def clip(x, limit):
+    norm = x.norm(dim=-1, keepdim=True)
+    return torch.where(norm > limit, x * (limit / norm), x)
+""": "a matrix (one norm for all)",
             """
 def clip(x, limit):
     return x * (limit / x.norm())
@@ -857,6 +945,41 @@ def graphed(fn, example):
 def graphed(fn, example):
     return lambda x: x * 2 + 1
 """: "fn was never called",
+            IMPORT.replace(", static = ToyGraph(), example.clone()", " = ToyGraph()").replace(
+                "        out", "        static = example.clone()\n        out"
+            )
+            + CHECKED: "Make it before the capture",
+            IMPORT + CHECKED.replace("static.shape", "out.shape"): "of this shape, your function raised ValueError",
+            IMPORT + CHECKED.replace("raise", "return"): "your function returned an error: raise it",
+            "state = {}\n"
+            + IMPORT
+            + """
+    state["out"] = out
+
+    def replay(x):
+        if x.shape != static.shape:
+            raise ValueError("not the recorded shape")
+        static.copy_(x)
+        graph.replay()
+        return state["out"].clone()
+
+    return replay
+""": "each needs a graph and tensors of its own",
+            IMPORT
+            + """
+    results = {}
+
+    def replay(x):
+        if x.shape != static.shape:
+            raise ValueError("not the recorded shape")
+        if id(x) not in results:
+            static.copy_(x)
+            graph.replay()
+            results[id(x)] = out.clone()
+        return results[id(x)]
+
+    return replay
+""": "given the same tensor again",
         },
         equivalent={
             "raise ValueError('not the recorded shape') → raise ValueError()": "The text of the error is free.",
