@@ -4,6 +4,7 @@ import contextlib
 import logging
 import math
 import re
+import unittest.mock
 
 import numpy as np
 import torch
@@ -21,7 +22,8 @@ def _pair(got, shown, names):
     if any(value is DOTS for value in got):
         raise NotAnswered
     if not all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in got):
-        raise Wrong(f"for {shown} you returned {got!r}; Python numbers are asked, as a pair ({names})")
+        returned = " ".join(repr(got).split())
+        raise Wrong(f"for {shown} you returned {returned}; Python numbers are asked, as a pair ({names})")
     return got
 
 
@@ -35,6 +37,18 @@ def _gpus():
             yield
     finally:
         log.disabled = before
+
+
+class NoNumber(TorchFunctionMode):
+    """Refuses a move to "cuda", the one without a number: PyTorch would ask a real GPU which one is meant."""
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        name = getattr(function, "__name__", "")
+        bare = [value for value in (*args, *kwargs.values()) if isinstance(value, (str, torch.device))]
+        if (name == "cuda" and len(args) < 2 and not kwargs) or "cuda" in map(str, bare):
+            raise Wrong(f"your function moves a tensor to 'cuda' ({name}): move it to the device that it was given")
+        return function(*args, **kwargs)
 
 
 class Moves(TorchFunctionMode):
@@ -65,17 +79,26 @@ def check_zeros_beside(answer):
     before = torch.are_deterministic_algorithms_enabled()
     torch.use_deterministic_algorithms(True)  # fills what torch.empty leaves unwritten with NaN
     try:
-        got = call(answer, torch.ones(2), 3, shown="x on cpu and n = 3")
+        x = torch.ones(2)
+        got = call(answer, x, 3, shown="x on cpu and n = 3")
     finally:
         torch.use_deterministic_algorithms(before)
+    if x.tolist() != [1, 1]:
+        raise Wrong(f"x was [1.0, 1.0] and now is {x.tolist()}: make a new tensor, and leave x as it is")
     if got.tolist() != [0, 0, 0]:
         raise Wrong(f"for x on cpu and n = 3 you returned {got.tolist()}, expected three zeros")
 
 
 def _check_zeros(answer, x, n):
-    shown = f"x on {x.device} and n = {n}"
+    shown, shape = f"x on {x.device} and n = {n}", x.shape
     with Moves() as moves:
         got = call(answer, x, n, shown=shown)
+    default = torch.get_default_device()
+    if default.type != "cpu":
+        torch.set_default_device(None)
+        raise Wrong(f"for {shown} your function leaves {default} as the default device: say device= instead")
+    if x.shape != shape:
+        raise Wrong(f"for {shown} you changed the shape of x to {tuple(x.shape)}: make a new tensor")
     if not isinstance(got, torch.Tensor):
         raise Wrong(f"for {shown} you returned {got!r}, expected a tensor")
     if got.device != x.device:
@@ -97,6 +120,7 @@ LINES = {
 
 
 def check_copies(answer):
+    answer = answer.tolist() if isinstance(answer, (np.ndarray, torch.Tensor)) else answer
     if not isinstance(answer, (list, tuple)) or len(answer) != len(LINES):
         raise Wrong(f"expected a list of {len(LINES)} values, one for each line, got {answer!r}")
     if any(given is DOTS for given in answer):
@@ -114,7 +138,7 @@ def check_copies(answer):
 
 LINKS = [  # latency in s, bandwidth in bytes/s, two sizes in bytes
     (10e-6, 25e9, 10**6, 10**8),
-    (0.5e-6, 10e9, 10**6, 10**4),
+    (2.5e-6, 10e9, 10**6, 10**4),
     (0.0, 1e9, 4000, 1000),
     (3.0, 2.5, 10, 20),
 ]
@@ -146,7 +170,7 @@ def check_link_from_two(answer):
 def _bandwidth_fault(got, bandwidth):
     if math.isclose(got * bandwidth, 1, rel_tol=1e-3):
         return "that is seconds per byte, so take the reciprocal"
-    for unit, size in {"GB/s": 1e9, "MB/s": 1e6}.items():
+    for unit, size in {"GB/s": 1e9, "GiB/s": 2**30, "MB/s": 1e6, "MiB/s": 2**20, "bits per second": 1 / 8}.items():
         if math.isclose(got * size, bandwidth, rel_tol=1e-3):
             return f"that is in {unit}, and bytes per second are asked"
     if abs(got - bandwidth) < 1:
@@ -160,6 +184,8 @@ def _latency_fault(got, latency):
     for unit, size in {"µs": 1e-6, "ms": 1e-3}.items():
         if math.isclose(got * size, latency, rel_tol=1e-3):
             return f"that is in {unit}, and seconds are asked"
+    if any(got and math.isclose(got, round(latency, digits)) for digits in range(9)):
+        return "do not round it"
     return "it is what remains of a time when the time of its bytes is taken off"
 
 
@@ -176,6 +202,7 @@ def check_ensure_same_device(answer):
             "a vector of length one is a vector",
         )
         _let_pass(answer, "they share a device", cpu, torch.ones(3, 3))
+        _let_pass(answer, "they share a device, and types do not matter", cpu, torch.ones(2, dtype=torch.int64))
         errors = [((meta, cpu), _raised(answer, "they do not share a device", meta, cpu))]
         _let_pass(answer, "they share a device", meta, meta, meta)
         for tensors in ((meta, number), (number, first, number), (number, there), (number, number)):
@@ -259,7 +286,7 @@ def check_move_all(answer):
     batch = {"image": x, "boxes": [y, (z, 5, "dog")], "name": "cat", "none": None, 7: [{"deep": (x,)}, [], {}, ()]}
     _check_moved(answer, batch, "meta")
     _check_moved(answer, batch, "cpu")
-    _check_moved(answer, [z, (range(3), [x])], "meta")
+    _check_moved(answer, [z, (range(3), [x], {3, 5})], "meta")
     _check_moved(answer, ({"only": y},), "meta")
     with _gpus():
         here, there = torch.ones(2, device="cuda:0"), torch.ones(2, device="cuda:1")
@@ -271,7 +298,10 @@ def _check_moved(answer, nested, device):
     """Not by `call` alone, which copies what it hands over and what it gets: the same objects count here."""
     before, results = list(_parts(nested)), []
     shown = f"{_text(nested)}, to {device}"
-    call(lambda: results.append(answer(nested, torch.device(device))) or results[0], shown=shown)
+    with NoNumber():
+        call(lambda: results.append(answer(nested, torch.device(device))) and None, shown=shown)
+    if results[0] is DOTS:
+        raise NotAnswered
     after = list(_parts(nested))
     if len(before) != len(after) or any(a is not b for a, b in zip(before, after, strict=True)):
         raise Wrong("the input itself was changed: build new dicts and lists, the caller may still need the old ones")
@@ -305,6 +335,8 @@ def _same_structure(got, given, path, device):
         if got.dtype != given.dtype or got.shape != given.shape:
             old, new = (f"{x.dtype} {tuple(x.shape)}" for x in (given, got))
             raise Wrong(f"{path} changed from {old} to {new}: only the device may change")
+        if given.device == device and got is not given and device.type == "cpu" and got.is_set_to(given):
+            raise Wrong(f"{path} was on cpu already, and you made another tensor of its storage: hand on the same one")
         if given.device == device and got is not given:
             raise Wrong(f"{path} was on {device} already, and was copied on its way: .to alone knows better")
         return
@@ -323,25 +355,41 @@ def _same_structure(got, given, path, device):
         for i, value in enumerate(given):
             _same_structure(got[i], value, f"{path}[{i}]", device)
     elif got is not given:
-        raise Wrong(f"{path} should be {given!r} as it was, it is {got!r}")
+        found = "a copy of it" if type(got) is type(given) and got == given else repr(got)
+        raise Wrong(f"{path} should be {given!r} as it was, it is {found}")
 
 
 class Host(torch.Tensor):
-    """What `.cpu()` gave: to read it, nobody waits. (Results of its operations are of this class as well.)"""
+    """What `.cpu()` gave, or what was made on the CPU: to read it, nobody waits.
+
+    Results of its operations are of this class as well.
+    """
 
     def __repr__(self):
-        return repr(self.as_subclass(torch.Tensor))
+        with torch._C.DisableTorchFunction():
+            return repr(self.as_subclass(torch.Tensor))
+
+    def __format__(self, spec):
+        with torch._C.DisableTorchFunction():
+            return format(self.as_subclass(torch.Tensor), spec)
 
 
 class Waits(TorchFunctionMode):
-    """Takes tensors for tensors on a GPU, and notes each call that needs a value of one on the host."""
+    """Takes tensors for tensors on a GPU, and notes each call that needs a value of one on the host.
+
+    What is made without device= is on the CPU. A copy with non_blocking=True waits for nothing: it is counted in late.
+    """
 
     READS = {"item", "tolist", "nonzero", "argwhere", "masked_select", "is_nonzero", "equal", "allclose", "unique"}
+    MAKES = {"empty", "zeros", "ones", "full", "tensor", "as_tensor", "from_numpy", "arange", "linspace"}
     READS |= {"__bool__", "__float__", "__int__", "__index__", "__complex__", "__format__", "__repr__", "__contains__"}
 
     def __init__(self):
         super().__init__()
-        self.names = []
+        self.names, self.late = [], 0
+
+    def synchronize(self, device=None):
+        self.names.append("synchronize")
 
     def __torch_function__(self, function, types, args=(), kwargs=None):
         kwargs = kwargs or {}
@@ -355,14 +403,20 @@ class Waits(TorchFunctionMode):
                 "can't convert cuda:0 device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host memory "
                 "first."
             )
-        if fetches or (there and name in self.READS):
+        fills = name in ("copy_", "__setitem__") and isinstance(args[0], Host) and there  # a place on the CPU
+        if (fetches or fills) and kwargs.get("non_blocking"):
+            self.late += 1
+        elif fetches or fills or (there and name in self.READS):
             self.names.append(name)
         elif name == "__getitem__":
             self.names += [name for index in _flat(args[1]) if isinstance(index, torch.Tensor) and _shapes(index)]
         elif name in ("tensor", "as_tensor", "new_tensor"):
             self.names += [name] * sum(map(_on_gpu, given))  # reads each tensor in a list, one after the other
         result = function(*args, **kwargs)
-        return result.as_subclass(Host) if fetches else result
+        if fetches or (name in self.MAKES and "device" not in kwargs and not _on_gpu(given)):
+            return result.as_subclass(Host)
+        mixed = isinstance(result, Host) and there and not fills  # a number on the CPU has joined: the GPU has computed
+        return result.as_subclass(torch.Tensor) if mixed else result
 
 
 def _on_gpu(values):
@@ -381,14 +435,24 @@ def _shapes(index):
     return not isinstance(index, Host) and (index.dtype == torch.bool or index.dim() == 0)
 
 
-LOSSES = [[1.0, 4.0, 1.0], [0.5, 0.25, 2.0, 1.25, 1.0], [-0.5, -1.5], [3.0], [7.0, *[0.5] * 30, 1.0]]
+@contextlib.contextmanager
+def _patched_waits(waits):
+    """The calls that wait for a GPU are noted, and need none."""
+    with contextlib.ExitStack() as stack:
+        for module in (torch.cuda, getattr(torch, "accelerator", None)):
+            if module is not None:
+                stack.enter_context(unittest.mock.patch.object(module, "synchronize", waits.synchronize))
+        yield
+
+
+LOSSES = [[1.0, 4.0, 1.0], [0.5, 0.25, 2.0, 1.25, 1.0], [-0.5, -1.5], [3.0], [7.1, *[0.1] * 30, 1.0]]
 
 
 def check_summary(answer):
     for values in LOSSES:
         losses, waits = [torch.tensor(value) for value in values], Waits()
         shown = f"the losses {values}" if len(values) < 9 else f"{len(values)} losses"
-        with waits:
+        with waits, _patched_waits(waits):
             got = call(answer, losses, shown=shown)
         got = _pair(got, shown, "mean, maximum")
         expected = sum(values) / len(values), max(values)
@@ -399,6 +463,11 @@ def check_summary(answer):
             name, place = ("maximum", 1) if right[0] else ("mean", 0)
             returned, asked = apart(got[place], expected[place])
             raise Wrong(f"for {shown} you returned {returned}, expected {asked} as the {name}")
+        if waits.late and not waits.names:
+            raise Wrong(
+                "with non_blocking=True the copy has only been asked for, and nothing waits for it: you may read "
+                "numbers that have not arrived"
+            )
         if not waits.names:
             raise Wrong(f"right values for {shown}, and no wait that this check counts: use a method of tensors")
         if len(waits.names) > 1:
@@ -489,6 +558,20 @@ def zeros_beside(x, n):
 def zeros_beside(x, n):
     return torch.empty(n, device=x.device)
 """: "expected three zeros",
+            """
+def zeros_beside(x, n):
+    return x.resize_(n).zero_()
+""": "you changed the shape of x",
+            """
+def zeros_beside(x, n):
+    x.zero_()
+    return x.new_zeros(n)
+""": "leave x as it is",
+            """
+def zeros_beside(x, n):
+    torch.set_default_device(x.device)
+    return torch.zeros(n)
+""": "leaves meta as the default device",
         },
     ),
     Exercise(
@@ -670,6 +753,7 @@ def ensure_same_device(*tensors):
     if len({x.device for x in tensors if x.dim()}) > 1:
         raise ValueError([str(x.device) for x in tensors])
 """: "a vector on cpu and a number on cuda:0",
+            SAME.replace("{x.device for", "{(x.device, x.dtype) for"): "types do not matter",
             SAME.replace("x.dim() > 0", "x.numel() > 1"): "a vector of length one is a vector",
             SAME.replace("for x in tensors if", "for x in tensors[:2] if"): "not only the first two",
             SAME.replace("for x in tensors if", "for x in tensors[::max(1, len(tensors) - 1)] if"): (
@@ -722,6 +806,9 @@ def move_all(nested, device):
                 "return nested if nested.device.type == device.type else nested.to(device)",
             ): "should be a tensor on cuda:1, it is on cuda:0",
             MOVE.replace("return nested.to(device)", "nested.to(device)"): "it is on cpu",
+            MOVE.replace("nested.to(device)", "nested.to(device.type)"): "moves a tensor to 'cuda'",
+            MOVE.replace("nested.to(device)", "nested.detach().to(device)"): "hand on the same one",
+            "import copy\n" + MOVE.replace("    return nested\n", "    return copy.deepcopy(nested)\n"): "a copy of it",
             """
 def move_all(nested, device):
     for key, value in nested.items():
@@ -751,6 +838,20 @@ def move_all(nested, device):
         "across; computed on the device, two numbers cross, however long the list is.",
         right=[
             FETCH.replace(".tolist()", ".cpu().tolist()"),
+            """
+def summary(losses):
+    here = torch.empty(len(losses))
+    here.copy_(torch.stack(losses))
+    assert f"{here.max():.3f}" in f"{here.max():.4f} {here}"
+    return here.mean().item(), here.max().item()
+""",
+            """
+def summary(losses):
+    total, largest = torch.tensor(0.0), losses[0]
+    for x in losses:
+        total, largest = total + x, torch.maximum(largest, x)
+    return torch.stack([total / len(losses), largest]).tolist()
+""",
             """
 def summary(losses):
     values = torch.stack(losses).cpu().numpy()
@@ -785,7 +886,7 @@ def summary(losses):
 def summary(losses):
     stacked = torch.tensor(losses)
     return torch.stack([stacked.mean(), stacked.max()]).tolist()
-""": "(tensor, tensor, tensor, tolist)",
+""": "(tensor, tensor, tensor)",
             """
 def summary(losses):
     values = torch.stack(losses).numpy()
@@ -806,6 +907,17 @@ def summary(losses):
     stacked = torch.stack(losses)
     return torch.stack([stacked.max(), stacked.mean()]).tolist()
 """: "the mean comes first",
+            """
+def summary(losses):
+    out, stacked = torch.empty(2), torch.stack(losses)
+    out[0], out[1] = stacked.mean(), stacked.max()
+    return out.tolist()
+""": "(__setitem__, __setitem__)",
+            """
+def summary(losses):
+    values = torch.stack(losses).to("cpu", non_blocking=True)
+    return values.mean().item(), values.max().item()
+""": "nothing waits for it",
         },
     ),
 ]

@@ -102,7 +102,10 @@ class _Dist:
     def __getattr__(self, name):
         if name.startswith("_") or not hasattr(torch.distributed, name):
             raise AttributeError(f"torch.distributed has no {name!r}")
-        raise _Stop(f"`dist` of this exercise has no {name}; it has {', '.join(n for n in vars(_Dist) if n[0] != '_')}")
+        raise _Stop(
+            f"`dist` of this exercise has no {name}; it has all_reduce, all_gather, broadcast and others that the "
+            "lesson names, and is set up already"
+        )
 
     def get_rank(self, group=None):
         return self._rank
@@ -196,7 +199,7 @@ class _Dist:
                 if other != name:
                     raise _Stop(
                         f"collective number {number} is {name} on rank {self._rank}, and {other} on rank {rank}: "
-                        "all ranks must call the same ones, in the same order, with the same shapes"
+                        "all ranks must call the same ones, in the same order, with the same shapes and dtypes"
                     )
             finish([calls[rank][1] for rank in range(self._world.size)])
 
@@ -236,7 +239,7 @@ class _Work:
 
 
 def check_mean_loss(answer):
-    for losses in ([1.5, 2.25], [4.0], [0.5, 3.0, 1.75]):
+    for losses in ([0.5, 3.0, 1.0], [4.0], [1.5, 2.25]):
         world = _World(len(losses))
 
         def work(rank, world=world, losses=losses):
@@ -286,8 +289,10 @@ def check_share(answer):
             )
         if twice:
             raise Wrong(f"{shown}: {twice[0]} twice, but each index belongs to one rank, without padding")
-        if lost:
+        if lost and n % world:
             raise Wrong(f"{shown}: {lost[0]} not at all, but what does not divide must be dealt out, too")
+        if lost:
+            raise Wrong(f"{shown}: {lost[0]} not at all, but every index belongs to one rank")
         if max(map(len, dealt)) - min(map(len, dealt)) > 1:
             raise Wrong(f"{shown}, {[len(part) for part in dealt]} samples: no rank may have two more than another")
 
@@ -315,6 +320,8 @@ def check_share(answer):
 def _indices(got, shown):
     if hasattr(got, "tolist"):  # a tensor, an array
         got = got.tolist()
+    if isinstance(got, (list, tuple)):  # of tensors with one number each
+        got = [i.item() if isinstance(i, torch.Tensor) and i.dim() == 0 else i for i in got]
     whole = isinstance(got, (list, tuple, range)) and all(isinstance(i, numbers.Integral) for i in got)
     if not whole or any(isinstance(i, bool) for i in got):
         raise Wrong(f"for {shown} you returned {got!r}, expected a list of indices, whole numbers")
@@ -350,6 +357,12 @@ def _number(got, shown, verb="returned"):
     return float(got)
 
 
+def _named(function):
+    """The function, called by its bare name in messages of Python."""
+    function.__qualname__ = function.__name__
+    return function
+
+
 def check_ring_all_gather(answer):
     for size in (2, 3, 1, 5):
         world, values, sent = _World(size), list("dbeba")[:size], [0] * size  # in no order, and one value twice
@@ -357,6 +370,7 @@ def check_ring_all_gather(answer):
         def work(rank, world=world, values=values, sent=sent):
             left, right = (rank - 1) % world.size, (rank + 1) % world.size
 
+            @_named
             def send(value):
                 sent[rank] += 1
                 if sent[rank] > 2 * world.size:
@@ -365,6 +379,7 @@ def check_ring_all_gather(answer):
                     raise _Stop(f"rank {rank} of {world.size} sent {value}: one value in each message, please")
                 world.send(rank, right, value)
 
+            @_named
             def receive():
                 return world.receive(left, rank)
 
@@ -375,13 +390,17 @@ def check_ring_all_gather(answer):
             if got != values:
                 same = isinstance(got, list) and sorted(map(str, got)) == sorted(values)
                 why = ": the same values, but in the order of ranks, please" if same else ""
+                if isinstance(got, list) and size > 2 and {*map(str, got)} == {values[rank], values[rank - 1]}:
+                    why = ": send on what you received, not your own value again"
                 raise Wrong(f"rank {rank} of {size} returned {got!r}, expected {values}{why}")
-            if sent[rank] != size - 1:
-                raise Wrong(f"rank {rank} of {size} sent {sent[rank]} values; {size - 1} are enough")
+            if sent[rank] < size - 1:
+                raise Wrong(f"rank {rank} of {size} sent only {sent[rank]} of {size - 1}: ranks do not share variables")
+            if sent[rank] > size - 1:
+                raise Wrong(f"rank {rank} of {size} sent too many values: {sent[rank]} instead of {size - 1}")
 
 
 def check_one_against_several(answer):
-    cases = [(1000.0, 1600.0, 2), (1000.0, 2000.0, 2), (500.0, 400.0, 2), (200.0, 1000.0, 8), (1000.0, 1000.0, 1)]
+    cases = [(200.0, 1000.0, 8), (1000.0, 1600.0, 2), (1000.0, 2000.0, 2), (500.0, 400.0, 2), (1000.0, 1000.0, 1)]
     cases += [(1200.0, 500.0, 2), (1000.0, 2100.0, 2), (121245.0, 47150.0, 4), (300.0, 900.0, 3), (700.0, 2300.0, 4)]
     for one, several, processes in cases:
         shown = f"one = {one:g}, several = {several:g}, processes = {processes}"
@@ -401,13 +420,21 @@ def check_one_against_several(answer):
             why = f"for {shown} the {name} is {texts[1]}, you returned {texts[0]}"
             if name == "speed-up" and math.isclose(mine, one / several, rel_tol=1e-5):
                 why += ": more samples a second are faster, so the other way round"
-            if name == "limit" and processes > 1 and _amdahl(one, several, processes, mine):
+            elif name == "speed-up" and math.isclose(mine, expected[1], rel_tol=1e-5):
+                why += ": that is the efficiency, and the speed-up comes first"
+            elif name == "efficiency" and math.isclose(mine, 100 * theirs, rel_tol=1e-5):
+                why += ": no percent, please"
+            if name == "limit" and any(mine != 1 and mine == round(theirs, k) for k in range(6) if theirs < math.inf):
+                why += ": do not round it"
+            elif name == "limit" and theirs < math.inf and math.isclose(mine, theirs * one, rel_tol=1e-5):
+                why += ": that is in samples a second, but the speed-up has no unit"
+            elif name == "limit" and processes > 1 and _amdahl(one, several, processes, mine):
                 why += (
                     ": that is Amdahl's law, where a part of one process's time does not divide; here one process has "
                     "no such rest, it computes all the time"
                 )
             elif name == "limit" and theirs < 1 and mine == 1:
-                why += ": of more than one process, all may be slower than one"
+                why += ": any number of them may be slower than one process, so the limit may be below 1"
             elif name == "limit" and rest <= 0:
                 why += ": there is no rest that would not shrink"
             elif name == "limit":
@@ -452,9 +479,11 @@ def check_train_right(answer):
         trained, saved = [[] for _ in range(size)], []
 
         def work(rank, world=world, samplers=samplers, trained=trained, saved=saved, epochs=epochs):
+            @_named
             def count():
                 return RIGHT[rank], TOTAL[rank] + len(trained[rank]) // 4
 
+            @_named
             def save(accuracy):
                 saved.append((rank, accuracy))
 
@@ -471,8 +500,13 @@ def _judge_training(trained, samplers, epochs):
     if not any(trained):
         raise Wrong("no step was trained: call step(index) for each index of the sampler, in every epoch")
     for rank, (seen, sampler) in enumerate(zip(trained, samplers, strict=True)):
-        if seen != sampler.gave():
-            raise Wrong(f"rank {rank} trained on {seen}, its sampler gave {sampler.gave()}")
+        gave = sampler.gave()
+        if seen != gave:
+            k = next((k for k, (a, b) in enumerate(zip(seen, gave, strict=False)) if a != b), min(len(seen), len(gave)))
+            raise Wrong(
+                f"rank {rank} trained {len(seen)} times, its sampler gave {len(gave)} indices; from number {k} on "
+                f"you trained on {seen[k : k + 4]}, and it gave {gave[k : k + 4]}"
+            )
         if len(sampler.begun) != epochs:
             raise Wrong(f"rank {rank} went through its sampler {len(sampler.begun)} instead of {epochs} times")
         twice = next((k for k in range(epochs) if sampler.begun[k] in sampler.begun[:k]), None)
@@ -491,10 +525,10 @@ def _judge_training(trained, samplers, epochs):
 
 def _judge_files(saved, size, epochs):
     ranks = sorted(rank for rank, _ in saved)
-    if len(saved) > epochs:
-        raise Wrong(f"{len(saved)} files were written in {epochs} epochs, by ranks {ranks}: one is enough")
-    if len(saved) < epochs or any(rank != 0 for rank in ranks):
-        raise Wrong(f"in {epochs} epochs, files came from ranks {ranks}: one from rank 0 in each")
+    if any(ranks):
+        raise Wrong(f"in {epochs} epochs, files came from ranks {ranks[:12]}: only rank 0 writes, one in each epoch")
+    if len(saved) != epochs:
+        raise Wrong(f"rank 0 wrote {len(saved)} files in {epochs} epochs: one in each, after the training")
     for epoch, (_, accuracy) in enumerate(saved):
         accuracy = _number(accuracy, f"after epoch {epoch}", "saved")
         totals = [total + epoch + 1 for total in TOTAL[:size]]
@@ -863,7 +897,19 @@ def ring_all_gather(rank, world, value, send, receive):
             RING.replace(
                 "send(value)\n        value = receive()", "value = receive()\n        send(value)"
             ): "a deadlock",
-            RING.replace("    return", "    send(value)\n    return"): "are enough",
+            RING.replace("    return", "    send(value)\n    return"): "too many values: 2 instead of 1",
+            RING.replace("value = receive()\n", "left = receive()\n").replace(
+                "] = value", "] = left"
+            ): "your own value again",
+            """
+found = {}
+
+def ring_all_gather(rank, world, value, send, receive):
+    found[world, rank] = value
+    while any((world, r) not in found for r in range(world)):
+        pass
+    return [found[world, r] for r in range(world)]
+""": "ranks do not share variables",
             RING.replace("rank - step", "(rank + step) % world"): "in the order of ranks",
             RING.replace("return values", "return sorted(values)"): "in the order of ranks",
             RING.replace("    for", "    if rank == 1:\n        raise ValueError('broken')\n    for"): (
@@ -954,7 +1000,7 @@ def one_against_several(one, several, processes):
     speedup = several / one
     rest = 1 / several - 1 / (one * processes)
     return speedup, speedup / processes, max(1, 1 / one / rest) if rest > 0 else float("inf")
-""": "all may be slower than one",
+""": "may be slower than one process",
             """
 def one_against_several(one, several, processes):
     speedup = several / one
@@ -1068,7 +1114,12 @@ def train_right(dist, sampler, step, count, save, epochs):
                 "all ranks must call the same ones"
             ),
             TRAIN.replace(SUM, "").replace("        sampler", SUM + "        sampler"): "count after each epoch",
-            TRAIN.replace("if dist.get_rank() == 0", "if True"): "one is enough",
+            TRAIN.replace("if dist.get_rank() == 0", "if True"): "only rank 0 writes",
+            TRAIN.replace(
+                "            step(index)\n", "            step(index)\n            save(0.5)\n"
+            ): "only rank 0 writes",
+            TRAIN.replace("save(", "save(epoch, "): "save() takes 1 positional argument",
+            TRAIN.replace("in sampler:", "in enumerate(sampler):"): "from number 0 on",
             TRAIN.replace("step(index)", "step(index)\n        if dist.get_rank() == 1:\n            1 / 0"): (
                 "for rank 1 of 2 your function raised ZeroDivisionError"
             ),
