@@ -3,6 +3,7 @@
 import contextlib
 import math
 import numbers
+import reprlib
 import threading
 import time
 from concurrent.futures import Future, wait
@@ -14,6 +15,9 @@ from torch.overrides import TorchFunctionMode
 from utils.exercises import DOTS, Exercise, NotAnswered, Wrong, apart, call
 from utils.simulate.timeline import Op, makespan, races, schedule
 from utils.simulate.toy import ToyStream
+
+NO_EVENT = "wait_event takes an event, as record_event() returns it; for a stream there is wait_stream"
+NO_STREAM = "wait_stream takes a stream; for an event there is wait_event"
 
 
 class NotingStream:
@@ -28,16 +32,20 @@ class NotingStream:
         return event
 
     def wait_event(self, event):
+        if isinstance(event, NotingStream):
+            raise Wrong(NO_EVENT)
         event.wait(self)
 
     def wait_stream(self, other):
+        if isinstance(other, NotingEvent):
+            raise Wrong(NO_STREAM)
         self.wait_event(other.record_event())
 
     def synchronize(self):
         self.gpu.held.append(f"{self.name}.synchronize()")
 
     def query(self):
-        return True
+        return self.gpu.asked()
 
     def __enter__(self):
         self.gpu.current.append(self)
@@ -63,7 +71,7 @@ class NotingEvent:
         self.gpu.held.append("event.synchronize()")
 
     def query(self):
-        return True
+        return self.gpu.asked()
 
 
 # Methods of a tensor that wait for its numbers.
@@ -76,7 +84,7 @@ class NotingGpu(TorchFunctionMode):
     def __init__(self):
         super().__init__()
         self.main, self.side = NotingStream("main", self), NotingStream("side", self)
-        self.current, self.work, self.held = [self.main], [], []
+        self.current, self.work, self.held, self.questions = [self.main], [], [], 0
 
     def __torch_function__(self, function, types, args=(), kwargs=None):
         result, name = function(*args, **(kwargs or {})), function.__name__
@@ -87,6 +95,17 @@ class NotingGpu(TorchFunctionMode):
             self.work.append((stream, set(stream.before)))
             stream.before.add(len(self.work))
         return result
+
+    def asked(self):
+        """What query() answers: not yet, until it has been asked so often that it is a wait."""
+        self.questions += 1
+        if self.questions == 20:
+            self.held.append("query() again and again")
+        return self.questions >= 20
+
+    @staticmethod
+    def no_new_stream(*args, **options):
+        raise Wrong("you made a new stream: the product is to run on `side`, the stream that your function gets")
 
     @staticmethod
     def _launches_nothing(name, result, args):
@@ -103,6 +122,7 @@ class NotingGpu(TorchFunctionMode):
         }
         event = {"Event": lambda *args, **options: NotingEvent(self)}
         cuda = {"stream": lambda stream: stream, "default_stream": lambda device=None: self.main}
+        cuda |= {"StreamContext": cuda["stream"], "Stream": self.no_new_stream}
         with (
             mock.patch.multiple(torch.cuda, **names, **event, **cuda),
             mock.patch.multiple(torch.accelerator, **names),
@@ -122,6 +142,8 @@ def check_square_on_side(answer):
         expected = torch.tensor(values) ** 2
         if not isinstance(got, torch.Tensor):
             raise Wrong(f"for x = {values} you returned {got!r}, expected the tensor x * x")
+        if got.dtype != x.dtype:
+            raise Wrong(f"x is of {x.dtype}, and you returned {got.dtype}")
         if gpu.held:
             raise Wrong(f"you called {gpu.held[0]}, which holds the host: let one stream wait for the other")
         if got.shape != expected.shape or not torch.allclose(got, expected):
@@ -176,6 +198,16 @@ class WatchedStream(ToyStream):
         except Exception as error:
             self.error = self.error or error
             raise
+
+    def wait_event(self, event):
+        if isinstance(event, ToyStream):
+            raise Wrong(NO_EVENT)
+        super().wait_event(event)
+
+    def wait_stream(self, other):
+        if isinstance(other, Future):
+            raise Wrong(NO_STREAM)
+        super().wait_stream(other)
 
     def synchronize(self):
         self.waited_for("synchronize()")
@@ -275,6 +307,7 @@ OPERATIONS = {
     "a queue behind one that must wait": [("a", "copy", 3), ("a", "compute", 2), ("b", "compute", 1), ("b", "copy", 1)],
     "a stream with the name of an engine": [("copy", "compute", 4), ("b", "copy", 3)],
     "two of three streams on one engine": [("a", "x", 1), ("b", "x", 1), ("c", "y", 5), ("b", "y", 1), ("a", "y", 0.5)],
+    "two short operations beside a long one": [("a", "copy", 5), ("b", "compute", 1), ("b", "compute", 2)],
     "four chunks": _chunks(4),
     "no operations": [],
 }
@@ -357,6 +390,8 @@ def check_waits(answer):
             raise Wrong(f"{pair!r} is no pair of operations; their names are {', '.join(names)}")
         if names.index(pair[0]) >= names.index(pair[1]):
             raise Wrong(f"{pair!r}: the first of a pair is the one that is issued earlier, and is waited for")
+        if list(map(tuple, pairs)).count(tuple(pair)) > 1:
+            raise Wrong(f"{pair!r} is there twice: once is enough")
     after = {name: tuple(first for first, later in pairs if later == name) for name in names}
     ops = [Op(**{**vars(op), "after": after[op.name]}) for op in LOADER]
     left = races(ops)
@@ -378,7 +413,8 @@ def check_waits(answer):
 
 def check_fewest_chunks(answer):
     equal, long, least = (4, 4, 4), "the longest stage alone takes more than that", 11 / 32
-    formula, launches = "the formula (n + 2) / (3n) is for equal stages only", "a chunk takes the host three launches"
+    formula = "the formula (n + 2) / (3n) is for equal stages only"
+    launches = "chunk by chunk, a chunk takes the host three launches; the serial time has none"
     cases = [  # where a time must be equal to its limit, it is so to the last digit
         (0.5, equal, 0.0, 4, "4 chunks take exactly half"),
         (0.49, equal, 0.0, 5, "4 chunks take half, 5 less"),
@@ -397,7 +433,7 @@ def check_fewest_chunks(answer):
     ]
     for at_most, seconds, launch, expected, why in cases:
         got = call(answer, at_most, seconds, launch)
-        shown = f"for at_most={at_most}, seconds={seconds}, launch={launch} you returned {got!r}, expected"
+        shown = f"for at_most={at_most}, seconds={seconds}, launch={launch} you returned {reprlib.repr(got)}, expected"
         if isinstance(got, (bool, float, torch.Tensor)):
             raise Wrong(f"{shown} {expected}: a number of chunks is an int")
         if got != expected:
@@ -460,8 +496,43 @@ def square_on_side(x, main, side):
     torch.accelerator.current_stream().wait_stream(side)
     return y
 """,
+            """
+def square_on_side(x, main, side):
+    side.wait_stream(main)
+    with torch.cuda.StreamContext(side):
+        y = x * x
+    main.wait_stream(side)
+    return y
+""",
         ],
         wrong={
+            """
+def square_on_side(x, main, side):
+    side.wait_event(main)
+    with torch.cuda.stream(side):
+        y = x * x
+    main.wait_event(side)
+    return y
+""": "for a stream there is wait_stream",
+            """
+def square_on_side(x, main, side):
+    own = torch.cuda.Stream()
+    own.wait_stream(main)
+    with torch.cuda.stream(own):
+        y = x * x
+    main.wait_stream(own)
+    return y
+""": "you made a new stream",
+            """
+def square_on_side(x, main, side):
+    side.wait_stream(main)
+    with torch.cuda.stream(side):
+        y = x * x
+    while not side.query():
+        pass
+    main.wait_stream(side)
+    return y
+""": "you called query() again and again",
             """
 def square_on_side(x, main, side):
     with torch.cuda.stream(side):
@@ -563,6 +634,17 @@ def make_then_use(producer, consumer, make, use):
             """
 def make_then_use(producer, consumer, make, use):
     producer.launch(make)
+    consumer.wait_event(producer)
+    consumer.launch(use)
+""": "for a stream there is wait_stream",
+            """
+def make_then_use(producer, consumer, make, use):
+    consumer.wait_stream(producer.launch(make))
+    consumer.launch(use)
+""": "for an event there is wait_event",
+            """
+def make_then_use(producer, consumer, make, use):
+    producer.launch(make)
     consumer.launch(use)
 """: "nothing makes the consumer wait",
             """
@@ -655,6 +737,14 @@ def last_end(ops):
 """,
         ],
         wrong={
+            """
+def last_end(ops):
+    end, before = 0, (None, None)
+    for stream, engine, seconds in ops:
+        end = end + seconds if stream == before[0] or engine == before[1] else max(end, seconds)
+        before = (stream, engine)
+    return end
+""": "two short operations beside a long one",
             """
 def last_end(ops):
     return sum(seconds for _, _, seconds in ops)
@@ -801,6 +891,11 @@ waits = {("work 0", "load 2"), ("load 2", "work 2"), ("load 1", "work 1"), ("loa
         ],
         wrong={
             """
+waits = [
+    ("load 0", "work 0"), ("load 1", "work 1"), ("load 2", "work 2"), ("work 0", "load 2"), ("load 2", "work 2")
+]
+""": "('load 2', 'work 2') is there twice",
+            """
 waits = [("load 0", "work 0"), ("load 1", "work 1"), ("load 2", "work 2")]
 """: "overwrites what the other still reads",
             """
@@ -883,6 +978,14 @@ def fewest_chunks(at_most, seconds, launch):
 """,
         ],
         wrong={
+            """
+from utils.simulate.timeline import makespan, pipeline, schedule
+def fewest_chunks(at_most, seconds, launch):
+    serial = makespan(schedule(pipeline(1, seconds, launch=launch)))
+    for chunks in range(1, 65):
+        if makespan(schedule(pipeline(chunks, seconds, launch=launch))) <= at_most * serial:
+            return chunks
+""": "the serial time has none",
             """
 import math
 def fewest_chunks(at_most, seconds, launch):

@@ -1,5 +1,6 @@
 """Exercises of lesson 06."""
 
+import contextlib
 import functools
 import threading
 import warnings
@@ -7,7 +8,7 @@ from concurrent.futures import Future
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils.data import DataLoader, RandomSampler, TensorDataset
+from torch.utils.data import DataLoader, TensorDataset
 
 from utils.exercises import Exercise, Wrong, call
 from utils.simulate.toy import ToyStream
@@ -15,7 +16,7 @@ from utils.simulate.toy import ToyStream
 
 def check_make_loader(answer):
     dataset = TensorDataset(torch.arange(40))
-    for workers, name in ((0, "cpu"), (2, "cuda"), (1, "cuda:1"), (1, "cpu"), (2, "mps")):
+    for workers, name in ((0, "cpu"), (2, "cuda"), (1, "cuda:1"), (1, "cpu"), (2, "mps"), (1, "xpu")):
         device, shown = torch.device(name), f"workers={workers}, device={name}"
         with warnings.catch_warnings():  # of more workers than cores; none of them is started
             warnings.simplefilter("ignore")
@@ -26,8 +27,12 @@ def check_make_loader(answer):
             raise Wrong("the loader must load from `dataset` itself")
         if len(loader) != 3 or loader.batch_sampler is None:
             raise Wrong(f"40 samples in batches of 16 are 3 batches (16, 16, 8), your loader has {len(loader)}")
-        if not isinstance(loader.batch_sampler.sampler, RandomSampler):
+        epochs = [[int(n) for batch in loader.batch_sampler for n in batch] for _ in range(2)]
+        if epochs[0] == epochs[1]:
             raise Wrong("the batches are not shuffled: in each epoch they are the same")
+        missing = sorted({*range(40)} - {*epochs[0]} | {*range(40)} - {*epochs[1]})
+        if missing:
+            raise Wrong(f"in an epoch each sample must come once: in one of yours sample {missing[0]} never came")
         if loader.num_workers != workers:
             raise Wrong(f"for {shown} the loader has num_workers={loader.num_workers}")
         if workers and not loader.persistent_workers:
@@ -36,7 +41,11 @@ def check_make_loader(answer):
             wrong = "pins its batches" if loader.pin_memory else "does not pin its batches"
             raise Wrong(f"for {shown} the loader {wrong}: pin for CUDA devices (cuda, cuda:1, …), and for no others")
         if workers == 0:
-            sizes = [len(batch) for (batch,) in loader]
+            try:
+                sizes = [len(batch) for (batch,) in loader]
+            except Exception as error:
+                first = str(error).partition("\n")[0]
+                raise Wrong(f"for {shown} the loader raised {type(error).__name__}: {first}") from error
             if sizes != [16, 16, 8]:
                 raise Wrong(f"40 samples in batches of 16 are 16, 16 and 8; your loader gives {sizes}")
 
@@ -73,7 +82,13 @@ def check_largest_batch(answer):
 def check_workers_needed(answer):
     cases = ((30, 10, 20, True), (30, 10, 20, False), (100, 10, 20, True), (100, 5, 20, False), (3, 10, 20, True))
     cases += ((60, 10, 20, True), (61, 10, 20, True), (60, 10, 20, False), (59, 10, 20, True), (0, 10, 20, True))
-    cases += ((12.5, 4.5, 4.5, False), (12.5, 4.5, 4.5, True), (10.5, 1, 3.5, True), (20.01, 10, 20, True))
+    cases += (
+        (12.5, 4.5, 4.5, False),
+        (12.5, 4.5, 4.5, True),
+        (10.5, 1, 3.5, True),
+        (20.01, 10, 20, True),
+        (630, 10, 20, True),
+    )
     for load, copy, compute, overlapped in cases:
         shown = f"load {load} ms, copy {copy} ms, compute {compute} ms, overlapped {overlapped}"
         got = _whole_number(call(answer, load, copy, compute, overlapped, shown=shown), shown)
@@ -86,12 +101,13 @@ def check_workers_needed(answer):
         if got < expected:
             why = f"{got} would load a batch every {load / got:.5g} ms, the device takes one every {step} ms"
         else:
-            why = f"{expected} load a batch every {load / expected:.5g} ms, enough for one every {step} ms"
+            they = "one worker loads" if expected == 1 else f"{expected} load"
+            why = f"{they} a batch every {load / expected:.5g} ms, enough for one every {step} ms"
         raise Wrong(f"for {shown} you returned {got}, expected {expected}: {why}")
 
 
 class CountCopies(TorchDispatchMode):
-    """Counts copies from the CPU to another device, and notes which devices were named."""
+    """Counts copies from the CPU to another device, and notes which devices were named until the first one."""
 
     def __init__(self):
         super().__init__()
@@ -102,15 +118,16 @@ class CountCopies(TorchDispatchMode):
         name = function.overloadpacket.__name__
         sent = name == "_to_copy" and args[0].device.type == "cpu" and str(kwargs.get("device", "cpu")) != "cpu"
         into = name == "copy_" and args[0].device.type != "cpu" and args[1].device.type == "cpu"
+        if not self.count:  # what is made from a tensor on meta names no index: there is none
+            self.named.add(str(kwargs.get("device")))
         self.count += sent or into
-        self.named.add(str(kwargs.get("device")))
         return function(*args, **kwargs)
 
 
 SMALL = {
     "four shapes": [torch.arange(6.0).reshape(2, 3), torch.tensor(7.0), torch.arange(4.0) + 10, torch.ones(1, 2, 2)],
     "not contiguous": [torch.arange(12).reshape(3, 4).T, torch.arange(8)[::2], torch.tensor(2**40 + 1)],
-    "one of them empty": [torch.ones(2).half(), torch.ones(0, 3).half(), torch.full((1, 3), 0.1).half()],
+    "one of them empty": [x.bfloat16() for x in (torch.ones(2), torch.ones(0, 3), torch.full((1, 3), 0.1))],
     "one tensor": [torch.tensor([True, False, True])],
 }
 
@@ -118,24 +135,30 @@ SMALL = {
 def check_send_packed(answer):
     for what, tensors in SMALL.items():
         shown = f"{what} ({', '.join(str(tuple(x.shape)) for x in tensors)} of {tensors[0].dtype})"
+        before = [x.clone() for x in tensors]
         with CountCopies() as copies:
             got = call(answer, tensors, torch.device("meta:1"), shown=f"{shown}, sent to meta")
+        _check_unchanged(tensors, before, shown)
         _check_sent(got, tensors, "meta", shown)
         if copies.count != 1:
             many = f"{copies.count} copies to the device for {len(tensors)} tensors"
             raise Wrong(f"{shown}: right shapes, but {many}: one is asked")
         if "meta" in copies.named:
             raise Wrong("`device` was meta:1, you sent to meta: with GPUs, that is another one. Use `device` as it is")
-        before = [x.clone() for x in tensors]
         there = call(answer, tensors, torch.device("cpu"), shown=f"{shown}, sent to cpu")
+        _check_unchanged(tensors, before, shown)
         _check_sent(there, tensors, "cpu", shown)
-        for n, (mine, x, old) in enumerate(zip(there, tensors, before, strict=True)):
-            if not torch.equal(x, old):
-                raise Wrong(f"{shown}: your function changed tensor {n} itself")
+        for n, (mine, x) in enumerate(zip(there, tensors, strict=True)):
             if not torch.equal(mine, x):
                 raise Wrong(
                     f"{shown}: entry {n} should hold {x.tolist()}, it holds {mine.tolist()}: whose numbers are they?"
                 )
+
+
+def _check_unchanged(tensors, before, shown):
+    for n, (x, old) in enumerate(zip(tensors, before, strict=True)):
+        if x.dtype != old.dtype or not torch.equal(x, old):
+            raise Wrong(f"{shown}: your function changed tensor {n} of the list itself")
 
 
 def _check_sent(got, tensors, device, shown):
@@ -160,7 +183,8 @@ class HeldEvent(Future):
     asked = 0
 
     def result(self, timeout=10):
-        self.let_go()
+        if timeout is None or timeout >= 1:  # less is no wait for the copy, but a guess at its time
+            self.let_go()
         return super().result(timeout)
 
     def done(self):
@@ -175,28 +199,29 @@ class HeldEvent(Future):
 class HeldStream(ToyStream):
     """A toy stream whose work does not run before the host waits for it: too early is then too early on any machine.
 
-    hold: seconds after which it runs nevertheless. after: called when something has run. pending: how many copies were
-    under way at each launch. waited: whether the host has waited; told: whether only the stream was told to.
+    hold: seconds after which it runs nevertheless. at_launch, around: called with the number of an operation when it is
+    launched, and for a context to run it in. pending: how many copies were under way at each launch. waited: whether
+    the host has waited; told: whether only the stream was told to.
     """
 
-    def __init__(self, hold, after=int):
+    def __init__(self, hold, at_launch=int, around=contextlib.nullcontext):
         super().__init__()
-        self.hold, self.after, self.host = hold, after, threading.get_ident()
+        self.hold, self.at_launch, self.around, self.host = hold, at_launch, around, threading.get_ident()
         self.copies, self.gates, self.pending, self.waited, self.told = [], [], [], False, False
 
     def launch(self, fn, *args):
         self.pending.append(sum(not Future.done(event) for event in self.copies))
         self.gates.append(threading.Event())
-        event = super().launch(self._run, self.gates[-1], fn, *args)
+        self.at_launch(len(self.gates) - 1)
+        event = super().launch(self._run, len(self.gates) - 1, fn, *args)
         event.__class__, event.let_go = HeldEvent, functools.partial(self.let_go, len(self.gates))
         self.copies.append(event)
         return event
 
-    def _run(self, gate, fn, *args):
-        gate.wait(self.hold)
-        result = fn(*args)
-        self.after()
-        return result
+    def _run(self, n, fn, *args):
+        self.gates[n].wait(self.hold)
+        with self.around(n):
+            return fn(*args)
 
     def let_go(self, count):
         if threading.get_ident() == self.host:
@@ -218,7 +243,7 @@ class HeldStream(ToyStream):
 
 
 def check_fetch_sum(answer):
-    for sent in (torch.arange(5.0), torch.full((2, 3), 2.0), torch.tensor([3, 5, -1])):
+    for sent in (torch.arange(5.0), torch.full((2, 3), 2.25), torch.tensor([3, 5, -1])):
         if not _fetch_sum(answer, sent, 0.1) and not _fetch_sum(answer, sent, 1.5):
             return  # it waits in a way of its own, and does so for a long copy, too
 
@@ -226,7 +251,13 @@ def check_fetch_sum(answer):
 def _fetch_sum(answer, sent, hold):
     """Whether the answer waits for the copy in one of the ways that are known here. Wrong if it does not wait."""
     there, here = sent.clone(), torch.full_like(sent, -1)
-    stream = HeldStream(hold, after=lambda: there.fill_(9))  # the device goes on, and uses its memory again
+
+    @contextlib.contextmanager
+    def goes_on(n):
+        yield
+        there.fill_(9)  # the device uses its memory again
+
+    stream = HeldStream(hold, around=goes_on)
     early, late, expected = here.sum().item(), 9 * sent.numel(), sent.sum().item()
     shown = f"a copy of {sent.tolist()}"
     got = call(answer, stream, there, here, shown=shown)
@@ -236,8 +267,13 @@ def _fetch_sum(answer, sent, hold):
         raise Wrong(f"for {shown} you returned {got!r}, expected a Python number: .item()")
     if not stream.copies:
         raise Wrong("nothing was launched on the stream: launch the copy there")
+    copied = sum(Future.result(event) is here for event in stream.copies)
+    if copied > 1:
+        raise Wrong(f"for {shown} the copy into `here` was launched {copied} times: once is asked")
     if not finished and got == expected:
-        raise Wrong(f"for {shown} the number is right, but the copy was not done: you did not read `here`")
+        raise Wrong(
+            f"for {shown} the number is right, but not from the copy, which was not done: wait, and read `here`"
+        )
     if not finished and stream.told:
         raise Wrong("you made the stream wait; it is the host that reads `here`: event.result()")
     if not finished and hold > 1:
@@ -257,33 +293,52 @@ def _fetch_sum(answer, sent, hold):
 
 def check_feed(answer):
     for count in (6, 5, 1):
-        _feed(answer, [torch.full((4,), float(n)) for n in range(count)])
+        _feed(answer, [torch.arange(4.0) + 10 * n for n in range(count)])
 
 
 def _feed(answer, batches):
-    slots, there = [torch.full((4,), -1.0) for _ in range(2)], [torch.full((4,), -1.0) for _ in batches]
-    stream, shown = HeldStream(1), f"{len(batches)} batches and two slots"
+    slots, there = [torch.full((4,), -1.0) for _ in range(2)], [torch.full((4,), -2.0) for _ in batches]
+    given, late = [batch.clone() for batch in batches], []
+
+    def filled(n):  # at the launch of copy n, one of the slots must hold batch n
+        if n < len(given) and not any(torch.equal(slot, given[n]) for slot in slots):
+            late.append(n)
+
+    @contextlib.contextmanager
+    def batch_gone(n):  # while copy n runs, batch n is not there: what is copied comes from a slot
+        if n < len(given):
+            batches[n].fill_(-3)
+        yield
+        if n < len(given):
+            batches[n].copy_(given[n])
+
+    stream, shown = HeldStream(1, filled, batch_gone), f"{len(batches)} batches and two slots"
     events = call(answer, stream, batches, slots, there, shown=shown)
     stream.end()
     if len(stream.copies) != len(batches):
         launched = f"{len(stream.copies)} operations were launched on the stream for {len(batches)} batches"
         raise Wrong(f"{launched}: one copy for each is asked")
+    must = "the host must fill a slot with the batch, and the copy must come from there"
     for n, got in enumerate(there):
-        if (got < 0).any():
+        if (got == -3).any():
+            raise Wrong(f"the copy of batch {n} took the batch itself: {must}")
+        if (got == -2).any():
             raise Wrong(f"nothing arrived in there[{n}]: is it what that copy writes into? (A lambda looks n up late)")
     for n, got in enumerate(there):
-        if not torch.equal(got, torch.full((4,), float(n))):
-            if stream.told:
-                raise Wrong("you made the stream wait; it is the host that fills the slot: event.result()")
-            found = f"{got[0].item():.0f}s arrived"
-            raise Wrong(f"batch {n} holds {n}s, but {found}: its slot was refilled before its copy was done")
+        if torch.equal(got, given[n]):
+            continue
+        arrived = f"batch {n} is {given[n].tolist()}, but {got.tolist()} arrived"
+        if stream.told:
+            raise Wrong("you made the stream wait; it is the host that fills the slot: event.result()")
+        if any(torch.equal(got, batch) for batch in given[n:]):
+            raise Wrong(f"{arrived}: its slot was refilled before its copy was done")
+        raise Wrong(f"{arrived}: before the launch, fill the slot with the batch, slot.copy_(batch)")
+    if late:
+        raise Wrong(f"right numbers, but when copy {late[0]} was launched no slot held batch {late[0]}: {must}")
     if max(stream.pending) > 1:
-        raise Wrong(
-            f"right numbers, but {max(stream.pending)} copies were pending at a launch, more than two slots allow: "
-            "the host must fill a slot, and the copy must come from there"
-        )
-    left = sorted({n % 2: n for n in range(len(batches))}.values())
-    if sorted(slot[0].item() for slot in slots if slot[0] >= 0) != left:
+        many = f"{max(stream.pending)} copies were pending at a launch, more than two slots allow"
+        raise Wrong(f"right numbers, but {many}: {must}")
+    if sorted(slot.tolist() for slot in slots if slot[0] >= 0) != [batch.tolist() for batch in given[-2:]]:
         raise Wrong("everything arrived, but not through the slots in turn: fill a slot, and copy from there")
     for n, pending in enumerate(stream.pending):
         if n and not pending:
@@ -345,8 +400,32 @@ def make_loader(dataset, workers, device):
         dataset, batch_sampler=batches, num_workers=workers, pin_memory=cuda, persistent_workers=bool(workers)
     )
 """,
+            """
+from torch.utils.data import DataLoader, RandomSampler, SubsetRandomSampler
+
+def make_loader(dataset, workers, device):
+    options = dict(batch_size=16, num_workers=workers, persistent_workers=workers > 0)
+    pin, sampler = device.type == "cuda", SubsetRandomSampler(range(len(dataset)))
+    return DataLoader(dataset, sampler=sampler, pin_memory=pin, **options)
+""",
         ],
         wrong={
+            """
+from torch.utils.data import DataLoader, RandomSampler, SubsetRandomSampler
+
+def make_loader(dataset, workers, device):
+    options = dict(batch_size=16, num_workers=workers, persistent_workers=workers > 0)
+    pin = device.type in ("cuda", "xpu")
+    return DataLoader(dataset, shuffle=True, pin_memory=pin, **options)
+""": "device=xpu the loader pins its batches",
+            """
+from torch.utils.data import DataLoader, RandomSampler, SubsetRandomSampler
+
+def make_loader(dataset, workers, device):
+    options = dict(batch_size=16, num_workers=workers, persistent_workers=workers > 0)
+    pin, sampler = device.type == "cuda", RandomSampler(dataset, replacement=True)
+    return DataLoader(dataset, sampler=sampler, pin_memory=pin, **options)
+""": "each sample must come once",
             """
 from torch.utils.data import DataLoader
 def make_loader(dataset, workers, device):
@@ -529,7 +608,7 @@ def workers_needed(load, copy, compute, overlapped):
             """
 def workers_needed(load, copy, compute, overlapped):
     return load // (compute if overlapped else copy + compute) + 1
-""": "expected 1: 1 load a batch every 30 ms, enough for one every 30 ms",
+""": "expected 1: one worker loads a batch every 30 ms, enough for one every 30 ms",
             """
 import math
 def workers_needed(load, copy, compute, overlapped):
@@ -605,8 +684,29 @@ def send_packed(tensors, device):
     ends = torch.tensor([x.numel() for x in tensors]).cumsum(0)[:-1]
     return [part.view_as(x) for part, x in zip(torch.tensor_split(there, ends), tensors)]
 """,
+            """
+def send_packed(tensors, device):
+    packed = torch.cat([x.flatten() for x in tensors]).to(device)
+    result = [torch.empty(x.shape, dtype=x.dtype, device=packed.device) for x in tensors]
+    for mine, part in zip(result, packed.split([x.numel() for x in tensors])):
+        mine.copy_(part.view(mine.shape))
+    return result
+""",
         ],
         wrong={
+            """
+import numpy
+def send_packed(tensors, device):
+    packed = torch.from_numpy(numpy.concatenate([x.numpy().ravel() for x in tensors])).to(device)
+    parts = packed.split([x.numel() for x in tensors])
+    return [part.view(x.shape) for part, x in zip(parts, tensors)]
+""": "unsupported ScalarType BFloat16",
+            """
+def send_packed(tensors, device):
+    shapes = [x.shape for x in tensors]
+    packed = torch.cat([x.resize_(x.numel()) for x in tensors]).to(device)
+    return [part.view(shape) for part, shape in zip(packed.split([s.numel() for s in shapes]), shapes)]
+""": "your function changed tensor 0 of the list itself",
             """
 def send_packed(tensors, device):
     return [x.to(device) for x in tensors]
@@ -711,6 +811,24 @@ def fetch_sum(stream, there, here):
         wrong={
             """
 def fetch_sum(stream, there, here):
+    stream.launch(here.copy_, there)
+    event = stream.launch(here.copy_, there)
+    event.result()
+    return here.sum().item()
+""": "was launched 2 times",
+            """
+def fetch_sum(stream, there, here):
+    stream.launch(here.copy_, there).result()
+    return int(here.sum())
+""": "you returned 13, expected 13.5",
+            """
+import concurrent.futures
+def fetch_sum(stream, there, here):
+    concurrent.futures.wait([stream.launch(here.copy_, there)], timeout=0.01)
+    return here.sum().item()
+""": "that was in `here` before the copy",
+            """
+def fetch_sum(stream, there, here):
     event = stream.launch(here.copy_, there)
     return here.sum().item()
 """: "that was in `here` before the copy",
@@ -732,7 +850,7 @@ def fetch_sum(stream, there, here):
 def fetch_sum(stream, there, here):
     stream.launch(here.copy_, there)
     return there.sum().item()
-""": "you did not read `here`",
+""": "the number is right, but not from the copy",
             """
 def fetch_sum(stream, there, here):
     event = stream.launch(here.copy_, there)
@@ -833,6 +951,60 @@ def feed(stream, batches, slots, there):
     events = []
     for n, batch in enumerate(batches):
         slot = slots[n % len(slots)]
+        if n >= 2:
+            events[n - 2].result()
+        slot.copy_(batch)
+        events.append(stream.launch(there[n].copy_, batch))
+    return events
+""": "the copy of batch 0 took the batch itself",
+            """
+def feed(stream, batches, slots, there):
+    events = []
+    for n, batch in enumerate(batches):
+        slot = slots[n % len(slots)]
+        if n >= 2:
+            events[n - 2].result()
+        slot.copy_(n)
+        events.append(stream.launch(there[n].copy_, slot))
+    return events
+""": "fill the slot with the batch",
+            """
+def feed(stream, batches, slots, there):
+    events = []
+    for n, batch in enumerate(batches):
+        slot = slots[n % len(slots)]
+        if n >= 2:
+            events[n - 2].result()
+        slot[0] = batch[0]
+        events.append(stream.launch(there[n].copy_, slot))
+    return events
+""": "fill the slot with the batch",
+            """
+def feed(stream, batches, slots, there):
+    events = []
+    for n, batch in enumerate(batches):
+        slot = slots[n % len(slots)]
+        if n >= 2:
+            events[n - 2].result()
+        events.append(stream.launch(there[n].copy_, slot))
+        slot.copy_(batch)
+    return events
+""": "when copy 0 was launched no slot held batch 0",
+            """
+def feed(stream, batches, slots, there):
+    events = []
+    for n, batch in enumerate(batches):
+        slot = slots[n % len(slots)]
+        if n >= 2:
+            events[n - 2].result()
+        events.append(stream.launch(there[n].copy_, batch.clone()))
+    return events
+""": "when copy 0 was launched no slot held batch 0",
+            """
+def feed(stream, batches, slots, there):
+    events = []
+    for n, batch in enumerate(batches):
+        slot = slots[n % len(slots)]
         slot.copy_(batch)
         events.append(stream.launch(there[n].copy_, slot))
     return events
@@ -861,7 +1033,7 @@ def feed(stream, batches, slots, there):
             """
 def feed(stream, batches, slots, there):
     return [stream.launch(there[n].copy_, batch) for n, batch in enumerate(batches)]
-""": "the host must fill a slot",
+""": "took the batch itself: the host must fill a slot",
             """
 def feed(stream, batches, slots, there):
     for n, batch in enumerate(batches):
