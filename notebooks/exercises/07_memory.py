@@ -17,33 +17,83 @@ def is_number(value):
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
+def only_gpu(device=None):
+    """0; for any device but the one GPU that there is, an error as from the real functions."""
+    index = device
+    if device is not None and not isinstance(device, int):
+        try:
+            device = torch.device(device)
+        except (RuntimeError, TypeError):  # its message lists all kinds there are
+            raise RuntimeError(f"Invalid device: {device!r}") from None
+        if device.type != "cuda":
+            raise ValueError(f"Expected a cuda device, but got: {device}")
+        index = device.index
+    if index:
+        raise RuntimeError(f"Invalid device argument {index}: there is one GPU, number 0")
+    return 0
+
+
 @contextlib.contextmanager
 def asked_by_torch_cuda(gpu):
     """Within it, the memory functions of torch.cuda and torch.accelerator answer for this CachingAllocator."""
 
+    def figure(name):
+        def ask(device=None):
+            only_gpu(device)
+            return getattr(gpu, name)
+
+        return ask
+
     def start_anew(device=None):
+        only_gpu(device)
         gpu.max_memory_allocated, gpu.max_memory_reserved = gpu.memory_allocated, gpu.memory_reserved
 
     def stats(device=None):
+        only_gpu(device)
         figures = {"allocated": gpu.memory_allocated, "reserved": gpu.memory_reserved}
         peaks = {"allocated": gpu.max_memory_allocated, "reserved": gpu.max_memory_reserved}
         found = {f"{name}_bytes.all.current": value for name, value in figures.items()}
         return found | {f"{name}_bytes.all.peak": value for name, value in peaks.items()}
 
+    def mem_get_info(device=None):
+        only_gpu(device)
+        return 80 * 2**30 - gpu.memory_reserved, 80 * 2**30
+
     figures = ("memory_allocated", "max_memory_allocated", "memory_reserved", "max_memory_reserved")
-    functions = {name: lambda device=None, name=name: getattr(gpu, name) for name in figures}
+    functions = {name: figure(name) for name in figures}
     functions |= {"reset_peak_memory_stats": start_anew, "reset_max_memory_allocated": start_anew}
-    functions |= {"memory_stats": stats, "empty_cache": gpu.empty_cache, "synchronize": lambda device=None: None}
-    total = 80 * 2**30
-    functions |= {
-        "is_available": lambda: True,
-        "mem_get_info": lambda device=None: (total - gpu.memory_reserved, total),
-    }
+    functions |= {"memory_stats": stats, "mem_get_info": mem_get_info, "empty_cache": gpu.empty_cache}
+    choose = (
+        "synchronize",
+        "set_device",
+        "_exchange_device",
+        "_maybe_exchange_device",
+        "reset_accumulated_memory_stats",
+    )
+    functions |= dict.fromkeys(choose, only_gpu)
+    functions |= {"is_available": lambda: True, "init": lambda: None, "device_count": lambda: 1}
+    functions |= {"current_device": lambda: 0, "current_device_index": lambda: 0}
     with contextlib.ExitStack() as stack:
         for module in (torch.cuda, torch.cuda.memory, torch.accelerator):
             known = {name: function for name, function in functions.items() if hasattr(module, name)}
             stack.enter_context(unittest.mock.patch.multiple(module, **known))
+        # what a function that was imported by its name, before, comes down to
+        below = unittest.mock.patch.object(torch._C, "_cuda_resetPeakMemoryStats", start_anew, create=True)
+        stack.enter_context(below)
         yield
+
+
+def workload(gpu, needed, left, calls):
+    """A function without arguments: it makes tensors of `needed` MiB, and keeps the one of `left` MiB."""
+
+    def work():
+        calls.append("work")
+        blocks = [gpu.malloc(n * MIB) for n in needed]
+        for n, block in zip(needed, blocks, strict=True):
+            if n != left:
+                gpu.free(block)
+
+    return work
 
 
 def check_extra_peak(answer):
@@ -53,17 +103,9 @@ def check_extra_peak(answer):
         if earlier:
             gpu.free(gpu.malloc(earlier * MIB))
         before, reserved, peak = gpu.memory_allocated, gpu.memory_reserved, gpu.max_memory_allocated
-
-        def work(gpu=gpu, needed=needed, left=left, calls=calls):
-            calls.append("work")
-            blocks = [gpu.malloc(n * MIB) for n in needed]
-            for n, block in zip(needed, blocks, strict=True):
-                if n != left:
-                    gpu.free(block)
-
         shown = f"work() that makes tensors of {', '.join(map(str, needed)) or 'no'} MiB"
         with asked_by_torch_cuda(gpu):
-            got = call(answer, work, shown=shown)
+            got = call(answer, workload(gpu, needed, left, calls), shown=shown)
         expected = sum(needed) * MIB
         if len(calls) != 1:
             raise Wrong(f"work() ran {len(calls)} times: call it once, between the two questions")
@@ -74,6 +116,8 @@ def check_extra_peak(answer):
             cached = ": reserved is what the cache holds, allocated is what tensors need"
             other = ": the highest that is allocated during work(), less what was allocated before"
             slips = {
+                gpu.max_memory_allocated - peak: ": an earlier peak is in it. reset_peak_memory_stats() starts anew",
+                gpu.max_memory_reserved - before: cached,
                 0: ": that is what is left afterwards; the maximum was higher",
                 left * MIB: ": that is what is left afterwards; the maximum was higher",
                 gpu.memory_reserved - reserved or None: cached,
@@ -165,8 +209,16 @@ def network(samples=10, columns=1):
 
 
 def check_validate(answer):
-    for sizes in ((5, 5), (6, 3, 1), (10,), (1, 4, 2)):
+    earlier = []  # errors of the calls before
+    for sizes, training, frozen in (((5, 5), True, 0), ((6, 3, 1), False, 0), ((10,), True, 1), ((1, 4, 2), True, 2)):
         model, x, y = network(sum(sizes))
+        model.train(training)
+        for n, p in enumerate(model.parameters()):
+            p.requires_grad_(n >= frozen)
+            p.grad = torch.full_like(p, 0.5) if n >= frozen else None
+        before, given = _state(model), (x.clone(), y.clone())
+        with torch.no_grad():
+            errors = (model(x) - y).square().split(sizes)
         batches, graph = list(zip(x.split(sizes), y.split(sizes), strict=True)), Graph(model)
         shown = f"batches of {', '.join(map(str, sizes))} samples"
         with graph, torch.enable_grad():
@@ -176,23 +228,53 @@ def check_validate(answer):
             raise Wrong(f"for {shown} you returned a tensor, expected a Python number")
         if not is_number(got):
             raise Wrong(f"for {shown} you returned {got!r}, expected a Python number")
-        with torch.no_grad():
-            errors = (model(x) - y).square().split(sizes)
+        if not (torch.equal(x, given[0]) and torch.equal(y, given[1])):
+            raise Wrong(f"for {shown} your function has changed the numbers in the batches: it should only read them")
         expected = torch.cat(errors).mean().item()
         if not math.isclose(got, expected, rel_tol=1e-5):
             mine, theirs = apart(got, expected)
-            raise Wrong(f"for {shown} you returned {mine}, expected {theirs}{_average_slip(got, errors)}")
+            raise Wrong(f"for {shown} you returned {mine}, expected {theirs}{_average_slip(got, errors, earlier)}")
+        earlier += errors
         if graph.most:
             raise Wrong(f"right value, but {graph.most:,} bytes were kept for a backward pass that never comes")
         if not gradients_on:
             raise Wrong("right value, but gradients are switched off for all that follows: with torch.no_grad(): …")
-        if not all(p.requires_grad for p in model.parameters()):
-            raise Wrong("right value, but the weights ask for no gradient anymore. torch.no_grad() leaves them alone")
-        if not model.training:
-            raise Wrong("right value, but the model has been left in evaluation mode: model.train() puts it back")
+        _is_as_found(before, _state(model))
 
 
-def _average_slip(got, errors):
+def _state(model):
+    """What a validation must leave alone."""
+    return {
+        "modes": [module.training for module in model.modules()],
+        "asked": [p.requires_grad for p in model.parameters()],
+        "gradients": [None if p.grad is None else p.grad.tolist() for p in model.parameters()],
+        "weights": [p.tolist() for p in model.parameters()],
+    }
+
+
+def _is_as_found(before, now):
+    if any(then and not after for then, after in zip(before["asked"], now["asked"], strict=True)):
+        raise Wrong("right value, but the weights ask for no gradient anymore. torch.no_grad() leaves them alone")
+    if before["asked"] != now["asked"]:
+        raise Wrong(
+            "right value, but a weight that was frozen asks for a gradient now. torch.no_grad() leaves it alone"
+        )
+    if before["weights"] != now["weights"]:
+        raise Wrong("right value, but the weights have changed")
+    if before["gradients"] != now["gradients"]:
+        raise Wrong(
+            "right value, but the gradients that the model had are not what they were: no zero_grad() is needed"
+        )
+    if before["modes"] != now["modes"]:
+        mode = {True: "training mode", False: "evaluation mode"}
+        then, after = mode[before["modes"][0]], mode[not before["modes"][0]]
+        raise Wrong(
+            f"right value, but the model has been left in {after}, you found it in {then}: keep model.training, "
+            "and give it to model.train() at the end"
+        )
+
+
+def _average_slip(got, errors, earlier):
     every = torch.cat(errors)
     slips = {
         "a batch counts by its number of samples": sum(e.mean() for e in errors) / len(errors),
@@ -200,6 +282,9 @@ def _average_slip(got, errors):
         "that is the sum; divide it by the number of samples": every.sum(),
         "divide by the number of samples, not of batches": every.sum() / len(errors),
         "that is its square root": every.mean().sqrt(),
+        "numbers of an earlier call are in it: a default such as [] is made once": torch.cat(
+            [*earlier, *errors]
+        ).mean(),
     }
     slips |= {f"that is batch {n} alone": e.mean() for n, e in enumerate(errors)}
     found = [slip for slip, value in slips.items() if math.isclose(got, value.item(), rel_tol=1e-5)]
@@ -208,7 +293,14 @@ def _average_slip(got, errors):
 
 
 def check_forecast(answer):
-    cases = [(10**8, 10**10), (10**9, 10**6), (10**8, 5 * 10**8), (10**8, 8 * 10**8), (10**8, 8 * 10**8 + 1000)]
+    cases = [
+        (10**8, 10**10),
+        (10**9, 10**6),
+        (10**8, 5 * 10**8),
+        (10**8, 8 * 10**8),
+        (10**8, 8 * 10**8 + 1000),
+        (10**8, 8 * 10**8 - 1000),
+    ]
     for count, activations in [*cases, (10**8, 4 * 10**8), (10**8, 10**9), (123_456_789, 0), (1_000_003, 70_000_001)]:
         shown = f"{count:,} parameters and {activations:,} bytes of activations"
         got = call(answer, count, activations, shown=shown)
@@ -241,7 +333,7 @@ def check_accumulate_gradients(answer):
     for n, size, columns in cases:
         model, x, y = network(n, columns)
         right = gradient(model, [(1, x, y)])
-        weights = [p.detach().clone() for p in model.parameters()]
+        weights, given = [p.detach().clone() for p in model.parameters()], (x.clone(), y.clone())
         for p in model.parameters() if n == 10 else ():
             p.grad = torch.full_like(p, 0.5)  # of an earlier step
         one, graph, sizes, runs = Graph(model), Graph(model), [], []
@@ -254,8 +346,8 @@ def check_accumulate_gradients(answer):
         with graph, torch.enable_grad():
             call(answer, model, x, y, size, shown=shown)
         found, count = [p.grad for p in model.parameters()], math.ceil(n / size)
-        if any(g is None for g in found):
-            raise Wrong(f"for {shown} a parameter has no gradient afterwards")
+        if not (torch.equal(x, given[0]) and torch.equal(y, given[1])):
+            raise Wrong(f"for {shown} your function has changed the numbers in x or y: it should only read them")
         if any(not torch.equal(p, w) for p, w in zip(model.parameters(), weights, strict=True)):
             raise Wrong("the weights have changed: only .grad is asked for")
         if max(sizes, default=0) > size:
@@ -263,7 +355,9 @@ def check_accumulate_gradients(answer):
             at_once = f"the model got {max(sizes)} samples at once, {size} at most are asked for"
             raise Wrong(f"for {shown} {at_once}{chunked if len(sizes) > 1 else ''}")
         if sum(sizes) != n:
-            raise Wrong(f"for {shown} {sum(sizes)} samples went through the model")
+            raise Wrong(f"for {shown}: {sum(sizes)} samples went through the model, there are {n}")
+        if any(g is None for g in found):
+            raise Wrong(f"for {shown} a parameter has no gradient afterwards")
         if len(sizes) > count:
             raise Wrong(
                 f"for {shown} the model got {len(sizes)} pieces, {count} would do: x.split({size}) gives pieces of "
@@ -364,8 +458,12 @@ def check_largest_that_fits(answer):
                 f"expected {expected} and {expected[-1]}"
             )
     _lets_through(answer, Attempts(0), "where not even one sample fits", [8, 4, 2, 1])
-    for error in (ValueError("a wrong value"), RuntimeError("mat1 and mat2 shapes cannot be multiplied")):
-        name = type(error).__name__
+    for error, more in (
+        (ValueError("a wrong value"), ""),
+        (RuntimeError("mat1 and mat2 shapes cannot be multiplied"), ""),
+        (RuntimeError("CUDA error: an illegal memory access was encountered"), " about an illegal memory access"),
+    ):
+        name = type(error).__name__ + more
         _lets_through(answer, Attempts(64, error, at=8), f"where the attempt raises a {name}", [8])
         _lets_through(answer, Attempts(4, error, at=4), f"where the second attempt raises a {name}", [8, 4])
 
@@ -444,6 +542,25 @@ def extra_peak(work):
     work()
     return float(torch.cuda.max_memory_allocated("cuda") - before)
 """,
+            """
+from torch.cuda import max_memory_allocated, memory_allocated, reset_peak_memory_stats
+
+def extra_peak(work):
+    reset_peak_memory_stats()
+    before = memory_allocated()
+    work()
+    return max_memory_allocated() - before
+""",
+            """
+def extra_peak(work):
+    device = torch.device("cuda", torch.cuda.current_device())
+    with torch.cuda.device(device):
+        before = torch.cuda.memory_allocated(device)
+        torch.cuda.reset_peak_memory_stats(device)
+        work()
+        torch.cuda.synchronize(device)
+        return torch.cuda.max_memory_allocated(device) - before
+""",
         ],
         wrong={
             """
@@ -482,6 +599,39 @@ def extra_peak(work):
     torch.cuda.reset_peak_memory_stats()
     return torch.cuda.max_memory_allocated()
 """: "work() ran 0 times",
+            """
+def extra_peak(work):
+    torch.cuda.reset_peak_memory_stats("cudax")
+    work()
+    return torch.cuda.max_memory_allocated()
+""": "Invalid device: 'cudax'",
+            """
+def extra_peak(work):
+    before = torch.cuda.memory_allocated(1)
+    torch.cuda.reset_peak_memory_stats(1)
+    work()
+    return torch.cuda.max_memory_allocated(1) - before
+""": "Invalid device argument 1: there is one GPU, number 0",
+            """
+def extra_peak(work):
+    before = torch.cuda.memory_allocated("cpu")
+    torch.cuda.reset_peak_memory_stats()
+    work()
+    return torch.cuda.max_memory_allocated() - before
+""": "Expected a cuda device, but got: cpu",
+            """
+def extra_peak(work):
+    before = torch.cuda.max_memory_allocated()
+    work()
+    return torch.cuda.max_memory_allocated() - before
+""": "an earlier peak is in it",
+            """
+def extra_peak(work):
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    work("cuda")
+    return torch.cuda.max_memory_allocated() - before
+""": "takes 0 positional arguments but 1 was given",
         },
     ),
     Exercise(
@@ -705,6 +855,38 @@ def validate(model, batches):
 """: "left in evaluation mode",
             """
 def validate(model, batches):
+    model.eval()
+    with torch.no_grad():
+        value = torch.cat([model(x) - y for x, y in batches]).square().mean().item()
+    model.train()
+    return value
+""": "left in training mode, you found it in evaluation mode",
+            """
+def validate(model, batches):
+    model.requires_grad_(False)
+    value = torch.cat([model(x) - y for x, y in batches]).square().mean().item()
+    model.requires_grad_(True)
+    return value
+""": "a weight that was frozen asks for a gradient now",
+            """
+def validate(model, batches):
+    model.zero_grad()
+    with torch.no_grad():
+        return torch.cat([model(x) - y for x, y in batches]).square().mean().item()
+""": "no zero_grad() is needed",
+            """
+def validate(model, batches):
+    with torch.no_grad():
+        return torch.cat([y.sub_(model(x)) for x, y in batches]).square().mean().item()
+""": "has changed the numbers in the batches",
+            """
+def validate(model, batches, errors=[]):
+    with torch.no_grad():
+        errors += [model(x) - y for x, y in batches]
+    return torch.cat(errors).square().mean().item()
+""": "numbers of an earlier call are in it",
+            """
+def validate(model, batches):
     torch.set_grad_enabled(False)
     return torch.cat([model(x) - y for x, y in batches]).square().mean().item()
 """: "switched off for all that follows",
@@ -911,6 +1093,24 @@ def accumulate_gradients(model, x, y, size):
     for part, target in zip(x.split(size), y.split(size)):
         (model(part) - target).square().mean().backward()
 """: "the means of the pieces add up: weigh each",
+            """
+import torch.nn.functional as F
+
+def accumulate_gradients(model, x, y, size):
+    model.zero_grad()
+    x -= x.mean()
+    for part, target in zip(x.split(size), y.split(size)):
+        (F.mse_loss(model(part), target) * len(part) / len(x)).backward()
+""": "has changed the numbers in x or y",
+            """
+import torch.nn.functional as F
+
+def accumulate_gradients(model, x, y, size):
+    model.zero_grad()
+    for k in range(len(x) // size):
+        part, target = x[k * size : (k + 1) * size], y[k * size : (k + 1) * size]
+        (F.mse_loss(model(part), target) * len(part) / len(x)).backward()
+""": "0 samples went through the model, there are 10",
         },
     ),
     Exercise(
@@ -1063,6 +1263,17 @@ def largest_that_fits(train, n):
                 raise
         n //= 2
 """: "only running out of memory is a reason",
+            """
+def largest_that_fits(train, n):
+    while True:
+        try:
+            train(n)
+            return n
+        except RuntimeError as error:
+            if n == 1 or "memory" not in str(error):
+                raise
+        n //= 2
+""": "raises a RuntimeError about an illegal memory access the error should come through",
             """
 def largest_that_fits(train, n):
     failed = []
