@@ -2,6 +2,7 @@
 
 import contextlib
 import copy
+import itertools
 import math
 
 import torch
@@ -16,26 +17,32 @@ def is_number(value):
 
 
 class Product(torch.nn.Module):
-    """x @ weight; notes under which autocast each pass ran."""
+    """x @ weight; notes under which autocast each pass ran, and on what input. lift: its output is float32."""
 
-    def __init__(self, weight):
+    def __init__(self, weight, lift):
         super().__init__()
-        self.weight, self.seen = torch.nn.Parameter(weight, requires_grad=False), []
+        self.weight = torch.nn.Parameter(weight, requires_grad=weight.device.type == "cpu")
+        self.seen, self.inputs, self.lift = [], [], lift
 
     def forward(self, x):
         self.seen.append(autocast_type(x.device.type))
-        return x @ self.weight
+        self.inputs.append(x.dtype)
+        return (x @ self.weight).float() if self.lift else x @ self.weight
 
 
 def check_autocast(answer):
-    for kind, dtype in ((kind, dtype) for kind in ("cpu", "xpu") for dtype in (torch.float16, torch.bfloat16)):
+    for lift, kind, dtype in itertools.product((False, True), ("cpu", "xpu"), (torch.float16, torch.bfloat16)):
         with fake_gpus() if kind == "xpu" else contextlib.nullcontext():
-            model, x = Product(torch.ones(8, 4, device=kind) / 3), torch.ones(2, 8, device=kind)
+            model, x = Product(torch.ones(8, 4, device=kind) / 3, lift), torch.ones(2, 8, device=kind)
+            default, out = torch.get_autocast_dtype(kind), torch.float32 if lift else dtype
             shown = f"a tensor on {kind} and {dtype}"
             got = call(answer, model, x, dtype, shown=shown)
             if autocast_type(kind):
                 torch.set_autocast_enabled(kind, False)
                 raise Wrong("autocast is still on behind your function: use it in a with statement")
+            if torch.get_autocast_dtype(kind) != default:
+                torch.set_autocast_dtype(kind, default)
+                raise Wrong(f"autocast has another default type for {kind} now: hand dtype to torch.autocast instead")
             if model.weight.dtype != torch.float32:
                 raise Wrong(f"the weight is {model.weight.dtype} now: autocast casts a copy, and leaves it as it is")
             if not model.seen:
@@ -47,8 +54,13 @@ def check_autocast(answer):
                 raise Wrong(f"for {shown} autocast ran with {model.seen[0]}")
             if not isinstance(got, torch.Tensor) or got.shape != (2, 4):
                 raise Wrong(f"for {shown} you returned {got!r}, expected what model(x) gives")
-            if got.dtype != dtype:
-                raise Wrong(f"for {shown} your output is {got.dtype}: return it as it comes out")
+            if model.inputs[0] != torch.float32:
+                raise Wrong(f"for {shown} the model got x in {model.inputs[0]}: hand it over as it is, autocast casts")
+            if got.dtype != out:
+                last = f", the model's last operation gave {out}" if lift else ""
+                raise Wrong(f"for {shown} your output is {got.dtype}{last}: return it as it comes out")
+            if kind == "cpu" and not got.requires_grad:
+                raise Wrong(f"for {shown} backward() would fail on your output: no torch.no_grad(), no detach()")
             if got.device.type != kind:
                 raise Wrong(f"for {shown} your output is on {got.device}")
 
@@ -78,7 +90,19 @@ def check_dtypes(answer):
 
 def check_padded(answer):
     cases = [(33, 4), (50257, 2), (50304, 2), (1, 1), (65, 4), (1000, 4), (1000, 1), (1, 2), (127, 1), (4096, 2)]
-    for n, size in [*cases, (64, 2), (65, 2), (128, 1), (129, 1), (32, 4), (17, 8), (16, 8), (9, 16)]:
+    for n, size in [
+        *cases,
+        (64, 2),
+        (65, 2),
+        (128, 1),
+        (129, 1),
+        (32, 4),
+        (17, 8),
+        (16, 8),
+        (9, 16),
+        (17, 16),
+        (1, 16),
+    ]:
         expected = -(-n * size // 128) * 128 // size
         shown = f"n = {n} numbers of {size} byte{'s' if size > 1 else ''}"
         got = call(answer, n, size, shown=shown)
@@ -98,6 +122,8 @@ def _pad(got, n, size):
         return "that rounds down, and cuts something off"
     if got == n + numbers - n % numbers:
         return "it was aligned already, nothing is to be added"
+    if got not in (64, 128) and got - numbers >= n and got % numbers == 0:
+        return "a multiple of 128 bytes, but not the smallest"
     rounded = f"you rounded to {got} numbers; " if got in (64, 128) else ""
     return f"{rounded}128 bytes are {numbers} numbers of {size} byte{'s' if size > 1 else ''}"
 
@@ -162,6 +188,10 @@ def check_keep(answer):
             if got != expected:
                 mine, theirs = apart(float(got), expected)
                 raise Wrong(f"{shown} gave {mine}, {name} keeps {theirs}: {why}")
+    expected, got = round(0.1 * 2**34) / 2**34, call(answer, 0.1, 8, 30, shown="keep_bits(0.1, 8, 30)")
+    if not is_number(got) or got != expected:
+        why = "float32 keeps 23 bits of mantissa, a Python number 52: compute with those"
+        raise Wrong(f"keep_bits(0.1, 8, 30) gave {got!r}, this format keeps {expected!r}: {why}")
 
 
 def check_update(answer):
@@ -170,6 +200,7 @@ def check_update(answer):
     grid = torch.arange(6.0).view(2, 3)
     _follow(answer, ones, [signs], 0.5)
     _follow(answer, ones, 100 * [small], 0.1)
+    _follow(answer, ones, [torch.tensor([-1e-8, 0.0, 1e-7, -1e-6], dtype=torch.bfloat16)], 1e6)
     _follow(answer, grid, [(grid - k).bfloat16() for k in range(4)], 0.03)
 
 
@@ -180,6 +211,10 @@ def _follow(answer, start, gradients, lr):
         before = master.clone()
         shown = "a bfloat16 weight, its float32 master copy, a bfloat16 gradient"
         call(answer, weight, master, grad.clone(), lr, shown=shown)
+        if not torch.is_grad_enabled():
+            raise Wrong("gradients are switched off for all that follows: with torch.no_grad(): …")
+        if master.dtype != torch.float32:
+            raise Wrong(f"the master copy is {master.dtype} now: it must stay in float32")
         expected -= lr * grad.float()
         rounded -= lr * grad
     when = f"after {len(gradients)} updates" if len(gradients) > 1 else "after an update"
@@ -194,12 +229,8 @@ def _follow(answer, start, gradients, lr):
     if not torch.allclose(master, expected, rtol=5e-5):
         if torch.allclose(master, rounded, rtol=5e-5):
             raise Wrong("lr * grad was rounded to bfloat16 before the master copy took it: use grad.float()")
-        raise Wrong(
-            f"{when} with lr = {lr} the master copy is {_list(master)}, expected {_list(expected)}"
-            + (": a step goes against the gradient" if torch.allclose(master, 2 * start - expected) else "")
-            + (": small updates were lost, because they went through bfloat16" if master.flatten()[0] == 1 else "")
-            + (": it was overwritten by the rounded weight" if 1 < master.flatten()[0] < expected.flatten()[0] else "")
-        )
+        slip = _update_slip(master, start, expected, lr, len(gradients))
+        raise Wrong(f"{when} with lr = {lr} the master copy is {_list(master)}, expected {_list(expected)}{slip}")
     if torch.equal(weight.detach(), before.bfloat16()):
         same = "what it was" if torch.equal(before, start) else "the master copy of one step ago"
         raise Wrong(f"the weight is {same}: it should be the new master copy, rounded")
@@ -209,6 +240,18 @@ def _follow(answer, start, gradients, lr):
         )
 
 
+def _update_slip(master, start, expected, lr, steps):
+    if torch.allclose(master, 2 * start - expected):
+        return ": a step goes against the gradient"
+    if master.flatten()[0] == 1:
+        return ": small updates were lost, because they went through 16 bits"
+    taken, step = master - start, expected - start
+    times = (taken * step).sum() / (step * step).sum()
+    if steps == 1 and torch.allclose(taken, times * step, rtol=1e-3):
+        return f": that is a step of {times * lr:.3g} times the gradient"
+    return ": it was overwritten by the rounded weight" if 1 < master.flatten()[0] < expected.flatten()[0] else ""
+
+
 def _list(x):
     return [round(value, 4) for value in x.detach().float().flatten().tolist()]
 
@@ -216,8 +259,8 @@ def _list(x):
 class SpyScaler(torch.amp.GradScaler):
     """A GradScaler on the CPU that notes what is asked of it."""
 
-    def __init__(self):
-        super().__init__("cpu", init_scale=2.0**10)
+    def __init__(self, scale):
+        super().__init__("cpu", init_scale=scale)
         self.calls, self.scaled = [], []
 
     def scale(self, outputs):
@@ -241,7 +284,7 @@ class SpyScaler(torch.amp.GradScaler):
 class Run:
     """One call of the answer, and what the model and the optimizer saw."""
 
-    def __init__(self, answer, max_norm, k):
+    def __init__(self, answer, max_norm, k, scale=2.0**10, more=""):
         generator = torch.Generator().manual_seed(0)
         self.model, self.k = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.ReLU(), torch.nn.Linear(16, 3)), k
         with torch.no_grad():
@@ -253,14 +296,17 @@ class Run:
         twin.zero_grad()
         F.cross_entropy(twin(x), y).backward()
         self.whole, self.max_norm = flat(twin), max_norm
-        self.forward, self.backward, self.there, self.seen, self.scaler = [], [], [], [], SpyScaler()
+        self.forward, self.backward, self.there, self.seen, self.scaler = [], [], [], [], SpyScaler(scale)
         self.model.register_forward_hook(lambda *_: self.forward.append(autocast_type()))
         self.last = list(self.model.parameters())[-1]
         self.last.register_hook(self.note)
         optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
         optimizer.register_step_pre_hook(lambda *_: self.seen.append(flat(self.model)))
+        start = flat_weights(self.model)
         batches = list(zip(x.split(32 // k), y.split(32 // k), strict=True))
-        call(answer, self.model, optimizer, self.scaler, batches, max_norm, shown=f"{k} batches, max_norm {max_norm}")
+        shown = f"{k} batches, max_norm {max_norm}{more}"
+        call(answer, self.model, optimizer, self.scaler, batches, max_norm, shown=shown)
+        self.lr, self.moved = optimizer.param_groups[0]["lr"], start - flat_weights(self.model)
 
     def note(self, _):
         """Before a gradient is added: whether that is within autocast, and to what it is added."""
@@ -270,7 +316,7 @@ class Run:
     def check(self):
         count = {name: self.scaler.calls.count(name) for name in ("scale", "step", "update")}
         batches = f"{self.k} batch{'es' if self.k > 1 else ''}"
-        if len(self.forward) != self.k or not self.seen:
+        if len(self.forward) != self.k:
             raise Wrong(
                 f"{batches}: the model ran {_times(len(self.forward))}, the optimizer {_times(len(self.seen))}, "
                 f"expected {self.k} and 1"
@@ -287,7 +333,7 @@ class Run:
                 "activations of all stay in memory until the end"
             )
         if count["scale"] != self.k:
-            raise Wrong(f"{self.k} backward passes, {count['scale']} scaled losses: each loss needs the scale")
+            raise Wrong(f"{self.k} backward passes, {count['scale']} calls of scaler.scale: each loss needs it once")
         if any(dtype != torch.float32 for dtype in self.scaler.scaled):
             raise Wrong("the loss was computed in float16, outside of autocast: within, cross_entropy gets float32")
         if len(self.seen) != 1:
@@ -305,6 +351,19 @@ class Run:
             raise Wrong(f"{batches}: the optimizer saw a gradient of norm {found:.3g}, expected {expected:.3g}: {slip}")
         if F.cosine_similarity(seen, self.whole, 0) < 0.999:
             raise Wrong("the gradient has the right norm and another direction: clip all of it together, once")
+        if self.lr != 0.1:
+            raise Wrong(f"the optimizer had a learning rate of 0.1, now it has {self.lr:.4g}: leave its settings alone")
+        if not torch.allclose(self.moved, 0.1 * seen, rtol=1e-3, atol=1e-5):
+            raise Wrong("the weights have moved by something else than the optimizer's step")
+
+    def check_skipped(self):
+        """After a call in which gradients were infinite."""
+        if self.seen or self.moved.any():
+            raise Wrong("a gradient was infinite, and the weights moved: scaler.step(optimizer) skips such a step")
+        if self.scaler.calls.count("update") != 1:
+            raise Wrong(
+                "a gradient was infinite, and scaler.update() was not called: it lowers the scale for next time"
+            )
 
     def slip(self, found, expected, size):
         ratio = found / expected
@@ -339,9 +398,14 @@ def flat(model):
     )
 
 
+def flat_weights(model):
+    return torch.cat([p.detach().flatten() for p in model.parameters()])
+
+
 def check_accumulate(answer):
     for max_norm, k in ((1e6, 4), (0.125, 4), (1e6, 2), (0.5, 1), (0.25, 8)):  # at first nothing to clip
         Run(answer, max_norm, k).check()
+    Run(answer, 0.5, 2, scale=2.0**40, more=", a scale so large that gradients are infinite").check_skipped()
 
 
 ACCUMULATE = """
@@ -436,6 +500,28 @@ def autocast_to(model, x, dtype):
     with torch.autocast(x.device.type, dtype=dtype):
         return model(x).float()
 """: "your output is torch.float32",
+            """
+def autocast_to(model, x, dtype):
+    with torch.autocast(x.device.type, dtype=dtype):
+        return model(x).to(dtype)
+""": "the model's last operation gave torch.float32: return it as it comes out",
+            """
+def autocast_to(model, x, dtype):
+    with torch.autocast(x.device.type, dtype=dtype):
+        return model(x.to(dtype))
+""": "the model got x in torch.float16",
+            """
+@torch.no_grad()
+def autocast_to(model, x, dtype):
+    with torch.autocast(x.device.type, dtype=dtype):
+        return model(x)
+""": "backward() would fail on your output",
+            """
+def autocast_to(model, x, dtype):
+    torch.set_autocast_dtype(x.device.type, dtype)
+    with torch.autocast(x.device.type):
+        return model(x)
+""": "autocast has another default type for cpu now",
         },
     ),
     Exercise(
@@ -540,6 +626,11 @@ def padded(n, itemsize):
 def padded(n, itemsize):
     return -(-n * itemsize // 128) * 128
 """: "these are the bytes of the row",
+            """
+def padded(n, itemsize):
+    k = max(16, 128 // itemsize)
+    return -(-n // k) * k
+""": "a multiple of 128 bytes, but not the smallest",
         },
     ),
     Exercise(
@@ -604,6 +695,9 @@ def keep_bits(x, exponent_bits, mantissa_bits):
                 "round first: the nearest is the largest number"
             ),
             KEEP.replace("abs(kept) < 2.0 ** (bias + 1)", "exponent <= bias"): "infinity",
+            KEEP.replace(
+                "    bias =", "    x = torch.tensor(float(x)).item()\n    bias ="
+            ): "float32 keeps 23 bits of mantissa",
             """
 def keep_bits(x, exponent_bits, mantissa_bits):
     formats = {(5, 10): torch.float16, (8, 7): torch.bfloat16, (5, 2): torch.float8_e5m2}
@@ -695,7 +789,24 @@ def update(weight, master, grad, lr):
 def update(weight, master, grad, lr):
     master -= 0.1 * grad.float()
     weight.copy_(master)
-""": "with lr = 0.5 the master copy is",
+""": "that is a step of 0.1 times the gradient",
+            """
+@torch.no_grad()
+def update(weight, master, grad, lr):
+    master -= lr * grad.half().float()
+    weight.copy_(master)
+""": "with lr = 1000000.0 the master copy is [1.0, 1.0",
+            """
+def update(weight, master, grad, lr):
+    torch.set_grad_enabled(False)
+    master -= lr * grad.float()
+    weight.copy_(master)
+""": "switched off for all that follows",
+            """
+def update(weight, master, grad, lr):
+    master.data = (master - lr * grad.float()).bfloat16()
+    weight.data.copy_(master)
+""": "the master copy is torch.bfloat16 now",
             """
 def update(weight, master, grad, lr):
     master -= lr * grad.float()
@@ -711,7 +822,7 @@ def update(weight, master, grad, lr):
 def update(weight, master, grad, lr):
     weight -= lr * grad
     master.copy_(weight)
-""": "went through bfloat16",
+""": "went through 16 bits",
             """
 def update(weight, master, grad, lr):
     master -= lr * grad.float()
@@ -818,6 +929,14 @@ def accumulate(model, optimizer, scaler, batches, max_norm):
     scaler.step(optimizer)
     scaler.update()
 """: "backward ran 1 time for 4 batches",
+            ACCUMULATE.replace("(loss)", "(scaler.scale(loss))"): "4 backward passes, 8 calls of scaler.scale",
+            ACCUMULATE.replace(
+                "    scaler.step", "    optimizer.param_groups[0]['lr'] /= len(batches)\n    scaler.step"
+            ): "learning rate of 0.1, now it has 0.025",
+            ACCUMULATE.replace(
+                "    clip_grad",
+                "    if not all(p.grad.isfinite().all() for p in model.parameters()):\n        return\n    clip_grad",
+            ): "scaler.update() was not called",
             ACCUMULATE.replace("    scaler.unscale_(optimizer)\n", ""): "unscale_ first, once",
             ACCUMULATE.replace("    clip_grad_norm_(model.parameters(), max_norm)\n", ""): "it was not clipped",
             ACCUMULATE.replace("    scaler.unscale_", "        scaler.unscale_")
