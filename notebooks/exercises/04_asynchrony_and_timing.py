@@ -12,6 +12,7 @@ import types
 import weakref
 from collections import Counter
 from statistics import mean, median, median_high, median_low
+from unittest import mock
 
 import torch
 import torch.nn.functional as F
@@ -43,6 +44,8 @@ class Products(TorchDispatchMode):
         self.made = {"cpu": [], "meta": []}  # of each product: seconds, shapes, types of device, whether timed
         self.random = {kind: random.Random(kind) for kind in self.made}
         self.queue, self.queues, self.moves, self.created, self.clock_read = [], [], 0, 0, False
+        self.places = set()  # where matrices were created
+        self.spoiled = {}  # number of a timed product on `meta` → seconds, with those that were in the queue before it
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         result = func(*args, **(kwargs or {}))
@@ -54,6 +57,7 @@ class Products(TorchDispatchMode):
             self.moves += any(isinstance(x, torch.Tensor) and x.device != result.device for x in args)
         elif name in self.FACTORIES:
             self.created += 1
+            self.places.add(result.device.type)
             self.clock_read = False  # what was timed before has ended
         return result
 
@@ -82,6 +86,9 @@ class Products(TorchDispatchMode):
 
     def wait(self):
         if self.queue:
+            timed = [product[3] for product in self.made["meta"][-len(self.queue) :]]
+            if timed[-1] and not any(timed[:-1]) and len(timed) > 1:
+                self.spoiled[len(self.made["meta"]) - 1] = sum(self.queue) + self.LAUNCH
             self.now += sum(self.queue)
             self.queues.append(len(self.queue))
             self.queue.clear()
@@ -208,6 +215,7 @@ class MadeUpDevice:
 
 
 def check_median_seconds(answer):
+    earlier = []
     for n in (None, 5, 3, 15, 1):
         device = MadeUpDevice()
         shown = f"a made-up device, n = {n}" if n else "a made-up device"
@@ -222,19 +230,24 @@ def check_median_seconds(answer):
         expected = median(device.samples[-n:])
         if not math.isclose(got, expected, rel_tol=1e-6):
             got_text, expected_text = apart(got * 1e3, expected * 1e3)
-            why = _why(got, expected, device.samples, n)
+            why = _why(got, expected, device.samples, n, earlier)
             raise Wrong(f"for n = {n} you measured {got_text} ms, the median is {expected_text} ms: {why}")
+        earlier += device.samples[-n:]
 
 
-def _why(got, expected, samples, n):
+def _why(got, expected, samples, n, earlier):
     def is_(value):
         return math.isclose(got, value, rel_tol=1e-6)
 
     counted = samples[-n:]
     if 0 <= got < 0.1 * MS:
         return "that is the launch. Wait for the device before you read the clock the second time"
-    if is_(expected * 1e3):
+    if any(is_(expected * unit) for unit in (1e3, 1e6, 1e9)):
         return "seconds are asked"
+    if is_(-expected):
+        return "the second reading of the clock minus the first, not the other way round"
+    if earlier and is_(median(earlier + counted)):
+        return "runs of an earlier call are among the samples. Begin each call with an empty list"
     if n > 1 and math.isclose(got, mean(counted), rel_tol=0.01):
         return "that is a mean, and one run of 40 ms decides it. Take the median"
     if n > 1 and (math.isclose(got, sum(counted), rel_tol=0.01) or is_(sum(samples))):
@@ -312,13 +325,14 @@ def _short(samples):
 
 def check_bound(answer):
     cases = [
+        (1000, 2000, 1500, 4, 8.1e12, 320e9),  # the lesson's product on a T4
         (1, 4096, 4096, 2, 989e12, 4.8e12),  # one token on an H200, bf16
         (4096, 4096, 4096, 2, 989e12, 4.8e12),
-        (1000, 2000, 1500, 4, 8.1e12, 320e9),  # the lesson's product on a T4
         (64, 64, 8, 4, 8.1e12, 320e9),
         (64, 64, 8, 1, 8.1e12, 4e12),
         (300, 20, 500, 8, 1e11, 3e10),
         (2, 3, 4, 4, 48.0, 104.0),  # one second each
+        (2, 3, 4, 4, 48.0, 96.0),  # a ridge at 0.5, the product at 0.46
         (1, 1, 1, 2, 1e12, 1e12),
     ]
     for m, k, n, b, rate, bandwidth in cases:
@@ -349,6 +363,8 @@ def check_bound(answer):
 
 def _slip(got, m, k, n, b):
     moved = b * (m * k + k * n + m * n)
+    if b != 4 and math.isclose(got[0], 2 * m * k * n / (moved / b * 4), rel_tol=1e-6):
+        return f": that is for numbers of 4 bytes, and b = {b}"
     if math.isclose(got[0], m * k * n / moved, rel_tol=1e-6):
         return ": a multiplication and an addition for each term, that is two"
     if math.isclose(got[0], 2 * m * k * n / (moved / b), rel_tol=1e-6):
@@ -375,13 +391,15 @@ class Waits(TorchFunctionMode):
     """Notes each call that needs a value on the host."""
 
     ALWAYS = {"item", "tolist", "cpu", "numpy", "__array__", "nonzero", "is_nonzero", "equal", "allclose", "unique"}
+    ALWAYS |= {"masked_select", "argwhere"}
     ALWAYS |= {"__bool__", "__float__", "__int__", "__index__", "__complex__", "__format__", "__repr__", "__contains__"}
     FACTORIES = {"zeros", "ones", "full", "empty", "tensor", "as_tensor"}
 
     def __init__(self, given):
         super().__init__()
         self.names = []
-        self.on_host = [x.untyped_storage() for x in given]  # kept alive, so that its address stays its own
+        self.given = [x.untyped_storage() for x in given]
+        self.on_host = []  # kept alive, so that their addresses stay their own
 
     def __torch_function__(self, function, types, args=(), kwargs=None):
         name, kwargs = getattr(function, "__name__", ""), kwargs or {}
@@ -389,7 +407,10 @@ class Waits(TorchFunctionMode):
         from_tensors = name in ("tensor", "as_tensor") and args and isinstance(args[0], (list, tuple))
         read = [x for x in (args[0] if from_tensors else args[:1]) if isinstance(x, torch.Tensor)]
         if name in self.ALWAYS or to_cpu or from_tensors:
-            self.names += [name for x in read if not self._is_on_host(x)]
+            there = self.given if to_cpu else []  # x.to(device), where it is already
+            self.names += [name for x in read if not self._is_on_host(x, there)]
+        if name == "__getitem__" and any(map(self._is_mask, args[1] if isinstance(args[1], tuple) else args[1:2])):
+            self.names.append("mask")
         if name in ("__setitem__", "copy_") and self._is_on_host(args[0]):
             self.names += ["copy to the CPU" for x in args[1:] if torch.is_tensor(x) and not self._is_on_host(x)]
         result = function(*args, **kwargs)
@@ -399,10 +420,32 @@ class Waits(TorchFunctionMode):
                 self.on_host.append(result.untyped_storage())
         return result
 
-    def _is_on_host(self, x):
+    def _is_on_host(self, x, also=()):
         """Whether the numbers of `x` are on the host already, because they were made there, or cpu() brought them."""
         with torch._C.DisableTorchFunction():
-            return x.untyped_storage().data_ptr() in [storage.data_ptr() for storage in self.on_host]
+            return x.untyped_storage().data_ptr() in [storage.data_ptr() for storage in [*self.on_host, *also]]
+
+    def _is_mask(self, x):
+        with torch._C.DisableTorchFunction():
+            return torch.is_tensor(x) and x.dtype is torch.bool and not self._is_on_host(x)
+
+    @contextlib.contextmanager
+    def watched(self):
+        """Within it, `synchronize` is noted, too, whatever this machine has to wait for."""
+        self.synchronized = 0
+
+        def noted(function):
+            def synchronize(*args, **kwargs):
+                self.synchronized += 1
+                return function(*args, **kwargs)
+
+            return synchronize
+
+        with contextlib.ExitStack() as stack:
+            for module in (torch.cpu, torch.cuda, torch.mps, torch.xpu, torch.accelerator):
+                stack.enter_context(mock.patch.object(module, "synchronize", noted(module.synchronize)))
+            stack.enter_context(self)
+            yield
 
 
 class Graph(torch.autograd.Function):
@@ -440,24 +483,27 @@ def _check_train(answer, count, options):
     with torch.no_grad():
         for p in model.parameters():
             p.copy_(torch.randn(p.shape, generator=generator))
-    twin = copy.deepcopy(model)
-    for layer in (model, twin):
+    start, twin = copy.deepcopy(model), copy.deepcopy(model)
+    for layer in (model, start, twin):
         layer.graphs, layer.kept = weakref.WeakSet(), 0
     expected = _losses(twin, batches, options)
     waits = Waits([x for batch in batches for x in batch])
     many = "five batches" if count > 1 else "a list of one batch"
-    with waits:
+    with waits.watched():
         got = call(answer, model, torch.optim.SGD(model.parameters(), **options), batches, shown=many)
     if not isinstance(got, (list, tuple)) or len(got) != count:
         text = f"the {type(got).__name__} {got.tolist()}" if hasattr(got, "tolist") else repr(got)
         raise Wrong(f"for {many} you returned {text}, expected a list of {'five losses' if count > 1 else 'one loss'}")
     if any(isinstance(value, bool) or not isinstance(value, float) for value in got):
         raise Wrong(f"you returned {list(got)!r}; Python numbers are asked, not tensors")
-    if not all(math.isclose(a, b, rel_tol=1e-4, abs_tol=1e-6) for a, b in zip(got, expected, strict=True)):
-        raise Wrong(
-            f"the losses are {[round(x, 4) for x in got]}, expected {[round(x, 4) for x in expected]}: "
-            "in each step zero_grad, backward, step"
-        )
+    if not _all_close(got, expected):
+        why = "in each step zero_grad, backward, step of the given optimizer, and nothing else"
+        if not math.isclose(got[0], expected[0], rel_tol=1e-4):
+            why = "the first is wrong already. F.cross_entropy(model(x), y), before the step"
+        elif _all_close(got, [F.cross_entropy(start(x), y).item() for x, y in batches]):
+            why = f"that is the model without any training; {why}"
+        losses = [[round(x, 4) for x in values] for values in (got, expected)]
+        raise Wrong(f"for {many} the losses are {losses[0]}, expected {losses[1]}: {why}")
     if not all(torch.allclose(p, q, atol=1e-5) for p, q in zip(model.parameters(), twin.parameters(), strict=True)):
         raise Wrong("right losses, but the weights differ after the last step")
     if "numpy" in waits.names:
@@ -468,8 +514,14 @@ def _check_train(answer, count, options):
             f"right losses, but {len(waits.names)} waits for {many} ({names}): "
             "keep them on the device, stack them, fetch once"
         )
+    if waits.synchronized > 1:
+        raise Wrong(f"right losses, but {waits.synchronized} calls of synchronize, and each is a wait: leave them out")
     if model.kept > 1:
         raise Wrong("right losses and one wait, but the graph of every step is still there: keep loss.detach()")
+
+
+def _all_close(got, expected):
+    return all(math.isclose(a, b, rel_tol=1e-4, abs_tol=1e-6) for a, b in zip(got, expected, strict=True))
 
 
 def _losses(model, batches, options):
@@ -503,7 +555,10 @@ def _check_products(answer, sizes, devices):
     if not all(map(_is_number, got.values())):
         raise Wrong(f"expected a number of seconds for each name, got {got!r}")
     for name, device in devices.items():
-        _check_device(name, products.made[str(device)], str(device), (m, k, n), any(products.made.values()))
+        elsewhere = any(products.made.values())
+        if elsewhere and str(device) not in products.places and not products.moves:
+            raise Wrong(f"no matrix was created on {name!r}: device= takes the device of this name")
+        _check_device(name, products.made[str(device)], str(device), (m, k, n), elsewhere)
     if products.moves:
         raise Wrong(f"{products.moves} moves to another device: create the matrices there, with device=")
     if products.created > 3 * len(given):
@@ -551,14 +606,20 @@ def _check_seconds(name, got, products, kind):
         return math.isclose(got, value, rel_tol=1e-6)
 
     warm = max((number for number, seen in enumerate(timed) if not seen), default=0) + 1
-    for first in {*range(1, 6), warm}:  # so many runs to warm up
+    spoiled = products.spoiled if kind == "meta" else {}
+    last = max(spoiled, default=0)  # no sample up to it counts
+    for first in {*range(1, 6), warm, last + 1}:  # so many runs to warm up
         runs = samples[first:]
-        if len(runs) < 3:
+        if len(runs) < 3 or first <= last:
             continue
         if is_(median(runs)) or is_(median_low(runs)):
             return
-        if is_(median_high(runs)) and not (timed[0] and first == 1):  # that would be the median of all
+        if is_(median_high(runs)) and not spoiled and not (timed[0] and first == 1):  # that would be the median of all
             return
+    if spoiled:
+        measured = [spoiled.get(number, seconds) for number, seconds in enumerate(samples)]
+        if any(is_(median(measured[first:])) for first in range(1, last + 1)):
+            raise Wrong(f"on {name!r} the run before was still in the queue when you read the clock: call wait() first")
     runs = samples[1:]
     if is_(median(samples)):
         raise Wrong(text + "the first run, which is slow, is among the samples")
@@ -566,8 +627,11 @@ def _check_seconds(name, got, products, kind):
         raise Wrong(text + "that is a mean, which one slow run decides. Take the median")
     if is_(min(runs)) or is_(max(samples)) or is_(max(runs)):
         raise Wrong(f"{text}that is the {'fastest' if is_(min(runs)) else 'slowest'} run. Take the median")
-    if is_(usual * 1e3):
+    if any(is_(usual * unit) for unit in (1e3, 1e6, 1e9)):
         raise Wrong(text + "seconds are asked")
+    others = [x[0] + products.LAUNCH for other, made in products.made.items() if other != kind for x in made[1:]]
+    if others and (is_(median(others + runs)) or is_(median(others + samples))):
+        raise Wrong(text + "samples of another device are among yours. A new list for each")
     if got > sum(runs) / 2:
         raise Wrong(text + "one product's time is asked, not that of all runs")
     raise Wrong(text + "that is not the median of the runs, from a launch to the end of the wait")
@@ -732,6 +796,8 @@ def median_seconds(fn, wait, clock, n=9):
         ],
         wrong={
             MEDIAN.replace("        wait()\n", ""): "that is the launch",
+            MEDIAN.replace("clock() - start", "start - clock()"): "not the other way round",
+            MEDIAN.replace("n=9)", "n=9, samples=[])").replace("    samples = []\n", ""): "runs of an earlier call",
             """
 def median_seconds(fn, wait, clock, n=9):
     fn()
@@ -930,6 +996,12 @@ def bound(m, k, n, b, rate, bandwidth):
         wrong={
             """
 def bound(m, k, n, b, rate, bandwidth):
+    flop, moved = 2 * m * k * n, 4 * (m * k + k * n + m * n)
+    arithmetic, memory = flop / rate, moved / bandwidth
+    return flop / moved, "arithmetic" if arithmetic > memory else "memory", max(arithmetic, memory)
+""": "for numbers of 4 bytes, and b = 2",
+            """
+def bound(m, k, n, b, rate, bandwidth):
     flop, moved = m * k * n, b * (m * k + k * n + m * n)
     return flop / moved, "memory", max(flop / rate, moved / bandwidth)
 """: "that is two",
@@ -990,6 +1062,10 @@ def bound(m, k, n, b, rate, bandwidth):
         right=[
             train_source("loss.detach()", "torch.stack(losses).cpu().tolist()"),
             train_source("loss.detach()", "[float(x) for x in torch.stack(losses).cpu().numpy()]"),
+            train_source("loss.detach()", "torch.stack(losses).tolist()")
+            .replace("        loss =", "        x, y = x.to(device), y.to(device)\n        loss =")
+            .replace("    losses =", "    device = next(model.parameters()).device\n    losses =")
+            .replace("    return", "    torch.cpu.synchronize()\n    return"),
             """
 import torch.nn.functional as F
 
@@ -1020,7 +1096,19 @@ def train(model, optimizer, batches):
             ): "in each step zero_grad, backward, step",
             train_source("loss.detach()", "torch.stack(losses).tolist()").replace(
                 "        optimizer.step()\n", ""
-            ): "in each step zero_grad, backward, step",
+            ): "the model without any training",
+            train_source("loss.detach()", "torch.stack(losses).tolist()").replace(
+                "model(x), y", "model(x).softmax(1), y"
+            ): "the first is wrong already",
+            train_source("loss.detach()", "torch.stack(losses).tolist()").replace(
+                "        loss =", "        zeros = x[y == 0]\n        loss ="
+            ): "5 × mask",
+            train_source("loss.detach()", "torch.stack(losses).tolist()").replace(
+                "model(x), y", "model(x.cpu()), y.cpu()"
+            ): "10 × cpu",
+            train_source("loss.detach()", "torch.stack(losses).tolist()").replace(
+                "        loss =", "        torch.cpu.synchronize()\n        loss ="
+            ): "5 calls of synchronize",
             train_source("loss.detach()", "torch.stack(losses).tolist()").replace(
                 "    losses = []", "    losses, optimizer = [], torch.optim.SGD(model.parameters(), lr=0.1)"
             ): "in each step zero_grad, backward, step",
@@ -1053,6 +1141,7 @@ def train(model, optimizer, batches):
         solution=PRODUCTS,
         praise="Before you compare the two numbers: state m, k, n, the precision, and how many threads the CPU had.",
         right=[
+            PRODUCTS.replace("        samples = ", "        a @ b\n        samples = "),
             "import time\n"
             + MEDIAN
             + """
@@ -1095,6 +1184,14 @@ def product_seconds(m, k, n, devices):
         ],
         wrong={
             PRODUCTS.replace("            wait()\n", ""): "that is the launch",
+            PRODUCTS.replace("        samples = ", "        a @ b\n        samples = ").replace(
+                "samples[1:]", "samples"
+            ): "the run before was still in the queue",
+            PRODUCTS.replace("device=device", 'device="cpu"'): "no matrix was created on 'slow'",
+            PRODUCTS.replace("perf_counter", "perf_counter_ns"): "seconds are asked",
+            PRODUCTS.replace("        samples = []\n", "").replace("result =", "samples, result = [],"): (
+                "samples of another device"
+            ),
             PRODUCTS.replace("randn(m, k, device=device)", "randn(m, k).to(device)"): "create the matrices there",
             PRODUCTS.replace("torch.randn(k, n, device=device)", "torch.randn(k, n)"): "only one of the two matrices",
             PRODUCTS.replace(

@@ -70,11 +70,16 @@ def _check_shards(answer, mesh_shape, count, collectives):
         raise Wrong(f"{len(sharded)} groups for {count} blocks and the model: one for each block, not for each layer")
     for name, p in model.named_parameters():
         if p.device_mesh.shape != mesh.shape:
-            raise Wrong(f"{name} is sharded over {p.device_mesh.size()} processes without a structure, not over `mesh`")
+            shapes = [" × ".join(map(str, shape)) for shape in (p.device_mesh.shape, mesh.shape)]
+            raise Wrong(f"{name} is sharded over {shapes[0]} processes, and `mesh` is {shapes[1]}: pass mesh=mesh")
+        if not p.requires_grad:
+            raise Wrong(f"{name} does not require a gradient any more: sharding is all that is asked")
     model(torch.zeros(1, WIDTH)).sum().backward()
     gathered = [size for name, size, _ in collectives if name == "all_gather"]
     if max(gathered) > block_bytes:
         raise Wrong(f"{max(gathered):,} bytes are gathered at once, and a block has {block_bytes:,}: one call for each")
+    if max(gathered) < block_bytes:
+        raise Wrong(f"a block has {block_bytes:,} bytes, and {max(gathered):,} were gathered: leave mp_policy as it is")
     if gathered.count(block_bytes) < 2 * count:
         raise Wrong("a block stays gathered between forward and backward: leave reshard_after_forward as it is")
 
@@ -104,6 +109,10 @@ def check_latency_share(answer):
             why += ". That is the time of the latency, not its share"
         elif math.isclose(got, 1 - expected, rel_tol=1e-9):
             why += ". That is the share of the bytes"
+        elif math.isclose(got, whole, rel_tol=1e-9):
+            why += ". That is the whole time"
+        elif expected < 1 and math.isclose(got, expected / (1 - expected), rel_tol=1e-9):
+            why += ". Divide by the whole time, not by that of the bytes"
         elif math.isclose(got, 100 * expected, rel_tol=1e-9):
             why += ". A number from 0 to 1 is asked, not percent"
         elif math.isclose(got, (ranks - 1) * latency / ((ranks - 1) * latency + size / bandwidth), rel_tol=1e-9):
@@ -150,13 +159,17 @@ def _slip(got, expected, order, epoch, done, batch, rank, size):
         return "; a step in which this rank has no sample is an empty list"
     if sum(batches, [])[rank::size] == sum(got, []) != sum(expected, []):
         return "; the samples are divided within each step, so that steps are the same for any number of processes"
+    if not got and done == 0:
+        return "; the epoch before has just ended, so this is all of the next one"
     if len(got) != len(expected):
         return f"; {len(expected)} steps remain, the last of which may be smaller, not {len(got)}"
     if got == batches:
         return "; these are the samples of all ranks"
-    if got == [s[rank * len(s) // size : (rank + 1) * len(s) // size] for s in batches]:
-        return "; a rank takes every size-th sample of a step, not a part in one piece"
-    return ""
+    for length in (len, lambda part: batch):
+        if got == [s[rank * length(s) // size : (rank + 1) * length(s) // size] for s in batches]:
+            return "; a rank takes every size-th sample of a step, not a part in one piece"
+    wrong = next(number for number, part in enumerate(got) if part != expected[number])
+    return f"; step {done + wrong} of the epoch takes {batches[wrong]}, this rank those at {rank}, {rank + size}, …"
 
 
 def check_save(answer):
@@ -164,10 +177,19 @@ def check_save(answer):
         folder = pathlib.Path(name)
         _save_well(answer, folder / "well.pt")
     with tempfile.TemporaryDirectory() as name:
-        path = pathlib.Path(name) / "first.pt"
-        call(answer, lambda file: file.write(b"first"), path, shown="a first save, with no old checkpoint")
+        path, there = pathlib.Path(name) / "first.pt", []
+
+        def write(file):
+            there.append(path.exists())
+            file.write(b"first")
+
+        call(answer, write, path, shown="a first save, with no old checkpoint")
         if not path.exists() or path.read_bytes() != b"first":
             raise Wrong("a first save, with no old checkpoint, did not write one")
+        if any(there):
+            raise Wrong(
+                "a first save, with no old checkpoint, wrote to path directly: a crash leaves half a file there"
+            )
         _save_badly(answer, path.with_name("badly.pt"))
 
 
@@ -200,8 +222,12 @@ def _save_well(answer, path):
     with contextlib.ExitStack() as stack:
         for name in ("unlink", "remove", "rename", "replace"):
             stack.enter_context(unittest.mock.patch.object(os, name, watched(getattr(os, name))))
-        stack.enter_context(unittest.mock.patch.object(os, "fsync", fsync))
-        names = {name: fsync for name, value in getattr(answer, "__globals__", {}).items() if value is real}
+        syncs = [getattr(os, name) for name in ("fsync", "fdatasync") if hasattr(os, name)]
+        for function in syncs:
+            stack.enter_context(unittest.mock.patch.object(os, function.__name__, fsync))
+        names = {
+            name: fsync for name, value in getattr(answer, "__globals__", {}).items() if any(value is f for f in syncs)
+        }
         stack.enter_context(unittest.mock.patch.dict(getattr(answer, "__globals__", {}), names))  # from os import fsync
         call(answer, write, path, shown="a write that goes well")
     if not path.exists():
@@ -222,6 +248,8 @@ def _save_well(answer, path):
         raise Wrong("os.fsync was not called before the rename: after a power cut the name may point to no bytes")
     if not beside:
         raise Wrong("the other file is not in the folder of path: from disk to disk, a rename is a copy, or fails")
+    if size == 0:
+        raise Wrong("os.fsync was called before anything was written: write, flush, fsync, in this order")
     if size < len(b"new checkpoint"):
         raise Wrong("os.fsync was called while Python's own buffer still held bytes: call file.flush() first")
 
@@ -239,6 +267,10 @@ def _save_badly(answer, path):
         try:
             answer(fails, path)
         except Exception as raised:
+            if isinstance(raised, FileExistsError):
+                raise Wrong(
+                    f"{after}its half file is still there, and the next save cannot open it: {raised}"
+                ) from raised
             if error not in (raised, raised.__cause__):
                 raise Wrong(f"{after}write raised {error!r}, and save {raised!r}: let the error through") from raised
         else:
@@ -272,6 +304,9 @@ def check_best_interval(answer):
                 (math.sqrt(cost * M), "the root is of twice the product, 2 · cost · M"),
                 (math.sqrt(2 * cost * host_mtbf * hosts), "more hosts crash more often, not less"),
                 (T / 60, "seconds are asked, not minutes"),
+                (T / 3600, "seconds are asked, not hours"),
+                (M, "a checkpoint at each crash is too late: T = sqrt(2 · cost · M)"),
+                (T**2, "the root is missing"),
                 (cost / T + T / (2 * M), "that is the share. First the seconds"),
             ):
                 if math.isclose(seconds, other, rel_tol=1e-6):
@@ -280,7 +315,7 @@ def check_best_interval(answer):
         expected = cost / T + T / (2 * M)
         if not math.isclose(share, expected, rel_tol=1e-6):
             texts = apart(share, expected)
-            why = f"expected {texts[1]}: cost / T for saving and T / (2 M) for work that is repeated"
+            why = f"expected {texts[1]}: cost / T for saving and T / (2 M) for work that is repeated, M = {M:.4g} s"
             if math.isclose(share, 100 * expected, rel_tol=1e-6):
                 why = f"expected {texts[1]}, not percent"
             elif math.isclose(share, 1 - expected, rel_tol=1e-6):
@@ -293,6 +328,7 @@ def check_efficiency(answer):
     fixed = {1: 64.0, 8: 8.0, 64: 1.25, 512: 0.5}
     cases = [(weak, False), (fixed, True), ({512: 0.5, 8: 0.25}, False), ({64: 1.0, 128: 0.625}, True)]
     cases += [({256: 0.5, 16: 4.0}, True), ({8: 0.5}, False), ({4: 0.5}, True), (weak, True), (fixed, False)]
+    cases += [({1: 8.0, 4: 1.6}, True)]  # faster than the ideal
     for seconds, strong in cases:
         shown = f"{seconds}, strong={strong}"
         got = call(answer, seconds, strong, shown=shown)
@@ -308,7 +344,7 @@ def check_efficiency(answer):
             why = f"expected {texts[1]}"
             if math.isclose(value, 100 * expected[n], rel_tol=1e-9):
                 why += ": a share, not percent"
-            elif value == 1 and expected[n] > 1:
+            elif value == 1 < expected[n]:
                 why += ": faster than the ideal is more than 1"
             elif strong and math.isclose(value, seconds[first] / seconds[n], rel_tol=1e-9):
                 why += f": that is the speed-up; {n} devices could have been {n / first:g} times as fast as {first}"
@@ -400,7 +436,23 @@ from torch.distributed.fsdp import fully_shard
 def shard_blocks(model, mesh):
     for part in [*model, model]:
         fully_shard(part)
-""": "over 8 processes without a structure, not over `mesh`",
+""": "over 8 processes, and `mesh` is 2 × 4",
+            """
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+
+def shard_blocks(model, mesh):
+    policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16)
+    for part in [*model, model]:
+        fully_shard(part, mesh=mesh, mp_policy=policy)
+""": "560 were gathered",
+            """
+from torch.distributed.fsdp import fully_shard
+
+def shard_blocks(model, mesh):
+    model.requires_grad_(False)
+    for part in [*model, model]:
+        fully_shard(part, mesh=mesh)
+""": "does not require a gradient any more",
             """
 from torch.distributed.fsdp import fully_shard
 
@@ -475,6 +527,10 @@ def latency_share(size, ranks, latency, bandwidth):
 def latency_share(size, ranks, latency, bandwidth):
     return 2 * (ranks - 1) * latency
 """: "not its share",
+            """
+def latency_share(size, ranks, latency, bandwidth):
+    return latency / (size / ranks / bandwidth)
+""": "Divide by the whole time",
             """
 def latency_share(size, ranks, latency, bandwidth):
     return (ranks - 1) * latency / ((ranks - 1) * latency + size / bandwidth)
@@ -561,6 +617,21 @@ def rest_of_epoch(steps, order, batch, rank, size):
 """: "not a part in one piece",
             """
 def rest_of_epoch(steps, order, batch, rank, size):
+    epoch, done = divmod(steps, -(-len(order(0)) // batch))
+    samples = order(epoch)[done * batch :]
+    if done == 0 and epoch > 0:
+        return []
+    return [samples[first : first + batch][rank::size] for first in range(0, len(samples), batch)]
+""": "has just ended",
+            """
+def rest_of_epoch(steps, order, batch, rank, size):
+    epoch, done = divmod(steps, -(-len(order(0)) // batch))
+    samples = order(epoch)
+    parts = [samples[first : first + batch] for first in range(done * batch, len(samples), batch)]
+    return [[sample for sample in part if sample % size == rank] for part in parts]
+""": "step 1 of the epoch takes [4, 11, 18, 3, 10, 17]",
+            """
+def rest_of_epoch(steps, order, batch, rank, size):
     epoch = steps // -(-len(order(0)) // batch)
     samples = order(epoch)
     return [samples[first : first + batch][rank::size] for first in range(0, len(samples), batch)]
@@ -619,6 +690,7 @@ def save(write, path):
         fsync(file)
     temporary.replace(path)
 """,
+            SAVE.replace("os.fsync", "getattr(os, 'fdatasync', os.fsync)"),
             """
 import os, tempfile
 
@@ -648,6 +720,13 @@ def save(write, path):
             ): "os.fsync was not called before the rename",
             SAVE.replace("    os.replace(", "    path.unlink()\n    os.rename("): "no checkpoint at all",
             SAVE.replace("        file.flush()\n", ""): "file.flush() first",
+            SAVE.replace("        os.fsync(file.fileno())\n", "").replace(
+                "        write(file)", "        os.fsync(file.fileno())\n        write(file)"
+            ): "before anything was written",
+            SAVE.replace(
+                "    temporary =",
+                "    if not path.exists():\n        return write(open(path, 'wb', buffering=0))\n    temporary =",
+            ): "wrote to path directly",
             """
 import os
 
@@ -685,7 +764,7 @@ def save(write, path):
                 "replace(temporary, path)", "replace(temporary, path)\n    os.remove(path.with_suffix('.old'))"
             ): "no checkpoint at all",
             SAVE.replace("    os.replace", "    assert path.exists()\n    os.replace"): "a first save",
-            SAVE.replace('"wb"', '"xb"'): "after a save that failed",
+            SAVE.replace('"wb"', '"xb"'): "the next save cannot open it",
         },
         equivalent={
             "temporary = path.with_name(path.name + '.tmp') → temporary = path.with_name('.tmp')": "Any other name in "
@@ -824,6 +903,13 @@ def efficiency(seconds, strong):
     first = min(seconds)
     return {n: min(1, seconds[first] / t * (first / n if strong else 1)) for n, t in seconds.items()}
 """: "faster than the ideal is more than 1",
+            """
+def efficiency(seconds, strong):
+    first = min(seconds)
+    if strong:
+        return {n: min(1, seconds[first] * first / (n * t)) for n, t in seconds.items()}
+    return {n: seconds[first] / t for n, t in seconds.items()}
+""": "at 4 devices, expected 1.25: faster than the ideal",
             """
 def efficiency(seconds, strong):
     return {n: seconds[min(seconds)] / t / (n if strong else 1) for n, t in seconds.items()}
