@@ -135,9 +135,11 @@ class _Dist:
     def gather(self, tensor, gather_list=None, dst=0, group=None, async_op=False):
         if (gather_list is None) == (self._rank == dst):
             raise ValueError("Argument ``gather_list`` must be specified on destination rank, and on no other one.")
+        _need_tensors("gather_list", gather_list)
         return self._collective(f"gather to {dst}", tensor, lambda given: _fill(gather_list, given), async_op)
 
     def all_gather(self, tensor_list, tensor, group=None, async_op=False):
+        _need_tensors("tensor_list", tensor_list)
         return self._collective("all_gather", tensor, lambda given: _fill(tensor_list, given), async_op)
 
     def all_gather_into_tensor(self, output_tensor, input_tensor, group=None, async_op=False):
@@ -213,6 +215,13 @@ class _Dist:
         """At the end of a rank's work."""
         if self._open:
             raise _Stop(f"rank {self._rank} started a collective with async_op=True and never called wait() on it")
+
+
+def _need_tensors(name, places):
+    """What PyTorch asks of the list that a gather fills."""
+    kinds = [type(place) for place in places if not isinstance(place, torch.Tensor)] if places is not None else []
+    if kinds:
+        raise TypeError(f"Expected parameter `{name}` of type List[torch.Tensor], but got elements of type {kinds[0]}.")
 
 
 def _fill(places, given):
@@ -680,6 +689,12 @@ def mean_loss(dist, loss):
     return mean
 """: "never called wait()",
             "def mean_loss(dist, loss):\n    return loss\n": "its own loss only",
+            """
+def mean_loss(dist, loss):
+    losses = [None] * dist.get_world_size()
+    dist.all_gather(losses, loss)
+    return sum(losses) / len(losses)
+""": "Expected parameter `tensor_list` of type List[torch.Tensor]",
         },
     ),
     Exercise(
