@@ -816,7 +816,7 @@ def validate(model, batches):
     return np.mean(torch.cat(errors).numpy() ** 2)
 """,
         ],
-        praise="In your own code add model.eval() before, and model.train() after. And one .item() at the end waits "
+        praise="In your own code add model.eval() before, and the old mode again after. And one .item() at the end waits "
         "for the device once, not once a batch.",
         wrong={
             """
