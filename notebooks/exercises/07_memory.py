@@ -816,8 +816,8 @@ def validate(model, batches):
     return np.mean(torch.cat(errors).numpy() ** 2)
 """,
         ],
-        praise="In your own code add model.eval() before, and the old mode again after. And one .item() at the end waits "
-        "for the device once, not once a batch.",
+        praise="In your own code add model.eval() before, and the old mode again after. And one .item() at the end "
+        "waits for the device once, not once a batch.",
         wrong={
             """
 def validate(model, batches):
