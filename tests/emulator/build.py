@@ -1,0 +1,135 @@
+"""Build the emulated CUDA device for the PyTorch of the Python that runs this: `python -m tests.emulator.build`.
+
+Needs Linux on x86-64, g++ and a CUDA build of PyTorch, whose wheels bring the headers. A minute or two; run
+again, it compiles what has changed. The libraries go to build/emulator/, a folder for each version.
+"""
+
+import importlib.metadata
+import os
+import pathlib
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+LIBRARIES = "c10_cuda torch_cuda torch_cuda_linalg torch_python torch_cpu caffe2_nvrtc torch_nvshmem".split()
+PACKAGES = pathlib.Path(sysconfig.get_path("purelib"))
+TORCH = PACKAGES / "torch"
+
+
+def folder():
+    """Where the libraries for this Python's PyTorch are, or will be."""
+    version = importlib.metadata.version("torch")
+    return ROOT / "build" / "emulator" / f"torch-{version}-{sysconfig.get_config_var('SOABI')}"
+
+
+def missing():
+    """What the build lacks here, as one line; None if nothing."""
+    if platform.system() != "Linux" or platform.machine() != "x86_64":
+        return "Linux on x86-64"
+    if not shutil.which("g++") or not shutil.which("nm"):
+        return "g++ and nm (Debian: apt install g++)"
+    if not pathlib.Path(sysconfig.get_path("include"), "Python.h").exists():
+        return "Python's header files (Debian: apt install python3-dev)"
+    if not (TORCH / "lib" / "libtorch_cuda.so").exists():
+        return "a CUDA build of PyTorch in this Python"
+    if not includes():
+        return (
+            "the headers of CUDA, which the wheels of PyTorch's CUDA builds bring (nvidia/cu13 or nvidia/cuda_runtime)"
+        )
+    return None
+
+
+def includes():
+    """Folders with CUDA's headers, from the wheels (CUDA 13: one folder; CUDA 12: one a library)."""
+    found = sorted((PACKAGES / "nvidia").glob("*/include"))
+    return found if any((path / "cuda_runtime_api.h").exists() for path in found) else []
+
+
+def needed():
+    """Names of the functions of CUDA, its driver and cuBLAS that PyTorch's libraries call."""
+    names = set()
+    for library in LIBRARIES:
+        path = TORCH / "lib" / f"lib{library}.so"
+        if path.exists():
+            listed = subprocess.run(["nm", "-D", "--undefined-only", path], capture_output=True, text=True, check=True)
+            names |= {line.split()[-1].split("@")[0] for line in listed.stdout.splitlines()}
+    return {name for name in names if re.match(r"cuda[A-Z]|cublas|cu[A-Z]", name) and not name.startswith("cuFile")}
+
+
+def stubs():
+    """C source: a function for each name that PyTorch calls and no file of runtime/ defines.
+
+    One of cuBLAS succeeds and does nothing, as a kernel does; one of CUDA is not supported, and says so in the log.
+    """
+    sources = "\n".join(path.read_text(encoding="utf-8") for path in sorted((HERE / "runtime").glob("*.cpp")))
+    defined = set(re.findall(r"^API [^(]*?\**(\w+)\(", sources, re.M))
+    lines = ["void emulator_log(const char*, const char*);", "void emulator_launched(void);"]
+    for name in sorted(needed() - defined - {"cudaGetErrorString", "cudaGetErrorName"}):
+        if name.startswith("cublas"):
+            lines.append(f"int {name}(void) {{ emulator_launched(); return 0; }}")
+        else:
+            lines.append(f'int {name}(void) {{ emulator_log("no implementation of", "{name}"); return 801; }}')
+    return "\n".join(lines) + "\n"
+
+
+def compiled(source, out, *options):
+    """The object file of a source; compiled if it, a header beside it or the folder of PyTorch is newer."""
+    target = out / (source.stem + ".o")
+    inputs = [source, *source.parent.glob("*.h"), HERE / "runtime" / "emulator.h", TORCH / "version.py"]
+    if not target.exists() or target.stat().st_mtime < max(path.stat().st_mtime for path in inputs if path.exists()):
+        compiler = "gcc" if source.suffix == ".c" else "g++"
+        print(f"compiling {source.name}", flush=True)
+        subprocess.run([compiler, "-O1", "-fPIC", "-c", source, "-o", target, *options], check=True)
+    return target
+
+
+def build():
+    """Build both libraries and return their folder."""
+    out = folder()
+    out.mkdir(parents=True, exist_ok=True)
+    cuda = [f"-I{path}" for path in includes()]
+
+    generated = out / "stubs.c"
+    text = stubs()
+    if not generated.exists() or generated.read_text() != text:
+        generated.write_text(text)
+    runtime = [compiled(path, out, "-std=c++17", *cuda) for path in sorted((HERE / "runtime").glob("*.cpp"))]
+    runtime.append(compiled(generated, out))
+    # The soname is the driver's, so that dlopen("libcuda.so.1") finds it. Its own libstdc++: it is loaded before all else.
+    subprocess.run(
+        ["g++", "-shared", *runtime, "-o", out / "libemulator.so", "-Wl,-soname,libcuda.so.1", "-ldl", "-lpthread"]
+        + ["-static-libstdc++", "-static-libgcc", "-Wl,--exclude-libs,ALL"],
+        check=True,
+    )
+    driver = out / "libcuda.so.1"  # for programs that look for the driver's file, as Triton does
+    driver.unlink(missing_ok=True)
+    driver.symlink_to("libemulator.so")
+
+    torch_includes = [TORCH / "include", TORCH / "include/torch/csrc/api/include", sysconfig.get_path("include")]
+    options = ["-std=c++20", "-w", "-DTORCH_EXTENSION_NAME=emulator_operators", "-DTORCH_API_INCLUDE_EXTENSION_H"]
+    options += [*(f"-I{path}" for path in torch_includes), *cuda, f"-I{HERE / 'runtime'}"]
+    operators = [compiled(path, out, *options) for path in sorted((HERE / "operators").glob("*.cpp"))]
+    subprocess.run(
+        ["g++", "-shared", *operators, "-o", out / "emulator_operators.so", f"-L{TORCH / 'lib'}", f"-L{out}"]
+        + ["-lc10", "-lc10_cuda", "-ltorch", "-ltorch_cpu", "-ltorch_cuda", "-ltorch_python", "-l:libemulator.so"]
+        + [f"-Wl,-rpath,{TORCH / 'lib'}", "-Wl,--allow-shlib-undefined"],
+        check=True,
+    )
+    return out
+
+
+def main():
+    lacking = missing()
+    if lacking:
+        sys.exit(f"The emulated CUDA device cannot be built here: it needs {lacking}.")
+    os.umask(0o022)
+    print(f"built: {build()}")
+
+
+if __name__ == "__main__":
+    main()
