@@ -1,0 +1,73 @@
+"""The Python part of the emulated CUDA device, loaded after `import torch` by site/sitecustomize.py.
+
+It loads the operators that compute on the CPU what CUDA's kernels would, and replaces what needs a real GPU: NCCL
+between processes by Gloo, Triton by PyTorch's operators.
+"""
+
+import contextlib
+import functools
+import importlib.util
+import os
+import pathlib
+
+
+def install():
+    import torch
+
+    library = pathlib.Path(os.environ["EMULATOR_FOLDER"]) / "emulator_operators.so"
+    spec = importlib.util.spec_from_file_location("emulator_operators", library)
+    operators = importlib.util.module_from_spec(spec)
+    with _silent_stderr():  # PyTorch says there that kernels are overridden
+        spec.loader.exec_module(operators)
+        operators.install()
+    _gloo_for_nccl()
+    _aot_eager_for_triton(torch)
+
+
+@contextlib.contextmanager
+def _silent_stderr():
+    saved, nothing = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nothing, 2)
+    try:
+        yield
+    finally:
+        os.dup2(saved, 2)
+        os.close(saved)
+        os.close(nothing)
+
+
+def _gloo_for_nccl():
+    """Let Gloo do what is asked of NCCL: it moves CUDA tensors through pinned memory, with the right results."""
+    import torch.distributed as dist
+
+    if not dist.is_available():
+        return
+    original = dist.init_process_group
+
+    @functools.wraps(original)
+    def init_process_group(backend=None, *args, **kwargs):
+        kwargs.pop("device_id", None)  # starts NCCL's communicator at once, which Gloo refuses
+        return original("gloo" if backend is None else str(backend).replace("nccl", "gloo"), *args, **kwargs)
+
+    dist.init_process_group = init_process_group
+    dist.distributed_c10d.init_process_group = init_process_group
+
+
+def _aot_eager_for_triton(torch):
+    """Let torch.compile run the traced graph of a CUDA model operator by operator: right values, no fusion, no Triton.
+
+    The environment variable EMULATOR_TRITON lets Inductor write Triton kernels, whose launches do nothing.
+    """
+    wrapper = torch._TorchCompileInductorWrapper
+    original = wrapper.__call__
+
+    @functools.wraps(original)
+    def call(self, model, inputs):
+        tensors = [x for x in [*inputs, *model.parameters(), *model.buffers()] if isinstance(x, torch.Tensor)]
+        if any(x.is_cuda for x in tensors) and not os.environ.get("EMULATOR_TRITON"):
+            from torch._dynamo.backends.debugging import aot_eager
+
+            return aot_eager(model, inputs)
+        return original(self, model, inputs)
+
+    wrapper.__call__ = call

@@ -1,0 +1,217 @@
+#include "special.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/TensorUtils.h>
+
+#include <cmath>
+#include <string>
+#include <unordered_map>
+
+#include "emulator.h"
+
+using at::Tensor;
+using c10::IValue;
+using torch::jit::Stack;
+
+namespace emulator {
+
+namespace {
+
+// A call's arguments by the names in its schema: positions differ between operators and versions of PyTorch.
+class Arguments {
+  public:
+    Arguments(const c10::FunctionSchema& schema, const std::vector<IValue>& values)
+        : schema_(schema), values_(values) {}
+
+    const IValue& operator[](const char* name) const {
+        auto index = schema_.argumentIndexWithName(name);
+        TORCH_CHECK(index, "emulator: ", schema_.name(), " has no argument ", name);
+        return values_.at(*index);
+    }
+    bool has(const char* name) const { return schema_.argumentIndexWithName(name).has_value(); }
+    Tensor tensor(const char* name) const { return (*this)[name].toTensor(); }
+    std::optional<Tensor> optional(const char* name) const {
+        if (!has(name) || (*this)[name].isNone()) return std::nullopt;
+        Tensor found = tensor(name);
+        return found.defined() ? std::optional<Tensor>(found) : std::nullopt;
+    }
+    std::vector<int64_t> integers(const char* name) const { return (*this)[name].toIntVector(); }
+    const Tensor first() const { return values_.at(0).toTensor(); }
+    const std::string& operator_name() const { return schema_.name(); }
+
+  private:
+    const c10::FunctionSchema& schema_;
+    const std::vector<IValue>& values_;
+};
+
+// ---- attention
+
+struct Attention {
+    Tensor query, key, value;  // key and value with a head for each of the query's
+    int64_t key_heads;         // before that: with grouped queries, fewer
+    std::optional<Tensor> bias;
+    bool causal;
+    double scale;
+
+    explicit Attention(const Arguments& arguments)
+        : query(arguments.tensor("query")),
+          key(with_heads_of_query(arguments.tensor("key"))),
+          value(with_heads_of_query(arguments.tensor("value"))),
+          key_heads(arguments.tensor("key").size(1)),
+          bias(arguments.optional("attn_bias")),
+          causal(arguments["is_causal"].toBool()) {
+        const IValue& given = arguments["scale"];
+        scale = given.isNone() ? 1 / std::sqrt(static_cast<double>(query.size(-1))) : given.toDouble();
+    }
+
+    Tensor with_heads_of_query(const Tensor& tensor) const {
+        int64_t heads = query.size(1);
+        return tensor.size(1) == heads ? tensor : tensor.repeat_interleave(heads / tensor.size(1), 1);
+    }
+
+    // The gradient of a key or value that several heads shared
+    Tensor sum_over_group(const Tensor& gradient) const {
+        if (gradient.size(1) == key_heads) return gradient;
+        return gradient.view({gradient.size(0), key_heads, -1, gradient.size(2), gradient.size(3)}).sum(2);
+    }
+
+    Tensor probabilities(Tensor* logsumexp = nullptr) const {
+        Tensor scores = at::matmul(query, key.transpose(-2, -1)) * scale;
+        if (bias) scores = scores + *bias;
+        if (causal) {
+            Tensor visible = at::ones({query.size(-2), key.size(-2)}, at::kBool).tril();
+            scores = scores.masked_fill(visible.logical_not(), -INFINITY);
+        }
+        Tensor sums = at::logsumexp(scores, {-1}, /*keepdim=*/true);
+        if (logsumexp) *logsumexp = sums.squeeze(-1);
+        return (scores - sums).exp().nan_to_num(0.0);  // a row that sees nothing: 0, as the fused kernels give
+    }
+};
+
+Stack attention_forward(const Arguments& arguments, uint64_t) {
+    Attention attention(arguments);
+    if (arguments["dropout_p"].toDouble() > 0) {
+        emulator_log("attention dropout is ignored in", arguments.operator_name().c_str());
+    }
+    Tensor logsumexp;
+    Tensor out = at::matmul(attention.probabilities(&logsumexp), attention.value);
+    out = out.transpose(1, 2).contiguous().transpose(1, 2);  // strides as those of the fused kernels
+    return {out, logsumexp};
+}
+
+Stack attention_backward(const Arguments& arguments, uint64_t) {
+    Attention attention(arguments);
+    Tensor gradient = arguments.first(), out = arguments.tensor("out");
+    Tensor probabilities = attention.probabilities();
+    Tensor of_probabilities = at::matmul(gradient, attention.value.transpose(-2, -1));
+    Tensor of_scores = probabilities * (of_probabilities - (gradient * out).sum(-1, /*keepdim=*/true));
+    Stack results{at::matmul(of_scores, attention.key) * attention.scale,
+                  attention.sum_over_group(at::matmul(of_scores.transpose(-2, -1), attention.query) * attention.scale),
+                  attention.sum_over_group(at::matmul(probabilities.transpose(-2, -1), gradient))};
+    if (arguments.has("grad_input_mask")) {  // the memory-efficient kernel, which can learn its bias
+        results.push_back(attention.bias ? at::sum_to(of_scores, attention.bias->sizes()) : Tensor());
+    }
+    return results;
+}
+
+// ---- dropout
+
+Stack dropout(const Arguments& arguments, uint64_t seed) {
+    Tensor input = arguments.tensor("input");
+    double probability = arguments["p"].toDouble();
+    const IValue& train = arguments["train"];
+    if (!train.isNone() && !train.toBool()) return {input.clone(), at::ones(input.sizes(), at::kBool)};
+    Tensor mask = at::empty(input.sizes(), at::kBool).bernoulli_(1 - probability, at::detail::createCPUGenerator(seed));
+    return {input * mask * (probability < 1 ? 1 / (1 - probability) : 0.0), mask};
+}
+
+// ---- cuDNN
+
+Tensor convolve(const Arguments& arguments, const std::optional<Tensor>& bias, const c10::IValue& groups,
+                bool transposed = false) {
+    auto padding = arguments.integers("padding");
+    auto output_padding = transposed ? arguments.integers("output_padding") : std::vector<int64_t>(padding.size(), 0);
+    return at::convolution(arguments.first(), arguments.tensor("weight"), bias, arguments.integers("stride"), padding,
+                           arguments.integers("dilation"), transposed, output_padding, groups.toInt());
+}
+
+Stack convolution(const Arguments& arguments, uint64_t) {
+    return {convolve(arguments, {}, arguments["groups"])};
+}
+
+Stack transposed_convolution(const Arguments& arguments, uint64_t) {
+    return {convolve(arguments, {}, arguments["groups"], /*transposed=*/true)};
+}
+
+Stack convolution_relu(const Arguments& arguments, uint64_t) {
+    return {convolve(arguments, arguments.optional("bias"), arguments["groups"]).relu()};
+}
+
+Stack convolution_add_relu(const Arguments& arguments, uint64_t) {
+    Tensor out = convolve(arguments, arguments.optional("bias"), arguments["groups"]);
+    const IValue& alpha = arguments["alpha"];
+    return {out.add(arguments.tensor("z"), alpha.isNone() ? at::Scalar(1) : alpha.toScalar()).relu()};
+}
+
+Stack depthwise_convolution(const Arguments& arguments, uint64_t) {
+    return {convolve(arguments, arguments.optional("bias"), arguments.first().size(1))};
+}
+
+Stack batch_norm(const Arguments& arguments, uint64_t) {
+    auto [out, mean, inverse_deviation] = at::native_batch_norm(
+        arguments.tensor("input"), arguments.optional("weight"), arguments.optional("bias"),
+        arguments.optional("running_mean"), arguments.optional("running_var"), arguments["training"].toBool(),
+        arguments["exponential_average_factor"].toDouble(), arguments["epsilon"].toDouble());
+    return {out, mean, inverse_deviation, at::empty({0}, at::kByte)};
+}
+
+Stack batch_norm_backward(const Arguments& arguments, uint64_t) {
+    auto [input, weight, bias] = at::native_batch_norm_backward(
+        arguments.tensor("grad_output"), arguments.tensor("input"), arguments.optional("weight"),
+        arguments.optional("running_mean"), arguments.optional("running_var"), arguments.optional("save_mean"),
+        arguments.optional("save_var"), /*train=*/true, arguments["epsilon"].toDouble(), {true, true, true});
+    return {input, weight, bias};
+}
+
+using Special = Stack (*)(const Arguments&, uint64_t seed);
+const std::unordered_map<std::string, Special>& specials() {
+    static const std::unordered_map<std::string, Special> functions = {
+        {"aten::_scaled_dot_product_flash_attention", attention_forward},
+        {"aten::_scaled_dot_product_efficient_attention", attention_forward},
+        {"aten::_scaled_dot_product_cudnn_attention", attention_forward},
+        {"aten::_scaled_dot_product_flash_attention_backward", attention_backward},
+        {"aten::_scaled_dot_product_efficient_attention_backward", attention_backward},
+        {"aten::_scaled_dot_product_cudnn_attention_backward", attention_backward},
+        {"aten::native_dropout", dropout},
+        {"aten::cudnn_convolution", convolution},
+        {"aten::cudnn_convolution_transpose", transposed_convolution},
+        {"aten::cudnn_convolution_relu", convolution_relu},
+        {"aten::cudnn_convolution_add_relu", convolution_add_relu},
+        {"aten::_conv_depthwise2d", depthwise_convolution},
+        {"aten::conv_depthwise3d", depthwise_convolution},
+        {"aten::cudnn_batch_norm", batch_norm},
+        {"aten::cudnn_batch_norm_backward", batch_norm_backward},
+    };
+    return functions;
+}
+
+}  // namespace
+
+bool compute_special(const c10::OperatorHandle& op, const std::vector<IValue>& arguments, uint64_t seed,
+                     Stack& results) {
+    const auto& schema = op.schema();
+    if (!schema.overload_name().empty()) return false;  // out=: nothing in PyTorch calls these
+    auto found = specials().find(schema.name());
+    if (found == specials().end()) return false;
+    for (IValue& result : found->second(Arguments(schema, arguments), seed)) results.push_back(std::move(result));
+    return true;
+}
+
+Tensor round_to_tf32(const Tensor& tensor) {
+    if (tensor.scalar_type() != at::kFloat) return tensor;
+    Tensor bits = tensor.contiguous().view(at::kInt);
+    Tensor last_kept = bits.bitwise_right_shift(13).bitwise_and(1);  // ties go to the even neighbor
+    return (bits + 0xFFF + last_kept).bitwise_and(~0x1FFF).view(at::kFloat);
+}
+
+}  // namespace emulator
