@@ -100,7 +100,7 @@ def build():
         generated.write_text(text)
     runtime = [compiled(path, out, "-std=c++17", *cuda) for path in sorted((HERE / "runtime").glob("*.cpp"))]
     runtime.append(compiled(generated, out))
-    # The soname is the driver's, so that dlopen("libcuda.so.1") finds it. Its own libstdc++: it is loaded before all else.
+    # The soname is that of the driver: dlopen("libcuda.so.1") finds it. With its own libstdc++, as it is loaded first.
     subprocess.run(
         ["g++", "-shared", *runtime, "-o", out / "libemulator.so", "-Wl,-soname,libcuda.so.1", "-ldl", "-lpthread"]
         + ["-static-libstdc++", "-static-libgcc", "-Wl,--exclude-libs,ALL"],

@@ -1,0 +1,411 @@
+"""Does the emulated device behave as a GPU does? `make test-emulator` runs this on two emulated T4s.
+
+Not named test_*.py: without the emulator there is nothing to test.
+"""
+
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from tests.emulator import run
+
+MIB = 2**20
+GPU = torch.device("cuda")
+
+if "libemulator" not in os.environ.get("LD_PRELOAD", ""):
+    pytest.exit(
+        "no emulated device here: python -m tests.emulator.run --gpus 2 python -m pytest tests/emulator/checks.py", 2
+    )
+
+
+@pytest.fixture(autouse=True)
+def nothing_left():
+    torch.cuda.synchronize()
+    torch.cuda.empty_cache()
+    yield
+    torch.cuda.synchronize()
+
+
+def program(source, gpu="T4", gpus=1, gib=None, **variables):
+    """What a program prints that runs in a process of its own, above other emulated GPUs; and its standard error."""
+    environment = {**os.environ, **run.environment(gpu, gpus, gib, log=os.environ["EMULATOR_LOG"]), **variables}
+    done = subprocess.run([sys.executable, "-c", source], env=environment, capture_output=True, text=True, timeout=120)
+    return done.stdout, done.stderr
+
+
+def close(got, expected, tolerance=2e-5):
+    assert got.is_cuda and got.dtype == expected.dtype and got.shape == expected.shape
+    assert got.stride() == expected.stride() or got.is_contiguous()
+    torch.testing.assert_close(got.cpu(), expected, rtol=tolerance, atol=tolerance, equal_nan=True)
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Memory: PyTorch's allocator on a device that rounds up to 2 MiB. Source of the figures: PyTorch's
+# CUDACachingAllocator: kMinBlockSize 512 B, kSmallBuffer 2, kLargeBuffer 20, kMinLargeAlloc 10 and kRoundLarge 2 MiB.
+
+
+@pytest.mark.parametrize(
+    ("size", "allocated", "reserved"),
+    [
+        (1, 512, 2 * MIB),
+        (513, 1024, 2 * MIB),
+        (MIB, MIB, 2 * MIB),
+        (MIB + 1, MIB + 512, 20 * MIB),
+        (9 * MIB, 9 * MIB, 20 * MIB),
+        (10 * MIB, 10 * MIB, 10 * MIB),
+        (11 * MIB + 1, 12 * MIB, 12 * MIB),
+        (30 * MIB - 1, 30 * MIB, 30 * MIB),
+    ],
+)
+def test_allocator_rounds_as_it_does_on_a_gpu(size, allocated, reserved):
+    before = torch.cuda.memory_allocated(), torch.cuda.memory_reserved()
+    x = torch.empty(size, dtype=torch.uint8, device=GPU)
+    assert torch.cuda.memory_allocated() - before[0] == allocated
+    assert torch.cuda.memory_reserved() - before[1] == reserved
+    del x
+    assert torch.cuda.memory_allocated() == before[0] and torch.cuda.memory_reserved() - before[1] == reserved
+    torch.cuda.empty_cache()
+    assert torch.cuda.memory_reserved() == before[1]
+
+
+def test_peak_and_driver_see_the_segments():
+    free, total = torch.cuda.mem_get_info()
+    assert total == int(14.56 * 2**30)
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    x = torch.empty(64 * MIB, dtype=torch.uint8, device=GPU)
+    assert torch.cuda.mem_get_info()[0] == free - 64 * MIB
+    del x
+    assert torch.cuda.max_memory_allocated() == before + 64 * MIB
+
+
+def test_memory_ends_at_the_configured_size():
+    source = """
+import torch
+kept = torch.empty(700 * 2**20, dtype=torch.uint8, device="cuda")
+try:
+    torch.empty(400 * 2**20, dtype=torch.uint8, device="cuda")
+except torch.OutOfMemoryError as error:
+    print(error)
+del kept
+print(torch.empty(900 * 2**20, dtype=torch.uint8, device="cuda").numel())
+"""
+    out, err = program(source, gib=1)
+    assert "CUDA out of memory. Tried to allocate 400.00 MiB. GPU 0 has a total capacity of 1024.00 MiB" in out, err
+    assert out.splitlines()[-1] == str(900 * MIB)
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Values: those of the CPU
+
+
+def made(shape=(6, 5), seed=0, dtype=torch.float32):
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed)).to(dtype)
+
+
+GALLERY = {
+    "add": lambda x, y: x + y,
+    "add a number": lambda x, y: 2 - x,
+    "mixed types": lambda x, y: x * y.int(),
+    "compare": lambda x, y: (x > y) & ~(x == 0),
+    "where": lambda x, y: torch.where(x > 0, x, y),
+    "exp": lambda x, y: x.exp(),
+    "pow": lambda x, y: x.abs().pow(1.5),
+    "clamp": lambda x, y: x.clamp(-0.5, 0.5),
+    "in place": lambda x, y: x.clone().mul_(y).add_(1),
+    "out": lambda x, y: torch.add(x, y, out=torch.empty_like(x)),
+    "transposed": lambda x, y: x.t().contiguous() + y.t(),
+    "expand": lambda x, y: x[:, :1].expand(6, 5) * y,
+    "matmul": lambda x, y: x @ y.t(),
+    "addmm": lambda x, y: torch.addmm(y, x @ y.t(), x),
+    "bmm": lambda x, y: torch.bmm(x[None], y.t()[None]),
+    "einsum": lambda x, y: torch.einsum("ij,kj->ik", x, y),
+    "sum": lambda x, y: x.sum(),
+    "mean": lambda x, y: x.mean(1),
+    "var": lambda x, y: x.var(0),
+    "norm": lambda x, y: torch.linalg.vector_norm(x, dim=1),
+    "max": lambda x, y: x.max(1).values,
+    "argmax": lambda x, y: x.argmax(1),
+    "amin": lambda x, y: x.amin((0, 1)),
+    "cumsum": lambda x, y: x.cumsum(1),
+    "sort": lambda x, y: x.sort(1, descending=True).values,
+    "topk": lambda x, y: x.topk(2, 1).values,
+    "unique": lambda x, y: (x * 3).int().unique(),
+    "nonzero": lambda x, y: (x > 0).nonzero(),
+    "mask": lambda x, y: x[x > 0],
+    "index": lambda x, y: x[torch.tensor([0, 3], device=x.device)],
+    "index put": lambda x, y: x.clone().index_put_((torch.tensor([1, 2], device=x.device),), y[:2]),
+    "gather": lambda x, y: x.gather(1, torch.tensor([[0], [1], [2], [3], [4], [0]], device=x.device)),
+    "scatter add": lambda x, y: x.clone().scatter_add_(1, torch.zeros(6, 5, dtype=torch.long, device=x.device), y),
+    "masked fill": lambda x, y: x.masked_fill(y > 0, -1.0),
+    "cat": lambda x, y: torch.cat([x, y], 1),
+    "stack": lambda x, y: torch.stack([x, y]),
+    "split": lambda x, y: torch.cat(x.split(2)[::-1]),
+    "pad": lambda x, y: F.pad(x, (1, 2)),
+    "repeat": lambda x, y: x.repeat(2, 1),
+    "repeat interleave": lambda x, y: x.repeat_interleave(2, 0),
+    "arange": lambda x, y: torch.arange(7, device=x.device),
+    "linspace": lambda x, y: torch.linspace(0, 1, 9, device=x.device),
+    "tril": lambda x, y: torch.ones(4, 4, device=x.device).tril(),
+    "one hot": lambda x, y: F.one_hot(torch.tensor([0, 2], device=x.device)),
+    "embedding": lambda x, y: F.embedding(torch.tensor([[0, 5]], device=x.device), x),
+    "softmax": lambda x, y: x.softmax(1),
+    "cross entropy": lambda x, y: F.cross_entropy(x, torch.arange(6, device=x.device) % 5),
+    "mse": lambda x, y: F.mse_loss(x, y),
+    "gelu": lambda x, y: F.gelu(x),
+    "layer norm": lambda x, y: F.layer_norm(x, (5,)),
+    "batch norm": lambda x, y: F.batch_norm(x, torch.zeros(5, device=x.device), torch.ones(5, device=x.device)),
+    "conv1d": lambda x, y: F.conv1d(x[None], y.t()[:, :, None].repeat(1, 1, 3)),
+    "conv2d": lambda x, y: F.conv2d(x[None, None], y[None, None, :3, :3], padding=1),
+    "pool": lambda x, y: F.max_pool2d(x[None, None], 2),
+    "interpolate": lambda x, y: F.interpolate(x[None, None], scale_factor=2, mode="bilinear", align_corners=False),
+    "attention": lambda x, y: F.scaled_dot_product_attention(x[None, None], y[None, None], y[None, None]),
+    "causal attention": lambda x, y: F.scaled_dot_product_attention(
+        x[None, None], y[None, None], y[None, None], is_causal=True
+    ),
+    "solve": lambda x, y: torch.linalg.solve(x.t() @ x + torch.eye(5, device=x.device), y[0]),
+    "svdvals": lambda x, y: torch.linalg.svdvals(x),
+    "fft": lambda x, y: torch.fft.rfft(x).abs(),
+    "complex": lambda x, y: torch.view_as_real(torch.complex(x, y).conj()),
+    "double": lambda x, y: x.double() @ y.double().t(),
+    "foreach": lambda x, y: torch._foreach_add([x, y], 1.0)[1],
+}
+
+
+@pytest.mark.parametrize("name", GALLERY)
+def test_operators_have_the_values_of_the_cpu(name):
+    x, y = made(), made(seed=1)
+    close(GALLERY[name](x.to(GPU), y.to(GPU)), GALLERY[name](x, y))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_products_of_16_bits_are_summed_in_32(dtype):
+    x, y = made((64, 512), dtype=dtype), made((512, 64), 1, dtype)
+    expected = (x.float() @ y.float()).to(dtype)
+    close(x.to(GPU) @ y.to(GPU), expected, 2 * torch.finfo(dtype).eps)
+
+
+def trained(device, **options):
+    torch.manual_seed(0)
+    layers = [nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Flatten(), nn.Linear(8 * 36, 16), nn.LayerNorm(16)]
+    model = nn.Sequential(*layers, nn.GELU(), nn.Linear(16, 10)).to(device)
+    optimizer = torch.optim.AdamW(model.parameters(), 1e-2, **options)
+    x, y = made((16, 3, 8, 8)).to(device), (torch.arange(16) % 10).to(device)
+    for _ in range(5):
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(x), y)
+        loss.backward()
+        optimizer.step()
+    return loss.item()
+
+
+@pytest.mark.parametrize("options", [{}, {"foreach": False}, {"fused": True}], ids=str)
+def test_training_ends_where_it_ends_on_the_cpu(options):
+    assert trained(GPU, **options) == pytest.approx(trained("cpu"), rel=1e-4)
+
+
+def test_random_numbers_follow_the_seed():
+    torch.manual_seed(3)
+    first, second = torch.rand(5, device=GPU), torch.rand(5, device=GPU)
+    torch.manual_seed(3)
+    assert torch.equal(torch.rand(5, device=GPU), first) and not torch.equal(first, second)
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Errors: PyTorch's own
+
+
+@pytest.mark.parametrize(
+    ("mistake", "words"),
+    [
+        (lambda: torch.ones(2, device=GPU) + torch.ones(2), "Expected all tensors to be on the same device, but found"),
+        (lambda: F.linear(torch.ones(1, 2, device=GPU), torch.ones(2, 2)), "Expected all tensors to be on the same"),
+        (
+            lambda: F.embedding(torch.tensor([1]), torch.ones(3, 3, device=GPU)),
+            "Expected all tensors to be on the same",
+        ),
+        (lambda: torch.cat([torch.ones(3, device=GPU), torch.ones(3)]), "Expected all tensors to be on the same"),
+        (lambda: torch.ones(2, device=GPU).numpy(), "can't convert cuda:0 device type tensor to numpy"),
+        (lambda: nn.Conv2d(3, 3, 1).to(GPU)(torch.ones(1, 3, 4, 4)), "should be the same"),
+        (lambda: torch.ones(1, device="cuda:7"), "invalid device ordinal"),
+        (
+            lambda: torch.ones(2, 3, device=GPU) @ torch.ones(2, 3, device=GPU),
+            "mat1 and mat2 shapes cannot be multiplied",
+        ),
+    ],
+)
+def test_mistakes_get_the_messages_of_pytorch(mistake, words):
+    with pytest.raises((RuntimeError, TypeError), match=words.replace("(", r"\(")):
+        mistake()
+
+
+INDEX = """
+import torch
+x = torch.arange(3.0, device="cuda")
+y = x[torch.tensor([7], device="cuda")]
+n = sum(range(100))
+print(y)
+"""
+
+
+@pytest.mark.parametrize(("blocking", "line"), [("0", 6), ("1", 4)])
+def test_an_index_out_of_range_is_found_at_the_next_wait(blocking, line):
+    out, err = program(INDEX, CUDA_LAUNCH_BLOCKING=blocking, PYTHON_COLORS="0")
+    assert f"line {line}, in <module>" in err and "device-side assert triggered" in err and "index out of bounds" in err
+    assert out == ""
+
+
+def test_a_forked_process_cannot_use_the_gpu():
+    source = """
+import os, torch
+torch.ones(1, device="cuda")
+if os.fork() == 0:
+    try:
+        torch.ones(1, device="cuda")
+    except RuntimeError as error:
+        print(error, flush=True)
+    os._exit(0)
+os.wait()
+"""
+    assert program(source)[0].startswith("Cannot re-initialize CUDA in forked subprocess")
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Streams: a clock for each. What waits for nobody reads what was there before.
+
+SLEEP = 200_000_000  # cycles, an eighth of a second
+
+
+def test_a_stream_that_nobody_waits_for_is_read_too_early():
+    side, x = torch.cuda.Stream(), torch.zeros(4, device=GPU)
+    torch.cuda.synchronize()
+    with torch.cuda.stream(side):
+        torch.cuda._sleep(SLEEP)
+        x.fill_(1)
+    assert x.sum().item() == 0 and not side.query()
+    torch.cuda.current_stream().wait_stream(side)
+    assert x.sum().item() == 4 and side.query()
+
+
+def test_an_event_orders_two_streams_and_measures():
+    side, x = torch.cuda.Stream(), torch.zeros(4, device=GPU)
+    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    torch.cuda.synchronize()
+    with torch.cuda.stream(side):
+        start.record()
+        torch.cuda._sleep(SLEEP)
+        x.fill_(2)
+        end.record()
+    assert not end.query()
+    end.wait()
+    assert x.sum().item() == 8 and start.elapsed_time(end) == pytest.approx(SLEEP / 1.59e6, rel=0.2)
+
+
+def test_a_copy_to_pinned_memory_returns_early_and_one_to_pageable_memory_waits():
+    y, pinned = torch.ones(1000, device=GPU), torch.zeros(1000, pin_memory=True)
+    assert pinned.is_pinned()
+    torch.cuda._sleep(SLEEP)
+    pinned.copy_(y, non_blocking=True)
+    assert pinned.sum() == 0
+    torch.cuda.synchronize()
+    assert pinned.sum() == 1000
+    torch.cuda._sleep(SLEEP)
+    assert y.to("cpu", non_blocking=True).sum() == 1000
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# CUDA Graphs
+
+
+def test_a_graph_replays_on_what_its_inputs_hold_now():
+    graph, x = torch.cuda.CUDAGraph(), made((8, 8)).to(GPU)
+    with torch.cuda.graph(graph):
+        y = (x @ x).relu() + 1
+    x.copy_(2 * torch.eye(8))
+    graph.replay()
+    close(y, 4 * torch.eye(8) + 1)
+
+
+@pytest.mark.parametrize(
+    ("mistake", "words"),
+    [
+        (lambda x: x.sum().item(), "operation not permitted when stream is capturing"),
+        (lambda x: torch.cuda.synchronize(), "operation not permitted when stream is capturing"),
+        (lambda x: x.cpu(), "operation not permitted when stream is capturing|pin"),
+    ],
+    ids=["item", "synchronize", "cpu"],
+)
+def test_what_waits_cannot_be_captured(mistake, words):
+    x = torch.ones(4, device=GPU)
+    with pytest.raises(RuntimeError, match=words), torch.cuda.graph(torch.cuda.CUDAGraph()):
+        mistake(x)
+    torch.cuda.synchronize()
+    assert (x + 1).sum().item() == 8
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Mixed precision, several GPUs, other cards
+
+
+def test_autocast_and_scaler():
+    layer, scaler = nn.Linear(8, 8).to(GPU), torch.amp.GradScaler("cuda")
+    optimizer = torch.optim.SGD(layer.parameters(), 1e-3)
+    with torch.autocast("cuda", torch.float16):
+        y = layer(torch.ones(3, 8, device=GPU))
+        assert y.dtype == torch.float16 and y.softmax(-1).dtype == torch.float32
+        loss = F.mse_loss(y, torch.zeros_like(y))
+    scaler.scale(loss).backward()
+    scaler.step(optimizer)
+    scaler.update()
+    assert scaler.get_scale() == 65536
+    for p in layer.parameters():
+        p.grad.fill_(float("inf"))
+    scaler.step(optimizer)
+    scaler.update()
+    assert scaler.get_scale() == 32768
+
+
+def test_two_gpus_hold_their_own_tensors():
+    assert torch.cuda.device_count() == 2
+    x = torch.arange(4.0, device="cuda:1")
+    assert torch.cuda.memory_allocated(1) >= 512 and torch.equal(x.to("cuda:0").cpu(), x.cpu())
+    with pytest.raises(RuntimeError, match="cuda:1 and cuda:0|cuda:0 and cuda:1"):
+        x + torch.ones(4, device="cuda:0")
+    with torch.cuda.device(1):
+        assert torch.ones(1, device="cuda").device.index == 1
+
+
+def test_data_parallel_adds_the_gradients():
+    layer, x = nn.Linear(4, 3), made((8, 4))
+    layer(x).sum().backward()
+    expected = layer.weight.grad.clone()
+    layer.zero_grad()
+    twins = nn.DataParallel(layer.to(GPU))
+    twins(x.to(GPU)).sum().backward()
+    close(layer.weight.grad, expected)
+
+
+def test_an_h200_says_that_it_is_one():
+    source = """
+import torch
+properties = torch.cuda.get_device_properties(0)
+print(properties.name, properties.major, properties.total_memory // 2**30, torch.cuda.is_bf16_supported(False))
+"""
+    assert program(source, gpu="H200")[0] == "NVIDIA H200 9 139 True\n"
+    assert program(source)[0] == "Tesla T4 7 14 False\n"
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# The last test: in all of the above, no kernel was launched that nobody computed
+
+
+def test_no_kernel_went_uncomputed():
+    torch.cuda.synchronize()
+    log = pathlib.Path(os.environ["EMULATOR_LOG"])
+    assert [line for line in log.read_text().splitlines() if "LEAK" in line or "failed" in line] == []
