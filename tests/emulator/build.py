@@ -92,7 +92,8 @@ def build():
     """Build both libraries and return their folder."""
     out = folder()
     out.mkdir(parents=True, exist_ok=True)
-    cuda = [f"-I{path}" for path in includes()]
+    # crt/host_defines.h is missing in the wheel of CUDA 13's runtime; Triton's wheel has it.
+    cuda = [*(f"-I{path}" for path in includes()), f"-idirafter{PACKAGES / 'triton/backends/nvidia/include'}"]
 
     generated = out / "stubs.c"
     text = stubs()

@@ -20,7 +20,7 @@ inline const char* const REAL =
     // decisions of the host
     "_fused_sdp_choice|_use_cudnn.*|_cudnn_init_dropout_state|"
     // hardware that is not emulated
-    "miopen.*|_cslt.*|_triton.*|_mps.*|_convert_weight.*|"
+    "miopen.*|_use_miopen.*|_cslt.*|_triton.*|_mps.*|_convert_weight.*|"
     // a kernel of assertions only
     "_assert_async|_assert_async.msg";
 

@@ -57,9 +57,7 @@ class Shadow {
     bool data_moves_;
 };
 
-bool is_written(const c10::Argument& argument) {
-    return argument.alias_info() && argument.alias_info()->isWrite();
-}
+bool is_written(const c10::Argument& argument) { return argument.alias_info() && argument.alias_info()->isWrite(); }
 
 // Errors that PyTorch's CUDA code raises because the device is emulated. The CPU then computes without a shadow.
 bool is_of_emulation(const Failure& failure) {
@@ -430,7 +428,7 @@ void Call::replace_results_of_other_shape() {
         next++;
         if (!destination.defined() || i >= work_->results.size() || !work_->results[i].isTensor()) continue;
         const Tensor& computed = work_->results[i].toTensor();
-        if (!computed.defined() || computed.sizes() == destination.sizes() || op_.attention) continue;
+        if (!computed.defined() || computed.sizes() == destination.sizes() || op_.other_shapes) continue;
         results_[i] = to_cuda(computed, computed.scalar_type(), device_);
     }
 }
@@ -544,6 +542,7 @@ Operator describe(const std::string& name, const std::string& base, const c10::O
     op.structured = matches(base, STRUCTURED);
     op.indexing = base == "index" || base == "_index_put_impl_" || base == "_unsafe_index";
     op.attention = base.rfind("_scaled_dot_product", 0) == 0;
+    op.other_shapes = op.attention || base == "log_sigmoid_forward";
     return op;
 }
 
@@ -571,6 +570,4 @@ int64_t install() {
 
 }  // namespace emulator
 
-PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
-    module.def("install", &emulator::install);
-}
+PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) { module.def("install", &emulator::install); }

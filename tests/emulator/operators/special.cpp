@@ -114,6 +114,27 @@ Stack attention_backward(const Arguments& arguments, uint64_t) {
     return results;
 }
 
+// ---- what the CPU computes in another way
+
+Stack rms_norm_backward(const Arguments& arguments, uint64_t) {
+    Tensor gradient = arguments.first(), input = arguments.tensor("input");
+    auto weight = arguments.optional("weight");
+    Tensor normalized = input * arguments.tensor("rstd");
+    Tensor weighted = weight ? gradient * *weight : gradient;
+    int64_t dims = input.dim(), dims_of_norm = arguments.integers("normalized_shape").size();
+    std::vector<int64_t> outer, inner;
+    for (int64_t dim = 0; dim < dims; dim++) (dim < dims - dims_of_norm ? outer : inner).push_back(dim);
+    Tensor mean = (weighted * normalized).mean(inner, /*keepdim=*/true);
+    Tensor of_weight = gradient * normalized;
+    if (!outer.empty()) of_weight = of_weight.sum(outer);
+    return {(weighted - normalized * mean) * arguments.tensor("rstd"), weight ? of_weight : Tensor()};
+}
+
+// The CPU's takes a buffer that its forward has filled. CUDA's leaves it empty.
+Stack log_sigmoid_backward(const Arguments& arguments, uint64_t) {
+    return {arguments.tensor("grad_output") * arguments.tensor("self").neg().sigmoid()};
+}
+
 // ---- dropout
 
 Stack dropout(const Arguments& arguments, uint64_t seed) {
@@ -135,9 +156,7 @@ Tensor convolve(const Arguments& arguments, const std::optional<Tensor>& bias, c
                            arguments.integers("dilation"), transposed, output_padding, groups.toInt());
 }
 
-Stack convolution(const Arguments& arguments, uint64_t) {
-    return {convolve(arguments, {}, arguments["groups"])};
-}
+Stack convolution(const Arguments& arguments, uint64_t) { return {convolve(arguments, {}, arguments["groups"])}; }
 
 Stack transposed_convolution(const Arguments& arguments, uint64_t) {
     return {convolve(arguments, {}, arguments["groups"], /*transposed=*/true)};
@@ -183,6 +202,8 @@ const std::unordered_map<std::string, Special>& specials() {
         {"aten::_scaled_dot_product_efficient_attention_backward", attention_backward},
         {"aten::_scaled_dot_product_cudnn_attention_backward", attention_backward},
         {"aten::native_dropout", dropout},
+        {"aten::_fused_rms_norm_backward", rms_norm_backward},
+        {"aten::log_sigmoid_backward", log_sigmoid_backward},
         {"aten::cudnn_convolution", convolution},
         {"aten::cudnn_convolution_transpose", transposed_convolution},
         {"aten::cudnn_convolution_relu", convolution_relu},

@@ -1,4 +1,4 @@
-// Operators that exist on CUDA only: what they compute, in operators that the CPU has.
+// Operators that the CPU does not have, or has with other arguments: what they compute, in operators that it has.
 #pragma once
 #include <ATen/ATen.h>
 #include <ATen/core/dispatch/Dispatcher.h>

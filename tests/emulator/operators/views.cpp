@@ -62,20 +62,21 @@ IValue Views::view(const IValue& argument) {
 }
 
 void each_tensor(const IValue& argument, const std::function<void(const Tensor&)>& function) {
+    auto call = [&](const Tensor& tensor) {
+        if (tensor.defined()) function(tensor);
+    };
     if (argument.isTensor()) {
-        if (argument.toTensor().defined()) function(argument.toTensor());
+        call(argument.toTensor());
     } else if (argument.isTensorList()) {
-        for (const Tensor& tensor : argument.toTensorVector()) function(tensor);
+        for (const Tensor& tensor : argument.toTensorVector()) call(tensor);
     } else if (argument.isList()) {
         for (const IValue& element : argument.toListRef()) {
-            if (element.isTensor()) function(element.toTensor());
+            if (element.isTensor()) call(element.toTensor());
         }
     }
 }
 
-bool has_16_bits(at::ScalarType type) {
-    return type == at::kHalf || type == at::kBFloat16;
-}
+bool has_16_bits(at::ScalarType type) { return type == at::kHalf || type == at::kBFloat16; }
 
 Tensor to_cuda(const Tensor& cpu, at::ScalarType type, c10::Device device) {
     Tensor cuda = at::empty_strided(cpu.sizes(), cpu.strides(), cpu.options().dtype(type).device(device));

@@ -164,7 +164,7 @@ void Work::run() {
 // float32 copies of the 16-bit tensors among a call's inputs, and their way back.
 class Raised {
   public:
-    Raised(const c10::FunctionSchema& schema, const std::vector<bool>& written, std::vector<IValue>& inputs) {
+    Raised(const std::vector<bool>& written, std::vector<IValue>& inputs) {
         for (size_t i = 0; i < inputs.size(); i++) {
             if (inputs[i].isTensor()) {
                 inputs[i] = raised(inputs[i].toTensor(), written[i]);
@@ -172,10 +172,6 @@ class Raised {
                 c10::List<Tensor> list;
                 for (const Tensor& tensor : inputs[i].toTensorVector()) list.push_back(raised(tensor, written[i]));
                 inputs[i] = list;
-            } else if (inputs[i].isInt() &&
-                       schema.arguments()[i].real_type()->kind() == c10::TypeKind::ScalarTypeType) {
-                bool is_16_bits = has_16_bits(static_cast<at::ScalarType>(inputs[i].toInt()));
-                if (is_16_bits) inputs[i] = static_cast<int64_t>(at::kFloat);  // softmax's backward: input_dtype
             }
         }
     }
@@ -198,9 +194,13 @@ class Raised {
 // False: the CPU has no such kernel for these types.
 bool Work::compute(std::vector<IValue> inputs, bool in_float32) {
     std::optional<Raised> raised;
-    if (in_float32) raised.emplace(handle.schema(), written, inputs);
-    if ((op.base == "_softmax" || op.base == "_log_softmax") && inputs.size() > 2) {
+    if (in_float32) raised.emplace(written, inputs);
+    if (op.base == "_softmax" || op.base == "_log_softmax") {
         inputs[2] = false;  // half_to_float, which the CPU refuses: float32 inputs give float32 anyway
+    }
+    if (op.base == "_softmax_backward_data" || op.base == "_log_softmax_backward_data") {
+        bool is_16_bits = has_16_bits(static_cast<at::ScalarType>(inputs[3].toInt()));
+        if (is_16_bits) inputs[3] = static_cast<int64_t>(at::kFloat);  // input_dtype: rounded when it is stored
     }
     if (tf32) {
         for (size_t i = 0; i < inputs.size(); i++) {
@@ -241,7 +241,7 @@ void Work::store() {
         if (!destination.defined() || !result.defined()) return;
         if (destination.sizes() == result.sizes()) {
             destination.copy_(result);
-        } else if (!op.attention) {
+        } else if (!op.other_shapes) {
             emulator_log("other shape than on CUDA:", op.name.c_str());
         }
     };
@@ -301,8 +301,6 @@ void Work::run_on_device(void* data) {
     work->results.clear();
 }
 
-void Work::drop(void* data) {
-    delete static_cast<Work*>(data);
-}
+void Work::drop(void* data) { delete static_cast<Work*>(data); }
 
 }  // namespace emulator

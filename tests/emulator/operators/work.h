@@ -32,7 +32,8 @@ struct Operator {
     bool waits = false;                   // lists.h: WAITING
     bool structured = false;              // lists.h: STRUCTURED
     bool indexing = false;                // takes a list of index tensors
-    bool attention = false;               // its CUDA results have sizes of their own
+    bool attention = false;
+    bool other_shapes = false;  // some results are CUDA's own business: workspaces, padded
 };
 
 // Where a CUDA generator stands. Kernels in a graph read that at each replay, from memory that PyTorch fills before.
