@@ -12,6 +12,7 @@ VENV := .venv/$(BIN)/python
 COLAB := .venv-colab/$(BIN)/python
 TPU := .venv-tpu/$(BIN)/python
 NEXT := .venv-next/$(BIN)/python
+CUDA := .venv-cuda/$(BIN)/python
 BENCH := .venv-bench/$(BIN)/python
 
 # Run every lesson, every code cell, and count them. LAB_STRICT: a claim that misses its bound is an error.
@@ -28,7 +29,7 @@ SECOND := $(if $(filter Linux-x86_64,$(shell uname -sm | tr ' ' -)),test-tpu,tes
 # What `make test` opens in a browser; `make test-browser` opens all lessons.
 SAMPLE := there_are or must_be_seen or 00_start or 06_pinned or 13_tpu
 
-.PHONY: help lab test untimed test-unit test-exercises test-browser test-tpu tpu-tests tpu-strict tpu-slow tpu-first tpu-second test-colab test-next unit-processes unit-others outputs record bench format lint clean env env-test env-test-tpu env-test-colab env-test-next
+.PHONY: help lab test untimed test-unit test-exercises test-browser test-tpu tpu-tests tpu-strict tpu-slow tpu-first tpu-second test-colab test-next test-emulator unit-processes unit-others outputs record bench format lint clean env env-test env-test-tpu env-test-colab env-test-next env-test-cuda
 
 help:
 	@echo "make lab             open the lessons in JupyterLab (installs on first use; LAB_ARGS=\"--port 8899\")"
@@ -39,6 +40,7 @@ help:
 	@echo "make test-tpu        run every lesson with torch_xla, on XLA's own CPU device (part of make test)"
 	@echo "make test-colab      run every lesson with the versions of Colab's GPU runtime"
 	@echo "make test-next       run every lesson with the newest PyTorch and list what it says otherwise than announced"
+	@echo "make test-emulator   build the emulated CUDA device (Linux, g++) and check that it behaves as a GPU does"
 	@echo "make outputs         run the lessons and store their outputs"
 	@echo "make record          record what this machine's devices can measure (for readers without them)"
 	@echo "make bench           measure train.py against Accelerate and Lightning, and what importing utils costs"
@@ -119,6 +121,14 @@ env-test-next:
 
 test-next: env-test-next
 	$(NEXT) $(NBVAL) --findings $(LESSONS)
+
+# A CUDA build of PyTorch above GPUs that do not exist: tests/emulator/README.md.
+env-test-cuda:
+	@$(PYTHON) tools/setup_env.py --venv .venv-cuda --requirements tests/cuda-requirements.txt --prefer 3.13
+
+test-emulator: env-test-cuda
+	$(CUDA) -m tests.emulator.build
+	$(CUDA) -m tests.emulator.run --gpus 2 $(CUDA) -m pytest tests/emulator/checks.py
 
 outputs: env-test
 	$(VENV) tools/notebooks.py outputs

@@ -1,7 +1,8 @@
 """Build the emulated CUDA device for the PyTorch of the Python that runs this: `python -m tests.emulator.build`.
 
-Needs Linux on x86-64, g++ and a CUDA build of PyTorch, whose wheels bring the headers. A minute or two; run
-again, it compiles what has changed. The libraries go to build/emulator/, a folder for each version.
+Needs Linux on x86-64, g++, and what tests/cuda-requirements.txt installs: a CUDA build of PyTorch, and CUDA's headers.
+The first time it takes a minute or two; run again, it compiles what has changed. The libraries go to build/emulator/, a
+folder for each version of PyTorch and Python.
 """
 
 import importlib.metadata
@@ -46,8 +47,7 @@ def missing():
 
 def includes():
     """Folders with CUDA's headers, from the wheels (CUDA 13: one folder; CUDA 12: one a library)."""
-    found = sorted((PACKAGES / "nvidia").glob("*/include"))
-    return found if any((path / "cuda_runtime_api.h").exists() for path in found) else []
+    return sorted((PACKAGES / "nvidia").glob("*/include"))
 
 
 def needed():
@@ -92,8 +92,7 @@ def build():
     """Build both libraries and return their folder."""
     out = folder()
     out.mkdir(parents=True, exist_ok=True)
-    # crt/host_defines.h is missing in the wheel of CUDA 13's runtime; Triton's wheel has it.
-    cuda = [*(f"-I{path}" for path in includes()), f"-idirafter{PACKAGES / 'triton/backends/nvidia/include'}"]
+    cuda = [f"-I{path}" for path in includes()]
 
     generated = out / "stubs.c"
     text = stubs()
