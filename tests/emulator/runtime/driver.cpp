@@ -12,17 +12,10 @@ API CUresult cuInit(unsigned) { return CUDA_ERROR_NO_DEVICE; }
 
 API CUresult cuDriverGetVersion(int* version) { return (CUresult)cudaDriverGetVersion(version); }
 
-// The errors of the driver have the numbers and texts of the runtime's. Those are in the real libcudart, which PyTorch
-// has loaded.
+// The driver's errors have the numbers of the runtime's, whose texts are in the real libcudart that PyTorch has loaded.
 API CUresult cuGetErrorString(CUresult error, const char** text) {
     auto real = (const char* (*)(cudaError_t))dlsym(RTLD_DEFAULT, "cudaGetErrorString");
     *text = real ? real((cudaError_t)error) : "unknown error";
-    return CUDA_SUCCESS;
-}
-
-API CUresult cuGetErrorName(CUresult error, const char** name) {
-    auto real = (const char* (*)(cudaError_t))dlsym(RTLD_DEFAULT, "cudaGetErrorName");
-    *name = real ? real((cudaError_t)error) : "unknown error";
     return CUDA_SUCCESS;
 }
 
