@@ -31,6 +31,10 @@ API CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute which, CUdevice
         *value = 1;
         return CUDA_SUCCESS;
     }
+    if (which == CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED) {
+        *value = 0;
+        return CUDA_SUCCESS;
+    }
     return (CUresult)cudaDeviceGetAttribute(value, (cudaDeviceAttr)which, device);  // the same numbers
 }
 
