@@ -111,6 +111,14 @@ API cudaError_t cudaLaunchCooperativeKernel(const void* function, dim3, dim3, vo
     return launch(function, arguments, stream);
 }
 
+// Elementwise kernels that PyTorch compiles at their first call (NVRTC)
+API CUresult cuLaunchKernel(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream,
+                            void**, void**) {
+    launches++;
+    if (!inside) emulator_log("LEAK: kernel launched outside of a computed op:", "compiled at run time");
+    return CUDA_SUCCESS;
+}
+
 API cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void*) {
     memset(attributes, 0, sizeof *attributes);
     attributes->maxThreadsPerBlock = 1024;
