@@ -83,7 +83,7 @@ def test_the_oldest_python_is_the_same_everywhere():
 
 
 @pytest.mark.parametrize(
-    "file", ["requirements-tpu.txt", "tests/colab-requirements.txt", "tests/next-requirements.txt"]
+    "file", ["requirements-tpu.txt", *(f"tests/{name}-requirements.txt" for name in ("colab", "cuda", "next"))]
 )
 def test_all_environments_use_the_same_nbval(file):
     (nbval,) = [line for line in (ROOT / file).read_text().splitlines() if line.startswith("nbval")]

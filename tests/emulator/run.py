@@ -14,11 +14,11 @@ from tests.emulator import build
 GPUS = {"T4": "Tesla T4,7.5", "H200": "NVIDIA H200,9.0"}
 
 
-def environment(gpu="T4", gpus=1, gib=None, gflop=None, log=None):
+def environment(gpu, gpus, gib, gflop, log):
     """The variables that make a process see emulated GPUs.
 
-    gpu: a name of GPUS. gpus: how many, 1 or 2. gib: the memory of each in GiB; by default the real card's. gflop: the
-    largest product that is computed, in GFLOP; larger ones leave their output as it was. log: a file.
+    gpu: a name of GPUS. gpus: how many, 1 or 2. gib: the memory of each in GiB; None is the real card's. gflop: the
+    largest product that is computed, in GFLOP, or None; larger ones leave their output as it was. log: a file.
     """
     folder, here = build.folder(), build.HERE
     found = {
@@ -28,7 +28,7 @@ def environment(gpu="T4", gpus=1, gib=None, gflop=None, log=None):
         "EMULATOR_FOLDER": str(folder),
         "EMULATOR_GPU": GPUS[gpu],
         "EMULATOR_GPUS": str(gpus),
-        "EMULATOR_LOG": str(log or folder / "log.txt"),
+        "EMULATOR_LOG": str(log),
         "TRITON_LIBCUDA_PATH": str(folder),
         "TRITON_CACHE_DIR": str(folder / "triton"),
     }
@@ -48,7 +48,11 @@ def main():
         parser.error("no command")
     if not (build.folder() / "emulator_operators.so").exists():
         sys.exit("The emulated CUDA device is not built yet: python -m tests.emulator.build")
-    os.environ.update(environment(args.gpu, args.gpus, args.gib, args.gflop, os.environ.get("EMULATOR_LOG")))
+    log = os.environ.get("EMULATOR_LOG")
+    if not log:  # this run's alone
+        log = build.folder() / "log.txt"
+        log.unlink(missing_ok=True)
+    os.environ.update(environment(args.gpu, args.gpus, args.gib, args.gflop, log))
     os.environ.pop("PJRT_DEVICE", None)
     os.execvp(args.command[0], args.command)
 
