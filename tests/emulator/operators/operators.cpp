@@ -399,6 +399,9 @@ Stack Call::compute_now() {
     }
     int64_t nanoseconds = work_->nanoseconds;
     if (capturing_) {
+        // Replays write to the out= tensors' CUDA memory, which is new where follow_new_memory() resized one.
+        Views views;
+        for (size_t i = 0; i < arguments_.size(); i++) work_->arguments[i] = views.view(arguments_[i]);
         work_->results.clear();
         emulator_add_node(stream_, Work::run_on_device, work_.release(), Work::drop, nanoseconds);
     } else {
