@@ -75,12 +75,11 @@ static const char* kernel_name(const void* host_function) {
 
 static void do_nothing(void*) {}
 
-static cudaError_t launch(const void* host_function, void** arguments, cudaStream_t handle) {
+static cudaError_t launch(const char* name, void** arguments, cudaStream_t handle) {
     RETURN_IF_STICKY_ERROR();
     launches++;
     Stream* stream = stream_of(handle);
     if (stream->graph && stream->graph->invalid) return report(cudaErrorStreamCaptureInvalidated);
-    const char* name = kernel_name(host_function);
     if (strstr(name, "spin_kernel")) {  // torch.cuda._sleep: its argument is a number of cycles
         int64_t nanoseconds = *(int64_t*)arguments[0] * 1000000 / gpu().clock;
         if (stream->graph) {
@@ -95,28 +94,26 @@ static cudaError_t launch(const void* host_function, void** arguments, cudaStrea
 }
 
 API cudaError_t cudaLaunchKernel(const void* function, dim3, dim3, void** arguments, size_t, cudaStream_t stream) {
-    return launch(function, arguments, stream);
+    return launch(kernel_name(function), arguments, stream);
 }
 
 API cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3, dim3, void** arguments, size_t, cudaStream_t stream) {
-    return launch((const void*)kernel, arguments, stream);
+    return launch(kernel_name((const void*)kernel), arguments, stream);
 }
 
 API cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* config, const void* function, void** arguments) {
-    return launch(function, arguments, config->stream);
+    return launch(kernel_name(function), arguments, config->stream);
 }
 
 API cudaError_t cudaLaunchCooperativeKernel(const void* function, dim3, dim3, void** arguments, size_t,
                                             cudaStream_t stream) {
-    return launch(function, arguments, stream);
+    return launch(kernel_name(function), arguments, stream);
 }
 
-// Elementwise kernels that PyTorch compiles at their first call (NVRTC)
-API CUresult cuLaunchKernel(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream,
-                            void**, void**) {
-    launches++;
-    if (!inside) emulator_log("LEAK: kernel launched outside of a computed op:", "compiled at run time");
-    return CUDA_SUCCESS;
+// Kernels that PyTorch compiles at their first call (NVRTC): the driver launches them.
+API CUresult cuLaunchKernel(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
+                            CUstream stream, void** arguments, void**) {
+    return (CUresult)launch("compiled at run time", arguments, stream);
 }
 
 API cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void*) {

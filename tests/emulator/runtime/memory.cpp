@@ -89,7 +89,7 @@ API cudaError_t cudaMalloc(void** address, size_t bytes) {
 // Frees memory that begins at an address. The device may still use it: wait first, as CUDA does. Of all devices,
 // because a copy between two may run on the other one's stream.
 static cudaError_t free_memory(void* address, Kind kind) {
-    wait_for_devices(-1);
+    wait_for_device(ALL_DEVICES);
     Lock lock;
     auto found = ranges().find((uintptr_t)address);
     if (found == ranges().end() || found->second.kind != kind || found->second.registered) {
@@ -159,7 +159,7 @@ API cudaError_t cudaHostRegister(void* address, size_t bytes, unsigned) {
 }
 
 API cudaError_t cudaHostUnregister(void* address) {
-    wait_for_devices(-1);
+    wait_for_device(ALL_DEVICES);
     Lock lock;
     auto found = ranges().find((uintptr_t)address);
     if (found == ranges().end() || !found->second.registered) return report(cudaErrorHostMemoryNotRegistered);

@@ -75,6 +75,7 @@ struct Gpu {
 };
 const Gpu& gpu();
 
+constexpr int ALL_DEVICES = -1;
 int device_count();
 bool is_device(int number);
 
@@ -155,12 +156,12 @@ struct Event {
     int operations = 0;
 };
 
-int64_t now();                      // nanoseconds
-void wait_until(int64_t time);      // for the clock only
-void wait_for_work(int64_t time);   // for the clock, and for all tasks that end by then
-bool work_is_done(int64_t time);    // whether wait_for_work would return at once
-void wait_for_devices(int device);  // for all streams of a device; of all devices if it is negative
-bool launch_blocking();             // CUDA_LAUNCH_BLOCKING=1: each call waits for its task
+int64_t now();                     // nanoseconds
+void wait_until(int64_t time);     // for the clock only
+void wait_for_work(int64_t time);  // for the clock, and for all tasks that end by then
+bool work_is_done(int64_t time);   // whether wait_for_work would return at once
+void wait_for_device(int device);  // for all its streams
+bool launch_blocking();            // CUDA_LAUNCH_BLOCKING=1: each call waits for its task
 
 std::set<Stream*>& streams();
 Stream* stream_of(cudaStream_t handle);

@@ -180,12 +180,12 @@ void submit(Stream* stream, const Task& task) {
     if (launch_blocking()) wait_for_work(end);
 }
 
-void wait_for_devices(int device) {
+void wait_for_device(int device) {
     int64_t end = 0;
     {
         Lock lock;
         for (Stream* stream : streams()) {
-            if (device < 0 || stream->device == device) end = std::max(end, stream->busy_until.load());
+            if (device == ALL_DEVICES || stream->device == device) end = std::max(end, stream->busy_until.load());
         }
     }
     wait_for_work(end);
@@ -254,7 +254,7 @@ API cudaError_t cudaDeviceSynchronize() {
         break_all_captures();
         return report(cudaErrorStreamCaptureUnsupported);
     }
-    wait_for_devices(current_device);
+    wait_for_device(current_device);
     return report(surface_assert());
 }
 
