@@ -19,7 +19,7 @@ inline const char* const REAL =
     "is_pinned|_pin_memory|"
     // decisions of the host
     "_fused_sdp_choice|_use_cudnn.*|_cudnn_init_dropout_state|"
-    // hardware that is not emulated
+    // hardware and number formats that are not emulated
     "miopen.*|_use_miopen.*|_cslt.*|_triton.*|_mps.*|_convert_weight.*|"
     // a kernel of assertions only
     "_assert_async|_assert_async.msg";
@@ -39,12 +39,12 @@ inline const char* const PURE =
     "grid_sampler.*|_ctc_loss.*|"
     // attention of many parts in one operator
     "_flash.*|_efficient.*|_transformer.*|_native_multi.*|"
-    // Thrust and CUB: temporary memory by values
+    // sorting, counting and segments, with temporary memory of Thrust and CUB
     "embedding_dense_backward|_embedding_bag.*|multinomial|kthvalue|median|nanmedian|mode|_segment.*|segment.*|"
     "index_reduce.*|masked_scatter.*|"
     // compiled at run time (NVRTC)
     "special_.*|"
-    // host code that reads what its kernels wrote
+    // others: without a shadow their results are right, too; temporary memory is not counted
     "_weight_norm.*|_spdiags|_cdist.*|cdist.*|_foreach_norm.*|_foreach_max.*";
 
 // …but this one, which PURE matches, is an ordinary reduction.
