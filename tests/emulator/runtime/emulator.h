@@ -41,7 +41,4 @@ void emulator_wait(cudaStream_t stream);
 int emulator_capturing(cudaStream_t stream);
 void emulator_add_node(cudaStream_t stream, void (*run)(void*), void* data, void (*drop)(void*), int64_t nanoseconds);
 
-// How many replays of graphs have run or begun: the seed of random numbers in a graph depends on it.
-unsigned long long emulator_replays();
-
 }  // extern "C"

@@ -189,11 +189,7 @@ API cudaError_t cudaGraphDebugDotPrint(cudaGraph_t graph, const char* path, unsi
     return cudaSuccess;
 }
 
-static std::atomic<unsigned long long> replays{0};
-API unsigned long long emulator_replays() { return replays; }
-
 static void run_graph(void* handle) {
-    replays++;
     for (Task& node : graph_of(handle)->nodes) node.run(node.data);
 }
 
