@@ -100,9 +100,8 @@ def test_a_gpu_whose_generation_is_not_in_the_build_is_missing(monkeypatch, capa
 def test_the_rule_about_generations_is_the_one_of_exercise_01_2():
     (path,) = (devices.COURSE / "notebooks" / "exercises").glob("01_*.py")
     exercise = runpy.run_path(str(path))
-    for capability, built, _ in exercise["CODE_CASES"]:
+    for capability, built, expected, _ in exercise["CODE_CASES"]:
         if built:
-            expected = exercise["runs"](capability, built)
             assert any(devices._runs(capability, entry) for entry in built) is expected
 
 
