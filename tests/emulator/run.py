@@ -22,7 +22,9 @@ def environment(gpu, gpus, gib, gflop, log):
     """
     folder, here = build.folder(), build.HERE
     found = {
-        "LD_PRELOAD": str(folder / "libemulator.so"),
+        # By its name: a path with a space would be two entries of LD_PRELOAD.
+        "LD_PRELOAD": "libemulator.so",
+        "LD_LIBRARY_PATH": os.pathsep.join(filter(None, [str(folder), os.environ.get("LD_LIBRARY_PATH")])),
         "PATH": os.pathsep.join([str(pathlib.Path(sys.executable).parent), str(here / "bin"), os.environ["PATH"]]),
         "PYTHONPATH": os.pathsep.join(filter(None, [str(here / "site"), os.environ.get("PYTHONPATH")])),
         "EMULATOR_FOLDER": str(folder),
