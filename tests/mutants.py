@@ -13,7 +13,6 @@ import contextlib
 import copy
 import difflib
 import io
-import os
 import re
 import sys
 import time
@@ -363,7 +362,7 @@ def main():
     numbers = [n for n in exercises.all_exercises() if not wanted or any(n.startswith(w) for w in wanted)]
     faults, total = [], [0, 0, 0]
     start = time.perf_counter()
-    with ProcessPoolExecutor(min(os.cpu_count() or 1, 2 if len(numbers) > 1 else 1)) as pool:
+    with ProcessPoolExecutor() as pool:
         for number, (lines, (count, refused, equivalent, wrong)) in zip(
             numbers, pool.map(report, numbers), strict=True
         ):

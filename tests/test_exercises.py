@@ -220,5 +220,7 @@ def test_call_turns_errors_and_dots_into_verdicts():
         exercises.call(lambda x: (_ for _ in ()).throw(Wrong("its own words")), 3)
     with pytest.raises(NotAnswered):
         exercises.call(lambda x: ..., 3)
+    with pytest.raises(NotAnswered):
+        exercises.call(lambda x: (x, ...), 3)
     with pytest.raises(Wrong, match="expected a function"):
         exercises.call(5, 3)

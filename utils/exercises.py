@@ -66,7 +66,7 @@ class Exercise:
 
 
 def call(answer, *args, shown=None):
-    """Call the reader's function; NotAnswered if it still returns `...`, Wrong if it raises.
+    """Call the reader's function; NotAnswered if it still returns `...`, also in a list or tuple, Wrong if it raises.
 
     shown: how the message names the input; by default its repr. The function gets copies of lists, dicts and sets, so
     that it may change them; NumPy's numbers and booleans in its result come back as Python's.
@@ -81,9 +81,14 @@ def call(answer, *args, shown=None):
     except Exception as error:
         first = str(error).partition("\n")[0]
         raise Wrong(f"for {shown} your function raised {type(error).__name__}: {first}") from error
-    if result is DOTS:
+    if result is DOTS or (isinstance(result, (list, tuple)) and any(value is DOTS for value in result)):
         raise NotAnswered
     return plain(result)
+
+
+def is_number(value):
+    """Whether `value` is a Python number; a boolean is none."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def _copied(value):

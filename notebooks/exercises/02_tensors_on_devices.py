@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch.overrides import TorchFunctionMode
 
-from utils.exercises import DOTS, Exercise, NotAnswered, Wrong, apart, call
+from utils.exercises import DOTS, Exercise, NotAnswered, Wrong, apart, call, is_number
 from utils.simulate.fake import fake_gpus
 
 
@@ -21,7 +21,7 @@ def _pair(got, shown, names):
         raise Wrong(f"for {shown} you returned {got!r}, expected a pair ({names})")
     if any(value is DOTS for value in got):
         raise NotAnswered
-    if not all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in got):
+    if not all(map(is_number, got)):
         returned = " ".join(repr(got).split())
         raise Wrong(f"for {shown} you returned {returned}; Python numbers are asked, as a pair ({names})")
     return got

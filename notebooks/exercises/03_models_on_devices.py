@@ -83,8 +83,6 @@ def check_count_crossings(answer):
         got = call(answer, read, list(sizes), shown=shown)
         if not isinstance(got, (tuple, list)) or len(got) != 2:
             raise Wrong(f"for {shown} you returned {got!r}, expected a pair (crossings, bytes)")
-        if any(value is DOTS for value in got):
-            raise NotAnswered
         if not all(isinstance(value, (int, float)) for value in got):
             raise Wrong(f"for {shown} you returned {got!r}, expected two whole numbers")
         if tuple(got) != expected:

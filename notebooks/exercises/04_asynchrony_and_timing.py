@@ -19,14 +19,10 @@ import torch.nn.functional as F
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from utils.exercises import DOTS, Exercise, NotAnswered, Wrong, apart, call
+from utils.exercises import DOTS, Exercise, NotAnswered, Wrong, apart, call, is_number
 from utils.timing import median_interval
 
 MS = 1e-3
-
-
-def _is_number(value):
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 class Products(TorchDispatchMode):
@@ -173,7 +169,7 @@ def _check_timer(answer, threads, number):
     shapes = products.made["cpu"][-1][1]
     if shapes != ((8, 4), (4, 8)):
         raise Wrong(f"the product of {shapes[0]} and {shapes[1]} was timed, not a @ b")
-    if not _is_number(got):
+    if not is_number(got):
         if type(got).__name__ == "Measurement":
             raise Wrong(f"for {shown} you returned a Measurement, expected a number of seconds. It has a median")
         raise Wrong(f"for {shown} you returned {got!r}, expected a number of seconds")
@@ -221,7 +217,7 @@ def check_median_seconds(answer):
         shown = f"a made-up device, n = {n}" if n else "a made-up device"
         got = call(answer, device.fn, device.wait, device.clock, *([n] if n else []), shown=shown)
         n = n or 9
-        if not _is_number(got):
+        if not is_number(got):
             raise Wrong(f"expected a number of seconds, got {got!r}")
         if len(device.samples) < n + 1:
             raise Wrong(f"fn ran {len(device.samples)} times; n = {n} runs are to be counted, and the first one is not")
@@ -342,7 +338,7 @@ def check_bound(answer):
         if not isinstance(got, (tuple, list)) or len(got) != 3:
             raise Wrong(f"for {shown} you returned {got!r}, expected (intensity, 'memory' or 'arithmetic', seconds)")
         intensity, limit, seconds = got
-        if not _is_number(intensity) or not _is_number(seconds):
+        if not is_number(intensity) or not is_number(seconds):
             raise Wrong(f"for {shown} you returned {got!r}; the first and the third should be numbers")
         if not math.isclose(intensity, flop / moved, rel_tol=1e-6):
             texts = apart(intensity, flop / moved)
@@ -552,7 +548,7 @@ def _check_products(answer, sizes, devices):
         raise Wrong(f"expected a dict with the names {list(given)}, got {got!r}")
     if any(value is DOTS for value in got.values()):
         raise NotAnswered
-    if not all(map(_is_number, got.values())):
+    if not all(map(is_number, got.values())):
         raise Wrong(f"expected a number of seconds for each name, got {got!r}")
     for name, device in devices.items():
         elsewhere = any(products.made.values())

@@ -10,7 +10,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.data import DataLoader, TensorDataset
 
-from utils.exercises import Exercise, Wrong, call
+from utils.exercises import Exercise, Wrong, call, is_number
 from utils.simulate.toy import ToyStream
 
 
@@ -263,7 +263,7 @@ def _fetch_sum(answer, sent, hold):
     got = call(answer, stream, there, here, shown=shown)
     finished = bool(stream.copies) and all(map(Future.done, stream.copies))
     stream.end()
-    if isinstance(got, bool) or not isinstance(got, (int, float)):
+    if not is_number(got):
         raise Wrong(f"for {shown} you returned {got!r}, expected a Python number: .item()")
     if not stream.copies:
         raise Wrong("nothing was launched on the stream: launch the copy there")

@@ -10,18 +10,14 @@ from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from utils.exercises import Exercise, Wrong, apart, call, plain
+from utils.exercises import Exercise, Wrong, apart, call, is_number, plain
 from utils.simulate.roofline import transformer_flops
 
 os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # as in the lesson: the profiler keeps its log to itself
 
 
-def _is_number(got):
-    return isinstance(got, (int, float)) and not isinstance(got, bool)
-
-
 def _close(got, right):
-    return _is_number(got) and math.isclose(got, right, abs_tol=1e-9)
+    return is_number(got) and math.isclose(got, right, abs_tol=1e-9)
 
 
 # ---------------------------------------------------------------------------------------------------------------
@@ -57,7 +53,7 @@ def check_calls_of(answer):
     for name, text, program, expected, why in CALLS:
         shown = f"{name!r} in {text}"
         got = call(answer, name, program, shown=shown)
-        if not _is_number(got):
+        if not is_number(got):
             raise Wrong(f"for {shown} you returned {got!r}, expected a number of calls, 0 if there is none")
         if got != expected:
             if isinstance(got, float):
@@ -143,7 +139,7 @@ def check_self_times(answer):
                 "of a span, none else"
             )
         for name, right in expected.items():
-            if not _is_number(got[name]):
+            if not is_number(got[name]):
                 raise Wrong(f"for {text} you gave {name!r} {got[name]!r}, expected a number")
             if not _close(got[name], right):
                 value, wanted = apart(got[name], right)
@@ -215,7 +211,7 @@ def check_longest_gap(answer):
                 raise Wrong(f"for {text}, {spans}, you returned {got!r}: there is no gap, expected None ({why})")
         elif got is None:
             raise Wrong(f"for {text}, {spans}, you returned None, expected {expected}: {why}")
-        elif not isinstance(got, (tuple, list)) or len(got) != 2 or not all(map(_is_number, got)):
+        elif not isinstance(got, (tuple, list)) or len(got) != 2 or not all(map(is_number, got)):
             raise Wrong(f"for {text}, {spans}, you returned {got!r}, expected the pair {expected}: start and end")
         elif not all(map(_close, got, expected)):
             raise Wrong(f"for {text}, {spans}, you returned {got!r}, expected {expected}: {why}")
@@ -368,7 +364,7 @@ def check_epoch(answer):
 def _judge_epoch(got, expected, shown, batches, weight, types):
     if not isinstance(got, (tuple, list)) or len(got) != 2:
         raise Wrong(f"for {shown} you returned {got!r}, expected a pair (mean loss, share of right answers)")
-    if not all(map(_is_number, got)):
+    if not all(map(is_number, got)):
         kinds = " and ".join(type(value).__name__ for value in got)
         raise Wrong(f"for {shown} you returned {got!r}; Python numbers are asked, not {kinds}")
     if types & {torch.float16, torch.bfloat16}:
@@ -552,7 +548,7 @@ def _judge_mfu(answer, make, shape, seconds, peak, shown, whole, forward, plain_
         torch.set_default_device(None)
         raise Wrong('the default device is still meta after your function; `with torch.device("meta"):` sets it back')
     expected = whole / seconds / peak / 1e12
-    if not _is_number(got):
+    if not is_number(got):
         raise Wrong(f"for {shown} you returned {got!r}, expected a number")
     if math.isclose(got, expected, rel_tol=1e-3):
         return

@@ -6,12 +6,12 @@ from unittest import mock
 
 import torch
 
-from utils.exercises import DOTS, Exercise, NotAnswered, Wrong, apart, call
+from utils.exercises import Exercise, Wrong, apart, call, is_number
 from utils.simulate.timeline import Op, makespan, schedule
 
 
 def _number(got, shown, asked="a number"):
-    if isinstance(got, bool) or not isinstance(got, (int, float)):
+    if not is_number(got):
         raise Wrong(f"for {shown} you returned {got!r}, expected {asked}")
     return got
 
@@ -237,11 +237,9 @@ def check_vectors_moved(answer):
     for why, (operations, outputs) in OPERATIONS.items():
         shown = f"{operations} with outputs {outputs}"
         got = call(answer, operations, outputs, shown=shown)
-        if isinstance(got, (tuple, list)) and any(value is DOTS for value in got):
-            raise NotAnswered
         if not isinstance(got, (tuple, list)) or len(got) != 2:
             raise Wrong(f"for {shown} you returned {got!r}, expected a pair (one kernel an operation, fused)")
-        if any(isinstance(value, bool) or not isinstance(value, (int, float)) for value in got):
+        if not all(map(is_number, got)):
             raise Wrong(f"for {shown} you returned {got!r}, expected two numbers")
         made, used = {name for name, _ in operations}, {name for _, read in operations for name in read}
         each, fused = sum(len(set(read)) + 1 for _, read in operations), len(used - made) + len(outputs)

@@ -10,7 +10,7 @@ import time
 import torch
 from torch.utils.data import DistributedSampler
 
-from utils.exercises import DOTS, Exercise, NotAnswered, Wrong, apart, call, stop
+from utils.exercises import Exercise, Wrong, apart, call, stop
 
 SECONDS = 4  # that the ranks of one world may take; they need some milliseconds
 
@@ -415,8 +415,6 @@ def check_one_against_several(answer):
         shown = f"one = {one:g}, several = {several:g}, processes = {processes}"
         got = call(answer, one, several, processes, shown=shown)
         got = got.tolist() if hasattr(got, "tolist") else got
-        if isinstance(got, (tuple, list)) and any(value is DOTS for value in got):
-            raise NotAnswered
         if not isinstance(got, (tuple, list)) or len(got) != 3:
             raise Wrong(f"for {shown} you returned {got!r}, expected three numbers")
         rest = 1 / several - 1 / (one * processes)  # seconds a sample that do not shrink

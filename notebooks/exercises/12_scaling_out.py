@@ -10,13 +10,13 @@ import unittest.mock
 import torch
 import torch.distributed as dist
 
-from utils.exercises import DOTS, Exercise, NotAnswered, Wrong, apart, call
+from utils.exercises import Exercise, Wrong, apart, call, is_number
 from utils.simulate.collectives import Link, all_reduce
 from utils.simulate.fake import fake_processes
 
 
 def _number(got, shown):
-    if isinstance(got, bool) or not isinstance(got, (int, float)):
+    if not is_number(got):
         raise Wrong(f"for {shown} you returned {got!r}, expected a number")
     return got
 
@@ -289,8 +289,6 @@ def check_best_interval(answer):
         shown = f"cost = {cost:g} s, host_mtbf = {host_mtbf:g} s, {hosts} hosts"
         got = call(answer, cost, host_mtbf, hosts, shown=shown)
         got = got.tolist() if hasattr(got, "tolist") else got
-        if isinstance(got, (tuple, list)) and any(value is DOTS for value in got):
-            raise NotAnswered
         if not isinstance(got, (tuple, list)) or len(got) != 2:
             raise Wrong(f"for {shown} you returned {got!r}, expected a pair (seconds, share)")
         M = host_mtbf / hosts

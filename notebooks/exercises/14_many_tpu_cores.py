@@ -81,8 +81,6 @@ def check_rows(answer):
         for device, (first, end) in enumerate(expected):
             shown = f"device = {device}, rows = {rows}, n = {n}"
             got = call(answer, device, rows, n, shown=shown)
-            if isinstance(got, (tuple, list)) and any(value is DOTS for value in got):
-                raise NotAnswered
             got = got.tolist() if hasattr(got, "tolist") else got
             if not isinstance(got, (tuple, list)) or len(got) != 2:
                 raise Wrong(f"for {shown} you returned {got!r}, expected a pair (first, end)")

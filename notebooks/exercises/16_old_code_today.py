@@ -11,7 +11,7 @@ import torch
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
-from utils.exercises import DOTS, Exercise, NotAnswered, Wrong, apart, call
+from utils.exercises import Exercise, Wrong, apart, call
 from utils.simulate.fake import fake_gpus
 
 
@@ -268,8 +268,6 @@ def _check_training(answer, count, scale=1):
     shown = f"a small model and {count} {'batch' if count == 1 else 'batches'} on the CPU"
     shown += "" if scale == 1 else f" (targets near {scale:,.0f})"
     got = call(answer, model, _batches(count, scale), torch.device("cpu"), shown=shown)
-    if isinstance(got, (tuple, list)) and any(value is DOTS for value in got):
-        raise NotAnswered
     if not isinstance(got, (tuple, list)) or len(got) != 2:
         text = f"{len(got)} values" if isinstance(got, (tuple, list)) else _brief(got)
         raise Wrong(f"for {shown} you returned {text}, expected a pair: mean loss, best weights")
