@@ -22,8 +22,8 @@ XLA_LESSONS := $(filter notebooks/13% notebooks/14%,$(LESSONS))
 # These start many processes, a minute and a half each. `make test` runs them once, the commands below every time.
 SLOW := $(foreach n,11 12 15,$(wildcard notebooks/$(n)_*.ipynb))
 QUICK := $(filter-out $(SLOW),$(wildcard notebooks/*.ipynb))
-# These claim nothing about time that a busy machine could spoil: counts, bytes, equalities, factors of ten.
-UNTIMED := $(foreach n,11 12 13 14 16,$(wildcard notebooks/$(n)_*.ipynb))
+# These claim nothing about time that a busy machine could spoil: counts, bytes, equalities.
+UNTIMED := $(foreach n,11 12 13 14,$(wildcard notebooks/$(n)_*.ipynb))
 # torch_xla exists for Linux on x86-64 only. Elsewhere the second environment is the one with a front end like Colab's.
 SECOND := $(if $(filter Linux-x86_64,$(shell uname -sm | tr ' ' -)),test-tpu,test-colab)
 # What `make test` opens in a browser; `make test-browser` opens all lessons.

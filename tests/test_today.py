@@ -52,6 +52,18 @@ def test_each_verdict_is_measured(announced, capsys):
     assert shown.startswith(f"{today.SIGNS[word]} {word} · PyTorch ") and "\n  today  prints 1" in shown
 
 
+def test_a_busy_moment_of_the_machine_does_not_change_how_much_slower(capsys, monkeypatch):
+    """One hiccup in either part; a run that raises counts, however fast it was."""
+    seconds = iter([0.2, 0.2, 0.9, 0.01, 0.3, 0.01])
+    done = {"error": None, "ended": "", "warnings": [], "printed": "1", "stderr": ""}
+    monkeypatch.setattr(today, "_execute", lambda parts, together: [{**done, "seconds": next(seconds)} for _ in parts])
+    cell("print(1)", announced="slower 15")
+    assert "20 times" in capsys.readouterr().out
+    runs = iter([done, done, {**done, "error": ["ValueError", "no"]}, done, done, done])
+    monkeypatch.setattr(today, "_execute", lambda parts, together: [{**next(runs), "seconds": 1.0} for _ in parts])
+    assert today._fastest(["old", "new"])[0]["error"]
+
+
 @pytest.mark.parametrize("announced", VERDICTS)
 def test_another_announcement_is_one_clear_line(announced, capsys, monkeypatch):
     monkeypatch.setenv("LAB_STRICT", "1")
