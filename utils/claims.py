@@ -2,26 +2,31 @@
 
 import math
 
-from utils.messages import LabError, finding
-from utils.recordings import origin
+from utils.messages import LabError, finding, note, untimed
+from utils.recordings import EMULATED, origin
 
 
 class ClaimError(LabError):
     """A claim that failed in strict mode, cannot be judged, or lies above its physical limit."""
 
 
-def claim(text, measured, *, at_least=None, at_most=None, limit=None, unit="", where="cpu"):
+def claim(text, measured, *, at_least=None, at_most=None, limit=None, unit="", where="cpu", timed=False):
     """Print one line: the claim, the measured figure, its physical limit, ✓ or ✗, and the device.
 
     measured: a number. at_least, at_most: what the claim promises (one or both). limit: the most that physics
     allows, in the same unit; a figure above it always raises, because then the measurement is wrong. where: the
-    name of a result, a device, a Provenance, or plain text for what no device measured. A missed claim is
-    a finding: information for a reader, a ClaimError with LAB_STRICT=1.
+    name of a result, a device, a Provenance, or plain text for what no device measured. timed: it speaks of a time, a
+    rate or an overlap; such a claim is not judged where times prove nothing (an emulated device, LAB_UNTIMED=1).
+    A missed claim is a finding: information for a reader, a ClaimError with LAB_STRICT=1.
     """
     if not isinstance(measured, (int, float)) or not math.isfinite(measured):
         raise ClaimError(f"{text!r} was measured as {measured!r}: a claim needs a finite number")
     if at_least is None and at_most is None:
         raise ClaimError(f"{text!r} promises nothing: give at_least or at_most")
+    source = origin(where)
+    if timed and (untimed() or source.startswith(EMULATED)):
+        note(f"– {text}: not judged here, where times prove nothing · {source}", "unjudged")
+        return
     if limit is not None and measured > limit:
         raise ClaimError(
             f"{text!r}: {_figure(measured, unit)} lies above the physical limit of {_figure(limit, unit)}; "
@@ -34,7 +39,7 @@ def claim(text, measured, *, at_least=None, at_most=None, limit=None, unit="", w
     line = f"{'✓' if holds else '✗'} {text}: {_figure(measured, unit)} (claimed {promised}"
     if limit is not None:
         line += f"; limit {_figure(limit, unit)}, reached {measured / limit:.0%}"
-    line += f") · {origin(where)}"
+    line += f") · {source}"
     if holds:
         print(line)
     else:

@@ -145,13 +145,19 @@ def _output_of(*command):
     return done.stdout.strip() if done.returncode == 0 else ""
 
 
+def emulated():
+    """Whether the CUDA device of this process is the emulated one of tests/emulator: no GPU, its times are a model."""
+    return "libemulator.so" in os.environ.get("LD_PRELOAD", "")
+
+
 def name_of(kind):
     """Display name of a device of this machine; LabError where it has none of that kind.
 
     kind: "cpu", "cuda", "mps", "xpu", "xla", "tpu" or another torch device type.
     """
     if kind == "cuda" and torch.cuda.is_available():  # some ROCm builds give an empty name
-        return torch.cuda.get_device_name(0) or f"AMD {torch.cuda.get_device_properties(0).gcnArchName}"
+        name = torch.cuda.get_device_name(0) or f"AMD {torch.cuda.get_device_properties(0).gcnArchName}"
+        return f"emulated {name}" if emulated() else name
     if kind == "xpu" and torch.xpu.is_available():
         return torch.xpu.get_device_name(0)
     if kind == "mps":
@@ -335,7 +341,8 @@ def _check_devices():
     if torch.cuda.is_available():
         for i in range(torch.cuda.device_count()):
             p, lack = torch.cuda.get_device_properties(i), missing_code(f"cuda:{i}")
-            text = f"GPU {i}: {p.name}, {p.total_memory / 2**30:.1f} GiB, compute capability {p.major}.{p.minor}"
+            name = f"emulated {p.name}: numbers and memory real, times modeled" if emulated() else p.name
+            text = f"GPU {i}: {name}, {p.total_memory / 2**30:.1f} GiB, compute capability {p.major}.{p.minor}"
             if lack:
                 text += ": this PyTorch has no code for it; install a build that has (lesson 01), "
                 text += "or hide the GPU with CUDA_VISIBLE_DEVICES=-1 before you start Python"
@@ -463,7 +470,7 @@ def look_up(name):
     The whole name must fit: an "NVIDIA H200 NVL" is no "NVIDIA H200", a MIG slice or a virtual GPU no whole GPU, a
     "Laptop GPU" not the card of that name.
     """
-    bare = re.sub(r"^((NVIDIA|Tesla|AMD) )+", "", name)
+    bare = re.sub(r"^((emulated|NVIDIA|Tesla|AMD) )+", "", name)
     return next((row for row in DEVICE_TABLE if row.name == name or re.fullmatch(row.pattern, bare)), None)
 
 

@@ -13,6 +13,11 @@ def strict():
     return os.environ.get("LAB_STRICT") == "1"
 
 
+def untimed():
+    """Whether no time is judged in this run (LAB_UNTIMED=1, tests): few samples do, and timed claims say nothing."""
+    return os.environ.get("LAB_UNTIMED") == "1"
+
+
 class LabError(Exception):
     """An error whose message says what is wrong and what to do. In a notebook it shows as one line."""
 
@@ -39,8 +44,8 @@ def pytorch():
 def note(text, state=None):
     """Show `text` as a quiet line between outputs.
 
-    state: what happened to the cell: "replayed" or "unavailable" (conditional cells), "finding", "missed" (a claim) or
-    "waiting"; stored in the output's metadata so that the test run can count.
+    state: what happened to the cell: "replayed" or "unavailable" (conditional cells), "finding", "missed" or "unjudged"
+    (claims), or "waiting"; stored in the output's metadata so that the test run can count.
     """
     if "IPython" not in sys.modules or sys.modules["IPython"].get_ipython() is None:
         print(text)

@@ -29,6 +29,9 @@ FOLDER = COURSE / "notebooks" / "recorded"
 PNG = r"iVBORw0KGg[A-Za-z0-9+/]*={0,2}"  # a PNG file in base64: its signature, then anything
 
 
+EMULATED = "emulated "  # the name of an emulated device begins with it
+
+
 @dataclass(frozen=True)
 class Provenance:
     """Where a result comes from. device: its display name. live: measured by this kernel, on this machine.
@@ -40,7 +43,14 @@ class Provenance:
     machine: dict
     pretended: bool = False
 
+    @property
+    def emulated(self):
+        """Whether the device is the emulated one of tests/emulator."""
+        return self.device.startswith(EMULATED)
+
     def __str__(self):
+        if self.emulated:
+            return f"{self.device}: numbers and memory real, times modeled" if self.live else without_gpu(self)
         when = "this machine" if self.live else f"recorded {self.date}"
         return f"{self.device} ({'pretended, ' if self.pretended else ''}{when})"
 
@@ -269,6 +279,12 @@ def replay(name, missing, source, variables):
     if "value" in cell:
         variables[name] = json.loads(json.dumps(cell["value"]))
         _results[name] = origin
+
+
+def without_gpu(origin):
+    """What the emulated device is called wherever its results are shown: never as a GPU."""
+    version = origin.machine.get("torch", "").split("+")[0]
+    return f"emulated CUDA device (PyTorch {version}'s own CUDA code, no GPU), recorded {origin.date}"
 
 
 def describe(origin):

@@ -12,11 +12,13 @@ import numpy
 import torch
 
 from utils import devices, xla
-from utils.messages import LabError
+from utils.messages import LabError, untimed
 
 WARM_CALLS, WARM_SECONDS = 3, 0.025  # warm up for at least both
 SAMPLE_SECONDS = 0.001  # shorter functions are called several times a sample
 FEWEST = 7  # samples; from six on, the extremes enclose the median with 95% confidence
+if untimed():
+    WARM_CALLS, WARM_SECONDS, SAMPLE_SECONDS, FEWEST = 1, 0, 0, 1
 CPU_FLUSH = 2**27  # bytes; more than the last-level cache that one core can reach on most CPUs
 # What holds a GPU's clock down, by its bit in NVML (nvml.h, nvmlClocksEventReason…).
 SLOWED = {0x4: "power cap", 0x8: "hardware slowdown", 0x20: "heat", 0x40: "heat (hardware)", 0x80: "power brake"}
@@ -135,7 +137,7 @@ def measure_together(functions, device, *, clock=None, seconds=0.5, n=None, cold
         if cold and clock == "device" and cost[name] < 1e-5:
             remarks[name].append("shorter than 10 µs: one event pair a call measures the launch as well")
     each_round = sum(cost[name] * calls[name] + overhead for name in functions)
-    rounds = n or min(1000, max(FEWEST, int(seconds / each_round)))
+    rounds = n or min(1000, max(FEWEST, 0 if untimed() else int(seconds / each_round)))
     sample = _device_samples if clock == "device" else _host_samples
     with _no_garbage_collection():
         samples, state = sample(functions, device, calls, rounds, flush)

@@ -247,7 +247,7 @@ def _compare(row):
         finding(f"{row.slug}: {change}", TodayError)
     if found == verdict.word == "slower":
         ratio = old["seconds"] / new["seconds"]
-        claim(f"{row.slug}: the old form takes longer", ratio, at_least=verdict.factor, unit="times")
+        claim(f"{row.slug}: the old form takes longer", ratio, at_least=verdict.factor, unit="times", timed=True)
 
 
 def changes(row, verdict, old, new):

@@ -34,7 +34,7 @@ def nothing_left():
 
 def program(source, gpu="T4", gpus=1, gib=None, **variables):
     """What a program prints that runs in a process of its own, above other emulated GPUs; and its standard error."""
-    environment = {**os.environ, **run.environment(gpu, gpus, gib, None, os.environ["EMULATOR_LOG"]), **variables}
+    environment = {**os.environ, **run.environment(gpu, gpus, gib, os.environ["EMULATOR_LOG"]), **variables}
     done = subprocess.run([sys.executable, "-c", source], env=environment, capture_output=True, text=True, timeout=120)
     return done.stdout, done.stderr
 

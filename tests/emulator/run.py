@@ -14,11 +14,12 @@ from tests.emulator import build
 GPUS = {"T4": "Tesla T4,7.5", "H200": "NVIDIA H200,9.0"}
 
 
-def environment(gpu, gpus, gib, gflop, log):
+def environment(gpu, gpus, gib, log, gflop=None, mib=None):
     """The variables that make a process see emulated GPUs.
 
     gpu: a name of GPUS. gpus: how many, 1 or 2. gib: the memory of each in GiB; None is the real card's. gflop: the
-    largest product that is computed, in GFLOP, or None; larger ones leave their output as it was. log: a file.
+    largest product that is computed, in GFLOP, mib: the most that an operator may read and write, in MiB (None: no
+    limit); what is larger leaves its output as it was. log: a file.
     """
     folder, here = build.folder(), build.HERE
     found = {
@@ -35,7 +36,8 @@ def environment(gpu, gpus, gib, gflop, log):
         "TRITON_CACHE_DIR": str(folder / "triton"),
     }
     found |= {"EMULATOR_GPU_GIB": str(gib)} if gib else {}
-    return found | ({"EMULATOR_MAX_GFLOP": str(gflop)} if gflop else {})
+    found |= {"EMULATOR_MAX_GFLOP": str(gflop)} if gflop else {}
+    return found | ({"EMULATOR_MAX_MIB": str(mib)} if mib else {})
 
 
 def main():
@@ -44,6 +46,7 @@ def main():
     parser.add_argument("--gpus", type=int, choices=(1, 2), default=1, help="how many (default: 1)")
     parser.add_argument("--gib", type=float, help="memory of each, in GiB (default: the real card's)")
     parser.add_argument("--gflop", type=float, help="leave larger products uncomputed")
+    parser.add_argument("--mib", type=float, help="leave operators uncomputed that move more")
     parser.add_argument("command", nargs=argparse.REMAINDER)
     args = parser.parse_args()
     if not args.command:
@@ -54,7 +57,7 @@ def main():
     if not log:  # this run's alone
         log = build.folder() / "log.txt"
         log.unlink(missing_ok=True)
-    os.environ.update(environment(args.gpu, args.gpus, args.gib, args.gflop, log))
+    os.environ.update(environment(args.gpu, args.gpus, args.gib, log, args.gflop, args.mib))
     os.environ.pop("PJRT_DEVICE", None)
     os.execvp(args.command[0], args.command)
 

@@ -320,7 +320,7 @@ void Call::choose_destinations() {
 
 // What takes longer on a GPU: moving the bytes or the arithmetic.
 void Call::model_duration() {
-    double bytes = 0;
+    double& bytes = work_->bytes;
     bool in_16_bits = false;
     for (const IValue& argument : arguments_) {
         each_tensor(argument, [&](const Tensor& tensor) {

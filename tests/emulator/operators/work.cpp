@@ -135,11 +135,19 @@ std::string Work::product_key() const {
     return key.str();
 }
 
+bool Work::is_too_large() const {
+    auto limit = [](const char* variable) {
+        const char* text = std::getenv(variable);
+        return text ? std::atof(text) : 1e30;
+    };
+    static const double most_flops = limit("EMULATOR_MAX_GFLOP") * 1e9,
+                        most_bytes = limit("EMULATOR_MAX_MIB") * (1 << 20);
+    return flops > most_flops || bytes > most_bytes;
+}
+
 void Work::run() {
-    static const char* limit = std::getenv("EMULATOR_MAX_GFLOP");
-    static const double most_flops = limit ? std::atof(limit) * 1e9 : 1e30;
-    if (flops > most_flops && !destinations.empty()) {
-        emulator_log("not computed, too large (EMULATOR_MAX_GFLOP):", op.name.c_str());
+    if (!destinations.empty() && is_too_large()) {
+        emulator_log("not computed, too large (EMULATOR_MAX_GFLOP, EMULATOR_MAX_MIB):", op.name.c_str());
         return;
     }
     std::string key;

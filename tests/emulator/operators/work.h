@@ -54,8 +54,8 @@ struct Work {
     std::vector<at::Tensor> destinations;  // views that results are copied to; undefined: nowhere
     std::optional<RandomPlace> random;
     bool tf32 = false;
-    double flops = 0;
-    int64_t nanoseconds = 0;  // on the emulated GPU
+    double flops = 0, bytes = 0;  // what a GPU would compute, read and write
+    int64_t nanoseconds = 0;      // on the emulated GPU
     torch::jit::Stack results;
 
     Work(const Operator& op, const c10::OperatorHandle& handle) : op(op), handle(handle) {}
@@ -69,6 +69,7 @@ struct Work {
     static void drop(void* data);
 
   private:
+    bool is_too_large() const;
     bool has_16_bit_arguments() const;
     bool compute(std::vector<c10::IValue> inputs, bool in_float32);
     void call_kernel(const std::vector<c10::IValue>& inputs);
