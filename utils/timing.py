@@ -18,7 +18,7 @@ WARM_CALLS, WARM_SECONDS = 3, 0.025  # warm up for at least both
 SAMPLE_SECONDS = 0.001  # shorter functions are called several times a sample
 FEWEST = 7  # samples; from six on, the extremes enclose the median with 95% confidence
 if untimed():
-    WARM_CALLS, WARM_SECONDS, SAMPLE_SECONDS, FEWEST = 1, 0, 0, 1
+    WARM_CALLS, WARM_SECONDS, SAMPLE_SECONDS = 2, 0, 0
 CPU_FLUSH = 2**27  # bytes; more than the last-level cache that one core can reach on most CPUs
 # What holds a GPU's clock down, by its bit in NVML (nvml.h, nvmlClocksEventReason…).
 SLOWED = {0x4: "power cap", 0x8: "hardware slowdown", 0x20: "heat", 0x40: "heat (hardware)", 0x80: "power brake"}
