@@ -25,12 +25,12 @@ import pytest
 from nbval.plugin import IPyNbCell, IPyNbFile, NbCellError
 
 from utils.devices import emulated, package_version
+from utils.messages import NOT_LIVE
 
 OUTPUT_TIMEOUT = 60  # seconds to wait for a cell's outputs; nbval's own 5 s are too few on a busy machine
 MEMORY_LIMIT = 1.5 * 2**30  # bytes, of a kernel
 MEMORY_LIMIT_EMULATED = 6 * 2**30  # with the memory of its emulated GPUs
 FAMILY_LIMIT = 4 * 2**30  # bytes, of a kernel and all processes that it started
-NOT_LIVE = ("replayed", "unavailable", "waiting")  # states of a cell that did not run on this machine
 
 
 @dataclass

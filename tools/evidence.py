@@ -99,7 +99,7 @@ def conditional(lesson):
 
     heads = [cell.source.split("\n", 1)[0] for cell in lesson if cell.cell_type == "code"]
     found = [cells.parse(head) for head in heads if head.startswith("%%requires")]
-    return [(word, name) for word, _, name in found if name and not word.startswith("result:")]
+    return [(word, name) for word, _, name, _ in found if name and not word.startswith("result:")]
 
 
 def claims(lesson):

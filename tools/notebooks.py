@@ -202,7 +202,7 @@ def _code(nb, path):
         if not cell.source.startswith("%%requires"):
             continue
         try:
-            word, _, name = cells.parse(cell.source.split("\n", 1)[0])
+            word, _, name, _ = cells.parse(cell.source.split("\n", 1)[0])
         except LabError as error:
             found.append(f"cell {cell.id}: {error}")
         else:

@@ -2,10 +2,11 @@
 
 A cell whose first line is
 
-    %%requires WORD [--result NAME | --name NAME]
+    %%requires WORD [--result NAME | --name NAME] [--timeless]
 
 runs exactly as if that line were a comment when this machine has what WORD names. Otherwise the result recorded
-elsewhere is shown, and the variable NAME of `--result` gets the recorded value. It is an input transformer, not a
+elsewhere is shown, and the variable NAME of `--result` gets the recorded value. A cell is timeless if its point is no
+time, rate, overlap or race: then a recording from the emulated CUDA device will do. It is an input transformer, not a
 nested run: errors show one traceback with the right line, and `await` and line magics work.
 
 Nothing that a newer PyTorch says or lacks stops a lesson: for a reader a job that died, or a private name that is gone,
@@ -17,9 +18,10 @@ import functools
 import re
 import symtable
 import sys
+from typing import NamedTuple
 
 from utils import devices, recordings
-from utils.messages import LabError, finding, note, pytorch, strict
+from utils.messages import LabError, finding, note, pytorch, strict, untimed
 
 NEEDS = {  # word → what is missing here, or None
     "cuda": devices.missing_cuda,
@@ -30,24 +32,37 @@ NEEDS = {  # word → what is missing here, or None
     "compiler": devices.missing_compiler,
     "triton": devices.missing_triton,
 }
-HEADER = re.compile(r"%%requires(?:\s+(?P<word>\S+))?(?:\s+--(?P<kind>result|name)\s+(?P<name>[A-Za-z_]\w*))?\s*$")
+HEADER = re.compile(
+    r"%%requires(?:\s+(?P<word>\S+))?(?:\s+--(?P<kind>result|name)\s+(?P<name>[A-Za-z_]\w*)(?P<timeless>\s+--timeless)?)?\s*$"
+)
 
 
 class RequiresError(LabError):
     """A %%requires line that says nothing the course knows."""
 
 
+class Header(NamedTuple):
+    """What a %%requires line says. kind: "result", "name" or None."""
+
+    word: str
+    kind: str = None
+    name: str = None
+    timeless: bool = False
+
+
 def parse(line):
-    """(word, kind, name) of a %%requires line; kind is "result", "name" or None. RequiresError where it is wrong."""
+    """The Header of a %%requires line. RequiresError where it is wrong."""
     found = HEADER.match(line)
-    usage = "write %%requires WORD, %%requires WORD --result NAME or %%requires WORD --name NAME"
+    usage = (
+        "write %%requires WORD, %%requires WORD --result NAME or %%requires WORD --name NAME, then perhaps --timeless"
+    )
     if not found or not found["word"]:
         raise RequiresError(f"cannot read {line.strip()!r}: {usage}")
     word = found["word"]
     if not re.fullmatch(r"result:[A-Za-z_]\w*|cuda:[1-9]\d*", word) and word not in NEEDS:
         known = ", ".join([*NEEDS, "cuda:2", "result:NAME"])
         raise RequiresError(f"unknown word {word!r} after %%requires; known are {known}")
-    return word, found["kind"], found["name"]
+    return Header(word, found["kind"], found["name"], bool(found["timeless"]))
 
 
 def missing(word, variables=()):
@@ -76,12 +91,12 @@ def requires_cell(lines):
         return lines
     call = "__import__('utils.cells').cells"
     try:
-        word, _, name = parse(lines[0])
+        header = parse(lines[0])
     except RequiresError as error:
         return [f"{call}.fail({str(error)!r})\n"]
-    if missing(word, _variables()) is None:
+    if missing(header.word, _variables()) is None:
         return ["# " + lines[0], *lines[1:]]
-    return [f"{call}.replay({word!r}, {name!r}, {recordings.source_hash(''.join(lines))!r})\n"]
+    return [f"{call}.replay(*{tuple(header)!r}, {recordings.source_hash(''.join(lines))!r})\n"]
 
 
 def fail(message):
@@ -89,13 +104,13 @@ def fail(message):
     raise RequiresError(message)
 
 
-def replay(word, name, source):
+def replay(word, kind, name, timeless, source):
     """What a conditional cell becomes on a machine that lacks `word`."""
     lack = missing(word, _variables())
     if word.startswith("result:"):
         note(f"Not run here: this cell needs {lack}.", "unavailable")
     else:
-        recordings.replay(name, lack, source, _variables())
+        recordings.replay(name, lack, source, _variables(), timeless)
 
 
 def _before_cell(info):
@@ -103,7 +118,7 @@ def _before_cell(info):
     if not first.startswith("%%requires"):
         return
     try:
-        word, kind, name = parse(first)
+        word, kind, name, _ = parse(first)
     except RequiresError:
         return  # the cell itself is about to say so
     if kind == "result" and missing(word, _variables()) is None:
@@ -122,7 +137,14 @@ _gaps = set()  # names that a cell above should have made, and did not
 
 
 class CellEnds(LabError):
-    """An error that ends a cell; for a reader the lesson goes on, without what the cell would have made."""
+    """An error that ends a cell; for a reader the lesson goes on, without what the cell would have made.
+
+    timed: the cell speaks of time alone. Where no time is judged it may end so in a strict run, too.
+    """
+
+    def __init__(self, text, timed=False):
+        super().__init__(text)
+        self.timed = timed
 
 
 def _why_it_ends(error):
@@ -144,11 +166,16 @@ def _why_it_ends(error):
 
 def _show_error(shell, kind, error, traceback, tb_offset=None):
     """What IPython calls for an error in a cell."""
-    text = None if strict() else _why_it_ends(error)
+    text = _why_it_ends(error) if _may_end(error) else None
     if text is None:
         shell.showtraceback((kind, error, traceback), tb_offset=tb_offset)
     else:
-        note(text, "finding")
+        note(text, "unjudged" if strict() else "finding")
+
+
+def _may_end(error):
+    """Whether an error may end its cell only, and the lesson goes on."""
+    return not strict() or (untimed() and getattr(error, "timed", False))
 
 
 def _after_cell(result):
@@ -161,7 +188,7 @@ def _after_cell(result):
         _variables().pop(name, None)
         recordings.forget(name)
         _gaps.add(name)
-    if not strict() and _why_it_ends(error):
+    if _may_end(error) and _why_it_ends(error):
         _, made = _names(sys.modules["IPython"].get_ipython().transform_cell(source))
         _gaps.update(name for name in made if name not in _variables())
         result.error_in_exec = None

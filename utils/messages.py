@@ -7,6 +7,8 @@ import sys
 
 import torch
 
+NOT_LIVE = {"replayed", "emulated", "unavailable", "waiting"}  # states of a cell that did not run on this machine
+
 
 def strict():
     """Whether missed claims raise (LAB_STRICT=1: tests and recording) or are information (a reader's machine)."""
@@ -44,8 +46,8 @@ def pytorch():
 def note(text, state=None):
     """Show `text` as a quiet line between outputs.
 
-    state: what happened to the cell: "replayed" or "unavailable" (conditional cells), "finding", "missed" or "unjudged"
-    (claims), or "waiting"; stored in the output's metadata so that the test run can count.
+    state: what happened to the cell: "replayed", "emulated" or "unavailable" (conditional cells), "finding", "missed"
+    or "unjudged" (claims), or "waiting"; stored in the output's metadata so that the test run can count.
     """
     if "IPython" not in sys.modules or sys.modules["IPython"].get_ipython() is None:
         print(text)

@@ -1,7 +1,8 @@
 """python -m utils.record NOTEBOOK… [--out DIR]: run lessons here and store what this machine's devices measured.
 
 A conditional cell is stored when it has a name (--result or --name), its word names hardware or a compiler, and
-it ran live. Everything else is left alone. Needs nbclient and ipykernel besides the course's own packages.
+it ran live; of the emulated CUDA device, when the cell is timeless. Everything else is left alone. Needs nbclient and
+ipykernel besides the course's own packages.
 """
 
 import argparse
@@ -14,7 +15,8 @@ import time
 import traceback
 
 from utils import cells, recordings
-from utils.messages import LabError
+from utils.devices import emulated
+from utils.messages import NOT_LIVE, LabError
 
 
 def run(notebook, keep_going=False):
@@ -43,8 +45,8 @@ def run(notebook, keep_going=False):
                     first = cell.source.split("\n", 1)[0]
                     if not first.startswith("%%requires"):
                         continue
-                    word, kind, name = cells.parse(first)
-                    if name and not word.startswith("result:") and _ran_live(cell):
+                    word, kind, name, timeless = cells.parse(first)
+                    if name and not word.startswith("result:") and _ran_live(cell) and (timeless or not emulated()):
                         stored[name] = _entry(client, cell, index, word, kind, name, seconds)
                 except (CellControlSignal, DeadKernelError, LabError) as error:
                     # The cell failed, took too long, ended the kernel, or gave no answer that could be read.
@@ -70,7 +72,7 @@ def record(notebook, out):
 
 def _ran_live(cell):
     states = {output.get("metadata", {}).get("device_lab", {}).get("state") for output in cell.outputs}
-    return not states & {"replayed", "unavailable", "waiting"}
+    return not states & NOT_LIVE
 
 
 def _entry(client, cell, index, word, kind, name, seconds):

@@ -231,8 +231,11 @@ def _loaded(path, modified):
         return {}
 
 
-def find(name):
-    """All recordings of the result or cell `name`, newest first, as a list of (Provenance, cell) pairs."""
+def find(name, timeless=False):
+    """All recordings of the result or cell `name`, newest first, as a list of (Provenance, cell) pairs.
+
+    timeless: after those of real devices also those of the emulated one.
+    """
     found = []
     for path in sorted(FOLDER.glob("*/*.json")):
         cells = _loaded(path, path.stat().st_mtime_ns)
@@ -240,24 +243,25 @@ def find(name):
             cell = cells[name]
             machine = cell["machine"]
             origin = Provenance(machine["device"], False, cell["date"], machine, cell["pretended"])
-            found.append((origin, cell))
-    return sorted(found, key=lambda pair: pair[0].date, reverse=True)
+            if timeless or not origin.emulated:
+                found.append((origin, cell))
+    return sorted(found, key=lambda pair: (not pair[0].emulated, pair[0].date), reverse=True)
 
 
 # ---------------------------------------------------------------------------------------------------------------
 # Replay
 
 
-def replay(name, missing, source, variables):
+def replay(name, missing, source, variables, timeless=False):
     """Show what a cell that cannot run here gave elsewhere, and put its recorded result into `variables`.
 
     name: of the result or cell, or None. missing: what this machine lacks. source: hash of the cell as it is
-    now. variables: the notebook's namespace.
+    now. variables: the notebook's namespace. timeless: what the emulated device gave will do.
     """
     if name:
         variables.pop(name, None)
         forget(name)
-    found = find(name) if name else []
+    found = find(name, timeless) if name else []
     if not found:
         note(
             f"Not run here: this cell needs {missing}. Nobody has recorded it yet; "
@@ -266,14 +270,19 @@ def replay(name, missing, source, variables):
         )
         return
     origin, cell = found[0]
-    text = f"Not run here: this cell needs {missing}.\nShown instead: the result recorded on {describe(origin)}."
+    if origin.emulated:
+        text = f"Emulated: this cell needs {missing}.\nShown instead: {without_gpu(origin)}."
+        again = f"Emulated: recorded {origin.date}, no GPU."
+    else:
+        text = f"Not run here: this cell needs {missing}.\nShown instead: the result recorded on {describe(origin)}."
+        again = f"Not run here: recorded on {origin.device} on {origin.date}."
     if text in _said and not origin.pretended:  # some lessons have dozens of such cells
-        text = f"Not run here: recorded on {origin.device} on {origin.date}."
+        text = again
     else:
         _said.add(text)
     if cell["source"] != source:
         text += "\nThe cell has changed since then; what you see belongs to the cell as it was recorded."
-    note(text, "replayed")
+    note(text, "emulated" if origin.emulated else "replayed")
     for output in cell["outputs"]:
         _show(output)
     if "value" in cell:

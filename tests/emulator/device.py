@@ -56,7 +56,8 @@ def _gloo_for_nccl():
 def _aot_eager_for_triton(torch):
     """Let torch.compile run the traced graph of a CUDA model operator by operator: right values, no fusion, no Triton.
 
-    The environment variable EMULATOR_TRITON lets Inductor write Triton kernels, whose launches do nothing.
+    In the modes that record CUDA graphs ("reduce-overhead") PyTorch's backend "cudagraphs" does that. The environment
+    variable EMULATOR_TRITON lets Inductor write Triton kernels, whose launches do nothing.
     """
     wrapper = torch._TorchCompileInductorWrapper
     original = wrapper.__call__
@@ -65,9 +66,8 @@ def _aot_eager_for_triton(torch):
     def call(self, model, inputs):
         tensors = [x for x in [*inputs, *model.parameters(), *model.buffers()] if isinstance(x, torch.Tensor)]
         if any(x.is_cuda for x in tensors) and not os.environ.get("EMULATOR_TRITON"):
-            from torch._dynamo.backends.debugging import aot_eager
-
-            return aot_eager(model, inputs)
+            graphs = self.config.get("triton.cudagraphs")
+            return torch._dynamo.lookup_backend("cudagraphs" if graphs else "aot_eager")(model, inputs)
         return original(self, model, inputs)
 
     wrapper.__call__ = call
