@@ -141,6 +141,7 @@ class Call {
 
     Stack add_to_graph();
     Stack enqueue();
+    std::vector<std::pair<Tensor, Tensor>> copies_of_written() const;
     Stack compute_now();
     void follow_new_memory();
     void replace_results_of_other_shape();
@@ -377,10 +378,23 @@ Stack Call::enqueue() {
     return std::move(results_);
 }
 
+// While a graph is captured a kernel writes nothing: other tensors may live where it will write at a replay. Here it
+// runs, for the sizes of its results, so what it writes to is put back.
+std::vector<std::pair<Tensor, Tensor>> Call::copies_of_written() const {
+    std::vector<std::pair<Tensor, Tensor>> found;
+    for (size_t i = 0; i < arguments_.size(); i++) {
+        if (!work_->written[i]) continue;
+        each_tensor(work_->arguments[i], [&](const Tensor& view) { found.emplace_back(view, view.clone()); });
+    }
+    return found;
+}
+
 Stack Call::compute_now() {
     if (!capturing_) emulator_wait(stream_);
+    auto before = capturing_ ? copies_of_written() : std::vector<std::pair<Tensor, Tensor>>();
     try {
         work_->run();
+        for (auto& [view, copy] : before) view.copy_(copy);
     } catch (...) {
         Failure failure(std::current_exception());
         bool asserted = (allocated_ || op_.indexing) && failure.asserts_on_device(op_);
@@ -432,7 +446,9 @@ void Call::replace_results_of_other_shape() {
         if (!destination.defined() || i >= work_->results.size() || !work_->results[i].isTensor()) continue;
         const Tensor& computed = work_->results[i].toTensor();
         if (!computed.defined() || computed.sizes() == destination.sizes() || op_.other_shapes) continue;
-        results_[i] = to_cuda(computed, computed.scalar_type(), device_);
+        Tensor cuda = empty_on_cuda(computed, computed.scalar_type(), device_);
+        views_.view(cuda).copy_(computed);
+        results_[i] = cuda;
     }
 }
 
@@ -472,8 +488,10 @@ Tensor Call::make_result(const Tensor& result, std::optional<at::ScalarType> rou
     }
     bool is_statistic = op_.base.find("batch_norm") != std::string::npos && result.dim() == 1;  // float32 on a GPU, too
     bool is_rounded = rounded_to && result.scalar_type() == at::kFloat && !is_statistic;
-    Tensor cuda = to_cuda(result, is_rounded ? *rounded_to : result.scalar_type(), device_);
-    work_->destinations.push_back(views_.view(cuda));
+    Tensor cuda = empty_on_cuda(result, is_rounded ? *rounded_to : result.scalar_type(), device_);
+    Tensor view = views_.view(cuda);
+    if (!capturing_) view.copy_(result);
+    work_->destinations.push_back(view);
     return cuda;
 }
 

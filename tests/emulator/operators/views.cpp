@@ -78,11 +78,8 @@ void each_tensor(const IValue& argument, const std::function<void(const Tensor&)
 
 bool has_16_bits(at::ScalarType type) { return type == at::kHalf || type == at::kBFloat16; }
 
-Tensor to_cuda(const Tensor& cpu, at::ScalarType type, c10::Device device) {
-    Tensor cuda = at::empty_strided(cpu.sizes(), cpu.strides(), cpu.options().dtype(type).device(device));
-    Views views;
-    views.view(cuda).copy_(cpu);
-    return cuda;
+Tensor empty_on_cuda(const Tensor& cpu, at::ScalarType type, c10::Device device) {
+    return at::empty_strided(cpu.sizes(), cpu.strides(), cpu.options().dtype(type).device(device));
 }
 
 }  // namespace emulator

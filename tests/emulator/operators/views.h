@@ -35,7 +35,7 @@ void each_tensor(const c10::IValue& argument, const std::function<void(const at:
 // float16 or bfloat16
 bool has_16_bits(at::ScalarType type);
 
-// A new CUDA tensor with the strides and the values of a CPU tensor.
-at::Tensor to_cuda(const at::Tensor& cpu, at::ScalarType type, c10::Device device);
+// A new CUDA tensor with the sizes and strides of a CPU tensor.
+at::Tensor empty_on_cuda(const at::Tensor& cpu, at::ScalarType type, c10::Device device);
 
 }  // namespace emulator

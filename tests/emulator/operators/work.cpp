@@ -148,6 +148,9 @@ bool Work::is_too_large() const {
 void Work::run() {
     if (!destinations.empty() && is_too_large()) {
         emulator_log("not computed, too large (EMULATOR_MAX_GFLOP, EMULATOR_MAX_MIB):", op.name.c_str());
+        for (const Tensor& destination : destinations) {
+            if (destination.defined()) destination.zero_();
+        }
         return;
     }
     std::string key;
