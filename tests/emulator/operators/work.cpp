@@ -149,7 +149,8 @@ void Work::run() {
     if (!destinations.empty() && is_too_large()) {
         emulator_log("not computed, too large (EMULATOR_MAX_GFLOP, EMULATOR_MAX_MIB):", op.name.c_str());
         for (const Tensor& destination : destinations) {
-            if (destination.defined()) destination.zero_();
+            bool may_be_indices = destination.defined() && !destination.is_floating_point();
+            if (may_be_indices) destination.zero_();  // a CPU kernel would follow any others
         }
         return;
     }

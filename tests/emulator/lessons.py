@@ -1,0 +1,109 @@
+"""Run the lessons on the emulated CUDA device, strictly: `python -m tests.emulator.lessons [--record] [NUMBER…]`.
+
+Each lesson runs twice in one kernel on a T4 (two of them where a cell asks for two), and once on one H200. Every code
+cell has to end, every claim but those about time has to hold, and no kernel may stay uncomputed. Two lessons run at a
+time. --record: instead of that, store what the timeless cells give on the T4 in notebooks/recorded.
+"""
+
+import argparse
+import concurrent.futures
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import time
+
+from tests.emulator import build
+from tests.emulator.run import environment
+
+NOTEBOOKS = pathlib.Path(__file__).resolve().parents[2] / "notebooks"
+# The most (GFLOP, MiB) of an operator that is computed: what is larger takes too long on a CPU, and leaves no values.
+USUAL, LIMITS = (1, 64), {"05": (20, 600), "06": (1, 600), "07": (20, 600), "11": (0.3, 8)}
+# The longest first, so that two at a time end together. 13 and 14 have no cell for CUDA.
+ORDER = ["15", "11", "10", "06", "12", "05", "04", "02", "03", "09", "16", "07", "08", "01", "00"]
+
+
+def lesson(number):
+    """The path of lesson "05"."""
+    (path,) = NOTEBOOKS.glob(f"{number}_*.ipynb")
+    return path
+
+
+def variables(number, gpu, gpus, log):
+    """The environment in which a lesson runs: with emulated GPUs, strict, and without a judgment about time."""
+    path = os.environ["PATH"]  # environment() puts the emulator's own commands before it
+    gflop, mib = LIMITS.get(number, USUAL)
+    found = {**os.environ, "PATH": path, **environment(gpu, gpus, None, log, gflop, mib)}
+    found |= {"LAB_STRICT": "1", "LAB_UNTIMED": "1", "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive"}
+    found.pop("PJRT_DEVICE", None)
+    return found
+
+
+def run(number, gpu, record=False):
+    """One lesson on one kind of GPU: (line that says how it went, all that was printed, whether all is well)."""
+    two = "%%requires cuda:2" in lesson(number).read_text(encoding="utf-8")
+    gpus = 2 if two and gpu == "T4" else 1
+    command = ["-m", "tests.lessons_plugin", "--color=no", *(["--twice"] if gpu == "T4" else [])]
+    if record:
+        command = ["-m", "utils.record"]
+    with tempfile.TemporaryDirectory() as folder:
+        log = pathlib.Path(folder) / "log.txt"
+        begin = time.perf_counter()
+        done = subprocess.run(
+            [sys.executable, *command, str(lesson(number))],
+            env=variables(number, gpu, gpus, log),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            encoding="utf-8",
+            errors="replace",
+        )
+        seconds = time.perf_counter() - begin
+        leaks = [line for line in log.read_text().splitlines() if "LEAK" in line] if log.exists() else []
+    said = re.findall(rf"^{number}_\S+ +(.*)$", done.stdout, re.M)
+    well = done.returncode == 0 and not leaks
+    line = f"{number} on {gpus} × {gpu:4}  {said[-1] if said else done.stdout.strip().splitlines()[-1]}"
+    return f"{line}  ({seconds:.0f} s in all){'' if well else '  FAILED'}", "\n".join([done.stdout, *leaks]), well
+
+
+def main(arguments=None):
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument(
+        "numbers", nargs="*", metavar="NUMBER", help="lessons, such as 05 (default: all with CUDA cells)"
+    )
+    parser.add_argument("--record", action="store_true", help="store what the timeless cells give")
+    options = parser.parse_args(arguments)
+    if not (build.folder() / "emulator_operators.so").exists():
+        sys.exit("The emulated CUDA device is not built yet: python -m tests.emulator.build")
+    numbers = options.numbers or ORDER
+    jobs = [(n, gpu, options.record) for gpu in (["T4"] if options.record else ["T4", "H200"]) for n in numbers]
+    jobs.sort(key=lambda job: (ORDER.index(job[0]), job[1] != "T4"))
+    begin, failed, lines = time.perf_counter(), 0, []
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        for future in concurrent.futures.as_completed([pool.submit(run, *job) for job in jobs]):
+            line, printed, well = future.result()
+            lines.append(line)
+            print(line, flush=True)
+            if not well:
+                failed += 1
+                print(printed, flush=True)
+    figures = {
+        what: sum(int(n.replace(",", "")) for n in re.findall(pattern, "\n".join(lines)))
+        for what, pattern in {
+            "code cells": r"(\d+) of \d+ code cells",
+            "live": r"\((\d+) live",
+            "claims held": r"(\d+) claims held",
+            "claims about time not judged": r"(\d+) not judged",
+        }.items()
+    }
+    minutes = (time.perf_counter() - begin) / 60
+    print(
+        ", ".join(f"{count:,} {what}" for what, count in figures.items()) + f"; {failed} runs failed; {minutes:.1f} min"
+    )
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
