@@ -29,10 +29,11 @@ SECOND := $(if $(filter Linux-x86_64,$(shell uname -sm | tr ' ' -)),test-tpu,tes
 # What `make test` opens in a browser; `make test-browser` opens all lessons.
 SAMPLE := there_are or must_be_seen or 00_start or 06_pinned or 13_tpu
 
-.PHONY: help lab test untimed test-unit test-exercises test-browser test-tpu tpu-tests tpu-strict tpu-slow tpu-first tpu-second test-colab test-next test-emulator unit-processes unit-others outputs record bench format lint clean env env-test env-test-tpu env-test-colab env-test-next env-test-cuda
+.PHONY: help lab test untimed test-unit test-exercises test-browser test-tpu tpu-tests tpu-strict tpu-slow tpu-first tpu-second test-colab test-next test-emulator test-cuda record-emulated lab-emulated unit-processes unit-others outputs record bench format lint clean env env-test env-test-tpu env-test-colab env-test-next env-test-cuda
 
 help:
 	@echo "make lab             open the lessons in JupyterLab (installs on first use; LAB_ARGS=\"--port 8899\")"
+	@echo "make lab-emulated    the same on an emulated Tesla T4 (Linux, g++): numbers and memory real, times modeled"
 	@echo "make test            check everything: style, unit tests, every cell of every lesson"
 	@echo "make test-unit       check utils, tools and exercises (part of make test)"
 	@echo "make test-exercises  give every mutant of every solution to the checks of the exercises (EXERCISES=\"05 07.1\")"
@@ -41,8 +42,10 @@ help:
 	@echo "make test-colab      run every lesson with the versions of Colab's GPU runtime"
 	@echo "make test-next       run every lesson with the newest PyTorch and list what it says otherwise than announced"
 	@echo "make test-emulator   build the emulated CUDA device (Linux, g++) and check that it behaves as a GPU does"
+	@echo "make test-cuda       that, and run every lesson with CUDA cells on emulated GPUs"
 	@echo "make outputs         run the lessons and store their outputs"
 	@echo "make record          record what this machine's devices can measure (for readers without them)"
+	@echo "make record-emulated record what the emulated CUDA device can tell: cells whose point is no time"
 	@echo "make bench           measure train.py against Accelerate and Lightning, and what importing utils costs"
 	@echo "make format          rewrite code and notebooks in the course's form"
 	@echo "make lint            check code and notebooks against that form"
@@ -129,6 +132,19 @@ env-test-cuda:
 test-emulator: env-test-cuda
 	$(CUDA) -m tests.emulator.build
 	$(CUDA) -m tests.emulator.run --gpus 2 $(CUDA) -m pytest tests/emulator/checks.py
+
+test-cuda: test-emulator
+	$(CUDA) -m pytest tests/emulator/bugs.py
+	$(CUDA) -m tests.emulator.lessons
+
+# What the emulated device can tell: cells that %%requires marks with --timeless.
+record-emulated: env-test-cuda
+	$(CUDA) -m tests.emulator.build
+	$(CUDA) -m tests.emulator.lessons --record
+
+lab-emulated: env-test-cuda
+	$(CUDA) -m tests.emulator.build
+	$(CUDA) -m tests.emulator.run $(CUDA) tools/lab.py $(LAB_ARGS)
 
 outputs: env-test
 	$(VENV) tools/notebooks.py outputs

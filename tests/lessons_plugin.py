@@ -6,10 +6,13 @@ fails the run when one did not finish, when a lesson has no code or none was fou
 each lesson. A lesson in which nothing is wrong but missed claims runs once more: what is measured while the machine
 does something else can miss any bound.
 
+With --twice the cells of a lesson run twice in one kernel, as a reader's may who runs all of them again.
+
 With --findings, for a PyTorch newer than those that the lessons know, what is otherwise than announced (a message, a
 verdict, a warning more, an output that was the same everywhere) is listed at the end and fails nothing.
 """
 
+import copy
 import json
 import platform
 import re
@@ -224,8 +227,10 @@ class Lessons:
 
 def again(cell, number):
     """The same cell once more, later in the same kernel."""
-    name, options = f"{cell.name} again", {"cell": cell.cell, "options": cell.options}
-    return IPyNbCell.from_parent(cell.parent, name=name, cell_num=number, **options)
+    source = copy.deepcopy(cell.cell)  # nbval joins its stored outputs in place
+    return IPyNbCell.from_parent(
+        cell.parent, name=f"{cell.name} again", cell_num=number, cell=source, options=cell.options
+    )
 
 
 def state_of(output):

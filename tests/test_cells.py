@@ -24,10 +24,11 @@ def error_lines(cell):
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
-        ("%%requires cuda", ("cuda", None, None)),
-        ("%%requires cuda:2 --result both\n", ("cuda:2", "result", "both")),
-        ("%%requires xla --name hello", ("xla", "name", "hello")),
-        ("%%requires result:bandwidth", ("result:bandwidth", None, None)),
+        ("%%requires cuda", ("cuda", None, None, False)),
+        ("%%requires cuda:2 --result both\n", ("cuda:2", "result", "both", False)),
+        ("%%requires xla --name hello", ("xla", "name", "hello", False)),
+        ("%%requires cuda --name hello --timeless", ("cuda", "name", "hello", True)),
+        ("%%requires result:bandwidth", ("result:bandwidth", None, None, False)),
     ],
 )
 def test_header_is_read(line, expected):
@@ -35,13 +36,23 @@ def test_header_is_read(line, expected):
 
 
 @pytest.mark.parametrize(
-    "line", ["%%requires", "%%requires gpu", "%%requires cuda:0", "%%requires cuda --result 2x", "%%requires cuda mps"]
+    "line",
+    ["%%requires", "%%requires gpu", "%%requires cuda:0", "%%requires cuda --result 2x", "%%requires cuda mps"]
+    + ["%%requires cuda --timeless"],
 )
 def test_wrong_header_is_one_line_that_says_what_to_write(line):
     with pytest.raises(LabError) as caught:
         cells.parse(line)
     assert "\n" not in str(caught.value)
     assert "known are" in str(caught.value) or "write %%requires" in str(caught.value)
+
+
+@pytest.mark.parametrize(("timed", "untimed", "goes_on"), [(True, "1", True), (False, "1", False), (True, "0", False)])
+def test_a_cell_about_time_may_end_in_a_strict_run_that_judges_no_time(run, timed, untimed, goes_on):
+    ends = f"from utils.cells import CellEnds\nraise CellEnds('no clock here', timed={timed})"
+    (cell,) = run(ends, env={"LAB_STRICT": "1", "LAB_UNTIMED": untimed})
+    states = [output.get("metadata", {}).get("device_lab", {}).get("state") for output in cell.outputs]
+    assert (states == ["unjudged"]) is goes_on and (len(error_lines(cell)) == 1) is not goes_on
 
 
 def test_every_need_answers_without_a_device():

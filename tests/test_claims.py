@@ -37,6 +37,26 @@ def test_above_the_limit_always_raises(monkeypatch):
         claim("copies are fast", 64, at_least=50, limit=63, unit="GB/s")
 
 
+@pytest.mark.parametrize("measured", [0.5, 2, 64])
+def test_time_is_not_judged_where_it_proves_nothing(measured, capsys, monkeypatch):
+    """Neither a missed bound nor one above the limit counts there, and the figure is not shown."""
+    monkeypatch.setenv("LAB_STRICT", "1")
+    emulated = Provenance("emulated Tesla T4", True, "2026-11-22", {})
+    claim("it is faster", measured, at_least=1, limit=63, timed=True, where=emulated)
+    monkeypatch.setenv("LAB_UNTIMED", "1")
+    claim("it is faster", measured, at_least=1, limit=63, timed=True, where=H200)
+    first, second = capsys.readouterr().out.splitlines()
+    assert first.startswith("– it is faster: not judged here") and str(emulated) in first
+    assert second.startswith("– it is faster: not judged here") and f"{measured}" not in first + second.split("·")[0]
+
+
+def test_what_is_no_time_is_judged_everywhere(monkeypatch):
+    monkeypatch.setenv("LAB_STRICT", "1")
+    monkeypatch.setenv("LAB_UNTIMED", "1")
+    with pytest.raises(ClaimError, match="✗"):
+        claim("bytes left", 1, at_most=0, where=Provenance("emulated Tesla T4", True, "2026-11-22", {}))
+
+
 @pytest.mark.parametrize("measured", [math.nan, math.inf, None, "3"])
 def test_only_finite_numbers(measured):
     with pytest.raises(ClaimError, match="finite number"):

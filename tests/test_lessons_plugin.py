@@ -59,6 +59,17 @@ def test_good_lessons_pass_and_are_counted(tmp_path):
     assert "FAILED" not in output
 
 
+def test_cells_run_twice_in_one_kernel(tmp_path):
+    """A name that only the first run lacks, and one that the second finds changed."""
+    once = "import builtins\nassert not hasattr(builtins, 'seen')\nbuiltins.seen = True"
+    good = write_notebook(tmp_path / "00_good.ipynb", "n = globals().get('n', 0) + 1", "print('✓ a claim')")
+    bad = write_notebook(tmp_path / "01_bad.ipynb", "x = 1", once, shows("unjudged"))
+    status, output = run_lessons(good, bad, options=("--nbval-lax", "--twice"))
+    assert "00_good  4 of 4 code cells ran  (4 live, 0 shown from recordings or not available)  2 claims held" in output
+    assert "01_bad   5 of 6 code cells ran" in output and "0 claims held, 2 not judged" in output
+    assert status == 1 and "01_bad.ipynb::Cell 1 again" in output and "did not run to the end: 4 (" in output
+
+
 # Lesson: its code cells, how many of them count as run, what the report says, the cells that pytest lists.
 BAD = {
     "00_last_fails": (["x = 1", "1 / 0"], "1 of 2", "ZeroDivisionError", [1]),

@@ -103,7 +103,14 @@ def test_an_answer_that_cannot_be_read_is_said_in_one_line(record):
 
 @pytest.mark.parametrize(
     ("state", "live"),
-    [("finding", True), (None, True), ("replayed", False), ("unavailable", False), ("waiting", False)],
+    [
+        ("finding", True),
+        (None, True),
+        ("replayed", False),
+        ("emulated", False),
+        ("unavailable", False),
+        ("waiting", False),
+    ],
 )
 def test_a_cell_with_a_finding_has_run_live(state, live):
     metadata = {"device_lab": {"state": state}} if state else {}

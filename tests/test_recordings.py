@@ -2,6 +2,7 @@
 
 import base64
 import json
+import re
 
 import pytest
 
@@ -40,6 +41,19 @@ def test_newest_comes_first(folder):
     recordings.store(folder, "02_tensors", {"bandwidth": old})
     recordings.store(folder, "02_tensors", {"bandwidth": ENTRY})
     assert [origin.device for origin, _ in recordings.find("bandwidth")] == ["NVIDIA H200", "Tesla T4"]
+
+
+EMULATED = {**ENTRY, "date": "2026-11-22", "machine": {"device": "emulated Tesla T4", "torch": "2.13.0+cu130"}}
+
+
+def test_what_is_emulated_is_for_timeless_cells_and_gives_way_to_a_real_device(folder):
+    path = recordings.store(folder, "02_tensors", {"bandwidth": EMULATED})
+    assert path == folder / "emulated-tesla-t4" / "02_tensors.json"
+    assert recordings.find("bandwidth") == []
+    ((origin, _),) = recordings.find("bandwidth", timeless=True)
+    assert str(origin) == "emulated CUDA device (PyTorch 2.13.0's own CUDA code, no GPU), recorded 2026-11-22"
+    recordings.store(folder, "02_tensors", {"bandwidth": ENTRY})
+    assert [origin.device for origin, _ in recordings.find("bandwidth", True)] == ["NVIDIA H200", "emulated Tesla T4"]
 
 
 @pytest.mark.parametrize(
@@ -137,6 +151,19 @@ def test_committed_recordings_are_sound():
                 assert "TPU" not in cell["machine"]["device"], "no TPU has recorded anything yet"
 
 
+def test_emulated_recordings_are_of_timeless_cells_and_show_no_time_and_no_gpu():
+    timeless = set()
+    for lesson in (ROOT / "notebooks").glob("*.ipynb"):
+        heads = re.findall(r"%%requires \S+ --(?:result|name) (\w+) --timeless", lesson.read_text(encoding="utf-8"))
+        timeless.update(heads)
+    time = re.compile(r"\d ?(ns|µs|us|ms|s)\b|\b[GMT]B/s|FLOP/s|samples/s")
+    for path in sorted((ROOT / "notebooks" / "recorded").glob("emulated-*/*.json")):
+        for name, cell in recordings.load(path).items():
+            assert name in timeless, name
+            shown = json.dumps([cell["outputs"], cell.get("value")], ensure_ascii=False)
+            assert not time.search(shown) and "T4" not in shown and "H200" not in shown, (name, shown)
+
+
 # ---------------------------------------------------------------------------------------------------------------
 # Replay, in a real kernel
 
@@ -159,6 +186,22 @@ def test_replay_shows_text_picture_and_value_with_their_origin(run, tmp_path):
     assert picture.metadata["image/png"]["alt"] == "a figure" and picture.data["text/plain"] == "a figure"
     assert text_of(after).strip() == "[1, 2.5, {'a': None}] | NVIDIA H200 (recorded 2026-11-20)"
     assert text_of(again).startswith("Not run here: recorded on NVIDIA H200 on 2026-11-20.\n")  # the rest was said
+
+
+def test_what_is_emulated_says_so_in_its_first_word(run, tmp_path):
+    recordings.store(tmp_path, "02_tensors", {"bandwidth": EMULATED})
+    timeless = CELL.replace("bandwidth", "bandwidth --timeless")
+    _, without, cell, again, after = run(
+        USE.format(folder=str(tmp_path)), CELL, timeless, timeless, "print(where('bandwidth'))"
+    )
+    assert "Nobody has recorded it yet" in text_of(without)
+    said = "Shown instead: emulated CUDA device (PyTorch 2.13.0's own CUDA code, no GPU), recorded 2026-11-22."
+    assert (
+        text_of(cell).startswith("Emulated: this cell needs ") and said in text_of(cell) and "T4" not in text_of(cell)
+    )
+    assert text_of(again).startswith("Emulated: recorded 2026-11-22, no GPU.\n")
+    assert cell.outputs[0].metadata["device_lab"]["state"] == "emulated"
+    assert text_of(after).startswith("emulated CUDA device (PyTorch 2.13.0's own CUDA code, no GPU)")
 
 
 def test_changed_cell_is_told(run, tmp_path):

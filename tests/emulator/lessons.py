@@ -33,9 +33,9 @@ def lesson(number):
 
 def variables(number, gpu, gpus, log):
     """The environment in which a lesson runs: with emulated GPUs, strict, and without a judgment about time."""
-    path = os.environ["PATH"]  # environment() puts the emulator's own commands before it
+
     gflop, mib = LIMITS.get(number, USUAL)
-    found = {**os.environ, "PATH": path, **environment(gpu, gpus, None, log, gflop, mib)}
+    found = {**os.environ, **environment(gpu, gpus, None, log, gflop, mib)}
     found |= {"LAB_STRICT": "1", "LAB_UNTIMED": "1", "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive"}
     found.pop("PJRT_DEVICE", None)
     return found
