@@ -340,7 +340,8 @@ void Call::model_duration() {
     emulator_rates(&bandwidth, &float32, &tf32, &half);
     double rate = in_16_bits ? half : work_->tf32 ? tf32 : float32;
     constexpr int64_t LAUNCH = 2500;  // nanoseconds: what the smallest kernel takes
-    work_->nanoseconds = LAUNCH + static_cast<int64_t>(std::max(bytes / bandwidth, work_->flops / rate) * 1e9);
+    double seconds = work_->is_too_large() ? 0 : std::max(bytes / bandwidth, work_->flops / rate);
+    work_->nanoseconds = LAUNCH + static_cast<int64_t>(seconds * 1e9);
 }
 
 // Memory of the host is read or written, as by copy_: that happens before the call returns. Single numbers do not

@@ -63,13 +63,13 @@ struct Work {
     // Computes `results` and copies them to their destinations.
     void run();
     bool writes_arguments() const;
+    bool is_too_large() const;  // to be computed
 
     // For the runtime: these own the Work that `data` points to.
     static void run_on_device(void* data);  // errors become a device-side assertion or a line in the log
     static void drop(void* data);
 
   private:
-    bool is_too_large() const;
     bool has_16_bit_arguments() const;
     bool compute(std::vector<c10::IValue> inputs, bool in_float32);
     void call_kernel(const std::vector<c10::IValue>& inputs);
