@@ -334,6 +334,58 @@ def test_a_graph_replays_on_what_its_inputs_hold_now():
     close(y, 4 * torch.eye(8) + 1)
 
 
+COMPILED = """
+import torch, warnings
+from torch import nn
+
+warnings.simplefilter("ignore")
+x, y = torch.randn(32, 1, 8, 8, device="cuda"), torch.randint(10, (32,), device="cuda")
+found = []
+for mode in ("default", "reduce-overhead"):
+    torch.compiler.reset()
+    torch.manual_seed(0)
+    convolutions = [nn.Conv2d(1, 4, 3, padding=1), nn.ReLU(), nn.Conv2d(4, 4, 3, padding=1), nn.MaxPool2d(2)]
+    net = nn.Sequential(*convolutions, nn.Flatten(), nn.Linear(64, 10)).cuda()
+    optimizer, compiled = torch.optim.SGD(net.parameters(), lr=0.1), torch.compile(net, mode=mode)
+    for _ in range(5):
+        loss = nn.functional.cross_entropy(compiled(x), y)
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        found.append(loss.item())
+first = compiled(x)
+compiled(x + 1)
+print([abs(a - b) < 1e-4 for a, b in zip(found[:5], found[5:])])
+try:
+    first.sum().item()
+except RuntimeError as error:
+    print(error)
+"""
+
+
+def test_a_compiled_network_records_graphs_and_trains_as_without():
+    """The run that records must not touch what the forward pass has left for the backward pass."""
+    printed, errors = program(COMPILED)
+    assert "[True, True, True, True, True]" in printed, errors
+    assert "accessing tensor output of CUDAGraphs that has been overwritten" in printed
+
+
+def test_what_is_too_large_is_not_computed_and_takes_no_time():
+    source = """
+import torch
+small, large = torch.ones(64, 64, device="cuda"), torch.ones(2048, 2048, device="cuda")
+begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+begin.record()
+product = large @ large
+end.record()
+torch.cuda.synchronize()
+print((small @ small)[0, 0].item(), product.shape == large.shape, product[0, 0].item() == 2048, end="")
+print(begin.elapsed_time(end) < 0.1)
+"""
+    assert program(source, EMULATOR_MAX_GFLOP="1")[0] == "64.0 True FalseTrue\n"
+    assert program(source)[0] == "64.0 True TrueFalse\n"
+
+
 WAITS = "operation not permitted when stream is capturing"
 PAGEABLE = "Cannot copy between CPU and CUDA tensors during CUDA graph capture unless the CPU tensor is pinned"
 

@@ -1,8 +1,9 @@
 """Run the lessons on the emulated CUDA device, strictly: `python -m tests.emulator.lessons [--record] [NUMBER…]`.
 
-Each lesson runs twice in one kernel on a T4 (two of them where a cell asks for two), and once on one H200. Every code
-cell has to end, every claim but those about time has to hold, and no kernel may stay uncomputed. Three run at a time, and no
-time is measured. --record: instead of that, store what the timeless cells give on the T4 in notebooks/recorded.
+Each lesson runs twice in one kernel on a T4 (two of them where a cell asks for two), and once on one H200 where that
+could change anything. Every code cell has to end, every claim but those about time has to hold, and no kernel may stay
+uncomputed. Three run at a time: no time is measured. --record: instead of that, store what the timeless cells give on
+the T4 in notebooks/recorded.
 """
 
 import argparse
@@ -30,6 +31,11 @@ def lesson(number):
     """The path of lesson "05"."""
     (path,) = NOTEBOOKS.glob(f"{number}_*.ipynb")
     return path
+
+
+def asks_for_a_gpu(number):
+    """Whether a cell of the lesson runs on one GPU (11 asks for two, 12 for none)."""
+    return bool(re.search(r'"%%requires (cuda|accelerator|triton)\b(?!:)', lesson(number).read_text(encoding="utf-8")))
 
 
 def variables(number, gpu, gpus, log):
@@ -79,7 +85,10 @@ def main(arguments=None):
     if not (build.folder() / "emulator_operators.so").exists():
         sys.exit("The emulated CUDA device is not built yet: python -m tests.emulator.build")
     numbers = options.numbers or ORDER
-    jobs = [(n, gpu, options.record) for gpu in (["T4"] if options.record else ["T4", "H200"]) for n in numbers]
+    if options.record:
+        numbers = [n for n in numbers if "--timeless" in lesson(n).read_text(encoding="utf-8")]
+    gpus = ["T4"] if options.record else ["T4", "H200"]
+    jobs = [(n, gpu, options.record) for gpu in gpus for n in numbers if gpu == "T4" or asks_for_a_gpu(n)]
     jobs.sort(key=lambda job: (ORDER.index(job[0]), job[1] != "T4"))
     begin, failed, lines = time.perf_counter(), 0, []
     with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
