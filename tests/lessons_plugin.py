@@ -32,7 +32,7 @@ from utils.messages import NOT_LIVE
 
 OUTPUT_TIMEOUT = 60  # seconds to wait for a cell's outputs; nbval's own 5 s are too few on a busy machine
 MEMORY_LIMIT = 1.5 * 2**30  # bytes, of a kernel
-MEMORY_LIMIT_EMULATED = 6 * 2**30  # with the memory of its emulated GPUs
+MEMORY_LIMIT_EMULATED = 8 * 2**30  # with the memory of its emulated GPUs
 FAMILY_LIMIT = 4 * 2**30  # bytes, of a kernel and all processes that it started
 
 

@@ -370,17 +370,17 @@ def test_a_compiled_network_records_graphs_and_trains_as_without():
     assert "accessing tensor output of CUDAGraphs that has been overwritten" in printed
 
 
-def test_what_is_too_large_is_not_computed_and_takes_no_time():
+def test_what_is_too_large_is_not_computed_and_takes_little_time():
     source = """
 import torch
-small, large = torch.ones(64, 64, device="cuda"), torch.ones(2048, 2048, device="cuda")
+small, large = torch.ones(64, 64, device="cuda"), torch.ones(4096, 4096, device="cuda")
 begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
 begin.record()
 product = large @ large
 end.record()
 torch.cuda.synchronize()
-print((small @ small)[0, 0].item(), product.shape == large.shape, product[0, 0].item() == 2048, end="")
-print(begin.elapsed_time(end) < 0.1)
+print((small @ small)[0, 0].item(), product.shape == large.shape, product[0, 0].item() == 4096, end="")
+print(begin.elapsed_time(end) < 3)
 """
     assert program(source, EMULATOR_MAX_GFLOP="1")[0] == "64.0 True FalseTrue\n"
     assert program(source)[0] == "64.0 True TrueFalse\n"

@@ -340,7 +340,8 @@ void Call::model_duration() {
     emulator_rates(&bandwidth, &float32, &tf32, &half);
     double rate = in_16_bits ? half : work_->tf32 ? tf32 : float32;
     constexpr int64_t LAUNCH = 2500;  // nanoseconds: what the smallest kernel takes
-    double seconds = work_->is_too_large() ? 0 : std::max(bytes / bandwidth, work_->flops / rate);
+    double seconds = std::max(bytes / bandwidth, work_->flops / rate);
+    if (work_->is_too_large()) seconds = std::min(seconds, 2e-3);  // nobody waits for what is not computed
     work_->nanoseconds = LAUNCH + static_cast<int64_t>(seconds * 1e9);
 }
 
