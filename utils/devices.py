@@ -211,7 +211,7 @@ def versions():
         found["cuda"], found["rocm"] = torch.version.cuda, torch.version.hip
         major, minor = torch.cuda.get_device_capability(0)
         found["capability"] = f"{major}.{minor}"
-        found["driver"] = nvidia_smi("driver_version")
+        found["driver"] = None if emulated() else nvidia_smi("driver_version")
     if package_version("torch_xla"):
         found["torch_xla"] = package_version("torch_xla")
     return {key: value for key, value in found.items() if value}

@@ -51,7 +51,7 @@ def variables(number, gpu, gpus, log):
 def run(number, gpu, record=False):
     """One lesson on one kind of GPU: (line that says how it went, all that was printed, whether all is well)."""
     two = "%%requires cuda:2" in lesson(number).read_text(encoding="utf-8")
-    gpus = 2 if two and gpu == "T4" else 1
+    gpus = 2 if record or (two and gpu == "T4") else 1
     command = ["-m", "tests.lessons_plugin", "--color=no", *(["--twice"] if gpu == "T4" else [])]
     if record:
         command = ["-m", "utils.record"]
