@@ -142,9 +142,10 @@ record-emulated: env-test-cuda
 	$(CUDA) -m tests.emulator.build
 	$(CUDA) -m tests.emulator.lessons --record
 
+# Few samples and no judgment about time: here times are a model. What a CPU would compute for minutes is left out.
 lab-emulated: env-test-cuda
 	$(CUDA) -m tests.emulator.build
-	$(CUDA) -m tests.emulator.run $(CUDA) tools/lab.py $(LAB_ARGS)
+	LAB_UNTIMED=1 $(CUDA) -m tests.emulator.run --gflop 20 --mib 600 $(CUDA) tools/lab.py $(LAB_ARGS)
 
 outputs: env-test
 	$(VENV) tools/notebooks.py outputs

@@ -22,6 +22,7 @@ from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 
 from tests.conftest import ROOT
+from utils.messages import NOT_LIVE
 
 JOB = re.compile(r"^%%torchrun |\blaunch\.torchrun\(", re.MULTILINE)
 START, END = re.compile(r"\blaunch\.start\("), re.compile(r"\.finish\(")
@@ -54,7 +55,7 @@ def not_here(cells):
     """Whether a conditional cell has not run on this machine."""
     outputs = [output for cell in cells for output in cell.outputs]
     states = [output.get("metadata", {}).get("device_lab", {}).get("state") for output in outputs]
-    return any(state in ("replayed", "unavailable") for state in states)
+    return any(state in NOT_LIVE for state in states)
 
 
 def stress(path, runs, only):

@@ -24,7 +24,7 @@ torch.cuda.init()
 side, before = torch.cuda.Stream(), in_use()
 x = torch.empty(64 * 2**20, dtype=torch.uint8, device="cuda")
 with torch.cuda.stream(side):
-    torch.cuda._sleep(500_000_000)
+    torch.cuda._sleep(2_000_000_000)
 x.record_stream(side)
 del x  # stays in use until the side stream has done what it was asked for
 torch.cuda.synchronize()
