@@ -27,6 +27,7 @@ import psutil
 import pytest
 from nbval.plugin import IPyNbCell, IPyNbFile, NbCellError
 
+from utils.claims import LINE
 from utils.devices import emulated, package_version
 from utils.messages import NOT_LIVE
 
@@ -183,7 +184,7 @@ class Lessons:
                 raise NbCellError(item.cell_num, f"A finding ({state}): {text}", item.cell.source)
             lesson.findings.append((item.cell.id, text))
         lesson.done.add(item.cell_num)
-        lesson.held += sum(len(re.findall("^✓ ", out.get("text", ""), re.M)) for out in item.test_outputs)
+        lesson.held += sum(len(LINE.findall(out.get("text", ""))) for out in item.test_outputs)
         lesson.unjudged += sum(state_of(out) == "unjudged" for out in item.test_outputs)
         if any(state_of(out) in NOT_LIVE for out in item.test_outputs):
             lesson.not_live.add(item.cell_num)

@@ -62,7 +62,9 @@ def test_good_lessons_pass_and_are_counted(tmp_path):
 def test_cells_run_twice_in_one_kernel(tmp_path):
     """A name that only the first run lacks, and one that the second finds changed."""
     once = "import builtins\nassert not hasattr(builtins, 'seen')\nbuiltins.seen = True"
-    good = write_notebook(tmp_path / "00_good.ipynb", "n = globals().get('n', 0) + 1", "print('✓ a claim')")
+    good = write_notebook(
+        tmp_path / "00_good.ipynb", "n = globals().get('n', 0) + 1", "print('✓ a: 1 (claimed ≥ 1) · here\\n✓ 00.1')"
+    )
     bad = write_notebook(tmp_path / "01_bad.ipynb", "x = 1", once, shows("unjudged"))
     status, output = run_lessons(good, bad, options=("--nbval-lax", "--twice"))
     assert "00_good  4 of 4 code cells ran  (4 live, 0 shown from recordings or not available)  2 claims held" in output

@@ -104,8 +104,10 @@ def conditional(lesson):
 
 def claims(lesson):
     """The lines that claim() has printed: sentence, figure, bound, limit, share, device."""
+    from utils.claims import LINE
+
     texts = [output.text for cell in lesson for output in cell.get("outputs", []) if "text" in output]
-    return [line for text in texts for line in text.splitlines() if re.match(r"[✓✗] (?!\d\d\.\d)", line)]
+    return [line for text in texts for line in LINE.findall(text)]
 
 
 def add(out, files):

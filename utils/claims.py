@@ -1,9 +1,12 @@
 """claim: one checked sentence about a measurement."""
 
 import math
+import re
 
 from utils.messages import LabError, finding, note, untimed
 from utils.recordings import EMULATED, origin
+
+LINE = re.compile(r"^[✓✗] .* \(claimed .*$", re.M)  # what a judged claim prints; exercises and rows have signs, too
 
 
 class ClaimError(LabError):

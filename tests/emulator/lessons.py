@@ -22,8 +22,8 @@ from tests.emulator.run import environment
 NOTEBOOKS = pathlib.Path(__file__).resolve().parents[2] / "notebooks"
 # The most (GFLOP, MiB) of an operator that is computed: what is larger takes too long on a CPU, and leaves no values.
 USUAL, LIMITS = (1, 64), {"05": (10, 600), "06": (1, 600), "07": (20, 600), "10": (1, 16), "11": (0.3, 8)}
-# The longest first, so that the last ones end together. 13 and 14 have no cell for CUDA.
 AT_ONCE = 3  # on two cores: part of the time a lesson waits for the emulated GPU
+# The longest first, so that the last ones end together. 13 and 14 have no cell for CUDA.
 ORDER = ["15", "11", "10", "06", "12", "05", "04", "02", "03", "09", "16", "07", "08", "01", "00"]
 
 
@@ -40,7 +40,6 @@ def asks_for_a_gpu(number):
 
 def variables(number, gpu, gpus, log):
     """The environment in which a lesson runs: with emulated GPUs, strict, and without a judgment about time."""
-
     gflop, mib = LIMITS.get(number, USUAL)
     found = {**os.environ, **environment(gpu, gpus, None, log, gflop, mib)}
     found |= {"LAB_STRICT": "1", "LAB_UNTIMED": "1", "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive"}
