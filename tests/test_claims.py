@@ -57,6 +57,16 @@ def test_what_is_no_time_is_judged_everywhere(monkeypatch):
         claim("bytes left", 1, at_most=0, where=Provenance("emulated Tesla T4", True, "2026-11-22", {}))
 
 
+def test_what_is_true_or_false_has_no_bound(capsys, monkeypatch):
+    monkeypatch.setenv("LAB_STRICT", "1")
+    claim("the clone keeps its value", True, where=H200)
+    assert capsys.readouterr().out == "✓ the clone keeps its value (claimed) · NVIDIA H200 (recorded 2026-11-20)\n"
+    with pytest.raises(ClaimError, match="✗ the clone keeps its value"):
+        claim("the clone keeps its value", False, where=H200)
+    with pytest.raises(ClaimError, match="has no bound"):
+        claim("x", True, at_least=1)
+
+
 @pytest.mark.parametrize("measured", [math.nan, math.inf, None, "3"])
 def test_only_finite_numbers(measured):
     with pytest.raises(ClaimError, match="finite number"):

@@ -20,7 +20,7 @@ import ipywidgets
 def draw(height, color):
     fig, ax = plots.figure(f"height {height}", "a model, no device measured", xlabel="x (s)", ylabel="y (s)")
     ax.bar([0], [height], color=color)
-    return fig, f"a bar of height {height} & <more>"
+    return fig, "A bar & <more>."
 slider = ipywidgets.IntSlider(3, 1, 9)
 plots.explorer(draw, height=slider, color=ipywidgets.Dropdown(options=["red", "blue"]))
 """
@@ -29,7 +29,7 @@ plots.explorer(draw, height=slider, color=ipywidgets.Dropdown(options=["red", "b
 def test_figure_has_alt_text_and_is_small(run):
     (cell,) = run(FIGURE.format(where="cpu"))
     (output,) = cell.outputs
-    assert output.data["text/plain"] == output.metadata["image/png"]["alt"] == "A line that rises."
+    assert output.data["text/plain"] == output.metadata["image/png"]["alt"] == "A line that rises. A finding."
     assert 1000 < len(base64.b64decode(output.data["image/png"])) < 60_000
 
 
@@ -50,8 +50,8 @@ def test_explorer_leaves_a_picture_and_redraws(run):
     )
     (output,) = cell.outputs
     assert {"image/png", "text/plain", "application/vnd.jupyter.widget-view+json"} <= set(output.data)
-    assert output.data["text/plain"] == "a bar of height 3 & <more>"
-    assert 'alt="a bar of height 7 &amp; &lt;more&gt;"' in text_of(moved) and text_of(other).strip() == "1"
+    assert output.data["text/plain"] == "A bar & <more>. height 3."
+    assert 'alt="A bar &amp; &lt;more&gt;. height 7."' in text_of(moved) and text_of(other).strip() == "1"
 
 
 @pytest.mark.parametrize(("count", "text"), [(512, "512 B"), (4096, "4 KiB"), (3 * 2**20, "3 MiB"), (2**31, "2 GiB")])
@@ -75,6 +75,23 @@ def test_gantt_has_rows_in_order_and_bars_where_they_belong():
     assert [text.get_text() for text in ax.get_yticklabels()] == ["copy", "compute"]
     assert [(p.get_x(), p.get_width()) for p in ax.patches] == [(0, 2), (2, 3), (2, 2)]
     assert ax.get_ylim()[0] > ax.get_ylim()[1] and ax.get_xlabel() == "time (µs)"
+
+
+def test_a_text_is_left_out_where_its_bar_has_no_room():
+    fig, ax = plots.figure("One row", "a simulator", xlabel="", ylabel="")
+    plots.gantt(ax, [("gpu", 0, 9, "matmul", plots.BLUE), ("gpu", 9, 9.2, "matmul", plots.BLUE)])
+    assert len(ax.texts) == 1
+
+
+def test_labeled_curves_get_a_legend():
+    fig, (left, right, own) = plots.figure("Three", "a simulator", xlabel="", ylabel="", panels=3)
+    left.plot([1, 2], label="a curve")
+    right.plot([1, 2])
+    own.plot([1, 2], label="a curve")
+    own.legend(title="mine")
+    plots._png(fig)
+    assert left.get_legend() is not None and right.get_legend() is None
+    assert own.get_legend().get_title().get_text() == "mine"
 
 
 def test_a_bar_narrower_than_a_pixel_is_seen():

@@ -6,27 +6,42 @@ import re
 from utils.messages import LabError, finding, note, untimed
 from utils.recordings import EMULATED, origin
 
-LINE = re.compile(r"^[✓✗] .* \(claimed .*$", re.M)  # what a judged claim prints; exercises and rows have signs, too
+LINE = re.compile(r"^[✓✗] .* \(claimed[ )].*$", re.M)  # what a judged claim prints; exercises and rows have signs, too
 
 
 class ClaimError(LabError):
     """A claim that failed in strict mode, cannot be judged, or lies above its physical limit."""
 
 
-def claim(text, measured, *, at_least=None, at_most=None, limit=None, unit="", where="cpu", timed=False):
+def claim(
+    text: str,
+    measured: float | bool,
+    *,
+    at_least: float | None = None,
+    at_most: float | None = None,
+    limit: float | None = None,
+    unit: str = "",
+    where=None,
+    timed: bool = False,
+) -> None:
     """Print one line: the claim, the measured figure, its physical limit, ✓ or ✗, and the device.
 
-    measured: a number. at_least, at_most: what the claim promises (one or both). limit: the most that physics
-    allows, in the same unit; a figure above it always raises, because then the measurement is wrong. where: the
-    name of a result, a device, a Provenance, or plain text for what no device measured. timed: it speaks of a time, a
-    rate or an overlap; such a claim is not judged where times prove nothing (an emulated device, LAB_UNTIMED=1).
-    A missed claim is a finding: information for a reader, a ClaimError with LAB_STRICT=1.
+    measured: a number, or whether the claim is true. at_least, at_most: what a claim about a number promises (one or
+    both). limit: the most that physics allows, in the same unit; a figure above it always raises, because then the
+    measurement is wrong. where: the name of a result, a device, a Provenance, or plain text for what no device
+    measured; by default the result that the cell's header names, or this CPU. timed: it speaks of a time, a rate or an
+    overlap; such a claim is not judged where times prove nothing (an emulated device, LAB_UNTIMED=1). A missed claim
+    is a finding: information for a reader, a ClaimError with LAB_STRICT=1.
     """
-    if not isinstance(measured, (int, float)) or not math.isfinite(measured):
-        raise ClaimError(f"{text!r} was measured as {measured!r}: a claim needs a finite number")
-    if at_least is None and at_most is None:
+    bounds = [(sign, bound) for sign, bound in (("≥", at_least), ("≤", at_most)) if bound is not None]
+    if isinstance(measured, bool):
+        if bounds or limit is not None:
+            raise ClaimError(f"{text!r} is true or false: it has no bound and no limit")
+    elif not isinstance(measured, (int, float)) or not math.isfinite(measured):
+        raise ClaimError(f"{text!r} was measured as {measured!r}: a claim needs a finite number, or True or False")
+    elif not bounds:
         raise ClaimError(f"{text!r} promises nothing: give at_least or at_most")
-    source = origin(where)
+    source = origin(where or "cpu")
     if timed and (untimed() or source.startswith(EMULATED)):
         note(f"– {text}: not judged here, where times prove nothing · {source}", "unjudged")
         return
@@ -35,14 +50,14 @@ def claim(text, measured, *, at_least=None, at_most=None, limit=None, unit="", w
             f"{text!r}: {_figure(measured, unit)} lies above the physical limit of {_figure(limit, unit)}; "
             "the measurement is wrong (a missing synchronization, or a wrong count of bytes)"
         )
-    holds = (at_least is None or measured >= at_least) and (at_most is None or measured <= at_most)
-    promised = " and ".join(
-        f"{sign} {_figure(bound, unit)}" for sign, bound in (("≥", at_least), ("≤", at_most)) if bound is not None
-    )
-    line = f"{'✓' if holds else '✗'} {text}: {_figure(measured, unit)} (claimed {promised}"
-    if limit is not None:
-        line += f"; limit {_figure(limit, unit)}, reached {measured / limit:.0%}"
-    line += f") · {source}"
+    if isinstance(measured, bool):
+        holds, line = measured, f"{text} (claimed)"
+    else:
+        holds = (at_least is None or measured >= at_least) and (at_most is None or measured <= at_most)
+        promised = " and ".join(f"{sign} {_figure(bound, unit)}" for sign, bound in bounds)
+        reached = "" if limit is None else f"; limit {_figure(limit, unit)}, reached {measured / limit:.0%}"
+        line = f"{text}: {_figure(measured, unit)} (claimed {promised}{reached})"
+    line = f"{'✓' if holds else '✗'} {line} · {source}"
     if holds:
         print(line)
     else:

@@ -21,18 +21,21 @@ STYLE = {
     "figure.facecolor": "white",
     "font.size": 10,
     "grid.alpha": 0.3,
+    "legend.fontsize": 8,
     "legend.frameon": False,
+    "legend.title_fontsize": 8,
     "lines.linewidth": 1.8,
     "lines.markersize": 4.5,
 }
 
 
-def figure(finding, where="cpu", *, xlabel, ylabel, panels=1, size=(7.2, 3.8), left=0.75, titles=()):
+def figure(finding, where=None, *, xlabel, ylabel, panels=1, size=(7.2, 3.8), left=0.75, titles=()):
     """A figure whose title states `finding` and names the device. Returns (figure, axes).
 
-    where: the name of a result, a device type, a Provenance, or plain text where no device was measured. xlabel,
-    ylabel: with units. panels: number of axes side by side (then axes is a list); titles: one for each of them.
-    size: inches. left: inches kept free for labels, such as long names of rows.
+    where: the name of a result, a device type, a Provenance, or plain text where no device was measured; by default
+    the result that the cell's header names, or this CPU. xlabel, ylabel: with units. panels: number of axes side by
+    side (then axes is a list); titles: one for each of them. size: inches. left: inches kept free for labels, such
+    as long names of rows. An axis with labeled curves gets a legend when the figure is shown.
     """
     import matplotlib
     from cycler import cycler
@@ -41,7 +44,7 @@ def figure(finding, where="cpu", *, xlabel, ylabel, panels=1, size=(7.2, 3.8), l
     colors = [BLUE, VERMILION, GREEN, ORANGE, PURPLE, SKY, GRAY]
     matplotlib.rcParams.update({**STYLE, "axes.prop_cycle": cycler(color=colors)})
     width, height = size
-    fig = Figure(figsize=size)  # fixed margins, in inches: a layout engine takes longer than the drawing
+    fig = Figure(figsize=size, label=finding)  # fixed margins, in inches: a layout engine takes longer than the drawing
     top = 0.85 if titles else 0.6
     margins = {"left": left / width, "right": 1 - 0.12 / width, "bottom": 0.52 / height, "top": 1 - top / height}
     axes = fig.subplots(1, panels, squeeze=False, gridspec_kw={**margins, "wspace": 0.25})[0]
@@ -51,19 +54,26 @@ def figure(finding, where="cpu", *, xlabel, ylabel, panels=1, size=(7.2, 3.8), l
     for ax, title in zip(axes, titles, strict=False):
         ax.set_title(title, fontsize=9)
     fig.text(0.08 / width, 1 - 0.08 / height, finding, va="top", fontsize=11, fontweight="bold")
-    text = textwrap.shorten(origin(where), 110, placeholder=" …")
+    text = textwrap.shorten(origin(where or "cpu"), 110, placeholder=" …")
     fig.text(0.08 / width, 1 - 0.32 / height, text, va="top", fontsize=8.5, color="#555555")
     return fig, (axes[0] if panels == 1 else list(axes))
 
 
 def show(fig, alt):
-    """Display `fig` as a PNG whose text alternative is `alt`: what it shows, in one or two sentences."""
-    picture(_png(fig), alt)
+    """Display `fig` as a PNG. alt: what it shows, in a sentence; the text alternative is that and the finding."""
+    picture(_png(fig), _alternative(fig, alt))
+
+
+def _alternative(fig, alt):
+    finding = fig.get_label()
+    return alt if finding in alt else f"{alt} {finding}{'' if finding[-1:] in '.!?' else '.'}"
 
 
 def _png(fig):
     for ax in fig.axes:
         ax.minorticks_off()  # on logarithmic axes they take as long as all the rest
+        if ax.get_legend() is None and ax.get_legend_handles_labels()[1]:
+            ax.legend()
     buffer = io.BytesIO()
     fig.savefig(buffer, format="png", dpi=100)
     return base64.b64encode(buffer.getvalue()).decode()
@@ -126,22 +136,24 @@ def explorer(draw, **controls):
 
 def _draw(draw, controls):
     fig, alt = draw(**{name: control.value for name, control in controls.items()})
-    return picture_data(_png(fig), alt)
+    return picture_data(_png(fig), _alternative(fig, alt))
 
 
 def gantt(ax, bars, unit="ms"):
     """Draw a timeline on `ax`, first row on top.
 
     bars: (row, start, end, text, color) each; rows appear in the order of their first bar. unit: of start and end.
-    White lines part the bars. A bar that is shorter than 0.5% of the whole has a line of its own color instead, about
-    a pixel wide: a white one would cover it.
+    A text that its bar has no room for is left out. White lines part the bars. A bar that is shorter than 0.5% of the
+    whole has a line of its own color instead, about a pixel wide: a white one would cover it.
     """
     rows = list(dict.fromkeys(bar[0] for bar in bars))
-    thin = 0.005 * max((bar[2] for bar in bars), default=0)
+    whole = max((bar[2] for bar in bars), default=0)
+    thin, inches = 0.005 * whole, ax.get_position().width * ax.figure.get_figwidth()
     for row, start, end, text, color in bars:
         edge, width = (color, 0.8) if end - start < thin else ("white", 0.4)
         ax.barh(rows.index(row), end - start, left=start, height=0.7, color=color, edgecolor=edge, linewidth=width)
-        ax.text((start + end) / 2, rows.index(row), text, ha="center", va="center", fontsize=8, clip_on=True)
+        if 0.06 * len(text) * whole <= inches * (end - start):  # inches that a character of this size needs
+            ax.text((start + end) / 2, rows.index(row), text, ha="center", va="center", fontsize=8, clip_on=True)
     ax.set_yticks(range(len(rows)), rows)
     ax.set_ylim(len(rows) - 0.4, -0.6)
     ax.set_xlim(left=0)
