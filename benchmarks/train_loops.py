@@ -30,7 +30,7 @@ import peers  # noqa: E402
 import tasks  # noqa: E402
 import train  # noqa: E402
 
-from utils import devices  # noqa: E402
+from utils import devices, hardware  # noqa: E402
 from utils.timing import median_interval  # noqa: E402
 
 STARTS = 7
@@ -98,7 +98,7 @@ def flops(args):
 
 def ladder(words, steps=20):
     """Print samples/s, share of the device's peak and memory for each rung of LADDER."""
-    row = devices.look_up(torch.cuda.get_device_name()) if torch.cuda.is_available() else None
+    row = hardware.look_up(torch.cuda.get_device_name()) if torch.cuda.is_available() else None
     for rung, more in LADDER.items():
         args = train.parse_arguments([*words, *more, "--steps=100000"])
         if torch.cuda.is_available():

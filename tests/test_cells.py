@@ -5,7 +5,7 @@ import re
 import pytest
 
 from tests.conftest import text_of
-from utils import cells
+from utils import cells, needs
 from utils.messages import LabError
 
 
@@ -56,7 +56,7 @@ def test_a_cell_about_time_may_end_in_a_strict_run_that_judges_no_time(run, time
 
 
 def test_every_need_answers_without_a_device():
-    for word in cells.NEEDS:
+    for word in needs.NEEDS:
         answer = cells.missing(word)
         assert answer is None or answer == answer.strip()
 
@@ -107,7 +107,7 @@ def test_a_value_of_an_earlier_run_does_not_survive_an_unmet_cell(run):
 
 def test_live_result_names_this_machine(run):
     (_, _, here) = run(
-        "from utils import cells\ncells.NEEDS['compiler'] = lambda: None",  # whatever this machine has
+        "from utils import needs\nneeds.NEEDS['compiler'] = lambda: None",  # whatever this machine has
         "%%requires compiler --result answer\nanswer = 42",
         "%%requires result:answer\nprint(where('answer'))",
     )

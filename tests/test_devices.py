@@ -7,8 +7,9 @@ import types
 import pytest
 import torch
 
-from utils import devices, recordings
+from utils import checkup, devices, hardware, needs, recordings
 from utils.messages import LabError
+from utils.paths import COURSE
 
 
 def test_pick_device_is_usable():
@@ -19,22 +20,23 @@ def test_pick_device_is_usable():
 
 
 def test_doctor_lines(capsys):
-    devices.doctor()
+    checkup.doctor()
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) >= 8
     for line in lines:
         assert re.match(r"\[(OK|--)\] \S", line), line
     text = "\n".join(lines)
     assert torch.__version__ in text and devices.cpu_name() in text
-    assert str(pathlib.Path.home()) not in text and str(devices.COURSE) not in text
+    assert str(pathlib.Path.home()) not in text and str(COURSE) not in text
 
 
 def test_doctor_says_what_to_do_about_what_is_missing(monkeypatch):
-    monkeypatch.setattr(devices, "package_version", lambda package: None)
-    monkeypatch.setattr(devices.shutil, "which", lambda name: None)
+    for module in (needs, checkup):
+        monkeypatch.setattr(module, "package_version", lambda package: None)
+    monkeypatch.setattr(hardware.shutil, "which", lambda name: None)
     monkeypatch.delenv("CXX", raising=False)
     monkeypatch.setattr(torch, "__version__", "2.5.1")
-    bad = [text for ok, text in devices.checkup() if not ok]
+    bad = [text for ok, text in checkup.checkup() if not ok]
     assert any("pip install ipywidgets" in text for text in bad)
     assert any("torch.compile on the CPU: needs the C++ compiler" in text for text in bad)
     assert any("the lessons need 2.9 or newer" in text for text in bad)
@@ -42,20 +44,20 @@ def test_doctor_says_what_to_do_about_what_is_missing(monkeypatch):
 
 def test_what_torch_compile_lacks_for_a_gpu(monkeypatch):
     machine = {"capability": (6, 0), "triton": None, "compiler": "a C++ compiler"}
-    monkeypatch.setattr(devices, "missing_cuda", lambda: None)
-    monkeypatch.setattr(devices, "name_of", lambda kind: "Tesla P100")
+    monkeypatch.setattr(needs, "missing_cuda", lambda: None)
+    monkeypatch.setattr(needs, "name_of", lambda kind: "Tesla P100")
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: machine["capability"])
-    monkeypatch.setattr(devices.importlib.util, "find_spec", lambda name: machine[name])
-    monkeypatch.setattr(devices, "missing_compiler", lambda: machine["compiler"])
-    assert "Tesla P100 is older" in devices.missing_triton()
+    monkeypatch.setattr(needs.importlib.util, "find_spec", lambda name: machine[name])
+    monkeypatch.setattr(needs, "missing_compiler", lambda: machine["compiler"])
+    assert "Tesla P100 is older" in needs.missing_triton()
     machine["capability"] = (7, 5)
-    assert "Triton" in devices.missing_triton()
+    assert "Triton" in needs.missing_triton()
     machine["triton"] = "found"
-    assert devices.missing_triton() == "a C++ compiler"
+    assert needs.missing_triton() == "a C++ compiler"
     machine["compiler"] = None
-    assert devices.missing_triton() is None
-    monkeypatch.setattr(devices, "missing_cuda", lambda: "a CUDA GPU")
-    assert devices.missing_triton() == "a CUDA GPU"
+    assert needs.missing_triton() is None
+    monkeypatch.setattr(needs, "missing_cuda", lambda: "a CUDA GPU")
+    assert needs.missing_triton() == "a CUDA GPU"
 
 
 BUILD = ["sm_75", "sm_80", "sm_86", "sm_90", "sm_100", "sm_120"]  # the default wheels of 2.13 and 2.15
@@ -87,18 +89,18 @@ def test_a_gpu_whose_generation_is_not_in_the_build_is_missing(monkeypatch, capa
     monkeypatch.setattr(torch.version, "cuda", "13.0")
     monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda check_available: torch.device("cuda"))
     assert devices.pick_device() == torch.device("cuda" if runs else "cpu")
-    for lack in (devices.missing_cuda(), devices.missing_accelerator()):
+    for lack in (needs.missing_cuda(), needs.missing_accelerator()):
         if runs:
             assert lack is None
         else:
             assert f"the Some GPU has compute capability {capability[0]}.{capability[1]}" in lack and built[0] in lack
     monkeypatch.setattr(torch.version, "cuda", None)  # ROCm, where nobody compares
-    assert devices.missing_cuda() is None
-    assert "2 CUDA GPUs, and PyTorch sees 1" in devices.missing_cuda(2)
+    assert needs.missing_cuda() is None
+    assert "2 CUDA GPUs, and PyTorch sees 1" in needs.missing_cuda(2)
 
 
 def test_the_rule_about_generations_is_the_one_of_exercise_01_2():
-    (path,) = (devices.COURSE / "notebooks" / "exercises").glob("01_*.py")
+    (path,) = (COURSE / "notebooks" / "exercises").glob("01_*.py")
     exercise = runpy.run_path(str(path))
     for capability, built, expected, _ in exercise["CODE_CASES"]:
         if built:
@@ -111,58 +113,58 @@ def test_doctor_says_which_gpu_the_build_has_no_code_for(monkeypatch):
     for name, value in (facts | {"get_device_name": gpu.name, "get_device_properties": gpu}).items():
         monkeypatch.setattr(torch.cuda, name, lambda *index, value=value: value)
     monkeypatch.setattr(torch.version, "cuda", "13.0")
-    ((ok, text),) = [line for line in devices.checkup() if line[1].startswith("GPU 0")]
+    ((ok, text),) = [line for line in checkup.checkup() if line[1].startswith("GPU 0")]
     assert not ok and "no code for it" in text and "CUDA_VISIBLE_DEVICES" in text
 
 
 def test_doctor_says_what_torch_xla_lacks(monkeypatch):
     found = {"torch": "2.13.0", "torch_xla": "2.9.0"}
-    monkeypatch.setattr(devices, "package_version", found.get)
-    (text,) = [text for ok, text in devices.checkup() if text.startswith("TPU")]
+    monkeypatch.setattr(needs, "package_version", found.get)
+    (text,) = [text for ok, text in checkup.checkup() if text.startswith("TPU")]
     assert "torch_xla 2.9.0 and torch 2.13.0" in text and "not installed" not in text
 
 
 @pytest.mark.parametrize(("system", "name"), [("linux", "g++"), ("win32", "cl"), ("darwin", "clang++")])
 def test_only_the_compiler_that_torch_compile_calls_counts(monkeypatch, system, name):
-    monkeypatch.setattr(devices.sys, "platform", system)
+    monkeypatch.setattr(needs.sys, "platform", system)
     monkeypatch.delenv("CXX", raising=False)
-    monkeypatch.setattr(devices.shutil, "which", lambda asked: f"/opt/{asked}" if asked == name else None)
-    monkeypatch.setattr(devices.torch, "__path__", ["/opt/torch"])
-    assert devices.missing_compiler() is None
+    monkeypatch.setattr(hardware.shutil, "which", lambda asked: f"/opt/{asked}" if asked == name else None)
+    monkeypatch.setattr(needs.torch, "__path__", ["/opt/torch"])
+    assert needs.missing_compiler() is None
     monkeypatch.setenv("CXX", "icpx")
-    assert "(icpx)" in devices.missing_compiler()
+    assert "(icpx)" in needs.missing_compiler()
 
 
 def test_a_macs_stub_is_no_compiler(monkeypatch):
-    monkeypatch.setattr(devices.sys, "platform", "darwin")
+    monkeypatch.setattr(needs.sys, "platform", "darwin")
     monkeypatch.delenv("CXX", raising=False)
-    monkeypatch.setattr(devices.shutil, "which", lambda name: f"/usr/bin/{name}")
-    monkeypatch.setattr(devices, "_output_of", lambda *command: "")
-    assert "clang++" in devices.missing_compiler()
-    monkeypatch.setattr(devices, "_output_of", lambda *command: "/Library/Developer/CommandLineTools")
-    monkeypatch.setattr(devices.torch, "__path__", ["/opt/torch"])
-    assert devices.missing_compiler() is None
+    monkeypatch.setattr(hardware.shutil, "which", lambda name: f"/usr/bin/{name}")
+    monkeypatch.setattr(needs, "output_of", lambda *command: "")
+    assert "clang++" in needs.missing_compiler()
+    monkeypatch.setattr(needs, "output_of", lambda *command: "/Library/Developer/CommandLineTools")
+    monkeypatch.setattr(needs.torch, "__path__", ["/opt/torch"])
+    assert needs.missing_compiler() is None
 
 
 def test_a_compiler_without_pythons_headers_is_not_enough(monkeypatch, tmp_path):
-    monkeypatch.setattr(devices.shutil, "which", lambda name: "/usr/bin/g++")
-    monkeypatch.setattr(devices.sysconfig, "get_path", lambda name: str(tmp_path))
-    assert "header files" in devices.missing_compiler()
+    monkeypatch.setattr(hardware.shutil, "which", lambda name: "/usr/bin/g++")
+    monkeypatch.setattr(needs.sysconfig, "get_path", lambda name: str(tmp_path))
+    assert "header files" in needs.missing_compiler()
     (tmp_path / "Python.h").touch()
-    monkeypatch.setattr(devices.torch, "__path__", ["/opt/torch"])
-    assert devices.missing_compiler() is None
+    monkeypatch.setattr(needs.torch, "__path__", ["/opt/torch"])
+    assert needs.missing_compiler() is None
 
 
 def test_a_folder_with_a_space_is_too_much_for_torch_compile(monkeypatch):
     """Seen with torch 2.9, 2.11 and 2.13: the linker is told `-L/home/my course/…` in two words."""
-    monkeypatch.setattr(devices.shutil, "which", lambda name: "/usr/bin/g++")
-    monkeypatch.setattr(devices.pathlib.Path, "exists", lambda self: True)
-    monkeypatch.setattr(devices.torch, "__path__", ["/home/my course/torch"])
-    assert "without a space" in devices.missing_compiler()
-    monkeypatch.setattr(devices.torch, "__path__", ["/home/course/torch"])
-    assert devices.missing_compiler() is None
-    monkeypatch.setattr(devices.tempfile, "gettempdir", lambda: "/home/my files")
-    assert "without a space" in devices.missing_compiler()
+    monkeypatch.setattr(hardware.shutil, "which", lambda name: "/usr/bin/g++")
+    monkeypatch.setattr(needs.pathlib.Path, "exists", lambda self: True)
+    monkeypatch.setattr(needs.torch, "__path__", ["/home/my course/torch"])
+    assert "without a space" in needs.missing_compiler()
+    monkeypatch.setattr(needs.torch, "__path__", ["/home/course/torch"])
+    assert needs.missing_compiler() is None
+    monkeypatch.setattr(needs.tempfile, "gettempdir", lambda: "/home/my files")
+    assert "without a space" in needs.missing_compiler()
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU to name")
@@ -177,22 +179,22 @@ def test_versions_are_plain_text():
 
 def test_torch_xla_of_another_release_is_said_before_it_is_imported(monkeypatch):
     found = {"torch": "2.13.0+cpu", "torch_xla": "2.9.0"}
-    monkeypatch.setattr(devices, "package_version", found.get)
-    assert devices.missing_xla() == (
+    monkeypatch.setattr(needs, "package_version", found.get)
+    assert needs.missing_xla() == (
         "torch_xla and torch of the same release, and here are torch_xla 2.9.0 and torch 2.13.0+cpu"
     )
     found["torch"] = "2.9.1+cpu"
-    assert devices.missing_xla() is None
+    assert needs.missing_xla() is None
     del found["torch_xla"]
-    assert devices.missing_xla() == "torch_xla, and it is not installed here"
-    assert devices.missing_tpu() == "a TPU, and neither torch_xla nor torch_tpu is installed here"
+    assert needs.missing_xla() == "torch_xla, and it is not installed here"
+    assert needs.missing_tpu() == "a TPU, and neither torch_xla nor torch_tpu is installed here"
 
 
 def test_torchtpu_is_a_tpu_without_torch_xla(monkeypatch):
     """What its documentation says; it has no device without the chip, so here a stand-in for PyTorch's answer."""
-    for module in (devices, recordings):
+    for module in (devices, needs, recordings):
         monkeypatch.setattr(module, "pick_device", lambda: types.SimpleNamespace(type="tpu"))
-    assert devices.missing_tpu() is None and recordings.kind_of("tpu") == "tpu"
+    assert needs.missing_tpu() is None and recordings.kind_of("tpu") == "tpu"
     assert str(recordings.where("tpu")) == "TPU (this machine)"
 
 
@@ -223,7 +225,7 @@ def test_a_tpu_is_named_by_its_generation(monkeypatch, tmp_path, chip, variable,
     if variable:
         monkeypatch.setenv("TPU_ACCELERATOR_TYPE", variable)
     assert devices.tpu_name(tmp_path) == name
-    assert name in ("TPU", "TPU v3") or devices.look_up(name).name == name
+    assert name in ("TPU", "TPU v3") or hardware.look_up(name).name == name
 
 
 @pytest.mark.parametrize(("kind", "name"), [("CPU", "XLA on CPU"), ("TPU", "TPU v5e"), ("NEURON", "XLA on NEURON")])
@@ -271,7 +273,7 @@ def test_the_name_of_an_xla_device_is_that_of_what_the_runtime_runs_on(monkeypat
     ],
 )
 def test_look_up_by_the_name_pytorch_reports(reported, row):
-    assert devices.look_up(reported).name == row
+    assert hardware.look_up(reported).name == row
 
 
 @pytest.mark.parametrize(
@@ -289,39 +291,39 @@ def test_look_up_by_the_name_pytorch_reports(reported, row):
     ],
 )
 def test_unknown_devices_and_parts_of_known_ones_have_no_row(reported):
-    assert devices.look_up(reported) is None
+    assert hardware.look_up(reported) is None
 
 
 def test_no_name_fits_two_rows():
-    for row in devices.DEVICE_TABLE:
-        assert [other.name for other in devices.DEVICE_TABLE if re.fullmatch(other.pattern, row.name)] in (
+    for row in hardware.DEVICE_TABLE:
+        assert [other.name for other in hardware.DEVICE_TABLE if re.fullmatch(other.pattern, row.name)] in (
             [],
             [row.name],
         )
-    names = [row.name for row in devices.DEVICE_TABLE]
+    names = [row.name for row in hardware.DEVICE_TABLE]
     assert len(set(names)) == len(names)
 
 
 def test_a_peak_is_a_limit_except_for_a_card_that_clocks_itself_higher():
-    assert devices.look_up("Tesla T4").limit("fp16") == 65 and devices.look_up("Tesla T4").limit("bf16") is None
-    card = devices.look_up("NVIDIA GeForce RTX 5090")
+    assert hardware.look_up("Tesla T4").limit("fp16") == 65 and hardware.look_up("Tesla T4").limit("bf16") is None
+    card = hardware.look_up("NVIDIA GeForce RTX 5090")
     assert card.bf16 == 209.5 and card.limit("bf16") is None
 
 
 def test_figures_are_dense_and_the_memory_of_a_tpu_is_what_google_prints():
-    for row in devices.DEVICE_TABLE:
+    for row in hardware.DEVICE_TABLE:
         if row.fp8 and row.fp32:  # 8-bit numbers pass at twice the rate of 16-bit ones, not at four times
             assert row.fp8 == pytest.approx(2 * row.bf16, rel=0.02)
         if row.tf32 and not row.rated:
             assert row.tf32 == pytest.approx(row.fp16 / 2, rel=0.02)
-    memory = {row.name: row.memory for row in devices.DEVICE_TABLE if row.name.startswith("TPU")}
+    memory = {row.name: row.memory for row in hardware.DEVICE_TABLE if row.name.startswith("TPU")}
     assert memory == {"TPU v4": 32, "TPU v5e": 16, "TPU v5p": 95, "TPU v6e": 32, "TPU7x": 192}
 
 
 def test_rows_have_source_and_date_and_look_themselves_up():
-    for row in devices.DEVICE_TABLE:
+    for row in hardware.DEVICE_TABLE:
         assert row.source and re.fullmatch(r"20\d\d-\d\d-\d\d", row.checked)
-        assert devices.look_up(row.name) is row
+        assert hardware.look_up(row.name) is row
         assert row.bandwidth > 0 and row.memory > 0
 
 
@@ -342,7 +344,7 @@ TENSOR = {
 @pytest.mark.parametrize("name", TENSOR)
 def test_fp16_peak_follows_from_units_and_clock(name):
     sms, fma, mhz = TENSOR[name]
-    assert devices.look_up(name).fp16 == pytest.approx(sms * fma * 2 * mhz * 1e6 / 1e12, rel=0.005)
+    assert hardware.look_up(name).fp16 == pytest.approx(sms * fma * 2 * mhz * 1e6 / 1e12, rel=0.005)
 
 
 # Published ridge points (peak FLOP/s over bandwidth, FLOP a byte)
@@ -352,14 +354,14 @@ RIDGE |= {"RTX 4090": 164, "RTX 5090": 117}
 
 @pytest.mark.parametrize("name", RIDGE)
 def test_ridge_points(name):
-    row = devices.look_up(name)
+    row = hardware.look_up(name)
     assert (row.bf16 or row.fp16) * 1e12 / (row.bandwidth * 1e9) == pytest.approx(RIDGE[name], abs=1)
 
 
 def test_pcie_limits():
-    limits = [round(devices.pcie_limit(generation), 2) for generation in (3, 4, 5, 6)]
+    limits = [round(hardware.pcie_limit(generation), 2) for generation in (3, 4, 5, 6)]
     assert limits == [15.75, 31.51, 63.02, 121.0]
-    assert devices.pcie_limit(4, lanes=8) == devices.pcie_limit(4) / 2
+    assert hardware.pcie_limit(4, lanes=8) == hardware.pcie_limit(4) / 2
 
 
 @pytest.fixture
@@ -370,53 +372,55 @@ def a_t4(monkeypatch):
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "Tesla T4")
     properties = types.SimpleNamespace(uuid="0a1b")
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: properties)
-    monkeypatch.setattr(devices, "nvidia_smi", lambda field, gpu: (asked.append(gpu), answers.get(field, ""))[1])
+    monkeypatch.setattr(hardware, "nvidia_smi", lambda field, gpu: (asked.append(gpu), answers.get(field, ""))[1])
     return types.SimpleNamespace(answers=answers, asked=asked, properties=properties)
 
 
 def test_link_limit_prefers_what_the_driver_says_about_this_gpu(a_t4):
     a_t4.answers |= {"pcie.link.gen.max": "5", "pcie.link.width.max": "8", "pcie.link.width.current": "8"}
-    assert devices.link_limit() == (devices.pcie_limit(5, 8), "PCIe 5 x8, from nvidia-smi")
+    assert hardware.link_limit() == (hardware.pcie_limit(5, 8), "PCIe 5 x8, from nvidia-smi")
     assert set(a_t4.asked) == {"GPU-0a1b"}
     a_t4.answers["pcie.link.width.current"] = "4"  # a card of eight lanes in a slot of four
-    assert devices.link_limit() == (devices.pcie_limit(5, 4), "PCIe 5 x4, from nvidia-smi")
+    assert hardware.link_limit() == (hardware.pcie_limit(5, 4), "PCIe 5 x4, from nvidia-smi")
     a_t4.answers |= {"pcie.link.width.max": "16", "pcie.link.width.current": "[N/A]"}
-    assert devices.link_limit() == (devices.pcie_limit(5, 16), "PCIe 5 x16, from nvidia-smi")
+    assert hardware.link_limit() == (hardware.pcie_limit(5, 16), "PCIe 5 x16, from nvidia-smi")
 
 
 def test_link_limit_without_nvidia_smi_is_the_tables(a_t4, monkeypatch):
-    table = (devices.look_up("T4").link, "PCIe, from the device table (T4)")
-    assert devices.link_limit() == table
+    table = (hardware.look_up("T4").link, "PCIe, from the device table (T4)")
+    assert hardware.link_limit() == table
     a_t4.answers |= {"pcie.link.gen.max": "3", "pcie.link.width.max": "16"}
     a_t4.properties.uuid = None  # some builds do not tell it, and another card's link would be worse than none
-    assert devices.link_limit() == table
+    assert hardware.link_limit() == table
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "NVIDIA GH200 480GB")
-    assert devices.link_limit()[0] is None and "NVLink" in devices.link_limit()[1]
+    assert hardware.link_limit()[0] is None and "NVLink" in hardware.link_limit()[1]
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    assert devices.link_limit() == (None, "no host link known")
+    assert hardware.link_limit() == (None, "no host link known")
 
 
 def test_a_stuck_nvidia_smi_is_no_answer(monkeypatch):
     def stuck(command, **options):
-        raise devices.subprocess.TimeoutExpired(command, 20)
+        raise hardware.subprocess.TimeoutExpired(command, 20)
 
-    monkeypatch.setattr(devices.shutil, "which", lambda name: name)
-    monkeypatch.setattr(devices.subprocess, "run", stuck)
-    assert devices._output_of("nvidia-smi") == ""
+    monkeypatch.setattr(hardware.shutil, "which", lambda name: name)
+    monkeypatch.setattr(hardware.subprocess, "run", stuck)
+    assert hardware.output_of("nvidia-smi") == ""
 
 
 def test_nvidia_smi_is_asked_about_this_gpu_and_once_a_second(monkeypatch):
     asked, clock = [], [100.0]
     answer = "1980 MHz, 2619 MHz, 61, 512.30 W, 0x0000000000000000"
-    monkeypatch.setattr(devices.time, "monotonic", lambda: clock[0])
-    monkeypatch.setattr(devices, "_output_of", lambda *command: (asked.append(command), answer)[1])
-    monkeypatch.setattr(devices, "_states", {})
+    monkeypatch.setattr(hardware.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(hardware, "output_of", lambda *command: (asked.append(command), answer)[1])
+    monkeypatch.setattr(hardware, "_states", {})
     properties = types.SimpleNamespace(uuid="0a1b")
-    monkeypatch.setattr(devices.torch.cuda, "get_device_properties", lambda device: properties)
-    assert devices.gpu_state("cuda")["temperature.gpu"] == "61" and devices.gpu_state("cuda")["clocks.sm"] == "1980 MHz"
+    monkeypatch.setattr(needs.torch.cuda, "get_device_properties", lambda device: properties)
+    assert (
+        hardware.gpu_state("cuda")["temperature.gpu"] == "61" and hardware.gpu_state("cuda")["clocks.sm"] == "1980 MHz"
+    )
     assert len(asked) == 1 and "--id=GPU-0a1b" in asked[0]
     clock[0] += 1.5
-    devices.gpu_state("cuda")
+    hardware.gpu_state("cuda")
     assert len(asked) == 2
 
 
@@ -428,9 +432,9 @@ def test_a_newer_nvidia_smi_is_asked_by_its_newer_name(monkeypatch):
         asked.append(command[1])
         return "" if "clocks_throttle_reasons" in command[1] else "1980 MHz, 2619 MHz, 61, 512.30 W, 0x0000000000000004"
 
-    monkeypatch.setattr(devices, "_output_of", newer)
-    monkeypatch.setattr(devices, "_states", {})
+    monkeypatch.setattr(hardware, "output_of", newer)
+    monkeypatch.setattr(hardware, "_states", {})
     properties = types.SimpleNamespace(uuid="0a1b")
-    monkeypatch.setattr(devices.torch.cuda, "get_device_properties", lambda device: properties)
-    assert devices.gpu_state("cuda")["clocks_throttle_reasons.active"] == "0x0000000000000004"
+    monkeypatch.setattr(needs.torch.cuda, "get_device_properties", lambda device: properties)
+    assert hardware.gpu_state("cuda")["clocks_throttle_reasons.active"] == "0x0000000000000004"
     assert len(asked) == 2 and "clocks_event_reasons.active" in asked[1]

@@ -6,8 +6,8 @@ import pytest
 
 from tests.listings import ALSO, LISTINGS
 from utils import pasted, snippets, today
-from utils.devices import COURSE
 from utils.indentation import is_python, restored
+from utils.paths import COURSE
 
 
 @pytest.fixture(scope="module")

@@ -7,8 +7,8 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from tests.test_memory import Block
-from utils.devices import look_up
 from utils.exercises import Wrong, all_exercises
+from utils.hardware import look_up
 from utils.simulate.roofline import attainable, product_intensity, ridge, transformer_flops
 
 # Peak (dense) over memory bandwidth, FLOP/byte, in the 16-bit type; V100 and T4 have fp16 alone.

@@ -11,7 +11,7 @@ from tests.conftest import ROOT, text_of
 from tools import notebooks
 
 pytestmark = pytest.mark.skipif(not shutil.which("git"), reason="git fetches the course; there is no git here")
-FILES = "from utils import devices\nprint(devices.COURSE)"
+FILES = "from utils import paths\nprint(paths.COURSE)"
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 import torch
 import torch.utils.benchmark
 
-from utils import devices, timing, xla
+from utils import hardware, timing, xla
 from utils.claims import ClaimError, claim
 from utils.messages import LabError
 from utils.timing import Measurement, measure, measure_together, speedup, time_text
@@ -61,8 +61,8 @@ def gpu(monkeypatch):
     monkeypatch.setattr(torch.cuda, "device", lambda device: torch.no_grad())
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: PROPERTIES)
     monkeypatch.setattr(timing.torch, "empty", gpu.empty)
-    monkeypatch.setattr(devices, "_output_of", lambda *_: f"1980 MHz, 2619 MHz, 61, 512.30 W, {gpu.throttled}")
-    monkeypatch.setattr(devices, "_states", {})
+    monkeypatch.setattr(hardware, "output_of", lambda *_: f"1980 MHz, 2619 MHz, 61, 512.30 W, {gpu.throttled}")
+    monkeypatch.setattr(hardware, "_states", {})
     monkeypatch.setattr(torch.cuda, "init", lambda: None)
     return gpu
 
@@ -208,14 +208,14 @@ def test_a_cold_short_kernel_is_flagged(gpu):
 def test_a_slowed_gpu_is_flagged(gpu, mask, reason):
     gpu.throttled = mask
     for clock in ("device", "host"):
-        devices._states.clear()
+        hardware._states.clear()
         m = measure(lambda: gpu.kernel(2e-3), "cuda", clock=clock, n=10)
         assert m.gpu["clocks.sm"] == "1980 MHz" and m.gpu["power.draw"] == "512.30 W"
         assert m.remarks == ((f"the GPU was slowed down by its {reason}",) if reason else ())
 
 
 def test_without_nvidia_smi_nothing_is_known_and_nothing_fails(gpu, monkeypatch):
-    monkeypatch.setattr(devices, "_output_of", lambda *_: "")
+    monkeypatch.setattr(hardware, "output_of", lambda *_: "")
     m = measure(lambda: gpu.kernel(2e-3), "cuda", n=10)
     assert m.gpu == {} and m.remarks == ()
 

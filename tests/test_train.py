@@ -17,7 +17,7 @@ import torch.distributed as dist
 from tests.conftest import ROOT
 from tests.forked import Server
 from utils import launch
-from utils.devices import missing_xla
+from utils.needs import missing_xla
 
 SCRIPTS = ROOT / "notebooks" / "scripts"
 SMALL = "--device=cpu --width=16 --layers=1 --heads=2 --context=16 --batch=8 --lr=0.01 --log-every=1".split()

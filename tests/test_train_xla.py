@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from tests.conftest import ROOT
-from utils.devices import missing_xla
+from utils.needs import missing_xla
 
 SCRIPT = ROOT / "notebooks" / "scripts" / "train_xla.py"
 FAKE = """

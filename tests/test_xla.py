@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from utils import xla
-from utils.devices import missing_xla
+from utils.needs import missing_xla
 
 TEXT = """IR {
   %0 = f32[] prim::Constant(), xla_shape=f32[]

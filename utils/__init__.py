@@ -7,8 +7,9 @@ import logging
 
 from utils import exercises, plots, recordings
 from utils.cells import enable_conditional_cells, expect_error
+from utils.checkup import doctor
 from utils.claims import claim
-from utils.devices import doctor, pick_device
+from utils.devices import pick_device
 from utils.exercises import check, hint, progress, solution
 from utils.recordings import where
 from utils.timing import measure, measure_together, speedup

@@ -20,18 +20,9 @@ import symtable
 import sys
 from typing import NamedTuple
 
-from utils import devices, recordings
+from utils import needs, recordings
 from utils.messages import LabError, finding, note, pytorch, strict, untimed
 
-NEEDS = {  # word → what is missing here, or None
-    "cuda": devices.missing_cuda,
-    "mps": devices.missing_mps,
-    "accelerator": devices.missing_accelerator,
-    "xla": devices.missing_xla,
-    "tpu": devices.missing_tpu,
-    "compiler": devices.missing_compiler,
-    "triton": devices.missing_triton,
-}
 HEADER = re.compile(
     r"%%requires(?:\s+(?P<word>\S+))?(?:\s+--(?P<kind>result|name)\s+(?P<name>[A-Za-z_]\w*)(?P<timeless>\s+--timeless)?)?\s*$"
 )
@@ -59,8 +50,8 @@ def parse(line):
     if not found or not found["word"]:
         raise RequiresError(f"cannot read {line.strip()!r}: {usage}")
     word = found["word"]
-    if not re.fullmatch(r"result:[A-Za-z_]\w*|cuda:[1-9]\d*", word) and word not in NEEDS:
-        known = ", ".join([*NEEDS, "cuda:2", "result:NAME"])
+    if not re.fullmatch(r"result:[A-Za-z_]\w*|cuda:[1-9]\d*", word) and word not in needs.NEEDS:
+        known = ", ".join([*needs.NEEDS, "cuda:2", "result:NAME"])
         raise RequiresError(f"unknown word {word!r} after %%requires; known are {known}")
     return Header(word, found["kind"], found["name"], bool(found["timeless"]))
 
@@ -78,7 +69,7 @@ def _missing_hardware(word):
     base, _, count = word.partition(":")
     if base in recordings.pretending():
         return None
-    return devices.missing_cuda(int(count)) if count else NEEDS[base]()
+    return needs.missing_cuda(int(count)) if count else needs.NEEDS[base]()
 
 
 # ---------------------------------------------------------------------------------------------------------------

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from utils.devices import COURSE
 from utils.messages import LabError, strict
+from utils.paths import COURSE
 
 FOLDER = COURSE / "notebooks" / "exercises"
 SCORE = COURSE / ".progress.json"

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy
 import torch
 
-from utils import devices, xla
+from utils import hardware, xla
 from utils.messages import LabError, untimed
 
 WARM_CALLS, WARM_SECONDS = 3, 0.025  # warm up for at least both
@@ -274,11 +274,11 @@ def _flusher(device):
 
 
 def _gpu_state(device):
-    return devices.gpu_state(device) if device.type == "cuda" and not torch.version.hip else {}
+    return hardware.gpu_state(device) if device.type == "cuda" and not torch.version.hip else {}
 
 
 def _slowed_by(state):
-    """Reasons that hold down the clock of an NVIDIA GPU, from what `devices.gpu_state` found."""
+    """Reasons that hold down the clock of an NVIDIA GPU, from what `hardware.gpu_state` found."""
     mask = state.get("clocks_throttle_reasons.active", "")
     active = int(mask, 16) if mask.startswith("0x") else 0
     return {reason for bit, reason in SLOWED.items() if active & bit}

@@ -32,8 +32,8 @@ import torch
 
 from utils import cells, indentation, launch, pasted, plots, snippets
 from utils.claims import claim
-from utils.devices import COURSE
 from utils.messages import LabError, finding, pytorch
+from utils.paths import COURSE
 
 LESSON = COURSE / "notebooks" / "16_old_code_today.ipynb"
 INDEX = "## Which message did you get?"  # where its index by message begins

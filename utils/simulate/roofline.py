@@ -1,6 +1,6 @@
 """How fast could it be? The roofline, and floating-point operations of a transformer.
 
-Lesson 09 explains both. All figures of devices come from utils.devices.DEVICE_TABLE or from a measurement.
+Lesson 09 explains both. All figures of devices come from utils.hardware.DEVICE_TABLE or from a measurement.
 """
 
 

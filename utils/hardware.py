@@ -1,0 +1,177 @@
+"""The data sheet (peaks of known devices, limits of links), and what nvidia-smi says about a GPU of this machine."""
+
+import functools
+import re
+import shutil
+import subprocess
+import time
+from typing import NamedTuple
+
+import torch
+
+
+class DeviceRow(NamedTuple):
+    """Peak figures of one device, dense (no sparsity). None: the device has no such unit, or no source was found.
+
+    pattern: regular expression for the whole name that PyTorch reports, without the maker in front. fp32, tf32,
+    fp16, bf16, fp8: TFLOP/s; products of 16-bit and 8-bit numbers are summed in float32, as PyTorch does. memory:
+    GiB (sellers write GB and mean 2**30 bytes). bandwidth: GB/s of the device's memory. link: GB/s between host and
+    device in one direction. source, checked: where and when the row was read. rated: the peaks hold at a rated clock
+    that the card exceeds when it is cool.
+    """
+
+    name: str
+    pattern: str
+    fp32: float | None
+    tf32: float | None
+    fp16: float | None
+    bf16: float | None
+    fp8: float | None
+    memory: float | None
+    bandwidth: float | None
+    link: float | None
+    source: str
+    checked: str = "2026-11-20"
+    rated: bool = False
+
+    def limit(self, kind):
+        """Peak of `kind` ("fp32", …) as a physical limit for `claim`; None where there is none.
+
+        A GeForce clocks itself above the "boost clock" that its peaks are printed for, so a right measurement can
+        lie above them.
+        """
+        return None if self.rated else getattr(self, kind)
+
+
+def pcie_limit(generation, lanes=16):
+    """Most that a PCI Express link can carry in one direction, in GB/s, before protocol overhead.
+
+    generation: 3, 4, 5 or 6. Source: transfer rates of 8, 16, 32, 64 GT/s a lane, one bit a transfer, the 128b/130b
+    line code (PCI Express Base Specification 3.0 to 5.0), and 242 of 256 bytes a flit (6.0).
+    """
+    return {3: 8, 4: 16, 5: 32, 6: 64}[generation] * lanes * (242 / 256 if generation == 6 else 128 / 130) / 8
+
+
+_ML = "stas00/ml-engineering, accelerator tables (2026-08)"
+_PL = "Lightning, fabric/utilities/throughput.py"
+_P3, _P4, _P5 = (round(pcie_limit(g), 1) for g in (3, 4, 5))
+_G = "docs.cloud.google.com/tpu/docs/"
+_HGX = "NVIDIA's column for the HGX B200, copied at zdszero.github.io (Hardware)"
+_L40S = "NVIDIA's L40S figures, in ml-engineering (2026-08) and at mullet.se"
+_4090 = "hmc-tech.com, RTX 4090; at 2,520 MHz"
+_5090 = "Linux Format 5/2025: 170 multiprocessors, 2,407 MHz; dense tensor peaks follow"
+_AMD = "AMD's MI300X page, in ml-engineering (2026-08); MLPerf 4.1 for the link"
+_NOW = "2026-11-22"
+
+DEVICE_TABLE = [
+    #         name              pattern                    fp32  tf32   fp16  bf16  fp8   GiB  GB/s  link
+    DeviceRow("P100 PCIe", r"P100-PCIE-16GB", 9.3, None, 18.7, None, None, 16, 732, _P3, "NVIDIA's P100, second-hand"),
+    DeviceRow("V100 SXM2", r"V100-SXM2-16GB", 15.7, None, 125, None, None, 16, 900, _P3, _PL),
+    DeviceRow("V100 SXM2 32 GB", r"V100-SXM2-32GB", 15.7, None, 125, None, None, 32, 900, _P3, _PL),
+    DeviceRow("V100 PCIe", r"V100-PCIE-16GB", 14, None, 112, None, None, 16, 900, _P3, _PL),
+    DeviceRow("V100 PCIe 32 GB", r"V100-PCIE-32GB", 14, None, 112, None, None, 32, 900, _P3, _PL),
+    DeviceRow("T4", r"T4", 8.1, None, 65, None, None, 16, 320, _P3, _PL),
+    DeviceRow("L4", r"L4", 30.3, 60, 121, 121, 242, 24, 300, _P4, "resellers' pages on the L4, sparse figures halved"),
+    DeviceRow("L40S", r"L40S", 91.6, 183, 362, 362, 733, 48, 864, _P4, _L40S, _NOW),
+    DeviceRow("A100 40 GB", r"A100-(SXM4?|PCIE)-40GB", 19.5, 156, 312, 312, None, 40, 1555, _P4, _ML),
+    DeviceRow("A100 80 GB PCIe", r"A100 80GB PCIe", 19.5, 156, 312, 312, None, 80, 1935, _P4, _ML),
+    DeviceRow("A100 80 GB SXM", r"A100-SXM4?-80GB", 19.5, 156, 312, 312, None, 80, 2039, _P4, _ML),
+    DeviceRow("H100 PCIe", r"H100 PCIe", 51, 378, 756, 756, 1513, 80, 2000, _P5, _ML),
+    DeviceRow("H100 SXM", r"H100 80GB HBM3", 67, 494.5, 989, 989, 1979, 80, 3350, _P5, _ML),
+    DeviceRow("H200 SXM", r"H200", 67, 494.5, 989, 989, 1979, 141, 4800, _P5, _ML),
+    DeviceRow("B200 SXM", r"B200", 75, 1125, 2250, 2250, 4500, 180, 7700, _P5, _HGX, _NOW),
+    DeviceRow("RTX 4090", r"GeForce RTX 4090", 82.6, 82.6, 165.2, 165.2, 330.3, 24, 1008, _P4, _4090, _NOW, rated=True),
+    DeviceRow("RTX 5090", r"GeForce RTX 5090", 104.8, 104.8, 209.5, 209.5, 419, 32, 1792, _P5, _5090, _NOW, rated=True),
+    # A partition of an MI300X (CPX, DPX) has the same name as the whole.
+    DeviceRow(
+        "MI300X", r"Instinct MI300X( OAM| VF)?", 163.4, 653.7, 1307.4, 1307.4, 2614.9, 192, 5300, _P5, _AMD, _NOW
+    ),
+    DeviceRow("TPU v4", r"TPU v4", None, None, None, 275, None, 32, 1200, None, _G + "v4"),
+    DeviceRow("TPU v5e", r"TPU v5e|TPU v5 lite", None, None, None, 197, None, 16, 819, None, _G + "v5e"),
+    DeviceRow("TPU v5p", r"TPU v5p?", None, None, None, 459, 459, 95, 2765, None, _G + "v5p"),
+    DeviceRow("TPU v6e", r"TPU v6e|TPU v6 lite", None, None, None, 918, 918, 32, 1638, _P5, _G + "v6e"),
+    DeviceRow("TPU7x", r"TPU ?7x", None, None, None, 2307, 4614, 192, 7380, None, _G + "tpu7x", _NOW),
+]
+
+
+def look_up(name):
+    """The row of the device table for a device name as PyTorch reports it, or None.
+
+    The whole name must fit: an "NVIDIA H200 NVL" is no "NVIDIA H200", a MIG slice or a virtual GPU no whole GPU, a
+    "Laptop GPU" not the card of that name.
+    """
+    bare = re.sub(r"^((emulated|NVIDIA|Tesla|AMD) )+", "", name)
+    return next((row for row in DEVICE_TABLE if row.name == name or re.fullmatch(row.pattern, bare)), None)
+
+
+def link_limit():
+    """(GB/s in one direction, how we know) for the link to the first CUDA GPU; (None, why not) when unknown."""
+    if not torch.cuda.is_available():
+        return None, "no host link known"
+    name = torch.cuda.get_device_name(0)
+    if re.search(r"\bG[HB]\d", name):
+        return None, f"{name} is joined to its CPU by NVLink-C2C, not PCIe"
+    gpu = smi_id(0)
+    known = {field: nvidia_smi(f"pcie.link.{field}", gpu) if gpu else "" for field in LINK}
+    generation, *lanes = (int(text) if text.isdigit() else None for text in known.values())
+    lanes = min(filter(None, lanes), default=None)  # a card with 16 lanes may sit in a slot with 4
+    if lanes and generation in (3, 4, 5, 6):
+        return pcie_limit(generation, lanes), f"PCIe {generation} x{lanes}, from nvidia-smi"
+    row = look_up(name)
+    if row and row.link:
+        return row.link, f"PCIe, from the device table ({row.name})"
+    return None, "no host link known"
+
+
+LINK = ("gen.max", "width.max", "width.current")  # the generation falls when the GPU rests, the width does not
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# nvidia-smi
+
+
+@functools.cache
+def nvidia_smi(field, gpu="0"):
+    """One field of a GPU from nvidia-smi, such as "driver_version"; "" where nvidia-smi is missing or does not know.
+
+    gpu: a number in nvidia-smi's own order, which need not be PyTorch's, or what `smi_id` gives for a PyTorch device.
+    """
+    return output_of("nvidia-smi", f"--query-gpu={field}", "--format=csv,noheader", f"--id={gpu}")
+
+
+def smi_id(device="cuda"):
+    """nvidia-smi's name for a CUDA device, "GPU-<uuid>"; None where PyTorch does not tell the uuid."""
+    uuid = getattr(torch.cuda.get_device_properties(device), "uuid", None)
+    return f"GPU-{uuid}" if uuid else None
+
+
+def gpu_state(device="cuda"):
+    """What an NVIDIA GPU does now, by nvidia-smi's names (clocks.sm: "1980 MHz", …); {} where nobody can say.
+
+    An answer up to a second old is given again: nvidia-smi can take that long.
+    """
+    gpu, now = smi_id(device), time.monotonic()
+    asked, state = _states.get(gpu, (None, {}))
+    if asked is None or now - asked > 1:
+        line = ""
+        for reasons in REASONS if gpu else ():
+            query = ",".join([*STATE[:-1], reasons])
+            line = line or output_of("nvidia-smi", f"--query-gpu={query}", "--format=csv,noheader", f"--id={gpu}")
+        state = dict(zip(STATE, line.split(", "), strict=False)) if line else {}
+        _states[gpu] = now, state
+    return state
+
+
+STATE = ["clocks.sm", "clocks.mem", "temperature.gpu", "power.draw", "clocks_throttle_reasons.active"]
+REASONS = ["clocks_throttle_reasons.active", "clocks_event_reasons.active"]  # older drivers' name, newer drivers' name
+_states = {}  # nvidia-smi's name of a GPU → when it was asked, what it said
+
+
+def output_of(*command):
+    if not shutil.which(command[0]):
+        return ""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=20)
+    except (subprocess.TimeoutExpired, OSError):
+        return ""
+    return done.stdout.strip() if done.returncode == 0 else ""

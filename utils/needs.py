@@ -1,0 +1,95 @@
+"""What the words of `%%requires` mean: for each a function that says what this machine lacks, or None."""
+
+import importlib.util
+import os
+import pathlib
+import shutil
+import sys
+import sysconfig
+import tempfile
+
+import torch
+
+from utils.devices import missing_code, name_of, package_version, pick_device
+from utils.hardware import output_of
+
+
+def missing_cuda(count=1):
+    if not torch.cuda.is_available():
+        return "a CUDA GPU, and PyTorch sees none here"
+    found = torch.cuda.device_count()
+    if found < count:
+        return f"{count} CUDA GPUs, and PyTorch sees {found} here"
+    return next(filter(None, (missing_code(f"cuda:{i}") for i in range(count))), None)
+
+
+def missing_mps():
+    return None if torch.backends.mps.is_available() else "an Apple GPU (MPS), and PyTorch sees none here"
+
+
+def missing_accelerator():
+    if pick_device().type != "cpu":
+        return None
+    return torch.cuda.is_available() and missing_cuda() or "an accelerator, and PyTorch sees none here"
+
+
+def missing_xla():
+    ours, theirs = package_version("torch"), package_version("torch_xla")
+    if theirs is None:
+        return "torch_xla, and it is not installed here"
+    if ours.split(".")[:2] != theirs.split(".")[:2]:
+        return f"torch_xla and torch of the same release, and here are torch_xla {theirs} and torch {ours}"
+    return None
+
+
+def missing_tpu():
+    if pick_device().type == "tpu":  # TorchTPU, which registers this device type
+        return None
+    if package_version("torch_xla") is None:
+        return "a TPU, and neither torch_xla nor torch_tpu is installed here"
+    if missing_xla():
+        return missing_xla()
+    import torch_xla.runtime
+
+    kind = torch_xla.runtime.device_type()
+    return None if kind == "TPU" else f"a TPU, and torch_xla runs on {kind} here"
+
+
+def missing_compiler():
+    """What torch.compile lacks here to write kernels for the CPU: it calls one compiler, and includes Python.h."""
+    name = os.environ.get("CXX") or {"win32": "cl", "darwin": "clang++"}.get(sys.platform, "g++")
+    found = shutil.which(name)
+    if found == "/usr/bin/clang++" and sys.platform == "darwin" and not output_of("xcode-select", "-p"):
+        found = None  # on a Mac without the developer tools, a program that offers to install them
+    if not found:
+        return f"the C++ compiler that torch.compile calls ({name}), and it is not found here"
+    header = pathlib.Path(sysconfig.get_path("include"), "Python.h")
+    if not header.exists():
+        return "Python's header files (Debian: python3-dev), and none are found here"
+    if any(" " in str(path) for path in (torch.__path__[0], tempfile.gettempdir(), header)):
+        return (
+            "folders without a space for PyTorch and for temporary files: torch.compile gives the compiler bare paths"
+        )
+    return None
+
+
+def missing_triton():
+    """What torch.compile lacks here to write kernels for a CUDA GPU."""
+    if missing_cuda():
+        return missing_cuda()
+    if torch.cuda.get_device_capability() < (7, 0):
+        return f"a GPU of compute capability 7.0 or newer, and {name_of('cuda')} is older"
+    if not importlib.util.find_spec("triton"):
+        return "Triton, and it is not installed here"
+    return missing_compiler()
+
+
+NEEDS = {  # word → what is missing here, or None
+    "cuda": missing_cuda,
+    "mps": missing_mps,
+    "accelerator": missing_accelerator,
+    "xla": missing_xla,
+    "tpu": missing_tpu,
+    "compiler": missing_compiler,
+    "triton": missing_triton,
+}
