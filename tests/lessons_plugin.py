@@ -1,229 +1,182 @@
-"""A pytest plugin on top of nbval: python -m tests.lessons_plugin notebooks/*.ipynb
+"""Run lessons through nbval, and count: python -m tests.lessons_plugin notebooks/*.ipynb
 
-nbval runs the cells. This plugin makes sure that it ran all of them: it counts the code cells of each file,
-fails the run when one did not finish, when a lesson has no code or none was found, when a cell wrote to stderr
-(except with the tag `lab-stderr`) and when a kernel and its processes needed too much memory. It prints one line for
-each lesson. A lesson in which nothing is wrong but missed claims runs once more: what is measured while the machine
-does something else can miss any bound.
+nbval runs the cells. This plugin of pytest makes sure that it ran all of them: it counts the code cells of each file,
+fails the run when one did not finish, when a lesson has no code, when a cell wrote to stderr (except with the tag
+`lab-stderr`) and when a kernel and its processes needed too much memory. It prints one line for each lesson. A lesson
+in which nothing is wrong but missed claims about time runs once more: what is measured while the machine does something
+else can miss any bound.
+
+With --timed=yes only those lessons run that judge times on every machine, with --timed=no only the others.
 
 With --twice the cells of a lesson run twice in one kernel, as a reader's may who runs all of them again.
 
 With --findings, for a PyTorch newer than those that the lessons know, what is otherwise than announced (a message, a
 verdict, a warning more, an output that was the same everywhere) is listed at the end and fails nothing.
+
+All other options are pytest's.
 """
 
+import argparse
+import contextlib
 import copy
 import json
 import platform
 import re
 import sys
-import threading
 import time
+from collections import Counter
 from dataclasses import dataclass, field
+from importlib import metadata
+from importlib.util import find_spec
 from pathlib import Path
 from queue import Empty
 
 import psutil
 import pytest
-from nbval.plugin import IPyNbCell, IPyNbFile, NbCellError
-
-from utils.claims import LINE
-from utils.devices import emulated, package_version
-from utils.messages import NOT_LIVE
+from nbval.plugin import IPyNbCell, NbCellError
 
 OUTPUT_TIMEOUT = 60  # seconds to wait for a cell's outputs; nbval's own 5 s are too few on a busy machine
-MEMORY_LIMIT = 1.5 * 2**30  # bytes, of a kernel
-MEMORY_LIMIT_EMULATED = 8 * 2**30  # with the memory of its emulated GPUs
-FAMILY_LIMIT = 4 * 2**30  # bytes, of a kernel and all processes that it started
+# Both as in utils.claims and utils.messages (a test compares): importing those loads PyTorch, for seconds.
+CLAIM = re.compile(r"^[✓✗] .* \(claimed[ )].*$", re.M)
+NOT_LIVE = {"replayed", "emulated", "unavailable", "waiting"}
 
 
 @dataclass
 class Lesson:
     """What happened to one notebook."""
 
-    name: str
-    code_cells: int
-    done: set = field(default_factory=set)  # numbers of the code cells that ran to the end
-    not_live: set = field(default_factory=set)  # those of them that showed a recording, or that there is none
-    missed: set = field(default_factory=set)  # numbers of the code cells that ended in a missed claim
+    path: Path
+    left: set  # numbers of the code cells that did not run to the end
+    counts: Counter = field(default_factory=Counter)  # of cells, claims and seconds: what `summary` says
+    missed: set = field(default_factory=set)  # those of them that ended in a missed claim about time
     findings: list = field(default_factory=list)  # (cell id, what is otherwise than announced)
-    held: int = 0  # claims
-    unjudged: int = 0  # claims about time, where times prove nothing
-    seconds: float = 0.0
-    peak_bytes: int = 0
-    family_bytes: int = 0
+    kernel_mib: float = 0.0  # the most memory that its kernel had
+    family_mib: float = 0.0  # the most that the kernel and its processes had together
 
-    def problems(self):
-        missing = sorted(set(range(self.code_cells)) - self.done)
-        if not self.code_cells:
+    def problems(self, options):
+        if not self.counts["cells"]:
             yield "it has no code cells"
-        if missing:
-            yield f"code cells that did not run to the end: {', '.join(map(str, missing))} (the first is 0)"
-        most = MEMORY_LIMIT_EMULATED if emulated() else MEMORY_LIMIT
-        if self.peak_bytes > most:
-            peak, limit = self.peak_bytes / 2**20, most / 2**20
-            yield f"its kernel needed {peak:.0f} MiB of memory, more than {limit:.0f} MiB"
-        if self.family_bytes > FAMILY_LIMIT and not emulated():
-            peak, limit = self.family_bytes / 2**20, FAMILY_LIMIT / 2**20
-            yield f"its processes needed {peak:.0f} MiB of memory, more than {limit:.0f} MiB"
+        if self.left:
+            yield f"code cells that did not run to the end: {', '.join(map(str, sorted(self.left)))} (the first is 0)"
+        if self.kernel_mib > options.kernel_mib:
+            yield f"its kernel needed {self.kernel_mib:.0f} MiB of memory, more than {options.kernel_mib:.0f}"
+        if self.family_mib > options.family_mib:
+            yield f"its processes needed {self.family_mib:.0f} MiB of memory, more than {options.family_mib:.0f}"
 
-    def only_missed_claims(self):
-        """Whether nothing is wrong with it but claims that were missed: time measured next to other work."""
-        failed = set(range(self.code_cells)) - self.done
-        return bool(failed) and failed == self.missed and len(list(self.problems())) == 1
+    def only_missed_claims(self, options):
+        """Whether nothing is wrong with it but claims about time that were missed."""
+        return bool(self.left) and self.left == self.missed and len(list(self.problems(options))) == 1
 
 
-def cell_counts(lessons):
-    """'14 of 14 code cells ran  (12 live, 2 shown from recordings or not available)' of some lessons."""
-    done, not_live = sum(len(lesson.done) for lesson in lessons), sum(len(lesson.not_live) for lesson in lessons)
-    total = sum(lesson.code_cells for lesson in lessons)
-    live = f"({done - not_live} live, {not_live} shown from recordings or not available)"
-    return f"{done} of {total} code cells ran  {live}"
+def summary(n):
+    """'14 of 14 code cells ran  (12 live, 2 shown from recordings or not available) …' from the counts of lessons."""
+    cells = f"{n['done']} of {n['cells']} code cells ran"
+    live = f"({n['done'] - n['not live']} live, {n['not live']} shown from recordings or not available)"
+    return f"{cells}  {live}  {n['held']} claims held, {n['unjudged']} not judged  {n['seconds']:.1f} s"
 
 
-def kernel_peak_memory(kernel_manager):
-    """The most memory that a kernel has used so far, in bytes (outside Linux: what it uses now)."""
-    pid = kernel_manager.provisioner.pid
-    status = Path(f"/proc/{pid}/status")
-    if status.exists():
-        line = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM:"))
-        return int(line.split()[1]) * 1024
-    process = psutil.Process(pid)  # on Windows a launcher, whose child is the kernel
-    return sum(p.memory_info().rss for p in [process, *process.children(recursive=True)])
-
-
-def watch_family(lesson, pid, ended):
-    """Until `ended` is set: note the most memory that a kernel and its processes have together.
+def family_mib(pid):
+    """The memory that a process and all that it started have now, in MiB.
 
     Pages that several processes share count in each: what it finds is rather too much than too little.
     """
-    while not ended.wait(0.5):
-        try:
-            process = psutil.Process(pid)
-            used = sum(p.memory_info().rss for p in [process, *process.children(recursive=True)])
-        except psutil.Error:
-            continue  # one of them has just ended
-        lesson.family_bytes = max(lesson.family_bytes, used)
+    process = psutil.Process(pid)
+    return sum(p.memory_info().rss for p in [process, *process.children(recursive=True)]) / 2**20
 
 
-def notice_death(kernel):
-    """Make nbval's wait for a message end when the kernel has died, not only at the time limit."""
+def peak_mib(pid):
+    """The most memory that a kernel has had so far, in MiB (outside Linux: what it has now)."""
+    status = Path(f"/proc/{pid}/status")
+    if status.exists():
+        return int(re.search(r"VmHWM:\s+(\d+)", status.read_text())[1]) / 2**10
+    return family_mib(pid)  # on Windows the process is a launcher, whose child is the kernel
+
+
+def watch(lesson, kernel):
+    """While nbval waits for a message: note the memory in use, and end the wait when the kernel has died."""
     get_message = type(kernel).get_message
 
-    def get_message_while_alive(stream, timeout):
+    def get_message_and_look(stream, timeout):
         end = time.monotonic() + timeout
         while True:
             try:
-                return get_message(kernel, stream, timeout=min(1, timeout))
+                return get_message(kernel, stream, timeout=min(0.5, timeout))
             except Empty:
+                with contextlib.suppress(psutil.Error):  # one of its processes has just ended
+                    lesson.family_mib = max(lesson.family_mib, family_mib(kernel.km.provisioner.pid))
                 if not kernel.is_alive():
                     raise RuntimeError("the kernel died: out of memory, or a crash in compiled code") from None
                 if time.monotonic() >= end:
                     raise
 
-    kernel.get_message = get_message_while_alive
-
-
-runs = []  # a Lessons for each time that pytest was started in this process
+    kernel.get_message = get_message_and_look
 
 
 class Lessons:
-    """The hooks, and the lessons that they saw."""
+    """The hooks of pytest, and the lessons that they saw."""
 
-    def __init__(self):
+    def __init__(self, paths, options):
+        self.options = options
         self.lessons = {}
+        for path in paths:
+            cells = range(len(code_of(path)) * (2 if options.twice else 1))
+            self.lessons[path.stem] = Lesson(path, set(cells), Counter(cells=len(cells)))
 
-    @pytest.hookimpl(wrapper=True)
-    def pytest_make_collect_report(self, collector):
-        if isinstance(collector, IPyNbFile):
-            try:
-                cells = json.loads(collector.path.read_text(encoding="utf-8"))["cells"]
-            except (ValueError, KeyError):
-                cells = []  # nbval reports that it cannot read the file
-            count = sum(cell["cell_type"] == "code" for cell in cells)
-            self.lessons[collector.path] = Lesson(collector.path.stem, count)
-        report = yield
-        if isinstance(collector, IPyNbFile) and collector.config.option.twice and report.passed:
-            self.lessons[collector.path].code_cells *= 2
-            report.result += [again(cell, count + cell.cell_num) for cell in report.result]
-        return report
+    def pytest_collection_modifyitems(self, items):
+        if self.options.twice:
+            items += [again(item, len(self.lessons[item.path.stem].left) // 2 + item.cell_num) for item in items]
+            items.sort(key=lambda item: item.path)  # stable: all cells of a lesson, then the same again
 
-    @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_protocol(self, item):
-        start = time.perf_counter()
-        result = yield  # the first cell of a lesson starts its kernel, the last one stops it
-        if isinstance(item, IPyNbCell):
-            self.lessons[item.path].seconds += time.perf_counter() - start
-        return result
+    def pytest_runtest_makereport(self, item, call):
+        self.lessons[item.path.stem].counts["seconds"] += call.duration  # with the start and the end of the kernel
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self, item):
-        if not isinstance(item, IPyNbCell):
-            return (yield)
-        lesson, item.output_timeout = self.lessons[item.path], OUTPUT_TIMEOUT
-        notice_death(item.parent.kernel)
-        ended = threading.Event()
-        pid = item.parent.kernel.km.provisioner.pid
-        threading.Thread(target=watch_family, args=(lesson, pid, ended), daemon=True).start()
+        lesson, kernel = self.lessons[item.path.stem], item.parent.kernel
+        item.output_timeout = OUTPUT_TIMEOUT
+        item.options.update(skip=False, check_exception=False)  # no comment and no tag spares a cell
+        watch(lesson, kernel)
         try:
             result = yield
         except NbCellError as error:
-            if re.search(r"^(\x1b\[[\d;]*m)*ClaimError\b", str(error.inner_traceback), re.M):
+            if "timed=True" in item.cell.source and any(out.get("ename") == "ClaimError" for out in item.test_outputs):
                 lesson.missed.add(item.cell_num)
-            if not item.config.option.findings or str(error) != "Cell outputs differ":
+            if not self.options.findings or str(error) != "Cell outputs differ":
                 raise
             lesson.findings.append((item.cell.id, "shows something else than its stored output"))
             result = None
         finally:
-            ended.set()
-            if item.parent.kernel.is_alive():
-                peak = kernel_peak_memory(item.parent.kernel.km)
-                lesson.peak_bytes = max(lesson.peak_bytes, peak)
+            if kernel.is_alive():
+                lesson.kernel_mib = max(lesson.kernel_mib, peak_mib(kernel.km.provisioner.pid))
         for state, text in findings(item):
-            if not item.config.option.findings and state != "missed":
+            if not self.options.findings and state != "missed":
                 raise NbCellError(item.cell_num, f"A finding ({state}): {text}", item.cell.source)
             lesson.findings.append((item.cell.id, text))
-        lesson.done.add(item.cell_num)
-        lesson.held += sum(len(LINE.findall(out.get("text", ""))) for out in item.test_outputs)
-        lesson.unjudged += sum(state_of(out) == "unjudged" for out in item.test_outputs)
-        if any(state_of(out) in NOT_LIVE for out in item.test_outputs):
-            lesson.not_live.add(item.cell_num)
+        states = [state_of(out) for out in item.test_outputs]
+        held = sum(len(CLAIM.findall(out.get("text", ""))) for out in item.test_outputs)
+        lesson.counts.update(done=1, held=held, unjudged=states.count("unjudged"))
+        lesson.counts["not live"] += not NOT_LIVE.isdisjoint(states)
+        lesson.left.remove(item.cell_num)
         return result
 
-    def pytest_sessionfinish(self, session):
-        if list(self.problems()) and session.exitstatus == pytest.ExitCode.OK:
-            session.exitstatus = pytest.ExitCode.TESTS_FAILED
-
-    def pytest_terminal_summary(self, terminalreporter):
-        packages = {name: package_version(name) for name in ("torch", "torch_xla", "ipython")}
-        versions = ", ".join(f"{name} {version}" for name, version in packages.items() if version)
-        terminalreporter.section(f"lessons with Python {platform.python_version()}, {versions}")
-        lessons = list(self.lessons.values())
-        width = max([len(lesson.name) for lesson in lessons] + [len("total")])
-        for lesson in lessons:
-            claims = f"{lesson.held} claims held" + f", {lesson.unjudged} not judged" * bool(lesson.unjudged)
-            measured = f"{lesson.seconds:.1f} s  {lesson.peak_bytes / 2**20:.0f} MiB"
-            if lesson.family_bytes > 1.2 * lesson.peak_bytes:
-                measured += f", {lesson.family_bytes / 2**20:.0f} with its processes"
-            terminalreporter.line(f"{lesson.name:{width}}  {cell_counts([lesson])}  {claims}  {measured}")
-        seconds, held, unjudged = (sum(getattr(x, n) for x in lessons) for n in ("seconds", "held", "unjudged"))
-        terminalreporter.line(
-            f"{'total':{width}}  {cell_counts(lessons)}  {held} claims held, {unjudged} not judged  {seconds:.1f} s"
-        )
-        found = [(lesson.name, *finding) for lesson in lessons for finding in lesson.findings]
-        if terminalreporter.config.option.findings:
-            terminalreporter.section(f"{len(found)} findings with torch {packages['torch']}")
+    def report(self):
+        """Print what happened to each lesson; returns the problems."""
+        names = [name for name in ("torch", "torch_xla", "IPython") if find_spec(name)]
+        versions = [f"{name} {metadata.version(name)}" for name in names]
+        print(f"Lessons with Python {platform.python_version()}, {', '.join(versions)}")
+        width = max(map(len, ["total", *self.lessons]))
+        for name, lesson in self.lessons.items():
+            memory = f"{lesson.kernel_mib:.0f} MiB, {lesson.family_mib:.0f} with its processes"
+            print(f"{name:{width}}  {summary(lesson.counts)}  {memory}")
+        print(f"{'total':{width}}  {summary(sum((x.counts for x in self.lessons.values()), Counter()))}")
+        if self.options.findings:
+            found = [(name, *finding) for name, lesson in self.lessons.items() for finding in lesson.findings]
+            print(f"{len(found)} findings with {versions[0]}")
             for name, cell, text in found:
-                terminalreporter.line(f"{name}, cell {cell}: {text}")
-        for problem in self.problems():
-            terminalreporter.line(f"FAILED {problem}", red=True)
-
-    def problems(self):
-        if not self.lessons:
-            yield "no notebook was found: name them on the command line, for example notebooks/*.ipynb"
-        for lesson in self.lessons.values():
-            for problem in lesson.problems():
-                yield f"{lesson.name}: {problem}"
+                print(f"{name}, cell {cell}: {text}")
+        for name, lesson in self.lessons.items():
+            for problem in lesson.problems(self.options):
+                print(f"FAILED {name}: {problem}", flush=True)
 
 
 def again(cell, number):
@@ -240,47 +193,58 @@ def state_of(output):
 
 
 def findings(item):
-    """(state, text) of what a cell that ran shows and was not announced. An error that a tag allows fails the cell."""
+    """(state, text) of what a cell that ran shows and was not announced."""
     for out in item.test_outputs:
-        if out.output_type == "error":
-            message = "The cell ended in an error. An expected one belongs into `with expect_error(...)`."
-            raise NbCellError(item.cell_num, message, item.cell.source)
         if state_of(out) in ("finding", "missed", "waiting"):
             yield state_of(out), out.data["text/plain"]
-        if (
-            out.output_type == "stream"
-            and out.name == "stderr"
-            and "lab-stderr" not in item.cell.metadata.get("tags", [])
-        ):
+        if out.get("name") == "stderr" and "lab-stderr" not in item.cell.metadata.get("tags", []):
             yield "stderr", f"the cell wrote to stderr (if it must, tag it `lab-stderr`): {out.text.strip()}"
 
 
-def pytest_addoption(parser):
-    parser.addoption("--twice", action="store_true", help="run each lesson's cells twice, in one kernel")
-    parser.addoption("--findings", action="store_true", help="list what is not as announced, and fail nothing for it")
+def code_of(path):
+    """The sources of a lesson's code cells."""
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    return ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
 
 
-def pytest_configure(config):
-    if not (config.option.nbval or config.option.nbval_lax):
-        raise pytest.UsageError("tests.lessons_plugin runs lessons through nbval: add --nbval-lax")
-    # Colab's old jupyter_client on a new Python; nothing that a lesson could change.
-    config.addinivalue_line("filterwarnings", "ignore::DeprecationWarning:jupyter_client")
-    runs.append(Lessons())
-    config.pluginmanager.register(runs[-1])
+def judges_times(source):
+    """Whether a cell judges times on every machine: a claim without a condition does, and a row of lesson 16."""
+    claims = "timed=True" in source and not source.startswith("%%")
+    return claims or bool(re.match("%%today .*: slower", source))
+
+
+def run(paths, arguments, options):
+    """Run lessons; returns pytest's exit status, and the lessons with problems."""
+    plugin = Lessons(paths, options)
+    usual = ["--nbval-lax", "--nbval-current-env", "--nbval-cell-timeout=240", "--disable-warnings"]
+    status = pytest.main([*usual, *arguments, *map(str, paths)], plugins=[plugin])
+    plugin.report()
+    return status, [lesson for lesson in plugin.lessons.values() if list(lesson.problems(options))]
 
 
 def main(arguments):
-    """Run lessons; those whose only fault is a missed claim, once more. Returns the exit status."""
-    options = ["-p", "tests.lessons_plugin", "--nbval-lax", "--nbval-current-env", "--nbval-cell-timeout=240"]
-    status = pytest.main([*options, *arguments])
-    failed = {path: lesson for path, lesson in runs[-1].lessons.items() if list(lesson.problems())}
-    if status != pytest.ExitCode.TESTS_FAILED or not all(lesson.only_missed_claims() for lesson in failed.values()):
-        return status
-    print(f"Only claims were missed. Once more: {', '.join(lesson.name for lesson in failed.values())}", flush=True)
-    return pytest.main([*options, *map(str, failed)])
+    """Run lessons; those whose only fault is a missed claim about time, once more. Returns the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m tests.lessons_plugin", usage="%(prog)s [options] NOTEBOOK…")
+    parser.add_argument("--timed", choices=["yes", "no"], help="only lessons that judge times, or only the others")
+    parser.add_argument("--twice", action="store_true", help="run each lesson's cells twice, in one kernel")
+    parser.add_argument("--findings", action="store_true", help="list what is not as announced, fail nothing for it")
+    parser.add_argument("--kernel-mib", type=float, default=1536, help="the most memory of a kernel")
+    parser.add_argument("--family-mib", type=float, default=4096, help="the same, with all processes it started")
+    options, others = parser.parse_known_args(arguments)
+    paths = [Path(text) for text in others if text.endswith(".ipynb")]
+    if not paths:
+        parser.error("name notebooks, for example notebooks/*.ipynb")
+    if options.timed:
+        paths = [path for path in paths if any(map(judges_times, code_of(path))) == (options.timed == "yes")]
+        if not paths:
+            return 0
+    for_pytest = [text for text in others if not text.endswith(".ipynb")]
+    status, failed = run(paths, for_pytest, options)
+    if failed and all(lesson.only_missed_claims(options) for lesson in failed):
+        print(f"Only claims were missed. Once more: {', '.join(x.path.stem for x in failed)}", flush=True)
+        status, failed = run([lesson.path for lesson in failed], for_pytest, options)
+    return status or bool(failed)
 
 
 if __name__ == "__main__":
-    from tests import lessons_plugin  # the module that pytest loads, not this one, which is called __main__
-
-    sys.exit(lessons_plugin.main(sys.argv[1:]))
+    sys.exit(main(sys.argv[1:]))

@@ -53,7 +53,7 @@ def run(path, source):
     env = lessons.variables("00", "T4", 1, path / "log.txt")
     env = {name: value for name, value in env.items() if not name.startswith("PYTEST_")}
     env["PYTHONPATH"] = os.pathsep.join([str(ROOT), env["PYTHONPATH"]])
-    command = [sys.executable, "-m", "tests.lessons_plugin", "--color=no", str(path / "00_one.ipynb")]
+    command = [sys.executable, *lessons.COMMAND, str(path / "00_one.ipynb")]
     done = subprocess.run(command, env=env, capture_output=True, text=True, cwd=ROOT)
     return done.returncode, done.stdout
 

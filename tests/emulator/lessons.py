@@ -19,6 +19,8 @@ import time
 from tests.emulator import build
 from tests.emulator.run import environment
 
+# Memory of emulated GPUs counts as the kernel's.
+COMMAND = ["-m", "tests.lessons_plugin", "--color=no", "--kernel-mib=8192", "--family-mib=65536"]
 NOTEBOOKS = pathlib.Path(__file__).resolve().parents[2] / "notebooks"
 # The most (GFLOP, MiB) of an operator that is computed: what is larger takes too long on a CPU, and leaves no values.
 USUAL, LIMITS = (1, 64), {"05": (10, 600), "06": (1, 600), "07": (20, 600), "10": (1, 16), "11": (0.3, 8)}
@@ -51,7 +53,7 @@ def run(number, gpu, record=False):
     """One lesson on one kind of GPU: (line that says how it went, all that was printed, whether all is well)."""
     two = "%%requires cuda:2" in lesson(number).read_text(encoding="utf-8")
     gpus = 2 if record or (two and gpu == "T4") else 1
-    command = ["-m", "tests.lessons_plugin", "--color=no", *(["--twice"] if gpu == "T4" else [])]
+    command = [*COMMAND, *(["--twice"] if gpu == "T4" else [])]
     if record:
         command = ["-m", "utils.record"]
     with tempfile.TemporaryDirectory() as folder:
