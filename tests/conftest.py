@@ -1,19 +1,38 @@
 """What several tests share: a notebook built from sources, and a kernel that runs it."""
 
-import functools
 import os
 import pathlib
-from unittest import mock
 
 import hypothesis
 import nbformat
 import pytest
-from nbclient import NotebookClient
+
+from tools import run as runner
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PREAMBLE = "import sys\nsys.path.insert(0, {root!r})\nimport torch\nfrom utils import *"
 
-os.environ.setdefault("JUPYTER_PREFER_ENV_PATH", "1")
+# What makes the kernel as good as new: PyTorch stays, the course goes, with all that it did to IPython.
+RESET = """
+def renew():
+    import os, sys
+    shell = get_ipython()
+    changed = shell.input_transformers_cleanup, shell.input_transformers_post, *shell.events.callbacks.values()
+    if not hasattr(shell, "as_new"):
+        shell.as_new = [list(kept) for kept in changed], list(sys.path)
+    for kept, now in zip(shell.as_new[0], changed):
+        now[:] = kept
+    shell.set_custom_exc((), None)
+    shell._lab_conditional_cells = False
+    for name in [name for name in sys.modules if name.split(".")[0] == "utils"]:
+        del sys.modules[name]
+    sys.path[:] = shell.as_new[1]
+    os.environ.clear()
+    os.environ.update({env!r})
+    os.chdir({folder!r})
+    shell.reset()
+renew()
+"""
 
 # No deadline: a test that fails because a machine is busy says nothing. In CI the same examples each time.
 hypothesis.settings.register_profile("course", deadline=None, derandomize="CI" in os.environ)
@@ -36,16 +55,40 @@ def text_of(cell):
     return "\n".join(parts)
 
 
-def run_cells(folder, *sources, strict=False, env=None):
-    """Execute cells in a real kernel whose working folder is `folder`; returns the cells after the preamble."""
-    with mock.patch.dict(os.environ, {"LAB_STRICT": "1" if strict else "", **(env or {})}):
-        nb = notebook(*sources)
-        NotebookClient(nb, timeout=120, allow_errors=True, resources={"metadata": {"path": str(folder)}}).execute()
-    assert not text_of(nb.cells[0]), text_of(nb.cells[0])
-    return nb.cells[1:]
+@pytest.fixture(scope="session")
+def kernel():
+    """kernel(nb, folder, env, **options): as tools.run.client, in one kernel for all tests, each time as good as new."""
+    nb = notebook("", preamble=False)
+    owner = runner.client(nb, ROOT)
+    real = runner.client
+
+    def client(nb, folder, env=None, **options):
+        environment = {**os.environ, **(env or {})}
+        reset = nbformat.v4.new_code_cell(RESET.format(env=environment, folder=str(folder)))
+        owner.execute_cell(reset, 0, store_history=False)
+        shared = real(nb, folder, km=owner.km, **options)
+        shared.kc = owner.kc
+        return shared
+
+    with owner.setup_kernel():
+        yield client
 
 
-@pytest.fixture
-def run(tmp_path):
-    """run(*sources, strict=…, env=…): execute cells in a real kernel; returns the cells after the preamble."""
-    return functools.partial(run_cells, tmp_path)
+@pytest.fixture(scope="session")
+def run(kernel, tmp_path_factory):
+    """run(*sources, …): execute cells in a real kernel, in an empty folder; returns the cells after the preamble.
+
+    strict: with LAB_STRICT=1. env: further variables. alone: in a kernel of its own, which ends with the cells.
+    """
+
+    def run(*sources, strict=False, env=None, alone=False):
+        nb, folder = notebook(*sources), tmp_path_factory.mktemp("run")
+        env = {"LAB_STRICT": "1" if strict else "", **(env or {})}
+        if alone:
+            runner.execute(nb, folder, env, allow_errors=True)
+        else:
+            kernel(nb, folder, env, allow_errors=True).execute()
+        assert not text_of(nb.cells[0]), text_of(nb.cells[0])
+        return nb.cells[1:]
+
+    return run

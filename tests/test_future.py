@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from tests.conftest import run_cells, text_of
+from tests.conftest import text_of
 
 # What is announced, and what this pretended PyTorch does: cells, what the reader is told, the strict error.
 FUTURES = {
@@ -81,11 +81,10 @@ FUTURES = {
 
 
 @pytest.fixture(scope="module")
-def both(tmp_path_factory):
-    """For a reader and strictly: the cells of all FUTURES, run in one kernel each."""
+def both(run):
+    """For a reader and strictly: the cells of all FUTURES, each time from a new beginning."""
     sources = [future[0] for future in FUTURES.values()]
-    folder = tmp_path_factory.mktemp("future")
-    return {s: dict(zip(FUTURES, run_cells(folder, *sources, strict=s), strict=True)) for s in (False, True)}
+    return {s: dict(zip(FUTURES, run(*sources, strict=s), strict=True)) for s in (False, True)}
 
 
 @pytest.mark.parametrize("name", FUTURES)

@@ -44,7 +44,7 @@ def test_stores_what_ran_live_and_only_that(record):
     assert numbers["value"] == [1.5, 2] and numbers["outputs"] == [{"text": "measured\n"}]
     assert numbers["machine"]["device"].startswith("pretended cuda on ")
     assert numbers["machine"]["torch"] and numbers["machine"]["python"] and numbers["seconds"] >= 0
-    assert "value" not in picture and picture["outputs"][0]["alt"] == "a line"
+    assert "value" not in picture and picture["outputs"][0]["alt"] == "a line A finding."
 
 
 def test_pretended_results_are_refused_in_the_course(tmp_path):

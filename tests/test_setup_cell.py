@@ -5,10 +5,9 @@ import subprocess
 
 import nbformat
 import pytest
-from nbclient import NotebookClient
 
 from tests.conftest import ROOT, text_of
-from tools import notebooks
+from tools import notebooks, run
 
 pytestmark = pytest.mark.skipif(not shutil.which("git"), reason="git fetches the course; there is no git here")
 FILES = "from utils import paths\nprint(paths.COURSE)"
@@ -29,7 +28,7 @@ def repository(tmp_path):
 
 def run_in(folder, nb):
     folder.mkdir(exist_ok=True)
-    NotebookClient(nb, timeout=120, allow_errors=True, resources={"metadata": {"path": str(folder)}}).execute()
+    run.execute(nb, folder, timeout=120, allow_errors=True)
     return nb.cells
 
 

@@ -351,6 +351,7 @@ def test_in_a_notebook(run):
         "%%requires tpu --name other_row\n" + row,
         "%%today\nprint(net(x).shape)",
         "import os, psutil\nprint(*[p.pid for p in psutil.Process().children(recursive=True)], os.getpid())",
+        alone=True,
     )
     texts = [text_of(cell) for cell in cells]
     assert texts[1].startswith("≠ wrong") and "prints cpu" in texts[1]

@@ -26,12 +26,13 @@ def run(notebook, keep_going=False):
     not do its part. Without keep_going the first is raised.
     """
     import nbformat
-    from nbclient import NotebookClient
     from nbclient.exceptions import CellControlSignal, CellExecutionError, DeadKernelError
+
+    from tools import run as runner
 
     notebook = pathlib.Path(notebook)
     nb = nbformat.read(notebook, as_version=4)
-    client = NotebookClient(nb, timeout=600, resources={"metadata": {"path": str(notebook.parent)}})
+    client = runner.client(nb, notebook.parent)
     stored, failures, every = {}, [], list(nb.cells)  # a list of its own: nbclient puts other cells in nb.cells
     try:
         with client.setup_kernel():
