@@ -5,8 +5,10 @@ close one is a matter of rules, written down in `_closed`. They know what listin
 wrong, so whoever uses the result shows it.
 """
 
+import io
 import re
 import textwrap
+import tokenize
 
 # keyword of a line → keywords of the blocks that it can go on from
 CONTINUES = {
@@ -98,7 +100,7 @@ def _open(blocks, keyword, code, blank, following):
 
 def _closed(block, around, keyword, code, blank, following):
     """Whether a line that is not the first of a block ends it. around: the blocks that it stands in."""
-    if _awaits(block, following):
+    if _awaits(block, [code, *following]):
         return False  # its else or except comes later
     if _keyword(block.last) in LEAVES and not _opens(block.last):
         return True
@@ -140,20 +142,13 @@ def _ends_with(block, code):
 
 
 def _awaits(block, following):
-    """Whether the else, except or finally of a block is still to come, before anything that begins anew."""
+    """Whether the else or except of a block is still to come, before anything that begins anew."""
     goes_on = {"if": {"elif", "else"}, "elif": {"elif", "else"}, "try": {"except"}, "except": {"except"}}
-    if block.keyword not in goes_on:
-        return False
-    opened = 0
-    for code in following:
-        keyword = _keyword(code)
-        if keyword in ("def", "class", "@"):
+    for keyword in map(_keyword, following):
+        if keyword in goes_on.get(block.keyword, ()):
+            return True
+        if keyword in ("def", "class", "@", block.keyword):
             return False
-        if keyword in goes_on[block.keyword]:
-            if not opened:
-                return True
-            opened -= keyword in ("else", "except")
-        opened += keyword == block.keyword == "try" or keyword == "if" == block.keyword
     return False
 
 
@@ -182,22 +177,14 @@ def _bound(code):
 
 def _logical_lines(text):
     """(blank lines and comments before it, statement) each; None where brackets or quotes never close."""
-    found, before, current = [], [], ""
-    for line in text.split("\n"):
-        if not current and (not line.strip() or line.lstrip().startswith("#")):
-            before.append(line)
-            continue
-        current = f"{current}\n{line}" if current else line.rstrip()
-        if _complete(current):
-            found.append((before, current))
-            before, current = [], ""
-    return None if current else found
-
-
-def _complete(code):
-    """Whether no bracket, no quotes and no backslash go on in the next line."""
-    bare = re.sub(r"(?s)(\"\"\"|''').*?\1", "", code)
-    if re.search(r"\"\"\"|'''", bare) or code.endswith("\\"):
-        return False
-    bare = re.sub(r"\"(\\.|[^\"\\\n])*\"|'(\\.|[^'\\\n])*'|#[^\n]*", "", bare)
-    return sum(map(bare.count, "([{")) <= sum(map(bare.count, ")]}"))
+    found, lines, done, first = [], text.split("\n"), 0, None  # done, first: numbers of lines, from 1
+    try:
+        for token in tokenize.generate_tokens(io.StringIO(text).readline):
+            if token.type == tokenize.NEWLINE:
+                found.append((lines[done : first - 1], "\n".join(lines[first - 1 : token.end[0]]).rstrip()))
+                done, first = token.end[0], None
+            elif first is None and token.type not in (tokenize.NL, tokenize.COMMENT):
+                first = token.start[0]
+    except (tokenize.TokenError, SyntaxError):
+        return None
+    return found
