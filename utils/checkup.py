@@ -3,6 +3,7 @@
 import platform
 import shutil
 import sys
+from collections.abc import Iterator
 
 import torch
 
@@ -11,28 +12,27 @@ from utils.needs import missing_compiler, missing_mps, missing_xla
 from utils.paths import COURSE
 
 
-def doctor():
+def doctor() -> None:
     """Print what this machine offers to the course, one line each, with what to do where something is missing."""
     print("\n".join(f"[{'OK' if ok else '--'}] {text}" for ok, text in checkup()))
 
 
-def checkup():
-    """The lines of `doctor` as (ok, text) pairs."""
+def checkup() -> Iterator[tuple[bool, str]]:
+    """The lines of `doctor`: whether a thing is there, and what is said about it."""
     yield from _check_software()
     yield from _check_devices()
     yield from _check_tools()
 
 
 def _check_software():
-    v = sys.version_info
-    ok = (3, 10) <= v[:2] <= (3, 13)
+    ok = (3, 10) <= sys.version_info[:2] <= (3, 13)
     yield ok, f"Python {platform.python_version()}" + ("" if ok else ": tested are 3.10 to 3.13")
     flavor = f"built for CUDA {torch.version.cuda}" if torch.version.cuda else "built for the CPU only"
     if torch.version.hip:
         flavor = f"built for ROCm {torch.version.hip}"
     elif torch.backends.mps.is_built():
         flavor = "built with MPS"
-    ok = tuple(int(n) for n in torch.__version__.split("+")[0].split(".")[:2]) >= (2, 9)
+    ok = torch.__version__ >= (2, 9)
     yield ok, f"PyTorch {torch.__version__}, {flavor}" + ("" if ok else ": the lessons need 2.9 or newer")
     for package in ("numpy", "matplotlib", "ipywidgets", "psutil"):
         if not package_version(package):
@@ -42,36 +42,26 @@ def _check_software():
 
 
 def _check_devices():
-    yield (
-        True,
-        f"CPU: {name_of('cpu')}, {memory_gib():.0f} GiB memory, {torch.get_num_threads()} threads for PyTorch",
-    )
-    if torch.cuda.is_available():
-        for i in range(torch.cuda.device_count()):
-            p, lack = torch.cuda.get_device_properties(i), missing_code(f"cuda:{i}")
-            name = f"emulated {p.name}: numbers and memory real, times modeled" if emulated() else p.name
-            text = f"GPU {i}: {name}, {p.total_memory / 2**30:.1f} GiB, compute capability {p.major}.{p.minor}"
-            if lack:
-                text += ": this PyTorch has no code for it; install a build that has (lesson 01), "
-                text += "or hide the GPU with CUDA_VISIBLE_DEVICES=-1 before you start Python"
-            yield lack is None, text
-    else:
-        yield (
-            False,
-            "CUDA GPU: none that PyTorch can use; lesson 01 finds out why, recorded results are shown instead",
-        )
+    threads = torch.get_num_threads()
+    yield True, f"CPU: {name_of('cpu')}, {memory_gib():.0f} GiB memory, {threads} threads for PyTorch"
+    gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    for i in range(gpus):
+        p, lack = torch.cuda.get_device_properties(i), missing_code(f"cuda:{i}")
+        name = f"emulated {p.name}: numbers and memory real, times modeled" if emulated() else p.name
+        text = f"GPU {i}: {name}, {p.total_memory / 2**30:.1f} GiB, compute capability {p.major}.{p.minor}"
+        if lack:
+            text += ": this PyTorch has no code for it; install a build that has (lesson 01), "
+            text += "or hide the GPU with CUDA_VISIBLE_DEVICES=-1 before you start Python"
+        yield lack is None, text
+    if not gpus:
+        yield False, "CUDA GPU: none that PyTorch can use; lesson 01 finds out why, recorded results are shown instead"
     mps = missing_mps() is None
     yield mps, "Apple GPU (MPS): " + ("available" if mps else "none; it takes a Mac with an Apple chip")
     xpu = torch.xpu.is_available()
     yield xpu, "Intel GPU (XPU): " + ("available" if xpu else "none; it takes an Intel GPU and PyTorch's XPU build")
     xla = missing_xla()
-    if xla is None:
-        yield True, f"torch_xla {package_version('torch_xla')}: the XLA cells run live here"
-    else:
-        yield (
-            False,
-            f"TPU: needs {xla}; on Colab choose a TPU runtime, elsewhere the recorded results are shown",
-        )
+    text = f"TPU: needs {xla}; on Colab choose a TPU runtime, elsewhere the recorded results are shown"
+    yield xla is None, text if xla else f"torch_xla {package_version('torch_xla')}: the XLA cells run live here"
 
 
 def _check_tools():

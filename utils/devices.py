@@ -17,19 +17,16 @@ from utils.messages import LabError
 # Choosing a device. Lesson 01 builds this function line by line.
 
 
-def pick_device():
-    """The accelerator that PyTorch can use on this machine, or the CPU.
-
-    Returns a torch.device without an index, such as device(type='cuda') or device(type='cpu').
-    """
+def pick_device() -> torch.device:
+    """The accelerator that PyTorch can use on this machine, or the CPU, without an index: device(type='cuda')."""
     accelerator = torch.accelerator.current_accelerator(check_available=True)
     if accelerator is None or missing_code(accelerator):
         return torch.device("cpu")
     return accelerator
 
 
-def missing_code(device):
-    """What the build of PyTorch lacks for `device`, as half a sentence, or None where it holds code for it.
+def missing_code(device: torch.device | str) -> str | None:
+    """What the build of PyTorch lacks for `device`, as a phrase after "needs"; None where it holds code for it.
 
     A GPU can be there and available, and the first operation on it says "no kernel image is available": the build
     holds machine code or PTX for other generations. Only CUDA devices are judged.
@@ -46,7 +43,7 @@ def missing_code(device):
     )
 
 
-def _runs(capability, entry):
+def _runs(capability: tuple[int, int], entry: str) -> bool:
     """Whether code for `entry`, such as "sm_86", runs on a GPU of this (major, minor). Exercise 01.2 is this rule."""
     found = re.fullmatch(r"(sm|compute)_(\d+)(\d)(a|f)?", entry)
     if not found:
@@ -64,40 +61,39 @@ def _runs(capability, entry):
 
 
 @functools.cache
-def cpu_name():
-    """Name of the processor, such as "Intel Xeon Platinum 8480C": the operating system's, without its ornaments."""
-    name = ""
-    if pathlib.Path("/proc/cpuinfo").exists():
-        text = pathlib.Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
-        found = re.search(r"^model name\s*:\s*(.+)$", text, re.M)
-        name = found.group(1).strip() if found else ""
+def cpu_name() -> str:
+    """The operating system's name of the processor, such as "Intel Xeon Platinum 8480C", without "(R)" and clock."""
+    info, name = pathlib.Path("/proc/cpuinfo"), ""
+    if info.exists():
+        lines = re.findall(r"^model name\s*:\s*(.+)$", info.read_text(encoding="utf-8", errors="replace"), re.M)
+        name = lines[0].strip() if lines else ""
     elif sys.platform == "darwin":
         name = output_of("sysctl", "-n", "machdep.cpu.brand_string")
     name = name or platform.processor() or platform.machine() or "unknown CPU"
     return " ".join(re.sub(r"\((R|TM|tm)\)|\bCPU\b|\bProcessor\b|@.*", " ", name).split()) or name
 
 
-def cores():
+def cores() -> int:
     """Number of processors this process may use (logical cores)."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
 
 
-def memory_gib():
+def memory_gib() -> float:
     """Main memory of this machine in GiB."""
     import psutil
 
     return psutil.virtual_memory().total / 2**30
 
 
-def emulated():
+def emulated() -> bool:
     """Whether the CUDA device of this process is the emulated one of tests/emulator: no GPU, its times are a model."""
     return "libemulator.so" in os.environ.get("LD_PRELOAD", "")
 
 
-def name_of(kind):
-    """Display name of a device of this machine; LabError where it has none of that kind.
+def name_of(kind: str) -> str:
+    """Name of this machine's device of a kind: "cpu", "cuda", "mps", "xpu", "xla", "tpu" or another torch device type.
 
-    kind: "cpu", "cuda", "mps", "xpu", "xla", "tpu" or another torch device type.
+    Raises LabError where it has none of that kind.
     """
     if kind == "cuda" and torch.cuda.is_available():  # some ROCm builds give an empty name
         name = torch.cuda.get_device_name(0) or f"AMD {torch.cuda.get_device_properties(0).gcnArchName}"
@@ -117,8 +113,7 @@ def name_of(kind):
         return "meta"
     if kind != "cpu":
         raise LabError(f"this machine has no {kind} device to name")
-    n = cores()
-    return f"{cpu_name()}, {n} core{'s' if n != 1 else ''}"
+    return f"{cpu_name()}, {cores()} core{'s' if cores() != 1 else ''}"
 
 
 TPU_CHIPS = {  # device number on the PCI bus → generation (jax/_src/hardware_utils.py, read 2026-11-22)
@@ -130,7 +125,7 @@ TPU_CHIPS = {  # device number on the PCI bus → generation (jax/_src/hardware_
 }
 
 
-def tpu_name(bus="/sys/bus/pci/devices"):
+def tpu_name(bus: str | pathlib.Path = "/sys/bus/pci/devices") -> str:
     """Generation of this machine's TPU, such as "TPU v5e"; "TPU" where nothing tells. Starts no runtime.
 
     Read from the PCI bus, else from TPU_ACCELERATOR_TYPE ("v5litepod-8", "v6e-1"), which some machines set.
@@ -147,21 +142,19 @@ def tpu_name(bus="/sys/bus/pci/devices"):
     return f"TPU{found[1]}x" if letter == "x" else f"TPU v{found[1]}{letter}"
 
 
-def versions():
-    """Versions that decide what a measurement means, as a dict of strings; absent parts are left out."""
+def versions() -> dict[str, str]:
+    """Versions that decide what a measurement means; what is not there is left out."""
     found = {"torch": torch.__version__, "python": platform.python_version(), "system": platform.system()}
-    found["cpu"] = name_of("cpu")
+    found |= {"cpu": name_of("cpu"), "torch_xla": package_version("torch_xla")}
     if torch.cuda.is_available():
         found["cuda"], found["rocm"] = torch.version.cuda, torch.version.hip
         major, minor = torch.cuda.get_device_capability(0)
         found["capability"] = f"{major}.{minor}"
         found["driver"] = None if emulated() else nvidia_smi("driver_version")
-    if package_version("torch_xla"):
-        found["torch_xla"] = package_version("torch_xla")
     return {key: value for key, value in found.items() if value}
 
 
-def package_version(package):
+def package_version(package: str) -> str | None:
     """Installed version of `package`, or None. Does not import it."""
     try:
         return importlib.metadata.version(package)

@@ -2,7 +2,6 @@
 
 import functools
 import re
-import shutil
 import subprocess
 import time
 from typing import NamedTuple
@@ -34,7 +33,7 @@ class DeviceRow(NamedTuple):
     checked: str = "2026-11-20"
     rated: bool = False
 
-    def limit(self, kind):
+    def limit(self, kind: str) -> float | None:
         """Peak of `kind` ("fp32", …) as a physical limit for `claim`; None where there is none.
 
         A GeForce clocks itself above the "boost clock" that its peaks are printed for, so a right measurement can
@@ -43,13 +42,16 @@ class DeviceRow(NamedTuple):
         return None if self.rated else getattr(self, kind)
 
 
-def pcie_limit(generation, lanes=16):
+PCIE = {3: 8, 4: 16, 5: 32, 6: 64}  # generation → GT/s a lane
+
+
+def pcie_limit(generation: int, lanes: int = 16) -> float:
     """Most that a PCI Express link can carry in one direction, in GB/s, before protocol overhead.
 
-    generation: 3, 4, 5 or 6. Source: transfer rates of 8, 16, 32, 64 GT/s a lane, one bit a transfer, the 128b/130b
-    line code (PCI Express Base Specification 3.0 to 5.0), and 242 of 256 bytes a flit (6.0).
+    generation: 3, 4, 5 or 6 (KeyError for others). Source: one bit a transfer and lane, the 128b/130b line code (PCI
+    Express Base Specification 3.0 to 5.0), and 242 of 256 bytes a flit (6.0).
     """
-    return {3: 8, 4: 16, 5: 32, 6: 64}[generation] * lanes * (242 / 256 if generation == 6 else 128 / 130) / 8
+    return PCIE[generation] * lanes * (242 / 256 if generation == 6 else 128 / 130) / 8
 
 
 _ML = "stas00/ml-engineering, accelerator tables (2026-08)"
@@ -94,7 +96,7 @@ DEVICE_TABLE = [
 ]
 
 
-def look_up(name):
+def look_up(name: str) -> DeviceRow | None:
     """The row of the device table for a device name as PyTorch reports it, or None.
 
     The whole name must fit: an "NVIDIA H200 NVL" is no "NVIDIA H200", a MIG slice or a virtual GPU no whole GPU, a
@@ -104,18 +106,18 @@ def look_up(name):
     return next((row for row in DEVICE_TABLE if row.name == name or re.fullmatch(row.pattern, bare)), None)
 
 
-def link_limit():
+def link_limit() -> tuple[float | None, str]:
     """(GB/s in one direction, how we know) for the link to the first CUDA GPU; (None, why not) when unknown."""
     if not torch.cuda.is_available():
         return None, "no host link known"
     name = torch.cuda.get_device_name(0)
     if re.search(r"\bG[HB]\d", name):
         return None, f"{name} is joined to its CPU by NVLink-C2C, not PCIe"
-    gpu = smi_id(0)
-    known = {field: nvidia_smi(f"pcie.link.{field}", gpu) if gpu else "" for field in LINK}
-    generation, *lanes = (int(text) if text.isdigit() else None for text in known.values())
-    lanes = min(filter(None, lanes), default=None)  # a card with 16 lanes may sit in a slot with 4
-    if lanes and generation in (3, 4, 5, 6):
+    # The generation falls when the GPU rests, the width does not; a card with 16 lanes may sit in a slot with 4.
+    fields = [nvidia_smi(f"pcie.link.{field}", 0) for field in ("gen.max", "width.max", "width.current")]
+    generation, *widths = (int(text) if text.isdigit() else None for text in fields)
+    lanes = min(filter(None, widths), default=None)
+    if lanes and generation in PCIE:
         return pcie_limit(generation, lanes), f"PCIe {generation} x{lanes}, from nvidia-smi"
     row = look_up(name)
     if row and row.link:
@@ -123,55 +125,41 @@ def link_limit():
     return None, "no host link known"
 
 
-LINK = ("gen.max", "width.max", "width.current")  # the generation falls when the GPU rests, the width does not
-
-
 # ---------------------------------------------------------------------------------------------------------------
 # nvidia-smi
 
+# What holds a GPU's clock down, by its bit in NVML (nvml.h, nvmlClocksEventReason…).
+THROTTLES = {0x4: "power cap", 0x8: "hardware slowdown", 0x20: "heat", 0x40: "heat (hardware)", 0x80: "power brake"}
 
-@functools.cache
-def nvidia_smi(field, gpu="0"):
+
+@functools.lru_cache
+def nvidia_smi(field: str, device: torch.device | int | None = None, when: int = 0) -> str:
     """One field of a GPU from nvidia-smi, such as "driver_version"; "" where nvidia-smi is missing or does not know.
 
-    gpu: a number in nvidia-smi's own order, which need not be PyTorch's, or what `smi_id` gives for a PyTorch device.
+    device: a CUDA device of PyTorch, whose order need not be nvidia-smi's; without it the first one of nvidia-smi.
+    when: an answer is kept, and asked for again with another number here.
     """
+    uuid = getattr(torch.cuda.get_device_properties(device), "uuid", None) if device is not None else None
+    if device is not None and not uuid:  # some builds of PyTorch do not tell it; another card's answer would be worse
+        return ""
+    gpu = f"GPU-{uuid}" if uuid else "0"
     return output_of("nvidia-smi", f"--query-gpu={field}", "--format=csv,noheader", f"--id={gpu}")
 
 
-def smi_id(device="cuda"):
-    """nvidia-smi's name for a CUDA device, "GPU-<uuid>"; None where PyTorch does not tell the uuid."""
-    uuid = getattr(torch.cuda.get_device_properties(device), "uuid", None)
-    return f"GPU-{uuid}" if uuid else None
+def throttle_reasons(device: torch.device) -> list[str]:
+    """What holds down the clock of this NVIDIA GPU now, such as ["power cap"]; [] where nobody can say."""
+    second = int(time.monotonic())  # nvidia-smi can take that long
+    for name in ("clocks_throttle_reasons.active", "clocks_event_reasons.active"):  # of older drivers, of newer ones
+        mask = nvidia_smi(name, device, second)
+        if mask.startswith("0x"):
+            return sorted(reason for bit, reason in THROTTLES.items() if int(mask, 16) & bit)
+    return []
 
 
-def gpu_state(device="cuda"):
-    """What an NVIDIA GPU does now, by nvidia-smi's names (clocks.sm: "1980 MHz", …); {} where nobody can say.
-
-    An answer up to a second old is given again: nvidia-smi can take that long.
-    """
-    gpu, now = smi_id(device), time.monotonic()
-    asked, state = _states.get(gpu, (None, {}))
-    if asked is None or now - asked > 1:
-        line = ""
-        for reasons in REASONS if gpu else ():
-            query = ",".join([*STATE[:-1], reasons])
-            line = line or output_of("nvidia-smi", f"--query-gpu={query}", "--format=csv,noheader", f"--id={gpu}")
-        state = dict(zip(STATE, line.split(", "), strict=False)) if line else {}
-        _states[gpu] = now, state
-    return state
-
-
-STATE = ["clocks.sm", "clocks.mem", "temperature.gpu", "power.draw", "clocks_throttle_reasons.active"]
-REASONS = ["clocks_throttle_reasons.active", "clocks_event_reasons.active"]  # older drivers' name, newer drivers' name
-_states = {}  # nvidia-smi's name of a GPU → when it was asked, what it said
-
-
-def output_of(*command):
-    if not shutil.which(command[0]):
-        return ""
+def output_of(*command: str) -> str:
+    """What a program prints; "" where it is missing, fails, or takes more than 20 seconds."""
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=20)
-    except (subprocess.TimeoutExpired, OSError):
+        done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True)
+    except (OSError, subprocess.SubprocessError):
         return ""
-    return done.stdout.strip() if done.returncode == 0 else ""
+    return done.stdout.strip()

@@ -10,12 +10,12 @@ import torch
 NOT_LIVE = {"replayed", "emulated", "unavailable", "waiting"}  # states of a cell that did not run on this machine
 
 
-def strict():
+def strict() -> bool:
     """Whether missed claims raise (LAB_STRICT=1: tests and recording) or are information (a reader's machine)."""
     return os.environ.get("LAB_STRICT") == "1"
 
 
-def untimed():
+def untimed() -> bool:
     """Whether no time is judged in this run (LAB_UNTIMED=1, tests): few samples do, and timed claims say nothing."""
     return os.environ.get("LAB_UNTIMED") == "1"
 
@@ -27,7 +27,7 @@ class LabError(Exception):
         return [f"{type(self).__name__}: {self}"]
 
 
-def finding(text, error=LabError, state="finding"):
+def finding(text: str, error: type[LabError] = LabError, state: str = "finding") -> None:
     """Something is otherwise than announced: raise `error` with LAB_STRICT=1, else say so in one line and go on.
 
     text: what was announced and what was found. PyTorch changes its words every few months; for a reader that is
@@ -38,12 +38,12 @@ def finding(text, error=LabError, state="finding"):
     note(text, state)
 
 
-def pytorch():
+def pytorch() -> str:
     """This PyTorch by name and version: "PyTorch 2.13.0"."""
     return f"PyTorch {torch.__version__.split('+')[0]}"
 
 
-def note(text, state=None):
+def note(text: str, state: str | None = None) -> None:
     """Show `text` as a quiet line between outputs.
 
     state: what happened to the cell: "replayed", "emulated" or "unavailable" (conditional cells), "finding", "missed"
@@ -62,14 +62,14 @@ def note(text, state=None):
     display(data, raw=True, metadata={"device_lab": {"state": state}} if state else {})
 
 
-def picture(png, alt):
+def picture(png: str, alt: str) -> None:
     """Show a PNG (base64 text) with its text alternative, in each form that a front end or a stored page may use."""
     from IPython.display import display
 
     display(picture_data(png, alt), raw=True, metadata={"image/png": {"alt": alt}})
 
 
-def picture_data(png, alt):
+def picture_data(png: str, alt: str) -> dict[str, str]:
     """The forms of a picture by media type. As HTML because JupyterLab gives a plain PNG no text alternative."""
     image = f'<img src="data:image/png;base64,{png}" alt="{html.escape(alt, quote=True)}" style="max-width: 100%">'
     return {"image/png": png, "text/html": image, "text/plain": alt}

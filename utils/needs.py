@@ -1,4 +1,7 @@
-"""What the words of `%%requires` mean: for each a function that says what this machine lacks, or None."""
+"""What the words of `%%requires` stand for: NEEDS has for each a function that says what is missing here.
+
+None: nothing is missing. Otherwise a phrase to be read after "needs": "a CUDA GPU, and PyTorch sees none here".
+"""
 
 import importlib.util
 import os
@@ -14,7 +17,7 @@ from utils.devices import missing_code, name_of, package_version, pick_device
 from utils.hardware import output_of
 
 
-def missing_cuda(count=1):
+def missing_cuda(count: int = 1) -> str | None:
     if not torch.cuda.is_available():
         return "a CUDA GPU, and PyTorch sees none here"
     found = torch.cuda.device_count()
@@ -23,17 +26,17 @@ def missing_cuda(count=1):
     return next(filter(None, (missing_code(f"cuda:{i}") for i in range(count))), None)
 
 
-def missing_mps():
+def missing_mps() -> str | None:
     return None if torch.backends.mps.is_available() else "an Apple GPU (MPS), and PyTorch sees none here"
 
 
-def missing_accelerator():
+def missing_accelerator() -> str | None:
     if pick_device().type != "cpu":
         return None
     return torch.cuda.is_available() and missing_cuda() or "an accelerator, and PyTorch sees none here"
 
 
-def missing_xla():
+def missing_xla() -> str | None:
     ours, theirs = package_version("torch"), package_version("torch_xla")
     if theirs is None:
         return "torch_xla, and it is not installed here"
@@ -42,7 +45,7 @@ def missing_xla():
     return None
 
 
-def missing_tpu():
+def missing_tpu() -> str | None:
     if pick_device().type == "tpu":  # TorchTPU, which registers this device type
         return None
     if package_version("torch_xla") is None:
@@ -55,7 +58,7 @@ def missing_tpu():
     return None if kind == "TPU" else f"a TPU, and torch_xla runs on {kind} here"
 
 
-def missing_compiler():
+def missing_compiler() -> str | None:
     """What torch.compile lacks here to write kernels for the CPU: it calls one compiler, and includes Python.h."""
     name = os.environ.get("CXX") or {"win32": "cl", "darwin": "clang++"}.get(sys.platform, "g++")
     found = shutil.which(name)
@@ -73,7 +76,7 @@ def missing_compiler():
     return None
 
 
-def missing_triton():
+def missing_triton() -> str | None:
     """What torch.compile lacks here to write kernels for a CUDA GPU."""
     if missing_cuda():
         return missing_cuda()
@@ -84,7 +87,7 @@ def missing_triton():
     return missing_compiler()
 
 
-NEEDS = {  # word → what is missing here, or None
+NEEDS = {
     "cuda": missing_cuda,
     "mps": missing_mps,
     "accelerator": missing_accelerator,

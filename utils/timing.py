@@ -5,7 +5,8 @@ import gc
 import math
 import random
 import time
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy
@@ -16,12 +17,10 @@ from utils.messages import LabError, untimed
 
 WARM_CALLS, WARM_SECONDS = 3, 0.025  # warm up for at least both
 SAMPLE_SECONDS = 0.001  # shorter functions are called several times a sample
-FEWEST = 7  # samples; from six on, the extremes enclose the median with 95% confidence
+MIN_SAMPLES = 7  # samples; from six on, the extremes enclose the median with 95% confidence
 if untimed():
     WARM_CALLS, WARM_SECONDS, SAMPLE_SECONDS = 2, 0, 0
 CPU_FLUSH = 2**27  # bytes; more than the last-level cache that one core can reach on most CPUs
-# What holds a GPU's clock down, by its bit in NVML (nvml.h, nvmlClocksEventReason…).
-SLOWED = {0x4: "power cap", 0x8: "hardware slowdown", 0x20: "heat", 0x40: "heat (hardware)", 0x80: "power brake"}
 
 
 @dataclass(frozen=True)
@@ -31,41 +30,39 @@ class Measurement:
     clock: "host" (perf_counter, the device idle before and after) or "device" (events on the current stream).
     calls: how many calls one sample holds. first: seconds of the very first call (host clock), compilation and
     caches included. cold: caches were overwritten before each sample. settings: what changes speed. remarks: what
-    makes the figures doubtful. gpu: clocks, temperature and power at the end of the sampling, from nvidia-smi: of a
-    working GPU where the queue was long enough (device clock), of an idle one otherwise; {} elsewhere.
+    makes the figures doubtful, such as a GPU whose clock was held down at the end of the sampling.
     """
 
-    samples: tuple
+    samples: tuple[float, ...]
     clock: str
     calls: int
     first: float
     cold: bool
     settings: dict
-    remarks: tuple = ()
-    gpu: dict = field(default_factory=dict)
+    remarks: tuple[str, ...] = ()
 
     @property
-    def n(self):
+    def n(self) -> int:
         return len(self.samples)
 
     @property
-    def median(self):
+    def median(self) -> float:
         """Median of the samples, in seconds."""
         return float(numpy.median(self.samples))
 
     @property
-    def fastest(self):
+    def fastest(self) -> float:
         """Smallest sample, in seconds: what the hardware can do when nothing disturbs it."""
         return min(self.samples)
 
     @property
-    def iqr(self):
+    def iqr(self) -> float:
         """Distance between the first and the third quartile, in seconds."""
         low, high = numpy.percentile(self.samples, [25, 75])
         return float(high - low)
 
     @property
-    def interval(self):
+    def interval(self) -> tuple[float, float]:
         """95% confidence interval of the median, in seconds: `median_interval` of the samples."""
         return median_interval(self.samples)
 
@@ -76,7 +73,7 @@ class Measurement:
         return "; ".join([text + (", cold)" if self.cold else ")"), *self.remarks])
 
 
-def median_interval(samples):
+def median_interval(samples: Sequence[float]) -> tuple[float, float]:
     """95% confidence interval (low, high) of the median of `samples`, without assuming a distribution.
 
     Ranks floor((n - z√n)/2) and ceil(1 + (n + z√n)/2), z = 1.96: Hoefler and Belli, "Scientific Benchmarking
@@ -102,20 +99,27 @@ class Speedup(NamedTuple):
         return f"{self.times:.3g} times ({spread}): {time_text(self.before)} → {time_text(self.after)}"
 
 
-def measure(fn, device, **options):
-    """Time `fn()` on `device`: a Measurement. Options as in `measure_together`."""
+def measure(fn: Callable[[], object], device: torch.device | str, **options) -> Measurement:
+    """Time `fn()` on `device`. Options and errors as in `measure_together`."""
     return measure_together({"fn": fn}, device, **options)["fn"]
 
 
-def measure_together(functions, device, *, clock=None, seconds=0.5, n=None, cold=False):
+def measure_together(
+    functions: dict[str, Callable[[], object]],
+    device: torch.device | str,
+    *,
+    clock: str | None = None,
+    seconds: float = 0.5,
+    n: int | None = None,
+    cold: bool = False,
+) -> dict[str, Measurement]:
     """Time several functions interleaved, in a new random order each round, so that drift meets all of them.
 
-    functions: dict of name → function without arguments. device: where they work, such as "cpu" or
-    torch.device("cuda"). clock: "device" (CUDA events; the default on CUDA) or "host" (what the caller waits;
-    the default elsewhere). seconds: about how long to sample all of them together; n: that many samples each
-    instead. cold: overwrite the caches before each sample (one call a sample then). Give it inputs with random
-    values: a GPU multiplies zeros faster. Returns a dict of name → Measurement. Raises LabError for a clock that
-    the device does not have. The rules follow Hoefler and Belli (SC'15) and triton.testing.do_bench.
+    device: where the functions work. clock: "device" (CUDA events; the default on CUDA) or "host" (what the caller
+    waits; the default elsewhere). seconds: about how long to sample all of them together; n: that many samples each
+    instead. cold: overwrite the caches before each sample (one call a sample then). Give the functions inputs with
+    random values: a GPU multiplies zeros faster. Raises LabError for a clock that the device does not have. The rules
+    follow Hoefler and Belli (SC'15) and triton.testing.do_bench.
     """
     device = torch.device(device)
     clock = clock or ("device" if device.type == "cuda" else "host")
@@ -137,21 +141,21 @@ def measure_together(functions, device, *, clock=None, seconds=0.5, n=None, cold
         if cold and clock == "device" and cost[name] < 1e-5:
             remarks[name].append("shorter than 10 µs: one event pair a call measures the launch as well")
     each_round = sum(cost[name] * calls[name] + overhead for name in functions)
-    rounds = n or min(1000, max(FEWEST, 0 if untimed() else int(seconds / each_round)))
+    rounds = n or min(1000, max(MIN_SAMPLES, 0 if untimed() else int(seconds / each_round)))
     sample = _device_samples if clock == "device" else _host_samples
     with _no_garbage_collection():
-        samples, state = sample(functions, device, calls, rounds, flush)
-    slowed = [f"the GPU was slowed down by its {reason}" for reason in sorted(_slowed_by(state))]
+        samples, reasons = sample(functions, device, calls, rounds, flush)
+    slowed = [f"the GPU was slowed down by its {reason}" for reason in reasons]
     found = {}
     for name in functions:
-        m = Measurement(tuple(samples[name]), clock, calls[name], first[name], cold, settings(), gpu=state)
+        m = Measurement(tuple(samples[name]), clock, calls[name], first[name], cold, settings())
         spread = [f"wide spread: the IQR is {m.iqr / m.median:.0%} of the median"] * (m.iqr > 0.1 * m.median)
         found[name] = replace(m, remarks=(*remarks[name], *slowed, *spread))
     return found
 
 
-def speedup(before, after):
-    """How many times faster the Measurement `after` is than `before`: a Speedup.
+def speedup(before: Measurement, after: Measurement) -> Speedup:
+    """How many times faster `after` is than `before`. Raises LabError if they were timed with two different clocks.
 
     Ratio of medians; its interval from 1,000 bootstrap resamples of both (Efron 1979, percentile method).
     """
@@ -163,7 +167,7 @@ def speedup(before, after):
     return Speedup(before.median / after.median, float(low), float(high), before.median, after.median)
 
 
-def wait_for(device):
+def wait_for(device: torch.device | str) -> None:
     """Return when `device` has done all that was asked of it. On the CPU there is nothing to wait for."""
     device = torch.device(device)
     if device.type == "xla":
@@ -172,8 +176,8 @@ def wait_for(device):
         torch.accelerator.synchronize(device)
 
 
-def settings():
-    """What changes the speed of the same code, as a dict: threads, float32 precision, cuDNN's choices, autograd.
+def settings() -> dict:
+    """What changes the speed of the same code: threads, float32 precision, cuDNN's choices, autograd.
 
     "fp32 matmul" is None where this PyTorch has no such setting (before 2.9).
     """
@@ -186,12 +190,43 @@ def settings():
     }
 
 
-def time_text(seconds):
+def time_text(seconds: float) -> str:
     """Seconds as text with three digits: 0.00123 → "1.23 ms"."""
     for unit, factor in (("s", 1), ("ms", 1e3), ("µs", 1e6)):
         if abs(seconds) * factor >= 1:
             return f"{seconds * factor:.3g} {unit}" if seconds * factor < 1000 else f"{seconds * factor:,.0f} {unit}"
     return f"{seconds * 1e9:.3g} ns"
+
+
+class device_clock:
+    """`with device_clock() as clock: …`: what the current CUDA stream does for the block, on the device's clock.
+
+    start, end: the two events around it, for other streams to wait for.
+    """
+
+    def __enter__(self):
+        self.start, self.end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        self.start.record()
+        return self
+
+    def __exit__(self, *error):
+        self.end.record()
+
+    def seconds(self) -> float:
+        """Seconds between the two events. Waits until the second has come."""
+        self.end.synchronize()
+        return self.start.elapsed_time(self.end) / 1e3
+
+
+def sleep_cycles(milliseconds: float, probe: int = 10**8) -> int:
+    """How many cycles `torch.cuda._sleep` needs for about so many milliseconds, at this GPU's clock of now.
+
+    Measured by a sleep of `probe` cycles. A private call: PyTorch offers no public delay of a stream.
+    """
+    torch.cuda._sleep(1000)  # the first launch of a kernel also loads it
+    with device_clock() as clock:
+        torch.cuda._sleep(probe)
+    return int(probe * milliseconds / (1e3 * clock.seconds()))
 
 
 # ---------------------------------------------------------------------------------------------------------------
@@ -213,38 +248,35 @@ def _call(fn, device, calls):
         return
     for _ in range(calls):
         kept = fn()  # XLA is lazy: a result that nobody holds is never computed
-        xla.start()
+        xla.launch_graph()
         del kept
 
 
 def _host_samples(functions, device, calls, rounds, flush):
     samples = {name: [] for name in functions}
-    for name in _order(functions, rounds):
+    for name in _shuffled(functions, rounds):
         if flush:
             flush()
         samples[name].append(_host_seconds(functions[name], device, calls[name]) / calls[name])
-    return samples, _gpu_state(device)
+    return samples, hardware.throttle_reasons(device) if device.type == "cuda" else []
 
 
 def _device_samples(functions, device, calls, rounds, flush):
     """Events on the current stream around each sample, and a single synchronization at the end."""
-    pairs = {name: [] for name in functions}
+    clocks = {name: [] for name in functions}
     with torch.cuda.device(device):
-        for name in _order(functions, rounds):
+        for name in _shuffled(functions, rounds):
             if flush:
                 flush()
-            start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-            start.record()
-            _call(functions[name], device, calls[name])
-            end.record()
-            pairs[name].append((start, end))
-        state = _gpu_state(device)  # now, while the device may still work
+            with device_clock() as clock:
+                _call(functions[name], device, calls[name])
+            clocks[name].append(clock)
+        reasons = hardware.throttle_reasons(device)  # now, while the device may still work
         torch.cuda.synchronize()
-    seconds = {name: [a.elapsed_time(b) / 1e3 / calls[name] for a, b in done] for name, done in pairs.items()}
-    return seconds, state
+    return {name: [clock.seconds() / calls[name] for clock in done] for name, done in clocks.items()}, reasons
 
 
-def _order(names, rounds):
+def _shuffled(names, rounds):
     shuffle = random.Random(0)
     for _ in range(rounds):
         yield from shuffle.sample(list(names), len(names))
@@ -271,17 +303,6 @@ def _flusher(device):
     """A function that overwrites the caches of `device`: twice the L2 of a GPU, 128 MiB on the CPU."""
     size = 2 * torch.cuda.get_device_properties(device).L2_cache_size if device.type == "cuda" else CPU_FLUSH
     return torch.empty(size, dtype=torch.uint8, device=device).zero_
-
-
-def _gpu_state(device):
-    return hardware.gpu_state(device) if device.type == "cuda" and not torch.version.hip else {}
-
-
-def _slowed_by(state):
-    """Reasons that hold down the clock of an NVIDIA GPU, from what `hardware.gpu_state` found."""
-    mask = state.get("clocks_throttle_reasons.active", "")
-    active = int(mask, 16) if mask.startswith("0x") else 0
-    return {reason for bit, reason in SLOWED.items() if active & bit}
 
 
 @contextlib.contextmanager

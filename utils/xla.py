@@ -5,26 +5,28 @@ import pathlib
 import re
 from typing import NamedTuple
 
+import torch
 
-def start():
-    """Compile and start what was recorded lazily, as far as somebody still holds a result. Does not wait."""
+
+def launch_graph() -> None:
+    """Compile and launch what was recorded lazily, as far as somebody still holds a result. Does not wait."""
     import torch_xla
 
     torch_xla.sync()
 
 
-def synchronize():
-    """The same, and return when the XLA device is done.
+def synchronize() -> None:
+    """Launch what was recorded, and return when the XLA device is done.
 
     torch_xla.sync() alone does not wait (seen on torch_xla 2.9.0, with wait=True neither).
     """
     import torch_xla.core.xla_model
 
-    start()
+    launch_graph()
     torch_xla.core.xla_model.wait_device_ops()
 
 
-def graph_text(*tensors):
+def graph_text(*tensors: torch.Tensor) -> str:
     """What has been recorded for `tensors` and not run yet, as torch_xla's intermediate representation (IR).
 
     One line an operation: %number = shape operation(inputs). Runs nothing. A private call: torch_xla offers no public
@@ -41,11 +43,11 @@ class Node(NamedTuple):
     number: int
     operation: str
     shape: str
-    inputs: tuple
+    inputs: tuple[int, ...]
 
 
-def graph_nodes(text):
-    """The lines of `graph_text` as a list of Nodes, inputs before what uses them. Needs no torch_xla."""
+def graph_nodes(text: str) -> list[Node]:
+    """The lines of `graph_text`, inputs before what uses them. Needs no torch_xla."""
     lines = re.findall(r"%(\d+) = (.+?)(?:\{[\d,]*\})? ([\w:]+)\(([^)]*)\)", text)
     return [Node(int(n), op, shape, tuple(map(int, re.findall(r"%(\d+)", used)))) for n, shape, op, used in lines]
 
@@ -54,8 +56,8 @@ def graph_nodes(text):
 # Sharding (lesson 14)
 
 
-def held(tensor):
-    """Which block of a tensor on "xla" each device holds under SPMD: a list, by device, of [first, end) a dimension."""
+def held(tensor: torch.Tensor) -> list[list[list[int]]]:
+    """Which block of a tensor on "xla" each device holds under SPMD: by device, for each dimension [first, end)."""
     import torch_xla.distributed.spmd as xs
     import torch_xla.runtime
 
@@ -69,8 +71,8 @@ def held(tensor):
     return [block for _, block in sorted(found.items())]
 
 
-def programs(folder):
-    """The optimized programs (HLO text) that XLA has written to `folder` so far: a set of paths.
+def programs(folder: str | pathlib.Path) -> set[pathlib.Path]:
+    """Paths of the optimized programs (HLO text) that XLA has written to `folder` so far.
 
     XLA writes them where the environment variable XLA_FLAGS held "--xla_dump_to=FOLDER --xla_dump_hlo_as_text" before
     torch_xla was imported.
@@ -82,8 +84,8 @@ WIDTHS = {"pred": 1, "s8": 1, "u8": 1, "bf16": 2, "f16": 2, "s64": 8, "u64": 8, 
 KINDS = "all-reduce|all-gather|reduce-scatter|all-to-all|collective-permute"
 
 
-def collectives(text):
-    """The collectives in optimized HLO text: a list of [kind, shapes of the result, its bytes on each device].
+def collectives(text: str) -> list[list]:
+    """The collectives in optimized HLO text, each as [kind, shapes of the result, its bytes on each device].
 
     An asynchronous one counts where it starts ("all-gather-start"), and there its operands stand before the results.
     """
