@@ -7,7 +7,6 @@ python tools/notebooks.py outputs [FILE…] execute lessons in this environment 
 
 import argparse
 import base64
-import os
 import pathlib
 import re
 import sys
@@ -31,22 +30,28 @@ BRITISH = re.compile(r"\b\w*(colour|optimis|behaviour|synchronis|initialis|centr
 MACHINE_PATH = re.compile(r"/root/|/home/\w|/Users/\w|/tmp/|\b[A-Z]:\\\\?\w")
 
 SETUP = """\
-# Set-up, the same in every lesson: finds the course on this machine, or fetches it once (Colab, Kaggle).
+# Set-up, the same in every lesson: finds the course on this machine, or fetches it
+# once (Colab, Kaggle).
 import pathlib
 import subprocess
 import sys
 
 REPOSITORY = "{address}"
 here = pathlib.Path.cwd()
-course = next((p for p in [here, *here.parents] if (p / "utils" / "cells.py").exists()), here / "pytorch-device-lab")
+course = next(
+    (p for p in [here, *here.parents] if (p / "utils" / "cells.py").exists()),
+    here / "pytorch-device-lab",
+)
 if not course.exists():
     fetch = ["git", "clone", "--quiet", "--depth=1", REPOSITORY, str(course)]
     fetched = subprocess.run(fetch, capture_output=True, text=True)
-    assert fetched.returncode == 0, f"Cannot fetch the course (is the network on?): {{fetched.stderr}}"
+    failed = f"Cannot fetch the course (is the network on?): {{fetched.stderr}}"
+    assert fetched.returncode == 0, failed
 sys.path.insert(0, str(course))
 
 import torch
-from utils import check, claim, doctor, expect_error, hint, pick_device, plots, progress, recordings, solution, where
+from utils import check, claim, doctor, expect_error, hint, pick_device, plots
+from utils import progress, recordings, solution, where
 """
 BADGES = (
     "[![Open in Colab](https://colab.research.google.com/assets/colab-badge.svg)]"
@@ -199,14 +204,12 @@ def _code(nb, path):
         count = sum(bool(line.strip()) for line in cell.source.splitlines())
         if count > LINES_MOST and cell.id != "setup":
             found.append(f"cell {cell.id} has {count} lines, more than {LINES_MOST}")
-        if not cell.source.startswith("%%requires"):
-            continue
         try:
-            word, _, name, _ = cells.parse(cell.source.split("\n", 1)[0])
+            header = cells.header(cell.source)
         except LabError as error:
             found.append(f"cell {cell.id}: {error}")
         else:
-            if not name and not word.startswith("result:"):
+            if header and not header.name and not header.word.startswith("result:"):
                 found.append(f"cell {cell.id} cannot be recorded: give it --result NAME or --name NAME")
     return found
 
@@ -270,13 +273,14 @@ def recording_problems():
     found, names = [], {}
     for path in lessons():
         for cell in _code_cells(nbformat.read(path, as_version=4)):
-            header = cells.HEADER.match(cell.source.split("\n", 1)[0])
-            if header and header["name"]:
-                if header["name"] in names:
-                    found.append(
-                        f"the name {header['name']} stands twice, in {names[header['name']][0]} and {path.stem}"
-                    )
-                names[header["name"]] = (path.stem, recordings.source_hash(cell.source))
+            try:
+                header = cells.header(cell.source)
+            except LabError:
+                continue  # _code says so
+            if header and header.name:
+                if header.name in names:
+                    found.append(f"the name {header.name} stands twice, in {names[header.name][0]} and {path.stem}")
+                names[header.name] = (path.stem, cells.source_hash(cell.source))
     for path in sorted(recordings.FOLDER.glob("*/*")):
         label = f"recorded/{path.parent.name}/{path.name}"
         try:
@@ -319,15 +323,12 @@ def write():
 
 def outputs(paths):
     """Execute lessons in this environment and store their outputs."""
-    from nbclient import NotebookClient
+    from tools import run
 
-    os.environ["LAB_STRICT"] = "1"
-    os.environ.setdefault("JUPYTER_PREFER_ENV_PATH", "1")
     for path in paths or lessons():
         path = pathlib.Path(path)
         nb = nbformat.read(path, as_version=4)
-        client = NotebookClient(nb, timeout=300, resources={"metadata": {"path": str(path.parent)}})
-        client.execute()
+        run.execute(nb, path.parent, env={"LAB_STRICT": "1"})
         path.write_text(canonical(nb, path), encoding="utf-8", newline="\n")
         print(f"{path.name}: {len(_code_cells(nb))} code cells executed")
 
