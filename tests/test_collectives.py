@@ -1,8 +1,6 @@
 """Collectives, buckets and scaling: published cases, what torch builds, and what must hold for all inputs."""
 
-import math
-import time
-
+import nbformat
 import pytest
 import torch
 import torch.distributed as dist
@@ -10,6 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
+from tests.conftest import ROOT
+from utils import claim
 from utils.messages import LabError
 from utils.simulate.collectives import (
     ALGORITHMS,
@@ -18,16 +18,14 @@ from utils.simulate.collectives import (
     all_gather,
     all_reduce,
     buckets,
-    bus_bandwidth,
     ddp_step,
     hierarchical,
     per_bucket,
     reduce_scatter,
     scaling,
 )
-from utils.simulate.timeline import Op, makespan, schedule
 
-MB, MIB = 1e6, 2**20
+MB, MIB, GIB = 1e6, 2**20, 2**30
 
 # ---------------------------------------------------------------------------------------------------------------
 # Collectives: golden rows
@@ -37,12 +35,9 @@ MB, MIB = 1e6, 2**20
     "algorithm, ranks, ms",
     [
         ("ring", 2, "0.510"),
-        ("ring", 8, "0.945"),
         ("ring", 64, "1.614"),
         ("ring", 1024, "11.229"),
         ("tree", 2, "1.01"),
-        ("tree", 8, "1.03"),
-        ("tree", 64, "1.06"),
         ("tree", 1024, "1.10"),
         ("halving-doubling", 8, "0.905"),  # 6 steps of 5 us and 2 · 7/8 of 0.5 ms
         ("halving-doubling", 1024, "1.099"),  # 20 steps of 5 us and 2 · 1023/1024 of 0.5 ms
@@ -69,37 +64,30 @@ def test_two_levels_by_hand():
     assert hierarchical(8e9, 8, 4, inner, outer, "tree") == pytest.approx(14 * 0.01 + 4 * 0.1 + 2)  # the network is
 
 
-def test_one_rank_has_nothing_to_do():
-    link = Link(1, 1)
-    assert [all_reduce(5, 1, link, name) for name in ALGORITHMS] == [0, 0, 0]
-    assert all_gather(5, 1, link) == reduce_scatter(5, 1, link) == hierarchical(5, 1, 1, link, link) == 0
+LINK = Link(0, 1)
+CLUSTER = {"per_node": 8, "inner": LINK, "outer": LINK}
 
 
 @pytest.mark.parametrize(
     "call",
     [
-        lambda: all_reduce(-1, 2, Link(0, 1)),
-        lambda: all_reduce(1, 0, Link(0, 1)),
-        lambda: all_reduce(1, 2.5, Link(0, 1)),
+        lambda: all_reduce(-1, 2, LINK),
+        lambda: all_reduce(1, 0, LINK),
+        lambda: all_reduce(1, 2.5, LINK),
         lambda: all_reduce(1, 2, Link(-1, 1)),
         lambda: all_gather(1, 2, Link(0, 0)),
-        lambda: all_reduce(1, 2, Link(0, 1), "star"),
-        lambda: hierarchical(1, 0, 2, Link(0, 1), Link(0, 1)),
-        lambda: hierarchical(1, 2, 0, Link(0, 1), Link(0, 1)),
-        lambda: bus_bandwidth("gossip", 1, 2, 1),
-        lambda: bus_bandwidth("all_reduce", 1, 2, 0),
-        lambda: bus_bandwidth("all_reduce", 1, 0, 1),
+        lambda: all_reduce(1, 2, LINK, "star"),
+        lambda: hierarchical(1, 0, 2, LINK, LINK),
+        lambda: hierarchical(1, 2, 0, LINK, LINK),
         lambda: buckets([1, -1]),
         lambda: buckets([1], cap=0),
         lambda: ddp_step([], 1, 1, float),
-        lambda: ddp_step([1], -1, 1, float),
+        lambda: ddp_step([1], -1, 2, float),
+        lambda: ddp_step([1], 0, 0, float),
         lambda: ddp_step([1], 1, 1, float, shares=[1, 2]),
-        lambda: scaling([12], [1], 1, 1, 1, per_node=8, inner=Link(0, 1), outer=Link(0, 1)),
-        lambda: scaling([0], [1], 1, 1, 1, per_node=8, inner=Link(0, 1), outer=Link(0, 1)),
-        lambda: scaling([8], [1], 0, 0, 1, per_node=8, inner=Link(0, 1), outer=Link(0, 1)),
-        lambda: scaling([8], [], 1, 1, 4, per_node=8, inner=Link(0, 1), outer=Link(0, 1)),
-        lambda: scaling([8], [1], 2, -1, 4, per_node=8, inner=Link(0, 1), outer=Link(0, 1)),
-        lambda: scaling([8], [1], 1, 1, 4, per_node=8, inner=Link(0, 1), outer=Link(0, 1), strong=True),
+        lambda: scaling([12], [1], 1, 1, 1, **CLUSTER),
+        lambda: scaling([0], [1], 1, 1, 1, **CLUSTER),
+        lambda: scaling([8], [1], 1, 1, 4, **CLUSTER, strong=True),
     ],
 )
 def test_nonsense_is_refused(call):
@@ -120,41 +108,25 @@ def at_most(left, right):
     return left <= right * (1 + 1e-9) + 1e-15
 
 
-@given(st.floats(1, 1e12), st.integers(2, 20_000), st.floats(1e6, 1e12))
-def test_bus_bandwidth_of_a_ring_without_latency_is_that_of_the_link(size, ranks, bandwidth):
-    link = Link(0, bandwidth)
-    for collective in (all_reduce, all_gather, reduce_scatter):
-        found = bus_bandwidth(collective.__name__, size, ranks, collective(size, ranks, link))
-        assert found == pytest.approx(bandwidth)
-
-
-def test_bus_bandwidth_of_the_others():
-    assert [bus_bandwidth(name, 8, 4, 2) for name in ("broadcast", "reduce", "all_to_all")] == [4, 4, 3]
-
-
 @given(byte_counts, byte_counts, many, many, links, st.floats(0, 1e-2), algorithms)
-def test_more_of_anything_takes_no_less_time(size, more, ranks, further, link, slower, algorithm):
+def test_more_of_anything_takes_no_less_time_and_one_rank_has_nothing_to_do(
+    size, more, ranks, further, link, slower, algorithm
+):
     cost = all_reduce(size, ranks, link, algorithm)
     assert at_most(cost, all_reduce(size + more, ranks, link, algorithm))
     assert at_most(cost, all_reduce(size, ranks + further, link, algorithm))
     assert at_most(cost, all_reduce(size, ranks, Link(link.latency + slower, link.bandwidth), algorithm))
     assert at_most(all_reduce(size, ranks, Link(link.latency, 2 * link.bandwidth), algorithm), cost)
-
-
-@given(byte_counts, many, links)
-def test_a_ring_is_a_reduce_scatter_and_an_all_gather_and_halving_doubling_is_never_slower(size, ranks, link):
-    ring = all_reduce(size, ranks, link)
-    assert ring == pytest.approx(reduce_scatter(size, ranks, link) + all_gather(size, ranks, link))
-    assert at_most(all_reduce(size, ranks, link, "halving-doubling"), ring)
-    assert at_most(all_reduce(size, ranks, link, "halving-doubling"), all_reduce(size, ranks, link, "tree"))
+    assert all_reduce(size, 1, link, algorithm) == 0
 
 
 @given(byte_counts, st.integers(2, 20_000), links)
-def test_limits_of_a_ring(size, ranks, link):
-    assert all_reduce(0, ranks, link) == pytest.approx(2 * (ranks - 1) * link.latency)
-    without = all_reduce(size, ranks, Link(0, link.bandwidth))
-    assert without == pytest.approx(2 * size / link.bandwidth, rel=1 / ranks + 1e-9)
-    assert at_most(without, 2 * size / link.bandwidth)
+def test_a_ring_sends_all_but_its_share_twice_and_halving_doubling_is_never_slower(size, ranks, link):
+    ring = 2 * (ranks - 1) * (link.latency + size / ranks / link.bandwidth)
+    assert all_reduce(size, ranks, link) == pytest.approx(ring)
+    assert all_gather(size, ranks, link) == reduce_scatter(size, ranks, link) == pytest.approx(ring / 2)
+    assert at_most(all_reduce(size, ranks, link, "halving-doubling"), ring)
+    assert at_most(all_reduce(size, ranks, link, "halving-doubling"), all_reduce(size, ranks, link, "tree"))
 
 
 @given(byte_counts, many, links, links, algorithms)
@@ -162,14 +134,6 @@ def test_two_levels_of_which_one_is_trivial(size, ranks, inner, outer, algorithm
     assert hierarchical(size, ranks, 1, inner, outer, algorithm) == pytest.approx(all_reduce(size, ranks, inner))
     alone = all_reduce(size, ranks, outer, algorithm)
     assert hierarchical(size, 1, ranks, inner, outer, algorithm) == pytest.approx(alone)
-
-
-@given(byte_counts, st.integers(1, 64), st.integers(1, 500), st.floats(1e6, 1e12))
-def test_two_levels_send_over_equal_links_what_one_ring_sends(size, per_node, nodes, bandwidth):
-    """With links that do not limit, the bytes in the node and across are those of one ring: (pk - 1)/pk of twice."""
-    inner, outer = Link(0, bandwidth), Link(0, bandwidth * per_node)  # each rank has an adapter as fast as its link
-    flat = all_reduce(size, per_node * nodes, inner)
-    assert hierarchical(size, per_node, nodes, inner, outer, overlap=False) == pytest.approx(flat)
 
 
 @given(byte_counts, st.integers(1, 64), st.integers(1, 500), links, links, algorithms)
@@ -185,29 +149,19 @@ def test_phases_that_overlap_take_no_longer_and_at_least_half(size, per_node, no
 # Buckets
 
 
-def test_forty_equal_layers():
-    """40 Linear(512, 512) in FP32: the first bucket at 1 MiB, the next at 25 MiB, each overshoots."""
-    sizes = [4 * 512 * 512, 4 * 512] * 40
-    assert per_bucket(sizes, buckets(sizes)) == [1_050_624, 26_265_600, 14_708_736]
-
-
-def test_a_bucket_that_is_exactly_full_closes():
-    assert buckets([2, 2, 2, 2, 2], cap=4, first=2) == [[4], [3, 2], [1, 0]]
-    assert buckets([]) == []
-
-
-def test_order_and_kinds():
-    assert buckets([1, 1, 1, 1], cap=2, first=1, order=[2, 3, 1, 0]) == [[2], [3, 1], [0]]
-    assert buckets([1, 1, 1, 1], cap=9, first=1, kinds="abab") == [[3], [2], [0], [1]]
-
-
-@given(st.lists(st.integers(0, 50), max_size=40), st.integers(1, 100), st.integers(1, 100))
-def test_each_parameter_is_in_one_bucket_and_only_the_last_may_be_unfilled(sizes, cap, first):
-    found = buckets(sizes, cap, first)
+@pytest.mark.parametrize(
+    "sizes, caps, expected",
+    [
+        ([4 * 512 * 512, 4 * 512] * 40, (), [1_050_624, 26_265_600, 14_708_736]),  # Linear(512, 512): each overshoots
+        ([2, 2, 2, 2, 2], (4, 2), [2, 4, 4]),  # one that is exactly full closes
+        ([1.4] * 5, (2, 1), [1.4, 2.8, 2.8]),  # bytes that are not whole: as many equal parts of a model
+        ([], (), []),
+    ],
+)
+def test_buckets_by_hand(sizes, caps, expected):
+    found = buckets(sizes, *caps)
+    assert per_bucket(sizes, found) == expected
     assert [i for bucket in found for i in bucket] == list(range(len(sizes)))[::-1]
-    for n, bucket in enumerate(found):
-        limit, total = cap if n else first, sum(sizes[i] for i in bucket)
-        assert total - sizes[bucket[-1]] < limit and (total >= limit or n == len(found) - 1)
 
 
 class Tied(nn.Module):
@@ -223,44 +177,19 @@ class Tied(nn.Module):
         return self.head(self.body(self.embedding(x)))
 
 
-class Mixed(nn.Module):
-    """Layers of two dtypes by turns."""
-
-    def __init__(self):
-        super().__init__()
-        kinds = [torch.float32, torch.bfloat16] * 4
-        self.layers = nn.ModuleList(nn.Linear(512, 512, dtype=kind) for kind in kinds)
-
-    def forward(self, x):
-        for layer in self.layers:
-            x = layer(x.to(layer.weight.dtype))
-        return x
-
-
-def convolutions():
-    widths = [3, 32, 64, 128, 256, 512]
-    pairs = zip(widths, widths[1:], strict=False)
-    layers = [m for a, b in pairs for m in (nn.Conv2d(a, b, 3, stride=2), nn.BatchNorm2d(b), nn.ReLU())]
-    return nn.Sequential(*layers, nn.Flatten(), nn.Linear(512, 1000))
-
-
 def transformer():
     layer = nn.TransformerEncoderLayer(256, 4, 1024, dropout=0.0, batch_first=True)
     return nn.TransformerEncoder(layer, 3, enable_nested_tensor=False)
 
 
-# name: (model, batch, how near reverse registration comes to the order in which the gradients get ready)
-MODELS = {
-    "convolutions": (convolutions, lambda: torch.ones(2, 3, 65, 65), "a bias or so"),  # its weight is ready first
-    "transformer": (transformer, lambda: torch.ones(2, 4, 256), "no"),  # norms are registered after the linear layers
-    "many small": (lambda: nn.Sequential(*[nn.Linear(64, 64) for _ in range(200)]), lambda: torch.ones(2, 64), "same"),
+MODELS = {  # name: (model, batch)
+    "transformer": (transformer, lambda: torch.ones(2, 4, 256)),  # its norms are registered after its linear layers
+    "many small": (lambda: nn.Sequential(*[nn.Linear(64, 64) for _ in range(200)]), lambda: torch.ones(2, 64)),
     "one huge": (
-        lambda: nn.Sequential(nn.Linear(8, 64), nn.Linear(64, 150_000), nn.Linear(150_000, 8), nn.Linear(8, 8)),
+        lambda: nn.Sequential(nn.Linear(8, 64), nn.Linear(64, 110_000), nn.Linear(110_000, 8), nn.Linear(8, 8)),
         lambda: torch.ones(2, 8),
-        "same",
     ),
-    "tied": (Tied, lambda: torch.ones(2, 3, dtype=torch.long), "same"),
-    "mixed": (Mixed, lambda: torch.ones(2, 512), "same"),
+    "tied": (Tied, lambda: torch.ones(2, 3, dtype=torch.long)),
 }
 
 
@@ -295,32 +224,23 @@ def buckets_of_torch(model, batch, **options):
     steps = []
     for _ in range(3):
         seen.clear(), ready.clear()
-        ddp(batch).float().sum().backward()
+        ddp(batch).sum().backward()
         steps.append(list(seen))
     assert steps[1] == steps[2]
     return steps[1], steps[0], list(ready)
 
 
-@pytest.mark.parametrize("cap_mb", [None, 1, 2, 25])
+@pytest.mark.parametrize("cap_mb", [None, 1])
 @pytest.mark.parametrize("name", MODELS)
 def test_buckets_are_those_of_ddp(group, name, cap_mb):
-    build, batch, agreement = MODELS[name]
+    build, batch = MODELS[name]
     model = build()
     sizes = [p.nbytes for p in model.parameters()]
-    kinds = [p.dtype for p in model.parameters()]
     real, at_first, ready = buckets_of_torch(model, batch(), **({"bucket_cap_mb": cap_mb} if cap_mb else {}))
-    limits = {"cap": cap_mb * MIB, "first": cap_mb * MIB} if cap_mb else {}
-    found = buckets(sizes, **limits, order=ready, kinds=kinds)
-    if name != "mixed":
-        assert found == real and len(at_first) == 1
-    else:  # the order of what is left unfilled is that of a hash map
-        assert sorted(found) == sorted(real) and len(at_first) == 2
-    assert (ready == list(range(len(sizes)))[::-1]) == (agreement == "same")
-    default = buckets(sizes, **limits, kinds=kinds)
-    if agreement == "same":
-        assert default == found
-    elif agreement == "a bias or so":
-        assert per_bucket(sizes, default) == pytest.approx(per_bucket(sizes, found), rel=0.01)
+    order = ready[::-1]
+    assert len(at_first) == 1 and (order == list(range(len(sizes)))) == (name != "transformer")
+    found = buckets([sizes[i] for i in order], *[cap_mb * MIB] * 2 if cap_mb else ())
+    assert [[order[i] for i in bucket] for bucket in found] == real
 
 
 def test_ddp_that_looks_for_unused_parameters_keeps_its_first_buckets(group):
@@ -333,138 +253,63 @@ def test_ddp_that_looks_for_unused_parameters_keeps_its_first_buckets(group):
 
 
 # ---------------------------------------------------------------------------------------------------------------
-# One step
+# One step, and many devices
 
 seconds = st.floats(0, 10)
-bucket_lists = st.lists(st.tuples(st.integers(0, 100), st.integers(0, 100)), min_size=1, max_size=12)
+pairs = st.lists(st.tuples(st.integers(0, 100), st.integers(0, 100)), min_size=1, max_size=12)
 
 
 def test_a_step_by_hand():
-    step = ddp_step([1, 3, 2], 2, 6, lambda size: 2 * size, optimizer=1)  # ready after 3, 6, 8
+    step = ddp_step([1, 3, 2], 2, 6, lambda size: 2 * size)  # ready after 3, 6, 8
     network = [(s.start, s.end) for s in step.spans if s.op.engine == "network"]
     assert network == [(3, 5), (6, 12), (12, 16)]
-    assert step[:3] == (17, 12, 8)
+    assert step[:3] == (16, 12, 8) and step.efficiency == 0.5
 
 
-@given(bucket_lists, seconds, seconds, seconds, st.floats(0, 0.1), st.floats(0, 1))
-def test_a_step_is_what_the_timeline_says(pairs, forward, backward, optimizer, per_byte, fixed):
-    """The recurrence against streams, engines and events: one network stream, an event a bucket."""
+@given(pairs.filter(lambda pairs: any(share for _, share in pairs)), st.floats(0.1, 10), seconds, st.floats(0, 0.1))
+def test_a_step_keeps_ddps_rule(pairs, forward, backward, per_byte):
+    """Bucket i is reduced when it is ready and bucket i - 1 is done."""
     sizes, shares = zip(*pairs, strict=True)
-    step = ddp_step(sizes, forward, backward, lambda n: fixed + n * per_byte, optimizer=optimizer, shares=shares)
-    ops = [Op("forward", "compute", "gpu", forward)]
-    for i, share in enumerate(shares):
-        ops.append(Op(f"b{i}", "compute", "gpu", backward * share / (sum(shares) or 1)))
-    if not sum(shares):
-        ops.append(Op("rest", "compute", "gpu", backward))
-    for i, size in enumerate(sizes):
-        ops.append(Op(f"r{i}", "network", "nic", fixed + size * per_byte, after=(f"b{i}",)))
-    ops.append(Op("optimizer", "compute", "gpu", optimizer, after=(f"r{len(sizes) - 1}",)))
-    assert step.seconds == pytest.approx(makespan(schedule(ops)))
-    assert makespan(step.spans) == pytest.approx(step.seconds)
-    drawn = {s.op.name: s for s in step.spans}
-    expected = {s.op.name: s for s in schedule(ops)}
-    for i in range(len(sizes)):
-        assert drawn[f"all-reduce {i}"].start == pytest.approx(expected[f"r{i}"].start)
+    step = ddp_step(sizes, forward, backward, lambda n: n * per_byte, shares)
+    done = so_far = 0
+    for size, share in pairs:
+        so_far += share
+        done = max(forward + backward * so_far / sum(shares), done) + size * per_byte
+    assert step[:3] == pytest.approx((done, per_byte * sum(sizes), done - forward - backward), abs=1e-9)
+    assert step.efficiency == pytest.approx((forward + backward) / done)
 
 
-@given(bucket_lists, seconds, seconds, seconds, st.floats(0, 0.1))
-def test_what_is_exposed_is_part_of_the_communication_and_a_step_is_no_shorter_than_either(
-    pairs, forward, backward, optimizer, per_byte
-):
-    sizes, shares = zip(*pairs, strict=True)
-    step = ddp_step(sizes, forward, backward, lambda n: n * per_byte, optimizer=optimizer, shares=shares)
-    assert 0 <= step.exposed and at_most(step.exposed, step.communication)
-    assert at_most(max(forward + backward + optimizer, step.communication), step.seconds)
-    assert step.seconds == pytest.approx(forward + backward + optimizer + step.exposed)
+INNER, OUTER = Link(0.01, 100), Link(0.1, 30)
 
 
-@given(st.integers(1, 50), seconds, seconds, seconds)
-def test_equal_buckets_have_a_closed_form(n, forward, backward, each):
-    """After the first is ready all-reduces follow each other, or the last one alone sticks out."""
-    step = ddp_step([1] * n, forward, backward, lambda size: each)
-    assert step.seconds == pytest.approx(forward + max(backward + each, backward / n + n * each))
-
-
-# ---------------------------------------------------------------------------------------------------------------
-# Scaling
-
-
-CLUSTER = {"per_node": 8, "inner": Link(3e-6, 450e9), "outer": Link(14e-6, 400e9)}
-CURVE = [8 * 2**n for n in range(12)]  # 8 to 16,384
-
-
-@given(
-    st.lists(st.integers(1, 10**8), min_size=1, max_size=20), st.floats(1e-6, 1), st.floats(1e-6, 1), algorithms,
-    st.booleans(), st.booleans(), st.floats(0, 1),
-)  # fmt: skip
-def test_a_curve_stays_within_its_limits(sizes, forward, backward, algorithm, flat, strong, optimizer):
-    options = {"algorithm": algorithm, "flat": flat, "strong": strong, "optimizer": optimizer}
-    points = scaling([1, *CURVE], sizes, forward, backward, 16384, **CLUSTER, **options)
-    assert points[0].efficiency == pytest.approx(1) and points[0].communication == 0
-    for before, after in zip(points, points[1:], strict=False):
-        assert 0 < after.efficiency <= 1 + 1e-9
-        local = 16384 / after.devices if strong else 16384
-        assert at_most(local * (forward + backward) + optimizer, after.seconds)
-        assert after.throughput == pytest.approx(after.devices * local / after.seconds)
-        if before.devices >= 8 and not strong:
-            assert at_most(before.seconds, after.seconds) and at_most(after.efficiency, before.efficiency)
-
-
-@given(bucket_lists, seconds, st.floats(0.1, 10), seconds, st.sampled_from([1, 4, 8, 64]))
-def test_a_point_of_a_curve_is_a_step(pairs, forward, backward, optimizer, devices):
-    sizes, shares = zip(*pairs, strict=True)
-    links = {"per_node": 8, "inner": Link(0.001, 100), "outer": Link(0.01, 30)}
-    caps = {"cap": 60, "first": 20}
-    options = {**links, **caps, "shares": shares, "optimizer": optimizer}
-    (point,) = scaling([devices], sizes, forward, backward, 3, **options)
-    assignment = buckets(sizes, **caps)
-
-    def cost(size):
-        two = hierarchical(size, 8, devices // 8, Link(0.001, 100), Link(0.01, 30)) if devices > 8 else None
-        return all_reduce(size, devices, Link(0.001, 100)) if two is None else two
-
-    step = ddp_step(
-        per_bucket(sizes, assignment), 3 * forward, 3 * backward, cost,
-        optimizer=optimizer, shares=per_bucket(shares, assignment),
-    )  # fmt: skip
-    assert point[1:4] == pytest.approx(step[:3], abs=1e-9)
-
-
-def test_a_fixed_global_batch_runs_into_communication():
-    sizes, times = [100_000_000], (1e-3, 2e-3)
-    weak, strong = (scaling(CURVE, sizes, *times, 16384, **CLUSTER, strong=s) for s in (False, True))
-    assert weak[-1].efficiency > 0.99 and strong[-1].efficiency < 0.5
-    assert strong[-1].seconds > strong[-1].communication
-
-
-def test_a_flat_ring_over_many_devices_pays_for_its_steps():
-    flat, two = (scaling(CURVE, [10**9], 1e-3, 2e-3, 64, **CLUSTER, flat=f) for f in (True, False))
-    assert flat[0] == two[0] and flat[-1].communication > 2 * two[-1].communication
-    tree = scaling(CURVE, [10**9], 1e-3, 2e-3, 64, **CLUSTER, algorithm="tree")
-    assert tree[-1].communication < two[-1].communication
-
-
-def test_a_curve_is_quick_enough_to_redraw():
-    """No absolute time: a curve costs less than 100 times the sorting of as many numbers as it has operations."""
-    sizes = [64 * 10**6] * 300  # as many buckets
-
-    def fastest(work):
-        times = []
-        for _ in range(5):
-            start = time.perf_counter()
-            work()
-            times.append(time.perf_counter() - start)
-        return min(times)
-
-    curve = fastest(lambda: scaling(CURVE, sizes, 1e-3, 2e-3, 64, **CLUSTER))
-    assert curve < 100 * fastest(lambda: sorted(math.sin(n) for n in range(len(CURVE) * len(sizes))))
+@pytest.mark.parametrize(
+    "devices, options, cost",
+    [
+        (1, {}, lambda size: 0),
+        (8, {}, lambda size: all_reduce(size, 8, INNER)),
+        (8, {"algorithm": "tree"}, lambda size: all_reduce(size, 8, INNER)),  # in a node it is a ring
+        (64, {}, lambda size: hierarchical(size, 8, 8, INNER, OUTER)),
+        (64, {"overlap": False}, lambda size: hierarchical(size, 8, 8, INNER, OUTER, overlap=False)),
+        (64, {"algorithm": "tree"}, lambda size: hierarchical(size, 8, 8, INNER, OUTER, "tree")),
+        (64, {"flat": True}, lambda size: all_reduce(size, 64, Link(0.1, 30))),
+        (64, {"flat": True, "inner": Link(1, 2)}, lambda size: all_reduce(size, 64, Link(1, 2))),
+        (64, {"flat": True, "algorithm": "tree"}, lambda size: all_reduce(size, 64, OUTER, "tree")),
+    ],
+)
+@pytest.mark.parametrize("strong", [False, True])
+def test_each_point_of_a_curve_is_a_step(devices, options, cost, strong):
+    """Three parameters of 10 bytes, buckets of 10 and 20; their shares of the backward pass are 1, 1 and 2."""
+    links = {"per_node": 8, "inner": INNER, "outer": OUTER} | options
+    caps = {"cap": 20, "first": 10}
+    (found,) = scaling([devices], [10] * 3, 1, 2, 128, **links, **caps, strong=strong, shares=[1, 1, 2])
+    local = 128 / devices if strong else 128
+    assert found == ddp_step([10, 20], local, 2 * local, cost, [2, 2])
 
 
 # ---------------------------------------------------------------------------------------------------------------
 # Published all-reduces over nodes: what the two levels are worth. S. Bekman, "Machine Learning Engineering Open Book",
 # chapter on the network, "Inter-node speed depends on intra-node speed": four nodes of eight, 50 GB/s of network a GPU.
 
-GIB = 2**30
 NVLINK = {"B200": Link(3.4e-6, 900e9), "H200": Link(3.4e-6, 450e9)}  # lesson 12 says where the latencies are from
 NETWORK = Link(14e-6, 8 * 50e9)
 FOUR_NODES = {  # (GPU, bytes): bus bandwidth, GB/s
@@ -490,80 +335,53 @@ def test_measured_over_four_nodes(gpu, size):
         assert 1.5 * in_turn < seconds < 4 * in_turn
 
 
-def test_a_tree_in_turn_says_too_much_for_large_messages():
-    """Measured, 4 GiB are a quarter faster; and a ring by a tenth."""
-    seconds = 2 * 31 / 32 * 4 * GIB / (1e9 * FOUR_NODES["B200", 4 * GIB])
-    ratios = {}
-    for name in ("ring", "tree"):
-        ratios[name] = seconds / hierarchical(4 * GIB, 8, 4, NVLINK["B200"], NETWORK, name, overlap=False)
-    assert ratios == pytest.approx({"ring": 0.9, "tree": 0.74}, abs=0.01)
-
-
 # ---------------------------------------------------------------------------------------------------------------
 # Published runs. Some rows are fitted, the others predicted.
 
 
-def vgg16():
-    """(bytes, multiplications) of each parameter: configuration D of Simonyan and Zisserman (2014), FP32."""
-    sizes, work, channels, side = [], [], 3, 224
-    for width, layers in [(64, 2), (128, 2), (256, 3), (512, 3), (512, 3)]:
-        for _ in range(layers):
-            sizes += [4 * 9 * channels * width, 4 * width]
-            work += [9 * channels * width * side**2, 0]
-            channels = width
-        side //= 2
-    for a, b in [(512 * 7 * 7, 4096), (4096, 4096), (4096, 1000)]:
-        sizes += [4 * a * b, 4 * b]
-        work += [a * b, 0]
-    return sizes, work
-
-
 def resnet(blocks):
     """(bytes, multiplications) of each layer with its batch norm: table 1 of He et al. (2015), FP32."""
-    sizes, work, channels = [4 * (3 * 64 * 49 + 2 * 64)], [3 * 64 * 49 * 112**2], 64
+    layers, channels = [(4 * (3 * 64 * 49 + 2 * 64), 3 * 64 * 49 * 112**2)], 64
     for stage, count in enumerate(blocks):
         width, side = 64 * 2**stage, 56 // 2**stage
         for block in range(count):
-            layers = [(channels, width, 1), (width, width, 9), (width, 4 * width, 1)]
-            layers += [(channels, 4 * width, 1)] if block == 0 else []
-            sizes += [4 * (a * b * k + 2 * b) for a, b, k in layers]
-            work += [a * b * k * side**2 for a, b, k in layers]
+            shapes = [(channels, width, 1), (width, width, 9), (width, 4 * width, 1)]
+            shapes += [(channels, 4 * width, 1)] if block == 0 else []
+            layers += [(4 * (a * b * k + 2 * b), a * b * k * side**2) for a, b, k in shapes]
             channels = 4 * width
-    return [*sizes, 4 * (2048 * 1000 + 1000)], [*work, 2048 * 1000]
+    return [*layers, (4 * (2048 * 1000 + 1000), 2048 * 1000)]
 
 
-def inception():
-    """23.9 million parameters (Keras Applications) in 48 equal layers."""
-    return [4 * 23.9e6 / 48] * 48, [1] * 48
-
-
-def test_sizes_of_the_models():
-    """Parameters, millions, as Keras Applications and torchvision list them: 138.4, 44.5, 25.6."""
-    found = [sum(model[0]) / 4e6 for model in (vgg16(), resnet([3, 4, 23, 3]), resnet([3, 4, 6, 3]))]
-    assert [round(n, 1) for n in found] == [138.4, 44.5, 25.6]
+@pytest.fixture(scope="module")
+def lesson_12():
+    """What lesson 12 defines where it fits two numbers to two runs of VGG-16, in its own cells."""
+    names = {"Link": Link, "scaling": scaling, "claim": claim}
+    for cell in nbformat.read(ROOT / "notebooks" / "12_scaling_out.ipynb", as_version=4).cells:
+        if cell.id in ("vgg", "vgg-ring", "vgg-fit", "vgg-both"):
+            exec(cell.source, names)
+    return names
 
 
 # Images/s of one GPU at a batch of 64, and of 16 GPUs with RDMA and NCCL: table in Horovod's README until its pull
 # request 44 of October 2017. The cluster is the same kind: four Pascal GPUs a server, RoCE.
-HOROVOD = {
-    "VGG-16": (vgg16(), 130.9, 1787.4),
-    "ResNet-101": (resnet([3, 4, 23, 3]), 119.4, 1746.2),
-    "Inception V3": (inception(), 134.4, 2022.6),
+HOROVOD = {  # name: (layers or None for lesson 12's, millions of parameters, images/s, images/s of 16)
+    "VGG-16": (None, 138.4, 130.9, 1787.4),
+    "ResNet-101": (resnet([3, 4, 23, 3]), 44.5, 119.4, 1746.2),
+    "Inception V3": ([(4 * 23.9e6 / 48, 1)] * 48, 23.9, 134.4, 2022.6),  # as 48 equal layers
 }
-# A third of the computation is forward: the backward pass takes two products where the forward pass takes one.
-FORWARD = 1 / 3
-# The share of the line rate that NCCL's ring reaches: 78 to 82 % on 8 A100 and 8 H200 (Bekman, "Machine Learning
-# Engineering", network benchmarks). Those are rings in a node: what to assume about this network, no evidence for it.
-REACHED = (0.78, 0.80, 0.82)
 
 
-def horovod(name, devices, latency, reached=0.80):
-    """Efficiency of Horovod: 25 Gb/s a server, one ring over all GPUs, fusion buffers of 64 MiB (its default then)."""
-    (sizes, work), speed, _ = HOROVOD[name]
-    links = {"per_node": 4, "inner": Link(0, 12e9), "outer": Link(latency, reached * 25e9 / 8)}  # inner never limits
-    caps = {"cap": 64 * MIB, "first": 64 * MIB}
-    times = FORWARD / speed, (1 - FORWARD) / speed
-    return scaling([devices], sizes, *times, 64, **links, flat=True, **caps, shares=work)[0].efficiency
+@pytest.mark.parametrize("name", HOROVOD)
+def test_two_numbers_that_lesson_12_fits_to_vgg_predict_what_was_held_out(lesson_12, name):
+    """The other models on 128 and 512 GPUs, and all three on 16. Sizes are those of Keras Applications."""
+    layers, millions, one, sixteen = HOROVOD[name]
+    assert sum(size for size, _ in layers or lesson_12["vgg16"]()) / 4e6 == pytest.approx(millions, abs=0.05)
+    assert 0.82 < lesson_12["reached"] < 0.84 and 40e-6 < lesson_12["latency"] < 45e-6
+    runs = {row.devices: row.efficiency for row in PUBLISHED if row.run == f"{name}, Pascal, 25 GbE"}
+    assert list(runs) == [128, 512]
+    for gpus, published in {16: sixteen / 16 / one, **runs}.items():
+        found = lesson_12["horovod"](gpus, lesson_12["latency"], lesson_12["reached"], layers, one)
+        assert found == pytest.approx(published, abs=0.05)
 
 
 def goyal(devices, bandwidth):
@@ -572,122 +390,24 @@ def goyal(devices, bandwidth):
     Each layer is reduced as soon as its gradient is ready. bandwidth: of a node, bytes/s. Latency 14 us: NCCL's
     constant for a hop of the network. Within the node NVLink, 80 GB/s.
     """
-    sizes, work = resnet([3, 4, 6, 3])
-    times = 0.120 / 2 / 32, 0.120 / 32
-    links = {"per_node": 8, "inner": Link(0, 80e9), "outer": Link(14e-6, bandwidth)}
-    one, all_ = scaling(
-        [8, devices], sizes, *times, 32, **links, algorithm="halving-doubling", cap=1, first=1, shares=work
-    )
+    sizes, work = zip(*resnet([3, 4, 6, 3]), strict=True)
+    links = {"per_node": 8, "inner": Link(0, 80e9), "outer": Link(14e-6, bandwidth), "algorithm": "halving-doubling"}
+    one, all_ = scaling([8, devices], sizes, 0.120 / 2 / 32, 0.120 / 32, 32, **links, cap=1, first=1, shares=work)
     return all_.efficiency / one.efficiency
 
 
-def fit(predict, published, low, high):
-    """The parameter between low and high, of which `predict` falls, at which it gives what was published."""
-    assert predict(low) > published > predict(high)
-    for _ in range(50):
-        middle = (low + high) / 2
-        low, high = (middle, high) if predict(middle) > published else (low, middle)
-    return low
+def test_goyal_fitted_on_256_predicts_352_and_is_not_explained_by_the_line_rate():
+    """A weak test, as 256 and 352 GPUs are close; the bandwidth stands for all that the model leaves out.
 
-
-def rows(run, role):
-    return [row for row in PUBLISHED if run in row.run and row.role == role]
-
-
-def model_of(row):
-    return row.run.split(",")[0]
-
-
-VGG_128, VGG_512 = rows("25 GbE", "fitted")
-(RESNET_512,) = (row for row in rows("25 GbE", "held out") if row.run.startswith("ResNet") and row.devices == 512)
-
-
-def horovod_latency(reached=0.80, row=RESNET_512):
-    """Seconds a step at which the model says what one row does."""
-    if horovod(model_of(row), row.devices, 0, reached) <= row.efficiency:
-        return 0.0
-    return fit(lambda latency: horovod(model_of(row), row.devices, latency, reached), row.efficiency, 0, 1e-3)
-
-
-def horovod_both():
-    """(share of the line rate, latency) at which the model says what the two rows of VGG-16 do."""
-
-    def vgg_512(reached):
-        return horovod("VGG-16", 512, horovod_latency(reached, VGG_128), reached)
-
-    reached = fit(vgg_512, VGG_512.efficiency, 0.77, 1)
-    return reached, horovod_latency(reached, VGG_128)
-
-
-def name_of(row):
-    return f"{model_of(row)} on {row.devices}"
-
-
-def test_what_a_latency_fitted_on_128_gpus_predicts_for_512_hangs_on_the_assumed_share():
-    """What lesson 12 prints: the published 68 % lie within the range, and the range is wide."""
-    found = [horovod("VGG-16", 512, horovod_latency(reached, VGG_128), reached) for reached in (0.78, 0.8, 0.9, 1)]
-    assert found == pytest.approx([0.77, 0.73, 0.60, 0.52], abs=0.01)
-    assert found[0] - VGG_512.efficiency > 0.08
-
-
-def test_two_numbers_fitted_to_vgg_predict_what_was_held_out():
-    """The other models on 128 and 512 GPUs, and all three on 16: an earlier table of the same README."""
-    reached, latency = horovod_both()
-    assert 0.82 < reached < 0.84 and 40e-6 < latency < 45e-6
-    for row in rows("25 GbE", "held out"):
-        assert horovod(model_of(row), row.devices, latency, reached) == pytest.approx(row.efficiency, abs=0.05)
-    for name, (_, one, sixteen) in HOROVOD.items():
-        assert horovod(name, 16, latency, reached) == pytest.approx(sixteen / 16 / one, abs=0.05)
-
-
-@pytest.mark.parametrize("reached", REACHED)
-@pytest.mark.parametrize("row", [row for row in PUBLISHED if "25 GbE" in row.run and row != RESNET_512], ids=name_of)
-def test_horovod_with_an_assumed_share_of_the_line_rate(row, reached):
-    """One latency, from ResNet-101 on 512 GPUs, predicts the other models and 128 GPUs."""
-    found = horovod(model_of(row), row.devices, horovod_latency(reached), reached)
-    assert found == pytest.approx(row.efficiency, abs=0.05)
-
-
-@pytest.mark.parametrize("known", [row for row in PUBLISHED if "25 GbE" in row.run and row.devices == 512], ids=name_of)
-def test_horovod_fitted_on_any_model_on_512_gpus(known):
-    """The same for each choice of the row: all others are predicted, and the latency is one that a network has."""
-    latency = horovod_latency(row=known)
-    assert 10e-6 < latency < 50e-6
-    for row in PUBLISHED:
-        if "25 GbE" in row.run and row != known:
-            assert horovod(model_of(row), row.devices, latency) == pytest.approx(row.efficiency, abs=0.05)
-
-
-@pytest.mark.parametrize("name", HOROVOD)
-def test_horovod_on_16_gpus(name):
-    _, one, sixteen = HOROVOD[name]
-    assert horovod(name, 16, horovod_latency()) == pytest.approx(sixteen / 16 / one, abs=0.05)
-
-
-def test_horovod_on_small_runs_tells_no_latency():
-    """ResNet-101 hides its communication on 128 GPUs: fitted there, the latency is wrong for 512."""
-    (known,) = (row for row in rows("25 GbE", "held out") if name_of(row) == "ResNet-101 on 128")
-    assert horovod("VGG-16", 512, horovod_latency(row=known)) < 0.60
-
-
-def test_bandwidth_alone_cannot_explain_vgg():
-    """Fitted without a latency, 128 and 512 GPUs cost the same: 2(p-1)/p is 2 for both. Published: 79 and 68 %."""
-    assert horovod("VGG-16", 128, 0) - horovod("VGG-16", 512, 0) < 0.01
-
-
-def test_goyal_on_what_was_not_fitted():
-    """A weak test, as 256 and 352 GPUs are close; the bandwidth stands for all that the model leaves out."""
-    (known,), (unknown,) = rows("50 GbE", "fitted"), rows("50 GbE", "held out")
-    slowness = fit(lambda s: goyal(known.devices, 50e9 / 8 / s), known.efficiency, 1, 10)
-    assert goyal(unknown.devices, 50e9 / 8 / slowness) == pytest.approx(unknown.efficiency, abs=0.05)
+    With the line rate, 100 MB take 31 ms, hidden behind 120 ms: the model says 100 %, the paper 89 %.
+    """
+    known, unknown = (row for row in PUBLISHED if "50 GbE" in row.run)
+    line_rate = 50e9 / 8
+    assert 1e3 * all_reduce(100e6, 44, Link(0, line_rate)) == pytest.approx(31, abs=0.5)
+    assert goyal(unknown.devices, line_rate) - unknown.efficiency > 0.09
+    slowness = next(s / 100 for s in range(100, 1000) if goyal(known.devices, 100 * line_rate / s) < known.efficiency)
     assert 3 < slowness < 6
-
-
-def test_goyal_is_not_explained_by_the_line_rate():
-    """100 MB take 31 ms at 50 Gb/s, hidden behind 120 ms: the model says 100 %, the paper 89 %."""
-    (row,) = rows("50 GbE", "held out")
-    assert 1e3 * all_reduce(100e6, 44, Link(0, 50e9 / 8)) == pytest.approx(31, abs=0.5)
-    assert goyal(row.devices, 50e9 / 8) - row.efficiency > 0.09
+    assert goyal(unknown.devices, line_rate / slowness) == pytest.approx(unknown.efficiency, abs=0.05)
 
 
 def test_published_rows_are_complete():

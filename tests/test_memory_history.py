@@ -5,7 +5,7 @@ import inspect
 import pytest
 import torch
 
-from utils.memory_history import memory_history
+from utils.memory_history import _entry, memory_history
 
 
 def test_the_private_functions_take_what_we_give():
@@ -14,63 +14,39 @@ def test_the_private_functions_take_what_we_give():
     assert "device_traces" in torch.cuda.memory._snapshot.__doc__
 
 
-@pytest.fixture
-def recorder(monkeypatch):
-    calls = []
-    ours = {"filename": "/tmp/ipykernel_1/2.py", "name": "train", "line": 3}
-    theirs = {"filename": "/venv/lib/python3.11/site-packages/torch/nn/modules/linear.py", "name": "forward", "line": 9}
-    traces = [
-        {"action": "segment_alloc", "size": 2097152, "addr": 4096, "frames": [theirs]},
-        {"action": "alloc", "size": 512, "addr": 4096, "frames": [theirs, ours]},
-        {"action": "oom", "size": 9999},
-    ]
-    monkeypatch.setattr(torch.cuda, "current_device", lambda: 1)
-    monkeypatch.setattr(torch.cuda.memory, "_record_memory_history", lambda *a, **k: calls.append((a, k)))
-    monkeypatch.setattr(torch.cuda.memory, "_snapshot", lambda: {"device_traces": [[], traces]})
-    return calls
+OURS = {"filename": "/tmp/ipykernel_1/2.py", "name": "train", "line": 3}
+THEIRS = [
+    {"filename": torch.nn.modules.linear.__file__, "name": "forward", "line": 9},
+    {"filename": inspect.__file__, "name": "signature", "line": 1},
+]
 
 
-def test_entries_are_plain_and_name_the_own_code(recorder):
-    with memory_history(max_entries=7) as events:
-        assert events == []
-    assert [e["action"] for e in events] == ["segment_alloc", "alloc", "oom"]
-    assert events[0]["code"] == "" and events[1] == {
-        "action": "alloc",
-        "bytes": 512,
-        "address": 4096,
-        "code": "train:3",
-    }
-    assert events[2]["address"] == 0
-    assert recorder[0][1]["max_entries"] == 7 and recorder[1] == ((None,), {})
-
-
-def test_an_error_ends_the_recording_and_goes_on(recorder):
-    with pytest.raises(torch.OutOfMemoryError), memory_history() as events:
-        raise torch.OutOfMemoryError("full")
-    assert len(events) == 3 and recorder[-1] == ((None,), {})
-
-
-def test_an_action_that_is_no_allocation_has_no_bytes(recorder, monkeypatch):
-    """PyTorch 2.15 added "annotate"; what a later one adds must not stop the recording."""
-    monkeypatch.setattr(torch.cuda.memory, "_snapshot", lambda: {"device_traces": [[], [{"action": "annotate"}]]})
-    with memory_history() as events:
-        pass
-    assert events == [{"action": "annotate", "bytes": 0, "address": 0, "code": ""}]
+@pytest.mark.parametrize(
+    "trace, entry",
+    [
+        ({"action": "segment_alloc", "size": 512, "addr": 8, "frames": THEIRS}, ("segment_alloc", 512, 8, "")),
+        ({"action": "alloc", "size": 12, "addr": 4096, "frames": [*THEIRS, OURS]}, ("alloc", 12, 4096, "train:3")),
+        ({"action": "oom", "size": 9999}, ("oom", 9999, 0, "")),
+        ({"action": "annotate"}, ("annotate", 0, 0, "")),  # new in PyTorch 2.15; a later one may add others
+    ],
+)
+def test_entries_are_plain_and_name_the_own_code(trace, entry):
+    assert _entry(trace) == dict(zip(("action", "bytes", "address", "code"), entry, strict=True))
 
 
 @pytest.mark.parametrize("name", ["_record_memory_history", "_snapshot"])
-def test_a_private_name_that_is_gone_is_named(recorder, monkeypatch, name):
+def test_a_private_name_that_is_gone_is_named_before_anything_is_switched_on(monkeypatch, name):
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
     monkeypatch.delattr(torch.cuda.memory, name)
-    with pytest.raises(AttributeError, match=name) as caught, memory_history():
-        pass
-    assert caught.value.name == name and caught.value.obj is torch.cuda.memory  # what the cells' line is made of
-    assert recorder == [], "nothing was switched on that nobody would switch off"
+    with pytest.raises(AttributeError, match=name), memory_history():
+        pytest.fail("the block ran")
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
-def test_on_a_gpu_allocations_and_frees_are_seen():
-    with memory_history() as events:
+def test_on_a_gpu_allocations_and_frees_are_seen_also_where_the_block_fails():
+    with pytest.raises(ZeroDivisionError), memory_history() as events:
         x = torch.empty(3 * 2**20, dtype=torch.uint8, device="cuda")
         del x
+        raise ZeroDivisionError
     ours = [e for e in events if e["bytes"] == 3 * 2**20]
     assert {"alloc", "free_completed"} <= {e["action"] for e in ours}

@@ -3,10 +3,10 @@
 import math
 
 import pytest
+import torch
 
 from utils.messages import LabError
 from utils.simulate import sharding
-from utils.simulate.collectives import Link
 
 MESH = {"data": 2, "model": 4}
 # What XLA's partitioner put in for X (48 × 32) times W (32 × 40) in FP32 on that mesh: torch_xla 2.9.0, XLA's CPU
@@ -43,14 +43,12 @@ def test_a_product_moves_what_the_compiler_moved(x, w):
 @pytest.mark.parametrize("shape", [(8, 8), (10, 3), (1, 5)])
 def test_blocks_cover_a_tensor(shape, spec):
     held = sharding.blocks(shape, MESH, spec)
-    assert len(held) == 8
-    parts = math.prod(MESH[a] for axes in spec if axes for a in ([axes] if isinstance(axes, str) else axes))
-    count = {}
+    axes = [axis for cut in spec if cut for axis in ([cut] if isinstance(cut, str) else cut)]
+    count = torch.zeros(shape)
     for (a, b), (c, d) in held:
         assert 0 <= a <= b <= shape[0] and 0 <= c <= d <= shape[1]
-        for cell in [(i, j) for i in range(a, b) for j in range(c, d)]:
-            count[cell] = count.get(cell, 0) + 1
-    assert set(count.values()) == {8 // parts} and len(count) == math.prod(shape)
+        count[a:b, c:d] += 1
+    assert (count == 8 / math.prod(MESH[axis] for axis in axes)).all() and len(held) == 8
 
 
 def test_blocks_of_ten_rows_on_eight_devices():
@@ -58,19 +56,22 @@ def test_blocks_of_ten_rows_on_eight_devices():
     assert [end - first for ((first, end),) in held] == [2, 2, 2, 2, 2, 0, 0, 0]
 
 
-def test_devices_stand_row_by_row():
-    assert [sharding.coordinates(d, MESH) for d in (0, 1, 4)] == [
-        {"model": 0, "data": 0},
-        {"model": 1, "data": 0},
-        {"model": 0, "data": 1},
-    ]
+@pytest.mark.parametrize(
+    ("axes", "starts"),
+    [
+        ("data", [0, 0, 0, 0, 4, 4, 4, 4]),
+        ("model", [0, 2, 4, 6, 0, 2, 4, 6]),
+        (("data", "model"), [0, 1, 2, 3, 4, 5, 6, 7]),
+        (("model", "data"), [0, 2, 4, 6, 1, 3, 5, 7]),
+    ],
+)
+def test_devices_stand_row_by_row_and_of_two_axes_the_first_counts_slowest(axes, starts):
+    assert [first for ((first, _),) in sharding.blocks((8,), MESH, (axes,))] == starts
 
 
-def test_bytes_and_seconds_of_a_collective():
+def test_bytes_that_each_device_sends():
     gather, reduce = (sharding.Collective(kind, "data", 800, 4) for kind in ("all-gather", "all-reduce"))
     assert (gather.sent(), reduce.sent()) == (600, 1200)
-    link = Link(0.0, 100.0)
-    assert (gather.seconds(link), reduce.seconds(link)) == (6, 12)
 
 
 def test_of_two_matrices_cut_by_one_axis_the_smaller_is_gathered():
@@ -92,3 +93,7 @@ def test_one_device_moves_nothing():
 def test_specs_that_make_no_sense(spec, message):
     with pytest.raises(LabError, match=message):
         sharding.blocks((4, 4), MESH, spec)
+    with pytest.raises(LabError, match=message):
+        sharding.product(4, 4, 4, MESH, (None, None), spec)
+    with pytest.raises(LabError, match="one axis or None"):
+        sharding.product(4, 4, 4, MESH, (("data", "model"), None), (None, None))

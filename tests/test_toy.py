@@ -9,39 +9,30 @@ from utils.simulate.toy import ToyStream
 
 
 @pytest.fixture
-def gate():
-    """A task that holds a stream until gate.set()."""
-    gate = threading.Event()
-    yield gate
-    gate.set()
-
-
-def test_launch_returns_while_the_work_waits(gate):
-    stream, done = ToyStream(), []
+def held():
+    """(a stream, a list, gate): the stream adds "one" to the list after gate.set()."""
+    gate, stream, order = threading.Event(), ToyStream(), []
     stream.launch(gate.wait, 10)
-    stream.launch(done.append, 1)
-    assert not done and not stream.query()
+    stream.launch(order.append, "one")
+    yield stream, order, gate
     gate.set()
-    stream.synchronize()
-    assert done == [1] and stream.query()
 
 
-def test_order_within_a_stream_none_between_streams(gate):
-    one, two, order = ToyStream(), ToyStream(), []
-    one.launch(gate.wait, 10)
-    one.launch(order.append, "one")
+def test_launch_returns_while_the_work_waits_and_other_streams_go_on(held):
+    one, order, gate = held
+    two = ToyStream()
     two.launch(order.append, "two")
     two.synchronize()
+    assert order == ["two"] and two.query() and not one.query()
     gate.set()
     one.synchronize()
-    assert order == ["two", "one"]
+    assert order == ["two", "one"] and one.query()
 
 
 @pytest.mark.parametrize("how", ["stream", "event"])
-def test_waiting_orders_two_streams_and_not_the_host(gate, how):
-    one, two, order = ToyStream(), ToyStream(), []
-    one.launch(gate.wait, 10)
-    one.launch(order.append, "one")
+def test_waiting_orders_two_streams_and_not_the_host(held, how):
+    one, order, gate = held
+    two = ToyStream()
     two.wait_stream(one) if how == "stream" else two.wait_event(one.record_event())
     two.launch(order.append, "two")
     time.sleep(0.05)
@@ -51,12 +42,15 @@ def test_waiting_orders_two_streams_and_not_the_host(gate, how):
     assert order == ["one", "two"]
 
 
-def test_an_event_is_about_the_work_before_it(gate):
-    one, two = ToyStream(), ToyStream()
-    event = one.record_event()
-    one.launch(gate.wait, 10)
-    two.wait_event(event)
-    two.synchronize()  # does not wait for what was launched after the event
+def test_an_event_is_about_the_work_before_it(held):
+    one, order, gate = held
+    two = ToyStream()
+    event = two.record_event()
+    two.launch(gate.wait, 10)
+    three = ToyStream()
+    three.wait_event(event)
+    three.synchronize()  # does not wait for what was launched after the event
+    assert order == []
 
 
 def test_an_error_shows_at_the_synchronization():

@@ -54,20 +54,18 @@ class CachingAllocator:
 
     capacity: bytes that the driver has (default: no end). segments: all that are held. memory_allocated,
     memory_reserved: bytes, as the functions of torch.cuda with these names count them; max_memory_allocated,
-    max_memory_reserved: the highest so far. driver_calls: how often the driver was asked for a segment or given one
-    back. history: one (what, bytes, allocated, reserved) for each call.
+    max_memory_reserved: the highest so far. history: the names of the calls, in order.
     """
 
-    def __init__(self, capacity=None):
-        self.capacity, self.segments, self.driver_calls = capacity, [], 0
+    def __init__(self, capacity: int | None = None):
+        self.capacity, self.segments, self.history = capacity, [], []
         self.memory_allocated = self.max_memory_allocated = self.max_memory_reserved = self._made = 0
-        self.history = []
 
     @property
-    def memory_reserved(self):
+    def memory_reserved(self) -> int:
         return sum(segment.size for segment in self.segments)
 
-    def malloc(self, size):
+    def malloc(self, size: int) -> Block:
         """A Block for `size` bytes (at least 1). torch.OutOfMemoryError where the driver has no room left."""
         if size < 1:
             raise LabError("a block holds at least 1 byte")
@@ -81,30 +79,28 @@ class CachingAllocator:
         block.requested = size
         self.memory_allocated += block.size
         self.max_memory_allocated = max(self.max_memory_allocated, self.memory_allocated)
-        self._note("malloc", size)
+        self.history.append("malloc")
         return block
 
-    def free(self, block):
+    def free(self, block: Block) -> None:
         """Give a block back to the allocator, not to the driver. Free neighbors in its segment become one."""
         if not block.requested:
             raise LabError("this block is free already")
         self.memory_allocated -= block.size
-        size, block.requested, blocks = block.requested, 0, block.segment.blocks
+        block.requested, blocks = 0, block.segment.blocks
         at = blocks.index(block)
         for left, right in ((at, at + 1), (at - 1, at)):
             if 0 <= left and right < len(blocks) and not blocks[left].requested and not blocks[right].requested:
                 blocks[left].size += blocks[right].size
                 del blocks[right]
-        self._note("free", size)
+        self.history.append("free")
 
-    def empty_cache(self):
+    def empty_cache(self) -> int:
         """Give the segments without a used block back to the driver. Returns how many bytes that were."""
         unused = [segment for segment in self.segments if not any(block.requested for block in segment.blocks)]
         self.segments = [segment for segment in self.segments if segment not in unused]
-        self.driver_calls += len(unused)
-        freed = sum(segment.size for segment in unused)
-        self._note("empty_cache", freed)
-        return freed
+        self.history.append("empty_cache")
+        return sum(segment.size for segment in unused)
 
     def _smallest_free(self, need):
         small = need <= SMALL
@@ -126,11 +122,7 @@ class CachingAllocator:
         self.segments.append(segment)
         self.max_memory_reserved = max(self.max_memory_reserved, self.memory_reserved)
         self._made += 1
-        self.driver_calls += 1
         return segment.blocks[0]
 
     def _lacks(self, size):
         return self.capacity is not None and self.memory_reserved + size > self.capacity
-
-    def _note(self, what, size):
-        self.history.append((what, size, self.memory_allocated, self.memory_reserved))

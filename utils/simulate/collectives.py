@@ -14,12 +14,15 @@ each call, phases of an all-reduce that overlap (`hierarchical` has both: all of
 """
 
 import math
+from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import accumulate
 from typing import NamedTuple
 
+import torch
+import torch.distributed as dist
+
 from utils.messages import LabError
-from utils.simulate.timeline import Op, Span
+from utils.simulate.timeline import Op, Span, schedule
 
 ALGORITHMS = ("ring", "tree", "halving-doubling")
 
@@ -31,7 +34,7 @@ class Link(NamedTuple):
     bandwidth: float
 
 
-def all_reduce(size, ranks, link, algorithm="ring"):
+def all_reduce(size: float, ranks: int, link: Link, algorithm: str = "ring") -> float:
     """Seconds to sum `size` bytes of each rank and give all ranks the sum; 0 for a single rank.
 
     link: of one rank to the next. algorithm: "ring", 2(p-1) steps and 2(p-1)/p of the bytes over each link (Patarasuk
@@ -42,7 +45,10 @@ def all_reduce(size, ranks, link, algorithm="ring"):
     ranks needs only half of the bytes; what a number of ranks that is no power of two costs halving-doubling besides is
     left out.
     """
-    _check(size, ranks, link)
+    if size < 0 or ranks < 1 or ranks != int(ranks):
+        raise LabError(f"a collective needs bytes and a whole number of ranks, at least one: not {size}, {ranks}")
+    if link.latency < 0 or link.bandwidth <= 0:
+        raise LabError(f"a link has a latency of 0 or more and a bandwidth above 0: not {link}")
     if algorithm not in ALGORITHMS:
         raise LabError(f"no all-reduce algorithm {algorithm!r}: choose one of {', '.join(ALGORITHMS)}")
     if ranks == 1:
@@ -52,17 +58,19 @@ def all_reduce(size, ranks, link, algorithm="ring"):
     return steps * link.latency + share * size / link.bandwidth
 
 
-def all_gather(size, ranks, link):
+def all_gather(size: float, ranks: int, link: Link) -> float:
     """Seconds until each rank has all `size` bytes, of which each held 1/p before: a ring of p-1 steps."""
     return all_reduce(size, ranks, link) / 2  # a ring's all-reduce is a reduce-scatter and an all-gather, in this order
 
 
-def reduce_scatter(size, ranks, link):
+def reduce_scatter(size: float, ranks: int, link: Link) -> float:
     """Seconds until each rank has 1/p of the sum of `size` bytes of each rank: a ring of p-1 steps."""
     return all_reduce(size, ranks, link) / 2
 
 
-def hierarchical(size, per_node, nodes, inner, outer, algorithm="ring", overlap=True):
+def hierarchical(
+    size: float, per_node: int, nodes: int, inner: Link, outer: Link, algorithm: str = "ring", overlap: bool = True
+) -> float:
     """Seconds of an all-reduce in two levels: reduce-scatter in each node, all-reduce across nodes, all-gather.
 
     inner: link of a rank in its node. outer: link of a node, all its adapters together; each of its `per_node` ranks
@@ -72,12 +80,10 @@ def hierarchical(size, per_node, nodes, inner, outer, algorithm="ring", overlap=
     one before is over. All-reduces of 1 GiB and more that were measured on four nodes of eight GPUs lie between the
     two; of 64 MiB and less they took longer than either.
     """
-    _check(size, per_node, inner)
-    _check(size, nodes, outer)
-    share = Link(outer.latency, outer.bandwidth / per_node)
 
     def phases(size):
         inside = reduce_scatter(size, per_node, inner) + all_gather(size, per_node, inner)
+        share = Link(outer.latency, outer.bandwidth / per_node)
         return inside, all_reduce(size / per_node, nodes, share, algorithm)
 
     if not overlap:
@@ -86,56 +92,27 @@ def hierarchical(size, per_node, nodes, inner, outer, algorithm="ring", overlap=
     return sum(waiting) + max(all_ - first for all_, first in zip(phases(size), waiting, strict=True))
 
 
-def _check(size, ranks, link):
-    if size < 0 or ranks < 1 or ranks != int(ranks):
-        raise LabError(f"a collective needs bytes and a whole number of ranks, at least one: not {size}, {ranks}")
-    if link.latency < 0 or link.bandwidth <= 0:
-        raise LabError(f"a link has a latency of 0 or more and a bandwidth above 0: not {link}")
-
-
-def bus_bandwidth(collective, size, ranks, seconds):
-    """The bus bandwidth, bytes/s, of a collective that took `seconds`: for a ring, what went over each link.
-
-    size: bytes, of the whole buffer also where each rank holds a part. Source: nccl-tests, doc/PERFORMANCE.md.
-    """
-    _check(size, ranks, Link(0, 1))
-    factors = {"all_reduce": 2 * (ranks - 1) / ranks, "broadcast": 1, "reduce": 1}
-    factors |= dict.fromkeys(["all_gather", "reduce_scatter", "all_to_all"], (ranks - 1) / ranks)
-    if collective not in factors:
-        raise LabError(f"no collective {collective!r}: choose one of {', '.join(factors)}")
-    if seconds <= 0:
-        raise LabError(f"a bandwidth needs a time above 0, not {seconds}")
-    return factors[collective] * size / seconds
-
-
-def buckets(sizes, cap=25 * 2**20, first=2**20, *, order=None, kinds=None):
+def buckets(sizes: Sequence[float], cap: float = 25 * 2**20, first: float = 2**20) -> list[list[int]]:
     """DDP's buckets from the second step on: lists of indices of parameters, in the order of their reduction.
 
-    sizes: bytes of each parameter's gradient, in order of registration. A bucket takes gradients until it has reached
-    its cap, so it overshoots. cap, first: bytes, of all buckets and of the first; a `bucket_cap_mb` that the user
-    passes sets both. order: indices as their gradients become ready (default: last registered first). kinds: dtype of
-    each parameter, where they differ: each kind has buckets of its own, and a small first one; among buckets left
-    unfilled at the end the reducer's order is that of a hash map, here that of the kinds seen last. Source:
-    compute_bucket_assignment_by_size in torch/csrc/distributed/c10d/reducer.cpp, as called by rebuildBuckets. In the
-    first step one bucket holds all; with find_unused_parameters=True buckets are made once, from the first
-    registered on, and the small one comes last.
+    sizes: bytes of each parameter's gradient, in order of registration, all of one dtype. The last one is taken to be
+    ready first; where gradients get ready in another order, give the sizes in the reverse of it. A bucket takes
+    gradients until it has reached its cap, so it overshoots. cap, first: bytes, of all buckets and of the first; a
+    `bucket_cap_mb` that the user passes sets both. In the first step one bucket holds all; with
+    find_unused_parameters=True buckets are made once, from the first registered on, and the small one comes last.
+    Source: compute_bucket_assignment_by_size in torch/csrc/distributed/c10d/reducer.cpp, called here as rebuildBuckets
+    calls it, on tensors without data. Its Python name is private: this is the only place that uses it.
     """
     if cap <= 0 or first <= 0 or min(sizes, default=0) < 0:
         raise LabError("buckets need sizes of 0 or more bytes and caps above 0")
-    order = range(len(sizes))[::-1] if order is None else order
-    kinds = kinds or [None] * len(sizes)
-    closed, filling, filled, limit = [], {}, {}, {}
-    for i in order:
-        kind = kinds[i]
-        filling.setdefault(kind, []).append(i)
-        filled[kind] = filled.get(kind, 0) + sizes[i]
-        if filled[kind] >= limit.setdefault(kind, first):
-            closed.append(filling[kind])
-            filling[kind], filled[kind], limit[kind] = [], 0, cap
-    return closed + [bucket for bucket in reversed(filling.values()) if bucket]
+    if not sizes:
+        return []
+    ready = range(len(sizes))[::-1]
+    gradients = [torch.empty(round(sizes[i]), dtype=torch.uint8, device="meta") for i in ready]
+    return dist._compute_bucket_assignment_by_size(gradients, [round(first), round(cap)], [], list(ready))[0]
 
 
-def per_bucket(values, assignment):
+def per_bucket(values: Sequence[float], assignment: list[list[int]]) -> list[float]:
     """The sum of `values`, one a parameter (bytes, seconds), over each bucket of `assignment`."""
     return [sum(values[i] for i in bucket) for bucket in assignment]
 
@@ -149,92 +126,67 @@ class Step(NamedTuple):
     seconds: float
     communication: float
     exposed: float
-    spans: list
+    spans: list[Span]
+
+    @property
+    def efficiency(self) -> float:
+        """Speed over that of as many devices, with as many samples each, that never communicate."""
+        return 1 - self.exposed / self.seconds
 
 
-def ddp_step(sizes, forward, backward, cost, *, optimizer=0.0, shares=None):
+def ddp_step(
+    sizes: Sequence[float],
+    forward: float,
+    backward: float,
+    cost: Callable[[float], float],
+    shares: Sequence[float] | None = None,
+) -> Step:
     """One step of DDP, whose bucket i is reduced when it is ready and bucket i-1 is done, beside the backward pass.
 
-    sizes: bytes of each bucket in the order of reduction. forward, backward, optimizer: seconds. cost: function from
+    sizes: bytes of each bucket in the order of reduction. forward, backward: seconds, not both 0. cost: function from
     bytes to the seconds of their all-reduce. shares: how the backward pass divides into the buckets, in any unit
-    (default: by bytes). Rule: done[i] = max(ready[i], done[i-1]) + cost(i); the optimizer waits for the last one.
+    (default: by bytes). The optimizer's time is left out. LabError for what is negative, and where there is no bucket.
     Source: Li et al., "PyTorch Distributed: Experiences on Accelerating Data Parallel Training" (VLDB 2020).
     """
     shares = sizes if shares is None else shares
-    if not sizes or len(shares) != len(sizes) or min(*shares, *sizes, forward, backward, optimizer) < 0:
+    whole = sum(shares)
+    if len(shares) != len(sizes) or min(*shares, *sizes, forward, backward) < 0 or not whole:
         raise LabError("a step needs at least one bucket, a share for each, and no negative bytes or seconds")
-    ready, costs = _ready(_parts(shares), forward, backward), [cost(size) for size in sizes]
-    starts = _starts(ready, costs)
-    end = max(forward + backward, starts[-1] + costs[-1])
-    spans, before = [Span(Op("forward", "compute", "compute", forward), 0.0, forward)], forward
-    for i, (start, seconds) in enumerate(zip(starts, costs, strict=True)):
-        spans.append(Span(Op(f"backward {i}", "compute", "compute", ready[i] - before), before, ready[i]))
-        reduce = Op(f"all-reduce {i}", "network", "network", seconds, (f"backward {i}",))
-        spans.append(Span(reduce, start, start + seconds))
-        before = ready[i]
-    spans.append(Span(Op("optimizer", "compute", "compute", optimizer, (f"all-reduce {i}",)), end, end + optimizer))
-    return Step(end + optimizer, sum(costs), end - (forward + backward), spans)
-
-
-def _parts(shares):
-    total = sum(shares) or 1  # without any share, all is ready at the start of the backward pass
-    return [so_far / total for so_far in accumulate(shares)]
-
-
-def _ready(parts, forward, backward):
-    return [forward + backward * part for part in parts]
-
-
-def _starts(ready, costs):
-    starts, done = [], 0.0
-    for moment, cost in zip(ready, costs, strict=True):
-        starts.append(max(moment, done))
-        done = starts[-1] + cost
-    return starts
-
-
-class Point(NamedTuple):
-    """A point of a scaling curve. seconds, communication, exposed: of a step (see Step).
-
-    throughput: samples/s of all devices. efficiency: throughput over that of as many devices that never communicate
-    and, with a fixed global batch, keep the speed that one device reaches on all of it.
-    """
-
-    devices: int
-    seconds: float
-    communication: float
-    exposed: float
-    throughput: float
-    efficiency: float
+    if not forward + backward > 0:
+        raise LabError("a step needs a time above 0 for its forward and backward pass")
+    ops = [Op("forward", "compute", "compute", forward)]
+    for i, share in enumerate(shares):
+        ops.append(Op(f"backward {i}", "compute", "compute", backward * share / whole))
+    for i, size in enumerate(sizes):
+        ops.append(Op(f"all-reduce {i}", "network", "network", cost(size), after=(f"backward {i}",)))
+    spans = schedule(ops)
+    computed, reduced = spans[len(sizes)].end, spans[-1].end
+    communication = sum(span.op.seconds for span in spans if span.op.engine == "network")
+    return Step(reduced, communication, reduced - computed, spans)
 
 
 def scaling(
     devices, sizes, forward, backward, batch, *, per_node, inner, outer, algorithm="ring", overlap=True, flat=False,
-    strong=False, cap=25 * 2**20, first=2**20, shares=None, optimizer=0.0,
-):  # fmt: skip
-    """How a step of data-parallel training changes with the number of devices: a list of Point.
+    strong=False, cap=25 * 2**20, first=2**20, shares=None,
+) -> list[Step]:  # fmt: skip
+    """How a step of data-parallel training changes with the number of devices: a Step for each of `devices`.
 
     devices: the numbers, each at most per_node or a multiple of it. sizes: bytes of each parameter's gradient in order
     of registration. forward, backward: seconds for one sample. batch: samples, of each device (weak scaling) or, with
     strong=True, of all devices together. inner, outer: see `hierarchical`. algorithm, overlap: see `hierarchical`; with
-    flat=True the algorithm goes across all ranks, at the pace of the slower link. shares: backward time of each
-    parameter in any unit (default: by bytes). optimizer: seconds, whatever the batch.
+    flat=True the algorithm goes across all ranks, at the pace of the slower link. cap, first: see `buckets`. shares:
+    backward time of each parameter in any unit (default: by bytes). LabError for numbers of devices that do not fill
+    their nodes, and for less than one sample a device.
     """
-    if min(forward, backward, optimizer) < 0 or not batch * (forward + backward) > 0 or not sizes:
-        raise LabError("scaling needs parameters, a batch and a time for a sample, all above 0")
     assignment = buckets(sizes, cap, first)
-    bytes_each, parts = (
-        per_bucket(sizes, assignment),
-        _parts(per_bucket(sizes if shares is None else shares, assignment)),
-    )
-    total = sum(bytes_each) or 1
+    total, work = per_bucket(sizes, assignment), per_bucket(sizes if shares is None else shares, assignment)
     slower = Link(max(inner.latency, outer.latency), min(inner.bandwidth, outer.bandwidth))
-    alone = batch / (batch * (forward + backward) + optimizer)  # samples/s of one device that has no others
-    points = []
+    steps = []
     for n in devices:
+        local = batch / n if strong else batch
         if n < 1 or per_node < 1 or (n > per_node and n % per_node):
             raise LabError(f"{n} devices do not fill nodes of {per_node}")
-        if strong and n > batch:
+        if strong and local < 1:
             raise LabError(f"a global batch of {batch} is less than one sample for each of {n} devices")
         if n <= per_node:
             cost = partial(all_reduce, ranks=n, link=inner)
@@ -243,14 +195,8 @@ def scaling(
         else:
             levels = {"per_node": per_node, "nodes": n // per_node, "inner": inner, "outer": outer}
             cost = partial(hierarchical, **levels, algorithm=algorithm, overlap=overlap)
-        local = batch / n if strong else batch
-        fixed, whole = cost(0), cost(total)  # a cost is fixed + bytes x slope, so two calls give those of all buckets
-        costs = [fixed + (whole - fixed) * size / total for size in bytes_each]
-        computed = local * forward + local * backward
-        end = max(computed, _starts(_ready(parts, local * forward, local * backward), costs)[-1] + costs[-1])
-        rate = n * local / (end + optimizer)
-        points.append(Point(n, end + optimizer, sum(costs), end - computed, rate, rate / (n * alone)))
-    return points
+        steps.append(ddp_step(total, local * forward, local * backward, cost, work))
+    return steps
 
 
 class Published(NamedTuple):

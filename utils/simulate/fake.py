@@ -2,16 +2,18 @@
 
 import contextlib
 import unittest.mock
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import torch
 import torch.distributed as dist
 from torch._subclasses import fake_tensor
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 
 @contextlib.contextmanager
-def fake_gpus():
+def fake_gpus() -> Iterator[None]:
     """Within it, cuda:0, cuda:1, … exist for bare tensors, on a machine with any number of real GPUs, or none.
 
     PyTorch's FakeTensorMode, which its compiler uses to rehearse a program. On a machine with a GPU the mode also makes
@@ -28,7 +30,7 @@ def fake_gpus():
 
 
 @contextlib.contextmanager
-def fake_autocast(dtype=torch.float16):
+def fake_autocast(dtype: torch.dtype = torch.float16) -> Iterator[None]:
     """fake_gpus() with CUDA's autocast switched on, also on a machine without a GPU.
 
     dtype: torch.float16 or torch.bfloat16. Only the dtypes that come out are real. (`torch.autocast("cuda")` itself
@@ -68,14 +70,14 @@ class _Collectives(TorchDispatchMode):
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         name = NAMES.get(func._schema.name.removeprefix("c10d::"))
         if name:
-            tensors = [t for arg in args for t in (arg if isinstance(arg, list) else [arg]) if torch.is_tensor(t)]
+            whole = max(arg.nbytes for arg in tree_leaves(args) if torch.is_tensor(arg))
             group = next(dist.ProcessGroup.unbox(arg) for arg in args if isinstance(arg, torch.ScriptObject))
-            self.issued.append(Collective(name, max(t.nbytes for t in tensors), group.size()))
+            self.issued.append(Collective(name, whole, group.size()))
         return func(*args, **(kwargs or {}))
 
 
 @contextlib.contextmanager
-def fake_processes(ranks):
+def fake_processes(ranks: int) -> Iterator[list[Collective]]:
     """Within it, this process is rank 0 of `ranks` that do not exist, and has their default process group.
 
     Yields a list that grows by a Collective each time one is issued. Collectives return at once and their results mean

@@ -7,6 +7,7 @@ the kernel. Lesson 10 uses it where there is no GPU.
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from utils.messages import LabError
 
@@ -36,10 +37,8 @@ class ToyGraph:
             raise LabError("nothing is captured yet: use `with graph.capture():` first")
         with torch.no_grad():
             for operation, args, kwargs, made in self._steps:
-                results = _as_tuple(operation(*args, **kwargs))
-                for old, new in zip(made, results, strict=True):
-                    if old is not None:
-                        old.copy_(new)
+                for old, new in zip(made, _tensors(operation(*args, **kwargs)), strict=True):
+                    old.copy_(new)
 
 
 class _Recorder(TorchDispatchMode):
@@ -57,13 +56,13 @@ class _Recorder(TorchDispatchMode):
         if not name.startswith("_record_function"):  # marks of the profiler, around each optimizer step
             self.graph.kernels.append(name)
         if all(alias and alias.is_write for alias in returns):  # in place: nothing is made, and nothing runs now
-            result, made = _written(schema, args, kwargs), None
+            result = _written(schema, args, kwargs)
         else:
             result = operation(*args, **kwargs)
-            made = [
-                _blank(each) if alias is None else None for each, alias in zip(_as_tuple(result), returns, strict=True)
-            ]
-        self.graph._steps.append((operation, args, kwargs, made or [None] * len(returns)))
+            for made in _tensors(result):
+                if made.is_floating_point():
+                    made.fill_(float("nan"))
+        self.graph._steps.append((operation, args, kwargs, _tensors(result)))
         return result
 
 
@@ -73,11 +72,5 @@ def _written(schema, args, kwargs):
     return written[0] if len(schema.returns) == 1 else tuple(written) if schema.returns else None
 
 
-def _blank(made):
-    if isinstance(made, torch.Tensor):
-        return made.fill_(float("nan")) if made.is_floating_point() else made
-    return None
-
-
-def _as_tuple(result):
-    return () if result is None else result if isinstance(result, tuple) else (result,)
+def _tensors(result):
+    return [each for each in tree_leaves(result) if isinstance(each, torch.Tensor)]

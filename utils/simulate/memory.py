@@ -4,6 +4,8 @@
 bytes; sources stand with each. Lesson 07 derives the formula for a block and compares the two.
 """
 
+from collections.abc import Callable
+
 import torch
 
 from utils.messages import LabError
@@ -11,7 +13,7 @@ from utils.messages import LabError
 KINDS = ["parameters", "gradients", "optimizer", "activations", "other"]
 
 
-def rehearse(make, step):
+def rehearse(make: Callable, step: Callable) -> dict[str, dict[str, int]]:
     """Bytes that one training step holds, by kind, without allocating them.
 
     make: function without arguments that returns (model, optimizer). step: function (model, optimizer, mark) that
@@ -28,24 +30,21 @@ def rehearse(make, step):
     states = {}
     with FakeTensorMode():
         model, optimizer = make()
+        step(model, optimizer, lambda name: None)
         tracker = MemTracker()
         tracker.track_external(model, optimizer)
-        for run in ("first", "second"):
-            with tracker:
-                step(model, optimizer, lambda name: states.update({name: _kinds(tracker, "current")}))
-                states["peak"] = _kinds(tracker, "peak")
-            if run == "first":
-                tracker.reset_mod_stats()
+        with tracker:
+            step(model, optimizer, lambda name: states.update({name: _kinds(tracker, "current")}))
+            states["peak"] = _kinds(tracker, "peak")
     return states
 
 
 def _kinds(tracker, moment):
-    found = tracker.get_tracker_snapshot(moment).get(torch.device("cpu"), {})
-    names = {"Parameter": 0, "Gradient": 1, "Optstate": 2, "Activation": 3}
+    names = {"Parameter": "parameters", "Gradient": "gradients", "Optstate": "optimizer", "Activation": "activations"}
     state = dict.fromkeys(KINDS, 0)
-    for kind, count in found.items():
+    for kind, count in tracker.get_tracker_snapshot(moment).get(torch.device("cpu"), {}).items():
         if kind != "Total":
-            state[KINDS[names.get(kind.value, 4)]] += count
+            state[names.get(kind.value, "other")] += count
     return {**state, "total": sum(state.values())}
 
 
@@ -54,24 +53,16 @@ def _kinds(tracker, moment):
 
 
 def training_step(
-    layers,
-    hidden,
-    sequence,
-    batch,
-    *,
-    vocabulary=0,
-    precision="fp32",
-    optimizer="adamw",
-    checkpointing=False,
-    foreach=True,
-):
+    layers: int, hidden: int, sequence: int, batch: int, *,
+    vocabulary: int = 0, precision: str = "fp32", optimizer: str = "adamw", checkpointing: bool = False,
+) -> dict[str, dict[str, int]]:  # fmt: skip
     """Bytes that a training step of a transformer holds, by phase and kind, as `rehearse` gives them.
 
     The model: `layers` blocks of width `hidden` (attention by scaled_dot_product_attention, feed-forward part four
     times as wide, GELU, no dropout); with a `vocabulary`, also an embedding, a last layer norm, a head that shares
     the embedding's weights, and cross-entropy. sequence: tokens in a sample. precision: "fp32", or "autocast" for
-    torch.autocast to a 16-bit type. optimizer: "adamw", "momentum" or "sgd". checkpointing: each block recomputed.
-    foreach: the optimizer works on all parameters at once, as on CUDA by default; AdamW then needs one more copy.
+    torch.autocast to a 16-bit type. optimizer: "adamw", "momentum" or "sgd", on all parameters at once, as by default
+    on CUDA (`foreach`): AdamW then needs one more copy. checkpointing: each block recomputed. LabError for others.
 
     A block saves 16 values a token and channel: inputs of two layer norms, input of the QKV product, Q, K, V, input
     of the output product, input of the feed-forward part, four before the GELU and four after. As autocast keeps
@@ -92,7 +83,7 @@ def training_step(
         end = _phase(weights, weights * done / layers, states, again + 4 * unit + copies / layers, moving * unit)
     else:
         end = _phase(weights, weights, states, 0, 0)
-    step = _phase(weights, weights, states, 0, weights if foreach and optimizer == "adamw" else 0)
+    step = _phase(weights, weights, states, 0, weights if optimizer == "adamw" else 0)
     return {"start of the backward pass": start, "end of the backward pass": end, "optimizer step": step}
 
 
@@ -101,33 +92,17 @@ def _phase(*counts):
     return {**dict(zip(KINDS, counts, strict=True)), "total": sum(counts)}
 
 
-def parameters(layers, hidden, vocabulary=0):
+def parameters(layers: int, hidden: int, vocabulary: int = 0) -> int:
     """Number of parameters of the transformer of `training_step`: 12h² + 13h a block, embedding, last layer norm."""
     return layers * (12 * hidden**2 + 13 * hidden) + (vocabulary * hidden + 2 * hidden if vocabulary else 0)
 
 
-def zero(parameters, gpus=1, stage=0):
+def zero(parameters: float, gpus: int = 1, stage: int = 0) -> float:
     """Bytes on each GPU for parameters, gradients and Adam's states in mixed precision: 16 a parameter on one GPU.
 
     2 for the 16-bit parameter, 2 for its gradient, 12 for fp32 parameter and two moments. stage 1 shares the last
-    out over the GPUs, 2 also the gradients, 3 also the parameters.
-    Source: Rajbhandari et al., "ZeRO: Memory
+    out over the GPUs, 2 also the gradients, 3 also the parameters. Source: Rajbhandari et al., "ZeRO: Memory
     Optimizations Toward Training Trillion Parameter Models" (2020), section 3.
     """
     shared = {0: 0, 1: 12, 2: 14, 3: 16}[stage]
     return parameters * (16 - shared + shared / gpus)
-
-
-def megatron_activations(
-    sequence, batch, hidden, heads, tensor_parallel=1, *, sequence_parallel=False, recompute="none"
-):
-    """Bytes that one transformer layer saves with 16-bit values, dropout, and attention scores kept in memory.
-
-    recompute: "none", "selective" (the attention scores) or "full". Source: Korthikanti et al., "Reducing Activation
-    Recomputation in Large Transformer Models" (2022), table 2.
-    """
-    unit, t = sequence * batch * hidden, tensor_parallel
-    scores = 0 if recompute == "selective" else 5 * heads * sequence / hidden
-    if recompute == "full":
-        return 2 * unit
-    return unit * (34 + scores) / t if sequence_parallel else unit * (10 + (24 + scores) / t)

@@ -4,7 +4,7 @@ Lesson 09 explains both. All figures of devices come from utils.hardware.DEVICE_
 """
 
 
-def attainable(intensity, peak, bandwidth):
+def attainable(intensity: float, peak: float, bandwidth: float) -> float:
     """Most TFLOP/s that work of this arithmetic intensity can reach.
 
     intensity: floating-point operations for each byte moved. peak: TFLOP/s. bandwidth: GB/s. Source: Williams,
@@ -13,17 +13,19 @@ def attainable(intensity, peak, bandwidth):
     return min(peak, intensity * bandwidth / 1000)
 
 
-def ridge(peak, bandwidth):
+def ridge(peak: float, bandwidth: float) -> float:
     """The arithmetic intensity, FLOP/byte, from which on the peak is in reach. peak: TFLOP/s. bandwidth: GB/s."""
     return 1000 * peak / bandwidth
 
 
-def product_intensity(m, n, k, bytes_each):
+def product_intensity(m: int, n: int, k: int, bytes_each: int) -> float:
     """FLOP/byte of a product (m × k) @ (k × n) that reads both factors and writes the result once."""
     return 2 * m * n * k / (bytes_each * (m * k + k * n + m * n))
 
 
-def transformer_flops(layers, hidden, sequence, batch, vocabulary=0, *, recompute="none"):
+def transformer_flops(
+    layers: int, hidden: int, sequence: int, batch: int, vocabulary: int = 0, *, recompute: str = "none"
+) -> float:
     """Floating-point operations of one training step (forward and backward) of a transformer.
 
     recompute: "none" counts what the model needs (for MFU); "selective" adds what the device does besides when

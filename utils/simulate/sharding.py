@@ -5,31 +5,23 @@ A mesh is a dict from the names of its axes to their sizes, such as {"data": 4, 
 a tuple of names, or None for "whole on all of them".
 """
 
+import itertools
 import math
 from typing import NamedTuple
 
 from utils.messages import LabError
-from utils.simulate.collectives import all_gather, all_reduce
 
 
-def coordinates(device, mesh):
-    """Where a device stands: a dict from axis to position."""
-    found, rest = {}, device
-    for axis, size in reversed(mesh.items()):
-        rest, found[axis] = divmod(rest, size)
-    return found
-
-
-def blocks(shape, mesh, spec):
+def blocks(shape: tuple, mesh: dict[str, int], spec: tuple) -> list[list[list[int]]]:
     """For each device, its block of a tensor: a list of [first, end) a dimension.
 
     A dimension of d elements in p parts has parts of ceil(d / p): the last ones may be smaller, or empty. So does XLA
-    (and torch.chunk). With a tuple of axes, the first one counts slowest.
+    (and torch.chunk). With a tuple of axes, the first one counts slowest. LabError for a spec that does not fit.
     """
     _check(shape, mesh, spec)
     found = []
-    for device in range(math.prod(mesh.values())):
-        at, block = coordinates(device, mesh), []
+    for place in itertools.product(*map(range, mesh.values())):
+        at, block = dict(zip(mesh, place, strict=True)), []
         for size, axes in zip(shape, map(_axes, spec), strict=True):
             index = 0
             for axis in axes:
@@ -48,16 +40,14 @@ class Collective(NamedTuple):
     size: int
     ranks: int
 
-    def sent(self):
+    def sent(self) -> float:
         """Bytes that each device sends, in a ring."""
         return (2 if self.kind == "all-reduce" else 1) * (self.ranks - 1) / self.ranks * self.size
 
-    def seconds(self, link):
-        """How long it takes over rings with this collectives.Link."""
-        return (all_reduce if self.kind == "all-reduce" else all_gather)(self.size, self.ranks, link)
 
-
-def product(rows, inner, columns, mesh, x, w, width=4):
+def product(
+    rows: int, inner: int, columns: int, mesh: dict[str, int], x: tuple, w: tuple, width: int = 4
+) -> tuple[tuple, list[Collective]]:
     """What X @ W moves: (the result's spec, a list of Collective). X is rows × inner, W is inner × columns.
 
     x, w: specs, with one axis or None a dimension. width: bytes of a number. The rules:

@@ -14,6 +14,7 @@ have ended, and the copies out wait. A Tesla C2050 so takes 9/12 of the serial t
 Source: M. Harris, "How to Overlap Data Transfers in CUDA C/C++" (NVIDIA 2012): times of a Tesla C1060, C2050, K20c.
 """
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -49,7 +50,7 @@ class Span(NamedTuple):
     end: float
 
 
-def schedule(ops):
+def schedule(ops: Iterable[Op]) -> list[Span]:
     """When each operation runs: a list of Span in the order of issue.
 
     ops: Op objects in the order in which the host issues them. LabError where one waits for an operation that
@@ -78,12 +79,15 @@ def _check(op, earlier):
         raise LabError(f"{op.name!r} takes a negative time")
 
 
-def makespan(spans):
+def makespan(spans: Iterable[Span]) -> float:
     """When the last operation ends; 0 without operations."""
     return max((span.end for span in spans), default=0.0)
 
 
-def pipeline(chunks, seconds, *, streams=None, order="depth", copy_engines=2, pinned=True, launch=0.0):
+def pipeline(
+    chunks: int, seconds: Sequence[float], *,
+    streams: int | None = None, order: str = "depth", copy_engines: int = 2, pinned: bool = True, launch: float = 0.0,
+) -> list[Op]:  # fmt: skip
     """The operations of "copy in, compute, copy out" on work cut into `chunks`, as a list of Op for `schedule`.
 
     seconds: (copy in, compute, copy out) for the whole work; each chunk takes its share. streams: how many to
@@ -91,14 +95,14 @@ def pipeline(chunks, seconds, *, streams=None, order="depth", copy_engines=2, pi
     copy_engines: 2, one a direction, or 1 for both. pinned: False makes the copies hold the host. launch: host
     time to issue one operation. With equal stages, two copy engines and one stream a chunk, makespan over serial
     time is (n + 2)/(3n) for n chunks; "breadth" on one copy engine gives 8/12 for four, "depth" 12/12, as on the
-    Tesla C1060 of M. Harris, "How to Overlap Data Transfers in CUDA C/C++" (NVIDIA 2012).
+    Tesla C1060 of the source above.
     """
-    stages = ["in", "compute", "out"]
     engine = {"in": "copy in", "compute": "compute", "out": "copy out"}
     if copy_engines == 1:
         engine["in"] = engine["out"] = "copy"
     if chunks < 1 or copy_engines not in (1, 2) or order not in ("depth", "breadth"):
         raise LabError("a pipeline has at least one chunk, 1 or 2 copy engines, and order 'depth' or 'breadth'")
+    shares, stages = dict(zip(engine, seconds, strict=True)), list(engine)
     depth = [(chunk, stage) for chunk in range(chunks) for stage in stages]
     issue = depth if order == "depth" else sorted(depth, key=lambda pair: stages.index(pair[1]))
     return [
@@ -106,7 +110,7 @@ def pipeline(chunks, seconds, *, streams=None, order="depth", copy_engines=2, pi
             name=f"{stage} {chunk}",
             stream=f"stream {chunk % (streams or chunks)}",
             engine=engine[stage],
-            seconds=dict(zip(stages, seconds, strict=True))[stage] / chunks,
+            seconds=shares[stage] / chunks,
             launch=launch,
             blocks=not pinned and stage != "compute",
         )
@@ -114,7 +118,7 @@ def pipeline(chunks, seconds, *, streams=None, order="depth", copy_engines=2, pi
     ]
 
 
-def races(ops):
+def races(ops: Sequence[Op]) -> list[tuple[str, str]]:
     """Pairs of names of operations that touch the same buffer, one of them writing, with nothing to order them.
 
     What orders two operations: the same stream, an event (`after`), or the host having waited for the first one
