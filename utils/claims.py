@@ -41,7 +41,7 @@ def claim(
         raise ClaimError(f"{text!r} was measured as {measured!r}: a claim needs a finite number, or True or False")
     elif not bounds:
         raise ClaimError(f"{text!r} promises nothing: give at_least or at_most")
-    source = origin(where or "cpu")
+    source = origin(where)
     if timed and (untimed() or source.startswith(EMULATED)):
         note(f"– {text}: not judged here, where times prove nothing · {source}", "unjudged")
         return

@@ -54,7 +54,7 @@ def figure(finding, where=None, *, xlabel, ylabel, panels=1, size=(7.2, 3.8), le
     for ax, title in zip(axes, titles, strict=False):
         ax.set_title(title, fontsize=9)
     fig.text(0.08 / width, 1 - 0.08 / height, finding, va="top", fontsize=11, fontweight="bold")
-    text = textwrap.shorten(origin(where or "cpu"), 110, placeholder=" …")
+    text = textwrap.shorten(origin(where), 110, placeholder=" …")
     fig.text(0.08 / width, 1 - 0.32 / height, text, va="top", fontsize=8.5, color="#555555")
     return fig, (axes[0] if panels == 1 else list(axes))
 
