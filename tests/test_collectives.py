@@ -164,19 +164,6 @@ def test_buckets_by_hand(sizes, caps, expected):
     assert [i for bucket in found for i in bucket] == list(range(len(sizes)))[::-1]
 
 
-class Tied(nn.Module):
-    """An embedding and a head with one weight, registered once, ready last."""
-
-    def __init__(self):
-        super().__init__()
-        self.embedding, self.body = nn.Embedding(600, 256), nn.Sequential(*[nn.Linear(256, 256) for _ in range(12)])
-        self.head = nn.Linear(256, 600, bias=False)
-        self.head.weight = self.embedding.weight
-
-    def forward(self, x):
-        return self.head(self.body(self.embedding(x)))
-
-
 def transformer():
     layer = nn.TransformerEncoderLayer(256, 4, 1024, dropout=0.0, batch_first=True)
     return nn.TransformerEncoder(layer, 3, enable_nested_tensor=False)
@@ -189,7 +176,6 @@ MODELS = {  # name: (model, batch)
         lambda: nn.Sequential(nn.Linear(8, 64), nn.Linear(64, 110_000), nn.Linear(110_000, 8), nn.Linear(8, 8)),
         lambda: torch.ones(2, 8),
     ),
-    "tied": (Tied, lambda: torch.ones(2, 3, dtype=torch.long)),
 }
 
 

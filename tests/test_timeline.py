@@ -27,6 +27,7 @@ def test_equal_stages_on_two_copy_engines(n, share):
         (4, (4, 4, 4), {"order": "breadth"}, 6),  # with two copy engines the order does not matter
         (8, (1, 2, 3), {"streams": 1}, 6),  # one stream overlaps nothing
         (8, (1, 2, 3), {"pinned": False}, 6),  # nor do copies that hold the host, depth first
+        (4, (4, 4, 4), {"pinned": False, "order": "breadth"}, 9),  # breadth first, copies out overlap computations
         (4, (1e-9, 1e-9, 1e-9), {"launch": 1}, 12),  # a slow host sets the pace
         (5000, (1, 3, 2), {}, 3),  # the limit of unequal stages: the longest
     ],
@@ -177,13 +178,3 @@ def test_each_race_found_is_shown_by_some_timing(ops):
         slow = [replace(op, engine=op.name, seconds=100 if op.name == first else 0) for op in ops]
         spans = {span.op.name: span for span in schedule(slow)}
         assert spans[second].start < spans[first].end
-
-
-@given(
-    st.integers(1, 12), st.tuples(*[st.integers(1, 50)] * 3), st.integers(1, 6), st.sampled_from(["depth", "breadth"])
-)
-def test_pipelines_stay_within_their_limits(chunks, stages, streams, order):
-    for copy_engines in (1, 2):
-        spans = schedule(pipeline(chunks, stages, streams=streams, order=order, copy_engines=copy_engines))
-        longest = max(stages) if copy_engines == 2 else max(stages[0] + stages[2], stages[1])
-        assert longest <= makespan(spans) + 1e-9 and makespan(spans) <= sum(stages) + 1e-9

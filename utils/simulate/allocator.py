@@ -6,6 +6,7 @@ one stream (read 2026-11, torch 2.9 to 2.13): sizes are rounded up to 512 B; up 
 smallest free block that is large enough is taken, and split where enough is left. Lesson 07 explains them.
 """
 
+import math
 from dataclasses import dataclass, field
 
 import torch
@@ -57,7 +58,7 @@ class CachingAllocator:
     max_memory_reserved: the highest so far. history: the names of the calls, in order.
     """
 
-    def __init__(self, capacity: int | None = None):
+    def __init__(self, capacity: float = math.inf):
         self.capacity, self.segments, self.history = capacity, [], []
         self.memory_allocated = self.max_memory_allocated = self.max_memory_reserved = self._made = 0
 
@@ -109,9 +110,9 @@ class CachingAllocator:
 
     def _from_driver(self, need):
         size = segment_size(need)
-        if self._lacks(size):
+        if self.memory_reserved + size > self.capacity:
             self.empty_cache()  # PyTorch does the same before it gives up
-        if self._lacks(size):
+        if self.memory_reserved + size > self.capacity:
             raise torch.OutOfMemoryError(
                 f"simulated GPU out of memory: tried to reserve {size / MIB:.0f} MiB. Of its {self.capacity / MIB:.0f} "
                 f"MiB, {self.memory_allocated / MIB:.1f} MiB are allocated and "
@@ -123,6 +124,3 @@ class CachingAllocator:
         self.max_memory_reserved = max(self.max_memory_reserved, self.memory_reserved)
         self._made += 1
         return segment.blocks[0]
-
-    def _lacks(self, size):
-        return self.capacity is not None and self.memory_reserved + size > self.capacity

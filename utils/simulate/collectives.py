@@ -5,16 +5,17 @@ each byte (beta, one over the bandwidth). Units: bytes, seconds, bytes/s. 1 GB/s
 
 The model errs in both directions, so what a prediction assumes is to be varied and the range to be told. It says too
 little time where a real job has what it leaves out: slower devices and hosts for which the others wait (silicon,
-jitter, the first of many to fail), data loading, congestion and oversubscribed switches, links that reach four fifths
-of their rate, communication that slows the computation beside it (and the reverse), changes of algorithm and protocol
-with the size of the message (in the sizes of DDP's buckets a real all-reduce over nodes took twice as long and more),
-bubbles of pipelines, sharded parameters, batches too small to fill a device, and the epochs that a larger global batch
-costs. It says too much where a real job does what the model does not: sums in the switch (NVLS), the best algorithm for
-each call, phases of an all-reduce that overlap (`hierarchical` has both: all of it, and none).
+jitter, the first of many to fail), data loading, the optimizer, congestion and oversubscribed switches, links that
+reach four fifths of their rate, communication that slows the computation beside it (and the reverse), changes of
+algorithm and protocol with the size of the message (in the sizes of DDP's buckets a real all-reduce over nodes took
+twice as long and more), bubbles of pipelines, sharded parameters, batches too small to fill a device, and the epochs
+that a larger global batch costs. It says too much where a real job does what the model does not: sums in the switch
+(NVLS), the best algorithm for each call, phases of an all-reduce that overlap (`hierarchical` has both: all of it,
+and none).
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -166,8 +167,9 @@ def ddp_step(
 
 
 def scaling(
-    devices, sizes, forward, backward, batch, *, per_node, inner, outer, algorithm="ring", overlap=True, flat=False,
-    strong=False, cap=25 * 2**20, first=2**20, shares=None,
+    devices: Iterable[int], sizes: Sequence[float], forward: float, backward: float, batch: float, *,
+    per_node: int, inner: Link, outer: Link, algorithm: str = "ring", overlap: bool = True, flat: bool = False,
+    strong: bool = False, cap: float = 25 * 2**20, first: float = 2**20, shares: Sequence[float] | None = None,
 ) -> list[Step]:  # fmt: skip
     """How a step of data-parallel training changes with the number of devices: a Step for each of `devices`.
 
