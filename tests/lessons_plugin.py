@@ -160,7 +160,7 @@ class Lessons:
         return result
 
     def report(self):
-        """Print what happened to each lesson; returns the problems."""
+        """Print what happened to each lesson."""
         names = [name for name in ("torch", "torch_xla", "IPython") if find_spec(name)]
         versions = [f"{name} {metadata.version(name)}" for name in names]
         print(f"Lessons with Python {platform.python_version()}, {', '.join(versions)}")
