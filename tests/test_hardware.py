@@ -59,14 +59,10 @@ def test_each_row_is_found_by_its_names_and_only_by_them():
     assert not [each for each in UNKNOWN if look_up(each)]
 
 
-def test_rows_have_a_source_and_a_date():
+def test_figures_have_a_source_and_are_dense_and_the_memory_of_a_tpu_is_what_google_prints():
     for row in DEVICE_TABLE:
         assert row.source and re.fullmatch(r"20\d\d-\d\d-\d\d", row.checked)
         assert row.bandwidth > 0 and row.memory > 0
-
-
-def test_figures_are_dense_and_the_memory_of_a_tpu_is_what_google_prints():
-    for row in DEVICE_TABLE:
         if row.fp8 and row.fp32:  # 8-bit numbers pass at twice the rate of 16-bit ones, not at four times
             assert row.fp8 == pytest.approx(2 * row.bf16, rel=0.02)
         if row.tf32 and not row.rated:

@@ -1,4 +1,4 @@
-"""measure: each item of the checklist for benchmarks is a test. A GPU in virtual time makes the tests exact.
+"""measure: warm-up, clocks, caches, remarks, statistics, turns, settings. A GPU in virtual time makes the tests exact.
 
 Tests marked `timed` compare real times: they want a machine that does nothing else.
 """
@@ -71,9 +71,6 @@ def gpu(monkeypatch):
     return gpu
 
 
-# 1. Warm-up
-
-
 def test_warms_up_for_three_calls_and_25_ms_and_keeps_the_first_call_out_of_the_samples(gpu):
     costs = iter([2.0])
     m = measure(lambda: gpu.kernel(next(costs, 1e-2)), "cuda", n=1)
@@ -82,9 +79,6 @@ def test_warms_up_for_three_calls_and_25_ms_and_keeps_the_first_call_out_of_the_
     start = gpu.host
     measure(lambda: gpu.kernel(1e-4), "cuda", n=1)
     assert gpu.host - start >= 0.025
-
-
-# 2. Events on a device, one synchronization
 
 
 def test_device_clock_is_linear_and_free_of_host_jitter(gpu):
@@ -112,9 +106,6 @@ def test_a_block_is_timed_by_the_device_and_not_by_what_was_asked_before_it(gpu,
     assert clock.seconds() == pytest.approx(2e-3) and 1.002 <= gpu.host < 2
     monkeypatch.setattr(torch.cuda, "_sleep", lambda cycles: gpu.kernel(cycles / 1.5e9))
     assert sleep_cycles(20) == pytest.approx(0.020 * 1.5e9, rel=1e-6)
-
-
-# 3. The host's clock
 
 
 def test_host_clock_waits_before_and_after_each_sample(gpu):
@@ -146,9 +137,6 @@ def test_on_a_lazy_device_each_result_is_held_until_its_work_is_launched(monkeyp
     assert m.clock == "host" and len(launched) >= 10 * m.calls and set(launched) == {1}
 
 
-# 4. Cold caches
-
-
 def test_cold_overwrites_twice_the_l2_before_each_sample_outside_the_clock(gpu):
     warm = measure(lambda: gpu.kernel(2e-3), "cuda", n=10)
     assert gpu.flushes == [] and "cold" not in str(warm)
@@ -165,9 +153,6 @@ def test_cold_on_the_cpu_overwrites_more_than_a_cache(monkeypatch):
     monkeypatch.setattr(timing.torch, "empty", lambda size, dtype, device: (written.append(size), fake)[1])
     measure(lambda: None, "cpu", cold=True, n=8)
     assert written[0] >= 2**27 and written[1:] == [1] * (2 + 8)  # two to learn what it costs
-
-
-# 5. Short kernels, a busy GPU, a wide spread: what is remarked
 
 
 def test_short_kernels_are_timed_many_at_a_time(gpu):
@@ -192,9 +177,6 @@ def test_a_gpu_that_is_slowed_down_and_a_wide_spread_are_remarked(gpu, monkeypat
     assert m.remarks == ("the GPU was slowed down by its heat",)
     m = measure(lambda: gpu.kernel(gpu.random.choice([1e-2, 2e-2])), "cuda", clock=clock, n=40)
     assert "wide spread" in m.remarks[1]
-
-
-# 6. All samples, median, IQR, n, interval; ratios of medians
 
 
 def made_of(samples, clock="host"):
@@ -237,9 +219,6 @@ def test_time_text(seconds, text):
     assert time_text(seconds) == text
 
 
-# 7. Interleaving
-
-
 def test_functions_are_interleaved_in_random_order(gpu):
     names = ["a", "b", "c"]
     measure_together({name: (lambda name=name: gpu.kernel(2e-3, name)) for name in names}, "cuda", n=30)
@@ -258,9 +237,6 @@ def test_drift_meets_all_functions_alike(gpu):
     assert speedup(one, other).times < 0.9  # what happens when they are timed one after the other
 
 
-# 8. Settings
-
-
 def test_settings_say_what_changes_speed(monkeypatch):
     with torch.no_grad():
         m = measure(lambda: None, "cpu", n=7)
@@ -271,17 +247,11 @@ def test_settings_say_what_changes_speed(monkeypatch):
     assert measure(lambda: None, "cpu", n=7).settings["fp32 matmul"] is None
 
 
-# 9. Next to its bound, and never above it
-
-
 def test_a_rate_above_its_bound_fails(gpu):
     m = measure(lambda: gpu.kernel(2e-3), "cuda", n=10)
     claim("below the peak", 1e9 / m.median / 1e12, at_least=0.1, limit=0.6, unit="TFLOP/s")
     with pytest.raises(ClaimError, match="the measurement is wrong"):
         claim("above the peak", 1e9 / m.median / 1e12, at_least=0.1, limit=0.4, unit="TFLOP/s")
-
-
-# 10. On a real CPU and GPU
 
 
 def test_host_clock_on_the_cpu():
@@ -318,10 +288,9 @@ def work():
 
 
 @pytest.mark.timed
-@pytest.mark.timed
 @pytest.mark.parametrize("fn", [lambda: time.sleep(3e-3), work()], ids=["sleep", "matmul"])
 def test_agrees_with_torch_utils_benchmark_within_5_percent(fn):
-    """One thread in both (the Timer's default), rounds of both in turn; a busy machine gets three tries."""
+    """At work of a millisecond and more. One thread in both (the Timer's default), both in turn, three tries."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
