@@ -55,7 +55,7 @@ env:
 	@$(PYTHON) tools/setup_env.py
 
 env-test:
-	@$(PYTHON) tools/setup_env.py --test
+	@$(PYTHON) tools/setup_env.py --extra test
 
 lab: env
 	@$(VENV) tools/lab.py $(LAB_ARGS)
@@ -91,7 +91,7 @@ test-browser: env-test
 # XLA, whose claims count compilations; in the others, claims about time are information here.
 ON_XLA := PYDEVD_DISABLE_FILE_VALIDATION=1 PJRT_DEVICE=CPU TF_CPP_MIN_LOG_LEVEL=2
 env-test-tpu:
-	@$(PYTHON) tools/setup_env.py --venv .venv-tpu --requirements requirements-tpu.txt --prefer 3.13
+	@$(PYTHON) tools/setup_env.py --venv .venv-tpu --requirements requirements-tpu.txt --extra lessons --prefer 3.13
 
 test-tpu: tpu-tests tpu-strict tpu-slow tpu-first tpu-second
 
@@ -113,21 +113,23 @@ tpu-second: env-test-tpu
 	$(ON_XLA) $(TPU) $(NBVAL) $(filter-out $(FIRST) $(SLOW) $(XLA_LESSONS),$(LESSONS))
 
 env-test-colab:
-	@$(PYTHON) tools/setup_env.py --venv .venv-colab --requirements tests/colab-requirements.txt --prefer 3.13
+	@$(PYTHON) tools/setup_env.py --venv .venv-colab --requirements tests/colab-requirements.txt --extra lessons --prefer 3.13
 
 test-colab: env-test-colab
 	PYDEVD_DISABLE_FILE_VALIDATION=1 $(COLAB) $(NBVAL) $(LESSONS)
 
 # With the newest PyTorch, as a reader: every cell ends, and what is not as announced is listed.
 env-test-next:
-	@$(PYTHON) tools/setup_env.py --venv .venv-next --requirements tests/next-requirements.txt --prefer 3.13 --upgrade
+	@mkdir -p build
+	@sed 's/^torch==.*/torch/' requirements.txt > build/next-requirements.txt
+	@$(PYTHON) tools/setup_env.py --venv .venv-next --requirements build/next-requirements.txt --extra lessons --prefer 3.13 --upgrade
 
 test-next: env-test-next
 	$(NEXT) $(NBVAL) --findings $(LESSONS)
 
 # A CUDA build of PyTorch above GPUs that do not exist: tests/emulator/README.md.
 env-test-cuda:
-	@$(PYTHON) tools/setup_env.py --venv .venv-cuda --requirements tests/cuda-requirements.txt --prefer 3.13
+	@$(PYTHON) tools/setup_env.py --venv .venv-cuda --requirements tests/cuda-requirements.txt --extra lessons --prefer 3.13
 
 test-emulator: env-test-cuda
 	$(CUDA) -m tests.emulator.build
