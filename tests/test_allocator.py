@@ -84,6 +84,7 @@ def test_one_small_tensor_holds_a_whole_segment_and_the_maxima_stay():
     assert gpu.empty_cache() == 0 and gpu.memory_reserved == 20 * MIB
     gpu.free(blocks[0])
     assert gpu.empty_cache() == 20 * MIB and gpu.memory_reserved == 0
+    gpu.malloc(1)
     assert gpu.max_memory_allocated == gpu.max_memory_reserved == 20 * MIB
 
 

@@ -1,6 +1,7 @@
 """The one place that uses the private recording of the allocator; its names must exist in each supported torch."""
 
 import inspect
+from unittest import mock
 
 import pytest
 import torch
@@ -15,6 +16,7 @@ def test_the_private_functions_take_what_we_give():
 
 
 OURS = {"filename": "/tmp/ipykernel_1/2.py", "name": "train", "line": 3}
+CELL = {**OURS, "name": "<module>"}
 THEIRS = [
     {"filename": torch.nn.modules.linear.__file__, "name": "forward", "line": 9},
     {"filename": inspect.__file__, "name": "signature", "line": 1},
@@ -25,13 +27,24 @@ THEIRS = [
     "trace, entry",
     [
         ({"action": "segment_alloc", "size": 512, "addr": 8, "frames": THEIRS}, ("segment_alloc", 512, 8, "")),
-        ({"action": "alloc", "size": 12, "addr": 4096, "frames": [*THEIRS, OURS]}, ("alloc", 12, 4096, "train:3")),
+        ({"action": "alloc", "size": 12, "addr": 4, "frames": [*THEIRS, OURS, CELL]}, ("alloc", 12, 4, "train:3")),
         ({"action": "oom", "size": 9999}, ("oom", 9999, 0, "")),
         ({"action": "annotate"}, ("annotate", 0, 0, "")),  # new in PyTorch 2.15; a later one may add others
     ],
 )
 def test_entries_are_plain_and_name_the_own_code(trace, entry):
     assert _entry(trace) == dict(zip(("action", "bytes", "address", "code"), entry, strict=True))
+
+
+def test_the_recording_is_switched_off_when_the_block_fails(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 1)
+    monkeypatch.setattr(torch.cuda.memory, "_snapshot", lambda: {"device_traces": [[], [{"action": "oom"}]]})
+    monkeypatch.setattr(torch.cuda.memory, "_record_memory_history", record := mock.Mock())
+    with pytest.raises(ZeroDivisionError), memory_history(max_entries=7) as events:
+        raise ZeroDivisionError
+    assert [event["action"] for event in events] == ["oom"]
+    on, off = record.mock_calls
+    assert on.kwargs["max_entries"] == 7 and off == mock.call(None)
 
 
 @pytest.mark.parametrize("name", ["_record_memory_history", "_snapshot"])

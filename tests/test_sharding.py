@@ -82,6 +82,12 @@ def test_of_two_matrices_cut_by_one_axis_the_smaller_is_gathered():
         assert out == ((None, "data") if rows < columns else ("data", None))
 
 
+def test_parts_that_do_not_divide_are_rounded_up():
+    """Blocks of 3 of 10 rows and 4 columns are summed."""
+    _, moved = sharding.product(10, 6, 4, MESH | {"data": 4}, ("data", None), ("model", None))
+    assert [(c.kind, c.size) for c in moved] == [("all-reduce", 3 * 4 * 4)]
+
+
 def test_one_device_moves_nothing():
     assert sharding.product(4, 4, 4, {"data": 1, "model": 1}, ("data", "model"), ("model", "data"))[1] == []
 
