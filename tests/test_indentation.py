@@ -104,7 +104,7 @@ def ensure(*tensors):
         for tensor in tensors
     ]
 '''
-OLD = {name: source.strip("\n") for name, (_, source) in LISTINGS.items()}
+OLD = {name: listing.source for name, listing in LISTINGS.items()}
 OWN = {name: textwrap.dedent(source).strip("\n") for name, source in RULES.items()}
 
 

@@ -1,8 +1,10 @@
 """%%today: rows are judged by what they do, whatever they do, and nothing of them is left running."""
 
+import multiprocessing
 import os
 import re
 import signal
+import subprocess
 import sys
 import time
 
@@ -10,30 +12,35 @@ import psutil
 import pytest
 import torch
 
-from tests.conftest import text_of
+from tests.conftest import ROOT, text_of
 from utils import snippets, today
 from utils.claims import ClaimError
 from utils.today import TodayError
 
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere nothing is forked")
-
-
-@pytest.fixture(scope="module", autouse=True)
-def servers():
-    """One server for all tests, and none after them."""
-    yield
-    snippets._stop_all()
+LEAVES = "import subprocess, sys\np = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])"
+STRICT = pytest.mark.parametrize("strict", [False, True])
 
 
 def cell(old, new="print(1)", announced="fine", lines=""):
     today.run(f"group/name: {announced}", f"{lines}{old}\n# ---- today\n{new}\n")
 
 
-def of(source, limit=snippets.LIMIT):
+def of(source, limit=snippets.LIMIT, prelude=""):
     """What one piece of code does."""
-    (outcome,) = snippets.run(today.PRELUDE, [source], today.launch.folder(), limit=limit)
+    (outcome,) = snippets.run(prelude, [source], today.launch.folder(), limit=limit)
     return outcome
 
+
+def wait_for_the_end_of(*pids):
+    end = time.monotonic() + 10
+    while any(psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE for pid in pids):
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Verdicts and findings
 
 VERDICTS = {  # announcement → old part, with a new part that prints 1
     "fine": "print(1)",
@@ -45,11 +52,17 @@ VERDICTS = {  # announcement → old part, with a new part that prints 1
 
 
 @pytest.mark.parametrize("announced", VERDICTS)
-def test_each_verdict_is_measured(announced, capsys):
+def test_each_verdict_is_measured(announced, capsys, monkeypatch):
     cell(VERDICTS[announced], "import time\ntime.sleep(0.01)\nprint(1)", announced)
-    shown = capsys.readouterr().out
-    word = announced.split()[0]
+    shown, word = capsys.readouterr().out, announced.split()[0]
     assert shown.startswith(f"{today.SIGNS[word]} {word} · PyTorch ") and "\n  today  prints 1" in shown
+    assert "Not on this device" not in shown
+    monkeypatch.setenv("LAB_STRICT", "1")
+    for other in {"fine", "warns", "raises", "wrong"} - {word} - ({"fine"} if word == "slower" else set()):
+        with pytest.raises(
+            TodayError, match=rf"^group/name: announced as {other}, but with PyTorch \S+ it is \w+: .*$"
+        ):
+            cell(VERDICTS[announced], announced=other)
 
 
 def test_a_busy_moment_of_the_machine_does_not_change_how_much_slower(capsys, monkeypatch):
@@ -64,19 +77,7 @@ def test_a_busy_moment_of_the_machine_does_not_change_how_much_slower(capsys, mo
     assert today._fastest(["old", "new"])[0]["error"]
 
 
-@pytest.mark.parametrize("announced", VERDICTS)
-def test_another_announcement_is_one_clear_line(announced, capsys, monkeypatch):
-    monkeypatch.setenv("LAB_STRICT", "1")
-    for other in ["fine", "warns", "raises", "wrong"]:
-        if other == announced.split()[0] or {other, announced.split()[0]} == {"fine", "slower"}:
-            continue
-        pattern = rf"group/name: announced as {other}, but with PyTorch \S+ it is \w+: "
-        with pytest.raises(TodayError, match=pattern) as caught:
-            cell(VERDICTS[announced], "print(1)", other)
-        assert "\n" not in str(caught.value)
-    assert "Not on this device" not in capsys.readouterr().out
-
-
+OF_TODAY = r"the part of today must run without error and without warning, and with PyTorch \S+ it says: "
 # What a PyTorch of the future may do: (announcement, old part, new part, what is said of it)
 FUTURES = {
     "other words": (
@@ -91,12 +92,6 @@ FUTURES = {
         "print(1)",
         r"announced with the words 'soon gone', but PyTorch \S+ says: FutureWarning: will be removed",
     ),
-    "an error that comes no longer": (
-        'raises "gone"',
-        "print(1)",
-        "print(1)",
-        r"announced as raises, but with PyTorch \S+ it is fine: 1",
-    ),
     "removed": (
         'warns "soon gone"',
         "torch.was_there_once",
@@ -107,14 +102,9 @@ FUTURES = {
         "fine",
         "print(1)",
         "import warnings\nwarnings.warn('hm')\nprint(1)",
-        r"the part of today must run without error and without warning, and with PyTorch \S+ it says: UserWarning: hm",
+        OF_TODAY + "UserWarning: hm",
     ),
-    "the new part fails": (
-        "wrong",
-        "print(2)",
-        "from torch import private_thing",
-        r"the part of today must run without error and without warning, and with PyTorch \S+ it says: ImportError",
-    ),
+    "the new part fails": ("wrong", "print(2)", "from torch import private_thing", OF_TODAY + "ImportError"),
     "slower no longer": (
         "slower 3",
         "print(2)",
@@ -129,10 +119,7 @@ def test_a_newer_pytorch_is_a_finding_and_the_cell_goes_on(name, capsys, monkeyp
     announced, old, new, said = FUTURES[name]
     cell(old, new, announced)
     shown = capsys.readouterr().out
-    assert (
-        "\n  old    " in shown and "\n  today  " in shown and shown.index("\n  today  ") < shown.index("group/name: ")
-    )
-    assert len(re.findall("group/name: ", shown)) == 1 and re.search("group/name: " + said, shown)
+    assert re.search(rf"(?s)\n  old    .*\n  today  .*group/name: {said}", shown) and shown.count("group/name: ") == 1
     monkeypatch.setenv("LAB_STRICT", "1")
     with pytest.raises(TodayError, match="group/name: " + said):
         cell(old, new, announced)
@@ -147,27 +134,12 @@ def test_a_row_newer_than_this_pytorch_is_not_run(capsys, monkeypatch):
     assert "PyTorch before 2.0: the form of today is newer" in capsys.readouterr().out
 
 
-def test_a_dead_server_is_a_finding(capsys, monkeypatch):
-    def dead(*_, **__):
-        raise snippets.ServerError("the process has ended; run the cell again")
-
-    monkeypatch.setattr(snippets, "run", dead)
-    cell("print(1)")
-    today.run("", "print(1)")
-    assert capsys.readouterr().out == "the process has ended; run the cell again\n" * 2
-    monkeypatch.setenv("LAB_STRICT", "1")
-    for action in (lambda: cell("print(1)"), lambda: today.run("", "print(1)")):
-        with pytest.raises(TodayError, match="run the cell again"):
-            action()
-
-
 def test_too_fast_is_a_missed_claim(monkeypatch, capsys):
+    cell("print(1)", announced="slower 1000000")
+    assert "Not on this device" in capsys.readouterr().out
     monkeypatch.setenv("LAB_STRICT", "1")
     with pytest.raises(ClaimError, match="the old form takes longer"):
         cell("print(1)", announced="slower 1000000")
-    monkeypatch.delenv("LAB_STRICT")
-    cell("print(1)", announced="slower 1000000")
-    assert "Not on this device" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -199,62 +171,7 @@ def test_conditions(monkeypatch):
     monkeypatch.setattr(torch, "__version__", "2.11.0+cu130")
     assert today.holds("before 2.12") and not today.holds("before 2.11") and not today.holds("before 2.9")
     assert today.holds("in 2.11") and today.holds("from 2.9, in 2.11") and not today.holds("from 2.9, before 2.10")
-    assert today.holds("") and today.holds("python 3.10") and not today.holds("python 4.0")
-    assert sum(today.holds(f"on {system}") for system in ("Linux", "Windows", "macOS")) == 1
-
-
-def test_a_piece_that_hangs_is_stopped():
-    began = time.monotonic()
-    outcome = of("import time\nprint('here', flush=True)\ntime.sleep(600)", limit=1)
-    assert outcome["ended"] == "it did not end within 1 s and was stopped" and outcome["printed"] == "here\n"
-    assert time.monotonic() - began < 15
-
-
-def test_a_piece_that_kills_itself(capsys):
-    for status in (0, 3):
-        assert of(f"import os\nos._exit({status})")["ended"] == f"its process ended with status {status}"
-    if os.name != "nt":
-        today.run("", "import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)")
-        assert "yours  its process was ended by SIGSEGV" in capsys.readouterr().out
-
-
-def test_a_piece_that_prints_without_end():
-    outcome = of("while True:\n    print('x' * 10_000)")
-    assert outcome["ended"] == "it printed more than 4 MiB and was stopped"
-    assert len(outcome["printed"]) <= snippets.KEPT + 1
-
-
-def test_long_messages_are_cut_and_it_says_so(capsys):
-    today.run("", "raise ValueError('\\n'.join(map(str, range(9))) + 'x' * 9000)")
-    assert "(6 more lines)" in capsys.readouterr().out
-    today.run("", "print('word ' * 2000)")
-    shown = capsys.readouterr().out
-    assert "…" in shown and len(shown) < 1000
-
-
-def test_exit_is_no_error_unless_it_says_so():
-    assert of("raise SystemExit")["error"] is None
-    assert of("raise SystemExit(2)")["error"] == ["SystemExit", "2"]
-
-
-@LINUX
-def test_what_a_piece_leaves_running_is_ended():
-    source = "import subprocess, sys\np = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])"
-    pid = int(of(source + "\nprint(p.pid)")["printed"])
-    end = time.monotonic() + 10
-    while psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
-        assert time.monotonic() < end
-        time.sleep(0.05)
-
-
-def test_each_piece_is_a_program_of_its_own():
-    outcome = of("import os, sys\nprint(__name__, len(os.listdir()), 'utils' in sys.modules, x.shape)")
-    assert outcome["printed"] == "__main__ 3 False torch.Size([4, 8])\n"  # snippet.py and what it prints
-
-
-def test_workers_may_be_spawned():
-    loader = "torch.utils.data.DataLoader(x, num_workers=1, multiprocessing_context='spawn')"
-    assert of(f"if __name__ == '__main__':\n    print(len(list({loader})))")["printed"] == "4\n"
+    assert today.holds("") and sum(today.holds(f"on {system}") for system in ("Linux", "Windows", "macOS")) == 1
 
 
 def test_no_path_of_the_machine_is_shown():
@@ -265,15 +182,102 @@ def test_no_path_of_the_machine_is_shown():
         assert today.said(told) == f"OSError: cannot read '…/{name}' (see https://pytorch.org/docs/main/notes.html)"
 
 
-@LINUX
-def test_a_server_that_died_is_replaced():
-    of("print(1)")
-    os.kill(snippets._servers["torch"].pid, signal.SIGKILL)
-    snippets._servers["torch"].wait(20)
-    assert of("print(2)")["printed"] == "2\n"
-    with pytest.raises(snippets.ServerError, match="run the cell again"):
-        of(f"import os, time\nos.kill({snippets._servers['torch'].pid}, 9)\ntime.sleep(100)")
-    assert of("print(3)")["printed"] == "3\n"
+def test_long_messages_are_cut_and_it_says_so(capsys):
+    today.run("", "raise ValueError('\\n'.join(map(str, range(9))) + 'x' * 9000)")
+    assert "(6 more lines)" in capsys.readouterr().out
+    today.run("", "print('word ' * 2000)")
+    shown = capsys.readouterr().out
+    assert "…" in shown and len(shown) < 1000
+
+
+@pytest.mark.parametrize(
+    ("source", "shown"),
+    {
+        "net(x).numpy()": r"✗ raises(?s:.*)Like movement/numpy-grad in this lesson: .*\n    net\(x\)\.detach\(\)",
+        "raise ValueError('nobody knows this')": "No row of this lesson is like it",
+        "best = net.state_dict()": "✓ fine(?s:.*)Like movement/best-state",  # silent: found by the code
+        "torch.cuda.empty_cache()": "Like memory/empty-cache",
+    }.items(),
+)
+def test_a_paste_is_compared_with_the_rows(source, shown, capsys):
+    today.run("", source)
+    assert re.search(shown, capsys.readouterr().out)
+
+
+def test_rows_are_found_by_words_group_and_verdict(capsys):
+    assert "amp/autocast" in [row.slug for row in today.search("cuda.amp.autocast")]
+    assert [row.slug for row in today.search("one default group is_initialized")] == ["distributed/twice"]
+    assert "memory/cached" in [row.slug for row in today.search("memory_reserved", group="memory", verdict="warns")]
+    assert today.search("memory_reserved", group="data") == today.search("memory_reserved", verdict="slower") == []
+    today.find("two devices")
+    assert re.search("two-gpus +raises  an operation runs on one device", capsys.readouterr().out)
+    fig, alt = today.table("numpy")
+    assert "movement/numpy-grad" in alt and re.search(r"\d of \d+ rows", alt)
+    assert "movement/numpy-grad" in fig.axes[0].texts[0].get_text() and "0 of" in today.table("no such words")[1]
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Processes
+
+
+@pytest.fixture(params=["forkserver", "spawn"])
+def method(request, monkeypatch):
+    """Both ways to start processes: that of Windows and macOS is tried on Linux, too."""
+    if request.param == "forkserver" and sys.platform != "linux":
+        pytest.skip("nothing is forked here")
+    monkeypatch.setattr(snippets, "METHOD", request.param)
+
+
+def test_a_piece_may_do_what_it_likes(method, monkeypatch):
+    monkeypatch.setenv("FROM_HERE", "1")
+    pieces = {
+        "while True:\n    print('x' * 10_000)": "it printed more than 4 MiB and was stopped",
+        "import os\nos._exit(0)": "its process ended with status 0",
+        "import os\nos._exit(3)": "its process ended with status 3",
+        "raise SystemExit": "",
+        "raise SystemExit(2)": "",
+        "import warnings\nwarnings.warn('hm')\nwarnings.warn('hm')\n1 / 0": "",
+        "import os\nprint(__name__, len(os.listdir()), os.environ['FROM_HERE'], os.environ['GIVEN'])": "",
+        "import sys\nprint(len(sys.argv), sys.stdin.read(), {'utils', 'pytest'} & sys.modules.keys())": "",
+        f"import sys\nsys.exit({str(ROOT)!r} in sys.path)": "",
+        "import multiprocessing\nmultiprocessing.set_start_method('spawn')": "",
+    }
+    if os.name != "nt":
+        pieces["import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)"] = "its process was ended by SIGSEGV"
+    outcomes = snippets.run("import math", list(pieces), today.launch.folder(), env={"GIVEN": "2"})
+    assert [outcome["ended"] for outcome in outcomes] == list(pieces.values())
+    endless, _, _, left, left_2, failed, named, bare, path, free, *_ = outcomes
+    assert 0 < len(endless["printed"]) <= snippets.KEPT + 1
+    assert left["error"] is None and left_2["error"] == ["SystemExit", "2"]
+    assert failed["error"] == ["ZeroDivisionError", "division by zero"] and failed["seconds"] is None
+    assert failed["warnings"] == [["UserWarning", "hm"]] and "line 5, in" in failed["stderr"]
+    assert named["printed"] == "__main__ 3 1 2\n"  # files: snippet.py, and what it prints
+    assert bare["printed"] == "1  set()\n" and path["error"] is None and free["error"] is None
+    assert multiprocessing.get_start_method(allow_none=True) is None and not list(today.launch.folder().glob("snip*"))
+
+
+def test_a_piece_that_hangs_is_stopped(method):
+    began, outcome = time.monotonic(), of("print('here', flush=True)\nwhile True: pass", limit=2)
+    assert outcome["ended"] == "it did not end within 2 s and was stopped" and outcome["printed"] == "here\n"
+    assert time.monotonic() - began < 15
+
+
+def test_verdicts_are_the_same_without_forks(monkeypatch, capsys):
+    monkeypatch.setattr(snippets, "METHOD", "spawn")
+    monkeypatch.setattr(today, "PRELUDE", "")
+    cell("print(2)", "print(1)", "wrong")
+    cell("raise ValueError('no')", "print(1)", 'raises "ValueError: no"')
+    assert "≠ wrong" in (shown := capsys.readouterr().out) and "announced" not in shown
+
+
+@pytest.mark.skipif(os.name == "nt", reason="there, what has lost its parent is not found")
+def test_what_a_piece_leaves_running_is_ended(method):
+    wait_for_the_end_of(int(of(LEAVES + "\nprint(p.pid)")["printed"]))
+
+
+def test_workers_may_be_spawned():
+    loader = "torch.utils.data.DataLoader(x, num_workers=1, multiprocessing_context='spawn')"
+    assert of(f"if __name__ == '__main__':\n    print(len(list({loader})))", prelude=today.PRELUDE)["printed"] == "4\n"
 
 
 @LINUX
@@ -281,64 +285,73 @@ def test_an_interrupt_ends_the_piece_and_the_next_gets_its_own_answer():
     def interrupt(*_):
         raise KeyboardInterrupt
 
-    of("print(1)")
-    before, old = psutil.Process().children(recursive=True), signal.signal(signal.SIGALRM, interrupt)
+    assert of("import torch\nprint(torch.cuda.is_initialized(), torch.cuda._is_in_bad_fork())")["printed"] == (
+        "False False\n"
+    )
+    before, old = set(psutil.Process().children(recursive=True)), signal.signal(signal.SIGALRM, interrupt)
     signal.setitimer(signal.ITIMER_REAL, 0.7)
     try:
         with pytest.raises(KeyboardInterrupt):
-            of("import time\ntime.sleep(600)\nprint(2)")
+            of(LEAVES + "\np.wait()")
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, old)
-    assert not psutil.wait_procs(before, timeout=5)[1] and not psutil.Process().children(recursive=True)
+    assert not psutil.wait_procs(set(psutil.Process().children(recursive=True)) - before, timeout=5)[1]
     assert of("print(3)")["printed"] == "3\n"
 
 
-@LINUX
-def test_the_server_has_not_touched_a_device():
-    source = "import torch.cuda\nprint(torch.cuda.is_initialized(), torch.cuda._is_in_bad_fork())"
-    assert of(source)["printed"] == "False False\n"
+PROGRAM = f"""
+import sys, tempfile
+print("it runs", flush=True)
+sys.path.insert(0, {str(ROOT / "utils")!r})
+import snippets
+snippets.METHOD, snippets.PRELOAD = sys.argv[1], []
+folder = tempfile.mkdtemp()
+print(snippets.run("", ["import sys\\nprint(sys.argv[1:])"], folder)[0]["printed"], flush=True)
+snippets.run("", [{LEAVES + chr(10) + "p.wait()"!r}], folder)
+"""
 
 
-def test_without_forks_the_verdicts_are_the_same(monkeypatch, capsys):
-    monkeypatch.setattr(snippets, "FORKS", False)
-    cell("print(2)", "print(1)", "wrong")
-    cell("raise ValueError('no')", "print(1)", 'raises "ValueError: no"')
-    assert "≠ wrong" in capsys.readouterr().out
-    assert of("import time\ntime.sleep(600)", limit=5)["ended"].startswith("it did not end")
-    assert of("import os\nos._exit(3)")["ended"] == "its process ended with status 3"
-    assert not snippets._new
+@pytest.mark.parametrize("start", [["my program.py"], ["-m", "my_module"]], ids=["file", "module"])
+def test_a_program_is_not_run_again_and_takes_its_pieces_with_it(method, start, tmp_path):
+    folder = tmp_path / "a folder"
+    folder.mkdir()
+    for name in ("my program.py", "my_module.py"):
+        (folder / name).write_text(PROGRAM)
+    command = [sys.executable, *start, snippets.METHOD]
+    with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, text=True) as program:
+        assert [program.stdout.readline() for _ in range(2)] == ["it runs\n", "[]\n"]
+        program.stdout.readline()
+        end, found = time.monotonic() + 20, []
+        while not any("time.sleep(600)" in " ".join(child.cmdline()) for child in found):
+            assert time.monotonic() < end
+            found = psutil.Process(program.pid).children(recursive=True)
+            time.sleep(0.05)
+        program.kill()
+    wait_for_the_end_of(*[child.pid for child in found])
 
 
-def test_a_paste_is_compared_with_the_rows(capsys):
-    today.run("", "net(x).numpy()")
-    shown = capsys.readouterr().out
-    assert shown.startswith("✗ raises") and "Like movement/numpy-grad in this lesson: because" not in shown
-    assert "Like movement/numpy-grad in this lesson" in shown and "net(x).detach().cpu().numpy()" in shown
-    today.run("", "raise ValueError('nobody knows this')")
-    assert "No row of this lesson is like it." in capsys.readouterr().out
-    today.run("", "best = net.state_dict()")  # silent: found by the code
-    shown = capsys.readouterr().out
-    assert "✓ fine" in shown and "Like movement/best-state" in shown
-    today.run("", "torch.cuda.empty_cache()")
-    assert "Like memory/empty-cache" in capsys.readouterr().out
-
-
-def test_find_looks_into_code_causes_and_messages(capsys):
-    assert "amp/autocast" in [row.slug for row in today.search("cuda.amp.autocast")]
-    assert [row.slug for row in today.search("one default group is_initialized")] == ["distributed/twice"]
-    assert "memory/cached" in [row.slug for row in today.search("memory_reserved", group="memory", verdict="warns")]
-    assert today.search("memory_reserved", group="data") == []
-    today.find("two devices")
-    assert "movement/two-gpus · raises · an operation runs on one device" in capsys.readouterr().out
-    today.find("no such words")
-    assert capsys.readouterr().out.startswith("0 of ")
-
-
-def test_table_shows_what_search_finds():
-    fig, alt = today.table("numpy")
-    assert "movement/numpy-grad" in alt and re.search(r"\d+ of \d+ rows", alt)
-    assert "0 of" in today.table("no such words")[1]
+@STRICT
+def test_a_server_that_died_is_a_finding_and_is_replaced(strict, capsys, monkeypatch):
+    if snippets.METHOD == "spawn":
+        pytest.skip("nothing is forked here")
+    monkeypatch.setattr(snippets, "PRELOAD", [])
+    monkeypatch.setattr(today, "PRELUDE", "")
+    monkeypatch.setenv("LAB_STRICT", "1" if strict else "")
+    server = int(of("import os\nprint(os.getppid())")["printed"])
+    os.kill(server, signal.SIGKILL)
+    wait_for_the_end_of(server)
+    assert of("print(2)")["printed"] == "2\n"
+    kill = "import os, time\nos.kill(os.getppid(), 9)\ntime.sleep(100)"
+    for action in (lambda: cell(kill), lambda: today.run("", kill)):
+        if strict:
+            with pytest.raises(TodayError, match="has ended; run the cell again"):
+                action()
+        else:
+            action()
+            assert capsys.readouterr().out.endswith("has ended; run the cell again\n")
+    with pytest.raises(snippets.ServerError):
+        of(kill)  # and the next server imports PyTorch again
 
 
 def test_in_a_notebook(run):
@@ -349,17 +362,11 @@ def test_in_a_notebook(run):
         row.replace("wrong", "fine"),
         "%%requires compiler --name some_row\n" + row,
         "%%requires tpu --name other_row\n" + row,
-        "%%today\nprint(net(x).shape)",
-        "import os, psutil\nprint(*[p.pid for p in psutil.Process().children(recursive=True)], os.getpid())",
-        alone=True,
+        "%%today\nimport sys\nprint(net(x).shape, sys.argv[1:], 'IPython' in sys.modules)",
     )
     texts = [text_of(cell) for cell in cells]
     assert texts[1].startswith("≠ wrong") and "prints cpu" in texts[1]
     assert re.search(r"≠ wrong.*a/b: announced as fine, but with PyTorch \S+ it is wrong: cpu", texts[2], re.S)
     assert not any(output.output_type == "error" for output in cells[2].outputs)
     assert "≠ wrong" in texts[3] or "Not run here" in texts[3]
-    assert "Not run here" in texts[4] and "torch.Size([4, 2])" in texts[5]
-    end = time.monotonic() + 10
-    while any(psutil.pid_exists(int(pid)) for pid in texts[6].split()):  # the kernel has ended, and what it started
-        assert time.monotonic() < end
-        time.sleep(0.1)
+    assert "Not run here" in texts[4] and "torch.Size([4, 2]) [] False" in texts[5]

@@ -35,7 +35,6 @@ MARKS = {
     "streams/synchronize": r"torch\.cuda\.synchronize\(",
     "streams/cold-run": r"(?s)time\.(time|perf_counter)\(\).*(matmul|mm|@).*time\.(time|perf_counter)\(\)",
     "streams/host-wait": r"(?s)^(?!.*wait_stream).*torch\.cuda\.Stream\(.*torch\.cuda\.stream\(",
-    "streams/event": r"torch\.cuda\.Event",
     "streams/pin-then-copy": r"\.pin_memory\(\)",
     "memory/total-loss": r"loss\w* \+= loss\b(?!\.)",
     "memory/set-to-none": r"zero_grad\(set_to_none ?= ?True",
@@ -55,7 +54,6 @@ MARKS = {
     "distributed/local-rank": r"--local_rank",
     "distributed/data-parallel": r"\bDataParallel\(",
     "distributed/nccl": r"[\"']nccl[\"']",
-    "distributed/launch": r"torch\.distributed\.launch",
     "distributed/reduce-op": r"\breduce_op\b",
     "graphs/compiled-keys": r"(?s)= torch\.compile\(.*state_dict\(\)",
     "graphs/inputs-in-capture": r"cuda\.graph\(.*\n(?:[ \t]+.*\n)*?[ \t]+\w+ = torch\.\w+\(.*(device|\.cuda)",
@@ -65,12 +63,7 @@ MARKS = {
     "graphs/cuda-time-total": r"\.cuda_time_total",
     "graphs/activity-cuda": r"ProfilerActivity\.CUDA",
     "graphs/profiler-use-cuda": r"use_cuda ?= ?True",
-    "tpu/is-there": r"xla_device\(\)",
-    "tpu/mark-step": r"mark_step\(\)",
     "tpu/sync-wait": r"sync\(wait ?= ?True",
-    "tpu/optimizer-step": r"xm\.optimizer_step|xla_model\.optimizer_step",
-    "tpu/spawn": r"xmp\.spawn\(|xla_multiprocessing\.spawn",
-    "tpu/autocast": r"torch_xla\.amp",
     "tpu/seed": r"(?!)",
 }
 
@@ -92,7 +85,8 @@ ELSEWHERE = [
 def spelled_out(source):
     """Source code without comments, with the full names of what it imports; also of code that is no Python."""
     code = re.sub(r"#.*", "", source)
-    names = {"nn": "torch.nn", "dist": "torch.distributed", "optim": "torch.optim"}
+    names = {"nn": "torch.nn", "dist": "torch.distributed", "optim": "torch.optim"}  # also where no import is shown
+    names |= {"xm": "torch_xla.core.xla_model", "xmp": "torch_xla.distributed.xla_multiprocessing"}
     for module, imported in re.findall(r"^\s*from (\S+) import \(?([\w, ]+)", code, re.M):
         for one in imported.split(","):
             name, _, alias = one.strip().partition(" as ")

@@ -22,7 +22,6 @@ announcement the cell is the reader's own: it runs, and the rows that it is like
 import functools
 import importlib.util
 import json
-import platform
 import re
 import sys
 import textwrap
@@ -51,13 +50,14 @@ ENV = {name: value for name, value in launch.DEFAULTS.items() if name != "OMP_NU
 NOT_COMPARED = "not compared"  # of a silent old part where the new one failed
 UNCOMPARED = {"any": "not checked", "newer": "the form of today is newer"}  # announcements that are no verdicts
 SHOWN = 3  # rows like a pasted listing of which the code is shown
+MOST = 12  # rows that are found of which something is shown
 SIGNS = {"fine": "✓", "warns": "!", "raises": "✗", "wrong": "≠", "slower": "…"}
 TODAY = re.compile(r"^# -+ today\s*$", re.M)
 HEADER = re.compile(r"(?P<slug>[a-z]+/[\w.-]+): (?P<announced>.+)")
 ANNOUNCED = re.compile(r'(?P<verdict>fine|warns|raises|wrong|any|newer|slower (?P<factor>\d+))(?: "(?P<pattern>.+)")?')
 LINES, WIDTH = 3, 108  # of a message that are shown; characters of a line
 ROUNDS = 3  # of a row that is slower: the parts take turns, and the fastest run of each counts
-_seen = {}  # slug → what its row did when it was run here
+_seen = {}  # slug → what the old part of its row said when it was run here
 
 
 class TodayError(LabError):
@@ -139,6 +139,9 @@ def holds(condition):
 
 def _holds(condition):
     word, _, what = condition.partition(" ")
+    if word in ("before", "in", "from") and re.fullmatch(r"\d+\.\d+", what):
+        version, named = ([int(n) for n in text.split(".")[:2]] for text in (torch.__version__, what))
+        return {"before": version < named, "in": version == named, "from": version >= named}[word]
     facts = {
         "with cuda": torch.cuda.is_available,
         "with cuda-build": lambda: torch.backends.cuda.is_built() and not torch.cuda.is_available(),
@@ -146,19 +149,14 @@ def _holds(condition):
         "with tpu": lambda: cells.missing("tpu") is None,
         "with mps": torch.backends.mps.is_available,
         "with accelerator": torch.accelerator.is_available,
+        "on Linux": lambda: sys.platform == "linux",
+        "on Windows": lambda: sys.platform == "win32",
+        "on macOS": lambda: sys.platform == "darwin",
     }
-    if condition in facts:
-        return facts[condition]()
-    if word in ("before", "in", "from") and re.fullmatch(r"\d+\.\d+", what):
-        version, named = ([int(n) for n in text.split(".")[:2]] for text in (torch.__version__, what))
-        return {"before": version < named, "in": version == named, "from": version >= named}[word]
-    if word == "on" and what in ("Linux", "Windows", "macOS"):
-        return platform.system() == {"macOS": "Darwin"}.get(what, what)
-    if word == "python" and re.fullmatch(r"\d+\.\d+", what):
-        return list(sys.version_info[:2]) >= [int(n) for n in what.split(".")]
-    raise TodayError(
-        f"unknown condition {condition!r}; known are before 2.11, in 2.11, from 2.12, {', '.join(facts)}, on Linux"
-    )
+    if condition not in facts:
+        known = ["before 2.11", "in 2.11", "from 2.12", *facts]
+        raise TodayError(f"unknown condition {condition!r}; known are {', '.join(known)}")
+    return facts[condition]()
 
 
 @functools.cache
@@ -166,9 +164,8 @@ def rows():
     """All rows of lesson 16, as a dict slug → Row, also those that have not run."""
     found, indexed = {}, False
     for cell in json.loads(LESSON.read_text(encoding="utf-8"))["cells"] if LESSON.exists() else []:
-        lines = "".join(cell["source"]).splitlines()
+        lines = cells.body("".join(cell["source"])).splitlines()
         indexed = indexed or lines[:1] == [INDEX]
-        lines = lines[1:] if lines[:1] and lines[0].startswith("%%requires") else lines
         if cell["cell_type"] == "code" and lines and re.match(r"%%today \S", lines[0]):
             row = parse(lines[0].removeprefix("%%today "), "\n".join(lines[1:]))
             found[row.slug] = replace(row, indexed=indexed)
@@ -231,7 +228,7 @@ def _compare(row):
     old, *new = _fastest(parts) if verdict.factor else _execute(parts)
     new = new[0] if new else None
     found = measured(old, new, verdict.factor)
-    _seen[row.slug] = {"verdict": found, "message": said(old)}
+    _seen[row.slug] = said(old)
     print(f"{SIGNS.get(found, '?')} {found} · {pytorch()}")
     _part("old", old)
     if new:
@@ -309,9 +306,7 @@ def _shown(text, head):
 
 
 def _paste(body):
-    source = body
-    if not indentation.is_python(body):
-        source = indentation.restored(body) or body
+    source = body if indentation.is_python(body) else indentation.restored(body) or body
     if source != body:
         print("Its indentation was lost. This is what was run; see whether each block ends where it should:\n")
         print(textwrap.indent(source.strip("\n"), "    ") + "\n")
@@ -339,50 +334,39 @@ def _paste(body):
 
 def search(text="", group="", verdict=""):
     """Rows whose name, code, cause or message holds each word of `text`, with this group and verdict ("": any)."""
-    words = text.lower().split()
     found = []
     for row in rows().values():
-        message = _seen.get(row.slug, {}).get("message", "")
-        patterns = " ".join(row.patterns())
-        whole = "\n".join([row.slug, row.old, row.new, row.because, message, patterns.replace("\\", "")]).lower()
-        if all(word in whole for word in words) and group in ("", row.group) and verdict in ("", row.here().word):
-            found.append(row)
+        texts = [row.slug, row.old, row.new, row.because, _seen.get(row.slug, ""), *row.patterns()]
+        whole = "\n".join(texts).replace("\\", "").lower()
+        if all(word in whole for word in text.lower().split()):
+            if group in ("", row.group) and verdict in ("", row.here().word):
+                found.append(row)
     return found
 
 
-def find(text):
-    """Print the rows that hold each word of `text`: the old code, what it does, why, and the code of today."""
-    found = search(text)
-    print(f"{len(found)} of {len(rows())} rows hold {text!r}")
-    for row in found[:5]:
-        print(f"\n{row.slug} · {row.here().word}" + (f" · {row.because}" if row.because else ""))
-        if message := _seen.get(row.slug, {}).get("message", ""):
-            print(f"  {_first(message, WIDTH)}")
-        print(textwrap.indent(f"{row.old}\n# ---- today\n{row.new}", "    "))
-    if len(found) > 5:
-        print("\nAnd " + ", ".join(row.slug for row in found[5:]))
-    for line in pasted.elsewhere(text):
+def find(text, group="", verdict=""):
+    """Print the rows that `search` finds, the first three with their code, and the lessons that explain `text`."""
+    for line in [*_listed(search(text, group, verdict), 3), *pasted.elsewhere(text)]:
         print(line)
 
 
-def table(text="", group="", verdict="", most=10):
-    """A figure of the rows that `search` finds: name, verdict, the message or the cause; of one or two rows also the
-    code of today. Returns (figure, alt)."""
+def table(text="", group="", verdict=""):
+    """A figure of the rows that `search` finds; of one or two also the code. Returns (figure, alt)."""
     found = search(text, group, verdict)
-    shown = f"{len(found)} of {len(rows())} rows" + (f", the first {most} shown" if len(found) > most else "")
-    fig, ax = plots.figure(shown, pytorch(), xlabel="", ylabel="", size=(8.4, 3.4))
+    title, *lines = _listed(found, 2 if len(found) <= 2 else 0)
+    fig, ax = plots.figure(title, pytorch(), xlabel="", ylabel="", size=(8.4, 3.4))
     ax.set_axis_off()
-    lines = []  # of the table: (position, text) each
-    for row in found[:most]:
-        message = _seen.get(row.slug, {}).get("message") or row.because
-        lines.append([(-0.07, row.slug), (0.21, row.here().word), (0.29, _first(message, 74))])
-        if len(found) <= 2:
-            lines += [[(-0.03, line)] for line in ["today:", *row.new.splitlines()]]
-    for n, line in enumerate(lines):
-        for left, part in line:
-            ax.text(left, 1 - n / 10, part, transform=ax.transAxes, fontsize=8, family="monospace")
-    names = ", ".join(row.slug for row in found[:most]) or "none"
-    return fig, f"A table of rows of this lesson. {shown}: {names}."
+    ax.text(-0.07, 1, "\n".join(lines), va="top", transform=ax.transAxes, fontsize=8, family="monospace")
+    return fig, f"A table of rows of this lesson. {title}: {', '.join(row.slug for row in found[:MOST]) or 'none'}."
+
+
+def _listed(found, with_code):
+    """Lines on rows: how many, then of each its name, its verdict and its message or its cause."""
+    yield f"{len(found)} of {len(rows())} rows" + (f", the first {MOST} shown" if len(found) > MOST else "")
+    for n, row in enumerate(found[:MOST]):
+        yield f"{row.slug:28} {row.here().word:6}  {_first(_seen.get(row.slug) or row.because, 74)}"
+        if n < with_code:
+            yield textwrap.indent(f"{row.old}\n# ---- today\n{row.new}\n", "    ")
 
 
 # ---------------------------------------------------------------------------------------------------------------
