@@ -15,26 +15,26 @@ NEXT := .venv-next/$(BIN)/python
 CUDA := .venv-cuda/$(BIN)/python
 BENCH := .venv-bench/$(BIN)/python
 
-# Run every lesson, every code cell, and count them. LAB_STRICT: a claim that misses its bound is an error.
+# Run lessons, every code cell, and count the cells. LAB_STRICT: a claim that misses its bound is an error. LAB_UNTIMED:
+# few samples, and claims about time are not judged: so lessons run beside other work.
 NBVAL := -m tests.lessons_plugin
-LESSONS := $(wildcard notebooks/*.ipynb)
-XLA_LESSONS := $(filter notebooks/13% notebooks/14%,$(LESSONS))
-# These start many processes, a minute and a half each. `make test` runs them once, the commands below every time.
-SLOW := $(foreach n,11 12 15,$(wildcard notebooks/$(n)_*.ipynb))
-QUICK := $(filter-out $(SLOW),$(wildcard notebooks/*.ipynb))
-# These claim nothing about time that a busy machine could spoil: counts, bytes, equalities.
-UNTIMED := $(foreach n,11 12 13 14,$(wildcard notebooks/$(n)_*.ipynb))
+N ?=
+LESSONS := $(wildcard notebooks/$(N)*.ipynb)
+# These start jobs of many processes. `make test` runs them once, the commands below every time.
+JOBS = $(shell grep -l '"%%torchrun' $(LESSONS))
 # torch_xla exists for Linux on x86-64 only. Elsewhere the second environment is the one with a front end like Colab's.
 SECOND := $(if $(filter Linux-x86_64,$(shell uname -sm | tr ' ' -)),test-tpu,test-colab)
-# What `make test` opens in a browser; `make test-browser` opens all lessons.
+# What `make test` opens in a browser; `make test-browser` opens all lessons, or the one of N.
+IN_BROWSER = $(N)
 SAMPLE := there_are or must_be_seen or 00_start or 06_pinned or 13_tpu
 
-.PHONY: help lab test untimed test-unit test-exercises test-browser test-tpu tpu-tests tpu-strict tpu-slow tpu-first tpu-second test-colab test-next test-emulator test-cuda record-emulated lab-emulated unit-processes unit-others outputs record bench format lint clean env env-test env-test-tpu env-test-colab env-test-next env-test-cuda
+.PHONY: help lab test lesson timed untimed test-unit test-exercises test-browser test-tpu test-colab test-next test-emulator test-cuda record-emulated lab-emulated outputs record bench format lint clean env env-test env-test-tpu env-test-colab env-test-next env-test-cuda
 
 help:
 	@echo "make lab             open the lessons in JupyterLab (installs on first use; LAB_ARGS=\"--port 8899\")"
 	@echo "make lab-emulated    the same on an emulated Tesla T4 (Linux, g++): numbers and memory real, times modeled"
 	@echo "make test            check everything: style, unit tests, every cell of every lesson"
+	@echo "make lesson N=05     run one lesson as the tests do; N=05 goes with test-browser, test-tpu, test-colab, record, too"
 	@echo "make test-unit       check utils, tools and exercises (part of make test)"
 	@echo "make test-exercises  give every mutant of every solution to the checks of the exercises (EXERCISES=\"05 07.1\")"
 	@echo "make test-browser    run every lesson in JupyterLab in a browser (make test: three of them)"
@@ -60,63 +60,47 @@ env-test:
 lab: env
 	@$(VENV) tools/lab.py $(LAB_ARGS)
 
-# While the second environment installs: all that measures nothing in the first. Then, with the machine to themselves, the
-# lessons with claims about time. Then the rest, side by side, to keep both cores of a small machine busy.
+# First all that measures nothing, side by side: four at a time keep both cores of a small machine busy. Then, with the
+# machine to itself, what judges times.
 test:
-	OMP_WAIT_POLICY=passive $(MAKE) -j4 lint env-$(SECOND) unit-processes unit-others
-	LAB_STRICT=1 $(VENV) $(NBVAL) $(filter-out $(UNTIMED),$(LESSONS))
-	OMP_WAIT_POLICY=passive $(MAKE) -j6 $(SECOND) untimed test-browser LESSONS="$(QUICK)" BROWSER="$(SAMPLE)"
+	OMP_WAIT_POLICY=passive $(MAKE) -j4 lint test-unit untimed $(SECOND) test-browser WITHOUT="$(JOBS)" IN_BROWSER="$(SAMPLE)"
+	$(MAKE) timed
+	@$(VENV) -c "from tests.test_browser import BROWSER; BROWSER or print('NOT TESTED: in a browser (no Chromium)')"
+
+lesson: env-test
+	LAB_STRICT=1 $(VENV) $(NBVAL) $(LESSONS)
+
+timed: env-test
+	LAB_STRICT=1 $(VENV) $(NBVAL) --timed=yes $(LESSONS)
+	$(VENV) -m pytest -m timed $(shell grep -l mark.timed tests/test_*.py)
 
 untimed: env-test
-	LAB_STRICT=1 $(VENV) $(NBVAL) $(UNTIMED)
+	LAB_STRICT=1 $(VENV) $(NBVAL) --timed=no $(LESSONS)
 
-test-unit: unit-processes unit-others
-
-# Tests that spend their time starting processes.
-PROCESSES := $(wildcard tests/test_launch*.py tests/test_train*.py tests/test_lessons_plugin.py tests/test_resharding.py)
-unit-processes: env-test
-	$(VENV) -m pytest $(PROCESSES)
-
-unit-others: env-test
-	$(VENV) -m pytest tests --ignore=tests/test_browser.py $(addprefix --ignore=,$(PROCESSES))
+test-unit: env-test
+	$(VENV) -m pytest tests -n 2 --dist loadfile -m "not timed" --ignore=tests/test_browser.py
 
 # `make test` gives the checks a sample of these. One thread a process: the answers are small.
 test-exercises: env-test
 	OMP_NUM_THREADS=1 $(VENV) -m tests.mutants $(EXERCISES)
 
 test-browser: env-test
-	$(VENV) -m pytest tests/test_browser.py -k "$(BROWSER)"
+	LAB_UNTIMED=1 $(VENV) -m pytest -rs tests/test_browser.py -k "$(IN_BROWSER)"
 
-# PJRT_DEVICE is set here and never in a lesson: on a machine with a TPU a lesson has to find it. Strict are the lessons on
-# XLA, whose claims count compilations; in the others, claims about time are information here.
+# PJRT_DEVICE is set here and never in a lesson: on a machine with a TPU a lesson has to find it.
 ON_XLA := PYDEVD_DISABLE_FILE_VALIDATION=1 PJRT_DEVICE=CPU TF_CPP_MIN_LOG_LEVEL=2
 env-test-tpu:
 	@$(PYTHON) tools/setup_env.py --venv .venv-tpu --requirements requirements-tpu.txt --extra lessons --prefer 3.13
 
-test-tpu: tpu-tests tpu-strict tpu-slow tpu-first tpu-second
-
-tpu-tests: env-test-tpu
-	$(ON_XLA) $(TPU) -m pytest tests/test_xla.py tests/test_train_xla.py
-	$(ON_XLA) $(TPU) -m pytest tests/test_train.py -k xla
-
-tpu-strict: env-test-tpu
-	LAB_STRICT=1 $(ON_XLA) $(TPU) $(NBVAL) $(XLA_LESSONS)
-
-tpu-slow: env-test-tpu
-	$(if $(filter $(SLOW),$(LESSONS)),$(ON_XLA) $(TPU) $(NBVAL) $(filter $(SLOW),$(LESSONS)))
-
-FIRST := $(foreach n,00 01 02 03 04 05 06 07,notebooks/$(n)_%)
-tpu-first: env-test-tpu
-	$(ON_XLA) $(TPU) $(NBVAL) $(filter $(FIRST),$(LESSONS))
-
-tpu-second: env-test-tpu
-	$(ON_XLA) $(TPU) $(NBVAL) $(filter-out $(FIRST) $(SLOW) $(XLA_LESSONS),$(LESSONS))
+test-tpu: env-test-tpu
+	$(ON_XLA) $(TPU) -m pytest tests/test_xla.py tests/test_train_xla.py tests/test_train.py -k xla
+	LAB_STRICT=1 LAB_UNTIMED=1 $(ON_XLA) $(TPU) $(NBVAL) $(filter-out $(WITHOUT),$(LESSONS))
 
 env-test-colab:
 	@$(PYTHON) tools/setup_env.py --venv .venv-colab --requirements tests/colab-requirements.txt --extra lessons --prefer 3.13
 
 test-colab: env-test-colab
-	PYDEVD_DISABLE_FILE_VALIDATION=1 $(COLAB) $(NBVAL) $(LESSONS)
+	LAB_STRICT=1 LAB_UNTIMED=1 PYDEVD_DISABLE_FILE_VALIDATION=1 $(COLAB) $(NBVAL) $(filter-out $(WITHOUT),$(LESSONS))
 
 # With the newest PyTorch, as a reader: every cell ends, and what is not as announced is listed.
 env-test-next:
@@ -153,7 +137,7 @@ outputs: env-test
 	$(VENV) tools/notebooks.py outputs
 
 record: env
-	$(VENV) -m utils.record $(LESSONS)
+	$(VENV) tools/record.py $(LESSONS)
 
 # BENCH_ARGS="--batches 32 --rounds 5 --width 256": options of the comparison, and of train.py.
 bench:
