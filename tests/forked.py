@@ -1,122 +1,109 @@
-"""Processes for tests of scripts: one server imports the script, with torch, and forks a process for each start.
+"""Real processes for tests of the training scripts, without importing torch in each: the fork server has imported it.
 
-Importing torch takes longer than all that these tests train. The processes are real ones: they have their own
-environment and output, and die of kill -9. Without os.fork each start is a new Python.
+They have an environment and output of their own, and die of kill -9. Where there is no fork, each is a new Python.
 """
 
+import datetime
 import json
+import multiprocessing
 import os
 import pathlib
-import shutil
-import signal
-import subprocess
+import random
 import sys
 import tempfile
 import time
+from types import SimpleNamespace
+from unittest import mock
 
-SERVER = """
-import importlib.util, json, os, select, sys
-path = sys.argv[1]
-sys.path.insert(0, os.path.dirname(path))
-spec = importlib.util.spec_from_file_location("__script__", path)
-script = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(script)
-running = {}
+import torch
 
-def run(words, env, folder):
-    os.setsid()
-    os.chdir(env.pop("PWD"))
-    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+SCRIPTS = ROOT / "notebooks" / "scripts"
+sys.path.append(str(SCRIPTS))
+import checkpoint  # noqa: E402, F401 (for the tests)
+import train  # noqa: E402, F401
+import train_ddp  # noqa: E402, F401
+
+CONTEXT = multiprocessing.get_context("spawn" if os.name == "nt" else "forkserver")
+# torch._dynamo: the first optimizer imports it, and that takes as long as all the rest.
+CONTEXT.set_forkserver_preload(["pytest", "tests.forked", "torch._dynamo"])
+
+
+def _enter(main, words, env, cwd, folder):
     for number, name in ((1, "out"), (2, "err")):
-        os.dup2(os.open(f"{folder}/{name}", os.O_WRONLY | os.O_CREAT | os.O_APPEND), number)
+        os.dup2(os.open(folder / name, os.O_WRONLY | os.O_CREAT | os.O_APPEND), number)
     os.environ.clear()
     os.environ.update(env)
-    sys.argv = [path, *words]
-    sys.exit(script.main())
-
-while True:
-    readable, _, _ = select.select([sys.stdin], [], [], 0.01)
-    line = sys.stdin.readline() if readable else None
-    if line == "":
-        break
-    if line:
-        job = json.loads(line)
-        child = os.fork()
-        if child == 0:
-            run(**job)
-        running[child] = job["folder"]
-        print(child, flush=True)
-    for child in list(running):
-        done, status = os.waitpid(child, os.WNOHANG)
-        if done:
-            with open(running[child] + "/ended", "w") as file:
-                file.write(f"{os.waitstatus_to_exitcode(status)}\\n")
-            del running[child]
-"""
+    os.chdir(cwd)
+    torch.set_num_threads(1)
+    sys.argv = [main.__module__ + ".py", *words]
+    sys.exit(main())
 
 
-class Server:
-    """start(*words, **environment) starts `script` with these arguments. env: of all processes."""
+def start(main, *words, **env):
+    """Start `main`, a function of an importable module, as a script with these arguments. Returns the Process.
 
-    def __init__(self, script, env):
-        self.script, self.env, self.started = str(script), env, []
-        self.server = None
-        if hasattr(os, "fork"):
-            pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "bufsize": 1}
-            self.server = subprocess.Popen([sys.executable, "-c", SERVER, self.script], env=env, **pipes)
+    env: variables on top of what this process has. What it prints goes to process.folder / "out" and "err".
+    """
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="forked-"))
+    env = {**os.environ, **{name: str(value) for name, value in env.items()}}
+    arguments = (main, list(map(str, words)), env, os.getcwd(), folder)
+    process = CONTEXT.Process(target=_enter, args=arguments, daemon=True)  # daemon: it ends with the tests
+    with mock.patch.dict(os.environ, PYTHONPATH=str(ROOT)):  # the server finds tests.forked, whatever the folder
+        process.start()
+    process.folder = folder
+    return process
 
-    def start(self, *words, **more):
-        words, env = list(map(str, words)), self.env | {key: str(value) for key, value in more.items()}
-        if self.server is None:
-            command = [sys.executable, self.script, *words]
-            process = subprocess.Popen(command, env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+def finish(processes, seconds=120):
+    """Exit status, stdout and stderr of each. AssertionError if one is still running after so many seconds."""
+    ends = []
+    for process in processes:
+        process.join(seconds)
+        assert not process.is_alive(), f"{process.name} runs for more than {seconds} s"
+        out, err = ((process.folder / name).read_text() for name in ("out", "err"))
+        ends.append(SimpleNamespace(status=process.exitcode, out=out, err=err))
+    return ends
+
+
+def run(main, *words, **env):
+    """Start `main` and wait for its end: exit status, stdout and stderr."""
+    return finish([start(main, *words, **env)])[0]
+
+
+def wait_until(condition, what, seconds=120):
+    end = time.monotonic() + seconds
+    while not (value := condition()):
+        assert time.monotonic() < end, f"waited {seconds} s for {what}"
+        time.sleep(0.002)
+    return value
+
+
+def log_of(path):
+    """The complete lines of a log in JSON."""
+    lines = path.read_text().split("\n")[:-1] if path.exists() else []
+    return [json.loads(line) for line in lines]
+
+
+def wait_for_step(path, step):
+    """Wait until a training has logged this step."""
+    wait_until(lambda: any(line["step"] >= step for line in log_of(path)[-1:]), f"step {step} in {path}")
+
+
+def chance():
+    """Random numbers that are others each day, and the same all day."""
+    return random.Random(datetime.date.today().timetuple().tm_yday)
+
+
+def load(path):
+    return torch.load(path, weights_only=True)
+
+
+def assert_same_bits(one, two):
+    """Two checkpoints hold the same: weights, what the optimizer keeps, how far the training is."""
+    assert one.keys() == two.keys()
+    for name, value in one.items():
+        if isinstance(value, dict):
+            assert_same_bits(value, two[name])
         else:
-            folder = tempfile.mkdtemp(prefix="forked-")
-            job = {"words": words, "env": env | {"PWD": os.getcwd()}, "folder": folder}
-            self.server.stdin.write(json.dumps(job) + "\n")
-            process = Forked(int(self.server.stdout.readline()), pathlib.Path(folder))
-        self.started.append(process)
-        return process
-
-    def close(self):
-        for process in self.started:
-            if process.poll() is None:
-                process.kill()
-            process.communicate(timeout=20)
-            shutil.rmtree(getattr(process, "folder", ""), ignore_errors=True)
-        if self.server:
-            self.server.stdin.close()
-            self.server.wait(20)
-
-
-class Forked:
-    """What subprocess.Popen offers, for a process that the server started."""
-
-    def __init__(self, pid, folder):
-        self.pid, self.folder = pid, folder
-
-    @property
-    def returncode(self):
-        return self.poll()
-
-    def poll(self):
-        text = (self.folder / "ended").read_text() if (self.folder / "ended").exists() else ""
-        return int(text) if text.endswith("\n") else None
-
-    def send_signal(self, number):
-        os.kill(self.pid, number)
-
-    def kill(self):
-        self.send_signal(signal.SIGKILL)
-
-    def wait(self):
-        self.communicate(60)
-        return self.returncode
-
-    def communicate(self, timeout):
-        end = time.monotonic() + timeout
-        while self.poll() is None:
-            if time.monotonic() > end:
-                raise subprocess.TimeoutExpired(f"process {self.pid}", timeout)
-            time.sleep(0.005)
-        return (self.folder / "out").read_text(), (self.folder / "err").read_text()
+            assert torch.equal(value, two[name]) if torch.is_tensor(value) else value == two[name], name

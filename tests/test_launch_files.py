@@ -1,6 +1,5 @@
 """The files that start train_ddp.py on clusters: they parse, they mean the same, and the one for SLURM runs."""
 
-import importlib.util
 import json
 import os
 import re
@@ -8,23 +7,15 @@ import shlex
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 import torch
 import yaml
 from torch.distributed.run import get_args_parser
 
-SCRIPTS = Path(__file__).resolve().parent.parent / "notebooks" / "scripts"
+from tests.forked import SCRIPTS, train_ddp
+
 SBATCH, JOB = SCRIPTS / "train_ddp.sbatch", SCRIPTS / "train_ddp.yaml"
-
-
-@pytest.fixture(scope="module")
-def script():
-    spec = importlib.util.spec_from_file_location("train_ddp", SCRIPTS / "train_ddp.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 @pytest.fixture(scope="module")
@@ -60,13 +51,13 @@ def test_sbatch_is_a_shell_script():
     subprocess.run(["bash", "-n", SBATCH], check=True)
 
 
-def test_sbatch_command_is_understood(script, sbatch_words):
+def test_sbatch_command_is_understood(sbatch_words):
     assert sbatch_words[0] == "torchrun"
     launch = get_args_parser().parse_args(sbatch_words[1:])
     assert (launch.nnodes, launch.nproc_per_node, launch.rdzv_backend) == ("2", "4", "c10d")
     assert (launch.rdzv_endpoint, launch.rdzv_id, launch.max_restarts) == ("node1:29400", "17", 3)
     assert launch.training_script == "train_ddp.py"
-    args = script.parse_arguments(launch.training_script_args)
+    args = train_ddp.parse_arguments(launch.training_script_args)
     assert args.checkpoint and args.batch >= 8
 
 
@@ -95,25 +86,25 @@ def test_job_mounts_the_folder_of_the_checkpoint(job):
     assert f"--checkpoint={mount['mountPath']}/run.pt" in job["spec"]["trainer"]["args"]
 
 
-def test_both_files_start_the_same_program(script, sbatch_words, job):
+def test_both_files_start_the_same_program(sbatch_words, job):
     words = job["spec"]["trainer"]["command"] + job["spec"]["trainer"]["args"]
     assert words[0] == sbatch_words[0] == "torchrun"
     here, there = (get_args_parser().parse_args(each[1:]) for each in (sbatch_words, words))
     assert here.training_script == there.training_script == SCRIPTS.joinpath("train_ddp.py").name
     for name in ("max_restarts", "rdzv_backend"):
         assert getattr(here, name) == getattr(there, name)
-    here, there = (vars(script.parse_arguments(each.training_script_args)) for each in (here, there))
+    here, there = (vars(train_ddp.parse_arguments(each.training_script_args)) for each in (here, there))
     assert here.pop("checkpoint").name == there.pop("checkpoint").name
     assert here == there
     exported = dict(re.findall(r"^export (\w+)=(\S+)", SBATCH.read_text(), re.MULTILINE))
     assert exported == {each["name"]: each["value"] for each in job["spec"]["trainer"]["env"]}
 
 
-def test_torchrun_lets_all_options_through(script):
+def test_torchrun_lets_all_options_through():
     """Before Python 3.12, torchrun stops at an option of the script that could be short for two of its own: --log."""
     words = ["--epochs=1", "--batch=64", "--lr=0.1", "--hidden=8", "--seed=1", "--accumulate=2", "--clip=1", "--amp"]
     words += ["--cpu", "--checkpoint=a", "--save-every=1", "--resume", "--log-file=b", "--pause=0", "--timeout=9"]
-    assert {word.split("=")[0][2:].replace("-", "_") for word in words} == vars(script.parse_arguments([])).keys()
+    assert {word.split("=")[0][2:].replace("-", "_") for word in words} == vars(train_ddp.parse_arguments([])).keys()
     launch = get_args_parser().parse_args(["--standalone", "--nproc-per-node=2", "train_ddp.py", *words])
     assert launch.training_script_args == words
     for word in words:  # and each as the first or only one
@@ -131,7 +122,8 @@ def test_sbatch_runs_on_one_machine(tmp_path):
     for name, body in programs.items():
         (tmp_path / name).write_text(f"#!/bin/bash\n{body}\n")
         (tmp_path / name).chmod(0o755)
-    shutil.copy(SCRIPTS / "train_ddp.py", tmp_path)
+    for name in ("train_ddp.py", "checkpoint.py"):
+        shutil.copy(SCRIPTS / name, tmp_path)
     slurm = {"SLURM_NNODES": "1", "SLURM_GPUS_ON_NODE": "2", "SLURM_JOB_ID": "17", "SLURM_JOB_NODELIST": "localhost"}
     env = os.environ | slurm | {"PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"}
     text = SBATCH.read_text()

@@ -8,7 +8,8 @@
 
 Ctrl-C ends the training after the step it is in (several processes: at the next look at the loss, for which torchrun
 gives them 30 seconds). With --checkpoint it loses nothing. The result does not depend on interruptions, and but for
-rounding not on the number of processes either. The models and their data are in tasks.py: put your own there.
+rounding not on the number of processes either. The models and their data are in tasks.py: put your own there. It and
+checkpoint.py must lie beside this file.
 """
 
 import argparse
@@ -25,7 +26,8 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 import torch.distributed.nn.functional  # before the group opens: it keeps the group that it finds, and its threads
-from tasks import Problem, add_arguments, load, loss_of, model_of
+from checkpoint import Problem, read_checkpoint, save_checkpoint
+from tasks import add_arguments, load, loss_of, model_of
 from torch import nn
 from tqdm import tqdm
 
@@ -184,36 +186,16 @@ def on_cpu(tree):  # so that a checkpoint loads on any device
 
 
 def save(step, trainer):
-    """Write a temporary file, then rename it: at any moment the name stands for a whole checkpoint, old or new."""
-    path, optimizer = trainer.args.checkpoint, trainer.optimizer.state_dict()["state"]  # the rest follows from `step`
+    optimizer = trainer.optimizer.state_dict()["state"]  # the rest follows from `step`
     state = {"model": trainer.net.state_dict(), "optimizer": optimizer, "scaler": trainer.scaler.state_dict()}
-    temporary = path.with_name(path.name + ".tmp")
-    try:
-        with open(temporary, "wb") as file:
-            torch.save({"step": step, "settings": trainer.settings, **on_cpu(state)}, file)
-            file.flush()
-            os.fsync(file.fileno())  # the content must be on the disk before the name points to it
-        os.replace(temporary, path)
-    except (OSError, RuntimeError) as error:  # torch.save says RuntimeError when the disk is full
-        temporary.unlink(missing_ok=True)
-        reason = str(error).splitlines()[0]
-        raise Problem(f"cannot write {path} ({reason}). What it held before is untouched.") from None
+    save_checkpoint({"step": step, "settings": trainer.settings, **on_cpu(state)}, trainer.args.checkpoint)
 
 
 def resume(trainer):
     """Continue from the checkpoint, if there is one. Returns the number of steps taken so far."""
-    path = trainer.args.checkpoint
-    if not path or not path.exists():
+    checkpoint = read_checkpoint(trainer.args.checkpoint, trainer.settings)
+    if checkpoint is None:
         return 0
-    try:
-        checkpoint = torch.load(path, map_location="cpu", weights_only=True)
-        saved = {name: checkpoint["settings"][name] for name in trainer.settings}
-    except Exception as error:
-        broken = f"{path} is damaged, or no checkpoint of this script ({type(error).__name__})"
-        raise Problem(f"{broken}. Delete it, or use another --checkpoint.") from None
-    for name, now in trainer.settings.items():
-        if saved[name] != now:
-            raise Problem(f"{path} was written with {name} {saved[name]}, now it is {now}. Use another --checkpoint.")
     trainer.net.load_state_dict(checkpoint["model"])
     groups = trainer.optimizer.state_dict()["param_groups"]  # ours: the checkpoint may come from another device
     trainer.optimizer.load_state_dict({"state": checkpoint["optimizer"], "param_groups": groups})
@@ -274,6 +256,8 @@ def train(args, stop):
 
 
 def main():
+    # On Linux, before the first tensor: large tensors on the CPU lie in pages of 2 MiB, not 4 KiB. Each costs a fault.
+    os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
     args, stop = parse_arguments(), []
 
     def ask_to_stop(number, _):

@@ -6,7 +6,7 @@
                                                                 the same, and it survives a dead process
 
 Each process takes one GPU (NCCL). Without a GPU, or with --cpu, it computes on the CPU (gloo).
-The last line of output is a JSON object with the results.
+The last line of output is a JSON object with the results. checkpoint.py must lie beside this file.
 """
 
 # ruff: noqa: E402
@@ -36,15 +36,12 @@ import torch
 import torch.distributed as dist
 import torch.distributed.nn.functional  # before the group opens: it keeps the group that it finds, and its threads
 import torch.nn.functional as F
+from checkpoint import Problem, read_checkpoint, save_checkpoint
 from sklearn.datasets import load_digits
 from torch.nn.parallel import DistributedDataParallel
 
 TRAIN = 1437  # of the 1797 images; the other 360 are the test set
 MUST_MATCH = ("hidden", "batch", "lr", "clip", "amp", "seed")  # settings that a checkpoint fixes
-
-
-class Problem(Exception):
-    """Something the user can put right: shown as one line, exit code 2."""
 
 
 def parse_arguments(words=None):
@@ -227,18 +224,8 @@ def evaluate(model, images, labels):
 # ---- Checkpoints ----
 
 
-def save(checkpoint, path):
-    """Write a temporary file, then rename it: at any moment `path` is the whole old checkpoint or the whole new one."""
-    temporary = path.with_name(path.name + ".tmp")
-    with open(temporary, "wb") as file:
-        torch.save(checkpoint, file)
-        file.flush()
-        os.fsync(file.fileno())  # the content must be on the disk before the name points to it
-    os.replace(temporary, path)
-    if os.name == "posix":
-        folder = os.open(path.parent, os.O_RDONLY)
-        os.fsync(folder)  # and now the name
-        os.close(folder)
+def settings(args):
+    return {name: getattr(args, name) for name in MUST_MATCH}
 
 
 def save_training(step, model, optimizer, seen, args):
@@ -249,28 +236,8 @@ def save_training(step, model, optimizer, seen, args):
         epoch, batch = divmod(step, steps_per_epoch(args))
         checkpoint = {"epoch": epoch, "batch": batch, "seen": seen.cpu(), "optimizer": optimizer.state_dict()}
         checkpoint["model"] = model.module.state_dict()  # the model inside DDP: no "module." in the names
-        checkpoint["settings"] = {name: getattr(args, name) for name in MUST_MATCH}
-        save(checkpoint, args.checkpoint)
-
-
-def read_checkpoint(args):
-    """The checkpoint, or None if there is none yet."""
-    path = args.checkpoint
-    if not path or not path.exists():
-        if args.resume:
-            raise Problem(f"there is no checkpoint {path}. Check the name, or leave out --resume.")
-        return None
-    try:
-        checkpoint = torch.load(path, map_location="cpu", weights_only=True)
-        saved = {name: checkpoint["settings"][name] for name in MUST_MATCH}
-    except Exception as error:
-        broken = f"{path} is damaged, or no checkpoint of this script ({type(error).__name__})"
-        raise Problem(f"{broken}. Delete it, or use another --checkpoint.") from None
-    for name, value in saved.items():
-        if value != getattr(args, name):
-            differs = f"{path} was written with --{name} {value}, now it is {getattr(args, name)}"
-            raise Problem(f"{differs}. Use the same value, or another --checkpoint.")
-    return checkpoint
+        checkpoint["settings"] = settings(args)
+        save_checkpoint(checkpoint, args.checkpoint)
 
 
 def agree_on_checkpoint(args):
@@ -278,7 +245,9 @@ def agree_on_checkpoint(args):
     box = [None, None]
     if dist.get_rank() == 0:
         try:
-            box[0] = read_checkpoint(args)
+            box[0] = read_checkpoint(args.checkpoint, settings(args))
+            if args.resume and box[0] is None:
+                raise Problem(f"there is no checkpoint {args.checkpoint}. Check the name, or leave out --resume.")
         except Problem as problem:
             box[1] = str(problem)
     dist.broadcast_object_list(box, src=0)
