@@ -273,7 +273,7 @@ INNER, OUTER = Link(0.01, 100), Link(0.1, 30)
     [
         (1, {}, lambda size: 0),
         (8, {}, lambda size: all_reduce(size, 8, INNER)),
-        (8, {"algorithm": "tree"}, lambda size: all_reduce(size, 8, INNER)),  # in a node it is a ring
+        (8, {"flat": True, "algorithm": "tree"}, lambda size: all_reduce(size, 8, INNER)),  # in a node it is a ring
         (64, {}, lambda size: hierarchical(size, 8, 8, INNER, OUTER)),
         (64, {"overlap": False}, lambda size: hierarchical(size, 8, 8, INNER, OUTER, overlap=False)),
         (64, {"algorithm": "tree"}, lambda size: hierarchical(size, 8, 8, INNER, OUTER, "tree")),
