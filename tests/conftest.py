@@ -1,32 +1,34 @@
 """What several tests share: a notebook built from sources, and a kernel that runs it."""
 
+import contextlib
 import os
 import pathlib
 
 import hypothesis
 import nbformat
 import pytest
+from nbclient import NotebookClient
 
 from tools import run as runner
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PREAMBLE = "import sys\nsys.path.insert(0, {root!r})\nimport torch\nfrom utils import *"
 
-# What makes the kernel as good as new: PyTorch stays, the course goes, with all that it did to IPython.
+# What makes a kernel as good as new: PyTorch stays, the course goes, with all that it did to IPython.
 RESET = """
 def renew():
     import os, sys
     shell = get_ipython()
-    changed = shell.input_transformers_cleanup, shell.input_transformers_post, *shell.events.callbacks.values()
+    callbacks = shell.events.callbacks.values()
+    changed = shell.input_transformers_cleanup, shell.input_transformers_post, *callbacks, sys.path
     if not hasattr(shell, "as_new"):
-        shell.as_new = [list(kept) for kept in changed], list(sys.path)
-    for kept, now in zip(shell.as_new[0], changed):
+        shell.as_new = [list(kept) for kept in changed]
+    for kept, now in zip(shell.as_new, changed):
         now[:] = kept
     shell.set_custom_exc((), None)
     shell._lab_conditional_cells = False
     for name in [name for name in sys.modules if name.split(".")[0] == "utils"]:
         del sys.modules[name]
-    sys.path[:] = shell.as_new[1]
     os.environ.clear()
     os.environ.update({env!r})
     os.chdir({folder!r})
@@ -55,23 +57,26 @@ def text_of(cell):
     return "\n".join(parts)
 
 
+def errors_of(cell):
+    """Name and message of each error that a cell shows."""
+    return [f"{output.ename}: {output.evalue}" for output in cell.outputs if output.output_type == "error"]
+
+
 @pytest.fixture(scope="session")
 def kernel():
-    """kernel(nb, folder, env, **options): as tools.run.client, in one kernel for all tests, each time as good as new."""
-    nb = notebook("", preamble=False)
-    owner = runner.client(nb, ROOT)
-    real = runner.client
+    """As tools.run.kernel, but one process for all tests, each time as good as new. It must not end with a test."""
+    with runner.kernel(notebook("", preamble=False), ROOT) as owner:
 
-    def client(nb, folder, env=None, **options):
-        environment = {**os.environ, **(env or {})}
-        reset = nbformat.v4.new_code_cell(RESET.format(env=environment, folder=str(folder)))
-        owner.execute_cell(reset, 0, store_history=False)
-        shared = real(nb, folder, km=owner.km, **options)
-        shared.kc = owner.kc
-        return shared
+        @contextlib.contextmanager
+        def kernel(nb, folder, env=None, **options):
+            environment = {**os.environ, **(env or {})}
+            reset = nbformat.v4.new_code_cell(RESET.format(env=environment, folder=str(folder)))
+            owner.execute_cell(reset, 0, store_history=False)
+            client = NotebookClient(nb, km=owner.km, **{"timeout": 600, **options})
+            client.kc = owner.kc
+            yield client
 
-    with owner.setup_kernel():
-        yield client
+        yield kernel
 
 
 @pytest.fixture(scope="session")
@@ -82,12 +87,11 @@ def run(kernel, tmp_path_factory):
     """
 
     def run(*sources, strict=False, env=None, alone=False):
-        nb, folder = notebook(*sources), tmp_path_factory.mktemp("run")
-        env = {"LAB_STRICT": "1" if strict else "", **(env or {})}
-        if alone:
-            runner.execute(nb, folder, env, allow_errors=True)
-        else:
-            kernel(nb, folder, env, allow_errors=True).execute()
+        nb, env = notebook(*sources), {"LAB_STRICT": "1" if strict else "", **(env or {})}
+        with pytest.MonkeyPatch.context() as patch:
+            if not alone:
+                patch.setattr(runner, "kernel", kernel)
+            runner.execute(nb, tmp_path_factory.mktemp("run"), env, allow_errors=True)
         assert not text_of(nb.cells[0]), text_of(nb.cells[0])
         return nb.cells[1:]
 

@@ -32,7 +32,7 @@ def error_lines(cell):
     ],
 )
 def test_header_is_read(line, expected):
-    assert cells.parse(line) == expected
+    assert cells.header(line) == expected
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ def test_header_is_read(line, expected):
 )
 def test_wrong_header_is_one_line_that_says_what_to_write(line):
     with pytest.raises(LabError) as caught:
-        cells.parse(line)
+        cells.header(line)
     assert "\n" not in str(caught.value)
     assert "known are" in str(caught.value) or "write %%requires" in str(caught.value)
 

@@ -6,7 +6,7 @@ import nbformat
 import pytest
 
 from tests.conftest import ROOT, text_of
-from utils import today
+from utils import cells, today
 
 CELLS = nbformat.read(today.LESSON, as_version=4).cells
 GROUPS = {"detection", "movement", "streams", "memory", "amp", "data", "distributed", "graphs", "tpu"}
@@ -20,7 +20,7 @@ def slug_of(cell):
 
 SNIPPETS = [cell for cell in CELLS[:INDEX] if slug_of(cell)]
 ERRORS = [cell for cell in CELLS[INDEX:] if slug_of(cell)]
-LIVE = [cell for cell in SNIPPETS + ERRORS if not cell.source.startswith("%%requires")]
+LIVE = [cell for cell in SNIPPETS + ERRORS if cells.header(cell.source) is None]
 
 
 def test_there_are_enough_rows_that_run_everywhere():

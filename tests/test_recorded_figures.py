@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from tests.conftest import ROOT
-from utils import claim, plots, recordings
+from utils import cells, claim, plots, recordings
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ def drawn(row, value, monkeypatch):
     shown = []
     monkeypatch.setattr(plots, "show", lambda fig, alt: shown.append((fig, alt)))
     origin = recordings.Provenance("A made-up GPU", False, "2026-11-20", {})
-    monkeypatch.setitem(recordings._results, row.result, origin)
+    monkeypatch.setitem(recordings.results, row.result, origin)
     cells = sources(row.lesson)
     names = {"torch": torch, "np": numpy, "plots": plots, "claim": claim, **row.names, row.result: value}
     for cell in row.functions:
@@ -100,7 +100,7 @@ def _bar(bar):
 def test_a_figure_from_a_recording_is_the_one_drawn_live(row, tmp_path, monkeypatch):
     entry = {
         "requires": "cuda",
-        "source": recordings.source_hash("x = 1"),
+        "source": cells.source_hash("x = 1"),
         "date": "2026-11-20",
         "seconds": 1.5,
         "machine": {"device": "A made-up GPU", "torch": "2.13.0"},

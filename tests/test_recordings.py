@@ -7,13 +7,13 @@ import re
 import pytest
 
 from tests.conftest import ROOT, text_of
-from utils import recordings
+from utils import cells, recordings
 from utils.recordings import RecordingError
 
 PNG = base64.b64encode(b"\x89PNG\r\n\x1a\nrest").decode()
 ENTRY = {
     "requires": "cuda",
-    "source": recordings.source_hash("x = 1"),
+    "source": cells.source_hash("x = 1"),
     "date": "2026-11-20",
     "seconds": 1.5,
     "machine": {"device": "NVIDIA H200", "torch": "2.11.0", "cuda": "13.0", "driver": "580.1"},
@@ -135,9 +135,9 @@ def test_a_pretended_file_in_the_real_folder_is_refused(tmp_path, monkeypatch):
 
 
 def test_hash_ignores_header_and_spaces_but_not_code():
-    same = recordings.source_hash("%%requires cuda --result x\nx = 1\n")
-    assert same == recordings.source_hash("\nx = 1   \n\n") == recordings.source_hash("%%requires cuda --name y\nx = 1")
-    assert same != recordings.source_hash("x = 2") and same != recordings.source_hash("    x = 1\ny = 1")
+    same = cells.source_hash("%%requires cuda --result x\nx = 1\n")
+    assert same == cells.source_hash("\nx = 1   \n\n") == cells.source_hash("%%requires cuda --name y\nx = 1")
+    assert same != cells.source_hash("x = 2") and same != cells.source_hash("    x = 1\ny = 1")
 
 
 def test_committed_recordings_are_sound():

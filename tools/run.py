@@ -1,23 +1,29 @@
-"""Run a notebook in a kernel of this Python: the one place that storing outputs, recording and tests do it through."""
+"""Run a notebook in a kernel of this Python: so are outputs stored, lessons recorded, cells tested."""
 
+import contextlib
 import os
 
 from nbclient import NotebookClient
 
 
 def execute(nb, folder, env=None, **options):
-    """Run all code cells of the notebook `nb`; their outputs are in it afterwards.
+    """Run all code cells of the notebook `nb`; their outputs are in it afterwards. Arguments as for `kernel`.
 
-    folder: where the kernel starts. env: variables that the kernel has besides those of this process. options: as for
-    `client`. Raises what nbclient raises: CellExecutionError for a cell that fails, CellTimeoutError, DeadKernelError.
+    Raises what nbclient raises: CellExecutionError for a cell that fails, CellTimeoutError, DeadKernelError.
     """
-    client(nb, folder, **options).execute(env={**os.environ, **(env or {})})
+    with kernel(nb, folder, env, **options) as client:
+        for n, cell in enumerate(nb.cells):
+            client.execute_cell(cell, n)
 
 
-def client(nb, folder, timeout=600, **options):
-    """nbclient's client of `nb`, for who wants to do something between two cells: setup_kernel(), execute_cell(…).
+@contextlib.contextmanager
+def kernel(nb, folder, env=None, timeout=600, **options):
+    """A kernel for the notebook `nb`, as nbclient's client: `client.execute_cell(cell, number)` runs one of its cells.
 
-    timeout: seconds that a cell may take. options: traits of nbclient's, such as allow_errors (run on after a failure).
+    folder: where the kernel starts. env: variables that it has besides those of this process. timeout: seconds that a
+    cell may take. options: traits of NotebookClient, such as allow_errors=True: go on after a cell that fails.
     """
     os.environ.setdefault("JUPYTER_PREFER_ENV_PATH", "1")  # the kernel of this Python, not one in the home folder
-    return NotebookClient(nb, timeout=timeout, resources={"metadata": {"path": str(folder)}}, **options)
+    client = NotebookClient(nb, timeout=timeout, resources={"metadata": {"path": str(folder)}}, **options)
+    with client.setup_kernel(env={**os.environ, **(env or {})}):
+        yield client

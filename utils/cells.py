@@ -15,6 +15,7 @@ errors.
 """
 
 import functools
+import hashlib
 import re
 import symtable
 import sys
@@ -36,24 +37,49 @@ class Header(NamedTuple):
     """What a %%requires line says. kind: "result", "name" or None."""
 
     word: str
-    kind: str = None
-    name: str = None
+    kind: str | None = None
+    name: str | None = None
     timeless: bool = False
 
+    @property
+    def result(self):
+        """Name of the result that the cell makes (--result NAME) or reads (result:NAME), or None."""
+        if self.word.startswith("result:"):
+            return self.word.removeprefix("result:")
+        return self.name if self.kind == "result" else None
 
-def parse(line):
-    """The Header of a %%requires line. RequiresError where it is wrong."""
+    @property
+    def recordable(self):
+        """Whether what the cell gives on a machine that has the hardware can be recorded."""
+        return bool(self.name) and not self.word.startswith("result:")
+
+
+def header(source: str) -> Header | None:
+    """The Header of a cell, None if it has none. RequiresError where it is wrong."""
+    line = source.lstrip().split("\n", 1)[0]
+    if not line.startswith("%%requires"):
+        return None
     found = HEADER.match(line)
-    usage = (
-        "write %%requires WORD, %%requires WORD --result NAME or %%requires WORD --name NAME, then perhaps --timeless"
-    )
     if not found or not found["word"]:
+        usage = "write %%requires WORD, perhaps with --result NAME or --name NAME, and after a name --timeless"
         raise RequiresError(f"cannot read {line.strip()!r}: {usage}")
     word = found["word"]
     if not re.fullmatch(r"result:[A-Za-z_]\w*|cuda:[1-9]\d*", word) and word not in needs.NEEDS:
         known = ", ".join([*needs.NEEDS, "cuda:2", "result:NAME"])
         raise RequiresError(f"unknown word {word!r} after %%requires; known are {known}")
     return Header(word, found["kind"], found["name"], bool(found["timeless"]))
+
+
+def body(source: str) -> str:
+    """A cell's code without its header."""
+    first, _, rest = source.lstrip().partition("\n")
+    return rest if first.startswith("%%requires") else source
+
+
+def source_hash(source: str) -> str:
+    """Short SHA-256 of a cell's code: header line, blank ends and trailing spaces do not count."""
+    lines = [line.rstrip() for line in body(source).strip().splitlines()]
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
 
 
 def missing(word, variables=()):
@@ -78,42 +104,32 @@ def _missing_hardware(word):
 
 def requires_cell(lines):
     """Input transformer of IPython: the lines of a cell, or a call that replays what was recorded."""
-    if not lines or not lines[0].startswith("%%requires"):
+    found = header(lines[0]) if lines else None
+    if found is None:
         return lines
-    call = "__import__('utils.cells').cells"
-    try:
-        header = parse(lines[0])
-    except RequiresError as error:
-        return [f"{call}.fail({str(error)!r})\n"]
-    if missing(header.word, _variables()) is None:
+    if missing(found.word, _variables()) is None:
         return ["# " + lines[0], *lines[1:]]
-    return [f"{call}.replay(*{tuple(header)!r}, {recordings.source_hash(''.join(lines))!r})\n"]
+    return [f"__import__('utils.cells').cells.replay({lines[0].strip()!r}, {source_hash(''.join(lines))!r})\n"]
 
 
-def fail(message):
-    """Raise the RequiresError that reading a cell's first line gave."""
-    raise RequiresError(message)
-
-
-def replay(word, kind, name, timeless, source):
-    """What a conditional cell becomes on a machine that lacks `word`."""
-    lack = missing(word, _variables())
-    if word.startswith("result:"):
+def replay(line, source):
+    """What a conditional cell with this first line becomes on a machine that lacks what it needs."""
+    found = header(line)
+    lack = missing(found.word, _variables())
+    if found.word.startswith("result:"):
         note(f"Not run here: this cell needs {lack}.", "unavailable")
     else:
-        recordings.replay(name, lack, source, _variables(), timeless)
+        recordings.replay(found.name, lack, source, _variables(), found.timeless)
 
 
 def _before_cell(info):
-    first = (info.raw_cell or "").lstrip().split("\n", 1)[0]
-    if not first.startswith("%%requires"):
-        return
     try:
-        word, kind, name, _ = parse(first)
+        found = header(info.raw_cell or "")
     except RequiresError:
-        return  # the cell itself is about to say so
-    if kind == "result" and missing(word, _variables()) is None:
-        recordings.remember_live(name, word)
+        found = None  # the cell itself is about to say so
+    if found and found.kind == "result" and missing(found.word, _variables()) is None:
+        recordings.results[found.name] = recordings.here(found.word)
+    recordings.running.append(found and found.result)
 
 
 def _variables():
@@ -171,13 +187,16 @@ def _may_end(error):
 
 def _after_cell(result):
     """Forget half a result; where only the cell ends, note what it leaves open, and let Run All go on."""
+    if result and not (result.info.raw_cell or "").strip():
+        return  # an empty cell, of which IPython tells the end, but not the beginning
+    del recordings.running[-1:]  # none if this cell has imported the course
     error = getattr(result, "error_in_exec", None)  # an interrupted `await` leaves no result
     if error is None:
         return
     source = result.info.raw_cell or ""
     for name in RESULT.findall("\n".join(source.split("\n")[:2])):
         _variables().pop(name, None)
-        recordings.forget(name)
+        recordings.results.pop(name, None)
         _gaps.add(name)
     if _may_end(error) and _why_it_ends(error):
         _, made = _names(sys.modules["IPython"].get_ipython().transform_cell(source))

@@ -12,7 +12,6 @@ JSON values, plain text and PNG pictures, nothing that could be executed. Format
 
 import datetime
 import functools
-import hashlib
 import json
 import os
 import pathlib
@@ -27,16 +26,20 @@ from utils.paths import COURSE
 
 FORMAT = "pytorch-device-lab recording 1"
 FOLDER = COURSE / "notebooks" / "recorded"
+KEYS = {"requires": str, "source": str, "date": str, "seconds": (int, float), "machine": dict, "outputs": list}
 PNG = r"iVBORw0KGg[A-Za-z0-9+/]*={0,2}"  # a PNG file in base64: its signature, then anything
 
 
+VERSIONS = ("torch", "cuda", "rocm", "driver", "torch_xla")  # what a reader is told of the machine
 EMULATED = "emulated "  # the name of an emulated device begins with it
 
 
 @dataclass(frozen=True)
 class Provenance:
     """Where a result comes from. device: its display name. live: measured by this kernel, on this machine.
-    date: day of the measurement (ISO). machine: versions and further facts. pretended: a test double."""
+    date: day of the measurement (ISO). machine: versions and further facts. pretended: a test double.
+
+    An emulated device, as its results show it, is never called a GPU."""
 
     device: str
     live: bool
@@ -51,7 +54,10 @@ class Provenance:
 
     def __str__(self):
         if self.emulated:
-            return f"{self.device}: numbers and memory real, times modeled" if self.live else without_gpu(self)
+            if self.live:
+                return f"{self.device}: numbers and memory real, times modeled"
+            version = self.machine.get("torch", "").split("+")[0]
+            return f"emulated CUDA device (PyTorch {version}'s own CUDA code, no GPU), recorded {self.date}"
         when = "this machine" if self.live else f"recorded {self.date}"
         return f"{self.device} ({'pretended, ' if self.pretended else ''}{when})"
 
@@ -61,77 +67,71 @@ class RecordingError(LabError):
 
 
 # ---------------------------------------------------------------------------------------------------------------
-# where: the provenance of a result, or of this machine
+# Where a result comes from
 
-_results = {}  # name of a result → Provenance, as far as this kernel has produced or replayed them
+results = {}  # name of a result → Provenance, as far as this kernel has produced or replayed them
+running = []  # of each cell that runs now, the outer one first: name of the result that its header names, or None
 _said = set()  # what this kernel has told the reader about where replayed results come from
 
 
-def where(of="cpu"):
+def where(of: "str | torch.device | Provenance" = "cpu") -> "Provenance":
     """Where a result comes from: its str() names the device and says whether it was measured here or recorded.
 
     of: the name of a result (`--result NAME` of a conditional cell above), a torch.device, or a device type
-    such as "cpu". Returns a Provenance.
+    such as "cpu". Raises RecordingError for any other name.
     """
-    if isinstance(of, str) and of in _results:
-        return _results[of]
+    if isinstance(of, Provenance):
+        return of
+    if isinstance(of, str) and of in results:
+        return results[of]
     kind = of.type if isinstance(of, torch.device) else of
     if not re.fullmatch("cpu|cuda|mps|xpu|xla|tpu|meta", kind):
-        known = ", ".join(_results) or "none so far"
+        known = ", ".join(results) or "none so far"
         raise RecordingError(f"no result named {of!r}; results of this notebook: {known}")
     return here(kind)
 
 
-def origin(of):
-    """What a figure or a claim says about where its numbers come from, as text.
+def default() -> "Provenance":
+    """Where numbers come from if a cell does not say: the result that its header names, or this CPU.
 
-    of: as for `where`, or a Provenance, or plain text with a space in it where no device was measured.
+    The header names one by `result:NAME` or `--result NAME`. What is drawn after its cell has ended, as an explorer
+    is, has to ask before.
     """
-    if isinstance(of, Provenance):
-        return str(of)
-    return of if isinstance(of, str) and " " in of else str(where(of))
+    name = running[-1] if running else None
+    return results.get(name) or here("cpu")
 
 
-def here(kind):
-    """Provenance of a measurement made now on this machine's device of type `kind`."""
-    pretended = kind in pretending()
-    device = f"pretended {kind} on {cpu_name()}" if pretended else name_of(kind)
+def origin(of=None, note: str | None = None) -> str:
+    """What a figure or a claim says about where its numbers come from.
+
+    of: as for `where`; None: as `default` says. note: what it says instead where no device has measured anything:
+    "simulated", "computed".
+    """
+    if note is not None:
+        return note
+    if isinstance(of, str) and " " in of:  # a note, in the place of `of`
+        return of
+    return str(default() if of is None else where(of))
+
+
+def here(word: str) -> "Provenance":
+    """Provenance of what a cell with `%%requires word` measures now, on this machine. word: also a device type."""
+    word = word.split(":")[0]
+    pretended = word in pretending()
+    device = f"pretended {word} on {cpu_name()}" if pretended else name_of(_device_type(word))
     return Provenance(device, True, datetime.date.today().isoformat(), versions(), pretended)
 
 
-def pretending():
+def _device_type(word):
+    if word not in ("accelerator", "tpu"):
+        return {"compiler": "cpu", "triton": "cuda"}.get(word, word)
+    found = pick_device().type
+    return "xla" if word == "tpu" and found != "tpu" else found  # torch_xla, and not TorchTPU
+
+
+def pretending() -> list[str]:
     """Device words that tests pretend to have on this machine (LAB_PRETEND=cuda,tpu). Never true for a reader."""
     return [word for word in os.environ.get("LAB_PRETEND", "").split(",") if word]
-
-
-def kind_of(word):
-    """Device type that a cell with `%%requires word` measures."""
-    base = word.split(":")[0]
-    accelerator = pick_device().type
-    tpu = "tpu" if accelerator == "tpu" else "xla"  # TorchTPU, or torch_xla
-    return {"accelerator": accelerator, "compiler": "cpu", "triton": "cuda", "tpu": tpu}.get(base, base)
-
-
-def remember_live(name, word):
-    """Note that the cell above produced the result `name` on this machine."""
-    _results[name] = here(base if (base := word.split(":")[0]) in pretending() else kind_of(word))
-
-
-def forget(name):
-    """Note that the result `name` is no result: the cell that makes it did not end."""
-    _results.pop(name, None)
-
-
-# ---------------------------------------------------------------------------------------------------------------
-# Identity of a cell
-
-
-def source_hash(source):
-    """Short SHA-256 of a cell's code: header line, blank ends and trailing spaces do not count."""
-    lines = [line.rstrip() for line in source.strip().splitlines()]
-    if lines and lines[0].startswith("%%requires"):
-        lines = lines[1:]
-    return hashlib.sha256("\n".join(lines).strip().encode()).hexdigest()[:16]
 
 
 # ---------------------------------------------------------------------------------------------------------------
@@ -151,6 +151,15 @@ def plain(name, value):
             f"result {name!r} would come back changed from a recording: use lists for tuples and text for keys"
         )
     return back
+
+
+def known_here(word, name=None, value=None):
+    """What only the kernel that ran a cell knows, as JSON: [facts about the device for `word`, value of result `name`].
+
+    tools/record.py asks for it after each cell.
+    """
+    origin = here(word)
+    return json.dumps([{"device": origin.device, **origin.machine}, plain(name, value) if name else None])
 
 
 def store(folder, lesson, cells, pretended=False):
@@ -197,17 +206,9 @@ def load(path):
 
 
 def _problem(cell):
-    keys = {
-        "requires": str,
-        "source": str,
-        "date": str,
-        "seconds": (int, float),
-        "machine": dict,
-        "outputs": list,
-    }
     if not isinstance(cell, dict):
         return "not an object"
-    for key, kind in keys.items():
+    for key, kind in KEYS.items():
         if not isinstance(cell.get(key), kind):
             return f"no {key}"
     if not all(isinstance(value, str) for value in cell["machine"].values()) or "device" not in cell["machine"]:
@@ -261,7 +262,7 @@ def replay(name, missing, source, variables, timeless=False):
     """
     if name:
         variables.pop(name, None)
-        forget(name)
+        results.pop(name, None)
     found = find(name, timeless) if name else []
     if not found:
         note(
@@ -272,10 +273,13 @@ def replay(name, missing, source, variables, timeless=False):
         return
     origin, cell = found[0]
     if origin.emulated:
-        text = f"Emulated: this cell needs {missing}.\nShown instead: {without_gpu(origin)}."
+        text = f"Emulated: this cell needs {missing}.\nShown instead: {origin}."
         again = f"Emulated: recorded {origin.date}, no GPU."
     else:
-        text = f"Not run here: this cell needs {missing}.\nShown instead: the result recorded on {describe(origin)}."
+        mark = "a pretended device, " if origin.pretended else ""
+        built = ", ".join(f"{key} {origin.machine[key]}" for key in VERSIONS if key in origin.machine)
+        text = f"Not run here: this cell needs {missing}.\nShown instead: the result recorded on "
+        text += f"{mark}{origin.device} on {origin.date} ({built})."
         again = f"Not run here: recorded on {origin.device} on {origin.date}."
     if text in _said and not origin.pretended:  # some lessons have dozens of such cells
         text = again
@@ -288,24 +292,7 @@ def replay(name, missing, source, variables, timeless=False):
         _show(output)
     if "value" in cell:
         variables[name] = json.loads(json.dumps(cell["value"]))
-        _results[name] = origin
-
-
-def without_gpu(origin):
-    """What the emulated device is called wherever its results are shown: never as a GPU."""
-    version = origin.machine.get("torch", "").split("+")[0]
-    return f"emulated CUDA device (PyTorch {version}'s own CUDA code, no GPU), recorded {origin.date}"
-
-
-def describe(origin):
-    """One line: device, date, versions."""
-    facts = [
-        f"{key} {origin.machine[key]}"
-        for key in ("torch", "cuda", "rocm", "driver", "torch_xla")
-        if key in origin.machine
-    ]
-    mark = "a pretended device, " if origin.pretended else ""
-    return f"{mark}{origin.device} on {origin.date} ({', '.join(facts)})"
+        results[name] = origin
 
 
 def _show(output):

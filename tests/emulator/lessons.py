@@ -55,7 +55,7 @@ def run(number, gpu, record=False):
     gpus = 2 if record or (two and gpu == "T4") else 1
     command = [*COMMAND, *(["--twice"] if gpu == "T4" else [])]
     if record:
-        command = ["-m", "utils.record"]
+        command = ["-m", "tools.record"]
     with tempfile.TemporaryDirectory() as folder:
         log = pathlib.Path(folder) / "log.txt"
         begin = time.perf_counter()

@@ -1,0 +1,237 @@
+"""Run lessons strictly and store what this machine's devices measured, for readers who have no such device.
+
+python tools/record.py [--out DIR] [NOTEBOOK…]                            below the course's folder (`make record`)
+python tools/record.py --zip FILE [--seconds N] [--anyway] [NOTEBOOK…]    a visit to a machine with a GPU or a TPU
+
+A conditional cell is recorded when it has a name (--result or --name), its word names hardware or a compiler, and it
+ran live; on the emulated CUDA device, when it is timeless. All cells of a lesson run, also after one that fails, so
+that one run shows all that has to be mended. What is stored: notebooks/recorded/<machine>/ for lessons without a
+failure, build/record/incomplete/<machine>/ for the others, and in build/record/ a report of each: seconds, failures
+with tracebacks, each claim with its figure, limit and share, and which cells stay unrecorded.
+
+A visit needs PyTorch and a driver for the device, no Jupyter server, no network, not the versions of requirements.txt.
+It first says what PyTorch sees, and stops where that is neither a GPU nor a TPU (--anyway: go on). Without NOTEBOOK
+all lessons run, those first that have most to record here; --seconds: begin no further lesson after so long, and say
+which are left (the one that is under way goes on). The archive grows with each lesson, and a second visit adds to it.
+Unpack it at home in the course's folder: python -m zipfile -e FILE .
+
+Exit status 1 when anything failed, 2 when nothing could begin.
+"""
+
+import argparse
+import contextlib
+import datetime
+import importlib.util
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+import zipfile
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+SITE = ROOT / "build" / "site"  # packages that somebody brought: CONTRIBUTING.md, "Send a recording"
+sys.path[:0] = [str(ROOT), str(SITE)]
+
+NEEDED = "torch numpy matplotlib psutil accelerate tqdm sklearn nbformat nbclient ipykernel ipywidgets".split()
+if lacking := [name for name in NEEDED if importlib.util.find_spec(name) is None]:
+    print(f'this Python lacks {", ".join(lacking)}: see "Send a recording" in CONTRIBUTING.md', file=sys.stderr)
+    sys.exit(2)
+
+import nbformat  # noqa: E402
+from nbclient.exceptions import CellControlSignal, CellExecutionError, DeadKernelError  # noqa: E402
+
+from tools import run  # noqa: E402
+from utils import cells, claims, recordings  # noqa: E402
+from utils.devices import emulated  # noqa: E402
+from utils.messages import NOT_LIVE, LabError  # noqa: E402
+
+DEVICES = ("cuda", "mps", "accelerator", "tpu")  # a machine with none of them has nothing new to tell
+PATHS = os.pathsep.join(filter(None, [str(SITE), os.environ.get("PYTHONPATH")]))
+LOOK = """import json, sys
+from utils import cells, doctor
+doctor()
+print(json.dumps([word for word in sys.argv[1:] if cells.missing(word) is None]))
+"""
+
+
+def look(words):
+    """(what `doctor` says, those of the words that this machine has).
+
+    In a process of its own: what it opens, a CUDA context or a TPU that only one process may hold, it gives back.
+    """
+    command, env = [sys.executable, "-c", LOOK, *words], {**os.environ, "PYTHONPATH": PATHS}
+    done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True)
+    if done.returncode:
+        return (done.stdout + done.stderr).strip(), set()
+    *said, here = done.stdout.strip().splitlines()
+    return "\n".join(said), set(json.loads(here))
+
+
+def conditional(nb):
+    """The headers of a lesson's cells that can be recorded somewhere."""
+    found = []
+    for cell in nb.cells:
+        with contextlib.suppress(LabError):  # a wrong header: the cell will say so
+            found.append(cells.header(cell.source))
+    return [header for header in found if header and header.recordable]
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# One lesson
+
+
+def run_lesson(nb, folder):
+    """Run the cells of the lesson `nb`. Returns (recorded cells by name, as recordings.store takes them; failures).
+
+    failures: (cell id, message with traceback) of each cell that failed, or ("kernel", …) where the kernel itself did
+    not do its part.
+    """
+    stored, failures = {}, []
+    try:
+        with run.kernel(nb, folder, env={"LAB_STRICT": "1", "PYTHONPATH": PATHS}) as client:
+            for n, cell in enumerate(nb.cells):
+                if cell.cell_type != "code":
+                    continue
+                try:
+                    begin = time.perf_counter()
+                    client.execute_cell(cell, n)
+                    seconds = time.perf_counter() - begin
+                    header = cells.header(cell.source)
+                    if header and header.recordable and ran_live(cell) and (header.timeless or not emulated()):
+                        stored[header.name] = entry(client, cell, n, header, seconds)
+                except (CellExecutionError, LabError) as error:
+                    failures.append((cell.id, str(error)))
+                except (CellControlSignal, DeadKernelError) as error:  # it took too long, or ended the kernel
+                    failures.append((cell.id, str(error)))
+                    break
+    except Exception:  # such as a kernel that does not start in time; what is stored is stored
+        failures.append(("kernel", traceback.format_exc()))
+    return stored, [(cell, re.sub(r"\x1b\[[0-9;]*m", "", message)) for cell, message in failures]
+
+
+def ran_live(cell):
+    """Whether a conditional cell ran on this machine's devices."""
+    states = {output.get("metadata", {}).get("device_lab", {}).get("state") for output in cell.outputs}
+    return not states & NOT_LIVE
+
+
+def entry(client, cell, n, header, seconds):
+    """A cell that has run, as a recording holds it. What the machine is and the result's value its kernel says."""
+    arguments = f"{header.word!r}, {header.name!r}, {header.name}" if header.kind == "result" else f"{header.word!r}"
+    # Not an import statement: it would bind a name, and a lesson may have one like it.
+    question = f"print(__import__('utils.recordings').recordings.known_here({arguments}))"
+    answer = nbformat.v4.new_code_cell(question)
+    client.execute_cell(answer, n, store_history=False)
+    client.nb.cells[n] = cell  # where nbclient has put the question
+    printed = "".join(o.text for o in answer.outputs if o.output_type == "stream" and o.name == "stdout")
+    try:
+        machine, value = json.loads(printed.strip().splitlines()[-1])  # a library may have printed something before
+    except (IndexError, ValueError):
+        said = printed.strip()[-200:]
+        raise LabError(f"the kernel did not say what {header.name!r} is, but: {said!r}") from None
+    return {
+        "requires": header.word,
+        "source": cells.source_hash(cell.source),
+        "date": datetime.date.today().isoformat(),
+        "seconds": round(seconds, 3),
+        "machine": machine,
+        "outputs": [plain for output in cell.outputs if (plain := plain_output(output))],
+        **({"value": value} if header.kind == "result" else {}),
+    }
+
+
+def plain_output(output):
+    """An output as a recording holds it, or None."""
+    if output.output_type == "stream" and output.name == "stdout":
+        return {"text": output.text}
+    data = output.get("data", {})
+    if "image/png" in data:
+        return {"png": data["image/png"].replace("\n", ""), "alt": data.get("text/plain", "")}
+    return {"text": data["text/plain"]} if "text/plain" in data else None
+
+
+def record(path, folder):
+    """Run one lesson, and store below `folder` what it measured and a report. Returns whether all went well."""
+    reports, begin = folder / "build" / "record", time.perf_counter()
+    reports.mkdir(parents=True, exist_ok=True)
+    try:
+        nb = nbformat.read(path, as_version=4)
+        for cell in nb.cells:
+            cell.pop("outputs", None)  # those of another run
+        stored, failures = run_lesson(nb, path.parent)
+        seconds = time.perf_counter() - begin
+        texts = [output.text for cell in nb.cells for output in cell.get("outputs", []) if "text" in output]
+        lines = [f"{path.stem}: {seconds:.0f} s, cells recorded: {len(stored)}, failed: {len(failures)}"]
+        lines += [f"  FAILED {cell}: {last_lines(message)}" for cell, message in failures]
+        lines += [f"  {name} {kept['seconds']:.1f} s ({kept['machine']['device']})" for name, kept in stored.items()]
+        lines += [f"  not here: {head.name} ({head.word})" for head in conditional(nb) if head.name not in stored]
+        lines += [f"  {line}" for text in texts for line in claims.LINE.findall(text)]
+        print("\n".join(lines), flush=True)
+        lines += [f"\n{cell}\n{message}" for cell, message in failures]
+        if stored:
+            place = reports / "incomplete" if failures else folder / "notebooks" / "recorded"
+            recordings.store(place, path.stem, stored, pretended=bool(recordings.pretending()))
+    except Exception as error:  # the next lessons still have their turn
+        print(f"{path.stem}: FAILED as a whole: {type(error).__name__}: {error}", flush=True)
+        failures, lines = [error], [f"{path.stem}: failed\n", traceback.format_exc()]
+    (reports / f"{path.stem}.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return not failures
+
+
+def last_lines(message):
+    return " | ".join([line for line in message.strip().splitlines() if line.strip()][-2:])
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# The command
+
+
+def pack(folder, archive):
+    """Put the folder into the archive. Under another name first: who is stopped in the middle still has the old one."""
+    os.replace(shutil.make_archive(f"{archive}.tmp", "zip", folder), archive)
+
+
+def main(arguments=None):
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("notebooks", nargs="*", type=pathlib.Path, metavar="NOTEBOOK")
+    parser.add_argument("--out", type=pathlib.Path, default=ROOT, metavar="DIR", help="default: the course's folder")
+    parser.add_argument("--zip", type=pathlib.Path, metavar="FILE", help="a visit: into this archive instead")
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="begin no lesson after so long")
+    parser.add_argument("--anyway", action="store_true", help="also where PyTorch sees neither a GPU nor a TPU")
+    options = parser.parse_args(arguments)
+    if options.zip and options.zip.exists() and not zipfile.is_zipfile(options.zip):
+        print(f"{options.zip} is no archive to add to: move it away, or name another", file=sys.stderr)
+        return 2
+    lessons = options.notebooks or sorted((ROOT / "notebooks").glob("*.ipynb"))
+    if options.zip:
+        words = {path: [header.word for header in conditional(nbformat.read(path, as_version=4))] for path in lessons}
+        said, here = look(sorted({*DEVICES, *(word for needed in words.values() for word in needed)}))
+        print(said, flush=True)
+        if not here & set(DEVICES) and not options.anyway:
+            print("PyTorch sees neither a GPU nor a TPU here: nothing to record. --anyway goes on.", file=sys.stderr)
+            return 2
+        if not options.notebooks:  # sorted keeps the course's order among equals
+            lessons = sorted(lessons, key=lambda path: sum(word in here for word in words[path]), reverse=True)
+    begin, well = time.perf_counter(), True
+    with tempfile.TemporaryDirectory() as unpacked:
+        folder = pathlib.Path(unpacked) if options.zip else options.out
+        if options.zip and options.zip.exists():
+            shutil.unpack_archive(options.zip, folder, "zip")
+        for k, path in enumerate(lessons):
+            if time.perf_counter() - begin > options.seconds:
+                print(f"left for another time: {' '.join(map(str, lessons[k:]))}")
+                break
+            well = record(path, folder) and well
+            if options.zip:
+                pack(folder, options.zip)
+    return 0 if well else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
