@@ -119,7 +119,8 @@ def test_with_findings_what_is_not_announced_is_listed(tmp_path):
 
 
 def test_a_cell_that_is_left_out_fails_the_run(tmp_path):
-    status, output = run("--deselect=good.ipynb::Cell 1", write_notebook(tmp_path / "good.ipynb", "x = 1", "y = 2"))
+    path = write_notebook(tmp_path / "good.ipynb", "x = 1", "y = 2")
+    status, output = run(f"--rootdir={tmp_path}", "--deselect=good.ipynb::Cell 1", path)
     assert status == 1 and "1 passed, 1 deselected" in output and "did not run to the end: 1 (" in output
 
 
