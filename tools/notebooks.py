@@ -1,8 +1,8 @@
 """Lessons as files: check their format and anatomy, write the canonical form, execute and store outputs.
 
-python tools/notebooks.py check           every lesson against the rules below; exit status 1 and one line a problem
-python tools/notebooks.py write           canonical JSON, set-up cells and badges (from the address in pyproject.toml)
-python tools/notebooks.py outputs [FILE…] execute lessons in this environment and store their outputs
+python tools/notebooks.py check [FILE…]    lessons against the rules below; exit status 1 and one line a problem
+python tools/notebooks.py write [FILE…]    canonical JSON, code as Ruff writes it, set-up cells, badges
+python tools/notebooks.py outputs [FILE…]  execute lessons in this environment and store their outputs
 """
 
 import argparse
@@ -16,43 +16,19 @@ import nbformat
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+from tools import lesson_code, run  # noqa: E402
 from utils import cells, recordings  # noqa: E402
 from utils.exercises import lesson_exercises  # noqa: E402
 from utils.messages import LabError  # noqa: E402
 
-LINES_MOST = 20  # of a code cell
 PNG_MOST = 60_000  # bytes
 NOTEBOOK_MOST = 600_000  # bytes
-FIXED_SECTIONS = ("You will learn", "Exercises", "What to remember")
+# Sections that every lesson has, and how many points they make: at least, at most.
+BULLETS = {"You will learn": (3, 5), "Exercises": (0, 99), "What to remember": (1, 6)}
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 EMPTY_WORDS = re.compile(r"\b(simply|easily|powerful|note that|as we can see|obviously)\b", re.I)
-BRITISH = re.compile(r"\b\w*(colour|optimis|behaviour|synchronis|initialis|centre|favour|recognis|summaris)\w*", re.I)
 MACHINE_PATH = re.compile(r"/root/|/home/\w|/Users/\w|/tmp/|\b[A-Z]:\\\\?\w")
 
-SETUP = """\
-# Set-up, the same in every lesson: finds the course on this machine, or fetches it
-# once (Colab, Kaggle).
-import pathlib
-import subprocess
-import sys
-
-REPOSITORY = "{address}"
-here = pathlib.Path.cwd()
-course = next(
-    (p for p in [here, *here.parents] if (p / "utils" / "cells.py").exists()),
-    here / "pytorch-device-lab",
-)
-if not course.exists():
-    fetch = ["git", "clone", "--quiet", "--depth=1", REPOSITORY, str(course)]
-    fetched = subprocess.run(fetch, capture_output=True, text=True)
-    failed = f"Cannot fetch the course (is the network on?): {{fetched.stderr}}"
-    assert fetched.returncode == 0, failed
-sys.path.insert(0, str(course))
-
-import torch
-from utils import check, claim, doctor, expect_error, hint, pick_device, plots
-from utils import progress, recordings, solution, where
-"""
 BADGES = (
     "[![Open in Colab](https://colab.research.google.com/assets/colab-badge.svg)]"
     "(https://colab.research.google.com/github/{slug}/blob/main/notebooks/{name}) "
@@ -68,8 +44,10 @@ def address():
 
 
 def setup_cell():
-    """Source of the set-up cell."""
-    return SETUP.format(address=address()).strip()
+    """Source of the set-up cell of all lessons: that of the first one, with the address of the repository."""
+    cells_of_first = nbformat.read(lessons()[0], as_version=4).cells
+    source = next(cell.source for cell in cells_of_first if cell.id == "setup")
+    return re.sub('^REPOSITORY = ".*"$', f'REPOSITORY = "{address()}"', source, flags=re.M)
 
 
 def badges(path):
@@ -93,6 +71,9 @@ def canonical(nb, path):
     kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
     nb.metadata = nbformat.from_dict({"kernelspec": kernel, "language_info": {"name": "python"}, **accelerator})
     nb.nbformat, nb.nbformat_minor = 4, 5
+    code = _code_cells(nb)
+    for cell, source in zip(code, lesson_code.formatted([cell.source for cell in code]), strict=True):
+        cell.source = source
     taken = set()
     for cell in nb.cells:
         cell.source = "\n".join(line.rstrip() for line in cell.source.strip().splitlines())
@@ -141,7 +122,7 @@ def problems(path):
         found.append("not in canonical form: run `make format`")
     if len(text.encode()) > NOTEBOOK_MOST:
         found.append(f"{len(text.encode()) // 1000} kB, more than {NOTEBOOK_MOST // 1000}")
-    for rule in (_ids, _anatomy, _code, _words, _links, _exercises, _outputs):
+    for rule in (_ids, _anatomy, _code, _text_cells, _exercises, _outputs):
         found += rule(nb, path)
     return found
 
@@ -155,159 +136,133 @@ def _text(nb):
 
 
 def _ids(nb, path):
-    ids = [cell.id for cell in nb.cells]
-    bad = [i for i in ids if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", i) or re.fullmatch("[0-9a-f]{8}", i)]
-    return [f"cell id {i!r} is no readable slug" for i in bad]
+    bad = [cell.id for cell in nb.cells if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", cell.id)]
+    return [f"cell id {name!r} is no readable slug" for name in bad]
 
 
 def _anatomy(nb, path):
-    found = []
+    code, text = _code_cells(nb), _text(nb)
     first = nb.cells[0].source if nb.cells and nb.cells[0].cell_type == "markdown" else ""
-    text = _text(nb)
-    if len(re.findall(r"^# ", text, re.M)) != 1 or not first.startswith("# "):
-        found.append("needs exactly one H1, in its first cell")
-    if badges(path) not in first:
-        found.append("the first cell needs the badges line: run `make format`, see CONTRIBUTING")
+    texts = len(nb.cells) - len(code)
+    sections = [(section.split("\n", 1)[0].strip(), section) for section in re.split(r"^## ", text, flags=re.M)[1:]]
+    titles = [title for title, _ in sections]
+    own = [(title, section) for title, section in sections if title not in BULLETS]
+    h1 = len(re.findall(r"^# ", text, re.M))
+    set_up = [cell.id for cell in code[:1]] == ["setup"]
+    explorers = sum("plots.explorer(" in cell.source for cell in code)
+    rules = [
+        (h1 == 1 and first.startswith("# "), "needs exactly one H1, in its first cell"),
+        (badges(path) in first, "the first cell needs the badges line: run `make format`, see CONTRIBUTING"),
+        (3 <= len(own) <= 6, f"has {len(own)} sections of its own, not three to six"),
+        (titles[-1:] == ["What to remember"], "'What to remember' is not the last section"),
+        (set_up, "the first code cell is not the set-up cell (id `setup`)"),
+        (explorers == 1, "needs exactly one explorer (plots.explorer)"),
+        (texts >= 0.8 * len(code), f"{len(code)} code cells, but only {texts} text cells"),
+    ]
     for fact in ("Runs live on", "Time", "Before this"):
-        if f"**{fact}:**" not in first:
-            found.append(f"the line of facts lacks **{fact}:**")
-    sections = re.split(r"^## ", text, flags=re.M)[1:]
-    titles = [section.split("\n", 1)[0].strip() for section in sections]
-    for title in FIXED_SECTIONS:
-        if titles.count(title) != 1:
-            found.append(f"needs one section '## {title}'")
-    own = [s for s, title in zip(sections, titles, strict=True) if title not in FIXED_SECTIONS]
-    if not 3 <= len(own) <= 6:
-        found.append(f"has {len(own)} sections of its own, not three to six")
-    found += [f"no **Predict** in the section '{s.splitlines()[0]}'" for s in own if "**Predict" not in s]
-    by_title = dict(zip(titles, sections, strict=True))
-    for title, least, most in (("You will learn", 3, 5), ("What to remember", 1, 6)):
-        bullets = len(re.findall(r"^[-*] ", by_title.get(title, ""), re.M))
-        if title in by_title and not least <= bullets <= most:
-            found.append(f"'{title}' has {bullets} points, not {least} to {most}")
-    if titles and titles[-1] != "What to remember":
-        found.append("'What to remember' is not the last section")
-    code = _code_cells(nb)
-    if [cell.id for cell in code[:1]] != ["setup"] or code[0].source != setup_cell():
-        found.append("the first code cell is not the set-up cell (id `setup`): run `make format`")
-    if sum("plots.explorer(" in cell.source for cell in code) != 1:
-        found.append("needs exactly one explorer (plots.explorer)")
-    texts = sum(cell.cell_type == "markdown" for cell in nb.cells)
-    if texts < 0.8 * len(code):
-        found.append(f"{len(code)} code cells, but only {texts} text cells")
-    return found
+        rules.append((f"**{fact}:**" in first, f"the line of facts lacks **{fact}:**"))
+    for title, section in own:
+        rules.append(("**Predict" in section, f"no **Predict** in the section '{title}'"))
+    for title, (least, most) in BULLETS.items():
+        bullets = len(re.findall(r"^[-*] ", dict(sections).get(title, ""), re.M))
+        rules.append((titles.count(title) == 1, f"needs one section '## {title}'"))
+        rules.append((least <= bullets <= most, f"'{title}' has {bullets} points, not {least} to {most}"))
+    return [message for kept, message in rules if not kept]
 
 
 def _code(nb, path):
-    found = []
-    for cell in _code_cells(nb):
-        count = sum(bool(line.strip()) for line in cell.source.splitlines())
-        if count > LINES_MOST and cell.id != "setup":
-            found.append(f"cell {cell.id} has {count} lines, more than {LINES_MOST}")
+    code = {cell.id: cell.source for cell in _code_cells(nb)}
+    yield from lesson_code.findings(path.stem, code)
+    wide, most = sum(map(lesson_code.long_lines, code.values())), lesson_code.WIDER.get(path.name[:2], 0)
+    if wide > most:
+        yield f"{wide} lines of code over {lesson_code.NARROW} columns, {most} are allowed"
+    if wide < most:
+        yield f"fewer lines of code over {lesson_code.NARROW} columns: write {wide} in tools/lesson_code.py (WIDER)"
+    for name, source in code.items():
+        if (count := lesson_code.filled(source)) > lesson_code.LINES_MOST and name != "setup":
+            yield f"cell {name} has {count} lines, more than {lesson_code.LINES_MOST}"
         try:
-            header = cells.header(cell.source)
+            header = cells.header(source)
         except LabError as error:
-            found.append(f"cell {cell.id}: {error}")
+            yield f"cell {name}: {error}"
         else:
             if header and not header.name and not header.word.startswith("result:"):
-                found.append(f"cell {cell.id} cannot be recorded: give it --result NAME or --name NAME")
-    return found
+                yield f"cell {name} cannot be recorded: give it --result NAME or --name NAME"
 
 
-def _words(nb, path):
-    text = re.sub(r"```.*?```|`[^`]*`", "", _text(nb), flags=re.S)
-    return [f"empty word {w!r} (voice)" for w in sorted({m.group().lower() for m in EMPTY_WORDS.finditer(text)})] + [
-        f"British spelling {m.group()!r}" for m in BRITISH.finditer(text)
-    ]
-
-
-def _links(nb, path):
-    targets = re.findall(r"\]\(([^)#:]+)[^):]*\)", _text(nb))  # not the web, not a heading
-    return [f"the link to {t} leads nowhere" for t in targets if not (ROOT / "notebooks" / t).exists()]
+def _text_cells(nb, path):
+    text = _text(nb)
+    words = EMPTY_WORDS.findall(re.sub(r"```.*?```|`[^`]*`", "", text, flags=re.S))
+    yield from (f"empty word {word!r} (voice)" for word in sorted({word.lower() for word in words}))
+    for target in re.findall(r"\]\(([^)#:]+)[^):]*\)", text):  # not the web, not a heading
+        if not (ROOT / "notebooks" / target).exists():
+            yield f"the link to {target} leads nowhere"
 
 
 def _exercises(nb, path):
-    number = path.name[:2]
-    asked = [n for cell in _code_cells(nb) for n in re.findall(r'^check\("([\d.]+)"', cell.source, re.M)]
-    known = lesson_exercises(number)
-    found = [] if 3 <= len(known) <= 6 else [f"{len(known)} exercises, not three to six"]
+    stubs = [cell.source for cell in _code_cells(nb) if "exercise" in cell.metadata.get("tags", [])]
+    asked = [number for source in stubs for number in re.findall(r'^check\("([\d.]+)"', source, re.M)]
+    known = lesson_exercises(path.name[:2])
+    if not 3 <= len(known) <= 6:
+        yield f"{len(known)} exercises, not three to six"
     if asked != list(known):
-        found.append(f"the lesson checks exercises {asked}, its module has {list(known)}")
+        yield f"the cells with the tag `exercise` check {asked}, the module of the lesson has {list(known)}"
     texts = [cell.source for cell in nb.cells if cell.cell_type == "markdown"]
     for exercise in known.values():
         begin = f"**{exercise.number}** {'★' * exercise.stars} "
         if not any(text.startswith(begin) for text in texts):
-            found.append(f"no text cell begins with {begin!r}: the number of the exercise and its stars")
-    return found
+            yield f"no text cell begins with {begin!r}: the number of the exercise and its stars"
 
 
 def _outputs(nb, path):
-    found = []
     code = _code_cells(nb)
     if [cell.execution_count for cell in code] != list(range(1, len(code) + 1)):
-        found.append("outputs are not from one run from top to bottom: run `make outputs`")
-    for cell in code:
-        for output in cell.outputs:
-            found += [f"cell {cell.id}: {problem}" for problem in _output_problems(output)]
-    return found
-
-
-def _output_problems(output):
-    if output.output_type == "error":
-        yield "shows an error"
-    if output.get("name") == "stderr":
-        yield "prints to stderr"
-    data = output.get("data", {})
-    shown = "".join([output.get("text", ""), data.get("text/plain", ""), data.get("text/html", "")])
-    if MACHINE_PATH.search(shown):
-        yield f"names a path of the machine ({MACHINE_PATH.search(shown).group()}…)"
-    if "image/png" in data:
-        if len(base64.b64decode(data["image/png"])) > PNG_MOST:
-            yield f"a picture over {PNG_MOST // 1000} kB"
-        if not output.metadata.get("image/png", {}).get("alt"):
-            yield "a picture without a text alternative (plots.show)"
+        yield "outputs are not from one run from top to bottom: run `make outputs`"
+    for name, output in ((cell.id, output) for cell in code for output in cell.outputs):
+        data = output.get("data", {})
+        shown = "".join([output.get("text", ""), data.get("text/plain", ""), data.get("text/html", "")])
+        if output.output_type == "error":
+            yield f"cell {name} shows an error"
+        if output.get("name") == "stderr":
+            yield f"cell {name} prints to stderr"
+        if path_shown := MACHINE_PATH.search(shown):
+            yield f"cell {name} names a path of the machine ({path_shown.group()}…)"
+        if len(base64.b64decode(data.get("image/png", ""))) > PNG_MOST:
+            yield f"cell {name}: a picture over {PNG_MOST // 1000} kB"
+        if "image/png" in data and not output.metadata.get("image/png", {}).get("alt"):
+            yield f"cell {name}: a picture without a text alternative (plots.show)"
 
 
 def recording_problems():
     """What is wrong with the recordings, and with the names of conditional cells across lessons."""
-    found, names = [], {}
+    names = {}
     for path in lessons():
         for cell in _code_cells(nbformat.read(path, as_version=4)):
-            try:
-                header = cells.header(cell.source)
-            except LabError:
-                continue  # _code says so
+            header = cells.header(cell.source)
+            if header and header.name in names:
+                yield f"the name {header.name} stands twice, in {names[header.name][0]} and {path.stem}"
             if header and header.name:
-                if header.name in names:
-                    found.append(f"the name {header.name} stands twice, in {names[header.name][0]} and {path.stem}")
                 names[header.name] = (path.stem, cells.source_hash(cell.source))
     for path in sorted(recordings.FOLDER.glob("*/*")):
         label = f"recorded/{path.parent.name}/{path.name}"
-        try:
-            recorded = recordings.load(path)
-        except LabError as error:
-            found.append(str(error))
-            continue
         if MACHINE_PATH.search(re.sub(r'"png": "[^"]*"', "", path.read_text(encoding="utf-8"))):
-            found.append(f"{label} names a path of the machine")
-        for name, cell in recorded.items():
-            if names.get(name, ("",))[0] != path.stem:
-                found.append(f"{label}: no cell named {name} in {path.stem}")
-            elif names[name][1] != cell["source"]:
+            yield f"{label} names a path of the machine"
+        for name, cell in recordings.load(path).items():
+            lesson, source = names.get(name, (None, None))
+            if lesson != path.stem:
+                yield f"{label}: no cell named {name} in {path.stem}"
+            elif source != cell["source"]:
                 print(f"to be recorded again: {label}, {name} (the cell has changed)")
-    return found
 
 
-def check():
-    """Check all lessons. Returns the number of problems."""
-    paths = lessons()
-    found = [(path.name, problem) for path in paths for problem in problems(path)]
-    found += [("recordings", problem) for problem in recording_problems()]
-    if not paths:
-        found.append(("notebooks", "no lesson found"))
-    for name, problem in found:
-        print(f"{name}: {problem}")
-    print(f"{len(paths)} lessons checked, {len(found)} problems")
+def check(paths):
+    """Check lessons, and all recordings. Returns the number of problems."""
+    found = [f"{path.name}: {problem}" for path in paths for problem in problems(path)]
+    try:
+        found += recording_problems()
+    except LabError as error:  # a recording or a header that cannot be read
+        found.append(str(error))
+    print(*found, f"{len(paths)} lessons checked, {len(found)} problems", sep="\n")
     return len(found)
 
 
@@ -315,18 +270,15 @@ def check():
 # Write, execute
 
 
-def write():
-    """Bring all lessons to canonical form, with set-up cells and badges from the address in pyproject.toml."""
-    for path in lessons():
+def write(paths):
+    """Bring lessons to canonical form, with the set-up cell of the first and the address in pyproject.toml."""
+    for path in paths:
         path.write_text(canonical(nbformat.read(path, as_version=4), path), encoding="utf-8", newline="\n")
 
 
 def outputs(paths):
     """Execute lessons in this environment and store their outputs."""
-    from tools import run
-
-    for path in paths or lessons():
-        path = pathlib.Path(path)
+    for path in paths:
         nb = nbformat.read(path, as_version=4)
         run.execute(nb, path.parent, env={"LAB_STRICT": "1"})
         path.write_text(canonical(nb, path), encoding="utf-8", newline="\n")
@@ -336,12 +288,10 @@ def outputs(paths):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("command", choices=["check", "write", "outputs"])
-    parser.add_argument("files", nargs="*")
+    parser.add_argument("files", nargs="*", type=pathlib.Path, help="lessons (default: all)")
     options = parser.parse_args()
-    if options.command == "check":
-        return 1 if check() else 0
-    write() if options.command == "write" else outputs(options.files)
-    return 0
+    command = {"check": check, "write": write, "outputs": outputs}[options.command]
+    return 1 if command(options.files or lessons()) else 0
 
 
 if __name__ == "__main__":

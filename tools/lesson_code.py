@@ -1,0 +1,111 @@
+"""Ruff for the code of a lesson: every cell, also one that begins with a %% line of the course, which Ruff would skip.
+
+`formatted` gives the cells as Ruff writes them, `findings` what it has to say, `long_lines` how many are too wide.
+"""
+
+import json
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+from nbformat import v4, writes
+
+from utils.today import PRELUDE, TODAY
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+HEAD = re.compile(r"(?:%%(?:requires|today|torchrun)\b.*(?:\n|$))*")
+LINES_MOST = 20  # of a cell
+NARROW, WIDE = 88, 120  # columns
+# Lines of code that are wider than NARROW, by lesson: may only become fewer.
+WIDER = {"00": 3, "01": 33, "02": 43, "03": 53, "04": 66, "05": 67, "06": 77, "07": 84, "08": 74, "09": 94, "10": 66}
+WIDER |= {"11": 67, "12": 64, "13": 59, "14": 50, "15": 84, "16": 5}
+
+
+def split(source):
+    """A cell as its head (lines that begin with %%) and its pieces of code: of a %%today cell the old and the new."""
+    head = HEAD.match(source).group()
+    code = source.removeprefix(head)
+    return head, TODAY.split(code) if "%%today" in head else [code]
+
+
+def filled(source):
+    """How many lines of a cell hold something."""
+    return sum(bool(line.strip()) for line in source.splitlines())
+
+
+def long_lines(source):
+    """How many lines of a cell are too wide; a head, and what %%today announces in `#:`, cannot be wrapped."""
+    lines = HEAD.sub("", source, count=1).splitlines()
+    return sum(len(line) > NARROW and not line.startswith("#:") for line in lines)
+
+
+def formatted(sources):
+    """The code cells of a lesson (sources, in order) as Ruff writes them; as they are if it cannot read one of them.
+
+    A cell has 88 columns, unless that takes more than 20 lines, or more than two new lines for each one that gets
+    shorter: with one argument a line a cell is harder to read. Such a cell has 120 columns, and stands in WIDER.
+    """
+    cells = [split(source) for source in sources]
+    narrow, wide = (_written([piece for _, pieces in cells for piece in pieces], width) for width in (NARROW, WIDE))
+    result = []
+    for head, pieces in cells:
+        slim, broad = (
+            head + "\n# ---- today\n".join(next(written).strip("\n") for _ in pieces) for written in (narrow, wide)
+        )
+        most = filled(broad) + 2 * (long_lines(broad) - long_lines(slim))
+        result.append(slim if filled(slim) <= min(most, LINES_MOST) else broad)
+    return result
+
+
+def _written(pieces, width):
+    done = _ruff("format", f"--line-length={width}", "--stdin-filename=lesson.ipynb", "-", input=_notebook(pieces))
+    return iter(pieces if done.returncode else ["".join(cell["source"]) for cell in json.loads(done.stdout)["cells"]])
+
+
+def findings(lesson, sources):
+    """What `ruff check` says about a lesson (its name; id → source of its code cells), as lines of text.
+
+    A lesson is one program, cell after cell. A %%torchrun cell and the two pieces of a %%today cell are programs of
+    their own. [tool.ruff.lint.per-file-ignores] sees them as notebooks/LESSON/NAME.ipynb.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        home = pathlib.Path(folder, "notebooks", lesson)
+        home.mkdir(parents=True)
+        programs = {home / f"{name}.ipynb": cells for name, cells in _programs(sources)}
+        for path, cells in programs.items():
+            path.write_text(_notebook(cells.values()), encoding="utf-8")
+        config = f"--config={ROOT / 'pyproject.toml'}"
+        done = _ruff("check", config, "--no-cache", "--output-format=json", *programs, cwd=folder)
+    for found in json.loads(done.stdout):
+        cell = list(programs[pathlib.Path(found["filename"])])[found["cell"] - 1]
+        yield f"cell {cell}, line {found['location']['row']}: {found['code']} {found['message']}"
+
+
+def _programs(sources):
+    """The programs that a lesson consists of, as (name, {cell id: code}); heads and announcements are comments."""
+    notebook = {}
+    for name, source in sources.items():
+        head, pieces = split(source)
+        above = "#\n" * head.count("\n")
+        result = re.search(r"%%torchrun.*--result (\w+)", head)
+        if "%%today" in head:
+            for part, code in zip(("old", "new"), pieces, strict=False):
+                yield f"{name}-{part}", {"prelude": PRELUDE, name: above + re.sub("(?m)^#:.*", "#", code)}
+                above += "#\n" * code.count("\n")
+        elif "%%torchrun" in head:
+            yield name, {name: above + pieces[0]}
+            notebook[name] = f"{result[1]} = None" if result else ""
+        else:
+            notebook[name] = above + pieces[0]
+    yield "notebook", notebook
+
+
+def _notebook(sources):
+    return writes(v4.new_notebook(cells=[v4.new_code_cell(source) for source in sources]))
+
+
+def _ruff(*arguments, **options):
+    command = [sys.executable, "-m", "ruff", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, encoding="utf-8", **options)
