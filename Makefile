@@ -153,6 +153,7 @@ format: env-test
 lint: env-test
 	$(VENV) -m ruff check .
 	$(VENV) -m ruff format --check .
+	$(VENV) -m codespell_lib
 	$(VENV) tools/notebooks.py check
 
 clean:

@@ -76,7 +76,7 @@ inline const char* const SUMS_IN_FLOAT32 =
     // losses and activations with exponentials
     "nll_loss.*|mse_loss.*|smooth_l1.*|binary_cross.*|gelu.*|log_sigmoid.*";
 
-// Limited by arithmetic rather than memory: their modelled time counts FLOP, and TF32 may apply.
+// Limited by arithmetic rather than memory: their modeled time counts FLOP, and TF32 may apply.
 inline const char* const MATMUL =
     "mm|addmm|addmm_|bmm|baddbmm|baddbmm_|_addmm_activation|_scaled_mm|_int_mm|addmv|addmv_|mv|"
     "cudnn_convolution.*|convolution_backward|_scaled_dot_product.*";
