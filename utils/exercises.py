@@ -4,11 +4,11 @@ Each lesson's exercises stand in notebooks/exercises/<lesson>.py as a list named
 """
 
 import ctypes
-import functools
 import importlib.util
 import json
 import sys
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -56,7 +56,7 @@ class Exercise:
     title: str
     name: str
     stars: int
-    check: object
+    check: Callable
     hints: list
     solution: str
     praise: str
@@ -69,13 +69,13 @@ def call(answer, *args, shown=None):
     """Call the reader's function; NotAnswered if it still returns `...`, also in a list or tuple, Wrong if it raises.
 
     shown: how the message names the input; by default its repr. The function gets copies of lists, dicts and sets, so
-    that it may change them; NumPy's numbers and booleans in its result come back as Python's.
+    that it may change them; what it gets and what it returns is `plain`.
     """
     if not callable(answer):
         raise Wrong(f"expected a function, got {answer!r}")
     shown = ", ".join(map(repr, args)) if shown is None else shown
     try:
-        result = answer(*map(_copied, args))
+        result = answer(*map(plain, args))
     except Wrong:  # from something that the check has handed out
         raise
     except Exception as error:
@@ -91,14 +91,8 @@ def is_number(value):
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-def _copied(value):
-    if type(value) is dict:
-        return {key: _copied(item) for key, item in value.items()}
-    return type(value)(map(_copied, value)) if type(value) in (list, tuple, set) else value
-
-
 def plain(value):
-    """`value` with NumPy's numbers and booleans as Python's, also inside of lists, tuples, sets and dicts."""
+    """A copy of `value`, through lists, tuples, sets and dicts, with NumPy's numbers and booleans as Python's."""
     if isinstance(value, np.generic):
         return value.item()
     if type(value) is dict:
@@ -119,28 +113,25 @@ def apart(got, expected):
     return tuple(f"{text} ({type(value).__name__})" for text, value in zip(texts, (got, expected), strict=True))
 
 
-def load(lesson):
+def lesson_exercises(lesson):
     """Exercises of one lesson ("02") as a dict number → Exercise, with inputs that no answer has touched."""
-    found = sorted(FOLDER.glob(f"{lesson}_*.py"))
-    if not found:
-        return {}
-    spec = importlib.util.spec_from_file_location(f"exercises_{lesson}", found[0])
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return {exercise.number: exercise for exercise in module.EXERCISES}
-
-
-lesson_exercises = functools.cache(load)
+    found = {}
+    for path in FOLDER.glob(f"{lesson}_*.py"):
+        spec = importlib.util.spec_from_file_location(f"exercises_{path.stem[:2]}", path)
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        found |= {exercise.number: exercise for exercise in module.EXERCISES}
+    return found
 
 
 def all_exercises():
     """Exercises of all lessons, as a dict number → Exercise."""
-    lessons = sorted(path.name[:2] for path in FOLDER.glob("[0-9][0-9]_*.py"))
-    return {number: e for lesson in lessons for number, e in lesson_exercises(lesson).items()}
+    return dict(sorted(lesson_exercises("[0-9][0-9]").items()))
 
 
 def find(number):
-    exercise = load(str(number)[:2]).get(number)
+    """The Exercise of this number; ExerciseError where there is none."""
+    exercise = lesson_exercises(str(number)[:2]).get(number)
     if exercise is None:
         raise ExerciseError(f"there is no exercise {number!r}; there are {', '.join(all_exercises())}")
     return exercise
@@ -153,22 +144,24 @@ _hints_given = {}
 _score = None
 
 
-def check(number, answer):
-    """Judge the answer to exercise `number` and print the verdict. Raises nothing for a wrong answer."""
+def check(number: str, answer) -> None:
+    """Judge the answer to exercise `number` ("02.1") and print the verdict: ✓ right, ✗ not right, ○ still the dots.
+
+    A wrong answer raises nothing; ExerciseError where there is no such exercise.
+    """
     exercise = find(number)
     problem = _judge(exercise, answer)
-    stuck = f'Stuck? hint("{number}")'
     if problem is None:
         _remember(number, "solved")
         print(f"✓ {number} · {exercise.title} · {exercise.praise}")
     elif isinstance(problem, NotAnswered):
-        print(f"○ {number} · {exercise.title} · not answered yet. Replace the dots; {stuck[0].lower()}{stuck[1:]}")
+        print(f'○ {number} · {exercise.title} · not answered yet. Replace the dots; stuck? hint("{number}")')
     else:
         _remember(number, "tried")
         if not isinstance(problem, Wrong):  # what the answer is, the check did not foresee: a verdict, not a traceback
             first = str(problem).partition("\n")[0]
             problem = f"this cannot be judged ({type(problem).__name__}: {first})"
-        print(f"✗ {number} · {exercise.title} · {problem}\n  {stuck}")
+        print(f'✗ {number} · {exercise.title} · {problem}\n  Stuck? hint("{number}")')
 
 
 def _judge(exercise, answer):
@@ -214,8 +207,8 @@ def _imports(thread):
     return frame is not None
 
 
-def hint(number):
-    """Print the next hint for exercise `number`."""
+def hint(number: str) -> None:
+    """Print the next hint for exercise `number`, from a nudge to almost the answer."""
     exercise = find(number)
     given = _hints_given.get(number, 0)
     if given == len(exercise.hints):
@@ -225,14 +218,14 @@ def hint(number):
     print(f"Hint {given + 1} of {len(exercise.hints)}: {exercise.hints[given]}")
 
 
-def solution(number):
+def solution(number: str) -> None:
     """Show one right answer to exercise `number` as highlighted code."""
     from IPython.display import Code, display
 
     display(Code(find(number).solution.strip(), language="python"))
 
 
-def progress():
+def progress() -> None:
     """Print the table of all exercises: ✓ solved, ✗ tried, ○ open; ★ takes two or three minutes, ★★★ ten."""
     score = _load_score()
     exercises = all_exercises()
