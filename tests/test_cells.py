@@ -4,47 +4,48 @@ import re
 
 import pytest
 
-from tests.conftest import text_of
+from tests.conftest import errors_of, text_of
 from utils import cells, needs
-from utils.messages import LabError
+
+PRETEND = {"LAB_PRETEND": "cuda"}
 
 
-def plain(text):
-    return re.sub(r"\x1b\[[0-9;]*m", "", text)
-
-
-def error_lines(cell):
-    return [
-        line
-        for line in plain("\n".join(o for out in cell.outputs for o in out.get("traceback", []))).splitlines()
-        if line
-    ]
+def traceback_of(cell):
+    text = "\n".join(line for output in cell.outputs for line in output.get("traceback", []))
+    return [line for line in re.sub(r"\x1b\[[0-9;]*m", "", text).splitlines() if line]
 
 
 @pytest.mark.parametrize(
-    ("line", "expected"),
+    ("source", "expected"),
     [
         ("%%requires cuda", ("cuda", None, None, False)),
-        ("%%requires cuda:2 --result both\n", ("cuda:2", "result", "both", False)),
+        ("\n %%requires cuda:2 --result both\nboth = 1", ("cuda:2", "result", "both", False)),
         ("%%requires xla --name hello", ("xla", "name", "hello", False)),
         ("%%requires cuda --name hello --timeless", ("cuda", "name", "hello", True)),
         ("%%requires result:bandwidth", ("result:bandwidth", None, None, False)),
+        ("x = 1\n%%requires cuda", None),
     ],
 )
-def test_header_is_read(line, expected):
-    assert cells.header(line) == expected
+def test_header_is_read(source, expected):
+    assert cells.header(source) == expected
 
 
-@pytest.mark.parametrize(
-    "line",
-    ["%%requires", "%%requires gpu", "%%requires cuda:0", "%%requires cuda --result 2x", "%%requires cuda mps"]
-    + ["%%requires cuda --timeless"],
-)
-def test_wrong_header_is_one_line_that_says_what_to_write(line):
-    with pytest.raises(LabError) as caught:
-        cells.header(line)
+def test_a_header_says_which_result_it_is_about_and_what_can_be_recorded():
+    heads = [cells.header(f"%%requires {rest}") for rest in ("cuda --result x", "result:x", "cuda --name x", "cuda")]
+    assert [head.result for head in heads] == ["x", "x", None, None]
+    assert [head.recordable for head in heads] == [True, False, True, False]
+
+
+@pytest.mark.parametrize("rest", ["", " gpu", " cuda:0", " cuda --result 2x", " cuda mps", " cuda --timeless"])
+def test_wrong_header_is_one_line_that_says_what_to_write(rest):
+    with pytest.raises(cells.RequiresError, match="known are|write %%requires") as caught:
+        cells.header(f"%%requires{rest}\nx = 1")
     assert "\n" not in str(caught.value)
-    assert "known are" in str(caught.value) or "write %%requires" in str(caught.value)
+
+
+@pytest.mark.parametrize("source", ["x = 1\n", "%%requires cuda\nx = 1\n", "\n%%requires nonsense\nx = 1\n"])
+def test_body_is_the_cell_without_its_header(source):
+    assert cells.body(source) == "x = 1\n"
 
 
 @pytest.mark.parametrize(("timed", "untimed", "goes_on"), [(True, "1", True), (False, "1", False), (True, "0", False)])
@@ -52,7 +53,7 @@ def test_a_cell_about_time_may_end_in_a_strict_run_that_judges_no_time(run, time
     ends = f"from utils.cells import CellEnds\nraise CellEnds('no clock here', timed={timed})"
     (cell,) = run(ends, env={"LAB_STRICT": "1", "LAB_UNTIMED": untimed})
     states = [output.get("metadata", {}).get("device_lab", {}).get("state") for output in cell.outputs]
-    assert (states == ["unjudged"]) is goes_on and (len(error_lines(cell)) == 1) is not goes_on
+    assert (states == ["unjudged"]) is goes_on and (len(errors_of(cell)) == 1) is not goes_on
 
 
 def test_every_need_answers_without_a_device():
@@ -63,46 +64,61 @@ def test_every_need_answers_without_a_device():
 
 def test_unknown_word_shows_one_line_and_runs_nothing(run):
     (cell, after) = run("%%requires gpu\nran = True", "print('ran' in globals())")
-    assert len(error_lines(cell)) == 1
-    assert error_lines(cell)[0].startswith("RequiresError: unknown word 'gpu'")
-    assert "cuda" in error_lines(cell)[0] and text_of(after).strip() == "False"
+    (line,) = traceback_of(cell)
+    assert line.startswith("RequiresError: unknown word 'gpu'") and "cuda" in line
+    assert text_of(after).strip() == "False"
 
 
 def test_met_cell_runs_like_a_plain_one(run):
-    met, plain_cell, awaited, magic = run(
+    met, plain_cell, awaited, magic, fails = run(
         "%%requires cuda --result x\nx = 6 * 7\nx",
         "6 * 7",
         "%%requires cuda\nimport asyncio\nawait asyncio.sleep(0, 'waited')",
         "%%requires cuda\n%env LAB_PRETEND",
-        env={"LAB_PRETEND": "cuda"},
+        "%%requires cuda\na = 1\nb = a / 0\nc = 2",
+        env=PRETEND,
     )
     assert text_of(met) == text_of(plain_cell) == "42"
     assert text_of(awaited) == "'waited'" and text_of(magic) == "'cuda'"
-
-
-def test_error_in_a_met_cell_shows_one_traceback_with_the_right_line(run):
-    (cell,) = run("%%requires cuda\na = 1\nb = a / 0\nc = 2", env={"LAB_PRETEND": "cuda"})
-    lines = error_lines(cell)
+    lines = traceback_of(fails)
     assert sum("Traceback (most recent call last)" in line for line in lines) == 1
     assert any(re.search(r"-+> 3 b = a / 0", line) for line in lines), lines
     assert lines[-1] == "ZeroDivisionError: division by zero"
 
 
-def test_unmet_cell_without_recording_says_so_and_defines_nothing(run):
-    cell, needs, after = run(
+def test_unmet_cell_without_recording_says_so_and_leaves_no_value_of_an_earlier_run(run):
+    _, cell, reads, after = run(
+        "never_recorded = 0",
         "%%requires cuda:64 --result never_recorded\nnever_recorded = 1",
         "%%requires result:never_recorded\nprint(never_recorded)",
         "print('never_recorded' in globals())",
     )
-    assert "Nobody has recorded it yet" in text_of(cell) and "64 CUDA GPUs" in text_of(cell) or "CUDA" in text_of(cell)
+    assert "Nobody has recorded it yet" in text_of(cell) and "CUDA" in text_of(cell)
     assert cell.outputs[0].metadata["device_lab"]["state"] == "unavailable"
-    assert "needs the result `never_recorded`" in text_of(needs)
+    assert "needs the result `never_recorded`" in text_of(reads)
     assert text_of(after).strip() == "False"
 
 
-def test_a_value_of_an_earlier_run_does_not_survive_an_unmet_cell(run):
-    _, _, after = run("stale = 1", "%%requires cuda:64 --result stale\nstale = 2", "print('stale' in globals())")
-    assert text_of(after).strip() == "False"
+NESTED = "run = get_ipython().run_cell\nabout()\nrun('about()')\nrun(' ')\nrun('%%requires')\nrun('1 / 0')\nabout()"
+ABOUT = {  # cell → where its numbers come from, in each line that it prints
+    "%%requires cuda --result x\nx = 1\nabout()": ["x"],
+    "about()": ["cpu"],
+    "%%requires result:x\nabout()": ["x"],
+    "%%requires cuda --name y\nabout()": ["cpu"],
+    "%%requires result:x\n1 / 0": [],
+    "about() # after an error": ["cpu"],
+    f"%%requires result:x\n{NESTED}": ["x", "cpu", "x"],
+    "about() # after nested cells": ["cpu"],
+    "%%requires result:x\nawait asyncio.sleep(0)\nabout()": ["x"],
+}
+
+
+def test_what_a_cell_says_about_its_numbers_is_what_its_header_names(run):
+    begin = "import asyncio\nfrom utils import recordings\ndef about(): print('from', recordings.origin())"
+    _, *shown = run(begin, *ABOUT, env=PRETEND)
+    for cell, expected in zip(shown, ABOUT.values(), strict=True):
+        said = re.findall("^from (pretended cuda on )?.*this machine", text_of(cell), re.M)
+        assert ["x" if pretended else "cpu" for pretended in said] == expected, cell.source
 
 
 def test_live_result_names_this_machine(run):
@@ -161,7 +177,7 @@ def test_interrupt_passes_through():
 
 def test_missing_error_fails_the_cell_with_one_line(run):
     (cell,) = run("with expect_error(RuntimeError, 'same device'):\n    pass", strict=True)
-    (line,) = error_lines(cell)
+    (line,) = traceback_of(cell)
     assert re.fullmatch(
         r"ExpectedError: announced: RuntimeError with 'same device'; on PyTorch [\d.]+ the block runs without an error",
         line,

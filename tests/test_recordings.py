@@ -4,9 +4,12 @@ import base64
 import json
 import re
 
+import nbformat
 import pytest
+import torch
 
-from tests.conftest import ROOT, text_of
+from tests.conftest import ROOT, errors_of, text_of
+from tools import notebooks
 from utils import cells, recordings
 from utils.recordings import RecordingError
 
@@ -20,6 +23,9 @@ ENTRY = {
     "outputs": [{"text": "hello\n"}, {"png": PNG, "alt": "a figure"}],
     "value": [1, 2.5, {"a": None}],
 }
+OLD = {**ENTRY, "date": "2025-01-01", "machine": {"device": "Tesla T4"}}
+EMULATED = {**ENTRY, "date": "2026-11-22", "machine": {"device": "emulated Tesla T4", "torch": "2.13.0+cu130"}}
+WITHOUT_GPU = "emulated CUDA device (PyTorch 2.13.0's own CUDA code, no GPU), recorded 2026-11-22"
 
 
 @pytest.fixture
@@ -28,32 +34,24 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_stored_and_found(folder):
-    path = recordings.store(folder, "02_tensors", {"bandwidth": ENTRY})
-    assert path == folder / "nvidia-h200" / "02_tensors.json"
-    ((origin, cell),) = recordings.find("bandwidth")
-    assert (origin.device, origin.live, origin.date) == ("NVIDIA H200", False, "2026-11-20")
-    assert cell["value"] == ENTRY["value"] and recordings.find("other") == []
+def devices(timeless=False):
+    return [origin.device for origin, _ in recordings.find("bandwidth", timeless)]
 
 
-def test_newest_comes_first(folder):
-    old = {**ENTRY, "date": "2025-01-01", "machine": {"device": "Tesla T4"}}
-    recordings.store(folder, "02_tensors", {"bandwidth": old})
+def test_what_was_stored_is_found_the_newest_first_and_the_emulated_last_if_it_will_do(folder):
+    paths = [recordings.store(folder, "02_tensors", {"bandwidth": entry}) for entry in (OLD, EMULATED)]
+    assert [path.relative_to(folder).as_posix() for path in paths] == [
+        "tesla-t4/02_tensors.json",
+        "emulated-tesla-t4/02_tensors.json",
+    ]
+    assert devices() == ["Tesla T4"]
     recordings.store(folder, "02_tensors", {"bandwidth": ENTRY})
-    assert [origin.device for origin, _ in recordings.find("bandwidth")] == ["NVIDIA H200", "Tesla T4"]
-
-
-EMULATED = {**ENTRY, "date": "2026-11-22", "machine": {"device": "emulated Tesla T4", "torch": "2.13.0+cu130"}}
-
-
-def test_what_is_emulated_is_for_timeless_cells_and_gives_way_to_a_real_device(folder):
-    path = recordings.store(folder, "02_tensors", {"bandwidth": EMULATED})
-    assert path == folder / "emulated-tesla-t4" / "02_tensors.json"
-    assert recordings.find("bandwidth") == []
-    ((origin, _),) = recordings.find("bandwidth", timeless=True)
-    assert str(origin) == "emulated CUDA device (PyTorch 2.13.0's own CUDA code, no GPU), recorded 2026-11-22"
-    recordings.store(folder, "02_tensors", {"bandwidth": ENTRY})
-    assert [origin.device for origin, _ in recordings.find("bandwidth", True)] == ["NVIDIA H200", "emulated Tesla T4"]
+    assert devices() == ["NVIDIA H200", "Tesla T4"]
+    assert devices(timeless=True) == ["NVIDIA H200", "Tesla T4", "emulated Tesla T4"]
+    origin, cell = recordings.find("bandwidth")[0]
+    assert (origin.live, origin.date, cell["value"]) == (False, "2026-11-20", ENTRY["value"])
+    assert str(recordings.find("bandwidth", timeless=True)[-1][0]) == WITHOUT_GPU
+    assert recordings.find("other") == []
 
 
 @pytest.mark.parametrize(
@@ -62,40 +60,27 @@ def test_what_is_emulated_is_for_timeless_cells_and_gives_way_to_a_real_device(f
         ("{", "is damaged"),
         ("[]", "is not a recording of this course"),
         ('{"format": "something else", "cells": {}}', "is not a recording of this course"),
+        ({"outputs": [{"html": "<script>alert(1)</script>"}]}, "is damaged"),
+        ({"outputs": [{"text": "x", "application/javascript": "alert(1)"}]}, "is damaged"),
+        ({"outputs": [{"png": base64.b64encode(b"<svg onload=alert(1)>").decode(), "alt": ""}]}, "is damaged"),
+        ({"outputs": [{"png": "not base64!", "alt": ""}]}, "is damaged"),
+        ({"outputs": [{"text": 5}]}, "is damaged"),
+        ({"machine": {}}, "is damaged"),
+        ({"machine": {"device": 5}}, "is damaged"),
+        ({"date": None}, "is damaged"),
+        ({"seconds": "1"}, "is damaged"),
     ],
 )
-def test_corrupt_and_foreign_files_are_one_line(folder, text, message):
-    path = folder / "machine" / "02_tensors.json"
-    path.parent.mkdir()
-    path.write_text(text)
-    with pytest.raises(RecordingError) as caught:
+def test_what_is_damaged_foreign_or_more_than_text_and_png_is_refused_in_one_line(folder, text, message):
+    path = recordings.store(folder, "02_tensors", {"bandwidth": ENTRY})
+    if isinstance(text, dict):  # what is changed in the cell
+        content = json.loads(path.read_text(encoding="utf-8"))
+        content["cells"]["bandwidth"].update(text)
+        text = json.dumps(content)
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(RecordingError, match=f"nvidia-h200/02_tensors.json.*{message}") as caught:
         recordings.load(path)
-    assert message in str(caught.value) and "machine/02_tensors.json" in str(caught.value)
     assert "\n" not in str(caught.value) and str(folder) not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"outputs": [{"html": "<script>alert(1)</script>"}]},
-        {"outputs": [{"text": "x", "application/javascript": "alert(1)"}]},
-        {"outputs": [{"png": base64.b64encode(b"<svg onload=alert(1)>").decode(), "alt": ""}]},
-        {"outputs": [{"png": "not base64!", "alt": ""}]},
-        {"outputs": [{"text": 5}]},
-        {"machine": {}},
-        {"machine": {"device": 5}},
-        {"date": None},
-        {"seconds": "1"},
-    ],
-)
-def test_a_recording_shows_text_and_png_only(folder, change):
-    recordings.store(folder, "02_tensors", {"bandwidth": ENTRY})
-    path = folder / "nvidia-h200" / "02_tensors.json"
-    content = json.loads(path.read_text())
-    content["cells"]["bandwidth"].update(change)
-    path.write_text(json.dumps(content))
-    with pytest.raises(RecordingError, match="is damaged"):
-        recordings.load(path)
 
 
 @pytest.mark.parametrize("value", [None, True, 3, 2.5, "text", [1, [2.5]], {"a": {"b": []}}])
@@ -103,35 +88,28 @@ def test_values_with_json_form(value):
     assert recordings.plain("x", value) == value
 
 
-def test_values_without_json_form_are_one_line():
-    import torch
-
-    for value in (torch.ones(2), {1, 2}, float("nan"), float("inf"), object()):
-        with pytest.raises(RecordingError, match="cannot be recorded") as caught:
-            recordings.plain("x", value)
-        assert "\n" not in str(caught.value)
-    for value in ((1, 2), {1: "a"}, [(1, 2)]):
-        with pytest.raises(RecordingError, match="would come back changed"):
-            recordings.plain("x", value)
+@pytest.mark.parametrize("value", [torch.ones(2), {1, 2}, float("nan"), float("inf"), object()])
+def test_values_without_json_form_are_one_line(value):
+    with pytest.raises(RecordingError, match="cannot be recorded") as caught:
+        recordings.plain("x", value)
+    assert "\n" not in str(caught.value)
 
 
-def test_pretended_devices_never_reach_the_real_folder(tmp_path):
+@pytest.mark.parametrize("value", [(1, 2), {1: "a"}, [(1, 2)]])
+def test_values_that_json_would_change(value):
+    with pytest.raises(RecordingError, match="would come back changed"):
+        recordings.plain("x", value)
+
+
+@pytest.mark.parametrize("place", ["notebooks/recorded", "tests/../notebooks/recorded/deep"])
+def test_what_is_pretended_gets_neither_into_the_course_nor_out_of_it(tmp_path, monkeypatch, place):
     with pytest.raises(RecordingError, match="pretended devices measure nothing"):
-        recordings.store(ROOT / "notebooks" / "recorded", "02_tensors", {"x": ENTRY}, pretended=True)
-    with pytest.raises(RecordingError, match="pretended devices measure nothing"):
-        recordings.store(ROOT / "tests" / ".." / "notebooks" / "recorded" / "deep", "x", {"x": ENTRY}, pretended=True)
-    assert not (ROOT / "notebooks" / "recorded" / "nvidia-h200-test").exists()
-
-
-def test_a_pretended_file_in_the_real_folder_is_refused(tmp_path, monkeypatch):
-    path = recordings.store(tmp_path / "elsewhere", "02_tensors", {"x": ENTRY}, pretended=True)
+        recordings.store(ROOT / place, "02_tensors", {"x": ENTRY}, pretended=True)
+    path = recordings.store(tmp_path / place, "02_tensors", {"x": ENTRY}, pretended=True)
     assert recordings.load(path)["x"]["pretended"] is True
     monkeypatch.setattr(recordings, "COURSE", tmp_path)
-    moved = tmp_path / "notebooks" / "recorded" / "m" / "02_tensors.json"
-    moved.parent.mkdir(parents=True)
-    moved.write_text(path.read_text())
     with pytest.raises(RecordingError, match="made on a pretended device"):
-        recordings.load(moved)
+        recordings.load(path)
 
 
 def test_hash_ignores_header_and_spaces_but_not_code():
@@ -140,88 +118,76 @@ def test_hash_ignores_header_and_spaces_but_not_code():
     assert same != cells.source_hash("x = 2") and same != cells.source_hash("    x = 1\ny = 1")
 
 
-def test_committed_recordings_are_sound():
+def test_committed_recordings_name_their_machine_and_the_emulated_show_no_time_and_no_gpu():
+    timeless = set()
+    for lesson in notebooks.lessons():
+        heads = [cells.header(cell.source) for cell in nbformat.read(lesson, as_version=4).cells]
+        timeless.update(head.name for head in heads if head and head.timeless)
+    time = re.compile(r"\d ?(ns|µs|us|ms|s)\b|\b[GMT]B/s|FLOP/s|samples/s")
     paths = sorted((ROOT / "notebooks" / "recorded").glob("*/*"))
     assert paths
     for path in paths:
         for name, cell in recordings.load(path).items():
-            assert not cell["pretended"], name
-            assert set(cell["machine"]) >= {"device", "torch", "python", "cpu"}
-            if cell["requires"] in ("xla", "tpu"):
-                assert "TPU" not in cell["machine"]["device"], "no TPU has recorded anything yet"
-
-
-def test_emulated_recordings_are_of_timeless_cells_and_show_no_time_and_no_gpu():
-    timeless = set()
-    for lesson in (ROOT / "notebooks").glob("*.ipynb"):
-        heads = re.findall(r"%%requires \S+ --(?:result|name) (\w+) --timeless", lesson.read_text(encoding="utf-8"))
-        timeless.update(heads)
-    time = re.compile(r"\d ?(ns|µs|us|ms|s)\b|\b[GMT]B/s|FLOP/s|samples/s")
-    for path in sorted((ROOT / "notebooks" / "recorded").glob("emulated-*/*.json")):
-        for name, cell in recordings.load(path).items():
-            assert name in timeless, name
-            shown = json.dumps([cell["outputs"], cell.get("value")], ensure_ascii=False)
-            assert not time.search(shown) and "T4" not in shown and "H200" not in shown, (name, shown)
-
-
-# ---------------------------------------------------------------------------------------------------------------
-# Replay, in a real kernel
-
-USE = "import pathlib\nfrom utils import recordings\nrecordings.FOLDER = pathlib.Path({folder!r})"
-CELL = "%%requires cuda:64 --result bandwidth\nx = 1"
-
-
-def test_replay_shows_text_picture_and_value_with_their_origin(run, tmp_path):
-    recordings.store(tmp_path, "02_tensors", {"bandwidth": ENTRY})
-    use, print_it = USE.format(folder=str(tmp_path)), "print(bandwidth, '|', where('bandwidth'))"
-    _, cell, after, again = run(use, CELL, print_it, CELL)
-    text = text_of(cell)
-    assert (
-        "Shown instead: the result recorded on NVIDIA H200 on 2026-11-20 (torch 2.11.0, cuda 13.0, driver 580.1)"
-        in text
-    )
-    assert "hello" in text and "has changed" not in text
-    assert cell.outputs[0].metadata["device_lab"]["state"] == "replayed"
-    (picture,) = [o for o in cell.outputs if "image/png" in o.get("data", {})]
-    assert picture.metadata["image/png"]["alt"] == "a figure" and picture.data["text/plain"] == "a figure"
-    assert text_of(after).strip() == "[1, 2.5, {'a': None}] | NVIDIA H200 (recorded 2026-11-20)"
-    assert text_of(again).startswith("Not run here: recorded on NVIDIA H200 on 2026-11-20.\n")  # the rest was said
-
-
-def test_what_is_emulated_says_so_in_its_first_word(run, tmp_path):
-    recordings.store(tmp_path, "02_tensors", {"bandwidth": EMULATED})
-    timeless = CELL.replace("bandwidth", "bandwidth --timeless")
-    _, without, cell, again, after = run(
-        USE.format(folder=str(tmp_path)), CELL, timeless, timeless, "print(where('bandwidth'))"
-    )
-    assert "Nobody has recorded it yet" in text_of(without)
-    said = "Shown instead: emulated CUDA device (PyTorch 2.13.0's own CUDA code, no GPU), recorded 2026-11-22."
-    assert (
-        text_of(cell).startswith("Emulated: this cell needs ") and said in text_of(cell) and "T4" not in text_of(cell)
-    )
-    assert text_of(again).startswith("Emulated: recorded 2026-11-22, no GPU.\n")
-    assert cell.outputs[0].metadata["device_lab"]["state"] == "emulated"
-    assert text_of(after).startswith("emulated CUDA device (PyTorch 2.13.0's own CUDA code, no GPU)")
-
-
-def test_changed_cell_is_told(run, tmp_path):
-    recordings.store(tmp_path, "02_tensors", {"bandwidth": ENTRY})
-    _, cell = run(USE.format(folder=str(tmp_path)), CELL + "\nx = 2")
-    assert "The cell has changed since then" in text_of(cell) and "hello" in text_of(cell)
-
-
-def test_damaged_recording_is_one_line_and_does_not_hide_the_others(run, tmp_path):
-    recordings.store(tmp_path, "02_tensors", {"bandwidth": ENTRY})
-    (tmp_path / "m").mkdir()
-    (tmp_path / "m" / "02.json").write_text("{")
-    _, cell, again = run(USE.format(folder=str(tmp_path)), CELL, CELL)
-    assert [o for o in cell.outputs if o.output_type == "error"] == []
-    ignored = [
-        line for line in text_of(cell).splitlines() if line.startswith("Ignored: the recording m/02.json is damaged")
-    ]
-    assert len(ignored) == 1 and "hello" in text_of(cell) and "Ignored" not in text_of(again)
+            assert set(cell["machine"]) >= {"device", "torch", "python", "cpu"}, name
+            assert "TPU" not in cell["machine"]["device"], "no TPU has recorded anything yet"
+            if path.parent.name.startswith("emulated-"):
+                shown = json.dumps([cell["outputs"], cell.get("value")], ensure_ascii=False)
+                assert name in timeless and not re.search("T4|H200", shown) and not time.search(shown), (name, shown)
 
 
 def test_where_of_an_unknown_name_lists_the_known():
     with pytest.raises(RecordingError, match="no result named 'nonsense'"):
         recordings.where("nonsense")
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Replay, in a real kernel
+
+CELL = "%%requires cuda:64 --result bandwidth\nx = 1"
+
+
+@pytest.fixture
+def replay(run, tmp_path):
+    """replay(entries, *sources): run cells where only `entries` are recorded."""
+
+    def go(entries, *sources):
+        for entry in entries:
+            recordings.store(tmp_path, "02_tensors", {"bandwidth": entry})
+        use = f"import pathlib\nfrom utils import recordings\nrecordings.FOLDER = pathlib.Path({str(tmp_path)!r})"
+        return run(use, *sources)[1:]
+
+    return go
+
+
+def test_replay_shows_text_picture_and_value_with_their_origin(replay):
+    read = "%%requires result:bandwidth\nprint(bandwidth, '|', where('bandwidth'), '|', recordings.origin())"
+    cell, after, again, changed = replay([ENTRY], CELL, read, CELL, CELL + "\nx = 2")
+    facts = "NVIDIA H200 on 2026-11-20 (torch 2.11.0, cuda 13.0, driver 580.1)"
+    text = text_of(cell)
+    assert f"Shown instead: the result recorded on {facts}" in text and "hello" in text and "has changed" not in text
+    assert cell.outputs[0].metadata["device_lab"]["state"] == "replayed"
+    (picture,) = [o for o in cell.outputs if "image/png" in o.get("data", {})]
+    assert picture.metadata["image/png"]["alt"] == "a figure" and picture.data["text/plain"] == "a figure"
+    origin = "NVIDIA H200 (recorded 2026-11-20)"
+    assert text_of(after).strip() == f"[1, 2.5, {{'a': None}}] | {origin} | {origin}"
+    assert text_of(again).startswith("Not run here: recorded on NVIDIA H200 on 2026-11-20.\n")  # the rest was said
+    assert "The cell has changed since then" in text_of(changed) and "hello" in text_of(changed)
+
+
+def test_what_is_emulated_says_so_in_its_first_word(replay):
+    timeless = CELL.replace("bandwidth", "bandwidth --timeless")
+    without, cell, again, after = replay([EMULATED], CELL, timeless, timeless, "print(where('bandwidth'))")
+    assert "Nobody has recorded it yet" in text_of(without)
+    assert text_of(cell).startswith("Emulated: this cell needs ") and "T4" not in text_of(cell)
+    assert f"Shown instead: {WITHOUT_GPU}." in text_of(cell)
+    assert text_of(again).startswith("Emulated: recorded 2026-11-22, no GPU.\n")
+    assert cell.outputs[0].metadata["device_lab"]["state"] == "emulated"
+    assert text_of(after).strip() == WITHOUT_GPU
+
+
+def test_damaged_recording_is_one_line_and_does_not_hide_the_others(replay, tmp_path):
+    (tmp_path / "m").mkdir()
+    (tmp_path / "m" / "02.json").write_text("{")
+    cell, again = replay([ENTRY], CELL, CELL)
+    ignored = re.findall("^Ignored: the recording m/02.json is damaged", text_of(cell), re.M)
+    assert errors_of(cell) == [] and len(ignored) == 1 and "hello" in text_of(cell) and "Ignored" not in text_of(again)
