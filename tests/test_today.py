@@ -229,29 +229,32 @@ def method(request, monkeypatch):
 
 
 def test_a_piece_may_do_what_it_likes(method, monkeypatch):
+    of("")  # a server has the variables of its start; what is no more here is not there either
     monkeypatch.setenv("FROM_HERE", "1")
+    monkeypatch.delenv("PATH")
     pieces = {
         "while True:\n    print('x' * 10_000)": "it printed more than 4 MiB and was stopped",
         "import os\nos._exit(0)": "its process ended with status 0",
         "import os\nos._exit(3)": "its process ended with status 3",
         "raise SystemExit": "",
         "raise SystemExit(2)": "",
-        "import warnings\nwarnings.warn('hm')\nwarnings.warn('hm')\n1 / 0": "",
-        "import os\nprint(__name__, len(os.listdir()), os.environ['FROM_HERE'], os.environ['GIVEN'])": "",
+        "warnings.warn('hm')\nwarnings.warn('hm')\n1 / 0": "",
+        "import os\nprint(__name__, len(os.listdir()), *map(os.environ.get, ['FROM_HERE', 'GIVEN', 'PATH']))": "",
         "import sys\nprint(len(sys.argv), sys.stdin.read(), {'utils', 'pytest'} & sys.modules.keys())": "",
         f"import sys\nsys.exit({str(ROOT)!r} in sys.path)": "",
         "import multiprocessing\nmultiprocessing.set_start_method('spawn')": "",
     }
     if os.name != "nt":
         pieces["import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)"] = "its process was ended by SIGSEGV"
-    outcomes = snippets.run("import math", list(pieces), today.launch.folder(), env={"GIVEN": "2"})
+    prelude = "import warnings\nwarnings.warn('of the prelude')"
+    outcomes = snippets.run(prelude, list(pieces), today.launch.folder(), env={"GIVEN": "2"})
     assert [outcome["ended"] for outcome in outcomes] == list(pieces.values())
     endless, _, _, left, left_2, failed, named, bare, path, free, *_ = outcomes
     assert 0 < len(endless["printed"]) <= snippets.KEPT + 1
     assert left["error"] is None and left_2["error"] == ["SystemExit", "2"]
     assert failed["error"] == ["ZeroDivisionError", "division by zero"] and failed["seconds"] is None
     assert failed["warnings"] == [["UserWarning", "hm"]] and "line 5, in" in failed["stderr"]
-    assert named["printed"] == "__main__ 3 1 2\n"  # files: snippet.py, and what it prints
+    assert named["printed"] == "__main__ 3 1 2 None\n"  # files: snippet.py, and what it prints
     assert bare["printed"] == "1  set()\n" and path["error"] is None and free["error"] is None
     assert multiprocessing.get_start_method(allow_none=True) is None and not list(today.launch.folder().glob("snip*"))
 
@@ -332,7 +335,7 @@ def test_a_program_is_not_run_again_and_takes_its_pieces_with_it(method, start, 
 
 
 @STRICT
-def test_a_server_that_died_is_a_finding_and_is_replaced(strict, capsys, monkeypatch):
+def test_a_server_that_died_is_a_finding_and_is_replaced(strict, capsys, monkeypatch, tmp_path):
     if snippets.METHOD == "spawn":
         pytest.skip("nothing is forked here")
     monkeypatch.setattr(snippets, "PRELOAD", [])
@@ -350,8 +353,12 @@ def test_a_server_that_died_is_a_finding_and_is_replaced(strict, capsys, monkeyp
         else:
             action()
             assert capsys.readouterr().out.endswith("has ended; run the cell again\n")
-    with pytest.raises(snippets.ServerError):
-        of(kill)  # and the next server imports PyTorch again
+    (tmp_path / "dies.py").write_text("import os; os._exit(1)")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(snippets, "PRELOAD", ["dies"])
+    for source in (kill, "print(1)"):  # while it runs, and before it is ready
+        with pytest.raises(snippets.ServerError):
+            of(source)
 
 
 def test_in_a_notebook(run):

@@ -49,8 +49,7 @@ net = nn.Linear(8, 2)
 ENV = {name: value for name, value in launch.DEFAULTS.items() if name != "OMP_NUM_THREADS"}
 NOT_COMPARED = "not compared"  # of a silent old part where the new one failed
 UNCOMPARED = {"any": "not checked", "newer": "the form of today is newer"}  # announcements that are no verdicts
-SHOWN = 3  # rows like a pasted listing of which the code is shown
-MOST = 12  # rows that are found of which something is shown
+MOST = 18  # rows that are found of which something is shown
 SIGNS = {"fine": "✓", "warns": "!", "raises": "✗", "wrong": "≠", "slower": "…"}
 TODAY = re.compile(r"^# -+ today\s*$", re.M)
 HEADER = re.compile(r"(?P<slug>[a-z]+/[\w.-]+): (?P<announced>.+)")
@@ -299,8 +298,8 @@ def _part(label, outcome):
 def _shown(text, head):
     lines, inner = text.splitlines(), " " * len(head)
     for n, line in enumerate(lines[:LINES]):
-        line = textwrap.shorten(line, 4 * WIDTH, placeholder=" …") if len(line) > 4 * WIDTH else line
-        yield from textwrap.wrap(line, WIDTH, initial_indent=inner if n else head, subsequent_indent=inner + "  ")
+        indents = {"initial_indent": inner if n else head, "subsequent_indent": inner + "  "}
+        yield from textwrap.wrap(line, WIDTH, max_lines=4, placeholder=" …", **indents)
     if len(lines) > LINES:
         yield f"{inner}({len(lines) - LINES} more lines)"
 
@@ -317,11 +316,9 @@ def _paste(body):
     if outcome["error"] and outcome["error"][0] == "IndentationError":
         print("\nIts indentation was lost, and cannot be put back without guessing: indent it, and run the cell again.")
     similar = pasted.like(rows(), said(outcome), source)
-    for row in similar[:SHOWN]:
-        print(f"\nLike {row.slug} in this lesson" + (f": {row.because}." if row.because else ".") + " Today:")
+    for row in similar:
+        print(f"\nLike {row.slug} in this lesson: {row.because}. Today:")
         print(textwrap.indent(row.new, "    "))
-    for row in similar[SHOWN:]:
-        print(f"\nAlso like {row.slug}: {row.because}.")
     if not similar:
         print("\nNo row of this lesson is like it.")
     for line in pasted.elsewhere(f"{source}\n{said(outcome)}"):
@@ -364,7 +361,7 @@ def _listed(found, with_code):
     """Lines on rows: how many, then of each its name, its verdict and its message or its cause."""
     yield f"{len(found)} of {len(rows())} rows" + (f", the first {MOST} shown" if len(found) > MOST else "")
     for n, row in enumerate(found[:MOST]):
-        yield f"{row.slug:28} {row.here().word:6}  {_first(_seen.get(row.slug) or row.because, 74)}"
+        yield f"{row.slug:30}{row.here().word:8}{_first(_seen.get(row.slug) or row.because, 74)}"
         if n < with_code:
             yield textwrap.indent(f"{row.old}\n# ---- today\n{row.new}\n", "    ")
 
