@@ -6,7 +6,7 @@ import subprocess
 import nbformat
 import pytest
 
-from tests.conftest import ROOT, text_of
+from tests.conftest import ROOT, errors_of, text_of
 from tools import notebooks, run
 
 pytestmark = pytest.mark.skipif(not shutil.which("git"), reason="git fetches the course; there is no git here")
@@ -26,44 +26,39 @@ def repository(tmp_path):
     return folder
 
 
-def run_in(folder, nb):
-    folder.mkdir(exist_ok=True)
-    run.execute(nb, folder, timeout=120, allow_errors=True)
-    return nb.cells
+@pytest.fixture
+def lesson(kernel, tmp_path, repository, monkeypatch):
+    """lesson(*more, whole=…): lesson 00, or its set-up cell alone, and `more` cells, in a folder that was empty."""
+
+    def go(*more, whole=True):
+        nb = nbformat.read(ROOT / "notebooks" / "00_start_here.ipynb", as_version=4)
+        (setup,) = (cell for cell in nb.cells if cell.id == "setup")
+        assert setup.source == notebooks.setup_cell()
+        setup.source = setup.source.replace(notebooks.address(), repository.as_uri())
+        nb.cells = [*(nb.cells if whole else [setup]), *map(nbformat.v4.new_code_cell, more)]
+        (tmp_path / "empty folder").mkdir(exist_ok=True)
+        monkeypatch.setattr(run, "kernel", kernel)
+        run.execute(nb, tmp_path / "empty folder", allow_errors=True)
+        return setup, [cell for cell in nb.cells if cell.cell_type == "code"]
+
+    return go
 
 
-def lesson(name, repository, *more):
-    nb = nbformat.read(ROOT / "notebooks" / name, as_version=4)
-    cell = next(cell for cell in nb.cells if cell.id == "setup")
-    assert cell.source == notebooks.setup_cell()
-    cell.source = cell.source.replace(notebooks.address(), repository.as_uri())
-    nb.cells += [nbformat.v4.new_code_cell(source) for source in more]
-    return nb
-
-
-def errors(cells):
-    return [text_of(c) for c in cells if any(o.output_type == "error" for o in c.get("outputs", []))]
-
-
-def test_a_lesson_runs_alone_in_an_empty_folder_and_fetches_once(tmp_path, repository):
-    alone = tmp_path / "empty folder"
-    cells = run_in(alone, lesson("00_start_here.ipynb", repository, FILES))
-    assert errors(cells) == []
-    assert text_of(next(cell for cell in cells if cell.id == "setup")) == ""
-    assert text_of(cells[-1]).strip() == str(alone / "pytorch-device-lab")
+def test_a_lesson_runs_alone_in_an_empty_folder_and_fetches_once(lesson, tmp_path, repository):
+    course = str(tmp_path / "empty folder" / "pytorch-device-lab")
+    setup, cells = lesson(FILES)
+    assert [errors_of(cell) for cell in cells if errors_of(cell)] == []
+    assert text_of(setup) == "" and text_of(cells[-1]).strip() == course
 
     shutil.rmtree(repository)  # a second run must not fetch again
-    cells = run_in(alone, lesson("00_start_here.ipynb", repository, FILES))
-    assert errors(cells) == [] and text_of(cells[-1]).strip() == str(alone / "pytorch-device-lab")
+    setup, cells = lesson(FILES, whole=False)
+    assert text_of(setup) == "" and text_of(cells[-1]).strip() == course
 
 
-def test_an_address_that_does_not_answer_is_said_plainly(tmp_path, repository):
+def test_an_address_that_does_not_answer_is_said_plainly(lesson, repository):
     shutil.rmtree(repository)
-    nb = lesson("00_start_here.ipynb", repository)
-    nb.cells = [cell for cell in nb.cells if cell.id == "setup"]
-    (cell,) = run_in(tmp_path / "empty", nb)
-    assert cell.outputs[0].ename == "AssertionError"
-    assert cell.outputs[0].evalue.startswith("Cannot fetch the course (is the network on?)")
+    setup, _ = lesson(whole=False)
+    assert errors_of(setup)[0].startswith("AssertionError: Cannot fetch the course (is the network on?)")
 
 
 def test_the_set_up_cell_installs_nothing():
