@@ -31,7 +31,8 @@ def test_header_is_read(source, expected):
 
 
 def test_a_header_says_which_result_it_is_about_and_what_can_be_recorded():
-    heads = [cells.header(f"%%requires {rest}") for rest in ("cuda --result x", "result:x", "cuda --name x", "cuda")]
+    rests = ("cuda --result x", "result:x --name y", "cuda --name x", "cuda")
+    heads = [cells.header(f"%%requires {rest}") for rest in rests]
     assert [head.result for head in heads] == ["x", "x", None, None]
     assert [head.recordable for head in heads] == [True, False, True, False]
 
@@ -105,6 +106,8 @@ ABOUT = {  # cell → where its numbers come from, in each line that it prints
     "about()": ["cpu"],
     "%%requires result:x\nabout()": ["x"],
     "%%requires cuda --name y\nabout()": ["cpu"],
+    "%%requires result:x\nnames = [*recordings.running]": [],
+    "with recordings.running_again(names):\n    about()\nabout()": ["x", "cpu"],
     "%%requires result:x\n1 / 0": [],
     "about() # after an error": ["cpu"],
     f"%%requires result:x\n{NESTED}": ["x", "cpu", "x"],

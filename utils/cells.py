@@ -82,7 +82,7 @@ def source_hash(source: str) -> str:
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
 
 
-def missing(word, variables=()):
+def missing(word: str, variables=()) -> str | None:
     """What this machine lacks for `%%requires word`, as half a sentence, or None when the cell can run."""
     if word.startswith("result:"):
         name = word.removeprefix("result:")
@@ -264,7 +264,7 @@ class expect_error:
     Nothing raised, or something else, is a finding: one line for a reader, an ExpectedError with LAB_STRICT=1.
     """
 
-    def __init__(self, kind, pattern, lines=4):
+    def __init__(self, kind: type | tuple[type, ...], pattern: str, lines: int = 4):
         self.kind, self.pattern, self.lines, self.message = kind, pattern, lines, None
 
     def __enter__(self):

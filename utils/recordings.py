@@ -10,6 +10,7 @@ JSON values, plain text and PNG pictures, nothing that could be executed. Format
                       "value": …, "outputs": [{"text": "…"}, {"png": "base64", "alt": "…"}]}}}
 """
 
+import contextlib
 import datetime
 import functools
 import json
@@ -74,7 +75,7 @@ running = []  # of each cell that runs now, the outer one first: name of the res
 _said = set()  # what this kernel has told the reader about where replayed results come from
 
 
-def where(of: "str | torch.device | Provenance" = "cpu") -> "Provenance":
+def where(of: str | torch.device | Provenance = "cpu") -> Provenance:
     """Where a result comes from: its str() names the device and says whether it was measured here or recorded.
 
     of: the name of a result (`--result NAME` of a conditional cell above), a torch.device, or a device type
@@ -91,14 +92,23 @@ def where(of: "str | torch.device | Provenance" = "cpu") -> "Provenance":
     return here(kind)
 
 
-def default() -> "Provenance":
+def default() -> Provenance:
     """Where numbers come from if a cell does not say: the result that its header names, or this CPU.
 
-    The header names one by `result:NAME` or `--result NAME`. What is drawn after its cell has ended, as an explorer
-    is, has to ask before.
+    The header names one by `result:NAME` or `--result NAME`.
     """
     name = running[-1] if running else None
     return results.get(name) or here("cpu")
+
+
+@contextlib.contextmanager
+def running_again(names):
+    """For what is drawn after its cell has ended, as an explorer is. names: a copy of `running` from that cell."""
+    running.extend(names)
+    try:
+        yield
+    finally:
+        del running[len(running) - len(names) :]
 
 
 def origin(of=None, note: str | None = None) -> str:
@@ -114,7 +124,7 @@ def origin(of=None, note: str | None = None) -> str:
     return str(default() if of is None else where(of))
 
 
-def here(word: str) -> "Provenance":
+def here(word: str) -> Provenance:
     """Provenance of what a cell with `%%requires word` measures now, on this machine. word: also a device type."""
     word = word.split(":")[0]
     pretended = word in pretending()
@@ -233,7 +243,7 @@ def _loaded(path, modified):
         return {}
 
 
-def find(name, timeless=False):
+def find(name: str, timeless: bool = False) -> list[tuple[Provenance, dict]]:
     """All recordings of the result or cell `name`, newest first, as a list of (Provenance, cell) pairs.
 
     timeless: after those of real devices also those of the emulated one.
