@@ -278,9 +278,9 @@ def test_what_a_piece_leaves_running_is_ended(method):
     wait_for_the_end_of(int(of(LEAVES + "\nprint(p.pid)")["printed"]))
 
 
-def test_workers_may_be_spawned():
-    loader = "torch.utils.data.DataLoader(x, num_workers=1, multiprocessing_context='spawn')"
-    assert of(f"if __name__ == '__main__':\n    print(len(list({loader})))", prelude=today.PRELUDE)["printed"] == "4\n"
+def test_a_piece_may_spawn_what_it_defines_and_is_waited_for(method):
+    source = "import multiprocessing\ndef there():\n    print('there')\nif __name__ == '__main__':\n    "
+    assert of(source + "multiprocessing.get_context('spawn').Process(target=there).start()")["printed"] == "there\n"
 
 
 @LINUX
