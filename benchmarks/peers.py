@@ -1,11 +1,14 @@
 """The training of train.py, written as one writes it with Accelerate and with Lightning: same model, data, optimizer.
 
-python benchmarks/peers.py accelerate|lightning [options of train.py]    one step: how long until it is done?
+python benchmarks/peers.py train.py|Accelerate|Lightning [options of train.py]
 
-Each class takes steps when asked to: `take(steps)` returns the seconds that they took, without start and end.
+Each line of input is a number of steps. They are taken, and a line of output tells their number so far, the seconds
+that they took and the most bytes that a GPU held. The end of input ends the process.
 """
 
 import argparse
+import itertools
+import json
 import logging
 import pathlib
 import sys
@@ -20,12 +23,25 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "noteboo
 import tasks  # noqa: E402
 import train  # noqa: E402
 
-WARM_UP = 1  # steps at the start of each measurement that do not count
 
+class Orders:
+    """more() before each step: it says how long the steps so far took, and waits for an order of more."""
 
-def wait(device):
-    if device.type != "cpu":
-        torch.accelerator.synchronize()
+    def __init__(self, device):
+        self.device, self.left, self.done, self.begin = device, 0, 0, None
+
+    def more(self):
+        """Whether to take another step."""
+        if not self.left:
+            if self.device.type != "cpu":
+                torch.accelerator.synchronize()
+            if self.begin is not None:
+                most = torch.cuda.max_memory_allocated() if self.device.type == "cuda" else 0
+                print(f"step {self.done}: {json.dumps([time.perf_counter() - self.begin, most])}", flush=True)
+            self.left = int(sys.stdin.readline() or 0)
+            self.begin = time.perf_counter()
+        self.left, self.done = self.left - 1, self.done + 1
+        return self.left >= 0
 
 
 def data_loader(args, device):
@@ -45,109 +61,80 @@ def parts(args, device):
     return model, optimizer, schedule
 
 
-class Ours:
-    """train.py itself."""
-
-    def __init__(self, args):
-        self.device = train.pick_device(args)
-        self.trainer, self.done = train.Trainer(args, self.device, tasks.load(args)[0]), 0
-
-    def take(self, steps):
-        for k in range(WARM_UP + steps):
-            if k == WARM_UP:
-                wait(self.device)
-                begin = time.perf_counter()
-            self.trainer.step(self.done)
-            self.done += 1
-        wait(self.device)
-        return time.perf_counter() - begin
+def with_train(args, _):
+    """train.py itself, with its own Trainer."""
+    device = train.pick_device(args)
+    trainer, orders = train.Trainer(args, device, tasks.load(args)[0]), Orders(device)
+    for step in itertools.takewhile(lambda _: orders.more(), itertools.count()):
+        trainer.step(step)
 
 
-class WithAccelerate:
-    def __init__(self, args):
-        from accelerate import Accelerator
+def with_accelerate(args):
+    from accelerate import Accelerator
 
-        self.device = train.pick_device(args)
-        names = {torch.float32: "no", torch.bfloat16: "bf16", torch.float16: "fp16"}
-        precision = names[train.pick_precision(self.device, args)]
-        accelerator = Accelerator(mixed_precision=precision, cpu=self.device.type == "cpu")
-        model, optimizer, schedule = parts(args, self.device)
-        self.accelerator, self.args = accelerator, args
-        prepared = accelerator.prepare(model, optimizer, data_loader(args, self.device), schedule)
-        self.model, self.optimizer, self.loader, self.schedule = prepared
-        self.batches = self.forever()
-
-    def forever(self):
-        while True:
-            yield from self.loader
-
-    def take(self, steps):
-        for k in range(WARM_UP + steps):
-            if k == WARM_UP:
-                wait(self.device)
-                begin = time.perf_counter()
-            inputs, targets = next(self.batches)
-            loss = tasks.loss_of(self.model, inputs, targets)
-            self.accelerator.backward(loss)
-            self.accelerator.clip_grad_norm_(self.model.parameters(), self.args.clip)
-            self.optimizer.step()
-            self.schedule.step()
-            self.optimizer.zero_grad()
-        wait(self.device)
-        return time.perf_counter() - begin
+    device = train.pick_device(args)
+    names = {torch.float32: "no", torch.bfloat16: "bf16", torch.float16: "fp16"}
+    precision = names[train.pick_precision(device, args)]
+    accelerator = Accelerator(mixed_precision=precision, cpu=device.type == "cpu")
+    model, optimizer, schedule = parts(args, device)
+    prepared = accelerator.prepare(model, optimizer, data_loader(args, device), schedule)
+    model, optimizer, loader, schedule = prepared
+    orders = Orders(device)
+    batches = itertools.chain.from_iterable(itertools.repeat(loader))  # epoch after epoch
+    while orders.more():
+        inputs, targets = next(batches)
+        loss = tasks.loss_of(model, inputs, targets)
+        accelerator.backward(loss)
+        accelerator.clip_grad_norm_(model.parameters(), args.clip)
+        optimizer.step()
+        schedule.step()
+        optimizer.zero_grad()
 
 
-class WithLightning:
-    def __init__(self, args):
-        import lightning
+def with_lightning(args):
+    import lightning
 
-        logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
-        warnings.filterwarnings("ignore", module="lightning")
-        device = self.device = train.pick_device(args)
-        names = {torch.float32: "32-true", torch.bfloat16: "bf16-mixed", torch.float16: "16-mixed"}
+    logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
+    warnings.filterwarnings("ignore", module="lightning")
+    device = train.pick_device(args)
+    orders = Orders(device)
+    names = {torch.float32: "32-true", torch.bfloat16: "bf16-mixed", torch.float16: "16-mixed"}
 
-        class Module(lightning.LightningModule):
-            def __init__(self):
-                super().__init__()
-                self.model, self.optimizer, self.schedule = parts(args, device)
+    class Module(lightning.LightningModule):
+        def __init__(self):
+            super().__init__()
+            self.model, self.optimizer, self.schedule = parts(args, device)
 
-            def training_step(self, batch, _):
-                return tasks.loss_of(self.model, *batch)
+        def training_step(self, batch, _):
+            return tasks.loss_of(self.model, *batch)
 
-            def configure_optimizers(self):
-                return [self.optimizer], [{"scheduler": self.schedule, "interval": "step"}]
+        def configure_optimizers(self):
+            return [self.optimizer], [{"scheduler": self.schedule, "interval": "step"}]
 
-        class Clock(lightning.Callback):
-            def on_train_start(self, *_):
-                self.begin = time.perf_counter()
+    class Between(lightning.Callback):  # from the end of a step to that of another, the fetching of batches included
+        def on_train_start(self, trainer, module):
+            trainer.should_stop = not orders.more()
 
-            def on_train_batch_end(self, trainer, *_):
-                if trainer.global_step in (WARM_UP, trainer.max_steps):
-                    wait(device)
-                    self.begin, self.seconds = time.perf_counter(), time.perf_counter() - self.begin
+        def on_train_batch_end(self, trainer, *_):
+            trainer.should_stop = not orders.more()
 
-        off = ("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary")
-        options = dict.fromkeys(off, False) | {"gradient_clip_val": args.clip, "devices": 1, "max_epochs": -1}
-        options |= {"accelerator": device.type, "precision": names[train.pick_precision(device, args)]}
-        self.module, self.loader, self.clock = Module(), data_loader(args, device), Clock()
-        self.trainer = lambda steps: lightning.Trainer(max_steps=steps, callbacks=[self.clock], **options)
-
-    def take(self, steps):
-        self.trainer(WARM_UP + steps).fit(self.module, self.loader)
-        return self.clock.seconds
+    off = ("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary")
+    options = dict.fromkeys(off, False) | {"gradient_clip_val": args.clip, "devices": 1, "max_epochs": -1}
+    options |= {"accelerator": device.type, "precision": names[train.pick_precision(device, args)]}
+    lightning.Trainer(max_steps=-1, callbacks=[Between()], **options).fit(Module(), data_loader(args, device))
 
 
-WAYS = {"train.py": Ours, "Accelerate": WithAccelerate, "Lightning": WithLightning}
+WAYS = {"train.py": with_train, "Accelerate": with_accelerate, "Lightning": with_lightning}
 
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("way", choices=["accelerate", "lightning"])
-    way, rest = parser.parse_known_args()
-    global WARM_UP
-    WARM_UP = 0
-    {"accelerate": WithAccelerate, "lightning": WithLightning}[way.way](train.parse_arguments(rest)).take(1)
-    print("step 1", flush=True)
+    parser.add_argument("way", choices=WAYS)
+    way, words = parser.parse_known_args()
+    if way.way == "train.py":  # as it starts itself
+        train.train, sys.argv = with_train, [train.__file__, *words]
+        return train.main()
+    return WAYS[way.way](train.parse_arguments(words))
 
 
 if __name__ == "__main__":
