@@ -142,7 +142,7 @@ def test_importing_twice_keeps_one_transformer(run):
 
 
 # ---------------------------------------------------------------------------------------------------------------
-# expect_error
+# expect_error; tests/test_future.py has what was not announced
 
 
 def test_expected_error_prints_the_real_message(capsys):
@@ -157,31 +157,7 @@ def test_long_message_is_cut(capsys):
     assert capsys.readouterr().out.splitlines()[-1] == "… (2 more lines)"
 
 
-@pytest.mark.parametrize(
-    ("code", "message"),
-    [
-        ("pass", "runs without an error"),
-        ("raise KeyError('same device')", "it says: KeyError"),
-        ("raise RuntimeError('something else')", "it says: RuntimeError: something else"),
-    ],
-)
-def test_what_was_not_announced_fails(code, message, monkeypatch):
-    monkeypatch.setenv("LAB_STRICT", "1")
-    with pytest.raises(cells.ExpectedError, match=message):
-        with cells.expect_error(RuntimeError, "same device"):
-            exec(code)
-
-
 def test_interrupt_passes_through():
     with pytest.raises(KeyboardInterrupt):
         with cells.expect_error(Exception, ""):
             raise KeyboardInterrupt
-
-
-def test_missing_error_fails_the_cell_with_one_line(run):
-    (cell,) = run("with expect_error(RuntimeError, 'same device'):\n    pass", strict=True)
-    (line,) = traceback_of(cell)
-    assert re.fullmatch(
-        r"ExpectedError: announced: RuntimeError with 'same device'; on PyTorch [\d.]+ the block runs without an error",
-        line,
-    )

@@ -64,6 +64,7 @@ def test_what_was_stored_is_found_the_newest_first_and_the_emulated_last_if_it_w
         ({"outputs": [{"text": "x", "application/javascript": "alert(1)"}]}, "is damaged"),
         ({"outputs": [{"png": base64.b64encode(b"<svg onload=alert(1)>").decode(), "alt": ""}]}, "is damaged"),
         ({"outputs": [{"png": "not base64!", "alt": ""}]}, "is damaged"),
+        ({"outputs": [{"png": f'{PNG}" onload="alert(1)', "alt": ""}]}, "is damaged"),
         ({"outputs": [{"text": 5}]}, "is damaged"),
         ({"machine": {}}, "is damaged"),
         ({"machine": {"device": 5}}, "is damaged"),
