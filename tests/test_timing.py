@@ -73,9 +73,9 @@ def gpu(monkeypatch):
 
 def test_warms_up_for_three_calls_and_25_ms_and_keeps_the_first_call_out_of_the_samples(gpu):
     costs = iter([2.0])
-    m = measure(lambda: gpu.kernel(next(costs, 1e-2)), "cuda", n=1)
+    m = measure(lambda: gpu.kernel(next(costs, 0.1)), "cuda", n=1)
     assert len(gpu.calls) - 1 >= 1 + 3  # the first call, the warm-up, and one sample at the end
-    assert m.first == pytest.approx(2.0, rel=1e-3) and m.samples == pytest.approx([1e-2], rel=1e-3)
+    assert m.first == pytest.approx(2.0, rel=1e-3) and m.samples == pytest.approx([0.1], rel=1e-3)
     start = gpu.host
     measure(lambda: gpu.kernel(1e-4), "cuda", n=1)
     assert gpu.host - start >= 0.025
@@ -204,6 +204,7 @@ def test_speedup_is_a_ratio_of_medians_with_interval_and_both_absolutes():
     fast = made_of([draw.gauss(1e-3, 1e-4) for _ in range(60)])
     s = speedup(slow, fast)
     assert s.times == slow.median / fast.median and 1.85 < s.low < s.times < s.high < 2.15
+    assert s.high - s.low > 0.1  # about ±1.96 × 1.8%
     assert time_text(slow.median) in str(s) and time_text(fast.median) in str(s)
     same = speedup(slow, slow)
     assert same.low < 1 < same.high
