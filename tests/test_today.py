@@ -104,7 +104,7 @@ FUTURES = {
         "import warnings\nwarnings.warn('hm')\nprint(1)",
         OF_TODAY + "UserWarning: hm",
     ),
-    "the new part fails": ("wrong", "print(2)", "from torch import private_thing", OF_TODAY + "ImportError"),
+    "the new part fails": ("fine", "print(1)", "from torch import private_thing", OF_TODAY + "ImportError"),
     "slower no longer": (
         "slower 3",
         "print(2)",
