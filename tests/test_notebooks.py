@@ -160,7 +160,7 @@ BROKEN = {
     "big picture": (png("iVBORw0KGgoA" + "AAAA" * 30_000), "a picture over 60 kB"),
     "big notebook": (png("AAAA" * 200_000), "kB, more than 600"),
     "unknown name": (code("draw", "print(unknown)"), "cell draw, line 1: F821 Undefined name `unknown`"),
-    "wide line": (replace("draw", "\n", f"\n# {'x' * 90}\n"), "lines of code over 88 columns, "),
+    "wide line": (replace("draw", "def draw", f"# {'x' * 90}\ndef draw"), "lines of code over 88 columns, "),
     "fewer wide lines": (code("draw", "x = 1"), "fewer lines of code over 88 columns: write "),
 }
 
