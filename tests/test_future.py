@@ -17,7 +17,7 @@ PRIVATE = {  # what a cell wants that this pretended PyTorch lacks: source, the 
 }
 EXPECT = "with expect_error(RuntimeError, 'same device') as caught:\n    "
 ANNOUNCED = r"announced: RuntimeError with 'same device'; on PyTorch \S+ "
-JOB = "from utils import launch\nlaunch._judge(launch.Run(1, {}, {0: 'RuntimeError: no peer'}, '', 1.0), "
+JOB = "from utils import launch\nlaunch._judge(launch.Run(1, {}, {0: 'RuntimeError: no peer'}, ''), "
 FUTURES = {  # what a cell announces and what happens: source, what the reader is told, the error of a strict run
     "another message": (
         EXPECT + "raise RuntimeError('one place only')",
@@ -42,7 +42,7 @@ FUTURES = {  # what a cell announces and what happens: source, what the reader i
         "LaunchError",
     ),
     "a job that does not fail": (
-        "from utils import launch\nlaunch._judge(launch.Run(0, {0: ''}, {}, '', 1.0), 'port')",
+        "from utils import launch\nlaunch._judge(launch.Run(0, {0: ''}, {}, ''), 'port')",
         "announced: a failure with 'port'; on PyTorch .* the job ends well",
         "LaunchError",
     ),

@@ -10,6 +10,8 @@ would type, and what each rank printed, rank by rank instead of mixed as a termi
 """
 
 import atexit
+import contextlib
+import functools
 import json
 import os
 import pathlib
@@ -39,7 +41,7 @@ WINDOWS = {"USE_LIBUV": "0", "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}  # its P
 if os.name == "nt":
     DEFAULTS |= WINDOWS
 OWN = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")  # what torchrun itself tells its processes
-_state = {"folder": None, "jobs": []}
+_running = []  # jobs that nobody has stopped yet
 
 
 class LaunchError(CellEnds):
@@ -49,13 +51,12 @@ class LaunchError(CellEnds):
 @dataclass(frozen=True)
 class Run:
     """What a job did. code: exit status of torchrun. printed, errors: rank → its stdout and stderr, of all attempts.
-    agent: what torchrun wrote itself. seconds: from start to end."""
+    agent: what torchrun wrote itself."""
 
     code: int
     printed: dict
     errors: dict
     agent: str
-    seconds: float
 
     def results(self):
         """The last line that each rank printed, read as JSON: a list, in the order of ranks."""
@@ -65,18 +66,18 @@ class Run:
             raise LaunchError("a rank's last line is no JSON: end with print(json.dumps(…)) on every rank") from None
 
 
+@functools.cache
 def folder():
     """The folder in which jobs run and leave their files. It is removed when the notebook's kernel ends."""
-    if _state["folder"] is None:
-        _state["folder"] = pathlib.Path(tempfile.mkdtemp(prefix="device-lab-"))
-        atexit.register(_clean)
-    return _state["folder"]
+    path = pathlib.Path(tempfile.mkdtemp(prefix="device-lab-"))
+    atexit.register(_clean)
+    return path
 
 
 def _clean():
-    for job in _state["jobs"]:
+    for job in list(_running):
         job.stop()
-    shutil.rmtree(_state["folder"], ignore_errors=True)
+    shutil.rmtree(folder(), ignore_errors=True)
 
 
 def free_port():
@@ -96,7 +97,11 @@ class Job:
         if path is None:
             raise LaunchError(f"there is no script {script} here or in the folder notebooks of the course")
         shown = path.relative_to(course).as_posix() if path.is_relative_to(course) else path.name
-        given = [f"--nproc-per-node={processes}", *(options or self._standalone())]
+        standalone = ["--standalone"]
+        if WINDOWS.items() <= DEFAULTS.items():  # the same without a network store, which would need libuv
+            standalone = ["--rdzv-backend=c10d", "--rdzv-conf=store_type=file", "--local-addr=127.0.0.1"]
+            standalone.append(f"--rdzv-endpoint={self.logs / 'meeting'}")
+        given = [f"--nproc-per-node={processes}", *(options or standalone)]
         arguments = [str(argument) for argument in arguments]
         self.command = "torchrun " + shlex.join([*given, shown, *arguments])
         command = [sys.executable, "-m", "torch.distributed.run", f"--log-dir={self.logs / 'ranks'}", "--redirects=3"]
@@ -106,14 +111,7 @@ class Job:
         with open(self.logs / "agent.log", "w") as log:
             streams = {"stdin": subprocess.DEVNULL, "stdout": log, "stderr": log}
             self.agent = psutil.Popen(command, cwd=folder(), env=every, start_new_session=True, **streams)
-        self.began = time.perf_counter()
-        _state["jobs"].append(self)
-
-    def _standalone(self):
-        if WINDOWS.items() <= DEFAULTS.items():  # the same without a network store, which would need libuv
-            meeting = f"--rdzv-endpoint={self.logs / 'meeting'}"
-            return ["--rdzv-backend=c10d", "--rdzv-conf=store_type=file", meeting, "--local-addr=127.0.0.1"]
-        return ["--standalone"]
+        _running.append(self)
 
     def processes(self):
         """Its processes that are alive, torchrun first (psutil.Process), also those that lost their parent."""
@@ -152,18 +150,14 @@ class Job:
 
     def stop(self):
         """End all its processes: torchrun is asked and passes it on; what is left after five seconds is killed."""
-        if self in _state["jobs"]:
-            _state["jobs"].remove(self)
+        if self in _running:
+            _running.remove(self)
         if self.agent.poll() is None:
             self.agent.terminate()
-        end = time.monotonic() + 5
-        while (alive := self.processes()) and time.monotonic() < end:
-            time.sleep(0.05)
-        for process in alive:
-            try:
+        psutil.wait_procs(self.processes(), timeout=5)
+        for process in (alive := self.processes()):
+            with contextlib.suppress(psutil.NoSuchProcess):  # it ended in this moment
                 process.kill()
-            except psutil.NoSuchProcess:
-                continue  # it ended in this moment
         psutil.wait_procs([self.agent, *alive], timeout=5)
 
     def run(self):
@@ -175,7 +169,7 @@ class Job:
             text = re.sub(r"\x1b\[[\d;]*m", "", text)  # colors
             texts[rank] = texts.get(rank, "") + re.sub(r"^\[Gloo\] Rank .*\n", "", text, flags=re.M)  # noise of 2.9
         agent = (self.logs / "agent.log").read_text(encoding="utf-8", errors="replace")
-        return Run(self.agent.poll(), printed, errors, agent, time.perf_counter() - self.began)
+        return Run(self.agent.poll(), printed, errors, agent)
 
 
 def start(script, *arguments, processes=2, options=None, env=None):
@@ -202,10 +196,10 @@ def torchrun(script, *arguments, processes=2, options=None, env=None, timeout=20
     return run
 
 
-def show(run, label="rank", hide_last=False):
+def show(run, hide_last=False):
     """Print what the ranks of a Run printed, rank by rank, and the messages of those that failed.
 
-    label: what stands before the number. hide_last: leave out the last line of each (a result in JSON).
+    hide_last: leave out the last line of each (a result in JSON).
     """
     for rank in sorted({*run.printed, *run.errors}):
         lines = run.printed.get(rank, "").rstrip().splitlines()
@@ -213,9 +207,9 @@ def show(run, label="rank", hide_last=False):
         if run.code:
             lines += _message(run.errors.get(rank, ""))
         elif run.errors.get(rank, "").strip():
-            print(f"{label} {rank}: {run.errors[rank].strip()}", file=sys.stderr)
+            print(f"rank {rank}: {run.errors[rank].strip()}", file=sys.stderr)
         for line in lines:
-            print(f"{label} {rank} │ {line}")
+            print(f"rank {rank} │ {line}")
 
 
 def _message(text, most=4):
