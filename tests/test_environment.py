@@ -122,7 +122,8 @@ def small_course(tmp_path_factory):
     (course / "utils" / "__init__.py").touch()
     (course / "pyproject.toml").write_text(SMALL)
     (course / "requirements.txt").write_text(f"psutil=={pins(ROOT / 'requirements.txt', '3.11')['psutil']}\n")
-    (course / ".venv" / "pyvenv.cfg").touch()
+    for name in ["pyvenv.cfg", setup_env.STAMP]:
+        (course / ".venv" / name).touch()
     python.symlink_to(course / "gone")
     result = set_up(course)
     assert result.returncode == 0, result.stdout + result.stderr
@@ -149,21 +150,20 @@ def test_an_interrupted_install_is_repaired_and_then_complete(small_course, inte
         assert (result.returncode, result.stdout, result.stderr) == (0, "", "")  # pip would say something
 
 
-def test_a_change_of_any_file_starts_pip(small_course):
-    assert set_up(small_course).returncode == 0
+def test_a_change_of_any_file_or_extra_starts_pip(small_course):
+    (small_course / "more.txt").write_text("-r requirements.txt\n")
+    assert set_up(small_course, "--requirements", "more.txt").returncode == 0
     stamp = small_course / ".venv" / setup_env.STAMP
     complete = stamp.read_bytes()
-    (small_course / "more.txt").touch()
-    for file, arguments in [
-        ("requirements.txt", []),
-        ("pyproject.toml", []),
-        ("more.txt", ["--requirements=more.txt"]),
-    ]:
+    for file in ["pyproject.toml", "requirements.txt", "more.txt"]:
         before = (small_course / file).read_text()
         (small_course / file).write_text(before + "= nonsense\n")
         stamp.write_bytes(complete)
-        assert "pip failed (see above)" in set_up(small_course, *arguments).stderr
+        assert "pip failed (see above)" in set_up(small_course, "--requirements", "more.txt").stderr
         (small_course / file).write_text(before)
+    stamp.write_bytes(complete)
+    result = set_up(small_course, "--requirements", "more.txt", "--extra", "= nonsense")
+    assert "pip failed (see above)" in result.stderr
 
 
 # ---------------------------------------------------------------------------------------- what goes wrong
@@ -306,6 +306,7 @@ def test_jupyterlab_serves_the_first_lesson(tmp_path, interruptible):
             assert lab.wait(timeout=30) == 0
     printed = log.read_text()
     assert "Traceback" not in printed and "0.0.0.0" not in printed
+    assert f"The port {taken} is already in use" in printed and f"from local directory: {ROOT}\n" in printed
     home = f"The home folder cannot be written: settings go to {Path(sys.prefix) / 'home'}\n"
     assert os.name == "nt" or home in printed  # Windows does not find the home folder through HOME
 

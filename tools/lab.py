@@ -29,7 +29,6 @@ def provide_home():
 
 if __name__ == "__main__":
     provide_home()
-    os.chdir(ROOT)
     # The lesson is the page that opens, and the one in the address that JupyterLab prints. Containers and rented GPU
     # machines have no user but root.
     options = [f"--ServerApp.root_dir={ROOT}", "--LabApp.default_url=/lab/tree/notebooks/00_start_here.ipynb"]
