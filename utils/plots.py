@@ -7,6 +7,7 @@ import itertools
 import os
 import textwrap
 
+from utils import recordings
 from utils.messages import picture, picture_data
 from utils.recordings import origin
 
@@ -35,7 +36,7 @@ def figure(finding, where=None, *, xlabel, ylabel, panels=1, size=(7.2, 3.8), le
     where: the name of a result, a device type, a Provenance, or plain text where no device was measured; by default
     the result that the cell's header names, or this CPU. xlabel, ylabel: with units. panels: number of axes side by
     side (then axes is a list); titles: one for each of them. size: inches. left: inches kept free for labels, such
-    as long names of rows. An axis with labeled curves gets a legend when the figure is shown.
+    as long names of rows. Axes with labeled curves get a legend when the figure is shown, unless it has one.
     """
     import matplotlib
     from cycler import cycler
@@ -70,9 +71,10 @@ def _alternative(fig, alt):
 
 
 def _png(fig):
+    own = any(ax.get_legend() for ax in fig.axes)
     for ax in fig.axes:
         ax.minorticks_off()  # on logarithmic axes they take as long as all the rest
-        if ax.get_legend() is None and ax.get_legend_handles_labels()[1]:
+        if not own and ax.get_legend_handles_labels()[1]:
             ax.legend()
     buffer = io.BytesIO()
     fig.savefig(buffer, format="png", dpi=100)
@@ -115,11 +117,12 @@ def explorer(draw, **controls):
         control.layout.width = "36em"
         if hasattr(control, "continuous_update"):
             control.continuous_update = False
-    first = _draw(draw, controls)
+    names, first = list(recordings.running), _draw(draw, controls)
     image, count = ipywidgets.HTML(first["text/html"] + "<!-- drawing 1 -->"), itertools.count(2)
 
     def redraw(change):  # the number shows that it was drawn, also where the picture stays the same
-        image.value = _draw(draw, controls)["text/html"] + f"<!-- drawing {next(count)} -->"
+        with recordings.running_again(names):
+            image.value = _draw(draw, controls)["text/html"] + f"<!-- drawing {next(count)} -->"
 
     gc.collect()  # now, so that Python does not do it in the middle of one of the first redraws
     for control in controls.values():

@@ -49,7 +49,7 @@ net = nn.Linear(8, 2)
 ENV = {name: value for name, value in launch.DEFAULTS.items() if name != "OMP_NUM_THREADS"}
 NOT_COMPARED = "not compared"  # of a silent old part where the new one failed
 UNCOMPARED = {"any": "not checked", "newer": "the form of today is newer"}  # announcements that are no verdicts
-MOST = 18  # rows that are found of which something is shown
+MOST = 10  # rows of a list
 SIGNS = {"fine": "✓", "warns": "!", "raises": "✗", "wrong": "≠", "slower": "…"}
 TODAY = re.compile(r"^# -+ today\s*$", re.M)
 HEADER = re.compile(r"(?P<slug>[a-z]+/[\w.-]+): (?P<announced>.+)")
@@ -353,7 +353,9 @@ def table(text="", group="", verdict=""):
     title, *lines = _listed(found, 2 if len(found) <= 2 else 0)
     fig, ax = plots.figure(title, pytorch(), xlabel="", ylabel="", size=(8.4, 3.4))
     ax.set_axis_off()
-    ax.text(-0.07, 1, "\n".join(lines), va="top", transform=ax.transAxes, fontsize=8, family="monospace")
+    ax.text(
+        -0.07, 1, "\n".join(lines), va="top", transform=ax.transAxes, fontsize=8, linespacing=1.6, family="monospace"
+    )
     return fig, f"A table of rows of this lesson. {title}: {', '.join(row.slug for row in found[:MOST]) or 'none'}."
 
 
