@@ -11,6 +11,7 @@ from utils.checkup import doctor
 from utils.claims import claim
 from utils.devices import pick_device
 from utils.exercises import check, hint, progress, solution
+from utils.predictions import predict, reveal
 from utils.recordings import where
 from utils.timing import measure, measure_together, speedup
 
@@ -25,8 +26,10 @@ __all__ = [
     "measure_together",
     "pick_device",
     "plots",
+    "predict",
     "progress",
     "recordings",
+    "reveal",
     "solution",
     "speedup",
     "where",

@@ -8,7 +8,7 @@ import os
 import textwrap
 
 from utils import recordings
-from utils.messages import picture, picture_data
+from utils.messages import note, picture, picture_data
 from utils.recordings import origin
 
 # Okabe & Ito (2008), "Color Universal Design": eight colors that color-blind readers tell apart.
@@ -79,6 +79,11 @@ def _png(fig):
     buffer = io.BytesIO()
     fig.savefig(buffer, format="png", dpi=100)
     return base64.b64encode(buffer.getvalue()).decode()
+
+
+def diagram(name):
+    """Show the drawing notebooks/diagrams/NAME.svg, with its text alternative."""
+    note(f"(diagram {name})")
 
 
 def size_axis(axis):
