@@ -16,10 +16,10 @@ from utils.today import PRELUDE, TODAY
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 HEAD = re.compile(r"(?:%%(?:requires|today|torchrun)\b.*(?:\n|$))*")
-LINES_MOST = 20  # of a cell
+LINES_MOST = 20  # of a cell; tools/anatomy.py allows 15 to lessons of the new form
 NARROW, WIDE = 88, 120  # columns
 # Lines of code that are wider than NARROW, by lesson: may only become fewer.
-WIDER = {"00": 3, "01": 33, "02": 43, "03": 53, "04": 66, "05": 67, "06": 77, "07": 84, "08": 74, "09": 94, "10": 66}
+WIDER = {"01": 33, "03": 53, "04": 66, "06": 77, "07": 84, "09": 94, "10": 66}
 WIDER |= {"11": 67, "12": 64, "13": 59, "14": 50, "15": 84, "16": 5}
 
 
@@ -41,11 +41,11 @@ def long_lines(source):
     return sum(len(line) > NARROW and not line.startswith("#:") for line in lines)
 
 
-def formatted(sources):
+def formatted(sources, may_be_wide=True):
     """The code cells of a lesson (sources, in order) as Ruff writes them; as they are if it cannot read one of them.
 
-    A cell has 88 columns, unless that takes more than 20 lines, or more than two new lines for each one that gets
-    shorter: with one argument a line a cell is harder to read. Such a cell has 120 columns, and stands in WIDER.
+    A cell has 88 columns. Where `may_be_wide`, it has 120 if 88 take more than 20 lines, or more than two new lines for
+    each one that gets shorter: with one argument a line a cell is harder to read. Such a cell stands in WIDER.
     """
     cells = [split(source) for source in sources]
     narrow, wide = (_written([piece for _, pieces in cells for piece in pieces], width) for width in (NARROW, WIDE))
@@ -55,7 +55,7 @@ def formatted(sources):
             head + "\n# ---- today\n".join(next(written).strip("\n") for _ in pieces) for written in (narrow, wide)
         )
         most = filled(broad) + 2 * (long_lines(broad) - long_lines(slim))
-        result.append(slim if filled(slim) <= min(most, LINES_MOST) else broad)
+        result.append(slim if filled(slim) <= min(most, LINES_MOST) or not may_be_wide else broad)
     return result
 
 

@@ -1,7 +1,8 @@
 """Lessons as files: check their format and anatomy, write the canonical form, execute and store outputs.
 
 python tools/notebooks.py check [FILE…]    lessons against the rules below; exit status 1 and one line a problem
-python tools/notebooks.py write [FILE…]    canonical JSON, code as Ruff writes it, set-up cells, badges
+python tools/notebooks.py write [FILE…]    canonical JSON, code as Ruff writes it, set-up cells, badges, minutes
+python tools/notebooks.py minutes [FILE…]  how long lessons take, and how dense they are: a table
 python tools/notebooks.py outputs [FILE…]  execute lessons in this environment and store their outputs
 """
 
@@ -9,6 +10,7 @@ import argparse
 import base64
 import pathlib
 import re
+import statistics
 import sys
 
 import nbformat
@@ -16,15 +18,13 @@ import nbformat
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from tools import lesson_code, run  # noqa: E402
+from tools import anatomy, lesson_code, run  # noqa: E402
 from utils import cells, recordings  # noqa: E402
 from utils.exercises import lesson_exercises  # noqa: E402
 from utils.messages import LabError  # noqa: E402
 
 PNG_MOST = 60_000  # bytes
 NOTEBOOK_MOST = 600_000  # bytes
-# Sections that every lesson has, and how many points they make: at least, at most.
-BULLETS = {"You will learn": (3, 5), "Exercises": (0, 99), "What to remember": (1, 6)}
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 EMPTY_WORDS = re.compile(r"\b(simply|easily|powerful|note that|as we can see|obviously)\b", re.I)
 MACHINE_PATH = re.compile(r"/root/|/home/\w|/Users/\w|/tmp/|\b[A-Z]:\\\\?\w")
@@ -71,14 +71,14 @@ def canonical(nb, path):
     kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
     nb.metadata = nbformat.from_dict({"kernelspec": kernel, "language_info": {"name": "python"}, **accelerator})
     nb.nbformat, nb.nbformat_minor = 4, 5
-    code = _code_cells(nb)
-    for cell, source in zip(code, lesson_code.formatted([cell.source for cell in code]), strict=True):
+    code = anatomy.code_cells(nb)
+    sources = lesson_code.formatted([cell.source for cell in code], may_be_wide=not anatomy.is_new(path))
+    for cell, source in zip(code, sources, strict=True):
         cell.source = source
     taken = set()
     for cell in nb.cells:
         cell.source = "\n".join(line.rstrip() for line in cell.source.strip().splitlines())
-        tags = cell.metadata.get("tags")
-        cell.metadata = nbformat.from_dict({"tags": sorted(tags)} if tags else {})
+        cell.metadata = nbformat.from_dict(_metadata({*cell.metadata.get("tags", []), *["fold"] * (cell.id == "setup")}))
         if "id" not in cell or re.fullmatch("[0-9a-f]{8}", cell.id):
             cell.id = _slug(cell, taken)
         taken.add(cell.id)
@@ -88,7 +88,19 @@ def canonical(nb, path):
             cell.source = re.sub(r"^\[!\[Open in Colab\].*$", lambda _: badges(path), cell.source, flags=re.M)
         for output in cell.get("outputs", []):
             _clean_output(output)
+    anatomy.write_minutes(nb, path)
     return nbformat.writes(nb) + "\n"
+
+
+def _metadata(tags):
+    """A cell's metadata. The tag `fold` is ours; front ends have each their own mark for a cell that is shown folded.
+
+    `jupyter.source_hidden` is that of JupyterLab and Notebook 7, `cellView` with a line `# @title` Colab's, the tag
+    `hide-input` MyST-NB's. VS Code has none: there the cell stands open, under its title.
+    """
+    tags = tags | {"hide-input"} if "fold" in tags else tags - {"hide-input"}
+    marks = {"cellView": "form", "jupyter": {"source_hidden": True}} if "fold" in tags else {}
+    return {"tags": sorted(tags), **marks} if tags else {}
 
 
 def _clean_output(output):
@@ -127,10 +139,6 @@ def problems(path):
     return found
 
 
-def _code_cells(nb):
-    return [cell for cell in nb.cells if cell.cell_type == "code"]
-
-
 def _text(nb):
     return "\n\n".join(cell.source for cell in nb.cells if cell.cell_type == "markdown")
 
@@ -141,37 +149,11 @@ def _ids(nb, path):
 
 
 def _anatomy(nb, path):
-    code, text = _code_cells(nb), _text(nb)
-    first = nb.cells[0].source if nb.cells and nb.cells[0].cell_type == "markdown" else ""
-    texts = len(nb.cells) - len(code)
-    sections = [(section.split("\n", 1)[0].strip(), section) for section in re.split(r"^## ", text, flags=re.M)[1:]]
-    titles = [title for title, _ in sections]
-    own = [(title, section) for title, section in sections if title not in BULLETS]
-    h1 = len(re.findall(r"^# ", text, re.M))
-    set_up = [cell.id for cell in code[:1]] == ["setup"]
-    explorers = sum("plots.explorer(" in cell.source for cell in code)
-    rules = [
-        (h1 == 1 and first.startswith("# "), "needs exactly one H1, in its first cell"),
-        (badges(path) in first, "the first cell needs the badges line: run `make format`, see CONTRIBUTING"),
-        (3 <= len(own) <= 6, f"has {len(own)} sections of its own, not three to six"),
-        (titles[-1:] == ["What to remember"], "'What to remember' is not the last section"),
-        (set_up, "the first code cell is not the set-up cell (id `setup`)"),
-        (explorers == 1, "needs exactly one explorer (plots.explorer)"),
-        (texts >= 0.8 * len(code), f"{len(code)} code cells, but only {texts} text cells"),
-    ]
-    for fact in ("Runs live on", "Time", "Before this"):
-        rules.append((f"**{fact}:**" in first, f"the line of facts lacks **{fact}:**"))
-    for title, section in own:
-        rules.append(("**Predict" in section, f"no **Predict** in the section '{title}'"))
-    for title, (least, most) in BULLETS.items():
-        bullets = len(re.findall(r"^[-*] ", dict(sections).get(title, ""), re.M))
-        rules.append((titles.count(title) == 1, f"needs one section '## {title}'"))
-        rules.append((least <= bullets <= most, f"'{title}' has {bullets} points, not {least} to {most}"))
-    return [message for kept, message in rules if not kept]
+    return anatomy.problems(nb, path, badges(path))
 
 
 def _code(nb, path):
-    code = {cell.id: cell.source for cell in _code_cells(nb)}
+    code = {cell.id: cell.source for cell in anatomy.code_cells(nb)}
     yield from lesson_code.findings(path.stem, code)
     wide, most = sum(map(lesson_code.long_lines, code.values())), lesson_code.WIDER.get(path.name[:2], 0)
     if wide > most:
@@ -179,8 +161,6 @@ def _code(nb, path):
     if wide < most:
         yield f"fewer lines of code over {lesson_code.NARROW} columns: write {wide} in tools/lesson_code.py (WIDER)"
     for name, source in code.items():
-        if (count := lesson_code.filled(source)) > lesson_code.LINES_MOST and name != "setup":
-            yield f"cell {name} has {count} lines, more than {lesson_code.LINES_MOST}"
         try:
             header = cells.header(source)
         except LabError as error:
@@ -200,7 +180,7 @@ def _text_cells(nb, path):
 
 
 def _exercises(nb, path):
-    stubs = [cell.source for cell in _code_cells(nb) if "exercise" in cell.metadata.get("tags", [])]
+    stubs = [cell.source for cell in anatomy.code_cells(nb) if "exercise" in cell.metadata.get("tags", [])]
     asked = [number for source in stubs for number in re.findall(r'^check\("([\d.]+)"', source, re.M)]
     known = lesson_exercises(path.name[:2])
     if not 3 <= len(known) <= 6:
@@ -215,7 +195,7 @@ def _exercises(nb, path):
 
 
 def _outputs(nb, path):
-    code = _code_cells(nb)
+    code = anatomy.code_cells(nb)
     if [cell.execution_count for cell in code] != list(range(1, len(code) + 1)):
         yield "outputs are not from one run from top to bottom: run `make outputs`"
     for name, output in ((cell.id, output) for cell in code for output in cell.outputs):
@@ -237,7 +217,7 @@ def recording_problems():
     """What is wrong with the recordings, and with the names of conditional cells across lessons."""
     names = {}
     for path in lessons():
-        for cell in _code_cells(nbformat.read(path, as_version=4)):
+        for cell in anatomy.code_cells(nbformat.read(path, as_version=4)):
             header = cells.header(cell.source)
             if header and header.name in names:
                 yield f"the name {header.name} stands twice, in {names[header.name][0]} and {path.stem}"
@@ -282,15 +262,25 @@ def outputs(paths):
         nb = nbformat.read(path, as_version=4)
         run.execute(nb, path.parent, env={"LAB_STRICT": "1"})
         path.write_text(canonical(nb, path), encoding="utf-8", newline="\n")
-        print(f"{path.name}: {len(_code_cells(nb))} code cells executed")
+        print(f"{path.name}: {len(anatomy.code_cells(nb))} code cells executed")
+
+
+def minutes(paths):
+    """Print a line a lesson: what it takes, how dense it is, what it shows and asks."""
+    print("lesson  core  deeper  lines of visible code  folded  silent  diagrams  predictions")
+    for path in paths:
+        found = anatomy.measure(nbformat.read(path, as_version=4))
+        lines = f"{statistics.median(found.lines):.0f}, at most {max(found.lines)}"
+        print(f"{path.name[:2]:6}{found.core:6.0f}{found.deeper:8.0f}{lines:>23}{found.folded:8}", end="")
+        print(f"{found.silent:8}{found.diagrams:10}{found.predictions:13}")
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("command", choices=["check", "write", "outputs"])
+    parser.add_argument("command", choices=["check", "write", "minutes", "outputs"])
     parser.add_argument("files", nargs="*", type=pathlib.Path, help="lessons (default: all)")
     options = parser.parse_args()
-    command = {"check": check, "write": write, "outputs": outputs}[options.command]
+    command = {"check": check, "write": write, "minutes": minutes, "outputs": outputs}[options.command]
     return 1 if command(options.files or lessons()) else 0
 
 
