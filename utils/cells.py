@@ -77,8 +77,10 @@ def body(source: str) -> str:
 
 
 def source_hash(source: str) -> str:
-    """Short SHA-256 of a cell's code: header line, blank ends and trailing spaces do not count."""
+    """Short SHA-256 of a cell's code: header, title (`# @title …`), blank ends and trailing spaces do not count."""
     lines = [line.rstrip() for line in body(source).strip().splitlines()]
+    if lines and lines[0].startswith("# @title "):
+        lines = "\n".join(lines[1:]).strip().split("\n")
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
 
 
