@@ -79,25 +79,38 @@ def test_met_cell_runs_like_a_plain_one(run):
         "%%requires cuda\na = 1\nb = a / 0\nc = 2",
         env=PRETEND,
     )
-    assert text_of(met) == text_of(plain_cell) == "42"
-    assert text_of(awaited) == "'waited'" and text_of(magic) == "'cuda'"
+    assert text_of(plain_cell) == "42"
+    for cell, shown in ((met, "42"), (awaited, "'waited'"), (magic, "'cuda'")):
+        assert re.fullmatch(rf"LIVE · pretended cuda on .*, this machine\n{shown}", text_of(cell))
+        assert cell.outputs[0].metadata["device_lab"]["state"] == "live" and len(cell.outputs) == 2
     lines = traceback_of(fails)
     assert sum("Traceback (most recent call last)" in line for line in lines) == 1
     assert any(re.search(r"-+> 3 b = a / 0", line) for line in lines), lines
     assert lines[-1] == "ZeroDivisionError: division by zero"
 
 
-def test_unmet_cell_without_recording_says_so_and_leaves_no_value_of_an_earlier_run(run):
-    _, cell, reads, after = run(
+def test_unmet_cell_without_recording_is_one_quiet_line_and_leaves_no_value_of_an_earlier_run(run):
+    _, cell, reads, after, again = run(
         "never_recorded = 0",
         "%%requires cuda:64 --result never_recorded\nnever_recorded = 1",
         "%%requires result:never_recorded\nprint(never_recorded)",
         "print('never_recorded' in globals())",
+        "%%requires cuda:64\n1",
     )
-    assert "Nobody has recorded it yet" in text_of(cell) and "CUDA" in text_of(cell)
-    assert cell.outputs[0].metadata["device_lab"]["state"] == "unavailable"
-    assert "needs the result `never_recorded`" in text_of(reads)
+    assert re.fullmatch("NOT RUN HERE · needs .* CUDA GPUs?, and PyTorch sees .* here; not recorded yet", text_of(cell))
+    assert re.fullmatch("NOT RUN HERE · needs [^,]* CUDA GPUs?; not recorded yet", text_of(again))  # why, it was said
+    assert text_of(reads) == "NOT RUN HERE · needs `never_recorded` from a cell above"
+    for quiet in (cell, reads, again):
+        assert quiet.outputs[0].metadata["device_lab"]["state"] == "unavailable"
+        assert (
+            "<br>" not in quiet.outputs[0].data["text/html"] and "font-size: 85%" in quiet.outputs[0].data["text/html"]
+        )
     assert text_of(after).strip() == "False"
+
+
+def test_a_cell_that_reads_a_result_says_nothing_of_a_device(run):
+    _, reads = run("%%requires cuda --result x\nx = 1", "%%requires result:x\nx", env=PRETEND)
+    assert text_of(reads) == "1"
 
 
 NESTED = "run = get_ipython().run_cell\nabout()\nrun('about()')\nrun(' ')\nrun('%%requires')\nrun('1 / 0')\nabout()"

@@ -92,9 +92,9 @@ def test_cells_that_need_what_was_not_made_say_that_they_wait(run):
         "2 * private",
     )
     texts = [text_of(cell) for cell in cells]
-    assert texts[1] == "Not run here: this cell waits for `private`. Run the cell above again first."
-    assert texts[2].startswith("Not run here: this cell waits for `later`.")
-    assert texts[3].startswith("Not run here: this cell waits for `use`.")
+    assert texts[1] == "NOT RUN HERE · this cell waits for `private`. Run the cell above again first."
+    assert texts[2].startswith("NOT RUN HERE · this cell waits for `later`.")
+    assert texts[3].startswith("NOT RUN HERE · this cell waits for `use`.")
     assert [texts[4], texts[6]] == ["1", "6"]
     assert all(output.output_type != "error" for cell in cells for output in cell.outputs)
     assert cells[1].outputs[0].metadata["device_lab"]["state"] == "waiting"
@@ -108,7 +108,7 @@ def test_a_job_that_dies_leaves_cells_that_wait(run):
         "%%requires result:sums\nsums",
     )
     assert "the link is down" in text_of(cells[1])
-    assert "waits for `sums`" in text_of(cells[2]) and "needs the result `sums`" in text_of(cells[3])
+    assert "waits for `sums`" in text_of(cells[2]) and "needs `sums` from a cell above" in text_of(cells[3])
     assert all(output.output_type != "error" for cell in cells for output in cell.outputs)
 
 
@@ -122,7 +122,7 @@ def test_half_a_result_is_none(run, strict):
         env={"LAB_PRETEND": "cuda"},
     )
     assert cells[0].outputs[-1].ename == "ZeroDivisionError"
-    assert "needs the result `half`" in text_of(cells[1])
+    assert "needs `half` from a cell above" in text_of(cells[1])
     assert text_of(cells[2]) == "False"
 
 

@@ -68,6 +68,7 @@ def test_stores_what_ran_live_and_only_that_and_reports(recorder):
     assert numbers["machine"]["device"].startswith("pretended cuda on ") and numbers["seconds"] >= 0
     assert numbers["machine"]["torch"] and numbers["machine"]["python"]
     assert "value" not in picture and picture["outputs"][0]["alt"] == "a line A finding."
+    assert [len(cell["outputs"]) for cell in (numbers, picture)] == [1, 1]  # without the line that says LIVE
     assert "cells recorded: 2, failed: 0" in report and "not here: other (mps)" in report
     assert "✓ it is fast: 2 (claimed ≥ 1; limit 4, reached 50%)" in report and "✓ it is fast" in output
     status, output, left = recorder({"43_nothing": [OTHER]}, pretend="")
@@ -105,8 +106,8 @@ def test_recording_leaves_the_lesson_alone_and_the_lesson_recording(recorder):
 
 @pytest.mark.parametrize(
     ("state", "live"),
-    [("finding", True), (None, True)]
-    + [(state, False) for state in ("replayed", "emulated", "unavailable", "waiting")],
+    [("finding", True), ("live", True), (None, True)]
+    + [(state, False) for state in ("replayed", "emulated", "published", "unavailable", "waiting")],
 )
 def test_a_cell_with_a_finding_has_run_live(state, live):
     metadata = {"device_lab": {"state": state}} if state else {}

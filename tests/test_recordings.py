@@ -163,25 +163,24 @@ def replay(run, tmp_path):
 def test_replay_shows_text_picture_and_value_with_their_origin(replay):
     read = "%%requires result:bandwidth\nprint(bandwidth, '|', where('bandwidth'), '|', recordings.origin())"
     cell, after, again, changed = replay([ENTRY], CELL, read, CELL, CELL + "\nx = 2")
-    facts = "NVIDIA H200 on 2026-11-20 (torch 2.11.0, cuda 13.0, driver 580.1)"
+    facts = "NVIDIA H200 on 2026-11-20 (torch 2.11.0, cuda 13.0, driver 580.1). This cell needs "
     text = text_of(cell)
-    assert f"Shown instead: the result recorded on {facts}" in text and "hello" in text and "has changed" not in text
+    assert text.startswith(f"RECORDED · {facts}") and "hello" in text and "has changed" not in text
     assert cell.outputs[0].metadata["device_lab"]["state"] == "replayed"
     (picture,) = [o for o in cell.outputs if "image/png" in o.get("data", {})]
     assert picture.metadata["image/png"]["alt"] == "a figure" and picture.data["text/plain"] == "a figure"
     origin = "NVIDIA H200 (recorded 2026-11-20)"
     assert text_of(after).strip() == f"[1, 2.5, {{'a': None}}] | {origin} | {origin}"
-    assert text_of(again).startswith("Not run here: recorded on NVIDIA H200 on 2026-11-20.\n")  # the rest was said
+    assert text_of(again).startswith("RECORDED · NVIDIA H200 on 2026-11-20\nhello")  # the rest was said
     assert "The cell has changed since then" in text_of(changed) and "hello" in text_of(changed)
 
 
 def test_what_is_emulated_says_so_in_its_first_word(replay):
     timeless = CELL.replace("bandwidth", "bandwidth --timeless")
     without, cell, again, after = replay([EMULATED], CELL, timeless, timeless, "print(where('bandwidth'))")
-    assert "Nobody has recorded it yet" in text_of(without)
-    assert text_of(cell).startswith("Emulated: this cell needs ") and "T4" not in text_of(cell)
-    assert f"Shown instead: {WITHOUT_GPU}." in text_of(cell)
-    assert text_of(again).startswith("Emulated: recorded 2026-11-22, no GPU.\n")
+    assert re.fullmatch("NOT RUN HERE · needs .*; not recorded yet", text_of(without))
+    assert text_of(cell).startswith(f"EMULATED · {WITHOUT_GPU}. This cell needs ") and "T4" not in text_of(cell)
+    assert text_of(again).startswith("EMULATED · recorded 2026-11-22, no GPU\nhello")
     assert cell.outputs[0].metadata["device_lab"]["state"] == "emulated"
     assert text_of(after).strip() == WITHOUT_GPU
 

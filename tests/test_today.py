@@ -375,5 +375,5 @@ def test_in_a_notebook(run):
     assert texts[1].startswith("≠ wrong") and "prints cpu" in texts[1]
     assert re.search(r"≠ wrong.*a/b: announced as fine, but with PyTorch \S+ it is wrong: cpu", texts[2], re.S)
     assert not any(output.output_type == "error" for output in cells[2].outputs)
-    assert "≠ wrong" in texts[3] or "Not run here" in texts[3]
-    assert "Not run here" in texts[4] and "torch.Size([4, 2]) [] False" in texts[5]
+    assert "≠ wrong" in texts[3] or "NOT RUN HERE" in texts[3]
+    assert "NOT RUN HERE" in texts[4] and "torch.Size([4, 2]) [] False" in texts[5]

@@ -117,8 +117,12 @@ def run_lesson(nb, folder):
 
 def ran_live(cell):
     """Whether a conditional cell ran on this machine's devices."""
-    states = {output.get("metadata", {}).get("device_lab", {}).get("state") for output in cell.outputs}
-    return not states & NOT_LIVE
+    return not {state_of(output) for output in cell.outputs} & NOT_LIVE
+
+
+def state_of(output):
+    """What the course says about an output (utils.messages.note), or None."""
+    return output.get("metadata", {}).get("device_lab", {}).get("state")
 
 
 def entry(client, cell, n, header, seconds):
@@ -148,6 +152,8 @@ def entry(client, cell, n, header, seconds):
 
 def plain_output(output):
     """An output as a recording holds it, or None."""
+    if state_of(output) == "live":  # true on this machine only
+        return None
     if output.output_type == "stream" and output.name == "stdout":
         return {"text": output.text}
     data = output.get("data", {})

@@ -4,10 +4,11 @@ A cell whose first line is
 
     %%requires WORD [--result NAME | --name NAME] [--timeless]
 
-runs exactly as if that line were a comment when this machine has what WORD names. Otherwise the result recorded
-elsewhere is shown, and the variable NAME of `--result` gets the recorded value. A cell is timeless if its point is no
-time, rate, overlap or race: then a recording from the emulated CUDA device will do. It is an input transformer, not a
-nested run: errors show one traceback with the right line, and `await` and line magics work.
+runs exactly as if that line were a comment when this machine has what WORD names, after a line that says so. Otherwise
+the result recorded elsewhere is shown, and the variable NAME of `--result` gets the recorded value. A cell is timeless
+if its point is no time, rate, overlap or race: then a recording from the emulated CUDA device will do. Where there is
+none, what others have published (utils/recordings.py). It is an input transformer, not a nested run: errors show one
+traceback with the right line, and `await` and line magics work.
 
 Nothing that a newer PyTorch says or lacks stops a lesson: for a reader a job that died, or a private name that is gone,
 ends its cell with one line, and the cells that read what it did not make say that they wait. With LAB_STRICT=1 both are
@@ -88,7 +89,7 @@ def missing(word: str, variables=()) -> str | None:
     """What this machine lacks for `%%requires word`, as half a sentence, or None when the cell can run."""
     if word.startswith("result:"):
         name = word.removeprefix("result:")
-        return None if name in variables else f"the result `{name}`, and no cell above could make or replay it"
+        return None if name in variables else f"`{name}` from a cell above"
     return _missing_hardware(word)
 
 
@@ -119,7 +120,7 @@ def replay(line, source):
     found = header(line)
     lack = missing(found.word, _variables())
     if found.word.startswith("result:"):
-        note(f"Not run here: this cell needs {lack}.", "unavailable")
+        note(f"needs {lack}", "unavailable")
     else:
         recordings.replay(found.name, lack, source, _variables(), found.timeless)
 
@@ -129,8 +130,10 @@ def _before_cell(info):
         found = header(info.raw_cell or "")
     except RequiresError:
         found = None  # the cell itself is about to say so
-    if found and found.kind == "result" and missing(found.word, _variables()) is None:
-        recordings.results[found.name] = recordings.here(found.word)
+    if found and not found.word.startswith("result:") and missing(found.word) is None:
+        note(f"{recordings.device_here(found.word)}, this machine", "live")
+        if found.kind == "result":
+            recordings.results[found.name] = recordings.here(found.word)
     recordings.running.append(found and found.result)
 
 
@@ -216,7 +219,7 @@ def waiting_cell(lines):
 def wait(open_names, made):
     """What a cell becomes that reads `open_names`; `made` it does not make either."""
     _gaps.update(name for name in made if name not in _variables())
-    note(f"Not run here: this cell waits for `{'`, `'.join(open_names)}`. Run the cell above again first.", "waiting")
+    note(f"this cell waits for `{'`, `'.join(open_names)}`. Run the cell above again first.", "waiting")
 
 
 def _names(source):

@@ -7,7 +7,18 @@ import sys
 
 import torch
 
-NOT_LIVE = {"replayed", "emulated", "unavailable", "waiting"}  # states of a cell that did not run on this machine
+BADGES = {  # state of a conditional cell → the words that its note begins with
+    "live": "LIVE",
+    "replayed": "RECORDED",
+    "emulated": "EMULATED",
+    "published": "PUBLISHED",
+    "unavailable": "NOT RUN HERE",
+    "waiting": "NOT RUN HERE",
+}
+NOT_LIVE = set(BADGES) - {"live"}  # states of a cell that did not run on this machine
+FRAME = "border: 1px solid; border-radius: 3px; padding: 0 0.35em; font-size: 80%; white-space: nowrap"
+LOUD = "border-left: 3px solid #999; padding-left: 0.7em; opacity: 0.85"
+QUIET = "font-size: 85%; opacity: 0.75; line-height: 1.3"
 
 
 def strict() -> bool:
@@ -43,22 +54,25 @@ def pytorch() -> str:
     return f"PyTorch {torch.__version__.split('+')[0]}"
 
 
-def note(text: str, state: str | None = None) -> None:
+def note(text: str, state: str | None = None, rich: str | None = None) -> None:
     """Show `text` as a quiet line between outputs.
 
-    state: what happened to the cell: "replayed", "emulated" or "unavailable" (conditional cells), "finding", "missed"
-    or "unjudged" (claims), or "waiting"; stored in the output's metadata so that the test run can count.
+    state: what happened to the cell: one of BADGES (conditional cells), "finding", "missed" or "unjudged" (claims);
+    stored in the output's metadata so that the test run can count. rich: the same as safe HTML, if plain text is not
+    enough.
     """
+    badge = BADGES.get(state)
+    plain = f"{badge} · {text}" if badge else text
     if "IPython" not in sys.modules or sys.modules["IPython"].get_ipython() is None:
-        print(text)
+        print(plain)
         return
     from IPython.display import display
 
-    body = re.sub(r"`(.+?)`", r"<code>\1</code>", html.escape(text).replace("\n", "<br>"))
-    data = {
-        "text/plain": text,
-        "text/html": f'<div style="border-left: 3px solid #999; padding-left: 0.7em; opacity: 0.85">{body}</div>',
-    }
+    body = rich or re.sub(r"`(.+?)`", r"<code>\1</code>", html.escape(text).replace("\n", "<br>"))
+    if badge:
+        body = f'<b style="{FRAME}">{badge}</b> {body}'
+    style = QUIET if state in ("live", "unavailable", "waiting") else LOUD
+    data = {"text/plain": plain, "text/html": f'<div style="{style}">{body}</div>'}
     display(data, raw=True, metadata={"device_lab": {"state": state}} if state else {})
 
 

@@ -8,15 +8,23 @@ JSON values, plain text and PNG pictures, nothing that could be executed. Format
                       "machine": {"device": "NVIDIA H200", "capability": "9.0", "driver": …, "cuda": …,
                                   "torch": …, "python": …, "system": …},
                       "value": …, "outputs": [{"text": "…"}, {"png": "base64", "alt": "…"}]}}}
+
+What others have measured stands in notebooks/recorded/published.json, by the NAME of the cell that asks the same:
+
+    {NAME: [{"experiment": "what was measured, and how it differs from the cell", "who": …, "link": "https://…",
+             "date": "published 2012", "figures": [{"device": …, "what": …, "value": 5.77, "unit": "GB/s"}]}]}
 """
 
 import contextlib
 import datetime
 import functools
+import html
 import json
+import math
 import os
 import pathlib
 import re
+import types
 from dataclasses import dataclass
 
 import torch
@@ -27,9 +35,13 @@ from utils.paths import COURSE
 
 FORMAT = "pytorch-device-lab recording 1"
 FOLDER = COURSE / "notebooks" / "recorded"
-KEYS = {"requires": str, "source": str, "date": str, "seconds": (int, float), "machine": dict, "outputs": list}
+TEXT = r"(?s).*"
 PNG = r"iVBORw0KGg[A-Za-z0-9+/]*={0,2}"  # a PNG file in base64: its signature, then anything
-
+# What a recorded cell and a published source must look like: `_misfit` reads it.
+CELL = {"requires": TEXT, "source": TEXT, "date": TEXT, "seconds": float, "*": object}
+CELL |= {"machine": {"device": TEXT, "*": TEXT}, "outputs": [({"text": TEXT}, {"png": PNG, "alt": TEXT})]}
+SOURCE = {"experiment": ".+", "who": ".+", "date": r"(published|measured|read) \d{4}\b.*"}
+SOURCE |= {"link": r"https://[^\s\"'<>]+", "figures": [{"device": ".+", "what": ".+", "value": float, "unit": ".+"}]}
 
 VERSIONS = ("torch", "cuda", "rocm", "driver", "torch_xla")  # what a reader is told of the machine
 EMULATED = "emulated "  # the name of an emulated device begins with it
@@ -111,25 +123,27 @@ def running_again(names):
         del running[len(running) - len(names) :]
 
 
-def origin(of=None, note: str | None = None) -> str:
+def origin(of=None) -> str:
     """What a figure or a claim says about where its numbers come from.
 
-    of: as for `where`; None: as `default` says. note: what it says instead where no device has measured anything:
-    "simulated", "computed".
+    of: as for `where`; None: as `default` says; a text with a space in it, such as "a simulation", where no device has
+    measured anything.
     """
-    if note is not None:
-        return note
-    if isinstance(of, str) and " " in of:  # a note, in the place of `of`
+    if isinstance(of, str) and " " in of:
         return of
     return str(default() if of is None else where(of))
 
 
 def here(word: str) -> Provenance:
     """Provenance of what a cell with `%%requires word` measures now, on this machine. word: also a device type."""
+    pretended = word.split(":")[0] in pretending()
+    return Provenance(device_here(word), True, datetime.date.today().isoformat(), versions(), pretended)
+
+
+def device_here(word: str) -> str:
+    """Name of the device that a cell with `%%requires word` uses on this machine."""
     word = word.split(":")[0]
-    pretended = word in pretending()
-    device = f"pretended {word} on {cpu_name()}" if pretended else name_of(_device_type(word))
-    return Provenance(device, True, datetime.date.today().isoformat(), versions(), pretended)
+    return f"pretended {word} on {cpu_name()}" if word in pretending() else name_of(_device_type(word))
 
 
 def _device_type(word):
@@ -208,36 +222,53 @@ def load(path):
     if content.get("pretended") and path.resolve().is_relative_to((COURSE / "notebooks" / "recorded").resolve()):
         raise RecordingError(f"{label} was made on a pretended device: remove it from notebooks/recorded")
     for name, cell in content["cells"].items():
-        problem = _problem(cell)
-        if problem:
-            raise RecordingError(f"the recording {label} is damaged (cell {name!r}: {problem}): fetch the course again")
+        if place := _misfit(cell, CELL, name):
+            raise RecordingError(f"the recording {label} is damaged (see cell {place}): fetch the course again")
         cell["pretended"] = bool(content.get("pretended"))
     return content["cells"]
 
 
-def _problem(cell):
-    if not isinstance(cell, dict):
-        return "not an object"
-    for key, kind in KEYS.items():
-        if not isinstance(cell.get(key), kind):
-            return f"no {key}"
-    if not all(isinstance(value, str) for value in cell["machine"].values()) or "device" not in cell["machine"]:
-        return "no device name"
-    for output in cell["outputs"]:
-        if not isinstance(output, dict) or set(output) not in ({"text"}, {"png", "alt"}):
-            return "an output that is neither text nor PNG"
-        if not all(isinstance(value, str) for value in output.values()):
-            return "an output that is neither text nor PNG"
-        if "png" in output and not re.fullmatch(PNG, output["png"]):
-            return "a picture that is no PNG"
-    return None
+def load_published(path):
+    """What others have measured, as a list of sources by name of the cell. RecordingError where it is damaged."""
+    try:
+        content = json.loads(pathlib.Path(path).read_text(encoding="utf-8"))
+        found = {name: kept if isinstance(kept, list) else [kept] for name, kept in content.items()}
+    except (OSError, ValueError, AttributeError) as error:
+        raise RecordingError(f"recorded/published.json is damaged ({error}): fetch the course again") from None
+    for name, sources in found.items():
+        place = _misfit(sources, [SOURCE], name)
+        if place or not all(source["figures"] for source in sources):
+            raise RecordingError(f"recorded/published.json is damaged (see {place or name}): fetch the course again")
+    return found
+
+
+def _misfit(value, form, place):
+    """Where in `value` something has not the form that it must have, or None.
+
+    form: a regular expression, float for a finite number, object for anything; a tuple of forms, one of which must fit;
+    a list with the form of all elements; a dict of forms by key, "*" for keys that it does not name.
+    """
+    if isinstance(form, tuple):
+        return None if None in [_misfit(value, each, place) for each in form] else place
+    parts = []
+    if isinstance(form, list):
+        well = isinstance(value, list)
+        parts = [(each, form[0], place) for each in value] if well else []
+    elif isinstance(form, dict):
+        well = isinstance(value, dict) and form.keys() - {"*"} <= value.keys()
+        parts = [(value[key], form.get(key, form.get("*")), f"{place}, {key}") for key in value] if well else []
+    elif form is float:
+        well = type(value) in (int, float) and math.isfinite(value)
+    else:
+        well = form is object or isinstance(value, str) and isinstance(form, str) and re.fullmatch(form, value)
+    return next(filter(None, (_misfit(*part) for part in parts)), None) if well else place
 
 
 @functools.cache
 def _loaded(path, modified):
-    """Cells of a recording; none, and one line said once, where it cannot be used."""
+    """What a file holds; nothing, and one line said once, where it cannot be used."""
     try:
-        return load(path)
+        return load_published(path) if path.name == "published.json" else load(path)
     except RecordingError as error:
         note(f"Ignored: {error}")
         return {}
@@ -260,6 +291,20 @@ def find(name: str, timeless: bool = False) -> list[tuple[Provenance, dict]]:
     return sorted(found, key=lambda pair: (not pair[0].emulated, pair[0].date), reverse=True)
 
 
+def published(name: str) -> list[types.SimpleNamespace]:
+    """What others have measured in the experiment of the result or cell `name`, perhaps nothing.
+
+    Each figure has .device, .what, .value, .unit, .who, .link and .date ("published 2012"; or measured, or read).
+    """
+    sources = [(s["figures"], {"who": s["who"], "link": s["link"], "date": s["date"]}) for s in _published(name)]
+    return [types.SimpleNamespace(**figure, **by) for figures, by in sources for figure in figures]
+
+
+def _published(name):
+    path = FOLDER / "published.json"
+    return _loaded(path, path.stat().st_mtime_ns).get(name, []) if path.exists() else []
+
+
 # ---------------------------------------------------------------------------------------------------------------
 # Replay
 
@@ -267,34 +312,41 @@ def find(name: str, timeless: bool = False) -> list[tuple[Provenance, dict]]:
 def replay(name, missing, source, variables, timeless=False):
     """Show what a cell that cannot run here gave elsewhere, and put its recorded result into `variables`.
 
-    name: of the result or cell, or None. missing: what this machine lacks. source: hash of the cell as it is
-    now. variables: the notebook's namespace. timeless: what the emulated device gave will do.
+    The first that there is: recorded on a real device (beside it what others have published), recorded on the emulated
+    one, published by others (which sets no variable), one quiet line. name: of the result or cell, or None. missing:
+    what this machine lacks. source: hash of the cell as it is now. variables: the notebook's namespace. timeless: what
+    the emulated device gave will do.
     """
     if name:
         variables.pop(name, None)
         results.pop(name, None)
     found = find(name, timeless) if name else []
-    if not found:
-        note(
-            f"Not run here: this cell needs {missing}. Nobody has recorded it yet; "
-            "on a machine that has it, `make record` would. Nothing is shown, and nothing made up.",
-            "unavailable",
-        )
-        return
-    origin, cell = found[0]
-    if origin.emulated:
-        text = f"Emulated: this cell needs {missing}.\nShown instead: {origin}."
-        again = f"Emulated: recorded {origin.date}, no GPU."
-    else:
-        mark = "a pretended device, " if origin.pretended else ""
-        built = ", ".join(f"{key} {origin.machine[key]}" for key in VERSIONS if key in origin.machine)
-        text = f"Not run here: this cell needs {missing}.\nShown instead: the result recorded on "
-        text += f"{mark}{origin.device} on {origin.date} ({built})."
-        again = f"Not run here: recorded on {origin.device} on {origin.date}."
+    others = _published(name) if name and not (found and found[0][0].emulated) else []
+    if found:
+        _show_recorded(name, missing, source, variables, *found[0])
+    for entry in others:
+        _show_published(entry, "" if found or entry is not others[0] else f" (This cell needs {_once(missing)}.)")
+    if not found and not others:
+        note(f"needs {_once(missing)}; not recorded yet", "unavailable")
+
+
+def _once(missing):
+    """What this machine lacks, the first time with the reason."""
+    if missing in _said:
+        return missing.partition(", and ")[0]
+    _said.add(missing)
+    return missing
+
+
+def _show_recorded(name, missing, source, variables, origin, cell):
+    text = str(origin) if origin.emulated else f"{origin.device} on {origin.date}"
     if text in _said and not origin.pretended:  # some lessons have dozens of such cells
-        text = again
+        text = f"recorded {origin.date}, no GPU" if origin.emulated else text
     else:
         _said.add(text)
+        built = ", ".join(f"{key} {origin.machine[key]}" for key in VERSIONS if key in origin.machine)
+        mark = "a pretended device, " if origin.pretended else ""
+        text = f"{mark}{text}{'' if origin.emulated else f' ({built})'}. This cell needs {missing}."
     if cell["source"] != source:
         text += "\nThe cell has changed since then; what you see belongs to the cell as it was recorded."
     note(text, "emulated" if origin.emulated else "replayed")
@@ -303,6 +355,22 @@ def replay(name, missing, source, variables, timeless=False):
     if "value" in cell:
         variables[name] = json.loads(json.dumps(cell["value"]))
         results[name] = origin
+
+
+def _show_published(entry, needs):
+    """A card, with a column for each device. All that comes from the file is escaped: it is text, and one link."""
+    value = {(f["what"], f["device"]): f"{f['value']:,} {f['unit']}" for f in entry["figures"]}
+    whats, devices = (list(dict.fromkeys(names)) for names in zip(*value, strict=True))
+    rows = [[what, *(value.get((what, device), "–") for device in devices)] for what in whats]
+    device = f"{devices[0]} · " if len(devices) == 1 else ""
+    rows = rows if device else [["", *devices], *rows]
+    about = entry["experiment"] + needs
+    plain = [f"{device}{entry['who']} ({entry['link']}), {entry['date']}", about, *map(" | ".join, rows)]
+    device, about, who, link, date = map(html.escape, (device, about, entry["who"], entry["link"], entry["date"]))
+    cells = ["".join(f'<td style="text-align: left">{html.escape(text)}</td>' for text in row) for row in rows]
+    table = "".join(f"<tr>{row}</tr>" for row in cells)
+    table = f'<table style="margin: 0.3em 0; color: inherit">{table}</table>'
+    note("\n".join(plain), "published", f'{device}<a href="{link}">{who}</a>, {date}<br>{about}{table}')
 
 
 def _show(output):
