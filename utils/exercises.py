@@ -3,6 +3,7 @@
 Each lesson's exercises stand in notebooks/exercises/<lesson>.py as a list named EXERCISES.
 """
 
+import contextlib
 import ctypes
 import importlib.util
 import json
@@ -141,7 +142,7 @@ def find(number):
 # What the reader calls
 
 _hints_given = {}
-_score = None
+_score = None  # the score where no file can keep it
 
 
 def check(number: str, answer) -> None:
@@ -226,34 +227,52 @@ def solution(number: str) -> None:
 
 
 def progress() -> None:
-    """Print the table of all exercises: ✓ solved, ✗ tried, ○ open; ★ takes two or three minutes, ★★★ ten."""
-    score = _load_score()
-    exercises = all_exercises()
+    """Print the table of all exercises: ✓ solved, ✗ tried, ○ open; ★ takes two or three minutes, ★★★ ten.
+
+    Below it, how many predictions were right, of those whose answer has been revealed.
+    """
+    score, exercises = load_score(), all_exercises()
     marks = {"solved": "✓", "tried": "✗"}
     for number, exercise in exercises.items():
-        print(f"{marks.get(score.get(number), '○')} {number}  {'★' * exercise.stars:3}  {exercise.title}")
+        print(f"{marks.get(str(score.get(number)), '○')} {number}  {'★' * exercise.stars:3}  {exercise.title}")
     print(f"{sum(score.get(number) == 'solved' for number in exercises)} of {len(exercises)} solved")
+    judged = [kept["right"] is True for kept in score.values() if isinstance(kept, dict) and "right" in kept]
+    if judged:
+        print(f"predictions: {sum(judged)} of {len(judged)} right")
 
 
-def _load_score():
+def load_score() -> dict:
+    """What is kept: "02.1" → "solved" or "tried"; "predict 02.views" → {"said": the guess, "right": whether it is}.
+
+    Read anew each time: another lesson may be open in another kernel. LAB_STRICT=1 reads nothing.
+    """
+    score = {}
+    if not strict():
+        try:
+            score = dict(json.loads(SCORE.read_text(encoding="utf-8")).items())
+        except OSError:  # none yet, or none that can be read
+            pass
+        except (ValueError, AttributeError):  # no JSON, or none of ours
+            print(f"{SCORE.name} is damaged: your earlier score is lost, a new one starts here.")
+            with contextlib.suppress(OSError):
+                SCORE.replace(SCORE.with_name(f"{SCORE.name}.damaged"))
+    return {**score, **(_score or {})}
+
+
+def keep_score(name: str, value: str | dict) -> str:
+    """Keep `value` as the score of `name`; returns what is to be said where the file cannot be written, else ""."""
     global _score
-    if _score is None:
-        _score = {}
-        if not strict() and SCORE.exists():
-            try:
-                _score = json.loads(SCORE.read_text(encoding="utf-8"))
-            except ValueError:
-                print(f"{SCORE.name} is damaged: your earlier score is lost, a new one starts here.")
-    return _score
+    score = {**load_score(), name: value}
+    if not strict():  # tests and stored outputs must not depend on anybody's score
+        try:
+            SCORE.write_text(json.dumps(score, indent=1, sort_keys=True), encoding="utf-8")
+        except OSError:
+            _score = score
+            return "(Your score cannot be written here; it lasts until this kernel stops.)"
+    _score = score if strict() else None
+    return ""
 
 
 def _remember(number, state):
-    score = _load_score()
-    if score.get(number) != "solved":
-        score[number] = state
-    if strict():
-        return  # tests and stored outputs must not depend on anybody's score
-    try:
-        SCORE.write_text(json.dumps(score, indent=1, sort_keys=True), encoding="utf-8")
-    except OSError:
-        print("(Your score cannot be written here; it lasts until this kernel stops.)")
+    if load_score().get(number) != "solved" and (lost := keep_score(number, state)):
+        print(lost)

@@ -1,6 +1,20 @@
-"""Predictions: a question with answers to choose from, and what the experiment said."""
+"""Predictions: a question with answers to choose from, and what the experiment said.
 
-from utils.messages import note
+A guess is kept with the score. It can be changed until the answer has been revealed; where Run All has revealed it
+before the reader chose, the box compares at once.
+"""
+
+import html
+import os
+import re
+from importlib.util import find_spec
+
+from utils.exercises import keep_score, load_score
+from utils.messages import LabError, strict
+
+_asked = {}  # key → options, in this kernel
+_revealed = {}  # key → answer, in this kernel
+NUMBER = re.compile(r"[-−~]?\d")  # begins an answer that is said as it is, not in quotation marks
 
 
 def predict(key: str, question: str, *options: str) -> None:
@@ -8,8 +22,69 @@ def predict(key: str, question: str, *options: str) -> None:
 
     key: "05.race": the lesson and a word, the same as in the `reveal` after the experiment.
     """
-    note(f"Predict: {question} {' · '.join(options)}")
+    from IPython import get_ipython
+    from IPython.display import display
+
+    _asked[key] = options
+    question += "" if question[-1:] in "?:.…" else " …"
+    text, shell = f"Predict. {question} {' · '.join(options)}", get_ipython()
+    if shell is None:
+        return print(text)
+    rich = "<b>Predict.</b> " + re.sub(r"`(.+?)`", r"<code>\1</code>", html.escape(question))
+    if strict() or not hasattr(shell, "kernel") or not find_spec("ipywidgets"):  # to be stored, or no page with widgets
+        rich += " " + " · ".join(f"<b>{html.escape(option)}</b>" for option in options)
+        page = f'<div style="border-left: 3px solid #0072B2; padding-left: 0.7em">{rich}</div>'
+        return display({"text/plain": text, "text/html": page}, raw=True)
+    box = _box(key, rich, options)
+    if "COLAB_RELEASE_TAG" in os.environ:  # which of several forms Colab shows is not documented
+        return display(box)
+    view = {"version_major": 2, "version_minor": 0, "model_id": box.model_id}
+    display({"application/vnd.jupyter.widget-view+json": view, "text/plain": text}, raw=True)
 
 
 def reveal(key: str, answer: str) -> None:
-    """Compare the reader's guess with `answer`, one of the options: "You said 4; it is 0." Without a guess: nothing."""
+    """Compare the reader's guess with `answer`, one of the options: "You said 4; it is 0." Without a guess: nothing.
+
+    An answer that is no option, or a key that no `predict` above has asked for, is an error with LAB_STRICT=1 only.
+    """
+    if strict() and answer not in _asked.get(key, ()):
+        options = f"the options are {_asked[key]}" if key in _asked else "no predict above asks for it"
+        raise LabError(f"reveal({key!r}, {answer!r}): {options}")
+    _revealed[key] = answer
+    if text := _verdict(key):
+        print(text)
+
+
+def _box(key, rich, options):
+    from ipywidgets import HTML, Button, HBox, VBox
+
+    said = HTML(html.escape(_verdict(key)))
+    buttons = [Button(description=option, layout={"width": "auto"}) for option in options]
+
+    def choose(button):
+        lost = "" if key in _revealed and _guess(key) else keep_score(f"predict {key}", {"said": button.description})
+        said.value = html.escape(f"{_verdict(key)} {lost}")
+
+    for button in buttons:
+        button.on_click(choose)
+    return VBox([HTML(rich), HBox(buttons, layout={"flex_flow": "row wrap"}), said])
+
+
+def _guess(key):
+    """The reader's guess or "", one of the options as far as they are known."""
+    kept = load_score().get(f"predict {key}")
+    said = kept.get("said") if isinstance(kept, dict) else None
+    return said if isinstance(said, str) and said in _asked.get(key, [said]) else ""
+
+
+def _verdict(key):
+    """What is to be said of the guess; "" without one. Keeps whether it was right."""
+    said, answer = _guess(key), _revealed.get(key)
+    if not said or answer is None:
+        return said and f"You said: {said}"
+    keep_score(f"predict {key}", {"said": said, "right": said == answer})
+    counted = NUMBER.match(answer)
+    begin = f"You said {said}" if NUMBER.match(said) else f"You said “{said}”"
+    if said == answer:
+        return f"{begin}, and {answer} it is." if counted else f"{begin}, and that is right."
+    return f"{begin}; it is {answer}." if counted else f"{begin}; the answer is “{answer}”."

@@ -1,0 +1,228 @@
+"""Predictions: asked with buttons or as a line of text, kept with the score, compared with the answer."""
+
+import json
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import IPython
+import ipywidgets  # noqa: F401 (with the real get_ipython)
+import pytest
+
+from tests.conftest import ROOT, errors_of, text_of
+from utils import exercises, predictions
+from utils.messages import LabError
+from utils.predictions import predict, reveal
+
+RACE = ("05.race", "The sum will be", "4", "0", "an error")
+WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
+
+
+@pytest.fixture(autouse=True)
+def no_score(monkeypatch, tmp_path):
+    monkeypatch.setattr(exercises, "SCORE", tmp_path / "score.json")
+    monkeypatch.setattr(exercises, "_score", None)
+    monkeypatch.delenv("LAB_STRICT", raising=False)
+    new_kernel()
+
+
+def new_kernel():
+    predictions._asked.clear()
+    predictions._revealed.clear()
+
+
+@pytest.fixture
+def ask(monkeypatch):
+    """ask(key, question, *options): predict on a page with widgets; returns what the reader can see and do."""
+    shown = []
+    monkeypatch.setattr(IPython, "get_ipython", lambda: SimpleNamespace(kernel=True))
+    monkeypatch.setattr("IPython.display.display", lambda data, **options: shown.append(data))
+    monkeypatch.setenv("COLAB_RELEASE_TAG", "release-colab")  # the box itself is displayed there
+
+    def ask(*arguments):
+        predict(*arguments)
+        question, row, said = shown[-1].children
+        buttons = {button.description: button for button in row.children}
+        return SimpleNamespace(
+            question=question.value, buttons=buttons, click=lambda name: buttons[name].click(), said=lambda: said.value
+        )
+
+    return ask
+
+
+def kept():
+    return json.loads(exercises.SCORE.read_text(encoding="utf-8"))
+
+
+# ---------------------------------------------------------------------------------------- asked
+
+
+def test_buttons_and_a_guess_that_can_be_changed(ask, capsys):
+    box = ask(*RACE)
+    assert list(box.buttons) == ["4", "0", "an error"] and box.said() == ""
+    assert box.question == "<b>Predict.</b> The sum will be …"
+    for option in ("0", "an error", "4"):
+        box.click(option)
+        assert box.said().strip() == f"You said: {option}"
+    assert kept() == {"predict 05.race": {"said": "4"}}
+    reveal("05.race", "0")
+    assert capsys.readouterr().out == "You said 4; it is 0.\n"
+    box.click("0")  # too late
+    assert box.said().strip() == "You said 4; it is 0."
+    assert kept() == {"predict 05.race": {"said": "4", "right": False}}
+
+
+def test_who_runs_all_first_and_chooses_then_sees_the_comparison_at_once(ask, capsys):
+    box = ask(*RACE)
+    reveal("05.race", "0")
+    assert capsys.readouterr().out == "" and not exercises.SCORE.exists()
+    box.click("0")
+    assert box.said().strip() == "You said 0, and 0 it is."
+    assert kept() == {"predict 05.race": {"said": "0", "right": True}}
+    assert ask(*RACE).said() == "You said 0, and 0 it is."  # the cell run again
+
+
+def test_a_guess_outlives_its_kernel_but_not_its_option(ask, capsys):
+    ask(*RACE).click("4")
+    reveal("05.race", "0")
+    new_kernel()
+    box = ask(*RACE)
+    assert box.said() == "You said: 4"
+    box.click("0")
+    reveal("05.race", "0")
+    assert capsys.readouterr().out.splitlines()[-1] == "You said 0, and 0 it is."
+    new_kernel()
+    assert ask(*RACE[:2], "four", "zero").said() == ""
+    reveal("05.race", "zero")
+    assert len(capsys.readouterr().out.splitlines()) == 0
+
+
+def test_text_is_no_markup(ask):
+    box = ask("02.x", "`a < b` & *c*?", "<b>", "&amp;")
+    assert box.question == "<b>Predict.</b> <code>a &lt; b</code> &amp; *c*?"
+    box.click("<b>")
+    assert box.said().strip() == "You said: &lt;b&gt;"
+
+
+@pytest.mark.parametrize(
+    ("said", "answer", "words"),
+    [
+        ("4", "0", "You said 4; it is 0."),
+        ("0", "0", "You said 0, and 0 it is."),
+        ("an error", "0", "You said “an error”; it is 0."),
+        ("4", "an error", "You said 4; the answer is “an error”."),
+        ("an error", "an error", "You said “an error”, and that is right."),
+        ("4", "-17.5 GB/s", "You said 4; it is -17.5 GB/s."),  # none of the options: for a reader no error
+    ],
+)
+def test_the_words_of_the_comparison(ask, capsys, said, answer, words):
+    ask(*RACE).click(said)
+    reveal("05.race", answer)
+    assert capsys.readouterr().out == words + "\n"
+    assert kept()["predict 05.race"]["right"] is (said == answer)
+
+
+def test_reveal_without_predict_compares_what_is_kept(ask, capsys):
+    reveal("05.race", "0")
+    assert capsys.readouterr().out == ""
+    ask(*RACE).click("0")
+    del predictions._asked["05.race"]
+    reveal("05.race", "0")
+    assert capsys.readouterr().out == "You said 0, and 0 it is.\n"
+
+
+# ---------------------------------------------------------------------------------------- a line of text
+
+
+def test_in_a_kernel_a_widget_and_strictly_a_line_that_can_be_stored(run):
+    cells = {s: run(f"predict{RACE}", "reveal('05.race', '0')", strict=s) for s in (False, True)}
+    for strict, (asked, revealed) in cells.items():
+        assert not errors_of(asked) and not revealed.outputs
+        (output,) = asked.outputs
+        assert text_of(asked) == "Predict. The sum will be … 4 · 0 · an error"
+        assert set(output.data) == {"text/plain", "text/html" if strict else WIDGET_VIEW}
+    page = cells[True][0].outputs[0].data["text/html"]
+    assert "<b>Predict.</b> The sum will be … <b>4</b> · <b>0</b> · <b>an error</b></div>" in page
+
+
+@pytest.mark.parametrize("shell", ["None", "SimpleNamespace()", "SimpleNamespace(kernel=1)"])
+def test_without_a_page_or_without_widgets(shell):
+    """Plain Python, IPython in a terminal, a kernel without ipywidgets."""
+    code = f"""import sys; from types import SimpleNamespace; import IPython
+from utils import predictions
+IPython.get_ipython = lambda: {shell}
+IPython.display.display = lambda data, raw: print(*data, data["text/plain"])
+predictions.find_spec = lambda name: None
+predictions.predict{RACE}
+assert "ipywidgets" not in sys.modules"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    forms = "" if shell == "None" else "text/plain text/html "
+    assert done.stdout == f"{forms}Predict. The sum will be … 4 · 0 · an error\n", done.stderr
+
+
+# ---------------------------------------------------------------------------------------- strict, score
+
+
+def test_strictly_a_wrong_reveal_is_an_error_and_no_score_is_touched(monkeypatch, capsys):
+    exercises.SCORE.write_text('{"predict 05.race": {"said": "4"}}')
+    monkeypatch.setenv("LAB_STRICT", "1")
+    with pytest.raises(LabError, match=r"^reveal\('05.race', '0'\): no predict above asks for it$"):
+        reveal("05.race", "0")
+    predict(*RACE)
+    capsys.readouterr()
+    with pytest.raises(LabError, match=r"'17'\): the options are \('4', '0', 'an error'\)$"):
+        reveal("05.race", "17")
+    reveal("05.race", "0")
+    assert capsys.readouterr().out == "" and kept() == {"predict 05.race": {"said": "4"}}
+
+
+def test_progress_counts_what_has_been_revealed(ask, capsys):
+    exercises.SCORE.write_text('{"00.2": "solved"}')  # as it was before there were predictions
+    exercises.progress()
+    out = capsys.readouterr().out
+    assert "✓ 00.2" in out and out.endswith(" solved\n")
+    for key, said in [("05.one", "4"), ("05.two", "0"), ("05.open", "0")]:
+        ask(key, *RACE[1:]).click(said)
+    reveal("05.one", "0")
+    reveal("05.two", "0")
+    capsys.readouterr()
+    exercises.progress()
+    out = capsys.readouterr().out
+    assert "✓ 00.2" in out and out.endswith(" solved\npredictions: 1 of 2 right\n")
+
+
+def test_two_kernels_keep_one_score(ask):
+    ask(*RACE).click("0")
+    exercises.SCORE.write_text(json.dumps({**kept(), "02.1": "solved"}))  # by a lesson in another kernel
+    ask(*RACE).click("4")
+    assert kept() == {"02.1": "solved", "predict 05.race": {"said": "4"}}
+
+
+@pytest.mark.parametrize("text", ["{", "[1]", "\x00"])
+def test_a_damaged_score_says_so_once_and_a_new_one_starts(ask, capsys, text):
+    exercises.SCORE.write_text(text)
+    box = ask(*RACE)
+    box.click("0")
+    out = capsys.readouterr().out
+    assert out.count("is damaged: your earlier score is lost, a new one starts here.") == 1 == len(out.splitlines())
+    assert kept() == {"predict 05.race": {"said": "0"}}
+
+
+@pytest.mark.parametrize("entry", ['"solved"', "[]", '{"said": 4}', "{}", '{"said": "5", "right": [1]}'])
+def test_an_entry_that_makes_no_sense_is_no_guess(ask, capsys, entry):
+    exercises.SCORE.write_text(f'{{"predict 05.race": {entry}, "00.1": []}}')
+    assert ask(*RACE).said() == ""
+    reveal("05.race", "0")
+    exercises.progress()
+    assert "You said" not in capsys.readouterr().out
+
+
+def test_a_score_that_cannot_be_written_lasts_for_now(ask, capsys, monkeypatch, tmp_path):
+    monkeypatch.setattr(exercises, "SCORE", tmp_path / "no such folder" / "score.json")
+    box = ask(*RACE)
+    box.click("4")
+    assert box.said() == "You said: 4 (Your score cannot be written here; it lasts until this kernel stops.)"
+    reveal("05.race", "0")
+    exercises.progress()
+    out = capsys.readouterr().out
+    assert out.startswith("You said 4; it is 0.\n") and out.endswith("predictions: 0 of 1 right\n")
