@@ -5,15 +5,17 @@ import inspect
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import nbformat
 import pytest
 
 from tests.conftest import ROOT
+from tests.small_lesson import breaker, cell, code, drop, lesson, output, replace
 from tools import lesson_code, notebooks
 from utils import devices
 
-LESSON = ROOT / "notebooks" / "00_start_here.ipynb"
+PATH = Path("99_small.ipynb")
 
 
 ROW = "%%today a/b: fine\n#: before 2.9: any\n#: because it is so\n{}\n# ---- today\n{}"
@@ -58,6 +60,12 @@ def test_format_of_a_cell(name):
     assert lesson_code.formatted([after]) == [after]
 
 
+def test_new_lessons_have_no_wide_lines():
+    before = FORMATTED["too many lines"][0]
+    (after,) = lesson_code.formatted([before], may_be_wide=False)
+    assert lesson_code.long_lines(before) == 1 and lesson_code.long_lines(after) == 0
+
+
 def test_lines_that_cannot_be_wrapped_are_not_too_wide():
     row = ROW.replace("fine", "f" * 90).replace("any", "a" * 90)
     assert [lesson_code.long_lines(source) for source in (WIDE, row, row.format(WIDE, WIDE))] == [1, 0, 2]
@@ -87,81 +95,37 @@ def test_private_names_are_found():
 
 
 @pytest.fixture
-def broken(tmp_path):
-    """broken(change): problems of lesson 00 after change(notebook), written in canonical form."""
-
-    path = tmp_path / LESSON.name
-
-    def problems(change, write=None):
-        nb = nbformat.read(LESSON, as_version=4)
-        change(nb)
-        path.write_text((write or notebooks.canonical)(nb, path), encoding="utf-8")
-        return "\n".join(notebooks.problems(path))
-
-    problems.path = path
-    return problems
-
-
-def cell(nb, cell_id):
-    return next(c for c in nb.cells if c.id == cell_id)
-
-
-def replace(cell_id, old, new):
-    def change(nb):
-        target = cell(nb, cell_id)
-        assert old in target.source
-        target.source = target.source.replace(old, new)
-
-    return change
-
-
-def drop(cell_id):
-    return lambda nb: nb.cells.remove(cell(nb, cell_id))
-
-
-def code(cell_id, source):
-    return lambda nb: setattr(cell(nb, cell_id), "source", source)
-
-
-def output(output_type, **fields):
-    added = nbformat.from_dict({"output_type": output_type, **fields})
-    return lambda nb: cell(nb, "claim").outputs.append(added)
+def broken(tmp_path, monkeypatch):
+    return breaker(tmp_path, monkeypatch)
 
 
 def png(data, alt="a picture"):
-    return output("display_data", data={"image/png": data}, metadata={"image/png": {"alt": alt}} if alt else {})
+    metadata = {"image/png": {"alt": alt}} if alt else {}
+    return output("display_data", data={"image/png": data}, metadata=metadata)
 
 
 BROKEN = {
-    "two H1": (replace("what", "## What", "# What"), "exactly one H1"),
-    "no facts": (replace("title", "**Runs live on:**", "Runs on"), "lacks **Runs live on:**"),
+    "two H1": (replace("machine", "## 2", "# 2"), "exactly one H1"),
     "no badges": (replace("title", "[![Open in Colab]", "[![Open]"), "badges line"),
-    "no goals": (replace("learn", "## You will learn", "You will learn"), "needs one section '## You will learn'"),
-    "too few goals": (lambda nb: setattr(cell(nb, "learn"), "source", "## You will learn\n\n- a"), "has 1 points"),
-    "no prediction": (replace("claims", "**Predict.**", "Guess:"), "no **Predict** in the section 'What is a number"),
     "set-up changed": (lambda nb: setattr(cell(nb, "setup"), "id", "start"), "not the set-up cell"),
     "no explorer": (drop("explorer"), "needs exactly one explorer"),
     "exercise gone": (drop("exercise-2"), "cells with the tag `exercise` check"),
-    "exercise without its stars": (replace("exercise-2-text", "★", "*"), "no text cell begins with '**00.2** ★"),
-    "end not last": (lambda nb: nb.cells.insert(0, nb.cells.pop()), "is not the last section"),
-    "few sections": (lambda nb: setattr(nb, "cells", nb.cells[:8]), "not three to six"),
-    "long cell": (lambda nb: setattr(cell(nb, "draw"), "source", "x = 1\n" * 21), "has 21 lines, more than 20"),
-    "unknown need": (replace("cuda-name", "requires cuda", "requires gpu"), "unknown word 'gpu'"),
-    "unnamed need": (replace("cuda-name", " --result gpu_name", ""), "cannot be recorded"),
-    "empty word": (replace("what", "A **device**", "Simply put, a **device**"), "empty word 'simply'"),
+    "exercise without its stars": (replace("exercise-2-text", "★", "*"), "no text cell begins with '**99.2** ★"),
+    "unknown need": (replace("gpu-name", "requires cuda", "requires gpu"), "unknown word 'gpu'"),
+    "unnamed need": (replace("gpu-name", " --result small_name", ""), "cannot be recorded"),
+    "empty word": (replace("sum", "A **sum**", "Simply put, a **sum**"), "empty word 'simply'"),
     "dead link": (replace("remember", "01_device_detection.", "01_devices."), "link to 01_devices.ipynb leads"),
-    "unreadable id": (lambda nb: setattr(cell(nb, "what"), "id", "Was_1"), "is no readable slug"),
-    "same id": (lambda nb: setattr(cell(nb, "what"), "id", "learn"), "not in canonical form"),
-    "not run": (lambda nb: setattr(cell(nb, "claim"), "execution_count", None), "not from one run"),
+    "unreadable id": (lambda nb: setattr(cell(nb, "sum"), "id", "Was_1"), "is no readable slug"),
+    "same id": (lambda nb: setattr(cell(nb, "sum"), "id", "machine"), "not in canonical form"),
+    "not run": (lambda nb: setattr(cell(nb, "add"), "execution_count", None), "not from one run"),
     "warning": (output("stream", name="stderr", text="W"), "prints to stderr"),
     "path": (output("stream", name="stdout", text="at /home/me/x"), "names a path of the machine"),
     "error": (output("error", ename="E", evalue="e", traceback=[]), "shows an error"),
     "no alt": (png("iVBORw0KGgo=", alt=""), "without a text alternative"),
     "big picture": (png("iVBORw0KGgoA" + "AAAA" * 30_000), "a picture over 60 kB"),
     "big notebook": (png("AAAA" * 200_000), "kB, more than 600"),
-    "unknown name": (code("draw", "print(unknown)"), "cell draw, line 1: F821 Undefined name `unknown`"),
-    "wide line": (replace("draw", "def draw", f"# {'x' * 90}\ndef draw"), "lines of code over 88 columns, "),
-    "fewer wide lines": (code("draw", "x = 1"), "fewer lines of code over 88 columns: write "),
+    "unknown name": (code("recipe", "x = unknown"), "cell recipe, line 1: F821 Undefined name `unknown`"),
+    "wide line": (code("recipe", f"x = 1  # {'x' * 90}"), "1 lines of code over 88 columns, 0 are allowed"),
 }
 
 
@@ -180,27 +144,32 @@ def test_other_formatting_is_noticed(broken):
 
 
 def test_command_fails_where_a_lesson_breaks_a_rule(broken, monkeypatch, capsys):
-    broken(replace("title", "**Time:**", "Time:"))
-    for arguments, status in (([broken.path], 1), ([LESSON], 0)):
-        monkeypatch.setattr(sys, "argv", ["notebooks.py", "check", *map(str, arguments)])
+    monkeypatch.setattr(sys, "argv", ["notebooks.py", "check", str(broken.path)])
+    for change, status in ((replace("title", "**Core:**", "Core:"), 1), (lambda nb: None, 0)):
+        broken(change)
         assert notebooks.main() == status
         assert f"1 lessons checked, {status} problems" in capsys.readouterr().out
 
 
-def test_canonical_form_keeps_colab_metadata_and_drops_widget_state(tmp_path):
-    nb = nbformat.read(LESSON, as_version=4)
+def test_fewer_wide_lines_of_an_old_lesson_are_noticed(broken, monkeypatch):
+    monkeypatch.setitem(lesson_code.WIDER, "99", 2)
+    assert "fewer lines of code over 88 columns: write 1" in broken(code("recipe", f"x = 1  # {'x' * 90}"))
+
+
+def test_canonical_form_keeps_colab_metadata_and_drops_widget_state():
+    nb = lesson(PATH)
     nb.metadata.update({"accelerator": "GPU", "colab": {"provenance": []}, "widgets": {"state": 1}})
-    text = notebooks.canonical(nb, LESSON)
+    text = notebooks.canonical(nb, PATH)
     metadata = nbformat.reads(text, as_version=4).metadata
     assert metadata["accelerator"] == "GPU" and "colab" in metadata and "widgets" not in metadata
-    assert notebooks.canonical(nbformat.reads(text, as_version=4), LESSON) == text
+    assert notebooks.canonical(nbformat.reads(text, as_version=4), PATH) == text
 
 
 def test_random_cell_ids_become_slugs():
     nb = nbformat.v4.new_notebook(
         cells=[nbformat.v4.new_markdown_cell("## Does it copy?", id="0a1b2c3d"), nbformat.v4.new_code_cell("x = 1")]
     )
-    ids = [c.id for c in nbformat.reads(notebooks.canonical(nb, LESSON), as_version=4).cells]
+    ids = [c.id for c in nbformat.reads(notebooks.canonical(nb, PATH), as_version=4).cells]
     assert ids == ["does-it-copy", "x-1"]
 
 
