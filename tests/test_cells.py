@@ -49,6 +49,13 @@ def test_body_is_the_cell_without_its_header(source):
     assert cells.body(source) == "x = 1\n"
 
 
+def test_folding_a_cell_does_not_ask_for_a_new_recording():
+    plain = cells.source_hash("%%requires cuda --name x\nx = 1")
+    assert plain == cells.source_hash("%%requires cuda --name x\n# @title What it draws\n\nx = 1")
+    assert plain != cells.source_hash("%%requires cuda --name x\n# What it draws\nx = 1")
+    assert plain != cells.source_hash("%%requires cuda --name x\nx = 1\n# @title What it draws")
+
+
 @pytest.mark.parametrize(("timed", "untimed", "goes_on"), [(True, "1", True), (False, "1", False), (True, "0", False)])
 def test_a_cell_about_time_may_end_in_a_strict_run_that_judges_no_time(run, timed, untimed, goes_on):
     ends = f"from utils.cells import CellEnds\nraise CellEnds('no clock here', timed={timed})"
