@@ -2,18 +2,23 @@
 
 import base64
 import gc
+import html
 import io
 import itertools
 import os
 import textwrap
+from xml.etree import ElementTree
 
 from utils import recordings
-from utils.messages import note, picture, picture_data
+from utils.messages import LabError, picture, picture_data
+from utils.paths import COURSE
 from utils.recordings import origin
 
 # Okabe & Ito (2008), "Color Universal Design": eight colors that color-blind readers tell apart.
 BLUE, ORANGE, GREEN, VERMILION = "#0072B2", "#E69F00", "#009E73", "#D55E00"
 PURPLE, SKY, GRAY = "#CC79A7", "#56B4E9", "#7F7F7F"
+
+DIAGRAMS = COURSE / "notebooks" / "diagrams"
 
 STYLE = {
     "axes.grid": True,
@@ -82,8 +87,24 @@ def _png(fig):
 
 
 def diagram(name):
-    """Show the drawing notebooks/diagrams/NAME.svg, with its text alternative."""
-    note(f"(diagram {name})")
+    """Show the drawing notebooks/diagrams/NAME.svg. Its title and description are the text alternative."""
+    from IPython.display import display
+
+    known = sorted(path.stem for path in DIAGRAMS.glob("*.svg"))
+    if name not in known:
+        raise LabError(f"There is no diagram {name!r}; there are: {', '.join(known) or 'none'}.")
+    display(_diagram_data((DIAGRAMS / f"{name}.svg").read_text(encoding="utf-8")), raw=True)
+
+
+def _diagram_data(svg):
+    """The forms of a drawing by media type. As HTML, too, because JupyterLab shows an SVG only in a trusted notebook,
+    and without its text alternative."""
+    root = ElementTree.fromstring(svg)
+    finding, description = (root.findtext(f"{{*}}{part}", "").strip() for part in ("title", "desc"))
+    alt = f"{finding}. {description}"
+    data = base64.b64encode(svg.encode()).decode()
+    image = f'<img src="data:image/svg+xml;base64,{data}" alt="{html.escape(alt)}" style="max-width: 100%">'
+    return {"image/svg+xml": svg, "text/html": image, "text/plain": alt}
 
 
 def size_axis(axis):
