@@ -3,7 +3,6 @@
 import contextlib
 import math
 import numbers
-import reprlib
 import threading
 import time
 from concurrent.futures import Future, wait
@@ -85,6 +84,7 @@ class NotingGpu(TorchFunctionMode):
         super().__init__()
         self.main, self.side = NotingStream("main", self), NotingStream("side", self)
         self.current, self.work, self.held, self.questions = [self.main], [], [], 0
+        self.recorded = []  # pairs of a tensor and the stream that record_stream named
 
     def __torch_function__(self, function, types, args=(), kwargs=None):
         result, name = function(*args, **(kwargs or {})), function.__name__
@@ -105,7 +105,7 @@ class NotingGpu(TorchFunctionMode):
 
     @staticmethod
     def no_new_stream(*args, **options):
-        raise Wrong("you made a new stream: the product is to run on `side`, the stream that your function gets")
+        raise Wrong("you made a new stream: use those that your function gets")
 
     @staticmethod
     def _launches_nothing(name, result, args):
@@ -127,7 +127,7 @@ class NotingGpu(TorchFunctionMode):
             mock.patch.multiple(torch.cuda, **names, **event, **cuda),
             mock.patch.multiple(torch.accelerator, **names),
             mock.patch.multiple(torch, **event),
-            mock.patch.object(torch.Tensor, "record_stream", lambda x, stream: None),
+            mock.patch.object(torch.Tensor, "record_stream", lambda x, stream: self.recorded.append((x, stream))),
             self,
         ):
             yield
@@ -156,6 +156,35 @@ def check_square_on_side(answer):
             raise Wrong("side does not wait for main before it reads x: x may not be there yet")
         if not set(range(1, len(gpu.work) + 1)) <= gpu.main.before:
             raise Wrong("main does not wait for side after x * x was launched there: it may read the result too early")
+        if gpu.current != [gpu.main]:
+            raise Wrong("after your function side is still the current stream: use torch.cuda.stream(side) in a with")
+
+
+def check_sum_on_main(answer):
+    for values in ([3.0, -1.0, 0.5], [[2.0, 7.0]]):
+        batch, gpu = torch.tensor(values), NotingGpu()
+        gpu.side.before.add("batch")
+        with gpu.in_place_of_cuda():
+            got = call(answer, batch, gpu.main, gpu.side, shown=f"batch = {values}")
+        expected = torch.tensor(values).sum()
+        if gpu.held:
+            raise Wrong(f"you called {gpu.held[0]}, which holds the host: let one stream wait for the other")
+        if not isinstance(got, torch.Tensor):
+            raise Wrong(f"for batch = {values} you returned {got!r}, expected the tensor batch.sum()")
+        if got.shape != expected.shape or not torch.allclose(got, expected):
+            raise Wrong(f"for batch = {values} you returned {got.tolist()}, expected {expected.item():g}")
+        if batch.tolist() != values:
+            raise Wrong(f"your function changed batch itself: it was {values} and is {batch.tolist()}")
+        if any(stream is gpu.side for stream, _ in gpu.work):
+            raise Wrong("the sum ran on side. main is the current stream: no block is needed")
+        if not all("batch" in before for _, before in gpu.work):
+            raise Wrong("main does not wait for side before it reads batch: the copy may still be going on")
+        users = [stream for x, stream in gpu.recorded if x is batch]
+        way_back = set(range(1, len(gpu.work) + 1)) <= gpu.side.before
+        if gpu.main not in users and not way_back:
+            named = "you recorded side, whose block it is anyway; the allocator must hear of the other user. As it is, "
+            fault = "nothing keeps side from writing into the block of batch while main still reads it"
+            raise Wrong((named if gpu.side in users else "") + fault)
         if gpu.current != [gpu.main]:
             raise Wrong("after your function side is still the current stream: use torch.cuda.stream(side) in a with")
 
@@ -411,38 +440,108 @@ def check_waits(answer):
         )
 
 
-def check_fewest_chunks(answer):
-    equal, long, least = (4, 4, 4), "the longest stage alone takes more than that", 11 / 32
-    formula = "the formula (n + 2) / (3n) is for equal stages only"
-    launches = "chunk by chunk, a chunk takes the host three launches; the serial time has none"
-    cases = [  # where a time must be equal to its limit, it is so to the last digit
-        (0.5, equal, 0.0, 4, "4 chunks take exactly half"),
-        (0.49, equal, 0.0, 5, "4 chunks take half, 5 less"),
-        (0.41, equal, 0.0, 9, "n chunks take (n + 2) / (3n)"),
-        (1.0, equal, 0.0, 1, "one chunk takes the serial time"),
-        (0.75, (2, 8, 2), 0.0, 4, formula),
-        (0.71, (1, 2, 6), 0.0, 8, formula),
-        (0.74, (0.25, 0.5, 2.25), 0.0, None, long),
-        (0.3, equal, 0.0, None, long),
-        (least, equal, 0.0, 64, "64 chunks take exactly that"),
-        (least - 0.0001, equal, 0.0, None, "64 chunks take a little more"),
-        (0.5, equal, 0.05, 5, launches),
-        (0.48, equal, 0.2, 6, launches),
-        (0.4, equal, 0.2, None, launches),
-        (1.0, equal, 0.2, 2, launches),
-    ]
-    for at_most, seconds, launch, expected, why in cases:
-        got = call(answer, at_most, seconds, launch)
-        shown = f"for at_most={at_most}, seconds={seconds}, launch={launch} you returned {reprlib.repr(got)}, expected"
-        if isinstance(got, (bool, float, torch.Tensor)):
-            raise Wrong(f"{shown} {expected}: a number of chunks is an int")
-        if got != expected:
-            raise Wrong(f"{shown} {expected} ({why})")
-
-
 EXERCISES = [
     Exercise(
-        number="05.0",
+        number="05.1",
+        title="One event between two streams",
+        name="make_then_use",
+        stars=1,
+        check=check_make_then_use,
+        hints=[
+            "Three lines. The first puts make into the queue of the producer.",
+            "Before use is launched, the consumer must get a note in its queue: wait for what is in that other one.",
+            "The reader waits: consumer.wait_stream(producer), between the two launches.",
+        ],
+        solution="""
+def make_then_use(producer, consumer, make, use):
+    producer.launch(make)
+    consumer.wait_stream(producer)
+    consumer.launch(use)
+""",
+        praise="If the producer had more work behind make, wait_stream would wait for that, too. An event recorded "
+        "right after make waits for make alone.",
+        right=[
+            """
+def make_then_use(producer, consumer, make, use):
+    consumer.wait_event(producer.launch(make))
+    return consumer.launch(use)
+""",
+            """
+def make_then_use(producer, consumer, make, use):
+    producer.launch(make)
+    made = producer.record_event()
+    consumer.launch(made.result)
+    consumer.launch(use)
+""",
+            """
+import threading
+
+def make_then_use(producer, consumer, make, use):
+    made = threading.Event()
+    producer.launch(lambda: (make(), made.set()))
+    consumer.launch(lambda: (made.wait(), use()))
+""",
+        ],
+        wrong={
+            """
+def make_then_use(producer, consumer, make, use):
+    producer.launch(make)
+    consumer.wait_event(producer)
+    consumer.launch(use)
+""": "for a stream there is wait_stream",
+            """
+def make_then_use(producer, consumer, make, use):
+    consumer.wait_stream(producer.launch(make))
+    consumer.launch(use)
+""": "for an event there is wait_event",
+            """
+def make_then_use(producer, consumer, make, use):
+    producer.launch(make)
+    consumer.launch(use)
+""": "nothing makes the consumer wait",
+            """
+def make_then_use(producer, consumer, make, use):
+    producer.launch(make)
+    producer.synchronize()
+    consumer.launch(use)
+""": "you called synchronize()",
+            """
+def make_then_use(producer, consumer, make, use):
+    producer.launch(make).result()
+    consumer.launch(use)
+""": "you called result(), which holds the host",
+            """
+def make_then_use(producer, consumer, make, use):
+    producer.launch(make)
+    producer.wait_stream(consumer)
+    consumer.launch(use)
+""": "nothing makes the consumer wait",
+            """
+def make_then_use(producer, consumer, make, use):
+    consumer.wait_stream(producer)
+    producer.launch(make)
+    consumer.launch(use)
+""": "nothing makes the consumer wait",
+            """
+def make_then_use(producer, consumer, make, use):
+    producer.launch(make)
+    producer.launch(use)
+""": "not on the consumer",
+            """
+def make_then_use(producer, consumer, make, use):
+    consumer.launch(make)
+    consumer.launch(use)
+""": "not on the producer",
+            """
+def make_then_use(producer, consumer, make, use):
+    producer.launch(make())
+    consumer.wait_stream(producer)
+    consumer.launch(use())
+""": "your function ran make itself",
+        },
+    ),
+    Exercise(
+        number="05.2",
         title="Out to a side stream and back",
         name="square_on_side",
         stars=1,
@@ -590,106 +689,238 @@ def square_on_side(x, main, side):
         },
     ),
     Exercise(
-        number="05.1",
-        title="One event between two streams",
-        name="make_then_use",
-        stars=1,
-        check=check_make_then_use,
+        number="05.3",
+        title="The memory of somebody else",
+        name="sum_on_main",
+        stars=2,
+        check=check_sum_on_main,
         hints=[
-            "Three lines. The first puts make into the queue of the producer.",
-            "Before use is launched, the consumer must get a note in its queue: wait for what is in that other one.",
-            "The reader waits: consumer.wait_stream(producer), between the two launches.",
+            "Two hazards, two lines: main reads what side is still copying; side overwrites what main still reads.",
+            "The first is a wait, before the sum. The second: who tells the allocator that main uses batch, too?",
+            "main.wait_stream(side) first, then batch.record_stream(main). Or side.wait_stream(main) after the sum.",
         ],
         solution="""
-def make_then_use(producer, consumer, make, use):
-    producer.launch(make)
-    consumer.wait_stream(producer)
-    consumer.launch(use)
+def sum_on_main(batch, main, side):
+    main.wait_stream(side)
+    batch.record_stream(main)
+    return batch.sum()
 """,
-        praise="If the producer had more work behind make, wait_stream would wait for that, too. An event recorded "
-        "right after make waits for make alone.",
+        praise="A loader that copies ahead does this for every batch. With side.wait_stream(main) after the sum "
+        "instead no block is kept back, but the next copy waits for all that main has launched so far.",
         right=[
             """
-def make_then_use(producer, consumer, make, use):
-    consumer.wait_event(producer.launch(make))
-    return consumer.launch(use)
+def sum_on_main(batch, main, side):
+    main.wait_stream(side)
+    total = batch.sum()
+    side.wait_stream(main)
+    return total
 """,
             """
-def make_then_use(producer, consumer, make, use):
-    producer.launch(make)
-    made = producer.record_event()
-    consumer.launch(made.result)
-    consumer.launch(use)
+def sum_on_main(batch, main, side):
+    copied = side.record_event()
+    main.wait_event(copied)
+    total = batch.sum()
+    batch.record_stream(torch.cuda.current_stream())
+    return total
 """,
             """
-import threading
-
-def make_then_use(producer, consumer, make, use):
-    made = threading.Event()
-    producer.launch(lambda: (make(), made.set()))
-    consumer.launch(lambda: (made.wait(), use()))
+def sum_on_main(batch, main, side):
+    main.wait_stream(side)
+    total = torch.sum(batch)
+    side.wait_event(main.record_event())
+    return total
 """,
         ],
         wrong={
             """
-def make_then_use(producer, consumer, make, use):
-    producer.launch(make)
-    consumer.wait_event(producer)
-    consumer.launch(use)
-""": "for a stream there is wait_stream",
+def sum_on_main(batch, main, side):
+    batch.record_stream(main)
+    return batch.sum()
+""": "main does not wait for side",
             """
-def make_then_use(producer, consumer, make, use):
-    consumer.wait_stream(producer.launch(make))
-    consumer.launch(use)
-""": "for an event there is wait_event",
+def sum_on_main(batch, main, side):
+    main.wait_stream(side)
+    return batch.sum()
+""": "nothing keeps side from writing into the block of batch",
             """
-def make_then_use(producer, consumer, make, use):
-    producer.launch(make)
-    consumer.launch(use)
-""": "nothing makes the consumer wait",
+def sum_on_main(batch, main, side):
+    main.wait_stream(side)
+    batch.record_stream(side)
+    return batch.sum()
+""": "you recorded side",
             """
-def make_then_use(producer, consumer, make, use):
-    producer.launch(make)
-    producer.synchronize()
-    consumer.launch(use)
-""": "you called synchronize()",
+def sum_on_main(batch, main, side):
+    main.wait_stream(side)
+    side.wait_stream(main)
+    return batch.sum()
+""": "nothing keeps side from writing into the block of batch",
             """
-def make_then_use(producer, consumer, make, use):
-    producer.launch(make).result()
-    consumer.launch(use)
-""": "you called result(), which holds the host",
+def sum_on_main(batch, main, side):
+    side.wait_stream(main)
+    batch.record_stream(main)
+    return batch.sum()
+""": "main does not wait for side",
             """
-def make_then_use(producer, consumer, make, use):
-    producer.launch(make)
-    producer.wait_stream(consumer)
-    consumer.launch(use)
-""": "nothing makes the consumer wait",
+def sum_on_main(batch, main, side):
+    batch.record_stream(main)
+    with torch.cuda.stream(side):
+        return batch.sum()
+""": "ran on side",
             """
-def make_then_use(producer, consumer, make, use):
-    consumer.wait_stream(producer)
-    producer.launch(make)
-    consumer.launch(use)
-""": "nothing makes the consumer wait",
+def sum_on_main(batch, main, side):
+    side.synchronize()
+    batch.record_stream(main)
+    return batch.sum()
+""": "you called side.synchronize()",
             """
-def make_then_use(producer, consumer, make, use):
-    producer.launch(make)
-    producer.launch(use)
-""": "not on the consumer",
+def sum_on_main(batch, main, side):
+    main.wait_stream(side)
+    total = batch.sum()
+    total.record_stream(main)
+    return total
+""": "nothing keeps side from writing into the block of batch",
             """
-def make_then_use(producer, consumer, make, use):
-    consumer.launch(make)
-    consumer.launch(use)
-""": "not on the producer",
-            """
-def make_then_use(producer, consumer, make, use):
-    producer.launch(make())
-    consumer.wait_stream(producer)
-    consumer.launch(use())
-""": "your function ran make itself",
+def sum_on_main(batch, main, side):
+    main.wait_stream(side)
+    batch.record_stream(main)
+    return batch.sum().item()
+""": "holds the host",
         },
     ),
     Exercise(
-        number="05.2",
+        number="05.4",
+        title="The order of issue for one copy engine",
+        name="issue_order",
+        stars=2,
+        check=check_issue_order,
+        hints=[
+            "In which order do the copies wait for nobody?",
+            "No copy out may stand in the queue before a copy in that could run.",
+            "Two loops: over the stages outside, over the chunks inside.",
+        ],
+        solution="""
+def issue_order(chunks):
+    return [(stage, chunk) for stage in ("in", "compute", "out") for chunk in range(chunks)]
+""",
+        praise="The copy engine now never idles: 2n steps for 2n copies. Breadth first has a price: all chunks are on "
+        "the device at once. In between lies in k + 1 before out k: as fast, and with room for two chunks.",
+        right=[
+            """
+def issue_order(chunks):
+    order = []
+    for stage in ["in", "compute", "out"]:
+        for chunk in range(chunks):
+            order.append((stage, chunk))
+    return order
+""",
+            """
+def issue_order(chunks):
+    order = [("in", 0)]
+    for k in range(chunks):
+        order.append(("compute", k))
+        if k + 1 < chunks:
+            order.append(("in", k + 1))
+        order.append(("out", k))
+    return order
+""",
+            """
+import itertools
+
+def issue_order(chunks):
+    return tuple(map(list, itertools.product(("in", "compute", "out"), range(chunks))))
+""",
+        ],
+        wrong={
+            """
+def issue_order(chunks):
+    return [(stage, chunk) for chunk in range(chunks) for stage in ("in", "compute", "out")]
+""": "4 chunks take 12 of 12 steps, 8 are possible: from 1 to 2 the copy engine idles, because 'out 0' comes next",
+            """
+def issue_order(chunks):
+    return [(stage, chunk) for stage in ("in", "out", "compute") for chunk in range(chunks)]
+""": "chunk 0 of 4 goes through ['in', 'out', 'compute']",
+            """
+def issue_order(chunks):
+    first = [(stage, chunk) for stage in ("in", "compute") for chunk in range(chunks)]
+    return first + [("out", chunk) for chunk in reversed(range(chunks))]
+""": "because 'out 3' comes next and must wait",
+            """
+def issue_order(chunks):
+    return [(stage, chunk) for stage in ("in", "compute") for chunk in range(chunks)]
+""": "yours have ('out', 0) 0 times",
+            """
+def issue_order(chunks):
+    return [(stage, chunk) for stage in ("in", "compute", "out") for chunk in range(4)]
+""": "for chunks=1 there is no ('in', 1); the last one is ('out', 0)",
+            """
+def issue_order(chunks):
+    return [(chunk, stage) for stage in ("in", "compute", "out") for chunk in range(chunks)]
+""": "for chunks=4 there is no (0, 'in')",
+        },
+    ),
+    Exercise(
+        number="05.5",
+        title="A loader with two buffers",
+        name="waits",
+        stars=3,
+        check=check_waits,
+        hints=[
+            "Three waits are of the kind everybody thinks of: work on a batch after it has been loaded.",
+            "Which load writes into a buffer that somebody may still be reading?",
+            "load 2 writes into A, and work 0 reads A. That wait also settles the pair of load 0 and work 2.",
+        ],
+        solution="""
+loaded = [(f"load {batch}", f"work {batch}") for batch in range(3)]
+waits = loaded + [("work 0", "load 2")]
+""",
+        praise="The fourth wait is the one that is forgotten: data goes to the device, permission to overwrite comes "
+        "back. With it, two buffers are enough, however many batches there are.",
+        right=[
+            """
+waits = [
+    ("load 0", "work 0"),
+    ("load 1", "work 1"),
+    ("load 2", "work 2"),
+    ("work 0", "load 2"),
+]
+""",
+            """
+waits = {("work 0", "load 2"), ("load 2", "work 2"), ("load 1", "work 1"), ("load 0", "work 0")}
+""",
+        ],
+        wrong={
+            """
+waits = [
+    ("load 0", "work 0"), ("load 1", "work 1"), ("load 2", "work 2"), ("work 0", "load 2"), ("load 2", "work 2")
+]
+""": "('load 2', 'work 2') is there twice",
+            """
+waits = [("load 0", "work 0"), ("load 1", "work 1"), ("load 2", "work 2")]
+""": "overwrites what the other still reads",
+            """
+waits = [("load 0", "work 0"), ("load 1", "work 1"), ("work 0", "load 2")]
+""": "reads the buffer that the other fills",
+            """
+waits = [("load 0", "work 0"), ("load 1", "work 1"), ("load 2", "work 2"), ("work 1", "load 2")]
+""": "takes 18 instead of 15",
+            """
+waits = [
+    ("load 0", "work 0"), ("load 1", "work 1"), ("load 2", "work 2"), ("work 0", "load 2"), ("load 0", "work 2")
+]
+""": "4 waits do what your 5 do",
+            """
+waits = [("work 0", "load 0")]
+""": "the one that is issued earlier",
+            """
+waits = [("load 0", "load 9")]
+""": "is no pair of operations",
+            """
+waits = ["load 0", "work 0", "load 1", "work 1"]
+""": "'load 0' is no pair of operations",
+        },
+    ),
+    Exercise(
+        number="05.6",
         title="The heart of the simulator",
         name="last_end",
         stars=3,
@@ -786,254 +1017,6 @@ def last_end(ops):
         streams[stream] = engines[engine] = end
     return end
 """: "two streams on two engines",
-        },
-    ),
-    Exercise(
-        number="05.3",
-        title="The order of issue for one copy engine",
-        name="issue_order",
-        stars=2,
-        check=check_issue_order,
-        hints=[
-            "In which order do the copies wait for nobody?",
-            "No copy out may stand in the queue before a copy in that could run.",
-            "Two loops: over the stages outside, over the chunks inside.",
-        ],
-        solution="""
-def issue_order(chunks):
-    return [(stage, chunk) for stage in ("in", "compute", "out") for chunk in range(chunks)]
-""",
-        praise="The copy engine now never idles: 2n steps for 2n copies. Breadth first has a price: all chunks are on "
-        "the device at once. In between lies in k + 1 before out k: as fast, and with room for two chunks.",
-        right=[
-            """
-def issue_order(chunks):
-    order = []
-    for stage in ["in", "compute", "out"]:
-        for chunk in range(chunks):
-            order.append((stage, chunk))
-    return order
-""",
-            """
-def issue_order(chunks):
-    order = [("in", 0)]
-    for k in range(chunks):
-        order.append(("compute", k))
-        if k + 1 < chunks:
-            order.append(("in", k + 1))
-        order.append(("out", k))
-    return order
-""",
-            """
-import itertools
-
-def issue_order(chunks):
-    return tuple(map(list, itertools.product(("in", "compute", "out"), range(chunks))))
-""",
-        ],
-        wrong={
-            """
-def issue_order(chunks):
-    return [(stage, chunk) for chunk in range(chunks) for stage in ("in", "compute", "out")]
-""": "4 chunks take 12 of 12 steps, 8 are possible: from 1 to 2 the copy engine idles, because 'out 0' comes next",
-            """
-def issue_order(chunks):
-    return [(stage, chunk) for stage in ("in", "out", "compute") for chunk in range(chunks)]
-""": "chunk 0 of 4 goes through ['in', 'out', 'compute']",
-            """
-def issue_order(chunks):
-    first = [(stage, chunk) for stage in ("in", "compute") for chunk in range(chunks)]
-    return first + [("out", chunk) for chunk in reversed(range(chunks))]
-""": "because 'out 3' comes next and must wait",
-            """
-def issue_order(chunks):
-    return [(stage, chunk) for stage in ("in", "compute") for chunk in range(chunks)]
-""": "yours have ('out', 0) 0 times",
-            """
-def issue_order(chunks):
-    return [(stage, chunk) for stage in ("in", "compute", "out") for chunk in range(4)]
-""": "for chunks=1 there is no ('in', 1); the last one is ('out', 0)",
-            """
-def issue_order(chunks):
-    return [(chunk, stage) for stage in ("in", "compute", "out") for chunk in range(chunks)]
-""": "for chunks=4 there is no (0, 'in')",
-        },
-    ),
-    Exercise(
-        number="05.4",
-        title="A loader with two buffers",
-        name="waits",
-        stars=3,
-        check=check_waits,
-        hints=[
-            "Three waits are of the kind everybody thinks of: work on a batch after it has been loaded.",
-            "Which load writes into a buffer that somebody may still be reading?",
-            "load 2 writes into A, and work 0 reads A. That wait also settles the pair of load 0 and work 2.",
-        ],
-        solution="""
-loaded = [(f"load {batch}", f"work {batch}") for batch in range(3)]
-waits = loaded + [("work 0", "load 2")]
-""",
-        praise="The fourth wait is the one that is forgotten: data goes to the device, permission to overwrite comes "
-        "back. With it, two buffers are enough, however many batches there are.",
-        right=[
-            """
-waits = [
-    ("load 0", "work 0"),
-    ("load 1", "work 1"),
-    ("load 2", "work 2"),
-    ("work 0", "load 2"),
-]
-""",
-            """
-waits = {("work 0", "load 2"), ("load 2", "work 2"), ("load 1", "work 1"), ("load 0", "work 0")}
-""",
-        ],
-        wrong={
-            """
-waits = [
-    ("load 0", "work 0"), ("load 1", "work 1"), ("load 2", "work 2"), ("work 0", "load 2"), ("load 2", "work 2")
-]
-""": "('load 2', 'work 2') is there twice",
-            """
-waits = [("load 0", "work 0"), ("load 1", "work 1"), ("load 2", "work 2")]
-""": "overwrites what the other still reads",
-            """
-waits = [("load 0", "work 0"), ("load 1", "work 1"), ("work 0", "load 2")]
-""": "reads the buffer that the other fills",
-            """
-waits = [("load 0", "work 0"), ("load 1", "work 1"), ("load 2", "work 2"), ("work 1", "load 2")]
-""": "takes 18 instead of 15",
-            """
-waits = [
-    ("load 0", "work 0"), ("load 1", "work 1"), ("load 2", "work 2"), ("work 0", "load 2"), ("load 0", "work 2")
-]
-""": "4 waits do what your 5 do",
-            """
-waits = [("work 0", "load 0")]
-""": "the one that is issued earlier",
-            """
-waits = [("load 0", "load 9")]
-""": "is no pair of operations",
-            """
-waits = ["load 0", "work 0", "load 1", "work 1"]
-""": "'load 0' is no pair of operations",
-        },
-    ),
-    Exercise(
-        number="05.5",
-        title="The fewest chunks that are enough",
-        name="fewest_chunks",
-        stars=2,
-        check=check_fewest_chunks,
-        hints=[
-            "There is a simulator. Ask it: for one chunk, for two, and so on.",
-            "For chunks in range(1, 65): makespan(schedule(pipeline(chunks, seconds, launch=launch))).",
-            "Compare with at_most * sum(seconds), and return the first that is not above it. None after the loop.",
-        ],
-        solution="""
-from utils.simulate.timeline import makespan, pipeline, schedule
-
-def fewest_chunks(at_most, seconds, launch):
-    for chunks in range(1, 65):
-        if makespan(schedule(pipeline(chunks, seconds, launch=launch))) <= at_most * sum(seconds):
-            return chunks
-""",
-        praise="Fewest, not fastest: the last few percent cost many chunks, each with buffers, launches and its "
-        "latency.",
-        right=[
-            """
-from utils.simulate.timeline import makespan, pipeline, schedule
-
-def share(chunks, seconds=(4, 4, 4), **options):
-    return makespan(schedule(pipeline(chunks, seconds, **options))) / sum(seconds)
-
-def fewest_chunks(at_most, seconds, launch):
-    return next((n for n in range(1, 65) if share(n, seconds, launch=launch) <= at_most), None)
-""",
-            """
-from utils.simulate.timeline import makespan, pipeline, schedule
-
-def fewest_chunks(at_most, seconds, launch):
-    chunks = 1
-    while makespan(schedule(pipeline(chunks, seconds, launch=launch))) > at_most * sum(seconds) + 1e-9:
-        chunks += 1
-        if chunks > 64:
-            return None
-    return chunks
-""",
-            """
-def fewest_chunks(at_most, seconds, launch):
-    for n in range(1, 65):
-        host = 0.0
-        free = [0.0, 0.0, 0.0]
-        for _ in range(n):
-            end = 0.0
-            for stage in range(3):
-                host += launch
-                free[stage] = end = max(host, end, free[stage]) + seconds[stage] / n
-        if end <= at_most * sum(seconds):
-            return n
-    return None
-""",
-        ],
-        wrong={
-            """
-from utils.simulate.timeline import makespan, pipeline, schedule
-def fewest_chunks(at_most, seconds, launch):
-    serial = makespan(schedule(pipeline(1, seconds, launch=launch)))
-    for chunks in range(1, 65):
-        if makespan(schedule(pipeline(chunks, seconds, launch=launch))) <= at_most * serial:
-            return chunks
-""": "the serial time has none",
-            """
-import math
-def fewest_chunks(at_most, seconds, launch):
-    n = math.ceil(2 / (3 * at_most - 1) - 1e-9) if 3 * at_most > 1 else None
-    return n if n is None or n <= 64 else None
-""": "for equal stages only",
-            """
-from utils.simulate.timeline import makespan, pipeline, schedule
-def fewest_chunks(at_most, seconds, launch):
-    for chunks in range(1, 65):
-        if makespan(schedule(pipeline(chunks, seconds))) <= at_most * sum(seconds) + 1e-9:
-            return chunks
-""": "a chunk takes the host three launches",
-            """
-from utils.simulate.timeline import makespan, pipeline, schedule
-def fewest_chunks(at_most, seconds, launch):
-    times = {n: makespan(schedule(pipeline(n, seconds, launch=launch))) for n in range(1, 65)}
-    return min(times, key=times.get)
-""": "for at_most=0.5, seconds=(4, 4, 4), launch=0.0 you returned 64, expected 4",
-            """
-from utils.simulate.timeline import makespan, pipeline, schedule
-def fewest_chunks(at_most, seconds, launch):
-    for chunks in range(1, 65):
-        if makespan(schedule(pipeline(chunks, seconds, launch=launch))) <= at_most * sum(seconds) + 1e-9:
-            return chunks
-    return 64
-""": "the longest stage alone takes more than that",
-            """
-from utils.simulate.timeline import makespan, pipeline, schedule
-def fewest_chunks(at_most, seconds, launch):
-    for chunks in range(1, 64):
-        if makespan(schedule(pipeline(chunks, seconds, launch=launch))) <= at_most * sum(seconds):
-            return chunks
-""": "returned None, expected 64",
-            """
-from utils.simulate.timeline import makespan, pipeline, schedule
-def fewest_chunks(at_most, seconds, launch):
-    for chunks in range(1, 65):
-        if makespan(schedule(pipeline(chunks, seconds, launch=launch))) < at_most * sum(seconds):
-            return chunks
-""": "launch=0.0 you returned 5, expected 4",
-            """
-from utils.simulate.timeline import makespan, pipeline, schedule
-def fewest_chunks(at_most, seconds, launch):
-    for chunks in (1, 2, 4, 8, 16, 32, 64):
-        if makespan(schedule(pipeline(chunks, seconds, launch=launch))) <= at_most * sum(seconds):
-            return chunks
-""": "you returned 8, expected 5",
         },
     ),
 ]
