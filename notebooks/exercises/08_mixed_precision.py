@@ -84,46 +84,6 @@ def check_dtypes(answer):
             raise Wrong(f"for {line} you said {given!r}, PyTorch gives {expected}: {why}")
 
 
-def check_padded(answer):
-    cases = [(33, 4), (50257, 2), (50304, 2), (1, 1), (65, 4), (1000, 4), (1000, 1), (1, 2), (127, 1), (4096, 2)]
-    for n, size in [
-        *cases,
-        (64, 2),
-        (65, 2),
-        (128, 1),
-        (129, 1),
-        (32, 4),
-        (17, 8),
-        (16, 8),
-        (9, 16),
-        (17, 16),
-        (1, 16),
-    ]:
-        expected = -(-n * size // 128) * 128 // size
-        shown = f"n = {n} numbers of {size} byte{'s' if size > 1 else ''}"
-        got = call(answer, n, size, shown=shown)
-        if not is_number(got):
-            raise Wrong(f"for {shown} you returned {got!r}, expected a whole number")
-        if got != expected:
-            raise Wrong(f"for {shown} you returned {got!r}, expected {expected}: {_pad(got, n, size)}")
-        if not isinstance(got, int):
-            raise Wrong(f"right value, but {got!r} is no whole number, and a shape needs one")
-
-
-def _pad(got, n, size):
-    numbers = 128 // size
-    if got == -(-n * size // 128) * 128 and size > 1:
-        return "these are the bytes of the row, the question is for its numbers"
-    if got == n // numbers * numbers:
-        return "that rounds down, and cuts something off"
-    if got == n + numbers - n % numbers:
-        return "it was aligned already, nothing is to be added"
-    if got not in (64, 128) and got - numbers >= n and got % numbers == 0:
-        return "a multiple of 128 bytes, but not the smallest"
-    rounded = f"you rounded to {got} numbers; " if got in (64, 128) else ""
-    return f"{rounded}128 bytes are {numbers} numbers of {size} byte{'s' if size > 1 else ''}"
-
-
 def _inputs(e, m):
     """Numbers to try in a format, each with what it shows."""
     bias = 2 ** (e - 1) - 1
@@ -278,9 +238,9 @@ class SpyScaler(torch.amp.GradScaler):
 
 
 class Run:
-    """One call of the answer, and what the model and the optimizer saw."""
+    """One call of the answer, and what the model and the optimizer saw. single: it gets x, y, and not a list."""
 
-    def __init__(self, answer, max_norm, k, scale=2.0**10, more=""):
+    def __init__(self, answer, max_norm, k, scale=2.0**10, more="", single=False):
         generator = torch.Generator().manual_seed(0)
         self.model, self.k = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.ReLU(), torch.nn.Linear(16, 3)), k
         with torch.no_grad():
@@ -290,7 +250,9 @@ class Run:
         x, y = torch.randn(32, 8, generator=generator), torch.randint(3, (32,), generator=generator)
         twin = copy.deepcopy(self.model)
         twin.zero_grad()
-        F.cross_entropy(twin(x), y).backward()
+        loss = F.cross_entropy(twin(x), y)
+        loss.backward()
+        self.loss = loss.item()
         self.whole, self.max_norm = flat(twin), max_norm
         self.forward, self.backward, self.there, self.seen, self.scaler = [], [], [], [], SpyScaler(scale)
         self.model.register_forward_hook(lambda *_: self.forward.append(autocast_type()))
@@ -301,7 +263,8 @@ class Run:
         start = flat_weights(self.model)
         batches = list(zip(x.split(32 // k), y.split(32 // k), strict=True))
         shown = f"{k} batches, max_norm {max_norm}{more}"
-        call(answer, self.model, optimizer, self.scaler, batches, max_norm, shown=shown)
+        given = batches[0] if single else (batches,)
+        self.returned = call(answer, self.model, optimizer, self.scaler, *given, max_norm, shown=shown)
         self.lr, self.moved = optimizer.param_groups[0]["lr"], start - flat_weights(self.model)
 
     def note(self, _):
@@ -404,6 +367,29 @@ def check_accumulate(answer):
     Run(answer, 0.5, 2, scale=2.0**40, more=", a scale so large that gradients are infinite").check_skipped()
 
 
+def check_complete(answer):
+    for max_norm in (1e6, 0.125, 0.5):  # at first nothing to clip
+        run = Run(answer, max_norm, 1, single=True)
+        run.check()
+        returned = run.returned
+        if isinstance(returned, torch.Tensor) and returned.numel() == 1:
+            returned = returned.item()
+        if not is_number(returned):
+            raise Wrong(f"the step is right; you returned {returned!r}: return the loss")
+        if math.isclose(returned, run.loss * 2**10, rel_tol=0.02):
+            raise Wrong("the step is right; you returned the loss times the scale: return the loss itself")
+        if not math.isclose(returned, run.loss, rel_tol=0.02):
+            raise Wrong(f"the step is right; you returned {returned:.4g}, the loss is {run.loss:.4g}")
+    Run(
+        answer, 0.5, 1, scale=2.0**40, more=", a scale so large that gradients are infinite", single=True
+    ).check_skipped()
+
+
+def _swapped(source, first, second):
+    """`source` with two lines that follow each other the other way round."""
+    return source.replace(first + second, second + first)
+
+
 ACCUMULATE = """
 import torch.nn.functional as F
 from torch.nn.utils import clip_grad_norm_
@@ -418,6 +404,18 @@ def accumulate(model, optimizer, scaler, batches, max_norm):
     clip_grad_norm_(model.parameters(), max_norm)
     scaler.step(optimizer)
     scaler.update()
+"""
+CLIP = "    torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm)\n"
+COMPLETE = f"""
+def complete(model, optimizer, scaler, x, y, max_norm):
+    optimizer.zero_grad()
+    with torch.autocast("cpu", dtype=torch.float16):
+        loss = torch.nn.functional.cross_entropy(model(x), y)
+    scaler.scale(loss).backward()
+    scaler.unscale_(optimizer)
+{CLIP}    scaler.step(optimizer)
+    scaler.update()
+    return loss
 """
 KEEP = """
 import math
@@ -438,7 +436,7 @@ def update(weight, master, grad, lr):
 
 EXERCISES = [
     Exercise(
-        number="08.0",
+        number="08.1",
         title="Under autocast",
         name="autocast_to",
         stars=1,
@@ -521,7 +519,66 @@ def autocast_to(model, x, dtype):
         },
     ),
     Exercise(
-        number="08.1",
+        number="08.2",
+        title="Two lines are missing",
+        name="complete",
+        stars=1,
+        check=check_complete,
+        hints=[
+            "One of them belongs between backward and the clip, the other one behind the step.",
+            "The clip must see gradients without the scale; and the scale adapts once a step.",
+            "scaler.unscale_(optimizer) before the clip, scaler.update() behind the step, and return loss.",
+        ],
+        solution=COMPLETE,
+        right=[
+            """
+def complete(model, optimizer, scaler, x, y, max_norm):
+    optimizer.zero_grad()
+    with torch.autocast("cpu", dtype=torch.float16):
+        loss = torch.nn.functional.cross_entropy(model(x), y)
+    scaler.scale(loss).backward()
+    scaler.unscale_(optimizer)
+    torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm)
+    scaler.step(optimizer)
+    scaler.update()
+    return loss.item()
+""",
+            """
+def complete(model, optimizer, scaler, x, y, max_norm):
+    model.zero_grad()
+    with torch.amp.autocast(x.device.type, torch.half):
+        loss = torch.nn.CrossEntropyLoss()(model(x), y)
+    scaled = scaler.scale(loss)
+    scaled.backward()
+    scaler.unscale_(optimizer)
+    parameters = [p for group in optimizer.param_groups for p in group["params"]]
+    torch.nn.utils.clip_grad_norm_(parameters, max_norm=max_norm)
+    scaler.step(optimizer)
+    scaler.update()
+    return loss.detach()
+""",
+        ],
+        praise="With no gradient to clip you may leave unscale_ out: step then does it. update() you may never leave "
+        "out, or the next step raises an error.",
+        wrong={
+            COMPLETE.replace("    scaler.unscale_(optimizer)\n", ""): "clipped while it still had the scale",
+            COMPLETE.replace("    scaler.update()\n", ""): "update() was called 0 times",
+            _swapped(COMPLETE, "    scaler.unscale_(optimizer)\n", CLIP): "clipped while it still had the scale",
+            _swapped(COMPLETE, "    scaler.step(optimizer)\n", "    scaler.update()\n"): "update() came before step()",
+            COMPLETE.replace("    return loss\n", ""): "you returned None: return the loss",
+            COMPLETE.replace(
+                "scaler.scale(loss)", "loss = scaler.scale(loss)\n    loss"
+            ): "you returned the loss times the scale",
+            COMPLETE.replace(CLIP, ""): "it was not clipped",
+            COMPLETE.replace("    optimizer.zero_grad()\n", ""): "zero_grad comes first",
+            COMPLETE.replace("    scaler.scale", "        scaler.scale"): "within autocast",
+            COMPLETE.replace("scaler.step(optimizer)", "optimizer.step()").replace("    scaler.update()\n", ""): (
+                "use scaler.step(optimizer)"
+            ),
+        },
+    ),
+    Exercise(
+        number="08.3",
         title="Which type comes out?",
         name="dtypes",
         stars=2,
@@ -554,155 +611,122 @@ dtypes = (low, high, low, high, high, low)
         },
     ),
     Exercise(
-        number="08.2",
-        title="Pad to 128 bytes",
-        name="padded",
-        stars=2,
-        check=check_padded,
-        hints=[
-            "How many numbers of that size are 128 bytes?",
-            "Round n up to a multiple of that, with whole numbers only.",
-            "-(-n // k) * k rounds n up to a multiple of k.",
-        ],
-        solution="""
-def padded(n, itemsize):
-    k = 128 // itemsize
-    return -(-n // k) * k
-""",
-        right=[
-            """
-import math
-
-def padded(n, itemsize):
-    return math.ceil(n * itemsize / 128) * 128 // itemsize
-""",
-            """
-import numpy as np
-
-def padded(n, itemsize):
-    while n * itemsize % 128:
-        n += 1
-    return np.int64(n)
-""",
-            """
-def padded(n, itemsize):
-    k = 128 // itemsize
-    return n + (-n) % k
-""",
-        ],
-        praise="50,257 entries are the vocabulary of GPT-2; padded, they are 50,304. The rows that nobody asks for "
-        "cost a thousandth of the work.",
-        wrong={
-            """
-def padded(n, itemsize):
-    return -(-n // 128) * 128
-""": "you rounded to 128 numbers",
-            """
-def padded(n, itemsize):
-    k = 128 // itemsize
-    return n // k * k
-""": "rounds down",
-            """
-def padded(n, itemsize):
-    k = 128 // itemsize
-    return n + k - n % k
-""": "aligned already",
-            """
-import math
-
-def padded(n, itemsize):
-    k = 128 / itemsize
-    return math.ceil(n / k) * k
-""": "no whole number",
-            """
-def padded(n, itemsize):
-    return -(-n // 64) * 64
-""": "128 bytes are 128 numbers of 1 byte",
-            """
-def padded(n, itemsize):
-    return -(-n * itemsize // 128) * 128
-""": "these are the bytes of the row",
-            """
-def padded(n, itemsize):
-    k = max(16, 128 // itemsize)
-    return -(-n // k) * k
-""": "a multiple of 128 bytes, but not the smallest",
-        },
-    ),
-    Exercise(
-        number="08.3",
-        title="Build a number format",
-        name="keep_bits",
-        stars=3,
-        check=check_keep,
-        hints=[
-            "math.frexp(x)[1] - 1 is the exponent of x: the largest k with 2**k not above abs(x).",
-            "Neighbors of x are 2.0 ** (exponent - mantissa_bits) apart. Python's round takes the even one in a tie.",
-            "The exponent is at least 1 - bias. What reaches 2.0 ** (bias + 1) after rounding is infinite.",
-        ],
-        solution=KEEP,
-        praise="You can now try formats that no hardware has. With the float8_e4m3fn of PyTorch it would disagree at "
-        "the upper end only: that format has no infinity, and uses the bit patterns for numbers.",
-        right=[
-            """
-import math
-import numpy as np
-
-def keep_bits(x, exponent_bits, mantissa_bits):
-    if x == 0:
-        return x
-    bias = 2 ** (exponent_bits - 1) - 1
-    exponent = max(math.floor(math.log2(abs(x))), 1 - bias)
-    step = 2.0 ** (exponent - mantissa_bits)
-    kept = np.rint(x / step) * step
-    largest = (2 - 2.0**-mantissa_bits) * 2.0**bias
-    return np.sign(kept) * np.inf if abs(kept) > largest else kept
-""",
-            """
-import math
-
-def keep_bits(x, exponent_bits, mantissa_bits):
-    bias = (1 << (exponent_bits - 1)) - 1
-    exponent = 1 - bias
-    while abs(x) >= 2.0 ** (exponent + 1) and exponent <= bias:
-        exponent += 1
-    scaled = math.ldexp(abs(x), mantissa_bits - exponent)
-    whole, rest = int(scaled), scaled % 1
-    if rest > 0.5 or (rest == 0.5 and whole % 2):
-        whole += 1
-    kept = math.ldexp(whole, exponent - mantissa_bits)
-    if kept >= math.ldexp(1, bias + 1):
-        kept = float("inf")
-    return kept if x > 0 else -kept
-""",
-        ],
-        wrong={
-            KEEP.replace("round(x / step)", "int(x / step)"): "the nearest of its neighbors",
-            KEEP.replace("max(math.frexp(x)[1] - 1, 1 - bias)", "math.frexp(x)[1] - 1"): "the steps get no smaller",
-            KEEP.replace(
-                "kept if abs(kept) < 2.0 ** (bias + 1) else math.copysign(math.inf, x)", "kept"
-            ): "too large becomes infinite",
-            KEEP.replace("math.copysign(math.inf, x)", "math.inf"): "on the other side",
-            KEEP.replace("round(x / step)", "math.floor(x / step + 0.5)"): "the even one wins",
-            KEEP.replace("    exponent =", "    if abs(x) < 2.0 ** (1 - bias):\n        return 0.0\n    exponent ="): (
-                "the steps get no smaller, down to zero"
-            ),
-            KEEP.replace("abs(kept) < 2.0 ** (bias + 1)", "abs(x) <= (2 - 2.0**-mantissa_bits) * 2.0**bias"): (
-                "round first: the nearest is the largest number"
-            ),
-            KEEP.replace("abs(kept) < 2.0 ** (bias + 1)", "exponent <= bias"): "infinity",
-            KEEP.replace(
-                "    bias =", "    x = torch.tensor(float(x)).item()\n    bias ="
-            ): "float32 keeps 23 bits of mantissa",
-            """
-def keep_bits(x, exponent_bits, mantissa_bits):
-    formats = {(5, 10): torch.float16, (8, 7): torch.bfloat16, (5, 2): torch.float8_e5m2}
-    return torch.tensor(float(x)).to(formats.get((exponent_bits, mantissa_bits), torch.float8_e4m3fn)).item()
-""": "keep_bits(70000, 4, 3) gave",
-        },
-    ),
-    Exercise(
         number="08.4",
+        title="Several batches, one step",
+        name="accumulate",
+        stars=3,
+        check=check_accumulate,
+        hints=[
+            "In the loop: autocast around forward pass and loss, then scaler.scale(loss).backward() outside of it.",
+            "Behind the loop, once: unscale_, clip, step, update. Before it, once: zero_grad.",
+            "The mean over all batches is the sum of loss / len(batches).",
+        ],
+        solution=ACCUMULATE,
+        right=[
+            """
+import torch.nn as nn
+
+def accumulate(model, optimizer, scaler, batches, max_norm):
+    model.zero_grad(set_to_none=False)
+    k, criterion = len(batches), nn.CrossEntropyLoss()
+    for x, y in batches:
+        with torch.amp.autocast(device_type=x.device.type, dtype=torch.half):
+            logits = model(x)
+            loss = criterion(logits, y)
+        scaler.scale(loss / k).backward()
+    scaler.unscale_(optimizer)
+    nn.utils.clip_grad_norm_(model.parameters(), max_norm=max_norm)
+    scaler.step(optimizer)
+    scaler.update()
+    return loss.item()
+""",
+            """
+import torch.nn.functional as F
+
+def accumulate(model, optimizer, scaler, batches, max_norm):
+    parameters = [p for group in optimizer.param_groups for p in group["params"]]
+    for p in parameters:
+        p.grad = None
+    for x, y in batches:
+        with torch.autocast("cpu", dtype=torch.float16):
+            logits = model(x)
+        scaler.scale(F.cross_entropy(logits.float(), y)).backward()
+    scaler.unscale_(optimizer)
+    for p in parameters:
+        p.grad /= len(batches)
+    norm = torch.linalg.vector_norm(torch.cat([p.grad.flatten() for p in parameters]))
+    if norm > max_norm:
+        for p in parameters:
+            p.grad *= max_norm / norm
+    scaler.step(optimizer)
+    scaler.update()
+""",
+        ],
+        praise="The scale must not change between two batches of one step: the gradients would add up with different "
+        "scales. So update belongs behind the loop.",
+        wrong={
+            ACCUMULATE.replace(" / len(batches)", ""): "Divide each loss by the number of batches",
+            ACCUMULATE.replace("    scaler.update()\n", ""): "update() was called 0 times",
+            ACCUMULATE.replace("len(batches)", "4"): "2 batches: the optimizer saw a gradient of norm",
+            ACCUMULATE.replace("max_norm)", "0.125)").replace("batches, 0.125)", "batches, max_norm)"): "clipped once",
+            ACCUMULATE.replace(
+                "            loss = F.cross", "            logits = model(x)\n        loss = F.cross"
+            ).replace("(model(x), y)", "(logits, y)"): "the loss was computed in float16, outside of autocast",
+            ACCUMULATE.replace(
+                "    scaler.step(optimizer)\n    scaler.update()", "    scaler.update()\n    scaler.step(optimizer)"
+            ): ("update() came before step()"),
+            ACCUMULATE.replace("    optimizer.zero_grad()\n", "").replace(
+                "y in batches:\n", "y in batches:\n        optimizer.zero_grad()\n"
+            ): ("the batches before the last were thrown away"),
+            ACCUMULATE.replace(
+                "clip_grad_norm_(model.parameters(), max_norm)",
+                "[clip_grad_norm_(p, max_norm) for p in model.parameters()]",
+            ): ("clipped once"),
+            ACCUMULATE.replace("    optimizer.zero_grad()\n", ""): "zero_grad comes first",
+            ACCUMULATE.replace("scaler.scale(loss).backward()", "scaler.scale(loss)\n        loss.backward()"): (
+                "never multiplied by it"
+            ),
+            ACCUMULATE.replace("scaler.scale(loss).backward()", "loss.backward()"): "did not use scaler.scale(loss",
+            ACCUMULATE.replace("scaler.step(optimizer)", "optimizer.step()").replace("    scaler.update()\n", ""): (
+                "use scaler.step(optimizer)"
+            ),
+            ACCUMULATE.replace("        scaler.scale(loss)", "            scaler.scale(loss)"): "within autocast",
+            ACCUMULATE.replace(
+                "dtype=torch.float16", "dtype=torch.float16, enabled=False"
+            ): "without autocast for the CPU",
+            ACCUMULATE.replace("dtype=torch.float16", "dtype=torch.bfloat16"): "another type",
+            """
+import torch.nn.functional as F
+from torch.nn.utils import clip_grad_norm_
+
+def accumulate(model, optimizer, scaler, batches, max_norm):
+    optimizer.zero_grad()
+    with torch.autocast("cpu", dtype=torch.float16):
+        total = sum(F.cross_entropy(model(x), y) / len(batches) for x, y in batches)
+    scaler.scale(total).backward()
+    scaler.unscale_(optimizer)
+    clip_grad_norm_(model.parameters(), max_norm)
+    scaler.step(optimizer)
+    scaler.update()
+""": "backward ran 1 time for 4 batches",
+            ACCUMULATE.replace("(loss)", "(scaler.scale(loss))"): "4 backward passes, 8 calls of scaler.scale",
+            ACCUMULATE.replace(
+                "    scaler.step", "    optimizer.param_groups[0]['lr'] /= len(batches)\n    scaler.step"
+            ): "learning rate of 0.1, now it has 0.025",
+            ACCUMULATE.replace(
+                "    clip_grad",
+                "    if not all(p.grad.isfinite().all() for p in model.parameters()):\n        return\n    clip_grad",
+            ): "scaler.update() was not called",
+            ACCUMULATE.replace("    scaler.unscale_(optimizer)\n", ""): "unscale_ first, once",
+            ACCUMULATE.replace("    clip_grad_norm_(model.parameters(), max_norm)\n", ""): "it was not clipped",
+            ACCUMULATE.replace("    scaler.unscale_", "        scaler.unscale_")
+            .replace("    clip_grad", "        clip_grad")
+            .replace("    scaler.step", "        scaler.step")
+            .replace("    scaler.update", "        scaler.update"): "4 optimizer steps for 4 batches",
+        },
+    ),
+    Exercise(
+        number="08.5",
         title="A master copy of the weights",
         name="update",
         stars=3,
@@ -827,118 +851,75 @@ def update(weight, master, grad, lr):
         },
     ),
     Exercise(
-        number="08.5",
-        title="Several batches, one step",
-        name="accumulate",
+        number="08.6",
+        title="Build a number format",
+        name="keep_bits",
         stars=3,
-        check=check_accumulate,
+        check=check_keep,
         hints=[
-            "In the loop: autocast around forward pass and loss, then scaler.scale(loss).backward() outside of it.",
-            "Behind the loop, once: unscale_, clip, step, update. Before it, once: zero_grad.",
-            "The mean over all batches is the sum of loss / len(batches).",
+            "math.frexp(x)[1] - 1 is the exponent of x: the largest k with 2**k not above abs(x).",
+            "Neighbors of x are 2.0 ** (exponent - mantissa_bits) apart. Python's round takes the even one in a tie.",
+            "The exponent is at least 1 - bias. What reaches 2.0 ** (bias + 1) after rounding is infinite.",
         ],
-        solution=ACCUMULATE,
+        solution=KEEP,
+        praise="You can now try formats that no hardware has. With the float8_e4m3fn of PyTorch it would disagree at "
+        "the upper end only: that format has no infinity, and uses the bit patterns for numbers.",
         right=[
             """
-import torch.nn as nn
+import math
+import numpy as np
 
-def accumulate(model, optimizer, scaler, batches, max_norm):
-    model.zero_grad(set_to_none=False)
-    k, criterion = len(batches), nn.CrossEntropyLoss()
-    for x, y in batches:
-        with torch.amp.autocast(device_type=x.device.type, dtype=torch.half):
-            logits = model(x)
-            loss = criterion(logits, y)
-        scaler.scale(loss / k).backward()
-    scaler.unscale_(optimizer)
-    nn.utils.clip_grad_norm_(model.parameters(), max_norm=max_norm)
-    scaler.step(optimizer)
-    scaler.update()
-    return loss.item()
+def keep_bits(x, exponent_bits, mantissa_bits):
+    if x == 0:
+        return x
+    bias = 2 ** (exponent_bits - 1) - 1
+    exponent = max(math.floor(math.log2(abs(x))), 1 - bias)
+    step = 2.0 ** (exponent - mantissa_bits)
+    kept = np.rint(x / step) * step
+    largest = (2 - 2.0**-mantissa_bits) * 2.0**bias
+    return np.sign(kept) * np.inf if abs(kept) > largest else kept
 """,
             """
-import torch.nn.functional as F
+import math
 
-def accumulate(model, optimizer, scaler, batches, max_norm):
-    parameters = [p for group in optimizer.param_groups for p in group["params"]]
-    for p in parameters:
-        p.grad = None
-    for x, y in batches:
-        with torch.autocast("cpu", dtype=torch.float16):
-            logits = model(x)
-        scaler.scale(F.cross_entropy(logits.float(), y)).backward()
-    scaler.unscale_(optimizer)
-    for p in parameters:
-        p.grad /= len(batches)
-    norm = torch.linalg.vector_norm(torch.cat([p.grad.flatten() for p in parameters]))
-    if norm > max_norm:
-        for p in parameters:
-            p.grad *= max_norm / norm
-    scaler.step(optimizer)
-    scaler.update()
+def keep_bits(x, exponent_bits, mantissa_bits):
+    bias = (1 << (exponent_bits - 1)) - 1
+    exponent = 1 - bias
+    while abs(x) >= 2.0 ** (exponent + 1) and exponent <= bias:
+        exponent += 1
+    scaled = math.ldexp(abs(x), mantissa_bits - exponent)
+    whole, rest = int(scaled), scaled % 1
+    if rest > 0.5 or (rest == 0.5 and whole % 2):
+        whole += 1
+    kept = math.ldexp(whole, exponent - mantissa_bits)
+    if kept >= math.ldexp(1, bias + 1):
+        kept = float("inf")
+    return kept if x > 0 else -kept
 """,
         ],
-        praise="The scale must not change between two batches of one step: the gradients would add up with different "
-        "scales. So update belongs behind the loop.",
         wrong={
-            ACCUMULATE.replace(" / len(batches)", ""): "Divide each loss by the number of batches",
-            ACCUMULATE.replace("    scaler.update()\n", ""): "update() was called 0 times",
-            ACCUMULATE.replace("len(batches)", "4"): "2 batches: the optimizer saw a gradient of norm",
-            ACCUMULATE.replace("max_norm)", "0.125)").replace("batches, 0.125)", "batches, max_norm)"): "clipped once",
-            ACCUMULATE.replace(
-                "            loss = F.cross", "            logits = model(x)\n        loss = F.cross"
-            ).replace("(model(x), y)", "(logits, y)"): "the loss was computed in float16, outside of autocast",
-            ACCUMULATE.replace(
-                "    scaler.step(optimizer)\n    scaler.update()", "    scaler.update()\n    scaler.step(optimizer)"
-            ): ("update() came before step()"),
-            ACCUMULATE.replace("    optimizer.zero_grad()\n", "").replace(
-                "y in batches:\n", "y in batches:\n        optimizer.zero_grad()\n"
-            ): ("the batches before the last were thrown away"),
-            ACCUMULATE.replace(
-                "clip_grad_norm_(model.parameters(), max_norm)",
-                "[clip_grad_norm_(p, max_norm) for p in model.parameters()]",
-            ): ("clipped once"),
-            ACCUMULATE.replace("    optimizer.zero_grad()\n", ""): "zero_grad comes first",
-            ACCUMULATE.replace("scaler.scale(loss).backward()", "scaler.scale(loss)\n        loss.backward()"): (
-                "never multiplied by it"
+            KEEP.replace("round(x / step)", "int(x / step)"): "the nearest of its neighbors",
+            KEEP.replace("max(math.frexp(x)[1] - 1, 1 - bias)", "math.frexp(x)[1] - 1"): "the steps get no smaller",
+            KEEP.replace(
+                "kept if abs(kept) < 2.0 ** (bias + 1) else math.copysign(math.inf, x)", "kept"
+            ): "too large becomes infinite",
+            KEEP.replace("math.copysign(math.inf, x)", "math.inf"): "on the other side",
+            KEEP.replace("round(x / step)", "math.floor(x / step + 0.5)"): "the even one wins",
+            KEEP.replace("    exponent =", "    if abs(x) < 2.0 ** (1 - bias):\n        return 0.0\n    exponent ="): (
+                "the steps get no smaller, down to zero"
             ),
-            ACCUMULATE.replace("scaler.scale(loss).backward()", "loss.backward()"): "did not use scaler.scale(loss",
-            ACCUMULATE.replace("scaler.step(optimizer)", "optimizer.step()").replace("    scaler.update()\n", ""): (
-                "use scaler.step(optimizer)"
+            KEEP.replace("abs(kept) < 2.0 ** (bias + 1)", "abs(x) <= (2 - 2.0**-mantissa_bits) * 2.0**bias"): (
+                "round first: the nearest is the largest number"
             ),
-            ACCUMULATE.replace("        scaler.scale(loss)", "            scaler.scale(loss)"): "within autocast",
-            ACCUMULATE.replace(
-                "dtype=torch.float16", "dtype=torch.float16, enabled=False"
-            ): "without autocast for the CPU",
-            ACCUMULATE.replace("dtype=torch.float16", "dtype=torch.bfloat16"): "another type",
+            KEEP.replace("abs(kept) < 2.0 ** (bias + 1)", "exponent <= bias"): "infinity",
+            KEEP.replace(
+                "    bias =", "    x = torch.tensor(float(x)).item()\n    bias ="
+            ): "float32 keeps 23 bits of mantissa",
             """
-import torch.nn.functional as F
-from torch.nn.utils import clip_grad_norm_
-
-def accumulate(model, optimizer, scaler, batches, max_norm):
-    optimizer.zero_grad()
-    with torch.autocast("cpu", dtype=torch.float16):
-        total = sum(F.cross_entropy(model(x), y) / len(batches) for x, y in batches)
-    scaler.scale(total).backward()
-    scaler.unscale_(optimizer)
-    clip_grad_norm_(model.parameters(), max_norm)
-    scaler.step(optimizer)
-    scaler.update()
-""": "backward ran 1 time for 4 batches",
-            ACCUMULATE.replace("(loss)", "(scaler.scale(loss))"): "4 backward passes, 8 calls of scaler.scale",
-            ACCUMULATE.replace(
-                "    scaler.step", "    optimizer.param_groups[0]['lr'] /= len(batches)\n    scaler.step"
-            ): "learning rate of 0.1, now it has 0.025",
-            ACCUMULATE.replace(
-                "    clip_grad",
-                "    if not all(p.grad.isfinite().all() for p in model.parameters()):\n        return\n    clip_grad",
-            ): "scaler.update() was not called",
-            ACCUMULATE.replace("    scaler.unscale_(optimizer)\n", ""): "unscale_ first, once",
-            ACCUMULATE.replace("    clip_grad_norm_(model.parameters(), max_norm)\n", ""): "it was not clipped",
-            ACCUMULATE.replace("    scaler.unscale_", "        scaler.unscale_")
-            .replace("    clip_grad", "        clip_grad")
-            .replace("    scaler.step", "        scaler.step")
-            .replace("    scaler.update", "        scaler.update"): "4 optimizer steps for 4 batches",
+def keep_bits(x, exponent_bits, mantissa_bits):
+    formats = {(5, 10): torch.float16, (8, 7): torch.bfloat16, (5, 2): torch.float8_e5m2}
+    return torch.tensor(float(x)).to(formats.get((exponent_bits, mantissa_bits), torch.float8_e4m3fn)).item()
+""": "keep_bits(70000, 4, 3) gave",
         },
     ),
 ]
