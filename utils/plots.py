@@ -7,7 +7,6 @@ import io
 import itertools
 import os
 import textwrap
-from xml.etree import ElementTree
 
 from utils import recordings
 from utils.messages import LabError, picture, picture_data
@@ -99,6 +98,8 @@ def diagram(name):
 def _diagram_data(svg):
     """The forms of a drawing by media type. As HTML, too, because JupyterLab shows an SVG only in a trusted notebook,
     and without its text alternative."""
+    from xml.etree import ElementTree
+
     root = ElementTree.fromstring(svg)
     finding, description = (root.findtext(f"{{*}}{part}", "").strip() for part in ("title", "desc"))
     alt = f"{finding}. {description}"
