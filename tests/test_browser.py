@@ -32,6 +32,7 @@ SETTINGS = {
     "@jupyterlab/apputils-extension:notification": {"fetchNews": "false", "checkForUpdates": False},
 }
 CELL, EXPLORER = ".jp-Notebook .jp-CodeCell", ".jp-Notebook .widget-vbox:has(img)"
+FOLDED = f"{CELL} .jp-InputPlaceholder"
 RED = '[data-mime-type="application/vnd.jupyter.stderr"]'  # how JupyterLab shows errors, and text on stderr
 CONTROLS = ".noUi-handle, select, input[type=checkbox], input[type=number]"
 
@@ -49,6 +50,9 @@ CLOSE_ALL = """async () => {
     [...jupyterapp.shell.widgets("main")].forEach(widget => widget.dispose());  // without saving
     await jupyterapp.serviceManager.sessions.shutdownAll();  // for the memory of the kernels
 }"""
+# Of each code cell: the number of its run; none if it did not run, "*" while it runs. A folded cell shows none.
+NUMBERS = """() => jupyterapp.shell.currentWidget.content.widgets
+    .filter(cell => cell.model.type === "code").map(cell => cell.prompt || cell.model.executionCount)"""
 # How often an explorer was drawn: plots.explorer counts it in a comment beside the picture.
 DRAWN = """box => Number(/drawing (\\d+)/.exec(box.innerHTML)[1])"""
 
@@ -114,12 +118,12 @@ def run_all(page, path):
 
 def errors_and_noise(page, cells):
     """What must not be: errors, text on stderr in cells that are not tagged for it, cells that did not run."""
-    found = []
+    found, numbers = [], page.evaluate(NUMBERS)
     for number, cell in enumerate(cells):
         shown = page.locator(CELL).nth(number)
         if "lab-stderr" not in cell.metadata.get("tags", []):
             found += shown.locator(RED).all_inner_texts()
-        if not re.fullmatch(r"\[\d+\]:", shown.locator(".jp-InputPrompt").inner_text().strip()):
+        if not re.fullmatch(r"\d+", str(numbers[number])):
             found.append(f"did not run: {cell.source}")
     return found
 
@@ -172,6 +176,7 @@ def test_lesson(lesson, course, page, capsys):
         store_pictures(page, lesson.stem)
     assert errors_and_noise(page, cells) == []
 
+    expect(page.locator(FOLDED)).to_have_count(sum("fold" in cell.metadata.get("tags", []) for cell in cells))
     explorers = page.locator(EXPLORER)
     expect(explorers).to_have_count(sum("plots.explorer(" in cell.source for cell in cells))
     assert explorers.count() > 0
@@ -188,6 +193,22 @@ def test_lesson(lesson, course, page, capsys):
 
 
 @needs_browser
+def test_a_guess_by_keyboard_must_be_seen_after_the_experiment(course, page):
+    lesson = next(path for path in LESSONS if '"predict(' in path.read_text(encoding="utf-8"))
+    path = course / "notebooks" / lesson.name
+    sources = [cell.source for cell in run_all(page, path)]
+    asks = next(source for source in sources if source.startswith("predict("))
+    (answer,) = (n for n, source in enumerate(sources) if f"reveal({re.search(r'.*?,', asks[8:])[0]}" in source)
+    question, revealed = page.locator(CELL).nth(sources.index(asks)), page.locator(CELL).nth(answer)
+    expect(revealed).not_to_contain_text("You said")
+    question.locator("button").first.focus()
+    page.keyboard.press("Enter")
+    expect(question).to_contain_text("You said")
+    run_all(page, path)
+    expect(revealed).to_contain_text("You said")
+
+
+@needs_browser
 def test_what_must_be_seen_is_seen(course, page):
     """A control that does nothing, text on stderr and an error do not pass for a good lesson."""
     same_picture = """
@@ -197,11 +218,13 @@ part = lambda name, data: struct.pack(">I", len(data)) + name + data + struct.pa
 header, row = struct.pack(">2I5B", 1, 1, 8, 0, 0, 0, 0), zlib.compress(bytes(2))
 png = b"\\x89PNG\\r\\n\\x1a\\n" + part(b"IHDR", header) + part(b"IDAT", row) + part(b"IEND", b"")
 img = f'<img src="data:image/png;base64,{base64.b64encode(png).decode()}" alt="a dot"><!-- drawing 1 -->'
-display(ipywidgets.VBox([ipywidgets.IntSlider(3), ipywidgets.HTML(img)]))"""
+display(ipywidgets.VBox([ipywidgets.IntSlider(3), ipywidgets.HTML(img)]))
+display(ipywidgets.VBox([ipywidgets.Button()]))  # no explorer: it has no picture"""
     sources = [same_picture, "import sys; print('noise', file=sys.stderr)", "1 / 0", "never = 'run'"]
     path = course / "notebooks" / "bad.ipynb"
     kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3 (ipykernel)"}}
     code = [nbformat.v4.new_code_cell(source) for source in sources]
+    code[3].metadata.jupyter = {"source_hidden": True}
     nbformat.write(nbformat.v4.new_notebook(cells=code, metadata=kernel), path)
 
     noise, error, not_run = errors_and_noise(page, run_all(page, path))
