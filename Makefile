@@ -31,7 +31,7 @@ SAMPLE := there_are or must_be_seen or 00_start or 06_pinned or 13_tpu
 .PHONY: help lab test lesson timed untimed test-unit test-exercises test-browser test-tpu test-colab test-next test-emulator test-cuda record-emulated lab-emulated outputs record bench format lint clean env env-test env-test-tpu env-test-colab env-test-next env-test-cuda
 
 help:
-	@echo "make lab             open the lessons in JupyterLab (installs on first use; LAB_ARGS=\"--port 8899\")"
+	@echo "make lab             open your copies of the lessons, in the folder work (installs on first use; LAB_ARGS=\"--port 8899\")"
 	@echo "make lab-emulated    the same on an emulated Tesla T4 (Linux, g++): numbers and memory real, times modeled"
 	@echo "make test            check everything: style, unit tests, every cell of every lesson"
 	@echo "make lesson N=05     run one lesson as the tests do; N=05 goes with test-browser, test-tpu, test-colab, record, too"

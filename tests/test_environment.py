@@ -283,18 +283,22 @@ def test_pip_fails(package, env, words, message, small_course, tmp_path, monkeyp
 # ---------------------------------------------------------------------------------------- JupyterLab and utils
 
 
-def test_jupyterlab_serves_the_first_lesson(tmp_path, interruptible):
+def test_jupyterlab_serves_a_copy_of_the_first_lesson(tmp_path, interruptible):
     """Also where the home folder cannot be written and the port is taken; Ctrl-C ends it."""
+    course = tmp_path / "a course"
+    for file in ["tools/lab.py", "notebooks/00_start_here.ipynb"]:
+        (course / file).parent.mkdir(parents=True)
+        shutil.copy(ROOT / file, course / file)
     env, log = {**os.environ, "HOME": "/dev/null/no-home"}, tmp_path / "log"
     for variable in ("JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "XDG_DATA_HOME"):
         env.pop(variable, None)
     with socket.create_server(("127.0.0.1", 0)) as other, log.open("w") as file:
         taken = other.getsockname()[1]
-        command = [sys.executable, ROOT / "tools" / "lab.py", "--no-browser", f"--port={taken}"]
+        command = [sys.executable, course / "tools" / "lab.py", "--no-browser", f"--port={taken}"]
         lab = subprocess.Popen(command, cwd=tmp_path, env=env, stdout=file, stderr=file)
         try:
             start, reply = time.perf_counter(), None
-            page = r"http://127\.0\.0\.1:(\d+)/lab/tree/notebooks/00_start_here\.ipynb\?token=\w+"
+            page = r"http://127\.0\.0\.1:(\d+)/lab/tree/work/00_start_here\.ipynb\?token=\w+"
             while not reply:
                 assert lab.poll() is None and time.perf_counter() - start < 60, log.read_text()
                 time.sleep(0.05)
@@ -307,7 +311,8 @@ def test_jupyterlab_serves_the_first_lesson(tmp_path, interruptible):
             assert lab.wait(timeout=30) == 0
     printed = log.read_text()
     assert "Traceback" not in printed and "0.0.0.0" not in printed
-    assert f"The port {taken} is already in use" in printed and f"from local directory: {ROOT}\n" in printed
+    assert f"The port {taken} is already in use" in printed and f"from local directory: {course}\n" in printed
+    assert (course / "work" / "00_start_here.ipynb").exists()
     home = f"The home folder cannot be written: settings go to {Path(sys.prefix) / 'home'}\n"
     assert os.name == "nt" or home in printed  # Windows does not find the home folder through HOME
 
@@ -315,6 +320,15 @@ def test_jupyterlab_serves_the_first_lesson(tmp_path, interruptible):
 def test_a_home_folder_that_can_be_written_is_kept(tmp_path):
     code = "import lab, os; lab.provide_home(); print(os.environ['HOME'])"
     assert run(sys.executable, "-c", code, cwd=ROOT / "tools", HOME=str(tmp_path)).stdout == f"{tmp_path}\n"
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows does not find the home folder through HOME")
+def test_where_neither_home_nor_environment_can_be_written_settings_are_lost_in_the_end(tmp_path):
+    (tmp_path / "home").touch()
+    code = f"import lab, os, sys; sys.prefix = {str(tmp_path)!r}; lab.provide_home(); print(os.environ['HOME'])"
+    said, home = run(sys.executable, "-c", code, cwd=ROOT / "tools", HOME="/dev/null/none").stdout.splitlines()
+    assert said == f"The home folder cannot be written: settings go to {home}" and str(tmp_path) not in home
+    os.rmdir(home)
 
 
 def test_importing_utils_starts_nothing(tmp_path):

@@ -1,9 +1,14 @@
-"""Open JupyterLab on the first lesson: python tools/lab.py [arguments of JupyterLab]
+"""Open JupyterLab on the reader's own copy of the first lesson: python tools/lab.py [arguments of JupyterLab]
 
-JupyterLab listens on this computer only, with a token, and takes the next port if its own is taken (its defaults).
+The copies, in the folder work, have no outputs: no answer below its question. A copy that the reader has changed or run
+is never touched. JupyterLab listens on this machine only, with a token, and finds a free port (its defaults).
 """
 
+import hashlib
+import json
 import os
+import re
+import shutil
 import sys
 import tempfile
 from pathlib import Path
@@ -12,24 +17,91 @@ from jupyter_core.paths import jupyter_config_dir, jupyter_data_dir
 from jupyterlab.labapp import LabApp
 
 ROOT = Path(__file__).resolve().parent.parent
+INTO_NOTEBOOKS = re.compile(r'(\]\(|(?:src|href)=")(?=(?:diagrams|exercises|recorded|scripts)\b)')
+
+
+def writable(folder):
+    """Whether files can be made in this folder, which is made if need be."""
+    try:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=folder).close()
+    except OSError:
+        return False
+    return True
 
 
 def provide_home():
-    """Where Jupyter cannot write into the home folder, take one inside the environment."""
-    try:
-        for folder in (jupyter_config_dir(), jupyter_data_dir()):
-            os.makedirs(folder, exist_ok=True)
-            tempfile.TemporaryFile(dir=folder).close()
-    except OSError:
+    """Where Jupyter cannot write into the home folder, take one inside the environment, or one that will be lost."""
+    if not (writable(jupyter_config_dir()) and writable(jupyter_data_dir())):
         home = Path(sys.prefix) / "home"
+        home = home if writable(home) else tempfile.mkdtemp()
         print(f"The home folder cannot be written: settings go to {home}")
-        home.mkdir(exist_ok=True)
         os.environ["HOME"] = str(home)
+
+
+def provide_course():
+    """What JupyterLab serves, the course or a copy of it at home, and which folder of it has the lessons to open."""
+    if writable(ROOT / "work"):
+        return ROOT, "work"
+    copy = Path.home() / "device-lab-work"
+    if not writable(copy / "work"):
+        print("Neither the course nor your home folder can be written: what you do in the lessons is not kept.")
+        return ROOT, "notebooks"
+    for path in (path for folder in ("docs", "notebooks", "utils") for path in (ROOT / folder).rglob("*.*")):
+        if path.is_file() and path.suffix not in (".ipynb", ".pyc"):  # the lessons go to work
+            target = copy / path.relative_to(ROOT)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, target)
+    print(f"The course's folder cannot be written: your copies of the lessons are in {copy / 'work'}")
+    return copy, "work"
+
+
+def edition(lesson):
+    """Short hash of what the cells of a lesson say."""
+    return hashlib.sha256(json.dumps(["".join(cell["source"]) for cell in lesson["cells"]]).encode()).hexdigest()[:12]
+
+
+def for_reader(path):
+    """A lesson as its reader gets it: without outputs, its edition noted, links into folders of notebooks mended."""
+    lesson = json.loads(path.read_text(encoding="utf-8"))
+    for cell in lesson["cells"]:
+        if cell["cell_type"] == "code":
+            cell |= {"outputs": [], "execution_count": None}
+        else:
+            cell["source"] = INTO_NOTEBOOKS.sub(r"\1../notebooks/", "".join(cell["source"])).splitlines(keepends=True)
+    lesson["metadata"]["device_lab"] = {"edition": edition(lesson)}
+    return lesson
+
+
+def is_kept(copy, newest):
+    """Whether the reader's copy stays as it is; one line where the course has a newer edition than this one."""
+    try:
+        lesson = json.loads(copy.read_text(encoding="utf-8"))
+        known, now = lesson["metadata"].get("device_lab", {}).get("edition"), edition(lesson)
+        used = known != now or any(cell.get("outputs") or cell.get("execution_count") for cell in lesson["cells"])
+    except (ValueError, LookupError, TypeError, AttributeError):  # no longer a notebook: still the reader's
+        known = now = used = True
+    if used and newest not in (known, now):
+        print(f"work/{copy.name}: the course has a newer edition. To get it, rename yours and start again.")
+    return used or newest == known
+
+
+def copy_lessons(work):
+    """Copy each lesson into the folder `work`, unless the reader has it and has changed or run it."""
+    for path in sorted((ROOT / "notebooks").glob("[0-9][0-9]_*.ipynb")):
+        lesson, copy = for_reader(path), work / path.name
+        if not copy.exists() or not is_kept(copy, lesson["metadata"]["device_lab"]["edition"]):
+            part = copy.with_suffix(".part")
+            part.write_text(json.dumps(lesson, indent=1, ensure_ascii=False), encoding="utf-8", newline="\n")
+            part.replace(copy)
 
 
 if __name__ == "__main__":
     provide_home()
+    course, folder = provide_course()
+    if folder == "work":
+        copy_lessons(course / "work")
     # The lesson is the page that opens, and the one in the address that JupyterLab prints. Containers and rented GPU
     # machines have no user but root.
-    options = [f"--ServerApp.root_dir={ROOT}", "--LabApp.default_url=/lab/tree/notebooks/00_start_here.ipynb"]
+    options = [f"--ServerApp.root_dir={course}", f"--LabApp.default_url=/lab/tree/{folder}/00_start_here.ipynb"]
     LabApp.launch_instance([*options, "--allow-root", *sys.argv[1:]])
