@@ -477,7 +477,7 @@ def check_summary(answer):
             )
 
 
-# Parts that several answers to 02.3, 02.4 and 02.5 share
+# Parts that several answers share
 SAME = """
 def ensure_same_device(*tensors):
     devices = {x.device for x in tensors if x.dim() > 0 or x.device.type != "cpu"}
@@ -578,7 +578,7 @@ def zeros_beside(x, n):
         number="02.1",
         title="Does it copy?",
         name="copies",
-        stars=2,
+        stars=1,
         check=check_copies,
         hints=[
             "Ask of each line: does it have anything to do? Other type, other device, other order of the numbers?",
@@ -618,212 +618,6 @@ copies = [y.data_ptr() != x.data_ptr() for y in made]
     ),
     Exercise(
         number="02.2",
-        title="Latency and bandwidth from two measurements",
-        name="link_from_two",
-        stars=2,
-        check=check_link_from_two,
-        hints=[
-            "Write the model down twice, once for each measurement, and subtract.",
-            "t2 - t1 = (n2 - n1) / bandwidth: the latency is gone.",
-            "bandwidth = (n2 - n1) / (t2 - t1), then latency = t1 - n1 / bandwidth.",
-        ],
-        solution="""
-def link_from_two(n1, t1, n2, t2):
-    bandwidth = (n2 - n1) / (t2 - t1)
-    return t1 - n1 / bandwidth, bandwidth
-""",
-        praise="Two points always give two numbers, and no idea how well the model fits. So the lesson took ten.",
-        right=[
-            """
-def link_from_two(n1, t1, n2, t2):
-    seconds_per_byte = (t1 - t2) / (n1 - n2)
-    return [t2 - n2 * seconds_per_byte, 1 / seconds_per_byte]
-""",
-            """
-def link_from_two(n1, t1, n2, t2):
-    system = torch.tensor([[1.0, n1], [1.0, n2]])
-    latency, slope = torch.linalg.solve(system, torch.tensor([t1, t2])).tolist()
-    return latency, 1 / slope
-""",
-            """
-import numpy as np
-
-def link_from_two(n1, t1, n2, t2):
-    slope, latency = np.polyfit([n1, n2], [t1, t2], 1)
-    return np.array([latency, 1 / slope])
-""",
-        ],
-        wrong={
-            """
-def link_from_two(n1, t1, n2, t2):
-    return t1, n2 / t2
-""": "take the difference of the two measurements",
-            """
-def link_from_two(n1, t1, n2, t2):
-    return t1, (n2 - n1) / (t2 - t1)
-""": "what remains of a time when the time of its bytes",
-            """
-def link_from_two(n1, t1, n2, t2):
-    return (n2 - n1) / (t2 - t1)
-""": "expected a pair",
-            """
-def link_from_two(n1, t1, n2, t2):
-    bandwidth = (n2 - n1) / (t2 - t1)
-    return bandwidth, t1 - n1 / bandwidth
-""": "the latency comes first",
-            """
-def link_from_two(n1, t1, n2, t2):
-    slope = (t2 - t1) / (n2 - n1)
-    return t1 - n1 * slope, slope
-""": "that is seconds per byte",
-            """
-def link_from_two(n1, t1, n2, t2):
-    bandwidth = (n2 - n1) / (t2 - t1)
-    return t1 - n1 / bandwidth, bandwidth / 1e9
-""": "that is in GB/s",
-            """
-def link_from_two(n1, t1, n2, t2):
-    bandwidth = (n1 - n2) / (t2 - t1)
-    return t1 - n1 / bandwidth, bandwidth
-""": "the same way round",
-            """
-def link_from_two(n1, t1, n2, t2):
-    bandwidth = (n2 - n1) // (t2 - t1)
-    return t1 - n1 / bandwidth, bandwidth
-""": "do not round it",
-        },
-    ),
-    Exercise(
-        number="02.3",
-        title="Check the devices, move nothing",
-        name="ensure_same_device",
-        stars=3,
-        check=check_ensure_same_device,
-        hints=[
-            "Collect the devices in a set: {x.device for x in tensors}. How large may it be?",
-            "Leave numbers on the CPU out of the set: x.dim() == 0 and x.device.type == 'cpu'.",
-            "Build the message from all tensors: ', '.join(str(x.device) for x in tensors).",
-        ],
-        solution=SAME,
-        praise="Put it at the doors of your own library, where the message can name what the caller passed. Inside, "
-        "PyTorch checks anyway; and a version that moves the arguments would hide a copy in each call.",
-        right=[
-            """
-def ensure_same_device(*tensors):
-    devices = set()
-    for x in tensors:
-        if x.ndim == 0 and x.device == torch.device("cpu"):
-            continue
-        devices.add(x.device)
-    if len(devices) > 1:
-        raise ValueError(f"different devices: {devices}")
-""",
-            """
-def ensure_same_device(*tensors):
-    placed = [t for t in tensors if t.shape != () or t.device.type != "cpu"]
-    if any(t.device != placed[0].device for t in placed):
-        raise ValueError("not one device", [(t.device.type, t.device.index) for t in placed])
-    return tensors
-""",
-        ],
-        wrong={
-            """
-def ensure_same_device(*tensors):
-    return [x.to(tensors[0].device) for x in tensors]
-""": "hides a copy in each call",
-            """
-def ensure_same_device(*tensors):
-    if len({x.device for x in tensors}) > 1:
-        raise ValueError([str(x.device) for x in tensors])
-""": "a number on the CPU may join any device",
-            """
-def ensure_same_device(*tensors):
-    if len({x.device.type for x in tensors if x.dim()}) > 1:
-        raise ValueError([str(x.device) for x in tensors])
-""": "cuda:0 and cuda:1 are two devices",
-            SAME.replace("{found}", "{len(devices)}"): "does not name cpu",
-            SAME.replace("{found}", "cpu meta cuda:0 cuda:1 cuda:2"): "names cuda:0, where none of them is",
-            SAME.replace("str(x.device)", "x.device.type"): "does not name cuda:0",
-            """
-def ensure_same_device(*tensors):
-    assert len({x.device for x in tensors if x.dim()}) < 2, tensors
-""": "expected a ValueError, you raised AssertionError",
-            """
-def ensure_same_device(*tensors):
-    if len({x.device for x in tensors if x.dim()}) > 1:
-        raise ValueError([str(x.device) for x in tensors])
-""": "a vector on cpu and a number on cuda:0",
-            SAME.replace("{x.device for", "{(x.device, x.dtype) for"): "types do not matter",
-            SAME.replace("x.dim() > 0", "x.numel() > 1"): "a vector of length one is a vector",
-            SAME.replace("for x in tensors if", "for x in tensors[:2] if"): "not only the first two",
-            SAME.replace("for x in tensors if", "for x in tensors[::max(1, len(tensors) - 1)] if"): (
-                "not only the first and the last"
-            ),
-        },
-    ),
-    Exercise(
-        number="02.4",
-        title="Move a nested batch",
-        name="move_all",
-        stars=3,
-        check=check_move_all,
-        hints=[
-            "The function calls itself for what is inside a dict, a list or a tuple.",
-            "Four cases with isinstance: torch.Tensor, dict, list or tuple, and everything else.",
-            "type(nested)(move_all(value, device) for value in nested) keeps a list a list and a tuple a tuple.",
-        ],
-        solution=MOVE,
-        praise="A named tuple would need type(nested)(*values). PyTorch's own code does this with "
-        "torch.utils._pytree.tree_map, which knows named tuples too.",
-        right=[
-            """
-def move_all(nested, device):
-    match nested:
-        case torch.Tensor():
-            return nested.to(device, non_blocking=True)
-        case dict():
-            return dict((key, move_all(value, device)) for key, value in nested.items())
-        case list():
-            return [move_all(value, device) for value in nested]
-        case tuple():
-            return tuple(move_all(value, device) for value in nested)
-    return nested
-""",
-            """
-from torch.utils._pytree import tree_map
-
-def move_all(nested, device):
-    return tree_map(lambda value: value.to(device) if isinstance(value, torch.Tensor) else value, nested)
-""",
-        ],
-        wrong={
-            TENSOR.rstrip() + DICT + "    return nested\n": "is the list of the input itself",
-            MOVE.replace("type(nested)", "list"): "should be of type tuple, you returned one of type list",
-            MOVE.replace("nested.to(device)", "nested.to(device, copy=True)"): "was copied on its way",
-            MOVE.replace("nested.to(device)", "nested.float().to(device)"): "only the device may change",
-            MOVE.replace(
-                "return nested.to(device)",
-                "return nested if nested.device.type == device.type else nested.to(device)",
-            ): "should be a tensor on cuda:1, it is on cuda:0",
-            MOVE.replace("return nested.to(device)", "nested.to(device)"): "it is on cpu",
-            MOVE.replace("nested.to(device)", "nested.to(device.type)"): "moves a tensor to 'cuda'",
-            MOVE.replace("nested.to(device)", "nested.detach().to(device)"): "hand on the same one",
-            "import copy\n" + MOVE.replace("    return nested\n", "    return copy.deepcopy(nested)\n"): "a copy of it",
-            """
-def move_all(nested, device):
-    for key, value in nested.items():
-        if isinstance(value, torch.Tensor):
-            nested[key] = value.to(device)
-    return nested
-""": "the input itself was changed",
-            """
-def move_all(nested, device):
-    return {key: value.to(device) for key, value in nested.items()}
-""": "raised AttributeError",
-        },
-    ),
-    Exercise(
-        number="02.5",
         title="One wait instead of many",
         name="summary",
         stars=2,
@@ -918,6 +712,212 @@ def summary(losses):
     values = torch.stack(losses).to("cpu", non_blocking=True)
     return values.mean().item(), values.max().item()
 """: "nothing waits for it",
+        },
+    ),
+    Exercise(
+        number="02.3",
+        title="Latency and bandwidth from two measurements",
+        name="link_from_two",
+        stars=2,
+        check=check_link_from_two,
+        hints=[
+            "Write the model down twice, once for each measurement, and subtract.",
+            "t2 - t1 = (n2 - n1) / bandwidth: the latency is gone.",
+            "bandwidth = (n2 - n1) / (t2 - t1), then latency = t1 - n1 / bandwidth.",
+        ],
+        solution="""
+def link_from_two(n1, t1, n2, t2):
+    bandwidth = (n2 - n1) / (t2 - t1)
+    return t1 - n1 / bandwidth, bandwidth
+""",
+        praise="Two points always give two numbers, and no idea how well the model fits. So the lesson took ten.",
+        right=[
+            """
+def link_from_two(n1, t1, n2, t2):
+    seconds_per_byte = (t1 - t2) / (n1 - n2)
+    return [t2 - n2 * seconds_per_byte, 1 / seconds_per_byte]
+""",
+            """
+def link_from_two(n1, t1, n2, t2):
+    system = torch.tensor([[1.0, n1], [1.0, n2]])
+    latency, slope = torch.linalg.solve(system, torch.tensor([t1, t2])).tolist()
+    return latency, 1 / slope
+""",
+            """
+import numpy as np
+
+def link_from_two(n1, t1, n2, t2):
+    slope, latency = np.polyfit([n1, n2], [t1, t2], 1)
+    return np.array([latency, 1 / slope])
+""",
+        ],
+        wrong={
+            """
+def link_from_two(n1, t1, n2, t2):
+    return t1, n2 / t2
+""": "take the difference of the two measurements",
+            """
+def link_from_two(n1, t1, n2, t2):
+    return t1, (n2 - n1) / (t2 - t1)
+""": "what remains of a time when the time of its bytes",
+            """
+def link_from_two(n1, t1, n2, t2):
+    return (n2 - n1) / (t2 - t1)
+""": "expected a pair",
+            """
+def link_from_two(n1, t1, n2, t2):
+    bandwidth = (n2 - n1) / (t2 - t1)
+    return bandwidth, t1 - n1 / bandwidth
+""": "the latency comes first",
+            """
+def link_from_two(n1, t1, n2, t2):
+    slope = (t2 - t1) / (n2 - n1)
+    return t1 - n1 * slope, slope
+""": "that is seconds per byte",
+            """
+def link_from_two(n1, t1, n2, t2):
+    bandwidth = (n2 - n1) / (t2 - t1)
+    return t1 - n1 / bandwidth, bandwidth / 1e9
+""": "that is in GB/s",
+            """
+def link_from_two(n1, t1, n2, t2):
+    bandwidth = (n1 - n2) / (t2 - t1)
+    return t1 - n1 / bandwidth, bandwidth
+""": "the same way round",
+            """
+def link_from_two(n1, t1, n2, t2):
+    bandwidth = (n2 - n1) // (t2 - t1)
+    return t1 - n1 / bandwidth, bandwidth
+""": "do not round it",
+        },
+    ),
+    Exercise(
+        number="02.4",
+        title="Check the devices, move nothing",
+        name="ensure_same_device",
+        stars=3,
+        check=check_ensure_same_device,
+        hints=[
+            "Collect the devices in a set: {x.device for x in tensors}. How large may it be?",
+            "Leave numbers on the CPU out of the set: x.dim() == 0 and x.device.type == 'cpu'.",
+            "Build the message from all tensors: ', '.join(str(x.device) for x in tensors).",
+        ],
+        solution=SAME,
+        praise="Put it at the doors of your own library, where the message can name what the caller passed. Inside, "
+        "PyTorch checks anyway; and a version that moves the arguments would hide a copy in each call.",
+        right=[
+            """
+def ensure_same_device(*tensors):
+    devices = set()
+    for x in tensors:
+        if x.ndim == 0 and x.device == torch.device("cpu"):
+            continue
+        devices.add(x.device)
+    if len(devices) > 1:
+        raise ValueError(f"different devices: {devices}")
+""",
+            """
+def ensure_same_device(*tensors):
+    placed = [t for t in tensors if t.shape != () or t.device.type != "cpu"]
+    if any(t.device != placed[0].device for t in placed):
+        raise ValueError("not one device", [(t.device.type, t.device.index) for t in placed])
+    return tensors
+""",
+        ],
+        wrong={
+            """
+def ensure_same_device(*tensors):
+    return [x.to(tensors[0].device) for x in tensors]
+""": "hides a copy in each call",
+            """
+def ensure_same_device(*tensors):
+    if len({x.device for x in tensors}) > 1:
+        raise ValueError([str(x.device) for x in tensors])
+""": "a number on the CPU may join any device",
+            """
+def ensure_same_device(*tensors):
+    if len({x.device.type for x in tensors if x.dim()}) > 1:
+        raise ValueError([str(x.device) for x in tensors])
+""": "cuda:0 and cuda:1 are two devices",
+            SAME.replace("{found}", "{len(devices)}"): "does not name cpu",
+            SAME.replace("{found}", "cpu meta cuda:0 cuda:1 cuda:2"): "names cuda:0, where none of them is",
+            SAME.replace("str(x.device)", "x.device.type"): "does not name cuda:0",
+            """
+def ensure_same_device(*tensors):
+    assert len({x.device for x in tensors if x.dim()}) < 2, tensors
+""": "expected a ValueError, you raised AssertionError",
+            """
+def ensure_same_device(*tensors):
+    if len({x.device for x in tensors if x.dim()}) > 1:
+        raise ValueError([str(x.device) for x in tensors])
+""": "a vector on cpu and a number on cuda:0",
+            SAME.replace("{x.device for", "{(x.device, x.dtype) for"): "types do not matter",
+            SAME.replace("x.dim() > 0", "x.numel() > 1"): "a vector of length one is a vector",
+            SAME.replace("for x in tensors if", "for x in tensors[:2] if"): "not only the first two",
+            SAME.replace("for x in tensors if", "for x in tensors[::max(1, len(tensors) - 1)] if"): (
+                "not only the first and the last"
+            ),
+        },
+    ),
+    Exercise(
+        number="02.5",
+        title="Move a nested batch",
+        name="move_all",
+        stars=3,
+        check=check_move_all,
+        hints=[
+            "The function calls itself for what is inside a dict, a list or a tuple.",
+            "Four cases with isinstance: torch.Tensor, dict, list or tuple, and everything else.",
+            "type(nested)(move_all(value, device) for value in nested) keeps a list a list and a tuple a tuple.",
+        ],
+        solution=MOVE,
+        praise="A named tuple would need type(nested)(*values). PyTorch's own code does this with "
+        "torch.utils._pytree.tree_map, which knows named tuples too.",
+        right=[
+            """
+def move_all(nested, device):
+    match nested:
+        case torch.Tensor():
+            return nested.to(device, non_blocking=True)
+        case dict():
+            return dict((key, move_all(value, device)) for key, value in nested.items())
+        case list():
+            return [move_all(value, device) for value in nested]
+        case tuple():
+            return tuple(move_all(value, device) for value in nested)
+    return nested
+""",
+            """
+from torch.utils._pytree import tree_map
+
+def move_all(nested, device):
+    return tree_map(lambda value: value.to(device) if isinstance(value, torch.Tensor) else value, nested)
+""",
+        ],
+        wrong={
+            TENSOR.rstrip() + DICT + "    return nested\n": "is the list of the input itself",
+            MOVE.replace("type(nested)", "list"): "should be of type tuple, you returned one of type list",
+            MOVE.replace("nested.to(device)", "nested.to(device, copy=True)"): "was copied on its way",
+            MOVE.replace("nested.to(device)", "nested.float().to(device)"): "only the device may change",
+            MOVE.replace(
+                "return nested.to(device)",
+                "return nested if nested.device.type == device.type else nested.to(device)",
+            ): "should be a tensor on cuda:1, it is on cuda:0",
+            MOVE.replace("return nested.to(device)", "nested.to(device)"): "it is on cpu",
+            MOVE.replace("nested.to(device)", "nested.to(device.type)"): "moves a tensor to 'cuda'",
+            MOVE.replace("nested.to(device)", "nested.detach().to(device)"): "hand on the same one",
+            "import copy\n" + MOVE.replace("    return nested\n", "    return copy.deepcopy(nested)\n"): "a copy of it",
+            """
+def move_all(nested, device):
+    for key, value in nested.items():
+        if isinstance(value, torch.Tensor):
+            nested[key] = value.to(device)
+    return nested
+""": "the input itself was changed",
+            """
+def move_all(nested, device):
+    return {key: value.to(device) for key, value in nested.items()}
+""": "raised AttributeError",
         },
     ),
 ]
