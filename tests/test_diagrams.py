@@ -6,12 +6,14 @@ import re
 from xml.etree import ElementTree
 
 import pytest
+import torch
 from playwright.sync_api import sync_playwright
 
 from tests.conftest import text_of
 from tests.test_browser import ARGUMENTS, BROWSER, needs_browser
 from tools.notebooks import _clean_output
 from utils import plots
+from utils.hardware import look_up, pcie_limit
 from utils.messages import LabError
 
 FILES = sorted(plots.DIAGRAMS.iterdir())
@@ -207,3 +209,29 @@ def test_an_unknown_diagram_is_one_clear_line(run):
         plots.diagram("machin")
     (cell,) = run("plots.diagram('../recorded')")
     assert "LabError" in str(cell.outputs) and "Traceback" not in text_of(cell)
+
+
+def words(name):
+    """The texts of a diagram, in order."""
+    root = ElementTree.parse(plots.DIAGRAMS / f"{name}.svg")
+    return ["".join(node.itertext()) for node in root.iter(f"{SVG}text")]
+
+
+def test_the_numbers_of_the_machine_are_those_of_the_device_table():
+    t4 = look_up("T4")
+    factor = round(t4.bandwidth / pcie_limit(3))
+    assert {f"{t4.bandwidth} GB/s", f"{pcie_limit(3):.1f} GB/s", f"GPU memory, {t4.memory} GB"} < set(words("machine"))
+    assert f"GPU memory is {factor} times as fast" in words("machine")[0]
+
+
+def test_the_numbers_of_the_formats_are_those_of_pytorch():
+    names = ["float32", "tf32", "bfloat16", "float16", "float8_e4m3fn", "float8_e5m2"]
+    shown = words("formats")
+    first = shown.index("float32")
+    rows = [shown[first + 6 * column : first + 6 * column + 6] for column in range(3)]
+    assert rows[0] == names
+    for name, largest, step in zip(*rows, strict=True):
+        like = {"tf32": ("float32", "float16")}.get(name, (name, name))  # the exponent of one, the mantissa of the other
+        most, eps = torch.finfo(getattr(torch, like[0])).max, torch.finfo(getattr(torch, like[1])).eps
+        assert float(largest.replace(",", "")) == pytest.approx(most, rel=0.01)
+        assert float(step) == pytest.approx(eps, rel=0.01)
