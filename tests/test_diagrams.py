@@ -231,7 +231,7 @@ def test_the_numbers_of_the_formats_are_those_of_pytorch():
     rows = [shown[first + 6 * column : first + 6 * column + 6] for column in range(3)]
     assert rows[0] == names
     for name, largest, step in zip(*rows, strict=True):
-        like = {"tf32": ("float32", "float16")}.get(name, (name, name))  # the exponent of one, the mantissa of the other
+        like = {"tf32": ("float32", "float16")}.get(name, (name, name))  # exponent of one, mantissa of the other
         most, eps = torch.finfo(getattr(torch, like[0])).max, torch.finfo(getattr(torch, like[1])).eps
         assert float(largest.replace(",", "")) == pytest.approx(most, rel=0.01)
         assert float(step) == pytest.approx(eps, rel=0.01)
