@@ -26,7 +26,17 @@ import train_ddp  # noqa: E402, F401
 
 CONTEXT = multiprocessing.get_context("spawn" if os.name == "nt" else "forkserver")
 # torch._dynamo: the first optimizer imports it, and that takes as long as all the rest.
-CONTEXT.set_forkserver_preload(["pytest", "tests.forked", "torch._dynamo"])
+PRELOAD = ["pytest", "tests.forked", "torch._dynamo"]
+
+
+def _serve():
+    """Have the fork server know the scripts: lesson 16's pieces, tested in this process before, start one without."""
+    from multiprocessing import forkserver  # Windows has none
+
+    server = forkserver._forkserver
+    if server._preload_modules != PRELOAD:
+        server._stop()  # there for unit tests
+        CONTEXT.set_forkserver_preload(PRELOAD)
 
 
 def _enter(main, words, env, cwd, folder):
@@ -49,8 +59,12 @@ def start(main, *words, **env):
     env = {**os.environ, **{name: str(value) for name, value in env.items()}}
     arguments = (main, list(map(str, words)), env, os.getcwd(), folder)
     process = CONTEXT.Process(target=_enter, args=arguments, daemon=True)  # daemon: it ends with the tests
+    if CONTEXT.get_start_method() == "forkserver":
+        _serve()
+    method = multiprocessing.get_start_method(allow_none=True)
     with mock.patch.dict(os.environ, PYTHONPATH=str(ROOT)):  # the server finds tests.forked, whatever the folder
         process.start()
+    multiprocessing.set_start_method(method, force=True)  # starting has fixed it; other tests look at it
     process.folder = folder
     return process
 

@@ -225,6 +225,10 @@ def method(request, monkeypatch):
     """Both ways to start processes: that of Windows and macOS is tried on Linux, too."""
     if request.param == "forkserver" and sys.platform != "linux":
         pytest.skip("nothing is forked here")
+    if request.param == "forkserver":
+        from multiprocessing import forkserver
+
+        forkserver._forkserver._stop()  # one that other tests have started knows more than a piece should
     monkeypatch.setattr(snippets, "METHOD", request.param)
 
 
