@@ -47,13 +47,13 @@ def check_device_type(answer):
             raise Wrong(f"for {shown} you returned {got!r}, expected {expected!r}")
 
 
-COSTS = [(50, 20), (10, 2), (50, 1), (50, 0.5), (0, 4), (12.5, 100), (3, 1.25), (1, 0.99)]  # overhead, times faster
+COSTS = [(50, 20), (10, 2), (0, 4), (12.5, 100), (3, 1.25), (200, 1.01)]  # overhead in µs, times faster
 
 
 def check_break_even(answer):
     for overhead, faster in COSTS:
         shown = f"an overhead of {overhead} µs and a device {faster} times as fast"
-        expected = overhead * faster / (faster - 1) if faster > 1 else math.inf
+        expected = overhead * faster / (faster - 1)
         got = call(answer, overhead, faster, shown=shown)
         if not isinstance(got, numbers.Real):
             raise Wrong(f"for {shown} you returned {got!r}, expected the number {expected:.4g}")
@@ -61,9 +61,7 @@ def check_break_even(answer):
             continue
         text, wanted = apart(float(got), expected)
         why = "such a device pays from some t on"
-        if faster <= 1:
-            why = "a device that is not faster never pays"
-        elif math.isfinite(got):
+        if math.isfinite(got):
             there = apart(overhead + got / faster, float(got))[0]
             why = f"a job of {text} µs on the CPU takes {there} µs there, and both sides must be equal"
         raise Wrong(f"for {shown} you returned {text}, expected {wanted}: {why}")
@@ -144,36 +142,31 @@ def device_type(x):
         number="00.3",
         title="When does another device pay?",
         name="break_even",
-        stars=2,
+        stars=1,
         check=check_break_even,
         hints=[
             "Write down t = overhead + t / faster and solve it for t.",
             "t - t / faster = overhead, so t * (1 - 1 / faster) = overhead.",
-            "t = overhead * faster / (faster - 1), but look at faster = 1 first.",
+            "Divide by (1 - 1 / faster).",
         ],
         solution="""
 def break_even(overhead, faster):
-    if faster <= 1:
-        return float("inf")
-    return overhead * faster / (faster - 1)
+    return overhead / (1 - 1 / faster)
 """,
         praise="For a fast device this is hardly more than the overhead itself: the overhead decides.",
         right=[
-            "import math\ndef break_even(overhead, faster):\n"
-            "    return overhead / (1 - 1 / faster) if faster > 1 else math.inf",
+            "def break_even(overhead, faster):\n    return overhead * faster / (faster - 1)",
             "def break_even(overhead, faster):\n"
             "    saved = 1 - 1 / faster  # of each µs\n"
             "    return torch.inf if saved <= 0 else overhead / saved",
             "import numpy as np\ndef break_even(overhead, faster):\n"
-            "    if faster <= 1:\n        return np.inf\n"
             "    return np.linalg.solve([[1, -1], [1, -1 / faster]], [0, overhead])[0]",
             "from fractions import Fraction\ndef break_even(overhead, faster):\n"
             "    times = Fraction(faster)\n"
-            "    return overhead * times / (times - 1) if times > 1 else float('inf')",
+            "    return overhead * times / (times - 1)",
             "def break_even(overhead, faster):\n"
-            "    if faster <= 1:\n        return float('inf')\n"
             "    t = overhead\n"
-            "    for _ in range(1000):\n        t = overhead + t / faster\n"
+            "    for _ in range(5000):\n        t = overhead + t / faster\n"
             "    return t",
         ],
         wrong={
@@ -181,22 +174,14 @@ def break_even(overhead, faster):
                 "you returned 50, expected 52.63: a job of 50 µs on the CPU takes 52.5 µs there, and both sides"
             ),
             "def break_even(overhead, faster):\n    return overhead / faster": "both sides must be equal",
-            "def break_even(overhead, faster):\n    return overhead * faster / (faster - 1)": "ZeroDivisionError",
-            "def break_even(overhead, faster):\n"
-            "    return overhead * faster / (faster - 1) if faster >= 1 else float('inf')": "ZeroDivisionError",
-            "def break_even(overhead, faster):\n"
-            "    return overhead * faster // (faster - 1) if faster > 1 else float('inf')": "expected 52.6",
+            "def break_even(overhead, faster):\n    return overhead * faster // (faster - 1)": "expected 52.6",
             "def break_even(overhead, faster):\n"
             "    return overhead * faster / (faster - 1) if faster >= 2 else float('inf')": "pays from some t on",
-            "def break_even(overhead, faster):\n"
-            "    return round(overhead * faster / (faster - 1), 2) if faster > 1 else float('inf')": "expected 52.632:",
-            "def break_even(overhead, faster):\n"
-            "    return overhead * faster / (faster - 1) if faster > 1 else 'inf'": "expected the number inf",
-            "def break_even(overhead, faster):\n"
-            "    return overhead * faster / (faster - 1) if faster > 1 else 0": "never pays",
+            "def break_even(overhead, faster):\n    return round(overhead * faster / (faster - 1), 2)": "expected 52.632:",
+            "def break_even(overhead, faster):\n    return str(overhead * faster / (faster - 1))": "expected the number 52",
             "def break_even(overhead, faster):\n    return float('inf')": "such a device pays from some t on",
-            "def break_even(overhead, faster):\n    return abs(overhead * faster / (faster - 1)) "
-            "if faster != 1 else float('inf')": "a device that is not faster never pays",
+            "def break_even(overhead, faster):\n    job = 1\n    while overhead + job / faster > job:\n"
+            "        job += 1\n    return job": "you returned 53, expected 52.6",
         },
     ),
 ]
