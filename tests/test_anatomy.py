@@ -51,7 +51,11 @@ BROKEN = {
     "no such section": (replace("sum-text", "2 and 4", "2 and 5"), "there is no section 5"),
     "four silent cells": (output("display_data", *VISIBLE, **SILENT), "4 visible cells that show nothing"),
     "no diagram": (code("machine-diagram", "# @title Diagram: none\npass"), "no diagram"),
-    "diagram with code": (tag("machine-diagram"), "cell machine-diagram: fold it under `# @title Diagram: …`"),
+    "visible diagram": (tag("machine-diagram"), "cell machine-diagram: a diagram stands alone in a folded cell"),
+    "diagram with code": (
+        replace("machine-diagram", "plots", "x = 1\nplots"),
+        "cell machine-diagram: a diagram stands alone in a folded cell",
+    ),
     "late exercise": (move("exercise-1", 20), "no exercise before the last third of the core"),
     "one predict()": (drop("ask-why"), "1 cells with predict(), fewer than two"),
     "same key": (replace("ask-why", "99.why", "99.sum"), "predict('99.sum') stands twice"),

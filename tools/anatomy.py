@@ -17,8 +17,7 @@ ORDINAL = re.compile(r"\bsection (?:one|two|three|four|five|six|seven|eight|nine
 # "section 4", "sections 4 and 5"; not "section 4 of lesson 02", "lesson 02, section 4", "[section 4](02_…)".
 OTHERS = r"(?<!\d\d, )(?<!\), )(?<!\d's )", r"(?!\.\d| of\b|\]\(\d\d_)"
 SECTIONS = re.compile(rf"{OTHERS[0]}\bsections? (\d+(?:(?:, | and | to |–)\d+)*)\b{OTHERS[1]}", re.I)
-# What a folded cell must not hold, because the lesson is about it.
-OPEN = ("expect_error", "check", "predict")
+OPEN = ("expect_error", "check", "predict")  # what a folded cell must not call: the lesson is about it
 # Messages about the two lessons that are built otherwise: 00 is short, 16 is for looking things up.
 EXCUSED = {"00": "no heading|no cell `recipe`", "16": "core of|no heading|no cell `recipe`|no exercise|no diagram"}
 # Sections of the old form, and how many points they make: at least, at most.
@@ -155,8 +154,8 @@ def problems(nb, path, badges):
     ]
     for cell in code:
         title, lines = title_of(cell), lesson_code.filled(cell.source)
-        about = [*calls(cell, *OPEN), *({"exercise"} & set(cell.metadata.get("tags", [])))]
-        about += ["%%today"] * cell.source.startswith("%%today") + ["recipe"] * (cell.id == "recipe")
+        about = any(calls(cell, *OPEN)) or "exercise" in cell.metadata.get("tags", [])
+        about = about or cell.source.startswith("%%today") or cell.id == "recipe"
         if folded(cell):
             fits = title is not None and len(title) <= TITLE_MOST
             rules.append((fits, f"folded cell {cell.id} needs a line `# @title …` of at most {TITLE_MOST} characters"))
@@ -205,15 +204,14 @@ def _new(nb, path, text, first):
     yield recipe <= 8, "no cell `recipe` among the first nine"
     yield "section " in below, "no cell `recipe` with a text below it that names sections"
     yield deeper, "no heading `## Deeper`"
-    yield found.core <= CORE_MOST, f"core of {found.core:.0f} minutes, more than {CORE_MOST}"
+    yield found.core <= CORE_MOST, f"core of {found.core:.1f} minutes, more than {CORE_MOST}"
     yield 3 <= len(asking) <= 5, f"core of {len(asking)} numbered sections, not three to five"
     yield len(titles) == len(re.findall("^## ", text, re.M)), "a heading ## is not the first line of its cell"
     for title in titles:
         yield title in UNNUMBERED or re.match(r"\d+ · .", title), f"the section '{title}' has no number: `## 1 · …`"
     yield numbers == list(range(1, len(numbers) + 1)), f"sections are numbered {numbers}"
     for title, part in asking:
-        asks = any("**Predict.**" in cell.source or "**Bet.**" in cell.source for cell in part)
-        asks = asks or any(any(calls(cell, "predict")) for cell in part if cell.cell_type == "code")
+        asks = any(re.search(r"\*\*(Predict|Bet)\.\*\*|^predict\(", cell.source, re.M) for cell in part)
         yield asks, f"no **Predict.**, **Bet.** or predict() in the section '{title}'"
     yield remember, "'What to remember' is not the last section of the core"
     yield 1 <= points <= 6, f"'What to remember' has {points} points, not 1 to 6"
@@ -225,8 +223,8 @@ def _new(nb, path, text, first):
     yield found.silent <= SILENT_MOST, f"{found.silent} visible cells that show nothing, more than {SILENT_MOST}"
     yield found.diagrams, "no diagram (plots.diagram)"
     for cell in code_cells(nb):
-        alone = folded(cell) and (title_of(cell) or "").startswith("Diagram: ")
-        yield alone or not any(calls(cell, "plots.diagram")), f"cell {cell.id}: fold it under `# @title Diagram: …`"
+        alone = folded(cell) and re.fullmatch(r"# @title Diagram: .+\n+plots\.diagram\(.+\)", cell.source)
+        yield alone or not any(calls(cell, "plots.diagram")), f"cell {cell.id}: a diagram stands alone in a folded cell"
     exercises = [cell for cell in early if cell.cell_type == "code" and any(calls(cell, "check"))]
     yield exercises, "no exercise before the last third of the core"
     yield found.predictions >= 2, f"{found.predictions} cells with predict(), fewer than two"

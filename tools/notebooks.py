@@ -78,7 +78,7 @@ def canonical(nb, path):
     taken = set()
     for cell in nb.cells:
         cell.source = "\n".join(line.rstrip() for line in cell.source.strip().splitlines())
-        cell.metadata = nbformat.from_dict(_metadata({*cell.metadata.get("tags", []), *["fold"] * (cell.id == "setup")}))
+        cell.metadata = nbformat.from_dict(_metadata(cell))
         if "id" not in cell or re.fullmatch("[0-9a-f]{8}", cell.id):
             cell.id = _slug(cell, taken)
         taken.add(cell.id)
@@ -92,15 +92,16 @@ def canonical(nb, path):
     return nbformat.writes(nb) + "\n"
 
 
-def _metadata(tags):
+def _metadata(cell):
     """A cell's metadata. The tag `fold` is ours; front ends have each their own mark for a cell that is shown folded.
 
     `jupyter.source_hidden` is that of JupyterLab and Notebook 7, `cellView` with a line `# @title` Colab's, the tag
     `hide-input` MyST-NB's. VS Code has none: there the cell stands open, under its title.
     """
-    tags = tags | {"hide-input"} if "fold" in tags else tags - {"hide-input"}
-    marks = {"cellView": "form", "jupyter": {"source_hidden": True}} if "fold" in tags else {}
-    return {"tags": sorted(tags), **marks} if tags else {}
+    tags = set(cell.metadata.get("tags", [])) - {"hide-input"}
+    if cell.get("id") == "setup" or "fold" in tags:
+        return {"cellView": "form", "jupyter": {"source_hidden": True}, "tags": sorted(tags | {"fold", "hide-input"})}
+    return {"tags": sorted(tags)} if tags else {}
 
 
 def _clean_output(output):
