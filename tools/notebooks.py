@@ -4,6 +4,8 @@ python tools/notebooks.py check [FILE…]    lessons against the rules below; ex
 python tools/notebooks.py write [FILE…]    canonical JSON, code as Ruff writes it, set-up cells, badges, minutes
 python tools/notebooks.py minutes [FILE…]  how long lessons take, and how dense they are: a table
 python tools/notebooks.py outputs [FILE…]  execute lessons in this environment and store their outputs
+
+Without FILE: all lessons; check and write then take the pages about them, too (tools/paths.py).
 """
 
 import argparse
@@ -19,6 +21,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from tools import anatomy, lesson_code, run  # noqa: E402
+from tools import paths as pages  # noqa: E402
 from utils import cells, recordings  # noqa: E402
 from utils.exercises import lesson_exercises  # noqa: E402
 from utils.messages import LabError  # noqa: E402
@@ -175,9 +178,7 @@ def _text_cells(nb, path):
     text = _text(nb)
     words = EMPTY_WORDS.findall(re.sub(r"```.*?```|`[^`]*`", "", text, flags=re.S))
     yield from (f"empty word {word!r} (voice)" for word in sorted({word.lower() for word in words}))
-    for target in re.findall(r"\]\(([^)#:]+)[^):]*\)", text):  # not the web, not a heading
-        if not (ROOT / "notebooks" / target).exists():
-            yield f"the link to {target} leads nowhere"
+    yield from pages.broken_links(text, ROOT / "notebooks")
 
 
 def _exercises(nb, path):
@@ -237,8 +238,10 @@ def recording_problems():
 
 
 def check(paths):
-    """Check lessons, and all recordings. Returns the number of problems."""
+    """Check lessons, and all recordings; with all lessons, the pages about them. Returns the number of problems."""
     found = [f"{path.name}: {problem}" for path in paths for problem in problems(path)]
+    if paths == lessons():
+        found += pages.problems(ROOT)
     try:
         found += recording_problems()
     except LabError as error:  # a recording or a header that cannot be read
@@ -252,9 +255,14 @@ def check(paths):
 
 
 def write(paths):
-    """Bring lessons to canonical form, with the set-up cell of the first and the address in pyproject.toml."""
+    """Bring lessons to canonical form, with the set-up cell of the first and the address in pyproject.toml.
+
+    With all lessons, write the minutes into the pages about them.
+    """
     for path in paths:
         path.write_text(canonical(nbformat.read(path, as_version=4), path), encoding="utf-8", newline="\n")
+    if paths == lessons():
+        pages.write(ROOT)
 
 
 def outputs(paths):

@@ -1,0 +1,195 @@
+"""Write how long lessons and paths through them take, and check what README.md, docs/ and lesson 00 say of lessons.
+
+`tools/notebooks.py write` and `check` call this where they get no FILE (make format, make lint).
+"""
+
+import re
+from typing import NamedTuple
+
+import nbformat
+
+from tools import anatomy
+from utils.exercises import lesson_exercises
+
+CORES = "What the core of a lesson is"  # the section of paths.md about lessons without a heading Deeper
+# A lesson in a path: "- [02 · …](…): 19 minutes". Below it sections and exercises; none means the core.
+STEP = re.compile(r"^(- \[(\d\d) · .*?\]\(\.\./notebooks/(.*?)\): ).*\n((?:  - .*\n)*)", re.M)
+# Rows of tables, in Markdown or in the JSON of a notebook: what stays, and the last two columns, which are computed.
+PATH = re.compile(r"(\| \[([^]|\n]+)\]\([^)|\n]*#[^)|\n]*\) \|[^|\n]*\|)[^|\n]*\|[^|\n]*\|")
+LESSON = re.compile(r"(\| (\d\d) \| \[[^]|\n]*\]\(notebooks/[^)|\n]*\) \|[^|\n]*\|)[^|\n]*\|[^|\n]*\|")
+ALL = re.compile(r"(\| \| all [^|\n]*\|[^|\n]*\|)[^|\n]*\|[^|\n]*\|")
+TIMED = ("docs/paths.md", "README.md", "notebooks/00_start_here.ipynb")  # pages that say how long lessons take
+
+
+class Lesson(NamedTuple):
+    """What a path needs to know of a lesson. parts: minutes of sections by heading, of exercises by number."""
+
+    file: str = ""
+    parts: dict = {}
+    core: float = 0.0
+    all: float = 0.0
+
+
+NONE = Lesson()
+
+
+class Course(NamedTuple):
+    """A step is (number of a lesson, its file, names of sections and exercises)."""
+
+    lessons: dict  # by number
+    paths: dict  # lists of steps by heading
+    cores: list  # steps
+
+
+def read_lesson(path):
+    """The Lesson in a notebook. Sections (##) have their subsections (###) in them, but not in the old form."""
+    nb, new, parts, current = nbformat.read(path, as_version=4), anatomy.is_new(path), {}, []
+    for cell in nb.cells:
+        pieces = [cell]
+        if cell.cell_type == "markdown":
+            pieces = map(nbformat.v4.new_markdown_cell, re.split(r"^(?=###? )", cell.source, flags=re.M))
+        for piece in pieces:
+            if piece.cell_type == "markdown" and (top := re.match(r"(###?) (.*)", piece.source)):
+                title = re.sub(r" \(\d+ minutes?\)$", "", top[2])
+                current = [*current[:1], title] if new and top[1] == "###" else [title]
+            for title in current:
+                parts[title] = parts.get(title, 0.0) + anatomy.minutes([piece])
+    core, deeper = map(anatomy.minutes, anatomy.core_and_deeper(nb))
+    exercises = lesson_exercises(path.name[:2]).values()
+    parts |= {exercise.number: anatomy.STARS[exercise.stars] for exercise in exercises}
+    return Lesson(path.name, parts, core if new else 0.0, core + deeper)
+
+
+def read_course(root):
+    lessons = {path.name[:2]: read_lesson(path) for path in sorted((root / "notebooks").glob("[0-9][0-9]_*.ipynb"))}
+    paths = {}
+    for part in re.split(r"^###? ", _text(root / "docs" / "paths.md"), flags=re.M)[1:]:
+        if steps := [(number, file, _names(below)) for _, number, file, below in STEP.findall(part)]:
+            paths[part.partition("\n")[0]] = steps
+    cores = paths.pop(CORES, [])
+    for number, _, names in cores:
+        if number in lessons and not lessons[number].core:
+            lessons[number] = lessons[number]._replace(core=_minutes(number, names, lessons))
+    return Course(lessons, paths, cores)
+
+
+def _text(path):
+    return path.read_text(encoding="utf-8")
+
+
+def _names(below):
+    """Sections and exercises in the lines below a lesson of a path."""
+    lines = [line[4:] for line in below.splitlines()]
+    return [n for line in lines for n in (re.findall(r"\d\d\.\d", line) if line[:8] == "exercise" else [line])]
+
+
+def _minutes(number, names, lessons):
+    lesson = lessons.get(number, NONE)
+    return sum(lesson.parts.get(name, 0.0) for name in names) if names else lesson.core
+
+
+def hours(minutes):
+    """Minutes as hours, to the half: 500 → "8½". Less than three quarters of an hour: "10 min"."""
+    if minutes < 45:
+        return f"{max(5, 5 * round(minutes / 5))} min"
+    halves = round(minutes / 30)
+    return f"{halves // 2 or ''}{'½' * (halves % 2)}"
+
+
+def with_times(text, course):
+    """`text` of a page with minutes of lessons and hours of paths as they are."""
+
+    def of_step(found):
+        names = _names(found[4])
+        minutes = round(_minutes(found[2], names, course.lessons))
+        return f"{found[1]}{'' if names else 'the core, '}{minutes} minute{'s' * (minutes != 1)}\n{found[4]}"
+
+    def of_path(found):
+        if found[2] not in course.paths:
+            return found[0]
+        steps = course.paths[found[2]]
+        numbers = " ".join(dict.fromkeys(number for number, _, _ in steps))
+        return f"{found[1]} {numbers} | {hours(sum(_minutes(n, names, course.lessons) for n, _, names in steps))} |"
+
+    def of_lesson(found):
+        lesson = course.lessons.get(found[2], NONE)
+        return f"{found[1]} {lesson.core:.0f} | {lesson.all:.0f} |"
+
+    core, whole = (sum(lesson[n] for lesson in course.lessons.values()) / 60 for n in (2, 3))
+    for row, write in ((STEP, of_step), (PATH, of_path), (LESSON, of_lesson)):
+        text = row.sub(write, text)
+    return ALL.sub(rf"\1 {core:.0f} hours | {whole:.0f} hours |", text)
+
+
+def write(root):
+    """Write minutes and hours into the pages that say them."""
+    course = read_course(root)
+    for page in (root / name for name in TIMED):
+        page.write_text(with_times(_text(page), course), encoding="utf-8", newline="\n")
+
+
+def problems(root):
+    """What is wrong with the pages about the lessons, as lines of text."""
+    course = read_course(root)
+    for name in (*TIMED, "docs/glossary.md", "CONTRIBUTING.md"):
+        yield from (f"{name}: {problem}" for problem in _problems(root / name, course))
+
+
+def _problems(page, course):
+    text, known = _text(page), list(course.paths)
+    rows = [name for _, name in PATH.findall(text)]
+    if rows != (known if page.name in ("paths.md", "README.md") else known[: len(rows)]):
+        yield f"the table of paths names {rows}"
+    if with_times(text, course) != text:
+        yield "minutes or hours are not those of the lessons: run `make format`"
+    if page.name == "paths.md":
+        yield from _wrong_steps(text, course)
+    if page.name == "glossary.md":
+        yield from _wrong_terms(text, course.lessons)
+    if page.suffix == ".md":  # those of lessons are checked with them
+        yield from broken_links(text, page.parent)
+
+
+def _wrong_steps(text, course):
+    for line in re.findall(r"^ *- .*", STEP.sub("", text), re.M):
+        yield f"neither a lesson nor a section: {line}"
+    for heading, steps in {**course.paths, CORES: course.cores}.items():
+        for number, file, names in steps:
+            lesson = course.lessons.get(number, NONE)
+            if lesson.file != file:
+                yield f"{heading}: there is no lesson {number} in {file}"
+            for name in names:
+                if name not in lesson.parts:
+                    yield f"{heading}: lesson {number} has no section {name!r}"
+    if anatomy.OLD_FORM & {*course.lessons} != {number for number, _, _ in course.cores}:
+        yield f"{CORES}: does not name just the lessons without a heading Deeper (OLD_FORM in tools/anatomy.py)"
+
+
+def _wrong_terms(text, lessons):
+    terms = re.findall(r"^### (.*)\n(.*)\n", text, re.M)
+    names = [name.lower() for name, _ in terms]
+    if names != sorted({*names}):
+        yield "the terms are not in alphabetical order, or one stands there twice"
+    for name, said in terms:
+        file = lessons.get(said[-3:-1], NONE).file
+        if not file or said[-5:] != f" [{file[:2]}]" or f"\n{said[-4:]}: ../notebooks/{file}\n" not in text:
+            yield f"{name} does not end with the number of a lesson, or its link leads nowhere"
+        if len(re.findall(r"[.?!](?= )", said)) != 2:
+            yield f"{name} has not two sentences"
+
+
+def anchors(text):
+    """The anchors of a page's headings, as GitHub makes them."""
+    titles = re.findall(r"^#+ (.*)$", re.sub(r"^```.*?^```", "", text, flags=re.M | re.S), re.M)
+    return [re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles]
+
+
+def broken_links(text, folder):
+    """Links in `text` to files that do not exist, and to headings of Markdown files that have none such."""
+    for target, anchor in re.findall(r"\]\(([^)#:]*)(?:#([^)]*))?\)", text):
+        path = folder / target
+        if target and not path.exists():
+            yield f"the link to {target} leads nowhere"
+        elif anchor and (path.suffix == ".md" or not target):
+            if anchor not in anchors(_text(path) if target else text):
+                yield f"there is no heading for the link to {target}#{anchor}"
