@@ -183,6 +183,22 @@ def test_score_is_kept_and_a_damaged_one_is_replaced(capsys, monkeypatch):
     assert "damaged" in out and "○ 00.2" in out
 
 
+def test_progress_shows_one_lesson(capsys):
+    exercises.check("00.2", lambda x: x.device.type)
+    exercises.keep_score("predict 00.a", {"said": "1", "right": True})
+    exercises.keep_score("predict 05.a", {"said": "1", "right": False})
+    capsys.readouterr()
+    exercises.progress("00")
+    *rows, solved, predictions = capsys.readouterr().out.splitlines()
+    assert [row[2:6] for row in rows] == list(exercises.lesson_exercises("00")) and any("✓ 00.2" in row for row in rows)
+    assert solved == f"1 of {len(rows)} solved" and predictions == "predictions: 1 of 1 right"
+    exercises.progress()
+    out = capsys.readouterr().out
+    assert "○ 05.1" in out and f"1 of {len(ALL)} solved\npredictions: 1 of 2 right" in out
+    with pytest.raises(exercises.ExerciseError, match="there is no lesson '5'; write two digits"):
+        exercises.progress("5")
+
+
 def test_score_that_cannot_be_written_lasts_for_now(capsys, monkeypatch, tmp_path):
     monkeypatch.setattr(exercises, "SCORE", tmp_path / "no such folder" / "score.json")
     exercises.check("00.2", lambda x: x.device.type)

@@ -226,17 +226,21 @@ def solution(number: str) -> None:
     display(Code(find(number).solution.strip(), language="python"))
 
 
-def progress() -> None:
-    """Print the table of all exercises: ✓ solved, ✗ tried, ○ open; ★ takes two or three minutes, ★★★ ten.
+def progress(lesson: str | None = None) -> None:
+    """Print all exercises, or those of one lesson ("05"): ✓ solved, ✗ tried, ○ open; ★ takes three minutes, ★★★ ten.
 
     Below it, how many predictions were right, of those whose answer has been revealed.
     """
-    score, exercises = load_score(), all_exercises()
+    exercises = all_exercises() if lesson is None else lesson_exercises(lesson)
+    if not exercises:
+        raise ExerciseError(f'there is no lesson {lesson!r}; write two digits, such as progress("05")')
+    score = load_score()
     marks = {"solved": "✓", "tried": "✗"}
     for number, exercise in exercises.items():
         print(f"{marks.get(str(score.get(number)), '○')} {number}  {'★' * exercise.stars:3}  {exercise.title}")
     print(f"{sum(score.get(number) == 'solved' for number in exercises)} of {len(exercises)} solved")
-    judged = [kept["right"] is True for kept in score.values() if isinstance(kept, dict) and "right" in kept]
+    guesses = [kept for name, kept in score.items() if name.startswith(f"predict {lesson or ''}")]
+    judged = [kept["right"] is True for kept in guesses if isinstance(kept, dict) and "right" in kept]
     if judged:
         print(f"predictions: {sum(judged)} of {len(judged)} right")
 

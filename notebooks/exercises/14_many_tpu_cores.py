@@ -286,7 +286,7 @@ def cut_columns(xs, x, n):
 EXERCISES = [
     Exercise(
         number="14.0",
-        title="cut the columns",
+        title="Cut the columns",
         name="cut_columns",
         stars=1,
         check=check_cut,
@@ -334,7 +334,7 @@ def cut_columns(xs, x, n):
     ),
     Exercise(
         number="14.1",
-        title="who holds what",
+        title="Who holds what?",
         name="my_rows",
         stars=2,
         check=check_rows,
@@ -401,7 +401,7 @@ def my_rows(device, rows, n):
     ),
     Exercise(
         number="14.2",
-        title="the loader for each process",
+        title="The loader for each process",
         name="my_loader",
         stars=2,
         check=check_loader,
@@ -457,7 +457,7 @@ def my_rows(device, rows, n):
     ),
     Exercise(
         number="14.3",
-        title="a pair of layers",
+        title="A pair of layers",
         name="pair_specs",
         stars=2,
         check=check_pair,
@@ -483,7 +483,7 @@ def my_rows(device, rows, n):
     ),
     Exercise(
         number="14.4",
-        title="tensor parallel, and when not",
+        title="Tensor parallel, and when not",
         name="my_break_even",
         stars=2,
         check=check_break_even,
