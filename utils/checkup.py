@@ -54,13 +54,13 @@ def _check_devices():
             text += "or hide the GPU with CUDA_VISIBLE_DEVICES=-1 before you start Python"
         yield lack is None, text
     if not gpus:
-        yield False, "CUDA GPU: none that PyTorch can use; lesson 01 finds out why, recorded results are shown instead"
+        yield False, "CUDA GPU: none that PyTorch can use; lesson 01 finds out why, and all lessons run without"
     mps = missing_mps() is None
     yield mps, "Apple GPU (MPS): " + ("available" if mps else "none; it takes a Mac with an Apple chip")
     xpu = torch.xpu.is_available()
     yield xpu, "Intel GPU (XPU): " + ("available" if xpu else "none; it takes an Intel GPU and PyTorch's XPU build")
     xla = missing_xla()
-    text = f"TPU: needs {xla}; on Colab choose a TPU runtime, elsewhere the recorded results are shown"
+    text = f"TPU: needs {xla}; the lessons run without; on Colab choose a TPU runtime"
     yield xla is None, text if xla else f"torch_xla {package_version('torch_xla')}: the XLA cells run live here"
 
 
