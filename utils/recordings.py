@@ -359,7 +359,10 @@ def _show_recorded(name, missing, source, variables, origin, cell):
 
 def _show_published(entry, needs):
     """A card, with a column for each device. All that comes from the file is escaped: it is text, and one link."""
-    value = {(f["what"], f["device"]): f"{f['value']:,} {f['unit']}" for f in entry["figures"]}
+    value = {}
+    for figure in entry["figures"]:
+        four_digits = float(format(figure["value"], ".4g"))
+        value[figure["what"], figure["device"]] = f"{four_digits:,g} {figure['unit']}"
     whats, devices = (list(dict.fromkeys(names)) for names in zip(*value, strict=True))
     rows = [[what, *(value.get((what, device), "–") for device in devices)] for what in whats]
     device = f"{devices[0]} · " if len(devices) == 1 else ""
