@@ -128,7 +128,7 @@ def test_minutes_of_sections(course):
         (PATHS, "is\n- [01", "is\n- [00 · x](../notebooks/00_start_here.ipynb): 4 minutes\n- [01", "just the lessons"),
         (PATHS, "## What the core of a lesson is", "## The core", "just the lessons without a heading Deeper"),
         (PATHS, "| [Short](#short) | all | 00 01 | 10 min |\n", "", "the table of paths names ['Long']"),
-        (README, "| [Long](docs/paths.md#long) | nobody | 01 | 5 min |\n", "", "the table of paths names ['Short']"),
+        (README, "| [Short](docs/paths.md#short) | all | 00 01 | 10 min |\n", "", "the table of paths names ['Long']"),
         (README, "paths.md#short", "paths.md#shorter", "no heading for the link to docs/paths.md#shorter"),
         (START, "[Short]", "[Shorter]", "the table of paths names ['Shorter']"),
         (GLOSSARY, "### kernel", "### tensor", "alphabetical"),
