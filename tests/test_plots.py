@@ -47,6 +47,7 @@ def test_explorer_leaves_a_picture_and_redraws(run):
         "slider.value = 7\nimport gc\n"
         "pictures = [o for o in gc.get_objects() if isinstance(o, ipywidgets.HTML)]\nprint(pictures[0].value[-110:])",
         "print(pictures[0].value.count('data:image/png'))",
+        alone=True,  # other tests leave widgets
     )
     (output,) = cell.outputs
     assert {"image/png", "text/plain", "application/vnd.jupyter.widget-view+json"} <= set(output.data)
