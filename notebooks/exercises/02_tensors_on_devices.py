@@ -12,6 +12,7 @@ from torch.overrides import TorchFunctionMode
 
 from utils.exercises import DOTS, Exercise, NotAnswered, Wrong, apart, call, is_number
 from utils.simulate.fake import fake_gpus
+from utils.waits import CountWaits
 
 
 def _pair(got, shown, names):
@@ -359,89 +360,14 @@ def _same_structure(got, given, path, device):
         raise Wrong(f"{path} should be {given!r} as it was, it is {found}")
 
 
-class Host(torch.Tensor):
-    """What `.cpu()` gave, or what was made on the CPU: to read it, nobody waits.
-
-    Results of its operations are of this class as well.
-    """
-
-    def __repr__(self):
-        with torch._C.DisableTorchFunction():
-            return repr(self.as_subclass(torch.Tensor))
-
-    def __format__(self, spec):
-        with torch._C.DisableTorchFunction():
-            return format(self.as_subclass(torch.Tensor), spec)
-
-
-class Waits(TorchFunctionMode):
-    """Takes tensors for tensors on a GPU, and notes each call that needs a value of one on the host.
-
-    What is made without device= is on the CPU. A copy with non_blocking=True waits for nothing: it is counted in late.
-    """
-
-    READS = {"item", "tolist", "nonzero", "argwhere", "masked_select", "is_nonzero", "equal", "allclose", "unique"}
-    MAKES = {"empty", "zeros", "ones", "full", "tensor", "as_tensor", "from_numpy", "arange", "linspace"}
-    READS |= {"__bool__", "__float__", "__int__", "__index__", "__complex__", "__format__", "__repr__", "__contains__"}
-
-    def __init__(self):
-        super().__init__()
-        self.names, self.late = [], 0
-
-    def synchronize(self, device=None):
-        self.names.append("synchronize")
-
-    def __torch_function__(self, function, types, args=(), kwargs=None):
-        kwargs = kwargs or {}
-        name = getattr(function, "__name__", "")
-        given = [*args, *kwargs.values()]
-        there = _on_gpu(given) or any(map(_on_gpu, given))
-        devices = [str(value) for value in given if isinstance(value, (str, torch.device))]
-        fetches = there and (name == "cpu" or (name == "to" and "cpu" in devices))
-        if there and name in ("numpy", "__array__", "__dlpack__"):
-            raise TypeError(
-                "can't convert cuda:0 device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host memory "
-                "first."
-            )
-        fills = name in ("copy_", "__setitem__") and isinstance(args[0], Host) and there  # a place on the CPU
-        if (fetches or fills) and kwargs.get("non_blocking"):
-            self.late += 1
-        elif fetches or fills or (there and name in self.READS):
-            self.names.append(name)
-        elif name == "__getitem__":
-            self.names += [name for index in _flat(args[1]) if isinstance(index, torch.Tensor) and _shapes(index)]
-        elif name in ("tensor", "as_tensor", "new_tensor"):
-            self.names += [name] * sum(map(_on_gpu, given))  # reads each tensor in a list, one after the other
-        result = function(*args, **kwargs)
-        if fetches or (name in self.MAKES and "device" not in kwargs and not _on_gpu(given)):
-            return result.as_subclass(Host)
-        mixed = isinstance(result, Host) and there and not fills  # a number on the CPU has joined: the GPU has computed
-        return result.as_subclass(torch.Tensor) if mixed else result
-
-
-def _on_gpu(values):
-    """How many of them are tensors that count as being on a GPU."""
-    values = values if isinstance(values, (list, tuple)) else []
-    return sum(isinstance(value, torch.Tensor) and not isinstance(value, Host) for value in values)
-
-
-def _flat(index):
-    items = index if isinstance(index, tuple) else (index,)
-    return [part for item in items for part in ([item.start, item.stop] if isinstance(item, slice) else [item])]
-
-
-def _shapes(index):
-    """Whether PyTorch needs the values of the index to know the shape, or the place, of the result."""
-    return not isinstance(index, Host) and (index.dtype == torch.bool or index.dim() == 0)
-
-
 @contextlib.contextmanager
 def _patched_waits(waits):
     """The calls that wait for a GPU are noted, and need none."""
     with contextlib.ExitStack() as stack:
         for module in (torch.cuda, getattr(torch, "accelerator", None)):
             if module is not None:
-                stack.enter_context(unittest.mock.patch.object(module, "synchronize", waits.synchronize))
+                noted = unittest.mock.patch.object(module, "synchronize", lambda *_: waits.names.append("synchronize"))
+                stack.enter_context(noted)
         yield
 
 
@@ -450,7 +376,7 @@ LOSSES = [[1.0, 4.0, 1.0], [0.5, 0.25, 2.0, 1.25, 1.0], [-0.5, -1.5], [3.0], [7.
 
 def check_summary(answer):
     for values in LOSSES:
-        losses, waits = [torch.tensor(value) for value in values], Waits()
+        losses, waits = [torch.tensor(value) for value in values], CountWaits()
         shown = f"the losses {values}" if len(values) < 9 else f"{len(values)} losses"
         with waits, _patched_waits(waits):
             got = call(answer, losses, shown=shown)
@@ -718,7 +644,7 @@ def summary(losses):
         number="02.3",
         title="Latency and bandwidth from two measurements",
         name="link_from_two",
-        stars=2,
+        stars=1,
         check=check_link_from_two,
         hints=[
             "Write the model down twice, once for each measurement, and subtract.",
@@ -730,7 +656,7 @@ def link_from_two(n1, t1, n2, t2):
     bandwidth = (n2 - n1) / (t2 - t1)
     return t1 - n1 / bandwidth, bandwidth
 """,
-        praise="Two points always give two numbers, and no idea how well the model fits. So the lesson took ten.",
+        praise="Two points always give two numbers, and no idea how well the model fits. So the lesson took thirteen.",
         right=[
             """
 def link_from_two(n1, t1, n2, t2):
@@ -795,7 +721,7 @@ def link_from_two(n1, t1, n2, t2):
         number="02.4",
         title="Check the devices, move nothing",
         name="ensure_same_device",
-        stars=3,
+        stars=2,
         check=check_ensure_same_device,
         hints=[
             "Collect the devices in a set: {x.device for x in tensors}. How large may it be?",
@@ -863,7 +789,7 @@ def ensure_same_device(*tensors):
         number="02.5",
         title="Move a nested batch",
         name="move_all",
-        stars=3,
+        stars=2,
         check=check_move_all,
         hints=[
             "The function calls itself for what is inside a dict, a list or a tuple.",

@@ -1,0 +1,38 @@
+"""CountWaits notes what would wait for a GPU, and nothing that is on the CPU already."""
+
+import pytest
+import torch
+
+from utils.waits import CountWaits
+
+ONE = [
+    'f"{x[1]:.3f}"', "print(x)", "int(x[1])", "float(x[1])", "bool(x[1])", "x.tolist()", "x.cpu().tolist()",
+    'x.to("cpu").sum().item()', 'f"{x.cpu()[1]:.2f}"', "[float(v) for v in x.cpu()]", "x[x > 1]", "x[: n]", "x[n]",
+    "list(range(n))", "torch.equal(x, y)", "torch.allclose(x, y)", "x.nonzero()", "torch.tensor([x[0]])",
+    "torch.zeros(3).copy_(x).tolist()",
+]  # fmt: skip
+NONE = ["x + y", "x[0]", "x[:2]", "torch.where(x > 1, x, y)", "x.to(torch.float64)", "torch.ones(3).tolist()"]
+
+
+@pytest.mark.parametrize(("line", "count"), [*((line, 1) for line in ONE), *((line, 0) for line in NONE)])
+def test_counts(line, count):
+    x, y, n = torch.arange(3.0), torch.ones(3), torch.tensor(2)
+    with CountWaits() as waits:
+        eval(line, {"torch": torch, "x": x, "y": y, "n": n})
+    assert waits.count == count, waits.names
+
+
+def test_a_list_of_tensors_is_read_one_by_one_and_a_late_copy_waits_for_nothing():
+    losses = [torch.tensor(1.0), torch.tensor(2.0)]
+    with CountWaits() as waits:
+        torch.tensor(losses)
+    assert waits.names == ["tensor", "tensor"]
+    with CountWaits() as waits:
+        losses[0].to("cpu", non_blocking=True)
+    assert (waits.count, waits.late) == (0, 1)
+
+
+def test_numpy_asks_for_a_copy_first():
+    x = torch.ones(2)
+    with CountWaits(), pytest.raises(TypeError, match=r"Tensor\.cpu\(\)"):
+        x.numpy()
