@@ -443,7 +443,7 @@ def check_waits(answer):
 EXERCISES = [
     Exercise(
         number="05.1",
-        title="One event between two streams",
+        title="One wait between two streams",
         name="make_then_use",
         stars=1,
         check=check_make_then_use,
@@ -559,8 +559,8 @@ def square_on_side(x, main, side):
     main.wait_stream(side)
     return y
 """,
-        praise="One duty is left to whoever uses y, whose memory belongs to side: before y is dropped, side must wait "
-        "for main, or y.record_stream(main) must say who else reads it.",
+        praise="What is left is memory. A y made in the block belongs to side: whoever uses it on main says so by "
+        "y.record_stream(main), or lets side wait for main before y is dropped. A y made on main needs neither.",
         equivalent={
             "with torch.cuda.stream(side): → with side:": "A stream in a with statement makes itself the current one.",
         },
