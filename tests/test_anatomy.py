@@ -7,7 +7,7 @@ import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
-from tests.small_lesson import breaker, cell, code, drop, lesson, move, output, replace, tag
+from tests.small_lesson import EXERCISES, breaker, cell, code, drop, lesson, move, output, replace, tag
 from tools import anatomy, notebooks
 
 SILENT = {"metadata": {"device_lab": {"state": "unavailable"}}, "data": {"text/plain": "–"}}
@@ -122,6 +122,16 @@ def test_the_lessons_that_are_built_otherwise_are_excused(monkeypatch):
     drop("recipe")(nb)
     found = ["\n".join(anatomy.problems(nb, Path(f"{number}_a.ipynb"), "")) for number in ("00", "16", "99")]
     assert [text.count("no cell `recipe`") for text in found] == [0, 0, 2]
+
+
+@pytest.mark.parametrize(("number", "few"), [("00", ["0"]), ("99", ["0", "1", "2"])])
+def test_a_lesson_has_three_exercises_and_lesson_00_one(monkeypatch, number, few):
+    found, path = [], Path(f"{number}_a.ipynb")
+    for known in (dict(list(EXERCISES.items())[:n]) for n in range(4)):
+        monkeypatch.setattr(notebooks, "lesson_exercises", lambda _, known=known: known)
+        text = "\n".join(notebooks._exercises(lesson(path), path))
+        found += re.findall(r"^(\d) exercises, not", text)
+    assert found == few
 
 
 OLD = sorted(anatomy.OLD_FORM)[0]

@@ -117,9 +117,9 @@ def leave(error):
 )
 def test_answer_that_does_not_come_back_gets_a_verdict(function, said, capsys, monkeypatch):
     monkeypatch.setattr(exercises, "SECONDS", 0.2)
-    exercises.check("00.2", function)
+    exercises.check("00.1", function)
     out = capsys.readouterr().out
-    assert out.startswith("✗ 00.2 · Which type of device? · ") and said in out
+    assert out.startswith("✗ 00.1 · Which type of device? · ") and said in out
 
 
 def test_answer_that_changes_its_input_spoils_nothing(capsys):
@@ -165,32 +165,32 @@ def test_unknown_exercise_is_one_line():
 
 def test_hints_come_one_by_one_and_end(capsys, monkeypatch):
     monkeypatch.setattr(exercises, "_hints_given", {})
-    for _ in range(len(ALL["00.2"].hints) + 1):
-        exercises.hint("00.2")
+    for _ in range(len(ALL["00.1"].hints) + 1):
+        exercises.hint("00.1")
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].startswith("Hint 1 of 3: ") and lines[-1] == 'No more hints for 00.2. The answer: solution("00.2")'
+    assert lines[0].startswith("Hint 1 of 3: ") and lines[-1] == 'No more hints for 00.1. The answer: solution("00.1")'
 
 
 def test_score_is_kept_and_a_damaged_one_is_replaced(capsys, monkeypatch):
-    exercises.check("00.2", lambda x: x.device.type)
+    exercises.check("00.1", lambda x: x.device.type)
     monkeypatch.setattr(exercises, "_score", None)
     exercises.progress()
-    assert "✓ 00.2" in capsys.readouterr().out
+    assert "✓ 00.1" in capsys.readouterr().out
     exercises.SCORE.write_text("{")
     monkeypatch.setattr(exercises, "_score", None)
     exercises.progress()
     out = capsys.readouterr().out
-    assert "damaged" in out and "○ 00.2" in out
+    assert "damaged" in out and "○ 00.1" in out
 
 
 def test_progress_shows_one_lesson(capsys):
-    exercises.check("00.2", lambda x: x.device.type)
+    exercises.check("00.1", lambda x: x.device.type)
     exercises.keep_score("predict 00.a", {"said": "1", "right": True})
     exercises.keep_score("predict 05.a", {"said": "1", "right": False})
     capsys.readouterr()
     exercises.progress("00")
     *rows, solved, predictions = capsys.readouterr().out.splitlines()
-    assert [row[2:6] for row in rows] == list(exercises.lesson_exercises("00")) and any("✓ 00.2" in row for row in rows)
+    assert [row[2:6] for row in rows] == list(exercises.lesson_exercises("00")) and any("✓ 00.1" in row for row in rows)
     assert solved == f"1 of {len(rows)} solved" and predictions == "predictions: 1 of 1 right"
     exercises.progress()
     out = capsys.readouterr().out
@@ -201,10 +201,10 @@ def test_progress_shows_one_lesson(capsys):
 
 def test_score_that_cannot_be_written_lasts_for_now(capsys, monkeypatch, tmp_path):
     monkeypatch.setattr(exercises, "SCORE", tmp_path / "no such folder" / "score.json")
-    exercises.check("00.2", lambda x: x.device.type)
+    exercises.check("00.1", lambda x: x.device.type)
     exercises.progress()
     out = capsys.readouterr().out
-    assert "cannot be written" in out and "✓ 00.2" in out
+    assert "cannot be written" in out and "✓ 00.1" in out
 
 
 def test_call_turns_errors_and_dots_into_verdicts():
