@@ -151,6 +151,7 @@ def check_keep(answer):
 
 
 def check_update(answer):
+    _refuse_stub(answer)
     ones, signs = torch.ones(4), torch.tensor([-1.0, 0.0, 1.0, -2.0], dtype=torch.bfloat16)
     small = torch.tensor([-1e-3, 0.0, 1e-3, -2.0], dtype=torch.bfloat16)
     grid = torch.arange(6.0).view(2, 3)
@@ -361,7 +362,18 @@ def flat_weights(model):
     return torch.cat([p.detach().flatten() for p in model.parameters()])
 
 
+def _stub(): ...
+
+
+def _refuse_stub(answer):
+    """NotAnswered for a function that does nothing: these stubs return no dots, because nothing is to be returned."""
+    code = getattr(answer, "__code__", None)
+    if code and code.co_code == _stub.__code__.co_code:
+        raise NotAnswered
+
+
 def check_accumulate(answer):
+    _refuse_stub(answer)
     for max_norm, k in ((1e6, 4), (0.125, 4), (1e6, 2), (0.5, 1), (0.25, 8)):  # at first nothing to clip
         Run(answer, max_norm, k).check()
     Run(answer, 0.5, 2, scale=2.0**40, more=", a scale so large that gradients are infinite").check_skipped()
@@ -407,10 +419,12 @@ def accumulate(model, optimizer, scaler, batches, max_norm):
 """
 CLIP = "    torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm)\n"
 COMPLETE = f"""
+import torch.nn.functional as F
+
 def complete(model, optimizer, scaler, x, y, max_norm):
     optimizer.zero_grad()
     with torch.autocast("cpu", dtype=torch.float16):
-        loss = torch.nn.functional.cross_entropy(model(x), y)
+        loss = F.cross_entropy(model(x), y)
     scaler.scale(loss).backward()
     scaler.unscale_(optimizer)
 {CLIP}    scaler.step(optimizer)
@@ -581,7 +595,7 @@ def complete(model, optimizer, scaler, x, y, max_norm):
         number="08.3",
         title="Which type comes out?",
         name="dtypes",
-        stars=2,
+        stars=1,
         check=check_dtypes,
         hints=[
             "Three cases: on the list for 16 bits, on the list for float32, on none.",
@@ -729,7 +743,7 @@ def accumulate(model, optimizer, scaler, batches, max_norm):
         number="08.5",
         title="A master copy of the weights",
         name="update",
-        stars=3,
+        stars=2,
         check=check_update,
         hints=[
             "Two lines: update the master copy, in float32 (grad.float()), then round it into the weight.",
