@@ -50,9 +50,14 @@ def notebook(*sources, preamble=True):
 
 def text_of(cell):
     """All text that a cell shows, errors included."""
-    parts = []
+    parts, stream = [], None
     for output in cell.outputs:
-        parts.append(output.get("text", "") or output.get("data", {}).get("text/plain", ""))
+        text = output.get("text", "") or output.get("data", {}).get("text/plain", "")
+        if stream and output.get("name") == stream:
+            parts[-1] += text  # on a busy machine one line may come in two pieces
+        else:
+            parts.append(text)
+        stream = output.get("name")
         parts += output.get("traceback", [])
     return "\n".join(parts)
 
@@ -72,7 +77,7 @@ def kernel():
             environment = {**os.environ, **(env or {})}
             reset = nbformat.v4.new_code_cell(RESET.format(env=environment, folder=str(folder)))
             owner.execute_cell(reset, 0, store_history=False)
-            client = NotebookClient(nb, km=owner.km, **{"timeout": 600, **options})
+            client = NotebookClient(nb, km=owner.km, **{**runner.PATIENT, "timeout": 600, **options})
             client.kc = owner.kc
             yield client
 

@@ -177,10 +177,10 @@ def test_strictly_a_wrong_reveal_is_an_error_and_no_score_is_touched(monkeypatch
 
 
 def test_progress_counts_what_has_been_revealed(ask, capsys):
-    exercises.SCORE.write_text('{"00.2": "solved"}')  # as it was before there were predictions
+    exercises.SCORE.write_text('{"00.1": "solved"}')  # as it was before there were predictions
     exercises.progress()
     out = capsys.readouterr().out
-    assert "✓ 00.2" in out and out.endswith(" solved\n")
+    assert "✓ 00.1" in out and out.endswith(" solved\n")
     for key, said in [("05.one", "4"), ("05.two", "0"), ("05.open", "0")]:
         ask(key, *RACE[1:]).click(said)
     reveal("05.one", "0")
@@ -188,7 +188,7 @@ def test_progress_counts_what_has_been_revealed(ask, capsys):
     capsys.readouterr()
     exercises.progress()
     out = capsys.readouterr().out
-    assert "✓ 00.2" in out and out.endswith(" solved\npredictions: 1 of 2 right\n")
+    assert "✓ 00.1" in out and out.endswith(" solved\npredictions: 1 of 2 right\n")
 
 
 def test_two_kernels_keep_one_score(ask):

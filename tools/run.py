@@ -5,6 +5,9 @@ import os
 
 from nbclient import NotebookClient
 
+# By itself nbclient waits 4 s for what a cell has shown, and then goes on without it: too short on a busy machine.
+PATIENT = {"iopub_timeout": 60, "raise_on_iopub_timeout": True}
+
 
 def execute(nb, folder, env=None, **options):
     """Run all code cells of the notebook `nb`; their outputs are in it afterwards. Arguments as for `kernel`.
@@ -24,6 +27,7 @@ def kernel(nb, folder, env=None, timeout=600, **options):
     cell may take. options: traits of NotebookClient, such as allow_errors=True: go on after a cell that fails.
     """
     os.environ.setdefault("JUPYTER_PREFER_ENV_PATH", "1")  # the kernel of this Python, not one in the home folder
+    options = {**PATIENT, **options}
     client = NotebookClient(nb, timeout=timeout, resources={"metadata": {"path": str(folder)}}, **options)
     with client.setup_kernel(env={**os.environ, **(env or {})}):
         yield client
