@@ -28,7 +28,7 @@ SECOND := $(if $(filter Linux-x86_64,$(shell uname -sm | tr ' ' -)),test-tpu,tes
 IN_BROWSER = $(N)
 SAMPLE := there_are or must_be_seen or 00_start or 06_pinned or 13_tpu
 
-.PHONY: help lab test lesson timed untimed test-unit test-exercises test-browser test-tpu test-colab test-next test-emulator test-cuda record-emulated lab-emulated outputs record bench format lint clean env env-test env-test-tpu env-test-colab env-test-next env-test-cuda
+.PHONY: help lab test lesson timed untimed test-unit test-exercises test-browser test-tpu test-colab test-next test-emulator test-cuda record-emulated lab-emulated outputs record site single test-site bench format lint clean env env-test env-test-tpu env-test-colab env-test-next env-test-cuda
 
 help:
 	@echo "make lab             open your copies of the lessons, in the folder work (installs on first use; LAB_ARGS=\"--port 8899\")"
@@ -44,6 +44,9 @@ help:
 	@echo "make test-emulator   build the emulated CUDA device (Linux, g++) and check that it behaves as a GPU does"
 	@echo "make test-cuda       that, and run every lesson with CUDA cells on emulated GPUs"
 	@echo "make outputs         run the lessons and store their outputs"
+	@echo "make site            build the website from the lessons as they are stored: dist/site"
+	@echo "make single          write each lesson as one file that needs no course beside it: dist/NN_name.ipynb"
+	@echo "make test-site       check both: every page in a browser, every such file in an empty folder"
 	@echo "make record          record what this machine's devices can measure (for readers without them)"
 	@echo "make record-emulated record what the emulated CUDA device can tell: cells whose point is no time"
 	@echo "make bench           measure train.py against Accelerate and Lightning, and what importing utils costs"
@@ -78,7 +81,7 @@ untimed: env-test
 	LAB_STRICT=1 $(VENV) $(NBVAL) --timed=no $(LESSONS)
 
 test-unit: env-test
-	$(VENV) -m pytest tests -n 2 --dist loadfile -m "not timed" --ignore=tests/test_browser.py
+	$(VENV) -m pytest tests -n 2 --dist loadfile -m "not timed" --ignore=tests/test_browser.py --ignore=tests/site
 
 # `make test` gives the checks a sample of these. One thread a process: the answers are small.
 test-exercises: env-test
@@ -138,6 +141,15 @@ outputs: env-test
 
 record: env
 	$(VENV) tools/record.py $(LESSONS)
+
+site: env-test single
+	$(VENV) tools/website.py
+
+single: env-test
+	$(VENV) tools/single.py
+
+test-site: site
+	$(VENV) -m pytest tests/site
 
 # BENCH_ARGS="--batches 32 --rounds 5 --width 256": options of the comparison, and of train.py.
 bench:
