@@ -13,13 +13,19 @@ With --twice the cells of a lesson run twice in one kernel, as a reader's may wh
 With --findings, for a PyTorch newer than those that the lessons know, what is otherwise than announced (a message, a
 verdict, a warning more, an output that was the same everywhere) is listed at the end and fails nothing.
 
+What happened to a lesson of the course is kept for the site's status page (tools/evidence.py), one file a lesson and
+environment: build/status/<environment>/<lesson>.json.
+
 All other options are pytest's.
 """
 
 import argparse
 import contextlib
 import copy
+import datetime
+import hashlib
 import json
+import os
 import platform
 import re
 import sys
@@ -39,6 +45,8 @@ OUTPUT_TIMEOUT = 60  # seconds to wait for a cell's outputs; nbval's own 5 s are
 # Both as in utils.claims and utils.messages (a test compares): importing those loads PyTorch, for seconds.
 CLAIM = re.compile(r"^[✓✗] .* \(claimed[ )].*$", re.M)
 NOT_LIVE = {"replayed", "emulated", "published", "unavailable", "waiting"}
+ROOT = Path(__file__).resolve().parent.parent
+STATUS = ROOT / "build" / "status"
 
 
 @dataclass
@@ -50,6 +58,7 @@ class Lesson:
     counts: Counter = field(default_factory=Counter)  # of cells, claims and seconds: what `summary` says
     missed: set = field(default_factory=set)  # those of them that ended in a missed claim about time
     findings: list = field(default_factory=list)  # (cell id, what is otherwise than announced)
+    claims: dict = field(default_factory=dict)  # cell id → lines of claims that were judged on this machine's devices
     kernel_mib: float = 0.0  # the most memory that its kernel had
     family_mib: float = 0.0  # the most that the kernel and its processes had together
 
@@ -157,14 +166,16 @@ class Lessons:
         states = [state_of(out) for out in item.test_outputs]
         held = sum(len(CLAIM.findall(out.get("text", ""))) for out in item.test_outputs)
         lesson.counts.update(done=1, held=held, unjudged=states.count("unjudged"))
+        if NOT_LIVE.isdisjoint(states):
+            lines = [line for out in item.test_outputs for line in CLAIM.findall(out.get("text", ""))]
+            lesson.claims |= {item.cell.id: lines} if lines else {}
         lesson.counts["not live"] += not NOT_LIVE.isdisjoint(states)
         lesson.left.remove(item.cell_num)
         return result
 
     def report(self):
         """Print what happened to each lesson."""
-        names = [name for name in ("torch", "torch_xla", "IPython") if find_spec(name)]
-        versions = [f"{name} {metadata.version(name)}" for name in names]
+        versions = [f"{name} {version}" for name, version in installed().items()]
         print(f"Lessons with Python {platform.python_version()}, {', '.join(versions)}")
         width = max(map(len, ["total", *self.lessons]))
         for name, lesson in self.lessons.items():
@@ -179,6 +190,58 @@ class Lessons:
         for name, lesson in self.lessons.items():
             for problem in lesson.problems(self.options):
                 print(f"FAILED {name}: {problem}", flush=True)
+
+    def keep(self, attempt):
+        """Store what happened to the lessons of the course. A file each: runs at the same time do not meet."""
+        facts = None
+        for name, lesson in self.lessons.items():
+            if lesson.path.resolve().parent != ROOT / "notebooks":
+                continue
+            facts = facts or machine(self.options)
+            kept = {**facts, "lesson": name, "edition": edition(lesson.path), "attempt": attempt}
+            kept |= {"twice": self.options.twice, "problems": list(lesson.problems(self.options))}
+            kept |= {"counts": dict(lesson.counts), "findings": len(lesson.findings), "claims": lesson.claims}
+            kept |= {"kernel_mib": round(lesson.kernel_mib), "family_mib": round(lesson.family_mib)}
+            path = STATUS / facts["environment"].lower().replace(" ", "-") / f"{name}.json"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            part = path.with_suffix(f".{os.getpid()}")
+            part.write_text(json.dumps(kept, indent=1, ensure_ascii=False), encoding="utf-8")
+            part.replace(path)
+
+
+def installed():
+    """Versions of what decides how a lesson runs, by name."""
+    return {name: metadata.version(name) for name in ("torch", "torch_xla", "IPython") if find_spec(name)}
+
+
+def machine(options):
+    """Where lessons run, and how: whether a missed claim stops one (strict), whether times are judged (timed)."""
+    from utils.devices import name_of  # loads PyTorch
+
+    versions = installed()
+    if gpu := os.environ.get("EMULATOR_GPU"):  # "Tesla T4,7.5"
+        environment = f"emulated {gpu.partition(',')[0]}"
+    elif options.findings:
+        environment = "newest"
+    elif "torch_xla" in versions:
+        environment = "XLA"
+    else:
+        environment = "Colab-like" if versions["IPython"].startswith("7.") else "main"
+    return {
+        "environment": environment,
+        "date": datetime.date.today().isoformat(),
+        "versions": {"Python": platform.python_version(), **versions},
+        "system": platform.system(),
+        "cpu": name_of("cpu"),
+        "strict": os.environ.get("LAB_STRICT") == "1",
+        "timed": os.environ.get("LAB_UNTIMED") != "1",
+    }
+
+
+def edition(path):
+    """Short hash of what the cells of a lesson say, as in tools.lab (a test compares), which needs JupyterLab."""
+    sources = ["".join(cell["source"]) for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]]
+    return hashlib.sha256(json.dumps(sources).encode()).hexdigest()[:12]
 
 
 def again(cell, number):
@@ -220,12 +283,13 @@ def judges_times(source):
     return claims or bool(re.match("%%today .*: slower", source))
 
 
-def run(paths, arguments, options):
+def run(paths, arguments, options, attempt=1):
     """Run lessons; returns pytest's exit status, and the lessons with problems."""
     plugin = Lessons(paths, options)
     usual = ["--nbval-lax", "--nbval-current-env", "--nbval-cell-timeout=240", "--disable-warnings"]
     status = pytest.main([*usual, *arguments, *map(str, paths)], plugins=[plugin])
     plugin.report()
+    plugin.keep(attempt)
     return status, [lesson for lesson in plugin.lessons.values() if list(lesson.problems(options))]
 
 
@@ -249,7 +313,7 @@ def main(arguments):
     status, failed = run(paths, for_pytest, options)
     if failed and all(lesson.only_missed_claims(options) for lesson in failed):
         print(f"Only claims were missed. Once more: {', '.join(x.path.stem for x in failed)}", flush=True)
-        status, failed = run([lesson.path for lesson in failed], for_pytest, options)
+        status, failed = run([lesson.path for lesson in failed], for_pytest, options, attempt=2)
     return status or bool(failed)
 
 

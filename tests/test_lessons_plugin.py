@@ -1,15 +1,18 @@
 """The plugin that counts what nbval ran: each way in which a lesson can fail must fail the run."""
 
+import json
 import os
 import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import nbformat
 import pytest
 
 from tests import lessons_plugin
+from tools import lab
 from utils import claims, messages
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -172,3 +175,45 @@ def test_the_plugin_knows_what_the_course_says_and_loads_no_torch():
     assert lessons_plugin.NOT_LIVE == messages.NOT_LIVE
     code = "import sys, tests.lessons_plugin; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT).returncode == 0
+
+
+def ran(folder, monkeypatch, paths, **options):
+    """What is kept of a run of these lessons, as path below `folder` → content."""
+    monkeypatch.setattr(lessons_plugin, "STATUS", folder)
+    plugin = lessons_plugin.Lessons(
+        paths, SimpleNamespace(**{"findings": False, "twice": False, "kernel_mib": 1, "family_mib": 1, **options})
+    )
+    for lesson in plugin.lessons.values():
+        lesson.left.clear()
+        lesson.claims["a"] = ["✓ a: 1 (claimed ≥ 1) · here"]
+    plugin.keep(attempt=1)
+    return {str(path.relative_to(folder)): json.loads(path.read_text("utf-8")) for path in folder.rglob("*.*")}
+
+
+def test_what_happened_is_kept_of_lessons_of_the_course_only(tmp_path, monkeypatch):
+    one, two = sorted((ROOT / "notebooks").glob("0[01]*.ipynb"))
+    other = write_notebook(tmp_path / "00_other.ipynb", "x = 1")
+    for name in ("EMULATOR_GPU", "LAB_UNTIMED"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(lessons_plugin, "installed", lambda: {"torch": "2.13.0", "IPython": "9.1"})
+    folder = tmp_path / "status"
+    assert ran(folder, monkeypatch, [other]) == {}
+    first = ran(folder, monkeypatch, [one])
+    assert list(first) == [os.path.join("main", f"{one.stem}.json")]
+    kept = first.popitem()[1]
+    assert kept["edition"] == lab.edition(json.loads(one.read_text("utf-8")))
+    assert kept["claims"] == {"a": ["✓ a: 1 (claimed ≥ 1) · here"]} and kept["timed"] and not kept["problems"]
+    assert len(ran(folder, monkeypatch, [two])) == 2  # a run of one lesson leaves the other as it was
+
+
+def test_the_environment_is_told_by_what_runs(tmp_path, monkeypatch):
+    monkeypatch.delenv("EMULATOR_GPU", raising=False)
+    known, options = {"torch": "2.13.0", "IPython": "9.1"}, SimpleNamespace(findings=False)
+    seen = []
+    for versions in (known, {**known, "torch_xla": "2.9.0"}, {**known, "IPython": "7.34.0"}):
+        monkeypatch.setattr(lessons_plugin, "installed", lambda found=versions: found)
+        seen.append(lessons_plugin.machine(options)["environment"])
+    seen.append(lessons_plugin.machine(SimpleNamespace(findings=True))["environment"])
+    monkeypatch.setenv("EMULATOR_GPU", "Tesla T4,7.5")
+    seen.append(lessons_plugin.machine(options)["environment"])
+    assert seen == ["main", "XLA", "Colab-like", "newest", "emulated Tesla T4"]
