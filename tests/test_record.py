@@ -75,6 +75,17 @@ def test_stores_what_ran_live_and_only_that_and_reports(recorder):
     assert status == 0 and "43_nothing" in output and ("notebooks/recorded", "43_nothing.json") not in recordings(left)
 
 
+def test_what_other_cells_claimed_of_this_machine_is_kept(recorder):
+    judge = "%%requires result:numbers\nclaim('of the result', numbers[1], at_least=2)"
+    both = "claim('of the CPU', True)\nclaim('of a model', True, where='a model')"
+    _, _, left = recorder({"42_a_lesson": [CUDA, judge, both]})
+    (content,) = [json.loads(text) for name, text in left.items() if name.endswith(".json")]
+    of_judge, of_both = content["claims"].values()
+    assert [line.partition(" (claimed")[0] for line in of_judge["lines"]] == ["✓ of the result: 2"]
+    assert [line.partition(" (claimed")[0] for line in of_both["lines"]] == ["✓ of the CPU"]
+    assert of_both["source"] == record.cells.source_hash(both)
+
+
 @pytest.mark.parametrize(
     ("source", "message"),
     [

@@ -60,6 +60,10 @@ def test_what_was_stored_is_found_the_newest_first_and_the_emulated_last_if_it_w
         ("{", "is damaged"),
         ("[]", "is not a recording of this course"),
         ('{"format": "something else", "cells": {}}', "is not a recording of this course"),
+        (
+            f'{{"format": "{recordings.FORMAT}", "cells": {{}}, "claims": {{"a": {{"source": "0", "lines": 1}}}}}}',
+            "damaged",
+        ),
         ({"outputs": [{"html": "<script>alert(1)</script>"}]}, "is damaged"),
         ({"outputs": [{"text": "x", "application/javascript": "alert(1)"}]}, "is damaged"),
         ({"outputs": [{"png": base64.b64encode(b"<svg onload=alert(1)>").decode(), "alt": ""}]}, "is damaged"),

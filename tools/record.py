@@ -6,8 +6,9 @@ python tools/record.py --zip FILE [--seconds N] [--anyway] [NOTEBOOK…]    a vi
 A conditional cell is recorded when it has a name (--result or --name), its word names hardware or a compiler, and it
 ran live; on the emulated CUDA device, when it is timeless. All cells of a lesson run, also after one that fails, so
 that one run shows all that has to be mended. What is stored: notebooks/recorded/<machine>/ for lessons without a
-failure, build/record/incomplete/<machine>/ for the others, and in build/record/ a report of each: seconds, failures
-with tracebacks, each claim with its figure, limit and share, and which cells stay unrecorded.
+failure (with what their other cells claimed of this machine), build/record/incomplete/<machine>/ for the others, and in
+build/record/ a report of each: seconds, failures with tracebacks, each claim with its figure, limit and share, and
+which cells stay unrecorded.
 
 A visit needs PyTorch and a driver for the device, no Jupyter server, no network, not the versions of requirements.txt.
 It first says what PyTorch sees, and stops where that is neither a GPU nor a TPU (--anyway: go on). Without NOTEBOOK
@@ -162,6 +163,17 @@ def plain_output(output):
     return {"text": data["text/plain"]} if "text/plain" in data else None
 
 
+def claims_here(nb, stored):
+    """What cells claimed of this machine's devices, by cell id; without those whose outputs are recorded."""
+    found = {}
+    for cell in nb.cells:
+        lines = claims.LINE.findall("\n".join(output.get("text", "") for output in cell.get("outputs", [])))
+        lines = [line for line in lines if line.endswith(("this machine)", "times modeled"))]
+        if lines and ran_live(cell) and getattr(cells.header(cell.source), "name", None) not in stored:
+            found[cell.id] = {"source": cells.source_hash(cell.source), "lines": lines}
+    return found
+
+
 def record(path, folder):
     """Run one lesson, and store below `folder` what it measured and a report. Returns whether all went well."""
     reports, begin = folder / "build" / "record", time.perf_counter()
@@ -182,7 +194,8 @@ def record(path, folder):
         lines += [f"\n{cell}\n{message}" for cell, message in failures]
         if stored:
             place = reports / "incomplete" if failures else folder / "notebooks" / "recorded"
-            recordings.store(place, path.stem, stored, pretended=bool(recordings.pretending()))
+            pretended = bool(recordings.pretending())
+            recordings.store(place, path.stem, stored, pretended, claims_here(nb, stored))
     except Exception as error:  # the next lessons still have their turn
         print(f"{path.stem}: FAILED as a whole: {type(error).__name__}: {error}", flush=True)
         failures, lines = [error], [f"{path.stem}: failed\n", traceback.format_exc()]

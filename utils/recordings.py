@@ -7,7 +7,8 @@ JSON values, plain text and PNG pictures, nothing that could be executed. Format
      "cells": {NAME: {"requires": "cuda", "source": HASH, "date": "2026-11-20", "seconds": 1.5,
                       "machine": {"device": "NVIDIA H200", "capability": "9.0", "driver": …, "cuda": …,
                                   "torch": …, "python": …, "system": …},
-                      "value": …, "outputs": [{"text": "…"}, {"png": "base64", "alt": "…"}]}}}
+                      "value": …, "outputs": [{"text": "…"}, {"png": "base64", "alt": "…"}]}},
+     "claims": {CELL ID: {"source": HASH, "lines": ["✓ what other cells claimed there"]}}}
 
 What others have measured stands in notebooks/recorded/published.json, by the NAME of the cell that asks the same:
 
@@ -40,6 +41,7 @@ PNG = r"iVBORw0KGg[A-Za-z0-9+/]*={0,2}"  # a PNG file in base64: its signature, 
 # What a recorded cell and a published source must look like: `_misfit` reads it.
 CELL = {"requires": TEXT, "source": TEXT, "date": TEXT, "seconds": float, "*": object}
 CELL |= {"machine": {"device": TEXT, "*": TEXT}, "outputs": [({"text": TEXT}, {"png": PNG, "alt": TEXT})]}
+CLAIMS = {"*": {"source": TEXT, "lines": [TEXT]}}
 SOURCE = {"experiment": ".+", "who": ".+", "date": r"(published|measured|read) \d{4}\b.*"}
 SOURCE |= {"link": r"https://[^\s\"'<>]+", "figures": [{"device": ".+", "what": ".+", "value": float, "unit": ".+"}]}
 
@@ -186,12 +188,15 @@ def known_here(word, name=None, value=None):
     return json.dumps([{"device": origin.device, **origin.machine}, plain(name, value) if name else None])
 
 
-def store(folder, lesson, cells, pretended=False):
-    """Write one lesson's recorded cells below `folder`, in a folder named after the machine. Returns the path."""
+def store(folder, lesson, cells, pretended=False, claims=None):
+    """Write one lesson's recorded cells below `folder`, in a folder named after the machine. Returns the path.
+
+    claims: what its other cells claimed of this machine's devices, by cell id."""
     folder = pathlib.Path(folder)
     if pretended and folder.resolve().is_relative_to(FOLDER.resolve()):
         raise RecordingError("pretended devices measure nothing: refused to write into notebooks/recorded")
     content = {"format": FORMAT, "lesson": lesson, "pretended": pretended, "cells": cells}
+    content |= {"claims": claims} if claims else {}
     path = folder / machine_slug(cells) / f"{lesson}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
@@ -225,6 +230,8 @@ def load(path):
         if place := _misfit(cell, CELL, name):
             raise RecordingError(f"the recording {label} is damaged (see cell {place}): fetch the course again")
         cell["pretended"] = bool(content.get("pretended"))
+    if place := _misfit(content.get("claims", {}), CLAIMS, "claims"):
+        raise RecordingError(f"the recording {label} is damaged (see {place}): fetch the course again")
     return content["cells"]
 
 
