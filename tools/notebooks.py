@@ -34,16 +34,16 @@ MACHINE_PATH = re.compile(r"/root/|/home/\w|/Users/\w|/tmp/|\b[A-Z]:\\\\?\w")
 
 BADGES = (
     "[![Open in Colab](https://colab.research.google.com/assets/colab-badge.svg)]"
-    "(https://colab.research.google.com/github/{slug}/blob/main/notebooks/{name}) "
+    "(https://colab.research.google.com/github/{on_github}/{name}) "
     "[![Open in Kaggle](https://kaggle.com/static/images/open-in-kaggle.svg)]"
-    "(https://kaggle.com/kernels/welcome?src={address}/blob/main/notebooks/{name})"
+    "(https://kaggle.com/kernels/welcome?src={lessons}/{name})"
 )
 
 
-def address():
-    """Address of the repository: the one line in pyproject.toml that says it."""
+def address(of="Repository"):
+    """Address of the repository, of the "Lessons" that badges open, of the "Site": each one line in pyproject.toml."""
     text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
-    return re.search(r'^Repository = "(.+)"$', text, re.M).group(1)
+    return re.search(rf'^{of} = "(.+)"$', text, re.M).group(1)
 
 
 def setup_cell():
@@ -55,8 +55,8 @@ def setup_cell():
 
 def badges(path):
     """Line of badges for the lesson at `path`."""
-    slug = address().removeprefix("https://github.com/")
-    return BADGES.format(slug=slug, address=address(), name=path.name)
+    where = address("Lessons")
+    return BADGES.format(on_github=where.removeprefix("https://github.com/"), lessons=where, name=path.name)
 
 
 def lessons():
