@@ -1,0 +1,65 @@
+"""How Sphinx builds the website. tools/website.py copies this file to the pages that it has staged, and calls Sphinx."""
+
+import re
+
+from docutils import nodes
+from latex2mathml.converter import convert
+from pygments.lexer import inherit
+from pygments.lexers.python import PythonLexer
+from pygments.token import Comment
+
+project = html_title = "PyTorch Device Lab"
+copyright = "the authors. Code: BSD-3-Clause, text and figures: CC BY 4.0"
+language = "en"
+extensions = ["myst_nb", "sphinx_copybutton"]
+
+nb_execution_mode = "off"
+nb_merge_streams = True
+myst_enable_extensions = ["dollarmath"]
+myst_dmath_allow_space = False  # "$2 to $3" is money
+myst_heading_anchors = 4
+myst_update_mathjax = False
+
+html_theme = "furo"
+html_static_path = ["_static"]
+html_favicon = "_static/favicon.svg"
+html_css_files = ["site.css"]
+html_js_files = [("site.js", {"defer": "defer"})]
+html_math_renderer = "mathml"
+html_copy_source = html_show_sourcelink = False
+html_show_sphinx = False
+copybutton_selector = "div:not(.output) > div.highlight > pre"
+
+
+class LessonLexer(PythonLexer):
+    """A cell: Python below a line such as `%%requires cuda`."""
+
+    name, aliases = "Lesson", ["lesson"]
+    tokens = {"root": [(r"\A%%.*\n", Comment.Preproc), inherit]}
+
+
+def inline_math(translator, node):
+    translator.body.append(convert(node.astext()))
+    raise nodes.SkipNode
+
+
+def block_math(translator, node):
+    translator.body.append(f'<div class="math">{convert(node.astext(), display="block")}</div>')
+    raise nodes.SkipNode
+
+
+def link_cells(app, doctree):
+    """Make the ids of cells targets of links, as headings are. A heading of the same name stands for its cell."""
+    targets = app.env.metadata[app.env.docname].setdefault("myst_slugs", {})
+    for node in list(doctree.findall(nodes.raw)):
+        if match := re.fullmatch(r'<span class="cell" id="(.+)"></span>', node.astext().strip()):
+            if match[1] in doctree.ids:
+                node.parent.remove(node)
+            targets.setdefault(match[1], (None, match[1], ""))
+
+
+def setup(app):
+    app.add_lexer("lesson", LessonLexer)
+    app.add_html_math_renderer("mathml", inline_renderers=(inline_math, None), block_renderers=(block_math, None))
+    app.connect("doctree-read", link_cells)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,0 +1,157 @@
+"""The website: stage its pages in build/, and let Sphinx write dist/site. No lesson is executed.
+
+python tools/website.py [--out DIR]
+"""
+
+import argparse
+import html
+import importlib.util
+import pathlib
+import re
+import shutil
+import sys
+
+import nbformat
+import sphinx.cmd.build
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from tools import lesson_pages  # noqa: E402
+from tools.notebooks import address, lessons  # noqa: E402
+from utils.exercises import lesson_exercises  # noqa: E402
+
+LINK = re.compile(r"\]\((?!https?:|#)([^)#\s]+)(#[^)\s]*)?\)")
+PAGES = ["docs/paths", "docs/glossary", "docs/errors", "docs/evidence", "docs/status"]  # in the order of the navigation
+ROW = re.compile(r"^\| (\d\d) \| \[(.+?)\]\(notebooks/(.+?)\.ipynb\)", re.M)  # of README's table of lessons
+
+
+def names():
+    """Short names of the lessons, {stem: "05 · Streams"}, as README's table has them."""
+    return {stem: f"{number} · {name}" for number, name, stem in ROW.findall(read(ROOT / "README.md"))}
+
+
+def read(path):
+    return path.read_text(encoding="utf-8")
+
+
+def repository_links(text, folder):
+    """`text` (Markdown of a page in `folder`, a path from ROOT), with links to what the site lacks to the repository."""
+    on_site = {ROOT / f"{page}.md" for page in PAGES} | set(lessons())
+
+    def change(match):
+        path = (ROOT / folder / match[1]).resolve()
+        if path in on_site or not path.exists():  # Sphinx complains of links to nowhere
+            return match[0]
+        kind = "tree" if path.is_dir() else "blob"
+        return f"]({address()}/{kind}/main/{path.relative_to(ROOT).as_posix()}{match[2] or ''})"
+
+    return LINK.sub(change, text)
+
+
+def launch_line(path, single):
+    """Where a lesson runs, as HTML. single: whether the site offers it as one file."""
+    slug, name = address().removeprefix("https://github.com/"), path.name
+    source = f"{address()}/blob/main/notebooks/{name}"
+    links = {
+        "Colab": f"https://colab.research.google.com/github/{slug}/blob/main/notebooks/{name}",
+        "Kaggle": f"https://kaggle.com/kernels/welcome?src={source}",
+        "Binder": f"https://mybinder.org/v2/gh/{slug}/main?urlpath=lab/tree/notebooks/{name}",
+    }
+    run = ", ".join(f'<a href="{html.escape(link)}">{where}</a>' for where, link in links.items())
+    one = f'<a href="../single/{name}" download>this lesson as one file</a> · ' if single else ""
+    return f'<p class="launch">Run it on {run} · {one}<a href="{source}">source</a></p>'
+
+
+def table_below(heading, text):
+    """The first table below a heading of a Markdown text."""
+    section = text.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+    return re.search(r"(?:^\|.*\n)+", section, re.M)[0]
+
+
+def start_page(explorer):
+    """docs/index.md with what it has places for."""
+    readme = read(ROOT / "README.md")
+    toctrees = {
+        "Lessons": [f"{name} <notebooks/{stem}>" for stem, name in names().items()],
+        "Course": PAGES,
+    }
+    contents = "\n\n".join(
+        "\n".join(["```{toctree}", ":hidden:", f":caption: {caption}", "", *entries, "```"])
+        for caption, entries in toctrees.items()
+    )
+    text = read(ROOT / "docs" / "index.md")
+    places = {
+        "explorer 00": explorer or "",
+        "paths": table_below("Paths", readme),
+        "lessons": table_below("Lessons", readme),
+        "contents": contents,
+    }
+    for place, filling in places.items():
+        assert text.count(f"<!-- {place} -->") >= 1, f"docs/index.md has no place for {place}"
+        text = re.sub(rf"^<!-- {place} -->$", lambda _, filling=filling: filling, text, flags=re.M)
+    return repository_links(text, ".")
+
+
+def optional(name, has):  # TODO: plain imports, once both exist
+    module = importlib.import_module(f"tools.{name}") if importlib.util.find_spec(f"tools.{name}") else None
+    return module if hasattr(module, has) else None
+
+
+def stage(folder, singles):
+    """Write the pages for Sphinx to `folder`. singles: names of the lessons that the site offers as one file."""
+    explorers, evidence = optional("explorers", "write"), optional("evidence", "pages")
+    shutil.copytree(ROOT / "docs" / "_static", folder / "_static")
+    shutil.copy(ROOT / "docs" / "conf.py", folder)
+    pictures = folder / lesson_pages.PICTURES
+    for made in (pictures, folder / "docs", folder / "notebooks"):
+        made.mkdir()
+    if explorers:
+        explorers.write(folder / "_static" / "explorers")
+    for path in lessons():
+        nb, found = lesson_pages.page(
+            nbformat.read(path, as_version=4),
+            links=launch_line(path, path.name in singles),
+            exercises=lesson_exercises(path.name[:2]),
+            explorer=explorers and explorers.page(path.stem, "../"),
+        )
+        for cell in nb.cells:
+            if cell.cell_type == "markdown":
+                cell.source = repository_links(cell.source, "notebooks")
+        nbformat.write(nb, folder / "notebooks" / path.name)
+        for name, content in found.items():
+            (pictures / name).write_bytes(content)
+    pages = {f"{page}.md": read(ROOT / f"{page}.md") for page in PAGES if (ROOT / f"{page}.md").exists()}
+    pages |= evidence.pages() if evidence else {f"{page}.md": f"# {page}\n" for page in PAGES[2:]}
+    for page, text in pages.items():
+        (folder / page).write_text(repository_links(text, "docs"), encoding="utf-8")
+    start = start_page(explorers and explorers.page(lessons()[0].stem, ""))
+    (folder / "index.md").write_text(start, encoding="utf-8")
+
+
+def build(out):
+    """Build the site in the folder `out`, anew. Returns the exit status of Sphinx; a warning counts as an error."""
+    source, doctrees = (ROOT / "build" / f"{out.name}-{part}" for part in ("source", "doctrees"))
+    if out.exists() and not (out / ".nojekyll").exists():
+        sys.exit(f"{out} is no website of this course: not replaced")
+    for old in (source, doctrees, out):
+        shutil.rmtree(old, ignore_errors=True)
+    singles = [path for path in (ROOT / "dist").glob("[0-9][0-9]_*.ipynb")]
+    stage(source, {path.name for path in singles})
+    options = ["-q", "-W", "--keep-going", "-j", "auto", "-d", str(doctrees)]
+    status = sphinx.cmd.build.main([*options, str(source), str(out)])
+    (out / "single").mkdir()
+    for path in singles:
+        shutil.copy(path, out / "single")
+    (out / ".nojekyll").touch()  # GitHub Pages would leave out folders that begin with an underscore
+    return status
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=pathlib.Path, default=ROOT / "dist" / "site", help="folder (default: dist/site)")
+    return build(parser.parse_args().out.resolve())
+
+
+if __name__ == "__main__":
+    sys.exit(main())
