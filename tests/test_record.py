@@ -62,7 +62,9 @@ def recordings(left):
 def test_stores_what_ran_live_and_only_that_and_reports(recorder):
     status, output, left = recorder({"42_a_lesson": [CUDA, FIGURE, OTHER, *PLAIN]})
     cells, report = recordings(left)["notebooks/recorded", "42_a_lesson.json"], left["build/record/42_a_lesson.txt"]
-    assert status == 0 and set(cells) == {"numbers", "picture"} and len(left) == 2
+    assert status == 0 and set(cells) == {"numbers", "picture"} and len(left) == 3
+    ran = nbformat.reads(left["build/record/42_a_lesson.ipynb"], as_version=4)
+    assert [bool(cell.outputs) for cell in ran.cells][-6:] == [True, True, True, True, True, False]
     numbers, picture = cells["numbers"], cells["picture"]
     assert numbers["value"] == [1.5, 2] and "it is fast" in numbers["outputs"][0]["text"]
     assert numbers["machine"]["device"].startswith("pretended cuda on ") and numbers["seconds"] >= 0
@@ -236,7 +238,7 @@ def test_lessons_with_most_to_record_here_come_first_and_some_are_left_for_anoth
     for name, sources in lessons.items():
         nbformat.write(notebook(*sources), tmp_path / "notebooks" / f"{name}.ipynb")
     begun = []
-    monkeypatch.setattr(record, "record", lambda path, folder: begun.append(path.stem) or True)
+    monkeypatch.setattr(record, "record", lambda path, folder, **time_left: begun.append(path.stem) or True)
     monkeypatch.setattr(record, "look", lambda words: ("a GPU", {"cuda", "accelerator"} & set(words)))
     monkeypatch.setattr(record, "ROOT", tmp_path)
     visit = ["--zip", str(tmp_path / "out.zip")]
@@ -244,6 +246,32 @@ def test_lessons_with_most_to_record_here_come_first_and_some_are_left_for_anoth
     assert begun == ["44_two", "43_one", "41_other", "42_none"] and "a GPU" in capsys.readouterr().out
     assert record.main([*visit, "--seconds", "0"]) == 0 and len(begun) == 4
     assert re.search("left for another time: .*44_two.ipynb .*42_none.ipynb", capsys.readouterr().out)
+
+
+def test_a_cell_that_takes_too_long_ends_its_lesson_and_what_is_recorded_is_kept(recorder, monkeypatch):
+    real = nbclient.NotebookClient.execute_cell
+
+    def hangs(client, cell, *others, **options):
+        if "hangs" in cell.source:
+            raise nbclient.exceptions.CellTimeoutError.error_from_timeout_and_cell("", client.timeout, cell)
+        return real(client, cell, *others, **options)
+
+    monkeypatch.setattr(nbclient.NotebookClient, "execute_cell", hangs)
+    lessons = {"41_hangs": [CUDA, OTHER, "'hangs'", FIGURE], "42_a_lesson": [CUDA]}
+    status, output, left = recorder(lessons, "--seconds", "500", visit=True)
+    report = left["build/record/41_hangs.txt"]
+    assert status == 1 and "after 125 seconds" in report and "not here: picture (cuda): not reached" in report
+    assert "not here: other (mps)\n" in report and "left for another time" not in output
+    assert set(recordings(left)["build/record/incomplete", "41_hangs.json"]) == {"numbers"}
+    assert WELL in left["build/record/42_a_lesson.txt"]
+
+
+def test_a_lesson_in_which_the_time_ends_is_left_for_another_time(recorder, monkeypatch):
+    now = iter([0, 0, 0])  # the visit begins, the loop, the lesson; then it is late
+    monkeypatch.setattr(record.time, "perf_counter", lambda: next(now, 10))
+    status, output, left = recorder({"41_one": [CUDA], "42_two": [CUDA]}, "--seconds", "5", visit=True)
+    assert status == 1 and "not begun: the time was over" in left["build/record/41_one.txt"]
+    assert re.search("left for another time: .*41_one.ipynb .*42_two.ipynb", output)
 
 
 def test_what_is_missing_is_named():

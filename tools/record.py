@@ -7,14 +7,14 @@ A conditional cell is recorded when it has a name (--result or --name), its word
 ran live; on the emulated CUDA device, when it is timeless. All cells of a lesson run, also after one that fails, so
 that one run shows all that has to be mended. What is stored: notebooks/recorded/<machine>/ for lessons without a
 failure (with what their other cells claimed of this machine), build/record/incomplete/<machine>/ for the others, and in
-build/record/ a report of each: seconds, failures with tracebacks, each claim with its figure, limit and share, and
-which cells stay unrecorded.
+build/record/ of each the lesson as it ran and a report: seconds, failures with tracebacks, each claim with its figure,
+limit and share, whether a timeless cell gave what it gave on the emulated device, and which cells stay unrecorded.
 
 A visit needs PyTorch and a driver for the device, no Jupyter server, no network, not the versions of requirements.txt.
 It first says what PyTorch sees, and stops where that is neither a GPU nor a TPU (--anyway: go on). Without NOTEBOOK
-all lessons run, those first that have most to record here; --seconds: begin no further lesson after so long, and say
-which are left (the one that is under way goes on). The archive grows with each lesson, and a second visit adds to it.
-Unpack it at home in the course's folder: python -m zipfile -e FILE .
+all lessons run, those first that have most to record here. --seconds: the visit ends after so long; what is under way
+is ended, no cell may take more than a quarter of it, and the lessons that are left are named. The archive grows with
+each lesson, and a second visit adds to it. Unpack it at home in the course's folder: python -m zipfile -e FILE .
 
 Exit status 1 when anything failed, 2 when nothing could begin.
 """
@@ -24,6 +24,7 @@ import contextlib
 import datetime
 import importlib.util
 import json
+import math
 import os
 import pathlib
 import re
@@ -47,11 +48,12 @@ if lacking := [name for name in NEEDED if importlib.util.find_spec(name) is None
 import nbformat  # noqa: E402
 from nbclient.exceptions import CellControlSignal, CellExecutionError, DeadKernelError  # noqa: E402
 
-from tools import run  # noqa: E402
+from tools import compare, run  # noqa: E402
 from utils import cells, claims, recordings  # noqa: E402
 from utils.devices import emulated  # noqa: E402
 from utils.messages import NOT_LIVE, LabError  # noqa: E402
 
+MOST = 600  # seconds that a cell may take
 DEVICES = ("cuda", "mps", "accelerator", "tpu")  # a machine with none of them has nothing new to tell
 PATHS = os.pathsep.join(filter(None, [str(SITE), os.environ.get("PYTHONPATH")]))
 LOOK = """import json, sys
@@ -75,23 +77,23 @@ def look(words):
 
 
 def conditional(nb):
-    """The headers of a lesson's cells that can be recorded somewhere."""
+    """(header, cell) of each cell of a lesson that can be recorded somewhere."""
     found = []
     for cell in nb.cells:
         with contextlib.suppress(LabError):  # a wrong header: the cell will say so
-            found.append(cells.header(cell.source))
-    return [header for header in found if header and header.recordable]
+            found.append((cells.header(cell.source), cell))
+    return [(header, cell) for header, cell in found if header and header.recordable]
 
 
 # ---------------------------------------------------------------------------------------------------------------
 # One lesson
 
 
-def run_lesson(nb, folder):
+def run_lesson(nb, folder, end=math.inf, most=MOST):
     """Run the cells of the lesson `nb`. Returns (recorded cells by name, as recordings.store takes them; failures).
 
-    failures: (cell id, message with traceback) of each cell that failed, or ("kernel", …) where the kernel itself did
-    not do its part.
+    end: when the time is over, by time.perf_counter(). most: seconds that a cell may take. failures: (cell id, message
+    with traceback) of each cell that failed, or ("kernel", …) where the kernel itself did not do its part.
     """
     stored, failures = {}, []
     try:
@@ -101,6 +103,10 @@ def run_lesson(nb, folder):
                     continue
                 try:
                     begin = time.perf_counter()
+                    if begin >= end:
+                        failures.append((cell.id, "not begun: the time was over"))
+                        break
+                    client.timeout = math.ceil(min(most, end - begin))
                     client.execute_cell(cell, n)
                     seconds = time.perf_counter() - begin
                     header = cells.header(cell.source)
@@ -163,6 +169,17 @@ def plain_output(output):
     return {"text": data["text/plain"]} if "text/plain" in data else None
 
 
+def not_stored(nb, stored, failures):
+    """A line for each cell that could be recorded and is not, with the reason if it is not that the hardware lacks."""
+    failed = {name for name, _ in failures}
+    for header, cell in conditional(nb):
+        if header.name not in stored:
+            why = ": it failed" if cell.id in failed else "" if cell.outputs else ": not reached"
+            if not why and ran_live(cell):
+                why = ": not timeless"
+            yield f"{header.name} ({header.word}){why}"
+
+
 def claims_here(nb, stored):
     """What cells claimed of this machine's devices, by cell id; without those whose outputs are recorded."""
     found = {}
@@ -174,21 +191,26 @@ def claims_here(nb, stored):
     return found
 
 
-def record(path, folder):
-    """Run one lesson, and store below `folder` what it measured and a report. Returns whether all went well."""
+def record(path, folder, **time_left):
+    """Run one lesson, and store below `folder` what it measured and a report. Returns whether all went well.
+
+    time_left: `end` and `most` of run_lesson."""
     reports, begin = folder / "build" / "record", time.perf_counter()
     reports.mkdir(parents=True, exist_ok=True)
     try:
         nb = nbformat.read(path, as_version=4)
         for cell in nb.cells:
-            cell.pop("outputs", None)  # those of another run
-        stored, failures = run_lesson(nb, path.parent)
+            if cell.cell_type == "code":
+                cell.update(outputs=[], execution_count=None)  # those of another run
+        stored, failures = run_lesson(nb, path.parent, **time_left)
         seconds = time.perf_counter() - begin
+        nbformat.write(nb, reports / f"{path.stem}.ipynb")
         texts = [output.text for cell in nb.cells for output in cell.get("outputs", []) if "text" in output]
         lines = [f"{path.stem}: {seconds:.0f} s, cells recorded: {len(stored)}, failed: {len(failures)}"]
         lines += [f"  FAILED {cell}: {last_lines(message)}" for cell, message in failures]
         lines += [f"  {name} {kept['seconds']:.1f} s ({kept['machine']['device']})" for name, kept in stored.items()]
-        lines += [f"  not here: {head.name} ({head.word})" for head in conditional(nb) if head.name not in stored]
+        lines += [f"  {said}" for name, kept in stored.items() if (said := compare.line(name, kept))]
+        lines += [f"  not here: {line}" for line in not_stored(nb, stored, failures)]
         lines += [f"  {line}" for text in texts for line in claims.LINE.findall(text)]
         print("\n".join(lines), flush=True)
         lines += [f"\n{cell}\n{message}" for cell, message in failures]
@@ -221,7 +243,7 @@ def main(arguments=None):
     parser.add_argument("notebooks", nargs="*", type=pathlib.Path, metavar="NOTEBOOK")
     parser.add_argument("--out", type=pathlib.Path, default=ROOT, metavar="DIR", help="default: the course's folder")
     parser.add_argument("--zip", type=pathlib.Path, metavar="FILE", help="a visit: into this archive instead")
-    parser.add_argument("--seconds", type=float, default=float("inf"), help="begin no lesson after so long")
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="the visit ends after so long")
     parser.add_argument("--anyway", action="store_true", help="also where PyTorch sees neither a GPU nor a TPU")
     options = parser.parse_args(arguments)
     if options.zip and options.zip.exists() and not zipfile.is_zipfile(options.zip):
@@ -229,7 +251,8 @@ def main(arguments=None):
         return 2
     lessons = options.notebooks or sorted((ROOT / "notebooks").glob("*.ipynb"))
     if options.zip:
-        words = {path: [header.word for header in conditional(nbformat.read(path, as_version=4))] for path in lessons}
+        found = {path: conditional(nbformat.read(path, as_version=4)) for path in lessons}
+        words = {path: [header.word for header, _ in pairs] for path, pairs in found.items()}
         said, here = look(sorted({*DEVICES, *(word for needed in words.values() for word in needed)}))
         print(said, flush=True)
         if not here & set(DEVICES) and not options.anyway:
@@ -237,18 +260,21 @@ def main(arguments=None):
             return 2
         if not options.notebooks:  # sorted keeps the course's order among equals
             lessons = sorted(lessons, key=lambda path: sum(word in here for word in words[path]), reverse=True)
-    begin, well = time.perf_counter(), True
+    end, well = time.perf_counter() + options.seconds, True
     with tempfile.TemporaryDirectory() as unpacked:
         folder = pathlib.Path(unpacked) if options.zip else options.out
         if options.zip and options.zip.exists():
             shutil.unpack_archive(options.zip, folder, "zip")
-        for k, path in enumerate(lessons):
-            if time.perf_counter() - begin > options.seconds:
-                print(f"left for another time: {' '.join(map(str, lessons[k:]))}")
-                break
-            well = record(path, folder) and well
+        left = list(lessons)
+        while left and time.perf_counter() < end:
+            done = record(left[0], folder, end=end, most=min(MOST, options.seconds / 4))
+            well = well and done
             if options.zip:
                 pack(folder, options.zip)
+            if done or time.perf_counter() < end:  # else it was cut off
+                left.pop(0)
+        if left:
+            print(f"left for another time: {' '.join(map(str, left))}")
     return 0 if well else 1
 
 

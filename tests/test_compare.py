@@ -1,0 +1,65 @@
+"""tools/compare.py: a cell on a real device against the same cell on the emulated one."""
+
+import pytest
+
+from tools import compare
+from utils import recordings
+from utils.recordings import Provenance
+
+T4, H200 = {"device": "emulated Tesla T4"}, {"device": "NVIDIA H200"}
+
+
+def cell(text, machine, value=None, source="s"):
+    value = {} if value is None else {"value": value}
+    return {"machine": machine, "source": source, "outputs": [{"text": text}, {"png": "", "alt": "a line"}], **value}
+
+
+@pytest.fixture
+def line(monkeypatch):
+    """line(ours, theirs, …): what the report says of a cell that printed `theirs` on the emulated device."""
+
+    def say(ours, theirs, value=None, their_value=None, source="s"):
+        recorded = [(Provenance("NVIDIA H200", False, "2026-01-02", H200), cell("not this one", H200))]
+        recorded.append((Provenance(T4["device"], False, "2026-01-01", T4), cell(theirs, T4, their_value)))
+        monkeypatch.setattr(recordings, "find", lambda name, timeless: recorded if theirs else recorded[:1])
+        return compare.line("a_cell", cell(ours, H200, value, source))
+
+    return say
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs"),
+    [
+        ("two words", "two\n  words"),
+        ("on NVIDIA H200 (this machine)", "on emulated Tesla T4: numbers and memory real, times modeled"),
+        ("PyTorch 2.11.0+cu130 at 0x7f01", "PyTorch 2.13.0 at 0x7fee"),
+        ("off by 1.0001, 2.5e-06 of 3 MiB", "off by 1.0, 2.5001e-06 of 3 MiB"),
+    ],
+)
+def test_what_differs_between_two_machines_anyway_is_left_aside(line, ours, theirs):
+    assert line(ours, theirs).startswith("same as emulated: a_cell (but for names of devices")
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "shown"),
+    [
+        ("512 bytes", "1024 bytes", "“512 bytes a line”, emulated “1024 bytes a line”"),
+        ("off by 1.1", "off by 1.0", "“off by 1.1 a line”, emulated “off by 1.0 a line”"),
+        ("a -1.5", "a 1.5", "“a -1.5 a line”, emulated “a 1.5 a line”"),
+        ("one two three four five six seven 8 more", "one two three four five six seven 9", "“two three four five six"),
+        ("a line", "a line a line", "“a line a line”, emulated “a line a line a line”"),
+    ],
+)
+def test_the_first_difference_is_shown_with_the_words_around_it(line, ours, theirs, shown):
+    said = line(ours, theirs)
+    assert said.startswith("differs from the emulated device: a_cell: ") and shown in said
+
+
+def test_values_are_compared_too(line):
+    assert line("x", "x", {"a": [1, 2.0]}, {"a": [1, 2.0001]}).startswith("same")
+    assert line("x", "x", [1], [2]).startswith("differs")
+
+
+def test_nothing_is_said_of_what_the_emulated_device_has_not_recorded_or_of_another_source(line):
+    assert line("x", "") is None
+    assert line("x", "x", source="changed").startswith("not compared with the emulated device: a_cell")
