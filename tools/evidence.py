@@ -632,17 +632,15 @@ def messages_in(text, source):
 
 def _of_row(shown):
     """The messages in what the old part of a row of lesson 16 did: what it printed is none."""
-    lines = [line.removeprefix(" " * 9) for line in shown.rstrip("\n").split("\n")]
     message = []
-    for line in [*lines, "prints "]:
-        begins = re.match(rf"{CLASS}: (?=\S)", line) or line.startswith("prints ")
-        if message and begins:
-            yield Message(message[0].partition(": ")[0], "\n".join(message))
+    for line in [*(line.removeprefix(" " * 9) for line in shown.rstrip("\n").split("\n")), "prints "]:
+        printed = line.startswith(("prints ", "runs, prints nothing"))
+        if message and (printed or re.match(rf"{CLASS}: (?=\S)", line)):
+            yield Message(message[0].partition(":")[0], "\n".join(message))
             message = []
-        if line.startswith("prints "):
+        if printed:
             return
-        if message or begins:
-            message.append(line)
+        message.append(line)
 
 
 def shown_messages(lessons, version):

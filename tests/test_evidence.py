@@ -1,0 +1,292 @@
+"""What the pages made by tools/evidence.py say: all that lessons and recordings hold, and nothing else."""
+
+import ast
+import json
+import re
+
+import nbformat
+import pytest
+
+from tests.conftest import ROOT, notebook
+from tools import evidence, lab
+from utils import cells, needs, recordings
+
+PAGES = ["docs/evidence.md", "docs/status.md", "docs/errors.md"]
+MACHINE = {"device": "XLA on CPU", "torch": "2.9.0+cu128", "torch_xla": "2.9.0"}
+T4 = {"device": "emulated Tesla T4", "torch": "2.13.0+cu130", "capability": "7.5"}
+H200 = {"device": "NVIDIA H200", "torch": "2.13.0+cu130", "capability": "9.0"}
+
+
+@pytest.fixture(scope="module")
+def pages():
+    return evidence.pages()
+
+
+@pytest.fixture(scope="module")
+def code_cells():
+    """(stem of the lesson, cell) of all lessons, as nbformat reads them."""
+    paths = sorted((ROOT / "notebooks").glob("[0-9]*.ipynb"))
+    return [(path.stem, cell) for path in paths for cell in nbformat.read(path, 4).cells if cell.cell_type == "code"]
+
+
+def printed(cell):
+    return "\n".join(output.text for output in cell.outputs if "text" in output)
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# The course as it is
+
+
+def test_the_same_files_give_the_same_pages(pages):
+    assert list(pages) == PAGES and evidence.pages() == pages
+
+
+def test_every_claim_of_every_lesson_stands_on_the_page_once(pages, code_cells):
+    asked = 0
+    for _, cell in code_cells:
+        source = re.sub(r"\A(%%.*\n)+", "", cell.source)
+        if "%%today" in cell.source:
+            asked += bool(re.search(r"^%%today \S+ slower \d", cell.source, re.M))
+        else:
+            asked += sum(ast.unparse(node.func) == "claim" for node in ast.walk(ast.parse(source)) if is_call(node))
+    tables = re.findall(
+        r"^\| \d+ claims? \| figure \|\n\| --- \| --- \|\n((?:\|.*\n)+)", pages["docs/evidence.md"], re.M
+    )
+    assert sum(table.count("\n") for table in tables) == asked > 250
+    assert f"\n| {asked} claims | best that is known |" in pages["docs/evidence.md"]
+
+
+def is_call(node):
+    return isinstance(node, ast.Call)
+
+
+def test_every_figure_that_the_lessons_show_stands_beside_its_claim(pages, code_cells):
+    text = pages["docs/evidence.md"]
+    lines = [(stem, line) for stem, cell in code_cells for line in re.findall("^✓ .*claimed.*", printed(cell), re.M)]
+    assert len(lines) > 200
+    for stem, line in lines:
+        sentence, figure = re.fullmatch(r"✓ (.*?)(?:: ([^:]*))? \(claimed.*", line).groups()
+        section = text.partition(f"\n## {stem[:2]} · ")[2].partition("\n## ")[0]
+        rows = [row for row in section.splitlines() if evidence.md(sentence) in row]
+        assert any(f"**{evidence.md(figure or 'true')}**" in row for row in rows), line
+
+
+def test_every_conditional_cell_stands_on_the_page_once(pages, code_cells):
+    names = [head.name for _, cell in code_cells if (head := cells.header(cell.source)) and head.recordable]
+    listed = re.findall(r"^\| \[`(\w+)`\]", pages["docs/evidence.md"], re.M)
+    assert sorted(listed) == sorted(names) and len(names) > 100
+    counts = [
+        int(n) for n in re.findall(r"^\| (\d+) \| (?:RECORDED|EMULATED|PUBLISHED|nothing)", pages[PAGES[0]], re.M)
+    ]
+    assert len(counts) == 4 and sum(counts) == len(names)
+
+
+def test_what_a_conditional_cell_shows_on_the_page_is_what_it_shows_in_the_lesson(pages, code_cells):
+    badges = {"replayed": "RECORDED", "emulated": "EMULATED", "published": "PUBLISHED", "unavailable": "nothing yet"}
+    for _, cell in code_cells:
+        head = cells.header(cell.source)
+        states = [output.metadata.get("device_lab", {}).get("state") for output in cell.outputs if "metadata" in output]
+        if head and head.recordable and states and states[0] in badges:
+            (row,) = re.findall(rf"^\| \[`{head.name}`\].*", pages["docs/evidence.md"], re.M)
+            assert row.split(" | ")[2].startswith(badges[states[0]]), row
+
+
+def test_every_announced_message_that_the_lessons_show_is_in_the_index(pages, code_cells):
+    found = []
+    for _, cell in code_cells:
+        begins = r"^([A-Z]\w*[a-z]: \S.*)"
+        if "%%torchrun" in cell.source and "--fails" in cell.source:
+            begins = r"^rank \d │ (\w+Error: .*)"
+        elif re.search(r"%%today .*\b(raises|warns)\b", cell.source):
+            begins = r"^  (?:old   |yours ) (\w+: .*)"
+        elif "expect_error(" not in cell.source:
+            continue
+        found += re.findall(begins, printed(cell), re.M)
+    index = " ".join(pages["docs/errors.md"].split())
+    missing = [message for message in found if " ".join(re.sub(r"\x1b\[\d*m", "", message).split()) not in index]
+    assert len(found) > 150 and not missing
+    assert "### `Expected all tensors to be on the same device`\n" in pages["docs/errors.md"]
+
+
+def test_every_row_of_lesson_16_that_raises_or_warns_is_in_the_index(pages, code_cells):
+    verdicts = [(cell.id, printed(cell)) for stem, cell in code_cells if stem.startswith("16")]
+    ids = [id for id, text in verdicts if text[:8] in ("✗ raises", "! warns ")]
+    assert len(ids) > 90 and not [id for id in ids if f"16_old_code_today.ipynb#{id})" not in pages["docs/errors.md"]]
+
+
+def test_links_lead_to_cells(pages, code_cells):
+    known = {f"../notebooks/{stem}.ipynb#{cell.id}" for stem, cell in code_cells}
+    links = re.findall(r"\]\((\.\./notebooks/[^)]*#[^)]*)\)", "\n".join(pages.values()))
+    assert len(links) > 500 and set(links) <= known
+
+
+def test_README_says_of_GPUs_and_TPUs_what_the_recordings_say(pages):
+    sentence = evidence.gpu_sentence(evidence.read_lessons())
+    assert f"**{sentence}**" in (ROOT / "README.md").read_text(encoding="utf-8")
+    assert f"**{sentence}**" in pages["docs/evidence.md"]
+
+
+def test_each_word_after_requires_is_explained():
+    assert evidence.NEEDS.keys() == needs.NEEDS.keys()
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# A small course
+
+CUDA = """%%requires cuda --result numbers --timeless
+numbers = [1, 2]
+claim("a rule", numbers[1], at_least=2, limit=4)
+claim("a time", numbers[0], at_most=9, unit="s", timed=True)"""
+READS = '%%requires result:numbers\nclaim(f"{name} of it", True)'
+PLAIN = (
+    'claim("of the CPU", 1, at_least=1)\nwith expect_error(ValueError, "odd"):\n    claim("a false one", 2, at_least=3)'
+)
+RULE = "✓ a rule: 2 (claimed ≥ 2; limit 4, reached 50%) · {}"
+TIME = "✓ a time: 5 s (claimed ≤ 9 s) · {}"
+HERE = "✓ of the CPU: 1 (claimed ≥ 1) · A CPU (this machine)"
+
+
+@pytest.fixture
+def course(tmp_path):
+    """The folder of a course of one lesson, with nothing recorded."""
+    nb = notebook("", CUDA, READS, PLAIN, preamble=False)
+    nb.cells[0] = nbformat.v4.new_markdown_cell("# A lesson: about nothing\n\n## What | is it?")
+    for name, cell in zip(["title", "cuda", "reads", "plain"], nb.cells, strict=True):
+        cell.id = name
+    text = f"{HERE}\nValueError: `odd` | words\nand a second line\n… (3 more lines)\nprinted"
+    nb.cells[3].outputs = [nbformat.v4.new_output("stream", text=text)]
+    (tmp_path / "notebooks" / "recorded").mkdir(parents=True)
+    nbformat.write(nb, tmp_path / "notebooks" / "00_a_lesson.ipynb")
+    (tmp_path / "notebooks" / "recorded" / "published.json").write_text("{}")
+    (tmp_path / "requirements.txt").write_text("torch==2.13.0\n")
+    return tmp_path
+
+
+def record(course, machine, *lines, source=CUDA, claims=None):
+    """Store what a machine gave for the cell of the small course."""
+    entry = {"requires": "cuda", "source": cells.source_hash(source), "date": "2026-11-20", "seconds": 1.0}
+    entry |= {"machine": machine, "outputs": [{"text": "\n".join(lines) + "\n"}]}
+    recordings.store(course / "notebooks" / "recorded", "00_a_lesson", {"numbers": entry}, claims=claims)
+
+
+def rows(course, page="docs/evidence.md"):
+    """The rows of a page's tables, by their first column, without its link and what is behind."""
+    found = re.findall(r"^\| \[(.+?)\]\(.*?\)(.*) \|$", evidence.pages(course)[page], re.M)
+    return {name.strip("`"): rest.partition(" | ")[2] for name, rest in found}
+
+
+def test_what_nobody_has_measured_is_said(course):
+    found = rows(course)
+    assert found["numbers"] == "a CUDA GPU | nothing yet"
+    assert found["a rule"] == found["a time"] == found["‹name› of it"] == "not measured yet: needs a CUDA GPU"
+    assert found["of the CPU"] == "**1** · A CPU (stored here)" and "false on purpose" in found["a false one"]
+    text = evidence.pages(course)["docs/evidence.md"]
+    assert "No result in this course comes from a CUDA GPU or a TPU yet." in text and "| 5 claims | best" in text
+
+
+def test_a_recording_of_a_GPU_makes_the_sentence_untrue_and_gives_figures(course):
+    record(course, MACHINE)
+    assert evidence.gpu_sentence(evidence.read_lessons(course)).startswith("No result")
+    judged = {"source": cells.source_hash(READS), "lines": ["✓ all of it (claimed) · NVIDIA H200 (this machine)"]}
+    stale = {"source": "0", "lines": [HERE.replace("A CPU", "Their CPU")]}
+    lines = [line.format("NVIDIA H200 (this machine)") for line in (RULE, TIME)]
+    record(course, H200, *lines, claims={"reads": judged, "plain": stale})
+    assert evidence.gpu_sentence(evidence.read_lessons(course)) == (
+        "Recorded on a CUDA GPU or a TPU so far: cells 1 on NVIDIA H200."
+    )
+    found = rows(course)
+    assert found["a rule"] == "**2**, 50% of the limit · NVIDIA H200 (recorded 2026-11-20)"
+    assert found["a time"] == "**5 s** · NVIDIA H200 (recorded 2026-11-20)"
+    assert found["all of it"] == "**true** · NVIDIA H200 (recorded 2026-11-20)"
+    assert found["of the CPU"].endswith("<br>**1** · Their CPU (recorded 2026-11-20) (the cell has changed since)")
+    assert "RECORDED on NVIDIA H200, 2026-11-20, torch 2.13.0+cu130<br>" in found["numbers"]
+
+
+def test_of_the_emulated_device_there_is_no_time(course):
+    lines = [line.format("emulated Tesla T4: numbers and memory real, times modeled") for line in (RULE, TIME)]
+    record(course, T4, *lines)
+    found = rows(course)
+    emulated = "emulated Tesla T4, recorded 2026-11-20"
+    assert found["a rule"] == f"not measured yet: needs a CUDA GPU<br>**2**, 50% of the limit · {emulated}"
+    assert found["a time"] == "not measured yet: needs a CUDA GPU"
+    assert found["numbers"] == "a CUDA GPU | EMULATED, 2026-11-20, torch 2.13.0+cu130"
+    assert evidence.gpu_sentence(evidence.read_lessons(course)).startswith("No result")
+
+
+def test_a_line_that_no_claim_prints_is_an_error(course):
+    path = course / "notebooks" / "00_a_lesson.ipynb"
+    path.write_text(path.read_text(encoding="utf-8").replace("of the CPU: 1", "of the GPU: 1"), encoding="utf-8")
+    with pytest.raises(ValueError, match="cell plain: no claim prints '✓ of the GPU"):
+        evidence.pages(course)
+
+
+def test_messages_are_shown_as_they_are_to_their_end(course):
+    index = evidence.pages(course)["docs/errors.md"]
+    assert "### `` `odd` | words ``\n" in index
+    assert "text\n:class: message\n\nValueError: `odd` | words\nand a second line\n… (3 more lines)\n```\n" in index
+    assert r"[Lesson 00 · What \| is it?](../notebooks/00_a_lesson.ipynb#plain) (PyTorch 2.13.0)" in index
+    assert "printed" not in index
+
+
+@pytest.mark.parametrize(
+    ("text", "source", "messages"),
+    [
+        ("CPU: fine\nOdd: no", "x", []),
+        ("Odd: no\nyes", "with expect_error(Odd, ''):", ["Odd: no"]),
+        ("TypeError: a\nb\nc\nd", "with expect_error(E, '', lines=3):", ["TypeError: a\nb\nc"]),
+        ("its words: KeyError: a", "x", ["KeyError: a"]),
+        ("rank 1 │ OSError: a\nrank 1 │  b\nrank 0 │ c", '%%torchrun 2 --fails "a"', ["OSError: a\nb"]),
+        (
+            "! warns\n  old    UserWarning: a\n           b\n         c\n         OSError: d\n         prints KeyError: e",
+            "%%today a/b: warns",
+            ["UserWarning: a\n  b\nc", "OSError: d"],
+        ),
+        ("✗ raises\n  old    Odd: a\n  today  b\n", "%%today a/b: raises", ["Odd: a"]),
+        ("✓ fine\n  old    runs, prints nothing\n  today  b\n", "%%today a/b: fine", []),
+    ],
+)
+def test_where_a_message_begins_and_ends(text, source, messages):
+    assert [message.text for message in evidence.messages_in(text, source)] == messages
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Status
+
+RAN = {"environment": "main", "lesson": "00_a_lesson", "date": "2026-11-22", "attempt": 1, "twice": False}
+RAN |= {"versions": {"Python": "3.11.7", "torch": "2.13.0"}, "system": "Linux", "cpu": "A CPU", "strict": True}
+RAN |= {"timed": True, "problems": [], "findings": 0, "kernel_mib": 368, "family_mib": 1200, "claims": {}}
+RAN |= {"counts": {"cells": 3, "done": 3, "not live": 2, "held": 1, "unjudged": 0, "seconds": 4.9}}
+
+
+def run(course, **changes):
+    """Store the status of a run of the small course's lesson, as the plugin of the tests does."""
+    path = course / "notebooks" / "00_a_lesson.ipynb"
+    kept = {**RAN, "edition": lab.edition(json.loads(path.read_text(encoding="utf-8"))), **changes}
+    folder = course / "build" / "status" / kept["environment"]
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "00_a_lesson.json").write_text(json.dumps(kept))
+
+
+def test_without_a_test_run_the_page_says_so(course):
+    text = evidence.pages(course)["docs/status.md"]
+    assert "Nothing has run on this machine" in text and "\n| [00](../notebooks/00_a_lesson.ipynb) | – | – |" in text
+
+
+def test_what_a_run_left_is_in_the_tables(course):
+    run(course)
+    run(course, environment="XLA", timed=False, problems=["it failed"], attempt=2, edition="0", findings=2)
+    text = evidence.pages(course)["docs/status.md"]
+    assert "| lesson | main | XLA |" in text and "| [00](../notebooks/00_a_lesson.ipynb) | ✓ | ✗ changed | – |" in text
+    assert "- Python 3.11.7, torch 2.13.0 · Linux, A CPU\n" in text and "Nothing has run" not in text
+    what = "3 of 3, 1 live | 1 held, 0 not judged | 5 s, 368 MiB, 1,200 with its processes"
+    assert f"| {what} | 2026-11-22 |" in text
+    notes = "times not judged; 2 findings; second run, after missed claims about time; the lesson has changed since"
+    assert f"| {what} | 2026-11-22; {notes}; ✗ it failed |" in text
+
+
+def test_a_run_gives_figures_to_claims_of_the_same_edition_only(course):
+    claims = {"plain": [HERE.replace("CPU: 1", "CPU: 7")]}
+    run(course, claims=claims)
+    assert rows(course)["of the CPU"].endswith("**7** · A CPU (test run, main, 2026-11-22)")
+    run(course, claims=claims, edition="0")
+    assert "**7**" not in rows(course)["of the CPU"]
