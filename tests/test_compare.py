@@ -32,7 +32,7 @@ def line(monkeypatch):
     [
         ("two words", "two\n  words"),
         ("on NVIDIA H200 (this machine)", "on emulated Tesla T4: numbers and memory real, times modeled"),
-        ("PyTorch 2.11.0+cu130 at 0x7f01", "PyTorch 2.13.0 at 0x7fee"),
+        ("PyTorch 2.11.0+cu130 at 0x7f01, Graph.cpp:147", "PyTorch 2.13.0 at 0x7fee, Graph.cpp:210"),
         ("off by 1.0001, 2.5e-06 of 3 MiB", "off by 1.0, 2.5001e-06 of 3 MiB"),
     ],
 )
@@ -43,14 +43,20 @@ def test_what_differs_between_two_machines_anyway_is_left_aside(line, ours, thei
 @pytest.mark.parametrize(
     ("ours", "theirs", "shown"),
     [
-        ("512 bytes", "1024 bytes", "“512 bytes a line”, emulated “1024 bytes a line”"),
-        ("off by 1.1", "off by 1.0", "“off by 1.1 a line”, emulated “off by 1.0 a line”"),
-        ("a -1.5", "a 1.5", "“a -1.5 a line”, emulated “a 1.5 a line”"),
-        ("one two three four five six seven 8 more", "one two three four five six seven 9", "“two three four five six"),
-        ("a line", "a line a line", "“a line a line”, emulated “a line a line a line”"),
+        ("512 bytes", "1024 bytes", "a_cell: after “” 512 (emulated: 1024)"),
+        ("off by 1.1", "off by 1.0", "after “off by” 1.1 (emulated: 1.0)"),
+        ("a -1.5", "a 1.5", "after “a” -1.5 (emulated: 1.5)"),
+        ("1 2 3 4 5 6 seven", "1 2 3 4 5 6 7", "after “3 4 5 6” seven (emulated: 7)"),
+        ("one", "one and two", "after “one” nothing (emulated: and two)"),
+        (
+            "off by 1.0001, then more",
+            "off by 1.0, then less or 1",
+            "after “off by 1.0001, then” more (emulated: less or 1)",
+        ),
+        ("1 a 2 b 3 c 4 d", "0 a 0 b 0 c 0 d", "“1 a 2 b” 3 (emulated: 0); 1 more"),
     ],
 )
-def test_the_first_difference_is_shown_with_the_words_around_it(line, ours, theirs, shown):
+def test_differences_are_shown_with_the_words_before_them(line, ours, theirs, shown):
     said = line(ours, theirs)
     assert said.startswith("differs from the emulated device: a_cell: ") and shown in said
 

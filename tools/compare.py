@@ -2,10 +2,11 @@
 
 Only timeless cells have been recorded on the emulated device. Compared are the words that a cell printed, the texts of
 its pictures and its value, whole numbers exactly. Left aside is what differs between two machines anyway: names of
-devices, versions, addresses, line breaks, and in numbers with a decimal point what is below a part in a thousand.
+devices, versions, addresses, lines of PyTorch's sources, line breaks, and in numbers with a decimal point what is below
+a part in a thousand.
 """
 
-import itertools
+import difflib
 import json
 import math
 import re
@@ -14,7 +15,7 @@ from utils import recordings
 
 ASIDE = "but for names of devices, versions, addresses, decimals below 0.1%"
 DECIMAL = re.compile(r"[-+]?\d+(?:\.\d+(?:e[-+]?\d+)?|e[-+]?\d+)")
-CONTEXT = 6  # words before the first difference
+CONTEXT, SHOWN = 4, 3  # words before a difference; differences that the line shows
 
 
 def line(name, kept):
@@ -25,12 +26,16 @@ def line(name, kept):
     if found[0]["source"] != kept["source"]:
         return f"not compared with the emulated device: {name} (the cell has changed since then)"
     ours, theirs = words(kept), words(found[0])
-    place = first_difference(ours, theirs)
-    if place is None:
+    places = differences(ours, theirs)
+    if not places:
         return f"same as emulated: {name} ({ASIDE})"
-    begin = max(0, place - CONTEXT)
-    shown = [" ".join(each[begin : place + CONTEXT]) or "nothing more" for each in (ours, theirs)]
-    return f"differs from the emulated device: {name}: “{shown[0]}”, emulated “{shown[1]}”"
+    shown = []
+    for i, i_end, j, j_end in places[:SHOWN]:
+        before = " ".join(ours[max(0, i - CONTEXT) : i])
+        mine, other = " ".join(ours[i:i_end][:20]) or "nothing", " ".join(theirs[j:j_end][:20]) or "nothing"
+        shown.append(f"after “{before}” {mine} (emulated: {other})")
+    more = f"; {len(places) - SHOWN} more" if len(places) > SHOWN else ""
+    return f"differs from the emulated device: {name}: {'; '.join(shown)}{more}"
 
 
 def words(cell):
@@ -41,14 +46,21 @@ def words(cell):
     text = re.sub(rf"(?:{recordings.EMULATED})?{re.escape(device)}", "DEVICE", text)
     text = re.sub(r"DEVICE(?: \(this machine\)|: numbers and memory real, times modeled)", "DEVICE", text)
     text = re.sub(r"\b0x[0-9a-f]{4,}\b", "ADDRESS", text)
+    text = re.sub(r"(\.(?:cpp|cu|h|py)):\d+", r"\1:LINE", text)
     text = re.sub(r"\b\d+\.\d+\.\d+(?:\+\w+)?", "VERSION", text)
     return text.split()
 
 
-def first_difference(ours, theirs):
-    """The place of the first word that differs, or None."""
-    pairs = itertools.zip_longest(ours, theirs, fillvalue="")
-    return next((n for n, pair in enumerate(pairs) if not alike(*pair)), None)
+def differences(ours, theirs):
+    """Where two lists of words differ: (begin, end) in the one and (begin, end) in the other, of each place."""
+    if len(ours) == len(theirs):  # so that a number counts as the same that is nearly the same
+        theirs = [mine if alike(mine, other) else other for mine, other in zip(ours, theirs, strict=True)]
+    steps = difflib.SequenceMatcher(None, ours, theirs, autojunk=False).get_opcodes()
+    return [places for what, *places in steps if what != "equal" and not all_alike(ours, theirs, *places)]
+
+
+def all_alike(ours, theirs, i, i_end, j, j_end):
+    return i_end - i == j_end - j and all(map(alike, ours[i:i_end], theirs[j:j_end]))
 
 
 def alike(one, other):

@@ -12,9 +12,10 @@ limit and share, whether a timeless cell gave what it gave on the emulated devic
 
 A visit needs PyTorch and a driver for the device, no Jupyter server, no network, not the versions of requirements.txt.
 It first says what PyTorch sees, and stops where that is neither a GPU nor a TPU (--anyway: go on). Without NOTEBOOK
-all lessons run, those first that have most to record here. --seconds: the visit ends after so long; what is under way
-is ended, no cell may take more than a quarter of it, and the lessons that are left are named. The archive grows with
-each lesson, and a second visit adds to it. Unpack it at home in the course's folder: python -m zipfile -e FILE .
+all lessons run that have something to record here, those first that have most. --seconds: the visit ends after so
+long; what is under way is ended, no cell may take more than a quarter of it, and the lessons that are left are named.
+The archive grows with each lesson, and a second visit adds to it. Unpack it at home in the course's folder:
+python -m zipfile -e FILE .
 
 Exit status 1 when anything failed, 2 when nothing could begin.
 """
@@ -40,7 +41,8 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 SITE = ROOT / "build" / "site"  # packages that somebody brought: CONTRIBUTING.md, "Send a recording"
 sys.path[:0] = [str(ROOT), str(SITE)]
 
-NEEDED = "torch numpy matplotlib psutil accelerate tqdm sklearn nbformat nbclient ipykernel ipywidgets".split()
+NEEDED = "torch numpy matplotlib psutil accelerate huggingface_hub safetensors yaml tqdm sklearn".split()
+NEEDED += "nbformat nbclient ipykernel ipywidgets".split()
 if lacking := [name for name in NEEDED if importlib.util.find_spec(name) is None]:
     print(f'this Python lacks {", ".join(lacking)}: see "Send a recording" in CONTRIBUTING.md', file=sys.stderr)
     sys.exit(2)
@@ -114,7 +116,10 @@ def run_lesson(nb, folder, end=math.inf, most=MOST):
                         stored[header.name] = entry(client, cell, n, header, seconds)
                 except (CellExecutionError, LabError) as error:
                     failures.append((cell.id, str(error)))
-                except (CellControlSignal, DeadKernelError) as error:  # it took too long, or ended the kernel
+                except CellControlSignal as error:
+                    failures.append((cell.id, f"{error}\nit did not end within {client.timeout} seconds"))
+                    break
+                except DeadKernelError as error:
                     failures.append((cell.id, str(error)))
                     break
     except Exception:  # such as a kernel that does not start in time; what is stored is stored
@@ -258,8 +263,9 @@ def main(arguments=None):
         if not here & set(DEVICES) and not options.anyway:
             print("PyTorch sees neither a GPU nor a TPU here: nothing to record. --anyway goes on.", file=sys.stderr)
             return 2
-        if not options.notebooks:  # sorted keeps the course's order among equals
-            lessons = sorted(lessons, key=lambda path: sum(word in here for word in words[path]), reverse=True)
+        if not options.notebooks:
+            many = {path: sum(word in here for word in words[path]) for path in lessons}
+            lessons = sorted(filter(many.get, lessons), key=many.get, reverse=True)
     end, well = time.perf_counter() + options.seconds, True
     with tempfile.TemporaryDirectory() as unpacked:
         folder = pathlib.Path(unpacked) if options.zip else options.out
