@@ -6,7 +6,7 @@ from tools import compare
 from utils import recordings
 from utils.recordings import Provenance
 
-T4, H200 = {"device": "emulated Tesla T4"}, {"device": "NVIDIA H200"}
+T4, H200 = {"device": "emulated Tesla T4", "torch": "2.13.0"}, {"device": "NVIDIA H200", "torch": "2.13.0+cu130"}
 
 
 def cell(text, machine, value=None, source="s"):
@@ -33,6 +33,7 @@ def line(monkeypatch):
         ("two words", "two\n  words"),
         ("on NVIDIA H200 (this machine)", "on emulated Tesla T4: numbers and memory real, times modeled"),
         ("PyTorch 2.11.0+cu130 at 0x7f01, Graph.cpp:147", "PyTorch 2.13.0 at 0x7fee, Graph.cpp:210"),
+        ("an error … (13 more lines)", "an error … (14 more lines)"),
         ("off by 1.0001, 2.5e-06 of 3 MiB", "off by 1.0, 2.5001e-06 of 3 MiB"),
     ],
 )
@@ -59,6 +60,11 @@ def test_what_differs_between_two_machines_anyway_is_left_aside(line, ours, thei
 def test_differences_are_shown_with_the_words_before_them(line, ours, theirs, shown):
     said = line(ours, theirs)
     assert said.startswith("differs from the emulated device: a_cell: ") and shown in said
+
+
+def test_two_versions_of_pytorch_are_named(line, monkeypatch):
+    monkeypatch.setitem(H200, "torch", "2.11.0+cu130")
+    assert line("x", "y").startswith("differs from the emulated device (PyTorch 2.11.0, emulated 2.13.0): a_cell: ")
 
 
 def test_values_are_compared_too(line):

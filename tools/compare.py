@@ -2,8 +2,8 @@
 
 Only timeless cells have been recorded on the emulated device. Compared are the words that a cell printed, the texts of
 its pictures and its value, whole numbers exactly. Left aside is what differs between two machines anyway: names of
-devices, versions, addresses, lines of PyTorch's sources, line breaks, and in numbers with a decimal point what is below
-a part in a thousand.
+devices, versions, addresses, numbers of lines, line breaks, and in numbers with a decimal point what is below a part in
+a thousand.
 """
 
 import difflib
@@ -35,7 +35,9 @@ def line(name, kept):
         mine, other = " ".join(ours[i:i_end][:20]) or "nothing", " ".join(theirs[j:j_end][:20]) or "nothing"
         shown.append(f"after “{before}” {mine} (emulated: {other})")
     more = f"; {len(places) - SHOWN} more" if len(places) > SHOWN else ""
-    return f"differs from the emulated device: {name}: {'; '.join(shown)}{more}"
+    versions = [cell["machine"].get("torch", "?").split("+")[0] for cell in (kept, found[0])]
+    built = "" if len(set(versions)) == 1 else f" (PyTorch {versions[0]}, emulated {versions[1]})"
+    return f"differs from the emulated device{built}: {name}: {'; '.join(shown)}{more}"
 
 
 def words(cell):
@@ -47,6 +49,7 @@ def words(cell):
     text = re.sub(r"DEVICE(?: \(this machine\)|: numbers and memory real, times modeled)", "DEVICE", text)
     text = re.sub(r"\b0x[0-9a-f]{4,}\b", "ADDRESS", text)
     text = re.sub(r"(\.(?:cpp|cu|h|py)):\d+", r"\1:LINE", text)
+    text = re.sub(r"\(\d+ more lines?\)", "(LINES more)", text)
     text = re.sub(r"\b\d+\.\d+\.\d+(?:\+\w+)?", "VERSION", text)
     return text.split()
 

@@ -251,6 +251,7 @@ def main(arguments=None):
     parser.add_argument("--seconds", type=float, default=float("inf"), help="the visit ends after so long")
     parser.add_argument("--anyway", action="store_true", help="also where PyTorch sees neither a GPU nor a TPU")
     options = parser.parse_args(arguments)
+    end = time.perf_counter() + options.seconds
     if options.zip and options.zip.exists() and not zipfile.is_zipfile(options.zip):
         print(f"{options.zip} is no archive to add to: move it away, or name another", file=sys.stderr)
         return 2
@@ -266,7 +267,7 @@ def main(arguments=None):
         if not options.notebooks:
             many = {path: sum(word in here for word in words[path]) for path in lessons}
             lessons = sorted(filter(many.get, lessons), key=many.get, reverse=True)
-    end, well = time.perf_counter() + options.seconds, True
+    well = True
     with tempfile.TemporaryDirectory() as unpacked:
         folder = pathlib.Path(unpacked) if options.zip else options.out
         if options.zip and options.zip.exists():
