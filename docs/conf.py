@@ -1,4 +1,4 @@
-"""How Sphinx builds the website. tools/website.py copies this file to the pages that it has staged, and calls Sphinx."""
+"""How Sphinx builds the website. tools/website.py copies this file to the staged pages, and calls Sphinx."""
 
 import re
 
@@ -52,6 +52,8 @@ def link_cells(app, doctree):
     """Make the ids of cells targets of links, as headings are. A heading of the same name stands for its cell."""
     targets = app.env.metadata[app.env.docname].setdefault("myst_slugs", {})
     for node in list(doctree.findall(nodes.raw)):
+        if isinstance(node.parent, nodes.section):  # a raw cell, as it is: with classes it would get a <div> around it
+            node["classes"] = []
         if match := re.fullmatch(r'<span class="cell" id="(.+)"></span>', node.astext().strip()):
             if match[1] in doctree.ids:
                 node.parent.remove(node)

@@ -41,9 +41,10 @@ def page(nb, *, links, exercises, explorer):
     pieces = []  # (Answer or None, cell)
     for index, cell in enumerate(nb.cells):
         answer = answers.get(index)
+        is_text = cell.cell_type == "markdown"
         if cell.id != "title":
-            pieces.append((None, raw(f'<span class="cell" id="{cell.id}"></span>')))
-        if cell.cell_type == "markdown":
+            pieces.append((answer if is_text else None, raw(f'<span class="cell" id="{cell.id}"></span>')))
+        if is_text:
             pieces += _text(cell, answer, links, bool(answers))
         else:
             pieces += _code(cell, answer, explorer, pictures)

@@ -18,7 +18,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from tools import lesson_pages  # noqa: E402
-from tools.notebooks import address, lessons  # noqa: E402
+from tools.notebooks import address, badges, lessons  # noqa: E402
 from utils.exercises import lesson_exercises  # noqa: E402
 
 LINK = re.compile(r"\]\((?!https?:|#)([^)#\s]+)(#[^)\s]*)?\)")
@@ -36,7 +36,7 @@ def read(path):
 
 
 def repository_links(text, folder):
-    """`text` (Markdown of a page in `folder`, a path from ROOT), with links to what the site lacks to the repository."""
+    """`text`, Markdown of a page in `folder` (from ROOT), with links to what the site lacks turned to the repository."""
     on_site = {ROOT / f"{page}.md" for page in PAGES} | set(lessons())
 
     def change(match):
@@ -51,16 +51,13 @@ def repository_links(text, folder):
 
 def launch_line(path, single):
     """Where a lesson runs, as HTML. single: whether the site offers it as one file."""
-    slug, name = address().removeprefix("https://github.com/"), path.name
-    source = f"{address()}/blob/main/notebooks/{name}"
-    links = {
-        "Colab": f"https://colab.research.google.com/github/{slug}/blob/main/notebooks/{name}",
-        "Kaggle": f"https://kaggle.com/kernels/welcome?src={source}",
-        "Binder": f"https://mybinder.org/v2/gh/{slug}/main?urlpath=lab/tree/notebooks/{name}",
-    }
+    colab, kaggle = re.findall(r"\)\]\((.+?)\)", badges(path))
+    slug, inside = address().removeprefix("https://github.com/"), f"notebooks/{path.name}"
+    binder = f"https://mybinder.org/v2/gh/{slug}/main?urlpath=lab/tree/{inside}"
+    links = {"Colab": colab, "Kaggle": kaggle, "Binder": binder}
     run = ", ".join(f'<a href="{html.escape(link)}">{where}</a>' for where, link in links.items())
-    one = f'<a href="../single/{name}" download>this lesson as one file</a> · ' if single else ""
-    return f'<p class="launch">Run it on {run} · {one}<a href="{source}">source</a></p>'
+    one = f'<a href="../single/{path.name}" download>this lesson as one file</a> · ' if single else ""
+    return f'<p class="launch">Run it on {run} · {one}<a href="{address()}/blob/main/{inside}">source</a></p>'
 
 
 def table_below(heading, text):
