@@ -21,6 +21,7 @@ QUESTION = re.compile(r"^\*\*(?:Predict|Bet)\.\*\*", re.M)
 ASKS = re.compile(r'^predict\(\s*"(.+?)"', re.M)
 TITLE = re.compile(r"^# @title (.+)\n?", re.M)
 NEXT_SUBJECT = re.compile(r"^(?:#{1,6} |\*\*(?:Predict|Bet)\.\*\*|\*\*\d\d\.\d\*\* ★)", re.M)  # ends an explanation
+ANNOUNCES = re.compile(r".*:")
 OPTION = re.compile(r"<b>(.*?)</b>")
 
 
@@ -68,18 +69,21 @@ def find_answers(cells):
     """Which cells answer a question, as {index: Answer}: of a code cell the outputs do, of a text the explanation.
 
     From a `predict` cell on, these are the code cells up to the one that reveals; from a text that asks, the code cells
-    up to the next text. In both cases the text that follows, unless it begins with something new.
+    up to the next text. In both cases the text that follows, unless it begins with something new. Where nothing has been
+    shown before that text, or it is a paragraph that ends with a colon, a question in the text is answered further on.
     """
     found = {}
     for index, cell in enumerate(cells):
         if cell.cell_type == "code" and (key := ASKS.search(cell.source)):
             answer, end = Answer(key[1]), _reveals(cells, index, key[1])
         elif cell.cell_type == "markdown" and QUESTION.search(cell.source):
-            answer, end = Answer(""), _before_next_text(cells, index)
+            answer, end = Answer(""), _answered(cells, index)
         else:
             continue
         for between in range(index + 1, end + 1):
             if cells[between].get("outputs") and not ASKS.search(cells[between].source):
+                found.setdefault(between, answer)
+            elif not answer.key and cells[between].cell_type == "markdown":
                 found.setdefault(between, answer)
         after = end + 1
         if index < end and after < len(cells) and cells[after].cell_type == "markdown":
@@ -93,9 +97,15 @@ def _reveals(cells, asks, key):
     return next((i for i in range(asks + 1, len(cells)) if call.search(cells[i].source)), asks)
 
 
-def _before_next_text(cells, index):
-    end = index
-    while end + 1 < len(cells) and cells[end + 1].cell_type == "code":
+def _answered(cells, asks):
+    """The last code cell that answers the question in the text `asks`; `asks` where no code follows."""
+    end = asks
+    while end + 1 < len(cells):
+        following, shown_so_far = cells[end + 1], any(cell.get("outputs") for cell in cells[asks + 1 : end + 1])
+        if following.cell_type == "markdown":
+            goes_on = not shown_so_far or ANNOUNCES.fullmatch(following.source)
+            if end == asks or not goes_on or NEXT_SUBJECT.search(following.source):
+                break
         end += 1
     return end
 
@@ -161,7 +171,8 @@ def _code(cell, answer, explorer, pictures):
             return
         outputs.append(html_output('<p class="note quiet">Sliders need a running notebook.</p>'))
     if outputs:
-        yield answer, v4.new_code_cell("", outputs=outputs, metadata={"tags": ["remove-input"]})
+        # MyST-NB skips cells without a source
+        yield answer, v4.new_code_cell("...", outputs=outputs, metadata={"tags": ["remove-input"]})
 
 
 def html_output(text):

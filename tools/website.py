@@ -36,7 +36,7 @@ def read(path):
 
 
 def repository_links(text, folder):
-    """`text`, Markdown of a page in `folder` (from ROOT), with links to what the site lacks turned to the repository."""
+    """`text`, Markdown of a page in `folder`, where links to what the site lacks lead to the repository."""
     on_site = {ROOT / f"{page}.md" for page in PAGES} | set(lessons())
 
     def change(match):
