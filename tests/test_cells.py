@@ -181,3 +181,22 @@ def test_interrupt_passes_through():
     with pytest.raises(KeyboardInterrupt):
         with cells.expect_error(Exception, ""):
             raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_a_package_that_a_lesson_can_do_without_is_a_need_and_no_error(run, strict):
+    """Where it is installed, the same words are an error; what a job of the cell says counts, too."""
+    words = "No module named 'accelerate'"
+    there, gone, job, waits, _ = run(
+        f'raise ModuleNotFoundError("{words}")',
+        f'import sys\nsys.modules["accelerate"] = None\nraise ModuleNotFoundError("{words}")\ntheirs = 1',
+        f'from utils.launch import LaunchError\nraise LaunchError("its last words: {words}")',
+        "print(theirs)",
+        'del sys.modules["accelerate"]',
+        strict=strict,
+    )
+    assert errors_of(there) == [f"ModuleNotFoundError: {words}"]
+    for cell in (gone, job):
+        assert errors_of(cell) == []
+        assert text_of(cell) == "NOT RUN HERE · needs the package `accelerate`, and it is not installed here"
+    assert text_of(waits).startswith("NOT RUN HERE · this cell waits for `theirs`.")

@@ -6,6 +6,7 @@ A fixed sample of the mutants as well; `make test-exercises` gives all of them t
 import random
 import re
 import textwrap
+import threading
 import time
 
 import nbformat
@@ -205,6 +206,15 @@ def test_score_that_cannot_be_written_lasts_for_now(capsys, monkeypatch, tmp_pat
     exercises.progress()
     out = capsys.readouterr().out
     assert "cannot be written" in out and "✓ 00.1" in out
+
+
+def test_the_first_fake_mode_of_a_process_is_not_that_of_a_check(monkeypatch):
+    threads = []
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    first = "_ensureCUDADeviceGuardSet"
+    monkeypatch.setattr(torch._C, first, lambda: threads.append(threading.current_thread()), raising=False)
+    exercises.check("00.1", lambda x: x.device.type)
+    assert threads[0] is threading.main_thread()
 
 
 def test_call_turns_errors_and_dots_into_verdicts():

@@ -17,6 +17,7 @@ errors.
 
 import functools
 import hashlib
+import importlib.util
 import re
 import symtable
 import sys
@@ -159,8 +160,15 @@ class CellEnds(LabError):
         self.timed = timed
 
 
+def _package_missing(error):
+    """Whether this error, in the kernel or in a job of it, comes of a package that a lesson can do without."""
+    return "No module named 'accelerate'" in str(error) and not importlib.util.find_spec("accelerate")
+
+
 def _why_it_ends(error):
     """One line if this error ends its cell only: a CellEnds, or a private name of PyTorch that is not there."""
+    if _package_missing(error):
+        return "needs the package `accelerate`, and it is not installed here"
     if isinstance(error, CellEnds):
         return str(error)
     name = None
@@ -182,12 +190,12 @@ def _show_error(shell, kind, error, traceback, tb_offset=None):
     if text is None:
         shell.showtraceback((kind, error, traceback), tb_offset=tb_offset)
     else:
-        note(text, "unjudged" if strict() else "finding")
+        note(text, "unavailable" if _package_missing(error) else "unjudged" if strict() else "finding")
 
 
 def _may_end(error):
     """Whether an error may end its cell only, and the lesson goes on."""
-    return not strict() or (untimed() and getattr(error, "timed", False))
+    return not strict() or _package_missing(error) or (untimed() and getattr(error, "timed", False))
 
 
 def _after_cell(result):

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
+import torch
 
 from utils.messages import LabError, strict
 from utils.paths import COURSE
@@ -178,6 +179,10 @@ def _judge(exercise, answer):
         except BaseException as error:
             raised.append(error)
 
+    # Where a CUDA build finds no GPU, the first FakeTensorMode of a process puts something in place of its devices that
+    # ends with the thread (seen in 2.11), and the next one would crash. So the first is not that of the check.
+    if hasattr(torch._C, "_ensureCUDADeviceGuardSet") and not torch.cuda.is_available():
+        torch._C._ensureCUDADeviceGuardSet()
     thread = threading.Thread(target=judge, daemon=True)
     thread.start()
     try:

@@ -2,4 +2,5 @@
 
 import pathlib
 
-COURSE = pathlib.Path(__file__).resolve().parent.parent  # the directory that holds notebooks and utils
+# The directory that holds notebooks and utils: a clone, or what a lesson that travels as one file has unpacked.
+COURSE = pathlib.Path(__file__).resolve().parent.parent

@@ -30,7 +30,15 @@ import torch.distributed.nn.functional  # before the group opens: it keeps the g
 from checkpoint import Problem, read_checkpoint, save_checkpoint
 from tasks import add_arguments, load, loss_of, model_of
 from torch import nn
-from tqdm import tqdm
+
+try:
+    from tqdm import tqdm
+except ImportError:  # no bar then, but the lines that come where the output is no terminal
+    from types import SimpleNamespace
+
+    def tqdm(**_):
+        return SimpleNamespace(disable=True, update=int, set_postfix=dict, close=int)
+
 
 TYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 MODES = ["default", "reduce-overhead", "max-autotune"]

@@ -1,0 +1,232 @@
+"""Lessons that travel as one file: what they carry, and what their set-up cell does with it. No lesson is run here."""
+
+import ast
+import base64
+import hashlib
+import io
+import os
+import re
+import subprocess
+import sys
+import tarfile
+
+import nbformat
+import pytest
+
+from tests.conftest import ROOT
+from tools import lesson_code, notebooks, single
+
+LESSONS = notebooks.lessons()
+FOLDER = "pytorch-device-lab-12345678"
+FILES = {"utils/__init__.py": b"here = __file__\n", "notebooks/exercises/05_a.py": b"EXERCISES = []\n"}
+SAYS = "\nimport utils\nprint(course)\nprint(utils.here)\n"
+
+
+@pytest.fixture(scope="session")
+def singles(tmp_path_factory):
+    """Paths of all lessons as one file, as `make single` writes them."""
+    folder = tmp_path_factory.mktemp("dist")
+    single.write(LESSONS, folder)
+    return sorted(folder.iterdir())
+
+
+def setup_of(path):
+    (cell,) = [cell for cell in nbformat.read(path, as_version=4).cells if cell.id == "setup"]
+    return cell
+
+
+def unpacked(source):
+    """The files in a set-up cell, as its comment says how to see them: name → content; and the hash that it names."""
+    block = re.search(r'^CARRIED = """\n(.*?)\n"""$', source, re.M | re.S)[1]
+    archive = base64.b64decode(block, validate=False)
+    with tarfile.open(fileobj=io.BytesIO(archive), mode="r:xz") as files:
+        found = {member.name: files.extractfile(member).read() for member in files}
+    return found, hashlib.sha256(archive).hexdigest() == re.search(r'^SHA256 = "(.*)"$', source, re.M)[1]
+
+
+def cell(files=FILES, folder=FOLDER):
+    """A set-up cell with these files, without PyTorch and the names of the real `utils`."""
+    return single.setup_cell(files, folder).partition("\nimport torch\n")[0]
+
+
+def run(*sources, folder):
+    """What cells print that run one after the other in a new Python in `folder`; also its last line on stderr."""
+    done = subprocess.run(
+        [sys.executable, "-I", "-"], input="\n".join(sources), cwd=folder, capture_output=True, text=True
+    )
+    return done.stdout.splitlines(), (done.stderr.splitlines() or [""])[-1]
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# The files
+
+
+def test_each_lesson_is_a_small_file_without_outputs_in_canonical_form(singles):
+    assert [path.name for path in singles] == [path.name for path in LESSONS]
+    for path, lesson in zip(singles, LESSONS, strict=True):
+        text = path.read_text(encoding="utf-8")
+        nb, stored = nbformat.reads(text, as_version=4), nbformat.read(lesson, as_version=4)
+        nbformat.validate(nb)
+        assert len(text.encode()) <= 400_000, path.name
+        assert nbformat.writes(nb) + "\n" == text and nb.metadata == stored.metadata
+        assert [(c.id, c.cell_type, c.metadata) for c in nb.cells] == [
+            (c.id, c.cell_type, c.metadata) for c in stored.cells
+        ]
+        for mine, theirs in zip(nb.cells, stored.cells, strict=True):
+            if mine.cell_type == "code":
+                assert mine.outputs == [] and mine.execution_count is None
+                assert mine.source == theirs.source or mine.id == "setup"
+
+
+def test_what_two_lessons_carry_is_the_same_and_is_that_of_the_course(singles):
+    known, folders = {}, set()
+    for path in singles:
+        source = setup_of(path).source
+        files, right = unpacked(source)
+        assert right, path.name
+        assert f": {len(files)} text files" in source.replace("\n# ", " ")
+        folders.add(re.search(r'^FOLDER = "(.*)"$', source, re.M)[1])
+        for name, content in files.items():
+            assert known.setdefault(name, content) == content, name
+            assert content == (ROOT / name).read_bytes() or name == "notebooks/16_old_code_today.ipynb", name
+    assert folders == {f"pytorch-device-lab-{single.edition()}"}
+    assert {name for name in known if name.startswith("utils")} == {
+        path.relative_to(ROOT).as_posix() for path in (ROOT / "utils").rglob("*.py")
+    }
+
+
+def test_a_lesson_carries_what_it_shows_and_starts_and_nothing_of_the_others(singles):
+    for path in singles:
+        files = unpacked(setup_of(path).source)[0]
+        own = {p.relative_to(ROOT).as_posix() for p in (ROOT / "notebooks").glob(f"recorded/*/{path.stem}.json")}
+        own |= {f"notebooks/exercises/{path.stem}.py"}
+        assert own <= files.keys()
+        others = [name for name in files if re.search(r"/\d\d_", name) and path.stem not in name]
+        assert others == []
+        code = single.code_of(ROOT / "notebooks" / path.name)
+        shown = set(re.findall(r'diagram\(\s*"(.+?)"', code))
+        assert {f"notebooks/diagrams/{name}.svg" for name in shown} == {name for name in files if "diagrams" in name}
+        started = re.findall(r'"(?:scripts/)?(\w+\.(?:py|sbatch|yaml))"', code)
+        in_repository = {name for name in started if (ROOT / "notebooks" / "scripts" / name).exists()}
+        assert {f"notebooks/scripts/{name}" for name in in_repository} <= files.keys(), path.name
+
+
+def test_the_set_up_cell_makes_the_names_of_the_lessons_own(singles):
+    def names(source):
+        nodes = list(ast.walk(ast.parse(source)))
+        made = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+        return made | {alias.name for node in nodes if hasattr(node, "names") for alias in node.names}
+
+    needed = names(notebooks.setup_cell()) - {"REPOSITORY", "fetch", "fetched", "failed", "here", "p"}
+    assert {"course", "sys", "subprocess", "pathlib", "torch", "check"} <= needed
+    for path in singles:
+        found = setup_of(path)
+        assert needed <= names(found.source)
+        assert {"fold", "hide-input"} <= set(found.metadata.tags) and found.metadata.cellView == "form"
+        assert found.source.startswith("# @title Set-up: run this first\n")
+        assert max(map(len, found.source.splitlines())) <= 100
+    assert lesson_code.formatted([found.source]) == [found.source]
+
+
+def test_no_link_leads_into_a_folder_beside_the_file(singles):
+    seen = set()
+    for path in singles:
+        for cell in nbformat.read(path, as_version=4).cells:
+            if cell.cell_type == "markdown":
+                links = re.findall(r'\]\(([^)]*)\)|(?:src|href)="([^"]*)"', cell.source)
+                seen |= {target for pair in links for target in pair if target}
+    assert [target for target in seen if not target.startswith(("https://", "#"))] == []
+    site = notebooks.address("Site")
+    assert {f"{site}/docs/glossary.html#device", f"{site}/notebooks/05_streams.html"} <= seen
+
+
+def test_links():
+    text = (
+        "[a](../docs/glossary.md#device) [b](scripts/train.py) [c](05_streams.ipynb) `f[0](x)` [d](#e) [f](https://x.y)"
+    )
+    site, repository = notebooks.address("Site"), notebooks.address()
+    assert single.absolute(text) == (
+        f"[a]({site}/docs/glossary.html#device) [b]({repository}/blob/main/notebooks/scripts/train.py) "
+        f"[c]({site}/notebooks/05_streams.html) `f[0](x)` [d](#e) [f](https://x.y)"
+    )
+    assert notebooks.address("Lessons").startswith("https://github.com/")  # Colab opens no others
+    assert "/blob/" in notebooks.address("Lessons") and notebooks.address("Lessons") in notebooks.badges(LESSONS[0])
+
+
+def test_the_archive_depends_on_the_files_alone():
+    assert single.packed(FILES) == single.packed(dict(reversed(FILES.items())))
+    assert single.packed(FILES) != single.packed({**FILES, "LICENSE": b""})
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# The set-up cell
+
+
+def test_it_unpacks_once_beside_the_notebook_and_leaves_what_the_reader_changed(tmp_path):
+    course = tmp_path / FOLDER
+    expected = [str(course), str(course / "utils" / "__init__.py")]
+    assert run(cell(), SAYS, folder=tmp_path) == (expected, "")
+    for name, content in FILES.items():
+        assert (course / name).read_bytes() == content
+    (course / "utils" / "__init__.py").write_text("here = 'changed'\n")
+    (course / "notebooks" / "exercises" / "05_a.py").unlink()  # as after a run that was cut off
+    assert run(cell(), SAYS, folder=tmp_path) == ([str(course), "changed"], "")
+    assert not list(tmp_path.rglob("*.[0-9]*"))
+    assert (course / "notebooks" / "exercises" / "05_a.py").read_bytes() == FILES["notebooks/exercises/05_a.py"]
+
+
+def test_two_lessons_share_a_folder_and_a_kernel(tmp_path):
+    other = {"utils/__init__.py": FILES["utils/__init__.py"], "notebooks/exercises/06_b.py": b"# b\n"}
+    (tmp_path / "elsewhere").mkdir()
+    move = "import os\nos.chdir('elsewhere')\n"
+    printed, error = run(cell(), SAYS, move, cell(other), SAYS, folder=tmp_path)
+    assert error == "" and printed[:2] == printed[2:]
+    found = sorted(path.name for path in (tmp_path / FOLDER / "notebooks" / "exercises").iterdir())
+    assert found == ["05_a.py", "06_b.py"] and not list((tmp_path / "elsewhere").iterdir())
+
+
+def test_another_edition_has_a_folder_of_its_own_and_wants_a_kernel_of_its_own(tmp_path):
+    newer = f"{FOLDER[:-1]}9"
+    changed = cell({**FILES, "utils/__init__.py": b"here = 'newer'\n"}, newer)
+    run(cell(), SAYS, folder=tmp_path)
+    assert run(changed, SAYS, folder=tmp_path) == ([str(tmp_path / newer), "newer"], "")
+    _, error = run(cell(), SAYS, changed, folder=tmp_path)
+    assert error == "AssertionError: This kernel holds another edition of the course: restart it."
+
+
+@pytest.mark.parametrize("old, new", [("\n/Td6WFo", "\n/Td6WFp"), ("\n/Td6WFo", "\n"), ("\n/Td6WFo", "\n/Td6WF")])
+def test_a_damaged_block_is_refused_and_nothing_is_unpacked(tmp_path, old, new):
+    assert cell().count(old) == 1
+    printed, error = run(cell().replace(old, new), SAYS, folder=tmp_path)
+    assert printed == [] and list(tmp_path.iterdir()) == []
+    assert error == "AssertionError: CARRIED is damaged (its SHA-256 is another one): get this notebook again."
+
+
+@pytest.mark.parametrize(
+    "name", ["../evil.py", "/tmp/evil.py", "utils/../../evil.py", "C:\\evil.py", "a\\b.py", ".x", "a//b"]
+)
+def test_nothing_is_unpacked_outside_its_folder(tmp_path, name, monkeypatch):
+    _, error = run(cell({name: b""}), folder=tmp_path)
+    assert error == f"AssertionError: Not unpacked: {name}"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_links_in_the_archive_are_refused(tmp_path, monkeypatch):
+    make = tarfile.TarInfo
+
+    def link(name):
+        member = make(name)
+        member.type, member.linkname = tarfile.SYMTYPE, "/etc/passwd"
+        return member
+
+    monkeypatch.setattr(tarfile, "TarInfo", link)
+    source = cell({"utils/a.py": b""})
+    assert run(source, folder=tmp_path) == ([], "AssertionError: Not unpacked: utils/a.py")
+
+
+def test_where_nothing_can_be_written_a_temporary_folder_serves_until_the_kernel_ends(tmp_path):
+    (tmp_path / FOLDER).write_text("a file is in the way: for root a folder can always be written")
+    printed, error = run(cell(), SAYS, cell(), SAYS, folder=tmp_path)
+    assert error == "" and printed.pop(0) == "Nothing can be written here: your score lasts until this kernel stops."
+    assert printed[:2] == printed[2:] and not printed[0].startswith(str(tmp_path))
+    assert not os.path.exists(os.path.dirname(printed[0]))

@@ -1,0 +1,205 @@
+"""Write lessons as files that need no course beside them: python tools/single.py [--out DIR] [NOTEBOOK…]
+
+DIR/NN_name.ipynb (DIR: dist) is a lesson without outputs. Its set-up cell carries what the lesson needs of the course,
+an archive as text, and unpacks it beside the notebook. Links in its text lead to the published site and the repository.
+Without NOTEBOOK: all lessons.
+"""
+
+import argparse
+import base64
+import hashlib
+import io
+import lzma
+import pathlib
+import posixpath
+import re
+import sys
+import tarfile
+import textwrap
+
+import nbformat
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from tools import notebooks  # noqa: E402
+
+WIDTH = 88  # of the lines of the archive: 66 bytes each
+ALWAYS = ("utils/**/*.py", "notebooks/recorded/published.json", "LICENSE", "LICENSE-text")
+OWN = ("notebooks/exercises/{}.py", "notebooks/recorded/*/{}.json")
+LINK = re.compile(r'(\]\(|\b(?:src|href)=")(?![a-z]+:|#)([^)"\s#]+)')
+
+# The set-up cell. It leaves a file alone that is there: it is whole, because each appears at once, and perhaps the
+# reader has changed it. So lessons of one edition share one folder, and another edition gets its own.
+SETUP = '''\
+# @title Set-up: run this first
+# What this lesson needs of PyTorch Device Lab stands in CARRIED: {count} text files, the
+# package `utils` among them, as an archive (tar.xz) in base64. The cell checks it and
+# unpacks it beside the notebook; nothing is fetched or installed. To look into it
+# without running it, give the lines of CARRIED to: base64 -d | tar -tJ
+import atexit
+import base64
+import hashlib
+import io
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+
+SHA256 = "{sha256}"
+FOLDER = "{folder}"
+CARRIED = """
+{carried}
+"""
+
+
+def unpack(place):
+    """Unpack into FOLDER in `place`. A file that is there already stays."""
+    with tarfile.open(fileobj=io.BytesIO(archive), mode="r:xz") as files:
+        for member in files:
+            inside = re.fullmatch(r"(\\w[\\w.-]*/)*\\w[\\w.-]*", member.name)
+            assert inside and member.isfile(), f"Not unpacked: {{member.name}}"
+            path = place / FOLDER / member.name
+            if not path.exists():
+                path.parent.mkdir(parents=True, exist_ok=True)
+                part = path.with_name(f"{{path.name}}.{{os.getpid()}}")
+                part.write_bytes(files.extractfile(member).read())
+                part.replace(path)
+    return place / FOLDER
+
+
+try:
+    archive = base64.b64decode(CARRIED)
+except ValueError:
+    archive = b""
+damaged = "CARRIED is damaged (its SHA-256 is another one): get this notebook again."
+assert hashlib.sha256(archive).hexdigest() == SHA256, damaged
+if "utils" in sys.modules:  # a lesson has run in this kernel
+    course = pathlib.Path(sys.modules["utils"].__file__ or "").resolve().parent.parent
+    another = "This kernel holds another edition of the course: restart it."
+    assert course.name == FOLDER, another
+    unpack(course.parent)
+else:
+    try:
+        course = unpack(pathlib.Path.cwd())
+    except OSError:
+        course = unpack(pathlib.Path(tempfile.mkdtemp()))
+        atexit.register(shutil.rmtree, course.parent, ignore_errors=True)
+        print("Nothing can be written here: your score lasts until this kernel stops.")
+    sys.path.insert(0, str(course))
+
+{imports}
+'''
+
+
+def code_of(path):
+    """The code of a lesson as one text."""
+    cells = nbformat.read(path, as_version=4).cells
+    return "\n".join(cell.source for cell in cells if cell.cell_type == "code")
+
+
+def carried(path):
+    """What the lesson at `path` needs of the course: name below the course's folder → content.
+
+    What all lessons share; its exercises and recordings; the diagrams that it shows. Programs: all of them where its
+    code names their folder, because they import each other. Itself, where it looks up its own rows.
+    """
+    code = code_of(path)
+    patterns = [*ALWAYS, *(pattern.format(path.stem) for pattern in OWN)]
+    patterns += [f"notebooks/diagrams/{name}.svg" for name in re.findall(r'plots\.diagram\("(.+?)"\)', code)]
+    patterns += ["notebooks/scripts/*.*"] * bool(re.search(r"\bscripts\b", code))
+    found = {file.relative_to(ROOT).as_posix(): file for pattern in patterns for file in ROOT.glob(pattern)}
+    files = {name: file.read_bytes() for name, file in found.items()}
+    if "%%today" in code:
+        files[f"notebooks/{path.name}"] = nbformat.writes(without_outputs(path)).encode()
+    return files
+
+
+def edition():
+    """Short hash of all that lessons carry: the same in all of them, another one after any change."""
+    everything = {name: content for path in notebooks.lessons() for name, content in carried(path).items()}
+    return hashlib.sha256(repr(sorted(everything.items())).encode()).hexdigest()[:8]
+
+
+def packed(files):
+    """The archive with these files: the same bytes for the same files."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.USTAR_FORMAT) as archive:
+        for name, content in sorted(files.items()):
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            archive.addfile(member, io.BytesIO(content))
+    return lzma.compress(buffer.getvalue(), preset=9 | lzma.PRESET_EXTREME)
+
+
+def setup_cell(files, folder):
+    """Source of the set-up cell that carries these files and unpacks them into `folder`."""
+    archive = packed(files)
+    _, _, imports = notebooks.setup_cell().partition("sys.path.insert(0, str(course))\n\n")
+    return SETUP.format(
+        count=len(files),
+        sha256=hashlib.sha256(archive).hexdigest(),
+        folder=folder,
+        carried="\n".join(textwrap.wrap(base64.b64encode(archive).decode(), WIDTH)),
+        imports=imports,
+    ).rstrip("\n")
+
+
+def without_outputs(path):
+    """The lesson at `path` as its reader gets it first."""
+    nb = nbformat.read(path, as_version=4)
+    for cell in nb.cells:
+        if cell.cell_type == "code":
+            cell.outputs, cell.execution_count = [], None
+    return nb
+
+
+def absolute(text):
+    """Text of a lesson whose links into the course lead to the site, or to the repository for what the site lacks."""
+
+    def replace(found):
+        name = posixpath.normpath(f"notebooks/{found[2]}")
+        if not (ROOT / name).exists():  # no link, but something that looks like one
+            return found[0]
+        if name.endswith((".ipynb", ".md")):
+            return f"{found[1]}{notebooks.address('Site')}/{name.rpartition('.')[0]}.html"
+        return f"{found[1]}{notebooks.address()}/blob/main/{name}"
+
+    return LINK.sub(replace, text)
+
+
+def single(path, folder):
+    """The lesson at `path` as the text of a file that needs no course; `folder`: what it unpacks into."""
+    nb = without_outputs(path)
+    for cell in nb.cells:
+        if cell.cell_type == "markdown":
+            cell.source = absolute(cell.source)
+        if cell.id == "setup":
+            cell.source = setup_cell(carried(path), folder)
+    return nbformat.writes(nb) + "\n"
+
+
+def write(paths, out):
+    """Write the lessons at `paths` into the folder `out`; print a line on each."""
+    out.mkdir(parents=True, exist_ok=True)
+    folder = f"pytorch-device-lab-{edition()}"
+    for path in paths:
+        text = single(path, folder)
+        (out / path.name).write_text(text, encoding="utf-8", newline="\n")
+        print(f"{out / path.name}: {len(text.encode()) / 1000:.0f} kB")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("files", nargs="*", type=pathlib.Path, metavar="NOTEBOOK", help="lessons (default: all)")
+    parser.add_argument("--out", type=pathlib.Path, default=ROOT / "dist", metavar="DIR", help="default: dist")
+    options = parser.parse_args()
+    write([path.resolve() for path in options.files] or notebooks.lessons(), options.out)
+
+
+if __name__ == "__main__":
+    main()
