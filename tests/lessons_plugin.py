@@ -2,7 +2,8 @@
 
 nbval runs the cells. This plugin of pytest makes sure that it ran all of them: it counts the code cells of each file,
 fails the run when one did not finish, when a lesson has no code, when a cell wrote to stderr (except with the tag
-`lab-stderr`) and when a kernel and its processes needed too much memory. It prints one line for each lesson. A lesson
+`lab-stderr`), when a result that a cell measured could not be recorded, and when a kernel and its processes needed too
+much memory. It prints one line for each lesson. A lesson
 in which nothing is wrong but missed claims about time runs once more: what is measured while the machine does something
 else can miss any bound.
 
@@ -44,6 +45,7 @@ from nbval.plugin import IPyNbCell, NbCellError
 OUTPUT_TIMEOUT = 60  # seconds to wait for a cell's outputs; nbval's own 5 s are too few on a busy machine
 # Both as in utils.claims and utils.messages (a test compares): importing those loads PyTorch, for seconds.
 CLAIM = re.compile(r"^[✓✗] .* \(claimed[ )].*$", re.M)
+RESULT = re.compile(r"%%requires +\S+ +--result +(\w+)")
 NOT_LIVE = {"replayed", "emulated", "published", "unavailable", "waiting"}
 ROOT = Path(__file__).resolve().parent.parent
 STATUS = ROOT / "build" / "status"
@@ -164,6 +166,8 @@ class Lessons:
                 raise NbCellError(item.cell_num, f"A finding ({state}): {text}", item.cell.source)
             lesson.findings.append((item.cell.id, text))
         states = [state_of(out) for out in item.test_outputs]
+        if NOT_LIVE.isdisjoint(states) and (why := unrecordable(kernel, item.cell.source)):
+            raise NbCellError(item.cell_num, why, item.cell.source)
         held = sum(len(CLAIM.findall(out.get("text", ""))) for out in item.test_outputs)
         lesson.counts.update(done=1, held=held, unjudged=states.count("unjudged"))
         if NOT_LIVE.isdisjoint(states):
@@ -260,6 +264,21 @@ def state_of(output):
 def own(outputs):
     """Outputs that a cell makes itself, without what the course says of where they come from."""
     return [output for output in outputs if state_of(output) not in {"live", *NOT_LIVE}]
+
+
+def unrecordable(kernel, source):
+    """Why the result that a cell has just measured could not be recorded, or None."""
+    found = RESULT.match(source)
+    if not found:
+        return None
+    question = f"__import__('utils.recordings').recordings.plain({found[1]!r}, {found[1]})"
+    asked, why = kernel.kc.execute(question, silent=True, allow_stdin=False), None
+    while True:
+        message = kernel.get_message("iopub", timeout=OUTPUT_TIMEOUT)
+        if message["parent_header"].get("msg_id") == asked:
+            why = message["content"].get("evalue", why)
+            if message["content"].get("execution_state") == "idle":
+                return why
 
 
 def findings(item):

@@ -33,10 +33,10 @@ def write_notebook(path, *sources, tags=()):
     return path
 
 
-def run(*arguments):
-    """Exit status and output of the plugin's command."""
+def run(*arguments, **variables):
+    """Exit status and output of the plugin's command. variables: of its environment."""
     command = [sys.executable, "-m", "tests.lessons_plugin", "-pno:cacheprovider", *map(str, arguments)]
-    env = {key: value for key, value in os.environ.items() if not key.startswith("PYTEST_")}
+    env = {key: value for key, value in os.environ.items() if not key.startswith("PYTEST_")} | variables
     result = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=120)
     return result.returncode, result.stdout + result.stderr
 
@@ -65,6 +65,16 @@ def test_cells_run_twice_in_one_kernel(tmp_path):
     assert "00_good  4 of 4 code cells ran" in output
     assert "01_bad   5 of 6 code cells ran" in output and "0 claims held, 2 not judged" in output
     assert status == 1 and "01_bad.ipynb::Cell 1 again" in output and "did not run to the end: 4 (" in output
+
+
+def test_a_result_that_cannot_be_recorded_fails(tmp_path):
+    setup = f"import sys; sys.path.insert(0, {str(ROOT)!r})\nfrom utils.cells import *\nenable_conditional_cells()"
+    cell = "%%requires cuda --result numbers\nnumbers = {}"
+    bad = write_notebook(tmp_path / "00_bad.ipynb", setup, cell.format("{'a': (1, 2)}"), "assert numbers['a'][1] == 2")
+    good = write_notebook(tmp_path / "01_good.ipynb", setup, cell.format("[1, 2]"), "assert numbers[1] == 2")
+    status, output = run(bad, good, LAB_PRETEND="cuda")
+    assert status == 1 and "00_bad   2 of 3 code cells ran" in output and "01_good  3 of 3 code cells ran" in output
+    assert "result 'numbers' would come back changed from a recording: use lists for tuples" in output
 
 
 PROCESS = """import subprocess, sys, time
