@@ -412,9 +412,13 @@ def evidence(lessons, status, published):
             rows = [_claim_row(claim, lesson) for claim in found]
             parts.append(table([f"{len(found)} claim{'s' * (len(found) > 1)}", "figure"], rows))
         if cells_shown:
-            head = [f"{len(cells_shown)} cell{'s' * (len(cells_shown) > 1)}", "needs", "shown without it"]
+            many = len(cells_shown) > 1
+            head = [f"{len(cells_shown)} cell{'s' * many} that need{'s' * (not many)} hardware", "shown without it"]
             rows = [
-                [f"[{code(cell.header.name)}]({lesson.link(cell)})", lesson.needs(cell), cells_shown[cell.id][1]]
+                [
+                    f"[{code(cell.header.name)}]({lesson.link(cell)})<br>needs {lesson.needs(cell)}",
+                    cells_shown[cell.id][1],
+                ]
                 for cell in lesson.conditional
             ]
             parts.append(table(head, rows))
