@@ -74,12 +74,16 @@ def _alternative(fig, alt):
     return alt if finding in alt else f"{alt} {finding}{'' if finding[-1:] in '.!?' else '.'}"
 
 
-def _png(fig):
+def _finish(fig):
     own = any(ax.get_legend() for ax in fig.axes)
     for ax in fig.axes:
         ax.minorticks_off()  # on logarithmic axes they take as long as all the rest
         if not own and ax.get_legend_handles_labels()[1]:
             ax.legend()
+
+
+def _png(fig):
+    _finish(fig)
     buffer = io.BytesIO()
     fig.savefig(buffer, format="png", dpi=100)
     return base64.b64encode(buffer.getvalue()).decode()

@@ -1,0 +1,95 @@
+/* The explorers: pictures drawn beforehand (tools/explorers.py), chosen by controls.
+
+   Each picture is put together from a list in which every different element stands once. The list of a page is fetched
+   by a script element, which works from a folder as well, when the reader comes near its figure. */
+"use strict";
+
+window.deviceLab = window.deviceLab || {};
+
+{
+  const found = {};  // number of a lesson → what its script holds
+
+  // The SVG of the element `number`, as unpack in tools/explorers.py.
+  function unpack(data, number) {
+    const entry = data.elements[number];
+    if (typeof entry === "string") {
+      const [form, ...numbers] = entry.split(" ");
+      return data.forms[form].replace(/¤/g, () => numbers.shift());
+    }
+    let text = entry[0], last = 0;
+    for (const part of entry.slice(1)) {
+      const first = part < 0 ? last + 1 : part;
+      last = part < 0 ? last - part : part;
+      for (let inner = first; inner <= last; inner++) text += unpack(data, inner);
+    }
+    return text + (text.startsWith("<svg") ? "</svg>" : "</g>");
+  }
+
+  const position = field => field.type === "checkbox" ? Number(field.checked) : Number(field.value);
+
+  function show(box) {
+    const data = found[box.dataset.explorer], picture = box.querySelector(".explorer-picture");
+    let at = 0;
+    Object.values(data.controls).forEach((control, n) => {
+      const field = box.fields[n], text = control.texts[position(field)];
+      at = at * control.texts.length + position(field);
+      if (field.type === "range") {
+        field.setAttribute("aria-valuetext", text);
+        field.nextElementSibling.value = text;
+      }
+    });
+    picture.innerHTML = unpack(data, data.pictures[at]);
+    picture.setAttribute("aria-label", data.alts[data.says[at]]);
+  }
+
+  // Where the figure is wider than the page, the keyboard can scroll it.
+  function reach(view) {
+    if (view.scrollWidth > view.clientWidth + 1) {
+      view.tabIndex = 0;
+      view.setAttribute("role", "group");
+      view.setAttribute("aria-label", "Figure, wider than the page");
+    } else {
+      ["tabindex", "role", "aria-label"].forEach(name => view.removeAttribute(name));
+    }
+  }
+
+  function begin(box) {
+    box.fields = box.querySelectorAll("input, select");
+    const says = box.querySelector(".explorer-says"), picture = box.querySelector(".explorer-picture");
+    for (const field of box.fields) {
+      field.addEventListener("input", () => show(box));
+      field.addEventListener("change", () => says.textContent = picture.getAttribute("aria-label"));
+    }
+    show(box);  // a browser keeps what stood in the fields of a page that is loaded again
+    box.querySelector("fieldset").disabled = false;
+    box.dataset.ready = "";
+  }
+
+  const boxes = [...document.querySelectorAll(".explorer")];
+
+  // What each script calls.
+  window.deviceLab.explorer = (number, data) => {
+    found[number] = data;
+    boxes.filter(box => box.dataset.explorer === number).forEach(begin);
+  };
+
+  function fetchFor(box) {
+    if (box.dataset.asked !== undefined) return;
+    box.dataset.asked = "";
+    const script = document.createElement("script");
+    script.src = box.dataset.script;
+    script.onerror = () => box.querySelector(".explorer-note").textContent = "The pictures could not be loaded.";
+    document.head.append(script);
+  }
+
+  const near = new IntersectionObserver(
+    entries => entries.filter(entry => entry.isIntersecting).forEach(entry => fetchFor(entry.target)),
+    {rootMargin: "800px"},
+  );
+  const size = new ResizeObserver(entries => entries.forEach(entry => reach(entry.target)));
+  for (const box of boxes) {
+    near.observe(box);
+    size.observe(box.querySelector(".explorer-window"));
+    for (const event of ["pointerdown", "focusin"]) box.addEventListener(event, () => fetchFor(box));
+  }
+}
