@@ -1,5 +1,6 @@
 """How Sphinx builds the website. tools/website.py copies this file to the staged pages, and calls Sphinx."""
 
+import pathlib
 import re
 
 from docutils import nodes
@@ -26,8 +27,8 @@ html_favicon = "_static/favicon.svg"
 html_css_files = ["site.css"]
 html_js_files = [("site.js", {"defer": "defer"})]
 html_math_renderer = "mathml"
-html_copy_source = html_show_sourcelink = False
-html_show_sphinx = False
+html_search_scorer = str(pathlib.Path(__file__).parent / "_static" / "scorer.js")
+html_copy_source = html_show_sourcelink = html_show_sphinx = html_use_index = False
 copybutton_selector = "div:not(.output) > div.highlight > pre"
 
 

@@ -69,8 +69,8 @@ def find_answers(cells):
     """Which cells answer a question, as {index: Answer}: of a code cell the outputs do, of a text the explanation.
 
     From a `predict` cell on, these are the code cells up to the one that reveals; from a text that asks, the code cells
-    up to the next text. In both cases the text that follows, unless it begins with something new. Where nothing has been
-    shown before that text, or it is a paragraph that ends with a colon, a question in the text is answered further on.
+    up to the next text. In both cases the text that follows, unless it begins with something new. Where nothing has
+    been shown before that text, or it is a paragraph that ends with a colon, the answer to a text goes on below it.
     """
     found = {}
     for index, cell in enumerate(cells):

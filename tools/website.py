@@ -17,7 +17,7 @@ import sphinx.cmd.build
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from tools import lesson_pages  # noqa: E402
+from tools import evidence, lesson_pages  # noqa: E402
 from tools.notebooks import address, badges, lessons  # noqa: E402
 from utils.exercises import lesson_exercises  # noqa: E402
 
@@ -97,7 +97,7 @@ def optional(name, has):  # TODO: plain imports, once both exist
 
 def stage(folder, singles):
     """Write the pages for Sphinx to `folder`. singles: names of the lessons that the site offers as one file."""
-    explorers, evidence = optional("explorers", "write"), optional("evidence", "pages")
+    explorers = optional("explorers", "write")
     shutil.copytree(ROOT / "docs" / "_static", folder / "_static")
     shutil.copy(ROOT / "docs" / "conf.py", folder)
     pictures = folder / lesson_pages.PICTURES
@@ -119,11 +119,19 @@ def stage(folder, singles):
         for name, content in found.items():
             (pictures / name).write_bytes(content)
     pages = {f"{page}.md": read(ROOT / f"{page}.md") for page in PAGES if (ROOT / f"{page}.md").exists()}
-    pages |= evidence.pages() if evidence else {f"{page}.md": f"# {page}\n" for page in PAGES[2:]}
+    pages |= evidence.pages()
     for page, text in pages.items():
         (folder / page).write_text(repository_links(text, "docs"), encoding="utf-8")
     start = start_page(explorers and explorers.page(lessons()[0].stem, ""))
     (folder / "index.md").write_text(start, encoding="utf-8")
+
+
+def not_found():
+    """The page for addresses that do not exist. A server shows it in any folder, so it names the site's address."""
+    link = f'<a href="{address("Site")}/">the first page</a>'
+    head = '<!doctype html><html lang="en"><meta charset="utf-8"><title>No such page</title>'
+    view = '<meta name="viewport" content="width=device-width, initial-scale=1">'
+    return f"{head}{view}<h1>There is no such page</h1><p>Go to {link} of the PyTorch Device Lab.</p></html>\n"
 
 
 def build(out):
@@ -137,6 +145,7 @@ def build(out):
     stage(source, {path.name for path in singles})
     options = ["-q", "-W", "--keep-going", "-j", "auto", "-d", str(doctrees)]
     status = sphinx.cmd.build.main([*options, str(source), str(out)])
+    (out / "404.html").write_text(not_found(), encoding="utf-8")
     (out / "single").mkdir()
     for path in singles:
         shutil.copy(path, out / "single")
