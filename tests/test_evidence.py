@@ -66,12 +66,15 @@ def is_call(node):
 
 def test_every_figure_that_the_lessons_show_stands_beside_its_claim(pages, code_cells):
     text = pages["docs/evidence.md"]
-    lines = [(stem, line) for stem, cell in code_cells for line in re.findall("^✓ .*claimed.*", printed(cell), re.M)]
+    lines = [
+        (stem, cell.id, line) for stem, cell in code_cells for line in re.findall("^✓ .*claimed.*", printed(cell), re.M)
+    ]
     assert len(lines) > 200
-    for stem, line in lines:
+    for stem, cell, line in lines:
         sentence, figure = re.fullmatch(r"✓ (.*?)(?:: ([^:]*))? \(claimed.*", line).groups()
         section = text.partition(f"\n## {stem[:2]} · ")[2].partition("\n## ")[0]
         rows = [row for row in section.splitlines() if evidence.md(sentence) in row]
+        rows = [row for row in rows if f"#{cell})" in row] or rows  # or a function of another cell claims it
         assert any(f"**{evidence.md(figure or 'true')}**" in row for row in rows), line
 
 
@@ -110,6 +113,19 @@ def test_every_announced_message_that_the_lessons_show_is_in_the_index(pages, co
     missing = [message for message in found if " ".join(re.sub(r"\x1b\[\d*m", "", message).split()) not in index]
     assert len(found) > 150 and not missing
     assert "### `Expected all tensors to be on the same device`\n" in pages["docs/errors.md"]
+    assert index.count("FakeTensorDeviceMismatchError: Expected all tensors") == 1  # two lessons, two widths of lines
+
+
+def test_a_message_from_a_device_that_is_not_here_has_its_badge(pages, code_cells):
+    badges = {"replayed": "RECORDED", "emulated": "EMULATED"}
+    seen = 0
+    for stem, cell in code_cells:
+        states = [output.metadata.get("device_lab", {}).get("state") for output in cell.outputs if "metadata" in output]
+        lines = [line for line in pages["docs/errors.md"].splitlines() if f"{stem}.ipynb#{cell.id})" in line]
+        if lines and states and states[0] in badges:
+            assert all(f"({badges[states[0]]}" in line for line in lines)
+            seen += 1
+    assert seen > 15
 
 
 def test_every_row_of_lesson_16_that_raises_or_warns_is_in_the_index(pages, code_cells):
@@ -166,9 +182,9 @@ def course(tmp_path):
     return tmp_path
 
 
-def record(course, machine, *lines, source=CUDA, claims=None):
+def record(course, machine, *lines, date="2026-11-20", claims=None):
     """Store what a machine gave for the cell of the small course."""
-    entry = {"requires": "cuda", "source": cells.source_hash(source), "date": "2026-11-20", "seconds": 1.0}
+    entry = {"requires": "cuda", "source": cells.source_hash(CUDA), "date": date, "seconds": 1.0}
     entry |= {"machine": machine, "outputs": [{"text": "\n".join(lines) + "\n"}]}
     recordings.store(course / "notebooks" / "recorded", "00_a_lesson", {"numbers": entry}, claims=claims)
 
@@ -216,6 +232,33 @@ def test_of_the_emulated_device_there_is_no_time(course):
     assert found["a time"] == "not measured yet: needs a CUDA GPU"
     assert found["numbers"] == "EMULATED, 2026-11-20, torch 2.13.0+cu130"
     assert evidence.gpu_sentence(evidence.read_lessons(course)).startswith("No result")
+
+
+def test_what_the_emulated_device_gave_is_shown_for_timeless_cells_only(course):
+    path = course / "notebooks" / "00_a_lesson.ipynb"
+    path.write_text(path.read_text(encoding="utf-8").replace(" --timeless", ""), encoding="utf-8")
+    record(course, T4)
+    assert rows(course)["numbers"] == "nothing yet"
+
+
+def test_the_newest_real_recording_comes_first_and_what_a_cell_replayed_is_not_taken_twice(course):
+    lines = {name: RULE.format(f"{name} (this machine)") for name in ("A", "B", "emulated C: numbers and memory real")}
+    for name, day in (("A", "2026-11-20"), ("B", "2026-11-21"), ("emulated C", "2026-11-22")):
+        record(course, {**H200, "device": name}, next(line for key, line in lines.items() if name in key), date=day)
+    path = course / "notebooks" / "00_a_lesson.ipynb"
+    nb = nbformat.read(path, as_version=4)
+    replayed = {"device_lab": {"state": "replayed"}}
+    nb.cells[1].outputs = [
+        nbformat.v4.new_output("display_data", metadata=replayed),
+        nbformat.v4.new_output("stream", text=lines["B"] + "\n"),
+    ]
+    nbformat.write(nb, path)
+    found = rows(course)
+    assert re.findall(r"· (.*?)(?:<br>|$)", found["a rule"])[:2] == [
+        "B (recorded 2026-11-21)",
+        "A (recorded 2026-11-20)",
+    ]
+    assert "stored here" not in found["a rule"] and found["numbers"].startswith("RECORDED on B, 2026-11-21")
 
 
 def test_a_line_that_no_claim_prints_is_an_error(course):
@@ -290,8 +333,9 @@ def test_what_a_run_left_is_in_the_tables(course):
 
 
 def test_a_run_gives_figures_to_claims_of_the_same_edition_only(course):
-    claims = {"plain": [HERE.replace("CPU: 1", "CPU: 7")]}
+    claims = {"plain": 2 * [HERE.replace("CPU: 1", "CPU: 7")]}  # a run with --twice
     run(course, claims=claims)
+    assert rows(course)["of the CPU"].count("**7**") == 1
     assert rows(course)["of the CPU"].endswith("**7** · A CPU (test run, main, 2026-11-22)")
     run(course, claims=claims, edition="0")
     assert "**7**" not in rows(course)["of the CPU"]

@@ -524,12 +524,8 @@ def status_page(lessons, status):
 def _verdict(kept, lesson):
     if kept is None:
         return "–"
-    sign = "✗" if _failed(kept) else "✓"
+    sign = "✗" if kept["problems"] else "✓"
     return sign if kept["edition"] == lesson.edition else f"{sign} changed"
-
-
-def _failed(kept):
-    return bool(kept["problems"]) or kept["counts"].get("done", 0) < kept["counts"]["cells"]
 
 
 def _environment(environment, kept):
