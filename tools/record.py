@@ -219,6 +219,8 @@ def record(path, folder, **time_left):
         lines += [f"  {line}" for text in texts for line in claims.LINE.findall(text)]
         print("\n".join(lines), flush=True)
         lines += [f"\n{cell}\n{message}" for cell, message in failures]
+        for earlier in reports.glob(f"incomplete/*/{path.stem}.json"):
+            earlier.unlink()
         if stored:
             place = reports / "incomplete" if failures else folder / "notebooks" / "recorded"
             pretended = bool(recordings.pretending())
