@@ -261,6 +261,13 @@ def test_the_newest_real_recording_comes_first_and_what_a_cell_replayed_is_not_t
     assert "stored here" not in found["a rule"] and found["numbers"].startswith("RECORDED on B, 2026-11-21")
 
 
+def test_of_two_claims_with_one_sentence_that_of_the_same_cell_has_the_figure(course):
+    path = course / "notebooks" / "00_a_lesson.ipynb"
+    path.write_text(path.read_text(encoding="utf-8").replace("a rule", "of the CPU"), encoding="utf-8")
+    found = re.findall(r"^\| \[of the CPU\]\(.*#(\w+)\).* \| (.*) \|$", evidence.pages(course)[PAGES[0]], re.M)
+    assert found == [("cuda", "not measured yet: needs a CUDA GPU"), ("plain", "**1** · A CPU (stored here)")]
+
+
 def test_a_line_that_no_claim_prints_is_an_error(course):
     path = course / "notebooks" / "00_a_lesson.ipynb"
     path.write_text(path.read_text(encoding="utf-8").replace("of the CPU: 1", "of the GPU: 1"), encoding="utf-8")
