@@ -24,8 +24,8 @@ myst_update_mathjax = False
 html_theme = "furo"
 html_static_path = ["_static"]
 html_favicon = "_static/favicon.svg"
-html_css_files = ["site.css"]
-html_js_files = [("site.js", {"defer": "defer"})]
+html_css_files = ["site.css", "explorer.css"]
+html_js_files = [(script, {"defer": "defer"}) for script in ("site.js", "explorer.js")]
 html_math_renderer = "mathml"
 html_search_scorer = str(pathlib.Path(__file__).parent / "_static" / "scorer.js")
 html_copy_source = html_show_sourcelink = html_show_sphinx = html_use_index = False

@@ -5,7 +5,6 @@ python tools/website.py [--out DIR]
 
 import argparse
 import html
-import importlib.util
 import pathlib
 import re
 import shutil
@@ -17,7 +16,7 @@ import sphinx.cmd.build
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from tools import evidence, lesson_pages  # noqa: E402
+from tools import evidence, explorers, lesson_pages  # noqa: E402
 from tools.notebooks import address, badges, lessons  # noqa: E402
 from utils.exercises import lesson_exercises  # noqa: E402
 
@@ -67,7 +66,7 @@ def table_below(heading, text):
 
 
 def start_page(explorer):
-    """docs/index.md with what it has places for."""
+    """docs/index.md with what it has places for. explorer: that of lesson 00, as HTML."""
     readme = read(ROOT / "README.md")
     toctrees = {
         "Lessons": [f"{name} <notebooks/{stem}>" for stem, name in names().items()],
@@ -79,7 +78,7 @@ def start_page(explorer):
     )
     text = read(ROOT / "docs" / "index.md")
     places = {
-        "explorer 00": explorer or "",
+        "explorer 00": f"```{{raw}} html\n{explorer}\n```",
         "paths": table_below("Paths", readme),
         "lessons": table_below("Lessons", readme),
         "contents": contents,
@@ -90,27 +89,20 @@ def start_page(explorer):
     return repository_links(text, ".")
 
 
-def optional(name, has):  # TODO: plain imports, once both exist
-    module = importlib.import_module(f"tools.{name}") if importlib.util.find_spec(f"tools.{name}") else None
-    return module if hasattr(module, has) else None
-
-
 def stage(folder, singles):
     """Write the pages for Sphinx to `folder`. singles: names of the lessons that the site offers as one file."""
-    explorers = optional("explorers", "write")
     shutil.copytree(ROOT / "docs" / "_static", folder / "_static")
     shutil.copy(ROOT / "docs" / "conf.py", folder)
     pictures = folder / lesson_pages.PICTURES
     for made in (pictures, folder / "docs", folder / "notebooks"):
         made.mkdir()
-    if explorers:
-        explorers.write(folder / "_static" / "explorers")
+    explorers.write(folder / "_static" / "explorers")
     for path in lessons():
         nb, found = lesson_pages.page(
             nbformat.read(path, as_version=4),
             links=launch_line(path, path.name in singles),
             exercises=lesson_exercises(path.name[:2]),
-            explorer=explorers and explorers.page(path.stem, "../"),
+            explorer=explorers.page(path.stem, "../"),
         )
         for cell in nb.cells:
             if cell.cell_type == "markdown":
@@ -122,7 +114,7 @@ def stage(folder, singles):
     pages |= evidence.pages()
     for page, text in pages.items():
         (folder / page).write_text(repository_links(text, "docs"), encoding="utf-8")
-    start = start_page(explorers and explorers.page(lessons()[0].stem, ""))
+    start = start_page(explorers.page(lessons()[0].stem, ""))
     (folder / "index.md").write_text(start, encoding="utf-8")
 
 
