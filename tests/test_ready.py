@@ -16,6 +16,7 @@ from pathlib import Path, PurePosixPath
 import pytest
 import yaml
 from packaging.requirements import Requirement
+from traitlets.config import PyFileConfigLoader
 
 from tests.conftest import ROOT
 from tools import setup_env
@@ -195,6 +196,18 @@ def test_the_editor_finds_what_it_opens(image):
     subprocess.run([sys.executable, "-c", code], cwd=image, check=True, timeout=120)
     assert sorted(path.name for path in (image / "work").iterdir()) == LESSONS
     assert all((image / name).is_file() for name in DEVCONTAINER["customizations"]["codespaces"]["openFiles"])
+
+
+def test_in_codespaces_jupyterlab_accepts_its_own_address_and_no_other(monkeypatch):
+    folder = DEVCONTAINER["remoteEnv"]["JUPYTER_CONFIG_PATH"].replace("${containerWorkspaceFolder}", str(ROOT))
+    port = DEVCONTAINER["forwardPorts"][0]
+    for name in ["CODESPACE_NAME", "GITHUB_CODESPACES_PORT_FORWARDING_DOMAIN"]:
+        monkeypatch.delenv(name, raising=False)
+    assert "ServerApp" not in PyFileConfigLoader("jupyter_server_config.py", folder).load_config()
+    monkeypatch.setenv("CODESPACE_NAME", "any-name")
+    monkeypatch.setenv("GITHUB_CODESPACES_PORT_FORWARDING_DOMAIN", "app.github.dev")
+    config = PyFileConfigLoader("jupyter_server_config.py", folder).load_config()
+    assert config == {"ServerApp": {"allow_origin": f"https://any-name-{port}.app.github.dev"}}
 
 
 def test_binder_installs_the_course_and_makes_the_copies(image):
