@@ -153,22 +153,23 @@ def _text(cell, answer, links, has_answers):
 
 def _code(cell, answer, explorer, pictures):
     """The code, folded where the notebook folds it, and what it shows."""
-    tags, outputs = cell.metadata.get("tags", []), [shown(output, pictures) for output in cell.outputs]
     if key := ASKS.search(cell.source):
         yield None, raw(question(key[1], cell.outputs))
         return
     source = v4.new_code_cell(TITLE.sub("", cell.source))
-    if "fold" in tags:
+    if "fold" in cell.metadata.get("tags", []):
         title = TITLE.search(cell.source)
         yield None, raw(f'<details class="code"><summary>{html.escape(title[1]) if title else "Code"}</summary>')
         yield None, source
         yield None, raw("</details>")
     else:
         yield None, source
-    if "plots.explorer(" in cell.source:
-        if explorer is not None:
-            yield None, raw(explorer)
-            return
+    explores = "plots.explorer(" in cell.source
+    if explores and explorer is not None:
+        yield None, raw(explorer)
+        return
+    outputs = [shown(output, pictures) for output in cell.outputs]
+    if explores:
         outputs.append(html_output('<p class="note quiet">Sliders need a running notebook.</p>'))
     if outputs:
         # MyST-NB skips cells without a source
