@@ -47,7 +47,7 @@ GRID = {
     "05": {"chunks": [1, 2, 3, 4, 8, 16], "streams": [1, 2, 3, 4, 8]},
     "06": {
         "load": [5, 50, 200],
-        "copy": [1, 10, 60],
+        "copy": [10, 60],
         "compute": [5, 20, 200],
         "workers": [0, 1, 2, 3, 8],
         "prefetch": [2, 4],
@@ -91,7 +91,6 @@ GRID = {
     },
     "13": {"longest": [64, 512, 1024], "step": [8, 32, 128]},
     "14": {"tokens": [256, 2048, 4096, 8192, 65536]},
-    "15": {},
 }
 
 # Lesson → control → where it stands first, if the lesson's own first value is left out.

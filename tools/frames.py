@@ -29,7 +29,6 @@ from utils import cells, plots, recordings  # noqa: E402
 GIVEN = {
     "04": {"memory": math.nan, "best": math.nan, "all_threads": None, "sizes": []},
     "09": {"this_cpu": {"rate": math.nan, "bandwidth": math.nan}},
-    "15": {"ladder_cpu": {}},
 }
 
 # ---------------------------------------------------------------------------------------------------------------
@@ -301,8 +300,6 @@ def _path(data):
     out, at = "", None
     for letter, numbers in re.findall(r"([MLCQz])([^MLCQz]*)", data):
         points = [_number(float(number)) for number in numbers.split()]
-        if letter == "L" and points == at:
-            continue
         if letter == "L" and at and points[1] == at[1]:
             out += f"H{points[0]}"
         elif letter == "L" and at and points[0] == at[0]:
