@@ -193,6 +193,15 @@ def test_each_program_of_a_lesson_ends_its_process_group():
     assert talking and [name for name, source in talking.items() if not ends.search(source)] == []
 
 
+def test_what_pytorch_writes_for_itself_is_not_what_a_program_says():
+    noise = "[Gloo] Rank 0 is connected to 1 peer ranks.\n"
+    warning = "socket.cpp:207] [c10d] The hostname of the client socket cannot be retrieved. err=-3\n"
+    noise += f"[W1123 00:20:12.342796725 {warning}[rank1]:[W1123 00:20:12.342796725 {warning}"
+    assert launch.NOISE.sub("", f"first\n{noise}[W1123] a warning of another kind\n") == (
+        "first\n[W1123] a warning of another kind\n"
+    )
+
+
 def test_the_cell_magic(capsys):
     shell = InteractiveShell.instance()
     try:

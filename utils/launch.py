@@ -41,6 +41,8 @@ WINDOWS = {"USE_LIBUV": "0", "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}  # its P
 if os.name == "nt":
     DEFAULTS |= WINDOWS
 OWN = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")  # what torchrun itself tells its processes
+# What PyTorch writes for itself: 2.9 of Gloo's ranks; all of a machine without a network, where 127.0.0.1 has no name.
+NOISE = re.compile(r"^(\[Gloo\] Rank |.*\[c10d\] The hostname of the client socket cannot be retrieved).*\n", re.M)
 _running = []  # jobs that nobody has stopped yet
 
 
@@ -167,7 +169,7 @@ class Job:
             texts, rank = printed if path.stem == "stdout" else errors, int(path.parent.name)
             text = path.read_text(encoding="utf-8", errors="replace")
             text = re.sub(r"\x1b\[[\d;]*m", "", text)  # colors
-            texts[rank] = texts.get(rank, "") + re.sub(r"^\[Gloo\] Rank .*\n", "", text, flags=re.M)  # noise of 2.9
+            texts[rank] = texts.get(rank, "") + NOISE.sub("", text)
         agent = (self.logs / "agent.log").read_text(encoding="utf-8", errors="replace")
         return Run(self.agent.poll(), printed, errors, agent)
 
