@@ -12,6 +12,7 @@ from pygments.token import Comment
 project = html_title = "PyTorch Device Lab"
 copyright = "the authors. Code: BSD-3-Clause, text and figures: CC BY 4.0"
 language = "en"
+smartquotes = False  # texts stand as they were written
 extensions = ["myst_nb", "sphinx_copybutton"]
 
 nb_execution_mode = "off"
