@@ -28,7 +28,7 @@ SECOND := $(if $(filter Linux-x86_64,$(shell uname -sm | tr ' ' -)),test-tpu,tes
 IN_BROWSER = $(N)
 SAMPLE := there_are or must_be_seen or 00_start or 06_pinned or 13_tpu
 
-.PHONY: help lab test lesson timed untimed test-unit test-exercises test-browser test-tpu test-colab test-next test-emulator test-cuda record-emulated lab-emulated outputs record site single test-site bench format lint clean env env-test env-test-tpu env-test-colab env-test-next env-test-cuda
+.PHONY: help lab test lesson timed untimed test-unit test-exercises test-browser test-tpu test-colab test-next test-emulator test-cuda record-emulated lab-emulated outputs record site single test-site test-single bench format lint clean env env-test env-test-tpu env-test-colab env-test-next env-test-cuda
 
 help:
 	@echo "make lab             open your copies of the lessons, in the folder work (installs on first use; LAB_ARGS=\"--port 8899\")"
@@ -46,7 +46,8 @@ help:
 	@echo "make outputs         run the lessons and store their outputs"
 	@echo "make site            build the website from the lessons as they are stored: dist/site"
 	@echo "make single          write each lesson as one file that needs no course beside it: dist/NN_name.ipynb"
-	@echo "make test-site       check both: every page in a browser, every such file in an empty folder"
+	@echo "make test-site       check both: every page in a browser, and make test-single"
+	@echo "make test-single     run every such file in an empty folder, with Colab's versions and no network"
 	@echo "make record          record what this machine's devices can measure (for readers without them)"
 	@echo "make record-emulated record what the emulated CUDA device can tell: cells whose point is no time"
 	@echo "make bench           measure train.py against Accelerate and Lightning, and what importing utils costs"
@@ -148,8 +149,11 @@ site: env-test single
 single: env-test
 	$(VENV) tools/single.py
 
-test-site: site
-	$(VENV) -m pytest tests/site
+test-site: site test-single
+	$(VENV) -m pytest -rs tests/site --ignore=tests/site/test_single.py
+
+test-single: env-test env-test-colab
+	$(VENV) -m pytest -n 2 tests/site/test_single.py -k "$(N)"
 
 # BENCH_ARGS="--batches 32 --rounds 5 --width 256": options of the comparison, and of train.py.
 bench:
