@@ -12,6 +12,7 @@ from pygments.token import Comment
 project = html_title = "PyTorch Device Lab"
 copyright = "the authors. Code: BSD-3-Clause, text and figures: CC BY 4.0"
 language = "en"
+highlight_language = "none"  # of a block that names no language: a shell, a message
 smartquotes = False  # texts stand as they were written
 extensions = ["myst_nb", "sphinx_copybutton"]
 
