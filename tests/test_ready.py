@@ -252,7 +252,7 @@ def test_what_workflows_run_is_there():
     commands = {line for _, _, job, step in all_steps() for line in lines_of(job, step)}
     commands |= {*(ROOT / ".ci" / "run").read_text(encoding="utf-8").splitlines()}
     targets = {target for line in commands if line.startswith("make ") for target in line.split()[1:]}
-    assert targets >= {"test", "test-cuda", "test-site", "test-next", "test-colab", "test-exercises", "untimed", "test-unit"}
+    assert targets >= {"test", "test-cuda", "test-site", "test-next", "test-colab", "test-exercises", "untimed"}
     assert [target for target in targets if not re.search(rf"^{target}:", MAKEFILE, re.M)] == []
     words = {word for line in commands for word in line.split()}
     scripts = [ROOT / word for word in words if word.startswith((".ci/", "tools/"))]
