@@ -129,11 +129,13 @@ def not_found():
 def build(out):
     """Build the site in the folder `out`, anew. Returns the exit status of Sphinx; a warning counts as an error."""
     source, doctrees = (ROOT / "build" / f"{out.name}-{part}" for part in ("source", "doctrees"))
-    if out.exists() and not (out / ".nojekyll").exists():
+    if out.exists() and any(out.iterdir()) and not (out / ".nojekyll").exists():
         sys.exit(f"{out} is no website of this course: not replaced")
     for old in (source, doctrees, out):
         shutil.rmtree(old, ignore_errors=True)
-    singles = [path for path in (ROOT / "dist").glob("[0-9][0-9]_*.ipynb")]
+    out.mkdir(parents=True)
+    (out / ".nojekyll").touch()  # else GitHub Pages leaves out folders that begin with an underscore
+    singles = list((ROOT / "dist").glob("[0-9][0-9]_*.ipynb"))
     stage(source, {path.name for path in singles})
     options = ["-q", "-W", "--keep-going", "-j", "auto", "-d", str(doctrees)]
     status = sphinx.cmd.build.main([*options, str(source), str(out)])
@@ -141,7 +143,6 @@ def build(out):
     (out / "single").mkdir()
     for path in singles:
         shutil.copy(path, out / "single")
-    (out / ".nojekyll").touch()  # GitHub Pages would leave out folders that begin with an underscore
     return status
 
 
