@@ -1,7 +1,7 @@
 # The course in a container. It needs no network once it is built, and listens on this machine only:
 #
 #   docker build -t device-lab .
-#   docker run --rm -it --init --shm-size 1g -p 127.0.0.1:8888:8888 -v device-lab:/course/work device-lab
+#   docker run --rm -it --init -p 127.0.0.1:8888:8888 -v device-lab:/course/work device-lab
 #
 # Then open the address that begins with http://127.0.0.1:8888. Copies of the lessons and the score are kept in the
 # volume. With an NVIDIA GPU: docker build --build-arg REQUIREMENTS=requirements.txt …, docker run --gpus all …
