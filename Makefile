@@ -173,6 +173,6 @@ lint: env-test
 	$(VENV) tools/notebooks.py check
 
 clean:
-	rm -rf .venv .venv-* build *.egg-info .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-* build dist *.egg-info .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -prune -exec rm -rf {} +
 	find . -name .ipynb_checkpoints -prune -exec rm -rf {} +
