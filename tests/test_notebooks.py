@@ -190,12 +190,13 @@ def test_text_round_trip_keeps_accelerator_and_ids(tmp_path):
 
 
 def test_address_stands_in_one_place():
-    """Lessons, README and CITATION.cff say what pyproject.toml says."""
-    address = notebooks.address()
-    slug = address.removeprefix("https://github.com/")
-    for path in [ROOT / "README.md", ROOT / "CITATION.cff", *notebooks.lessons()]:
-        found = set(re.findall(r"github(?:\.com)?/([\w.-]+/pytorch-device-lab)", path.read_text(encoding="utf-8")))
-        assert found == {slug}, path.name
+    """Lessons, README, the start page and CITATION.cff say what pyproject.toml says."""
+    slug, site = notebooks.address().removeprefix("https://github.com/"), notebooks.address("Site")
+    places = r"(?:github(?:\.com)?|mybinder\.org/v2/gh|codespaces\.new)/([\w.-]+/pytorch-device-lab)"
+    for path in [ROOT / "README.md", ROOT / "docs" / "index.md", ROOT / "CITATION.cff", *notebooks.lessons()]:
+        text = path.read_text(encoding="utf-8")
+        assert set(re.findall(places, text)) == {slug}, path.name
+        assert set(re.findall(r"https://[\w.-]+\.github\.io/pytorch-device-lab", text)) <= {site}, path.name
 
 
 def test_readme_lists_every_lesson_and_no_other():
