@@ -90,7 +90,7 @@ GRID = {
         "bucket": [1, 25, 1000],
     },
     "13": {"longest": [64, 512, 1024], "step": [8, 32, 128]},
-    "14": {"tokens": [256, 2048, 4096, 8192, 65536]},
+    "14": {"tokens": [256, 2048, 4096, 8192, 16384, 32768, 65536]},
 }
 
 # Lesson → control → where it stands first, if the lesson's own first value is left out.
