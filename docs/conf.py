@@ -63,8 +63,15 @@ def link_cells(app, doctree):
             targets.setdefault(match[1], (None, match[1], ""))
 
 
+def level_of_captions(app, page, template, context, doctree):
+    """Say which headings the captions of the navigation are: Sphinx calls them headings without a level."""
+    tree = context.get("furo_navigation_tree", "")
+    context["furo_navigation_tree"] = tree.replace('role="heading"', 'role="heading" aria-level="2"')
+
+
 def setup(app):
     app.add_lexer("lesson", LessonLexer)
     app.add_html_math_renderer("mathml", inline_renderers=(inline_math, None), block_renderers=(block_math, None))
     app.connect("doctree-read", link_cells)
+    app.connect("html-page-context", level_of_captions, priority=900)  # after Furo
     return {"parallel_read_safe": True, "parallel_write_safe": True}

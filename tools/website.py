@@ -122,7 +122,7 @@ def not_found():
     """The page for addresses that do not exist. A server shows it in any folder, so it names the site's address."""
     link = f'<a href="{address("Site")}/">the first page</a>'
     head = '<!doctype html><html lang="en"><meta charset="utf-8"><title>No such page</title>'
-    view = '<meta name="viewport" content="width=device-width, initial-scale=1">'
+    view = '<meta name="viewport" content="width=device-width, initial-scale=1"><link rel="icon" href="data:,">'
     return f"{head}{view}<h1>There is no such page</h1><p>Go to {link} of the PyTorch Device Lab.</p></html>\n"
 
 

@@ -88,6 +88,20 @@ const openTarget = () => {
 addEventListener("hashchange", openTarget);
 openTarget();
 
+// What is too wide or too long for its place scrolls there: by the keyboard, too.
+const scrolls = new ResizeObserver((entries) => {
+  for (const { target } of entries) {
+    if (target.scrollWidth > target.clientWidth || target.scrollHeight > target.clientHeight) {
+      target.tabIndex = 0;
+    } else {
+      target.removeAttribute("tabindex");
+    }
+  }
+});
+for (const place of document.querySelectorAll("pre, .table-wrapper, .math-wrapper")) {
+  scrolls.observe(place);
+}
+
 // On paper nothing can be opened: answers are printed.
 let opened = [];
 addEventListener("beforeprint", () => {
