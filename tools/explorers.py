@@ -24,7 +24,6 @@ sys.path.insert(0, str(ROOT))
 from tools import frames  # noqa: E402
 
 CACHE = ROOT / "build" / "explorers"
-WORKERS = 2
 # What of utils the pictures depend on, besides all simulators.
 USED = ["cells", "devices", "hardware", "plots", "recordings", "timing"]
 
@@ -140,7 +139,8 @@ def scripts(numbers):
     missing = [number for number, path in paths.items() if not path.exists()]
     if missing:
         CACHE.mkdir(parents=True, exist_ok=True)
-        with ProcessPoolExecutor(WORKERS, multiprocessing.get_context("spawn")) as pool:
+        print(f"Drawing explorers: {', '.join(missing)}. The first time this takes some minutes.", flush=True)
+        with ProcessPoolExecutor(mp_context=multiprocessing.get_context("spawn")) as pool:
             begun = {}
             for number in missing:
                 every = settings(number)
