@@ -9,7 +9,7 @@ import threading
 import pytest
 from playwright.sync_api import sync_playwright
 
-from tests.test_browser import ARGUMENTS, BROWSER
+from tests.test_browser import ARGUMENTS, BROWSER, NAMES
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 SITE = pathlib.Path(os.environ.get("LAB_SITE", ROOT / "dist" / "site"))
@@ -45,6 +45,9 @@ def serve():
 
 @pytest.fixture(scope="module")
 def browser():
+    if not BROWSER:
+        missing = f"no browser on the PATH (looked for {', '.join(NAMES)})"
+        pytest.fail(missing) if os.environ.get("CI") == "true" else pytest.skip(missing)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=BROWSER, args=ARGUMENTS)
         yield browser
