@@ -77,6 +77,13 @@ def test_a_text_that_only_announces_does_not_end_the_answer():
     assert list(find_answers(cells)) == [2, 3, 4]
 
 
+def test_the_last_paragraph_of_an_explanation_leads_on_and_stays_open():
+    assert explanation("Two.\n\nBecause.\n\nNow a *view*:") == ("Two.\n\nBecause.", "Now a *view*:")
+    for whole in ("Two.", "Two:\n\n- one\n- two", "Two:\n\n$$a + b$$", "Two:\n\n| a | b |", "```\na\n\nb\n```"):
+        assert explanation(whole) == (whole, "")
+
+
+
 @pytest.mark.parametrize("new", ["## 2 · What now?", "### More", "**05.1** ★ Return it.", "**Predict.** And now?"])
 def test_what_begins_below_is_no_explanation(new):
     cells = [text("**Predict.** How many?"), code("a", "1"), text(new)]
@@ -101,7 +108,7 @@ def test_neighbors_that_answer_one_question_open_together():
     nb, _ = made(
         text("**Predict.** How many?"), code("a", "1"), code("b", "2"), text("Three.\n\n## Next"), code("c", "3")
     )
-    opens = '<details class="answer"><summary>Show the answer</summary>'
+    opens = '<details class="answer"><summary>The answer</summary>'
     shown = ["**Predict.** How many?", "a", opens, "1", "</details>", "b", opens, "2", "Three.", "</details>"]
     assert parts(nb) == [*shown, "## Next", "c", "3"]
 
@@ -111,7 +118,7 @@ def test_an_answer_knows_its_question():
     asks.outputs = [v4.new_output("display_data", {"text/html": STORED})]
     nb, _ = made(asks, code('reveal("05.race", "4")', "four"))
     asked, _, opens, *_ = parts(nb)
-    assert opens == '<details class="answer" data-key="05.race"><summary>Show the answer</summary>'
+    assert opens == '<details class="answer" data-key="05.race"><summary>The answer</summary>'
     assert asked.startswith('<div class="predict" data-key="05.race"><p><b>Predict.</b> Is <code>x</code> …</p>')
     assert re.findall("<li>(.*?)</li>", asked) == ["4", "an error"]
 

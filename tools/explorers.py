@@ -31,8 +31,8 @@ USED = ["cells", "devices", "hardware", "plots", "recordings", "timing"]
 # and the last are there, the one that the lesson begins with, and those that its questions ask for.
 GRID = {
     "00": {
-        "overhead": [1, 5, 10, 20, 30, 40, 50, 75, 100, 150, 200, 300, 400, 500],
-        "faster": [2, 3, 4, 5, 10, 20, 50, 100],
+        "overhead": [1, 5, 10, 20, 25, 30, 40, 50, 75, 100, 150, 200, 300, 400, 500],
+        "faster": [2, 3, 4, 5, 10, 20, 40, 50, 100],
     },
     "04": {
         "device": [

@@ -22,6 +22,7 @@ ASKS = re.compile(r'^predict\(\s*"(.+?)"', re.M)
 TITLE = re.compile(r"^# @title (.+)\n?", re.M)
 NEXT_SUBJECT = re.compile(r"^(?:#{1,6} |\*\*(?:Predict|Bet)\.\*\*|\*\*\d\d\.\d\*\* ★)", re.M)  # ends an explanation
 ANNOUNCES = re.compile(r".*:")
+BRIDGE = re.compile(r"[\w*`\[(\"“]")  # how a paragraph begins, other than a list, a table, a formula
 OPTION = re.compile(r"<b>(.*?)</b>")
 
 
@@ -111,10 +112,13 @@ def _answered(cells, asks):
 
 
 def explanation(text):
-    """A text as (what explains, the rest): the rest begins with a heading, a question or an exercise."""
+    """A text as (what explains, the rest). The rest begins with a heading, a question or an exercise; without these it
+    is the last of several paragraphs, which leads to the next cell: a reader needs it with the answer closed."""
     begin = NEXT_SUBJECT.search(text)
-    end = begin.start() if begin else len(text)
-    return text[:end].strip(), text[end:].strip()
+    if begin:
+        return text[: begin.start()].strip(), text[begin.start() :].strip()
+    explains, _, last = text.strip().rpartition("\n\n")
+    return (explains, last) if explains and BRIDGE.match(last) and "```" not in text else (text.strip(), "")
 
 
 def _folded(pieces):
@@ -126,7 +130,7 @@ def _folded(pieces):
                 yield raw("</details>")
             if answer:
                 key = f' data-key="{html.escape(answer.key)}"' if answer.key else ""
-                yield raw(f'<details class="answer"{key}><summary>Show the answer</summary>')
+                yield raw(f'<details class="answer"{key}><summary>The answer</summary>')
         current = answer
         if cell:
             yield cell
