@@ -83,7 +83,6 @@ def test_the_last_paragraph_of_an_explanation_leads_on_and_stays_open():
         assert explanation(whole) == (whole, "")
 
 
-
 @pytest.mark.parametrize("new", ["## 2 · What now?", "### More", "**05.1** ★ Return it.", "**Predict.** And now?"])
 def test_what_begins_below_is_no_explanation(new):
     cells = [text("**Predict.** How many?"), code("a", "1"), text(new)]
