@@ -22,7 +22,8 @@ from tools import notebooks, setup_env, single
 from utils.exercises import lesson_exercises
 from utils.launch import NOISE
 
-COLAB = pathlib.Path(setup_env.python_of(ROOT / ".venv-colab"))
+# Colab's versions, or (make test-site, a sample) those of the environment that runs the tests.
+COLAB = pathlib.Path(setup_env.python_of(ROOT / os.environ.get("LAB_SINGLE_IN", ".venv-colab")))
 LESSONS = {path.stem: path for path in notebooks.lessons()}
 # What Colab has, and a bare runtime may not have; and the course itself, as a link to this folder.
 WITHOUT = re.compile(r"accelerate|tqdm|__editable__|pytorch_device_lab|utils|.*\.pth$")
@@ -81,7 +82,7 @@ give_answers()
 MOVES = """
 def move_controls():
     import ipywidgets
-    known = getattr(ipywidgets.Widget, "widgets", None) or ipywidgets.widgets.widget._instances
+    known = getattr(ipywidgets.widgets.widget, "_instances", None) or ipywidgets.Widget.widgets
     boxes = [box for box in known.values() if isinstance(box, ipywidgets.VBox)]
     (explorer,) = [box for box in boxes if "<!-- drawing" in getattr(box.children[-1], "value", "")]
     *controls, picture = explorer.children
