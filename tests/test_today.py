@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from multiprocessing import forkserver
 
 import psutil
 import pytest
@@ -363,6 +364,7 @@ def test_a_server_that_died_is_a_finding_and_is_replaced(strict, capsys, monkeyp
     for source in (kill, "print(1)"):  # while it runs, and before it is ready
         with pytest.raises(snippets.ServerError):
             of(source)
+    wait_for_the_end_of(forkserver._forkserver._forkserver_pid)  # or the next test may still meet it, dying
 
 
 def test_in_a_notebook(run):
