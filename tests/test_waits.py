@@ -9,12 +9,17 @@ ONE = [
     'f"{x[1]:.3f}"', "print(x)", "int(x[1])", "float(x[1])", "bool(x[1])", "x.tolist()", "x.cpu().tolist()",
     'x.to("cpu").sum().item()', 'f"{x.cpu()[1]:.2f}"', "[float(v) for v in x.cpu()]", "x[x > 1]", "x[: n]", "x[n]",
     "list(range(n))", "torch.equal(x, y)", "torch.allclose(x, y)", "x.nonzero()", "torch.tensor([x[0]])",
-    "torch.zeros(3).copy_(x).tolist()",
+    "torch.zeros(3).copy_(x).tolist()", 'x.to(torch.device("cpu")).tolist()', "x.to(y.device).tolist()",
+    "torch.zeros(3, device=x.device).tolist()", "torch.cuda.synchronize()", "torch.cpu.synchronize()",
 ]  # fmt: skip
+TWO = ["x.to(x.cpu().device)", "[x.cpu(), x.tolist()]", "[x[0].item(), x[1].item()]"]
 NONE = ["x + y", "x[0]", "x[:2]", "torch.where(x > 1, x, y)", "x.to(torch.float64)", "torch.ones(3).tolist()"]
+NONE += ["x.to(y.device)", 'torch.ones(3, device="cpu").tolist()']
 
 
-@pytest.mark.parametrize(("line", "count"), [*((line, 1) for line in ONE), *((line, 0) for line in NONE)])
+@pytest.mark.parametrize(
+    ("line", "count"), [(line, count) for count, lines in enumerate((NONE, ONE, TWO)) for line in lines]
+)
 def test_counts(line, count):
     x, y, n = torch.arange(3.0), torch.ones(3), torch.tensor(2)
     with CountWaits() as waits:
@@ -36,3 +41,6 @@ def test_numpy_asks_for_a_copy_first():
     x = torch.ones(2)
     with CountWaits(), pytest.raises(TypeError, match=r"Tensor\.cpu\(\)"):
         x.numpy()
+    with CountWaits(numpy_raises=False) as waits:
+        assert x.numpy().tolist() == [1, 1] and x.cpu().numpy().tolist() == [1, 1]
+    assert waits.names == ["numpy", "cpu"]

@@ -93,6 +93,13 @@ def is_number(value):
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
+def expect_number(got, shown, asked="a number"):
+    """`got`, what the answer returned for the input `shown`; Wrong if it is no number. asked: what was expected."""
+    if not is_number(got):
+        raise Wrong(f"for {shown} you returned {got!r}, expected {asked}")
+    return got
+
+
 def plain(value):
     """A copy of `value`, through lists, tuples, sets and dicts, with NumPy's numbers and booleans as Python's."""
     if isinstance(value, np.generic):

@@ -12,15 +12,14 @@ import types
 import weakref
 from collections import Counter
 from statistics import mean, median, median_high, median_low
-from unittest import mock
 
 import torch
 import torch.nn.functional as F
-from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from utils.exercises import DOTS, Exercise, NotAnswered, Wrong, apart, call, is_number
+from utils.exercises import DOTS, Exercise, NotAnswered, Wrong, apart, call, expect_number, is_number
 from utils.timing import median_interval
+from utils.waits import CountWaits
 
 MS = 1e-3
 
@@ -169,10 +168,9 @@ def _check_timer(answer, threads, number):
     shapes = products.made["cpu"][-1][1]
     if shapes != ((8, 4), (4, 8)):
         raise Wrong(f"the product of {shapes[0]} and {shapes[1]} was timed, not a @ b")
-    if not is_number(got):
-        if type(got).__name__ == "Measurement":
-            raise Wrong(f"for {shown} you returned a Measurement, expected a number of seconds. It has a median")
-        raise Wrong(f"for {shown} you returned {got!r}, expected a number of seconds")
+    if type(got).__name__ == "Measurement":
+        raise Wrong(f"for {shown} you returned a Measurement, expected a number of seconds. It has a median")
+    expect_number(got, shown, "a number of seconds")
     if products.threads[-1] != threads:
         raise Wrong(
             f"threads = {threads}, and the products ran with {products.threads[-1]}: Timer's default is one thread, "
@@ -383,67 +381,6 @@ def _time_slip(seconds, arithmetic, memory):
     return f"the arithmetic takes {arithmetic:.3g} s, the memory {memory:.3g} s"
 
 
-class Waits(TorchFunctionMode):
-    """Notes each call that needs a value on the host."""
-
-    ALWAYS = {"item", "tolist", "cpu", "numpy", "__array__", "nonzero", "is_nonzero", "equal", "allclose", "unique"}
-    ALWAYS |= {"masked_select", "argwhere"}
-    ALWAYS |= {"__bool__", "__float__", "__int__", "__index__", "__complex__", "__format__", "__repr__", "__contains__"}
-    FACTORIES = {"zeros", "ones", "full", "empty", "tensor", "as_tensor"}
-
-    def __init__(self, given):
-        super().__init__()
-        self.names = []
-        self.given = [x.untyped_storage() for x in given]
-        self.on_host = []  # kept alive, so that their addresses stay their own
-
-    def __torch_function__(self, function, types, args=(), kwargs=None):
-        name, kwargs = getattr(function, "__name__", ""), kwargs or {}
-        to_cpu = name == "to" and any(str(value) == "cpu" for value in [*args[1:], *kwargs.values()])
-        from_tensors = name in ("tensor", "as_tensor") and args and isinstance(args[0], (list, tuple))
-        read = [x for x in (args[0] if from_tensors else args[:1]) if isinstance(x, torch.Tensor)]
-        if name in self.ALWAYS or to_cpu or from_tensors:
-            there = self.given if to_cpu else []  # x.to(device), where it is already
-            self.names += [name for x in read if not self._is_on_host(x, there)]
-        if name == "__getitem__" and any(map(self._is_mask, args[1] if isinstance(args[1], tuple) else args[1:2])):
-            self.names.append("mask")
-        if name in ("__setitem__", "copy_") and self._is_on_host(args[0]):
-            self.names += ["copy to the CPU" for x in args[1:] if torch.is_tensor(x) and not self._is_on_host(x)]
-        result = function(*args, **kwargs)
-        joined = name in ("stack", "cat") and all(map(self._is_on_host, args[0]))
-        if name == "cpu" or to_cpu or joined or (name in self.FACTORIES and "device" not in kwargs):
-            with torch._C.DisableTorchFunction():
-                self.on_host.append(result.untyped_storage())
-        return result
-
-    def _is_on_host(self, x, also=()):
-        """Whether the numbers of `x` are on the host already, because they were made there, or cpu() brought them."""
-        with torch._C.DisableTorchFunction():
-            return x.untyped_storage().data_ptr() in [storage.data_ptr() for storage in [*self.on_host, *also]]
-
-    def _is_mask(self, x):
-        with torch._C.DisableTorchFunction():
-            return torch.is_tensor(x) and x.dtype is torch.bool and not self._is_on_host(x)
-
-    @contextlib.contextmanager
-    def watched(self):
-        """Within it, `synchronize` is noted, too, whatever this machine has to wait for."""
-        self.synchronized = 0
-
-        def noted(function):
-            def synchronize(*args, **kwargs):
-                self.synchronized += 1
-                return function(*args, **kwargs)
-
-            return synchronize
-
-        with contextlib.ExitStack() as stack:
-            for module in (torch.cpu, torch.cuda, torch.mps, torch.xpu, torch.accelerator):
-                stack.enter_context(mock.patch.object(module, "synchronize", noted(module.synchronize)))
-            stack.enter_context(self)
-            yield
-
-
 class Graph(torch.autograd.Function):
     """Changes nothing. Its context lives as long as the graph that it is in."""
 
@@ -465,6 +402,10 @@ class Watched(torch.nn.Linear):
         return Graph.apply(super().forward(x), self)
 
 
+# What the messages call a wait, where the name of the function would not say it
+SAID = {"__getitem__": "mask", "__setitem__": "copy to the CPU", "copy_": "copy to the CPU"}
+
+
 def check_train(answer):
     for count, options in ((5, {"lr": 0.3, "momentum": 0.5}), (1, {"lr": 0.1})):
         _check_train(answer, count, options)
@@ -483,9 +424,9 @@ def _check_train(answer, count, options):
     for layer in (model, start, twin):
         layer.graphs, layer.kept = weakref.WeakSet(), 0
     expected = _losses(twin, batches, options)
-    waits = Waits([x for batch in batches for x in batch])
+    watched = CountWaits(numpy_raises=False)
     many = "five batches" if count > 1 else "a list of one batch"
-    with waits.watched():
+    with watched:
         got = call(answer, model, torch.optim.SGD(model.parameters(), **options), batches, shown=many)
     if not isinstance(got, (list, tuple)) or len(got) != count:
         text = f"the {type(got).__name__} {got.tolist()}" if hasattr(got, "tolist") else repr(got)
@@ -502,16 +443,18 @@ def _check_train(answer, count, options):
         raise Wrong(f"for {many} the losses are {losses[0]}, expected {losses[1]}: {why}")
     if not all(torch.allclose(p, q, atol=1e-5) for p, q in zip(model.parameters(), twin.parameters(), strict=True)):
         raise Wrong("right losses, but the weights differ after the last step")
-    if "numpy" in waits.names:
+    waits = [SAID.get(name, name) for name in watched.names if name != "synchronize"]
+    synchronized = watched.count - len(waits)
+    if "numpy" in waits:
         raise Wrong("right losses here, but numpy() raises for a tensor on a GPU: fetch it first, or take tolist()")
-    if len(waits.names) != 1:
-        names = ", ".join(f"{n} × {name}" for name, n in Counter(waits.names).items())
+    if len(waits) != 1:
+        names = ", ".join(f"{n} × {name}" for name, n in Counter(waits).items())
         raise Wrong(
-            f"right losses, but {len(waits.names)} waits for {many} ({names}): "
+            f"right losses, but {len(waits)} waits for {many} ({names}): "
             "keep them on the device, stack them, fetch once"
         )
-    if waits.synchronized > 1:
-        raise Wrong(f"right losses, but {waits.synchronized} calls of synchronize, and each is a wait: leave them out")
+    if synchronized > 1:
+        raise Wrong(f"right losses, but {synchronized} calls of synchronize, and each is a wait: leave them out")
     if model.kept > 1:
         raise Wrong("right losses and one wait, but the graph of every step is still there: keep loss.detach()")
 

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from utils.exercises import DOTS, Exercise, NotAnswered, Wrong, apart, call, is_number
+from utils.exercises import DOTS, Exercise, NotAnswered, Wrong, apart, call, expect_number, is_number
 from utils.simulate.allocator import MIB, CachingAllocator
 
 
@@ -105,8 +105,7 @@ def check_extra_peak(answer):
         expected = sum(needed) * MIB
         if len(calls) != 1:
             raise Wrong(f"work() ran {len(calls)} times: call it once, between the two questions")
-        if not is_number(got):
-            raise Wrong(f"for {shown} you returned {got!r}, expected a number of bytes")
+        expect_number(got, shown, "a number of bytes")
         if got != expected:
             mine, theirs = apart(got, expected)
             cached = ": reserved is what the cache holds, allocated is what tensors need"
@@ -222,8 +221,7 @@ def check_validate(answer):
             gradients_on = torch.is_grad_enabled()
         if isinstance(got, torch.Tensor):
             raise Wrong(f"for {shown} you returned a tensor, expected a Python number")
-        if not is_number(got):
-            raise Wrong(f"for {shown} you returned {got!r}, expected a Python number")
+        expect_number(got, shown, "a Python number")
         if not (torch.equal(x, given[0]) and torch.equal(y, given[1])):
             raise Wrong(f"for {shown} your function has changed the numbers in the batches: it should only read them")
         expected = torch.cat(errors).mean().item()
@@ -301,8 +299,7 @@ def check_forecast(answer):
         shown = f"{count:,} parameters and {activations:,} bytes of activations"
         got = call(answer, count, activations, shown=shown)
         expected = max(12 * count + activations, 20 * count)
-        if not is_number(got):
-            raise Wrong(f"for {shown} you returned {got!r}, expected a number of bytes")
+        expect_number(got, shown, "a number of bytes")
         if got == expected:
             continue
         mine, theirs = (f"{value:,}" for value in (got, expected))

@@ -7,11 +7,12 @@ from functools import partial
 import torch
 from torch import nn
 from torch.nn import functional as F
-from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
-from utils.exercises import Exercise, Wrong, apart, call, is_number, plain
+from utils.exercises import Exercise, Wrong, apart, call, expect_number, is_number, plain
 from utils.simulate.roofline import transformer_flops
+from utils.waits import CountWaits
 
 os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # as in the lesson: the profiler keeps its log to itself
 
@@ -53,8 +54,7 @@ def check_calls_of(answer):
     for name, text, program, expected, why in CALLS:
         shown = f"{name!r} in {text}"
         got = call(answer, name, program, shown=shown)
-        if not is_number(got):
-            raise Wrong(f"for {shown} you returned {got!r}, expected a number of calls, 0 if there is none")
+        expect_number(got, shown, "a number of calls, 0 if there is none")
         if got != expected:
             if isinstance(got, float):
                 why = "the number of calls is asked, not their time"
@@ -269,61 +269,22 @@ class Fetched(BaseException):
     """Ends an answer at its first fetch. No Exception, so that `except Exception` does not catch it."""
 
 
-class Fetches(TorchFunctionMode):
-    """Notes each call that brings a value to the host; what reads it there again is none.
-
-    until_first: raises Fetched in place of the first one. made: the sizes of the tensors made from nothing.
-    """
-
-    NAMES = {"item", "tolist", "cpu", "numpy", "__array__", "nonzero", "is_nonzero", "equal", "allclose", "unique"}
-    NAMES |= {"__bool__", "__float__", "__int__", "__index__", "__format__", "__repr__", "__contains__"}
-
-    def __init__(self, until_first=False):
-        super().__init__()
-        self.until_first, self.names, self.made, self.host = until_first, [], [], {}
-
-    def __torch_function__(self, function, types, args=(), kwargs=None):
-        kwargs, name = kwargs or {}, getattr(function, "__name__", "")
-        given = [x for value in [*args, *kwargs.values()] for x in (value if type(value) in (list, tuple) else [value])]
-        given = [x for x in given if isinstance(x, torch.Tensor)]
-        there = [x for x in given if id(x) not in self.host]
-        to_host = (
-            name == "cpu"
-            or name == "to"
-            and any(
-                isinstance(value, (str, torch.device)) and str(value) == "cpu"
-                for value in [*args[1:], *kwargs.values()]
-            )
-        )
-        if name in ("tensor", "as_tensor"):  # reads each tensor in its list, one after the other
-            self.names += [name for _ in there]
-        elif there and (name in self.NAMES or to_host):
-            self.names.append(name)
-        if self.names and self.until_first:
-            raise Fetched
-        with torch._C.DisableTorchFunction():
-            result = function(*args, **kwargs)
-            result = list(result) if name == "__iter__" else result.clone() if to_host else result
-        found = [x for x in (result if isinstance(result, (list, tuple)) else [result]) if isinstance(x, torch.Tensor)]
-        if to_host or given and not there:
-            self.host |= {id(x): x for x in found}
-        if not given:
-            self.made += [x.numel() for x in found]
-        return iter(result) if name == "__iter__" else result
-
-
 class Operators(TorchDispatchMode):
-    """Counts the operators that run, and notes the types that products compute in."""
+    """Counts the operators that run; notes types that products compute in, and sizes of tensors made from nothing."""
 
     def __init__(self):
         super().__init__()
-        self.count, self.types = 0, set()
+        self.count, self.types, self.made = 0, set(), []
 
     def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
         self.count += 1
-        if operation.overloadpacket.__name__ in ("mm", "addmm", "bmm", "mv", "addmv", "dot"):
+        name, result = operation.overloadpacket.__name__, operation(*args, **(kwargs or {}))
+        if name in ("mm", "addmm", "bmm", "mv", "addmv", "dot"):
             self.types |= {x.dtype for x in args if isinstance(x, torch.Tensor)}
-        return operation(*args, **(kwargs or {}))
+        made = name == "lift_fresh" or not any(isinstance(x, torch.Tensor) for x in tree_leaves(args))
+        if made and isinstance(result, torch.Tensor):  # lift_fresh: what torch.tensor makes
+            self.made.append(result.numel())
+        return result
 
 
 def slow_epoch(batches, weight):
@@ -348,15 +309,17 @@ def check_epoch(answer):
             batches.append((x, torch.randint(0, classes, (size,), generator=draw)))
         expected, shown = slow_epoch(batches, weight), f"batches of {', '.join(map(str, sizes))} samples"
         before = [x.clone() for pair in batches for x in pair] + [weight.clone()]
-        fetches, operators = Fetches(), Operators()
+        waits, operators = CountWaits(numpy_raises=False), Operators()
         mine = list(batches)
-        with operators, fetches:
+        with operators, waits:
             got = call(partial(answer, batches, weight) if callable(answer) else answer, shown=shown)  # not a copy
         if len(batches) != len(mine) or any(a is not b for a, b in zip(batches, mine, strict=True)):
             raise Wrong(f"for {shown} your function changed the list of batches; the next epoch needs it")
         if not all(map(torch.equal, before, [x for pair in batches for x in pair] + [weight])):
             raise Wrong(f"for {shown} your function wrote into a batch or into weight; the next epoch needs them")
         _judge_epoch(got, expected, shown, batches, weight, operators.types)
+        # what writes into a tensor on the CPU is refused below, on a GPU that takes nothing from there
+        fetches = [name for name in waits.names if name not in ("__setitem__", "copy_")]
         _judge_work(fetches, operators, f"right numbers for {shown}, but", len(sizes), width)
     _try_on_a_gpu(answer)
 
@@ -400,33 +363,39 @@ def _judge_epoch(got, expected, shown, batches, weight, types):
 def _judge_work(fetches, operators, but, batches, width):
     if torch.float64 in operators.types:
         raise Wrong(f"{but} a product still computes in float64: use x.float()")
-    if {"numpy", "__array__"} & set(fetches.names):
+    if {"numpy", "__array__"} & set(fetches):
         raise Wrong(f"{but} NumPy cannot read a tensor on a GPU: that raises. .cpu() first, or .tolist()")
-    if len(fetches.names) > 1:
-        more = " …" if len(fetches.names) > 4 else ""
+    if len(fetches) > 1:
+        more = " …" if len(fetches) > 4 else ""
         raise Wrong(
-            f"{but} {len(fetches.names)} fetches ({', '.join(fetches.names[:4])}{more}): add up on the device, fetch "
+            f"{but} {len(fetches)} fetches ({', '.join(fetches[:4])}{more}): add up on the device, fetch "
             "both sums at once at the end"
         )
     if operators.count > 20 * batches + 15:
         raise Wrong(f"{but} {operators.count} operators: cross_entropy and argmax take a whole batch at once")
-    if batches > 1 and fetches.made.count(width) >= batches:
+    if batches > 1 and operators.made.count(width) >= batches:
         raise Wrong(f"{but} a tensor for the scale is still made for each batch: a constant factor needs none")
 
 
 class AsOnAGpu(TorchDispatchMode):
-    """Tensors on meta stand for tensors on a GPU. meta lets some mixtures with the CPU pass that a GPU refuses."""
+    """Tensors on meta stand for tensors on a GPU. meta lets some mixtures with the CPU pass that a GPU refuses.
+
+    It has no values: Fetched is raised where the first one would be fetched.
+    """
 
     def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
-        if not operation.overloadpacket.__name__.startswith(("index", "copy_", "_to_copy")):
-            given = [x for value in args for x in (value if isinstance(value, (list, tuple)) else [value])]
-            given = [x for x in given if isinstance(x, torch.Tensor)]
+        name, kwargs = operation.overloadpacket.__name__, kwargs or {}
+        given = [x for value in args for x in (value if isinstance(value, (list, tuple)) else [value])]
+        given = [x for x in given if isinstance(x, torch.Tensor)]
+        to_host = name == "_to_copy" and str(kwargs.get("device")) == "cpu"
+        if (to_host or name == "_local_scalar_dense") and given[0].device.type == "meta":
+            raise Fetched
+        if not name.startswith(("index", "copy_", "_to_copy")):
             written = given[:1] if operation._schema.is_mutable else []  # a number on the CPU may join, but not receive
             here = [x for x in given if x.device.type == "cpu" and (x.dim() > 0 or any(x is each for each in written))]
             if here and any(x.device.type == "meta" for x in given):
-                name = operation.overloadpacket.__name__
                 raise RuntimeError(f"Expected all tensors to be on the same device, found cuda:0 and cpu in {name}")
-        return operation(*args, **(kwargs or {}))
+        return operation(*args, **kwargs)
 
 
 def _try_on_a_gpu(answer):
@@ -435,7 +404,7 @@ def _try_on_a_gpu(answer):
         x = torch.zeros(size, 24, dtype=torch.uint8, device="meta")
         batches.append((x, torch.zeros(size, dtype=torch.int64, device="meta")))
     try:
-        with AsOnAGpu(), Fetches(until_first=True):
+        with AsOnAGpu():
             call(answer, batches, torch.zeros(24, 5, device="meta"), shown="the same on a GPU")
     except Fetched:  # meta has no values
         return
@@ -548,8 +517,7 @@ def _judge_mfu(answer, make, shape, seconds, peak, shown, whole, forward, plain_
         torch.set_default_device(None)
         raise Wrong('the default device is still meta after your function; `with torch.device("meta"):` sets it back')
     expected = whole / seconds / peak / 1e12
-    if not is_number(got):
-        raise Wrong(f"for {shown} you returned {got!r}, expected a number")
+    expect_number(got, shown)
     if math.isclose(got, expected, rel_tol=1e-3):
         return
     faults = {

@@ -6,15 +6,8 @@ from unittest import mock
 
 import torch
 
-from utils.exercises import Exercise, Wrong, apart, call, is_number
+from utils.exercises import Exercise, Wrong, apart, call, expect_number, is_number
 from utils.simulate.timeline import Op, makespan, schedule
-
-
-def _number(got, shown, asked="a number"):
-    if not is_number(got):
-        raise Wrong(f"for {shown} you returned {got!r}, expected {asked}")
-    return got
-
 
 # ---------------------------------------------------------------------------------------------------------------
 # 10.0
@@ -63,7 +56,7 @@ def check_count_graphs(answer):
             torch.compiler.reset()  # what the lesson or another answer has compiled says nothing about this one
         with mock.patch.object(torch, "compile", _compile):
             got = _call(answer, fn, inputs, shown=text)
-        if _number(got, text) != expected:
+        if expect_number(got, text) != expected:
             if expected == 1 and got == len(inputs):
                 why = "later calls find the graph of the first"
             elif got == 0 and "again" not in text:
@@ -116,7 +109,7 @@ def check_graph_gain(answer):
         (10, 4, 3),
     ):
         shown = f"n = {n}, kernel = {kernel} µs, launch = {launch} µs"
-        got = _number(call(answer, n, kernel, launch, shown=shown), shown)
+        got = expect_number(call(answer, n, kernel, launch, shown=shown), shown)
         eager, graph = (_step(kernel, launches) for launches in ([launch] * n, [launch] + [0] * (n - 1)))
         if not math.isclose(got, eager / graph, rel_tol=1e-6):
             value, wanted = apart(float(got), eager / graph)
@@ -186,7 +179,8 @@ def check_calls_until_it_pays(answer):
         (1024, 2**-10, 2**-9, 2**20),
     ):
         shown = f"first = {first} s, compiled = {compiled} s, eager = {eager} s"
-        got = _number(call(answer, first, compiled, eager, shown=shown), shown, 'a number, float("inf") for never')
+        got = call(answer, first, compiled, eager, shown=shown)
+        expect_number(got, shown, 'a number, float("inf") for never')
         if got == expected:
             continue
         if expected == math.inf:

@@ -10,16 +10,9 @@ import unittest.mock
 import torch
 import torch.distributed as dist
 
-from utils.exercises import Exercise, Wrong, apart, call, is_number
+from utils.exercises import Exercise, Wrong, apart, call, expect_number
 from utils.simulate.collectives import Link, all_reduce
 from utils.simulate.fake import fake_processes
-
-
-def _number(got, shown):
-    if not is_number(got):
-        raise Wrong(f"for {shown} you returned {got!r}, expected a number")
-    return got
-
 
 WIDTH = 8
 
@@ -95,7 +88,7 @@ def check_latency_share(answer):
     ]
     for size, ranks, latency, bandwidth in cases:
         shown = f"{size:g} bytes, {ranks} ranks, {latency:g} s, {bandwidth:g} bytes/s"
-        got = _number(call(answer, size, ranks, latency, bandwidth, shown=shown), shown)
+        got = expect_number(call(answer, size, ranks, latency, bandwidth, shown=shown), shown)
         steps, share = 2 * (ranks - 1), 2 * (ranks - 1) / ranks
         whole = all_reduce(size, ranks, Link(latency, bandwidth))
         expected = steps * latency / whole if whole else 0.0
@@ -293,7 +286,7 @@ def check_best_interval(answer):
             raise Wrong(f"for {shown} you returned {got!r}, expected a pair (seconds, share)")
         M = host_mtbf / hosts
         T = math.sqrt(2 * cost * M)
-        seconds, share = (_number(value, shown) for value in got)
+        seconds, share = (expect_number(value, shown) for value in got)
         if not math.isclose(seconds, T, rel_tol=1e-6):
             texts = apart(seconds, T)
             why = f"expected {texts[1]} s, as the job crashes every {M:.4g} s"
@@ -335,7 +328,7 @@ def check_efficiency(answer):
         if not isinstance(got, dict) or set(got) != set(seconds):
             raise Wrong(f"for {shown} you returned {got!r}, expected a dict with the keys {sorted(seconds)}")
         for n in seconds:
-            value = _number(got[n], shown)
+            value = expect_number(got[n], shown)
             if math.isclose(value, expected[n], rel_tol=1e-9):
                 continue
             texts = apart(value, expected[n])

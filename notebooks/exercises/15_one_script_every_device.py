@@ -10,14 +10,7 @@ from torch import nn
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from utils.exercises import DOTS, Exercise, NotAnswered, Wrong, apart, call, is_number
-
-
-def _number(got, shown):
-    if not is_number(got):
-        raise Wrong(f"for {shown} you returned {got!r}, expected a number")
-    return float(got)
-
+from utils.exercises import DOTS, Exercise, NotAnswered, Wrong, apart, call, expect_number
 
 # ---- 15.0 ----
 
@@ -82,7 +75,7 @@ GAINS = [  # step, part, times, what the case is about
 def check_whole_gain(answer):
     for step, part, times, why in GAINS:
         shown = f"step = {step} s, part = {part} s, times = {times} ({why})"
-        got = _number(call(answer, step, part, times, shown=shown), shown)
+        got = float(expect_number(call(answer, step, part, times, shown=shown), shown))
         time = step - part + part / times
         if abs(got - step / time) <= 1e-6 * step / time:  # float32 will do
             continue
@@ -232,7 +225,7 @@ def check_accuracy(answer):
             got = call(answer, model, batches, shown=shown)
         if torch.is_tensor(got):
             raise Wrong(f"for {shown} you returned a tensor, expected a Python number: ask for it once, at the end")
-        got, expected = _number(got, shown), 1 - len(missed) / n
+        got, expected = float(expect_number(got, shown)), 1 - len(missed) / n
         if abs(got - expected) > 1e-6:
             why = f"{n - len(missed)} of the {n} samples are right"
             if abs(got - 100 * expected) < 1e-3:
