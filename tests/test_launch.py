@@ -119,6 +119,21 @@ def test_no_colors(script, monkeypatch):
         launch.torchrun(script(red), processes=1)
 
 
+def test_the_last_error_of_a_child_is_caught_also_where_the_block_fails(capfd):
+    dies = "import sys\nsys.stderr.write('\\x1b[1;35mValueError\\x1b[0m: red\\n')\nraise ValueError('unhappy')"
+    with pytest.raises(KeyError), launch.child_stderr() as said:
+        subprocess.run([sys.executable, "-c", dies], stderr=2)
+        raise KeyError
+    os.write(2, b"later")
+    assert said == ["ValueError: unhappy"] and capfd.readouterr().err == "later"
+    with launch.child_stderr() as said:
+        os.write(2, b"\x1b[31mred, and no error\x1b[0m\n")
+    assert said == ["red, and no error"]
+    with launch.child_stderr() as said:
+        pass
+    assert said == ["(it wrote them elsewhere)"]
+
+
 def test_an_announced_failure_must_come_and_match(monkeypatch, capsys):
     well, unhappy = launch.Run(0, {0: ""}, {}, ""), launch.Run(1, {}, {1: "ValueError: rank one is unhappy"}, "")
     ends_well = "announced: a failure with 'anything'; on PyTorch .* the job ends well"

@@ -7,6 +7,7 @@ begins with
 
 is written to a file and started in four processes. Lesson 11 explains torchrun. Both print the command that a reader
 would type, and what each rank printed, rank by rank instead of mixed as a terminal shows it. Jobs run in `folder()`.
+`child_stderr()` is for processes that a cell starts otherwise, by mp.spawn or a DataLoader.
 """
 
 import atexit
@@ -23,6 +24,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import psutil
@@ -43,6 +45,7 @@ if os.name == "nt":
 OWN = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")  # what torchrun itself tells its processes
 # What PyTorch writes for itself: 2.9 of Gloo's ranks; all of a machine without a network, where 127.0.0.1 has no name.
 NOISE = re.compile(r"^(\[Gloo\] Rank |.*\[c10d\] The hostname of the client socket cannot be retrieved).*\n", re.M)
+COLORS = re.compile(r"\x1b\[[\d;]*m")
 _running = []  # jobs that nobody has stopped yet
 
 
@@ -168,8 +171,7 @@ class Job:
         for path in sorted(self.logs.glob("ranks/*/attempt_*/*/std*.log")):
             texts, rank = printed if path.stem == "stdout" else errors, int(path.parent.name)
             text = path.read_text(encoding="utf-8", errors="replace")
-            text = re.sub(r"\x1b\[[\d;]*m", "", text)  # colors
-            texts[rank] = texts.get(rank, "") + NOISE.sub("", text)
+            texts[rank] = texts.get(rank, "") + NOISE.sub("", COLORS.sub("", text))
         agent = (self.logs / "agent.log").read_text(encoding="utf-8", errors="replace")
         return Run(self.agent.poll(), printed, errors, agent)
 
@@ -219,6 +221,27 @@ def _message(text, most=4):
     lines = [re.sub(r"^\[rank\d+\]:\s?", "", line) for line in text.strip().splitlines()]
     starts = [n for n, line in enumerate(lines) if re.match(r"[A-Za-z_][\w.]*(Error|Exception|Interrupt)\b", line)]
     return [line for line in lines[starts[-1] if starts else -most :] if line.strip()][:most]
+
+
+@contextlib.contextmanager
+def child_stderr() -> Iterator[list[str]]:
+    """Catch what processes that the block starts write to standard error (file descriptor 2).
+
+    Gives a list. After the block it holds the last error, line by line, without its traceback and color codes; or one
+    line that says that nothing was caught.
+    """
+    lines = []
+    with tempfile.TemporaryFile() as file:
+        saved = os.dup(2)
+        os.dup2(file.fileno(), 2)
+        try:
+            yield lines
+        finally:
+            os.dup2(saved, 2)
+            os.close(saved)
+            file.seek(0)
+            text = COLORS.sub("", file.read().decode(errors="replace"))
+            lines += _message(text) or ["(it wrote them elsewhere)"]
 
 
 def last_words(run, most=300):
