@@ -11,7 +11,6 @@ from tests.conftest import ROOT, notebook
 from tools import evidence, lab
 from utils import cells, needs, recordings
 
-PAGES = ["docs/evidence.md", "docs/status.md", "docs/errors.md"]
 MACHINE = {"device": "XLA on CPU", "torch": "2.9.0+cu128", "torch_xla": "2.9.0"}
 T4 = {"device": "emulated Tesla T4", "torch": "2.13.0+cu130", "capability": "7.5"}
 H200 = {"device": "NVIDIA H200", "torch": "2.13.0+cu130", "capability": "9.0"}
@@ -36,13 +35,14 @@ def printed(cell):
     return "\n".join(output.text for output in cell.outputs if "text" in output)
 
 
+def state_of(cell):
+    """What the course says of where the outputs of a cell come from: "live", "replayed" …; None where nothing."""
+    states = [output.metadata.get("device_lab", {}).get("state") for output in cell.outputs if "metadata" in output]
+    return states[0] if states else None
+
+
 # ---------------------------------------------------------------------------------------------------------------
 # The course as it is
-
-
-def test_the_same_files_give_the_same_pages(pages, monkeypatch):
-    monkeypatch.setattr(evidence, "read_status", lambda root: {})
-    assert list(pages) == PAGES and evidence.pages() == pages
 
 
 def test_every_claim_of_every_lesson_stands_on_the_page_once(pages, code_cells):
@@ -52,16 +52,11 @@ def test_every_claim_of_every_lesson_stands_on_the_page_once(pages, code_cells):
         if "%%today" in cell.source:
             asked += bool(re.search(r"^%%today \S+ slower \d", cell.source, re.M))
         else:
-            asked += sum(ast.unparse(node.func) == "claim" for node in ast.walk(ast.parse(source)) if is_call(node))
-    tables = re.findall(
-        r"^\| \d+ claims? \| figure \|\n\| --- \| --- \|\n((?:\|.*\n)+)", pages["docs/evidence.md"], re.M
-    )
+            calls = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call)]
+            asked += sum(ast.unparse(call.func) == "claim" for call in calls)
+    tables = re.findall(r"^\| \d+ claims? \| figure \|\n.*\n((?:\|.*\n)+)", pages["docs/evidence.md"], re.M)
     assert sum(table.count("\n") for table in tables) == asked > 250
     assert f"\n| {asked} claims | best that is known |" in pages["docs/evidence.md"]
-
-
-def is_call(node):
-    return isinstance(node, ast.Call)
 
 
 def test_every_figure_that_the_lessons_show_stands_beside_its_claim(pages, code_cells):
@@ -78,29 +73,21 @@ def test_every_figure_that_the_lessons_show_stands_beside_its_claim(pages, code_
         assert any(f"**{evidence.md(figure or 'true')}**" in row for row in rows), line
 
 
-def test_every_conditional_cell_stands_on_the_page_once(pages, code_cells):
-    names = [head.name for _, cell in code_cells if (head := cells.header(cell.source)) and head.recordable]
-    listed = re.findall(r"^\| \[`(\w+)`\]", pages["docs/evidence.md"], re.M)
-    assert sorted(listed) == sorted(names) and len(names) > 100
-    counts = [
-        int(n) for n in re.findall(r"^\| (\d+) \| (?:RECORDED|EMULATED|PUBLISHED|nothing)", pages[PAGES[0]], re.M)
-    ]
-    assert len(counts) == 4 and sum(counts) == len(names)
-
-
-def test_what_a_conditional_cell_shows_on_the_page_is_what_it_shows_in_the_lesson(pages, code_cells):
+def test_every_conditional_cell_stands_on_the_page_once_with_what_it_shows_in_the_lesson(pages, code_cells):
+    listed = re.findall(r"^\| \[`(\w+)`\].* \| (.*) \|$", pages["docs/evidence.md"], re.M)
     badges = {"replayed": "RECORDED", "emulated": "EMULATED", "published": "PUBLISHED", "unavailable": "nothing yet"}
-    for _, cell in code_cells:
-        head = cells.header(cell.source)
-        states = [output.metadata.get("device_lab", {}).get("state") for output in cell.outputs if "metadata" in output]
-        if head and head.recordable and states and states[0] in badges:
-            (row,) = re.findall(rf"^\| \[`{head.name}`\].*", pages["docs/evidence.md"], re.M)
-            assert row.split(" | ")[1].startswith(badges[states[0]]), row
+    known = [(cell, head) for _, cell in code_cells if (head := cells.header(cell.source)) and head.recordable]
+    assert sorted(name for name, _ in listed) == sorted(head.name for _, head in known) and len(known) > 100
+    for cell, head in known:
+        badge = badges.get(state_of(cell), "")
+        assert dict(listed)[head.name].startswith(badge), cell.id
+    counts = re.findall(r"^\| (\d+) \| (?:RECORDED|EMULATED|PUBLISHED|nothing)", pages["docs/evidence.md"], re.M)
+    assert len(counts) == 4 and sum(map(int, counts)) == len(known)
 
 
 def test_every_announced_message_that_the_lessons_show_is_in_the_index(pages, code_cells):
-    found = []
-    for _, cell in code_cells:
+    found, links = [], set()
+    for stem, cell in code_cells:
         begins = r"^([A-Z]\w*[a-z]: \S.*)"
         if "%%torchrun" in cell.source and "--fails" in cell.source:
             begins = r"^rank \d │ (\w+Error: .*)"
@@ -108,30 +95,25 @@ def test_every_announced_message_that_the_lessons_show_is_in_the_index(pages, co
             begins = r"^  (?:old   |yours ) (\w+: .*)"
         elif "expect_error(" not in cell.source:
             continue
-        found += re.findall(begins, printed(cell), re.M)
+        messages = re.findall(begins, re.sub(r"\x1b\[\d*m", "", printed(cell)), re.M)
+        found += [" ".join(message.split()) for message in messages]
+        links |= {f"](../notebooks/{stem}.ipynb#{cell.id})" for _ in messages}
     index = " ".join(pages["docs/errors.md"].split())
-    missing = [message for message in found if " ".join(re.sub(r"\x1b\[\d*m", "", message).split()) not in index]
-    assert len(found) > 150 and not missing
+    assert len(found) > 150 and not [message for message in found if message not in index]
+    assert len(links) > 130 and not [link for link in links if link not in index]
     assert "### `Expected all tensors to be on the same device`\n" in pages["docs/errors.md"]
     assert index.count("FakeTensorDeviceMismatchError: Expected all tensors") == 1  # two lessons, two widths of lines
 
 
 def test_a_message_from_a_device_that_is_not_here_has_its_badge(pages, code_cells):
-    badges = {"replayed": "RECORDED", "emulated": "EMULATED"}
-    seen = 0
+    badges = {"replayed": "(RECORDED", "emulated": "(EMULATED"}
+    seen, index = 0, pages["docs/errors.md"].splitlines()
     for stem, cell in code_cells:
-        states = [output.metadata.get("device_lab", {}).get("state") for output in cell.outputs if "metadata" in output]
-        lines = [line for line in pages["docs/errors.md"].splitlines() if f"{stem}.ipynb#{cell.id})" in line]
-        if lines and states and states[0] in badges:
-            assert all(f"({badges[states[0]]}" in line for line in lines)
+        lines = [line for line in index if f"{stem}.ipynb#{cell.id})" in line]
+        if lines and (badge := badges.get(state_of(cell))):
+            assert all(badge in line for line in lines)
             seen += 1
     assert seen > 15
-
-
-def test_every_row_of_lesson_16_that_raises_or_warns_is_in_the_index(pages, code_cells):
-    verdicts = [(cell.id, printed(cell)) for stem, cell in code_cells if stem.startswith("16")]
-    ids = [id for id, text in verdicts if text[:8] in ("✗ raises", "! warns ")]
-    assert len(ids) > 90 and not [id for id in ids if f"16_old_code_today.ipynb#{id})" not in pages["docs/errors.md"]]
 
 
 def test_links_lead_to_cells(pages, code_cells):
@@ -180,6 +162,12 @@ def course(tmp_path):
     (tmp_path / "notebooks" / "recorded" / "published.json").write_text("{}")
     (tmp_path / "requirements.txt").write_text("torch==2.13.0\n")
     return tmp_path
+
+
+def change(course, old, new):
+    """Write its lesson with a text replaced."""
+    path = course / "notebooks" / "00_a_lesson.ipynb"
+    path.write_text(path.read_text(encoding="utf-8").replace(old, new), encoding="utf-8")
 
 
 def record(course, machine, *lines, date="2026-11-20", claims=None):
@@ -235,42 +223,38 @@ def test_of_the_emulated_device_there_is_no_time(course):
 
 
 def test_what_the_emulated_device_gave_is_shown_for_timeless_cells_only(course):
-    path = course / "notebooks" / "00_a_lesson.ipynb"
-    path.write_text(path.read_text(encoding="utf-8").replace(" --timeless", ""), encoding="utf-8")
+    change(course, " --timeless", "")
     record(course, T4)
     assert rows(course)["numbers"] == "nothing yet"
 
 
 def test_the_newest_real_recording_comes_first_and_what_a_cell_replayed_is_not_taken_twice(course):
-    lines = {name: RULE.format(f"{name} (this machine)") for name in ("A", "B", "emulated C: numbers and memory real")}
-    for name, day in (("A", "2026-11-20"), ("B", "2026-11-21"), ("emulated C", "2026-11-22")):
-        record(course, {**H200, "device": name}, next(line for key, line in lines.items() if name in key), date=day)
+    for device, day in (("A", "20"), ("B", "21"), ("emulated C", "22")):
+        where = "emulated C: numbers and memory real" if device == "emulated C" else f"{device} (this machine)"
+        record(course, {**H200, "device": device}, RULE.format(where), date=f"2026-11-{day}")
     path = course / "notebooks" / "00_a_lesson.ipynb"
     nb = nbformat.read(path, as_version=4)
     replayed = {"device_lab": {"state": "replayed"}}
     nb.cells[1].outputs = [
         nbformat.v4.new_output("display_data", metadata=replayed),
-        nbformat.v4.new_output("stream", text=lines["B"] + "\n"),
+        nbformat.v4.new_output("stream", text=RULE.format("B (this machine)") + "\n"),
     ]
     nbformat.write(nb, path)
     found = rows(course)
-    assert re.findall(r"· (.*?)(?:<br>|$)", found["a rule"])[:2] == [
-        "B (recorded 2026-11-21)",
-        "A (recorded 2026-11-20)",
-    ]
+    places = re.findall(r"· (.*?)(?:<br>|$)", found["a rule"])
+    assert places[:2] == ["B (recorded 2026-11-21)", "A (recorded 2026-11-20)"]
     assert "stored here" not in found["a rule"] and found["numbers"].startswith("RECORDED on B, 2026-11-21")
 
 
 def test_of_two_claims_with_one_sentence_that_of_the_same_cell_has_the_figure(course):
-    path = course / "notebooks" / "00_a_lesson.ipynb"
-    path.write_text(path.read_text(encoding="utf-8").replace("a rule", "of the CPU"), encoding="utf-8")
-    found = re.findall(r"^\| \[of the CPU\]\(.*#(\w+)\).* \| (.*) \|$", evidence.pages(course)[PAGES[0]], re.M)
+    change(course, "a rule", "of the CPU")
+    text = evidence.pages(course)["docs/evidence.md"]
+    found = re.findall(r"^\| \[of the CPU\]\(.*#(\w+)\).* \| (.*) \|$", text, re.M)
     assert found == [("cuda", "not measured yet: needs a CUDA GPU"), ("plain", "**1** · A CPU (stored here)")]
 
 
 def test_a_line_that_no_claim_prints_is_an_error(course):
-    path = course / "notebooks" / "00_a_lesson.ipynb"
-    path.write_text(path.read_text(encoding="utf-8").replace("of the CPU: 1", "of the GPU: 1"), encoding="utf-8")
+    change(course, "of the CPU: 1", "of the GPU: 1")
     with pytest.raises(ValueError, match="cell plain: no claim prints '✓ of the GPU"):
         evidence.pages(course)
 

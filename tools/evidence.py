@@ -8,6 +8,7 @@ Links lead to cells: ../notebooks/NN_name.ipynb#CELL-ID.
 """
 
 import ast
+import itertools
 import json
 import re
 from collections import Counter
@@ -28,8 +29,7 @@ NEEDS = {  # what a word after %%requires stands for, wherever this page is made
     "compiler": "a C++ compiler",
     "triton": "a CUDA GPU with Triton",
 }
-ENVIRONMENTS = ["main", "XLA", "Colab-like", "newest", "emulated Tesla T4", "emulated NVIDIA H200"]
-WHERE_FROM = {  # environment → what makes its files
+ENVIRONMENTS = {  # of the status page → what makes its files
     "main": "the versions of requirements.txt: `make test`, `make lesson`",
     "XLA": "the oldest PyTorch, with torch_xla on XLA's own CPU device: `make test`, `make test-tpu`",
     "Colab-like": "the versions and the front end of Colab's GPU runtime: `make test-colab`",
@@ -44,29 +44,8 @@ WHERE_FROM = {  # environment → what makes its files
 
 
 @dataclass
-class Cell:
-    """A code cell. section: the heading above it. word, name: of its %%requires line, or None."""
-
-    id: str
-    source: str
-    section: str
-    outputs: list
-    header: cells.Header | None
-
-    @property
-    def live(self):
-        """Whether the stored outputs are its own, not those of a recording."""
-        return NOT_LIVE.isdisjoint(o.get("metadata", {}).get("device_lab", {}).get("state") for o in self.outputs)
-
-    @property
-    def texts(self):
-        """What it printed, output by output, without colors."""
-        return [re.sub(r"\x1b\[[\d;]*m", "", "".join(o["text"])) for o in self.outputs if "text" in o]
-
-
-@dataclass
 class Recording:
-    """One cell as a machine recorded it. changed: whether the cell is another one now."""
+    """One cell as a machine recorded it. text: what it printed. changed: whether the cell is another one now."""
 
     machine: dict
     date: str
@@ -86,33 +65,53 @@ class Recording:
     def told(self):
         """The day and the versions."""
         known = [f"{key} {self.machine[key]}" for key in recordings.VERSIONS if key in self.machine]
-        return ", ".join([self.date, *known]) + (CHANGED if self.changed else "")
+        return ", ".join([self.date, *known]) + self.note
+
+    @property
+    def note(self):
+        return " (the cell has changed since)" if self.changed else ""
 
 
-CHANGED = " (the cell has changed since)"
+@dataclass
+class Cell:
+    """A code cell. section: the heading above it. header: of its %%requires line, or None. recorded: what machines gave
+    for it, or for its claims, newest first, real ones before the emulated."""
+
+    id: str
+    source: str
+    section: str
+    outputs: list
+    header: cells.Header | None
+    recorded: list[Recording] = field(default_factory=list)
+
+    @property
+    def live(self):
+        """Whether the stored outputs are its own, not those of a recording."""
+        return NOT_LIVE.isdisjoint(o.get("metadata", {}).get("device_lab", {}).get("state") for o in self.outputs)
+
+    @property
+    def texts(self):
+        """What it printed, output by output, without colors."""
+        return [re.sub(r"\x1b\[[\d;]*m", "", "".join(o["text"])) for o in self.outputs if "text" in o]
+
+    @property
+    def row(self):
+        """The row of lesson 16 that it is, or None."""
+        header, _, body = cells.body(self.source).partition("\n")
+        return today.parse(header.removeprefix("%%today "), body) if header.startswith("%%today ") else None
 
 
 @dataclass
 class Lesson:
-    """A lesson, with all that is recorded for it. recorded: name of a cell → [Recording], newest first, real ones
-    before those of the emulated device. judged: [(cell id, line of a claim, its Recording)] of other cells."""
+    """A lesson, with its code cells and all that is recorded for them."""
 
     stem: str
     title: str
     edition: str
     cells: list
-    recorded: dict = field(default_factory=dict)
-    judged: list = field(default_factory=list)
 
     def link(self, cell=None):
         return f"../notebooks/{self.stem}.ipynb" + (f"#{cell.id}" if cell else "")
-
-    def cell(self, id):
-        return next((cell for cell in self.cells if cell.id == id), None)
-
-    @property
-    def heading(self):
-        return f"## {self.stem[:2]} · {md(self.title)}\n"
 
     @property
     def conditional(self):
@@ -153,20 +152,18 @@ def read_lesson(path):
 
 
 def _read_recordings(lesson, folder):
-    now = {cell.header.name: cell for cell in lesson.conditional}
     for path in sorted(folder.glob(f"*/{lesson.stem}.json")):
-        stored = recordings.load(path)
-        for name, kept in stored.items():
-            changed = name not in now or kept["source"] != cells.source_hash(now[name].source)
-            text = "\n".join(output["text"].rstrip("\n") for output in kept["outputs"] if "text" in output)
-            lesson.recorded.setdefault(name, []).append(Recording(kept["machine"], kept["date"], text, changed))
-        machine, date = next((kept["machine"], kept["date"]) for kept in stored.values())
-        for id, kept in json.loads(path.read_text(encoding="utf-8")).get("claims", {}).items():
-            cell = lesson.cell(id)
-            changed = cell is None or kept["source"] != cells.source_hash(cell.source)
-            lesson.judged += [(id, line, Recording(machine, date, "", changed)) for line in kept["lines"]]
-    for found in lesson.recorded.values():
-        found.sort(key=lambda recording: (not recording.emulated, recording.date), reverse=True)
+        stored, judged = recordings.load(path), json.loads(path.read_text(encoding="utf-8")).get("claims", {})
+        first = next(iter(stored.values()))  # also a claim was judged on that machine, that day
+        for cell in lesson.cells:
+            kept = stored.get(cell.header and cell.header.name) or judged.get(cell.id)
+            if kept:
+                lines = [output["text"].rstrip("\n") for output in kept.get("outputs", []) if "text" in output]
+                changed = kept["source"] != cells.source_hash(cell.source)
+                machine, date = kept.get("machine", first["machine"]), kept.get("date", first["date"])
+                cell.recorded.append(Recording(machine, date, "\n".join(kept.get("lines", lines)), changed))
+    for cell in lesson.cells:
+        cell.recorded.sort(key=lambda recording: (not recording.emulated, recording.date), reverse=True)
 
 
 def read_status(root=ROOT):
@@ -179,38 +176,20 @@ def read_status(root=ROOT):
 # Claims
 
 
-@dataclass
-class Figure:
-    """What one judged line of a claim says. value: "" where it is true or false. share: of the limit."""
-
-    text: str
-    sign: str
-    value: str
-    promised: str
-    limit: str
-    share: str
-    where: str
-
-    LINE = re.compile(
-        r"(?P<sign>[✓✗]) (?P<text>.*?)"
-        r"(?:: (?P<value>[^:]*?) \(claimed (?P<promised>[≥≤].*?)(?:; limit (?P<limit>.*), reached (?P<share>\S+))?\)"
-        r"| \(claimed\)) · (?P<where>.*)"
-    )
-
-    @classmethod
-    def of(cls, line):
-        found = cls.LINE.fullmatch(line)
-        if not found:
-            raise ValueError(f"no line of a claim: {line!r}")
-        return cls(**{key: text or "" for key, text in found.groupdict().items()})
+# What a judged line of a claim says; no value where it is true or false. share: of the limit.
+FIGURE = re.compile(
+    r"(?P<sign>[✓✗]) (?P<text>.*?)"
+    r"(?:: (?P<value>[^:]*?) \(claimed (?P<promised>[≥≤].*?)(?:; limit (?P<limit>.*), reached (?P<share>\S+))?\)"
+    r"| \(claimed\)) · (?P<where>.*)"
+)
 
 
 @dataclass
 class Claim:
     """A call of `claim` in a lesson, or of lesson 16 a row that is slower. pattern: regular expression of its sentence.
 
-    refused: whether it is false on purpose, in a block that expects the error. figures: [(Figure, where it was
-    measured)], without times of the emulated device."""
+    refused: whether it is false on purpose, in a block that expects the error. figures: [(groups of FIGURE by name,
+    where it was measured)], without times of the emulated device."""
 
     cell: Cell
     sentence: str
@@ -241,8 +220,9 @@ def claims_of(lesson):
     found = []
     for cell in lesson.cells:
         source = re.sub(r"\A(%%.*\n)+", "", cell.source)
-        if re.search(r"^%%today \S", cell.source, re.M):
-            found += [_claim_of_row(cell, row) for row in [_row(cell)] if row.expected[""].word == "slower"]
+        if cell.row:
+            if cell.row.expected[""].word == "slower":
+                found.append(_claim_of_row(cell))
         elif "claim(" in source:
             tree = ast.parse(source)
             blocks = [node for node in ast.walk(tree) if isinstance(node, ast.With)]
@@ -259,14 +239,10 @@ def _calls(tree):
     return [call for call in calls if isinstance(call.func, ast.Name) and call.func.id == "claim"]
 
 
-def _row(cell):
-    header, _, body = cells.body(cell.source).partition("\n")
-    return today.parse(header.removeprefix("%%today "), body)
-
-
-def _claim_of_row(cell, row):
-    sentence = f"{row.slug}: the old form takes longer"
-    return Claim(cell, sentence, re.escape(sentence), f"≥ {row.expected[''].factor} times", True)
+def _claim_of_row(cell):
+    sentence = f"{cell.row.slug}: the old form takes longer"
+    promised = f"≥ {cell.row.expected[''].factor} times"
+    return Claim(cell, sentence, re.escape(sentence), promised, timed=True)
 
 
 def _claim_of_call(cell, call, refused):
@@ -298,42 +274,50 @@ def _plain(node):
 def measured_claims(lesson, status):
     """The claims of a lesson, with every figure that is known. A stored line that no claim prints is a ValueError."""
     found = claims_of(lesson)
-    for cell in lesson.cells:
-        if cell.live:
-            for line in claims.LINE.findall("\n".join(cell.texts)):
-                if not _give(found, cell.id, line, "stored here"):
-                    raise ValueError(f"{lesson.stem}, cell {cell.id}: no claim prints {line!r}")
-        for kept in lesson.recorded.get(cell.header and cell.header.name, []):
-            for line in claims.LINE.findall(kept.text):
-                _give(found, cell.id, line, f"recorded {kept.date}", CHANGED if kept.changed else "")
-    for id, line, kept in lesson.judged:
-        _give(found, id, line, f"recorded {kept.date}", CHANGED if kept.changed else "")
-    for environment in sorted({key[0] for key in status}, key=_in_order):
-        kept = status.get((environment, lesson.stem))
-        if kept and kept["edition"] == lesson.edition:
-            for id, lines in kept["claims"].items():
-                for line in lines:
-                    if "recorded" not in line.rpartition(" · ")[2]:  # figures of a recording have been read there
-                        _give(found, id, line, f"test run, {environment}, {kept['date']}")
+    for id, line, when, note in _judged_lines(lesson, status):
+        if not _give(found, id, line, when, note) and when == "stored here":
+            raise ValueError(f"{lesson.stem}, cell {id}: no claim prints {line!r}")
     return found
 
 
-def _give(found, id, line, when, note=""):
+def _judged_lines(lesson, status):
+    """What claims of a lesson have printed anywhere: (id of the cell, line, when, note)."""
+    for cell in lesson.cells:
+        if cell.live:
+            for line in claims.LINE.findall("\n".join(cell.texts)):
+                yield cell.id, line, "stored here", ""
+        for kept in cell.recorded:
+            for line in claims.LINE.findall(kept.text):
+                yield cell.id, line, f"recorded {kept.date}", kept.note
+    for environment in ENVIRONMENTS:
+        kept = status.get((environment, lesson.stem))
+        if not kept or kept["edition"] != lesson.edition:
+            continue
+        for id, lines in kept["claims"].items():
+            for line in lines:
+                if "recorded" not in line.rpartition(" · ")[2]:  # figures of a recording have been read there
+                    yield id, line, f"test run, {environment}, {kept['date']}", ""
+
+
+def _give(found, id, line, when, note):
     """Give a line to the claim that prints it: one of its cell, or of a function of another. Whether there is one."""
-    figure = Figure.of(line)
+    judged = FIGURE.fullmatch(line)
+    if not judged:
+        raise ValueError(f"no line of a claim: {line!r}")
+    figure = judged.groupdict("")
     order = sorted(found, key=lambda claim: (claim.cell.id != id, claim.pattern.count(".+"), -len(claim.pattern)))
-    claim = next((claim for claim in order if re.fullmatch(claim.pattern, figure.text)), None)
+    claim = next((claim for claim in order if re.fullmatch(claim.pattern, figure["text"])), None)
     if claim is None:
         return False
-    where = figure.where.partition(": numbers and memory real")[0]
+    where = figure["where"].partition(": numbers and memory real")[0]
     if "this machine" in where:
         where = where.replace("this machine", when)
     elif where.startswith(recordings.EMULATED):
         where = re.sub(r" \(.*?\)", "", where) if "recorded" in where else f"{where}, {when}"
-    known = (figure.text, figure.value, where)
     if (where + note).startswith(recordings.EMULATED) and claim.timed:
         return True  # a time there is a model
-    if known not in [(other.text, other.value, place) for other, place in claim.figures]:
+    known = [(other["text"], other["value"], place) for other, place in claim.figures]
+    if (figure["text"], figure["value"], where) not in known:
         claim.figures.append((figure, where + note))
     return True
 
@@ -344,22 +328,22 @@ def _give(found, id, line, when, note=""):
 
 def shown_for(cell, lesson, published):
     """What a reader without the device sees of a conditional cell: (kind, text). The rules are those of `replay`."""
-    kept = lesson.recorded.get(cell.header.name, [])
-    real = [recording for recording in kept if not recording.emulated]
-    emulated = [recording for recording in kept if recording.emulated and cell.header.timeless]
-    others = [f"[{md(s['who'])}]({s['link']}), {s['date']}" for s in published.get(cell.header.name, [])]
-    others = [f"PUBLISHED by {text}" for text in others]
+    kept = cell.recorded
+    real = [f"RECORDED on {md(k.machine['device'])}, {k.told}" for k in kept if not k.emulated]
+    emulated = [f"EMULATED, {k.told}" for k in kept if k.emulated and cell.header.timeless]
+    others = published.get(cell.header.name, [])
+    others = [f"PUBLISHED by [{md(source['who'])}]({source['link']}), {source['date']}" for source in others]
     if real:
-        lines = [f"RECORDED on {md(recording.machine['device'])}, {recording.told}" for recording in real]
-        return "recorded", "<br>".join(lines + others)
+        return "recorded", "<br>".join(real + others)
     if emulated:
-        return "emulated", f"EMULATED, {emulated[0].told}"
+        return "emulated", emulated[0]
     return ("published", "<br>".join(others)) if others else ("nothing", "nothing yet")
 
 
 def gpu_sentence(lessons):
     """What the course has from a CUDA GPU or a TPU, in one sentence. README.md says the same (a test compares)."""
-    found = [r.machine["device"] for lesson in lessons for kept in lesson.recorded.values() for r in kept if r.real]
+    conditional = [cell for lesson in lessons for cell in lesson.conditional]
+    found = [kept.machine["device"] for cell in conditional for kept in cell.recorded if kept.real]
     if not found:
         return "No result in this course comes from a CUDA GPU or a TPU yet."
     devices = ", ".join(f"{count} on {device}" for device, count in sorted(Counter(found).items()))
@@ -388,70 +372,66 @@ def md(text):
 
 def code(text):
     """Text as code, whatever quotes of code it contains."""
-    ticks = "`" * (1 + max(map(len, re.findall("`+", text)), default=0))
-    return f"{ticks} {text} {ticks}" if "`" in text else f"`{text}`"
+    return f"{ticks(text)} {text} {ticks(text)}" if "`" in text else f"`{text}`"
+
+
+def ticks(text, least=1):
+    """Quotes of code, more in a row than `text` contains."""
+    return "`" * max(least, 1 + max(map(len, re.findall("`+", text)), default=0))
 
 
 def table(head, rows):
-    return "\n".join(["| " + " | ".join(row) + " |" for row in [head, ["---"] * len(head), *rows]]) + "\n"
+    return "".join(f"| {' | '.join(map(str, row))} |\n" for row in [head, ["---"] * len(head), *rows])
 
 
 def evidence(lessons, status, published):
     """The evidence page."""
     parts, kinds, shown, on = [], Counter(), Counter(), Counter()
     for lesson in lessons:
-        found, cells_shown = measured_claims(lesson, status), {}
-        for cell in lesson.conditional:
-            cells_shown[cell.id] = shown_for(cell, lesson, published)
-            real = [kept for kept in lesson.recorded.get(cell.header.name, []) if not kept.emulated]
-            on.update({kept.machine["device"] for kept in real})
+        found = measured_claims(lesson, status)
+        shows = [(cell, *shown_for(cell, lesson, published)) for cell in lesson.conditional]
         kinds.update(claim.kind for claim in found)
-        shown.update(kind for kind, _ in cells_shown.values())
-        parts.append(lesson.heading)
+        shown.update(kind for _, kind, _ in shows)
+        for cell in lesson.conditional:
+            on.update({kept.machine["device"] for kept in cell.recorded if not kept.emulated})
+        parts.append(f"## {lesson.stem[:2]} · {md(lesson.title)}\n")
         if found:
-            rows = [_claim_row(claim, lesson) for claim in found]
-            parts.append(table([f"{len(found)} claim{'s' * (len(found) > 1)}", "figure"], rows))
-        if cells_shown:
-            many = len(cells_shown) > 1
-            head = [f"{len(cells_shown)} cell{'s' * many} that need{'s' * (not many)} hardware", "shown without it"]
+            head = "1 claim" if len(found) == 1 else f"{len(found)} claims"
+            parts.append(table([head, "figure"], [_claim_row(claim, lesson) for claim in found]))
+        if shows:
+            head = "1 cell that needs hardware" if len(shows) == 1 else f"{len(shows)} cells that need hardware"
             rows = [
-                [
-                    f"[{code(cell.header.name)}]({lesson.link(cell)})<br>needs {lesson.needs(cell)}",
-                    cells_shown[cell.id][1],
-                ]
-                for cell in lesson.conditional
+                [f"[{code(cell.header.name)}]({lesson.link(cell)})<br>needs {lesson.needs(cell)}", text]
+                for cell, _, text in shows
             ]
-            parts.append(table(head, rows))
-        if not found and not cells_shown:
+            parts.append(table([head, "shown without it"], rows))
+        if not found and not shows:
             parts.append("No claim, and no cell that needs hardware.\n")
     devices = "; ".join(f"{device} ({count})" for device, count in on.most_common()) or "none"
-    known = {
-        "measured": "measured on a device that is named",
-        "computed": "computed, simulated, or checked on figures of others: no device of ours measured",
-        "emulated": "not about time, seen to hold on the emulated CUDA device only",
-        "open": "not measured yet",
-        "refused": "false on purpose, to show that it is refused",
-    }
-    seen = {
-        "recorded": f"RECORDED on a device that is named: {devices}",
-        "emulated": "EMULATED: PyTorch's own CUDA code on a device without a GPU; only cells whose point is no time",
-        "published": "PUBLISHED by others, and not measured here",
-        "nothing": "nothing yet",
-    }
+    known = [
+        (kinds["measured"], "measured on a device that is named"),
+        (kinds["computed"], "computed, simulated, or checked on figures of others: no device of ours measured"),
+        (kinds["emulated"], "not about time, seen to hold on the emulated CUDA device only"),
+        (kinds["open"], "not measured yet"),
+        (kinds["refused"], "false on purpose, to show that it is refused"),
+    ]
+    seen = [
+        (shown["recorded"], f"RECORDED on a device that is named: {devices}"),
+        (
+            shown["emulated"],
+            "EMULATED: PyTorch's own CUDA code on a device without a GPU; only cells whose point is no time",
+        ),
+        (shown["published"], "PUBLISHED by others, and not measured here"),
+        (shown["nothing"], "nothing yet"),
+    ]
     return "\n".join(
         [
             "# Evidence\n",
             "What the lessons claim, and what has been measured for it. This page is made from the cells of the "
             "lessons, from their stored outputs, from recordings and from the last test run: no figure is typed.\n",
             f"**{gpu_sentence(lessons)}**\n",
-            table(
-                [f"{kinds.total()} claims", "best that is known"],
-                [[str(kinds[kind]), text] for kind, text in known.items()],
-            ),
-            table(
-                [f"{shown.total()} cells that need hardware", "what is shown without it"],
-                [[str(shown[kind]), text] for kind, text in seen.items()],
-            ),
+            table([f"{kinds.total()} claims", "best that is known"], known),
+            table([f"{shown.total()} cells that need hardware", "what is shown without it"], seen),
             "A claim has a bound, sometimes also a physical limit, above which a figure would be a mistake of the "
             "measurement. “Stored here” is what you see in the lesson on this site. In ‹ › stands code: the cell "
             "computes it. What none of our machines can measure is said to be open. If yours can, "
@@ -462,10 +442,11 @@ def evidence(lessons, status, published):
 
 
 def _claim_row(claim, lesson):
-    promises = {figure.promised + (f"; limit {figure.limit}" if figure.limit else "") for figure, _ in claim.figures}
-    texts = {figure.text for figure, _ in claim.figures}
+    promises = {
+        figure["promised"] + (f"; limit {figure['limit']}" if figure["limit"] else "") for figure, _ in claim.figures
+    }
+    texts = {figure["text"] for figure, _ in claim.figures}
     sentence = texts.pop() if len(texts) == 1 else claim.sentence
-    several = bool(texts) or sentence != claim.sentence and not claim.figures
     promised = promises.pop() if len(promises) == 1 else claim.promised
     lines = []
     if claim.refused:
@@ -474,12 +455,10 @@ def _claim_row(claim, lesson):
         needs = lesson.needs(claim.cell)
         lines.append(f"not measured yet: needs {needs}" if needs else "not measured yet")
     for figure, where in claim.figures:
-        value = (f"**{md(figure.value)}**" if figure.value else "**true**") + (
-            " ✗ missed" if figure.sign == "✗" else ""
-        )
-        value = f"{md(figure.text)}: {value}" if several else value
-        value += f" (promised {md(figure.promised)})" if promises and figure.promised else ""
-        value += f", {figure.share} of the limit" if figure.share else ""
+        value = f"**{md(figure['value'] or 'true')}**" + (" ✗ missed" if figure["sign"] == "✗" else "")
+        value = f"{md(figure['text'])}: {value}" if texts else value
+        value += f" (promised {md(figure['promised'])})" if promises and figure["promised"] else ""
+        value += f", {figure['share']} of the limit" if figure["share"] else ""
         lines.append(f"{value} · {md(where)}")
     promised = f"<br>promised: {md(promised)}" if promised and promised != "true" else ""
     return [f"[{md(sentence)}]({lesson.link(claim.cell)}){promised}", "<br>".join(lines)]
@@ -489,16 +468,11 @@ def _claim_row(claim, lesson):
 # Status of the tests
 
 
-def _in_order(environment):
-    return (ENVIRONMENTS.index(environment) if environment in ENVIRONMENTS else len(ENVIRONMENTS), environment)
-
-
 def status_page(lessons, status):
     """The status page: lesson × environment, then each environment."""
-    seen = sorted({*ENVIRONMENTS, *(environment for environment, _ in status)}, key=_in_order)
     rows = []
     for lesson in lessons:
-        ran = [_verdict(status.get((environment, lesson.stem)), lesson) for environment in seen]
+        ran = [_verdict(status.get((environment, lesson.stem)), lesson) for environment in ENVIRONMENTS]
         rows.append([f"[{lesson.stem[:2]}]({lesson.link()})", *ran])
     parts = [
         "# Status of the tests\n",
@@ -510,14 +484,11 @@ def status_page(lessons, status):
     parts += [
         "✓: every cell ran to its end, and every claim that was judged held. ✗: something failed. –: no run. "
         "changed: the lesson has changed since.\n",
-        table(["lesson", *seen], rows),
+        table(["lesson", *ENVIRONMENTS], rows),
     ]
-    for environment in seen:
-        kept = [
-            (lesson, status[environment, lesson.stem]) for lesson in lessons if (environment, lesson.stem) in status
-        ]
-        if kept:
-            parts += _environment(environment, kept)
+    for environment in ENVIRONMENTS:
+        ran = [(lesson, status.get((environment, lesson.stem))) for lesson in lessons]
+        parts += _environment(environment, [(lesson, kept) for lesson, kept in ran if kept])
     return "\n".join(parts)
 
 
@@ -529,25 +500,27 @@ def _verdict(kept, lesson):
 
 
 def _environment(environment, kept):
-    """The section of an environment. kept: [(Lesson, content of its file)]."""
+    """The section of an environment, if anything ran there. kept: [(Lesson, content of its file)]."""
+    if not kept:
+        return
     machines = {}
     for lesson, content in kept:
         versions = ", ".join(f"{name} {version}" for name, version in content["versions"].items())
         machines.setdefault(f"{versions} · {content['system']}, {content['cpu']}", []).append(lesson.stem[:2])
+    made = ENVIRONMENTS[environment]
     yield f"## {environment[0].upper()}{environment[1:]}\n"
-    yield f"{WHERE_FROM[environment][0].upper()}{WHERE_FROM[environment][1:]}.\n" if environment in WHERE_FROM else ""
+    yield f"{made[0].upper()}{made[1:]}.\n"
     for machine, numbers in machines.items():
-        yield f"- {md(machine)}{f' (lessons {chr(32).join(numbers)})' if len(machines) > 1 else ''}"
+        yield f"- {md(machine)}" + (f" (lessons {' '.join(numbers)})" if len(machines) > 1 else "")
     rows = []
     for lesson, content in kept:
         n = content["counts"]
         ran = f"{n.get('done', 0)} of {n['cells']}{', twice' if content['twice'] else ''}"
         live = f"{n.get('done', 0) - n.get('not live', 0)} live"
         judged = f"{n.get('held', 0)} held, {n.get('unjudged', 0)} not judged"
-        memory = f"{n.get('seconds', 0):.0f} s, {content['kernel_mib']:,} MiB"
-        memory += (
-            f", {content['family_mib']:,} with its processes" if content["family_mib"] > content["kernel_mib"] else ""
-        )
+        took = f"{n.get('seconds', 0):.0f} s, {content['kernel_mib']:,} MiB"
+        if content["family_mib"] > content["kernel_mib"]:
+            took += f", {content['family_mib']:,} with its processes"
         notes = [content["date"]]
         notes += [] if content["strict"] else ["as a reader: a missed claim stops nothing"]
         notes += [] if content["timed"] else ["times not judged"]
@@ -555,7 +528,7 @@ def _environment(environment, kept):
         notes += ["second run, after missed claims about time"] if content["attempt"] > 1 else []
         notes += ["the lesson has changed since"] if content["edition"] != lesson.edition else []
         notes += [f"✗ {md(problem)}" for problem in content["problems"]]
-        rows.append([f"[{lesson.stem[:2]}]({lesson.link()})", f"{ran}, {live}", judged, memory, "; ".join(notes)])
+        rows.append([f"[{lesson.stem[:2]}]({lesson.link()})", f"{ran}, {live}", judged, took, "; ".join(notes)])
     yield ""
     yield table(["lesson", "cells", "claims", "took", "run"], rows)
 
@@ -565,8 +538,8 @@ def _environment(environment, kept):
 
 CLASS = r"[A-Z][A-Za-z]*(?:Error|Exception|Warning|Exit)"
 # Where a message begins: with its class, perhaps after words such as "rank 1 │ "; an announced one is of any class.
-BEGINS = re.compile(rf"(?:^|[:│…] )(?P<kind>CUDA error|{CLASS}): (?=\S)")
-ANNOUNCED = re.compile(r"^(?P<kind>[A-Z][A-Za-z]*[a-z]): (?=\S)")
+BEGINS = rf"(?:^|[:│…] )(?P<kind>CUDA error|{CLASS}): (?=\S)"
+ANNOUNCED = r"^(?P<other>[A-Z][A-Za-z]*[a-z]): (?=\S)"
 CUT = re.compile(r"… \(\d+ more lines\)")
 ROW = re.compile(r"^  (?:old   |yours ) ((?:.*\n(?: {9}.*\n)*))", re.M)
 
@@ -597,69 +570,48 @@ def messages_in(text, source):
         for shown in ROW.findall(text + "\n"):
             yield from _of_row(shown)
         return
-    begins = re.compile(f"{BEGINS.pattern}|{ANNOUNCED.pattern.replace('kind', 'other')}")
-    announced = "expect_error(" in source
-    most = max([int(n) for n in re.findall(r"\blines=(\d+)", source)], default=1 if "lines=" in source else 4)
-    exact = "lines=" in source
+    announced, exact = "expect_error(" in source, "lines=" in source
+    begins = re.compile(f"{BEGINS}|{ANNOUNCED}" if announced else BEGINS)
+    most = max([int(n) for n in re.findall(r"\blines=(\d+)", source)], default=1 if exact else 4)
     lines = text.splitlines()
-    n = 0
-    while n < len(lines):
-        found = begins.search(lines[n])
-        if not found or not (found["kind"] or announced):
-            n += 1
+    for n, line in enumerate(lines):
+        if not (found := begins.search(line)):
             continue
-        kind = found["kind"] or found["other"]
-        prefix = lines[n][: found.start("kind") if found["kind"] else 0]
-        message, n = [lines[n].removeprefix(prefix)], n + 1
-        rest = []
-        for line in lines[n : n + most]:
-            if begins.search(line):
-                break
-            rest.append(line)
-            if CUT.fullmatch(line):
-                break
+        kind, prefix = found[found.lastgroup], line[: found.start(found.lastgroup)]
+        rest = list(itertools.takewhile(lambda line: not begins.search(line), lines[n + 1 : n + 1 + most]))
+        ends = [end for end, line in enumerate(rest, 1) if CUT.fullmatch(line)]
         if "│" in prefix:  # a rank's words go on behind its name
-            taken = [line for line in rest if line.startswith(prefix)]
-            message += [line.removeprefix(prefix).strip() for line in taken]
-        elif rest and CUT.fullmatch(rest[-1]):
-            message += rest
-            n += len(rest)
-        elif exact and announced:
-            message += rest[: most - 1]
-            n += len(rest[: most - 1])
-        yield Message(kind, "\n".join(line.rstrip() for line in message))
+            rest = [line.removeprefix(prefix).strip() for line in rest if line.startswith(prefix)]
+        elif not ends:
+            rest = rest[: most - 1] if exact and announced else []
+        else:
+            rest = rest[: ends[0]]
+        yield Message(kind, "\n".join(line.rstrip() for line in [line.removeprefix(prefix), *rest]))
 
 
 def _of_row(shown):
     """The messages in what the old part of a row of lesson 16 did: what it printed is none."""
-    message = []
-    for line in [*(line.removeprefix(" " * 9) for line in shown.rstrip("\n").split("\n")), "prints "]:
-        printed = line.startswith(("prints ", "runs, prints nothing"))
-        if message and (printed or re.match(rf"{CLASS}: (?=\S)", line)):
-            yield Message(message[0].partition(":")[0], "\n".join(message))
-            message = []
-        if printed:
-            return
-        message.append(line)
+    text = "\n".join(line.removeprefix(" " * 9) for line in shown.split("\n"))
+    text = re.split(r"^(?:prints |runs, prints nothing)", text, maxsplit=1, flags=re.M)[0]
+    for message in re.split(rf"^(?={CLASS}: \S)", text, flags=re.M):
+        if message:
+            yield Message(message.partition(":")[0], message.rstrip("\n"))
 
 
 def shown_messages(lessons, version):
-    """Message → [(Lesson, Cell, row of lesson 16 or None, where it was shown)], in the order of the lessons."""
+    """Message → the places that show it, as lines of a list, both in the order of the lessons."""
     found, first = {}, {}
     for lesson in lessons:
         for cell in lesson.cells:
-            row = _row(cell) if re.search(r"^%%today \S", cell.source, re.M) else None
             shown = [(text, f"PyTorch {version}") for text in cell.texts if cell.live]
-            for kept in lesson.recorded.get(cell.header and cell.header.name, []):
+            for kept in cell.recorded:
                 badge = "EMULATED, no GPU" if kept.emulated else f"RECORDED on {kept.machine['device']}"
                 torch = f"PyTorch {kept.machine.get('torch', '').partition('+')[0]}"
-                shown.append((kept.text, f"{badge}, {torch}, {kept.date}{CHANGED if kept.changed else ''}"))
+                shown.append((kept.text, f"{badge}, {torch}, {kept.date}{kept.note}"))
             for text, where in shown:
                 for message in messages_in(text, cell.source):
-                    place = (lesson, cell, row, where)
-                    places = found.setdefault(first.setdefault(message.words, message), [])
-                    if place[1:] not in [other[1:] for other in places]:
-                        places.append(place)
+                    places = found.setdefault(first.setdefault(message.words, message), {})
+                    places[_place(lesson, cell, where)] = True  # once, also if shown twice
     return found
 
 
@@ -686,14 +638,14 @@ def errors(lessons, root):
         for title, messages in titles.items():
             parts.append(f"### {code(title)}\n")
             for message in messages:
-                fence = "`" * max(3, 1 + max(map(len, re.findall("`+", message.text)), default=0))
+                fence = ticks(message.text, 3)
                 parts.append(f"{fence}{{code-block}} text\n:class: message\n\n{message.text}\n{fence}\n")
-                parts += [_place(*place) for place in found[message]]
-                parts.append("")
+                parts += [*found[message], ""]
     return "\n".join(parts)
 
 
-def _place(lesson, cell, row, where):
-    label = f"Lesson {lesson.stem[:2]} · {md(row.slug) if row else md(re.sub('[`*]', '', cell.section))}"
+def _place(lesson, cell, where):
+    row = cell.row
+    label = md(row.slug if row else re.sub("[`*]", "", cell.section))
     because = f": because {md(row.because)}" if row and row.because else ""
-    return f"- [{label}]({lesson.link(cell)}){because} ({md(where)})"
+    return f"- [Lesson {lesson.stem[:2]} · {label}]({lesson.link(cell)}){because} ({md(where)})"

@@ -4,7 +4,7 @@
     write("dist/site/_static/explorers")     a script for each lesson, NN.js, with the pictures of all settings
 
 GRID says at which values the controls stand; tools/frames.py draws; docs/_static/explorer.js shows. The scripts stay in
-build/explorers/ until something changes that they depend on. `python tools/explorers.py FOLDER` writes them all.
+build/explorers/ until something changes that they depend on.
 """
 
 import hashlib
@@ -15,14 +15,11 @@ import multiprocessing
 import os
 import pathlib
 import re
-import sys
 from concurrent.futures import ProcessPoolExecutor
 
+from tools import frames
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
-
-from tools import frames  # noqa: E402
-
 CACHE = ROOT / "build" / "explorers"
 # What of utils the pictures depend on, besides all simulators.
 USED = ["cells", "devices", "hardware", "plots", "recordings", "timing"]
@@ -145,10 +142,9 @@ def scripts(numbers):
             for number in missing:
                 every = settings(number)
                 parts = [every[n : n + 20] for n in range(0, len(every), 20)]
-                begun[number] = [pool.submit(frames.drawings, number, part) for part in parts]
-            for number, parts in begun.items():
-                found = [drawing for part in parts for drawing in part.result()]
-                _write_script(number, paths[number], found)
+                begun[number] = pool.map(frames.drawings, itertools.repeat(number), parts)
+            for number, drawn in begun.items():
+                _write_script(number, paths[number], list(itertools.chain.from_iterable(drawn)))
     return list(paths.values())
 
 
@@ -218,7 +214,7 @@ def page(stem, root):
     fields = "\n".join(_field(number, name, control) for name, control in controls.items())
     return f"""<div class="explorer" data-explorer="{number}" data-script="{root}_static/explorers/{number}.js">
 <fieldset disabled>
-<legend>{LEGEND}</legend>
+<legend>Move a control: the figure follows</legend>
 {fields}
 </fieldset>
 <div class="explorer-window">
@@ -231,33 +227,22 @@ def page(stem, root):
 
 
 LEGIBLE = 9  # pixels that the smallest text keeps on a phone; the figure scrolls sideways there
-LEGEND = "Move a control: the figure follows"
 NOTE = "Drawn beforehand by the lesson's code, for these positions of the controls. In a notebook there are more."
 
 
 def _field(number, name, control):
     """A control with its label, as HTML."""
-    name, label, texts, first = (
-        f"explorer-{number}-{name}",
-        html.escape(control["label"]),
-        control["texts"],
-        control["first"],
-    )
+    name = f"explorer-{number}-{name}"
+    label = html.escape(control["label"])
+    texts = [html.escape(text) for text in control["texts"]]
+    first = control["first"]
     if control["kind"] == "checkbox":
-        checked = " checked" if first else ""
-        return f'<p><label for="{name}">{label}</label><input type="checkbox" id="{name}"{checked}></p>'
-    if control["kind"] == "range":
-        text = html.escape(texts[first])
-        bounds = f'min="0" max="{len(texts) - 1}" value="{first}" aria-valuetext="{text}"'
-        field = f'<input type="range" id="{name}" {bounds}><output for="{name}">{text}</output>'
+        field = f'<input type="checkbox" id="{name}"{" checked" if first else ""}>'
+    elif control["kind"] == "range":
+        bounds = f'min="0" max="{len(texts) - 1}" value="{first}" aria-valuetext="{texts[first]}"'
+        field = f'<input type="range" id="{name}" {bounds}><output for="{name}">{texts[first]}</output>'
     else:
-        options = [
-            f'<option value="{n}"{" selected" if n == first else ""}>{html.escape(text)}</option>'
-            for n, text in enumerate(texts)
-        ]
+        options = [f'<option value="{n}">{text}</option>' for n, text in enumerate(texts)]
+        options[first] = options[first].replace(">", " selected>", 1)
         field = f'<select id="{name}">{"".join(options)}</select>'
     return f'<p><label for="{name}">{label}</label>{field}</p>'
-
-
-if __name__ == "__main__":
-    write(sys.argv[1])

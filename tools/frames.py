@@ -16,14 +16,13 @@ import json
 import math
 import pathlib
 import re
-import sys
 from typing import NamedTuple
+from unittest import mock
 from xml.etree import ElementTree
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
+from utils import cells, plots, recordings
 
-from utils import cells, plots, recordings  # noqa: E402
+ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 # What the lesson measures on the reader's machine has no value here. What would be drawn from it is left out of GRID.
 GIVEN = {
@@ -149,20 +148,13 @@ class Explorer(NamedTuple):
 def load(number):
     """The Explorer of a lesson. Runs the statements that it needs, in a namespace of their own."""
     statements, header = needed(number)
-    names, called = {"__name__": f"lesson_{number}", **GIVEN.get(number, {})}, {}
+    names = {"__name__": f"lesson_{number}", **GIVEN.get(number, {})}
     recordings.running[:] = [header and header.result]
-
-    def explorer(draw, **controls):
-        called.update(draw=draw, controls=controls)
-
-    before, plots.explorer = plots.explorer, explorer
-    try:
-        with contextlib.redirect_stdout(io.StringIO()):
-            for statement in statements:
-                _run(statement, names)
-    finally:
-        plots.explorer = before
-    return Explorer(called["draw"], called["controls"], header and header.result)
+    with mock.patch.object(plots, "explorer") as explorer, contextlib.redirect_stdout(io.StringIO()):
+        for statement in statements:
+            _run(statement, names)
+    (draw,), controls = explorer.call_args
+    return Explorer(draw, controls, header and header.result)
 
 
 def _run(statement, names):
@@ -225,57 +217,57 @@ def elements(svg):
 
     Dropped is what nobody sees: metadata, comments, names of groups, decimals, groups of one element.
     """
-    root = ElementTree.fromstring(svg)
-    width, height = root.get("viewBox").split()[2:]
-    view = f"0 0 {_rounded(width)} {_rounded(height)}"
-    opening = f"<svg xmlns='http://www.w3.org/2000/svg' viewBox='{view}' font-family='{FONT}' "
-    return _group(root, opening + "style='stroke-linejoin:round;stroke-linecap:butt'>")
-
-
-def _group(element, opening):
-    parts = []
-    for child in element:
-        tag = _local(child.tag)
-        if tag == "g":
-            part = _group(child, f"<g{_attributes(child)}>")
-            parts += [part] if len(part) > 2 or part[0] != "<g>" else part[1:]
-        elif tag == "defs":
-            inner = "".join(_element(part) for part in child if _local(part.tag) != "style")
-            parts += [f"<defs>{inner}</defs>"] if inner else []
-        elif tag != "metadata":
-            parts.append(_element(child))
-    return (opening, *parts)
-
-
-def _element(element):
-    tag = _local(element.tag)
-    inner = html.escape((element.text or "").strip("\n"), quote=False) if tag in ("text", "tspan") else ""
-    inner = inner if inner.strip() else ""
-    inner += "".join(_element(child) for child in element)
-    return f"<{tag}{_attributes(element)}>{inner}</{tag}>" if inner else f"<{tag}{_attributes(element)}/>"
+    root = ElementTree.fromstring(re.sub(r"(?s)<metadata>.*?</metadata>|<style.*?</style>", "", svg))
+    for element in root.iter():
+        element.tag = _local(element.tag)
+        element.attrib = {_local(name): value for name, value in element.attrib.items()}
+        if element.tag == "g":
+            element.attrib.pop("id", None)
+    root.attrib = {
+        "xmlns": "http://www.w3.org/2000/svg",
+        "viewBox": root.get("viewBox"),
+        "font-family": FONT,
+        "style": "stroke-linejoin:round;stroke-linecap:butt",
+    }
+    return _group(root)
 
 
 def _local(name):
     return name.rpartition("}")[2]
 
 
-def _attributes(element):
-    found = []
+def _group(element):
+    parts = []
+    for child in element:
+        part = _group(child) if child.tag == "g" else _element(child)
+        if part[0] == "<g>" and len(part) <= 2:
+            parts += part[1:]
+        elif part != "<defs/>":
+            parts.append(part)
+    return (_opening(element) + ">", *parts)
+
+
+def _element(element):
+    inner = "".join(map(_element, element))
+    words = element.text or ""
+    if words.strip():
+        inner = html.escape(words.strip("\n"), quote=False) + inner
+    return f"{_opening(element)}>{inner}</{element.tag}>" if inner else f"{_opening(element)}/>"
+
+
+def _opening(element):
+    """The tag of an element with its attributes, but for its end."""
+    clean = {"style": _style, "d": _path, "transform": _transform}
+    text = f"<{element.tag}"
     for name, value in element.attrib.items():
-        name = _local(name)
-        if name == "style":
-            value = _style(value)
-        elif name == "d":
-            value = _path(value)
-        elif name == "transform":
-            value = re.sub(r"rotate\(-?0 [^)]*\)", "", _rounded(value)).strip()
-        elif name == "id" and _local(element.tag) == "g":
-            continue
-        else:
-            value = _rounded(value)
+        value = clean.get(name, _rounded)(value)
         if value:
-            found.append(f" {name}='{html.escape(value)}'")  # '…': JSON would write \\" for each "
-    return "".join(found)
+            text += f" {name}='{html.escape(value)}'"  # '…': JSON would write \" for each "
+    return text
+
+
+def _transform(text):
+    return re.sub(r"rotate\(-?0 [^)]*\)", "", _rounded(text)).strip()
 
 
 def _style(style):
@@ -318,7 +310,7 @@ def pack(pictures):
     """Element trees as {"forms", "elements", "pictures"}: each different element stands once in a list.
 
     An element is text, "number of its form, numbers for the holes of the form", or a group, [opening, numbers of its
-    parts]; there -3 stands for the next three. pictures: the number of each one's root.
+    parts], each number as its difference from the one before. pictures: the number of each one's root.
     """
     known, elements, forms = {}, [], {}
 
@@ -328,30 +320,15 @@ def pack(pictures):
             form = forms.setdefault(NUMBER.sub(HOLE, part), len(forms))
             entry = " ".join([str(form), *(found[0] for found in NUMBER.finditer(part))])
         else:
-            entry = (part[0], *map(add, part[1:]))
+            numbers = [0, *map(add, part[1:])]
+            entry = (part[0], *(after - before for before, after in itertools.pairwise(numbers)))
         if entry not in known:
             known[entry] = len(elements)
             elements.append(entry)
         return known[entry]
 
     roots = [add(picture) for picture in pictures]
-    return {"forms": list(forms), "elements": [_runs(entry) for entry in elements], "pictures": roots}
-
-
-def _runs(entry):
-    if isinstance(entry, str):
-        return entry
-    opening, first, *rest = entry
-    short, last = [opening, first], first
-    for number in rest:
-        if number != last + 1:
-            short.append(number)
-        elif short[-1] < 0 and len(short) > 2:
-            short[-1] -= 1
-        else:
-            short.append(-1)
-        last = number
-    return short
+    return {"forms": list(forms), "elements": elements, "pictures": roots}
 
 
 def unpack(packed, number):
@@ -363,9 +340,6 @@ def unpack(packed, number):
         for value in numbers:
             form = form.replace(HOLE, value, 1)
         return form
-    text, last = entry[0], 0
-    for part in entry[1:]:
-        for inner in range(last + 1, last - part + 1) if part < 0 else [part]:
-            text += unpack(packed, inner)
-            last = inner
-    return text + ("</svg>" if entry[0].startswith("<svg") else "</g>")
+    opening, *steps = entry
+    inner = "".join(unpack(packed, part) for part in itertools.accumulate(steps))
+    return opening + inner + ("</svg>" if opening.startswith("<svg") else "</g>")

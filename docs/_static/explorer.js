@@ -9,20 +9,17 @@ window.deviceLab = window.deviceLab || {};
 {
   const found = {};  // number of a lesson → what its script holds
 
-  // The SVG of the element `number`, as unpack in tools/explorers.py.
+  // The SVG of the element `number`, as unpack in tools/frames.py.
   function unpack(data, number) {
     const entry = data.elements[number];
     if (typeof entry === "string") {
       const [form, ...numbers] = entry.split(" ");
       return data.forms[form].replace(/¤/g, () => numbers.shift());
     }
-    let text = entry[0], last = 0;
-    for (const part of entry.slice(1)) {
-      const first = part < 0 ? last + 1 : part;
-      last = part < 0 ? last - part : part;
-      for (let inner = first; inner <= last; inner++) text += unpack(data, inner);
-    }
-    return text + (text.startsWith("<svg") ? "</svg>" : "</g>");
+    const [opening, ...steps] = entry;
+    let text = opening, part = 0;
+    for (const step of steps) text += unpack(data, part += step);
+    return text + (opening.startsWith("<svg") ? "</svg>" : "</g>");
   }
 
   const position = field => field.type === "checkbox" ? Number(field.checked) : Number(field.value);

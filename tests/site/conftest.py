@@ -9,9 +9,9 @@ import threading
 import pytest
 from playwright.sync_api import sync_playwright
 
+from tests.conftest import ROOT
 from tests.test_browser import ARGUMENTS, BROWSER, NAMES
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 SITE = pathlib.Path(os.environ.get("LAB_SITE", ROOT / "dist" / "site"))
 
 
