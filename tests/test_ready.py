@@ -27,17 +27,9 @@ WORKFLOWS = {path.name: yaml.safe_load(path.read_text(encoding="utf-8")) for pat
 LESSONS = sorted(path.name for path in (ROOT / "notebooks").glob("[0-9][0-9]_*.ipynb"))
 
 
-def commented_json(path):
-    """JSON with lines of comment, as the development containers' specification allows."""
-    lines = path.read_text(encoding="utf-8").splitlines()
-    return json.loads("\n".join(line for line in lines if not line.lstrip().startswith("//")))
-
-
-DEVCONTAINER = commented_json(ROOT / ".devcontainer" / "devcontainer.json")
-
-
-def supported(version):
-    return setup_env.OLDEST <= tuple(map(int, version.split("."))) <= setup_env.NEWEST
+# JSON with lines of comment, as the development containers' specification allows.
+LINES = (ROOT / ".devcontainer" / "devcontainer.json").read_text(encoding="utf-8").splitlines()
+DEVCONTAINER = json.loads("\n".join(line for line in LINES if not line.lstrip().startswith("//")))
 
 
 def requirements(path):
@@ -116,6 +108,14 @@ def tracked():
     return [path.relative_to(ROOT).as_posix() for path in ROOT.rglob("*") if path.is_file() and path.suffix != ".pyc"]
 
 
+def copied_lessons(image, *command):
+    """The lessons of which a command makes copies in the image; `python` is the Python of the tests."""
+    shutil.rmtree(image / "work", ignore_errors=True)
+    env = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    subprocess.run(command, cwd=image, env=env, check=True, timeout=120)
+    return sorted(path.name for path in (image / "work").iterdir())
+
+
 @pytest.fixture(scope="module")
 def image(tmp_path_factory):
     """The folder /course of the image, without its environment."""
@@ -147,14 +147,10 @@ def test_the_command_of_the_image_starts_jupyterlab_on_copies_of_the_lessons(ima
     """With --version instead of a server; the environment is the one of the tests."""
     python, *command = json.loads(re.search(r"^CMD (.*)", DOCKERFILE, re.M)[1])
     assert python == ".venv/bin/python" and not {"--IdentityProvider.token", "--ServerApp.token"} & {*command}
-    result = subprocess.run(
-        [sys.executable, *command, "--version"], cwd=image, capture_output=True, text=True, timeout=120
-    )
-    assert result.returncode == 0, result.stderr
-    assert sorted(path.name for path in (image / "work").iterdir()) == LESSONS
-    code = "import utils; print(utils.__file__)"
-    found = subprocess.run([sys.executable, "-c", code], cwd=image, capture_output=True, text=True, timeout=120)
-    assert Path(found.stdout.strip()) == image / "utils" / "__init__.py", found.stderr
+    assert copied_lessons(image, sys.executable, *command, "--version") == LESSONS
+    says = [sys.executable, "-c", "import utils; print(utils.__file__)"]
+    found = subprocess.check_output(says, cwd=image, text=True, timeout=120)
+    assert Path(found.strip()) == image / "utils" / "__init__.py"
 
 
 @pytest.mark.parametrize(
@@ -190,10 +186,7 @@ def test_the_editor_finds_what_it_opens(image):
     assert (image / script).is_file() and (image / arguments[arguments.index("--requirements") + 1]).is_file()
     assert copy.startswith(f"{interpreter} -c ") and interpreter == ".venv/bin/python"
     code = re.search('-c "(.*)"$', copy)[1]
-    for path in image.glob("work/*"):
-        path.unlink()
-    subprocess.run([sys.executable, "-c", code], cwd=image, check=True, timeout=120)
-    assert sorted(path.name for path in (image / "work").iterdir()) == LESSONS
+    assert copied_lessons(image, sys.executable, "-c", code) == LESSONS
     assert all((image / name).is_file() for name in DEVCONTAINER["customizations"]["codespaces"]["openFiles"])
 
 
@@ -213,13 +206,7 @@ def test_binder_installs_the_course_and_makes_the_copies(image):
     assert "-e ." in requirements(ROOT / "binder" / "requirements.txt")[0]
     if os.name == "nt":
         pytest.skip("Binder runs on Linux")
-    for path in image.glob("work/*"):
-        path.unlink()
-    (image / "binder").mkdir()
-    shutil.copy(ROOT / "binder" / "postBuild", image / "binder")
-    env = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
-    subprocess.run(["binder/postBuild"], cwd=image, env=env, check=True, timeout=120)
-    assert sorted(path.name for path in (image / "work").iterdir()) == LESSONS
+    assert copied_lessons(image, ROOT / "binder" / "postBuild") == LESSONS
 
 
 def test_pythons_are_supported():
@@ -234,7 +221,8 @@ def test_pythons_are_supported():
             version = "\n".join(combination["python"] for combination in combinations(job))
         named |= {f"{name} {each}": each for each in version.split()}
     assert len(named) > 5
-    assert [name for name, version in named.items() if not supported(version)] == []
+    for name, version in named.items():
+        assert setup_env.OLDEST <= tuple(map(int, version.split("."))) <= setup_env.NEWEST, name
 
 
 # ---------------------------------------------------------------------------------------- GitHub's workflows

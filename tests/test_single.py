@@ -14,7 +14,7 @@ import nbformat
 import pytest
 
 from tests.conftest import ROOT
-from tools import lesson_code, notebooks, single
+from tools import anatomy, lesson_code, notebooks, single
 
 LESSONS = notebooks.lessons()
 FOLDER = "pytorch-device-lab-12345678"
@@ -22,17 +22,18 @@ FILES = {"utils/__init__.py": b"here = __file__\n", "notebooks/exercises/05_a.py
 SAYS = "\nimport utils\nprint(course)\nprint(utils.here)\n"
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def singles(tmp_path_factory):
-    """Paths of all lessons as one file, as `make single` writes them."""
-    folder = tmp_path_factory.mktemp("dist")
-    single.write(LESSONS, folder)
-    return sorted(folder.iterdir())
-
-
-def setup_of(path):
-    (cell,) = [cell for cell in nbformat.read(path, as_version=4).cells if cell.id == "setup"]
-    return cell
+    """All lessons as one file, as `make single` writes them: path → (notebook, its set-up cell, what that carries)."""
+    folder, found = tmp_path_factory.mktemp("dist"), {}
+    single.write(folder)
+    for path in sorted(folder.iterdir()):
+        nb = nbformat.read(path, as_version=4)
+        (setup,) = [cell for cell in nb.cells if cell.id == "setup"]
+        files, right = unpacked(setup.source)
+        assert right, path.name
+        found[path] = nb, setup, files
+    return found
 
 
 def unpacked(source):
@@ -51,9 +52,8 @@ def cell(files=FILES, folder=FOLDER):
 
 def run(*sources, folder):
     """What cells print that run one after the other in a new Python in `folder`; also its last line on stderr."""
-    done = subprocess.run(
-        [sys.executable, "-I", "-"], input="\n".join(sources), cwd=folder, capture_output=True, text=True
-    )
+    python = [sys.executable, "-I", "-"]
+    done = subprocess.run(python, input="\n".join(sources), cwd=folder, capture_output=True, text=True)
     return done.stdout.splitlines(), (done.stderr.splitlines() or [""])[-1]
 
 
@@ -63,16 +63,13 @@ def run(*sources, folder):
 
 def test_each_lesson_is_a_small_file_without_outputs_in_canonical_form(singles):
     assert [path.name for path in singles] == [path.name for path in LESSONS]
-    for path, lesson in zip(singles, LESSONS, strict=True):
-        text = path.read_text(encoding="utf-8")
-        nb, stored = nbformat.reads(text, as_version=4), nbformat.read(lesson, as_version=4)
+    for (path, (nb, _, _)), lesson in zip(singles.items(), LESSONS, strict=True):
+        text, stored = path.read_text(encoding="utf-8"), nbformat.read(lesson, as_version=4)
         nbformat.validate(nb)
         assert len(text.encode()) <= 400_000, path.name
         assert nbformat.writes(nb) + "\n" == text and nb.metadata == stored.metadata
-        assert [(c.id, c.cell_type, c.metadata) for c in nb.cells] == [
-            (c.id, c.cell_type, c.metadata) for c in stored.cells
-        ]
         for mine, theirs in zip(nb.cells, stored.cells, strict=True):
+            assert (mine.id, mine.cell_type, mine.metadata) == (theirs.id, theirs.cell_type, theirs.metadata)
             if mine.cell_type == "code":
                 assert mine.outputs == [] and mine.execution_count is None
                 assert mine.source == theirs.source or mine.id == "setup"
@@ -80,12 +77,9 @@ def test_each_lesson_is_a_small_file_without_outputs_in_canonical_form(singles):
 
 def test_what_two_lessons_carry_is_the_same_and_is_that_of_the_course(singles):
     known, folders = {}, set()
-    for path in singles:
-        source = setup_of(path).source
-        files, right = unpacked(source)
-        assert right, path.name
-        assert f": {len(files)} text files" in source.replace("\n# ", " ")
-        folders.add(re.search(r'^FOLDER = "(.*)"$', source, re.M)[1])
+    for _, setup, files in singles.values():
+        assert f": {len(files)} text files" in setup.source.replace("\n# ", " ")
+        folders.add(re.search(r'^FOLDER = "(.*)"$', setup.source, re.M)[1])
         for name, content in files.items():
             assert known.setdefault(name, content) == content, name
             assert content == (ROOT / name).read_bytes() or name == "notebooks/16_old_code_today.ipynb", name
@@ -96,13 +90,11 @@ def test_what_two_lessons_carry_is_the_same_and_is_that_of_the_course(singles):
 
 
 def test_a_lesson_carries_what_it_shows_and_starts_and_nothing_of_the_others(singles):
-    for path in singles:
-        files = unpacked(setup_of(path).source)[0]
+    for path, (_, _, files) in singles.items():
         own = {p.relative_to(ROOT).as_posix() for p in (ROOT / "notebooks").glob(f"recorded/*/{path.stem}.json")}
         own |= {f"notebooks/exercises/{path.stem}.py"}
         assert own <= files.keys()
-        others = [name for name in files if re.search(r"/\d\d_", name) and path.stem not in name]
-        assert others == []
+        assert [name for name in files if re.search(r"/\d\d_", name) and path.stem not in name] == []
         code = single.code_of(ROOT / "notebooks" / path.name)
         shown = set(re.findall(r'diagram\(\s*"(.+?)"', code))
         assert {f"notebooks/diagrams/{name}.svg" for name in shown} == {name for name in files if "diagrams" in name}
@@ -119,8 +111,7 @@ def test_the_set_up_cell_makes_the_names_of_the_lessons_own(singles):
 
     needed = names(notebooks.setup_cell()) - {"REPOSITORY", "fetch", "fetched", "failed", "here", "p"}
     assert {"course", "sys", "subprocess", "pathlib", "torch", "check"} <= needed
-    for path in singles:
-        found = setup_of(path)
+    for _, found, _ in singles.values():
         assert needed <= names(found.source)
         assert {"fold", "hide-input"} <= set(found.metadata.tags) and found.metadata.cellView == "form"
         assert found.source.startswith("# @title Set-up: run this first\n")
@@ -130,24 +121,21 @@ def test_the_set_up_cell_makes_the_names_of_the_lessons_own(singles):
 
 def test_no_link_leads_into_a_folder_beside_the_file(singles):
     seen = set()
-    for path in singles:
-        for cell in nbformat.read(path, as_version=4).cells:
-            if cell.cell_type == "markdown":
-                links = re.findall(r'\]\(([^)]*)\)|(?:src|href)="([^"]*)"', cell.source)
-                seen |= {target for pair in links for target in pair if target}
+    for nb, _, _ in singles.values():
+        links = re.findall(r'\]\(([^)]*)\)|(?:src|href)="([^"]*)"', anatomy.text_of(nb))
+        seen |= {target for pair in links for target in pair if target}
     assert [target for target in seen if not target.startswith(("https://", "#"))] == []
     site = notebooks.address("Site")
     assert {f"{site}/docs/glossary.html#device", f"{site}/notebooks/05_streams.html"} <= seen
 
 
 def test_links():
-    text = (
-        "[a](../docs/glossary.md#device) [b](scripts/train.py) [c](05_streams.ipynb) `f[0](x)` [d](#e) [f](https://x.y)"
-    )
+    text = "[a](../docs/glossary.md#device) [b](scripts/train.py) [c](05_streams.ipynb) "
     site, repository = notebooks.address("Site"), notebooks.address()
-    assert single.absolute(text) == (
+    kept = "`f[0](x)` [d](#e) [f](https://x.y)"
+    assert single.absolute(text + kept) == (
         f"[a]({site}/docs/glossary.html#device) [b]({repository}/blob/main/notebooks/scripts/train.py) "
-        f"[c]({site}/notebooks/05_streams.html) `f[0](x)` [d](#e) [f](https://x.y)"
+        f"[c]({site}/notebooks/05_streams.html) {kept}"
     )
     assert notebooks.address("Lessons").startswith("https://github.com/")  # Colab opens no others
     assert "/blob/" in notebooks.address("Lessons") and notebooks.address("Lessons") in notebooks.badges(LESSONS[0])
@@ -205,7 +193,7 @@ def test_a_damaged_block_is_refused_and_nothing_is_unpacked(tmp_path, old, new):
 @pytest.mark.parametrize(
     "name", ["../evil.py", "/tmp/evil.py", "utils/../../evil.py", "C:\\evil.py", "a\\b.py", ".x", "a//b"]
 )
-def test_nothing_is_unpacked_outside_its_folder(tmp_path, name, monkeypatch):
+def test_nothing_is_unpacked_outside_its_folder(tmp_path, name):
     _, error = run(cell({name: b""}), folder=tmp_path)
     assert error == f"AssertionError: Not unpacked: {name}"
     assert list(tmp_path.iterdir()) == []

@@ -12,7 +12,7 @@ import sphinx.cmd.build
 from nbformat import v4
 
 from tools import lesson_pages, website
-from tools.lesson_pages import Answer, explanation, find_answers, page
+from tools.lesson_pages import explanation, find_answers, page
 from tools.notebooks import lessons
 from utils import messages
 from utils.exercises import Exercise, lesson_exercises
@@ -29,9 +29,9 @@ def code(source, *outputs, **more):
     return v4.new_code_cell(source, outputs=[v4.new_output("stream", text=output) for output in outputs], **more)
 
 
-def made(*cells, explorer=None, exercises=None):
+def made(*cells, links="", explorer=None, exercises=None):
     """The page of a lesson with these cells, and its pictures."""
-    return page(v4.new_notebook(cells=list(cells)), links="", exercises=exercises, explorer=explorer)
+    return page(v4.new_notebook(cells=list(cells)), links=links, exercises=exercises, explorer=explorer)
 
 
 def parts(nb):
@@ -49,32 +49,28 @@ def parts(nb):
 # Which cells answer
 
 
-def test_a_predict_cell_is_answered_up_to_its_reveal_and_by_the_text_below():
-    cells = [code(ASK, "asked"), code("f = 1"), code("f", "1"), text("While it runs."), code("x", "0")]
-    cells += [code('reveal("05.race", "0")', "no"), text("Zero."), code("g", "later")]
-    cells += [code('reveal("05.other", "0")', "other")]
-    assert find_answers(cells) == {index: Answer("05.race") for index in (2, 4, 5, 6)}
+HOW_MANY, ASKED = text("**Predict.** How many?"), code(ASK, "asked")
+REVEALED, OTHER = (code(f'reveal("05.{key}", "0")', "no") for key in ("race", "other"))
+RUNS = [code("f = 1"), code("f", "1"), text("While it runs."), code("x", "0")]
+FIGURE = [text("As a figure:"), code("b", "2"), text("Three."), code("c")]
+BOTH = [text("Both at once."), code("b", "2"), text("Three."), code("c")]
+ANSWERED = {  # cells → {index: key of the question that they answer}
+    "up to its reveal and by the text below": (
+        [ASKED, *RUNS, REVEALED, text("Zero."), code("g", "later"), OTHER],
+        dict.fromkeys([2, 4, 5, 6], "05.race"),
+    ),
+    "up to the next text": ([HOW_MANY, code("a"), code("b", "2"), text("Two."), code("c", "3")], {2: "", 3: ""}),
+    "a bet": ([text("## 1 · Why?\n\n**Bet.** How many?"), code("b", "2"), text("Two.")], {1: "", 2: ""}),
+    "a text that only announces": ([HOW_MANY, code("a", "1"), *FIGURE], dict.fromkeys([1, 2, 3, 4], "")),
+    "a text before anything is shown": ([HOW_MANY, code("a"), *BOTH], dict.fromkeys([2, 3, 4], "")),
+    "a question inside stays open": ([HOW_MANY, ASKED, REVEALED], {2: ""}),
+    "no code hides nothing": ([HOW_MANY, text("Two."), code("a", "1")], {}),
+}
 
 
-def test_a_text_that_asks_is_answered_up_to_the_next_text():
-    for word in ("Predict", "Bet"):
-        cells = [text(f"## 1 · Why?\n\n**{word}.** How many?"), code("a"), code("b", "2"), text("Two."), code("c", "3")]
-        assert find_answers(cells) == {2: Answer(""), 3: Answer("")}
-
-
-def test_a_text_that_only_announces_does_not_end_the_answer():
-    cells = [
-        text("**Predict.** How many?"),
-        code("a", "1"),
-        text("As a figure:"),
-        code("b", "2"),
-        text("Three."),
-        code("c"),
-    ]
-    assert list(find_answers(cells)) == [1, 2, 3, 4]
-    cells[1] = code("a")  # nothing shown yet: what comes shows it
-    cells[2] = text("Both at once.")
-    assert list(find_answers(cells)) == [2, 3, 4]
+@pytest.mark.parametrize("cells, expected", ANSWERED.values(), ids=ANSWERED)
+def test_which_cells_answer(cells, expected):
+    assert find_answers(cells) == expected
 
 
 def test_the_last_paragraph_of_an_explanation_leads_on_and_stays_open():
@@ -85,18 +81,8 @@ def test_the_last_paragraph_of_an_explanation_leads_on_and_stays_open():
 
 @pytest.mark.parametrize("new", ["## 2 · What now?", "### More", "**05.1** ★ Return it.", "**Predict.** And now?"])
 def test_what_begins_below_is_no_explanation(new):
-    cells = [text("**Predict.** How many?"), code("a", "1"), text(new)]
-    assert list(find_answers(cells)) == [1]
+    assert list(find_answers([HOW_MANY, code("a", "1"), text(new)])) == [1]
     assert explanation(f"Two.\n\n{new}\n\nMore.") == ("Two.", f"{new}\n\nMore.")
-
-
-def test_a_question_inside_another_ones_answer_stays_open():
-    cells = [text("**Predict.** How many?"), code(ASK, "asked"), code('reveal("05.race", "0")', "no")]
-    assert find_answers(cells) == {2: Answer("")}
-
-
-def test_a_question_without_code_hides_nothing():
-    assert find_answers([text("**Predict.** How many?"), text("Two."), code("a", "1")]) == {}
 
 
 # ---------------------------------------------------------------------------------------------------------------
@@ -104,9 +90,7 @@ def test_a_question_without_code_hides_nothing():
 
 
 def test_neighbors_that_answer_one_question_open_together():
-    nb, _ = made(
-        text("**Predict.** How many?"), code("a", "1"), code("b", "2"), text("Three.\n\n## Next"), code("c", "3")
-    )
+    nb, _ = made(HOW_MANY, code("a", "1"), code("b", "2"), text("Three.\n\n## Next"), code("c", "3"))
     opens = '<details class="answer"><summary>The answer</summary>'
     shown = ["**Predict.** How many?", "a", opens, "1", "</details>", "b", opens, "2", "Three.", "</details>"]
     assert parts(nb) == [*shown, "## Next", "c", "3"]
@@ -125,12 +109,7 @@ def test_an_answer_knows_its_question():
 def test_the_switch_stands_where_there_are_answers():
     head = text("# Do it\n\n[![Open in Colab](https://x/y.svg)](https://x) more\n\nYou will.", id="title")
     assert "show-answers" not in "".join(parts(made(head)[0]))
-    nb, _ = page(
-        v4.new_notebook(cells=[head, text("**Bet.** Is it?"), code("a", "1")]),
-        links='<p class="launch">L</p>',
-        exercises={},
-        explorer=None,
-    )
+    nb, _ = made(head, HOW_MANY, code("a", "1"), links='<p class="launch">L</p>')
     assert parts(nb)[0] == '# Do it\n\n<p class="launch">L</p>\n\nYou will.'
     assert "show-answers" in parts(nb)[1]
 
@@ -176,10 +155,7 @@ def test_a_picture_becomes_a_file_with_its_alternative_and_size():
 
 def test_an_explorer_takes_the_place_of_its_picture():
     cell = code("plots.explorer(draw, n=slider)", "picture")
-    assert parts(made(cell, explorer="<div>sliders</div>")[0]) == [
-        "plots.explorer(draw, n=slider)",
-        "<div>sliders</div>",
-    ]
+    assert parts(made(cell, explorer="<div>sliders</div>")[0])[1:] == ["<div>sliders</div>"]
     assert parts(made(cell)[0])[1:] == ["picture", '<p class="note quiet">Sliders need a running notebook.</p>']
 
 
@@ -188,40 +164,36 @@ def test_styles_of_notes_become_classes():
     assert lesson_pages.classes(note) == '<div class="note quiet"><b class="badge">LIVE</b> here</div>'
 
 
-@pytest.mark.parametrize("path", lessons(), ids=lambda path: path.stem[:2])
-def test_nothing_of_a_lesson_is_lost(path):
-    nb, number = nbformat.read(path, as_version=4), path.name[:2]
-    shown, pictures = page(nb, links="", exercises=lesson_exercises(number), explorer="<div>E</div>")
-    outputs = [
-        output
-        for cell in nb.cells
-        if cell.cell_type == "code"
-        and "plots.explorer(" not in cell.source
-        and not lesson_pages.ASKS.search(cell.source)
-        for output in cell.outputs
-    ]
+@pytest.fixture(params=lessons(), ids=lambda path: path.stem[:2], scope="module")
+def lesson(request):
+    """A lesson, its page, its pictures, and its exercises."""
+    nb, exercises = nbformat.read(request.param, as_version=4), lesson_exercises(request.param.name[:2])
+    return nb, *page(nb, links="", exercises=exercises, explorer="<div>E</div>"), exercises
+
+
+def test_nothing_of_a_lesson_is_lost(lesson):
+    nb, shown, pictures, exercises = lesson
+    sources = "\n".join(cell.source for cell in shown.cells)
+    outputs = []
+    for cell in nb.cells:
+        asks = lesson_pages.ASKS.search(cell.source)
+        for line in cell.source.splitlines():
+            assert asks or line in sources or line.startswith(("# @title", "[![Open in Colab]")), line
+        if cell.id != "title":
+            assert f'<span class="cell" id="{cell.id}"></span>' in sources
+        if not asks and "plots.explorer(" not in cell.source:
+            outputs += cell.get("outputs", [])
     assert sum(len(cell.get("outputs", [])) for cell in shown.cells) == len(outputs)
     drawn = {data for output in outputs for kind, data in output.get("data", {}).items() if kind.startswith("image/")}
     assert len(pictures) == len(drawn)
-    sources = "\n".join(cell.source for cell in shown.cells)
-    for cell in nb.cells:
-        for line in cell.source.splitlines():
-            known = line in sources or line.startswith(("# @title", "[![Open in Colab]"))
-            assert known or lesson_pages.ASKS.search(cell.source), line
-        if cell.id != "title":
-            assert f'<span class="cell" id="{cell.id}"></span>' in sources
     asked, answered = (set(re.findall(rf'class="{name}" data-key="(.+?)"', sources)) for name in ("predict", "answer"))
     assert asked == answered
-    assert sources.count('<details class="solution">') == len(lesson_exercises(number))
+    assert sources.count('<details class="solution">') == len(exercises)
 
 
-@pytest.mark.parametrize("path", lessons(), ids=lambda path: path.stem[:2])
-def test_what_is_folded_holds_no_heading_and_ends(path):
-    shown, _ = page(
-        nbformat.read(path, as_version=4), links="", exercises=lesson_exercises(path.name[:2]), explorer="<div>E</div>"
-    )
+def test_what_is_folded_holds_no_heading_and_ends(lesson):
     depth = 0
-    for cell in shown.cells:
+    for cell in lesson[1].cells:
         if cell.cell_type == "raw":
             depth += cell.source.count("<details") - cell.source.count("</details>")
             assert depth in (0, 1)
@@ -251,23 +223,19 @@ def test_links_to_what_the_site_lacks_lead_to_the_repository():
 def test_a_lesson_can_be_launched_and_taken_away():
     path = lessons()[5]
     line = website.launch_line(path, single=True)
-    for place in (
-        "colab.research.google.com/github/",
-        "kaggle.com/",
-        "mybinder.org/",
-        f'"../single/{path.name}" download',
-    ):
+    for place in ("colab.research.google.com/github/", "kaggle.com/", "mybinder.org/"):
         assert place in line
-    assert "<img" not in line and "single" not in website.launch_line(path, single=False)
+    assert f'"../single/{path.name}" download' in line and "<img" not in line
+    assert "single" not in website.launch_line(path, single=False)
 
 
 def test_the_start_page_has_all_lessons_and_the_tables_of_the_readme():
     start = website.start_page("<div>E</div>")
     assert list(website.names()) == [path.stem for path in lessons()]
+    assert all(name[:2] == stem[:2] for stem, name in website.names().items())
     assert "05 · Streams <notebooks/05_streams>" in start
-    assert (
-        "| 05 | [Streams](notebooks/05_streams.ipynb) |" in start and "| [Everyday](docs/paths.md#everyday) |" in start
-    )
+    assert "| 05 | [Streams](notebooks/05_streams.ipynb) |" in start
+    assert "| [Everyday](docs/paths.md#everyday) |" in start
     assert "<div>E</div>" in start and not re.search("^<!-- .* -->$", start, re.M)
 
 

@@ -6,7 +6,6 @@ Minutes are computed: 150 words of text a minute, 15 lines of visible code; 1.3 
 
 import ast
 import re
-from types import SimpleNamespace
 
 from tools import lesson_code
 
@@ -35,8 +34,18 @@ def code_cells(nb):
     return [cell for cell in nb.cells if cell.cell_type == "code"]
 
 
+def text_of(nb):
+    return "\n\n".join(cell.source for cell in nb.cells if cell.cell_type == "markdown")
+
+
 def folded(cell):
     return "fold" in cell.metadata.get("tags", [])
+
+
+def checks(cell):
+    """Numbers of the exercises that a stub, a cell with the tag `exercise`, checks."""
+    stub = "exercise" in cell.metadata.get("tags", [])
+    return re.findall(r'^check\("([\d.]+)"', cell.source, re.M) if stub else []
 
 
 def title_of(cell):
@@ -84,16 +93,11 @@ def minutes(cells):
 def write_minutes(nb, path):
     """Put what `minutes` finds into the lesson: into its head, and into the headings below `## Deeper`."""
     core, deeper = core_and_deeper(nb)
-    times = {"Core": round(minutes(core)), "Deeper": round(minutes(deeper))}
-    if not nb.cells:
-        return
+    times = {"Core": core, "Deeper": deeper} if is_new(path) else {"Time": nb.cells}
     first = nb.cells[0]
-    if not is_new(path):
-        number = sum(times.values())
-        first.source = re.sub(r"(\*\*Time:\*\*) \d+ minutes", rf"\1 {number} minutes", first.source)
-        return
-    for name, number in times.items():
-        first.source = re.sub(rf"(\*\*{name}:\*\*) \S+ minutes", rf"\1 {number} minutes", first.source)
+    for name, part in times.items():
+        time = f"{round(minutes(part))} minutes"
+        first.source = re.sub(rf"(\*\*{name}:\*\*) \S+ minutes", rf"\1 {time}", first.source)
     for part in (core, deeper):
         for title, (top, *rest) in sections(part):
             if re.match(r"\d+ · ", title):
@@ -113,23 +117,10 @@ def calls(cell, *names):
         yield from (node for node in nodes if isinstance(node, ast.Call) and ast.unparse(node.func) in names)
 
 
-def measure(nb):
-    """The figures of a lesson: minutes, lines of each visible code cell, and how many of what.
-
-    A silent cell is a visible one whose stored output says that it could not run.
-    """
-    code = [cell for cell in code_cells(nb) if cell.source.strip()]
-    seen = [cell for cell in code if not folded(cell)]
-    states = [{out.get("metadata", {}).get("device_lab", {}).get("state") for out in cell.outputs} for cell in seen]
-    return SimpleNamespace(
-        core=minutes(core_and_deeper(nb)[0]),
-        deeper=minutes(core_and_deeper(nb)[1]),
-        lines=[lesson_code.filled(cell.source) for cell in seen],
-        folded=len(code) - len(seen),
-        silent=sum(bool(state & {"unavailable", "waiting"}) for state in states),
-        diagrams=sum(any(calls(cell, "plots.diagram")) for cell in code),
-        predictions=sum(any(calls(cell, "predict")) for cell in code),
-    )
+def silent(cell):
+    """Whether a cell is a visible one whose stored output says that it could not run."""
+    states = [output.get("metadata", {}).get("device_lab", {}).get("state") for output in cell.outputs]
+    return not folded(cell) and any(state in ("unavailable", "waiting") for state in states)
 
 
 # ---------------------------------------------------------------------------------------------------------------
@@ -138,19 +129,17 @@ def measure(nb):
 
 def problems(nb, path, badges):
     """Which rules of its anatomy the lesson breaks, as lines of text. badges: the line that its first cell needs."""
-    code, texts = code_cells(nb), [cell for cell in nb.cells if cell.cell_type == "markdown"]
-    text = "\n\n".join(cell.source for cell in texts)
-    first = nb.cells[0].source if nb.cells and nb.cells[0].cell_type == "markdown" else ""
-    new = is_new(path)
+    code, text = code_cells(nb), text_of(nb)
+    first, new = nb.cells[0].source, is_new(path)
     most = LINES_MOST if new else lesson_code.LINES_MOST
-    seen = [cell for cell in code if not folded(cell)]
+    seen, texts = sum(not folded(cell) for cell in code), len(nb.cells) - len(code)
     explorers = sum("plots.explorer(" in cell.source for cell in code)
     rules = [
         (len(re.findall("^# ", text, re.M)) == 1 and first[:2] == "# ", "needs exactly one H1, in its first cell"),
         (badges in first, "the first cell needs the badges line: run `make format`, see CONTRIBUTING"),
         ([cell.id for cell in code[:1]] == ["setup"], "the first code cell is not the set-up cell (id `setup`)"),
         (explorers == 1, "needs exactly one explorer (plots.explorer)"),
-        (len(texts) >= 0.8 * len(seen), f"{len(seen)} visible code cells, but only {len(texts)} text cells"),
+        (texts >= 0.8 * seen, f"{seen} visible code cells, but only {texts} text cells"),
     ]
     for cell in code:
         title, lines = title_of(cell), lesson_code.filled(cell.source)
@@ -164,7 +153,7 @@ def problems(nb, path, badges):
             rules.append((title is None, f"cell {cell.id} has a line `# @title`, but is not folded (tag `fold`)"))
             rules.append((lines <= most, f"cell {cell.id} has {lines} lines, more than {most}"))
     rules += (_new if new else _old)(nb, path, text, first)
-    excused = re.compile(EXCUSED.get(path.name[:2], "$.") if new else "$.")
+    excused = re.compile(EXCUSED.get(path.name[:2], "$."))
     return [message for kept, message in rules if not kept and not excused.match(message)]
 
 
@@ -187,7 +176,7 @@ def _old(nb, path, text, first):
 
 def _new(nb, path, text, first):
     core, deeper = core_and_deeper(nb)
-    found = measure(nb)
+    code, length = code_cells(nb), minutes(core)
     titles = [title for title, _ in sections(nb.cells)]
     numbers = [int(number) for title in titles for number in re.findall(r"^(\d+) · .", title)]
     asking = [(title, part) for title, part in sections(core) if title[:1].isdigit()]
@@ -204,7 +193,7 @@ def _new(nb, path, text, first):
     yield recipe <= 8, "no cell `recipe` among the first nine"
     yield "section " in below, "no cell `recipe` with a text below it that names sections"
     yield deeper, "no heading `## Deeper`"
-    yield found.core <= CORE_MOST, f"core of {found.core:.1f} minutes, more than {CORE_MOST}"
+    yield length <= CORE_MOST, f"core of {length:.1f} minutes, more than {CORE_MOST}"
     yield 3 <= len(asking) <= 5, f"core of {len(asking)} numbered sections, not three to five"
     yield len(titles) == len(re.findall("^## ", text, re.M)), "a heading ## is not the first line of its cell"
     for title in titles:
@@ -220,14 +209,16 @@ def _new(nb, path, text, first):
         yield False, f"write {ordinal!r} with a number"
     for number in re.findall(r"\d+", " ".join(SECTIONS.findall(re.sub(r"```.*?```|`[^`]*`", "", text, flags=re.S)))):
         yield int(number) in numbers, f"there is no section {number}"
-    yield found.silent <= SILENT_MOST, f"{found.silent} visible cells that show nothing, more than {SILENT_MOST}"
-    yield found.diagrams, "no diagram (plots.diagram)"
-    for cell in code_cells(nb):
+    nothing = sum(map(silent, code))
+    yield nothing <= SILENT_MOST, f"{nothing} visible cells that show nothing, more than {SILENT_MOST}"
+    diagrams = [cell for cell in code if any(calls(cell, "plots.diagram"))]
+    yield diagrams, "no diagram (plots.diagram)"
+    for cell in diagrams:
         alone = folded(cell) and re.fullmatch(r"# @title Diagram: .+\n+plots\.diagram\(.+\)", cell.source)
-        yield alone or not any(calls(cell, "plots.diagram")), f"cell {cell.id}: a diagram stands alone in a folded cell"
-    exercises = [cell for cell in early if cell.cell_type == "code" and any(calls(cell, "check"))]
-    yield exercises, "no exercise before the last third of the core"
-    yield found.predictions >= 2, f"{found.predictions} cells with predict(), fewer than two"
+        yield alone, f"cell {cell.id}: a diagram stands alone in a folded cell"
+    yield any(checks(cell) for cell in early), "no exercise before the last third of the core"
+    predictions = sum(any(calls(cell, "predict")) for cell in code)
+    yield predictions >= 2, f"{predictions} cells with predict(), fewer than two"
     yield from _predictions(nb, path.name[:2])
 
 

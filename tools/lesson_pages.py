@@ -9,11 +9,11 @@ import hashlib
 import html
 import re
 import struct
-from typing import NamedTuple
 from xml.etree import ElementTree
 
 from nbformat import from_dict, v4
 
+from tools.anatomy import checks, folded
 from utils import messages
 
 PICTURES = "_static/pictures"  # where website.py puts them, from the root of the site
@@ -26,35 +26,24 @@ BRIDGE = re.compile(r"[\w*`\[(\"“]")  # how a paragraph begins, other than a l
 OPTION = re.compile(r"<b>(.*?)</b>")
 
 
-class Answer(NamedTuple):
-    """What answers a question: key of the `predict` cell, "" for a question in the text."""
-
-    key: str
-
-
 def page(nb, *, links, exercises, explorer):
     """The lesson as a notebook for the site, and its pictures as {file name: bytes}.
 
     links: HTML that stands in place of the badges. exercises: as utils.exercises.lesson_exercises gives them. explorer:
     HTML that stands in place of the explorer's picture, or None.
     """
-    pictures, made = {}, v4.new_notebook(metadata={"language_info": {"name": "lesson"}})
-    answers = find_answers(nb.cells)
-    pieces = []  # (Answer or None, cell)
+    pictures, answers = {}, find_answers(nb.cells)
+    pieces = []  # (key of the question that it answers, or None; cell)
     for index, cell in enumerate(nb.cells):
-        answer = answers.get(index)
+        key = answers.get(index)
         is_text = cell.cell_type == "markdown"
         if cell.id != "title":
-            pieces.append((answer if is_text else None, raw(f'<span class="cell" id="{cell.id}"></span>')))
-        if is_text:
-            pieces += _text(cell, answer, links, bool(answers))
-        else:
-            pieces += _code(cell, answer, explorer, pictures)
-        if "exercise" in cell.metadata.get("tags", []):
-            for number in re.findall(r'^check\("([\d.]+)"', cell.source, re.M):
-                pieces += [(None, piece) for piece in help_with(exercises[number])]
-    made.cells = list(_folded(pieces))
-    return made, pictures
+            pieces.append((key if is_text else None, raw(f'<span class="cell" id="{cell.id}"></span>')))
+        pieces += _text(cell, key, links, bool(answers)) if is_text else _code(cell, key, explorer, pictures)
+        for number in checks(cell):
+            pieces += [(None, piece) for piece in help_with(exercises[number])]
+    cells = list(_folded(pieces))
+    return v4.new_notebook(cells=cells, metadata={"language_info": {"name": "lesson"}}), pictures
 
 
 def raw(text):
@@ -67,7 +56,9 @@ def raw(text):
 
 
 def find_answers(cells):
-    """Which cells answer a question, as {index: Answer}: of a code cell the outputs do, of a text the explanation.
+    """Which cells answer a question: of a code cell the outputs do, of a text the explanation.
+
+    Returns {index of the cell: key of the `predict` cell}, "" for a question in the text.
 
     From a `predict` cell on, these are the code cells up to the one that reveals; from a text that asks, the code cells
     up to the next text. In both cases the text that follows, unless it begins with something new. Where nothing has
@@ -75,21 +66,20 @@ def find_answers(cells):
     """
     found = {}
     for index, cell in enumerate(cells):
-        if cell.cell_type == "code" and (key := ASKS.search(cell.source)):
-            answer, end = Answer(key[1]), _reveals(cells, index, key[1])
+        if cell.cell_type == "code" and (asks := ASKS.search(cell.source)):
+            key, end = asks[1], _reveals(cells, index, asks[1])
         elif cell.cell_type == "markdown" and QUESTION.search(cell.source):
-            answer, end = Answer(""), _answered(cells, index)
+            key, end = "", _answered(cells, index)
         else:
             continue
         for between in range(index + 1, end + 1):
-            if cells[between].get("outputs") and not ASKS.search(cells[between].source):
-                found.setdefault(between, answer)
-            elif not answer.key and cells[between].cell_type == "markdown":
-                found.setdefault(between, answer)
+            shows = cells[between].get("outputs") and not ASKS.search(cells[between].source)
+            if shows or not key and cells[between].cell_type == "markdown":
+                found.setdefault(between, key)
         after = end + 1
         if index < end and after < len(cells) and cells[after].cell_type == "markdown":
             if explanation(cells[after].source)[0]:
-                found.setdefault(after, answer)
+                found.setdefault(after, key)
     return found
 
 
@@ -124,14 +114,14 @@ def explanation(text):
 def _folded(pieces):
     """The cells, with one `<details>` around neighbors that answer the same question."""
     current = None
-    for answer, cell in [*pieces, (None, None)]:
-        if answer != current:
-            if current:
+    for key, cell in [*pieces, (None, None)]:
+        if key != current:
+            if current is not None:
                 yield raw("</details>")
-            if answer:
-                key = f' data-key="{html.escape(answer.key)}"' if answer.key else ""
-                yield raw(f'<details class="answer"{key}><summary>The answer</summary>')
-        current = answer
+            if key is not None:
+                of = f' data-key="{html.escape(key)}"' if key else ""
+                yield raw(f'<details class="answer"{of}><summary>The answer</summary>')
+        current = key
         if cell:
             yield cell
 
@@ -140,7 +130,7 @@ def _folded(pieces):
 # Cells
 
 
-def _text(cell, answer, links, has_answers):
+def _text(cell, key, links, has_answers):
     if cell.id == "title":
         text = re.sub(r"^\[!\[Open in Colab\].*$", lambda _: links, cell.source, flags=re.M)
         yield None, v4.new_markdown_cell(text)
@@ -148,26 +138,24 @@ def _text(cell, answer, links, has_answers):
             switch = '<button type="button" class="show-answers" aria-pressed="false" hidden>Show all answers</button>'
             yield None, raw(f"<p>{switch}</p>")
         return
-    text, rest = explanation(cell.source) if answer else ("", cell.source)
+    text, rest = ("", cell.source) if key is None else explanation(cell.source)
     if text:
-        yield answer, v4.new_markdown_cell(text)
+        yield key, v4.new_markdown_cell(text)
     if rest:
         yield None, v4.new_markdown_cell(rest)
 
 
-def _code(cell, answer, explorer, pictures):
+def _code(cell, key, explorer, pictures):
     """The code, folded where the notebook folds it, and what it shows."""
-    if key := ASKS.search(cell.source):
-        yield None, raw(question(key[1], cell.outputs))
+    if asks := ASKS.search(cell.source):
+        yield None, raw(question(asks[1], cell.outputs))
         return
-    source = v4.new_code_cell(TITLE.sub("", cell.source))
-    if "fold" in cell.metadata.get("tags", []):
-        title = TITLE.search(cell.source)
-        yield None, raw(f'<details class="code"><summary>{html.escape(title[1]) if title else "Code"}</summary>')
-        yield None, source
+    if folded(cell):
+        title = TITLE.search(cell.source)[1]
+        yield None, raw(f'<details class="code"><summary>{html.escape(title)}</summary>')
+    yield None, v4.new_code_cell(TITLE.sub("", cell.source))
+    if folded(cell):
         yield None, raw("</details>")
-    else:
-        yield None, source
     explores = "plots.explorer(" in cell.source
     if explores and explorer is not None:
         yield None, raw(explorer)
@@ -177,7 +165,7 @@ def _code(cell, answer, explorer, pictures):
         outputs.append(html_output('<p class="note quiet">Sliders need a running notebook.</p>'))
     if outputs:
         # MyST-NB skips cells without a source
-        yield answer, v4.new_code_cell("...", outputs=outputs, metadata={"tags": ["remove-input"]})
+        yield key, v4.new_code_cell("...", outputs=outputs, metadata={"tags": ["remove-input"]})
 
 
 def html_output(text):
@@ -188,27 +176,26 @@ def shown(output, pictures):
     """An output for the site: pictures as files, styles of the course's own lines as classes."""
     data = output.get("data", {})
     if "image/svg+xml" in data:
-        return html_output(picture(data["image/svg+xml"].encode(), ".svg", data["text/plain"], pictures))
+        content = data["image/svg+xml"].encode()
+        root = ElementTree.fromstring(content)
+        size = root.get("width"), root.get("height")
+        return html_output(picture(content, ".svg", size, data["text/plain"], pictures))
     if "image/png" in data:
-        alt = output.metadata["image/png"]["alt"]
-        return html_output(picture(base64.b64decode(data["image/png"]), ".png", alt, pictures))
+        content = base64.b64decode(data["image/png"])
+        alt, size = output.metadata["image/png"]["alt"], struct.unpack(">II", content[16:24])
+        return html_output(picture(content, ".png", size, alt, pictures))
     if "text/html" in data:
         return html_output(classes(data["text/html"]))
     return from_dict(output)
 
 
-def picture(content, suffix, alt, pictures):
+def picture(content, suffix, size, alt, pictures):
     """The HTML of a picture, which is added to `pictures`. Loaded when it comes near; it keeps its place until then."""
     name = hashlib.sha256(content).hexdigest()[:16] + suffix
     pictures[name] = content
-    width, height = _svg_size(content) if suffix == ".svg" else struct.unpack(">II", content[16:24])
-    size = f'width="{width}" height="{height}"'
-    return f'<img src="../{PICTURES}/{name}" alt="{html.escape(alt)}" {size} loading="lazy">'
-
-
-def _svg_size(content):
-    root = ElementTree.fromstring(content)
-    return root.get("width"), root.get("height")
+    width, height = size
+    at = f'src="../{PICTURES}/{name}" alt="{html.escape(alt)}"'
+    return f'<img {at} width="{width}" height="{height}" loading="lazy">'
 
 
 def classes(text):

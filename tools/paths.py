@@ -18,6 +18,7 @@ STEP = re.compile(r"^(- \[(\d\d) · .*?\]\(\.\./notebooks/(.*?)\): ).*\n((?:  - 
 PATH = re.compile(r"(\| \[([^]|\n]+)\]\([^)|\n]*#[^)|\n]*\) \|[^|\n]*\|)[^|\n]*\|[^|\n]*\|")
 LESSON = re.compile(r"(\| (\d\d) \| \[[^]|\n]*\]\(notebooks/[^)|\n]*\) \|[^|\n]*\|)[^|\n]*\|[^|\n]*\|")
 ALL = re.compile(r"(\| \| all [^|\n]*\|[^|\n]*\|)[^|\n]*\|[^|\n]*\|")
+LINK = re.compile(r"\]\(([^)#:]*)(?:#([^)]*))?\)")  # to a file of the course, a heading of it, or one of the same page
 TIMED = ("docs/paths.md", "README.md", "notebooks/00_start_here.ipynb")  # pages that say how long lessons take
 
 
@@ -28,6 +29,10 @@ class Lesson(NamedTuple):
     parts: dict = {}
     core: float = 0.0
     all: float = 0.0
+
+    def minutes(self, names):
+        """How long these sections and exercises take; the core, if there are no names."""
+        return sum(self.parts.get(name, 0.0) for name in names) if names else self.core
 
 
 NONE = Lesson()
@@ -63,17 +68,17 @@ def read_lesson(path):
 def read_course(root):
     lessons = {path.name[:2]: read_lesson(path) for path in sorted((root / "notebooks").glob("[0-9][0-9]_*.ipynb"))}
     paths = {}
-    for part in re.split(r"^###? ", _text(root / "docs" / "paths.md"), flags=re.M)[1:]:
+    for part in re.split(r"^###? ", read(root / "docs" / "paths.md"), flags=re.M)[1:]:
         if steps := [(number, file, _names(below)) for _, number, file, below in STEP.findall(part)]:
             paths[part.partition("\n")[0]] = steps
     cores = paths.pop(CORES, [])
     for number, _, names in cores:
         if number in lessons and not lessons[number].core:
-            lessons[number] = lessons[number]._replace(core=_minutes(number, names, lessons))
+            lessons[number] = lessons[number]._replace(core=lessons[number].minutes(names))
     return Course(lessons, paths, cores)
 
 
-def _text(path):
+def read(path):
     return path.read_text(encoding="utf-8")
 
 
@@ -81,11 +86,6 @@ def _names(below):
     """Sections and exercises in the lines below a lesson of a path."""
     lines = [line[4:] for line in below.splitlines()]
     return [n for line in lines for n in (re.findall(r"\d\d\.\d", line) if line[:8] == "exercise" else [line])]
-
-
-def _minutes(number, names, lessons):
-    lesson = lessons.get(number, NONE)
-    return sum(lesson.parts.get(name, 0.0) for name in names) if names else lesson.core
 
 
 def hours(minutes):
@@ -101,7 +101,7 @@ def with_times(text, course):
 
     def of_step(found):
         names = _names(found[4])
-        minutes = round(_minutes(found[2], names, course.lessons))
+        minutes = round(course.lessons.get(found[2], NONE).minutes(names))
         return f"{found[1]}{'' if names else 'the core, '}{minutes} minute{'s' * (minutes != 1)}\n{found[4]}"
 
     def of_path(found):
@@ -109,13 +109,15 @@ def with_times(text, course):
             return found[0]
         steps = course.paths[found[2]]
         numbers = " ".join(dict.fromkeys(number for number, _, _ in steps))
-        return f"{found[1]} {numbers} | {hours(sum(_minutes(n, names, course.lessons) for n, _, names in steps))} |"
+        minutes = sum(course.lessons.get(number, NONE).minutes(names) for number, _, names in steps)
+        return f"{found[1]} {numbers} | {hours(minutes)} |"
 
     def of_lesson(found):
         lesson = course.lessons.get(found[2], NONE)
         return f"{found[1]} {lesson.core:.0f} | {lesson.all:.0f} |"
 
-    core, whole = (sum(lesson[n] for lesson in course.lessons.values()) / 60 for n in (2, 3))
+    core = sum(lesson.core for lesson in course.lessons.values()) / 60
+    whole = sum(lesson.all for lesson in course.lessons.values()) / 60
     for row, write in ((STEP, of_step), (PATH, of_path), (LESSON, of_lesson)):
         text = row.sub(write, text)
     return ALL.sub(rf"\1 {core:.0f} hours | {whole:.0f} hours |", text)
@@ -125,7 +127,7 @@ def write(root):
     """Write minutes and hours into the pages that say them."""
     course = read_course(root)
     for page in (root / name for name in TIMED):
-        page.write_text(with_times(_text(page), course), encoding="utf-8", newline="\n")
+        page.write_text(with_times(read(page), course), encoding="utf-8", newline="\n")
 
 
 def problems(root):
@@ -136,7 +138,7 @@ def problems(root):
 
 
 def _problems(page, course):
-    text, known = _text(page), list(course.paths)
+    text, known = read(page), list(course.paths)
     rows = [name for _, name in PATH.findall(text)]
     if rows != known[: None if page.name == "paths.md" else len(rows)]:  # elsewhere only the first of them
         yield f"the table of paths names {rows}"
@@ -186,10 +188,21 @@ def anchors(text):
 
 def broken_links(text, folder):
     """Links in `text` to files that do not exist, and to headings of Markdown files that have none such."""
-    for target, anchor in re.findall(r"\]\(([^)#:]*)(?:#([^)]*))?\)", text):
+    for target, anchor in LINK.findall(text):
         path = folder / target
         if target and not path.exists():
             yield f"the link to {target} leads nowhere"
         elif anchor and (path.suffix == ".md" or not target):
-            if anchor not in anchors(_text(path) if target else text):
+            if anchor not in anchors(read(path) if target else text):
                 yield f"there is no heading for the link to {target}#{anchor}"
+
+
+def with_links(text, folder, address_of):
+    """`text`, of a page in `folder`, whose links lead to `address_of(path)`; as they are where it gives None."""
+
+    def change(found):
+        path = (folder / found[1]).resolve()
+        to = address_of(path) if found[1] and path.exists() else None
+        return found[0].replace(found[1], to, 1) if to else found[0]
+
+    return LINK.sub(change, text)

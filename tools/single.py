@@ -1,17 +1,14 @@
-"""Write lessons as files that need no course beside them: python tools/single.py [--out DIR] [NOTEBOOK…]
+"""Write lessons as files that need no course beside them: python tools/single.py
 
-DIR/NN_name.ipynb (DIR: dist) is a lesson without outputs. Its set-up cell carries what the lesson needs of the course,
-an archive as text, and unpacks it beside the notebook. Links in its text lead to the published site and the repository.
-Without NOTEBOOK: all lessons.
+dist/NN_name.ipynb is a lesson without outputs. Its set-up cell carries what the lesson needs of the course, an archive
+as text, and unpacks it beside the notebook. Links in its text lead to the published site and the repository.
 """
 
-import argparse
 import base64
 import hashlib
 import io
 import lzma
 import pathlib
-import posixpath
 import re
 import sys
 import tarfile
@@ -22,12 +19,11 @@ import nbformat
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from tools import notebooks  # noqa: E402
+from tools import notebooks, paths  # noqa: E402
 
 WIDTH = 88  # of the lines of the archive: 66 bytes each
 ALWAYS = ("utils/**/*.py", "notebooks/recorded/published.json", "LICENSE", "LICENSE-text")
 OWN = ("notebooks/exercises/{}.py", "notebooks/recorded/*/{}.json")
-LINK = re.compile(r'(\]\(|\b(?:src|href)=")(?![a-z]+:|#)([^)"\s#]+)')
 
 # The set-up cell. It leaves a file alone that is there: it is whole, because each appears at once, and perhaps the
 # reader has changed it. So lessons of one edition share one folder, and another edition gets its own.
@@ -161,15 +157,12 @@ def without_outputs(path):
 def absolute(text):
     """Text of a lesson whose links into the course lead to the site, or to the repository for what the site lacks."""
 
-    def replace(found):
-        name = posixpath.normpath(f"notebooks/{found[2]}")
-        if not (ROOT / name).exists():  # no link, but something that looks like one
-            return found[0]
-        if name.endswith((".ipynb", ".md")):
-            return f"{found[1]}{notebooks.address('Site')}/{name.rpartition('.')[0]}.html"
-        return f"{found[1]}{notebooks.address()}/blob/main/{name}"
+    def address_of(path):
+        if path.suffix in (".ipynb", ".md"):
+            return f"{notebooks.address('Site')}/{path.relative_to(ROOT).with_suffix('.html').as_posix()}"
+        return notebooks.in_repository(path)
 
-    return LINK.sub(replace, text)
+    return paths.with_links(text, ROOT / "notebooks", address_of)
 
 
 def single(path, folder):
@@ -183,23 +176,15 @@ def single(path, folder):
     return nbformat.writes(nb) + "\n"
 
 
-def write(paths, out):
-    """Write the lessons at `paths` into the folder `out`; print a line on each."""
+def write(out):
+    """Write all lessons into the folder `out`; print a line on each."""
     out.mkdir(parents=True, exist_ok=True)
     folder = f"pytorch-device-lab-{edition()}"
-    for path in paths:
+    for path in notebooks.lessons():
         text = single(path, folder)
         (out / path.name).write_text(text, encoding="utf-8", newline="\n")
         print(f"{out / path.name}: {len(text.encode()) / 1000:.0f} kB")
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("files", nargs="*", type=pathlib.Path, metavar="NOTEBOOK", help="lessons (default: all)")
-    parser.add_argument("--out", type=pathlib.Path, default=ROOT / "dist", metavar="DIR", help="default: dist")
-    options = parser.parse_args()
-    write([path.resolve() for path in options.files] or notebooks.lessons(), options.out)
-
-
 if __name__ == "__main__":
-    main()
+    write(ROOT / "dist")

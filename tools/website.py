@@ -17,10 +17,10 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from tools import evidence, explorers, lesson_pages  # noqa: E402
-from tools.notebooks import address, badges, lessons  # noqa: E402
+from tools.notebooks import address, badges, in_repository, lessons  # noqa: E402
+from tools.paths import read, with_links  # noqa: E402
 from utils.exercises import lesson_exercises  # noqa: E402
 
-LINK = re.compile(r"\]\((?!https?:|#)([^)#\s]+)(#[^)\s]*)?\)")
 PAGES = ["docs/paths", "docs/glossary", "docs/errors", "docs/evidence", "docs/status"]  # in the order of the navigation
 ROW = re.compile(r"^\| (\d\d) \| \[(.+?)\]\(notebooks/(.+?)\.ipynb\)", re.M)  # of README's table of lessons
 
@@ -30,33 +30,21 @@ def names():
     return {stem: f"{number} · {name}" for number, name, stem in ROW.findall(read(ROOT / "README.md"))}
 
 
-def read(path):
-    return path.read_text(encoding="utf-8")
-
-
 def repository_links(text, folder):
     """`text`, Markdown of a page in `folder`, where links to what the site lacks lead to the repository."""
     on_site = {ROOT / f"{page}.md" for page in PAGES} | set(lessons())
-
-    def change(match):
-        path = (ROOT / folder / match[1]).resolve()
-        if path in on_site or not path.exists():  # Sphinx complains of links to nowhere
-            return match[0]
-        kind = "tree" if path.is_dir() else "blob"
-        return f"]({address()}/{kind}/main/{path.relative_to(ROOT).as_posix()}{match[2] or ''})"
-
-    return LINK.sub(change, text)
+    return with_links(text, ROOT / folder, lambda path: None if path in on_site else in_repository(path))
 
 
 def launch_line(path, single):
     """Where a lesson runs, as HTML. single: whether the site offers it as one file."""
     colab, kaggle = re.findall(r"\)\]\((.+?)\)", badges(path))
-    slug, inside = address().removeprefix("https://github.com/"), f"notebooks/{path.name}"
-    binder = f"https://mybinder.org/v2/gh/{slug}/main?urlpath=lab/tree/{inside}"
+    slug = address().removeprefix("https://github.com/")
+    binder = f"https://mybinder.org/v2/gh/{slug}/main?urlpath=lab/tree/notebooks/{path.name}"
     links = {"Colab": colab, "Kaggle": kaggle, "Binder": binder}
     run = ", ".join(f'<a href="{html.escape(link)}">{where}</a>' for where, link in links.items())
     one = f'<a href="../single/{path.name}" download>this lesson as one file</a> · ' if single else ""
-    return f'<p class="launch">Run it on {run} · {one}<a href="{address()}/blob/main/{inside}">source</a></p>'
+    return f'<p class="launch">Run it on {run} · {one}<a href="{in_repository(path)}">source</a></p>'
 
 
 def table_below(heading, text):
@@ -67,26 +55,19 @@ def table_below(heading, text):
 
 def start_page(explorer):
     """docs/index.md with what it has places for. explorer: that of lesson 00, as HTML."""
-    readme = read(ROOT / "README.md")
-    toctrees = {
-        "Lessons": [f"{name} <notebooks/{stem}>" for stem, name in names().items()],
-        "Course": PAGES,
-    }
-    contents = "\n\n".join(
-        "\n".join(["```{toctree}", ":hidden:", f":caption: {caption}", "", *entries, "```"])
-        for caption, entries in toctrees.items()
-    )
-    text = read(ROOT / "docs" / "index.md")
+    text, readme = read(ROOT / "docs" / "index.md"), read(ROOT / "README.md")
+    pages_of_lessons = [f"{name} <notebooks/{stem}>" for stem, name in names().items()]
     places = {
         "explorer 00": f"```{{raw}} html\n{explorer}\n```",
         "paths": table_below("Paths", readme),
         "lessons": table_below("Lessons", readme),
-        "contents": contents,
+        "contents": toctree("Lessons", pages_of_lessons) + "\n\n" + toctree("Course", PAGES),
     }
-    for place, filling in places.items():
-        assert text.count(f"<!-- {place} -->") >= 1, f"docs/index.md has no place for {place}"
-        text = re.sub(rf"^<!-- {place} -->$", lambda _, filling=filling: filling, text, flags=re.M)
-    return repository_links(text, ".")
+    return repository_links(re.sub("^<!-- (.*) -->$", lambda found: places[found[1]], text, flags=re.M), ".")
+
+
+def toctree(caption, entries):
+    return "\n".join(["```{toctree}", ":hidden:", f":caption: {caption}", "", *entries, "```"])
 
 
 def stage(folder, singles):
@@ -112,10 +93,10 @@ def stage(folder, singles):
             (pictures / name).write_bytes(content)
     pages = {f"{page}.md": read(ROOT / f"{page}.md") for page in PAGES if (ROOT / f"{page}.md").exists()}
     pages |= evidence.pages()
+    pages = {page: repository_links(text, "docs") for page, text in pages.items()}
+    pages["index.md"] = start_page(explorers.page(lessons()[0].stem, ""))
     for page, text in pages.items():
-        (folder / page).write_text(repository_links(text, "docs"), encoding="utf-8")
-    start = start_page(explorers.page(lessons()[0].stem, ""))
-    (folder / "index.md").write_text(start, encoding="utf-8")
+        (folder / page).write_text(text, encoding="utf-8")
 
 
 def not_found():

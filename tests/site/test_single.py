@@ -109,11 +109,8 @@ move_controls()
 
 @pytest.fixture(scope="session")
 def bare(tmp_path_factory):
-    return environment(tmp_path_factory.mktemp("bare"))
-
-
-def environment(folder):
-    """Make in `folder` an environment that has what a single lesson may need, and nothing more; its variables."""
+    """Variables of an environment that has what a single lesson may need, and nothing more."""
+    folder = tmp_path_factory.mktemp("bare")
     assert COLAB.exists(), "There is no .venv-colab: run `make env-test-colab` first."
     venv, tools, home = folder / "venv", folder / "tools", folder / "home"
     subprocess.run([COLAB, "-m", "venv", "--without-pip", venv], check=True)
