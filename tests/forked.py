@@ -80,7 +80,7 @@ def finish(processes, seconds=120):
     return ends
 
 
-def run(main, *words, **env):
+def run_main(main, *words, **env):
     """Start `main` and wait for its end: exit status, stdout and stderr."""
     return finish([start(main, *words, **env)])[0]
 

@@ -302,7 +302,7 @@ def judges_times(source):
     return claims or bool(re.match("%%today .*: slower", source))
 
 
-def run(paths, arguments, options, attempt=1):
+def run_lessons(paths, arguments, options, attempt=1):
     """Run lessons; returns pytest's exit status, and the lessons with problems."""
     plugin = Lessons(paths, options)
     usual = ["--nbval-lax", "--nbval-current-env", "--nbval-cell-timeout=240", "--disable-warnings"]
@@ -329,10 +329,10 @@ def main(arguments):
         if not paths:
             return 0
     for_pytest = [text for text in others if not text.endswith(".ipynb")]
-    status, failed = run(paths, for_pytest, options)
+    status, failed = run_lessons(paths, for_pytest, options)
     if failed and all(lesson.only_missed_claims(options) for lesson in failed):
         print(f"Only claims were missed. Once more: {', '.join(x.path.stem for x in failed)}", flush=True)
-        status, failed = run([lesson.path for lesson in failed], for_pytest, options, attempt=2)
+        status, failed = run_lessons([lesson.path for lesson in failed], for_pytest, options, attempt=2)
     return status or bool(failed)
 
 

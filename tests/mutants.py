@@ -314,14 +314,16 @@ def verdict(number, source):
             exec(source, names)
         except Exception as error:
             return f"✗ {number} the cell raises {type(error).__name__}: {error}"
-        exercises.check(number, names[exercises.find(number).name])
+        exercises.check(number, names[exercises.find_exercise(number).name])
     verdicts = re.findall(rf"^[✓✗○] {re.escape(number)} .*", out.getvalue(), re.M | re.S)
     return verdicts[-1] if verdicts else out.getvalue()
 
 
 def judged(number, sample=list):
     """The mutants of one exercise, each with its verdict. sample: a function that picks some of them."""
-    return [(mutant, verdict(number, mutant.source)) for mutant in sample(mutants(exercises.find(number).solution))]
+    return [
+        (mutant, verdict(number, mutant.source)) for mutant in sample(mutants(exercises.find_exercise(number).solution))
+    ]
 
 
 def alike(text):
@@ -336,7 +338,7 @@ def report(number):
     exercises._remember = lambda number, state: None
     sys.modules["tabulate"] = None  # a package of the site's builder, which no lesson may expect
     start = time.perf_counter()
-    exercise, found = exercises.find(number), judged(number)
+    exercise, found = exercises.find_exercise(number), judged(number)
     seconds = time.perf_counter() - start
     known = exercise.equivalent
     passed = [m for m, said in found if said.startswith("✓")]

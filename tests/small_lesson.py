@@ -54,7 +54,7 @@ plots.diagram("machine")
 [draw fold]
 # @title Draw a line
 def draw(end):
-    return plots.figure(f"To {end}", "a model", xlabel="n (1)", ylabel="m (1)")[0], "A line."
+    return plots.figure(f"To {end}", about="a model", xlabel="n (1)", ylabel="m (1)")[0], "A line."
 [explorer]
 plots.explorer(draw, end=3)
 [explorer-text text]

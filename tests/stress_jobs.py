@@ -41,7 +41,7 @@ def jobs_of(cells):
     return found + [(False, [cell]) for cell in running]
 
 
-def run(client, nb, cells):
+def run_cells(client, nb, cells):
     """Execute cells. None, or the last words of the first that fails."""
     for cell in cells:
         try:
@@ -65,10 +65,10 @@ def stress(path, runs, only):
     with client.setup_kernel():
         for is_job, cells in jobs_of([cell for cell in nb.cells if cell.cell_type == "code"]):
             begin = time.perf_counter()
-            words = [run(client, nb, cells)]
+            words = [run_cells(client, nb, cells)]
             chosen = is_job and not not_here(cells) and (only is None or cells[0].id in only)
             if chosen:
-                words += [run(client, nb, cells) for _ in range(runs - 1)]
+                words += [run_cells(client, nb, cells) for _ in range(runs - 1)]
             failed = [said for said in words if said]
             if chosen:
                 seconds = (time.perf_counter() - begin) / runs

@@ -79,5 +79,5 @@ def test_a_claim_must_promise_something():
 
 
 def test_a_simulated_figure_names_no_device(capsys):
-    claim("twice as fast", 2.0, at_least=1.5, where="a simulation, no device measured")
+    claim("twice as fast", 2.0, at_least=1.5, about="a simulation, no device measured")
     assert capsys.readouterr().out.endswith("· a simulation, no device measured\n")

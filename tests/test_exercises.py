@@ -79,7 +79,7 @@ JUNK += [lambda *a, junk=junk: junk for junk in (None, 5, -1.5, "x", [], (None, 
 
 @pytest.mark.parametrize("number", ALL)
 def test_whatever_the_answer_check_gives_a_verdict_and_no_error(number, capsys, monkeypatch):
-    monkeypatch.setattr(exercises, "find", ALL.get)  # none of these changes the inputs of a check
+    monkeypatch.setattr(exercises, "find_exercise", ALL.get)  # none of these changes the inputs of a check
     for junk in JUNK:
         exercises.check(number, junk)
         assert capsys.readouterr().out[:2] in ("✗ ", "○ "), junk

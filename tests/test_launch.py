@@ -58,8 +58,8 @@ def script(tmp_path):
 def asleep(job, count):
     """Wait until `count` ranks have printed something; the processes that are alive then."""
     end = time.monotonic() + 60
-    while sum("asleep" in text for text in job.run().printed.values()) < count:
-        assert time.monotonic() < end, job.run()
+    while sum("asleep" in text for text in job.so_far().printed.values()) < count:
+        assert time.monotonic() < end, job.so_far()
         time.sleep(0.05)
     return job.processes()
 

@@ -65,7 +65,7 @@ def test_order_that_says_nothing_is_not_exchanged(source):
 
 
 def test_a_mutant_differs_and_is_there_once():
-    source = exercises.find("01.2").solution
+    source = exercises.find_exercise("01.2").solution
     sources = [mutant.source for mutant in mutants.mutants(source)]
     assert source not in sources and len(sources) == len(set(sources)) > 40
 
@@ -103,7 +103,7 @@ def test_report_lists_what_a_check_lets_pass(monkeypatch):
             "gone → gone": "Nothing does this any longer.",
         },
     )
-    monkeypatch.setattr(exercises, "find", lambda number: exercise)
+    monkeypatch.setattr(exercises, "find_exercise", lambda number: exercise)
     monkeypatch.setattr(exercises, "_remember", lambda number, state: None)
     monkeypatch.setattr(exercises, "SECONDS", 5)
     lines, counts = mutants.report("77.1")

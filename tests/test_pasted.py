@@ -94,10 +94,10 @@ def test_find_has_an_answer(words, shown, capsys):
 
 
 def test_a_flat_listing_is_run_with_its_indentation(capsys):
-    today.run("", "for n in range(2):\ntotal = n\nprint(total)")
+    today.run_cell("", "for n in range(2):\ntotal = n\nprint(total)")
     shown = capsys.readouterr().out
     assert "lost. This is what was run" in shown and "\n        total = n\n        print(total)" in shown
     assert "fine" in shown and "prints 0\n" in shown
-    today.run("", "for n in range(2):\n    a = 1\nif a:\nb = 2")
+    today.run_cell("", "for n in range(2):\n    a = 1\nif a:\nb = 2")
     shown = capsys.readouterr().out
     assert "was lost, and cannot be put back" in shown and "raises" in shown

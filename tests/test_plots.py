@@ -18,7 +18,7 @@ FIGURE = (
 EXPLORER = """
 import ipywidgets
 def draw(height, color):
-    fig, ax = plots.figure(f"height {height}", "a model, no device measured", xlabel="x (s)", ylabel="y (s)")
+    fig, ax = plots.figure(f"height {height}", about="a model, no device measured", xlabel="x (s)", ylabel="y (s)")
     ax.bar([0], [height], color=color)
     return fig, "A bar & <more>."
 slider = ipywidgets.IntSlider(3, 1, 9)
@@ -66,7 +66,7 @@ def test_colors_are_the_published_ones():
 
 
 def test_gantt_has_rows_in_order_and_bars_where_they_belong():
-    fig, ax = plots.figure("Two engines", "a simulator", xlabel="", ylabel="")
+    fig, ax = plots.figure("Two engines", about="a simulator", xlabel="", ylabel="")
     bars = [
         ("copy", 0, 2, "in 0", plots.BLUE),
         ("compute", 2, 5, "k 0", plots.GREEN),
@@ -79,14 +79,14 @@ def test_gantt_has_rows_in_order_and_bars_where_they_belong():
 
 
 def test_a_text_is_left_out_where_its_bar_has_no_room():
-    fig, ax = plots.figure("One row", "a simulator", xlabel="", ylabel="")
+    fig, ax = plots.figure("One row", about="a simulator", xlabel="", ylabel="")
     plots.gantt(ax, [("gpu", 0, 9, "matmul", plots.BLUE), ("gpu", 9, 9.2, "matmul", plots.BLUE)])
     assert len(ax.texts) == 1
 
 
 def test_labeled_curves_get_a_legend_unless_the_figure_has_one():
     for title in ("", "mine"):
-        fig, (left, right) = plots.figure("Two", "a simulator", xlabel="", ylabel="", panels=2)
+        fig, (left, right) = plots.figure("Two", about="a simulator", xlabel="", ylabel="", panels=2)
         left.plot([1, 2], label="a curve")
         right.plot([1, 2], label="a curve" if title else "")
         if title:
@@ -99,7 +99,7 @@ def test_a_bar_narrower_than_a_pixel_is_seen():
     """20 kernels of 48 µs, one each 2 ms: white edges would cover them."""
     pixels = []
     for length in (0.048, 0.0):
-        fig, ax = plots.figure("Kernels", "a simulator", xlabel="", ylabel="")
+        fig, ax = plots.figure("Kernels", about="a simulator", xlabel="", ylabel="")
         plots.gantt(ax, [("gpu", 2 * n + 1, 2 * n + 1 + length, "", "#FF0000") for n in range(20)])
         ax.set_xlim(0, 41)
         image = np.asarray(PIL.Image.open(io.BytesIO(base64.b64decode(plots._png(fig)))).convert("RGB")).astype(int)
@@ -110,6 +110,42 @@ def test_a_bar_narrower_than_a_pixel_is_seen():
 
 
 def test_panels_have_titles_and_rows_room_for_their_names():
-    fig, axes = plots.figure("Two", "a simulation", xlabel="", ylabel="", panels=2, titles=("one", "other"), left=1.5)
+    fig, axes = plots.figure(
+        "Two", about="a simulation", xlabel="", ylabel="", panels=2, titles=("one", "other"), left=1.5
+    )
     assert [ax.get_title() for ax in axes] == ["one", "other"]
     assert axes[0].get_position().x0 * fig.get_size_inches()[0] == pytest.approx(1.5)
+
+
+def test_stacked_parts_follow_each_other_and_the_lengths_come_back():
+    fig, (lying, standing) = plots.figure("Parts", about="a simulation", xlabel="", ylabel="", panels=2)
+    rows, parts = {"one": [1, 2.5], "two": [3, 0]}, {"first": plots.BLUE, "second": plots.GREEN}
+    assert plots.stacked(lying, rows, parts) == plots.stacked(standing, rows, parts, upright=True) == [3.5, 3]
+    assert [(bar.get_x(), bar.get_width()) for bar in lying.patches] == [(0, 1), (0, 3), (1, 2.5), (3, 0)]
+    assert [(bar.get_y(), bar.get_height()) for bar in standing.patches] == [(0, 1), (0, 3), (1, 2.5), (3, 0)]
+    assert lying.yaxis_inverted() and [text.get_text() for text in lying.get_yticklabels()] == ["one", "two"]
+    with pytest.raises(ValueError):
+        plots.stacked(lying, {"one": [1]}, parts)
+
+
+@pytest.mark.parametrize(
+    ("ends", "base", "labels"),
+    [
+        ((0.4, 30), 10, ["0.5", "1", "2", "5", "10", "20"]),
+        ((1500, 6000), 10, ["1,500", "2,000", "3,000", "5,000"]),
+        ((1, 1e6), 10, None),  # powers of ten
+        ((1, 64), 2, None),
+    ],
+)
+def test_a_logarithmic_axis_has_plain_numbers_where_it_is_short(ends, base, labels):
+    fig, ax = plots.figure("Ticks", about="a simulation", xlabel="", ylabel="")
+    ax.set_xscale("log", base=base)
+    ax.set_xlim(ends)
+    ax.set_yscale("log")
+    ax.set_yticks([3, 7], ["three", "seven"])
+    plots._png(fig)
+    shown = [
+        t.get_text() for t, x in zip(ax.get_xticklabels(), ax.get_xticks(), strict=True) if ends[0] <= x <= ends[1]
+    ]
+    assert shown == labels if labels else all("^{" in text for text in shown)
+    assert [text.get_text() for text in ax.get_yticklabels()] == ["three", "seven"]

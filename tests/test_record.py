@@ -17,7 +17,7 @@ from tools import record, run
 CUDA = "%%requires cuda --result numbers\nnumbers = [1.5, 2]\nclaim('it is fast', 2, at_least=1, limit=4)"
 FIGURE = (
     "%%requires cuda --name picture\n"
-    "fig, ax = plots.figure('A finding', 'no device, a test', xlabel='x', ylabel='y')\nplots.show(fig, 'a line')"
+    "fig, ax = plots.figure('A finding', about='no device, a test', xlabel='x', ylabel='y')\nplots.show(fig, 'a line')"
 )
 OTHER = "%%requires mps --result other\nother = 1"
 PLAIN = ["%%requires cuda\nprint('no name')", "%%requires result:numbers\nnumbers", "plain = 1"]
@@ -79,7 +79,7 @@ def test_stores_what_ran_live_and_only_that_and_reports(recorder):
 
 def test_what_other_cells_claimed_of_this_machine_is_kept(recorder):
     judge = "%%requires result:numbers\nclaim('of the result', numbers[1], at_least=2)"
-    both = "claim('of the CPU', True)\nclaim('of a model', True, where='a model')"
+    both = "claim('of the CPU', True)\nclaim('of a model', True, about='a model')"
     _, _, left = recorder({"42_a_lesson": [CUDA, judge, both]})
     (content,) = [json.loads(text) for name, text in left.items() if name.endswith(".json")]
     of_judge, of_both = content["claims"].values()

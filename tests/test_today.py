@@ -24,12 +24,12 @@ STRICT = pytest.mark.parametrize("strict", [False, True])
 
 
 def cell(old, new="print(1)", announced="fine", lines=""):
-    today.run(f"group/name: {announced}", f"{lines}{old}\n# ---- today\n{new}\n")
+    today.run_cell(f"group/name: {announced}", f"{lines}{old}\n# ---- today\n{new}\n")
 
 
 def of(source, limit=snippets.LIMIT, prelude=""):
     """What one piece of code does."""
-    (outcome,) = snippets.run(prelude, [source], today.launch.folder(), limit=limit)
+    (outcome,) = snippets.run_snippets(prelude, [source], today.launch.folder(), limit=limit)
     return outcome
 
 
@@ -156,7 +156,7 @@ def test_too_fast_is_a_missed_claim(monkeypatch, capsys):
 )
 def test_what_cannot_be_read_is_said(header, body, message):
     with pytest.raises(TodayError, match=re.escape(message)):
-        today.run(header, body)
+        today.run_cell(header, body)
 
 
 def test_the_first_condition_that_holds_counts(capsys):
@@ -184,9 +184,9 @@ def test_no_path_of_the_machine_is_shown():
 
 
 def test_long_messages_are_cut_and_it_says_so(capsys):
-    today.run("", "raise ValueError('\\n'.join(map(str, range(9))) + 'x' * 9000)")
+    today.run_cell("", "raise ValueError('\\n'.join(map(str, range(9))) + 'x' * 9000)")
     assert "(6 more lines)" in capsys.readouterr().out
-    today.run("", "print('word ' * 2000)")
+    today.run_cell("", "print('word ' * 2000)")
     shown = capsys.readouterr().out
     assert "…" in shown and len(shown) < 1000
 
@@ -201,7 +201,7 @@ def test_long_messages_are_cut_and_it_says_so(capsys):
     }.items(),
 )
 def test_a_paste_is_compared_with_the_rows(source, shown, capsys):
-    today.run("", source)
+    today.run_cell("", source)
     assert re.search(shown, capsys.readouterr().out)
 
 
@@ -252,7 +252,7 @@ def test_a_piece_may_do_what_it_likes(method, monkeypatch):
     if os.name != "nt":
         pieces["import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)"] = "its process was ended by SIGSEGV"
     prelude = "import warnings\nwarnings.warn('of the prelude')"
-    outcomes = snippets.run(prelude, list(pieces), today.launch.folder(), env={"GIVEN": "2"})
+    outcomes = snippets.run_snippets(prelude, list(pieces), today.launch.folder(), env={"GIVEN": "2"})
     assert [outcome["ended"] for outcome in outcomes] == list(pieces.values())
     endless, _, _, left, left_2, failed, named, bare, path, free, *_ = outcomes
     assert 0 < len(endless["printed"]) <= snippets.KEPT + 1
@@ -315,8 +315,8 @@ sys.path.insert(0, {str(ROOT / "utils")!r})
 import snippets
 snippets.METHOD, snippets.PRELOAD = sys.argv[1], []
 folder = tempfile.mkdtemp()
-print(snippets.run("", ["import sys\\nprint(sys.argv[1:])"], folder)[0]["printed"], flush=True)
-snippets.run("", [{LEAVES + chr(10) + "p.wait()"!r}], folder)
+print(snippets.run_snippets("", ["import sys\\nprint(sys.argv[1:])"], folder)[0]["printed"], flush=True)
+snippets.run_snippets("", [{LEAVES + chr(10) + "p.wait()"!r}], folder)
 """
 
 
@@ -351,7 +351,7 @@ def test_a_server_that_died_is_a_finding_and_is_replaced(strict, capsys, monkeyp
     wait_for_the_end_of(server)
     assert of("print(2)")["printed"] == "2\n"
     kill = "import os, time\nos.kill(os.getppid(), 9)\ntime.sleep(100)"
-    for action in (lambda: cell(kill), lambda: today.run("", kill)):
+    for action in (lambda: cell(kill), lambda: today.run_cell("", kill)):
         if strict:
             with pytest.raises(TodayError, match="has ended; run the cell again"):
                 action()

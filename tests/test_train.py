@@ -145,7 +145,7 @@ def test_ctrl_c_saves_and_stops(undisturbed, tmp_path, number):
     assert forked.finish([process])[0].status == 130
     saved = forked.load(tmp_path / "run.pt")["step"]
     assert 5 < saved < STEPS and saved == metrics(tmp_path)[-1]["step"]
-    assert forked.run(train.main, *words).status == 0
+    assert forked.run_main(train.main, *words).status == 0
     forked.assert_same_bits(forked.load(tmp_path / "run.pt"), forked.load(undisturbed[0] / "run.pt"))
 
 
@@ -195,7 +195,7 @@ def new_pages():
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="needs glibc")
 def test_what_is_freed_is_used_again():
-    assert int(forked.run(new_pages).out) < 1000  # of 16,384
+    assert int(forked.run_main(new_pages).out) < 1000  # of 16,384
 
 
 def test_auto_takes_no_stand_in_for_a_tpu(monkeypatch):

@@ -33,7 +33,7 @@ def undisturbed(request, tmp_path_factory):
     script, folder = request.param, tmp_path_factory.mktemp(request.param.__name__)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        end = forked.run(script.main, *TRAININGS[script], "--checkpoint=run.pt", LOGS[script])
+        end = forked.run_main(script.main, *TRAININGS[script], "--checkpoint=run.pt", LOGS[script])
     assert (end.status, end.err) == (0, "")
     return script, folder
 
@@ -52,7 +52,7 @@ def test_kill_9_at_random_steps_changes_nothing(undisturbed, tmp_path):
         process.kill()
         assert forked.finish([process])[0].status == -signal.SIGKILL, f"at step {step} of {steps}"
         forked.load("run.pt")  # whole
-    end = forked.run(script.main, *words)
+    end = forked.run_main(script.main, *words)
     assert (end.status, end.err) == (0, ""), f"killed after {steps}"
     forked.assert_same_bits(forked.load(folder / "run.pt"), forked.load("run.pt"))
     losses = [{line["step"]: line["loss"] for line in forked.log_of(place / "log")} for place in (folder, tmp_path)]
@@ -128,7 +128,7 @@ def test_a_full_disk_keeps_the_last_checkpoint(tmp_path):
 
 def assert_refused(script, says, *words, status=2, **env):
     """A run ends with this status and one line of error, which contains `says`. Before it, only argparse's usage."""
-    end = forked.run(script.main, *words, **env)
+    end = forked.run_main(script.main, *words, **env)
     *usage, last = end.err.splitlines()
     assert end.status == status and last.startswith(script.__name__) and says in last, end
     assert not usage or (usage[0].startswith("usage: ") and ": error: " in last), end

@@ -3,8 +3,10 @@
 import math
 import re
 
+import torch
+
 from utils.messages import LabError, finding, note, untimed
-from utils.recordings import EMULATED, origin
+from utils.recordings import EMULATED, Provenance, origin
 
 LINE = re.compile(r"^[✓✗] .* \(claimed[ )].*$", re.M)  # what a judged claim prints; exercises and rows have signs, too
 
@@ -21,17 +23,18 @@ def claim(
     at_most: float | None = None,
     limit: float | None = None,
     unit: str = "",
-    where=None,
+    where: str | torch.device | Provenance | None = None,
+    about: str | None = None,
     timed: bool = False,
 ) -> None:
     """Print one line: the claim, the measured figure, its physical limit, ✓ or ✗, and the device.
 
     measured: a number, or whether the claim is true. at_least, at_most: what a claim about a number promises (one or
     both). limit: the most that physics allows, in the same unit; a figure above it always raises, because then the
-    measurement is wrong. where: the name of a result, a device, a Provenance, or plain text for what no device
-    measured; by default the result that the cell's header names, or this CPU. timed: it speaks of a time, a rate or an
-    overlap; such a claim is not judged where times prove nothing (an emulated device, LAB_UNTIMED=1). A missed claim
-    is a finding: information for a reader, a ClaimError with LAB_STRICT=1.
+    measurement is wrong. where: the name of a result, a device or a Provenance; by default the result that
+    the cell's header names, or this CPU. about: text in its place, for what no device measured. timed: it speaks of a
+    time, a rate or an overlap; such a claim is not judged where times prove nothing (an emulated device,
+    LAB_UNTIMED=1). A missed claim is a finding: information for a reader, a ClaimError with LAB_STRICT=1.
     """
     bounds = [(sign, bound) for sign, bound in (("≥", at_least), ("≤", at_most)) if bound is not None]
     if isinstance(measured, bool):
@@ -41,7 +44,7 @@ def claim(
         raise ClaimError(f"{text!r} was measured as {measured!r}: a claim needs a finite number, or True or False")
     elif not bounds:
         raise ClaimError(f"{text!r} promises nothing: give at_least or at_most")
-    source = origin(where)
+    source = about or origin(where)
     if timed and (untimed() or source.startswith(EMULATED)):
         note(f"– {text}: not judged here, where times prove nothing · {source}", "unjudged")
         return

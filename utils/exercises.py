@@ -138,7 +138,7 @@ def all_exercises():
     return dict(sorted(lesson_exercises("[0-9][0-9]").items()))
 
 
-def find(number):
+def find_exercise(number):
     """The Exercise of this number; ExerciseError where there is none."""
     exercise = lesson_exercises(str(number)[:2]).get(number)
     if exercise is None:
@@ -158,7 +158,7 @@ def check(number: str, answer) -> None:
 
     A wrong answer raises nothing; ExerciseError where there is no such exercise.
     """
-    exercise = find(number)
+    exercise = find_exercise(number)
     problem = _judge(exercise, answer)
     if problem is None:
         _remember(number, "solved")
@@ -222,7 +222,7 @@ def _imports(thread):
 
 def hint(number: str) -> None:
     """Print the next hint for exercise `number`, from a nudge to almost the answer."""
-    exercise = find(number)
+    exercise = find_exercise(number)
     given = _hints_given.get(number, 0)
     if given == len(exercise.hints):
         print(f'No more hints for {number}. The answer: solution("{number}")')
@@ -235,7 +235,7 @@ def solution(number: str) -> None:
     """Show one right answer to exercise `number` as highlighted code."""
     from IPython.display import Code, display
 
-    display(Code(find(number).solution.strip(), language="python"))
+    display(Code(find_exercise(number).solution.strip(), language="python"))
 
 
 def progress(lesson: str | None = None) -> None:

@@ -151,7 +151,7 @@ class Job:
             raise LaunchError(f"the job did not end within {timeout} s and was stopped; run the cell again") from None
         finally:
             self.stop()
-        return self.run()
+        return self.so_far()
 
     def stop(self):
         """End all its processes: torchrun is asked and passes it on; what is left after five seconds is killed."""
@@ -165,7 +165,7 @@ class Job:
                 process.kill()
         psutil.wait_procs([self.agent, *alive], timeout=5)
 
-    def run(self):
+    def so_far(self):
         """The Run so far."""
         printed, errors = {}, {}
         for path in sorted(self.logs.glob("ranks/*/attempt_*/*/std*.log")):

@@ -34,13 +34,14 @@ STYLE = {
 }
 
 
-def figure(finding, where=None, *, xlabel, ylabel, panels=1, size=(7.2, 3.8), left=0.75, titles=()):
+def figure(finding, where=None, *, about=None, xlabel, ylabel, panels=1, size=(7.2, 3.8), left=0.75, titles=()):
     """A figure whose title states `finding` and names the device. Returns (figure, axes).
 
-    where: the name of a result, a device type, a Provenance, or plain text where no device was measured; by default
-    the result that the cell's header names, or this CPU. xlabel, ylabel: with units. panels: number of axes side by
-    side (then axes is a list); titles: one for each of them. size: inches. left: inches kept free for labels, such
-    as long names of rows. Axes with labeled curves get a legend when the figure is shown, unless it has one.
+    where: the name of a result, a device type or a Provenance; by default the result that the cell's header names, or
+    this CPU. about: text in its place, where no device was measured. xlabel, ylabel: with units. panels: number of axes
+    side by side (then axes is a list); titles: one for each of them. size: inches. left: inches kept free for labels,
+    such as long names of rows. When the figure is shown, axes with labeled curves get a legend, unless it has one, and
+    logarithmic ones to base 10 get plain numbers, unless their ticks are set.
     """
     import matplotlib
     from cycler import cycler
@@ -59,7 +60,7 @@ def figure(finding, where=None, *, xlabel, ylabel, panels=1, size=(7.2, 3.8), le
     for ax, title in zip(axes, titles, strict=False):
         ax.set_title(title, fontsize=9)
     fig.text(0.08 / width, 1 - 0.08 / height, finding, va="top", fontsize=11, fontweight="bold")
-    text = textwrap.shorten(origin(where), 110, placeholder=" …")
+    text = textwrap.shorten(about or origin(where), 110, placeholder=" …")
     fig.text(0.08 / width, 1 - 0.32 / height, text, va="top", fontsize=8.5, color="#555555")
     return fig, (axes[0] if panels == 1 else list(axes))
 
@@ -77,9 +78,22 @@ def _alternative(fig, alt):
 def _finish(fig):
     own = any(ax.get_legend() for ax in fig.axes)
     for ax in fig.axes:
+        for axis in (ax.xaxis, ax.yaxis):
+            _plain_ticks(axis)
         ax.minorticks_off()  # on logarithmic axes they take as long as all the rest
         if not own and ax.get_legend_handles_labels()[1]:
             ax.legend()
+
+
+def _plain_ticks(axis):
+    """1, 2, 5, 10 … instead of powers, where a logarithmic axis spans few powers of ten."""
+    from matplotlib.ticker import FuncFormatter, LogLocator
+
+    low, high = axis.get_view_interval()
+    if axis.get_scale() != "log" or not axis.isDefault_majloc or axis.get_transform().base != 10 or high > 3e3 * low:
+        return
+    axis.set_major_locator(LogLocator(subs=(1, 1.5, 2, 3, 5, 7) if high < 10 * low else (1, 2, 5), numticks=20))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.12g}"))
 
 
 def _png(fig):
@@ -171,6 +185,25 @@ def explorer(draw, **controls):
 def _draw(draw, controls):
     fig, alt = draw(**{name: control.value for name, control in controls.items()})
     return picture_data(_png(fig), _alternative(fig, alt))
+
+
+def stacked(ax, rows, parts, upright=False):
+    """Draw a bar for each row on `ax`, put together from its parts. Returns the lengths of the bars.
+
+    rows: name → values of its parts, in the unit of the axis. parts: name → color, in the same order. The bars lie, the
+    first on top, or stand side by side.
+    """
+    names, ends = list(rows), [0.0] * len(rows)
+    for (part, color), values in zip(parts.items(), zip(*rows.values(), strict=True), strict=True):
+        if upright:
+            ax.bar(names, values, bottom=ends, width=0.6, color=color, label=part)
+        else:
+            ax.barh(names, values, left=ends, height=0.6, color=color, label=part)
+        ends = [end + value for end, value in zip(ends, values, strict=True)]
+    if not upright:
+        ax.invert_yaxis()
+    ax.grid(axis="x" if upright else "y", visible=False)
+    return ends
 
 
 def gantt(ax, bars, unit="ms"):

@@ -106,7 +106,7 @@ def where(of: str | torch.device | Provenance = "cpu") -> Provenance:
     return here(kind)
 
 
-def default() -> Provenance:
+def default_origin() -> Provenance:
     """Where numbers come from if a cell does not say: the result that its header names, or this CPU.
 
     The header names one by `result:NAME` or `--result NAME`.
@@ -126,14 +126,8 @@ def running_again(names):
 
 
 def origin(of=None) -> str:
-    """What a figure or a claim says about where its numbers come from.
-
-    of: as for `where`; None: as `default` says; a text with a space in it, such as "a simulation", where no device has
-    measured anything.
-    """
-    if isinstance(of, str) and " " in of:
-        return of
-    return str(default() if of is None else where(of))
+    """What a figure or a claim says about where its numbers come from. of: as for `where`; None: `default_origin()`."""
+    return str(default_origin() if of is None else where(of))
 
 
 def here(word: str) -> Provenance:

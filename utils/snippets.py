@@ -1,6 +1,6 @@
 """Run pieces of code in processes of their own and say what each did: printed, warned, raised, took.
 
-`run(prelude, parts)` is for the caller. On Linux multiprocessing's fork server imports torch once and forks a process
+`run_snippets(prelude, parts)` is for the caller. On Linux multiprocessing's fork server imports torch once and forks
 for each piece; elsewhere each piece gets a new Python. In that process this file is run by its path, as a program: so
 nothing of the course is imported there.
 """
@@ -42,7 +42,7 @@ class ServerError(Exception):
 # The caller's side
 
 
-def run(prelude, parts, folder, together=True, limit=LIMIT, env=None):
+def run_snippets(prelude, parts, folder, together=True, limit=LIMIT, env=None):
     """Run each of `parts` (source code) after `prelude`, each in a process of its own; a list of dicts.
 
     Of each: "printed" and "stderr" (text), "warnings" ([category, text] each), "error" ([class, text] or None),

@@ -210,7 +210,7 @@ def measured(old, new=None, factor=None):
 # A cell
 
 
-def run(header, body):
+def run_cell(header, body):
     """What a %%today cell does. Whatever is otherwise than announced is a finding."""
     try:
         if header.strip():
@@ -259,7 +259,7 @@ def changes(row, verdict, old, new):
 
 
 def _execute(parts, together=True):
-    return snippets.run(PRELUDE, parts, launch.folder(), together, env=ENV)
+    return snippets.run_snippets(PRELUDE, parts, launch.folder(), together, env=ENV)
 
 
 def _fastest(parts):
@@ -351,7 +351,7 @@ def table(text="", group="", verdict=""):
     """A figure of the rows that `search` finds; of one or two also the code. Returns (figure, alt)."""
     found = search(text, group, verdict)
     title, *lines = _listed(found, 2 if len(found) <= 2 else 0)
-    fig, ax = plots.figure(title, pytorch(), xlabel="", ylabel="", size=(8.4, 3.4))
+    fig, ax = plots.figure(title, about=pytorch(), xlabel="", ylabel="", size=(8.4, 3.4))
     ax.set_axis_off()
     ax.text(
         -0.07, 1, "\n".join(lines), va="top", transform=ax.transAxes, fontsize=8, linespacing=1.6, family="monospace"
@@ -378,7 +378,7 @@ def today_cell(lines):
     if first is None or (first == 1 and not lines[0].startswith("# %%requires")):
         return lines
     header, body = lines[first].removeprefix("%%today").strip(), "".join(lines[first + 1 :])
-    return [f"__import__('utils.today').today.run({header!r}, {body!r})\n"]
+    return [f"__import__('utils.today').today.run_cell({header!r}, {body!r})\n"]
 
 
 if "IPython" in sys.modules and (shell := sys.modules["IPython"].get_ipython()):

@@ -120,7 +120,7 @@ def load(args):
         order = torch.randperm(len(digits), generator=torch.Generator().manual_seed(0))
         images, labels = (
             torch.tensor(pixels / 16, dtype=torch.float32)[order].view(-1, 1, 8, 8),
-            torch.tensor(digits)[order],
+            torch.tensor(digits, dtype=torch.int64)[order],
         )
         return Digits(images[:1437], labels[:1437]), Digits(images[1437:], labels[1437:])
     try:  # a file is mapped, not read: it may be larger than the memory

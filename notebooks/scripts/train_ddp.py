@@ -157,7 +157,7 @@ def load_data(device):
     pixels, digits = load_digits(return_X_y=True)
     order = torch.randperm(len(digits), generator=torch.Generator().manual_seed(0))
     images = torch.tensor(pixels / 16, dtype=torch.float32)[order].to(device)
-    labels = torch.tensor(digits)[order].to(device)
+    labels = torch.tensor(digits, dtype=torch.int64)[order].to(device)
     return (images[:TRAIN], labels[:TRAIN]), (images[TRAIN:], labels[TRAIN:])
 
 

@@ -49,7 +49,7 @@ def variables(number, gpu, gpus, log):
     return found
 
 
-def run(number, gpu, record=False):
+def run_lesson(number, gpu, record=False):
     """One lesson on one kind of GPU: (line that says how it went, all that was printed, whether all is well)."""
     two = "%%requires cuda:2" in lesson(number).read_text(encoding="utf-8")
     gpus = 2 if record or (two and gpu == "T4") else 1
@@ -93,7 +93,7 @@ def main(arguments=None):
     jobs.sort(key=lambda job: (ORDER.index(job[0]), job[1] != "T4"))
     begin, failed, lines = time.perf_counter(), 0, []
     with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
-        for future in concurrent.futures.as_completed([pool.submit(run, *job) for job in jobs]):
+        for future in concurrent.futures.as_completed([pool.submit(run_lesson, *job) for job in jobs]):
             line, printed, well = future.result()
             lines.append(line)
             print(line, flush=True)
