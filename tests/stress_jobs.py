@@ -18,10 +18,10 @@ import sys
 import time
 
 import nbformat
-from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 
 from tests.conftest import ROOT
+from tools import run
 from utils.messages import NOT_LIVE
 
 JOB = re.compile(r"^%%torchrun |\blaunch\.torchrun\(", re.MULTILINE)
@@ -61,8 +61,7 @@ def not_here(cells):
 def stress(path, runs, only):
     """Run a lesson, its jobs `runs` times each. Whether all went well."""
     nb, well = nbformat.read(path, as_version=4), True
-    client = NotebookClient(nb, timeout=600, kernel_name="python3", resources={"metadata": {"path": str(path.parent)}})
-    with client.setup_kernel():
+    with run.kernel(nb, path.parent) as client:
         for is_job, cells in jobs_of([cell for cell in nb.cells if cell.cell_type == "code"]):
             begin = time.perf_counter()
             words = [run_cells(client, nb, cells)]
@@ -89,7 +88,6 @@ def main():
     parser.add_argument("--only", action="append", metavar="CELL", help="the job that begins with CELL; repeatable")
     args = parser.parse_args()
     os.environ["LAB_STRICT"] = "1"
-    os.environ.setdefault("JUPYTER_PREFER_ENV_PATH", "1")
     paths = [path for number in args.lessons for path in sorted((ROOT / "notebooks").glob(f"{number}_*.ipynb"))]
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that the busy processes end, too
     busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(args.busy)]
