@@ -24,7 +24,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import psutil
@@ -72,7 +72,7 @@ class Run:
 
 
 @functools.cache
-def folder():
+def folder() -> pathlib.Path:
     """The folder in which jobs run and leave their files. It is removed when the notebook's kernel ends."""
     path = pathlib.Path(tempfile.mkdtemp(prefix="device-lab-"))
     atexit.register(_clean)
@@ -85,7 +85,7 @@ def _clean():
     shutil.rmtree(folder(), ignore_errors=True)
 
 
-def free_port():
+def free_port() -> int:
     """A port of the loopback interface that nobody listens on at this moment."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -105,7 +105,7 @@ class Job:
         standalone = ["--standalone"]
         if WINDOWS.items() <= DEFAULTS.items():  # the same without a network store, which would need libuv
             standalone = ["--rdzv-backend=c10d", "--rdzv-conf=store_type=file", "--local-addr=127.0.0.1"]
-            standalone.append(f"--rdzv-endpoint={self.logs / 'meeting'}")
+            standalone.append(f"--rdzv-endpoint={self.logs / 'rendezvous'}")
         given = [f"--nproc-per-node={processes}", *(options or standalone)]
         arguments = [str(argument) for argument in arguments]
         self.command = "torchrun " + shlex.join([*given, shown, *arguments])
@@ -176,16 +176,31 @@ class Job:
         return Run(self.agent.poll(), printed, errors, agent)
 
 
-def start(script, *arguments, processes=2, options=None, env=None):
+def start(
+    script: str | os.PathLike,
+    *arguments: object,
+    processes: int = 2,
+    options: Sequence[str] | None = None,
+    env: dict[str, str] | None = None,
+) -> Job:
     """Start a script with torchrun and leave it running; returns a Job. It ends with the kernel at the latest.
 
     script: a path, or a name below notebooks/ such as "scripts/train_ddp.py". arguments: of the script. processes:
-    on this machine. options: of torchrun instead of --standalone, a list. env: variables of its processes, a dict.
+    on this machine. options: of torchrun instead of --standalone. env: variables of its processes.
     """
     return Job(script, arguments, processes, options, env)
 
 
-def torchrun(script, *arguments, processes=2, options=None, env=None, timeout=200, fails=None, quiet=False):
+def torchrun(
+    script: str | os.PathLike,
+    *arguments: object,
+    processes: int = 2,
+    options: Sequence[str] | None = None,
+    env: dict[str, str] | None = None,
+    timeout: float = 200,
+    fails: str | None = None,
+    quiet: bool = False,
+) -> Run:
     """Run a script with torchrun, show what each rank printed, and return the Run.
 
     fails: a regular expression; then the job must fail, with a message that matches. Otherwise LaunchError where it
@@ -200,7 +215,7 @@ def torchrun(script, *arguments, processes=2, options=None, env=None, timeout=20
     return run
 
 
-def show(run, hide_last=False):
+def show(run: Run, hide_last: bool = False) -> None:
     """Print what the ranks of a Run printed, rank by rank, and the messages of those that failed.
 
     hide_last: leave out the last line of each (a result in JSON).
@@ -244,7 +259,7 @@ def child_stderr() -> Iterator[list[str]]:
             lines += _message(text) or ["(it wrote them elsewhere)"]
 
 
-def last_words(run, most=300):
+def last_words(run: Run, most: int = 300) -> str:
     """What the ranks of a Run that failed said last, in one line; what torchrun said, if they died without a word."""
     said = [" ".join(_message(run.errors[rank])) for rank in sorted(run.errors)]
     said = [words for words in dict.fromkeys(said) if words]  # each once

@@ -2,12 +2,13 @@
 
 import contextlib
 import sysconfig
+from collections.abc import Iterator
 
 import torch
 
 
 @contextlib.contextmanager
-def memory_history(max_entries=100_000):
+def memory_history(max_entries: int = 100_000) -> Iterator[list[dict]]:
     """Record what the CUDA allocator does in the block; yields a list that is filled when the block ends.
 
     Each entry is {"action", "bytes", "address", "code"}. action: "alloc", "free_completed", "segment_alloc" (asked

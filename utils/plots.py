@@ -7,11 +7,21 @@ import io
 import itertools
 import os
 import textwrap
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+import torch
 
 from utils import recordings
 from utils.messages import LabError, picture, picture_data
 from utils.paths import COURSE
-from utils.recordings import origin
+from utils.recordings import Provenance, origin
+
+if TYPE_CHECKING:  # importing them takes longer than the rest of utils
+    import ipywidgets
+    from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
+    from matplotlib.figure import Figure
 
 # Okabe & Ito (2008), "Color Universal Design": eight colors that color-blind readers tell apart.
 BLUE, ORANGE, GREEN, VERMILION = "#0072B2", "#E69F00", "#009E73", "#D55E00"
@@ -34,7 +44,18 @@ STYLE = {
 }
 
 
-def figure(finding, where=None, *, about=None, xlabel, ylabel, panels=1, size=(7.2, 3.8), left=0.75, titles=()):
+def figure(
+    finding: str,
+    where: str | torch.device | Provenance | None = None,
+    *,
+    about: str | None = None,
+    xlabel: str,
+    ylabel: str,
+    panels: int = 1,
+    size: tuple[float, float] = (7.2, 3.8),
+    left: float = 0.75,
+    titles: Sequence[str] = (),
+) -> "tuple[Figure, Axes | list[Axes]]":
     """A figure whose title states `finding` and names the device. Returns (figure, axes).
 
     where: the name of a result, a device type or a Provenance; by default the result that the cell's header names, or
@@ -65,7 +86,7 @@ def figure(finding, where=None, *, about=None, xlabel, ylabel, panels=1, size=(7
     return fig, (axes[0] if panels == 1 else list(axes))
 
 
-def show(fig, alt):
+def show(fig: "Figure", alt: str) -> None:
     """Display `fig` as a PNG. alt: what it shows, in a sentence; the text alternative is that and the finding."""
     picture(_png(fig), _alternative(fig, alt))
 
@@ -103,7 +124,7 @@ def _png(fig):
     return base64.b64encode(buffer.getvalue()).decode()
 
 
-def diagram(name):
+def diagram(name: str) -> None:
     """Show the drawing notebooks/diagrams/NAME.svg. Its title and description are the text alternative."""
     from IPython.display import display
 
@@ -126,7 +147,7 @@ def _diagram_data(svg):
     return {"image/svg+xml": svg, "text/html": image, "text/plain": alt}
 
 
-def size_axis(axis):
+def size_axis(axis: "Axis") -> None:
     """Label a logarithmic axis of byte counts as 1 KiB, 1 MiB, 1 GiB. axis: ax.xaxis or ax.yaxis."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
@@ -135,7 +156,7 @@ def size_axis(axis):
     axis.set_major_formatter(FuncFormatter(lambda value, _: size_text(value)))
 
 
-def size_text(count):
+def size_text(count: float) -> str:
     """A byte count in binary units: 512 → "512 B", 4096 → "4 KiB"."""
     for unit in ("B", "KiB", "MiB", "GiB"):
         if abs(count) < 1024 or unit == "GiB":
@@ -147,7 +168,7 @@ def size_text(count):
 # Explorers
 
 
-def explorer(draw, **controls):
+def explorer(draw: Callable, **controls: "ipywidgets.ValueWidget") -> None:
     """Show `draw(**values)` with a control for each keyword, and redraw it when one is moved.
 
     draw: function of the controls' values that returns (figure, alt). controls: ipywidgets with a value; a
@@ -187,7 +208,7 @@ def _draw(draw, controls):
     return picture_data(_png(fig), _alternative(fig, alt))
 
 
-def stacked(ax, rows, parts, upright=False):
+def stacked(ax: "Axes", rows: dict[str, Sequence[float]], parts: dict[str, str], upright: bool = False) -> list[float]:
     """Draw a bar for each row on `ax`, put together from its parts. Returns the lengths of the bars.
 
     rows: name → values of its parts, in the unit of the axis. parts: name → color, in the same order. The bars lie, the
@@ -206,7 +227,7 @@ def stacked(ax, rows, parts, upright=False):
     return ends
 
 
-def gantt(ax, bars, unit="ms"):
+def gantt(ax: "Axes", bars: Sequence[tuple[str, float, float, str, str]], unit: str = "ms") -> None:
     """Draw a timeline on `ax`, first row on top.
 
     bars: (row, start, end, text, color) each; rows appear in the order of their first bar. unit: of start and end.

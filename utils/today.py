@@ -341,7 +341,7 @@ def search(text="", group="", verdict=""):
     return found
 
 
-def find(text, group="", verdict=""):
+def find(text: str, group: str = "", verdict: str = "") -> None:
     """Print the rows that `search` finds, the first three with their code, and the lessons that explain `text`."""
     for line in [*_listed(search(text, group, verdict), 3), *pasted.elsewhere(text)]:
         print(line)
