@@ -1,5 +1,6 @@
 """What several tests share: a notebook built from sources, and a kernel that runs it."""
 
+import asyncio
 import contextlib
 import os
 import pathlib
@@ -74,6 +75,8 @@ def kernel():
 
         @contextlib.contextmanager
         def kernel(nb, folder, env=None, **options):
+            with pytest.raises(RuntimeError):  # beside an open Playwright each cell would take a second
+                asyncio.get_running_loop()
             environment = {**os.environ, **(env or {})}
             reset = nbformat.v4.new_code_cell(RESET.format(env=environment, folder=str(folder)))
             owner.execute_cell(reset, 0, store_history=False)
