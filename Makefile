@@ -28,7 +28,7 @@ SECOND := $(if $(filter Linux-x86_64,$(shell uname -sm | tr ' ' -)),test-tpu,tes
 IN_BROWSER = $(N)
 SAMPLE := there_are or must_be_seen or 00_start or 06_pinned or 13_tpu
 
-.PHONY: help lab test lesson timed untimed test-unit test-exercises test-browser test-tpu test-colab test-next test-emulator test-cuda record-emulated lab-emulated outputs record site single test-site test-single bench format lint clean env env-test env-test-tpu env-test-colab env-test-next env-test-cuda
+.PHONY: help lab test lesson timed untimed test-unit test-exercises test-browser test-tpu test-tpu-unit test-tpu-lessons test-colab test-next test-emulator test-cuda record-emulated lab-emulated outputs record site single test-site test-single bench format lint clean env env-test env-test-tpu env-test-colab env-test-next env-test-cuda
 
 help:
 	@echo "make lab             open your copies of the lessons, in the folder work (installs on first use; LAB_ARGS=\"--port 8899\")"
@@ -64,10 +64,10 @@ env-test:
 lab: env
 	@$(VENV) tools/lab.py $(LAB_ARGS)
 
-# First all that measures nothing, side by side: four at a time keep both cores of a small machine busy. Then, with the
+# First all that measures nothing, side by side: five at a time keep both cores of a small machine busy. Then, with the
 # machine to itself, what judges times.
 test:
-	OMP_WAIT_POLICY=passive $(MAKE) -j4 lint test-unit untimed $(SECOND) test-browser WITHOUT="$(JOBS)" IN_BROWSER="$(SAMPLE)"
+	OMP_WAIT_POLICY=passive $(MAKE) -j5 lint test-unit untimed $(SECOND) test-browser WITHOUT="$(JOBS)" IN_BROWSER="$(SAMPLE)"
 	$(MAKE) timed
 	@$(VENV) -c "from tests.test_browser import BROWSER; BROWSER or print('NOT TESTED: in a browser (no Chromium)')"
 
@@ -97,8 +97,12 @@ ON_XLA := PYDEVD_DISABLE_FILE_VALIDATION=1 PJRT_DEVICE=CPU TF_CPP_MIN_LOG_LEVEL=
 env-test-tpu:
 	@$(PYTHON) tools/setup_env.py --venv .venv-tpu --requirements requirements-tpu.txt --extra lessons --prefer 3.13
 
-test-tpu: env-test-tpu
+test-tpu: test-tpu-unit test-tpu-lessons
+
+test-tpu-unit: env-test-tpu
 	$(ON_XLA) $(TPU) -m pytest tests/test_xla.py tests/test_train_xla.py tests/test_train.py -k xla
+
+test-tpu-lessons: env-test-tpu
 	LAB_STRICT=1 LAB_UNTIMED=1 $(ON_XLA) $(TPU) $(NBVAL) $(filter-out $(WITHOUT),$(LESSONS))
 
 env-test-colab:
