@@ -26,7 +26,7 @@ JOBS = $(shell grep -l '"%%torchrun' $(LESSONS))
 SECOND := $(if $(filter Linux-x86_64,$(shell uname -sm | tr ' ' -)),test-tpu,test-colab)
 # What `make test` opens in a browser; `make test-browser` opens all lessons, or the one of N.
 IN_BROWSER = $(N)
-SAMPLE := there_are or must_be_seen or 00_start or 06_pinned or 13_tpu
+SAMPLE := there_are or must_be_seen or 00_start or 13_tpu
 
 .PHONY: help lab test lesson timed untimed test-unit test-exercises test-browser test-tpu test-tpu-unit test-tpu-lessons test-colab test-next test-emulator test-cuda record-emulated lab-emulated outputs record site single test-site test-single bench format lint clean env env-test env-test-tpu env-test-colab env-test-next env-test-cuda
 
@@ -37,7 +37,7 @@ help:
 	@echo "make lesson N=05     run one lesson as the tests do; N=05 goes with test-browser, test-tpu, test-colab, record, too"
 	@echo "make test-unit       check utils, tools and exercises (part of make test)"
 	@echo "make test-exercises  give every mutant of every solution to the checks of the exercises (EXERCISES=\"05 07.1\")"
-	@echo "make test-browser    run every lesson in JupyterLab in a browser (make test: three of them)"
+	@echo "make test-browser    run every lesson in JupyterLab in a browser (make test: two of them)"
 	@echo "make test-tpu        run every lesson with torch_xla, on XLA's own CPU device (part of make test)"
 	@echo "make test-colab      run every lesson with the versions of Colab's GPU runtime"
 	@echo "make test-next       run every lesson with the newest PyTorch and list what it says otherwise than announced"
@@ -81,7 +81,7 @@ timed: env-test
 untimed: env-test
 	LAB_STRICT=1 $(VENV) $(NBVAL) --timed=no $(LESSONS)
 
-# One thread a process, here and below: what they compute is small.
+# One thread a process, here and below: what they compute is small, and the cores are busy.
 test-unit: env-test
 	OMP_NUM_THREADS=1 $(VENV) -m pytest tests -n 2 --dist loadfile -m "not timed" --ignore=tests/test_browser.py --ignore=tests/site
 
@@ -103,7 +103,7 @@ test-tpu-unit: env-test-tpu
 	$(ON_XLA) $(TPU) -m pytest tests/test_xla.py tests/test_train_xla.py tests/test_train.py -k xla
 
 test-tpu-lessons: env-test-tpu
-	LAB_STRICT=1 LAB_UNTIMED=1 $(ON_XLA) $(TPU) $(NBVAL) $(filter-out $(WITHOUT),$(LESSONS))
+	OMP_NUM_THREADS=1 LAB_STRICT=1 LAB_UNTIMED=1 $(ON_XLA) $(TPU) $(NBVAL) $(filter-out $(WITHOUT),$(LESSONS))
 
 env-test-colab:
 	@$(PYTHON) tools/setup_env.py --venv .venv-colab --requirements tests/colab-requirements.txt --extra lessons --prefer 3.13
