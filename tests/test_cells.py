@@ -1,8 +1,11 @@
 """Conditional cells and announced errors, in a real kernel."""
 
+import gc
 import re
+import weakref
 
 import pytest
+import torch
 
 from tests.conftest import errors_of, text_of
 from utils import cells, needs
@@ -175,6 +178,25 @@ def test_long_message_is_cut(capsys):
     with cells.expect_error((ValueError, TypeError), "^a", lines=2):
         raise ValueError("a\nb\nc\nd")
     assert capsys.readouterr().out.splitlines() == ["ValueError: a", "b", "… (2 more lines)"]
+
+
+def test_an_expected_error_keeps_nothing_alive():
+    """Without the garbage collector: a DataLoader left to it ends in a forked worker, which is not its parent."""
+
+    def reraise(held):
+        error = ValueError("a")
+        raise error  # the frame holds the error, which holds the frame: torch's ExceptionWrapper.reraise does the same
+
+    held = torch.zeros(1)
+    left = weakref.ref(held)
+    gc.disable()
+    try:
+        with cells.expect_error(ValueError, "^a"):
+            reraise(held)
+        del held
+        assert left() is None
+    finally:
+        gc.enable()
 
 
 def test_interrupt_passes_through():

@@ -21,6 +21,7 @@ import importlib.util
 import re
 import symtable
 import sys
+import traceback
 from typing import NamedTuple
 
 from utils import needs, recordings
@@ -283,9 +284,12 @@ class expect_error:
     def __enter__(self):
         return self
 
-    def __exit__(self, kind, error, traceback):
+    def __exit__(self, kind, error, trace):
         if kind is not None and not issubclass(kind, Exception):
             return False  # KeyboardInterrupt and SystemExit pass
+        # An error in a cycle with its own frames would keep what they hold (tensors, a DataLoader's workers) until
+        # the garbage collector comes, which may be in a forked worker.
+        traceback.clear_frames(trace)
         names = " or ".join(k.__name__ for k in (self.kind if isinstance(self.kind, tuple) else (self.kind,)))
         announced = f"announced: {names} with {self.pattern!r}; on {pytorch()} "
         self.message = "" if error is None else str(error)
