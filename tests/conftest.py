@@ -10,6 +10,7 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
+from tests import temporary
 from tools import run as runner
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -40,6 +41,12 @@ renew()
 # No deadline: a test that fails because a machine is busy says nothing. In CI the same examples each time.
 hypothesis.settings.register_profile("course", deadline=None, derandomize="CI" in os.environ)
 hypothesis.settings.load_profile("course")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def temporary_files():
+    with temporary.own_folder():
+        yield
 
 
 def notebook(*sources, preamble=True):

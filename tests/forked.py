@@ -4,7 +4,6 @@ They have an environment and output of their own, and die of kill -9. Where ther
 """
 
 import datetime
-import functools
 import json
 import multiprocessing
 import os
@@ -40,11 +39,6 @@ def _serve():
         CONTEXT.set_forkserver_preload(PRELOAD)
 
 
-@functools.cache
-def _folders():
-    return tempfile.TemporaryDirectory(prefix="forked-")  # removed when the tests end
-
-
 def _enter(main, words, env, cwd, folder):
     for number, name in ((1, "out"), (2, "err")):
         os.dup2(os.open(folder / name, os.O_WRONLY | os.O_CREAT | os.O_APPEND), number)
@@ -61,7 +55,7 @@ def start(main, *words, **env):
 
     env: variables on top of what this process has. What it prints goes to process.folder / "out" and "err".
     """
-    folder = pathlib.Path(tempfile.mkdtemp(dir=_folders().name))
+    folder = pathlib.Path(tempfile.mkdtemp(dir=os.environ["TMPDIR"]))
     env = {**os.environ, **{name: str(value) for name, value in env.items()}}
     arguments = (main, list(map(str, words)), env, os.getcwd(), folder)
     process = CONTEXT.Process(target=_enter, args=arguments, daemon=True)  # daemon: it ends with the tests

@@ -42,6 +42,8 @@ import psutil
 import pytest
 from nbval.plugin import IPyNbCell, NbCellError
 
+from tests import temporary
+
 OUTPUT_TIMEOUT = 60  # seconds to wait for a cell's outputs; nbval's own 5 s are too few on a busy machine
 # Both as in utils.claims and utils.messages (a test compares): importing those loads PyTorch, for seconds.
 CLAIM = re.compile(r"^[✓✗] .* \(claimed[ )].*$", re.M)
@@ -311,7 +313,8 @@ def run_lessons(paths, arguments, options, attempt=1):
     """Run lessons; returns pytest's exit status, and the lessons with problems."""
     plugin = Lessons(paths, options)
     usual = ["--nbval-lax", "--nbval-current-env", "--nbval-cell-timeout=240", "--disable-warnings"]
-    status = pytest.main([*usual, *arguments, *map(str, paths)], plugins=[plugin])
+    with temporary.own_folder():
+        status = pytest.main([*usual, *arguments, *map(str, paths)], plugins=[plugin])
     plugin.report()
     plugin.keep(attempt)
     return status, [lesson for lesson in plugin.lessons.values() if list(lesson.problems(options))]

@@ -67,6 +67,12 @@ def test_cells_run_twice_in_one_kernel(tmp_path):
     assert status == 1 and "01_bad.ipynb::Cell 1 again" in output and "did not run to the end: 4 (" in output
 
 
+def test_temporary_files_go(tmp_path):
+    source = "import pathlib, tempfile; pathlib.Path('where.txt').write_text(tempfile.mkdtemp())"
+    assert run(write_notebook(tmp_path / "00_files.ipynb", source))[0] == 0
+    assert not Path((tmp_path / "where.txt").read_text()).exists()
+
+
 def test_a_result_that_cannot_be_recorded_fails(tmp_path):
     setup = f"import sys; sys.path.insert(0, {str(ROOT)!r})\nfrom utils.cells import *\nenable_conditional_cells()"
     cell = "%%requires cuda --result numbers\nnumbers = {}"
