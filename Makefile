@@ -143,7 +143,7 @@ lab-emulated: env-test-cuda
 	LAB_UNTIMED=1 $(CUDA) -m tests.emulator.run --gflop 20 --mib 600 $(CUDA) tools/lab.py $(LAB_ARGS)
 
 outputs: env-test
-	$(VENV) tools/notebooks.py outputs
+	$(VENV) -m tools.lessons.notebooks outputs
 
 record: env
 	$(VENV) tools/record.py $(LESSONS)
@@ -170,13 +170,13 @@ bench:
 format: env-test
 	$(VENV) -m ruff format .
 	$(VENV) -m ruff check --fix .
-	$(VENV) tools/notebooks.py write
+	$(VENV) -m tools.lessons.notebooks write
 
 lint: env-test
 	$(VENV) -m ruff check .
 	$(VENV) -m ruff format --check .
 	$(VENV) -m codespell_lib
-	$(VENV) tools/notebooks.py check
+	$(VENV) -m tools.lessons.notebooks check
 
 clean:
 	rm -rf .venv .venv-* build dist *.egg-info .pytest_cache .ruff_cache .hypothesis

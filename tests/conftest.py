@@ -11,7 +11,7 @@ import pytest
 from nbclient import NotebookClient
 
 from tests import temporary
-from tools import run as runner
+from tools.lessons import run as runner
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PREAMBLE = "import sys\nsys.path.insert(0, {root!r})\nimport torch\nfrom utils import *"
@@ -77,7 +77,7 @@ def errors_of(cell):
 
 @pytest.fixture(scope="session")
 def kernel():
-    """As tools.run.kernel, but one process for all tests, each time as good as new. It must not end with a test."""
+    """As tools.lessons.run.kernel, but one process for all tests, each time as good as new. It must not end with a test."""
     with runner.kernel(notebook("", preamble=False), ROOT) as owner:
 
         @contextlib.contextmanager

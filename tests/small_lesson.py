@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import nbformat
 
-from tools import notebooks
+from tools.lessons import notebooks
 
 NAME = "99_small.ipynb"
 EXERCISES = {f"99.{n}": SimpleNamespace(number=f"99.{n}", stars=n) for n in (1, 2, 3)}

@@ -21,7 +21,7 @@ import nbformat
 from nbclient.exceptions import CellExecutionError
 
 from tests.conftest import ROOT
-from tools import run
+from tools.lessons import run
 from utils.messages import NOT_LIVE
 
 JOB = re.compile(r"^%%torchrun |\blaunch\.torchrun\(", re.MULTILINE)

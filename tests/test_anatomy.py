@@ -8,7 +8,7 @@ import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
 from tests.small_lesson import EXERCISES, breaker, cell, code, drop, lesson, move, output, replace, tag
-from tools import anatomy, notebooks
+from tools.lessons import notebooks, rules
 
 SILENT = {"metadata": {"device_lab": {"state": "unavailable"}}, "data": {"text/plain": "–"}}
 VISIBLE = ["recipe", "add", "explorer", "gpu-name"]
@@ -107,10 +107,10 @@ def test_lesson_that_keeps_the_rules(broken, change):
 
 
 def test_the_lessons_that_are_built_otherwise_are_excused(monkeypatch):
-    monkeypatch.setattr(anatomy, "OLD_FORM", {})
+    monkeypatch.setattr(rules, "OLD_FORM", {})
     nb = lesson(Path("99_a.ipynb"))
     drop("recipe")(nb)
-    found = ["\n".join(anatomy.problems(nb, Path(f"{number}_a.ipynb"), "")) for number in ("00", "16", "99")]
+    found = ["\n".join(rules.problems(nb, Path(f"{number}_a.ipynb"), "")) for number in ("00", "16", "99")]
     assert [text.count("no cell `recipe`") for text in found] == [0, 0, 2]
 
 
@@ -124,7 +124,7 @@ def test_a_lesson_has_three_exercises_and_lesson_00_one(monkeypatch, number, few
     assert found == few
 
 
-OLD = sorted(anatomy.OLD_FORM)[0]
+OLD = sorted(rules.OLD_FORM)[0]
 OLD_BROKEN = [
     (r"\*\*Runs live on:", "Runs on", "lacks **Runs live on:**"),
     (r"\*\*Time:", "Time", "lacks **Time:**"),
@@ -140,15 +140,15 @@ OLD_BROKEN = [
 def test_rule_for_the_old_form_notices(pattern, new, message):
     path = next(path for path in notebooks.lessons() if path.name[:2] == OLD)
     nb = nbformat.read(path, as_version=4)
-    assert anatomy.problems(nb, path, notebooks.badges(path)) == []
+    assert rules.problems(nb, path, notebooks.badges(path)) == []
     for text in (c for c in nb.cells if c.cell_type == "markdown"):
         text.source = re.sub(pattern, new, text.source)
-    assert message in "\n".join(anatomy.problems(nb, path, notebooks.badges(path)))
+    assert message in "\n".join(rules.problems(nb, path, notebooks.badges(path)))
 
 
 def test_a_lesson_with_a_recipe_leaves_the_list_of_the_old_ones():
     nb = new_notebook(cells=[new_code_cell("x = 1", id="recipe")])
-    assert any("take it out of OLD_FORM" in text for text in anatomy.problems(nb, Path(f"{OLD}_a.ipynb"), ""))
+    assert any("take it out of OLD_FORM" in text for text in rules.problems(nb, Path(f"{OLD}_a.ipynb"), ""))
 
 
 # ---------------------------------------------------------------------------------------------------------------
@@ -179,8 +179,8 @@ MINUTES = {  # cell → minutes
 
 @pytest.mark.parametrize("counted, expected", MINUTES.values(), ids=MINUTES)
 def test_minutes(counted, expected):
-    assert anatomy.minutes([counted]) == pytest.approx(expected)
-    assert anatomy.minutes([FOLDED, counted, FOLDED]) == pytest.approx(expected)
+    assert rules.minutes([counted]) == pytest.approx(expected)
+    assert rules.minutes([FOLDED, counted, FOLDED]) == pytest.approx(expected)
 
 
 def test_minutes_are_written_into_head_and_headings(broken):
@@ -201,7 +201,7 @@ def test_minutes_are_written_into_head_and_headings(broken):
 
 def test_an_old_lesson_says_how_long_it_takes():
     nb = new_notebook(cells=[new_markdown_cell("**Time:** 5 minutes with the exercises " + "word " * 300)])
-    anatomy.write_minutes(nb, Path(f"{OLD}_a.ipynb"))
+    rules.write_minutes(nb, Path(f"{OLD}_a.ipynb"))
     assert nb.cells[0].source.startswith("**Time:** 2 minutes with")
 
 

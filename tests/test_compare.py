@@ -1,8 +1,8 @@
-"""tools/compare.py: a cell on a real device against the same cell on the emulated one."""
+"""tools/lessons/differences.py: a cell on a real device against the same cell on the emulated one."""
 
 import pytest
 
-from tools import compare
+from tools.lessons import differences
 from utils import recordings
 from utils.recordings import Provenance
 
@@ -22,7 +22,7 @@ def line(monkeypatch):
         recorded = [(Provenance("NVIDIA H200", False, "2026-01-02", H200), cell("not this one", H200))]
         recorded.append((Provenance(T4["device"], False, "2026-01-01", T4), cell(theirs, T4, their_value)))
         monkeypatch.setattr(recordings, "find", lambda name, timeless: recorded if theirs else recorded[:1])
-        return compare.line("a_cell", cell(ours, H200, value, source))
+        return differences.line("a_cell", cell(ours, H200, value, source))
 
     return say
 

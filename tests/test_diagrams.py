@@ -11,7 +11,7 @@ from playwright.sync_api import sync_playwright
 
 from tests.conftest import text_of
 from tests.test_browser import ARGUMENTS, BROWSER, needs_browser
-from tools.notebooks import _clean_output
+from tools.lessons.notebooks import _clean_output
 from utils import plots
 from utils.hardware import look_up, pcie_limit
 from utils.messages import LabError

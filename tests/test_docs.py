@@ -1,13 +1,13 @@
-"""What tools/paths.py checks and writes in README.md, docs/ and lesson 00: on a small course, each fault in turn."""
+"""What tools/lessons/times.py checks and writes in README.md, docs/ and lesson 00: on a small course, each fault in turn."""
 
 import nbformat
 import pytest
 
 from tests.conftest import ROOT
-from tools import anatomy, notebooks, paths
+from tools.lessons import notebooks, rules, times
 from utils import exercises
 
-PATHS, README, GLOSSARY, START = *paths.TIMED[:2], "docs/glossary.md", paths.TIMED[2]
+PATHS, README, GLOSSARY, START = *times.TIMED[:2], "docs/glossary.md", times.TIMED[2]
 WORDS = " ".join(["word"] * 296)  # two minutes, with a heading of four words
 CELLS = {
     START: ["# Do", f"## 1 · How so?\n\n{WORDS}", f"### And what?\n\n{WORDS}", "## Deeper", "## 2 · Why? (1 minute)"],
@@ -74,7 +74,7 @@ def notebook(texts):
 @pytest.fixture
 def course(tmp_path, monkeypatch):
     """The folder of a small course of two lessons whose pages are right, with one exercise."""
-    monkeypatch.setattr(anatomy, "OLD_FORM", {"01"})
+    monkeypatch.setattr(rules, "OLD_FORM", {"01"})
     monkeypatch.setattr(exercises, "FOLDER", tmp_path)
     (tmp_path / "00_start_here.py").write_text(
         "from types import SimpleNamespace\nEXERCISES = [SimpleNamespace(number='00.1', stars=1)]\n"
@@ -82,7 +82,7 @@ def course(tmp_path, monkeypatch):
     for name, text in {**PAGES, **{name: notebook(texts) for name, texts in CELLS.items()}}.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text, encoding="utf-8")
-    paths.write(tmp_path)
+    times.write(tmp_path)
     return tmp_path
 
 
@@ -93,22 +93,22 @@ def change(course, page, old, new):
 
 
 def test_the_pages_are_right():
-    assert list(paths.problems(ROOT)) == []
+    assert list(times.problems(ROOT)) == []
 
 
 def test_the_small_course_is_right_and_stays_as_it_is(course):
-    assert list(paths.problems(course)) == []
+    assert list(times.problems(course)) == []
     assert {name: (course / name).read_text(encoding="utf-8") for name in PAGES} == PAGES
     assert "| [Short](../docs/paths.md#short) | all | 00 01 | 10 min |" in (course / START).read_text(encoding="utf-8")
 
 
 def test_lesson_00_needs_no_table_of_paths(course):
     (course / START).write_text(notebook(CELLS[START][:-1]), encoding="utf-8")
-    assert list(paths.problems(course)) == []
+    assert list(times.problems(course)) == []
 
 
 def test_minutes_of_sections(course):
-    lessons = paths.read_course(course).lessons
+    lessons = times.read_course(course).lessons
     new, old = lessons["00"], lessons["01"]
     assert round(new.parts["1 · How so?"]) == 4 and round(new.parts["And what?"]) == 2  # with its subsection
     assert round(old.parts["How so?"]) == 2 and round(old.parts["Why?"]) == 0  # without
@@ -145,8 +145,8 @@ def test_minutes_of_sections(course):
 )
 def test_a_fault_is_noticed(course, page, old, new, message):
     change(course, page, old, new)
-    assert any(line.startswith(f"{page}: ") and message in line for line in paths.problems(course))
-    paths.write(course)  # does not stop at it
+    assert any(line.startswith(f"{page}: ") and message in line for line in times.problems(course))
+    times.write(course)  # does not stop at it
 
 
 @pytest.mark.parametrize(
@@ -166,14 +166,14 @@ def test_a_fault_is_noticed(course, page, old, new, message):
 def test_a_wrong_time_is_noticed_and_mended(course, page, old, new):
     right = (course / page).read_text(encoding="utf-8")
     change(course, page, old, new)
-    assert [line.partition(" are")[0] for line in paths.problems(course)] == [f"{page}: minutes or hours"]
-    paths.write(course)
+    assert [line.partition(" are")[0] for line in times.problems(course)] == [f"{page}: minutes or hours"]
+    times.write(course)
     assert (course / page).read_text(encoding="utf-8") == right
 
 
 def test_hours():
     said = {500: "8½", 60: "1", 50: "1", 46: "1", 44: "45 min", 11: "10 min", 1: "5 min", 170: "3", 200: "3½"}
-    assert {minutes: paths.hours(minutes) for minutes in said} == said
+    assert {minutes: times.hours(minutes) for minutes in said} == said
 
 
 def test_format_and_lint_take_the_pages_and_single_lessons_do_not(course, monkeypatch):

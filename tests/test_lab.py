@@ -10,7 +10,8 @@ import nbformat
 import pytest
 
 from tests.conftest import ROOT, errors_of, text_of
-from tools import lab, run
+from tools import lab
+from tools.lessons import run
 
 LESSON = "05_of_the_test.ipynb"
 TEXT = (

@@ -12,7 +12,7 @@ import pytest
 
 from tests.conftest import ROOT
 from tests.small_lesson import breaker, cell, code, drop, lesson, output, replace
-from tools import lesson_code, notebooks
+from tools.lessons import formatting, notebooks
 from utils import devices
 
 PATH = Path("99_small.ipynb")
@@ -34,7 +34,7 @@ LINTED = {  # two cells → where Ruff finds what in them
 
 @pytest.mark.parametrize("a, b, expected", LINTED.values(), ids=LINTED)
 def test_ruff_sees_every_cell(a, b, expected):
-    found = list(lesson_code.findings("99_lesson", {"a": a, "b": b}))
+    found = list(formatting.findings("99_lesson", {"a": a, "b": b}))
     assert [text[: len(expected)] for text in found] == [expected] * bool(expected)
 
 
@@ -54,19 +54,19 @@ FORMATTED = {
 
 @pytest.mark.parametrize("before, after", FORMATTED.values(), ids=FORMATTED)
 def test_format_of_a_cell(before, after):
-    assert lesson_code.formatted([before]) == [after]
-    assert lesson_code.formatted([after]) == [after]
+    assert formatting.formatted([before]) == [after]
+    assert formatting.formatted([after]) == [after]
 
 
 def test_new_lessons_have_no_wide_lines():
     before = FORMATTED["too many lines"][0]
-    (after,) = lesson_code.formatted([before], may_be_wide=False)
-    assert lesson_code.long_lines(before) == 1 and lesson_code.long_lines(after) == 0
+    (after,) = formatting.formatted([before], may_be_wide=False)
+    assert formatting.long_lines(before) == 1 and formatting.long_lines(after) == 0
 
 
 def test_lines_that_cannot_be_wrapped_are_not_too_wide():
     row = ROW.replace("fine", "f" * 90).replace("any", "a" * 90)
-    assert [lesson_code.long_lines(source) for source in (WIDE, row, row.format(WIDE, WIDE))] == [1, 0, 2]
+    assert [formatting.long_lines(source) for source in (WIDE, row, row.format(WIDE, WIDE))] == [1, 0, 2]
 
 
 # Names with a leading underscore that lessons use: what keeps a GPU busy for a known time, lesson 03's two rehearsal
@@ -145,7 +145,7 @@ def test_command_fails_where_a_lesson_breaks_a_rule(broken, monkeypatch, capsys)
 
 
 def test_fewer_wide_lines_of_an_old_lesson_are_noticed(broken, monkeypatch):
-    monkeypatch.setitem(lesson_code.WIDER, "99", 2)
+    monkeypatch.setitem(formatting.WIDER, "99", 2)
     assert "1 lines of code over 88 columns, not 2 as in" in broken(code("recipe", f"x = 1  # {'x' * 90}"))
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from tests.conftest import ROOT, errors_of, text_of
 from tests.test_recordings import CELL, EMULATED, ENTRY, WITHOUT_GPU
-from tools import notebooks
+from tools.lessons import notebooks
 from utils import cells, messages, recordings
 from utils.recordings import RecordingError
 

@@ -12,7 +12,8 @@ import nbformat
 import pytest
 
 from tests.conftest import ROOT, notebook
-from tools import record, run
+from tools import record
+from tools.lessons import run
 
 CUDA = "%%requires cuda --result numbers\nnumbers = [1.5, 2]\nclaim('it is fast', 2, at_least=1, limit=4)"
 FIGURE = (

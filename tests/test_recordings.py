@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from tests.conftest import ROOT, errors_of, text_of
-from tools import notebooks
+from tools.lessons import notebooks
 from utils import cells, recordings
 from utils.recordings import RecordingError
 

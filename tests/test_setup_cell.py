@@ -7,7 +7,7 @@ import nbformat
 import pytest
 
 from tests.conftest import ROOT, errors_of, text_of
-from tools import notebooks, run
+from tools.lessons import notebooks, run
 
 pytestmark = pytest.mark.skipif(not shutil.which("git"), reason="git fetches the course; there is no git here")
 FILES = "from utils import paths\nprint(paths.COURSE)"

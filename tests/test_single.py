@@ -14,7 +14,8 @@ import nbformat
 import pytest
 
 from tests.conftest import ROOT
-from tools import anatomy, lesson_code, notebooks, single
+from tools import single
+from tools.lessons import formatting, notebooks, rules
 
 LESSONS = notebooks.lessons()
 FOLDER = "pytorch-device-lab-12345678"
@@ -116,13 +117,13 @@ def test_the_set_up_cell_makes_the_names_of_the_lessons_own(singles):
         assert {"fold", "hide-input"} <= set(found.metadata.tags) and found.metadata.cellView == "form"
         assert found.source.startswith("# @title Set-up: run this first\n")
         assert max(map(len, found.source.splitlines())) <= 100
-    assert lesson_code.formatted([found.source]) == [found.source]
+    assert formatting.formatted([found.source]) == [found.source]
 
 
 def test_no_link_leads_into_a_folder_beside_the_file(singles):
     seen = set()
     for nb, _, _ in singles.values():
-        links = re.findall(r'\]\(([^)]*)\)|(?:src|href)="([^"]*)"', anatomy.text_of(nb))
+        links = re.findall(r'\]\(([^)]*)\)|(?:src|href)="([^"]*)"', rules.text_of(nb))
         seen |= {target for pair in links for target in pair if target}
     assert [target for target in seen if not target.startswith(("https://", "#"))] == []
     site = notebooks.address("Site")

@@ -13,7 +13,7 @@ from nbformat import v4
 
 from tools import lesson_pages, website
 from tools.lesson_pages import explanation, find_answers, page
-from tools.notebooks import lessons
+from tools.lessons.notebooks import lessons
 from utils import messages
 from utils.exercises import Exercise, lesson_exercises
 

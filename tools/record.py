@@ -50,7 +50,7 @@ if lacking := [name for name in NEEDED if importlib.util.find_spec(name) is None
 import nbformat  # noqa: E402
 from nbclient.exceptions import CellControlSignal, CellExecutionError, DeadKernelError  # noqa: E402
 
-from tools import compare, run  # noqa: E402
+from tools.lessons import differences, run  # noqa: E402
 from utils import cells, claims, recordings  # noqa: E402
 from utils.devices import emulated  # noqa: E402
 from utils.messages import NOT_LIVE, LabError  # noqa: E402
@@ -214,7 +214,7 @@ def record(path, folder, **time_left):
         lines = [f"{path.stem}: {seconds:.0f} s, cells recorded: {len(stored)}, failed: {len(failures)}"]
         lines += [f"  FAILED {cell}: {last_lines(message)}" for cell, message in failures]
         lines += [f"  {name} {kept['seconds']:.1f} s ({kept['machine']['device']})" for name, kept in stored.items()]
-        lines += [f"  {said}" for name, kept in stored.items() if (said := compare.line(name, kept))]
+        lines += [f"  {said}" for name, kept in stored.items() if (said := differences.line(name, kept))]
         lines += [f"  not here: {line}" for line in not_stored(nb, stored, failures)]
         lines += [f"  {line}" for text in texts for line in claims.LINE.findall(text)]
         print("\n".join(lines), flush=True)

@@ -19,7 +19,7 @@ import nbformat
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from tools import notebooks, paths  # noqa: E402
+from tools.lessons import notebooks, times  # noqa: E402
 
 WIDTH = 88  # of the lines of the archive: 66 bytes each
 ALWAYS = ("utils/**/*.py", "notebooks/recorded/published.json", "LICENSE", "LICENSE-text")
@@ -162,7 +162,7 @@ def absolute(text):
             return f"{notebooks.address('Site')}/{path.relative_to(ROOT).with_suffix('.html').as_posix()}"
         return notebooks.in_repository(path)
 
-    return paths.with_links(text, ROOT / "notebooks", address_of)
+    return times.with_links(text, ROOT / "notebooks", address_of)
 
 
 def single(path, folder):

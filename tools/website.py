@@ -17,8 +17,8 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from tools import evidence, explorers, lesson_pages  # noqa: E402
-from tools.notebooks import address, badges, in_repository, lessons  # noqa: E402
-from tools.paths import read, with_links  # noqa: E402
+from tools.lessons.notebooks import address, badges, in_repository, lessons  # noqa: E402
+from tools.lessons.times import read, with_links  # noqa: E402
 from utils.exercises import lesson_exercises  # noqa: E402
 
 PAGES = ["docs/paths", "docs/glossary", "docs/errors", "docs/evidence", "docs/status"]  # in the order of the navigation

@@ -18,7 +18,7 @@ import nbformat
 
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[2]))  # of this process, not of the kernel
 
-from tools import run  # noqa: E402
+from tools.lessons import run  # noqa: E402
 
 CUT_OFF = ["unshare", "--map-root-user", "--net"]
 SIOCSIFFLAGS, UP, RUNNING = 0x8914, 0x1, 0x40  # of <linux/sockios.h> and <net/if.h>

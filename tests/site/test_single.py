@@ -18,7 +18,8 @@ import pytest
 from tests.conftest import ROOT, errors_of, text_of
 from tests.lessons_plugin import NOT_LIVE, state_of
 from tests.site import alone
-from tools import notebooks, setup_env, single
+from tools import setup_env, single
+from tools.lessons import notebooks
 from utils.exercises import lesson_exercises
 from utils.launch import NOISE
 

@@ -1,6 +1,6 @@
 """Write how long lessons and paths through them take, and check what README.md, docs/ and lesson 00 say of lessons.
 
-`tools/notebooks.py write` and `check` call this where they get no FILE (make format, make lint).
+`tools/lessons/notebooks.py write` and `check` call this where they get no FILE (make format, make lint).
 """
 
 import re
@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import nbformat
 
-from tools import anatomy
+from tools.lessons import rules
 from utils.exercises import lesson_exercises
 
 CORES = "What the core of a lesson is"  # the section of paths.md about lessons without a heading Deeper
@@ -48,7 +48,7 @@ class Course(NamedTuple):
 
 def read_lesson(path):
     """The Lesson in a notebook. Sections (##) have their subsections (###) in them, but not in the old form."""
-    nb, new, parts, current = nbformat.read(path, as_version=4), anatomy.is_new(path), {}, []
+    nb, new, parts, current = nbformat.read(path, as_version=4), rules.is_new(path), {}, []
     for cell in nb.cells:
         pieces = [cell]
         if cell.cell_type == "markdown":
@@ -58,10 +58,10 @@ def read_lesson(path):
                 title = re.sub(r" \(\d+ minutes?\)$", "", top[2])
                 current = [*current[:1], title] if new and top[1] == "###" else [title]
             for title in current:
-                parts[title] = parts.get(title, 0.0) + anatomy.minutes([piece])
-    core, deeper = map(anatomy.minutes, anatomy.core_and_deeper(nb))
+                parts[title] = parts.get(title, 0.0) + rules.minutes([piece])
+    core, deeper = map(rules.minutes, rules.core_and_deeper(nb))
     exercises = lesson_exercises(path.name[:2]).values()
-    parts |= {exercise.number: anatomy.STARS[exercise.stars] for exercise in exercises}
+    parts |= {exercise.number: rules.STARS[exercise.stars] for exercise in exercises}
     return Lesson(path.name, parts, core if new else 0.0, core + deeper)
 
 
@@ -163,8 +163,8 @@ def _wrong_steps(text, course):
             for name in names:
                 if name not in lesson.parts:
                     yield f"{heading}: lesson {number} has no section {name!r}"
-    if anatomy.OLD_FORM & {*course.lessons} != {number for number, _, _ in course.cores}:
-        yield f"{CORES}: does not name just the lessons without a heading Deeper (OLD_FORM in tools/anatomy.py)"
+    if rules.OLD_FORM & {*course.lessons} != {number for number, _, _ in course.cores}:
+        yield f"{CORES}: does not name just the lessons without a heading Deeper (OLD_FORM in tools/lessons/rules.py)"
 
 
 def _wrong_terms(text, lessons):

@@ -1,10 +1,10 @@
 """Lessons as files: check their format and anatomy, write the canonical form, execute and store outputs.
 
-python tools/notebooks.py check [FILE…]    lessons against the rules below; exit status 1 and one line a problem
-python tools/notebooks.py write [FILE…]    canonical JSON, code as Ruff writes it, set-up cells, badges, minutes
-python tools/notebooks.py outputs [FILE…]  execute lessons in this environment and store their outputs
+python -m tools.lessons.notebooks check [FILE…]    lessons against the rules below; exit status 1 and one line a problem
+python -m tools.lessons.notebooks write [FILE…]    canonical JSON, code as Ruff writes it, set-up cells, badges, minutes
+python -m tools.lessons.notebooks outputs [FILE…]  execute lessons in this environment and store their outputs
 
-Without FILE: all lessons; check and write then take the pages about them, too (tools/paths.py).
+Without FILE: all lessons; check and write then take the pages about them, too (tools/lessons/times.py).
 """
 
 import argparse
@@ -15,14 +15,13 @@ import sys
 
 import nbformat
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
+from tools.lessons import formatting, rules, run
+from tools.lessons import times as pages
+from utils import cells, recordings
+from utils.exercises import lesson_exercises
+from utils.messages import LabError
 
-from tools import anatomy, lesson_code, run  # noqa: E402
-from tools import paths as pages  # noqa: E402
-from utils import cells, recordings  # noqa: E402
-from utils.exercises import lesson_exercises  # noqa: E402
-from utils.messages import LabError  # noqa: E402
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 PNG_MOST = 60_000  # bytes
 NOTEBOOK_MOST = 600_000  # bytes
@@ -77,8 +76,8 @@ def canonical(nb, path):
     kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
     nb.metadata = nbformat.from_dict({"kernelspec": kernel, "language_info": {"name": "python"}, **accelerator})
     nb.nbformat, nb.nbformat_minor = 4, 5
-    code = anatomy.code_cells(nb)
-    sources = lesson_code.formatted([cell.source for cell in code], may_be_wide=not anatomy.is_new(path))
+    code = rules.code_cells(nb)
+    sources = formatting.formatted([cell.source for cell in code], may_be_wide=not rules.is_new(path))
     for cell, source in zip(code, sources, strict=True):
         cell.source = source
     taken = set()
@@ -94,7 +93,7 @@ def canonical(nb, path):
             cell.source = re.sub(r"^\[!\[Open in Colab\].*$", lambda _: badges(path), cell.source, flags=re.M)
         for output in cell.get("outputs", []):
             _clean_output(output)
-    anatomy.write_minutes(nb, path)
+    rules.write_minutes(nb, path)
     return nbformat.writes(nb) + "\n"
 
 
@@ -142,18 +141,18 @@ def problems(path):
         found.append(f"{len(text.encode()) // 1000} kB, more than {NOTEBOOK_MOST // 1000}")
     bad = [cell.id for cell in nb.cells if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", cell.id)]
     found += [f"cell id {name!r} is no readable slug" for name in bad]
-    found += anatomy.problems(nb, path, badges(path))
+    found += rules.problems(nb, path, badges(path))
     for rule in (_code, _text_cells, _exercises, _outputs):
         found += rule(nb, path)
     return found
 
 
 def _code(nb, path):
-    code = {cell.id: cell.source for cell in anatomy.code_cells(nb)}
-    yield from lesson_code.findings(path.stem, code)
-    wide, most = sum(map(lesson_code.long_lines, code.values())), lesson_code.WIDER.get(path.name[:2], 0)
+    code = {cell.id: cell.source for cell in rules.code_cells(nb)}
+    yield from formatting.findings(path.stem, code)
+    wide, most = sum(map(formatting.long_lines, code.values())), formatting.WIDER.get(path.name[:2], 0)
     if wide != most:  # where there are fewer, that is the new limit
-        yield f"{wide} lines of code over {lesson_code.NARROW} columns, not {most} as in tools/lesson_code.py (WIDER)"
+        yield f"{wide} lines of code over {formatting.NARROW} columns, not {most} as in tools/lessons/formatting.py (WIDER)"
     for name, source in code.items():
         try:
             header = cells.header(source)
@@ -165,14 +164,14 @@ def _code(nb, path):
 
 
 def _text_cells(nb, path):
-    text = anatomy.text_of(nb)
+    text = rules.text_of(nb)
     words = EMPTY_WORDS.findall(re.sub(r"```.*?```|`[^`]*`", "", text, flags=re.S))
     yield from (f"empty word {word!r} (voice)" for word in sorted({word.lower() for word in words}))
     yield from pages.broken_links(text, ROOT / "notebooks")
 
 
 def _exercises(nb, path):
-    asked = [number for cell in nb.cells for number in anatomy.checks(cell)]
+    asked = [number for cell in nb.cells for number in rules.checks(cell)]
     known = lesson_exercises(path.name[:2])
     least = 1 if path.name.startswith("00") else 3  # lesson 00 is short
     if not least <= len(known) <= 6:
@@ -186,7 +185,7 @@ def _exercises(nb, path):
 
 
 def _outputs(nb, path):
-    code = anatomy.code_cells(nb)
+    code = rules.code_cells(nb)
     if [cell.execution_count for cell in code] != list(range(1, len(code) + 1)):
         yield "outputs are not from one run from top to bottom: run `make outputs`"
     for name, output in ((cell.id, output) for cell in code for output in cell.outputs):
@@ -208,7 +207,7 @@ def recording_problems():
     """What is wrong with the recordings, and with the names of conditional cells across lessons."""
     names = {}
     for path in lessons():
-        for cell in anatomy.code_cells(nbformat.read(path, as_version=4)):
+        for cell in rules.code_cells(nbformat.read(path, as_version=4)):
             header = cells.header(cell.source)
             if header and header.name in names:
                 yield f"the name {header.name} stands twice, in {names[header.name][0]} and {path.stem}"
@@ -260,7 +259,7 @@ def outputs(paths):
         nb = nbformat.read(path, as_version=4)
         run.execute(nb, path.parent, env={"LAB_STRICT": "1"})
         path.write_text(canonical(nb, path), encoding="utf-8", newline="\n")
-        print(f"{path.name}: {len(anatomy.code_cells(nb))} code cells executed")
+        print(f"{path.name}: {len(rules.code_cells(nb))} code cells executed")
 
 
 def main():

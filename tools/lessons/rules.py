@@ -7,7 +7,7 @@ Minutes are computed: 150 words of text a minute, 15 lines of visible code; 1.3 
 import ast
 import re
 
-from tools import lesson_code
+from tools.lessons import formatting
 
 OLD_FORM = {"01", "03", "04", "06", "07", "09", "10", "11", "12", "13", "14", "15", "16"}  # may only become fewer
 CORE_MOST, LINES_MOST, SILENT_MOST, TITLE_MOST = 50, 15, 3, 60  # minutes, lines of a visible cell, cells, characters
@@ -50,7 +50,7 @@ def checks(cell):
 
 def title_of(cell):
     """What the line `# @title …` of a code cell says, or None: its first line, or the first below a line with %%."""
-    return next(iter(re.findall(r"\A# ?@title (.*)", lesson_code.split(cell.source)[1][0])), None)
+    return next(iter(re.findall(r"\A# ?@title (.*)", formatting.split(cell.source)[1][0])), None)
 
 
 def heading(cell):
@@ -84,7 +84,7 @@ def minutes(cells):
             total += 1.3 * ("**Predict.**" in cell.source)
             total += STARS.get(cell.source.split("\n")[0].count("★"), 0)
         else:
-            total += 0 if folded(cell) else lesson_code.filled(cell.source) / 15
+            total += 0 if folded(cell) else formatting.filled(cell.source) / 15
             total += 1.3 * ("predict(" in cell.source)
             total += 1.2 * any({"image/png", "image/svg+xml"} & set(out.get("data", {})) for out in cell.outputs)
     return total
@@ -109,7 +109,7 @@ def write_minutes(nb, path):
 
 def calls(cell, *names):
     """Calls of the functions `names` ("predict", "plots.explorer") in a code cell, as nodes of its syntax tree."""
-    for piece in lesson_code.split(cell.source)[1]:
+    for piece in formatting.split(cell.source)[1]:
         try:
             nodes = list(ast.walk(ast.parse(piece)))
         except SyntaxError:  # a line magic, or what Ruff reports
@@ -131,7 +131,7 @@ def problems(nb, path, badges):
     """Which rules of its anatomy the lesson breaks, as lines of text. badges: the line that its first cell needs."""
     code, text = code_cells(nb), text_of(nb)
     first, new = nb.cells[0].source, is_new(path)
-    most = LINES_MOST if new else lesson_code.LINES_MOST
+    most = LINES_MOST if new else formatting.LINES_MOST
     seen, texts = sum(not folded(cell) for cell in code), len(nb.cells) - len(code)
     explorers = sum("plots.explorer(" in cell.source for cell in code)
     rules = [
@@ -142,7 +142,7 @@ def problems(nb, path, badges):
         (texts >= 0.8 * seen, f"{seen} visible code cells, but only {texts} text cells"),
     ]
     for cell in code:
-        title, lines = title_of(cell), lesson_code.filled(cell.source)
+        title, lines = title_of(cell), formatting.filled(cell.source)
         about = any(calls(cell, *OPEN)) or "exercise" in cell.metadata.get("tags", [])
         about = about or cell.source.startswith("%%today") or cell.id == "recipe"
         if folded(cell):
@@ -163,7 +163,10 @@ def _old(nb, path, text, first):
     own = [(title, part) for title, part in parts if title not in BULLETS]
     yield 3 <= len(own) <= 6, f"has {len(own)} sections of its own, not three to six"
     yield titles[-1:] == ["What to remember"], "'What to remember' is not the last section"
-    yield not any(cell.id == "recipe" for cell in nb.cells), "has a recipe: take it out of OLD_FORM (tools/anatomy.py)"
+    yield (
+        not any(cell.id == "recipe" for cell in nb.cells),
+        "has a recipe: take it out of OLD_FORM (tools/lessons/rules.py)",
+    )
     for fact in ("Runs live on", "Time", "Before this"):
         yield f"**{fact}:**" in first, f"the line of facts lacks **{fact}:**"
     for title, part in own:
