@@ -149,10 +149,10 @@ record: env
 	$(VENV) tools/record.py $(LESSONS)
 
 site: env-test single
-	$(VENV) tools/website.py
+	$(VENV) -m tools.site.website
 
 single: env-test
-	$(VENV) tools/single.py
+	$(VENV) -m tools.site.single
 
 # Of the single files a sample, in the environment that is there: `make test-single` installs Colab's and runs all.
 test-site: site

@@ -1,4 +1,4 @@
-"""How Sphinx builds the website. tools/website.py copies this file to the staged pages, and calls Sphinx."""
+"""How Sphinx builds the website. tools/site/website.py copies this file to the staged pages, and calls Sphinx."""
 
 import pathlib
 import re

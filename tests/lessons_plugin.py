@@ -14,7 +14,7 @@ With --twice the cells of a lesson run twice in one kernel, as a reader's may wh
 With --findings, for a PyTorch newer than those that the lessons know, what is otherwise than announced (a message, a
 verdict, a warning more, an output that was the same everywhere) is listed at the end and fails nothing.
 
-What happened to a lesson of the course is kept for the site's status page (tools/evidence.py), one file a lesson and
+What happened to a lesson of the course is kept for the site's status page (tools/site/evidence.py), one file a lesson and
 environment: build/status/<environment>/<lesson>.json.
 
 All other options are pytest's.

@@ -1,4 +1,4 @@
-"""What the pages made by tools/evidence.py say: all that lessons and recordings hold, and nothing else."""
+"""What the pages made by tools/site/evidence.py say: all that lessons and recordings hold, and nothing else."""
 
 import ast
 import json
@@ -8,7 +8,8 @@ import nbformat
 import pytest
 
 from tests.conftest import ROOT, notebook
-from tools import evidence, lab
+from tools import lab
+from tools.site import evidence
 from utils import cells, needs, recordings
 
 MACHINE = {"device": "XLA on CPU", "torch": "2.9.0+cu128", "torch_xla": "2.9.0"}

@@ -12,7 +12,7 @@ import matplotlib.image
 import numpy as np
 import pytest
 
-from tools import explorers, frames
+from tools.site import drawings, explorers
 from utils import plots
 
 NUMBERS = list(explorers.GRID)
@@ -31,13 +31,13 @@ def plain(part):
 
 def cell(number):
     """The cell of a lesson that has its explorer."""
-    nb = json.loads(frames.lesson_path(number).read_text(encoding="utf-8"))
+    nb = json.loads(drawings.lesson_path(number).read_text(encoding="utf-8"))
     return next(cell for cell in nb["cells"] if "plots.explorer(" in "".join(cell["source"]))
 
 
 @pytest.mark.parametrize("number", NUMBERS)
 def test_what_runs_measures_nothing_and_is_known_to_the_cache(number):
-    statements, _ = frames.needed(number)
+    statements, _ = drawings.needed(number)
     called, used = set(), set()
     for statement in statements:
         for node in ast.walk(statement.node) if statement.node else ():
@@ -61,10 +61,10 @@ def test_statements_are_found_backwards():
         "scale = far\nunused = 5",
         "plots.explorer(area, x=sizes)",
     ]
-    lists = [frames._statements(source) for source in cells]
+    lists = [drawings._statements(source) for source in cells]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(frames, "explorer_cells", lambda number: cells)
-        statements, header = frames.needed("99")
+        patch.setattr(drawings, "explorer_cells", lambda number: cells)
+        statements, header = drawings.needed("99")
     assert [len(found) for found in lists] == [4, 1, 4, 1, 2, 1] and header is None
     assert [statement.source for statement in statements] == [
         "import math",
@@ -81,11 +81,11 @@ def test_statements_are_found_backwards():
 @pytest.mark.parametrize("number", NUMBERS)
 def test_controls_stand_where_the_lesson_can_put_them(number):
     given, first = explorers.values(number), explorers.first(number)
-    controls = frames.load(number).controls
+    controls = drawings.load(number).controls
     assert explorers.GRID[number].keys() <= controls.keys() == given.keys()
     for name, control in controls.items():
         assert first[name] in given[name] and len(set(given[name])) == len(given[name]) > 1
-        possible = list(frames.choices(control))
+        possible = list(drawings.choices(control))
         free = not possible or hasattr(control, "base")  # a field for a number; a logarithmic slider rounds nothing
         if free:
             before = control.value
@@ -104,14 +104,14 @@ def test_controls_stand_where_the_lesson_can_put_them(number):
 
 @pytest.mark.parametrize("number", NUMBERS)
 def test_the_first_picture_is_the_one_that_the_lesson_stores(number):
-    explorer = frames.load(number)
-    svg, alt = frames.drawn(number, explorers.first(number))
+    explorer = drawings.load(number)
+    svg, alt = drawings.drawn(number, explorers.first(number))
     assert "this machine" not in svg, "nothing may be called measured on the machine that builds the site"
-    if number in frames.GIVEN and number != "09":
+    if number in drawings.GIVEN and number != "09":
         return  # the lesson begins with what it has measured, the page with something else
     data = cell(number)["outputs"][-1]["data"]
     assert alt == "".join(data["text/plain"])
-    frames.recordings.running[:] = [explorer.result]
+    drawings.recordings.running[:] = [explorer.result]
     fig, _ = explorer.draw(**explorers.first(number))
     ours, stored = (
         matplotlib.image.imread(io.BytesIO(base64.b64decode(png)))
@@ -124,26 +124,26 @@ def test_the_first_picture_is_the_one_that_the_lesson_stores(number):
 @pytest.mark.parametrize("number", ["00", "05", "14"])
 def test_pictures_survive_packing(number):
     some = random.Random(20).sample(explorers.settings(number), 4)
-    trees = [frames.elements(frames.drawn(number, setting)[0]) for setting in some]
-    packed = frames.pack([*trees, trees[0]])
+    trees = [drawings.elements(drawings.drawn(number, setting)[0]) for setting in some]
+    packed = drawings.pack([*trees, trees[0]])
     assert packed["pictures"][-1] == packed["pictures"][0], "the same picture stands there once"
-    assert [frames.unpack(packed, root) for root in packed["pictures"][:4]] == list(map(plain, trees))
+    assert [drawings.unpack(packed, root) for root in packed["pictures"][:4]] == list(map(plain, trees))
 
 
 def test_each_different_element_stands_once():
     tree = ("<svg>", "<a/>", ("<g>", "<b/>", "<c/>"), "<a/>", "<d x='-1.5'/>", "<d x='2'/>", "<e/>", "<a/>")
-    packed = frames.pack([tree])
+    packed = drawings.pack([tree])
     assert packed["forms"] == ["<a/>", "<b/>", "<c/>", "<d x='¤'/>", "<e/>"]
     assert packed["elements"][-1] == ("<svg>", 0, 3, -3, 4, 1, 1, -6)
-    assert frames.unpack(packed, packed["pictures"][0]) == plain(tree)
+    assert drawings.unpack(packed, packed["pictures"][0]) == plain(tree)
 
 
 def test_numbers_and_paths():
-    assert [frames._number(value) for value in (123.456, 9.876, -0.001, 20.0, 1234.04)] == [
+    assert [drawings._number(value) for value in (123.456, 9.876, -0.001, 20.0, 1234.04)] == [
         *("123.5", "9.88", "0", "20", "1234")
     ]
-    assert frames._path("M 1 2 \nL 1 30.26 \nL 40 30.26 \nL 41 32 \nz\n") == "M1 2V30.3H40L41 32z"
-    assert frames._path("M 0 1 \nC 1 2 3 4 5 6 \nL 5 8 \n") == "M0 1C1 2 3 4 5 6V8"
+    assert drawings._path("M 1 2 \nL 1 30.26 \nL 40 30.26 \nL 41 32 \nz\n") == "M1 2V30.3H40L41 32z"
+    assert drawings._path("M 0 1 \nC 1 2 3 4 5 6 \nL 5 8 \n") == "M0 1C1 2 3 4 5 6V8"
 
 
 @pytest.mark.parametrize("number", ["00", "08", "06"])
@@ -154,9 +154,9 @@ def test_page(number, tmp_path, monkeypatch):
     monkeypatch.setattr(explorers, "CACHE", tmp_path)
     path = tmp_path / f"{number}-{explorers._hash(number)}.js"
     some = explorers.settings(number)
-    explorers._write_script(number, path, frames.drawings(number, some))
+    explorers._write_script(number, path, drawings.drawings(number, some))
 
-    text = explorers.page(frames.lesson_path(number).stem, "../")
+    text = explorers.page(drawings.lesson_path(number).stem, "../")
     closed = re.sub(r"(<input.*?)>", r"\1/>", text)  # and with that it is XML, if each tag is closed
     page = ElementTree.fromstring(re.sub(r" (disabled|checked|selected)(?=[ />])", r" \1=''", closed))
     parts = list(page.find("fieldset[@disabled]").iter())
@@ -164,8 +164,8 @@ def test_page(number, tmp_path, monkeypatch):
     assert [part.get("id") for part in parts if part.tag in ("input", "select")] == names
     assert [part.get("for") for part in parts if part.tag == "label"] == names
     assert page.get("data-script") == f"../_static/explorers/{number}.js" and len(text) < 60_000
-    svg, alt = frames.drawn(number, first)
-    assert plain(frames.elements(svg)) in text
+    svg, alt = drawings.drawn(number, first)
+    assert plain(drawings.elements(svg)) in text
     assert page.find(".//*[@role='img']").get("aria-label") == alt
 
 

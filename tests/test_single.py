@@ -14,8 +14,8 @@ import nbformat
 import pytest
 
 from tests.conftest import ROOT
-from tools import single
 from tools.lessons import formatting, notebooks, rules
+from tools.site import single
 
 LESSONS = notebooks.lessons()
 FOLDER = "pytorch-device-lab-12345678"

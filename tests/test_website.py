@@ -11,9 +11,9 @@ import pytest
 import sphinx.cmd.build
 from nbformat import v4
 
-from tools import lesson_pages, website
-from tools.lesson_pages import explanation, find_answers, page
 from tools.lessons.notebooks import lessons
+from tools.site import pages, website
+from tools.site.pages import explanation, find_answers, page
 from utils import messages
 from utils.exercises import Exercise, lesson_exercises
 
@@ -161,7 +161,7 @@ def test_an_explorer_takes_the_place_of_its_picture():
 
 def test_styles_of_notes_become_classes():
     note = f'<div style="{messages.QUIET}"><b style="{messages.FRAME}">LIVE</b> here</div>'
-    assert lesson_pages.classes(note) == '<div class="note quiet"><b class="badge">LIVE</b> here</div>'
+    assert pages.classes(note) == '<div class="note quiet"><b class="badge">LIVE</b> here</div>'
 
 
 @pytest.fixture(params=lessons(), ids=lambda path: path.stem[:2], scope="module")
@@ -176,7 +176,7 @@ def test_nothing_of_a_lesson_is_lost(lesson):
     sources = "\n".join(cell.source for cell in shown.cells)
     outputs = []
     for cell in nb.cells:
-        asks = lesson_pages.ASKS.search(cell.source)
+        asks = pages.ASKS.search(cell.source)
         for line in cell.source.splitlines():
             assert asks or line in sources or line.startswith(("# @title", "[![Open in Colab]")), line
         if cell.id != "title":

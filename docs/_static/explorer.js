@@ -1,4 +1,4 @@
-/* The explorers: pictures drawn beforehand (tools/explorers.py), chosen by controls.
+/* The explorers: pictures drawn beforehand (tools/site/explorers.py), chosen by controls.
 
    Each picture is put together from a list in which every different element stands once. The list of a page is fetched
    by a script element, which works from a folder as well, when the reader comes near its figure. */
@@ -9,7 +9,7 @@ window.deviceLab = window.deviceLab || {};
 {
   const found = {};  // number of a lesson → what its script holds
 
-  // The SVG of the element `number`, as unpack in tools/frames.py.
+  // The SVG of the element `number`, as unpack in tools/site/drawings.py.
   function unpack(data, number) {
     const entry = data.elements[number];
     if (typeof entry === "string") {

@@ -1,7 +1,7 @@
 """The explorers in the built site: what the page shows is what Python draws, at settings chosen by chance.
 
 The pages are opened as files, without a server: so the explorers work from a folder as well. Both drawings, the page's
-and the one that matplotlib writes anew, are read here as words and numbers; nothing of the packing in tools/frames.py
+and the one that matplotlib writes anew, are read here as words and numbers; nothing of the packing in tools/site/drawings.py
 is used for that.
 """
 
@@ -13,7 +13,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.site.conftest import SITE
-from tools import explorers, frames
+from tools.site import drawings, explorers
 
 SEED = random.SystemRandom().randrange(10**6)
 NEAR = 0.06  # points: coordinates in the page are rounded to a tenth
@@ -36,7 +36,7 @@ def page(browser):
 
 
 def address(number):
-    return (SITE / "notebooks" / f"{frames.lesson_path(number).stem}.html").as_uri()
+    return (SITE / "notebooks" / f"{drawings.lesson_path(number).stem}.html").as_uri()
 
 
 def opened(page, number):
@@ -123,7 +123,7 @@ def test_the_page_shows_what_python_draws(number, page):
     for setting in [explorers.first(number), *chance.sample(explorers.settings(number), 20)]:
         move(box, number, setting)
         svg, alt = shown(box)
-        drawn, told = frames.drawn(number, setting)
+        drawn, told = drawings.drawn(number, setting)
         assert alt == box.locator(".explorer-says").inner_text() == told, (SEED, setting)
         assert differences(drawn, svg) == [], (SEED, setting)
 
@@ -133,7 +133,7 @@ def test_the_page_shows_what_python_draws(number, page):
     [("CPU</text>", "GPU</text>"), ("#0072b2", "#0072b3"), ("L 509.76 ", "L 509.56 "), ("54 43.2", "54 42.9")],
 )
 def test_small_faults_of_a_picture_are_found(old, new):
-    drawn = frames.drawn("00", explorers.first("00"))[0]
+    drawn = drawings.drawn("00", explorers.first("00"))[0]
     assert differences(drawn, drawn) == []
     assert old in drawn and differences(drawn, drawn.replace(old, new, 1))
 
@@ -154,6 +154,6 @@ def test_without_scripts_the_first_picture_stands_there(browser):
         page = context.new_page()
         page.goto(address("05"))
         picture = page.locator(".explorer-picture")
-        assert picture.get_attribute("aria-label") == frames.drawn("05", explorers.first("05"))[1]
+        assert picture.get_attribute("aria-label") == drawings.drawn("05", explorers.first("05"))[1]
         assert picture.locator("svg").bounding_box()["height"] > 200
         assert page.locator(".explorer select").first.is_disabled()

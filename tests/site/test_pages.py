@@ -1,7 +1,7 @@
 """Every page of the built site in Chromium, served by this machine, at three widths, light and dark.
 
 LAB_SHOTS=folder stores pictures of the pages there. Not covered by rules about the size of text: formulas, and the
-figures, whose drawings are scaled to the page (tools/explorers.py keeps theirs from becoming too small).
+figures, whose drawings are scaled to the page (tools/site/explorers.py keeps theirs from becoming too small).
 """
 
 import os

@@ -18,8 +18,9 @@ import pytest
 from tests.conftest import ROOT, errors_of, text_of
 from tests.lessons_plugin import NOT_LIVE, state_of
 from tests.site import alone
-from tools import setup_env, single
+from tools import setup_env
 from tools.lessons import notebooks
+from tools.site import single
 from utils.exercises import lesson_exercises
 from utils.launch import NOISE
 

@@ -1,4 +1,4 @@
-"""Write lessons as files that need no course beside them: python tools/single.py
+"""Write lessons as files that need no course beside them: python -m tools.site.single
 
 dist/NN_name.ipynb is a lesson without outputs. Its set-up cell carries what the lesson needs of the course, an archive
 as text, and unpacks it beside the notebook. Links in its text lead to the published site and the repository.
@@ -10,16 +10,14 @@ import io
 import lzma
 import pathlib
 import re
-import sys
 import tarfile
 import textwrap
 
 import nbformat
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
+from tools.lessons import notebooks, times
 
-from tools.lessons import notebooks, times  # noqa: E402
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 WIDTH = 88  # of the lines of the archive: 66 bytes each
 ALWAYS = ("utils/**/*.py", "notebooks/recorded/published.json", "LICENSE", "LICENSE-text")

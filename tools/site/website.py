@@ -1,6 +1,6 @@
 """The website: stage its pages in build/, and let Sphinx write dist/site. No lesson is executed.
 
-python tools/website.py [--out DIR]
+python -m tools.site.website [--out DIR]
 """
 
 import argparse
@@ -13,13 +13,12 @@ import sys
 import nbformat
 import sphinx.cmd.build
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
+from tools.lessons.notebooks import address, badges, in_repository, lessons
+from tools.lessons.times import read, with_links
+from tools.site import evidence, explorers, pages
+from utils.exercises import lesson_exercises
 
-from tools import evidence, explorers, lesson_pages  # noqa: E402
-from tools.lessons.notebooks import address, badges, in_repository, lessons  # noqa: E402
-from tools.lessons.times import read, with_links  # noqa: E402
-from utils.exercises import lesson_exercises  # noqa: E402
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 PAGES = ["docs/paths", "docs/glossary", "docs/errors", "docs/evidence", "docs/status"]  # in the order of the navigation
 ROW = re.compile(r"^\| (\d\d) \| \[(.+?)\]\(notebooks/(.+?)\.ipynb\)", re.M)  # of README's table of lessons
@@ -74,12 +73,12 @@ def stage(folder, singles):
     """Write the pages for Sphinx to `folder`. singles: names of the lessons that the site offers as one file."""
     shutil.copytree(ROOT / "docs" / "_static", folder / "_static")
     shutil.copy(ROOT / "docs" / "conf.py", folder)
-    pictures = folder / lesson_pages.PICTURES
+    pictures = folder / pages.PICTURES
     for made in (pictures, folder / "docs", folder / "notebooks"):
         made.mkdir()
     explorers.write(folder / "_static" / "explorers")
     for path in lessons():
-        nb, found = lesson_pages.page(
+        nb, found = pages.page(
             nbformat.read(path, as_version=4),
             links=launch_line(path, path.name in singles),
             exercises=lesson_exercises(path.name[:2]),

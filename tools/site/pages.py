@@ -1,6 +1,6 @@
 """Lessons as pages of the website: from a notebook to one that Sphinx renders with answers and solutions folded.
 
-`page(nb, ...)` is what tools/website.py calls; all functions here are pure. Markup that Markdown lacks goes into raw
+`page(nb, ...)` is what tools/site/website.py calls; all functions here are pure. Markup that Markdown lacks goes into raw
 cells of the format text/html; a `<details>` opens in one such cell and closes in another.
 """
 

@@ -1,6 +1,6 @@
 """Pages of the website that say what is known, and from where: evidence, status of the tests, index of errors.
 
-    pages() -> {"docs/evidence.md": …, "docs/status.md": …, "docs/errors.md": …}, called by tools/website.py
+    pages() -> {"docs/evidence.md": …, "docs/status.md": …, "docs/errors.md": …}, called by tools/site/website.py
 
 Nothing on them is typed. Claims and conditional cells are read from the lessons' code; figures and messages from their
 stored outputs, from notebooks/recorded/ (`make record`) and from build/status/ (tests/lessons_plugin.py, `make test`).
@@ -19,7 +19,7 @@ from tools.lab import edition
 from utils import cells, claims, recordings, today
 from utils.messages import NOT_LIVE
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 NEEDS = {  # what a word after %%requires stands for, wherever this page is made
     "cuda": "a CUDA GPU",
     "mps": "an Apple GPU",

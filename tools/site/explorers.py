@@ -3,7 +3,7 @@
     page("05_streams", "../")     the HTML that stands in the page: controls, first picture, text alternative
     write("dist/site/_static/explorers")     a script for each lesson, NN.js, with the pictures of all settings
 
-GRID says at which values the controls stand; tools/frames.py draws; docs/_static/explorer.js shows. The scripts stay in
+GRID says at which values the controls stand; tools/site/drawings.py draws; docs/_static/explorer.js shows. The scripts stay in
 build/explorers/ until something changes that they depend on.
 """
 
@@ -17,9 +17,9 @@ import pathlib
 import re
 from concurrent.futures import ProcessPoolExecutor
 
-from tools import frames
+from tools.site import drawings
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 CACHE = ROOT / "build" / "explorers"
 # What of utils the pictures depend on, besides all simulators.
 USED = ["cells", "devices", "hardware", "plots", "recordings", "timing"]
@@ -100,7 +100,7 @@ FIRST = {"04": {"device": "H200 SXM, 16-bit, data sheet"}}
 def values(number):
     """Of each control of an explorer the values at which it stands in the page."""
     given = GRID[number]
-    return {name: given.get(name) or list(frames.choices(control)) for name, control in _controls(number)}
+    return {name: given.get(name) or list(drawings.choices(control)) for name, control in _controls(number)}
 
 
 def settings(number):
@@ -115,12 +115,12 @@ def first(number):
 
 
 def _controls(number):
-    return frames.load(number).controls.items()
+    return drawings.load(number).controls.items()
 
 
 def _described(number, name, control):
     """A control for the page: its label, its kind, the texts of its positions, and which is the first."""
-    here, texts, kind = values(number)[name], frames.choices(control), "select"
+    here, texts, kind = values(number)[name], drawings.choices(control), "select"
     if isinstance(control.value, bool):
         kind = "checkbox"
     elif "Slider" in type(control).__name__:
@@ -142,7 +142,7 @@ def scripts(numbers):
             for number in missing:
                 every = settings(number)
                 parts = [every[n : n + 20] for n in range(0, len(every), 20)]
-                begun[number] = pool.map(frames.drawings, itertools.repeat(number), parts)
+                begun[number] = pool.map(drawings.drawings, itertools.repeat(number), parts)
             for number, drawn in begun.items():
                 _write_script(number, paths[number], list(itertools.chain.from_iterable(drawn)))
     return list(paths.values())
@@ -151,7 +151,7 @@ def scripts(numbers):
 def _write_script(number, path, found):
     alts = list(dict.fromkeys(alt for _, alt in found))
     content = {"controls": {name: _described(number, name, control) for name, control in _controls(number)}}
-    content |= frames.pack(picture for picture, _ in found)
+    content |= drawings.pack(picture for picture, _ in found)
     content |= {"alts": alts, "says": [alts.index(alt) for _, alt in found]}
     text = json.dumps(content, ensure_ascii=False, separators=(",", ":"))
     for old in path.parent.glob(f"{number}-*.js"):
@@ -165,12 +165,12 @@ def _hash(number):
     """Of all that the script of a lesson depends on."""
     import matplotlib
 
-    statements, header = frames.needed(number)
+    statements, header = drawings.needed(number)
     parts = [statement.source for statement in statements] + [str(header), matplotlib.__version__]
     parts += [repr(GRID[number]), repr(FIRST.get(number))]
-    files = [pathlib.Path(frames.__file__), *(ROOT / "utils" / f"{name}.py" for name in USED)]
+    files = [pathlib.Path(drawings.__file__), *(ROOT / "utils" / f"{name}.py" for name in USED)]
     files += sorted((ROOT / "utils" / "simulate").glob("*.py"))
-    files += sorted((ROOT / "notebooks" / "recorded").glob(f"*/{frames.lesson_path(number).stem}.json"))
+    files += sorted((ROOT / "notebooks" / "recorded").glob(f"*/{drawings.lesson_path(number).stem}.json"))
     parts += [path.read_text(encoding="utf-8") for path in files]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 
@@ -207,7 +207,7 @@ def page(stem, root):
     at = 0
     for control in controls.values():
         at = at * len(control["texts"]) + control["first"]
-    svg, alt = frames.unpack(found, found["pictures"][at]), found["alts"][found["says"][at]]
+    svg, alt = drawings.unpack(found, found["pictures"][at]), found["alts"][found["says"][at]]
     width = float(re.search(r"viewBox='0 0 ([\d.]+)", svg)[1])
     smallest = min(float(size) for size in re.findall(r"font-size:([\d.]+)px", svg) if float(size) >= 8)
     least = round(width * LEGIBLE / smallest)

@@ -22,7 +22,7 @@ from xml.etree import ElementTree
 
 from utils import cells, plots, recordings
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 # What the lesson measures on the reader's machine has no value here. What would be drawn from it is left out of GRID.
 GIVEN = {
