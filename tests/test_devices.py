@@ -14,9 +14,9 @@ import pytest
 import torch
 
 from utils import checkup, devices, needs, recordings
+from utils.course import COURSE
 from utils.hardware import look_up
 from utils.messages import LabError
-from utils.paths import COURSE
 
 
 def test_pick_device_is_usable():

@@ -6,7 +6,7 @@ import textwrap
 import pytest
 
 from tests.listings import LISTINGS
-from utils.indentation import is_python, restored
+from utils.today.indentation import is_python, restored
 
 RULES = {  # what the listings of the paste cell do not show; with their indentation
     "a loop with blank lines, and what follows": """

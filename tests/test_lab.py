@@ -193,7 +193,7 @@ def test_a_copied_lesson_finds_the_course(kernel, monkeypatch, tmp_path, read_on
     nb = nbformat.read(path, as_version=4)
     (setup,) = (cell for cell in nb.cells if cell.id == "setup")
     more = [
-        "from utils import paths; print(paths.COURSE)",
+        "from utils import course; print(course.COURSE)",
         "from utils import launch; run = launch.torchrun('scripts/train_ddp.py', '--help', processes=1, quiet=True)",
         "check('00.1', 5); progress(); recordings.pretending()",
     ]

@@ -6,7 +6,8 @@ import nbformat
 import pytest
 
 from tests.conftest import ROOT, text_of
-from utils import cells, today
+from utils import cells
+from utils.today import cell as today
 
 CELLS = nbformat.read(today.LESSON, as_version=4).cells
 GROUPS = {"detection", "movement", "streams", "memory", "amp", "data", "distributed", "graphs", "tpu"}

@@ -5,8 +5,9 @@ import re
 import pytest
 
 from tests.listings import LISTINGS
-from utils import pasted, today
-from utils.paths import COURSE
+from utils.course import COURSE
+from utils.today import cell as today
+from utils.today import pasted
 
 ROWS = today.rows()
 MARKS = pasted.marks(ROWS)

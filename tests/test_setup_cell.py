@@ -10,7 +10,7 @@ from tests.conftest import ROOT, errors_of, text_of
 from tools.lessons import notebooks, run
 
 pytestmark = pytest.mark.skipif(not shutil.which("git"), reason="git fetches the course; there is no git here")
-FILES = "from utils import paths\nprint(paths.COURSE)"
+FILES = "from utils import course\nprint(course.COURSE)"
 
 
 @pytest.fixture

@@ -14,9 +14,10 @@ import pytest
 import torch
 
 from tests.conftest import ROOT, text_of
-from utils import snippets, today
 from utils.claims import ClaimError
-from utils.today import TodayError
+from utils.today import cell as today
+from utils.today import snippets
+from utils.today.cell import TodayError
 
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere nothing is forked")
 LEAVES = "import subprocess, sys\np = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])"
@@ -311,7 +312,7 @@ def test_an_interrupt_ends_the_piece_and_the_next_gets_its_own_answer():
 PROGRAM = f"""
 import sys, tempfile
 print("it runs", flush=True)
-sys.path.insert(0, {str(ROOT / "utils")!r})
+sys.path.insert(0, {str(ROOT / "utils" / "today")!r})
 import snippets
 snippets.METHOD, snippets.PRELOAD = sys.argv[1], []
 folder = tempfile.mkdtemp()

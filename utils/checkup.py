@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import torch
 
+from utils.course import COURSE
 from utils.devices import emulated, memory_gib, missing_code, name_of, package_version
 from utils.needs import missing_compiler, missing_mps, missing_xla
-from utils.paths import COURSE
 
 
 def doctor() -> None:

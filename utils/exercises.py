@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 
+from utils.course import COURSE
 from utils.messages import LabError, strict
-from utils.paths import COURSE
 
 FOLDER = COURSE / "notebooks" / "exercises"
 SCORE = COURSE / ".progress.json"

@@ -30,8 +30,8 @@ from dataclasses import dataclass
 import psutil
 
 from utils.cells import CellEnds
+from utils.course import COURSE
 from utils.messages import finding, pytorch
-from utils.paths import COURSE
 
 LOOPBACK = {"linux": "lo", "darwin": "lo0"}  # name of the network interface that stays on this machine
 DEFAULTS = {"OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1", "PYTHONIOENCODING": "utf-8"}

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import torch
 
 from utils import recordings
+from utils.course import COURSE
 from utils.messages import LabError, picture, picture_data
-from utils.paths import COURSE
 from utils.recordings import Provenance, origin
 
 if TYPE_CHECKING:  # importing them takes longer than the rest of utils

@@ -30,9 +30,9 @@ from dataclasses import dataclass
 
 import torch
 
+from utils.course import COURSE
 from utils.devices import cpu_name, name_of, pick_device, versions
 from utils.messages import LabError, note, picture
-from utils.paths import COURSE
 
 FORMAT = "pytorch-device-lab recording 1"
 FOLDER = COURSE / "notebooks" / "recorded"

@@ -622,7 +622,7 @@ def verdict(old, new, factor=10):
         return "wrong"
     return "slower" if old["seconds"] >= factor * new["seconds"] else "fine"
 """,
-        praise="utils/today.py asks in the same order; everything else in it is for running code safely.",
+        praise="utils/today/cell.py asks in the same order; everything else in it is for running code safely.",
         right=[
             "def verdict(old, new, factor=10):\n"
             "    findings = {\n"

@@ -12,7 +12,7 @@ import tempfile
 
 from nbformat import v4, writes
 
-from utils.today import PRELUDE, TODAY
+from utils.today.cell import PRELUDE, TODAY
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 HEAD = re.compile(r"(?:%%(?:requires|today|torchrun)\b.*(?:\n|$))*")

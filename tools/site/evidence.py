@@ -16,8 +16,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tools.lab import edition
-from utils import cells, claims, recordings, today
+from utils import cells, claims, recordings
 from utils.messages import NOT_LIVE
+from utils.today import cell as today
 
 ROOT = Path(__file__).resolve().parents[2]
 NEEDS = {  # what a word after %%requires stands for, wherever this page is made

@@ -29,10 +29,11 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from utils import cells, indentation, launch, pasted, plots, snippets
+from utils import cells, launch, plots
 from utils.claims import claim
+from utils.course import COURSE
 from utils.messages import LabError, finding, pytorch
-from utils.paths import COURSE
+from utils.today import indentation, pasted, snippets
 
 LESSON = COURSE / "notebooks" / "16_old_code_today.ipynb"
 INDEX = "## Which message did you get?"  # where its index by message begins

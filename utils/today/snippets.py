@@ -52,7 +52,7 @@ def run_snippets(prelude, parts, folder, together=True, limit=LIMIT, env=None):
     """
     xla = any("torch_xla" in part for part in parts) and importlib.util.find_spec("torch_xla")
     together = together and not xla  # a TPU serves one process at a time
-    not_theirs = (pathlib.Path(__file__).parent.parent, pathlib.Path.cwd())
+    not_theirs = (pathlib.Path(__file__).parents[2], pathlib.Path.cwd())
     job = {"limit": limit, "env": {**os.environ, **(env or {})}, "prelude": f"{prelude}\n", "xla": bool(xla)}
     job["path"] = [entry for entry in sys.path if entry and pathlib.Path(entry) not in not_theirs]
     jobs = [{**job, "part": part, "place": tempfile.mkdtemp(prefix="snippet-", dir=folder)} for part in parts]

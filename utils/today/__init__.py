@@ -1,0 +1,5 @@
+"""Lesson 16: rows that compare an old snippet with its replacement, and a cell to paste into."""
+
+from utils.today.cell import PRELUDE, SIGNS, find, rows, run_cell, search, table
+
+__all__ = ["PRELUDE", "SIGNS", "find", "rows", "run_cell", "search", "table"]
