@@ -17,7 +17,7 @@ BENCH := .venv-bench/$(BIN)/python
 
 # Run lessons, every code cell, and count the cells. LAB_STRICT: a claim that misses its bound is an error. LAB_UNTIMED:
 # few samples, and claims about time are not judged: so lessons run beside other work.
-NBVAL := -m tests.lessons_plugin
+NBVAL := -m tests.lessons.plugin
 N ?=
 LESSONS := $(wildcard notebooks/$(N)*.ipynb)
 # These start jobs of many processes. `make test` runs them once, the commands below every time.
@@ -69,28 +69,28 @@ lab: env
 test:
 	OMP_WAIT_POLICY=passive $(MAKE) -j5 lint test-unit untimed $(SECOND) test-browser WITHOUT="$(JOBS)" IN_BROWSER="$(SAMPLE)"
 	$(MAKE) timed
-	@$(VENV) -c "from tests.test_browser import BROWSER; BROWSER or print('NOT TESTED: in a browser (no Chromium)')"
+	@$(VENV) -c "from tests.lessons.test_browser import BROWSER; BROWSER or print('NOT TESTED: in a browser (no Chromium)')"
 
 lesson: env-test
 	LAB_STRICT=1 $(VENV) $(NBVAL) $(LESSONS)
 
 timed: env-test
 	LAB_STRICT=1 $(VENV) $(NBVAL) --timed=yes $(LESSONS)
-	$(VENV) -m pytest -m timed $(shell grep -l mark.timed tests/test_*.py)
+	$(VENV) -m pytest -m timed $(shell grep -rl mark.timed --include="test_*.py" tests)
 
 untimed: env-test
 	LAB_STRICT=1 $(VENV) $(NBVAL) --timed=no $(LESSONS)
 
 # One thread a process, here and below: what they compute is small, and the cores are busy.
 test-unit: env-test
-	OMP_NUM_THREADS=1 $(VENV) -m pytest tests -n 2 --dist loadfile -m "not timed" --ignore=tests/test_browser.py --ignore=tests/site
+	OMP_NUM_THREADS=1 $(VENV) -m pytest tests -n 2 --dist loadfile -m "not timed" --ignore=tests/lessons/test_browser.py --ignore=tests/site/built
 
 # `make test` gives the checks a sample of these.
 test-exercises: env-test
-	OMP_NUM_THREADS=1 $(VENV) -m tests.mutants $(EXERCISES)
+	OMP_NUM_THREADS=1 $(VENV) -m tests.exercises.mutants $(EXERCISES)
 
 test-browser: env-test
-	LAB_UNTIMED=1 $(VENV) -m pytest -rs tests/test_browser.py -k "$(IN_BROWSER)"
+	LAB_UNTIMED=1 $(VENV) -m pytest -rs tests/lessons/test_browser.py -k "$(IN_BROWSER)"
 
 # PJRT_DEVICE is set here and never in a lesson: on a machine with a TPU a lesson has to find it.
 ON_XLA := PYDEVD_DISABLE_FILE_VALIDATION=1 PJRT_DEVICE=CPU TF_CPP_MIN_LOG_LEVEL=2
@@ -100,7 +100,7 @@ env-test-tpu:
 test-tpu: test-tpu-unit test-tpu-lessons
 
 test-tpu-unit: env-test-tpu
-	$(ON_XLA) $(TPU) -m pytest tests/test_xla.py tests/test_train_xla.py tests/test_train.py -k xla
+	$(ON_XLA) $(TPU) -m pytest tests/utils/test_xla.py tests/scripts/test_train_xla.py tests/scripts/test_train.py -k xla
 
 test-tpu-lessons: env-test-tpu
 	OMP_NUM_THREADS=1 LAB_STRICT=1 LAB_UNTIMED=1 $(ON_XLA) $(TPU) $(NBVAL) $(filter-out $(WITHOUT),$(LESSONS))
@@ -156,10 +156,10 @@ single: env-test
 
 # Of the single files a sample, in the environment that is there: `make test-single` installs Colab's and runs all.
 test-site: site
-	LAB_SINGLE_IN=.venv $(VENV) -m pytest -rs tests/site -k "not runs_alone or 00_ or 05_ or 13_"
+	LAB_SINGLE_IN=.venv $(VENV) -m pytest -rs tests/site/built -k "not runs_alone or 00_ or 05_ or 13_"
 
 test-single: env-test env-test-colab
-	$(VENV) -m pytest -n 2 tests/site/test_single.py -k "$(N)"
+	$(VENV) -m pytest -n 2 tests/site/built/test_single.py -k "$(N)"
 
 # BENCH_ARGS="--batches 32 --rounds 5 --width 256": options of the comparison, and of train.py.
 bench:

@@ -51,7 +51,7 @@ class Exercise:
 
     For the tests: right: sources of other right answers, the commonest idiom and an unusual one among them. wrong:
     typical wrong answers as {source: fragment of the message they must get}. equivalent: changes to the solution (as
-    tests/mutants.py writes them) that leave it right, with the reason.
+    tests/exercises/mutants.py writes them) that leave it right, with the reason.
     """
 
     number: str

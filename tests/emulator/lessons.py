@@ -20,7 +20,7 @@ from tests.emulator import build
 from tests.emulator.run import environment
 
 # Memory of emulated GPUs counts as the kernel's.
-COMMAND = ["-m", "tests.lessons_plugin", "--color=no", "--kernel-mib=8192", "--family-mib=65536"]
+COMMAND = ["-m", "tests.lessons.plugin", "--color=no", "--kernel-mib=8192", "--family-mib=65536"]
 NOTEBOOKS = pathlib.Path(__file__).resolve().parents[2] / "notebooks"
 # The most (GFLOP, MiB) of an operator that is computed: what is larger takes too long on a CPU, and leaves no values.
 USUAL, LIMITS = (1, 64), {"05": (10, 600), "06": (1, 600), "07": (20, 600), "10": (1, 16), "11": (0.3, 8)}

@@ -1,195 +1,221 @@
-"""Each lesson as one file, in an empty folder: it runs to its end where there is nothing but what it may need.
+"""Lessons that travel as one file: what they carry, and what their set-up cell does with it. No lesson is run here."""
 
-That is the environment .venv-colab (make env-test-colab), less Accelerate, tqdm and the course; no git on the PATH, no
-network, a home folder that is empty. Exercises judge their solutions, explorers redraw, recordings are shown as in the
-stored lessons. One lesson takes half a minute to three minutes: make test-single runs two at a time.
-"""
-
-import json
+import ast
+import base64
+import hashlib
+import io
 import os
-import pathlib
 import re
-import shutil
 import subprocess
+import sys
+import tarfile
 
 import nbformat
 import pytest
 
-from tests.conftest import ROOT, errors_of, text_of
-from tests.lessons_plugin import NOT_LIVE, state_of
-from tests.site import alone
-from tools import setup_env
-from tools.lessons import notebooks
+from tests.conftest import ROOT
+from tools.lessons import formatting, notebooks, rules
 from tools.site import single
-from utils.exercises import lesson_exercises
-from utils.launch import NOISE
 
-# Colab's versions, or (make test-site, a sample) those of the environment that runs the tests.
-COLAB = pathlib.Path(setup_env.python_of(ROOT / os.environ.get("LAB_SINGLE_IN", ".venv-colab")))
-LESSONS = {path.stem: path for path in notebooks.lessons()}
-# What Colab has, and a bare runtime may not have; and the course itself, as a link to this folder.
-WITHOUT = re.compile(r"accelerate|tqdm|__editable__|pytorch_device_lab|utils|.*\.pth$")
-# Cells of lesson 15 that cannot do without Accelerate: the first says so, the others say which cell they wait for.
-UNAVAILABLE = {"theirs", "processes"}
-WAITING = {"accelerate-equal", "one-state", "their-script", "run-theirs", "accumulate"}
-WAITING |= {"accelerate-xla-claim", "processes-shown"}
-
-# Python runs it when it starts: no connection but to this machine, also where alone.py cannot cut off the network.
-SITECUSTOMIZE = """
-import socket
+LESSONS = notebooks.lessons()
+FOLDER = "pytorch-device-lab-12345678"
+FILES = {"utils/__init__.py": b"here = __file__\n", "notebooks/exercises/05_a.py": b"EXERCISES = []\n"}
+SAYS = "\nimport utils\nprint(course)\nprint(utils.here)\n"
 
 
-def guarded(connect):
-    def connect_here(self, address):
-        if self.family in (socket.AF_INET, socket.AF_INET6) and not address[0].startswith(("127.", "::1", "localhost")):
-            raise OSError(f"refused by a test: a connection to {address[0]}")
-        return connect(self, address)
-
-    return connect_here
-
-
-socket.socket.connect = guarded(socket.socket.connect)
-socket.socket.connect_ex = guarded(socket.socket.connect_ex)
-"""
-
-# Cells that are added at the end of a lesson. They leave its names alone: its explorer reads them when it is redrawn.
-FACTS = """
-def say_facts():
-    import _socket, importlib.util, json, shutil, socket, utils
-    network = []
-    for kind in (socket.socket, _socket.socket):  # the second knows nothing of SITECUSTOMIZE
-        outward = kind()
-        outward.settimeout(5)
-        try:
-            outward.connect(("1.1.1.1", 443))
-            network.append("there")
-        except OSError as error:
-            network.append(str(error))
-    modules = [name for name in ("accelerate", "tqdm", "tools") if importlib.util.find_spec(name)]
-    print(json.dumps({"utils": utils.__file__, "modules": modules, "git": shutil.which("git"), "network": network}))
-
-say_facts()
-"""
-ANSWERS = """
-def give_answers():
-    import torch
-    from utils.exercises import lesson_exercises
-    for number, exercise in lesson_exercises("NN").items():
-        names = {"torch": torch}
-        exec(exercise.solution, names)
-        check(number, names[exercise.name])
-
-give_answers()
-"""
-MOVES = """
-def move_controls():
-    import ipywidgets
-    known = getattr(ipywidgets.widgets.widget, "_instances", None) or ipywidgets.Widget.widgets
-    boxes = [box for box in known.values() if isinstance(box, ipywidgets.VBox)]
-    (explorer,) = [box for box in boxes if "<!-- drawing" in getattr(box.children[-1], "value", "")]
-    *controls, picture = explorer.children
-    for control in controls:
-        before = picture.value
-        for value in others(control):
-            if picture.value == before:
-                control.value = value
-        print("redrawn" if picture.value != before else f"not redrawn: {control}")
-
-def others(control):
-    if hasattr(control, "options"):
-        pairs = [each if isinstance(each, tuple) else (each, each) for each in control.options]
-        return [value for _, value in pairs]
-    if isinstance(control.value, bool):
-        return [not control.value]
-    if isinstance(control.value, str):
-        return ["numpy"]
-    return [type(control.value)(value) for value in (control.value / 2, 2 * control.value, control.value + 1)]
-
-move_controls()
-"""
+@pytest.fixture(scope="module")
+def singles(tmp_path_factory):
+    """All lessons as one file, as `make single` writes them: path → (notebook, its set-up cell, what that carries)."""
+    folder, found = tmp_path_factory.mktemp("dist"), {}
+    single.write(folder)
+    for path in sorted(folder.iterdir()):
+        nb = nbformat.read(path, as_version=4)
+        (setup,) = [cell for cell in nb.cells if cell.id == "setup"]
+        files, right = unpacked(setup.source)
+        assert right, path.name
+        found[path] = nb, setup, files
+    return found
 
 
-@pytest.fixture(scope="session")
-def bare(tmp_path_factory):
-    """Variables of an environment that has what a single lesson may need, and nothing more."""
-    folder = tmp_path_factory.mktemp("bare")
-    assert COLAB.exists(), "There is no .venv-colab: run `make env-test-colab` first."
-    venv, tools, home = folder / "venv", folder / "tools", folder / "home"
-    subprocess.run([COLAB, "-m", "venv", "--without-pip", venv], check=True)
-    code = "import sysconfig; print(sysconfig.get_path('purelib'))"
-    here, there = (
-        pathlib.Path(subprocess.check_output([python, "-c", code], text=True).strip())
-        for python in (COLAB, setup_env.python_of(venv))
+def unpacked(source):
+    """The files in a set-up cell, as its comment says how to see them: name → content; and the hash that it names."""
+    block = re.search(r'^CARRIED = """\n(.*?)\n"""$', source, re.M | re.S)[1]
+    archive = base64.b64decode(block, validate=False)
+    with tarfile.open(fileobj=io.BytesIO(archive), mode="r:xz") as files:
+        found = {member.name: files.extractfile(member).read() for member in files}
+    return found, hashlib.sha256(archive).hexdigest() == re.search(r'^SHA256 = "(.*)"$', source, re.M)[1]
+
+
+def cell(files=FILES, folder=FOLDER):
+    """A set-up cell with these files, without PyTorch and the names of the real `utils`."""
+    return single.setup_cell(files, folder).partition("\nimport torch\n")[0]
+
+
+def run(*sources, folder):
+    """What cells print that run one after the other in a new Python in `folder`; also its last line on stderr."""
+    python = [sys.executable, "-I", "-"]
+    done = subprocess.run(python, input="\n".join(sources), cwd=folder, capture_output=True, text=True)
+    return done.stdout.splitlines(), (done.stderr.splitlines() or [""])[-1]
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# The files
+
+
+def test_each_lesson_is_a_small_file_without_outputs_in_canonical_form(singles):
+    assert [path.name for path in singles] == [path.name for path in LESSONS]
+    for (path, (nb, _, _)), lesson in zip(singles.items(), LESSONS, strict=True):
+        text, stored = path.read_text(encoding="utf-8"), nbformat.read(lesson, as_version=4)
+        nbformat.validate(nb)
+        assert len(text.encode()) <= 400_000, path.name
+        assert nbformat.writes(nb) + "\n" == text and nb.metadata == stored.metadata
+        for mine, theirs in zip(nb.cells, stored.cells, strict=True):
+            assert (mine.id, mine.cell_type, mine.metadata) == (theirs.id, theirs.cell_type, theirs.metadata)
+            if mine.cell_type == "code":
+                assert mine.outputs == [] and mine.execution_count is None
+                assert mine.source == theirs.source or mine.id == "setup"
+
+
+def test_what_two_lessons_carry_is_the_same_and_is_that_of_the_course(singles):
+    known, folders = {}, set()
+    for _, setup, files in singles.values():
+        assert f": {len(files)} text files" in setup.source.replace("\n# ", " ")
+        folders.add(re.search(r'^FOLDER = "(.*)"$', setup.source, re.M)[1])
+        for name, content in files.items():
+            assert known.setdefault(name, content) == content, name
+            assert content == (ROOT / name).read_bytes() or name == "notebooks/16_old_code_today.ipynb", name
+    assert folders == {f"pytorch-device-lab-{single.edition()}"}
+    assert {name for name in known if name.startswith("utils")} == {
+        path.relative_to(ROOT).as_posix() for path in (ROOT / "utils").rglob("*.py")
+    }
+
+
+def test_a_lesson_carries_what_it_shows_and_starts_and_nothing_of_the_others(singles):
+    for path, (_, _, files) in singles.items():
+        own = {p.relative_to(ROOT).as_posix() for p in (ROOT / "notebooks").glob(f"recorded/*/{path.stem}.json")}
+        own |= {f"notebooks/exercises/{path.stem}.py"}
+        assert own <= files.keys()
+        assert [name for name in files if re.search(r"/\d\d_", name) and path.stem not in name] == []
+        code = single.code_of(ROOT / "notebooks" / path.name)
+        shown = set(re.findall(r'diagram\(\s*"(.+?)"', code))
+        assert {f"notebooks/diagrams/{name}.svg" for name in shown} == {name for name in files if "diagrams" in name}
+        started = re.findall(r'"(?:scripts/)?(\w+\.(?:py|sbatch|yaml))"', code)
+        in_repository = {name for name in started if (ROOT / "notebooks" / "scripts" / name).exists()}
+        assert {f"notebooks/scripts/{name}" for name in in_repository} <= files.keys(), path.name
+
+
+def test_the_set_up_cell_makes_the_names_of_the_lessons_own(singles):
+    def names(source):
+        nodes = list(ast.walk(ast.parse(source)))
+        made = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+        return made | {alias.name for node in nodes if hasattr(node, "names") for alias in node.names}
+
+    needed = names(notebooks.setup_cell()) - {"REPOSITORY", "fetch", "fetched", "failed", "here", "p"}
+    assert {"course", "sys", "subprocess", "pathlib", "torch", "check"} <= needed
+    for _, found, _ in singles.values():
+        assert needed <= names(found.source)
+        assert {"fold", "hide-input"} <= set(found.metadata.tags) and found.metadata.cellView == "form"
+        assert found.source.startswith("# @title Set-up: run this first\n")
+        assert max(map(len, found.source.splitlines())) <= 100
+    assert formatting.formatted([found.source]) == [found.source]
+
+
+def test_no_link_leads_into_a_folder_beside_the_file(singles):
+    seen = set()
+    for nb, _, _ in singles.values():
+        links = re.findall(r'\]\(([^)]*)\)|(?:src|href)="([^"]*)"', rules.text_of(nb))
+        seen |= {target for pair in links for target in pair if target}
+    assert [target for target in seen if not target.startswith(("https://", "#"))] == []
+    site = notebooks.address("Site")
+    assert {f"{site}/docs/glossary.html#device", f"{site}/notebooks/05_streams.html"} <= seen
+
+
+def test_links():
+    text = "[a](../docs/glossary.md#device) [b](scripts/train.py) [c](05_streams.ipynb) "
+    site, repository = notebooks.address("Site"), notebooks.address()
+    kept = "`f[0](x)` [d](#e) [f](https://x.y)"
+    assert single.absolute(text + kept) == (
+        f"[a]({site}/docs/glossary.html#device) [b]({repository}/blob/main/notebooks/scripts/train.py) "
+        f"[c]({site}/notebooks/05_streams.html) {kept}"
     )
-    for entry in here.iterdir():
-        if not WITHOUT.match(entry.name):
-            (there / entry.name).symlink_to(entry)
-    (there / "sitecustomize.py").write_text(SITECUSTOMIZE)
-    (venv / "share").symlink_to(COLAB.parent.parent / "share")  # what says to Jupyter how to start a kernel
-    tools.mkdir()
-    home.mkdir()
-    for each in os.environ["PATH"].split(os.pathsep):
-        for program in pathlib.Path(each).glob("*"):
-            if not program.name.startswith(("git", "python", "pip")) and not (tools / program.name).exists():
-                (tools / program.name).symlink_to(program)
-    path = os.pathsep.join([str(venv / "bin"), str(tools)])
-    variables = {"PATH": path, "HOME": str(home), "PYDEVD_DISABLE_FILE_VALIDATION": "1"}
-    return {**variables, "LAB_STRICT": "1", "LAB_UNTIMED": "1"}
+    assert notebooks.address("Lessons").startswith("https://github.com/")  # Colab opens no others
+    assert "/blob/" in notebooks.address("Lessons") and notebooks.address("Lessons") in notebooks.badges(LESSONS[0])
 
 
-@pytest.mark.parametrize("stem", LESSONS)
-def test_lesson_runs_alone(stem, bare, tmp_path):
-    nb = nbformat.reads(single.single(LESSONS[stem], "pytorch-device-lab-test"), as_version=4)
-    own = len(nb.cells)
-    nb.cells += map(nbformat.v4.new_code_cell, [FACTS, ANSWERS.replace("NN", stem[:2]), MOVES])
-    path = tmp_path / "an empty folder" / f"{stem}.ipynb"
-    path.parent.mkdir()
-    nbformat.write(nb, path)
-    python = shutil.which("python", path=bare["PATH"])
-    command = [python, ROOT / "tests" / "site" / "alone.py", path, "240"]
-    done = subprocess.run(command, env=bare, cwd=path.parent, capture_output=True, text=True)
-    nb = nbformat.read(path, as_version=4)
-    code = [cell for cell in nb.cells if cell.cell_type == "code"]
-    assert done.returncode == 0, [done.stderr, *(errors_of(cell) for cell in code if errors_of(cell))]
-    assert [cell.execution_count for cell in code] == list(range(1, len(code) + 1))
-    code = [cell for cell in nb.cells[:own] if cell.cell_type == "code"]
-    assert [text for cell in code for text in stderr(cell)] == []
-
-    facts, answers, moves = map(text_of, nb.cells[own:])
-    facts = json.loads(facts)
-    assert pathlib.Path(facts["utils"]) == path.parent / "pytorch-device-lab-test" / "utils" / "__init__.py"
-    assert facts["modules"] == [] and facts["git"] is None
-    refused, unreachable = facts["network"]
-    assert "refused by a test" in refused
-    assert "Network is unreachable" in unreachable or not alone.permitted()
-    verdicts = re.findall(r"^([✓✗○]) (\d\d\.\d) ·", answers, re.M)
-    assert verdicts == [("✓", number) for number in lesson_exercises(stem[:2])], answers
-    assert set(moves.splitlines()) == {"redrawn"}, moves
-
-    stored = {cell.id: cell for cell in nbformat.read(LESSONS[stem], as_version=4).cells}
-    for cell in code:
-        shown, before = states(cell), states(stored[cell.id])
-        if stem.startswith("15") and cell.id in UNAVAILABLE | WAITING:
-            assert shown == {"unavailable" if cell.id in UNAVAILABLE else "waiting"}, cell.id
-            assert "needs the package `accelerate`" in text_of(cell) or cell.id in WAITING
-        else:
-            assert shown & NOT_LIVE == before & NOT_LIVE, cell.id
-        if "plots.explorer(" in cell.source or "plots.diagram(" in cell.source:
-            assert pictures(cell) == pictures(stored[cell.id]) != set(), cell.id
+def test_the_archive_depends_on_the_files_alone():
+    assert single.packed(FILES) == single.packed(dict(reversed(FILES.items())))
+    assert single.packed(FILES) != single.packed({**FILES, "LICENSE": b""})
 
 
-def states(cell):
-    return {state_of(output) for output in cell.outputs} - {None}
+# ---------------------------------------------------------------------------------------------------------------
+# The set-up cell
 
 
-def pictures(cell):
-    found = {form for output in cell.outputs for form in output.get("data", {})}
-    return found & {"image/png", "image/svg+xml"}
+def test_it_unpacks_once_beside_the_notebook_and_leaves_what_the_reader_changed(tmp_path):
+    course = tmp_path / FOLDER
+    expected = [str(course), str(course / "utils" / "__init__.py")]
+    assert run(cell(), SAYS, folder=tmp_path) == (expected, "")
+    for name, content in FILES.items():
+        assert (course / name).read_bytes() == content
+    (course / "utils" / "__init__.py").write_text("here = 'changed'\n")
+    (course / "notebooks" / "exercises" / "05_a.py").unlink()  # as after a run that was cut off
+    assert run(cell(), SAYS, folder=tmp_path) == ([str(course), "changed"], "")
+    assert not list(tmp_path.rglob("*.[0-9]*"))
+    assert (course / "notebooks" / "exercises" / "05_a.py").read_bytes() == FILES["notebooks/exercises/05_a.py"]
 
 
-def stderr(cell):
-    """What a cell writes to stderr, but for what PyTorch says of the network that is not there."""
-    if "lab-stderr" in cell.metadata.get("tags", []):
-        return []
-    texts = [NOISE.sub("", output.text) for output in cell.outputs if output.get("name") == "stderr"]
-    return [f"{cell.id}: {text}" for text in texts if text.strip()]
+def test_two_lessons_share_a_folder_and_a_kernel(tmp_path):
+    other = {"utils/__init__.py": FILES["utils/__init__.py"], "notebooks/exercises/06_b.py": b"# b\n"}
+    (tmp_path / "elsewhere").mkdir()
+    move = "import os\nos.chdir('elsewhere')\n"
+    printed, error = run(cell(), SAYS, move, cell(other), SAYS, folder=tmp_path)
+    assert error == "" and printed[:2] == printed[2:]
+    found = sorted(path.name for path in (tmp_path / FOLDER / "notebooks" / "exercises").iterdir())
+    assert found == ["05_a.py", "06_b.py"] and not list((tmp_path / "elsewhere").iterdir())
+
+
+def test_another_edition_has_a_folder_of_its_own_and_wants_a_kernel_of_its_own(tmp_path):
+    newer = f"{FOLDER[:-1]}9"
+    changed = cell({**FILES, "utils/__init__.py": b"here = 'newer'\n"}, newer)
+    run(cell(), SAYS, folder=tmp_path)
+    assert run(changed, SAYS, folder=tmp_path) == ([str(tmp_path / newer), "newer"], "")
+    _, error = run(cell(), SAYS, changed, folder=tmp_path)
+    assert error == "AssertionError: This kernel holds another edition of the course: restart it."
+
+
+@pytest.mark.parametrize("old, new", [("\n/Td6WFo", "\n/Td6WFp"), ("\n/Td6WFo", "\n"), ("\n/Td6WFo", "\n/Td6WF")])
+def test_a_damaged_block_is_refused_and_nothing_is_unpacked(tmp_path, old, new):
+    assert cell().count(old) == 1
+    printed, error = run(cell().replace(old, new), SAYS, folder=tmp_path)
+    assert printed == [] and list(tmp_path.iterdir()) == []
+    assert error == "AssertionError: CARRIED is damaged (its SHA-256 is another one): get this notebook again."
+
+
+@pytest.mark.parametrize(
+    "name", ["../evil.py", "/tmp/evil.py", "utils/../../evil.py", "C:\\evil.py", "a\\b.py", ".x", "a//b"]
+)
+def test_nothing_is_unpacked_outside_its_folder(tmp_path, name):
+    _, error = run(cell({name: b""}), folder=tmp_path)
+    assert error == f"AssertionError: Not unpacked: {name}"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_links_in_the_archive_are_refused(tmp_path, monkeypatch):
+    make = tarfile.TarInfo
+
+    def link(name):
+        member = make(name)
+        member.type, member.linkname = tarfile.SYMTYPE, "/etc/passwd"
+        return member
+
+    monkeypatch.setattr(tarfile, "TarInfo", link)
+    source = cell({"utils/a.py": b""})
+    assert run(source, folder=tmp_path) == ([], "AssertionError: Not unpacked: utils/a.py")
+
+
+def test_where_nothing_can_be_written_a_temporary_folder_serves_until_the_kernel_ends(tmp_path):
+    (tmp_path / FOLDER).write_text("a file is in the way: for root a folder can always be written")
+    printed, error = run(cell(), SAYS, cell(), SAYS, folder=tmp_path)
+    assert error == "" and printed.pop(0) == "Nothing can be written here: your score lasts until this kernel stops."
+    assert printed[:2] == printed[2:] and not printed[0].startswith(str(tmp_path))
+    assert not os.path.exists(os.path.dirname(printed[0]))

@@ -3,7 +3,7 @@
     pages() -> {"docs/evidence.md": …, "docs/status.md": …, "docs/errors.md": …}, called by tools/site/website.py
 
 Nothing on them is typed. Claims and conditional cells are read from the lessons' code; figures and messages from their
-stored outputs, from notebooks/recorded/ (`make record`) and from build/status/ (tests/lessons_plugin.py, `make test`).
+stored outputs, from notebooks/recorded/ (`make record`) and from build/status/ (tests/lessons/plugin.py, `make test`).
 Links lead to cells: ../notebooks/NN_name.ipynb#CELL-ID.
 """
 

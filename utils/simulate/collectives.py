@@ -205,7 +205,7 @@ class Published(NamedTuple):
     """A measured scaling point. efficiency: throughput a device over that on `base` devices.
 
     role: "fitted" (numbers of the model were, to this row), "held out" (predicted with them), or why the model says
-    nothing. Lesson 12 and tests/test_collectives.py fit and predict by these roles.
+    nothing. Lesson 12 and tests/simulate/test_collectives.py fit and predict by these roles.
     """
 
     run: str

@@ -55,7 +55,7 @@ def product(
     2. If one inner dimension is cut and the other is not: gather the matrix that is cut, or use that part of the
        other one that fits, where it is not cut along this axis, and all-reduce the result; what is smaller.
     3. One axis cannot cut rows and columns of the result: gather the smaller matrix.
-    XLA's partitioner mostly does the same: lesson 14 counts how often, and tests/test_sharding.py holds cases seen with
+    XLA's partitioner mostly does the same: lesson 14 counts how often, and tests/simulate/test_sharding.py holds cases seen with
     torch_xla 2.9.0. Where two cuts do not go together, it may move blocks to another axis first.
     """
     shapes = {"x": (rows, inner), "w": (inner, columns)}

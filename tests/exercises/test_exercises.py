@@ -1,0 +1,234 @@
+"""Every solution passes its check; every stub and every listed wrong answer does not, with the intended message.
+
+A fixed sample of the mutants as well; `make test-exercises` gives all of them to the checks.
+"""
+
+import random
+import re
+import sys
+import textwrap
+import threading
+import time
+
+import nbformat
+import numpy as np
+import pytest
+import torch
+
+from tests.conftest import ROOT
+from tests.exercises import mutants
+from utils import exercises
+from utils.exercises import NotAnswered, Wrong
+
+ALL = exercises.all_exercises()
+
+
+def answer(exercise, source):
+    names = {"torch": torch}
+    exec(source, names)
+    return names[exercise.name]
+
+
+@pytest.fixture(autouse=True)
+def no_score(monkeypatch, tmp_path):
+    monkeypatch.setattr(exercises, "SCORE", tmp_path / "score.json")
+    monkeypatch.setattr(exercises, "_score", None)
+    monkeypatch.delenv("LAB_STRICT", raising=False)
+    monkeypatch.setitem(sys.modules, "tabulate", None)  # a package of the site's builder, which no lesson may expect
+
+
+@pytest.mark.parametrize("number", ALL)
+def test_exercise_is_complete(number):
+    exercise = ALL[number]
+    assert 1 <= len(exercise.hints) <= 3 and exercise.wrong and exercise.title and exercise.praise.endswith(".")
+    assert exercise.stars in (1, 2, 3) and len(set(map(textwrap.dedent, exercise.right))) >= 2
+    assert exercise.solution.strip() not in map(str.strip, exercise.right)
+    assert all(reason.endswith(".") for reason in exercise.equivalent.values())
+    lesson = [other for other in ALL.values() if other.number[:2] == number[:2]]
+    assert any(other.stars == 1 for other in lesson)  # one to use the call
+
+
+def answers():
+    """(number, source, signs of the verdict, what it says) of all answers that the exercises list."""
+    for number, exercise in ALL.items():
+        for source in [exercise.solution, *exercise.right]:
+            yield number, source, "✓", ""
+        for source, message in exercise.wrong.items():
+            yield number, source, "✗○", message
+
+
+@pytest.mark.parametrize(("number", "source", "signs", "message"), list(answers()))
+def test_answer_gets_its_verdict(number, source, signs, message, capsys):
+    exercises.check(number, answer(ALL[number], source))
+    out = capsys.readouterr().out
+    assert out[0] in signs and out[1:].startswith(f" {number} ") and message in out, out
+
+
+@pytest.mark.parametrize("number", ALL)
+def test_sample_of_mutants_is_refused(number, monkeypatch):
+    monkeypatch.setattr(exercises, "SECONDS", 5)
+    known = ALL[number].equivalent
+    for mutant, said in mutants.judged(number, lambda all: random.Random(number).sample(all, min(6, len(all)))):
+        assert said[0] in "✗○" or mutant.change in known, f"accepted: {mutant.change}"
+        assert not mutants.alike(said), said
+
+
+JUNK = [None, 5, "x", [], {}, (), [1] * 6, int, torch.ones(2)]
+JUNK += [lambda *a, junk=junk: junk for junk in (None, 5, -1.5, "x", [], (None, None), torch.ones(2), True)]
+
+
+@pytest.mark.parametrize("number", ALL)
+def test_whatever_the_answer_check_gives_a_verdict_and_no_error(number, capsys, monkeypatch):
+    monkeypatch.setattr(exercises, "find_exercise", ALL.get)  # none of these changes the inputs of a check
+    for junk in JUNK:
+        exercises.check(number, junk)
+        assert capsys.readouterr().out[:2] in ("✗ ", "○ "), junk
+
+
+def stubs():
+    for path in sorted((ROOT / "notebooks").glob("[0-9][0-9]_*.ipynb")):
+        for cell in nbformat.read(path, as_version=4).cells:
+            tags = cell.metadata.get("tags", [])
+            if "exercise" in tags and "solved" not in tags:
+                yield cell.source
+
+
+@pytest.mark.parametrize("source", list(stubs()))
+def test_stub_is_not_answered_and_raises_nothing(source, capsys):
+    names = {"torch": torch, "check": exercises.check}
+    exec(source, names)
+    assert re.match(r"○ [\d.]+ .*not answered yet", capsys.readouterr().out)
+
+
+def forever(x):
+    while True:
+        time.sleep(0.001)
+
+
+def leave(error):
+    raise error
+
+
+@pytest.mark.parametrize(
+    ("function", "said"),
+    [
+        (forever, "your answer had not ended after 0.2 seconds: does a loop never end?\n"),
+        (lambda x: time.sleep(3), "It goes on in the background: restart the kernel.\n"),
+        (lambda x: leave(SystemExit), "this cannot be judged (SystemExit: )\n"),
+        (lambda x: leave(KeyboardInterrupt), "this cannot be judged (KeyboardInterrupt: )\n"),
+    ],
+)
+def test_answer_that_does_not_come_back_gets_a_verdict(function, said, capsys, monkeypatch):
+    monkeypatch.setattr(exercises, "SECONDS", 0.2)
+    exercises.check("00.1", function)
+    out = capsys.readouterr().out
+    assert out.startswith("✗ 00.1 · Which type of device? · ") and said in out
+
+
+def test_answer_that_changes_its_input_spoils_nothing(capsys):
+    def reverses(capability, arch_list):
+        arch_list.reverse()
+        return False
+
+    exercises.check("01.2", reverses)
+    exercises.check("01.2", answer(ALL["01.2"], ALL["01.2"].solution))
+    assert capsys.readouterr().out.splitlines()[-1].startswith("✓ 01.2")
+
+
+def test_function_gets_copies_and_numpy_results_become_pythons():
+    given = [[1, 2], {"a": {3}}]
+    result = exercises.call(lambda x: (x[0].clear(), x[1]["a"].clear(), [np.int64(4), (np.bool_(True),)])[-1], given)
+    assert given == [[1, 2], {"a": {3}}]
+    assert type(result[0]) is int and result[1][0] is True
+
+
+@pytest.mark.parametrize(
+    ("got", "expected", "texts"),
+    [
+        (5.04e-7, 5e-7, ("5.04e-07", "5e-07")),
+        (0.1 + 0.2, 0.3, ("0.30000000000000004", "0.29999999999999999")),
+        (5.0, 5, ("5.0", "5")),
+        ([1, 2], (1, 2), ("[1, 2]", "(1, 2)")),
+        (torch.ones(1), torch.ones(1, dtype=torch.float64), None),
+        (float("nan"), float("nan"), None),
+    ],
+)
+def test_got_and_expected_never_look_alike(got, expected, texts):
+    found = exercises.apart(got, expected)
+    assert texts is None or found == texts
+    assert found[0] != found[1] or got is expected or got != got
+
+
+def test_unknown_exercise_is_one_line():
+    for function in (exercises.hint, exercises.solution, lambda n: exercises.check(n, 1)):
+        with pytest.raises(exercises.ExerciseError) as caught:
+            function("99.1")
+        assert "there is no exercise '99.1'; there are 00.1, " in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_hints_come_one_by_one_and_end(capsys, monkeypatch):
+    monkeypatch.setattr(exercises, "_hints_given", {})
+    for _ in range(len(ALL["00.1"].hints) + 1):
+        exercises.hint("00.1")
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("Hint 1 of 3: ") and lines[-1] == 'No more hints for 00.1. The answer: solution("00.1")'
+
+
+def test_score_is_kept_and_a_damaged_one_is_replaced(capsys, monkeypatch):
+    exercises.check("00.1", lambda x: x.device.type)
+    monkeypatch.setattr(exercises, "_score", None)
+    exercises.progress()
+    assert "✓ 00.1" in capsys.readouterr().out
+    exercises.SCORE.write_text("{")
+    monkeypatch.setattr(exercises, "_score", None)
+    exercises.progress()
+    out = capsys.readouterr().out
+    assert "damaged" in out and "○ 00.1" in out
+
+
+def test_progress_shows_one_lesson(capsys):
+    exercises.check("00.1", lambda x: x.device.type)
+    exercises.keep_score("predict 00.a", {"said": "1", "right": True})
+    exercises.keep_score("predict 05.a", {"said": "1", "right": False})
+    capsys.readouterr()
+    exercises.progress("00")
+    *rows, solved, predictions = capsys.readouterr().out.splitlines()
+    assert [row[2:6] for row in rows] == list(exercises.lesson_exercises("00")) and any("✓ 00.1" in row for row in rows)
+    assert solved == f"1 of {len(rows)} solved" and predictions == "predictions: 1 of 1 right"
+    exercises.progress()
+    out = capsys.readouterr().out
+    assert "○ 05.1" in out and f"1 of {len(ALL)} solved\npredictions: 1 of 2 right" in out
+    with pytest.raises(exercises.ExerciseError, match="there is no lesson '5'; write two digits"):
+        exercises.progress("5")
+
+
+def test_score_that_cannot_be_written_lasts_for_now(capsys, monkeypatch, tmp_path):
+    monkeypatch.setattr(exercises, "SCORE", tmp_path / "no such folder" / "score.json")
+    exercises.check("00.1", lambda x: x.device.type)
+    exercises.progress()
+    out = capsys.readouterr().out
+    assert "cannot be written" in out and "✓ 00.1" in out
+
+
+def test_the_first_fake_mode_of_a_process_is_not_that_of_a_check(monkeypatch):
+    threads = []
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    first = "_ensureCUDADeviceGuardSet"
+    monkeypatch.setattr(torch._C, first, lambda: threads.append(threading.current_thread()), raising=False)
+    exercises.check("00.1", lambda x: x.device.type)
+    assert threads[0] is threading.main_thread()
+
+
+def test_call_turns_errors_and_dots_into_verdicts():
+    with pytest.raises(Wrong, match="for 3 your function raised ZeroDivisionError"):
+        exercises.call(lambda x: x / 0, 3)
+    with pytest.raises(Wrong, match="raised ValueError: one$"):
+        exercises.call(lambda x: (_ for _ in ()).throw(ValueError("one\ntwo")), 3)
+    with pytest.raises(Wrong, match="^its own words$"):
+        exercises.call(lambda x: (_ for _ in ()).throw(Wrong("its own words")), 3)
+    with pytest.raises(NotAnswered):
+        exercises.call(lambda x: ..., 3)
+    with pytest.raises(NotAnswered):
+        exercises.call(lambda x: (x, ...), 3)
+    with pytest.raises(Wrong, match="expected a function"):
+        exercises.call(5, 3)

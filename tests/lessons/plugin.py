@@ -1,0 +1,348 @@
+"""Run lessons through nbval, and count: python -m tests.lessons.plugin notebooks/*.ipynb
+
+nbval runs the cells. This plugin of pytest makes sure that it ran all of them: it counts the code cells of each file,
+fails the run when one did not finish, when a lesson has no code, when a cell wrote to stderr (except with the tag
+`lab-stderr`), when a result that a cell measured could not be recorded, and when a kernel and its processes needed too
+much memory. It prints one line for each lesson. A lesson
+in which nothing is wrong but missed claims about time runs once more: what is measured while the machine does something
+else can miss any bound.
+
+With --timed=yes only those lessons run that judge times on every machine, with --timed=no only the others.
+
+With --twice the cells of a lesson run twice in one kernel, as a reader's may who runs all of them again.
+
+With --findings, for a PyTorch newer than those that the lessons know, what is otherwise than announced (a message, a
+verdict, a warning more, an output that was the same everywhere) is listed at the end and fails nothing.
+
+What happened to a lesson of the course is kept for the site's status page (tools/site/evidence.py), one file a lesson and
+environment: build/status/<environment>/<lesson>.json.
+
+All other options are pytest's.
+"""
+
+import argparse
+import contextlib
+import copy
+import datetime
+import hashlib
+import json
+import os
+import platform
+import re
+import sys
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from importlib import metadata
+from importlib.util import find_spec
+from pathlib import Path
+from queue import Empty
+
+import psutil
+import pytest
+from nbval.plugin import IPyNbCell, NbCellError
+
+from tests import temporary
+
+OUTPUT_TIMEOUT = 60  # seconds to wait for a cell's outputs; nbval's own 5 s are too few on a busy machine
+# Both as in utils.claims and utils.messages (a test compares): importing those loads PyTorch, for seconds.
+CLAIM = re.compile(r"^[✓✗] .* \(claimed[ )].*$", re.M)
+RESULT = re.compile(r"%%requires +\S+ +--result +(\w+)")
+NOT_LIVE = {"replayed", "emulated", "published", "unavailable", "waiting"}
+ROOT = Path(__file__).resolve().parents[2]
+STATUS = ROOT / "build" / "status"
+
+
+@dataclass
+class Lesson:
+    """What happened to one notebook."""
+
+    path: Path
+    left: set  # numbers of the code cells that did not run to the end
+    counts: Counter = field(default_factory=Counter)  # of cells, claims and seconds: what `summary` says
+    missed: set = field(default_factory=set)  # those of them that ended in a missed claim about time
+    findings: list = field(default_factory=list)  # (cell id, what is otherwise than announced)
+    claims: dict = field(default_factory=dict)  # cell id → lines of claims that were judged on this machine's devices
+    kernel_mib: float = 0.0  # the most memory that its kernel had
+    family_mib: float = 0.0  # the most that the kernel and its processes had together
+
+    def problems(self, options):
+        if not self.counts["cells"]:
+            yield "it has no code cells"
+        if self.left:
+            yield f"code cells that did not run to the end: {', '.join(map(str, sorted(self.left)))} (the first is 0)"
+        if self.kernel_mib > options.kernel_mib:
+            yield f"its kernel needed {self.kernel_mib:.0f} MiB of memory, more than {options.kernel_mib:.0f}"
+        if self.family_mib > options.family_mib:
+            yield f"its processes needed {self.family_mib:.0f} MiB of memory, more than {options.family_mib:.0f}"
+
+    def only_missed_claims(self, options):
+        """Whether nothing is wrong with it but claims about time that were missed."""
+        return bool(self.left) and self.left == self.missed and len(list(self.problems(options))) == 1
+
+
+def summary(n):
+    """'14 of 14 code cells ran  (12 live, 2 shown from recordings or not available) …' from the counts of lessons."""
+    cells = f"{n['done']} of {n['cells']} code cells ran"
+    live = f"({n['done'] - n['not live']} live, {n['not live']} shown from recordings or not available)"
+    return f"{cells}  {live}  {n['held']} claims held, {n['unjudged']} not judged  {n['seconds']:.1f} s"
+
+
+def family_mib(pid):
+    """The memory that a process and all that it started have now, in MiB.
+
+    Pages that several processes share count in each: what it finds is rather too much than too little.
+    """
+    process = psutil.Process(pid)
+    return sum(p.memory_info().rss for p in [process, *process.children(recursive=True)]) / 2**20
+
+
+def peak_mib(pid):
+    """The most memory that a kernel has had so far, in MiB (outside Linux: what it has now).
+
+    Without the pages of libraries' files: after an installation they are all there, later only those that were used
+    (torch_xla: 200 MiB more), and the system takes them back when it needs them.
+    """
+    status = Path(f"/proc/{pid}/status")
+    if status.exists():
+        peak, files = (int(kib) for kib in re.findall(r"(?:VmHWM|RssFile):\s+(\d+)", status.read_text()))
+        return (peak - files) / 2**10
+    return family_mib(pid)  # on Windows the process is a launcher, whose child is the kernel
+
+
+def watch(lesson, kernel):
+    """While nbval waits for a message: note the memory in use, and end the wait when the kernel has died."""
+    get_message = type(kernel).get_message
+
+    def get_message_and_look(stream, timeout):
+        end = time.monotonic() + timeout
+        while True:
+            try:
+                return get_message(kernel, stream, timeout=min(0.5, timeout))
+            except Empty:
+                with contextlib.suppress(psutil.Error):  # one of its processes has just ended
+                    lesson.family_mib = max(lesson.family_mib, family_mib(kernel.km.provisioner.pid))
+                if not kernel.is_alive():
+                    raise RuntimeError("the kernel died: out of memory, or a crash in compiled code") from None
+                if time.monotonic() >= end:
+                    raise
+
+    kernel.get_message = get_message_and_look
+
+
+class Lessons:
+    """The hooks of pytest, and the lessons that they saw."""
+
+    def __init__(self, paths, options):
+        self.options = options
+        self.lessons = {}
+        for path in paths:
+            cells = range(len(code_of(path)) * (2 if options.twice else 1))
+            self.lessons[path.stem] = Lesson(path, set(cells), Counter(cells=len(cells)))
+
+    def pytest_collection_modifyitems(self, items):
+        if self.options.twice:
+            items += [again(item, len(self.lessons[item.path.stem].left) // 2 + item.cell_num) for item in items]
+            items.sort(key=lambda item: item.path)  # stable: all cells of a lesson, then the same again
+
+    def pytest_runtest_makereport(self, item, call):
+        self.lessons[item.path.stem].counts["seconds"] += call.duration  # with the start and the end of the kernel
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_call(self, item):
+        lesson, kernel = self.lessons[item.path.stem], item.parent.kernel
+        item.output_timeout = OUTPUT_TIMEOUT
+        item.options.update(skip=False, check_exception=False)  # no comment and no tag spares a cell
+        item.compare_outputs = lambda *outputs: type(item).compare_outputs(item, *map(own, outputs))
+        watch(lesson, kernel)
+        try:
+            result = yield
+        except NbCellError as error:
+            errors = [out.get("ename") for out in item.test_outputs]
+            if "ClaimError" in errors and "timed=True" in item.cell.source:
+                lesson.missed.add(item.cell_num)
+            if not self.options.findings or str(error) != "Cell outputs differ":
+                raise
+            lesson.findings.append((item.cell.id, "shows something else than its stored output"))
+            result = None
+        finally:
+            if kernel.is_alive():
+                lesson.kernel_mib = max(lesson.kernel_mib, peak_mib(kernel.km.provisioner.pid))
+        for state, text in findings(item):
+            if not self.options.findings and state != "missed":
+                raise NbCellError(item.cell_num, f"A finding ({state}): {text}", item.cell.source)
+            lesson.findings.append((item.cell.id, text))
+        states = [state_of(out) for out in item.test_outputs]
+        if NOT_LIVE.isdisjoint(states) and (why := unrecordable(kernel, item.cell.source)):
+            raise NbCellError(item.cell_num, why, item.cell.source)
+        held = sum(len(CLAIM.findall(out.get("text", ""))) for out in item.test_outputs)
+        lesson.counts.update(done=1, held=held, unjudged=states.count("unjudged"))
+        if NOT_LIVE.isdisjoint(states):
+            lines = [line for out in item.test_outputs for line in CLAIM.findall(out.get("text", ""))]
+            lesson.claims |= {item.cell.id: lines} if lines else {}
+        lesson.counts["not live"] += not NOT_LIVE.isdisjoint(states)
+        lesson.left.remove(item.cell_num)
+        return result
+
+    def report(self):
+        """Print what happened to each lesson."""
+        versions = [f"{name} {version}" for name, version in installed().items()]
+        print(f"Lessons with Python {platform.python_version()}, {', '.join(versions)}")
+        width = max(map(len, ["total", *self.lessons]))
+        for name, lesson in self.lessons.items():
+            memory = f"{lesson.kernel_mib:.0f} MiB, {lesson.family_mib:.0f} with its processes"
+            print(f"{name:{width}}  {summary(lesson.counts)}  {memory}")
+        print(f"{'total':{width}}  {summary(sum((x.counts for x in self.lessons.values()), Counter()))}")
+        if self.options.findings:
+            found = [(name, *finding) for name, lesson in self.lessons.items() for finding in lesson.findings]
+            print(f"{len(found)} findings with {versions[0]}")
+            for name, cell, text in found:
+                print(f"{name}, cell {cell}: {text}")
+        for name, lesson in self.lessons.items():
+            for problem in lesson.problems(self.options):
+                print(f"FAILED {name}: {problem}", flush=True)
+
+    def keep(self, attempt):
+        """Store what happened to the lessons of the course. A file each: runs at the same time do not meet."""
+        facts = None
+        for name, lesson in self.lessons.items():
+            if lesson.path.resolve().parent != ROOT / "notebooks":
+                continue
+            facts = facts or machine(self.options)
+            kept = {**facts, "lesson": name, "edition": edition(lesson.path), "attempt": attempt}
+            kept |= {"twice": self.options.twice, "problems": list(lesson.problems(self.options))}
+            kept |= {"counts": dict(lesson.counts), "findings": len(lesson.findings), "claims": lesson.claims}
+            kept |= {"kernel_mib": round(lesson.kernel_mib), "family_mib": round(lesson.family_mib)}
+            path = STATUS / facts["environment"].lower().replace(" ", "-") / f"{name}.json"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            part = path.with_suffix(f".{os.getpid()}")
+            part.write_text(json.dumps(kept, indent=1, ensure_ascii=False), encoding="utf-8")
+            part.replace(path)
+
+
+def installed():
+    """Versions of what decides how a lesson runs, by name."""
+    return {name: metadata.version(name) for name in ("torch", "torch_xla", "IPython") if find_spec(name)}
+
+
+def machine(options):
+    """Where lessons run, and how: whether a missed claim stops one (strict), whether times are judged (timed)."""
+    from utils.devices import name_of  # loads PyTorch
+
+    versions = installed()
+    if gpu := os.environ.get("EMULATOR_GPU"):  # "Tesla T4,7.5"
+        environment = f"emulated {gpu.partition(',')[0]}"
+    elif options.findings:
+        environment = "newest"
+    elif "torch_xla" in versions:
+        environment = "XLA"
+    else:
+        environment = "Colab-like" if versions["IPython"].startswith("7.") else "main"
+    return {
+        "environment": environment,
+        "date": datetime.date.today().isoformat(),
+        "versions": {"Python": platform.python_version(), **versions},
+        "system": platform.system(),
+        "cpu": name_of("cpu"),
+        "strict": os.environ.get("LAB_STRICT") == "1",
+        "timed": os.environ.get("LAB_UNTIMED") != "1",
+    }
+
+
+def edition(path):
+    """Short hash of what the cells of a lesson say, as in tools.lab (a test compares), which needs JupyterLab."""
+    sources = ["".join(cell["source"]) for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]]
+    return hashlib.sha256(json.dumps(sources).encode()).hexdigest()[:12]
+
+
+def again(cell, number):
+    """The same cell once more, later in the same kernel."""
+    source = copy.deepcopy(cell.cell)  # nbval joins its stored outputs in place
+    return IPyNbCell.from_parent(
+        cell.parent, name=f"{cell.name} again", cell_num=number, cell=source, options=cell.options
+    )
+
+
+def state_of(output):
+    """What the course says about an output (utils.messages.note), or None."""
+    return output.get("metadata", {}).get("device_lab", {}).get("state")
+
+
+def own(outputs):
+    """Outputs that a cell makes itself, without what the course says of where they come from."""
+    return [output for output in outputs if state_of(output) not in {"live", *NOT_LIVE}]
+
+
+def unrecordable(kernel, source):
+    """Why the result that a cell has just measured could not be recorded, or None."""
+    found = RESULT.match(source)
+    if not found:
+        return None
+    question = f"__import__('utils.recordings').recordings.plain({found[1]!r}, {found[1]})"
+    asked, why = kernel.kc.execute(question, silent=True, allow_stdin=False), None
+    while True:
+        message = kernel.get_message("iopub", timeout=OUTPUT_TIMEOUT)
+        if message["parent_header"].get("msg_id") == asked:
+            why = message["content"].get("evalue", why)
+            if message["content"].get("execution_state") == "idle":
+                return why
+
+
+def findings(item):
+    """(state, text) of what a cell that ran shows and was not announced."""
+    for out in item.test_outputs:
+        if state_of(out) in ("finding", "missed", "waiting"):
+            yield state_of(out), out.data["text/plain"]
+        if out.get("name") == "stderr" and "lab-stderr" not in item.cell.metadata.get("tags", []):
+            yield "stderr", f"the cell wrote to stderr (if it must, tag it `lab-stderr`): {out.text.strip()}"
+
+
+def code_of(path):
+    """The sources of a lesson's code cells."""
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    return ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
+
+
+def judges_times(source):
+    """Whether a cell judges times on every machine: a claim without a condition does, and a row of lesson 16."""
+    claims = "timed=True" in source and not source.startswith("%%")
+    return claims or bool(re.match("%%today .*: slower", source))
+
+
+def run_lessons(paths, arguments, options, attempt=1):
+    """Run lessons; returns pytest's exit status, and the lessons with problems."""
+    plugin = Lessons(paths, options)
+    usual = ["--nbval-lax", "--nbval-current-env", "--nbval-cell-timeout=240", "--disable-warnings"]
+    with temporary.own_folder():
+        status = pytest.main([*usual, *arguments, *map(str, paths)], plugins=[plugin])
+    plugin.report()
+    plugin.keep(attempt)
+    return status, [lesson for lesson in plugin.lessons.values() if list(lesson.problems(options))]
+
+
+def main(arguments):
+    """Run lessons; those whose only fault is a missed claim about time, once more. Returns the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m tests.lessons.plugin", usage="%(prog)s [options] NOTEBOOK…")
+    parser.add_argument("--timed", choices=["yes", "no"], help="only lessons that judge times, or only the others")
+    parser.add_argument("--twice", action="store_true", help="run each lesson's cells twice, in one kernel")
+    parser.add_argument("--findings", action="store_true", help="list what is not as announced, fail nothing for it")
+    parser.add_argument("--kernel-mib", type=float, default=1280, help="the most memory of a kernel")
+    parser.add_argument("--family-mib", type=float, default=4096, help="the same, with all processes it started")
+    options, others = parser.parse_known_args(arguments)
+    paths = [Path(text) for text in others if text.endswith(".ipynb")]
+    if not paths:
+        parser.error("name notebooks, for example notebooks/*.ipynb")
+    if options.timed:
+        paths = [path for path in paths if any(map(judges_times, code_of(path))) == (options.timed == "yes")]
+        if not paths:
+            return 0
+    for_pytest = [text for text in others if not text.endswith(".ipynb")]
+    status, failed = run_lessons(paths, for_pytest, options)
+    if failed and all(lesson.only_missed_claims(options) for lesson in failed):
+        print(f"Only claims were missed. Once more: {', '.join(x.path.stem for x in failed)}", flush=True)
+        status, failed = run_lessons([lesson.path for lesson in failed], for_pytest, options, attempt=2)
+    return status or bool(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

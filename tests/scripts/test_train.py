@@ -1,0 +1,248 @@
+"""train.py, the script that lesson 15 ends with: one loss curve on every device, stopped and continued."""
+
+import contextlib
+import gc
+import os
+import platform
+import re
+import signal
+import sys
+
+import pytest
+import torch
+import torch.distributed as dist
+
+from tests.scripts import processes
+from tests.scripts.processes import SCRIPTS, train
+from tests.scripts.test_train_checkpoints import SMALL
+from utils import launch
+from utils.needs import missing_xla
+
+STEPS = 60
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread():
+    """As other processes here have: more would only wait for each other."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    if missing_xla() is None:  # it must be there before the first backward() on any device
+        import torch_xla
+
+        torch_xla.device()
+    yield
+    torch.set_num_threads(threads)
+
+
+def run_here(folder, *words, stop=()):
+    """The script in this process: exit code, and the lines of its metrics file."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"):
+            patch.delenv(name, raising=False)
+        args = train.parse_arguments([*SMALL, f"--metrics={folder / 'metrics'}", *map(str, words)])
+        code = train.train(args, list(stop))
+    return code, metrics(folder)
+
+
+def metrics(folder):
+    return processes.log_of(folder / "metrics")
+
+
+def losses(lines):
+    return {line["step"]: line["loss"] for line in lines}
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory):
+    """(folder, metrics) of one process that nobody interrupts."""
+    folder = tmp_path_factory.mktemp("undisturbed")
+    _, lines = run_here(folder, "--steps", STEPS, "--checkpoint", folder / "run.pt")
+    return folder, lines
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# One curve
+
+
+def test_it_learns(undisturbed):
+    curve = losses(undisturbed[1])
+    assert list(curve) == list(range(1, STEPS + 1))
+    assert curve[1] > 5.3 > 4 > curve[STEPS]  # log(256) = 5.5 is what a guess costs
+
+
+@pytest.mark.parametrize("words", [["--accumulate=4"], ["--precision=bf16"], ["--precision=fp16"]])
+def test_the_curve_stays(undisturbed, tmp_path, words):
+    """Parts of a step change nothing but rounding; short numbers change little, and the scaler nothing."""
+    code, lines = run_here(tmp_path, "--steps", STEPS, *words)
+    tolerance = 3e-2 if "16" in words[0] else 1e-4
+    assert code == 0 and losses(lines) == pytest.approx(losses(undisturbed[1]), abs=tolerance)
+
+
+def test_two_processes_draw_the_curve_of_one(undisturbed, tmp_path):
+    words = [*SMALL, "--steps", STEPS, "--metrics", tmp_path / "metrics", "--checkpoint", tmp_path / "run.pt"]
+    run = launch.torchrun(SCRIPTS / "train.py", *words, processes=2)
+    assert losses(metrics(tmp_path)) == pytest.approx(losses(undisturbed[1]), abs=1e-4)
+    assert "test loss" in run.printed[0] and not run.printed[1]
+    one, two = (processes.load(path / "run.pt")["model"] for path in (undisturbed[0], tmp_path))
+    # Not the bias of the keys: it adds the same to all scores of a row, so its gradient is rounding and nothing else,
+    # and Adam divides that by its own size.
+    far = {name: (one[name] - two[name]).abs().max().item() for name in one if not name.endswith("qkv.bias")}
+    assert max(far.values()) < 2e-3, far
+
+
+@pytest.mark.skipif(missing_xla() is not None, reason=f"needs {missing_xla()}")
+def test_xla_draws_the_curve_of_the_cpu(undisturbed, tmp_path):
+    import torch_xla.debug.metrics as counters
+
+    before = (counters.metric_data("CompileTime") or [0])[0]
+    _, lines = run_here(tmp_path, "--device=xla", "--steps", STEPS, "--checkpoint", tmp_path / "run.pt")
+    assert losses(lines) == pytest.approx(losses(undisturbed[1]), abs=1e-3)
+    # Two for the steps (the first finds no moments yet), looks and the test loss add theirs; none comes later.
+    assert counters.metric_data("CompileTime")[0] - before <= 8
+    # The checkpoint of one device continues on another.
+    (tmp_path / "there").mkdir()
+    half = ["--checkpoint", tmp_path / "half.pt", "--save-every", STEPS // 2]
+    run_here(tmp_path / "there", "--steps", STEPS, "--device=xla", *half, stop=[2])
+    _, lines = run_here(tmp_path / "there", "--steps", STEPS, *half)
+    assert losses(lines) == pytest.approx(losses(undisturbed[1]), abs=1e-3)
+
+
+def test_digits(tmp_path, capsys):
+    words = ["--task=digits", "--batch=64", "--steps=40", "--lr=0.01"]
+    code, lines = run_here(tmp_path, *words)
+    assert code == 0 and lines[-1]["loss"] < 0.8 * lines[0]["loss"]
+    assert float(capsys.readouterr().out.split()[-1]) < 2
+
+
+def test_a_text_of_ones_own_is_mapped_not_read(tmp_path):
+    book = tmp_path / "a book.txt"
+    book.write_bytes(bytes(range(256)) * 40)
+    code, lines = run_here(tmp_path, "--steps=120", "--lr=0.01", "--data", book)
+    assert code == 0 and lines[-1]["loss"] < 2.5  # each byte follows from the one before
+    with open(book, "ab") as file:
+        file.truncate(2**40)  # a terabyte with nothing in it: nobody has that much memory
+    training, test = train.load(train.parse_arguments(["--data", str(book), "--context=16"]))
+    assert len(training) > 2**35 and test.take(torch.tensor([len(test) - 1]))[0].tolist() == [[0] * 16]
+
+
+def test_the_course_of_the_learning_rate():
+    args = train.parse_arguments(["--steps=100", "--lr=1"])
+    rates = [train.learning_rate(step, args) for step in range(100)]
+    assert rates[0] == 0.1 and max(rates) == rates[9] == rates[10] == 1 and rates[99] < 0.001
+    assert sorted(rates[:10]) == rates[:10] and sorted(rates[10:], reverse=True) == rates[10:]
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Stopped and continued
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_saves_and_stops(undisturbed, tmp_path, number):
+    words = [*SMALL, "--steps", STEPS, "--checkpoint", tmp_path / "run.pt", "--metrics", tmp_path / "metrics"]
+    process = processes.start(train.main, *words, "--save-every=1000")
+    processes.wait_for_step(tmp_path / "metrics", 6)
+    os.kill(process.pid, number)
+    assert processes.finish([process])[0].status == 130
+    saved = processes.load(tmp_path / "run.pt")["step"]
+    assert 5 < saved < STEPS and saved == metrics(tmp_path)[-1]["step"]
+    assert processes.run_main(train.main, *words).status == 0
+    processes.assert_same_bits(processes.load(tmp_path / "run.pt"), processes.load(undisturbed[0] / "run.pt"))
+
+
+def test_the_metrics_go_back_to_the_checkpoint(undisturbed, tmp_path):
+    """What a killed run has written after it: steps that are taken again, and a line that is cut off."""
+    words = ["--steps", STEPS, "--checkpoint", tmp_path / "run.pt"]
+    code, lines = run_here(tmp_path, *words, stop=[signal.SIGINT])
+    assert code == 130 and [line["step"] for line in lines] == [1]
+    with open(tmp_path / "metrics", "a") as file:
+        file.write('{"step": 2, "loss": 0}\n{"step": 3, "lo')
+    _, lines = run_here(tmp_path, *words)
+    assert [line["step"] for line in lines] == list(range(1, STEPS + 1))
+    assert losses(lines) == losses(undisturbed[1])
+
+
+def test_ctrl_c_stops_two_processes_at_the_same_step(tmp_path):
+    words = [*SMALL, "--steps=100000", "--log-every=5", "--metrics", "metrics", "--checkpoint", "run.pt"]
+    job = launch.start(SCRIPTS / "train.py", *words, processes=2)
+    folder = launch.folder()
+    for name in ("metrics", "run.pt"):
+        (folder / name).unlink(missing_ok=True)
+    processes.wait_for_step(folder / "metrics", 15)
+    os.killpg(job.agent.pid, signal.SIGINT)  # as a terminal does: all processes get it
+    run = job.finish()
+    assert run.code != 0 and "Traceback" not in "".join(run.errors.values())
+    step = processes.load(folder / "run.pt")["step"]
+    assert step % 5 == 0 and step == metrics(folder)[-1]["step"]
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Devices
+
+
+def new_pages():
+    """For a process: the page faults of 64 MiB where 256 were freed, as main() has set it up."""
+    import resource  # there is none on Windows
+
+    def train_nothing(args, stop):
+        for floats in (64 * 2**20, 16 * 2**20):
+            before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+            torch.ones(floats)
+        print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+
+    train.train = train_nothing
+    train.main()
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="needs glibc")
+def test_what_is_freed_is_used_again():
+    assert int(processes.run_main(new_pages).out) < 1000  # of 16,384
+
+
+def test_auto_takes_no_stand_in_for_a_tpu(monkeypatch):
+    """Where torch_xla is installed without a TPU, XLA's CPU device is slower than the CPU."""
+    monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda check_available: None)
+    assert train.pick_device(train.parse_arguments([])) == torch.device("cpu")
+
+
+def test_graphs_and_accumulation_exclude_each_other():
+    data, _ = train.load(args := train.parse_arguments(["--accumulate=2", "--compile=reduce-overhead"]))
+    with pytest.raises(train.Problem, match="--compile reduce-overhead overwrites gradients that add up"):
+        train.Trainer(args, torch.device("cuda"), data)
+
+
+@pytest.mark.parametrize("stop", [(), (signal.SIGINT,)])
+def test_the_model_goes_before_its_group(tmp_path, monkeypatch, stop):
+    """A DDP model that outlives its group can hang the process: none may be left when the group is destroyed."""
+    left, destroy = [], dist.destroy_process_group
+
+    def destroyed():
+        left.extend(it for it in gc.get_objects() if type(it) is torch.nn.parallel.DistributedDataParallel)
+        destroy()
+
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    monkeypatch.setattr(train, "join", lambda device: (0, 2))  # the first of two processes, alone
+    monkeypatch.setattr(dist, "all_gather_object", lambda found, mine: found.__setitem__(slice(None), [mine] * 2))
+    monkeypatch.setattr(dist, "destroy_process_group", destroyed)
+    run_here(tmp_path, "--steps=2", "--accumulate=2", stop=stop)
+    assert not dist.is_initialized() and left == []
+
+
+@pytest.mark.parametrize("device", ["cuda", "mps", "xla"])
+def test_a_device_that_is_not_there(monkeypatch, device):
+    monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda check_available: None)
+    monkeypatch.setitem(sys.modules, "torch_xla", None)
+    with pytest.raises(train.Problem, match=f"finds no {device} device here|--device xla needs torch_xla"):
+        train.pick_device(train.parse_arguments([f"--device={device}"]))
+
+
+def test_help_is_enough(capsys):
+    with pytest.raises(SystemExit), contextlib.redirect_stderr(None):
+        train.parse_arguments(["--help"])
+    text = capsys.readouterr().out
+    options = re.findall(r'add\("(--[a-z-]+)"', (SCRIPTS / "train.py").read_text() + (SCRIPTS / "tasks.py").read_text())
+    assert len(options) >= 15 and all(option in text for option in [*options, "--layers", "--heads", "--context"])
+    assert "torchrun --standalone" in text and "Ctrl-C" in text
+
+
+def test_it_stays_short():
+    assert len((SCRIPTS / "train.py").read_text().splitlines()) < 300

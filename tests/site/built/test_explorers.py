@@ -1,0 +1,159 @@
+"""The explorers in the built site: what the page shows is what Python draws, at settings chosen by chance.
+
+The pages are opened as files, without a server: so the explorers work from a folder as well. Both drawings, the page's
+and the one that matplotlib writes anew, are read here as words and numbers; nothing of the packing in tools/site/drawings.py
+is used for that.
+"""
+
+import random
+import re
+from xml.etree import ElementTree
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.site.built.conftest import SITE
+from tools.site import drawings, explorers
+
+SEED = random.SystemRandom().randrange(10**6)
+NEAR = 0.06  # points: coordinates in the page are rounded to a tenth
+NUMBER = re.compile(r"(-?\d[\d.]*(?:e-?\d+)?)")
+# Sets a control as a reader's browser does, by its value and the events that follow.
+MOVE = """(field, at) => {
+    field[field.type === "checkbox" ? "checked" : "value"] = at;
+    for (const name of ["input", "change"]) field.dispatchEvent(new Event(name, {bubbles: true}));
+}"""
+
+
+@pytest.fixture
+def page(browser):
+    page = browser.new_page(viewport={"width": 1000, "height": 900})
+    problems = []
+    page.on("pageerror", lambda error: problems.append(str(error)))
+    yield page
+    page.close()
+    assert problems == []
+
+
+def address(number):
+    return (SITE / "notebooks" / f"{drawings.lesson_path(number).stem}.html").as_uri()
+
+
+def opened(page, number):
+    """The explorer of a lesson in its page, when its controls work."""
+    page.goto(address(number))
+    box = page.locator(".explorer")
+    box.scroll_into_view_if_needed()
+    expect(box).to_have_attribute("data-ready", "")
+    return box
+
+
+def move(box, number, setting):
+    for name, values in explorers.values(number).items():
+        box.locator(f"#explorer-{number}-{name}").evaluate(MOVE, values.index(setting[name]))
+
+
+def shown(box):
+    """(SVG, text alternative) as they stand in the page."""
+    picture = box.locator(".explorer-picture")
+    svg = picture.locator("svg").evaluate("svg => new XMLSerializer().serializeToString(svg)")
+    return svg, picture.get_attribute("aria-label")
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# What a drawing shows
+
+
+def marks(svg):
+    """All that a drawing shows, in its order, as text: of each element its kind, words and attributes, these cut into
+    numbers and what stands between them. Left out is what nobody sees, and the font of all text."""
+    root = ElementTree.fromstring(re.sub(r"(?s)<metadata>.*?</metadata>|<style.*?</style>", "", svg))
+    found = root.get("viewBox").split()
+    for part in list(root.iter())[1:]:
+        kind = part.tag.rpartition("}")[2]
+        attributes = sorted((name.rpartition("}")[2], value) for name, value in part.attrib.items())
+        attributes = [pair for pair in attributes if (kind, pair[0]) != ("g", "id")]
+        if kind == "defs" or kind == "g" and not attributes:
+            continue
+        found += [kind, f"words: {(part.text or '').strip()}"]
+        for name, value in attributes:
+            if name == "style":
+                pairs = [re.sub(".*SansMono.*", "mono", pair.replace(" ", "")) for pair in value.split(";")]
+                found += sorted(f"style: {pair}" for pair in pairs if pair and "Sans'" not in pair)
+            else:
+                value = outline(value) if name == "d" else re.sub(r"rotate\(-0 [^)]*\)", "", value)
+                if value:
+                    found += [name, *map(str.strip, NUMBER.split(value))]
+    return [text for text in found if text]
+
+
+def outline(data):
+    """A path in which a line along an axis (H, V) is written as any other (L)."""
+    found, at = [], []
+    for letter, text in re.findall(r"([A-Za-z])([^A-Za-z]*)", data):
+        points = text.split()
+        if letter == "H":
+            letter, points = "L", [points[0], at[1]]
+        elif letter == "V":
+            letter, points = "L", [at[0], points[0]]
+        found += [letter, *points]
+        at = points[-2:] or at
+    return " ".join(found)
+
+
+def differences(one, other):
+    """Where two drawings differ, in words; empty if they show the same."""
+    first, second = marks(one), marks(other)
+    if len(first) != len(second):
+        return [f"{len(first)} words and numbers, {len(second)} words and numbers"]
+    return [f"{a} is not {b}" for a, b in zip(first, second, strict=True) if not alike(a, b)]
+
+
+def alike(a, b):
+    return a == b or all(map(NUMBER.fullmatch, (a, b))) and abs(float(a) - float(b)) <= NEAR
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# The tests
+
+
+@pytest.mark.parametrize("number", explorers.GRID)
+def test_the_page_shows_what_python_draws(number, page):
+    box, chance = opened(page, number), random.Random(f"{SEED} {number}")
+    for setting in [explorers.first(number), *chance.sample(explorers.settings(number), 20)]:
+        move(box, number, setting)
+        svg, alt = shown(box)
+        drawn, told = drawings.drawn(number, setting)
+        assert alt == box.locator(".explorer-says").inner_text() == told, (SEED, setting)
+        assert differences(drawn, svg) == [], (SEED, setting)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [("CPU</text>", "GPU</text>"), ("#0072b2", "#0072b3"), ("L 509.76 ", "L 509.56 "), ("54 43.2", "54 42.9")],
+)
+def test_small_faults_of_a_picture_are_found(old, new):
+    drawn = drawings.drawn("00", explorers.first("00"))[0]
+    assert differences(drawn, drawn) == []
+    assert old in drawn and differences(drawn, drawn.replace(old, new, 1))
+
+
+def test_nothing_is_fetched_before_the_reader_comes_near(page):
+    asked = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.goto(address("05"))
+    page.wait_for_timeout(500)
+    assert page.locator(".explorer select").is_disabled()
+    assert not [url for url in asked if "explorers/" in url]
+    opened(page, "05")
+    assert len([url for url in asked if "explorers/05.js" in url]) == 1
+
+
+def test_without_scripts_the_first_picture_stands_there(browser):
+    with browser.new_context(java_script_enabled=False) as context:
+        page = context.new_page()
+        page.goto(address("05"))
+        picture = page.locator(".explorer-picture")
+        assert picture.get_attribute("aria-label") == drawings.drawn("05", explorers.first("05"))[1]
+        assert picture.locator("svg").bounding_box()["height"] > 200
+        assert page.locator(".explorer select").first.is_disabled()

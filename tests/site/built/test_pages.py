@@ -1,0 +1,320 @@
+"""Every page of the built site in Chromium, served by this machine, at three widths, light and dark.
+
+LAB_SHOTS=folder stores pictures of the pages there. Not covered by rules about the size of text: formulas, and the
+figures, whose drawings are scaled to the page (tools/site/explorers.py keeps theirs from becoming too small).
+"""
+
+import os
+import pathlib
+import re
+import zlib
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import expect
+
+from tests.site.built.conftest import SITE
+
+PAGES = sorted(path.relative_to(SITE).as_posix() for path in SITE.rglob("*.html"))
+LESSONS = [page for page in PAGES if re.match(r"notebooks/\d\d_", page)]
+WIDTHS = {"light": [1400, 800, 380], "dark": [380, 800, 1400]}  # the page is loaded, and axe looks, at the first
+FIRST_VIEW = 1_500_000  # bytes
+SMALLEST = 12  # px
+STREAMS = "notebooks/05_streams.html"
+MESSAGE = "Expected all tensors to be on the same device"
+
+# Texts that are shown smaller than so many px, as "size: text".
+SMALL_TEXT = """smallest => {
+    const found = [], walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+    while (walker.nextNode()) {
+        const text = walker.currentNode.data.trim(), parent = walker.currentNode.parentElement;
+        if (!text || parent.closest("svg, math, script, style, noscript, .explorer-says")) continue;
+        const size = parseFloat(getComputedStyle(parent).fontSize);
+        if (size < smallest && parent.checkVisibility({visibilityProperty: true})) {
+            found.push(`${size} px: ${text.slice(0, 40)}`);
+        }
+    }
+    return [...new Set(found)];
+}"""
+# What sticks out at the right, if the page can be scrolled sideways. Furo hides that, so it is undone first.
+TOO_WIDE = """() => {
+    document.documentElement.style.overflowX = "visible";
+    const width = document.documentElement.clientWidth, found = [];
+    if (document.documentElement.scrollWidth > width) {
+        for (const element of document.body.querySelectorAll("*")) {
+            const right = element.getBoundingClientRect().right;
+            if (right > width + 1) found.push(`${element.tagName}.${element.className} to ${Math.round(right)} px`);
+        }
+    }
+    document.documentElement.style.overflowX = "";
+    return found.slice(0, 5);
+}"""
+# Show all that is folded, load pictures that wait for the reader to come near. Of the thousands of colored words of
+# code, a page keeps the first of each kind and place for axe, whose work on contrast would take minutes.
+SHOW_ALL = """async () => {
+    for (const details of document.querySelectorAll("details")) details.open = true;
+    const kinds = new Set();
+    for (const word of document.querySelectorAll(".highlight span[class]")) {
+        const kind = `${word.className} in ${word.closest("[class*=highlight-]").parentElement.className}`;
+        kinds.has(kind) ? word.replaceWith(...word.childNodes) : kinds.add(kind);
+    }
+    const images = [...document.images];
+    for (const image of images) image.loading = "eager";
+    await Promise.all(images.map(image => image.decode()));
+}"""
+# All that the keyboard must reach: what is shown and can be operated.
+OPERABLE = "a[href], button, summary, input, select, textarea, [tabindex='0']"
+MARK_FOCUSED = """() => {
+    const element = document.activeElement, style = getComputedStyle(element), box = element.getBoundingClientRect();
+    if (element === document.body || "reached" in element.dataset) return null;
+    element.dataset.reached = "";
+    const outlined = style.outlineStyle !== "none" && parseFloat(style.outlineWidth) >= 2;
+    const inView = box.bottom > 0 && box.top < innerHeight && box.right > 0 && box.left < innerWidth;
+    const opaque = element.checkVisibility({opacityProperty: true, visibilityProperty: true});
+    return [element.outerHTML.slice(0, 120), element.matches(":focus-visible") && outlined && opaque, inView];
+}"""
+NOT_REACHED = """operable => [...document.querySelectorAll(operable)]
+    .filter(element => !("reached" in element.dataset) && !element.disabled && element.tabIndex >= 0)
+    .filter(element => element.checkVisibility({visibilityProperty: true}) && element.getClientRects().length)
+    .map(element => element.outerHTML.slice(0, 120))"""
+
+
+@pytest.fixture(scope="module")
+def address(serve):
+    return serve(SITE)
+
+
+@pytest.fixture(scope="module")
+def contexts(browser):
+    """A browser context of each color scheme; what a page asks other hosts for is noted and goes nowhere."""
+    found = {scheme: browser.new_context(color_scheme=scheme) for scheme in WIDTHS}
+    yield found
+    for context in found.values():
+        context.close()
+
+
+@pytest.fixture
+def page(contexts):
+    page = contexts["light"].new_page()
+    page.set_viewport_size({"width": 1400, "height": 900})
+    yield page
+    page.close()
+
+
+def visit(context, url, widths):
+    """What is wrong with a page, as lines of text: it is loaded, narrowed to each of the widths, and unfolded."""
+    host, found, weight = re.match(r"http://[\d.:]+/", url)[0], [], []
+    page = context.new_page()
+    page.on("console", lambda line: line.type in ("error", "warning") and found.append(f"console: {line.text}"))
+    page.on("pageerror", lambda error: found.append(f"script: {error}"))
+    page.on("response", lambda reply: reply.status == 200 or found.append(f"{reply.status}: {reply.url}"))
+    page.on("requestfailed", lambda request: found.append(f"failed: {request.url}"))
+    page.on("request", lambda request: request.url.startswith((host, "data:")) or found.append(f"host: {request.url}"))
+    page.on("requestfinished", lambda request: weight.append(request.sizes()["responseBodySize"]))
+    try:
+        page.set_viewport_size({"width": widths[0], "height": 900})
+        page.goto(url)
+        page.wait_for_load_state("networkidle")
+        if sum(weight) > FIRST_VIEW:
+            found.append(f"weight: {sum(weight)} bytes before anybody scrolls")
+        page.evaluate(SHOW_ALL)
+        for width in widths:
+            page.set_viewport_size({"width": width, "height": 900})
+            found += [f"wide at {width}: {line}" for line in page.evaluate(TOO_WIDE)]
+            found += [f"small at {width}: {line}" for line in page.evaluate(SMALL_TEXT, SMALLEST)]
+            if width == widths[0]:
+                found += barriers(page, width)
+    finally:
+        page.close()
+    return found
+
+
+def barriers(page, width):
+    """What axe-core calls serious or critical, as lines of text."""
+    violations = Axe().run(page).response["violations"]
+    grave = [violation for violation in violations if violation["impact"] in ("serious", "critical")]
+    return [f"axe at {width}: {v['id']}: {node['html'][:150]}" for v in grave for node in v["nodes"][:5]]
+
+
+def store_pictures(context, url, name, scheme):
+    folder = pathlib.Path(os.environ["LAB_SHOTS"])
+    folder.mkdir(parents=True, exist_ok=True)
+    page = context.new_page()
+    page.goto(url)
+    for width in WIDTHS[scheme]:
+        page.set_viewport_size({"width": width, "height": 900})
+        page.evaluate("document.querySelectorAll('img').forEach(image => { image.loading = 'eager' })")
+        page.wait_for_load_state("networkidle")
+        height = min(page.evaluate("document.documentElement.scrollHeight"), 12_000)
+        clip = {"x": 0, "y": 0, "width": width, "height": height}
+        page.screenshot(path=folder / f"{name}_{width}_{scheme}.png", full_page=True, clip=clip)
+    page.close()
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Every page
+
+
+def test_there_are_pages():
+    assert len(LESSONS) == 17 and {"index.html", "search.html", "docs/glossary.html"} <= {*PAGES}, "run `make site`"
+
+
+@pytest.mark.parametrize("scheme", WIDTHS)
+@pytest.mark.parametrize("path", PAGES)
+def test_page(path, scheme, address, contexts):
+    if "LAB_SHOTS" in os.environ:
+        store_pictures(contexts[scheme], address + path, path.removesuffix(".html").replace("/", "_"), scheme)
+    assert visit(contexts[scheme], address + path, WIDTHS[scheme]) == []
+
+
+def test_what_must_be_seen_is_seen(serve, contexts, tmp_path):
+    """A page with one fault of each kind does not pass."""
+    heavy = "x" * FIRST_VIEW
+    (tmp_path / "bad.html").write_text(
+        """<!doctype html><html lang="en"><title>Bad</title><body style="background: #fff">
+        <script src="heavy.js"></script><script>console.error("noise"); throw Error("broken")</script>
+        <script src="http://localhost/x.js"></script><script src="lacking.js"></script>
+        <main><h1>Bad</h1><p style="color: #ccc">pale</p><p style="font-size: 9px">tiny</p>
+        <details><summary>More</summary><p style="font-size: 11px">folded</p></details>
+        <div style="width: 600px">wide</div></main></html>"""
+    )
+    (tmp_path / "heavy.js").write_text(f"/* {heavy} */")
+    found = visit(contexts["light"], serve(tmp_path) + "bad.html", [800, 380])
+    for fault in (
+        "console: noise",
+        "script: broken",
+        "host: http://localhost/x.js",
+        "404: .*lacking.js",
+        "weight: ",
+        "wide at 380: DIV",
+        "small at 380: 9 px: tiny",
+        "small at 800: 11 px: folded",
+        "axe at 800: color-contrast: .*pale",
+    ):
+        assert [line for line in found if re.match(fault, line)], f"{fault} is not among {found}"
+    assert not [line for line in found if line.startswith("wide at 800")]
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# The keyboard
+
+
+def tab_through(page):
+    """Press Tab until the first control comes again; returns [HTML, whether its focus is visible, whether in view]."""
+    found = []
+    for _ in range(1000):
+        page.keyboard.press("Tab")
+        reached = page.evaluate(MARK_FOCUSED)
+        if reached:
+            found.append(reached)
+        elif found:
+            return found
+    raise AssertionError("Tab never comes round")
+
+
+@pytest.mark.parametrize("width", [1400, 380])
+@pytest.mark.parametrize("path", ["index.html", "notebooks/00_start_here.html", STREAMS])
+def test_tab_reaches_every_control_and_shows_where_it_is(path, width, page, address):
+    page.set_viewport_size({"width": width, "height": 900})
+    page.goto(address + path)
+    page.add_style_tag(content="* { scroll-behavior: auto !important; transition: none !important }")
+    for explorer in page.locator(".explorer").all():
+        explorer.scroll_into_view_if_needed()
+        expect(explorer).to_have_attribute("data-ready", "")
+    page.evaluate("scrollTo(0, 0)")
+    reached = tab_through(page)
+    assert any("skip-to-content" in html for html, _, _ in reached[:3])  # after the switches of the menus
+    assert [html for html, shown, in_view in reached if not (shown and in_view)] == []
+    assert page.evaluate(NOT_REACHED, OPERABLE) == []
+
+
+def test_keys_work_the_controls_of_a_lesson(page, address):
+    page.goto(f"{address}notebooks/00_start_here.html")
+    page.locator(".skip-to-content").focus()
+    page.keyboard.press("Enter")
+    assert page.url.endswith("#furo-main-content")
+
+    summary = page.locator("details.code > summary").first
+    summary.focus()
+    page.keyboard.press("Enter")
+    assert summary.evaluate("summary => summary.parentElement.open")
+
+    guess, answer = page.locator(".predict button").first, page.locator("details.answer").first
+    assert not answer.evaluate("answer => answer.open")
+    guess.focus()
+    page.keyboard.press("Space")
+    expect(guess).to_have_attribute("aria-pressed", "true")
+    assert answer.evaluate("answer => answer.open")
+
+    picture, slider = page.locator(".explorer-picture"), page.locator(".explorer input[type=range]").first
+    slider.scroll_into_view_if_needed()
+    expect(page.locator(".explorer")).to_have_attribute("data-ready", "")
+    before = picture.get_attribute("aria-label")
+    slider.focus()
+    for _ in range(3):
+        page.keyboard.press("ArrowRight")
+    expect(picture).not_to_have_attribute("aria-label", before)
+
+    page.locator("a.next-page").focus()
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/01_device_detection.html")
+
+
+@pytest.mark.parametrize("switch, link", [("Toggle site navigation", "06"), ("Toggle table", "What to remember")])
+def test_keys_open_the_menus_of_a_narrow_page(switch, link, page, address):
+    page.set_viewport_size({"width": 380, "height": 700})
+    page.goto(address + STREAMS)
+    first = page.locator(".sidebar-tree a, .toc-tree a", has_text=link)
+    expect(first).not_to_be_visible()
+    for _ in range(2):
+        page.keyboard.press("Tab")
+        if page.evaluate("document.activeElement.ariaLabel").startswith(switch):
+            break
+    page.keyboard.press("Space")
+    expect(first).to_be_in_viewport()
+    page.keyboard.press("Space")
+    expect(first).not_to_be_visible()
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Search, paper
+
+
+def test_search_finds_a_message(page, address):
+    page.goto(f"{address}search.html?q={MESSAGE.replace(' ', '+')}")
+    results = page.locator("#search-results li a")
+    results.first.wait_for()
+    assert barriers(page, 1400) == []
+    page.goto(results.first.evaluate("link => link.href"))
+    assert MESSAGE in page.locator("article").evaluate("article => article.textContent")
+
+
+def drawn_on(pdf):
+    """Of each page of a PDF: how many times its drawing shows text or a picture."""
+    streams = {}
+    for number, content in re.findall(
+        rb"^(\d+) 0 obj\n<<[^>]*/FlateDecode.*?stream\n(.*?)\nendstream", pdf, re.M | re.S
+    ):
+        streams[number] = zlib.decompress(content)
+    contents = re.findall(rb"/Type /Page\n.*?/Contents (\d+) 0 R", pdf, re.S)
+    return [len(re.findall(rb"\bT[jJ]\b|\bDo\b", streams[number])) for number in contents]
+
+
+def test_a_lesson_on_paper(contexts, address):
+    page = contexts["dark"].new_page()
+    page.goto(address + STREAMS)
+    headings = page.locator("article :is(h1, h2, h3)").all_inner_texts()
+    page.evaluate("""addEventListener("beforeprint", () => {
+        window.closed = document.querySelectorAll("details.answer:not([open])").length
+    })""")
+    page.emulate_media(media="print")
+    shown = page.evaluate("document.body.innerText")
+    assert len(headings) > 12 and [title for title in headings if title.rstrip("¶") not in shown] == []
+    for selector in (".sidebar-drawer", ".toc-drawer", ".mobile-header", ".related-pages", "button.theme-toggle"):
+        assert not [e for e in page.locator(selector).all() if e.is_visible()], f"{selector} is printed"
+    colors = page.evaluate("[getComputedStyle(document.body).backgroundColor, getComputedStyle(document.body).color]")
+    assert colors == ["rgb(255, 255, 255)", "rgb(0, 0, 0)"]
+    pages = drawn_on(page.pdf(format="A4", print_background=True))
+    assert page.evaluate("window.closed") == 0  # answers are printed
+    assert 12 <= len(pages) <= 40 and min(pages) > 50, pages  # none is blank
+    page.close()

@@ -1,0 +1,195 @@
+"""Each lesson as one file, in an empty folder: it runs to its end where there is nothing but what it may need.
+
+That is the environment .venv-colab (make env-test-colab), less Accelerate, tqdm and the course; no git on the PATH, no
+network, a home folder that is empty. Exercises judge their solutions, explorers redraw, recordings are shown as in the
+stored lessons. One lesson takes half a minute to three minutes: make test-single runs two at a time.
+"""
+
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+
+import nbformat
+import pytest
+
+from tests.conftest import ROOT, errors_of, text_of
+from tests.lessons.plugin import NOT_LIVE, state_of
+from tests.site.built import alone
+from tools import setup_env
+from tools.lessons import notebooks
+from tools.site import single
+from utils.exercises import lesson_exercises
+from utils.launch import NOISE
+
+# Colab's versions, or (make test-site, a sample) those of the environment that runs the tests.
+COLAB = pathlib.Path(setup_env.python_of(ROOT / os.environ.get("LAB_SINGLE_IN", ".venv-colab")))
+LESSONS = {path.stem: path for path in notebooks.lessons()}
+# What Colab has, and a bare runtime may not have; and the course itself, as a link to this folder.
+WITHOUT = re.compile(r"accelerate|tqdm|__editable__|pytorch_device_lab|utils|.*\.pth$")
+# Cells of lesson 15 that cannot do without Accelerate: the first says so, the others say which cell they wait for.
+UNAVAILABLE = {"theirs", "processes"}
+WAITING = {"accelerate-equal", "one-state", "their-script", "run-theirs", "accumulate"}
+WAITING |= {"accelerate-xla-claim", "processes-shown"}
+
+# Python runs it when it starts: no connection but to this machine, also where alone.py cannot cut off the network.
+SITECUSTOMIZE = """
+import socket
+
+
+def guarded(connect):
+    def connect_here(self, address):
+        if self.family in (socket.AF_INET, socket.AF_INET6) and not address[0].startswith(("127.", "::1", "localhost")):
+            raise OSError(f"refused by a test: a connection to {address[0]}")
+        return connect(self, address)
+
+    return connect_here
+
+
+socket.socket.connect = guarded(socket.socket.connect)
+socket.socket.connect_ex = guarded(socket.socket.connect_ex)
+"""
+
+# Cells that are added at the end of a lesson. They leave its names alone: its explorer reads them when it is redrawn.
+FACTS = """
+def say_facts():
+    import _socket, importlib.util, json, shutil, socket, utils
+    network = []
+    for kind in (socket.socket, _socket.socket):  # the second knows nothing of SITECUSTOMIZE
+        outward = kind()
+        outward.settimeout(5)
+        try:
+            outward.connect(("1.1.1.1", 443))
+            network.append("there")
+        except OSError as error:
+            network.append(str(error))
+    modules = [name for name in ("accelerate", "tqdm", "tools") if importlib.util.find_spec(name)]
+    print(json.dumps({"utils": utils.__file__, "modules": modules, "git": shutil.which("git"), "network": network}))
+
+say_facts()
+"""
+ANSWERS = """
+def give_answers():
+    import torch
+    from utils.exercises import lesson_exercises
+    for number, exercise in lesson_exercises("NN").items():
+        names = {"torch": torch}
+        exec(exercise.solution, names)
+        check(number, names[exercise.name])
+
+give_answers()
+"""
+MOVES = """
+def move_controls():
+    import ipywidgets
+    known = getattr(ipywidgets.widgets.widget, "_instances", None) or ipywidgets.Widget.widgets
+    boxes = [box for box in known.values() if isinstance(box, ipywidgets.VBox)]
+    (explorer,) = [box for box in boxes if "<!-- drawing" in getattr(box.children[-1], "value", "")]
+    *controls, picture = explorer.children
+    for control in controls:
+        before = picture.value
+        for value in others(control):
+            if picture.value == before:
+                control.value = value
+        print("redrawn" if picture.value != before else f"not redrawn: {control}")
+
+def others(control):
+    if hasattr(control, "options"):
+        pairs = [each if isinstance(each, tuple) else (each, each) for each in control.options]
+        return [value for _, value in pairs]
+    if isinstance(control.value, bool):
+        return [not control.value]
+    if isinstance(control.value, str):
+        return ["numpy"]
+    return [type(control.value)(value) for value in (control.value / 2, 2 * control.value, control.value + 1)]
+
+move_controls()
+"""
+
+
+@pytest.fixture(scope="session")
+def bare(tmp_path_factory):
+    """Variables of an environment that has what a single lesson may need, and nothing more."""
+    folder = tmp_path_factory.mktemp("bare")
+    assert COLAB.exists(), "There is no .venv-colab: run `make env-test-colab` first."
+    venv, tools, home = folder / "venv", folder / "tools", folder / "home"
+    subprocess.run([COLAB, "-m", "venv", "--without-pip", venv], check=True)
+    code = "import sysconfig; print(sysconfig.get_path('purelib'))"
+    here, there = (
+        pathlib.Path(subprocess.check_output([python, "-c", code], text=True).strip())
+        for python in (COLAB, setup_env.python_of(venv))
+    )
+    for entry in here.iterdir():
+        if not WITHOUT.match(entry.name):
+            (there / entry.name).symlink_to(entry)
+    (there / "sitecustomize.py").write_text(SITECUSTOMIZE)
+    (venv / "share").symlink_to(COLAB.parent.parent / "share")  # what says to Jupyter how to start a kernel
+    tools.mkdir()
+    home.mkdir()
+    for each in os.environ["PATH"].split(os.pathsep):
+        for program in pathlib.Path(each).glob("*"):
+            if not program.name.startswith(("git", "python", "pip")) and not (tools / program.name).exists():
+                (tools / program.name).symlink_to(program)
+    path = os.pathsep.join([str(venv / "bin"), str(tools)])
+    variables = {"PATH": path, "HOME": str(home), "PYDEVD_DISABLE_FILE_VALIDATION": "1"}
+    return {**variables, "LAB_STRICT": "1", "LAB_UNTIMED": "1"}
+
+
+@pytest.mark.parametrize("stem", LESSONS)
+def test_lesson_runs_alone(stem, bare, tmp_path):
+    nb = nbformat.reads(single.single(LESSONS[stem], "pytorch-device-lab-test"), as_version=4)
+    own = len(nb.cells)
+    nb.cells += map(nbformat.v4.new_code_cell, [FACTS, ANSWERS.replace("NN", stem[:2]), MOVES])
+    path = tmp_path / "an empty folder" / f"{stem}.ipynb"
+    path.parent.mkdir()
+    nbformat.write(nb, path)
+    python = shutil.which("python", path=bare["PATH"])
+    command = [python, ROOT / "tests" / "site" / "built" / "alone.py", path, "240"]
+    done = subprocess.run(command, env=bare, cwd=path.parent, capture_output=True, text=True)
+    nb = nbformat.read(path, as_version=4)
+    code = [cell for cell in nb.cells if cell.cell_type == "code"]
+    assert done.returncode == 0, [done.stderr, *(errors_of(cell) for cell in code if errors_of(cell))]
+    assert [cell.execution_count for cell in code] == list(range(1, len(code) + 1))
+    code = [cell for cell in nb.cells[:own] if cell.cell_type == "code"]
+    assert [text for cell in code for text in stderr(cell)] == []
+
+    facts, answers, moves = map(text_of, nb.cells[own:])
+    facts = json.loads(facts)
+    assert pathlib.Path(facts["utils"]) == path.parent / "pytorch-device-lab-test" / "utils" / "__init__.py"
+    assert facts["modules"] == [] and facts["git"] is None
+    refused, unreachable = facts["network"]
+    assert "refused by a test" in refused
+    assert "Network is unreachable" in unreachable or not alone.permitted()
+    verdicts = re.findall(r"^([✓✗○]) (\d\d\.\d) ·", answers, re.M)
+    assert verdicts == [("✓", number) for number in lesson_exercises(stem[:2])], answers
+    assert set(moves.splitlines()) == {"redrawn"}, moves
+
+    stored = {cell.id: cell for cell in nbformat.read(LESSONS[stem], as_version=4).cells}
+    for cell in code:
+        shown, before = states(cell), states(stored[cell.id])
+        if stem.startswith("15") and cell.id in UNAVAILABLE | WAITING:
+            assert shown == {"unavailable" if cell.id in UNAVAILABLE else "waiting"}, cell.id
+            assert "needs the package `accelerate`" in text_of(cell) or cell.id in WAITING
+        else:
+            assert shown & NOT_LIVE == before & NOT_LIVE, cell.id
+        if "plots.explorer(" in cell.source or "plots.diagram(" in cell.source:
+            assert pictures(cell) == pictures(stored[cell.id]) != set(), cell.id
+
+
+def states(cell):
+    return {state_of(output) for output in cell.outputs} - {None}
+
+
+def pictures(cell):
+    found = {form for output in cell.outputs for form in output.get("data", {})}
+    return found & {"image/png", "image/svg+xml"}
+
+
+def stderr(cell):
+    """What a cell writes to stderr, but for what PyTorch says of the network that is not there."""
+    if "lab-stderr" in cell.metadata.get("tags", []):
+        return []
+    texts = [NOISE.sub("", output.text) for output in cell.outputs if output.get("name") == "stderr"]
+    return [f"{cell.id}: {text}" for text in texts if text.strip()]

@@ -1,0 +1,104 @@
+"""The paste cell of lesson 16: the right row for old listings, none for harmless ones, whatever this machine has."""
+
+import re
+
+import pytest
+
+from tests.today.listings import LISTINGS
+from utils.course import COURSE
+from utils.today import cell as today
+from utils.today import pasted
+
+ROWS = today.rows()
+MARKS = pasted.marks(ROWS)
+NO_MARK = "(?!)"  # a regular expression that fits nothing: the row has only its message
+WRITTEN = {  # where the old part of a row is written otherwise than listings, or its part of today has the mark, too
+    "detection/compare-devices": "x.device == torch.device('cuda')",
+    "detection/name": "torch.cuda.get_device_name(0)",
+    "detection/ordinal": "x.to('cuda:1')",
+    "movement/list-of-layers": "self.layers = [nn.Linear(8, 2)]",
+    "streams/cold-run": "start = time.time()\nc = torch.matmul(a, b)\nprint(time.time() - start)",
+    "memory/total-loss": "total_loss += loss",
+    "data/many-workers": "DataLoader(data, num_workers=16)",
+    "distributed/nothing-starts": "mp.spawn(train, nprocs=torch.cuda.device_count())",
+    "distributed/nccl": 'dist.init_process_group("nccl")',
+    "distributed/master-addr": "mp.spawn(train, nprocs=2)",
+}
+
+
+@pytest.fixture(scope="module")
+def messages():
+    """name → what each listing says when it is run here."""
+    names, told = list(LISTINGS), {}
+    for n in range(0, len(names), 8):
+        group = names[n : n + 8]
+        outcomes = today._execute([LISTINGS[name].source for name in group])
+        told |= {name: today.said(outcome) for name, outcome in zip(group, outcomes, strict=True)}
+    return told
+
+
+@pytest.mark.parametrize("name", LISTINGS)
+def test_a_listing_gets_the_right_row(name, messages):
+    right, also, source = LISTINGS[name]
+    shown = {row.slug for row in pasted.like(ROWS, messages[name], source)}
+    lessons = {line.split()[1].rstrip(":") for line in pasted.elsewhere(f"{source}\n{messages[name]}")}
+    assert not right or right & (shown | lessons), (shown, messages[name])
+    assert shown <= right | also, messages[name]
+
+
+@pytest.mark.parametrize("slug", sorted(MARKS))
+def test_a_mark_fits_the_old_part_of_its_row_and_not_that_of_today(slug):
+    row, mark = ROWS[slug], MARKS[slug]
+    old, new = (WRITTEN[slug], "") if slug in WRITTEN else (row.old, row.new)
+    assert bool(re.search(mark, pasted.spelled_out(old))) == (mark != NO_MARK)
+    assert not re.search(mark, pasted.spelled_out(new))
+
+
+def test_marks_are_of_rows_and_a_row_that_needs_none_has_a_name_of_its_own():
+    assert pasted.MARKS.keys() <= ROWS.keys()
+    assert not re.search(MARKS["memory/cached"], "torch.cuda.memory_cached_bytes()")
+    assert not any(slug in MARKS for slug in ("memory/target", "movement/no-data"))  # the message says it all
+
+
+def test_imports_are_spelled_out():
+    assert "torch.cuda.amp.autocast()" in pasted.spelled_out(
+        "from torch.cuda.amp import GradScaler, autocast\nautocast()"
+    )
+    assert "torch.nn.DataParallel(net)" in pasted.spelled_out("import torch.nn as nn\nnn.DataParallel(net)")
+    assert "torch.autograd.Variable(x)" in pasted.spelled_out("from torch.autograd import Variable as V\nV(x)  # V(y)")
+
+
+def test_lessons_that_are_named_exist():
+    assert all(list((COURSE / "notebooks").glob(f"{lesson}_*.ipynb")) for _, lesson, _ in pasted.ELSEWHERE)
+
+
+@pytest.mark.parametrize(
+    ("words", "shown"),
+    {
+        "set_device": "detection/ordinal",
+        "device_ids": "distributed/device-ids",
+        "MASTER_ADDR": "distributed/master-addr",
+        "max_memory_cached": "memory/max-cached",
+        "legacy constructor": "movement/legacy-constructor",
+        "kernel image": "detection/kernels",
+        "cuda_time_total": "graphs/cuda-time",
+        "capturable": "graphs/capturable",
+        "optimizer_step": "tpu/optimizer-step",
+        "real_devices": "tpu/is-there",
+        "ensure_same_device": "Lesson 02",
+        "reduce-overhead": "Lesson 10",
+    }.items(),
+)
+def test_find_has_an_answer(words, shown, capsys):
+    today.find(words)
+    assert shown in capsys.readouterr().out
+
+
+def test_a_flat_listing_is_run_with_its_indentation(capsys):
+    today.run_cell("", "for n in range(2):\ntotal = n\nprint(total)")
+    shown = capsys.readouterr().out
+    assert "lost. This is what was run" in shown and "\n        total = n\n        print(total)" in shown
+    assert "fine" in shown and "prints 0\n" in shown
+    today.run_cell("", "for n in range(2):\n    a = 1\nif a:\nb = 2")
+    shown = capsys.readouterr().out
+    assert "was lost, and cannot be put back" in shown and "raises" in shown

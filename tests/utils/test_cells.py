@@ -1,0 +1,224 @@
+"""Conditional cells and announced errors, in a real kernel."""
+
+import gc
+import re
+import weakref
+
+import pytest
+import torch
+
+from tests.conftest import errors_of, text_of
+from utils import cells, needs
+
+PRETEND = {"LAB_PRETEND": "cuda"}
+
+
+def traceback_of(cell):
+    text = "\n".join(line for output in cell.outputs for line in output.get("traceback", []))
+    return [line for line in re.sub(r"\x1b\[[0-9;]*m", "", text).splitlines() if line]
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("%%requires cuda", ("cuda", None, None, False)),
+        ("\n %%requires cuda:2 --result both\nboth = 1", ("cuda:2", "result", "both", False)),
+        ("%%requires xla --name hello", ("xla", "name", "hello", False)),
+        ("%%requires cuda --name hello --timeless", ("cuda", "name", "hello", True)),
+        ("%%requires result:bandwidth", ("result:bandwidth", None, None, False)),
+        ("x = 1\n%%requires cuda", None),
+    ],
+)
+def test_header_is_read(source, expected):
+    assert cells.header(source) == expected
+
+
+def test_a_header_says_which_result_it_is_about_and_what_can_be_recorded():
+    rests = ("cuda --result x", "result:x --name y", "cuda --name x", "cuda")
+    heads = [cells.header(f"%%requires {rest}") for rest in rests]
+    assert [head.result for head in heads] == ["x", "x", None, None]
+    assert [head.recordable for head in heads] == [True, False, True, False]
+
+
+@pytest.mark.parametrize("rest", ["", " gpu", " cuda:0", " cuda --result 2x", " cuda mps", " cuda --timeless"])
+def test_wrong_header_is_one_line_that_says_what_to_write(rest):
+    with pytest.raises(cells.RequiresError, match="known are|write %%requires") as caught:
+        cells.header(f"%%requires{rest}\nx = 1")
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("source", ["x = 1\n", "%%requires cuda\nx = 1\n", "\n%%requires nonsense\nx = 1\n"])
+def test_body_is_the_cell_without_its_header(source):
+    assert cells.body(source) == "x = 1\n"
+
+
+def test_folding_a_cell_does_not_ask_for_a_new_recording():
+    plain = cells.source_hash("%%requires cuda --name x\nx = 1")
+    assert plain == cells.source_hash("%%requires cuda --name x\n# @title What it draws\n\nx = 1")
+    assert plain != cells.source_hash("%%requires cuda --name x\n# What it draws\nx = 1")
+    assert plain != cells.source_hash("%%requires cuda --name x\nx = 1\n# @title What it draws")
+
+
+@pytest.mark.parametrize(("timed", "untimed", "goes_on"), [(True, "1", True), (False, "1", False), (True, "0", False)])
+def test_a_cell_about_time_may_end_in_a_strict_run_that_judges_no_time(run, timed, untimed, goes_on):
+    ends = f"from utils.cells import CellEnds\nraise CellEnds('no clock here', timed={timed})"
+    (cell,) = run(ends, env={"LAB_STRICT": "1", "LAB_UNTIMED": untimed})
+    states = [output.get("metadata", {}).get("device_lab", {}).get("state") for output in cell.outputs]
+    assert (states == ["unjudged"]) is goes_on and (len(errors_of(cell)) == 1) is not goes_on
+
+
+def test_every_need_answers_without_a_device():
+    for word in needs.NEEDS:
+        answer = cells.missing(word)
+        assert answer is None or answer == answer.strip()
+
+
+def test_unknown_word_shows_one_line_and_runs_nothing(run):
+    (cell, after) = run("%%requires gpu\nran = True", "print('ran' in globals())")
+    (line,) = traceback_of(cell)
+    assert line.startswith("RequiresError: unknown word 'gpu'") and "cuda" in line
+    assert text_of(after).strip() == "False"
+
+
+def test_met_cell_runs_like_a_plain_one(run):
+    met, plain_cell, awaited, magic, fails = run(
+        "%%requires cuda --result x\nx = 6 * 7\nx",
+        "6 * 7",
+        "%%requires cuda\nimport asyncio\nawait asyncio.sleep(0, 'waited')",
+        "%%requires cuda\n%env LAB_PRETEND",
+        "%%requires cuda\na = 1\nb = a / 0\nc = 2",
+        env=PRETEND,
+    )
+    assert text_of(plain_cell) == "42"
+    for cell, shown in ((met, "42"), (awaited, "'waited'"), (magic, "'cuda'")):
+        assert re.fullmatch(rf"LIVE · pretended cuda on .*, this machine\n{shown}", text_of(cell))
+        assert cell.outputs[0].metadata["device_lab"]["state"] == "live" and len(cell.outputs) == 2
+    lines = traceback_of(fails)
+    assert sum("Traceback (most recent call last)" in line for line in lines) == 1
+    assert any(re.search(r"-+> 3 b = a / 0", line) for line in lines), lines
+    assert lines[-1] == "ZeroDivisionError: division by zero"
+
+
+def test_unmet_cell_without_recording_is_one_quiet_line_and_leaves_no_value_of_an_earlier_run(run):
+    _, cell, reads, after, again = run(
+        "never_recorded = 0",
+        "%%requires cuda:64 --result never_recorded\nnever_recorded = 1",
+        "%%requires result:never_recorded\nprint(never_recorded)",
+        "print('never_recorded' in globals())",
+        "%%requires cuda:64\n1",
+    )
+    assert re.fullmatch("NOT RUN HERE · needs .* CUDA GPUs?, and PyTorch sees .* here; not recorded yet", text_of(cell))
+    assert re.fullmatch("NOT RUN HERE · needs [^,]* CUDA GPUs?; not recorded yet", text_of(again))  # why, it was said
+    assert text_of(reads) == "NOT RUN HERE · needs `never_recorded` from a cell above"
+    for quiet in (cell, reads, again):
+        assert quiet.outputs[0].metadata["device_lab"]["state"] == "unavailable"
+        assert (
+            "<br>" not in quiet.outputs[0].data["text/html"] and "font-size: 85%" in quiet.outputs[0].data["text/html"]
+        )
+    assert text_of(after).strip() == "False"
+
+
+def test_a_cell_that_reads_a_result_says_nothing_of_a_device(run):
+    _, reads = run("%%requires cuda --result x\nx = 1", "%%requires result:x\nx", env=PRETEND)
+    assert text_of(reads) == "1"
+
+
+NESTED = "run = get_ipython().run_cell\nabout()\nrun('about()')\nrun(' ')\nrun('%%requires')\nrun('1 / 0')\nabout()"
+ABOUT = {  # cell → where its numbers come from, in each line that it prints
+    "%%requires cuda --result x\nx = 1\nabout()": ["x"],
+    "about()": ["cpu"],
+    "%%requires result:x\nabout()": ["x"],
+    "%%requires cuda --name y\nabout()": ["cpu"],
+    "%%requires result:x\nnames = [*recordings.running]": [],
+    "with recordings.running_again(names):\n    about()\nabout()": ["x", "cpu"],
+    "%%requires result:x\n1 / 0": [],
+    "about() # after an error": ["cpu"],
+    f"%%requires result:x\n{NESTED}": ["x", "cpu", "x"],
+    "about() # after nested cells": ["cpu"],
+    "%%requires result:x\nawait asyncio.sleep(0)\nabout()": ["x"],
+}
+
+
+def test_what_a_cell_says_about_its_numbers_is_what_its_header_names(run):
+    begin = "import asyncio\nfrom utils import recordings\ndef about(): print('from', recordings.origin())"
+    _, *shown = run(begin, *ABOUT, env=PRETEND)
+    for cell, expected in zip(shown, ABOUT.values(), strict=True):
+        said = re.findall("^from (pretended cuda on )?.*this machine", text_of(cell), re.M)
+        assert ["x" if pretended else "cpu" for pretended in said] == expected, cell.source
+
+
+def test_live_result_names_this_machine(run):
+    (_, _, here) = run(
+        "from utils import needs\nneeds.NEEDS['compiler'] = lambda: None",  # whatever this machine has
+        "%%requires compiler --result answer\nanswer = 42",
+        "%%requires result:answer\nprint(where('answer'))",
+    )
+    assert "this machine" in text_of(here)
+
+
+def test_importing_twice_keeps_one_transformer(run):
+    (cell,) = run(
+        "import importlib, utils\nimportlib.reload(utils)\n"
+        "print(sum(getattr(t, '__name__', '') == 'requires_cell' for t in get_ipython().input_transformers_cleanup))"
+    )
+    assert text_of(cell).strip() == "1"
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# expect_error; tests/utils/test_newer_pytorch.py has what was not announced
+
+
+def test_expected_error_prints_the_real_message(capsys):
+    with cells.expect_error(ZeroDivisionError, "division"):
+        1 / 0  # noqa: B018
+    assert capsys.readouterr().out == "ZeroDivisionError: division by zero\n"
+
+
+def test_long_message_is_cut(capsys):
+    with cells.expect_error((ValueError, TypeError), "^a", lines=2):
+        raise ValueError("a\nb\nc\nd")
+    assert capsys.readouterr().out.splitlines() == ["ValueError: a", "b", "… (2 more lines)"]
+
+
+def test_an_expected_error_keeps_nothing_alive():
+    """Without the garbage collector: a DataLoader left to it ends in a forked worker, which is not its parent."""
+
+    def reraise(held):
+        error = ValueError("a")
+        raise error  # the frame holds the error, which holds the frame: torch's ExceptionWrapper.reraise does the same
+
+    held = torch.zeros(1)
+    left = weakref.ref(held)
+    gc.disable()
+    try:
+        with cells.expect_error(ValueError, "^a"):
+            reraise(held)
+        del held
+        assert left() is None
+    finally:
+        gc.enable()
+
+
+def test_interrupt_passes_through():
+    with pytest.raises(KeyboardInterrupt):
+        with cells.expect_error(Exception, ""):
+            raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_a_package_that_a_lesson_can_do_without_is_a_need_and_no_error(run, strict):
+    """Where it is installed, the same words are an error; what a job of the cell says counts, too."""
+    words = "No module named 'accelerate'"
+    there, gone, job, waits, _ = run(
+        f'raise ModuleNotFoundError("{words}")',
+        f'import sys\nsys.modules["accelerate"] = None\nraise ModuleNotFoundError("{words}")\ntheirs = 1',
+        f'from utils.launch import LaunchError\nraise LaunchError("its last words: {words}")',
+        "print(theirs)",
+        'del sys.modules["accelerate"]',
+        strict=strict,
+    )
+    assert errors_of(there) == [f"ModuleNotFoundError: {words}"]
+    for cell in (gone, job):
+        assert errors_of(cell) == []
+        assert text_of(cell) == "NOT RUN HERE · needs the package `accelerate`, and it is not installed here"
+    assert text_of(waits).startswith("NOT RUN HERE · this cell waits for `theirs`.")
