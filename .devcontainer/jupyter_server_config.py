@@ -1,4 +1,6 @@
-"""In a browser, Codespaces shows JupyterLab under an address of its own, from which it would accept no kernel."""
+"""In a browser, Codespaces shows JupyterLab under an address of its own, from which it
+would accept no kernel.
+"""
 
 import os
 

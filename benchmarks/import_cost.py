@@ -1,6 +1,8 @@
-"""What `import utils` costs on top of `import torch`: both timed in the same process, in several new processes.
+"""What `import utils` costs on top of `import torch`: both timed in the same process,
+in several new processes.
 
-Prints medians, spread and ratio, and exits with status 1 when utils adds 100 ms or more.
+Prints medians, spread and ratio, and exits with status 1 when utils adds 100 ms or
+more.
 """
 
 import pathlib

@@ -1,9 +1,11 @@
-"""The training of train.py, written as one writes it with Accelerate and with Lightning: same model, data, optimizer.
+"""The training of train.py, written as one writes it with Accelerate and with
+Lightning: same model, data, optimizer.
 
 python benchmarks/peers.py train.py|Accelerate|Lightning [options of train.py]
 
-Each line of input is a number of steps. They are taken, and a line of output tells their number so far, the seconds
-that they took and the most bytes that a GPU held. The end of input ends the process.
+Each line of input is a number of steps. They are taken, and a line of output tells
+their number so far, the seconds that they took and the most bytes that a GPU held. The
+end of input ends the process.
 """
 
 import argparse
@@ -25,7 +27,9 @@ import train  # noqa: E402
 
 
 class Orders:
-    """more() before each step: it says how long the steps so far took, and waits for an order of more."""
+    """more() before each step: it says how long the steps so far took, and waits for an
+    order of more.
+    """
 
     def __init__(self, device):
         self.device, self.left, self.done, self.begin = device, 0, 0, None
@@ -80,7 +84,8 @@ def with_accelerate(args):
     prepared = accelerator.prepare(model, optimizer, data_loader(args, device), schedule)
     model, optimizer, loader, schedule = prepared
     orders = Orders(device)
-    batches = itertools.chain.from_iterable(itertools.repeat(loader))  # epoch after epoch
+    # epoch after epoch
+    batches = itertools.chain.from_iterable(itertools.repeat(loader))
     while orders.more():
         inputs, targets = next(batches)
         loss = tasks.loss_of(model, inputs, targets)
@@ -111,7 +116,8 @@ def with_lightning(args):
         def configure_optimizers(self):
             return [self.optimizer], [{"scheduler": self.schedule, "interval": "step"}]
 
-    class Between(lightning.Callback):  # from the end of a step to that of another, the fetching of batches included
+    # from the end of a step to that of another, the fetching of batches included
+    class Between(lightning.Callback):
         def on_train_start(self, trainer, module):
             trainer.should_stop = not orders.more()
 

@@ -1,18 +1,23 @@
-"""train.py against Accelerate and Lightning: same model, data, optimizer and precision, interleaved in one run.
+"""train.py against Accelerate and Lightning: same model, data, optimizer and precision,
+interleaved in one run.
 
-python benchmarks/train_loops.py [--seconds 130] [--batches 32 256] [--peers Accelerate Lightning] [options of train.py]
+python benchmarks/train_loops.py [--seconds 130] [--batches 32 256] [--peers Accelerate
+Lightning] [options of train.py]
 
-Each way runs in a process of its own, as its users start it, and takes its steps when it is told to. Samples/s are
-compared round by round: in each round every way takes its turn, in an order drawn anew, and the ratio of that round
-counts. Printed are the median of the ratios and its 95% interval. On a CPU with one thread: with more, one that a
-neighbor holds up holds up all. The first line says what the intervals decide: train.py is ahead, behind, or they cannot
-tell. `--peers train.py` compares train.py with itself: that must give 1.
+Each way runs in a process of its own, as its users start it, and takes its steps when
+it is told to. Samples/s are compared round by round: in each round every way takes its
+turn, in an order drawn anew, and the ratio of that round counts. Printed are the median
+of the ratios and its 95% interval. On a CPU with one thread: with more, one that a
+neighbor holds up holds up all. The first line says what the intervals decide: train.py
+is ahead, behind, or they cannot tell. `--peers train.py` compares train.py with itself:
+that must give 1.
 
-Then the time from the start of a process to the line that it prints after its first step. On a CUDA GPU, also a ladder
-of train.py's options on a model that fills the GPU.
+Then the time from the start of a process to the line that it prints after its first
+step. On a CUDA GPU, also a ladder of train.py's options on a model that fills the GPU.
 
-Target: no slower than the faster of the two, and no later. Exits with status 1 where a median misses it, and says
-whether that is beyond doubt: the whole interval lies on the wrong side.
+Target: no slower than the faster of the two, and no later. Exits with status 1 where a
+median misses it, and says whether that is beyond doubt: the whole interval lies on the
+wrong side.
 """
 
 import argparse
@@ -38,7 +43,8 @@ import train  # noqa: E402
 from utils import devices, hardware  # noqa: E402
 from utils.timing import median_interval  # noqa: E402
 
-STARTS, TURN = 5, 0.5  # TURN: seconds that a turn takes at least, if one step does not take longer
+# TURN: seconds that a turn takes at least, if one step does not take longer
+STARTS, TURN = 5, 0.5
 FILLS_A_GPU = "--width=2048 --layers=16 --heads=16 --context=1024 --batch=32".split()
 LADDER = {  # what train.py can be told; each adds to the one before
     "float32": ["--precision=fp32"],
@@ -54,7 +60,9 @@ def spread(numbers):
 
 
 def verdict(what, bad, beyond_doubt):
-    """One line about a target, None where it is met. `bad`: by the median. `beyond_doubt`: by the interval, too."""
+    """One line about a target, None where it is met. `bad`: by the median.
+    `beyond_doubt`: by the interval, too.
+    """
     return f"{'target missed' if beyond_doubt else 'cannot tell, by the median'}: {what}" if bad else None
 
 
@@ -67,7 +75,9 @@ class Way:
         self.name, self.process = name, subprocess.Popen(command, text=True, **pipes)
 
     def take(self, steps):
-        """Take so many steps. Returns the seconds that they took, and the most bytes that a GPU held so far."""
+        """Take so many steps. Returns the seconds that they took, and the most bytes
+        that a GPU held so far.
+        """
         print(steps, file=self.process.stdin, flush=True)
         said = []
         for line in self.process.stdout:
@@ -81,7 +91,9 @@ class Way:
 
 
 def compare(words, batch, names, seconds):
-    """Ratios of train.py's samples/s to each peer's, {peer: one for each round}, and its samples/s."""
+    """Ratios of train.py's samples/s to each peer's, {peer: one for each round}, and
+    its samples/s.
+    """
     words = [*words, f"--batch={batch}", "--steps=100000"]
     ours, *others = ways = [Way(name, words) for name in ("train.py", *names)]
     for way in ways:
@@ -103,7 +115,9 @@ def decides(ratios):
 
 
 def first_steps(words, names):
-    """Seconds from starting a process to the line that says its first step is done: {way: one for each start}."""
+    """Seconds from starting a process to the line that says its first step is done:
+    {way: one for each start}.
+    """
     found = {name: [] for name in ("train.py", *names)}
     for start in range(STARTS + 1):
         for name in random.sample(list(found), len(found)):
@@ -123,7 +137,9 @@ def first_steps(words, names):
 
 
 def flops(args):
-    """Operations of one sample: products of the forward pass and of the backward pass, counted without computing."""
+    """Operations of one sample: products of the forward pass and of the backward pass,
+    counted without computing.
+    """
     with FlopCounterMode(display=False) as counter, torch.device("meta"):
         text = torch.zeros(1, args.context, dtype=torch.uint8)
         tasks.loss_of(tasks.model_of(args), text, text).backward()

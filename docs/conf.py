@@ -1,4 +1,6 @@
-"""How Sphinx builds the website. tools/site/website.py copies this file to the staged pages, and calls Sphinx."""
+"""How Sphinx builds the website. tools/site/website.py copies this file to the staged
+pages, and calls Sphinx.
+"""
 
 import pathlib
 import re
@@ -52,10 +54,13 @@ def block_math(translator, node):
 
 
 def link_cells(app, doctree):
-    """Make the ids of cells targets of links, as headings are. A heading of the same name stands for its cell."""
+    """Make the ids of cells targets of links, as headings are. A heading of the same
+    name stands for its cell.
+    """
     targets = app.env.metadata[app.env.docname].setdefault("myst_slugs", {})
     for node in list(doctree.findall(nodes.raw)):
-        if isinstance(node.parent, nodes.section):  # a raw cell, as it is: with classes it would get a <div> around it
+        # a raw cell, as it is: with classes it would get a <div> around it
+        if isinstance(node.parent, nodes.section):
             node["classes"] = []
         if match := re.fullmatch(r'<span class="cell" id="(.+)"></span>', node.astext().strip()):
             if match[1] in doctree.ids:
@@ -64,7 +69,9 @@ def link_cells(app, doctree):
 
 
 def level_of_captions(app, page, template, context, doctree):
-    """Say which headings the captions of the navigation are: Sphinx calls them headings without a level."""
+    """Say which headings the captions of the navigation are: Sphinx calls them headings
+    without a level.
+    """
     tree = context.get("furo_navigation_tree", "")
     context["furo_navigation_tree"] = tree.replace('role="heading"', 'role="heading" aria-level="2"')
 

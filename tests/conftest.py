@@ -16,7 +16,8 @@ from tools.lessons import run as runner
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PREAMBLE = "import sys\nsys.path.insert(0, {root!r})\nimport torch\nfrom utils import *"
 
-# What makes a kernel as good as new: PyTorch stays, the course goes, with all that it did to IPython.
+# What makes a kernel as good as new: PyTorch stays, the course goes, with all that it
+# did to IPython.
 RESET = """
 def renew():
     import os, sys
@@ -38,7 +39,8 @@ def renew():
 renew()
 """
 
-# No deadline: a test that fails because a machine is busy says nothing. In CI the same examples each time.
+# No deadline: a test that fails because a machine is busy says nothing. In CI the same
+# examples each time.
 hypothesis.settings.register_profile("course", deadline=None, derandomize="CI" in os.environ)
 hypothesis.settings.load_profile("course")
 
@@ -77,12 +79,15 @@ def errors_of(cell):
 
 @pytest.fixture(scope="session")
 def kernel():
-    """As tools.lessons.run.kernel, but one process for all tests, each time as good as new. It must not end with a test."""
+    """As tools.lessons.run.kernel, but one process for all tests, each time as good as
+    new. It must not end with a test.
+    """
     with runner.kernel(notebook("", preamble=False), ROOT) as owner:
 
         @contextlib.contextmanager
         def kernel(nb, folder, env=None, **options):
-            with pytest.raises(RuntimeError):  # beside an open Playwright each cell would take a second
+            # beside an open Playwright each cell would take a second
+            with pytest.raises(RuntimeError):
                 asyncio.get_running_loop()
             environment = {**os.environ, **(env or {})}
             reset = nbformat.v4.new_code_cell(RESET.format(env=environment, folder=str(folder)))
@@ -96,9 +101,11 @@ def kernel():
 
 @pytest.fixture(scope="session")
 def run(kernel, tmp_path_factory):
-    """run(*sources, …): execute cells in a real kernel, in an empty folder; returns the cells after the preamble.
+    """run(*sources, …): execute cells in a real kernel, in an empty folder; returns the
+    cells after the preamble.
 
-    strict: with LAB_STRICT=1. env: further variables. alone: in a kernel of its own, which ends with the cells.
+    strict: with LAB_STRICT=1. env: further variables. alone: in a kernel of its own,
+    which ends with the cells.
     """
 
     def run(*sources, strict=False, env=None, alone=False):

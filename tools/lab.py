@@ -1,7 +1,9 @@
-"""Open JupyterLab on the reader's own copy of the first lesson: python tools/lab.py [arguments of JupyterLab]
+"""Open JupyterLab on the reader's own copy of the first lesson: python tools/lab.py
+[arguments of JupyterLab]
 
-The copies, in the folder work, have no outputs: no answer below its question. A copy that the reader has changed or run
-is never touched. JupyterLab listens on this machine only, with a token, and finds a free port (its defaults).
+The copies, in the folder work, have no outputs: no answer below its question. A copy
+that the reader has changed or run is never touched. JupyterLab listens on this machine
+only, with a token, and finds a free port (its defaults).
 """
 
 import hashlib
@@ -31,7 +33,9 @@ def writable(folder):
 
 
 def provide_home():
-    """Where Jupyter cannot write into the home folder, take one inside the environment, or one that will be lost."""
+    """Where Jupyter cannot write into the home folder, take one inside the environment,
+    or one that will be lost.
+    """
     if not (writable(jupyter_config_dir()) and writable(jupyter_data_dir())):
         home = Path(sys.prefix) / "home"
         home = home if writable(home) else tempfile.mkdtemp()
@@ -40,7 +44,9 @@ def provide_home():
 
 
 def provide_course():
-    """What JupyterLab serves, the course or a copy of it at home, and which folder of it has the lessons to open."""
+    """What JupyterLab serves, the course or a copy of it at home, and which folder of
+    it has the lessons to open.
+    """
     if writable(ROOT / "work"):
         return ROOT, "work"
     copy = Path.home() / "device-lab-work"
@@ -48,7 +54,8 @@ def provide_course():
         print("Neither the course nor your home folder can be written: what you do in the lessons is not kept.")
         return ROOT, "notebooks"
     for path in (path for folder in ("docs", "notebooks", "utils") for path in (ROOT / folder).rglob("*.*")):
-        if path.is_file() and path.suffix not in (".ipynb", ".pyc"):  # the lessons go to work
+        # the lessons go to work
+        if path.is_file() and path.suffix not in (".ipynb", ".pyc"):
             target = copy / path.relative_to(ROOT)
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(path, target)
@@ -62,7 +69,9 @@ def edition(lesson):
 
 
 def for_reader(path):
-    """A lesson as its reader gets it: without outputs, its edition noted, links into folders of notebooks mended."""
+    """A lesson as its reader gets it: without outputs, its edition noted, links into
+    folders of notebooks mended.
+    """
     lesson = json.loads(path.read_text(encoding="utf-8"))
     for cell in lesson["cells"]:
         if cell["cell_type"] == "code":
@@ -74,7 +83,9 @@ def for_reader(path):
 
 
 def is_kept(copy, newest):
-    """Whether the reader's copy stays as it is; one line where the course has a newer edition than this one."""
+    """Whether the reader's copy stays as it is; one line where the course has a newer
+    edition than this one.
+    """
     try:
         lesson = json.loads(copy.read_text(encoding="utf-8"))
         known, now = lesson["metadata"].get("device_lab", {}).get("edition"), edition(lesson)
@@ -87,7 +98,9 @@ def is_kept(copy, newest):
 
 
 def copy_lessons(work):
-    """Copy each lesson into the folder `work`, unless the reader has it and has changed or run it."""
+    """Copy each lesson into the folder `work`, unless the reader has it and has changed
+    or run it.
+    """
     for path in sorted((ROOT / "notebooks").glob("[0-9][0-9]_*.ipynb")):
         lesson, copy = for_reader(path), work / path.name
         if not copy.exists() or not is_kept(copy, lesson["metadata"]["device_lab"]["edition"]):
@@ -101,7 +114,7 @@ if __name__ == "__main__":
     course, folder = provide_course()
     if folder == "work":
         copy_lessons(course / "work")
-    # The lesson is the page that opens, and the one in the address that JupyterLab prints. Containers and rented GPU
-    # machines have no user but root.
+    # The lesson is the page that opens, and the one in the address that JupyterLab
+    # prints. Containers and rented GPU machines have no user but root.
     options = [f"--ServerApp.root_dir={course}", f"--LabApp.default_url=/lab/tree/{folder}/00_start_here.ipynb"]
     LabApp.launch_instance([*options, "--allow-root", *sys.argv[1:]])

@@ -1,21 +1,26 @@
-"""Run lessons strictly and store what this machine's devices measured, for readers who have no such device.
+"""Run lessons strictly and store what this machine's devices measured, for readers who
+have no such device.
 
 python tools/record.py [--out DIR] [NOTEBOOK…]                            below the course's folder (`make record`)
 python tools/record.py --zip FILE [--seconds N] [--anyway] [NOTEBOOK…]    a visit to a machine with a GPU or a TPU
 
-A conditional cell is recorded when it has a name (--result or --name), its word names hardware or a compiler, and it
-ran live; on the emulated CUDA device, when it is timeless. All cells of a lesson run, also after one that fails, so
-that one run shows all that has to be mended. What is stored: notebooks/recorded/<machine>/ for lessons without a
-failure (with what their other cells claimed of this machine), build/record/incomplete/<machine>/ for the others, and in
-build/record/ of each the lesson as it ran and a report: seconds, failures with tracebacks, each claim with its figure,
-limit and share, whether a timeless cell gave what it gave on the emulated device, and which cells stay unrecorded.
+A conditional cell is recorded when it has a name (--result or --name), its word names
+hardware or a compiler, and it ran live; on the emulated CUDA device, when it is
+timeless. All cells of a lesson run, also after one that fails, so that one run shows
+all that has to be mended. What is stored: notebooks/recorded/<machine>/ for lessons
+without a failure (with what their other cells claimed of this machine),
+build/record/incomplete/<machine>/ for the others, and in build/record/ of each the
+lesson as it ran and a report: seconds, failures with tracebacks, each claim with its
+figure, limit and share, whether a timeless cell gave what it gave on the emulated
+device, and which cells stay unrecorded.
 
-A visit needs PyTorch and a driver for the device, no Jupyter server, no network, not the versions of requirements.txt.
-It first says what PyTorch sees, and stops where that is neither a GPU nor a TPU (--anyway: go on). Without NOTEBOOK
-all lessons run that have something to record here, those first that have most. --seconds: the visit ends after so
-long; what is under way is ended, no cell may take more than a quarter of it, and the lessons that are left are named.
-The archive grows with each lesson, and a second visit adds to it. Unpack it at home in the course's folder:
-python -m zipfile -e FILE .
+A visit needs PyTorch and a driver for the device, no Jupyter server, no network, not
+the versions of requirements.txt. It first says what PyTorch sees, and stops where that
+is neither a GPU nor a TPU (--anyway: go on). Without NOTEBOOK all lessons run that have
+something to record here, those first that have most. --seconds: the visit ends after so
+long; what is under way is ended, no cell may take more than a quarter of it, and the
+lessons that are left are named. The archive grows with each lesson, and a second visit
+adds to it. Unpack it at home in the course's folder: python -m zipfile -e FILE .
 
 Exit status 1 when anything failed, 2 when nothing could begin.
 """
@@ -38,7 +43,8 @@ import traceback
 import zipfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-SITE = ROOT / "build" / "site"  # packages that somebody brought: CONTRIBUTING.md, "Send a recording"
+# packages that somebody brought: CONTRIBUTING.md, "Send a recording"
+SITE = ROOT / "build" / "site"
 sys.path[:0] = [str(ROOT), str(SITE)]
 
 NEEDED = "torch numpy matplotlib psutil accelerate huggingface_hub safetensors yaml tqdm sklearn".split()
@@ -56,7 +62,8 @@ from utils.devices import emulated  # noqa: E402
 from utils.messages import NOT_LIVE, LabError  # noqa: E402
 
 MOST = 600  # seconds that a cell may take
-DEVICES = ("cuda", "mps", "accelerator", "tpu")  # a machine with none of them has nothing new to tell
+# a machine with none of them has nothing new to tell
+DEVICES = ("cuda", "mps", "accelerator", "tpu")
 PATHS = os.pathsep.join(filter(None, [str(SITE), os.environ.get("PYTHONPATH")]))
 LOOK = """import json, sys
 from utils import cells, doctor
@@ -68,7 +75,8 @@ print(json.dumps([word for word in sys.argv[1:] if cells.missing(word) is None])
 def look(words):
     """(what `doctor` says, those of the words that this machine has).
 
-    In a process of its own: what it opens, a CUDA context or a TPU that only one process may hold, it gives back.
+    In a process of its own: what it opens, a CUDA context or a TPU that only one
+    process may hold, it gives back.
     """
     command, env = [sys.executable, "-c", LOOK, *words], {**os.environ, "PYTHONPATH": PATHS}
     done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True)
@@ -87,15 +95,17 @@ def conditional(nb):
     return [(header, cell) for header, cell in found if header and header.recordable]
 
 
-# ---------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------
 # One lesson
 
 
 def run_lesson(nb, folder, end=math.inf, most=MOST):
-    """Run the cells of the lesson `nb`. Returns (recorded cells by name, as recordings.store takes them; failures).
+    """Run the cells of the lesson `nb`. Returns (recorded cells by name, as
+    recordings.store takes them; failures).
 
-    end: when the time is over, by time.perf_counter(). most: seconds that a cell may take. failures: (cell id, message
-    with traceback) of each cell that failed, or ("kernel", …) where the kernel itself did not do its part.
+    end: when the time is over, by time.perf_counter(). most: seconds that a cell may
+    take. failures: (cell id, message with traceback) of each cell that failed, or
+    ("kernel", …) where the kernel itself did not do its part.
     """
     stored, failures = {}, []
     try:
@@ -138,7 +148,9 @@ def state_of(output):
 
 
 def entry(client, cell, n, header, seconds):
-    """A cell that has run, as a recording holds it. What the machine is and the result's value its kernel says."""
+    """A cell that has run, as a recording holds it. What the machine is and the
+    result's value its kernel says.
+    """
     arguments = f"{header.word!r}, {header.name!r}, {header.name}" if header.kind == "result" else f"{header.word!r}"
     # Not an import statement: it would bind a name, and a lesson may have one like it.
     question = f"print(__import__('utils.recordings').recordings.known_here({arguments}))"
@@ -147,7 +159,8 @@ def entry(client, cell, n, header, seconds):
     client.nb.cells[n] = cell  # where nbclient has put the question
     printed = "".join(o.text for o in answer.outputs if o.output_type == "stream" and o.name == "stdout")
     try:
-        machine, value = json.loads(printed.strip().splitlines()[-1])  # a library may have printed something before
+        # a library may have printed something before
+        machine, value = json.loads(printed.strip().splitlines()[-1])
     except (IndexError, ValueError):
         said = printed.strip()[-200:]
         raise LabError(f"the kernel did not say what {header.name!r} is, but: {said!r}") from None
@@ -175,7 +188,9 @@ def plain_output(output):
 
 
 def not_stored(nb, stored, failures):
-    """A line for each cell that could be recorded and is not, with the reason if it is not that the hardware lacks."""
+    """A line for each cell that could be recorded and is not, with the reason if it is
+    not that the hardware lacks.
+    """
     failed = {name for name, _ in failures}
     for header, cell in conditional(nb):
         if header.name not in stored:
@@ -186,7 +201,9 @@ def not_stored(nb, stored, failures):
 
 
 def claims_here(nb, stored):
-    """What cells claimed of this machine's devices, by cell id; without those whose outputs are recorded."""
+    """What cells claimed of this machine's devices, by cell id; without those whose
+    outputs are recorded.
+    """
     found = {}
     for cell in nb.cells:
         lines = claims.LINE.findall("\n".join(output.get("text", "") for output in cell.get("outputs", [])))
@@ -197,9 +214,11 @@ def claims_here(nb, stored):
 
 
 def record(path, folder, **time_left):
-    """Run one lesson, and store below `folder` what it measured and a report. Returns whether all went well.
+    """Run one lesson, and store below `folder` what it measured and a report. Returns
+    whether all went well.
 
-    time_left: `end` and `most` of run_lesson."""
+    time_left: `end` and `most` of run_lesson.
+    """
     reports, begin = folder / "build" / "record", time.perf_counter()
     reports.mkdir(parents=True, exist_ok=True)
     try:
@@ -236,12 +255,14 @@ def last_lines(message):
     return " | ".join([line for line in message.strip().splitlines() if line.strip()][-2:])
 
 
-# ---------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------
 # The command
 
 
 def pack(folder, archive):
-    """Put the folder into the archive. Under another name first: who is stopped in the middle still has the old one."""
+    """Put the folder into the archive. Under another name first: who is stopped in the
+    middle still has the old one.
+    """
     os.replace(shutil.make_archive(f"{archive}.tmp", "zip", folder), archive)
 
 

@@ -2,8 +2,9 @@
 
     python tools/setup_env.py [--extra test] [--venv .venv] [--requirements FILE] [--prefer 3.13] [--upgrade]
 
-Run again, it installs nothing and says nothing, as long as the requirements and the folder of the course are the same.
-This file must parse on Python 2.7 and 3.6, so that a Python too old for the course gets a clear line.
+Run again, it installs nothing and says nothing, as long as the requirements and the
+folder of the course are the same. This file must parse on Python 2.7 and 3.6, so that a
+Python too old for the course gets a clear line.
 """
 
 from __future__ import print_function
@@ -21,7 +22,8 @@ OLDEST, NEWEST = (3, 10), (3, 13)
 NEEDED_BYTES = 3e9
 STAMP = "device-lab.stamp"
 
-# What pip says when it fails (a regular expression) -> what went wrong and what to do. The first match counts.
+# What pip says when it fails (a regular expression) -> what went wrong and what to do.
+# The first match counts.
 FAILURES = [
     (
         "No space left|not enough space",
@@ -57,7 +59,9 @@ def version_of(python, module="sys"):
 
 
 def find_python(version):
-    """An interpreter of this version, such as '3.13', that really runs; None when there is none."""
+    """An interpreter of this version, such as '3.13', that really runs; None when there
+    is none.
+    """
     pyenv = os.path.join(os.path.expanduser("~"), ".pyenv", "versions", version + "*", "bin", "python")
     candidates = ["python" + version] + glob.glob(pyenv)
     return next((each for each in candidates if version_of(each) == version), None)
@@ -84,7 +88,9 @@ def check_disk():
 
 
 def create(venv, python):
-    """Make the virtual environment `venv`, a path relative to ROOT, in place of what is left of an older one."""
+    """Make the virtual environment `venv`, a path relative to ROOT, in place of what is
+    left of an older one.
+    """
     folder = os.path.join(ROOT, venv)
     if os.path.isdir(folder) and os.listdir(folder) and not os.path.exists(os.path.join(folder, "pyvenv.cfg")):
         sys.exit("%s is no virtual environment: move it away and run the same command again." % venv)
@@ -117,7 +123,8 @@ def main():
     parser.add_argument("--upgrade", action="store_true", help="look for newer versions of what is not pinned")
     args = parser.parse_args()
 
-    # All that an install depends on. The extra comes last, so that what was installed with one serves without it, too.
+    # All that an install depends on. The extra comes last, so that what was installed
+    # with one serves without it, too.
     wanted, installed = repr(ROOT).encode(), None
     for name in ("pyproject.toml", "requirements.txt", args.requirements):
         with open(os.path.join(ROOT, name), "rb") as file:

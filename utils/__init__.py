@@ -1,6 +1,7 @@
 """Helpers for the lessons of PyTorch Device Lab: what lessons share and do not teach.
 
-Importing it touches no device, starts no thread and reads no network; plots and widgets load when first used.
+Importing it touches no device, starts no thread and reads no network; plots and widgets
+load when first used.
 """
 
 import logging
@@ -35,8 +36,9 @@ __all__ = [
     "where",
 ]
 
-# Noise that tells a reader nothing: PyTorch on extensions that no lesson compiles (CUDA's compiler on the PATH, but no
-# GPU), matplotlib on its font cache (first use, or a home folder that cannot be written).
+# Noise that tells a reader nothing: PyTorch on extensions that no lesson compiles
+# (CUDA's compiler on the PATH, but no GPU), matplotlib on its font cache (first use, or
+# a home folder that cannot be written).
 for _name in ("torch.utils.cpp_extension", "matplotlib"):
     logging.getLogger(_name).setLevel(logging.ERROR)
 

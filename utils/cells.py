@@ -4,15 +4,17 @@ A cell whose first line is
 
     %%requires WORD [--result NAME | --name NAME] [--timeless]
 
-runs exactly as if that line were a comment when this machine has what WORD names, after a line that says so. Otherwise
-the result recorded elsewhere is shown, and the variable NAME of `--result` gets the recorded value. A cell is timeless
-if its point is no time, rate, overlap or race: then a recording from the emulated CUDA device will do. Where there is
-none, what others have published (utils/recordings.py). It is an input transformer, not a nested run: errors show one
-traceback with the right line, and `await` and line magics work.
+runs exactly as if that line were a comment when this machine has what WORD names, after
+a line that says so. Otherwise the result recorded elsewhere is shown, and the variable
+NAME of `--result` gets the recorded value. A cell is timeless if its point is no time,
+rate, overlap or race: then a recording from the emulated CUDA device will do. Where
+there is none, what others have published (utils/recordings.py). It is an input
+transformer, not a nested run: errors show one traceback with the right line, and
+`await` and line magics work.
 
-Nothing that a newer PyTorch says or lacks stops a lesson: for a reader a job that died, or a private name that is gone,
-ends its cell with one line, and the cells that read what it did not make say that they wait. With LAB_STRICT=1 both are
-errors.
+Nothing that a newer PyTorch says or lacks stops a lesson: for a reader a job that died,
+or a private name that is gone, ends its cell with one line, and the cells that read
+what it did not make say that they wait. With LAB_STRICT=1 both are errors.
 """
 
 import functools
@@ -46,14 +48,18 @@ class Header(NamedTuple):
 
     @property
     def result(self):
-        """Name of the result that the cell makes (--result NAME) or reads (result:NAME), or None."""
+        """Name of the result that the cell makes (--result NAME) or reads
+        (result:NAME), or None.
+        """
         if self.word.startswith("result:"):
             return self.word.removeprefix("result:")
         return self.name if self.kind == "result" else None
 
     @property
     def recordable(self):
-        """Whether what the cell gives on a machine that has the hardware can be recorded."""
+        """Whether what the cell gives on a machine that has the hardware can be
+        recorded.
+        """
         return bool(self.name) and not self.word.startswith("result:")
 
 
@@ -80,7 +86,9 @@ def body(source: str) -> str:
 
 
 def source_hash(source: str) -> str:
-    """Short SHA-256 of a cell's code: header, title (`# @title …`), blank ends and trailing spaces do not count."""
+    """Short SHA-256 of a cell's code: header, title (`# @title …`), blank ends and
+    trailing spaces do not count.
+    """
     lines = [line.rstrip() for line in body(source).strip().splitlines()]
     if lines and lines[0].startswith("# @title "):
         lines = "\n".join(lines[1:]).strip().split("\n")
@@ -88,7 +96,9 @@ def source_hash(source: str) -> str:
 
 
 def missing(word: str, variables=()) -> str | None:
-    """What this machine lacks for `%%requires word`, as half a sentence, or None when the cell can run."""
+    """What this machine lacks for `%%requires word`, as half a sentence, or None when
+    the cell can run.
+    """
     if word.startswith("result:"):
         name = word.removeprefix("result:")
         return None if name in variables else f"`{name}` from a cell above"
@@ -103,12 +113,14 @@ def _missing_hardware(word):
     return needs.missing_cuda(int(count)) if count else needs.NEEDS[base]()
 
 
-# ---------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------
 # The transformer
 
 
 def requires_cell(lines):
-    """Input transformer of IPython: the lines of a cell, or a call that replays what was recorded."""
+    """Input transformer of IPython: the lines of a cell, or a call that replays what
+    was recorded.
+    """
     found = header(lines[0]) if lines else None
     if found is None:
         return lines
@@ -118,7 +130,9 @@ def requires_cell(lines):
 
 
 def replay(line, source):
-    """What a conditional cell with this first line becomes on a machine that lacks what it needs."""
+    """What a conditional cell with this first line becomes on a machine that lacks what
+    it needs.
+    """
     found = header(line)
     lack = missing(found.word, _variables())
     if found.word.startswith("result:"):
@@ -143,7 +157,7 @@ def _variables():
     return sys.modules["IPython"].get_ipython().user_ns
 
 
-# ---------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------
 # Cells that do not end, and those that wait for them
 
 RESULT = re.compile(r"%%\w.*\s--result\s+([A-Za-z_]\w*)")
@@ -151,9 +165,11 @@ _gaps = set()  # names that a cell above should have made, and did not
 
 
 class CellEnds(LabError):
-    """An error that ends a cell; for a reader the lesson goes on, without what the cell would have made.
+    """An error that ends a cell; for a reader the lesson goes on, without what the cell
+    would have made.
 
-    timed: the cell speaks of time alone. Where no time is judged it may end so in a strict run, too.
+    timed: the cell speaks of time alone. Where no time is judged it may end so in a
+    strict run, too.
     """
 
     def __init__(self, text, timed=False):
@@ -162,12 +178,16 @@ class CellEnds(LabError):
 
 
 def _package_missing(error):
-    """Whether this error, in the kernel or in a job of it, comes of a package that a lesson can do without."""
+    """Whether this error, in the kernel or in a job of it, comes of a package that a
+    lesson can do without.
+    """
     return "No module named 'accelerate'" in str(error) and not importlib.util.find_spec("accelerate")
 
 
 def _why_it_ends(error):
-    """One line if this error ends its cell only: a CellEnds, or a private name of PyTorch that is not there."""
+    """One line if this error ends its cell only: a CellEnds, or a private name of
+    PyTorch that is not there.
+    """
     if _package_missing(error):
         return "needs the package `accelerate`, and it is not installed here"
     if isinstance(error, CellEnds):
@@ -200,11 +220,14 @@ def _may_end(error):
 
 
 def _after_cell(result):
-    """Forget half a result; where only the cell ends, note what it leaves open, and let Run All go on."""
+    """Forget half a result; where only the cell ends, note what it leaves open, and let
+    Run All go on.
+    """
     if result and not (result.info.raw_cell or "").strip():
         return  # an empty cell, of which IPython tells the end, but not the beginning
     del recordings.running[-1:]  # none if this cell has imported the course
-    error = getattr(result, "error_in_exec", None)  # an interrupted `await` leaves no result
+    # an interrupted `await` leaves no result
+    error = getattr(result, "error_in_exec", None)
     if error is None:
         return
     source = result.info.raw_cell or ""
@@ -219,7 +242,9 @@ def _after_cell(result):
 
 
 def waiting_cell(lines):
-    """Input transformer: a cell that reads what a cell above did not make, as a call that says so."""
+    """Input transformer: a cell that reads what a cell above did not make, as a call
+    that says so.
+    """
     reads, made = _names("".join(lines)) if _gaps else ((), ())
     open_names = sorted(name for name in reads if name in _gaps and name not in {*made, *_variables()})
     return [f"__import__('utils.cells').cells.wait({open_names!r}, {sorted(made)!r})\n"] if open_names else lines
@@ -232,7 +257,9 @@ def wait(open_names, made):
 
 
 def _names(source):
-    """Names that a cell reads from the notebook, and names that it makes; of its source, none where it is no Python."""
+    """Names that a cell reads from the notebook, and names that it makes; of its
+    source, none where it is no Python.
+    """
     try:
         top = symtable.symtable(source, "cell", "exec")
     except SyntaxError:
@@ -247,7 +274,8 @@ def _names(source):
 
 
 def enable_conditional_cells():
-    """Teach the running notebook the line %%requires, and what to do with a cell that does not end.
+    """Teach the running notebook the line %%requires, and what to do with a cell that
+    does not end.
 
     Does nothing outside IPython, and nothing a second time.
     """
@@ -262,7 +290,7 @@ def enable_conditional_cells():
     shell._lab_conditional_cells = True
 
 
-# ---------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------
 # Announced errors
 
 
@@ -271,11 +299,13 @@ class ExpectedError(LabError):
 
 
 class expect_error:
-    """Run a block that must fail, print the real message, and go on; `as caught` keeps it as caught.message.
+    """Run a block that must fail, print the real message, and go on; `as caught` keeps
+    it as caught.message.
 
-    kind: exception class, or a tuple of classes. pattern: regular expression that the message must contain
-    (versions differ: "same device|different devices"). lines: how many lines of the message to print.
-    Nothing raised, or something else, is a finding: one line for a reader, an ExpectedError with LAB_STRICT=1.
+    kind: exception class, or a tuple of classes. pattern: regular expression that the
+    message must contain (versions differ: "same device|different devices"). lines: how
+    many lines of the message to print. Nothing raised, or something else, is a finding:
+    one line for a reader, an ExpectedError with LAB_STRICT=1.
     """
 
     def __init__(self, kind: type | tuple[type, ...], pattern: str, lines: int = 4):
@@ -287,8 +317,9 @@ class expect_error:
     def __exit__(self, kind, error, trace):
         if kind is not None and not issubclass(kind, Exception):
             return False  # KeyboardInterrupt and SystemExit pass
-        # An error in a cycle with its own frames would keep what they hold (tensors, a DataLoader's workers) until
-        # the garbage collector comes, which may be in a forked worker.
+        # An error in a cycle with its own frames would keep what they hold (tensors, a
+        # DataLoader's workers) until the garbage collector comes, which may be in a
+        # forked worker.
         traceback.clear_frames(trace)
         names = " or ".join(k.__name__ for k in (self.kind if isinstance(self.kind, tuple) else (self.kind,)))
         announced = f"announced: {names} with {self.pattern!r}; on {pytorch()} "

@@ -1,4 +1,6 @@
-"""doctor: what this machine offers to the course, and what to do where something is missing."""
+"""doctor: what this machine offers to the course, and what to do where something is
+missing.
+"""
 
 import platform
 import shutil
@@ -13,7 +15,9 @@ from utils.needs import missing_compiler, missing_mps, missing_xla
 
 
 def doctor() -> None:
-    """Print what this machine offers to the course, one line each, with what to do where something is missing."""
+    """Print what this machine offers to the course, one line each, with what to do
+    where something is missing.
+    """
     print("\n".join(f"[{'OK' if ok else '--'}] {text}" for ok, text in checkup()))
 
 

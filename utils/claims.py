@@ -8,11 +8,14 @@ import torch
 from utils.messages import LabError, finding, note, untimed
 from utils.recordings import EMULATED, Provenance, origin
 
-LINE = re.compile(r"^[✓✗] .* \(claimed[ )].*$", re.M)  # what a judged claim prints; exercises and rows have signs, too
+# what a judged claim prints; exercises and rows have signs, too
+LINE = re.compile(r"^[✓✗] .* \(claimed[ )].*$", re.M)
 
 
 class ClaimError(LabError):
-    """A claim that failed in strict mode, cannot be judged, or lies above its physical limit."""
+    """A claim that failed in strict mode, cannot be judged, or lies above its physical
+    limit.
+    """
 
 
 def claim(
@@ -27,14 +30,17 @@ def claim(
     about: str | None = None,
     timed: bool = False,
 ) -> None:
-    """Print one line: the claim, the measured figure, its physical limit, ✓ or ✗, and the device.
+    """Print one line: the claim, the measured figure, its physical limit, ✓ or ✗, and
+    the device.
 
-    measured: a number, or whether the claim is true. at_least, at_most: what a claim about a number promises (one or
-    both). limit: the most that physics allows, in the same unit; a figure above it always raises, because then the
-    measurement is wrong. where: the name of a result, a device or a Provenance; by default the result that
-    the cell's header names, or this CPU. about: text in its place, for what no device measured. timed: it speaks of a
-    time, a rate or an overlap; such a claim is not judged where times prove nothing (an emulated device,
-    LAB_UNTIMED=1). A missed claim is a finding: information for a reader, a ClaimError with LAB_STRICT=1.
+    measured: a number, or whether the claim is true. at_least, at_most: what a claim
+    about a number promises (one or both). limit: the most that physics allows, in the
+    same unit; a figure above it always raises, because then the measurement is wrong.
+    where: the name of a result, a device or a Provenance; by default the result that
+    the cell's header names, or this CPU. about: text in its place, for what no device
+    measured. timed: it speaks of a time, a rate or an overlap; such a claim is not
+    judged where times prove nothing (an emulated device, LAB_UNTIMED=1). A missed claim
+    is a finding: information for a reader, a ClaimError with LAB_STRICT=1.
     """
     bounds = [(sign, bound) for sign, bound in (("≥", at_least), ("≤", at_most)) if bound is not None]
     if isinstance(measured, bool):

@@ -1,4 +1,6 @@
-"""Which devices this machine has: pick_device, their names, and the versions that decide what a measurement means."""
+"""Which devices this machine has: pick_device, their names, and the versions that
+decide what a measurement means.
+"""
 
 import functools
 import importlib.metadata
@@ -13,12 +15,14 @@ import torch
 from utils.hardware import nvidia_smi, output_of
 from utils.messages import LabError
 
-# ---------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------
 # Choosing a device. Lesson 01 builds this function line by line.
 
 
 def pick_device() -> torch.device:
-    """The accelerator that PyTorch can use on this machine, or the CPU, without an index: device(type='cuda')."""
+    """The accelerator that PyTorch can use on this machine, or the CPU, without an
+    index: device(type='cuda').
+    """
     accelerator = torch.accelerator.current_accelerator(check_available=True)
     if accelerator is None or missing_code(accelerator):
         return torch.device("cpu")
@@ -26,12 +30,15 @@ def pick_device() -> torch.device:
 
 
 def missing_code(device: torch.device | str) -> str | None:
-    """What the build of PyTorch lacks for `device`, as a phrase after "needs"; None where it holds code for it.
+    """What the build of PyTorch lacks for `device`, as a phrase after "needs"; None
+    where it holds code for it.
 
-    A GPU can be there and available, and the first operation on it says "no kernel image is available": the build
-    holds machine code or PTX for other generations. Only CUDA devices are judged.
+    A GPU can be there and available, and the first operation on it says "no kernel
+    image is available": the build holds machine code or PTX for other generations. Only
+    CUDA devices are judged.
     """
-    if torch.device(device).type != "cuda" or not torch.version.cuda:  # ROCm names its generations in another way
+    # ROCm names its generations in another way
+    if torch.device(device).type != "cuda" or not torch.version.cuda:
         return None
     capability, built = torch.cuda.get_device_capability(device), torch.cuda.get_arch_list()
     if not built or any(_runs(capability, entry) for entry in built):
@@ -44,10 +51,13 @@ def missing_code(device: torch.device | str) -> str | None:
 
 
 def _runs(capability: tuple[int, int], entry: str) -> bool:
-    """Whether code for `entry`, such as "sm_86", runs on a GPU of this (major, minor). Exercise 01.2 is this rule."""
+    """Whether code for `entry`, such as "sm_86", runs on a GPU of this (major, minor).
+    Exercise 01.2 is this rule.
+    """
     found = re.fullmatch(r"(sm|compute)_(\d+)(\d)(a|f)?", entry)
     if not found:
-        return True  # a kind of code that nobody knew when this was written: let PyTorch judge
+        # a kind of code that nobody knew when this was written: let PyTorch judge
+        return True
     kind, built, letter = found[1], (int(found[2]), int(found[3])), found[4]
     if letter == "a":  # for that one generation alone
         return capability == built
@@ -56,13 +66,15 @@ def _runs(capability: tuple[int, int], entry: str) -> bool:
     return capability[0] == built[0] and capability[1] >= built[1]
 
 
-# ---------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------
 # Naming this machine
 
 
 @functools.cache
 def cpu_name() -> str:
-    """The operating system's name of the processor, such as "Intel Xeon Platinum 8480C", without "(R)" and clock."""
+    """The operating system's name of the processor, such as "Intel Xeon Platinum
+    8480C", without "(R)" and clock.
+    """
     info, name = pathlib.Path("/proc/cpuinfo"), ""
     if info.exists():
         lines = re.findall(r"^model name\s*:\s*(.+)$", info.read_text(encoding="utf-8", errors="replace"), re.M)
@@ -86,16 +98,20 @@ def memory_gib() -> float:
 
 
 def emulated() -> bool:
-    """Whether the CUDA device of this process is the emulated one of tests/emulator: no GPU, its times are a model."""
+    """Whether the CUDA device of this process is the emulated one of tests/emulator: no
+    GPU, its times are a model.
+    """
     return "libemulator.so" in os.environ.get("LD_PRELOAD", "")
 
 
 def name_of(kind: str) -> str:
-    """Name of this machine's device of a kind: "cpu", "cuda", "mps", "xpu", "xla", "tpu" or another torch device type.
+    """Name of this machine's device of a kind: "cpu", "cuda", "mps", "xpu", "xla",
+    "tpu" or another torch device type.
 
     Raises LabError where it has none of that kind.
     """
-    if kind == "cuda" and torch.cuda.is_available():  # some ROCm builds give an empty name
+    # some ROCm builds give an empty name
+    if kind == "cuda" and torch.cuda.is_available():
         name = torch.cuda.get_device_name(0) or f"AMD {torch.cuda.get_device_properties(0).gcnArchName}"
         return f"emulated {name}" if emulated() else name
     if kind == "xpu" and torch.xpu.is_available():
@@ -116,7 +132,9 @@ def name_of(kind: str) -> str:
     return f"{cpu_name()}, {cores()} core{'s' if cores() != 1 else ''}"
 
 
-TPU_CHIPS = {  # device number on the PCI bus → generation (jax/_src/hardware_utils.py, read 2026-11-22)
+# device number on the PCI bus → generation (jax/_src/hardware_utils.py, read
+# 2026-11-22)
+TPU_CHIPS = {
     "0x005e": "TPU v4",
     "0x0062": "TPU v5p",
     "0x0063": "TPU v5e",
@@ -126,9 +144,11 @@ TPU_CHIPS = {  # device number on the PCI bus → generation (jax/_src/hardware_
 
 
 def tpu_name(bus: str | pathlib.Path = "/sys/bus/pci/devices") -> str:
-    """Generation of this machine's TPU, such as "TPU v5e"; "TPU" where nothing tells. Starts no runtime.
+    """Generation of this machine's TPU, such as "TPU v5e"; "TPU" where nothing tells.
+    Starts no runtime.
 
-    Read from the PCI bus, else from TPU_ACCELERATOR_TYPE ("v5litepod-8", "v6e-1"), which some machines set.
+    Read from the PCI bus, else from TPU_ACCELERATOR_TYPE ("v5litepod-8", "v6e-1"),
+    which some machines set.
     """
     for vendor in sorted(pathlib.Path(bus).glob("*/vendor")):
         if vendor.read_text().strip() == "0x1ae0":  # Google

@@ -1,6 +1,7 @@
 """Exercises: check an answer, give hints, show the solution, keep the score.
 
-Each lesson's exercises stand in notebooks/exercises/<lesson>.py as a list named EXERCISES.
+Each lesson's exercises stand in notebooks/exercises/<lesson>.py as a list named
+EXERCISES.
 """
 
 import contextlib
@@ -29,7 +30,9 @@ class ExerciseError(LabError):
 
 
 class Wrong(Exception):
-    """An answer that is not right; the message says which input, what came out, what was expected and why."""
+    """An answer that is not right; the message says which input, what came out, what
+    was expected and why.
+    """
 
 
 class NotAnswered(Exception):
@@ -37,20 +40,24 @@ class NotAnswered(Exception):
 
 
 class TimeUp(BaseException):
-    """Raised inside an answer that does not end. No Exception, so that `except Exception` does not catch it."""
+    """Raised inside an answer that does not end. No Exception, so that `except
+    Exception` does not catch it.
+    """
 
 
 @dataclass(frozen=True)
 class Exercise:
     """One exercise.
 
-    number: "02.1". title: a few words. name: what the answer is called in the lesson. stars: 1 "use the call", two or
-    three minutes; 2 five or six; 3 ten. check: function of the answer that raises Wrong. hints: up to three, from a
-    nudge to almost the answer. solution: source code that defines `name`. praise: the sentence shown when it is right,
-    which goes one step deeper.
+    number: "02.1". title: a few words. name: what the answer is called in the lesson.
+    stars: 1 "use the call", two or three minutes; 2 five or six; 3 ten. check: function
+    of the answer that raises Wrong. hints: up to three, from a nudge to almost the
+    answer. solution: source code that defines `name`. praise: the sentence shown when
+    it is right, which goes one step deeper.
 
-    For the tests: right: sources of other right answers, the commonest idiom and an unusual one among them. wrong:
-    typical wrong answers as {source: fragment of the message they must get}. equivalent: changes to the solution (as
+    For the tests: right: sources of other right answers, the commonest idiom and an
+    unusual one among them. wrong: typical wrong answers as {source: fragment of the
+    message they must get}. equivalent: changes to the solution (as
     tests/exercises/mutants.py writes them) that leave it right, with the reason.
     """
 
@@ -68,10 +75,12 @@ class Exercise:
 
 
 def call(answer, *args, shown=None):
-    """Call the reader's function; NotAnswered if it still returns `...`, also in a list or tuple, Wrong if it raises.
+    """Call the reader's function; NotAnswered if it still returns `...`, also in a list
+    or tuple, Wrong if it raises.
 
-    shown: how the message names the input; by default its repr. The function gets copies of lists, dicts and sets, so
-    that it may change them; what it gets and what it returns is `plain`.
+    shown: how the message names the input; by default its repr. The function gets
+    copies of lists, dicts and sets, so that it may change them; what it gets and what
+    it returns is `plain`.
     """
     if not callable(answer):
         raise Wrong(f"expected a function, got {answer!r}")
@@ -94,14 +103,18 @@ def is_number(value):
 
 
 def expect_number(got, shown, asked="a number"):
-    """`got`, what the answer returned for the input `shown`; Wrong if it is no number. asked: what was expected."""
+    """`got`, what the answer returned for the input `shown`; Wrong if it is no number.
+    asked: what was expected.
+    """
     if not is_number(got):
         raise Wrong(f"for {shown} you returned {got!r}, expected {asked}")
     return got
 
 
 def plain(value):
-    """A copy of `value`, through lists, tuples, sets and dicts, with NumPy's numbers and booleans as Python's."""
+    """A copy of `value`, through lists, tuples, sets and dicts, with NumPy's numbers
+    and booleans as Python's.
+    """
     if isinstance(value, np.generic):
         return value.item()
     if type(value) is dict:
@@ -110,7 +123,9 @@ def plain(value):
 
 
 def apart(got, expected):
-    """Both as texts that differ: floats with as many digits as it takes, types named where only they differ."""
+    """Both as texts that differ: floats with as many digits as it takes, types named
+    where only they differ.
+    """
     if isinstance(got, float) and isinstance(expected, (int, float)):
         for digits in range(4, 18):
             texts = f"{got:.{digits}g}", f"{expected:.{digits}g}"
@@ -123,7 +138,9 @@ def apart(got, expected):
 
 
 def lesson_exercises(lesson):
-    """Exercises of one lesson ("02") as a dict number → Exercise, with inputs that no answer has touched."""
+    """Exercises of one lesson ("02") as a dict number → Exercise, with inputs that no
+    answer has touched.
+    """
     found = {}
     for path in FOLDER.glob(f"{lesson}_*.py"):
         spec = importlib.util.spec_from_file_location(f"exercises_{path.stem[:2]}", path)
@@ -146,7 +163,7 @@ def find_exercise(number):
     return exercise
 
 
-# ---------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------
 # What the reader calls
 
 _hints_given = {}
@@ -154,7 +171,8 @@ _score = None  # the score where no file can keep it
 
 
 def check(number: str, answer) -> None:
-    """Judge the answer to exercise `number` ("02.1") and print the verdict: ✓ right, ✗ not right, ○ still the dots.
+    """Judge the answer to exercise `number` ("02.1") and print the verdict: ✓ right, ✗
+    not right, ○ still the dots.
 
     A wrong answer raises nothing; ExerciseError where there is no such exercise.
     """
@@ -167,14 +185,17 @@ def check(number: str, answer) -> None:
         print(f'○ {number} · {exercise.title} · not answered yet. Replace the dots; stuck? hint("{number}")')
     else:
         _remember(number, "tried")
-        if not isinstance(problem, Wrong):  # what the answer is, the check did not foresee: a verdict, not a traceback
+        # what the answer is, the check did not foresee: a verdict, not a traceback
+        if not isinstance(problem, Wrong):
             first = str(problem).partition("\n")[0]
             problem = f"this cannot be judged ({type(problem).__name__}: {first})"
         print(f'✗ {number} · {exercise.title} · {problem}\n  Stuck? hint("{number}")')
 
 
 def _judge(exercise, answer):
-    """What the check raised, or None. In a thread, which can be left behind if the answer never ends."""
+    """What the check raised, or None. In a thread, which can be left behind if the
+    answer never ends.
+    """
     raised = []
 
     def judge():
@@ -186,15 +207,17 @@ def _judge(exercise, answer):
         except BaseException as error:
             raised.append(error)
 
-    # Where a CUDA build finds no GPU, the first FakeTensorMode of a process puts something in place of its devices that
-    # ends with the thread (seen in 2.11), and the next one would crash. So the first is not that of the check.
+    # Where a CUDA build finds no GPU, the first FakeTensorMode of a process puts
+    # something in place of its devices that ends with the thread (seen in 2.11), and
+    # the next one would crash. So the first is not that of the check.
     if hasattr(torch._C, "_ensureCUDADeviceGuardSet") and not torch.cuda.is_available():
         torch._C._ensureCUDADeviceGuardSet()
     thread = threading.Thread(target=judge, daemon=True)
     thread.start()
     try:
         thread.join(SECONDS)
-        while _imports(thread):  # the first use of a part of PyTorch: slow on a cold disk, and broken if cut off
+        # the first use of a part of PyTorch: slow on a cold disk, and broken if cut off
+        while _imports(thread):
             thread.join(1)
     finally:  # also if the reader interrupts
         for _ in range(5):
@@ -239,7 +262,8 @@ def solution(number: str) -> None:
 
 
 def progress(lesson: str | None = None) -> None:
-    """Print all exercises, or those of one lesson ("05"): ✓ solved, ✗ tried, ○ open; ★ takes three minutes, ★★★ ten.
+    """Print all exercises, or those of one lesson ("05"): ✓ solved, ✗ tried, ○ open; ★
+    takes three minutes, ★★★ ten.
 
     Below it, how many predictions were right, of those whose answer has been revealed.
     """
@@ -258,9 +282,11 @@ def progress(lesson: str | None = None) -> None:
 
 
 def load_score() -> dict:
-    """What is kept: "02.1" → "solved" or "tried"; "predict 02.views" → {"said": the guess, "right": whether it is}.
+    """What is kept: "02.1" → "solved" or "tried"; "predict 02.views" → {"said": the
+    guess, "right": whether it is}.
 
-    Read anew each time: another lesson may be open in another kernel. LAB_STRICT=1 reads nothing.
+    Read anew each time: another lesson may be open in another kernel. LAB_STRICT=1
+    reads nothing.
     """
     score = {}
     if not strict():
@@ -276,7 +302,9 @@ def load_score() -> dict:
 
 
 def keep_score(name: str, value: str | dict) -> str:
-    """Keep `value` as the score of `name`; returns what is to be said where the file cannot be written, else ""."""
+    """Keep `value` as the score of `name`; returns what is to be said where the file
+    cannot be written, else "".
+    """
     global _score
     score = {**load_score(), name: value}
     if not strict():  # tests and stored outputs must not depend on anybody's score

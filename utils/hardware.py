@@ -1,4 +1,6 @@
-"""The data sheet (peaks of known devices, limits of links), and what nvidia-smi says about a GPU of this machine."""
+"""The data sheet (peaks of known devices, limits of links), and what nvidia-smi says
+about a GPU of this machine.
+"""
 
 import functools
 import re
@@ -10,13 +12,15 @@ import torch
 
 
 class DeviceRow(NamedTuple):
-    """Peak figures of one device, dense (no sparsity). None: the device has no such unit, or no source was found.
+    """Peak figures of one device, dense (no sparsity). None: the device has no such
+    unit, or no source was found.
 
-    pattern: regular expression for the whole name that PyTorch reports, without the maker in front. fp32, tf32,
-    fp16, bf16, fp8: TFLOP/s; products of 16-bit and 8-bit numbers are summed in float32, as PyTorch does. memory:
-    GiB (sellers write GB and mean 2**30 bytes). bandwidth: GB/s of the device's memory. link: GB/s between host and
-    device in one direction. source, checked: where and when the row was read. rated: the peaks hold at a rated clock
-    that the card exceeds when it is cool.
+    pattern: regular expression for the whole name that PyTorch reports, without the
+    maker in front. fp32, tf32, fp16, bf16, fp8: TFLOP/s; products of 16-bit and 8-bit
+    numbers are summed in float32, as PyTorch does. memory: GiB (sellers write GB and
+    mean 2**30 bytes). bandwidth: GB/s of the device's memory. link: GB/s between host
+    and device in one direction. source, checked: where and when the row was read.
+    rated: the peaks hold at a rated clock that the card exceeds when it is cool.
     """
 
     name: str
@@ -34,10 +38,11 @@ class DeviceRow(NamedTuple):
     rated: bool = False
 
     def limit(self, kind: str) -> float | None:
-        """Peak of `kind` ("fp32", …) as a physical limit for `claim`; None where there is none.
+        """Peak of `kind` ("fp32", …) as a physical limit for `claim`; None where there
+        is none.
 
-        A GeForce clocks itself above the "boost clock" that its peaks are printed for, so a right measurement can
-        lie above them.
+        A GeForce clocks itself above the "boost clock" that its peaks are printed for,
+        so a right measurement can lie above them.
         """
         return None if self.rated else getattr(self, kind)
 
@@ -46,10 +51,12 @@ PCIE = {3: 8, 4: 16, 5: 32, 6: 64}  # generation → GT/s a lane
 
 
 def pcie_limit(generation: int, lanes: int = 16) -> float:
-    """Most that a PCI Express link can carry in one direction, in GB/s, before protocol overhead.
+    """Most that a PCI Express link can carry in one direction, in GB/s, before protocol
+    overhead.
 
-    generation: 3, 4, 5 or 6 (KeyError for others). Source: one bit a transfer and lane, the 128b/130b line code (PCI
-    Express Base Specification 3.0 to 5.0), and 242 of 256 bytes a flit (6.0).
+    generation: 3, 4, 5 or 6 (KeyError for others). Source: one bit a transfer and lane,
+    the 128b/130b line code (PCI Express Base Specification 3.0 to 5.0), and 242 of 256
+    bytes a flit (6.0).
     """
     return PCIE[generation] * lanes * (242 / 256 if generation == 6 else 128 / 130) / 8
 
@@ -99,21 +106,24 @@ DEVICE_TABLE = [
 def look_up(name: str) -> DeviceRow | None:
     """The row of the device table for a device name as PyTorch reports it, or None.
 
-    The whole name must fit: an "NVIDIA H200 NVL" is no "NVIDIA H200", a MIG slice or a virtual GPU no whole GPU, a
-    "Laptop GPU" not the card of that name.
+    The whole name must fit: an "NVIDIA H200 NVL" is no "NVIDIA H200", a MIG slice or a
+    virtual GPU no whole GPU, a "Laptop GPU" not the card of that name.
     """
     bare = re.sub(r"^((emulated|NVIDIA|Tesla|AMD) )+", "", name)
     return next((row for row in DEVICE_TABLE if row.name == name or re.fullmatch(row.pattern, bare)), None)
 
 
 def link_limit() -> tuple[float | None, str]:
-    """(GB/s in one direction, how we know) for the link to the first CUDA GPU; (None, why not) when unknown."""
+    """(GB/s in one direction, how we know) for the link to the first CUDA GPU; (None,
+    why not) when unknown.
+    """
     if not torch.cuda.is_available():
         return None, "no host link known"
     name = torch.cuda.get_device_name(0)
     if re.search(r"\bG[HB]\d", name):
         return None, f"{name} is joined to its CPU by NVLink-C2C, not PCIe"
-    # The generation falls when the GPU rests, the width does not; a card with 16 lanes may sit in a slot with 4.
+    # The generation falls when the GPU rests, the width does not; a card with 16 lanes
+    # may sit in a slot with 4.
     fields = [nvidia_smi(f"pcie.link.{field}", 0) for field in ("gen.max", "width.max", "width.current")]
     generation, *widths = (int(text) if text.isdigit() else None for text in fields)
     lanes = min(filter(None, widths), default=None)
@@ -125,7 +135,7 @@ def link_limit() -> tuple[float | None, str]:
     return None, "no host link known"
 
 
-# ---------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------
 # nvidia-smi
 
 # What holds a GPU's clock down, by its bit in NVML (nvml.h, nvmlClocksEventReason…).
@@ -134,22 +144,28 @@ THROTTLES = {0x4: "power cap", 0x8: "hardware slowdown", 0x20: "heat", 0x40: "he
 
 @functools.lru_cache
 def nvidia_smi(field: str, device: torch.device | int | None = None, when: int = 0) -> str:
-    """One field of a GPU from nvidia-smi, such as "driver_version"; "" where nvidia-smi is missing or does not know.
+    """One field of a GPU from nvidia-smi, such as "driver_version"; "" where nvidia-smi
+    is missing or does not know.
 
-    device: a CUDA device of PyTorch, whose order need not be nvidia-smi's; without it the first one of nvidia-smi.
-    when: an answer is kept, and asked for again with another number here.
+    device: a CUDA device of PyTorch, whose order need not be nvidia-smi's; without it
+    the first one of nvidia-smi. when: an answer is kept, and asked for again with
+    another number here.
     """
     uuid = getattr(torch.cuda.get_device_properties(device), "uuid", None) if device is not None else None
-    if device is not None and not uuid:  # some builds of PyTorch do not tell it; another card's answer would be worse
+    # some builds of PyTorch do not tell it; another card's answer would be worse
+    if device is not None and not uuid:
         return ""
     gpu = f"GPU-{uuid}" if uuid else "0"
     return output_of("nvidia-smi", f"--query-gpu={field}", "--format=csv,noheader", f"--id={gpu}")
 
 
 def throttle_reasons(device: torch.device) -> list[str]:
-    """What holds down the clock of this NVIDIA GPU now, such as ["power cap"]; [] where nobody can say."""
+    """What holds down the clock of this NVIDIA GPU now, such as ["power cap"]; [] where
+    nobody can say.
+    """
     second = int(time.monotonic())  # nvidia-smi can take that long
-    for name in ("clocks_throttle_reasons.active", "clocks_event_reasons.active"):  # of older drivers, of newer ones
+    # of older drivers, of newer ones
+    for name in ("clocks_throttle_reasons.active", "clocks_event_reasons.active"):
         mask = nvidia_smi(name, device, second)
         if mask.startswith("0x"):
             return sorted(reason for bit, reason in THROTTLES.items() if int(mask, 16) & bit)
@@ -157,7 +173,9 @@ def throttle_reasons(device: torch.device) -> list[str]:
 
 
 def output_of(*command: str) -> str:
-    """What a program prints; "" where it is missing, fails, or takes more than 20 seconds."""
+    """What a program prints; "" where it is missing, fails, or takes more than 20
+    seconds.
+    """
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True)
     except (OSError, subprocess.SubprocessError):

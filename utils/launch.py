@@ -1,13 +1,15 @@
-"""Start several processes from a notebook, as `torchrun` in a terminal would, and leave none behind.
+"""Start several processes from a notebook, as `torchrun` in a terminal would, and leave
+none behind.
 
-`torchrun(script, …)` runs a script to its end; `start(script, …)` leaves it running and returns a Job. A cell that
-begins with
+`torchrun(script, …)` runs a script to its end; `start(script, …)` leaves it running and
+returns a Job. A cell that begins with
 
     %%torchrun 4 [--result NAME] [--fails PATTERN]
 
-is written to a file and started in four processes. Lesson 11 explains torchrun. Both print the command that a reader
-would type, and what each rank printed, rank by rank instead of mixed as a terminal shows it. Jobs run in `folder()`.
-`child_stderr()` is for processes that a cell starts otherwise, by mp.spawn or a DataLoader.
+is written to a file and started in four processes. Lesson 11 explains torchrun. Both
+print the command that a reader would type, and what each rank printed, rank by rank
+instead of mixed as a terminal shows it. Jobs run in `folder()`. `child_stderr()` is for
+processes that a cell starts otherwise, by mp.spawn or a DataLoader.
 """
 
 import atexit
@@ -33,17 +35,23 @@ from utils.cells import CellEnds
 from utils.course import COURSE
 from utils.messages import finding, pytorch
 
-LOOPBACK = {"linux": "lo", "darwin": "lo0"}  # name of the network interface that stays on this machine
+# name of the network interface that stays on this machine
+LOOPBACK = {"linux": "lo", "darwin": "lo0"}
 DEFAULTS = {"OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1", "PYTHONIOENCODING": "utf-8"}
-DEFAULTS |= {"PYTHON_COLORS": "0"}  # a notebook's kernel asks for colors, and Python 3.13 puts them into tracebacks
-DEFAULTS |= {"PET_LOCAL_ADDR": "127.0.0.1"}  # torchrun's --local-addr: on some machines their own name leads nowhere
+# a notebook's kernel asks for colors, and Python 3.13 puts them into tracebacks
+DEFAULTS |= {"PYTHON_COLORS": "0"}
+# torchrun's --local-addr: on some machines their own name leads nowhere
+DEFAULTS |= {"PET_LOCAL_ADDR": "127.0.0.1"}
 if sys.platform in LOOPBACK:
     DEFAULTS["GLOO_SOCKET_IFNAME"] = LOOPBACK[sys.platform]
-WINDOWS = {"USE_LIBUV": "0", "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}  # its PyTorch has no libuv; torchrun wants one
+# its PyTorch has no libuv; torchrun wants one
+WINDOWS = {"USE_LIBUV": "0", "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
 if os.name == "nt":
     DEFAULTS |= WINDOWS
-OWN = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")  # what torchrun itself tells its processes
-# What PyTorch writes for itself: 2.9 of Gloo's ranks; all of a machine without a network, where 127.0.0.1 has no name.
+# what torchrun itself tells its processes
+OWN = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
+# What PyTorch writes for itself: 2.9 of Gloo's ranks; all of a machine without a
+# network, where 127.0.0.1 has no name.
 NOISE = re.compile(r"^(\[Gloo\] Rank |.*\[c10d\] The hostname of the client socket cannot be retrieved).*\n", re.M)
 COLORS = re.compile(r"\x1b\[[\d;]*m")
 _running = []  # jobs that nobody has stopped yet
@@ -55,8 +63,9 @@ class LaunchError(CellEnds):
 
 @dataclass(frozen=True)
 class Run:
-    """What a job did. code: exit status of torchrun. printed, errors: rank → its stdout and stderr, of all attempts.
-    agent: what torchrun wrote itself."""
+    """What a job did. code: exit status of torchrun. printed, errors: rank → its stdout
+    and stderr, of all attempts. agent: what torchrun wrote itself.
+    """
 
     code: int
     printed: dict
@@ -64,7 +73,9 @@ class Run:
     agent: str
 
     def results(self):
-        """The last line that each rank printed, read as JSON: a list, in the order of ranks."""
+        """The last line that each rank printed, read as JSON: a list, in the order of
+        ranks.
+        """
         try:
             return [json.loads(text.strip().splitlines()[-1]) for _, text in sorted(self.printed.items())]
         except (ValueError, IndexError):
@@ -73,7 +84,9 @@ class Run:
 
 @functools.cache
 def folder() -> pathlib.Path:
-    """The folder in which jobs run and leave their files. It is removed when the notebook's kernel ends."""
+    """The folder in which jobs run and leave their files. It is removed when the
+    notebook's kernel ends.
+    """
     path = pathlib.Path(tempfile.mkdtemp(prefix="device-lab-"))
     atexit.register(_clean)
     return path
@@ -103,7 +116,8 @@ class Job:
             raise LaunchError(f"there is no script {script} here or in the folder notebooks of the course")
         shown = path.relative_to(course).as_posix() if path.is_relative_to(course) else path.name
         standalone = ["--standalone"]
-        if WINDOWS.items() <= DEFAULTS.items():  # the same without a network store, which would need libuv
+        # the same without a network store, which would need libuv
+        if WINDOWS.items() <= DEFAULTS.items():
             standalone = ["--rdzv-backend=c10d", "--rdzv-conf=store_type=file", "--local-addr=127.0.0.1"]
             standalone.append(f"--rdzv-endpoint={self.logs / 'rendezvous'}")
         given = [f"--nproc-per-node={processes}", *(options or standalone)]
@@ -119,7 +133,9 @@ class Job:
         _running.append(self)
 
     def processes(self):
-        """Its processes that are alive, torchrun first (psutil.Process), also those that lost their parent."""
+        """Its processes that are alive, torchrun first (psutil.Process), also those
+        that lost their parent.
+        """
         found = []
         for process in psutil.process_iter():
             try:
@@ -131,7 +147,9 @@ class Job:
         return sorted(found, key=lambda process: process.pid != self.agent.pid)
 
     def worker(self, rank, timeout=30):
-        """The process (psutil.Process) that has this rank now. LaunchError if there is none within `timeout` s."""
+        """The process (psutil.Process) that has this rank now. LaunchError if there is
+        none within `timeout` s.
+        """
         end = time.monotonic() + timeout
         while time.monotonic() < end and self.agent.poll() is None:
             for process in self.processes():
@@ -144,7 +162,9 @@ class Job:
         raise LaunchError(f"no process has rank {rank}")
 
     def finish(self, timeout=200):
-        """Wait until the job has ended and return its Run. An interrupt, or `timeout` seconds, end it."""
+        """Wait until the job has ended and return its Run. An interrupt, or `timeout`
+        seconds, end it.
+        """
         try:
             self.agent.wait(timeout)
         except psutil.TimeoutExpired:
@@ -154,7 +174,9 @@ class Job:
         return self.so_far()
 
     def stop(self):
-        """End all its processes: torchrun is asked and passes it on; what is left after five seconds is killed."""
+        """End all its processes: torchrun is asked and passes it on; what is left after
+        five seconds is killed.
+        """
         if self in _running:
             _running.remove(self)
         if self.agent.poll() is None:
@@ -183,10 +205,12 @@ def start(
     options: Sequence[str] | None = None,
     env: dict[str, str] | None = None,
 ) -> Job:
-    """Start a script with torchrun and leave it running; returns a Job. It ends with the kernel at the latest.
+    """Start a script with torchrun and leave it running; returns a Job. It ends with
+    the kernel at the latest.
 
-    script: a path, or a name below notebooks/ such as "scripts/train_ddp.py". arguments: of the script. processes:
-    on this machine. options: of torchrun instead of --standalone. env: variables of its processes.
+    script: a path, or a name below notebooks/ such as "scripts/train_ddp.py".
+    arguments: of the script. processes: on this machine. options: of torchrun instead
+    of --standalone. env: variables of its processes.
     """
     return Job(script, arguments, processes, options, env)
 
@@ -203,8 +227,9 @@ def torchrun(
 ) -> Run:
     """Run a script with torchrun, show what each rank printed, and return the Run.
 
-    fails: a regular expression; then the job must fail, with a message that matches. Otherwise LaunchError where it
-    fails, or where it takes more than `timeout` seconds. quiet: show only the command. The rest is as for `start`.
+    fails: a regular expression; then the job must fail, with a message that matches.
+    Otherwise LaunchError where it fails, or where it takes more than `timeout` seconds.
+    quiet: show only the command. The rest is as for `start`.
     """
     job = start(script, *arguments, processes=processes, options=options, env=env)
     print("$", job.command)
@@ -216,7 +241,8 @@ def torchrun(
 
 
 def show(run: Run, hide_last: bool = False) -> None:
-    """Print what the ranks of a Run printed, rank by rank, and the messages of those that failed.
+    """Print what the ranks of a Run printed, rank by rank, and the messages of those
+    that failed.
 
     hide_last: leave out the last line of each (a result in JSON).
     """
@@ -240,10 +266,11 @@ def _message(text, most=4):
 
 @contextlib.contextmanager
 def child_stderr() -> Iterator[list[str]]:
-    """Catch what processes that the block starts write to standard error (file descriptor 2).
+    """Catch what processes that the block starts write to standard error (file
+    descriptor 2).
 
-    Gives a list. After the block it holds the last error, line by line, without its traceback and color codes; or one
-    line that says that nothing was caught.
+    Gives a list. After the block it holds the last error, line by line, without its
+    traceback and color codes; or one line that says that nothing was caught.
     """
     lines = []
     with tempfile.TemporaryFile() as file:
@@ -260,7 +287,9 @@ def child_stderr() -> Iterator[list[str]]:
 
 
 def last_words(run: Run, most: int = 300) -> str:
-    """What the ranks of a Run that failed said last, in one line; what torchrun said, if they died without a word."""
+    """What the ranks of a Run that failed said last, in one line; what torchrun said,
+    if they died without a word.
+    """
     said = [" ".join(_message(run.errors[rank])) for rank in sorted(run.errors)]
     said = [words for words in dict.fromkeys(said) if words]  # each once
     died = re.findall(r"failed (\(exitcode: .*?\) local_rank: \d+)", run.agent)
@@ -279,17 +308,19 @@ def _judge(run, fails):
         finding(f"announced: a failure with {fails!r}; on {pytorch()} it says: {last_words(run)}", LaunchError)
 
 
-# ---------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------
 # The cell magic
 
 HEADER = re.compile(r"(?P<processes>[1-9]\d*)(\s+--result\s+(?P<result>[A-Za-z_]\w*))?(\s+--fails\s+(?P<fails>.+))?")
 
 
 def torchrun_cell(line, cell):
-    """%%torchrun N [--result NAME] [--fails PATTERN]: run the cell as a script in N processes.
+    """%%torchrun N [--result NAME] [--fails PATTERN]: run the cell as a script in N
+    processes.
 
-    --result: NAME becomes a list of what each rank printed last, read as JSON. --fails: the job must fail, with a
-    message that matches this regular expression (in quotation marks).
+    --result: NAME becomes a list of what each rank printed last, read as JSON. --fails:
+    the job must fail, with a message that matches this regular expression (in quotation
+    marks).
     """
     found = HEADER.fullmatch(line.strip())
     if not found:

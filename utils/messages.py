@@ -1,4 +1,6 @@
-"""How the course talks to the reader from a cell: one clear line, never a wall of traceback."""
+"""How the course talks to the reader from a cell: one clear line, never a wall of
+traceback.
+"""
 
 import html
 import os
@@ -22,27 +24,34 @@ QUIET = "font-size: 85%; opacity: 0.75; line-height: 1.3"
 
 
 def strict() -> bool:
-    """Whether missed claims raise (LAB_STRICT=1: tests and recording) or are information (a reader's machine)."""
+    """Whether missed claims raise (LAB_STRICT=1: tests and recording) or are
+    information (a reader's machine).
+    """
     return os.environ.get("LAB_STRICT") == "1"
 
 
 def untimed() -> bool:
-    """Whether no time is judged in this run (LAB_UNTIMED=1, tests): few samples do, and timed claims say nothing."""
+    """Whether no time is judged in this run (LAB_UNTIMED=1, tests): few samples do, and
+    timed claims say nothing.
+    """
     return os.environ.get("LAB_UNTIMED") == "1"
 
 
 class LabError(Exception):
-    """An error whose message says what is wrong and what to do. In a notebook it shows as one line."""
+    """An error whose message says what is wrong and what to do. In a notebook it shows
+    as one line.
+    """
 
     def _render_traceback_(self):  # IPython calls this instead of printing a traceback
         return [f"{type(self).__name__}: {self}"]
 
 
 def finding(text: str, error: type[LabError] = LabError, state: str = "finding") -> None:
-    """Something is otherwise than announced: raise `error` with LAB_STRICT=1, else say so in one line and go on.
+    """Something is otherwise than announced: raise `error` with LAB_STRICT=1, else say
+    so in one line and go on.
 
-    text: what was announced and what was found. PyTorch changes its words every few months; for a reader that is
-    news, not the end of the lesson. state: as for `note`.
+    text: what was announced and what was found. PyTorch changes its words every few
+    months; for a reader that is news, not the end of the lesson. state: as for `note`.
     """
     if strict():
         raise error(text)
@@ -57,9 +66,9 @@ def pytorch() -> str:
 def note(text: str, state: str | None = None, rich: str | None = None) -> None:
     """Show `text` as a quiet line between outputs.
 
-    state: what happened to the cell: one of BADGES (conditional cells), "finding", "missed" or "unjudged" (claims);
-    stored in the output's metadata so that the test run can count. rich: the same as safe HTML, if plain text is not
-    enough.
+    state: what happened to the cell: one of BADGES (conditional cells), "finding",
+    "missed" or "unjudged" (claims); stored in the output's metadata so that the test
+    run can count. rich: the same as safe HTML, if plain text is not enough.
     """
     badge = BADGES.get(state)
     plain = f"{badge} · {text}" if badge else text
@@ -77,13 +86,17 @@ def note(text: str, state: str | None = None, rich: str | None = None) -> None:
 
 
 def picture(png: str, alt: str) -> None:
-    """Show a PNG (base64 text) with its text alternative, in each form that a front end or a stored page may use."""
+    """Show a PNG (base64 text) with its text alternative, in each form that a front end
+    or a stored page may use.
+    """
     from IPython.display import display
 
     display(picture_data(png, alt), raw=True, metadata={"image/png": {"alt": alt}})
 
 
 def picture_data(png: str, alt: str) -> dict[str, str]:
-    """The forms of a picture by media type. As HTML because JupyterLab gives a plain PNG no text alternative."""
+    """The forms of a picture by media type. As HTML because JupyterLab gives a plain
+    PNG no text alternative.
+    """
     image = f'<img src="data:image/png;base64,{png}" alt="{html.escape(alt, quote=True)}" style="max-width: 100%">'
     return {"image/png": png, "text/html": image, "text/plain": alt}

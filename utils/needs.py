@@ -1,6 +1,8 @@
-"""What the words of `%%requires` stand for: NEEDS has for each a function that says what is missing here.
+"""What the words of `%%requires` stand for: NEEDS has for each a function that says
+what is missing here.
 
-None: nothing is missing. Otherwise a phrase to be read after "needs": "a CUDA GPU, and PyTorch sees none here".
+None: nothing is missing. Otherwise a phrase to be read after "needs": "a CUDA GPU, and
+PyTorch sees none here".
 """
 
 import importlib.util
@@ -59,11 +61,14 @@ def missing_tpu() -> str | None:
 
 
 def missing_compiler() -> str | None:
-    """What torch.compile lacks here to write kernels for the CPU: it calls one compiler, and includes Python.h."""
+    """What torch.compile lacks here to write kernels for the CPU: it calls one
+    compiler, and includes Python.h.
+    """
     name = os.environ.get("CXX") or {"win32": "cl", "darwin": "clang++"}.get(sys.platform, "g++")
     found = shutil.which(name)
     if found == "/usr/bin/clang++" and sys.platform == "darwin" and not output_of("xcode-select", "-p"):
-        found = None  # on a Mac without the developer tools, a program that offers to install them
+        # on a Mac without the developer tools, a program that offers to install them
+        found = None
     if not found:
         return f"the C++ compiler that torch.compile calls ({name}), and it is not found here"
     header = pathlib.Path(sysconfig.get_path("include"), "Python.h")

@@ -1,4 +1,6 @@
-"""Figures in one style: the finding as title, the device named, a text alternative; and the explorers' frame."""
+"""Figures in one style: the finding as title, the device named, a text alternative; and
+the explorers' frame.
+"""
 
 import base64
 import gc
@@ -23,7 +25,8 @@ if TYPE_CHECKING:  # importing them takes longer than the rest of utils
     from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
-# Okabe & Ito (2008), "Color Universal Design": eight colors that color-blind readers tell apart.
+# Okabe & Ito (2008), "Color Universal Design": eight colors that color-blind readers
+# tell apart.
 BLUE, ORANGE, GREEN, VERMILION = "#0072B2", "#E69F00", "#009E73", "#D55E00"
 PURPLE, SKY, GRAY = "#CC79A7", "#56B4E9", "#7F7F7F"
 
@@ -56,13 +59,16 @@ def figure(
     left: float = 0.75,
     titles: Sequence[str] = (),
 ) -> "tuple[Figure, Axes | list[Axes]]":
-    """A figure whose title states `finding` and names the device. Returns (figure, axes).
+    """A figure whose title states `finding` and names the device. Returns (figure,
+    axes).
 
-    where: the name of a result, a device type or a Provenance; by default the result that the cell's header names, or
-    this CPU. about: text in its place, where no device was measured. xlabel, ylabel: with units. panels: number of axes
-    side by side (then axes is a list); titles: one for each of them. size: inches. left: inches kept free for labels,
-    such as long names of rows. When the figure is shown, axes with labeled curves get a legend, unless it has one, and
-    logarithmic ones to base 10 get plain numbers, unless their ticks are set.
+    where: the name of a result, a device type or a Provenance; by default the result
+    that the cell's header names, or this CPU. about: text in its place, where no device
+    was measured. xlabel, ylabel: with units. panels: number of axes side by side (then
+    axes is a list); titles: one for each of them. size: inches. left: inches kept free
+    for labels, such as long names of rows. When the figure is shown, axes with labeled
+    curves get a legend, unless it has one, and logarithmic ones to base 10 get plain
+    numbers, unless their ticks are set.
     """
     import matplotlib
     from cycler import cycler
@@ -71,7 +77,8 @@ def figure(
     colors = [BLUE, VERMILION, GREEN, ORANGE, PURPLE, SKY, GRAY]
     matplotlib.rcParams.update({**STYLE, "axes.prop_cycle": cycler(color=colors)})
     width, height = size
-    fig = Figure(figsize=size, label=finding)  # fixed margins, in inches: a layout engine takes longer than the drawing
+    # fixed margins, in inches: a layout engine takes longer than the drawing
+    fig = Figure(figsize=size, label=finding)
     top = 0.85 if titles else 0.6
     margins = {"left": left / width, "right": 1 - 0.12 / width, "bottom": 0.52 / height, "top": 1 - top / height}
     axes = fig.subplots(1, panels, squeeze=False, gridspec_kw={**margins, "wspace": 0.25})[0]
@@ -87,7 +94,9 @@ def figure(
 
 
 def show(fig: "Figure", alt: str) -> None:
-    """Display `fig` as a PNG. alt: what it shows, in a sentence; the text alternative is that and the finding."""
+    """Display `fig` as a PNG. alt: what it shows, in a sentence; the text alternative
+    is that and the finding.
+    """
     picture(_png(fig), _alternative(fig, alt))
 
 
@@ -107,7 +116,9 @@ def _finish(fig):
 
 
 def _plain_ticks(axis):
-    """1, 2, 5, 10 … instead of powers, where a logarithmic axis spans few powers of ten."""
+    """1, 2, 5, 10 … instead of powers, where a logarithmic axis spans few powers of
+    ten.
+    """
     from matplotlib.ticker import FuncFormatter, LogLocator
 
     low, high = axis.get_view_interval()
@@ -125,7 +136,9 @@ def _png(fig):
 
 
 def diagram(name: str) -> None:
-    """Show the drawing notebooks/diagrams/NAME.svg. Its title and description are the text alternative."""
+    """Show the drawing notebooks/diagrams/NAME.svg. Its title and description are the
+    text alternative.
+    """
     from IPython.display import display
 
     known = sorted(path.stem for path in DIAGRAMS.glob("*.svg"))
@@ -135,8 +148,9 @@ def diagram(name: str) -> None:
 
 
 def _diagram_data(svg):
-    """The forms of a drawing by media type. As HTML, too, because JupyterLab shows an SVG only in a trusted notebook,
-    and without its text alternative."""
+    """The forms of a drawing by media type. As HTML, too, because JupyterLab shows an
+    SVG only in a trusted notebook, and without its text alternative.
+    """
     from xml.etree import ElementTree
 
     root = ElementTree.fromstring(svg)
@@ -148,7 +162,9 @@ def _diagram_data(svg):
 
 
 def size_axis(axis: "Axis") -> None:
-    """Label a logarithmic axis of byte counts as 1 KiB, 1 MiB, 1 GiB. axis: ax.xaxis or ax.yaxis."""
+    """Label a logarithmic axis of byte counts as 1 KiB, 1 MiB, 1 GiB. axis: ax.xaxis or
+    ax.yaxis.
+    """
     from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
     axis.set_major_locator(LogLocator(base=2, subs=[1], numticks=6))
@@ -164,15 +180,17 @@ def size_text(count: float) -> str:
         count /= 1024
 
 
-# ---------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------
 # Explorers
 
 
 def explorer(draw: Callable, **controls: "ipywidgets.ValueWidget") -> None:
-    """Show `draw(**values)` with a control for each keyword, and redraw it when one is moved.
+    """Show `draw(**values)` with a control for each keyword, and redraw it when one is
+    moved.
 
-    draw: function of the controls' values that returns (figure, alt). controls: ipywidgets with a value; a
-    keyword's control gets the keyword as description unless it has one. The stored output is the first picture.
+    draw: function of the controls' values that returns (figure, alt). controls:
+    ipywidgets with a value; a keyword's control gets the keyword as description unless
+    it has one. The stored output is the first picture.
     """
     import ipywidgets
     from IPython.display import display
@@ -186,15 +204,18 @@ def explorer(draw: Callable, **controls: "ipywidgets.ValueWidget") -> None:
     names, first = list(recordings.running), _draw(draw, controls)
     image, count = ipywidgets.HTML(first["text/html"] + "<!-- drawing 1 -->"), itertools.count(2)
 
-    def redraw(change):  # the number shows that it was drawn, also where the picture stays the same
+    # the number shows that it was drawn, also where the picture stays the same
+    def redraw(change):
         with recordings.running_again(names):
             image.value = _draw(draw, controls)["text/html"] + f"<!-- drawing {next(count)} -->"
 
-    gc.collect()  # now, so that Python does not do it in the middle of one of the first redraws
+    # now, so that Python does not do it in the middle of one of the first redraws
+    gc.collect()
     for control in controls.values():
         control.observe(redraw, "value")
     box = ipywidgets.VBox([*controls.values(), image])
-    if "COLAB_RELEASE_TAG" in os.environ:  # which of several forms Colab shows is not documented
+    # which of several forms Colab shows is not documented
+    if "COLAB_RELEASE_TAG" in os.environ:
         display(box)
         return
     view = {"version_major": 2, "version_minor": 0, "model_id": box.model_id}
@@ -209,10 +230,11 @@ def _draw(draw, controls):
 
 
 def stacked(ax: "Axes", rows: dict[str, Sequence[float]], parts: dict[str, str], upright: bool = False) -> list[float]:
-    """Draw a bar for each row on `ax`, put together from its parts. Returns the lengths of the bars.
+    """Draw a bar for each row on `ax`, put together from its parts. Returns the lengths
+    of the bars.
 
-    rows: name → values of its parts, in the unit of the axis. parts: name → color, in the same order. The bars lie, the
-    first on top, or stand side by side.
+    rows: name → values of its parts, in the unit of the axis. parts: name → color, in
+    the same order. The bars lie, the first on top, or stand side by side.
     """
     names, ends = list(rows), [0.0] * len(rows)
     for (part, color), values in zip(parts.items(), zip(*rows.values(), strict=True), strict=True):
@@ -230,9 +252,10 @@ def stacked(ax: "Axes", rows: dict[str, Sequence[float]], parts: dict[str, str],
 def gantt(ax: "Axes", bars: Sequence[tuple[str, float, float, str, str]], unit: str = "ms") -> None:
     """Draw a timeline on `ax`, first row on top.
 
-    bars: (row, start, end, text, color) each; rows appear in the order of their first bar. unit: of start and end.
-    A text that its bar has no room for is left out. White lines part the bars. A bar that is shorter than 0.5% of the
-    whole has a line of its own color instead, about a pixel wide: a white one would cover it.
+    bars: (row, start, end, text, color) each; rows appear in the order of their first
+    bar. unit: of start and end. A text that its bar has no room for is left out. White
+    lines part the bars. A bar that is shorter than 0.5% of the whole has a line of its
+    own color instead, about a pixel wide: a white one would cover it.
     """
     rows = list(dict.fromkeys(bar[0] for bar in bars))
     whole = max((bar[2] for bar in bars), default=0)
@@ -240,7 +263,8 @@ def gantt(ax: "Axes", bars: Sequence[tuple[str, float, float, str, str]], unit: 
     for row, start, end, text, color in bars:
         edge, width = (color, 0.8) if end - start < thin else ("white", 0.4)
         ax.barh(rows.index(row), end - start, left=start, height=0.7, color=color, edgecolor=edge, linewidth=width)
-        if 0.06 * len(text) * whole <= inches * (end - start):  # inches that a character of this size needs
+        # inches that a character of this size needs
+        if 0.06 * len(text) * whole <= inches * (end - start):
             ax.text((start + end) / 2, rows.index(row), text, ha="center", va="center", fontsize=8, clip_on=True)
     ax.set_yticks(range(len(rows)), rows)
     ax.set_ylim(len(rows) - 0.4, -0.6)

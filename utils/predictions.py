@@ -1,7 +1,7 @@
 """Predictions: a question with answers to choose from, and what the experiment said.
 
-A guess is kept with the score. It can be changed until the answer has been revealed; where Run All has revealed it
-before the reader chose, the box compares at once.
+A guess is kept with the score. It can be changed until the answer has been revealed;
+where Run All has revealed it before the reader chose, the box compares at once.
 """
 
 import html
@@ -14,13 +14,16 @@ from utils.messages import LabError, strict
 
 _asked = {}  # key → options, in this kernel
 _revealed = {}  # key → answer, in this kernel
-NUMBER = re.compile(r"[-−~]?\d")  # begins an answer that is said as it is, not in quotation marks
+# begins an answer that is said as it is, not in quotation marks
+NUMBER = re.compile(r"[-−~]?\d")
 
 
 def predict(key: str, question: str, *options: str) -> None:
-    """Ask for a guess: `question` with a button for each of the `options`; a line of text where there are no widgets.
+    """Ask for a guess: `question` with a button for each of the `options`; a line of
+    text where there are no widgets.
 
-    key: "05.race": the lesson and a word, the same as in the `reveal` after the experiment.
+    key: "05.race": the lesson and a word, the same as in the `reveal` after the
+    experiment.
     """
     from IPython import get_ipython
     from IPython.display import display
@@ -31,21 +34,25 @@ def predict(key: str, question: str, *options: str) -> None:
     if shell is None:
         return print(text)
     rich = "<b>Predict.</b> " + re.sub(r"`(.+?)`", r"<code>\1</code>", html.escape(question))
-    if strict() or not hasattr(shell, "kernel") or not find_spec("ipywidgets"):  # to be stored, or no page with widgets
+    # to be stored, or no page with widgets
+    if strict() or not hasattr(shell, "kernel") or not find_spec("ipywidgets"):
         rich += " " + " · ".join(f"<b>{html.escape(option)}</b>" for option in options)
         page = f'<div style="border-left: 3px solid #0072B2; padding-left: 0.7em">{rich}</div>'
         return display({"text/plain": text, "text/html": page}, raw=True)
     box = _box(key, rich, options)
-    if "COLAB_RELEASE_TAG" in os.environ:  # which of several forms Colab shows is not documented
+    # which of several forms Colab shows is not documented
+    if "COLAB_RELEASE_TAG" in os.environ:
         return display(box)
     view = {"version_major": 2, "version_minor": 0, "model_id": box.model_id}
     display({"application/vnd.jupyter.widget-view+json": view, "text/plain": text}, raw=True)
 
 
 def reveal(key: str, answer: str) -> None:
-    """Compare the reader's guess with `answer`, one of the options: "You said 4; it is 0." Without a guess: nothing.
+    """Compare the reader's guess with `answer`, one of the options: "You said 4; it is
+    0." Without a guess: nothing.
 
-    An answer that is no option, or a key that no `predict` above has asked for, is an error with LAB_STRICT=1 only.
+    An answer that is no option, or a key that no `predict` above has asked for, is an
+    error with LAB_STRICT=1 only.
     """
     if strict() and answer not in _asked.get(key, ()):
         options = f"the options are {_asked[key]}" if key in _asked else "no predict above asks for it"

@@ -1,7 +1,8 @@
 """Results of conditional cells, with where they came from: store, find, replay.
 
-A recording is one JSON file a lesson and machine: notebooks/recorded/<machine>/<lesson>.json. It holds plain
-JSON values, plain text and PNG pictures, nothing that could be executed. Format:
+A recording is one JSON file a lesson and machine:
+notebooks/recorded/<machine>/<lesson>.json. It holds plain JSON values, plain text and
+PNG pictures, nothing that could be executed. Format:
 
     {"format": "pytorch-device-lab recording 1", "lesson": "02_tensors_on_devices", "pretended": false,
      "cells": {NAME: {"requires": "cuda", "source": HASH, "date": "2026-11-20", "seconds": 1.5,
@@ -10,7 +11,8 @@ JSON values, plain text and PNG pictures, nothing that could be executed. Format
                       "value": …, "outputs": [{"text": "…"}, {"png": "base64", "alt": "…"}]}},
      "claims": {CELL ID: {"source": HASH, "lines": ["✓ what other cells claimed there"]}}}
 
-What others have measured stands in notebooks/recorded/published.json, by the NAME of the cell that asks the same:
+What others have measured stands in notebooks/recorded/published.json, by the NAME of
+the cell that asks the same:
 
     {NAME: [{"experiment": "what was measured, and how it differs from the cell", "who": …, "link": "https://…",
              "date": "published 2012", "figures": [{"device": …, "what": …, "value": 5.77, "unit": "GB/s"}]}]}
@@ -37,7 +39,8 @@ from utils.messages import LabError, note, picture
 FORMAT = "pytorch-device-lab recording 1"
 FOLDER = COURSE / "notebooks" / "recorded"
 TEXT = r"(?s).*"
-PNG = r"iVBORw0KGg[A-Za-z0-9+/]*={0,2}"  # a PNG file in base64: its signature, then anything
+# a PNG file in base64: its signature, then anything
+PNG = r"iVBORw0KGg[A-Za-z0-9+/]*={0,2}"
 # What a recorded cell and a published source must look like: `_misfit` reads it.
 CELL = {"requires": TEXT, "source": TEXT, "date": TEXT, "seconds": float, "*": object}
 CELL |= {"machine": {"device": TEXT, "*": TEXT}, "outputs": [({"text": TEXT}, {"png": PNG, "alt": TEXT})]}
@@ -45,16 +48,19 @@ CLAIMS = {"*": {"source": TEXT, "lines": [TEXT]}}
 SOURCE = {"experiment": ".+", "who": ".+", "date": r"(published|measured|read) \d{4}\b.*"}
 SOURCE |= {"link": r"https://[^\s\"'<>]+", "figures": [{"device": ".+", "what": ".+", "value": float, "unit": ".+"}]}
 
-VERSIONS = ("torch", "cuda", "rocm", "driver", "torch_xla")  # what a reader is told of the machine
+# what a reader is told of the machine
+VERSIONS = ("torch", "cuda", "rocm", "driver", "torch_xla")
 EMULATED = "emulated "  # the name of an emulated device begins with it
 
 
 @dataclass(frozen=True)
 class Provenance:
-    """Where a result comes from. device: its display name. live: measured by this kernel, on this machine.
-    date: day of the measurement (ISO). machine: versions and further facts. pretended: a test double.
+    """Where a result comes from. device: its display name. live: measured by this
+    kernel, on this machine. date: day of the measurement (ISO). machine: versions and
+    further facts. pretended: a test double.
 
-    An emulated device, as its results show it, is never called a GPU."""
+    An emulated device, as its results show it, is never called a GPU.
+    """
 
     device: str
     live: bool
@@ -81,19 +87,25 @@ class RecordingError(LabError):
     """A recording or a value that cannot be used."""
 
 
-# ---------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------
 # Where a result comes from
 
-results = {}  # name of a result → Provenance, as far as this kernel has produced or replayed them
-running = []  # of each cell that runs now, the outer one first: name of the result that its header names, or None
-_said = set()  # what this kernel has told the reader about where replayed results come from
+# name of a result → Provenance, as far as this kernel has produced or replayed them
+results = {}
+# of each cell that runs now, the outer one first: name of the result that its header
+# names, or None
+running = []
+# what this kernel has told the reader about where replayed results come from
+_said = set()
 
 
 def where(of: str | torch.device | Provenance = "cpu") -> Provenance:
-    """Where a result comes from: its str() names the device and says whether it was measured here or recorded.
+    """Where a result comes from: its str() names the device and says whether it was
+    measured here or recorded.
 
-    of: the name of a result (`--result NAME` of a conditional cell above), a torch.device, or a device type
-    such as "cpu". Raises RecordingError for any other name.
+    of: the name of a result (`--result NAME` of a conditional cell above), a
+    torch.device, or a device type such as "cpu". Raises RecordingError for any other
+    name.
     """
     if isinstance(of, Provenance):
         return of
@@ -107,7 +119,8 @@ def where(of: str | torch.device | Provenance = "cpu") -> Provenance:
 
 
 def default_origin() -> Provenance:
-    """Where numbers come from if a cell does not say: the result that its header names, or this CPU.
+    """Where numbers come from if a cell does not say: the result that its header names,
+    or this CPU.
 
     The header names one by `result:NAME` or `--result NAME`.
     """
@@ -117,7 +130,9 @@ def default_origin() -> Provenance:
 
 @contextlib.contextmanager
 def running_again(names):
-    """For what is drawn after its cell has ended, as an explorer is. names: a copy of `running` from that cell."""
+    """For what is drawn after its cell has ended, as an explorer is. names: a copy of
+    `running` from that cell.
+    """
     running.extend(names)
     try:
         yield
@@ -126,12 +141,16 @@ def running_again(names):
 
 
 def origin(of=None) -> str:
-    """What a figure or a claim says about where its numbers come from. of: as for `where`; None: `default_origin()`."""
+    """What a figure or a claim says about where its numbers come from. of: as for
+    `where`; None: `default_origin()`.
+    """
     return str(default_origin() if of is None else where(of))
 
 
 def here(word: str) -> Provenance:
-    """Provenance of what a cell with `%%requires word` measures now, on this machine. word: also a device type."""
+    """Provenance of what a cell with `%%requires word` measures now, on this machine.
+    word: also a device type.
+    """
     pretended = word.split(":")[0] in pretending()
     return Provenance(device_here(word), True, datetime.date.today().isoformat(), versions(), pretended)
 
@@ -146,20 +165,25 @@ def _device_type(word):
     if word not in ("accelerator", "tpu"):
         return {"compiler": "cpu", "triton": "cuda"}.get(word, word)
     found = pick_device().type
-    return "xla" if word == "tpu" and found != "tpu" else found  # torch_xla, and not TorchTPU
+    # torch_xla, and not TorchTPU
+    return "xla" if word == "tpu" and found != "tpu" else found
 
 
 def pretending() -> list[str]:
-    """Device words that tests pretend to have on this machine (LAB_PRETEND=cuda,tpu). Never true for a reader."""
+    """Device words that tests pretend to have on this machine (LAB_PRETEND=cuda,tpu).
+    Never true for a reader.
+    """
     return [word for word in os.environ.get("LAB_PRETEND", "").split(",") if word]
 
 
-# ---------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------
 # Store
 
 
 def plain(name, value):
-    """`value` as JSON would give it back, or a RecordingError that says what is in the way."""
+    """`value` as JSON would give it back, or a RecordingError that says what is in the
+    way.
+    """
     try:
         back = json.loads(json.dumps(value, allow_nan=False))
     except (TypeError, ValueError) as error:
@@ -174,7 +198,8 @@ def plain(name, value):
 
 
 def known_here(word, name=None, value=None):
-    """What only the kernel that ran a cell knows, as JSON: [facts about the device for `word`, value of result `name`].
+    """What only the kernel that ran a cell knows, as JSON: [facts about the device for
+    `word`, value of result `name`].
 
     tools/record.py asks for it after each cell.
     """
@@ -183,9 +208,11 @@ def known_here(word, name=None, value=None):
 
 
 def store(folder, lesson, cells, pretended=False, claims=None):
-    """Write one lesson's recorded cells below `folder`, in a folder named after the machine. Returns the path.
+    """Write one lesson's recorded cells below `folder`, in a folder named after the
+    machine. Returns the path.
 
-    claims: what its other cells claimed of this machine's devices, by cell id."""
+    claims: what its other cells claimed of this machine's devices, by cell id.
+    """
     folder = pathlib.Path(folder)
     if pretended and folder.resolve().is_relative_to(FOLDER.resolve()):
         raise RecordingError("pretended devices measure nothing: refused to write into notebooks/recorded")
@@ -204,12 +231,14 @@ def machine_slug(cells):
     return re.sub(r"[^a-z0-9]+", "-", best.lower()).strip("-")
 
 
-# ---------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------
 # Find
 
 
 def load(path):
-    """Cells of one recording file, checked. RecordingError where it is damaged or was not written by the course."""
+    """Cells of one recording file, checked. RecordingError where it is damaged or was
+    not written by the course.
+    """
     path = pathlib.Path(path)
     label = f"{path.parent.name}/{path.name}"
     try:
@@ -230,7 +259,9 @@ def load(path):
 
 
 def load_published(path):
-    """What others have measured, as a list of sources by name of the cell. RecordingError where it is damaged."""
+    """What others have measured, as a list of sources by name of the cell.
+    RecordingError where it is damaged.
+    """
     try:
         content = json.loads(pathlib.Path(path).read_text(encoding="utf-8"))
         found = {name: kept if isinstance(kept, list) else [kept] for name, kept in content.items()}
@@ -246,8 +277,9 @@ def load_published(path):
 def _misfit(value, form, place):
     """Where in `value` something has not the form that it must have, or None.
 
-    form: a regular expression, float for a finite number, object for anything; a tuple of forms, one of which must fit;
-    a list with the form of all elements; a dict of forms by key, "*" for keys that it does not name.
+    form: a regular expression, float for a finite number, object for anything; a tuple
+    of forms, one of which must fit; a list with the form of all elements; a dict of
+    forms by key, "*" for keys that it does not name.
     """
     if isinstance(form, tuple):
         return None if None in [_misfit(value, each, place) for each in form] else place
@@ -276,7 +308,8 @@ def _loaded(path, modified):
 
 
 def find(name: str, timeless: bool = False) -> list[tuple[Provenance, dict]]:
-    """All recordings of the result or cell `name`, newest first, as a list of (Provenance, cell) pairs.
+    """All recordings of the result or cell `name`, newest first, as a list of
+    (Provenance, cell) pairs.
 
     timeless: after those of real devices also those of the emulated one.
     """
@@ -293,9 +326,11 @@ def find(name: str, timeless: bool = False) -> list[tuple[Provenance, dict]]:
 
 
 def published(name: str) -> list[types.SimpleNamespace]:
-    """What others have measured in the experiment of the result or cell `name`, perhaps nothing.
+    """What others have measured in the experiment of the result or cell `name`, perhaps
+    nothing.
 
-    Each figure has .device, .what, .value, .unit, .who, .link and .date ("published 2012"; or measured, or read).
+    Each figure has .device, .what, .value, .unit, .who, .link and .date ("published
+    2012"; or measured, or read).
     """
     sources = [(s["figures"], {"who": s["who"], "link": s["link"], "date": s["date"]}) for s in _published(name)]
     return [types.SimpleNamespace(**figure, **by) for figures, by in sources for figure in figures]
@@ -306,17 +341,19 @@ def _published(name):
     return _loaded(path, path.stat().st_mtime_ns).get(name, []) if path.exists() else []
 
 
-# ---------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------
 # Replay
 
 
 def replay(name, missing, source, variables, timeless=False):
-    """Show what a cell that cannot run here gave elsewhere, and put its recorded result into `variables`.
+    """Show what a cell that cannot run here gave elsewhere, and put its recorded result
+    into `variables`.
 
-    The first that there is: recorded on a real device (beside it what others have published), recorded on the emulated
-    one, published by others (which sets no variable), one quiet line. name: of the result or cell, or None. missing:
-    what this machine lacks. source: hash of the cell as it is now. variables: the notebook's namespace. timeless: what
-    the emulated device gave will do.
+    The first that there is: recorded on a real device (beside it what others have
+    published), recorded on the emulated one, published by others (which sets no
+    variable), one quiet line. name: of the result or cell, or None. missing: what this
+    machine lacks. source: hash of the cell as it is now. variables: the notebook's
+    namespace. timeless: what the emulated device gave will do.
     """
     if name:
         variables.pop(name, None)
@@ -359,7 +396,9 @@ def _show_recorded(name, missing, source, variables, origin, cell):
 
 
 def _show_published(entry, needs):
-    """A card, with a column for each device. All that comes from the file is escaped: it is text, and one link."""
+    """A card, with a column for each device. All that comes from the file is escaped:
+    it is text, and one link.
+    """
     value = {}
     for figure in entry["figures"]:
         four_digits = float(format(figure["value"], ".4g"))

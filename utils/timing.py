@@ -1,4 +1,6 @@
-"""measure: time a function on any device. All samples, median, spread, and which clock. Lesson 04 builds it."""
+"""measure: time a function on any device. All samples, median, spread, and which clock.
+Lesson 04 builds it.
+"""
 
 import contextlib
 import gc
@@ -17,20 +19,24 @@ from utils.messages import LabError, untimed
 
 WARM_CALLS, WARM_SECONDS = 3, 0.025  # warm up for at least both
 SAMPLE_SECONDS = 0.001  # shorter functions are called several times a sample
-MIN_SAMPLES = 7  # samples; from six on, the extremes enclose the median with 95% confidence
+# samples; from six on, the extremes enclose the median with 95% confidence
+MIN_SAMPLES = 7
 if untimed():
     WARM_CALLS, WARM_SECONDS, SAMPLE_SECONDS = 2, 0, 0
-CPU_FLUSH = 2**27  # bytes; more than the last-level cache that one core can reach on most CPUs
+# bytes; more than the last-level cache that one core can reach on most CPUs
+CPU_FLUSH = 2**27
 
 
 @dataclass(frozen=True)
 class Measurement:
     """Samples of one function's time, in seconds a call.
 
-    clock: "host" (perf_counter, the device idle before and after) or "device" (events on the current stream).
-    calls: how many calls one sample holds. first: seconds of the very first call (host clock), compilation and
-    caches included. cold: caches were overwritten before each sample. settings: what changes speed. remarks: what
-    makes the figures doubtful, such as a GPU whose clock was held down at the end of the sampling.
+    clock: "host" (perf_counter, the device idle before and after) or "device" (events
+    on the current stream). calls: how many calls one sample holds. first: seconds of
+    the very first call (host clock), compilation and caches included. cold: caches were
+    overwritten before each sample. settings: what changes speed. remarks: what makes
+    the figures doubtful, such as a GPU whose clock was held down at the end of the
+    sampling.
     """
 
     samples: tuple[float, ...]
@@ -52,7 +58,9 @@ class Measurement:
 
     @property
     def fastest(self) -> float:
-        """Smallest sample, in seconds: what the hardware can do when nothing disturbs it."""
+        """Smallest sample, in seconds: what the hardware can do when nothing disturbs
+        it.
+        """
         return min(self.samples)
 
     @property
@@ -63,7 +71,9 @@ class Measurement:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """95% confidence interval of the median, in seconds: `median_interval` of the samples."""
+        """95% confidence interval of the median, in seconds: `median_interval` of the
+        samples.
+        """
         return median_interval(self.samples)
 
     def __str__(self):
@@ -74,10 +84,12 @@ class Measurement:
 
 
 def median_interval(samples: Sequence[float]) -> tuple[float, float]:
-    """95% confidence interval (low, high) of the median of `samples`, without assuming a distribution.
+    """95% confidence interval (low, high) of the median of `samples`, without assuming
+    a distribution.
 
-    Ranks floor((n - z√n)/2) and ceil(1 + (n + z√n)/2), z = 1.96: Hoefler and Belli, "Scientific Benchmarking
-    of Parallel Computing Systems", SC'15, after Le Boudec. Wider than it could be below 7 samples or so.
+    Ranks floor((n - z√n)/2) and ceil(1 + (n + z√n)/2), z = 1.96: Hoefler and Belli,
+    "Scientific Benchmarking of Parallel Computing Systems", SC'15, after Le Boudec.
+    Wider than it could be below 7 samples or so.
     """
     n, half = len(samples), 1.96 * math.sqrt(len(samples))
     low, high = max(1, math.floor((n - half) / 2)), min(n, math.ceil(1 + (n + half) / 2))
@@ -86,7 +98,9 @@ def median_interval(samples: Sequence[float]) -> tuple[float, float]:
 
 
 class Speedup(NamedTuple):
-    """How many times faster `after` is: ratio of medians, its 95% bootstrap interval, and both medians (s)."""
+    """How many times faster `after` is: ratio of medians, its 95% bootstrap interval,
+    and both medians (s).
+    """
 
     times: float
     low: float
@@ -113,13 +127,16 @@ def measure_together(
     n: int | None = None,
     cold: bool = False,
 ) -> dict[str, Measurement]:
-    """Time several functions interleaved, in a new random order each round, so that drift meets all of them.
+    """Time several functions interleaved, in a new random order each round, so that
+    drift meets all of them.
 
-    device: where the functions work. clock: "device" (CUDA events; the default on CUDA) or "host" (what the caller
-    waits; the default elsewhere). seconds: about how long to sample all of them together; n: that many samples each
-    instead. cold: overwrite the caches before each sample (one call a sample then). Give the functions inputs with
-    random values: a GPU multiplies zeros faster. Raises LabError for a clock that the device does not have. The rules
-    follow Hoefler and Belli (SC'15) and triton.testing.do_bench.
+    device: where the functions work. clock: "device" (CUDA events; the default on CUDA)
+    or "host" (what the caller waits; the default elsewhere). seconds: about how long to
+    sample all of them together; n: that many samples each instead. cold: overwrite the
+    caches before each sample (one call a sample then). Give the functions inputs with
+    random values: a GPU multiplies zeros faster. Raises LabError for a clock that the
+    device does not have. The rules follow Hoefler and Belli (SC'15) and
+    triton.testing.do_bench.
     """
     device = torch.device(device)
     clock = clock or ("device" if device.type == "cuda" else "host")
@@ -131,7 +148,8 @@ def measure_together(
         torch.cuda.init()  # before that, waiting for the device does not wait
     flush, overhead = (_flusher(device) if cold else None), 0.0
     if flush:
-        _host_seconds(flush, device, 1)  # the first time takes the memory from the system, too
+        # the first time takes the memory from the system, too
+        _host_seconds(flush, device, 1)
         overhead = _host_seconds(flush, device, 1)
     first, cost, calls, remarks = {}, {}, {}, {}
     for name, fn in functions.items():
@@ -155,9 +173,11 @@ def measure_together(
 
 
 def speedup(before: Measurement, after: Measurement) -> Speedup:
-    """How many times faster `after` is than `before`. Raises LabError if they were timed with two different clocks.
+    """How many times faster `after` is than `before`. Raises LabError if they were
+    timed with two different clocks.
 
-    Ratio of medians; its interval from 1,000 bootstrap resamples of both (Efron 1979, percentile method).
+    Ratio of medians; its interval from 1,000 bootstrap resamples of both (Efron 1979,
+    percentile method).
     """
     if before.clock != after.clock:
         raise LabError(f"two clocks, {before.clock} and {after.clock}: measure both with the same one")
@@ -168,7 +188,9 @@ def speedup(before: Measurement, after: Measurement) -> Speedup:
 
 
 def wait_for(device: torch.device | str) -> None:
-    """Return when `device` has done all that was asked of it. On the CPU there is nothing to wait for."""
+    """Return when `device` has done all that was asked of it. On the CPU there is
+    nothing to wait for.
+    """
     device = torch.device(device)
     if device.type == "xla":
         xla.synchronize()
@@ -177,7 +199,8 @@ def wait_for(device: torch.device | str) -> None:
 
 
 def settings() -> dict:
-    """What changes the speed of the same code: threads, float32 precision, cuDNN's choices, autograd.
+    """What changes the speed of the same code: threads, float32 precision, cuDNN's
+    choices, autograd.
 
     "fp32 matmul" is None where this PyTorch has no such setting (before 2.9).
     """
@@ -199,7 +222,8 @@ def time_text(seconds: float) -> str:
 
 
 class device_clock:
-    """`with device_clock() as clock: …`: what the current CUDA stream does for the block, on the device's clock.
+    """`with device_clock() as clock: …`: what the current CUDA stream does for the
+    block, on the device's clock.
 
     start, end: the two events around it, for other streams to wait for.
     """
@@ -219,9 +243,11 @@ class device_clock:
 
 
 def sleep_cycles(milliseconds: float, probe: int = 10**8) -> int:
-    """How many cycles `torch.cuda._sleep` needs for about so many milliseconds, at this GPU's clock of now.
+    """How many cycles `torch.cuda._sleep` needs for about so many milliseconds, at this
+    GPU's clock of now.
 
-    Measured by a sleep of `probe` cycles. A private call: PyTorch offers no public delay of a stream.
+    Measured by a sleep of `probe` cycles. A private call: PyTorch offers no public
+    delay of a stream.
     """
     torch.cuda._sleep(1000)  # the first launch of a kernel also loads it
     with device_clock() as clock:
@@ -229,7 +255,7 @@ def sleep_cycles(milliseconds: float, probe: int = 10**8) -> int:
     return int(probe * milliseconds / (1e3 * clock.seconds()))
 
 
-# ---------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------
 # The two clocks
 
 
@@ -262,7 +288,9 @@ def _host_samples(functions, device, calls, rounds, flush):
 
 
 def _device_samples(functions, device, calls, rounds, flush):
-    """Events on the current stream around each sample, and a single synchronization at the end."""
+    """Events on the current stream around each sample, and a single synchronization at
+    the end.
+    """
     clocks = {name: [] for name in functions}
     with torch.cuda.device(device):
         for name in _shuffled(functions, rounds):
@@ -271,7 +299,8 @@ def _device_samples(functions, device, calls, rounds, flush):
             with device_clock() as clock:
                 _call(functions[name], device, calls[name])
             clocks[name].append(clock)
-        reasons = hardware.throttle_reasons(device)  # now, while the device may still work
+        # now, while the device may still work
+        reasons = hardware.throttle_reasons(device)
         torch.cuda.synchronize()
     return {name: [clock.seconds() / calls[name] for clock in done] for name, done in clocks.items()}, reasons
 
@@ -283,7 +312,9 @@ def _shuffled(names, rounds):
 
 
 def _warm_up(fn, device):
-    """Call `fn` until caches are warm. Returns (seconds a call on the host clock, remarks)."""
+    """Call `fn` until caches are warm. Returns (seconds a call on the host clock,
+    remarks).
+    """
     calls, start = 1, time.perf_counter()
     while calls < WARM_CALLS or time.perf_counter() - start < WARM_SECONDS:
         seconds = _host_seconds(fn, device, calls) / calls
@@ -300,7 +331,9 @@ def _warm_up(fn, device):
 
 
 def _flusher(device):
-    """A function that overwrites the caches of `device`: twice the L2 of a GPU, 128 MiB on the CPU."""
+    """A function that overwrites the caches of `device`: twice the L2 of a GPU, 128 MiB
+    on the CPU.
+    """
     size = 2 * torch.cuda.get_device_properties(device).L2_cache_size if device.type == "cuda" else CPU_FLUSH
     return torch.empty(size, dtype=torch.uint8, device=device).zero_
 

@@ -13,14 +13,16 @@ MAKES = {"empty", "zeros", "ones", "full", "rand", "randn", "arange", "linspace"
 
 
 class CountWaits(TorchFunctionMode):
-    """Takes tensors for tensors on a GPU, and notes each call of a block that needs a value of one on the CPU.
+    """Takes tensors for tensors on a GPU, and notes each call of a block that needs a
+    value of one on the CPU.
 
-    On the CPU is what the block makes without device=, what .cpu() brings, and what is computed from these alone; the
-    `device` of the others reads cpu:0.
-    Among the names: "synchronize" of any kind of device; it is noted, and waits for nothing.
-    late: copies with non_blocking=True, which wait for nothing. Not seen: waits within PyTorch's own functions,
-    compiled code, other names (torch.repeat_interleave, torch.where with one argument, x[i] = 0).
-    numpy_raises: x.numpy() raises TypeError, as on a GPU; without, it is noted and gives the array.
+    On the CPU is what the block makes without device=, what .cpu() brings, and what is
+    computed from these alone; the `device` of the others reads cpu:0. Among the names:
+    "synchronize" of any kind of device; it is noted, and waits for nothing. late:
+    copies with non_blocking=True, which wait for nothing. Not seen: waits within
+    PyTorch's own functions, compiled code, other names (torch.repeat_interleave,
+    torch.where with one argument, x[i] = 0). numpy_raises: x.numpy() raises TypeError,
+    as on a GPU; without, it is noted and gives the array.
     """
 
     def __init__(self, numpy_raises: bool = True):
@@ -44,13 +46,15 @@ class CountWaits(TorchFunctionMode):
 
     def __torch_function__(self, function, types, args=(), kwargs=None):
         if function == torch.Tensor.device.__get__ and args[0].device.type == "cpu" and _on_gpu(args):
-            return torch.device("cpu", 0)  # so that x.to(y.device) is no fetch, and x.to("cpu") is one
+            # so that x.to(y.device) is no fetch, and x.to("cpu") is one
+            return torch.device("cpu", 0)
         name, kwargs = getattr(function, "__name__", ""), kwargs or {}
         given = [*args, *kwargs.values()]
         there = _on_gpu(tree_leaves(given))
         to_cpu = name == "to" and any(str(v) == "cpu" for v in given if isinstance(v, (str, torch.device)))
         fetches = there and (name == "cpu" or to_cpu)
-        fills = there and name in ("copy_", "__setitem__") and not _on_gpu(args[:1])  # a place on the CPU
+        # a place on the CPU
+        fills = there and name in ("copy_", "__setitem__") and not _on_gpu(args[:1])
         arrays = there and name in ("numpy", "__array__", "__dlpack__")
         if arrays and self.numpy_raises:
             raise TypeError("can't convert cuda:0 device type tensor to numpy. Use Tensor.cpu() first.")

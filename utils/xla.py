@@ -1,4 +1,6 @@
-"""The torch_xla calls that lessons share: when TorchTPU replaces torch_xla, this is the file to change."""
+"""The torch_xla calls that lessons share: when TorchTPU replaces torch_xla, this is the
+file to change.
+"""
 
 import math
 import pathlib
@@ -9,7 +11,9 @@ import torch
 
 
 def launch_graph() -> None:
-    """Compile and launch what was recorded lazily, as far as somebody still holds a result. Does not wait."""
+    """Compile and launch what was recorded lazily, as far as somebody still holds a
+    result. Does not wait.
+    """
     import torch_xla
 
     torch_xla.sync()
@@ -18,7 +22,8 @@ def launch_graph() -> None:
 def synchronize() -> None:
     """Launch what was recorded, and return when the XLA device is done.
 
-    torch_xla.sync() alone does not wait (seen on torch_xla 2.9.0, with wait=True neither).
+    torch_xla.sync() alone does not wait (seen on torch_xla 2.9.0, with wait=True
+    neither).
     """
     import torch_xla.core.xla_model
 
@@ -27,10 +32,12 @@ def synchronize() -> None:
 
 
 def graph_text(*tensors: torch.Tensor) -> str:
-    """What has been recorded for `tensors` and not run yet, as torch_xla's intermediate representation (IR).
+    """What has been recorded for `tensors` and not run yet, as torch_xla's intermediate
+    representation (IR).
 
-    One line an operation: %number = shape operation(inputs). Runs nothing. A private call: torch_xla offers no public
-    one for the IR (xm.get_stablehlo, which is public, shows what it is translated to).
+    One line an operation: %number = shape operation(inputs). Runs nothing. A private
+    call: torch_xla offers no public one for the IR (xm.get_stablehlo, which is public,
+    shows what it is translated to).
     """
     import torch_xla
 
@@ -38,7 +45,9 @@ def graph_text(*tensors: torch.Tensor) -> str:
 
 
 class Node(NamedTuple):
-    """One line of a graph: its number, the operation ("aten::mm"), the shape of its result, its inputs' numbers."""
+    """One line of a graph: its number, the operation ("aten::mm"), the shape of its
+    result, its inputs' numbers.
+    """
 
     number: int
     operation: str
@@ -52,12 +61,14 @@ def graph_nodes(text: str) -> list[Node]:
     return [Node(int(n), op, shape, tuple(map(int, re.findall(r"%(\d+)", used)))) for n, shape, op, used in lines]
 
 
-# ---------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------
 # Sharding (lesson 14)
 
 
 def held(tensor: torch.Tensor) -> list[list[list[int]]]:
-    """Which block of a tensor on "xla" each device holds under SPMD: by device, for each dimension [first, end)."""
+    """Which block of a tensor on "xla" each device holds under SPMD: by device, for
+    each dimension [first, end).
+    """
     import torch_xla.distributed.spmd as xs
     import torch_xla.runtime
 
@@ -72,22 +83,26 @@ def held(tensor: torch.Tensor) -> list[list[list[int]]]:
 
 
 def programs(folder: str | pathlib.Path) -> set[pathlib.Path]:
-    """Paths of the optimized programs (HLO text) that XLA has written to `folder` so far.
+    """Paths of the optimized programs (HLO text) that XLA has written to `folder` so
+    far.
 
-    XLA writes them where the environment variable XLA_FLAGS held "--xla_dump_to=FOLDER --xla_dump_hlo_as_text" before
-    torch_xla was imported.
+    XLA writes them where the environment variable XLA_FLAGS held "--xla_dump_to=FOLDER
+    --xla_dump_hlo_as_text" before torch_xla was imported.
     """
     return set(pathlib.Path(folder).glob("*after_optimizations.txt"))
 
 
-WIDTHS = {"pred": 1, "s8": 1, "u8": 1, "bf16": 2, "f16": 2, "s64": 8, "u64": 8, "f64": 8}  # bytes; others have 4
+# bytes; others have 4
+WIDTHS = {"pred": 1, "s8": 1, "u8": 1, "bf16": 2, "f16": 2, "s64": 8, "u64": 8, "f64": 8}
 KINDS = "all-reduce|all-gather|reduce-scatter|all-to-all|collective-permute"
 
 
 def collectives(text: str) -> list[list]:
-    """The collectives in optimized HLO text, each as [kind, shapes of the result, its bytes on each device].
+    """The collectives in optimized HLO text, each as [kind, shapes of the result, its
+    bytes on each device].
 
-    An asynchronous one counts where it starts ("all-gather-start"), and there its operands stand before the results.
+    An asynchronous one counts where it starts ("all-gather-start"), and there its
+    operands stand before the results.
     """
     found = []
     for result, kind, starts in re.findall(rf"= (\(?\w+\[.*?) ({KINDS})(-start)?\(", text):

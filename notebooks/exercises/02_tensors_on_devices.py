@@ -29,7 +29,9 @@ def _pair(got, shown, names):
 
 @contextlib.contextmanager
 def _gpus():
-    """fake_gpus(); an operation that an answer tries in vain is not logged with its traceback."""
+    """fake_gpus(); an operation that an answer tries in vain is not logged with its
+    traceback.
+    """
     log = logging.getLogger("torch._subclasses.fake_tensor")
     before, log.disabled = log.disabled, True
     try:
@@ -40,7 +42,9 @@ def _gpus():
 
 
 class NoNumber(TorchFunctionMode):
-    """Refuses a move to "cuda", the one without a number: PyTorch would ask a real GPU which one is meant."""
+    """Refuses a move to "cuda", the one without a number: PyTorch would ask a real GPU
+    which one is meant.
+    """
 
     def __torch_function__(self, function, types, args=(), kwargs=None):
         kwargs = kwargs or {}
@@ -77,7 +81,8 @@ def check_zeros_beside(answer):
         ):
             _check_zeros(answer, x, n)
     before = torch.are_deterministic_algorithms_enabled()
-    torch.use_deterministic_algorithms(True)  # fills what torch.empty leaves unwritten with NaN
+    # fills what torch.empty leaves unwritten with NaN
+    torch.use_deterministic_algorithms(True)
     try:
         x = torch.ones(2)
         got = call(answer, x, 3, shown="x on cpu and n = 3")
@@ -263,7 +268,9 @@ def _raised(answer, why, *tensors):
 
 
 def _check_names(message, tensors):
-    """Whether the message names the devices, as str(device), repr(device) or a tuple writes them."""
+    """Whether the message names the devices, as str(device), repr(device) or a tuple
+    writes them.
+    """
     meet = {str(x.device) for x in tensors if x.dim() > 0 or x.device.type != "cpu"}
     others = {"meta", "cuda:0", "cuda:1", "cuda:2"} - {str(x.device) for x in tensors}
     for device in sorted(meet | others):
@@ -295,7 +302,9 @@ def check_move_all(answer):
 
 
 def _check_moved(answer, nested, device):
-    """Not by `call` alone, which copies what it hands over and what it gets: the same objects count here."""
+    """Not by `call` alone, which copies what it hands over and what it gets: the same
+    objects count here.
+    """
     before, results = list(_parts(nested)), []
     shown = f"{_text(nested)}, to {device}"
     with NoNumber():

@@ -79,7 +79,8 @@ def check_count_crossings(answer):
         ([], [8], (0, 0)),
     ):
         shown = f"places {places}, sizes {sizes}"
-        read = ["".join(place) for place in places]  # as from a file: equal texts, but other objects than "cpu"
+        # as from a file: equal texts, but other objects than "cpu"
+        read = ["".join(place) for place in places]
         got = call(answer, read, list(sizes), shown=shown)
         if not isinstance(got, (tuple, list)) or len(got) != 2:
             raise Wrong(f"for {shown} you returned {got!r}, expected a pair (crossings, bytes)")
@@ -103,9 +104,13 @@ def _why(places, got, expected):
 
 
 class Picky(nn.Module):
-    """A frozen batch norm, a block of batch norm and dropout, and a layer; raises for a batch of zeros."""
+    """A frozen batch norm, a block of batch norm and dropout, and a layer; raises for a
+    batch of zeros.
+    """
 
-    recorded = []  # for each call, whether autograd was on. (In the class: a copy of the model notes there, too.)
+    # for each call, whether autograd was on. (In the class: a copy of the model notes
+    # there, too.)
+    recorded = []
 
     def __init__(self):
         super().__init__()
@@ -229,7 +234,9 @@ def _file(contents):
 
 
 def _file_from(tag, contents):
-    """A file whose tensors say that they were on `tag`: the tag in the frame of the archive is written anew."""
+    """A file whose tensors say that they were on `tag`: the tag in the frame of the
+    archive is written anew.
+    """
     file = io.BytesIO()
     with zipfile.ZipFile(_file(contents)) as old, zipfile.ZipFile(file, "w") as new:
         for name in old.namelist():
@@ -240,7 +247,9 @@ def _file_from(tag, contents):
 
 
 def _small(seed=0):
-    """A model with parameters and buffers, all of them other numbers for another seed. One buffer is in no file."""
+    """A model with parameters and buffers, all of them other numbers for another seed.
+    One buffer is in no file.
+    """
     model = nn.Sequential(nn.Linear(2, 1), nn.BatchNorm1d(1))
     model.register_buffer("mask", torch.ones(2), persistent=False)
     random = torch.Generator().manual_seed(seed)
@@ -283,7 +292,8 @@ def _must_move(answer, state):
     there = any(str(value) == "meta" for each in load.call_args_list for value in [*each.args, *each.kwargs.values()])
     states = [value for each in load_state.call_args_list for value in [*each.args, *each.kwargs.values()]]
     moved = [x for state in states if isinstance(state, dict) for x in state.values() if isinstance(x, torch.Tensor)]
-    assigned = any(each.kwargs.get("assign") for each in load_state.call_args_list)  # they are the weights, then
+    # they are the weights, then
+    assigned = any(each.kwargs.get("assign") for each in load_state.call_args_list)
     if not assigned and (there or any(x.is_meta for x in moved)):
         raise Wrong(
             "the file's weights come to the device beside the model's: there they are twice for a while. Load to CPU"

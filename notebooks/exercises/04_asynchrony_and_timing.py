@@ -25,7 +25,8 @@ MS = 1e-3
 
 
 class Products(TorchDispatchMode):
-    """Notes the matrix products, and how long each takes: on the CPU at once, on `meta` in a queue that `wait` empties.
+    """Notes the matrix products, and how long each takes: on the CPU at once, on `meta`
+    in a queue that `wait` empties.
 
     The time is made up (`now`), so that the right answer is known exactly.
     """
@@ -36,11 +37,14 @@ class Products(TorchDispatchMode):
     def __init__(self, most=2000):
         super().__init__()
         self.most, self.now, self.readings = most, 100.0, 0
-        self.made = {"cpu": [], "meta": []}  # of each product: seconds, shapes, types of device, whether timed
+        # of each product: seconds, shapes, types of device, whether timed
+        self.made = {"cpu": [], "meta": []}
         self.random = {kind: random.Random(kind) for kind in self.made}
         self.queue, self.queues, self.moves, self.created, self.clock_read = [], [], 0, 0, False
         self.places = set()  # where matrices were created
-        self.spoiled = {}  # number of a timed product on `meta` → seconds, with those that were in the queue before it
+        # number of a timed product on `meta` → seconds, with those that were in the
+        # queue before it
+        self.spoiled = {}
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         result = func(*args, **(kwargs or {}))
@@ -70,9 +74,12 @@ class Products(TorchDispatchMode):
             self.now += seconds
 
     def seconds(self, kind):
-        """60 ms for the first product, 4 to 9 ms for most, on the CPU half of that; no two alike."""
+        """60 ms for the first product, 4 to 9 ms for most, on the CPU half of that; no
+        two alike.
+        """
         count, uniform = len(self.made[kind]), self.random[kind].uniform
-        usual = 6 + 3 / count if 0 < count < 5 else uniform(4, 4.5)  # falls, so that a run more or less shows
+        # falls, so that a run more or less shows
+        usual = 6 + 3 / count if 0 < count < 5 else uniform(4, 4.5)
         if count % 5 == 0:
             usual = uniform(24, 25) if count else 60
         elif count % 5 == 2 and count > 5:
@@ -90,12 +97,15 @@ class Products(TorchDispatchMode):
 
     @contextlib.contextmanager
     def clocks(self, answer):
-        """Within it, the clocks of the module `time` show `now` to this thread, and to all others what they did."""
+        """Within it, the clocks of the module `time` show `now` to this thread, and to
+        all others what they did.
+        """
         here, changed, clocks = threading.get_ident(), [], {}
         for name in ("perf_counter", "monotonic", "time", "process_time", "thread_time"):
             for real, scale in ((getattr(time, name), 1), (getattr(time, name + "_ns"), 1e9)):
                 clocks[real] = self._clock(real, scale, here)
-        with_default = [timeit.Timer.__init__, timeit.timeit, timeit.repeat]  # timer=default_timer
+        # timer=default_timer
+        with_default = [timeit.Timer.__init__, timeit.timeit, timeit.repeat]
         defaults = [function.__defaults__ for function in with_default]
         try:
             for function in with_default:
@@ -124,7 +134,9 @@ class Products(TorchDispatchMode):
 
 
 class TimedProducts(Products):
-    """Products on the CPU that take real time; notes when each was done, in how many threads, and whether in Timer."""
+    """Products on the CPU that take real time; notes when each was done, in how many
+    threads, and whether in Timer.
+    """
 
     def __init__(self, most):
         super().__init__(most)
@@ -184,19 +196,24 @@ def _check_timer(answer, threads, number):
 
 
 class MadeUpDevice:
-    """A device and a host clock that exist as two numbers, so that the right answer is known exactly."""
+    """A device and a host clock that exist as two numbers, so that the right answer is
+    known exactly.
+    """
 
     LAUNCH = 5e-6
 
     def __init__(self):
-        self.now, self.busy_until = 100.0, 100.03  # 30 ms of somebody's work are in the queue
+        # 30 ms of somebody's work are in the queue
+        self.now, self.busy_until = 100.0, 100.03
         self.samples, self.readings, self.random = [], 0, random.Random(740)
 
     def fn(self):
-        seconds, uniform = 500.0, self.random.uniform  # the first run, later 1 to 3 ms, and 40 where it was disturbed
+        # the first run, later 1 to 3 ms, and 40 where it was disturbed
+        seconds, uniform = 500.0, self.random.uniform
         if self.samples:
             seconds = uniform(39, 41) if self.random.random() < 0.25 else uniform(1, 3)
-        self.samples.append(seconds * MS + self.LAUNCH)  # what a run takes from an empty queue on
+        # what a run takes from an empty queue on
+        self.samples.append(seconds * MS + self.LAUNCH)
         self.now += self.LAUNCH
         self.busy_until = max(self.now, self.busy_until) + seconds * MS
 
@@ -396,7 +413,9 @@ class Graph(torch.autograd.Function):
 
 
 class Watched(torch.nn.Linear):
-    """A linear layer that counts the graphs of earlier calls at each call; kept: the most there were."""
+    """A linear layer that counts the graphs of earlier calls at each call; kept: the
+    most there were.
+    """
 
     def forward(self, x):
         return Graph.apply(super().forward(x), self)
@@ -537,7 +556,8 @@ def _check_seconds(name, got, products, kind):
     text = f"a product on {name!r} takes about {usual_text} ms, you measured {got_text} ms: "
     if got < 0.1 * usual:
         raise Wrong(text + "that is the launch, or you waited before it only. Wait, then read the clock")
-    if kind == "meta" and max(products.queues[1:], default=9) > 1:  # the first wait may be for several, to warm up
+    # the first wait may be for several, to warm up
+    if kind == "meta" and max(products.queues[1:], default=9) > 1:
         most = max(products.queues)
         raise Wrong(f"{text}only a mean can come out of {most} products and one wait. Wait after each, take the median")
 
@@ -553,7 +573,8 @@ def _check_seconds(name, got, products, kind):
             continue
         if is_(median(runs)) or is_(median_low(runs)):
             return
-        if is_(median_high(runs)) and not spoiled and not (timed[0] and first == 1):  # that would be the median of all
+        # that would be the median of all
+        if is_(median_high(runs)) and not spoiled and not (timed[0] and first == 1):
             return
     if spoiled:
         measured = [spoiled.get(number, seconds) for number, seconds in enumerate(samples)]

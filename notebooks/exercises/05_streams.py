@@ -20,10 +20,13 @@ NO_STREAM = "wait_stream takes a stream; for an event there is wait_event"
 
 
 class NotingStream:
-    """Has the methods of torch.cuda.Stream. Its work runs at once; what is noted is what surely comes before what."""
+    """Has the methods of torch.cuda.Stream. Its work runs at once; what is noted is
+    what surely comes before what.
+    """
 
     def __init__(self, name, gpu):
-        self.name, self.gpu, self.before = name, gpu, set()  # before: the work that all later work here comes after
+        # before: the work that all later work here comes after
+        self.name, self.gpu, self.before = name, gpu, set()
 
     def record_event(self, event=None):
         event = event or NotingEvent(self.gpu)
@@ -78,7 +81,9 @@ HOLDS = ("item", "tolist", "numpy", "cpu", "__bool__", "__float__", "__int__")
 
 
 class NotingGpu(TorchFunctionMode):
-    """Notes on which of two streams each operation on tensors runs, and after which work. The tensors are the CPU's."""
+    """Notes on which of two streams each operation on tensors runs, and after which
+    work. The tensors are the CPU's.
+    """
 
     def __init__(self):
         super().__init__()
@@ -97,7 +102,9 @@ class NotingGpu(TorchFunctionMode):
         return result
 
     def asked(self):
-        """What query() answers: not yet, until it has been asked so often that it is a wait."""
+        """What query() answers: not yet, until it has been asked so often that it is a
+        wait.
+        """
         self.questions += 1
         if self.questions == 20:
             self.held.append("query() again and again")
@@ -114,7 +121,9 @@ class NotingGpu(TorchFunctionMode):
 
     @contextlib.contextmanager
     def in_place_of_cuda(self):
-        """Within it, torch.cuda and torch.accelerator know these streams, with or without a real GPU."""
+        """Within it, torch.cuda and torch.accelerator know these streams, with or
+        without a real GPU.
+        """
         names = {
             "current_stream": lambda device=None: self.current[-1],
             "set_stream": lambda stream: self.current.__setitem__(-1, stream),
@@ -208,7 +217,9 @@ class WatchedEvent(Future):
 
 
 class WatchedStream(ToyStream):
-    """A toy stream that notes what it is at, what failed, and the host's waits. A wait of the host opens the gate."""
+    """A toy stream that notes what it is at, what failed, and the host's waits. A wait
+    of the host opens the gate.
+    """
 
     def __init__(self, gate):
         super().__init__()
@@ -248,7 +259,9 @@ class WatchedStream(ToyStream):
             self.gate.set()
 
     def stands(self):
-        """Whether the queue is empty, or what is at its head waits for an event that has not come."""
+        """Whether the queue is empty, or what is at its head waits for an event that
+        has not come.
+        """
         event = getattr(self.now, "__self__", None)
         return Future.done(self.record_event()) or (isinstance(event, Future) and not Future.done(event))
 
@@ -263,7 +276,8 @@ def check_make_then_use(answer):
 
 
 def _make_then_use(answer):
-    gate, making, log = threading.Event(), threading.Event(), []  # log: what happened in which thread
+    # log: what happened in which thread
+    gate, making, log = threading.Event(), threading.Event(), []
     host = threading.get_ident()
 
     def make():
@@ -285,7 +299,8 @@ def _make_then_use(answer):
         end = time.monotonic() + 2
         while not making.wait(0.0005) and not (producer.stands() and consumer.stands()) and time.monotonic() < end:
             pass
-        end = time.monotonic() + 0.4  # the limit for waits of other kinds than those of a stream, such as a lock
+        # the limit for waits of other kinds than those of a stream, such as a lock
+        end = time.monotonic() + 0.4
         while log == [("make", producer.thread)] and not consumer.stands() and time.monotonic() < end:
             time.sleep(0.0005)
         before = [what for what, _ in log]

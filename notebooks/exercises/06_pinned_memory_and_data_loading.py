@@ -18,7 +18,8 @@ def check_make_loader(answer):
     dataset = TensorDataset(torch.arange(40))
     for workers, name in ((0, "cpu"), (2, "cuda"), (1, "cuda:1"), (1, "cpu"), (2, "mps"), (1, "xpu")):
         device, shown = torch.device(name), f"workers={workers}, device={name}"
-        with warnings.catch_warnings():  # of more workers than cores; none of them is started
+        # of more workers than cores; none of them is started
+        with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             loader = call(answer, dataset, workers, device, shown=shown)
         if not isinstance(loader, DataLoader):
@@ -107,7 +108,9 @@ def check_workers_needed(answer):
 
 
 class CountCopies(TorchDispatchMode):
-    """Counts copies from the CPU to another device, and notes which devices were named until the first one."""
+    """Counts copies from the CPU to another device, and notes which devices were named
+    until the first one.
+    """
 
     def __init__(self):
         super().__init__()
@@ -118,7 +121,8 @@ class CountCopies(TorchDispatchMode):
         name = function.overloadpacket.__name__
         sent = name == "_to_copy" and args[0].device.type == "cpu" and str(kwargs.get("device", "cpu")) != "cpu"
         into = name == "copy_" and args[0].device.type != "cpu" and args[1].device.type == "cpu"
-        if not self.count:  # what is made from a tensor on meta names no index: there is none
+        # what is made from a tensor on meta names no index: there is none
+        if not self.count:
             self.named.add(str(kwargs.get("device")))
         self.count += sent or into
         return function(*args, **kwargs)
@@ -177,13 +181,16 @@ def _check_sent(got, tensors, device, shown):
 
 
 class HeldEvent(Future):
-    """The event of a copy that stays in its queue until the host waits for it. Has the methods of both kinds of events:
-    result and done, as in the toy, synchronize and query, as in CUDA."""
+    """The event of a copy that stays in its queue until the host waits for it. Has the
+    methods of both kinds of events: result and done, as in the toy, synchronize and
+    query, as in CUDA.
+    """
 
     asked = 0
 
     def result(self, timeout=10):
-        if timeout is None or timeout >= 1:  # less is no wait for the copy, but a guess at its time
+        # less is no wait for the copy, but a guess at its time
+        if timeout is None or timeout >= 1:
             self.let_go()
         return super().result(timeout)
 
@@ -197,11 +204,13 @@ class HeldEvent(Future):
 
 
 class HeldStream(ToyStream):
-    """A toy stream whose work does not run before the host waits for it: too early is then too early on any machine.
+    """A toy stream whose work does not run before the host waits for it: too early is
+    then too early on any machine.
 
-    hold: seconds after which it runs nevertheless. at_launch, around: called with the number of an operation when it is
-    launched, and for a context to run it in. pending: how many copies were under way at each launch. waited: whether
-    the host has waited; told: whether only the stream was told to.
+    hold: seconds after which it runs nevertheless. at_launch, around: called with the
+    number of an operation when it is launched, and for a context to run it in. pending:
+    how many copies were under way at each launch. waited: whether the host has waited;
+    told: whether only the stream was told to.
     """
 
     def __init__(self, hold, at_launch=int, around=contextlib.nullcontext):
@@ -249,7 +258,9 @@ def check_fetch_sum(answer):
 
 
 def _fetch_sum(answer, sent, hold):
-    """Whether the answer waits for the copy in one of the ways that are known here. Wrong if it does not wait."""
+    """Whether the answer waits for the copy in one of the ways that are known here.
+    Wrong if it does not wait.
+    """
     there, here = sent.clone(), torch.full_like(sent, -1)
 
     @contextlib.contextmanager
@@ -305,7 +316,8 @@ def _feed(answer, batches):
             late.append(n)
 
     @contextlib.contextmanager
-    def batch_gone(n):  # while copy n runs, batch n is not there: what is copied comes from a slot
+    # while copy n runs, batch n is not there: what is copied comes from a slot
+    def batch_gone(n):
         if n < len(given):
             batches[n].fill_(-3)
         yield

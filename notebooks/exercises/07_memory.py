@@ -14,7 +14,9 @@ from utils.simulate.allocator import MIB, CachingAllocator
 
 
 def only_gpu(device=None):
-    """0; for any device but the one GPU that there is, an error as from the real functions."""
+    """0; for any device but the one GPU that there is, an error as from the real
+    functions.
+    """
     index = device
     if device is not None and not isinstance(device, int):
         try:
@@ -31,7 +33,9 @@ def only_gpu(device=None):
 
 @contextlib.contextmanager
 def asked_by_torch_cuda(gpu):
-    """Within it, the memory functions of torch.cuda and torch.accelerator answer for this CachingAllocator."""
+    """Within it, the memory functions of torch.cuda and torch.accelerator answer for
+    this CachingAllocator.
+    """
 
     def figure(name):
         def ask(device=None):
@@ -80,7 +84,9 @@ def asked_by_torch_cuda(gpu):
 
 
 def workload(gpu, needed, left, calls):
-    """A function without arguments: it makes tensors of `needed` MiB, and keeps the one of `left` MiB."""
+    """A function without arguments: it makes tensors of `needed` MiB, and keeps the one
+    of `left` MiB.
+    """
 
     def work():
         calls.append("work")
@@ -316,7 +322,9 @@ def check_forecast(answer):
 
 
 def gradient(model, pieces):
-    """Of the sum of weight * mse_loss over pieces (weight, x, y), flat; .grad is left as it was."""
+    """Of the sum of weight * mse_loss over pieces (weight, x, y), flat; .grad is left
+    as it was.
+    """
     loss = sum(weight * F.mse_loss(model(x), y) for weight, x, y in pieces)
     return torch.cat([g.flatten() for g in torch.autograd.grad(loss, list(model.parameters()))])
 
@@ -396,11 +404,14 @@ def _gradient_slip(got, right, model, x, y, size):
 
 
 class Enough(BaseException):
-    """Ends an answer that would try for ever, or with a number of samples that there is not."""
+    """Ends an answer that would try for ever, or with a number of samples that there is
+    not.
+    """
 
 
 class Attempts:
-    """A training attempt that holds a tensor while it runs, and runs out of memory above `room` samples.
+    """A training attempt that holds a tensor while it runs, and runs out of memory
+    above `room` samples.
 
     error: what it raises instead, at `at` samples.
     """
@@ -423,7 +434,8 @@ class Attempts:
         if n > self.room:
             raise self._out_of_memory(n)
 
-    def _out_of_memory(self, n):  # no name in __call__ may hold the error: it would hold its own traceback
+    # no name in __call__ may hold the error: it would hold its own traceback
+    def _out_of_memory(self, n):
         error = torch.OutOfMemoryError(f"CUDA out of memory. {n} samples do not fit.")
         self.raised = weakref.ref(error)
         return error

@@ -13,7 +13,9 @@ from utils.simulate.fake import fake_autocast, fake_gpus
 
 
 class Product(torch.nn.Module):
-    """x @ weight; notes under which autocast each pass ran, and on what input. lift: its output is float32."""
+    """x @ weight; notes under which autocast each pass ran, and on what input. lift:
+    its output is float32.
+    """
 
     def __init__(self, weight, lift):
         super().__init__()
@@ -122,7 +124,9 @@ def _inputs(e, m):
 
 
 def _nearest(x, e, m):
-    """Counts through all numbers of the format: an even place has an even mantissa, the last stands for infinity."""
+    """Counts through all numbers of the format: an even place has an even mantissa, the
+    last stands for infinity.
+    """
     bias, last = 2 ** (e - 1) - 1, (2**e - 1) * 2**m
     sizes = [math.ldexp(i % 2**m + 2**m * (i >= 2**m), max(i // 2**m, 1) - bias - m) for i in range(last + 1)]
     size = min(abs(x), sizes[-1])
@@ -135,7 +139,8 @@ def check_keep(answer):
     for (e, m), dtype in formats.items():
         name = f"PyTorch's {str(dtype).removeprefix('torch.')}" if dtype else "this format"
         for x, why in _inputs(e, m):
-            x = torch.tensor(x).item()  # what float32 keeps of it: PyTorch goes through float32, too
+            # what float32 keeps of it: PyTorch goes through float32, too
+            x = torch.tensor(x).item()
             expected = torch.tensor(float(x)).to(dtype).float().item() if dtype else _nearest(x, e, m)
             shown = f"keep_bits({x:.9g}, {e}, {m})"
             got = call(answer, x, e, m, shown=shown)
@@ -239,7 +244,9 @@ class SpyScaler(torch.amp.GradScaler):
 
 
 class Run:
-    """One call of the answer, and what the model and the optimizer saw. single: it gets x, y, and not a list."""
+    """One call of the answer, and what the model and the optimizer saw. single: it gets
+    x, y, and not a list.
+    """
 
     def __init__(self, answer, max_norm, k, scale=2.0**10, more="", single=False):
         generator = torch.Generator().manual_seed(0)
@@ -247,7 +254,8 @@ class Run:
         with torch.no_grad():
             for p in self.model.parameters():
                 p.copy_(torch.randn(p.shape, generator=generator))
-                p.grad = torch.full_like(p, 5000.0)  # left over from the step before, with its scale
+                # left over from the step before, with its scale
+                p.grad = torch.full_like(p, 5000.0)
         x, y = torch.randn(32, 8, generator=generator), torch.randint(3, (32,), generator=generator)
         twin = copy.deepcopy(self.model)
         twin.zero_grad()
@@ -269,7 +277,9 @@ class Run:
         self.lr, self.moved = optimizer.param_groups[0]["lr"], start - flat_weights(self.model)
 
     def note(self, _):
-        """Before a gradient is added: whether that is within autocast, and to what it is added."""
+        """Before a gradient is added: whether that is within autocast, and to what it
+        is added.
+        """
         self.backward.append(autocast_type())
         self.there.append(self.last.grad is not None and bool(self.last.grad.any()))
 
@@ -366,7 +376,9 @@ def _stub(): ...
 
 
 def _refuse_stub(answer):
-    """NotAnswered for a function that does nothing: these stubs return no dots, because nothing is to be returned."""
+    """NotAnswered for a function that does nothing: these stubs return no dots, because
+    nothing is to be returned.
+    """
     code = getattr(answer, "__code__", None)
     if code and code.co_code == _stub.__code__.co_code:
         raise NotAnswered
@@ -374,7 +386,8 @@ def _refuse_stub(answer):
 
 def check_accumulate(answer):
     _refuse_stub(answer)
-    for max_norm, k in ((1e6, 4), (0.125, 4), (1e6, 2), (0.5, 1), (0.25, 8)):  # at first nothing to clip
+    # at first nothing to clip
+    for max_norm, k in ((1e6, 4), (0.125, 4), (1e6, 2), (0.5, 1), (0.25, 8)):
         Run(answer, max_norm, k).check()
     Run(answer, 0.5, 2, scale=2.0**40, more=", a scale so large that gradients are infinite").check_skipped()
 

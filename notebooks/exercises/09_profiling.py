@@ -14,14 +14,15 @@ from utils.exercises import Exercise, Wrong, apart, call, expect_number, is_numb
 from utils.simulate.roofline import transformer_flops
 from utils.waits import CountWaits
 
-os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # as in the lesson: the profiler keeps its log to itself
+# as in the lesson: the profiler keeps its log to itself
+os.environ.setdefault("KINETO_LOG_LEVEL", "99")
 
 
 def _close(got, right):
     return is_number(got) and math.isclose(got, right, abs_tol=1e-9)
 
 
-# ---------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------
 # 09.0
 
 
@@ -65,7 +66,7 @@ def check_calls_of(answer):
             raise Wrong(f"for {shown} you returned {got}, expected {expected}: {why}")
 
 
-# ---------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------
 # 09.1
 
 NESTED = [("step", 0, 100), ("linear", 10, 60), ("mm", 20, 50), ("linear", 70, 90), ("mm", 75, 85)]
@@ -169,7 +170,7 @@ def self_times(spans):
     return times
 """
 
-# ---------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------
 # 09.2
 
 FROM_TO = "a gap goes from the end of all that ran before to the next start"
@@ -217,7 +218,7 @@ def check_longest_gap(answer):
             raise Wrong(f"for {text}, {spans}, you returned {got!r}, expected {expected}: {why}")
 
 
-# ---------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------
 # 09.3
 
 NAMES = "busy", "input-bound", "sync-bound", "launch-bound"
@@ -261,16 +262,20 @@ def check_name_fault(answer):
             raise Wrong(f"for {shown} you said {got!r}, expected {right!r}: {why}")
 
 
-# ---------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------
 # 09.4
 
 
 class Fetched(BaseException):
-    """Ends an answer at its first fetch. No Exception, so that `except Exception` does not catch it."""
+    """Ends an answer at its first fetch. No Exception, so that `except Exception` does
+    not catch it.
+    """
 
 
 class Operators(TorchDispatchMode):
-    """Counts the operators that run; notes types that products compute in, and sizes of tensors made from nothing."""
+    """Counts the operators that run; notes types that products compute in, and sizes of
+    tensors made from nothing.
+    """
 
     def __init__(self):
         super().__init__()
@@ -282,7 +287,8 @@ class Operators(TorchDispatchMode):
         if name in ("mm", "addmm", "bmm", "mv", "addmv", "dot"):
             self.types |= {x.dtype for x in args if isinstance(x, torch.Tensor)}
         made = name == "lift_fresh" or not any(isinstance(x, torch.Tensor) for x in tree_leaves(args))
-        if made and isinstance(result, torch.Tensor):  # lift_fresh: what torch.tensor makes
+        # lift_fresh: what torch.tensor makes
+        if made and isinstance(result, torch.Tensor):
             self.made.append(result.numel())
         return result
 
@@ -312,13 +318,15 @@ def check_epoch(answer):
         waits, operators = CountWaits(numpy_raises=False), Operators()
         mine = list(batches)
         with operators, waits:
-            got = call(partial(answer, batches, weight) if callable(answer) else answer, shown=shown)  # not a copy
+            # not a copy
+            got = call(partial(answer, batches, weight) if callable(answer) else answer, shown=shown)
         if len(batches) != len(mine) or any(a is not b for a, b in zip(batches, mine, strict=True)):
             raise Wrong(f"for {shown} your function changed the list of batches; the next epoch needs it")
         if not all(map(torch.equal, before, [x for pair in batches for x in pair] + [weight])):
             raise Wrong(f"for {shown} your function wrote into a batch or into weight; the next epoch needs them")
         _judge_epoch(got, expected, shown, batches, weight, operators.types)
-        # what writes into a tensor on the CPU is refused below, on a GPU that takes nothing from there
+        # what writes into a tensor on the CPU is refused below, on a GPU that takes
+        # nothing from there
         fetches = [name for name in waits.names if name not in ("__setitem__", "copy_")]
         _judge_work(fetches, operators, f"right numbers for {shown}, but", len(sizes), width)
     _try_on_a_gpu(answer)
@@ -378,7 +386,8 @@ def _judge_work(fetches, operators, but, batches, width):
 
 
 class AsOnAGpu(TorchDispatchMode):
-    """Tensors on meta stand for tensors on a GPU. meta lets some mixtures with the CPU pass that a GPU refuses.
+    """Tensors on meta stand for tensors on a GPU. meta lets some mixtures with the CPU
+    pass that a GPU refuses.
 
     It has no values: Fetched is raised where the first one would be fetched.
     """
@@ -391,7 +400,8 @@ class AsOnAGpu(TorchDispatchMode):
         if (to_host or name == "_local_scalar_dense") and given[0].device.type == "meta":
             raise Fetched
         if not name.startswith(("index", "copy_", "_to_copy")):
-            written = given[:1] if operation._schema.is_mutable else []  # a number on the CPU may join, but not receive
+            # a number on the CPU may join, but not receive
+            written = given[:1] if operation._schema.is_mutable else []
             here = [x for x in given if x.device.type == "cpu" and (x.dim() > 0 or any(x is each for each in written))]
             if here and any(x.device.type == "meta" for x in given):
                 raise RuntimeError(f"Expected all tensors to be on the same device, found cuda:0 and cpu in {name}")
@@ -458,7 +468,7 @@ def epoch(batches, weight):
     return loss / count, right / count
 """
 
-# ---------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------
 # 09.5
 
 
@@ -488,9 +498,12 @@ def _blocks(hidden, heads, layers):
 
 
 def _step_flops(layers, hidden, length, batch):
-    """FLOP of a training step of blocks, in parts: forward, backward, and of both the share of the attention."""
+    """FLOP of a training step of blocks, in parts: forward, backward, and of both the
+    share of the attention.
+    """
     forward, attention = 24 * batch * layers * length * hidden**2, 4 * batch * layers * length**2 * hidden
-    first = 2 * batch * length * hidden * 3 * hidden  # the gradient of the input, which nobody asks for
+    # the gradient of the input, which nobody asks for
+    first = 2 * batch * length * hidden * 3 * hidden
     whole = transformer_flops(layers, hidden, length, batch) - first
     return whole, forward + attention, whole - 3 * attention, first
 

@@ -9,7 +9,7 @@ import torch
 from utils.exercises import Exercise, Wrong, apart, call, expect_number, is_number
 from utils.simulate.timeline import Op, makespan, schedule
 
-# ---------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------
 # 10.0
 
 
@@ -25,7 +25,9 @@ def careful(x):
 
 
 def _call(answer, *args, shown):
-    """call(), with the beginning of what went wrong: the compiler's messages have dozens of lines."""
+    """call(), with the beginning of what went wrong: the compiler's messages have
+    dozens of lines.
+    """
     try:
         return call(answer, *args, shown=shown)
     except Wrong as problem:
@@ -53,7 +55,8 @@ def check_count_graphs(answer):
         ("the same, asked again", careful, [x, -x], 3, "begin with no graphs, and with torch.compiler.reset()"),
     ):
         if "again" not in text:
-            torch.compiler.reset()  # what the lesson or another answer has compiled says nothing about this one
+            # what the lesson or another answer has compiled says nothing about this one
+            torch.compiler.reset()
         with mock.patch.object(torch, "compile", _compile):
             got = _call(answer, fn, inputs, shown=text)
         if expect_number(got, text) != expected:
@@ -65,7 +68,8 @@ def check_count_graphs(answer):
                 why = "the graphs of earlier calls are among them"
             raise Wrong(f"for {text} you returned {got}, expected {expected}: {why}")
         before += expected
-    logging.disable(logging.WARNING)  # PyTorch says that it gives up, and so does the verdict
+    # PyTorch says that it gives up, and so does the verdict
+    logging.disable(logging.WARNING)
     try:
         for time in range(1, 11):
             got = _call(answer, doubled, [x], shown="x * 2, asked ten times")
@@ -94,7 +98,7 @@ def count_graphs(fn, inputs):
     return len(graphs)
 """
 
-# ---------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------
 # 10.1
 
 
@@ -160,7 +164,7 @@ def _gain_fault(got, n, kernel, launch, eager, graph):
     return "draw both rows, host and device, for three kernels"
 
 
-# ---------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------
 # 10.2
 
 
@@ -212,7 +216,7 @@ def calls_until_it_pays(first, compiled, eager):
 """
 FLOOR = "(first - compiled) // (eager - compiled) + 1"
 
-# ---------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------
 # 10.3
 
 OPERATIONS = {  # operations, outputs: what the case is about
@@ -251,7 +255,7 @@ def check_vectors_moved(answer):
             )
 
 
-# ---------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------
 # 10.4
 
 
@@ -279,15 +283,18 @@ def check_clip(answer):
         graphs.append(graph_module)
         return graph_module.forward
 
-    torch.compiler.reset()  # what the lesson or another answer has compiled says nothing about this one
-    # Lengths and limits as they are: PyTorch 2.9 translates conditions on those that vary with a C++ compiler.
+    # what the lesson or another answer has compiled says nothing about this one
+    torch.compiler.reset()
+    # Lengths and limits as they are: PyTorch 2.9 translates conditions on those that
+    # vary with a C++ compiler.
     compiled = torch.compile(answer, backend=counting, fullgraph=True, dynamic=False)
     for name, (x, limit) in list(inputs.items())[:3]:
         try:
             got = compiled(x.clone(), limit)
         except Exception as error:
             line = (str(error).strip().splitlines() or [type(error).__name__])[0]
-            if "data-dependent expression" in line or ".item()" in line:  # its names are the compiler's
+            # its names are the compiler's
+            if "data-dependent expression" in line or ".item()" in line:
                 line = "Python asks for a value (.item(), float) and decides by it"
             raise Wrong(f"right values, but there is still a graph break: {line}") from error
         _compare(got, x, limit, f"{name}, compiled")
@@ -300,7 +307,8 @@ def check_clip(answer):
     try:
         got = answer(torch.empty(2, device="meta"), 1.0)
     except Exception as error:
-        if "item()" not in str(error):  # a Python max, say, asks eagerly, and nobody when compiled
+        # a Python max, say, asks eagerly, and nobody when compiled
+        if "item()" not in str(error):
             line = str(error).splitlines()[0]
             raise Wrong(f"right on the CPU, but for an x on meta, {type(error).__name__}: {line}") from error
     else:
@@ -328,7 +336,7 @@ def _compare(got, x, limit, name):
         )
 
 
-# ---------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------
 # 10.5
 
 

@@ -16,7 +16,9 @@ SECONDS = 4  # that the ranks of one world may take; they need some milliseconds
 
 
 class _Stop(BaseException):
-    """Ends a rank with a verdict. No Exception, so that `except Exception` in an answer does not catch it."""
+    """Ends a rank with a verdict. No Exception, so that `except Exception` in an answer
+    does not catch it.
+    """
 
 
 class _InVain(_Stop):
@@ -24,16 +26,22 @@ class _InVain(_Stop):
 
 
 class _World:
-    """Ranks, each of them a thread. As soon as all that have not ended wait in vain, they are told so."""
+    """Ranks, each of them a thread. As soon as all that have not ended wait in vain,
+    they are told so.
+    """
 
     def __init__(self, size):
         self.size, self.news, self.ended, self.over, self.deadlock = size, threading.Condition(), 0, False, False
-        self.waiting = {}  # rank → function that says whether what it waits for is there
-        self.calls = collections.defaultdict(dict)  # number of the collective → rank → (its name, what it gave)
+        # rank → function that says whether what it waits for is there
+        self.waiting = {}
+        # number of the collective → rank → (its name, what it gave)
+        self.calls = collections.defaultdict(dict)
         self.mail = collections.defaultdict(list)  # (from, to) → messages
 
     def run(self, work):
-        """work(rank) for all ranks: the list of results. Or the first rank's fault, before what others waited for."""
+        """work(rank) for all ranks: the list of results. Or the first rank's fault,
+        before what others waited for.
+        """
         results, errors = [None] * self.size, []
 
         def run(rank):
@@ -92,7 +100,9 @@ class _World:
 
 
 class _Dist:
-    """What one rank sees as `dist`: the calls of torch.distributed that the lesson names."""
+    """What one rank sees as `dist`: the calls of torch.distributed that the lesson
+    names.
+    """
 
     ReduceOp, group = getattr(torch.distributed, "ReduceOp", None), getattr(torch.distributed, "group", None)
 
@@ -175,7 +185,9 @@ class _Dist:
         return ways["SUM" if op is None else op.name](torch.stack(given), 0)
 
     def _collective(self, name, value, finish, async_op=False, objects=False):
-        """Calls finish with the list of what all ranks gave, in their order, as soon as all are there."""
+        """Calls finish with the list of what all ranks gave, in their order, as soon as
+        all are there.
+        """
         if not objects and name != "barrier":
             if not isinstance(value, torch.Tensor):
                 raise TypeError(f"Invalid function argument. Expected a torch.Tensor, but got {type(value)} instead.")
@@ -225,7 +237,9 @@ def _need_tensors(name, places):
 
 
 def _fill(places, given):
-    """What a gather leaves in its list: in the tensors that stand there, or, of objects, in their places."""
+    """What a gather leaves in its list: in the tensors that stand there, or, of
+    objects, in their places.
+    """
     for k, value in enumerate(given if places is not None else ()):
         if isinstance(value, torch.Tensor) and isinstance(places[k], torch.Tensor):
             places[k].copy_(value)
@@ -374,7 +388,8 @@ def _named(function):
 
 def check_ring_all_gather(answer):
     for size in (2, 3, 1, 5):
-        world, values, sent = _World(size), list("dbeba")[:size], [0] * size  # in no order, and one value twice
+        # in no order, and one value twice
+        world, values, sent = _World(size), list("dbeba")[:size], [0] * size
 
         def work(rank, world=world, values=values, sent=sent):
             left, right = (rank - 1) % world.size, (rank + 1) % world.size
@@ -384,7 +399,8 @@ def check_ring_all_gather(answer):
                 sent[rank] += 1
                 if sent[rank] > 2 * world.size:
                     raise _Stop(f"rank {rank} of {world.size} has sent {sent[rank]} values and goes on")
-                if str(value).count("'") > 2:  # more than one of the values, which are strings
+                # more than one of the values, which are strings
+                if str(value).count("'") > 2:
                     raise _Stop(f"rank {rank} of {world.size} sent {value}: one value in each message, please")
                 world.send(rank, right, value)
 
@@ -417,7 +433,8 @@ def check_one_against_several(answer):
         got = got.tolist() if hasattr(got, "tolist") else got
         if not isinstance(got, (tuple, list)) or len(got) != 3:
             raise Wrong(f"for {shown} you returned {got!r}, expected three numbers")
-        rest = 1 / several - 1 / (one * processes)  # seconds a sample that do not shrink
+        # seconds a sample that do not shrink
+        rest = 1 / several - 1 / (one * processes)
         expected = [several / one, several / one / processes, 1 / one / rest if rest > 0 else math.inf]
         for name, mine, theirs in zip(("speed-up", "efficiency", "limit"), got, expected, strict=True):
             mine = _number(mine, f"for {shown}, as {name},")
@@ -477,7 +494,8 @@ class _Sampler(DistributedSampler):
         return indices
 
 
-RIGHT, TOTAL = (3, 2, 3), (4, 7, 3)  # of each rank, after no epoch; each epoch brings one more sample, not right
+# of each rank, after no epoch; each epoch brings one more sample, not right
+RIGHT, TOTAL = (3, 2, 3), (4, 7, 3)
 
 
 def check_train_right(answer):
@@ -596,7 +614,8 @@ def train_right(dist, sampler, step, count, save, epochs):
             right, total = counts.tolist()
             save(right / total)
 """
-SUM = "        counts = torch.tensor(count())\n        dist.all_reduce(counts)\n"  # in TRAIN
+# in TRAIN
+SUM = "        counts = torch.tensor(count())\n        dist.all_reduce(counts)\n"
 
 EXERCISES = [
     Exercise(

@@ -48,7 +48,8 @@ def _check_shards(answer, mesh_shape, count, collectives):
     try:
         call(answer, model, mesh, shown=f"{count} blocks and a mesh of {' × '.join(map(str, mesh_shape))} processes")
     except Wrong as error:
-        if isinstance(model, FSDPModule):  # what PyTorch says then is another thing in each version
+        # what PyTorch says then is another thing in each version
+        if isinstance(model, FSDPModule):
             raise Wrong("the model was sharded before its blocks, so nothing is left for them: blocks first") from error
         raise
     sharded = [module for module in model.modules() if isinstance(module, FSDPModule)]
@@ -135,7 +136,9 @@ def check_rest_of_epoch(answer):
 
 
 def _order(samples):
-    """Orders of the samples of an epoch: 7 has no factor in common with the numbers above, so each comes once."""
+    """Orders of the samples of an epoch: 7 has no factor in common with the numbers
+    above, so each comes once.
+    """
     return lambda epoch: [(7 * n + 3 * epoch) % samples for n in range(samples)]
 
 
@@ -221,7 +224,8 @@ def _save_well(answer, path):
         names = {
             name: fsync for name, value in getattr(answer, "__globals__", {}).items() if any(value is f for f in syncs)
         }
-        stack.enter_context(unittest.mock.patch.dict(getattr(answer, "__globals__", {}), names))  # from os import fsync
+        # from os import fsync
+        stack.enter_context(unittest.mock.patch.dict(getattr(answer, "__globals__", {}), names))
         call(answer, write, path, shown="a write that goes well")
     if not path.exists():
         raise Wrong("after a save that went well, there is no file at path")

@@ -31,7 +31,9 @@ def _pair(got, shown, meaning):
 
 
 class ToyXLA:
-    """The calls of torch_xla that end a step, on a device without numbers. programs: how many steps each one held."""
+    """The calls of torch_xla that end a step, on a device without numbers. programs:
+    how many steps each one held.
+    """
 
     def __init__(self):
         self.started, self.recorded, self.programs = False, 0, []
@@ -52,7 +54,8 @@ class ToyXLA:
         self.sync()
 
     def compile(self, f=None, full_graph=False, name=None, max_different_graphs=None):
-        return self.step() if f is None else self.step()(f)  # as a decorator, step() begins anew at each call
+        # as a decorator, step() begins anew at each call
+        return self.step() if f is None else self.step()(f)
 
 
 def _named(x):
@@ -193,7 +196,8 @@ def check_compilations(answer):
 
 # ---- 13.3 ----
 
-LOOPS = [(20, 1), (20, 10), (7, 3), (8, 3), (5, 10), (6, 6), (0, 5), (100, 25)]  # steps, every
+# steps, every
+LOOPS = [(20, 1), (20, 10), (7, 3), (8, 3), (5, 10), (6, 6), (0, 5), (100, 25)]
 
 
 def check_programs(answer):
@@ -233,7 +237,9 @@ def _block(name, samples, accumulator):
 
 LOCK, RUN = _block("DeviceLockWait", 40, "05s017ms000.000us"), _block("ExecuteTime", 16, "009ms125.250us")
 COUNTER = "Counter: UncachedCompile\n  Value: 14\n"
-REPORTS = [  # samples and accumulator of CompileTime (None: it is missing), what stands before it, what behind it
+# samples and accumulator of CompileTime (None: it is missing), what stands before it,
+# what behind it
+REPORTS = [
     (2, "01s003ms004.500us", LOCK, RUN + COUNTER),
     (1, "108ms449.199us", LOCK, RUN + COUNTER),
     (1, "088.015us", LOCK, RUN + COUNTER),

@@ -14,7 +14,9 @@ from utils.simulate.sharding import blocks, product
 
 
 class _Spmd:
-    """What torch_xla.distributed.spmd knows of meshes and specs, for n devices and without torch_xla."""
+    """What torch_xla.distributed.spmd knows of meshes and specs, for n devices and
+    without torch_xla.
+    """
 
     def __init__(self, n):
         self.Mesh, self.marked = functools.partial(_Mesh, n), []
@@ -119,7 +121,8 @@ def check_loader(answer):
                     f"the loader's sampler, a {type(loader.sampler).__name__}, has no set_epoch, which the caller uses"
                 )
                 raise Wrong(f"for {shown} {why}. DistributedSampler has it, and divides the data")
-            loader.num_workers = 0  # other processes would give the same, and take longer
+            # other processes would give the same, and take longer
+            loader.num_workers = 0
             epochs = [_numbers(loader, epoch, shown) for epoch in (0, 1, 2)]
             _judge_epochs(epochs, batch // world, shown)
             taken.append(epochs)

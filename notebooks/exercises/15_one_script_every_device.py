@@ -109,7 +109,8 @@ def check_samples_of(answer):
             raise Wrong(f"for {shown} you returned {got.tolist()}: samples are numbered from 0 to {n - 1}")
         return got.tolist()
 
-    with torch.random.fork_rng(devices=[]):  # whatever the answer does to the generator of all, it is undone
+    # whatever the answer does to the generator of all, it is undone
+    with torch.random.fork_rng(devices=[]):
         state = torch.random.get_rng_state()
         for n, batch in ((23, 5), (20, 5), (7, 1), (10, 10)):
             _check_epochs(lambda step, n=n, batch=batch: ask(step, n, batch, 7), n, batch)
@@ -163,15 +164,19 @@ def _check_epochs(ask, n, batch):
 
 
 class _Asked(TorchFunctionMode):
-    """Notes the calls that bring a value to the host. What comes from .cpu() is there, and costs nothing more."""
+    """Notes the calls that bring a value to the host. What comes from .cpu() is there,
+    and costs nothing more.
+    """
 
     NAMES = {"item", "tolist", "cpu", "numpy", "__array__", "nonzero", "is_nonzero", "equal", "allclose", "unique"}
     NAMES |= {"__bool__", "__float__", "__int__", "__index__", "__format__", "__repr__", "__contains__"}
 
     def __init__(self, given):
         super().__init__()
-        self.names, self.on_host = [], {}  # and id → tensor, kept so that no id serves twice
-        self.given = set(map(id, given))  # to move these to the model's device asks for no value
+        # and id → tensor, kept so that no id serves twice
+        self.names, self.on_host = [], {}
+        # to move these to the model's device asks for no value
+        self.given = set(map(id, given))
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         name, kwargs = getattr(func, "__name__", ""), kwargs or {}
@@ -183,17 +188,21 @@ class _Asked(TorchFunctionMode):
         by_mask = name == "__getitem__" and getattr(args[1], "dtype", None) == torch.bool
         if not host:
             self.names += [name] * (to_host or by_mask or name in self.NAMES)
-            self.names += [name] * (len(found) if from_list else 0)  # it reads one after the other
+            # it reads one after the other
+            self.names += [name] * (len(found) if from_list else 0)
         with torch._C.DisableTorchFunction():
             result = func(*args, **kwargs)
         if torch.is_tensor(result) and (to_host or from_list or host):
-            result = result.view_as(result) if to_host else result  # on a CPU, .cpu() hands back x itself
+            # on a CPU, .cpu() hands back x itself
+            result = result.view_as(result) if to_host else result
             self.on_host[id(result)] = result
         return result
 
 
 class _Watched(nn.Module):
-    """Its score is largest at the number behind the input's largest one. Notes whether it was called with gradients."""
+    """Its score is largest at the number behind the input's largest one. Notes whether
+    it was called with gradients.
+    """
 
     def __init__(self, classes):
         super().__init__()
@@ -272,7 +281,8 @@ class _Scaler(torch.amp.GradScaler):
 
     def update(self, new_scale=None):
         self.calls.append("update")
-        if self.calls.count("update") <= self.calls.count("step"):  # else it raises, and speaks of inf checks
+        # else it raises, and speaks of inf checks
+        if self.calls.count("update") <= self.calls.count("step"):
             super().update(new_scale)
 
 
@@ -301,7 +311,9 @@ def _weights(model):
 
 
 def _stepped(parts, factors, limit):
-    """The weights after a step for the sum of factor · mean over the parts, and the norm of its gradient."""
+    """The weights after a step for the sum of factor · mean over the parts, and the
+    norm of its gradient.
+    """
     model, optimizer, _, _ = _run()
     sum(factor * _mean_loss(model, *part) for factor, part in zip(factors, parts, strict=True)).backward()
     norm = nn.utils.clip_grad_norm_(model.parameters(), limit)
@@ -318,7 +330,8 @@ def check_take_step(answer):
         shown = f"parts of {' and '.join(map(str, sizes))} samples, limit {limit:g}"
         parts, returned = list(zip(inputs.split(sizes), targets.split(sizes), strict=True)), []
 
-        def quiet(*args, returned=returned):  # whatever it returns: the step is judged by what it did
+        # whatever it returns: the step is judged by what it did
+        def quiet(*args, returned=returned):
             returned.append(answer(*args))
 
         call(quiet if callable(answer) else answer, model, optimizer, scaler, parts, _mean_loss, limit, shown=shown)

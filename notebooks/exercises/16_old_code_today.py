@@ -16,11 +16,14 @@ from utils.simulate.fake import fake_gpus
 
 
 class _Matrix(nn.Module):
-    """A layer that remembers what autocast is set to for the device of its input when it is called."""
+    """A layer that remembers what autocast is set to for the device of its input when
+    it is called.
+    """
 
     def __init__(self, device):
         super().__init__()
-        trained = device == "cpu"  # autograd on a device that is not there would end the process
+        # autograd on a device that is not there would end the process
+        trained = device == "cpu"
         self.weight = nn.Parameter(torch.ones(3, 2, device=device), requires_grad=trained)
         self.called, self.seen = False, None
 
@@ -40,7 +43,8 @@ class _Matrix(nn.Module):
 def check_under_autocast(answer):
     _check_autocast(answer, "cpu")
     with fake_gpus():
-        _check_autocast(answer, "xpu:0")  # CUDA's autocast is off without CUDA, this one is not
+        # CUDA's autocast is off without CUDA, this one is not
+        _check_autocast(answer, "xpu:0")
 
 
 def _check_autocast(answer, device):
@@ -194,14 +198,18 @@ def check_verdict(answer):
 
 
 def _told(did, other):
-    """In words, what matters of an outcome: what is not as in the other one, or not as usual."""
+    """In words, what matters of an outcome: what is not as in the other one, or not as
+    usual.
+    """
     usual = _did()
     matters = [key for key in did if did[key] != other[key] or did[key] != usual[key]] or ["printed", "seconds"]
     return ", ".join(f"{key} {did[key]!r}" for key in matters)
 
 
 class _Mark(torch.autograd.Function):
-    """Does nothing. Its node in the graph is a Python object, so that one can see how long the graph lives."""
+    """Does nothing. Its node in the graph is a Python object, so that one can see how
+    long the graph lives.
+    """
 
     @staticmethod
     def forward(ctx, x):
@@ -213,7 +221,9 @@ class _Mark(torch.autograd.Function):
 
 
 class _Watched(nn.Module):
-    """A small model, the same each time, that remembers the devices of its inputs and its graphs."""
+    """A small model, the same each time, that remembers the devices of its inputs and
+    its graphs.
+    """
 
     def __init__(self):
         super().__init__()
@@ -226,14 +236,16 @@ class _Watched(nn.Module):
 
     def forward(self, x):
         self.inputs.append(x.device)
-        self.kept = sum(graph() is not None for graph in self.graphs)  # of earlier batches
+        # of earlier batches
+        self.kept = sum(graph() is not None for graph in self.graphs)
         y = _Mark.apply(self.layer(x) * self.scale)
         self.graphs += [] if y.grad_fn is None else [weakref.ref(y.grad_fn)]
         return y
 
 
 def _batches(count, scale=1):
-    """The first of six batches of several sizes. Their losses go up and down; the lowest is the fourth.
+    """The first of six batches of several sizes. Their losses go up and down; the
+    lowest is the fourth.
 
     scale: of the targets. With large ones the losses are large, too.
     """
@@ -317,7 +329,9 @@ def _same(got, expected):
 
 
 class _NoValues(TorchFunctionMode):
-    """A tensor on `meta` that is asked for its value says 0, or yes. Sums in place mind the device, as on a GPU."""
+    """A tensor on `meta` that is asked for its value says 0, or yes. Sums in place mind
+    the device, as on a GPU.
+    """
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         if args and getattr(args[0], "is_meta", False):
@@ -340,7 +354,9 @@ class _NoValues(TorchFunctionMode):
 
 
 def _check_movement(answer):
-    """The same on `meta`, where nothing has a value: only what moves, and in which order, can be seen."""
+    """The same on `meta`, where nothing has a value: only what moves, and in which
+    order, can be seen.
+    """
     model, built, raised = _Watched(), [], None
     build = torch.optim.SGD.__init__
 
@@ -390,7 +406,8 @@ STATES = [  # keys, expected, why
 def check_bare(answer):
     for keys, expected, why in STATES:
         tensors = [torch.tensor(float(n)) for n in range(len(keys))]
-        state = OrderedDict(zip(keys, tensors, strict=True))  # what state_dict() returns
+        # what state_dict() returns
+        state = OrderedDict(zip(keys, tensors, strict=True))
         got = call(answer, state, shown=f"the keys {keys}")
         if not isinstance(got, dict):
             raise Wrong(f"for the keys {keys} you returned {_brief(got)}, expected a dict")

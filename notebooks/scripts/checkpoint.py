@@ -1,4 +1,6 @@
-"""Checkpoints of train.py and train_ddp.py, whole at any moment: a file to take along with either of them."""
+"""Checkpoints of train.py and train_ddp.py, whole at any moment: a file to take along
+with either of them.
+"""
 
 import contextlib
 import os
@@ -11,16 +13,19 @@ class Problem(Exception):
 
 
 def save_checkpoint(checkpoint, path):
-    """Write a temporary file, then rename it: at any moment `path` is the whole old checkpoint or the whole new one.
+    """Write a temporary file, then rename it: at any moment `path` is the whole old
+    checkpoint or the whole new one.
 
-    checkpoint: a dict of what torch.load reads with weights_only=True. Its "settings" are what must not change.
+    checkpoint: a dict of what torch.load reads with weights_only=True. Its "settings"
+    are what must not change.
     """
     temporary = path.with_name(path.name + ".tmp")
     try:
         with open(temporary, "wb") as file:
             torch.save(checkpoint, file)
             file.flush()
-            os.fsync(file.fileno())  # the content must be on the disk before the name points to it
+            # the content must be on the disk before the name points to it
+            os.fsync(file.fileno())
         os.replace(temporary, path)
     except (OSError, RuntimeError) as error:  # torch.save says RuntimeError when the disk is full
         with contextlib.suppress(OSError):  # there may be none, nor a folder for it
@@ -29,13 +34,16 @@ def save_checkpoint(checkpoint, path):
         raise Problem(f"cannot write {path} ({reason}). What it held before is untouched.") from None
     if os.name == "posix":
         folder = os.open(path.parent, os.O_RDONLY)
-        with contextlib.suppress(OSError):  # some network drives cannot, and the file is whole there, too
+        # some network drives cannot, and the file is whole there, too
+        with contextlib.suppress(OSError):
             os.fsync(folder)  # and now the name
         os.close(folder)
 
 
 def read_checkpoint(path, settings):
-    """The checkpoint, its tensors on the CPU; None if there is none. Problem if it is damaged or of other settings."""
+    """The checkpoint, its tensors on the CPU; None if there is none. Problem if it is
+    damaged or of other settings.
+    """
     if not path or not path.exists():
         return None
     try:

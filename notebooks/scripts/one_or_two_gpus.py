@@ -1,7 +1,9 @@
-"""Samples a second of one network on one or two GPUs: torchrun --nproc-per-node=2 one_or_two_gpus.py DDP 2
+"""Samples a second of one network on one or two GPUs: torchrun --nproc-per-node=2
+one_or_two_gpus.py DDP 2
 
-DDP runs in as many processes as GPUs, DataParallel in one. Rank 0 computes with 1/processes of the same global batch.
-Without a GPU it runs on the CPU, which says nothing about GPUs. The last line is the number.
+DDP runs in as many processes as GPUs, DataParallel in one. Rank 0 computes with
+1/processes of the same global batch. Without a GPU it runs on the CPU, which says
+nothing about GPUs. The last line is the number.
 """
 
 import json
@@ -11,7 +13,8 @@ import time
 
 import torch
 import torch.distributed as dist
-import torch.distributed.nn.functional  # before the group opens: it keeps the group that it finds, and its threads
+# before the group opens: it keeps the group that it finds, and its threads
+import torch.distributed.nn.functional
 from torch import nn
 
 BATCH, WARM_UP, STEPS = 8192, 20, 200

@@ -1,8 +1,9 @@
 """The models and the data of train.py: what you replace by your own.
 
-train.py asks for four functions: `add_arguments(parser)`, `model_of(args)`, `loss_of(model, inputs, targets)`, and
-`load(args)`, which returns what to train on and what to test on. A data set has a length, and take(samples) →
-(inputs, targets), for a tensor of sample numbers.
+train.py asks for four functions: `add_arguments(parser)`, `model_of(args)`,
+`loss_of(model, inputs, targets)`, and `load(args)`, which returns what to train on and
+what to test on. A data set has a length, and take(samples) → (inputs, targets), for a
+tensor of sample numbers.
 """
 
 import random
@@ -51,7 +52,8 @@ class ConvNet(nn.Module):
     def __init__(self, channels=64):
         super().__init__()
         layers, inputs = [], 1
-        for _ in range(3):  # GroupNorm looks at one image, BatchNorm would look at all that a process has
+        # GroupNorm looks at one image, BatchNorm would look at all that a process has
+        for _ in range(3):
             layers += [nn.Conv2d(inputs, channels, 3, padding=1), nn.GroupNorm(8, channels), nn.ReLU()]
             inputs = channels
         self.layers = nn.Sequential(*layers, nn.MaxPool2d(2), nn.Flatten(), nn.Linear(16 * channels, 10))
@@ -61,7 +63,9 @@ class ConvNet(nn.Module):
 
 
 class Text:
-    """A text, cut into samples of `context` bytes. The target of a byte is the byte after it."""
+    """A text, cut into samples of `context` bytes. The target of a byte is the byte
+    after it.
+    """
 
     def __init__(self, text, context):
         self.text, self.window = text, np.arange(context + 1)
@@ -72,7 +76,8 @@ class Text:
     def take(self, samples):
         starts = samples.numpy()[:, None] * (len(self.window) - 1)
         windows = torch.from_numpy(self.text[starts + self.window])
-        return windows[:, :-1].contiguous(), windows[:, 1:].contiguous()  # uint8: an eighth of int64 to move
+        # uint8: an eighth of int64 to move
+        return windows[:, :-1].contiguous(), windows[:, 1:].contiguous()
 
 
 class Digits:
@@ -87,7 +92,9 @@ class Digits:
 
 
 def make_text(length=400_000, seed=0):
-    """Sums and sentences without end, as bytes: something that a small model can learn a good part of."""
+    """Sums and sentences without end, as bytes: something that a small model can learn
+    a good part of.
+    """
     pick, parts, size = random.Random(seed), [], 0
     while size < length:
         a, b = pick.randrange(50), pick.randrange(50)

@@ -1,4 +1,5 @@
-"""Train a small network on any device: CPU, NVIDIA or AMD GPU, Apple GPU or TPU, in one process or several.
+"""Train a small network on any device: CPU, NVIDIA or AMD GPU, Apple GPU or TPU, in one
+process or several.
 
   python train.py                                      a small GPT, on text that it makes itself
   python train.py --task digits                        a small convolutional network, on handwritten digits
@@ -6,9 +7,10 @@
   python train.py --checkpoint run.pt                  save to run.pt; started again, it goes on from there
   torchrun --standalone --nproc-per-node=2 train.py    two processes, each with a GPU of its own (or on the CPU)
 
-Ctrl-C ends the training after the step it is in (several processes: at the next look at the loss, for which torchrun
-gives them 30 seconds). With --checkpoint it loses nothing. The result does not depend on interruptions, and but for
-rounding not on the number of processes either. The models and their data are in tasks.py: put your own there. It and
+Ctrl-C ends the training after the step it is in (several processes: at the next look at
+the loss, for which torchrun gives them 30 seconds). With --checkpoint it loses nothing.
+The result does not depend on interruptions, and but for rounding not on the number of
+processes either. The models and their data are in tasks.py: put your own there. It and
 checkpoint.py must lie beside this file.
 """
 
@@ -26,7 +28,8 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
-import torch.distributed.nn.functional  # before the group opens: it keeps the group that it finds, and its threads
+# before the group opens: it keeps the group that it finds, and its threads
+import torch.distributed.nn.functional
 from checkpoint import Problem, read_checkpoint, save_checkpoint
 from tasks import add_arguments, load, loss_of, model_of
 from torch import nn
@@ -73,7 +76,8 @@ def pick_device(args):
     kind, found = args.device, torch.accelerator.current_accelerator(check_available=True)
     if kind == "auto":
         kind = found.type if found else "cpu"
-        with contextlib.suppress(ImportError):  # for a TPU only: XLA's own CPU device is slower than the CPU
+        # for a TPU only: XLA's own CPU device is slower than the CPU
+        with contextlib.suppress(ImportError):
             from torch_xla.runtime import device_type
 
             kind = "xla" if device_type() == "TPU" else kind
@@ -90,12 +94,15 @@ def pick_device(args):
         if index >= gpus:
             raise Problem(f"more processes than GPUs: this machine has {gpus}. Start fewer, or add --device cpu.")
         torch.cuda.set_device(index)
-        torch.set_float32_matmul_precision("high")  # TF32 for what stays float32: ten bits of mantissa are enough
+        # TF32 for what stays float32: ten bits of mantissa are enough
+        torch.set_float32_matmul_precision("high")
     return torch.device(kind)
 
 
 def pick_precision(device, args):
-    """The type of the products in the model: half as long where the device multiplies it faster."""
+    """The type of the products in the model: half as long where the device multiplies
+    it faster.
+    """
     name = args.precision
     if name == "auto" and device.type == "cuda":
         major = torch.cuda.get_device_capability()[0]
@@ -110,7 +117,8 @@ def join(device):
     if "WORLD_SIZE" not in os.environ:
         return 0, 1
     inside = [name for _, name in socket.if_nameindex() if name in ("lo", "lo0")]
-    if inside and os.environ["WORLD_SIZE"] == os.environ.get("LOCAL_WORLD_SIZE"):  # keep the traffic on this machine
+    # keep the traffic on this machine
+    if inside and os.environ["WORLD_SIZE"] == os.environ.get("LOCAL_WORLD_SIZE"):
         for backend in ("GLOO", "NCCL"):
             os.environ.setdefault(f"{backend}_SOCKET_IFNAME", inside[0])
     if device.type not in ("cpu", "cuda"):
@@ -127,7 +135,9 @@ def learning_rate(step, args):
 
 
 class Trainer:
-    """The model with all that a step needs. `step(k)` takes step k and returns its loss, on the device."""
+    """The model with all that a step needs. `step(k)` takes step k and returns its
+    loss, on the device.
+    """
 
     def __init__(self, args, device, data, rank=0, size=1):
         if args.batch % (size * args.accumulate):
@@ -142,7 +152,8 @@ class Trainer:
         self.casting = {"enabled": False} if precision == torch.float32 else {"dtype": precision}
         layout = torch.channels_last if args.task == "digits" and device.type == "cuda" else torch.preserve_format
         self.net = model_of(args).to(device, memory_format=layout)
-        xla = device.type == "xla"  # there, numbers that change must be tensors, or each step is compiled anew
+        # there, numbers that change must be tensors, or each step is compiled anew
+        xla = device.type == "xla"
         kind = {"capturable": True} if xla else {"fused": True}
         self.optimizer = torch.optim.AdamW(self.net.parameters(), torch.tensor(args.lr) if xla else args.lr, **kind)
         self.scaler = torch.amp.GradScaler(device.type, enabled=precision == torch.float16)
@@ -153,7 +164,9 @@ class Trainer:
             self.model = torch.compile(self.model, mode=args.compile)
 
     def batch(self, step):
-        """This process's samples of a step, on the device. They follow from `step` alone: that makes resuming exact."""
+        """This process's samples of a step, on the device. They follow from `step`
+        alone: that makes resuming exact.
+        """
         epoch, index = divmod(step, len(self.data) // self.args.batch)
         if self.order[0] != epoch:
             seed = torch.Generator().manual_seed(1_000_003 * self.args.seed + epoch)
@@ -161,9 +174,11 @@ class Trainer:
         samples = self.order[1][index * self.args.batch : (index + 1) * self.args.batch]
         parts = self.data.take(samples[self.rank :: self.size])
         cuda = self.device.type == "cuda"
-        if cuda:  # from pinned memory, nobody waits for the copy: we prepare the next step
+        # from pinned memory, nobody waits for the copy: we prepare the next step
+        if cuda:
             parts = [part.pin_memory() for part in parts]
-        return [part.to(self.device, non_blocking=cuda) for part in parts]  # else it may read what is gone (MPS)
+        # else it may read what is gone (MPS)
+        return [part.to(self.device, non_blocking=cuda) for part in parts]
 
     def step(self, number):
         args, last = self.args, self.args.accumulate - 1
@@ -172,7 +187,8 @@ class Trainer:
             group["lr"] = torch.tensor(rate).to(self.device) if torch.is_tensor(group["lr"]) else rate
         total = 0
         for k, part in enumerate(zip(*(tensor.chunk(args.accumulate) for tensor in self.batch(number)), strict=True)):
-            # Only the last backward talks to the other processes; before it, gradients add up at home.
+            # Only the last backward talks to the other processes; before it, gradients
+            # add up at home.
             with self.model.no_sync() if self.size > 1 and k < last else contextlib.nullcontext():
                 with torch.autocast(self.device.type, **self.casting):
                     loss = loss_of(self.model, *part) / args.accumulate
@@ -201,12 +217,15 @@ def save(step, trainer):
 
 
 def resume(trainer):
-    """Continue from the checkpoint, if there is one. Returns the number of steps taken so far."""
+    """Continue from the checkpoint, if there is one. Returns the number of steps taken
+    so far.
+    """
     checkpoint = read_checkpoint(trainer.args.checkpoint, trainer.settings)
     if checkpoint is None:
         return 0
     trainer.net.load_state_dict(checkpoint["model"])
-    groups = trainer.optimizer.state_dict()["param_groups"]  # ours: the checkpoint may come from another device
+    # ours: the checkpoint may come from another device
+    groups = trainer.optimizer.state_dict()["param_groups"]
     trainer.optimizer.load_state_dict({"state": checkpoint["optimizer"], "param_groups": groups})
     if checkpoint["scaler"]:
         trainer.scaler.load_state_dict(checkpoint["scaler"])
@@ -214,7 +233,9 @@ def resume(trainer):
 
 
 def train(args, stop):
-    """Train to the last step, or until `stop` is no longer empty. Returns the exit code."""
+    """Train to the last step, or until `stop` is no longer empty. Returns the exit
+    code.
+    """
     device = pick_device(args)
     rank, size = join(device)
     training, test = load(args)
@@ -225,18 +246,21 @@ def train(args, stop):
         dist.all_gather_object(found, done)
         if len(set(found)) > 1:
             raise Problem("not all processes see the same checkpoint: put it where all machines can read it")
-    if args.metrics and rank == 0:  # without lines of steps that will be taken again, or a line that was cut off
+    # without lines of steps that will be taken again, or a line that was cut off
+    if args.metrics and rank == 0:
         lines = args.metrics.read_text().splitlines(keepends=True) if done and args.metrics.exists() else []
         kept = [line for line in lines if line.endswith("\n") and json.loads(line)["step"] <= done]
         args.metrics.write_text("".join(kept))
-    bar = tqdm(total=args.steps, initial=done, unit="step", disable=True if rank else None)  # None: only in a terminal
+    # None: only in a terminal
+    bar = tqdm(total=args.steps, initial=done, unit="step", disable=True if rank else None)
     clock, stopping = time.perf_counter(), False
     while done < args.steps and not stopping:
         loss = trainer.step(done)
         done += 1
         bar.update()
         if done % args.log_every == 0 or done == args.steps or (stop and size == 1):
-            # A look waits for the device, and for all processes: they can only stop together. Other steps do not wait.
+            # A look waits for the device, and for all processes: they can only stop
+            # together. Other steps do not wait.
             both = torch.stack([loss / size, torch.full_like(loss, len(stop))])
             if size > 1:
                 dist.all_reduce(both)
@@ -259,14 +283,19 @@ def train(args, stop):
         with torch.no_grad():
             print(f"{done} steps on {device.type}, test loss {loss_of(trainer.net, inputs, targets).item():.4f}")
     if dist.is_initialized():
-        del trainer  # first: a DDP model that outlives its group can hang the process (PyTorch 2.11, 2.13)
+        # first: a DDP model that outlives its group can hang the process (PyTorch 2.11,
+        # 2.13)
+        del trainer
         dist.destroy_process_group()
     return 130 if stopping else 0
 
 
 def keep_memory():
-    """Large tensors that are freed would go back to Linux, and each step take new pages: 5 to 10% of it on a CPU."""
-    with contextlib.suppress(OSError, AttributeError):  # another system, or another C library than glibc
+    """Large tensors that are freed would go back to Linux, and each step take new
+    pages: 5 to 10% of it on a CPU.
+    """
+    # another system, or another C library than glibc
+    with contextlib.suppress(OSError, AttributeError):
         glibc = ctypes.CDLL("libc.so.6")
         glibc.mallopt(-4, 0)  # M_MMAP_MAX: large tensors lie on the heap, too
         glibc.mallopt(-1, -1)  # M_TRIM_THRESHOLD: its free end stays
@@ -281,7 +310,8 @@ def main():
         if "WORLD_SIZE" not in os.environ:  # torchrun sends the signal once more
             signal.signal(number, signal.SIG_DFL)  # a second Ctrl-C ends at once
 
-    for number in (signal.SIGINT, signal.SIGTERM):  # SIGTERM: from a cluster that needs the machine
+    # SIGTERM: from a cluster that needs the machine
+    for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, ask_to_stop)
     try:
         return train(args, stop)

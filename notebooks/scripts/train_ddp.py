@@ -1,12 +1,14 @@
-"""Train a small network on handwritten digits with one process or many. The result does not depend on how many.
+"""Train a small network on handwritten digits with one process or many. The result does
+not depend on how many.
 
   python train_ddp.py                                           one process
   torchrun --standalone --nproc-per-node=2 train_ddp.py         two processes on this machine
   torchrun --standalone --nproc-per-node=2 --max-restarts=3 train_ddp.py --checkpoint run.pt
                                                                 the same, and it survives a dead process
 
-Each process takes one GPU (NCCL). Without a GPU, or with --cpu, it computes on the CPU (gloo).
-The last line of output is a JSON object with the results. checkpoint.py must lie beside this file.
+Each process takes one GPU (NCCL). Without a GPU, or with --cpu, it computes on the CPU
+(gloo). The last line of output is a JSON object with the results. checkpoint.py must
+lie beside this file.
 """
 
 # ruff: noqa: E402
@@ -24,24 +26,29 @@ from pathlib import Path
 
 def stop(*_):
     if os.environ.get("RANK", "0") == "0":
-        sys.stderr.write("train_ddp: interrupted\n")  # print writes twice: another process may write in between
+        # print writes twice: another process may write in between
+        sys.stderr.write("train_ddp: interrupted\n")
     sys.stdout.flush()
-    os._exit(130)  # at once: leaving the group politely needs the others, who are leaving too
+    # at once: leaving the group politely needs the others, who are leaving too
+    os._exit(130)
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGINT, stop)  # before the imports below: they take seconds, and Ctrl-C may come earlier
+    # before the imports below: they take seconds, and Ctrl-C may come earlier
+    signal.signal(signal.SIGINT, stop)
 
 import torch
 import torch.distributed as dist
-import torch.distributed.nn.functional  # before the group opens: it keeps the group that it finds, and its threads
+# before the group opens: it keeps the group that it finds, and its threads
+import torch.distributed.nn.functional
 import torch.nn.functional as F
 from checkpoint import Problem, read_checkpoint, save_checkpoint
 from sklearn.datasets import load_digits
 from torch.nn.parallel import DistributedDataParallel
 
 TRAIN = 1437  # of the 1797 images; the other 360 are the test set
-MUST_MATCH = ("hidden", "batch", "lr", "clip", "amp", "seed")  # settings that a checkpoint fixes
+# settings that a checkpoint fixes
+MUST_MATCH = ("hidden", "batch", "lr", "clip", "amp", "seed")
 
 
 def parse_arguments(words=None):
@@ -98,7 +105,9 @@ def pick_device(args):
 
 
 def join(device, timeout):
-    """Open the process group: from here on the processes can talk. One process alone is a group of one."""
+    """Open the process group: from here on the processes can talk. One process alone is
+    a group of one.
+    """
     rank, size, host = number("RANK"), number("WORLD_SIZE", 1), os.environ.get("MASTER_ADDR", "127.0.0.1")
     one_machine = number("LOCAL_WORLD_SIZE", 1) == size or host in ("127.0.0.1", "::1", "localhost")
     for _, name in socket.if_nameindex():
@@ -115,16 +124,21 @@ def join(device, timeout):
 
 
 def open_store(host, rank, size, timeout, one_machine):
-    """The place at MASTER_ADDR:MASTER_PORT where processes leave their addresses for each other."""
+    """The place at MASTER_ADDR:MASTER_PORT where processes leave their addresses for
+    each other.
+    """
     port, options = number("MASTER_PORT", 29500), {"timeout": timeout, "use_libuv": os.name != "nt"}
     if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
-        # torchrun hosts the store, and after a restart the addresses of the dead are still in it. So each restart
-        # writes under a name of its own. Machines may count restarts differently: with several, start torchrun with
-        # TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1, then rank 0 hosts a new store each time (below).
+        # torchrun hosts the store, and after a restart the addresses of the dead are
+        # still in it. So each restart writes under a name of its own. Machines may
+        # count restarts differently: with several, start torchrun with
+        # TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1, then rank 0 hosts a new store each time
+        # (below).
         store = dist.TCPStore(host, port, size, False, **options)
         return dist.PrefixStore(f"restart {number('TORCHELASTIC_RESTART_COUNT')}", store) if one_machine else store
     if rank == 0:
-        # Left alone, TCPStore listens on all networks. Given a socket, it listens where that one does.
+        # Left alone, TCPStore listens on all networks. Given a socket, it listens where
+        # that one does.
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         try:
             listener = socket.create_server((host if one_machine else "", port), family=family)
@@ -153,7 +167,9 @@ def wait_for(host, port, timeout):
 
 
 def load_data(device):
-    """Images and labels: of the training set, then of the test set. The split is always the same."""
+    """Images and labels: of the training set, then of the test set. The split is always
+    the same.
+    """
     pixels, digits = load_digits(return_X_y=True)
     order = torch.randperm(len(digits), generator=torch.Generator().manual_seed(0))
     images = torch.tensor(pixels / 16, dtype=torch.float32)[order].to(device)
@@ -162,18 +178,23 @@ def load_data(device):
 
 
 def steps_per_epoch(args):
-    return -(-TRAIN // args.batch)  # rounded up: the last batch of an epoch may be smaller
+    # rounded up: the last batch of an epoch may be smaller
+    return -(-TRAIN // args.batch)
 
 
 def global_batch(step, args):
-    """The samples of one step, for all processes together. They follow from `step` alone, so resuming is easy."""
+    """The samples of one step, for all processes together. They follow from `step`
+    alone, so resuming is easy.
+    """
     epoch, index = divmod(step, steps_per_epoch(args))
     order = torch.randperm(TRAIN, generator=torch.Generator().manual_seed(1_000_003 * args.seed + epoch))
     return order[index * args.batch : (index + 1) * args.batch]
 
 
 def my_share(samples):
-    """Every size-th sample, from rank on. No padding: shares may be uneven, even empty, and no sample counts twice."""
+    """Every size-th sample, from rank on. No padding: shares may be uneven, even empty,
+    and no sample counts twice.
+    """
     return samples[dist.get_rank() :: dist.get_world_size()]
 
 
@@ -186,12 +207,14 @@ def train_step(model, optimizer, images, labels, batch, seen, args):
     loss = torch.zeros((), device=images.device)
     parts = my_share(batch).to(images.device).tensor_split(args.accumulate)
     for k, part in enumerate(parts, start=1):
-        # Only the last backward talks to the others; before it, gradients add up at home.
+        # Only the last backward talks to the others; before it, gradients add up at
+        # home.
         with contextlib.nullcontext() if k == len(parts) else model.no_sync():
             with torch.autocast(images.device.type, torch.bfloat16, enabled=args.amp):
                 logits = model(images[part])
-            # DDP takes the mean over processes; we want the mean over samples, of which processes may have different
-            # numbers. The sum of losses * size / samples gives it: the same step for any number of processes.
+            # DDP takes the mean over processes; we want the mean over samples, of which
+            # processes may have different numbers. The sum of losses * size / samples
+            # gives it: the same step for any number of processes.
             part_loss = F.cross_entropy(logits.float(), labels[part], reduction="sum")
             part_loss = part_loss * dist.get_world_size() / len(batch)
             part_loss.backward()
@@ -204,7 +227,8 @@ def train_step(model, optimizer, images, labels, batch, seen, args):
 
 
 def write_log(step, loss, args):
-    dist.all_reduce(loss, dist.ReduceOp.SUM)  # everybody's part: a cost of looking at the loss
+    # everybody's part: a cost of looking at the loss
+    dist.all_reduce(loss, dist.ReduceOp.SUM)
     line = {"epoch": step // steps_per_epoch(args), "step": step, "loss": loss.item() / dist.get_world_size()}
     line |= {"world_size": dist.get_world_size(), "restarts": number("TORCHELASTIC_RESTART_COUNT")}
     if dist.get_rank() == 0:
@@ -229,19 +253,24 @@ def settings(args):
 
 
 def save_training(step, model, optimizer, seen, args):
-    """Save what is needed to go on after `step` steps. Rank 0 writes; all call, to add up what they have seen."""
+    """Save what is needed to go on after `step` steps. Rank 0 writes; all call, to add
+    up what they have seen.
+    """
     seen = seen.clone()
     dist.all_reduce(seen)
     if dist.get_rank() == 0:
         epoch, batch = divmod(step, steps_per_epoch(args))
         checkpoint = {"epoch": epoch, "batch": batch, "seen": seen.cpu(), "optimizer": optimizer.state_dict()}
-        checkpoint["model"] = model.module.state_dict()  # the model inside DDP: no "module." in the names
+        # the model inside DDP: no "module." in the names
+        checkpoint["model"] = model.module.state_dict()
         checkpoint["settings"] = settings(args)
         save_checkpoint(checkpoint, args.checkpoint)
 
 
 def agree_on_checkpoint(args):
-    """Rank 0 reads and all take what it read: machines may not share the folder, and none may start elsewhere."""
+    """Rank 0 reads and all take what it read: machines may not share the folder, and
+    none may start elsewhere.
+    """
     box = [None, None]
     if dist.get_rank() == 0:
         try:
@@ -262,7 +291,8 @@ def agree_on_checkpoint(args):
 def train(args):
     device = pick_device(args)
     if "OMP_NUM_THREADS" not in os.environ:
-        torch.set_num_threads(1)  # the network is tiny: more threads would only wait for each other
+        # the network is tiny: more threads would only wait for each other
+        torch.set_num_threads(1)
     join(device, args.timeout)
     checkpoint = agree_on_checkpoint(args)
     say = print if dist.get_rank() == 0 else lambda *_: None
@@ -271,7 +301,8 @@ def train(args):
     model = torch.nn.Sequential(torch.nn.Linear(64, args.hidden), torch.nn.ReLU(), torch.nn.Linear(args.hidden, 10))
     model.to(device)
     optimizer = torch.optim.SGD(model.parameters(), args.lr, momentum=0.9)
-    seen = torch.zeros(TRAIN, dtype=torch.int64, device=device)  # how often this process used each sample
+    # how often this process used each sample
+    seen = torch.zeros(TRAIN, dtype=torch.int64, device=device)
     first, end = 0, args.epochs * steps_per_epoch(args)
     if checkpoint:
         model.load_state_dict(checkpoint["model"])
@@ -293,7 +324,8 @@ def train(args):
             save_training(step + 1, model, optimizer, seen, args)
         time.sleep(args.pause)
     dist.all_reduce(seen)
-    low, high = seen.min().item(), seen.max().item()  # on a GPU, this waits for all steps
+    # on a GPU, this waits for all steps
+    low, high = seen.min().item(), seen.max().item()
     speed = samples / (time.perf_counter() - begin)
 
     accuracy, loss = evaluate(model.module, *test_set)
@@ -301,7 +333,9 @@ def train(args):
     result = {"accuracy": accuracy, "loss": loss, "seen_min": low, "seen_max": high, "samples_per_second": speed}
     result |= {"world_size": dist.get_world_size(), "steps": max(first, end), "resumed_at": first}
     say(json.dumps(result | {"restarts": number("TORCHELASTIC_RESTART_COUNT")}))
-    del model  # first: a DDP model that outlives its group can hang the process (PyTorch 2.11, 2.13)
+    # first: a DDP model that outlives its group can hang the process (PyTorch 2.11,
+    # 2.13)
+    del model
     dist.destroy_process_group()
 
 

@@ -1,9 +1,11 @@
-"""Train a small network on handwritten digits on all TPU chips of this machine, in one process for each chip.
+"""Train a small network on handwritten digits on all TPU chips of this machine, in one
+process for each chip.
 
   python train_xla.py --save digits.pt
 
-Without a TPU, torch_xla takes XLA's own CPU device, and there is one process. The training runs twice: with
-DistributedDataParallel, and by hand with xm.optimizer_step. The last line of output is a JSON object with the results.
+Without a TPU, torch_xla takes XLA's own CPU device, and there is one process. The
+training runs twice: with DistributedDataParallel, and by hand with xm.optimizer_step.
+The last line of output is a JSON object with the results.
 """
 
 # ruff: noqa: E402
@@ -14,10 +16,13 @@ import os
 import sys
 import tempfile
 
-for name in ("TPU_PROCESS_ADDRESSES", "CLOUD_TPU_TASK_ID"):  # Kaggle sets one of them: launch would trip over it
+# Kaggle sets one of them: launch would trip over it
+for name in ("TPU_PROCESS_ADDRESSES", "CLOUD_TPU_TASK_ID"):
     os.environ.pop(name, None)
-os.environ.pop("CPU_NUM_DEVICES", None)  # processes that talk need XLA to have one CPU device, not several
-TRAIN, BATCH = 1437, 64  # images in the training set (of 1797), images in a step of all processes together
+# processes that talk need XLA to have one CPU device, not several
+os.environ.pop("CPU_NUM_DEVICES", None)
+# images in the training set (of 1797), images in a step of all processes together
+TRAIN, BATCH = 1437, 64
 
 
 def release(package):
@@ -27,7 +32,8 @@ def release(package):
         return "none"
 
 
-if release("torch").split(".")[:2] != release("torch_xla").split(".")[:2]:  # importing would fail with a riddle
+# importing would fail with a riddle
+if release("torch").split(".")[:2] != release("torch_xla").split(".")[:2]:
     versions = f"here are torch {release('torch')} and torch_xla {release('torch_xla')}"
     sys.stderr.write(f"train_xla: torch and torch_xla must be of the same release; {versions}\n")
     sys.exit(2)
@@ -60,11 +66,15 @@ def compilations():
 
 
 def train(model, step, data, epochs, device):
-    """Train. Returns the mean loss (of all processes) and the compilations of each epoch, and the samples seen here."""
+    """Train. Returns the mean loss (of all processes) and the compilations of each
+    epoch, and the samples seen here.
+    """
     world, losses, compiled, seen = xr.world_size(), [], [], 0
     sampler = DistributedSampler(data, world, xr.global_ordinal(), shuffle=True, seed=0)
-    loader = DataLoader(data, batch_size=BATCH // world, sampler=sampler, drop_last=True)  # batches of one shape only
-    batches = pl.MpDeviceLoader(loader, device)  # moves the batches, and calls torch_xla.sync() after each of them
+    # batches of one shape only
+    loader = DataLoader(data, batch_size=BATCH // world, sampler=sampler, drop_last=True)
+    # moves the batches, and calls torch_xla.sync() after each of them
+    batches = pl.MpDeviceLoader(loader, device)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
     for epoch in range(epochs):
         sampler.set_epoch(epoch)  # another order
@@ -98,7 +108,8 @@ def main(rank, args):
             results = train(model, xm.optimizer_step, data, args.epochs, device)
         found["losses"][way], found["compilations"][way], found["seen"] = results
     if args.save:
-        xm.save(model.state_dict(), args.save)  # all call it: one process writes, and tensors go to the CPU before
+        # all call it: one process writes, and tensors go to the CPU before
+        xm.save(model.state_dict(), args.save)
     right = (model(images.to(device)).argmax(1).cpu() == labels).float().mean().item()
     if rank == 0:
         print(json.dumps({**found, "accuracy": right}), flush=True)
@@ -110,7 +121,9 @@ if __name__ == "__main__":
     parser.add_argument("--epochs", type=int, default=5, help="passes over the training set (default: %(default)s)")
     parser.add_argument("--save", metavar="FILE", help="where to save the weights")
     args = parser.parse_args()
-    # The child processes are copies of this one (fork), and need not import all that again. So nothing before this line
-    # may have used an XLA device, or called backward().
-    with tempfile.TemporaryDirectory() as args.folder:  # the processes meet in a file there: no port, no network
+    # The child processes are copies of this one (fork), and need not import all that
+    # again. So nothing before this line may have used an XLA device, or called
+    # backward().
+    # the processes meet in a file there: no port, no network
+    with tempfile.TemporaryDirectory() as args.folder:
         torch_xla.launch(main, args=(args,), start_method="fork")

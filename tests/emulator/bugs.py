@@ -1,4 +1,5 @@
-"""Does a run on the emulated device find a mistake in a CUDA cell? `make test-cuda` runs this.
+"""Does a run on the emulated device find a mistake in a CUDA cell? `make test-cuda`
+runs this.
 
 Each cell passes as it is, and fails with one deliberate mistake in it.
 """

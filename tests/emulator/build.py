@@ -1,8 +1,9 @@
 """Build the emulated CUDA device for the PyTorch of the Python that runs this: `python -m tests.emulator.build`.
 
-Needs Linux on x86-64, g++, and what tests/cuda-requirements.txt installs: a CUDA build of PyTorch, and CUDA's headers.
-The first time it takes a minute or two; run again, it compiles what has changed. The libraries go to build/emulator/, a
-folder for each version of PyTorch and Python.
+Needs Linux on x86-64, g++, and what tests/cuda-requirements.txt installs: a CUDA build
+of PyTorch, and CUDA's headers. The first time it takes a minute or two; run again, it
+compiles what has changed. The libraries go to build/emulator/, a folder for each
+version of PyTorch and Python.
 """
 
 import importlib.metadata
@@ -46,12 +47,16 @@ def missing():
 
 
 def includes():
-    """Folders with CUDA's headers, from the wheels (CUDA 13: one folder; CUDA 12: one a library)."""
+    """Folders with CUDA's headers, from the wheels (CUDA 13: one folder; CUDA 12: one a
+    library).
+    """
     return sorted((PACKAGES / "nvidia").glob("*/include"))
 
 
 def needed():
-    """Names of the functions of CUDA, its driver and cuBLAS that PyTorch's libraries call."""
+    """Names of the functions of CUDA, its driver and cuBLAS that PyTorch's libraries
+    call.
+    """
     names = set()
     for library in LIBRARIES:
         path = TORCH / "lib" / f"lib{library}.so"
@@ -62,9 +67,11 @@ def needed():
 
 
 def stubs():
-    """C source: a function for each name that PyTorch calls and no file of runtime/ defines.
+    """C source: a function for each name that PyTorch calls and no file of runtime/
+    defines.
 
-    One of cuBLAS succeeds and does nothing, as a kernel does; one of CUDA is not supported, and says so in the log.
+    One of cuBLAS succeeds and does nothing, as a kernel does; one of CUDA is not
+    supported, and says so in the log.
     """
     sources = "\n".join(path.read_text(encoding="utf-8") for path in sorted((HERE / "runtime").glob("*.cpp")))
     defined = set(re.findall(r"^API [^(]*?\**(\w+)\(", sources, re.M))
@@ -78,7 +85,9 @@ def stubs():
 
 
 def compiled(source, out, *options):
-    """The object file of a source; compiled if it, a header beside it or the folder of PyTorch is newer."""
+    """The object file of a source; compiled if it, a header beside it or the folder of
+    PyTorch is newer.
+    """
     target = out / (source.stem + ".o")
     inputs = [source, *source.parent.glob("*.h"), HERE / "runtime" / "emulator.h", TORCH / "version.py"]
     if not target.exists() or target.stat().st_mtime < max(path.stat().st_mtime for path in inputs if path.exists()):
@@ -100,13 +109,15 @@ def build():
         generated.write_text(text)
     runtime = [compiled(path, out, "-std=c++17", *cuda) for path in sorted((HERE / "runtime").glob("*.cpp"))]
     runtime.append(compiled(generated, out))
-    # The soname is that of the driver: dlopen("libcuda.so.1") finds it. With its own libstdc++, as it is loaded first.
+    # The soname is that of the driver: dlopen("libcuda.so.1") finds it. With its own
+    # libstdc++, as it is loaded first.
     subprocess.run(
         ["g++", "-shared", *runtime, "-o", out / "libemulator.so", "-Wl,-soname,libcuda.so.1", "-ldl", "-lpthread"]
         + ["-static-libstdc++", "-static-libgcc", "-Wl,--exclude-libs,ALL"],
         check=True,
     )
-    driver = out / "libcuda.so.1"  # for programs that look for the driver's file, as Triton does
+    # for programs that look for the driver's file, as Triton does
+    driver = out / "libcuda.so.1"
     driver.unlink(missing_ok=True)
     driver.symlink_to("libemulator.so")
 

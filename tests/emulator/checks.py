@@ -1,4 +1,5 @@
-"""Does the emulated device behave as a GPU does? `make test-emulator` runs this on two emulated T4s.
+"""Does the emulated device behave as a GPU does? `make test-emulator` runs this on two
+emulated T4s.
 
 Not named test_*.py: without the emulator there is nothing to test.
 """
@@ -33,7 +34,9 @@ def nothing_left():
 
 
 def program(source, gpu="T4", gpus=1, gib=None, **variables):
-    """What a program prints that runs in a process of its own, above other emulated GPUs; and its standard error."""
+    """What a program prints that runs in a process of its own, above other emulated
+    GPUs; and its standard error.
+    """
     environment = {**os.environ, **run.environment(gpu, gpus, gib, os.environ["EMULATOR_LOG"]), **variables}
     done = subprocess.run([sys.executable, "-c", source], env=environment, capture_output=True, text=True, timeout=120)
     return done.stdout, done.stderr
@@ -45,9 +48,10 @@ def close(got, expected, tolerance=2e-5):
     torch.testing.assert_close(got.cpu(), expected, rtol=tolerance, atol=tolerance, equal_nan=True)
 
 
-# ---------------------------------------------------------------------------------------------------------------
-# Memory: PyTorch's allocator on a device that rounds up to 2 MiB. Source of the figures: PyTorch's
-# CUDACachingAllocator: kMinBlockSize 512 B, kSmallBuffer 2, kLargeBuffer 20, kMinLargeAlloc 10 and kRoundLarge 2 MiB.
+# --------------------------------------------------------------------------------------
+# Memory: PyTorch's allocator on a device that rounds up to 2 MiB. Source of the
+# figures: PyTorch's CUDACachingAllocator: kMinBlockSize 512 B, kSmallBuffer 2,
+# kLargeBuffer 20, kMinLargeAlloc 10 and kRoundLarge 2 MiB.
 
 
 @pytest.mark.parametrize(
@@ -101,7 +105,7 @@ print(torch.empty(900 * 2**20, dtype=torch.uint8, device="cuda").numel())
     assert out.splitlines()[-1] == str(900 * MIB)
 
 
-# ---------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------
 # Values: those of the CPU
 
 
@@ -217,7 +221,7 @@ def test_random_numbers_follow_the_seed():
     assert torch.equal(torch.rand(5, device=GPU), first) and not torch.equal(first, second)
 
 
-# ---------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------
 # Errors: PyTorch's own
 
 
@@ -276,7 +280,7 @@ os.wait()
     assert program(source)[0].startswith("Cannot re-initialize CUDA in forked subprocess")
 
 
-# ---------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------
 # Streams: a clock for each. What waits for nobody reads what was there before.
 
 SLEEP = 200_000_000  # cycles, an eighth of a second
@@ -321,7 +325,7 @@ def test_a_copy_to_pinned_memory_returns_early_and_one_to_pageable_memory_waits(
     assert pageable.sum() == 1000
 
 
-# ---------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------
 # CUDA Graphs
 
 
@@ -365,7 +369,9 @@ except RuntimeError as error:
 
 
 def test_a_compiled_network_records_graphs_and_trains_as_without():
-    """The run that records must not touch what the forward pass has left for the backward pass."""
+    """The run that records must not touch what the forward pass has left for the
+    backward pass.
+    """
     printed, errors = program(COMPILED)
     assert "[True, True, True, True, True]" in printed, errors
     assert "accessing tensor output of CUDAGraphs that has been overwritten" in printed
@@ -410,7 +416,7 @@ def test_what_waits_cannot_be_captured(mistake, words):
     assert (x + 1).sum().item() == 8
 
 
-# ---------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------
 # Mixed precision, several GPUs, other cards
 
 
@@ -462,7 +468,7 @@ print(properties.name, properties.major, properties.total_memory // 2**30, torch
     assert program(source)[0] == "Tesla T4 7 14 False\n"
 
 
-# ---------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------
 # The last test: in all of the above, no kernel was launched that nobody computed
 
 

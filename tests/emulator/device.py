@@ -1,7 +1,8 @@
-"""The Python part of the emulated CUDA device, loaded after `import torch` by site/sitecustomize.py.
+"""The Python part of the emulated CUDA device, loaded after `import torch` by
+site/sitecustomize.py.
 
-It loads the operators that compute on the CPU what CUDA's kernels would, and replaces what needs a real GPU: NCCL
-between processes by Gloo, Triton by PyTorch's operators.
+It loads the operators that compute on the CPU what CUDA's kernels would, and replaces
+what needs a real GPU: NCCL between processes by Gloo, Triton by PyTorch's operators.
 """
 
 import contextlib
@@ -37,7 +38,9 @@ def _silent_stderr():
 
 
 def _gloo_for_nccl():
-    """Let Gloo do what is asked of NCCL: it moves CUDA tensors through pinned memory, with the right results."""
+    """Let Gloo do what is asked of NCCL: it moves CUDA tensors through pinned memory,
+    with the right results.
+    """
     import torch.distributed as dist
 
     if not dist.is_available():
@@ -46,7 +49,8 @@ def _gloo_for_nccl():
 
     @functools.wraps(original)
     def init_process_group(backend=None, *args, **kwargs):
-        kwargs.pop("device_id", None)  # starts NCCL's communicator at once, which Gloo refuses
+        # starts NCCL's communicator at once, which Gloo refuses
+        kwargs.pop("device_id", None)
         return original("gloo" if backend is None else str(backend).replace("nccl", "gloo"), *args, **kwargs)
 
     dist.init_process_group = init_process_group
@@ -54,10 +58,12 @@ def _gloo_for_nccl():
 
 
 def _aot_eager_for_triton(torch):
-    """Let torch.compile run the traced graph of a CUDA model operator by operator: right values, no fusion, no Triton.
+    """Let torch.compile run the traced graph of a CUDA model operator by operator:
+    right values, no fusion, no Triton.
 
-    In the modes that record CUDA graphs ("reduce-overhead") PyTorch's backend "cudagraphs" does that. The environment
-    variable EMULATOR_TRITON lets Inductor write Triton kernels, whose launches do nothing.
+    In the modes that record CUDA graphs ("reduce-overhead") PyTorch's backend
+    "cudagraphs" does that. The environment variable EMULATOR_TRITON lets Inductor write
+    Triton kernels, whose launches do nothing.
     """
     wrapper = torch._TorchCompileInductorWrapper
     original = wrapper.__call__

@@ -1,9 +1,10 @@
 """Run the lessons on the emulated CUDA device, strictly: `python -m tests.emulator.lessons [--record] [NUMBER…]`.
 
-Each lesson runs twice in one kernel on a T4 (two of them where a cell asks for two), and once on one H200 where that
-could change anything. Every code cell has to end, every claim but those about time has to hold, and no kernel may stay
-uncomputed. Three run at a time: no time is measured. --record: instead of that, store what the timeless cells give on
-the T4 in notebooks/recorded.
+Each lesson runs twice in one kernel on a T4 (two of them where a cell asks for two),
+and once on one H200 where that could change anything. Every code cell has to end, every
+claim but those about time has to hold, and no kernel may stay uncomputed. Three run at
+a time: no time is measured. --record: instead of that, store what the timeless cells
+give on the T4 in notebooks/recorded.
 """
 
 import argparse
@@ -22,10 +23,12 @@ from tests.emulator.run import environment
 # Memory of emulated GPUs counts as the kernel's.
 COMMAND = ["-m", "tests.lessons.plugin", "--color=no", "--kernel-mib=8192", "--family-mib=65536"]
 NOTEBOOKS = pathlib.Path(__file__).resolve().parents[2] / "notebooks"
-# The most (GFLOP, MiB) of an operator that is computed: what is larger takes too long on a CPU, and leaves no values.
+# The most (GFLOP, MiB) of an operator that is computed: what is larger takes too long
+# on a CPU, and leaves no values.
 USUAL, LIMITS = (1, 64), {"05": (10, 600), "06": (1, 600), "07": (20, 600), "10": (1, 16), "11": (0.3, 8)}
 AT_ONCE = 3  # on two cores: part of the time a lesson waits for the emulated GPU
-# The longest first, so that the last ones end together. 13 and 14 have no cell for CUDA.
+# The longest first, so that the last ones end together. 13 and 14 have no cell for
+# CUDA.
 ORDER = ["15", "11", "10", "06", "12", "05", "04", "02", "03", "09", "16", "07", "08", "01", "00"]
 
 
@@ -41,7 +44,9 @@ def asks_for_a_gpu(number):
 
 
 def variables(number, gpu, gpus, log):
-    """The environment in which a lesson runs: with emulated GPUs, strict, and without a judgment about time."""
+    """The environment in which a lesson runs: with emulated GPUs, strict, and without a
+    judgment about time.
+    """
     gflop, mib = LIMITS.get(number, USUAL)
     found = {**os.environ, **environment(gpu, gpus, None, log, gflop, mib)}
     found |= {"LAB_STRICT": "1", "LAB_UNTIMED": "1", "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive"}
@@ -50,7 +55,9 @@ def variables(number, gpu, gpus, log):
 
 
 def run_lesson(number, gpu, record=False):
-    """One lesson on one kind of GPU: (line that says how it went, all that was printed, whether all is well)."""
+    """One lesson on one kind of GPU: (line that says how it went, all that was printed,
+    whether all is well).
+    """
     two = "%%requires cuda:2" in lesson(number).read_text(encoding="utf-8")
     gpus = 2 if record or (two and gpu == "T4") else 1
     command = [*COMMAND, *(["--twice"] if gpu == "T4" else [])]

@@ -1,7 +1,8 @@
 """Run a command as on a machine with CUDA GPUs: `python -m tests.emulator.run [options] COMMAND …`.
 
-The command sees the PyTorch of this Python (a CUDA build), above emulated GPUs. EMULATOR_LOG names a file for all that
-the emulator could not do; it stays empty where all is well.
+The command sees the PyTorch of this Python (a CUDA build), above emulated GPUs.
+EMULATOR_LOG names a file for all that the emulator could not do; it stays empty where
+all is well.
 """
 
 import argparse
@@ -17,9 +18,10 @@ GPUS = {"T4": "Tesla T4,7.5", "H200": "NVIDIA H200,9.0"}
 def environment(gpu, gpus, gib, log, gflop=None, mib=None):
     """The variables that make a process see emulated GPUs.
 
-    gpu: a name of GPUS. gpus: how many, 1 or 2. gib: the memory of each in GiB; None is the real card's. gflop: the
-    largest product that is computed, in GFLOP, mib: the most that an operator may read and write, in MiB (None: no
-    limit); what is larger leaves its output as it was. log: a file.
+    gpu: a name of GPUS. gpus: how many, 1 or 2. gib: the memory of each in GiB; None is
+    the real card's. gflop: the largest product that is computed, in GFLOP, mib: the
+    most that an operator may read and write, in MiB (None: no limit); what is larger
+    leaves its output as it was. log: a file.
     """
     folder, here = build.folder(), build.HERE
     found = {

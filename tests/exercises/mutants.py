@@ -1,11 +1,14 @@
-"""Wrong answers to the exercises, derived from each solution by one change to its syntax tree.
+"""Wrong answers to the exercises, derived from each solution by one change to its
+syntax tree.
 
 `python -m tests.exercises.mutants` gives all of them to the checks and prints one line an exercise; with numbers of lessons or
 exercises ("05", "05.2") only theirs, and every mutant that a check let pass.
 
-Tools for mutation (mutmut 3.8, cosmic-ray 8.7, poodle 1.3) change the files of a package and run its test suite once a
-mutant, in a new process. Here a function judges some thousand answers of ten lines, most in a millisecond. Nor do those
-tools know late binding, a return inside of the loop, the neighbors of `cpu` or `wait`: what learners write.
+Tools for mutation (mutmut 3.8, cosmic-ray 8.7, poodle 1.3) change the files of a
+package and run its test suite once a mutant, in a new process. Here a function judges
+some thousand answers of ten lines, most in a millisecond. Nor do those tools know late
+binding, a return inside of the loop, the neighbors of `cpu` or `wait`: what learners
+write.
 """
 
 import ast
@@ -48,7 +51,8 @@ OPERATE = {
     ast.BitOr: (ast.BitAnd,),
     ast.BitAnd: (ast.BitOr,),
 }
-ORDERED = (ast.Sub, ast.Div, ast.FloorDiv, ast.Mod, ast.Pow, ast.MatMult)  # a - b is not b - a
+# a - b is not b - a
+ORDERED = (ast.Sub, ast.Div, ast.FloorDiv, ast.Mod, ast.Pow, ast.MatMult)
 NEIGHBORS = {  # of names and of attributes
     "min": ("max",),
     "max": ("min", "sum"),
@@ -118,14 +122,18 @@ NEIGHBORS = {  # of names and of attributes
 
 @dataclass(frozen=True)
 class Mutant:
-    """change: "old lines → new lines", as ast.unparse writes them. source: the whole changed answer."""
+    """change: "old lines → new lines", as ast.unparse writes them. source: the whole
+    changed answer.
+    """
 
     change: str
     source: str
 
 
 def mutants(source):
-    """All changed versions of an answer's source, each a Mutant; none that says the same as another one."""
+    """All changed versions of an answer's source, each a Mutant; none that says the
+    same as another one.
+    """
     tree = ast.parse(source)
     original = ast.unparse(tree)
     for node in ast.walk(tree):
@@ -189,7 +197,8 @@ def _changes(node):
     def exchanging(items, place):
         return lambda: items.__setitem__(slice(place, place + 2), items[place : place + 2][::-1])
 
-    # An expression that a statement or another expression holds: replaced by something next to it.
+    # An expression that a statement or another expression holds: replaced by something
+    # next to it.
     for field, value in ast.iter_fields(node):
         inside = value if isinstance(value, list) else [value]
         for place, item in enumerate(inside):
@@ -238,7 +247,8 @@ def _changes(node):
     if isinstance(node, ast.Slice):
         for field in ("lower", "upper", "step"):
             yield setting(node, field, None)
-    if isinstance(node, (ast.Lambda, ast.FunctionDef)) and node.args.defaults:  # late binding
+    # late binding
+    if isinstance(node, (ast.Lambda, ast.FunctionDef)) and node.args.defaults:
         yield setting(node.args, "defaults", [])
         count = len(node.args.defaults)
         if [a.arg for a in node.args.args[-count:]] == [getattr(d, "id", None) for d in node.args.defaults]:
@@ -262,7 +272,9 @@ def _changes(node):
 
 
 def _instead(item):
-    """What an expression is replaced by: its constants off by one, its neighbors, its parts."""
+    """What an expression is replaced by: its constants off by one, its neighbors, its
+    parts.
+    """
     if isinstance(item, ast.Constant):
         value = item.value
         if isinstance(value, bool):
@@ -292,7 +304,8 @@ def _instead(item):
     if isinstance(item, ast.Call):
         if isinstance(item.func, ast.Attribute):  # x.cpu() → x
             yield item.func.value
-        if len(item.args) == 1 and not isinstance(item.args[0], ast.Starred):  # int(x) → x
+        # int(x) → x
+        if len(item.args) == 1 and not isinstance(item.args[0], ast.Starred):
             yield item.args[0]
 
 
@@ -320,14 +333,18 @@ def verdict(number, source):
 
 
 def judged(number, sample=list):
-    """The mutants of one exercise, each with its verdict. sample: a function that picks some of them."""
+    """The mutants of one exercise, each with its verdict. sample: a function that picks
+    some of them.
+    """
     return [
         (mutant, verdict(number, mutant.source)) for mutant in sample(mutants(exercises.find_exercise(number).solution))
     ]
 
 
 def alike(text):
-    """Whether a verdict calls what was returned and what was expected by the same words."""
+    """Whether a verdict calls what was returned and what was expected by the same
+    words.
+    """
     pair = re.search(r"you returned (.+?), (?:but )?(?:expected|it is|it should be) (.+?)(?::| \(|\.? *\n|$)", text)
     return pair is not None and pair[1] == pair[2]
 
@@ -336,7 +353,8 @@ def report(number):
     """Lines for one exercise, and its counts: mutants, refused, equivalent."""
     exercises.SECONDS = 5
     exercises._remember = lambda number, state: None
-    sys.modules["tabulate"] = None  # a package of the site's builder, which no lesson may expect
+    # a package of the site's builder, which no lesson may expect
+    sys.modules["tabulate"] = None
     start = time.perf_counter()
     exercise, found = exercises.find_exercise(number), judged(number)
     seconds = time.perf_counter() - start

@@ -1,6 +1,8 @@
-"""Every solution passes its check; every stub and every listed wrong answer does not, with the intended message.
+"""Every solution passes its check; every stub and every listed wrong answer does not,
+with the intended message.
 
-A fixed sample of the mutants as well; `make test-exercises` gives all of them to the checks.
+A fixed sample of the mutants as well; `make test-exercises` gives all of them to the
+checks.
 """
 
 import random
@@ -34,7 +36,8 @@ def no_score(monkeypatch, tmp_path):
     monkeypatch.setattr(exercises, "SCORE", tmp_path / "score.json")
     monkeypatch.setattr(exercises, "_score", None)
     monkeypatch.delenv("LAB_STRICT", raising=False)
-    monkeypatch.setitem(sys.modules, "tabulate", None)  # a package of the site's builder, which no lesson may expect
+    # a package of the site's builder, which no lesson may expect
+    monkeypatch.setitem(sys.modules, "tabulate", None)
 
 
 @pytest.mark.parametrize("number", ALL)
@@ -49,7 +52,9 @@ def test_exercise_is_complete(number):
 
 
 def answers():
-    """(number, source, signs of the verdict, what it says) of all answers that the exercises list."""
+    """(number, source, signs of the verdict, what it says) of all answers that the
+    exercises list.
+    """
     for number, exercise in ALL.items():
         for source in [exercise.solution, *exercise.right]:
             yield number, source, "✓", ""
@@ -79,7 +84,8 @@ JUNK += [lambda *a, junk=junk: junk for junk in (None, 5, -1.5, "x", [], (None, 
 
 @pytest.mark.parametrize("number", ALL)
 def test_whatever_the_answer_check_gives_a_verdict_and_no_error(number, capsys, monkeypatch):
-    monkeypatch.setattr(exercises, "find_exercise", ALL.get)  # none of these changes the inputs of a check
+    # none of these changes the inputs of a check
+    monkeypatch.setattr(exercises, "find_exercise", ALL.get)
     for junk in JUNK:
         exercises.check(number, junk)
         assert capsys.readouterr().out[:2] in ("✗ ", "○ "), junk

@@ -1,4 +1,6 @@
-"""Every kind of change that tests/exercises/mutants.py promises, and the words of its report."""
+"""Every kind of change that tests/exercises/mutants.py promises, and the words of its
+report.
+"""
 
 import pytest
 

@@ -1,7 +1,9 @@
-"""Environments that others make from files of the course: Docker, VS Code and Codespaces, Binder, GitHub's workflows.
+"""Environments that others make from files of the course: Docker, VS Code and
+Codespaces, Binder, GitHub's workflows.
 
-None of them can be started here. What nobody would notice until a reader tries it is checked: a file that is not there
-or does not reach the image, a Python that the course does not support, a wheel of PyTorch with CUDA.
+None of them can be started here. What nobody would notice until a reader tries it is
+checked: a file that is not there or does not reach the image, a Python that the course
+does not support, a wheel of PyTorch with CUDA.
 """
 
 import itertools
@@ -33,7 +35,9 @@ DEVCONTAINER = json.loads("\n".join(line for line in LINES if not line.lstrip().
 
 
 def requirements(path):
-    """(options, {package: version}) of a file of requirements with those that it includes."""
+    """(options, {package: version}) of a file of requirements with those that it
+    includes.
+    """
     options, exact = [], {}
     for line in path.read_text(encoding="utf-8").splitlines():
         if line.startswith("-r "):
@@ -62,7 +66,7 @@ def all_steps():
                 yield name, workflow, job, step
 
 
-# ---------------------------------------------------------------------------------------- PyTorch without CUDA
+# --------------------------------------------------------------------------------------
 
 
 OPTIONS, EXACT = requirements(ROOT / "requirements-cpu.txt")
@@ -86,11 +90,13 @@ def test_wherever_there_is_no_gpu_they_are_asked_for():
     assert [env.get("PIP_EXTRA_INDEX_URL") for step, env in steps if step.get("run") == ".ci/run"] == [None]
 
 
-# ---------------------------------------------------------------------------------------- Docker
+# --------------------------------------------------------------------------------------
 
 
 def is_sent(path):
-    """Whether Docker's build gets this file: the last line of .dockerignore that names it or a folder above decides."""
+    """Whether Docker's build gets this file: the last line of .dockerignore that names
+    it or a folder above decides.
+    """
     sent, names = True, [str(name) for name in [path, *PurePosixPath(path).parents]]
     for line in (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines():
         if line and not line.startswith("#"):
@@ -174,11 +180,13 @@ def test_docker_run_listens_on_this_machine_and_keeps_the_copies():
         assert re.search(rf"-v [\w-]+:{folder}/work ", command), command
 
 
-# ---------------------------------------------------------------------------------------- VS Code, Codespaces, Binder
+# --------------------------------------------------------------------------------------
 
 
 def test_the_editor_finds_what_it_opens(image):
-    """The command of the development container makes the copies that it opens, with the interpreter that it names."""
+    """The command of the development container makes the copies that it opens, with the
+    interpreter that it names.
+    """
     settings = DEVCONTAINER["customizations"]["vscode"]["settings"]
     interpreter = settings["python.defaultInterpreterPath"].removeprefix("${containerWorkspaceFolder}/")
     install, copy = DEVCONTAINER["updateContentCommand"].split(" && ")
@@ -225,7 +233,7 @@ def test_pythons_are_supported():
         assert setup_env.OLDEST <= tuple(map(int, version.split("."))) <= setup_env.NEWEST, name
 
 
-# ---------------------------------------------------------------------------------------- GitHub's workflows
+# --------------------------------------------------------------------------------------
 
 
 def lines_of(job, step):
@@ -247,7 +255,8 @@ def test_what_workflows_run_is_there():
     assert len(scripts) == 3 and all(path.is_file() for path in scripts)
     assert os.name == "nt" or os.access(ROOT / ".ci" / "run", os.X_OK)
     called = [job["uses"] for workflow in WORKFLOWS.values() for job in workflow["jobs"].values() if "uses" in job]
-    assert called == ["./.github/workflows/test.yml"] and "workflow_call" in WORKFLOWS["test.yml"][True]  # "on" is true
+    # "on" is true
+    assert called == ["./.github/workflows/test.yml"] and "workflow_call" in WORKFLOWS["test.yml"][True]
 
 
 def test_the_site_is_published_from_main_only_and_after_the_tests():

@@ -1,4 +1,6 @@
-"""The files that install the course agree, they install, and what can go wrong gives one clear line."""
+"""The files that install the course agree, they install, and what can go wrong gives
+one clear line.
+"""
 
 import ast
 import contextlib
@@ -42,13 +44,15 @@ def run(*command, cwd=None, **env):
 
 @pytest.fixture
 def interruptible():
-    """What a test starts hears Ctrl-C, also where the tests themselves run in the background."""
+    """What a test starts hears Ctrl-C, also where the tests themselves run in the
+    background.
+    """
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
 
 
-# ---------------------------------------------------------------------------------------- the files agree
+# --------------------------------------------------------------------------------------
 
 
 def pins(path, python):
@@ -90,7 +94,7 @@ def test_the_same_python_and_for_conda_the_same_versions():
     assert COURSE["requires-python"] == ">={}.{}".format(*setup_env.OLDEST)
 
 
-# ---------------------------------------------------------------------------------------- they install
+# --------------------------------------------------------------------------------------
 
 
 SMALL = """\
@@ -110,9 +114,11 @@ def set_up(course, *arguments, **env):
 
 @pytest.fixture(scope="module")
 def small_course(tmp_path_factory):
-    """A course with one small requirement, installed by setup_env, and then moved to a folder whose name has spaces.
+    """A course with one small requirement, installed by setup_env, and then moved to a
+    folder whose name has spaces.
 
-    Its environment was made with a Python that is gone, as after an upgrade of the system.
+    Its environment was made with a Python that is gone, as after an upgrade of the
+    system.
     """
     course = tmp_path_factory.mktemp("small") / "course"
     python = Path(setup_env.python_of(course / ".venv"))
@@ -132,7 +138,9 @@ def small_course(tmp_path_factory):
 
 
 def test_an_interrupted_install_is_repaired_and_then_complete(small_course, interruptible):
-    """It starts because the folder has been moved: utils has to be installed from its new place."""
+    """It starts because the folder has been moved: utils has to be installed from its
+    new place.
+    """
     command = [sys.executable, small_course / "tools" / "setup_env.py"]
     with subprocess.Popen(command, stdout=-1, stderr=-1, text=True, start_new_session=True) as process:
         assert any("Obtaining" in line for line in process.stdout)  # pip is at work
@@ -147,7 +155,8 @@ def test_an_interrupted_install_is_repaired_and_then_complete(small_course, inte
     assert found == str(small_course / "utils" / "__init__.py")
     for arguments in [["--extra", "test"], []]:
         result = set_up(small_course, *arguments)
-        assert (result.returncode, result.stdout, result.stderr) == (0, "", "")  # pip would say something
+        # pip would say something
+        assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
 
 
 def test_a_change_of_any_file_or_extra_starts_pip(small_course):
@@ -166,7 +175,7 @@ def test_a_change_of_any_file_or_extra_starts_pip(small_course):
     assert "pip failed (see above)" in result.stderr
 
 
-# ---------------------------------------------------------------------------------------- what goes wrong
+# --------------------------------------------------------------------------------------
 
 
 def last_line(result):
@@ -202,7 +211,9 @@ def test_an_old_python_is_told_what_to_do(newer, todo, monkeypatch):
 
 
 def test_setup_env_parses_on_old_pythons():
-    """No f-string or annotation, which a Python older than 3.6 does not know; not every machine has one to try."""
+    """No f-string or annotation, which a Python older than 3.6 does not know; not every
+    machine has one to try.
+    """
     for node in ast.walk(ast.parse(SETUP_ENV.read_text(encoding="utf-8"))):
         assert not isinstance(node, ast.JoinedStr | ast.AnnAssign | ast.NamedExpr | ast.Nonlocal), node.lineno
         assert not getattr(node, "returns", None) and not getattr(node, "annotation", None), node.lineno
@@ -225,7 +236,9 @@ def test_a_python_is_found_only_when_it_runs(tmp_path, monkeypatch):
 
 
 def test_no_venv_module(small_course, tmp_path):
-    """As on Debian without python3-venv. What an older Python left unfinished would have been made again."""
+    """As on Debian without python3-venv. What an older Python left unfinished would
+    have been made again.
+    """
     (tmp_path / "venv.py").write_text("raise SystemExit('No module named venv')\n")
     python = Path(setup_env.python_of(small_course / ".venv-old"))
     python.parent.mkdir(parents=True)
@@ -260,7 +273,9 @@ def test_disk_nearly_full(monkeypatch):
     ],
 )
 def test_pip_fails(package, env, words, message, small_course, tmp_path, monkeypatch, capfd):
-    """Its own failures: a device without space, a port where nobody listens, an index that has a source only."""
+    """Its own failures: a device without space, a port where nobody listens, an index
+    that has a source only.
+    """
     if "/dev/full" in env.values() and not os.path.exists("/dev/full"):
         pytest.skip("no /dev/full on this machine")
     with tarfile.open(tmp_path / "needs_compiler-1.0.tar.gz", "w:gz") as archive:
@@ -280,11 +295,13 @@ def test_pip_fails(package, env, words, message, small_course, tmp_path, monkeyp
     assert words in said and "WARNING" not in said
 
 
-# ---------------------------------------------------------------------------------------- JupyterLab and utils
+# --------------------------------------------------------------------------------------
 
 
 def test_jupyterlab_serves_a_copy_of_the_first_lesson(tmp_path, interruptible):
-    """Also where the home folder cannot be written and the port is taken; Ctrl-C ends it."""
+    """Also where the home folder cannot be written and the port is taken; Ctrl-C ends
+    it.
+    """
     course = tmp_path / "a course"
     for file in ["tools/lab.py", "notebooks/00_start_here.ipynb"]:
         (course / file).parent.mkdir(parents=True)
@@ -303,7 +320,8 @@ def test_jupyterlab_serves_a_copy_of_the_first_lesson(tmp_path, interruptible):
                 assert lab.poll() is None and time.perf_counter() - start < 60, log.read_text()
                 time.sleep(0.05)
                 served = re.search(page, log.read_text())
-                with contextlib.suppress(OSError):  # the address is printed before anybody listens there
+                # the address is printed before anybody listens there
+                with contextlib.suppress(OSError):
                     reply = served and urllib.request.urlopen(served[0], timeout=30).read()
             assert int(served[1]) != taken and b"JupyterLab" in reply
         finally:
@@ -314,7 +332,8 @@ def test_jupyterlab_serves_a_copy_of_the_first_lesson(tmp_path, interruptible):
     assert f"The port {taken} is already in use" in printed and f"from local directory: {course}\n" in printed
     assert (course / "work" / "00_start_here.ipynb").exists()
     home = f"The home folder cannot be written: settings go to {Path(sys.prefix) / 'home'}\n"
-    assert os.name == "nt" or home in printed  # Windows does not find the home folder through HOME
+    # Windows does not find the home folder through HOME
+    assert os.name == "nt" or home in printed
 
 
 def test_a_home_folder_that_can_be_written_is_kept(tmp_path):
@@ -332,7 +351,9 @@ def test_where_neither_home_nor_environment_can_be_written_settings_are_lost_in_
 
 
 def test_importing_utils_starts_nothing(tmp_path):
-    """From any folder, without a warning: no thread, no device, no slow library that a script may not need."""
+    """From any folder, without a warning: no thread, no device, no slow library that a
+    script may not need.
+    """
     code = """if True:
         import psutil, sys, torch
         threads = psutil.Process().num_threads()
@@ -354,5 +375,6 @@ def test_the_modules_of_utils_import_in_no_circle():
                 imports[module] |= {alias.name for alias in node.names}
             elif isinstance(node, ast.ImportFrom):
                 imports[module] |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
-    assert sum("utils.messages" in names for names in imports.values()) > 3  # it found some
+    # it found some
+    assert sum("utils.messages" in names for names in imports.values()) > 3
     graphlib.TopologicalSorter(imports).prepare()  # raises CycleError

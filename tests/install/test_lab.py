@@ -1,4 +1,6 @@
-"""What `make lab` copies for the reader, what it never touches, and where it goes when the course cannot be written."""
+"""What `make lab` copies for the reader, what it never touches, and where it goes when
+the course cannot be written.
+"""
 
 import json
 import os
@@ -57,7 +59,9 @@ def copy(course):
 
 
 def again(copy):
-    """make lab once more: whether the copy is the same file with the same text as before."""
+    """make lab once more: whether the copy is the same file with the same text as
+    before.
+    """
     before = copy.read_bytes()
     lab.copy_lessons(copy.parent)
     return copy.read_bytes() == before
@@ -87,7 +91,9 @@ def test_links_work_from_work(copy):
 
 
 def targets(lesson, folder):
-    """The files that a lesson links to or shows, when it lies in this folder; those of other lessons by name."""
+    """The files that a lesson links to or shows, when it lies in this folder; those of
+    other lessons by name.
+    """
     for cell in lesson["cells"]:
         if cell["cell_type"] == "markdown":
             text = re.sub(r"`[^`\n]*`", "", "".join(cell["source"]))
@@ -149,13 +155,14 @@ def test_only_what_is_not_there_is_copied(copy, course):
     assert again(copy) and {path.name for path in copy.parent.iterdir()} == {LESSON, "06_more.ipynb"}
 
 
-# ---------------------------------------------------------------------------------------- where nothing can be written
+# --------------------------------------------------------------------------------------
 
 
 def test_a_course_that_cannot_be_written_is_copied_home(course, tmp_path, capsys):
     (course / "work").touch()  # no folder can be made there, not even by root
     home = tmp_path / "home" / "device-lab-work"
-    for _ in range(2):  # the second time, files are there that the course had when it was older
+    # the second time, files are there that the course had when it was older
+    for _ in range(2):
         assert lab.provide_course() == (home, "work")
         line = f"The course's folder cannot be written: your copies of the lessons are in {home / 'work'}\n"
         assert capsys.readouterr().out == line
@@ -177,7 +184,9 @@ def test_nothing_can_be_written_and_the_lessons_still_open(course, tmp_path, cap
 
 @pytest.mark.parametrize("read_only", [False, True])
 def test_a_copied_lesson_finds_the_course(kernel, monkeypatch, tmp_path, read_only):
-    """The set-up cell, a diagram or recording, an exercise, its score, a job: from work, and from a copy at home."""
+    """The set-up cell, a diagram or recording, an exercise, its score, a job: from
+    work, and from a copy at home.
+    """
     folder = tmp_path / "a course"
     ignore = shutil.ignore_patterns("__pycache__", ".ipynb_checkpoints", "0[1-9]_*.ipynb", "1*.ipynb")
     for name in ("docs", "notebooks", "utils"):

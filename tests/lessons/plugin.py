@@ -1,21 +1,27 @@
-"""Run lessons through nbval, and count: python -m tests.lessons.plugin notebooks/*.ipynb
+"""Run lessons through nbval, and count: python -m tests.lessons.plugin
+notebooks/*.ipynb
 
-nbval runs the cells. This plugin of pytest makes sure that it ran all of them: it counts the code cells of each file,
-fails the run when one did not finish, when a lesson has no code, when a cell wrote to stderr (except with the tag
-`lab-stderr`), when a result that a cell measured could not be recorded, and when a kernel and its processes needed too
-much memory. It prints one line for each lesson. A lesson
-in which nothing is wrong but missed claims about time runs once more: what is measured while the machine does something
-else can miss any bound.
+nbval runs the cells. This plugin of pytest makes sure that it ran all of them: it
+counts the code cells of each file, fails the run when one did not finish, when a lesson
+has no code, when a cell wrote to stderr (except with the tag `lab-stderr`), when a
+result that a cell measured could not be recorded, and when a kernel and its processes
+needed too much memory. It prints one line for each lesson. A lesson in which nothing is
+wrong but missed claims about time runs once more: what is measured while the machine
+does something else can miss any bound.
 
-With --timed=yes only those lessons run that judge times on every machine, with --timed=no only the others.
+With --timed=yes only those lessons run that judge times on every machine, with
+--timed=no only the others.
 
-With --twice the cells of a lesson run twice in one kernel, as a reader's may who runs all of them again.
+With --twice the cells of a lesson run twice in one kernel, as a reader's may who runs
+all of them again.
 
-With --findings, for a PyTorch newer than those that the lessons know, what is otherwise than announced (a message, a
-verdict, a warning more, an output that was the same everywhere) is listed at the end and fails nothing.
+With --findings, for a PyTorch newer than those that the lessons know, what is otherwise
+than announced (a message, a verdict, a warning more, an output that was the same
+everywhere) is listed at the end and fails nothing.
 
-What happened to a lesson of the course is kept for the site's status page (tools/site/evidence.py), one file a lesson and
-environment: build/status/<environment>/<lesson>.json.
+What happened to a lesson of the course is kept for the site's status page
+(tools/site/evidence.py), one file a lesson and environment:
+build/status/<environment>/<lesson>.json.
 
 All other options are pytest's.
 """
@@ -44,8 +50,10 @@ from nbval.plugin import IPyNbCell, NbCellError
 
 from tests import temporary
 
-OUTPUT_TIMEOUT = 60  # seconds to wait for a cell's outputs; nbval's own 5 s are too few on a busy machine
-# Both as in utils.claims and utils.messages (a test compares): importing those loads PyTorch, for seconds.
+# seconds to wait for a cell's outputs; nbval's own 5 s are too few on a busy machine
+OUTPUT_TIMEOUT = 60
+# Both as in utils.claims and utils.messages (a test compares): importing those loads
+# PyTorch, for seconds.
 CLAIM = re.compile(r"^[✓✗] .* \(claimed[ )].*$", re.M)
 RESULT = re.compile(r"%%requires +\S+ +--result +(\w+)")
 NOT_LIVE = {"replayed", "emulated", "published", "unavailable", "waiting"}
@@ -59,10 +67,14 @@ class Lesson:
 
     path: Path
     left: set  # numbers of the code cells that did not run to the end
-    counts: Counter = field(default_factory=Counter)  # of cells, claims and seconds: what `summary` says
-    missed: set = field(default_factory=set)  # those of them that ended in a missed claim about time
-    findings: list = field(default_factory=list)  # (cell id, what is otherwise than announced)
-    claims: dict = field(default_factory=dict)  # cell id → lines of claims that were judged on this machine's devices
+    # of cells, claims and seconds: what `summary` says
+    counts: Counter = field(default_factory=Counter)
+    # those of them that ended in a missed claim about time
+    missed: set = field(default_factory=set)
+    # (cell id, what is otherwise than announced)
+    findings: list = field(default_factory=list)
+    # cell id → lines of claims that were judged on this machine's devices
+    claims: dict = field(default_factory=dict)
     kernel_mib: float = 0.0  # the most memory that its kernel had
     family_mib: float = 0.0  # the most that the kernel and its processes had together
 
@@ -82,7 +94,9 @@ class Lesson:
 
 
 def summary(n):
-    """'14 of 14 code cells ran  (12 live, 2 shown from recordings or not available) …' from the counts of lessons."""
+    """'14 of 14 code cells ran  (12 live, 2 shown from recordings or not available) …'
+    from the counts of lessons.
+    """
     cells = f"{n['done']} of {n['cells']} code cells ran"
     live = f"({n['done'] - n['not live']} live, {n['not live']} shown from recordings or not available)"
     return f"{cells}  {live}  {n['held']} claims held, {n['unjudged']} not judged  {n['seconds']:.1f} s"
@@ -91,27 +105,33 @@ def summary(n):
 def family_mib(pid):
     """The memory that a process and all that it started have now, in MiB.
 
-    Pages that several processes share count in each: what it finds is rather too much than too little.
+    Pages that several processes share count in each: what it finds is rather too much
+    than too little.
     """
     process = psutil.Process(pid)
     return sum(p.memory_info().rss for p in [process, *process.children(recursive=True)]) / 2**20
 
 
 def peak_mib(pid):
-    """The most memory that a kernel has had so far, in MiB (outside Linux: what it has now).
+    """The most memory that a kernel has had so far, in MiB (outside Linux: what it has
+    now).
 
-    Without the pages of libraries' files: after an installation they are all there, later only those that were used
-    (torch_xla: 200 MiB more), and the system takes them back when it needs them.
+    Without the pages of libraries' files: after an installation they are all there,
+    later only those that were used (torch_xla: 200 MiB more), and the system takes them
+    back when it needs them.
     """
     status = Path(f"/proc/{pid}/status")
     if status.exists():
         peak, files = (int(kib) for kib in re.findall(r"(?:VmHWM|RssFile):\s+(\d+)", status.read_text()))
         return (peak - files) / 2**10
-    return family_mib(pid)  # on Windows the process is a launcher, whose child is the kernel
+    # on Windows the process is a launcher, whose child is the kernel
+    return family_mib(pid)
 
 
 def watch(lesson, kernel):
-    """While nbval waits for a message: note the memory in use, and end the wait when the kernel has died."""
+    """While nbval waits for a message: note the memory in use, and end the wait when
+    the kernel has died.
+    """
     get_message = type(kernel).get_message
 
     def get_message_and_look(stream, timeout):
@@ -120,7 +140,8 @@ def watch(lesson, kernel):
             try:
                 return get_message(kernel, stream, timeout=min(0.5, timeout))
             except Empty:
-                with contextlib.suppress(psutil.Error):  # one of its processes has just ended
+                # one of its processes has just ended
+                with contextlib.suppress(psutil.Error):
                     lesson.family_mib = max(lesson.family_mib, family_mib(kernel.km.provisioner.pid))
                 if not kernel.is_alive():
                     raise RuntimeError("the kernel died: out of memory, or a crash in compiled code") from None
@@ -143,16 +164,19 @@ class Lessons:
     def pytest_collection_modifyitems(self, items):
         if self.options.twice:
             items += [again(item, len(self.lessons[item.path.stem].left) // 2 + item.cell_num) for item in items]
-            items.sort(key=lambda item: item.path)  # stable: all cells of a lesson, then the same again
+            # stable: all cells of a lesson, then the same again
+            items.sort(key=lambda item: item.path)
 
     def pytest_runtest_makereport(self, item, call):
-        self.lessons[item.path.stem].counts["seconds"] += call.duration  # with the start and the end of the kernel
+        # with the start and the end of the kernel
+        self.lessons[item.path.stem].counts["seconds"] += call.duration
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self, item):
         lesson, kernel = self.lessons[item.path.stem], item.parent.kernel
         item.output_timeout = OUTPUT_TIMEOUT
-        item.options.update(skip=False, check_exception=False)  # no comment and no tag spares a cell
+        # no comment and no tag spares a cell
+        item.options.update(skip=False, check_exception=False)
         item.compare_outputs = lambda *outputs: type(item).compare_outputs(item, *map(own, outputs))
         watch(lesson, kernel)
         try:
@@ -203,7 +227,9 @@ class Lessons:
                 print(f"FAILED {name}: {problem}", flush=True)
 
     def keep(self, attempt):
-        """Store what happened to the lessons of the course. A file each: runs at the same time do not meet."""
+        """Store what happened to the lessons of the course. A file each: runs at the
+        same time do not meet.
+        """
         facts = None
         for name, lesson in self.lessons.items():
             if lesson.path.resolve().parent != ROOT / "notebooks":
@@ -226,7 +252,9 @@ def installed():
 
 
 def machine(options):
-    """Where lessons run, and how: whether a missed claim stops one (strict), whether times are judged (timed)."""
+    """Where lessons run, and how: whether a missed claim stops one (strict), whether
+    times are judged (timed).
+    """
     from utils.devices import name_of  # loads PyTorch
 
     versions = installed()
@@ -250,7 +278,9 @@ def machine(options):
 
 
 def edition(path):
-    """Short hash of what the cells of a lesson say, as in tools.lab (a test compares), which needs JupyterLab."""
+    """Short hash of what the cells of a lesson say, as in tools.lab (a test compares),
+    which needs JupyterLab.
+    """
     sources = ["".join(cell["source"]) for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]]
     return hashlib.sha256(json.dumps(sources).encode()).hexdigest()[:12]
 
@@ -269,7 +299,9 @@ def state_of(output):
 
 
 def own(outputs):
-    """Outputs that a cell makes itself, without what the course says of where they come from."""
+    """Outputs that a cell makes itself, without what the course says of where they come
+    from.
+    """
     return [output for output in outputs if state_of(output) not in {"live", *NOT_LIVE}]
 
 
@@ -304,7 +336,9 @@ def code_of(path):
 
 
 def judges_times(source):
-    """Whether a cell judges times on every machine: a claim without a condition does, and a row of lesson 16."""
+    """Whether a cell judges times on every machine: a claim without a condition does,
+    and a row of lesson 16.
+    """
     claims = "timed=True" in source and not source.startswith("%%")
     return claims or bool(re.match("%%today .*: slower", source))
 
@@ -321,7 +355,9 @@ def run_lessons(paths, arguments, options, attempt=1):
 
 
 def main(arguments):
-    """Run lessons; those whose only fault is a missed claim about time, once more. Returns the exit status."""
+    """Run lessons; those whose only fault is a missed claim about time, once more.
+    Returns the exit status.
+    """
     parser = argparse.ArgumentParser(prog="python -m tests.lessons.plugin", usage="%(prog)s [options] NOTEBOOK…")
     parser.add_argument("--timed", choices=["yes", "no"], help="only lessons that judge times, or only the others")
     parser.add_argument("--twice", action="store_true", help="run each lesson's cells twice, in one kernel")

@@ -1,4 +1,6 @@
-"""A lesson that is small and keeps every rule, and what changes it: the tests of the rules break it, one by one."""
+"""A lesson that is small and keeps every rule, and what changes it: the tests of the
+rules break it, one by one.
+"""
 
 import re
 from types import SimpleNamespace
@@ -113,7 +115,9 @@ def lesson(path):
 
 
 def breaker(folder, monkeypatch):
-    """broken(change): problems of the small lesson after change(notebook), in canonical form."""
+    """broken(change): problems of the small lesson after change(notebook), in canonical
+    form.
+    """
     monkeypatch.setattr(notebooks, "lesson_exercises", lambda number: EXERCISES)
     path = folder / NAME
 
@@ -127,7 +131,7 @@ def breaker(folder, monkeypatch):
     return problems
 
 
-# ---------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------
 # Changes
 
 

@@ -1,6 +1,8 @@
-"""Each lesson in JupyterLab in a browser: Run All ends without an error, and every control redraws its figure.
+"""Each lesson in JupyterLab in a browser: Run All ends without an error, and every
+control redraws its figure.
 
-LAB_SHOTS=folder stores pictures of the lessons there, one for each cell and one of the whole page.
+LAB_SHOTS=folder stores pictures of the lessons there, one for each cell and one of the
+whole page.
 """
 
 import json
@@ -28,15 +30,18 @@ ARGUMENTS = (
 needs_browser = pytest.mark.skipif(not BROWSER, reason=f"no browser on the PATH (looked for {', '.join(NAMES)})")
 
 SETTINGS = {
-    "@jupyterlab/notebook-extension:tracker": {"windowingMode": "none"},  # keeps every cell in the page
+    # keeps every cell in the page
+    "@jupyterlab/notebook-extension:tracker": {"windowingMode": "none"},
     "@jupyterlab/apputils-extension:notification": {"fetchNews": "false", "checkForUpdates": False},
 }
 CELL, EXPLORER = ".jp-Notebook .jp-CodeCell", ".jp-Notebook .widget-vbox:has(img)"
 FOLDED = f"{CELL} .jp-InputPlaceholder"
-RED = '[data-mime-type="application/vnd.jupyter.stderr"]'  # how JupyterLab shows errors, and text on stderr
+# how JupyterLab shows errors, and text on stderr
+RED = '[data-mime-type="application/vnd.jupyter.stderr"]'
 CONTROLS = ".noUi-handle, select, input[type=checkbox], input[type=number]"
 
-# Open a notebook, forget its stored outputs, wait for its kernel, choose Run All Cells, wait for the end.
+# Open a notebook, forget its stored outputs, wait for its kernel, choose Run All Cells,
+# wait for the end.
 RUN_ALL = """async path => {
     const panel = await jupyterapp.commands.execute("docmanager:open", {path, factory: "Notebook"});
     await panel.revealed;
@@ -50,10 +55,12 @@ CLOSE_ALL = """async () => {
     [...jupyterapp.shell.widgets("main")].forEach(widget => widget.dispose());  // without saving
     await jupyterapp.serviceManager.sessions.shutdownAll();  // for the memory of the kernels
 }"""
-# Of each code cell: the number of its run; none if it did not run, "*" while it runs. A folded cell shows none.
+# Of each code cell: the number of its run; none if it did not run, "*" while it runs. A
+# folded cell shows none.
 NUMBERS = """() => jupyterapp.shell.currentWidget.content.widgets
     .filter(cell => cell.model.type === "code").map(cell => cell.prompt || cell.model.executionCount)"""
-# How often an explorer was drawn: plots.explorer counts it in a comment beside the picture.
+# How often an explorer was drawn: plots.explorer counts it in a comment beside the
+# picture.
 DRAWN = """box => Number(/drawing (\\d+)/.exec(box.innerHTML)[1])"""
 
 
@@ -70,7 +77,9 @@ def course(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def lab(course):
-    """A page with a JupyterLab that serves `course`, with settings of its own and without a notebook."""
+    """A page with a JupyterLab that serves `course`, with settings of its own and
+    without a notebook.
+    """
     home = course.parent / "home"
     (home / "settings").mkdir(parents=True)
     (home / "settings" / "overrides.json").write_text(json.dumps(SETTINGS))
@@ -117,7 +126,9 @@ def run_all(page, path):
 
 
 def errors_and_noise(page, cells):
-    """What must not be: errors, text on stderr in cells that are not tagged for it, cells that did not run."""
+    """What must not be: errors, text on stderr in cells that are not tagged for it,
+    cells that did not run.
+    """
     found, numbers = [], page.evaluate(NUMBERS)
     for number, cell in enumerate(cells):
         shown = page.locator(CELL).nth(number)
@@ -129,7 +140,9 @@ def errors_and_noise(page, cells):
 
 
 def move(page, explorer, control):
-    """Change a control by one step; return the milliseconds until it was drawn again, and whether it changed."""
+    """Change a control by one step; return the milliseconds until it was drawn again,
+    and whether it changed.
+    """
     kind, form = control.evaluate("control => [control.tagName, control.type]")
     picture = explorer.locator("img")
     drawn, before, begin = explorer.evaluate(DRAWN), picture.get_attribute("src"), time.perf_counter()
@@ -187,7 +200,8 @@ def test_lesson(lesson, course, page, capsys):
         assert controls
         moved = [move(page, explorer, control) for control in controls]
         times += [milliseconds for milliseconds, _ in moved]
-        assert sum(changed for _, changed in moved) >= len(controls) - 1  # one may be without effect: a null result
+        # one may be without effect: a null result
+        assert sum(changed for _, changed in moved) >= len(controls) - 1
     with capsys.disabled():
         print(f"\n{lesson.stem}: figures redrawn after {', '.join(f'{t:.0f}' for t in times)} ms")
 
@@ -210,7 +224,9 @@ def test_a_guess_by_keyboard_must_be_seen_after_the_experiment(course, page):
 
 @needs_browser
 def test_what_must_be_seen_is_seen(course, page):
-    """A control that does nothing, text on stderr and an error do not pass for a good lesson."""
+    """A control that does nothing, text on stderr and an error do not pass for a good
+    lesson.
+    """
     same_picture = """
 import base64, ipywidgets, struct, zlib
 from IPython.display import display

@@ -1,4 +1,6 @@
-"""The diagrams of the lessons: what each file must hold, and what a browser makes of it."""
+"""The diagrams of the lessons: what each file must hold, and what a browser makes of
+it.
+"""
 
 import base64
 import os
@@ -21,9 +23,10 @@ BYTES_MOST, WIDTH = 20_000, 720
 SVG = "{http://www.w3.org/2000/svg}"
 DRAWN = {"svg", "title", "desc", "defs", "marker", "g", "rect", "circle", "ellipse", "line", "path", "text", "tspan"}
 
-# Texts below 13 px or of little contrast, texts on another text, out of the frame or over the edge of their box, and
-# shapes out of the frame. The box of a text is the smallest rectangle around its middle; its ground is what was drawn
-# there last with a fill.
+# Texts below 13 px or of little contrast, texts on another text, out of the frame or
+# over the edge of their box, and shapes out of the frame. The box of a text is the
+# smallest rectangle around its middle; its ground is what was drawn there last with a
+# fill.
 MEASURE = """() => {
     const svg = document.querySelector("svg"), frame = svg.getBoundingClientRect(), found = [];
     const box = element => element.getBoundingClientRect();
@@ -231,7 +234,8 @@ def test_the_numbers_of_the_formats_are_those_of_pytorch():
     rows = [shown[first + 6 * column : first + 6 * column + 6] for column in range(3)]
     assert rows[0] == names
     for name, largest, step in zip(*rows, strict=True):
-        like = {"tf32": ("float32", "float16")}.get(name, (name, name))  # exponent of one, mantissa of the other
+        # exponent of one, mantissa of the other
+        like = {"tf32": ("float32", "float16")}.get(name, (name, name))
         most, eps = torch.finfo(getattr(torch, like[0])).max, torch.finfo(getattr(torch, like[1])).eps
         assert float(largest.replace(",", "")) == pytest.approx(most, rel=0.01)
         assert float(step) == pytest.approx(eps, rel=0.01)

@@ -1,4 +1,6 @@
-"""tools/lessons/differences.py: a cell on a real device against the same cell on the emulated one."""
+"""tools/lessons/differences.py: a cell on a real device against the same cell on the
+emulated one.
+"""
 
 import pytest
 
@@ -16,7 +18,9 @@ def cell(text, machine, value=None, source="s"):
 
 @pytest.fixture
 def line(monkeypatch):
-    """line(ours, theirs, …): what the report says of a cell that printed `theirs` on the emulated device."""
+    """line(ours, theirs, …): what the report says of a cell that printed `theirs` on
+    the emulated device.
+    """
 
     def say(ours, theirs, value=None, their_value=None, source="s"):
         recorded = [(Provenance("NVIDIA H200", False, "2026-01-02", H200), cell("not this one", H200))]

@@ -1,4 +1,6 @@
-"""The rules for lessons: the committed ones keep them, and every rule notices a lesson that breaks it."""
+"""The rules for lessons: the committed ones keep them, and every rule notices a lesson
+that breaks it.
+"""
 
 import ast
 import inspect
@@ -69,14 +71,17 @@ def test_lines_that_cannot_be_wrapped_are_not_too_wide():
     assert [formatting.long_lines(source) for source in (WIDE, row, row.format(WIDE, WIDE))] == [1, 0, 2]
 
 
-# Names with a leading underscore that lessons use: what keeps a GPU busy for a known time, lesson 03's two rehearsal
-# tools, and the fake GPUs of a row of lesson 16. Everything else private stands behind one tested helper in utils.
+# Names with a leading underscore that lessons use: what keeps a GPU busy for a known
+# time, lesson 03's two rehearsal tools, and the fake GPUs of a row of lesson 16.
+# Everything else private stands behind one tested helper in utils.
 PRIVATE = dict.fromkeys(["02", "03", "04", "05", "06"], {"_sleep", "_subclasses", "_python_dispatch", "_to_copy"})
 PRIVATE["16"] = {"_subclasses"}
 
 
 def private_names(source):
-    """Names with one leading underscore that the code takes from elsewhere: not os._exit, which is documented."""
+    """Names with one leading underscore that the code takes from elsewhere: not
+    os._exit, which is documented.
+    """
     return re.findall(r"(?:(?<!self)\.|\bimport )(_(?!exit\b)[a-z]\w*)", source)
 
 

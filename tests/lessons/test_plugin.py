@@ -1,4 +1,6 @@
-"""The plugin that counts what nbval ran: each way in which a lesson can fail must fail the run."""
+"""The plugin that counts what nbval ran: each way in which a lesson can fail must fail
+the run.
+"""
 
 import json
 import os
@@ -87,7 +89,8 @@ PROCESS = """import subprocess, sys, time
 with subprocess.Popen([sys.executable, "-c", "big = bytearray(300_000_000); input()"], stdin=subprocess.PIPE):
     time.sleep(2)"""
 
-# Lesson: its code cells, how many of them count as run, what the report says, the cells that pytest lists.
+# Lesson: its code cells, how many of them count as run, what the report says, the cells
+# that pytest lists.
 BAD = {
     "00_last_fails": (["x = 1", "1 / 0"], "1 of 2", "ZeroDivisionError", [1]),
     "01_first_fails": (["1 / 0", "x = 1"], "1 of 2", "ZeroDivisionError", [0]),
@@ -219,7 +222,8 @@ def test_what_happened_is_kept_of_lessons_of_the_course_only(tmp_path, monkeypat
     kept = first.popitem()[1]
     assert kept["edition"] == lab.edition(json.loads(one.read_text("utf-8")))
     assert kept["claims"] == {"a": ["✓ a: 1 (claimed ≥ 1) · here"]} and kept["timed"] and not kept["problems"]
-    assert len(ran(folder, monkeypatch, [two])) == 2  # a run of one lesson leaves the other as it was
+    # a run of one lesson leaves the other as it was
+    assert len(ran(folder, monkeypatch, [two])) == 2
 
 
 def test_the_environment_is_told_by_what_runs(tmp_path, monkeypatch):

@@ -1,4 +1,6 @@
-"""tools/record.py on pretended devices: a cell that says "cuda" runs on the CPU and is marked as such."""
+"""tools/record.py on pretended devices: a cell that says "cuda" runs on the CPU and is
+marked as such.
+"""
 
 import json
 import os
@@ -28,9 +30,11 @@ WELL = "cells recorded: 1, failed: 0"
 
 @pytest.fixture
 def recorder(kernel, tmp_path, monkeypatch, capsys):
-    """recorder({name: sources}, *options): the command on lessons. Returns (exit status, output, {path: what it left}).
+    """recorder({name: sources}, *options): the command on lessons. Returns (exit
+    status, output, {path: what it left}).
 
-    visit: into an archive, on a machine with a GPU. pretend: devices. alone: each lesson in a kernel of its own.
+    visit: into an archive, on a machine with a GPU. pretend: devices. alone: each
+    lesson in a kernel of its own.
     """
     real, look = run.kernel, record.look
 
@@ -71,7 +75,8 @@ def test_stores_what_ran_live_and_only_that_and_reports(recorder):
     assert numbers["machine"]["device"].startswith("pretended cuda on ") and numbers["seconds"] >= 0
     assert numbers["machine"]["torch"] and numbers["machine"]["python"]
     assert "value" not in picture and picture["outputs"][0]["alt"] == "a line A finding."
-    assert [len(cell["outputs"]) for cell in (numbers, picture)] == [1, 1]  # without the line that says LIVE
+    # without the line that says LIVE
+    assert [len(cell["outputs"]) for cell in (numbers, picture)] == [1, 1]
     assert "cells recorded: 2, failed: 0" in report and "not here: other (mps)" in report
     assert "✓ it is fast: 2 (claimed ≥ 1; limit 4, reached 50%)" in report and "✓ it is fast" in output
     status, output, left = recorder({"43_nothing": [OTHER]}, pretend="")
@@ -150,7 +155,7 @@ def test_pretended_results_are_refused_in_the_course(tmp_path):
     assert sorted((ROOT / "notebooks" / "recorded").rglob("*")) == before
 
 
-# ---------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------
 # A visit
 
 

@@ -1,6 +1,8 @@
-"""A figure drawn from a recording is the one that was drawn live, value by value and color by color.
+"""A figure drawn from a recording is the one that was drawn live, value by value and
+color by color.
 
-The cells' code comes from the lessons. The values are made up: a trap is in the order of keys, not in the numbers.
+The cells' code comes from the lessons. The values are made up: a trap is in the order
+of keys, not in the numbers.
 """
 
 import ast
@@ -18,9 +20,11 @@ from utils import cells, claim, plots, recordings
 
 @dataclass(frozen=True)
 class Row:
-    """lesson: start of its file's name. figure: id of the cell that draws. result: name that it reads. value: made up,
-    in the order in which the lesson makes it. functions: ids of cells whose functions the figure uses. names: what else
-    the cells expect to find."""
+    """lesson: start of its file's name. figure: id of the cell that draws. result: name
+    that it reads. value: made up, in the order in which the lesson makes it. functions:
+    ids of cells whose functions the figure uses. names: what else the cells expect to
+    find.
+    """
 
     lesson: str
     figure: str
@@ -66,7 +70,9 @@ def functions_of(source):
 
 
 def drawn(row, value, monkeypatch):
-    """What the cell shows for `value`: text alternative, texts, rows, bars and lines of its panel, as plain values."""
+    """What the cell shows for `value`: text alternative, texts, rows, bars and lines of
+    its panel, as plain values.
+    """
     shown = []
     monkeypatch.setattr(plots, "show", lambda fig, alt: shown.append((fig, alt)))
     origin = recordings.Provenance("A made-up GPU", False, "2026-11-20", {})

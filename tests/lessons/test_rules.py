@@ -1,4 +1,6 @@
-"""The anatomy of a lesson: every rule notices a lesson that breaks it; minutes, and what folded cells become."""
+"""The anatomy of a lesson: every rule notices a lesson that breaks it; minutes, and
+what folded cells become.
+"""
 
 import re
 from pathlib import Path
@@ -151,7 +153,7 @@ def test_a_lesson_with_a_recipe_leaves_the_list_of_the_old_ones():
     assert any("take it out of OLD_FORM" in text for text in rules.problems(nb, Path(f"{OLD}_a.ipynb"), ""))
 
 
-# ---------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------
 # Minutes
 
 
@@ -205,7 +207,7 @@ def test_an_old_lesson_says_how_long_it_takes():
     assert nb.cells[0].source.startswith("**Time:** 2 minutes with")
 
 
-# ---------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------
 # Folded cells
 
 

@@ -1,4 +1,6 @@
-"""The set-up cell in an empty folder, as on Colab: it fetches the course once, from a file:// address here."""
+"""The set-up cell in an empty folder, as on Colab: it fetches the course once, from a
+file:// address here.
+"""
 
 import shutil
 import subprocess
@@ -15,7 +17,9 @@ FILES = "from utils import course\nprint(course.COURSE)"
 
 @pytest.fixture
 def repository(tmp_path):
-    """A git repository that holds the course as it stands in this folder, committed or not."""
+    """A git repository that holds the course as it stands in this folder, committed or
+    not.
+    """
     folder = tmp_path / "a repository"
     ignore = shutil.ignore_patterns("__pycache__", ".ipynb_checkpoints")
     for part in ("utils", "notebooks"):
@@ -28,7 +32,9 @@ def repository(tmp_path):
 
 @pytest.fixture
 def lesson(kernel, tmp_path, repository, monkeypatch):
-    """lesson(*more, whole=…): lesson 00, or its set-up cell alone, and `more` cells, in a folder that was empty."""
+    """lesson(*more, whole=…): lesson 00, or its set-up cell alone, and `more` cells, in
+    a folder that was empty.
+    """
 
     def go(*more, whole=True):
         nb = nbformat.read(ROOT / "notebooks" / "00_start_here.ipynb", as_version=4)

@@ -1,4 +1,6 @@
-"""What tools/lessons/times.py checks and writes in README.md, docs/ and lesson 00: on a small course, each fault in turn."""
+"""What tools/lessons/times.py checks and writes in README.md, docs/ and lesson 00: on a
+small course, each fault in turn.
+"""
 
 import nbformat
 import pytest
@@ -73,7 +75,9 @@ def notebook(texts):
 
 @pytest.fixture
 def course(tmp_path, monkeypatch):
-    """The folder of a small course of two lessons whose pages are right, with one exercise."""
+    """The folder of a small course of two lessons whose pages are right, with one
+    exercise.
+    """
     monkeypatch.setattr(rules, "OLD_FORM", {"01"})
     monkeypatch.setattr(exercises, "FOLDER", tmp_path)
     (tmp_path / "00_start_here.py").write_text(
@@ -110,7 +114,8 @@ def test_lesson_00_needs_no_table_of_paths(course):
 def test_minutes_of_sections(course):
     lessons = times.read_course(course).lessons
     new, old = lessons["00"], lessons["01"]
-    assert round(new.parts["1 · How so?"]) == 4 and round(new.parts["And what?"]) == 2  # with its subsection
+    # with its subsection
+    assert round(new.parts["1 · How so?"]) == 4 and round(new.parts["And what?"]) == 2
     assert round(old.parts["How so?"]) == 2 and round(old.parts["Why?"]) == 0  # without
     assert "2 · Why?" in new.parts and new.parts["00.1"] == 3 and round(new.core) == 4
 

@@ -1,6 +1,8 @@
-"""Real processes for tests of the training scripts, without importing torch in each: the fork server has imported it.
+"""Real processes for tests of the training scripts, without importing torch in each:
+the fork server has imported it.
 
-They have an environment and output of their own, and die of kill -9. Where there is no fork, each is a new Python.
+They have an environment and output of their own, and die of kill -9. Where there is no
+fork, each is a new Python.
 """
 
 import datetime
@@ -30,7 +32,9 @@ PRELOAD = ["pytest", "tests.scripts.processes", "torch._dynamo"]
 
 
 def _serve():
-    """Have the fork server know the scripts: lesson 16's pieces, tested in this process before, start one without."""
+    """Have the fork server know the scripts: lesson 16's pieces, tested in this process
+    before, start one without.
+    """
     from multiprocessing import forkserver  # Windows has none
 
     server = forkserver._forkserver
@@ -51,14 +55,17 @@ def _enter(main, words, env, cwd, folder):
 
 
 def start(main, *words, **env):
-    """Start `main`, a function of an importable module, as a script with these arguments. Returns the Process.
+    """Start `main`, a function of an importable module, as a script with these
+    arguments. Returns the Process.
 
-    env: variables on top of what this process has. What it prints goes to process.folder / "out" and "err".
+    env: variables on top of what this process has. What it prints goes to
+    process.folder / "out" and "err".
     """
     folder = pathlib.Path(tempfile.mkdtemp(dir=os.environ["TMPDIR"]))
     env = {**os.environ, **{name: str(value) for name, value in env.items()}}
     arguments = (main, list(map(str, words)), env, os.getcwd(), folder)
-    process = CONTEXT.Process(target=_enter, args=arguments, daemon=True)  # daemon: it ends with the tests
+    # daemon: it ends with the tests
+    process = CONTEXT.Process(target=_enter, args=arguments, daemon=True)
     if CONTEXT.get_start_method() == "forkserver":
         _serve()
     method = multiprocessing.get_start_method(allow_none=True)
@@ -66,13 +73,16 @@ def start(main, *words, **env):
         os.environ, PYTHONPATH=str(ROOT)
     ):  # the server finds tests.scripts.processes, whatever the folder
         process.start()
-    multiprocessing.set_start_method(method, force=True)  # starting has fixed it; other tests look at it
+    # starting has fixed it; other tests look at it
+    multiprocessing.set_start_method(method, force=True)
     process.folder = folder
     return process
 
 
 def finish(processes, seconds=120):
-    """Exit status, stdout and stderr of each. AssertionError if one is still running after so many seconds."""
+    """Exit status, stdout and stderr of each. AssertionError if one is still running
+    after so many seconds.
+    """
     ends = []
     for process in processes:
         process.join(seconds)
@@ -116,7 +126,9 @@ def load(path):
 
 
 def assert_same_bits(one, two):
-    """Two checkpoints hold the same: weights, what the optimizer keeps, how far the training is."""
+    """Two checkpoints hold the same: weights, what the optimizer keeps, how far the
+    training is.
+    """
     assert one.keys() == two.keys()
     for name, value in one.items():
         if isinstance(value, dict):

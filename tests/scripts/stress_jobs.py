@@ -1,12 +1,15 @@
-"""Do the jobs of the lessons end cleanly beside other work? Not part of `make test`: it takes an hour or more.
+"""Do the jobs of the lessons end cleanly beside other work? Not part of `make test`: it
+takes an hour or more.
 
   python -m tests.scripts.stress_jobs                          lessons 11, 12 and 15: each job 30 times beside 4 busy processes
   python -m tests.scripts.stress_jobs --runs 5 12 --only fsdp-job
 
-A lesson runs in a kernel from its first cell to its last, as a reader runs it. A job is a %%torchrun cell, a cell that
-calls launch.torchrun, or the cells from a launch.start to the one that waits for its end. Each runs `--runs` times in a
-row, with LAB_STRICT=1: an end with a status, or without the announced failure, is an error. One line tells how often a
-job failed, and its last words. The exit status is 1 if any job failed, or if another cell of the lesson did.
+A lesson runs in a kernel from its first cell to its last, as a reader runs it. A job is
+a %%torchrun cell, a cell that calls launch.torchrun, or the cells from a launch.start
+to the one that waits for its end. Each runs `--runs` times in a row, with LAB_STRICT=1:
+an end with a status, or without the announced failure, is an error. One line tells how
+often a job failed, and its last words. The exit status is 1 if any job failed, or if
+another cell of the lesson did.
 """
 
 import argparse
@@ -29,7 +32,9 @@ START, END = re.compile(r"\blaunch\.start\("), re.compile(r"\.finish\(")
 
 
 def jobs_of(cells):
-    """The cells as lists: [cell] for an ordinary cell, and one list with all cells of a job. (is a job, cells)"""
+    """The cells as lists: [cell] for an ordinary cell, and one list with all cells of a
+    job. (is a job, cells)
+    """
     found, running = [], []
     for cell in cells:
         running.append(cell)
@@ -89,7 +94,8 @@ def main():
     args = parser.parse_args()
     os.environ["LAB_STRICT"] = "1"
     paths = [path for number in args.lessons for path in sorted((ROOT / "notebooks").glob(f"{number}_*.ipynb"))]
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that the busy processes end, too
+    # so that the busy processes end, too
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(args.busy)]
     try:
         results = [stress(path, args.runs, args.only) for path in paths]

@@ -1,4 +1,6 @@
-"""The files that start train_ddp.py on clusters: they parse, they mean the same, and the one for SLURM runs."""
+"""The files that start train_ddp.py on clusters: they parse, they mean the same, and
+the one for SLURM runs.
+"""
 
 import json
 import os
@@ -101,7 +103,9 @@ def test_both_files_start_the_same_program(sbatch_words, job):
 
 
 def test_torchrun_lets_all_options_through():
-    """Before Python 3.12, torchrun stops at an option of the script that could be short for two of its own: --log."""
+    """Before Python 3.12, torchrun stops at an option of the script that could be short
+    for two of its own: --log.
+    """
     words = ["--epochs=1", "--batch=64", "--lr=0.1", "--hidden=8", "--seed=1", "--accumulate=2", "--clip=1", "--amp"]
     words += ["--cpu", "--checkpoint=a", "--save-every=1", "--resume", "--log-file=b", "--pause=0", "--timeout=9"]
     assert {word.split("=")[0][2:].replace("-", "_") for word in words} == vars(train_ddp.parse_arguments([])).keys()
@@ -113,7 +117,9 @@ def test_torchrun_lets_all_options_through():
 
 @pytest.mark.skipif(os.name != "posix" or not shutil.which("bash"), reason="no bash")
 def test_sbatch_runs_on_one_machine(tmp_path):
-    """With stand-ins for srun and scontrol. A clean run: the result, and nothing on stderr."""
+    """With stand-ins for srun and scontrol. A clean run: the result, and nothing on
+    stderr.
+    """
     programs = {
         "srun": 'exec "$@"',
         "scontrol": "echo localhost",
@@ -127,7 +133,8 @@ def test_sbatch_runs_on_one_machine(tmp_path):
     slurm = {"SLURM_NNODES": "1", "SLURM_GPUS_ON_NODE": "2", "SLURM_JOB_ID": "17", "SLURM_JOB_NODELIST": "localhost"}
     env = os.environ | slurm | {"PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"}
     text = SBATCH.read_text()
-    (tmp_path / "job").write_text(text.replace(":29400", ":0"))  # any free port: the tests may run twice at once
+    # any free port: the tests may run twice at once
+    (tmp_path / "job").write_text(text.replace(":29400", ":0"))
     end = subprocess.run(["bash", "job"], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=120)
     assert (end.returncode, end.stderr) == (0, ""), end.stderr
     found = json.loads(end.stdout.splitlines()[-1])

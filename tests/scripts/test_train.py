@@ -1,4 +1,6 @@
-"""train.py, the script that lesson 15 ends with: one loss curve on every device, stopped and continued."""
+"""train.py, the script that lesson 15 ends with: one loss curve on every device,
+stopped and continued.
+"""
 
 import contextlib
 import gc
@@ -26,7 +28,8 @@ def one_thread():
     """As other processes here have: more would only wait for each other."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
-    if missing_xla() is None:  # it must be there before the first backward() on any device
+    # it must be there before the first backward() on any device
+    if missing_xla() is None:
         import torch_xla
 
         torch_xla.device()
@@ -60,7 +63,7 @@ def undisturbed(tmp_path_factory):
     return folder, lines
 
 
-# ---------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------
 # One curve
 
 
@@ -72,7 +75,9 @@ def test_it_learns(undisturbed):
 
 @pytest.mark.parametrize("words", [["--accumulate=4"], ["--precision=bf16"], ["--precision=fp16"]])
 def test_the_curve_stays(undisturbed, tmp_path, words):
-    """Parts of a step change nothing but rounding; short numbers change little, and the scaler nothing."""
+    """Parts of a step change nothing but rounding; short numbers change little, and the
+    scaler nothing.
+    """
     code, lines = run_here(tmp_path, "--steps", STEPS, *words)
     tolerance = 3e-2 if "16" in words[0] else 1e-4
     assert code == 0 and losses(lines) == pytest.approx(losses(undisturbed[1]), abs=tolerance)
@@ -84,8 +89,8 @@ def test_two_processes_draw_the_curve_of_one(undisturbed, tmp_path):
     assert losses(metrics(tmp_path)) == pytest.approx(losses(undisturbed[1]), abs=1e-4)
     assert "test loss" in run.printed[0] and not run.printed[1]
     one, two = (processes.load(path / "run.pt")["model"] for path in (undisturbed[0], tmp_path))
-    # Not the bias of the keys: it adds the same to all scores of a row, so its gradient is rounding and nothing else,
-    # and Adam divides that by its own size.
+    # Not the bias of the keys: it adds the same to all scores of a row, so its gradient
+    # is rounding and nothing else, and Adam divides that by its own size.
     far = {name: (one[name] - two[name]).abs().max().item() for name in one if not name.endswith("qkv.bias")}
     assert max(far.values()) < 2e-3, far
 
@@ -97,7 +102,8 @@ def test_xla_draws_the_curve_of_the_cpu(undisturbed, tmp_path):
     before = (counters.metric_data("CompileTime") or [0])[0]
     _, lines = run_here(tmp_path, "--device=xla", "--steps", STEPS, "--checkpoint", tmp_path / "run.pt")
     assert losses(lines) == pytest.approx(losses(undisturbed[1]), abs=1e-3)
-    # Two for the steps (the first finds no moments yet), looks and the test loss add theirs; none comes later.
+    # Two for the steps (the first finds no moments yet), looks and the test loss add
+    # theirs; none comes later.
     assert counters.metric_data("CompileTime")[0] - before <= 8
     # The checkpoint of one device continues on another.
     (tmp_path / "there").mkdir()
@@ -118,9 +124,11 @@ def test_a_text_of_ones_own_is_mapped_not_read(tmp_path):
     book = tmp_path / "a book.txt"
     book.write_bytes(bytes(range(256)) * 40)
     code, lines = run_here(tmp_path, "--steps=120", "--lr=0.01", "--data", book)
-    assert code == 0 and lines[-1]["loss"] < 2.5  # each byte follows from the one before
+    # each byte follows from the one before
+    assert code == 0 and lines[-1]["loss"] < 2.5
     with open(book, "ab") as file:
-        file.truncate(2**40)  # a terabyte with nothing in it: nobody has that much memory
+        # a terabyte with nothing in it: nobody has that much memory
+        file.truncate(2**40)
     training, test = train.load(train.parse_arguments(["--data", str(book), "--context=16"]))
     assert len(training) > 2**35 and test.take(torch.tensor([len(test) - 1]))[0].tolist() == [[0] * 16]
 
@@ -132,7 +140,7 @@ def test_the_course_of_the_learning_rate():
     assert sorted(rates[:10]) == rates[:10] and sorted(rates[10:], reverse=True) == rates[10:]
 
 
-# ---------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------
 # Stopped and continued
 
 
@@ -150,7 +158,9 @@ def test_ctrl_c_saves_and_stops(undisturbed, tmp_path, number):
 
 
 def test_the_metrics_go_back_to_the_checkpoint(undisturbed, tmp_path):
-    """What a killed run has written after it: steps that are taken again, and a line that is cut off."""
+    """What a killed run has written after it: steps that are taken again, and a line
+    that is cut off.
+    """
     words = ["--steps", STEPS, "--checkpoint", tmp_path / "run.pt"]
     code, lines = run_here(tmp_path, *words, stop=[signal.SIGINT])
     assert code == 130 and [line["step"] for line in lines] == [1]
@@ -175,12 +185,14 @@ def test_ctrl_c_stops_two_processes_at_the_same_step(tmp_path):
     assert step % 5 == 0 and step == metrics(folder)[-1]["step"]
 
 
-# ---------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------
 # Devices
 
 
 def new_pages():
-    """For a process: the page faults of 64 MiB where 256 were freed, as main() has set it up."""
+    """For a process: the page faults of 64 MiB where 256 were freed, as main() has set
+    it up.
+    """
     import resource  # there is none on Windows
 
     def train_nothing(args, stop):
@@ -199,7 +211,9 @@ def test_what_is_freed_is_used_again():
 
 
 def test_auto_takes_no_stand_in_for_a_tpu(monkeypatch):
-    """Where torch_xla is installed without a TPU, XLA's CPU device is slower than the CPU."""
+    """Where torch_xla is installed without a TPU, XLA's CPU device is slower than the
+    CPU.
+    """
     monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda check_available: None)
     assert train.pick_device(train.parse_arguments([])) == torch.device("cpu")
 
@@ -212,7 +226,9 @@ def test_graphs_and_accumulation_exclude_each_other():
 
 @pytest.mark.parametrize("stop", [(), (signal.SIGINT,)])
 def test_the_model_goes_before_its_group(tmp_path, monkeypatch, stop):
-    """A DDP model that outlives its group can hang the process: none may be left when the group is destroyed."""
+    """A DDP model that outlives its group can hang the process: none may be left when
+    the group is destroyed.
+    """
     left, destroy = [], dist.destroy_process_group
 
     def destroyed():
@@ -220,7 +236,8 @@ def test_the_model_goes_before_its_group(tmp_path, monkeypatch, stop):
         destroy()
 
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-    monkeypatch.setattr(train, "join", lambda device: (0, 2))  # the first of two processes, alone
+    # the first of two processes, alone
+    monkeypatch.setattr(train, "join", lambda device: (0, 2))
     monkeypatch.setattr(dist, "all_gather_object", lambda found, mine: found.__setitem__(slice(None), [mine] * 2))
     monkeypatch.setattr(dist, "destroy_process_group", destroyed)
     run_here(tmp_path, "--steps=2", "--accumulate=2", stop=stop)

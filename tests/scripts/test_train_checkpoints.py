@@ -1,4 +1,6 @@
-"""What train.py and train_ddp.py have in common: killed, interrupted in saving, given another's checkpoint, misused."""
+"""What train.py and train_ddp.py have in common: killed, interrupted in saving, given
+another's checkpoint, misused.
+"""
 
 import os
 import pathlib
@@ -38,7 +40,7 @@ def undisturbed(request, tmp_path_factory):
     return script, folder
 
 
-# ---------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------
 # Killed
 
 
@@ -83,14 +85,17 @@ def test_kill_9_while_a_checkpoint_is_written_leaves_a_whole_one(tmp_path):
         time.sleep(chance.uniform(0, 0.15))
         process.kill()
         last = int(processes.finish([process])[0].out.split()[-1])
-        torn += os.path.exists("run.pt.tmp")  # died between opening the temporary file and renaming it
+        # died between opening the temporary file and renaming it
+        torn += os.path.exists("run.pt.tmp")
         found = processes.load("run.pt")
         assert (found["data"] == found["version"]).all() and len(found["data"]) == 2_000_000
         assert found["version"] in (last, last + 1), "a finished checkpoint was lost"
 
 
 def test_the_name_points_only_to_what_is_on_the_disk(monkeypatch, tmp_path):
-    """A loss of power cannot be tested here. So: content, then name, then the folder that holds the name."""
+    """A loss of power cannot be tested here. So: content, then name, then the folder
+    that holds the name.
+    """
     done, fsync, replace = [], os.fsync, os.replace
 
     def noted(file):
@@ -105,7 +110,9 @@ def test_the_name_points_only_to_what_is_on_the_disk(monkeypatch, tmp_path):
 
 @pytest.mark.skipif(os.name == "nt", reason="needs limits of Unix")
 def test_a_full_disk_keeps_the_last_checkpoint(tmp_path):
-    """No file of this process may become longer than the half of a checkpoint: the disk is full in the middle."""
+    """No file of this process may become longer than the half of a checkpoint: the disk
+    is full in the middle.
+    """
     import resource
 
     path = tmp_path / "run.pt"
@@ -122,12 +129,14 @@ def test_a_full_disk_keeps_the_last_checkpoint(tmp_path):
     assert path.read_bytes() == before and os.listdir(tmp_path) == ["run.pt"]
 
 
-# ---------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------
 # Misused: one line says what is wrong, exit code 2
 
 
 def assert_refused(script, says, *words, status=2, **env):
-    """A run ends with this status and one line of error, which contains `says`. Before it, only argparse's usage."""
+    """A run ends with this status and one line of error, which contains `says`. Before
+    it, only argparse's usage.
+    """
     end = processes.run_main(script.main, *words, **env)
     *usage, last = end.err.splitlines()
     assert end.status == status and last.startswith(script.__name__) and says in last, end

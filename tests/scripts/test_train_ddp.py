@@ -1,7 +1,9 @@
-"""train_ddp.py, the script of lessons 11 and 12, run for real: with one process and several, killed, cut off.
+"""train_ddp.py, the script of lessons 11 and 12, run for real: with one process and
+several, killed, cut off.
 
-Processes that tests start use the CPU and loopback. Below torchrun each is a new Python, and takes a copy of the digits
-instead of scikit-learn, whose import takes longer than the training.
+Processes that tests start use the CPU and loopback. Below torchrun each is a new
+Python, and takes a copy of the digits instead of scikit-learn, whose import takes
+longer than the training.
 """
 
 import contextlib
@@ -29,7 +31,8 @@ from utils.launch import free_port
 SCRIPT = SCRIPTS / "train_ddp.py"
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run"]
 EPOCHS, STEPS = 3, 69  # 23 steps an epoch with the script's own batch
-LAUNCHED = ("TORCHELASTIC", "PET_", "MASTER_", "GLOO_", "NCCL_", "SLURM_")  # what a launcher may have left behind
+# what a launcher may have left behind
+LAUNCHED = ("TORCHELASTIC", "PET_", "MASTER_", "GLOO_", "NCCL_", "SLURM_")
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -45,7 +48,9 @@ def alone():
 
 @pytest.fixture(scope="module")
 def start(tmp_path_factory):
-    """start(command, **environment) starts a process. At the end none is left, whatever happened."""
+    """start(command, **environment) starts a process. At the end none is left, whatever
+    happened.
+    """
     folder, started = tmp_path_factory.mktemp("packages"), []
     (folder / "sklearn").mkdir()
     (folder / "sklearn" / "__init__.py").touch()
@@ -98,7 +103,9 @@ def train_alone(*options):
 
 
 def assert_same_weights(one, two, tolerance=1e-5):
-    """The same but for rounding: a sum over two processes adds in another order. Weights are about 0.1 to 1 large."""
+    """The same but for rounding: a sum over two processes adds in another order.
+    Weights are about 0.1 to 1 large.
+    """
     for name, weight in one["model"].items():
         torch.testing.assert_close(two["model"][name], weight, rtol=0, atol=tolerance)
 
@@ -172,8 +179,9 @@ def test_two_processes_are_one(undisturbed, tmp_path):
 
 
 def test_gradients_of_four_processes_are_those_of_one(tmp_path):
-    # 1437 samples: two steps of 718, of which two processes take one more than the others, then one step with a single
-    # sample, of which three processes have nothing. SGD's momentum is a sum of the gradients so far.
+    # 1437 samples: two steps of 718, of which two processes take one more than the
+    # others, then one step with a single sample, of which three processes have nothing.
+    # SGD's momentum is a sum of the gradients so far.
     options = ["--epochs=1", "--batch=718", "--accumulate=2"]
     found = group_result(start_group(4, *options, f"--checkpoint={tmp_path / 'four.pt'}"))
     train_alone(*options[:2], f"--checkpoint={tmp_path / 'one.pt'}")
@@ -208,7 +216,9 @@ def test_clip_and_amp_do_something(tmp_path):
 
 
 def test_continues_in_the_middle_of_an_epoch_with_another_number_of_processes(undisturbed, tmp_path):
-    """Stops: a process that hangs. The other says so within the timeout; one process alone finishes the work."""
+    """Stops: a process that hangs. The other says so within the timeout; one process
+    alone finishes the work.
+    """
     checkpoint, log = tmp_path / "run.pt", tmp_path / "log"
     options = [f"--epochs={EPOCHS}", f"--checkpoint={checkpoint}", "--save-every=5", f"--log-file={log}", "--pause=0.1"]
     group = start_group(2, *options, "--timeout=4")
@@ -231,12 +241,15 @@ def test_continues_in_the_middle_of_an_epoch_with_another_number_of_processes(un
     assert found["resumed_at"] == 23 + saved["batch"] and found["steps"] == STEPS
     assert_seen(load(checkpoint), EPOCHS)
     assert_same_weights(undisturbed.checkpoint, load(checkpoint))
-    again = train_alone(f"--epochs={EPOCHS}", f"--checkpoint={checkpoint}")  # nothing left to do
+    # nothing left to do
+    again = train_alone(f"--epochs={EPOCHS}", f"--checkpoint={checkpoint}")
     assert (again["resumed_at"], again["seen_max"], again["samples_per_second"]) == (STEPS, EPOCHS, 0)
 
 
 def test_kill_9_at_random_steps_changes_nothing(start, undisturbed, tmp_path):
-    """One run takes all kills: a start costs seconds, a kill in a run that is restarted anyway costs no other."""
+    """One run takes all kills: a start costs seconds, a kill in a run that is restarted
+    anyway costs no other.
+    """
     log, chance, kills = tmp_path / "log", processes.chance(), 4
     command = [*TORCHRUN, "--standalone", "--nproc-per-node=2", f"--max-restarts={kills}", "--monitor-interval=0.1"]
     command += [SCRIPT, "--cpu", f"--epochs={EPOCHS}", f"--checkpoint={tmp_path / 'run.pt'}", "--save-every=4"]
@@ -249,7 +262,8 @@ def test_kill_9_at_random_steps_changes_nothing(start, undisturbed, tmp_path):
             return any((line["restarts"], line["step"]) >= (restart, step) for line in log_of(log)[-1:])
 
         wait_until(due, f"restart {restart}, step {step}")
-        time.sleep(chance.uniform(0, 0.05))  # somewhere within the step, or within the next checkpoint
+        # somewhere within the step, or within the next checkpoint
+        time.sleep(chance.uniform(0, 0.05))
         workers(launcher)[rank].kill()
         died.append((restart, rank, step))
     end = end_of(launcher)
@@ -278,7 +292,8 @@ def test_interrupt_leaves_nothing_behind(start, tmp_path):
     assert end.status != 0
     # Not line by line: torchrun writes to the same place in the same moment.
     assert re.findall("train_ddp: [a-z ]*", end.err) == ["train_ddp: interrupted"]
-    assert f'File "{SCRIPT}"' not in end.err  # torchrun shows a traceback of its own; the script adds none
+    # torchrun shows a traceback of its own; the script adds none
+    assert f'File "{SCRIPT}"' not in end.err
     assert not psutil.wait_procs(family, timeout=10)[1], "processes outlive Ctrl-C"
     for _, port in ports:
         with socket.create_server(("127.0.0.1", port)):
@@ -295,7 +310,9 @@ def sh(command):
 
 @pytest.fixture
 def two_hosts():
-    """Two network namespaces with a cable (a veth pair) between them: as far as TCP can tell, two machines."""
+    """Two network namespaces with a cable (a veth pair) between them: as far as TCP can
+    tell, two machines.
+    """
     tag = f"lab{os.getpid()}"
     hosts = [SimpleNamespace(name=f"{tag}{i}", nic=f"{tag}{i}"[-15:], address=f"10.77.0.{i + 1}") for i in range(2)]
     try:
@@ -318,11 +335,14 @@ def two_hosts():
 
 
 def test_a_machine_that_is_cut_off_and_comes_back(start, undisturbed, two_hosts, tmp_path):
-    log, checkpoint = tmp_path / "log", tmp_path / "run.pt"  # on storage that both "machines" share
+    # on storage that both "machines" share
+    log, checkpoint = tmp_path / "log", tmp_path / "run.pt"
     options = ["--cpu", f"--epochs={EPOCHS}", f"--checkpoint={checkpoint}", "--save-every=4", f"--log-file={log}"]
-    launchers, env = [], {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}  # as in the files for SLURM and Kubernetes
+    # as in the files for SLURM and Kubernetes
+    launchers, env = [], {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
     for index, host in enumerate(two_hosts):
-        # torchrun tells by the host name whether to host the rendezvous. Namespaces share it, so is_host says it.
+        # torchrun tells by the host name whether to host the rendezvous. Namespaces
+        # share it, so is_host says it.
         command = ["ip", "netns", "exec", host.name, *TORCHRUN, "--nnodes=2", "--nproc-per-node=1", "--max-restarts=3"]
         command += ["--rdzv-backend=c10d", f"--rdzv-endpoint={two_hosts[0].address}:29400", "--rdzv-id=lab"]
         command += [f"--rdzv-conf=is_host={1 - index}", f"--local-addr={host.address}"]

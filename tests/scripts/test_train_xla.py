@@ -1,4 +1,6 @@
-"""train_xla.py: what it says without torch_xla, and that it trains where torch_xla is installed."""
+"""train_xla.py: what it says without torch_xla, and that it trains where torch_xla is
+installed.
+"""
 
 import json
 import os
@@ -49,7 +51,9 @@ def test_without_torch_xla_one_line():
 
 @pytest.mark.skipif(missing_xla() is not None, reason=f"needs {missing_xla()}")
 def test_trains_and_saves_what_loads_anywhere(tmp_path):
-    """With what Kaggle sets, and with the eight CPU devices of lesson 14 in the environment."""
+    """With what Kaggle sets, and with the eight CPU devices of lesson 14 in the
+    environment.
+    """
     kaggle = {"TPU_PROCESS_ADDRESSES": "local", "CLOUD_TPU_TASK_ID": "0", "CPU_NUM_DEVICES": "8"}
     done = run(SCRIPT, "--epochs", 3, "--save", "digits.pt", folder=tmp_path, **kaggle)
     assert done.returncode == 0, done.stderr

@@ -1,4 +1,6 @@
-"""The allocator simulator against PyTorch's published rules, and against what must hold for any program."""
+"""The allocator simulator against PyTorch's published rules, and against what must hold
+for any program.
+"""
 
 import pytest
 import torch
@@ -9,8 +11,9 @@ from utils.messages import LabError
 from utils.simulate.allocator import MIB, CachingAllocator, block_size, segment_size
 
 
-# c10/core/AllocatorConfig.h (torch 2.13): kMinBlockSize 512, kSmallSize 1 MiB, kSmallBuffer 2 MiB, kMinLargeAlloc
-# 10 MiB, kRoundLarge 2 MiB, large_segment_size 20 MiB; both sides of each limit.
+# c10/core/AllocatorConfig.h (torch 2.13): kMinBlockSize 512, kSmallSize 1 MiB,
+# kSmallBuffer 2 MiB, kMinLargeAlloc 10 MiB, kRoundLarge 2 MiB, large_segment_size 20
+# MiB; both sides of each limit.
 @pytest.mark.parametrize(
     ("size", "block", "segment"),
     [
@@ -39,15 +42,19 @@ def test_the_constants_are_those_of_the_installed_torch():
     assert "20971520" in text
 
 
-# What is asked for, one after the other, and what is allocated and reserved then, in bytes.
+# What is asked for, one after the other, and what is allocated and reserved then, in
+# bytes.
 @pytest.mark.parametrize(
     ("sizes", "allocated", "reserved"),
     [
-        ([400_000] * 5, 5 * 400_384, 2 * MIB),  # small ones share a segment while they fit
+        # small ones share a segment while they fit
+        ([400_000] * 5, 5 * 400_384, 2 * MIB),
         ([400_000] * 6, 6 * 400_384, 4 * MIB),
-        ([400_000, 3 * MIB], 400_384 + 3 * MIB, 22 * MIB),  # large ones have segments of their own
+        # large ones have segments of their own
+        ([400_000, 3 * MIB], 400_384 + 3 * MIB, 22 * MIB),
         ([5 * MIB] * 4, 20 * MIB, 20 * MIB),
-        ([11 * MIB], 12 * MIB, 12 * MIB),  # 1 MiB is left: not split off, so counted as allocated
+        # 1 MiB is left: not split off, so counted as allocated
+        ([11 * MIB], 12 * MIB, 12 * MIB),
         ([10 * MIB + 512], 10 * MIB + 512, 12 * MIB),  # nearly 2 MiB are left: split
         ([2 * MIB + 512, MIB], 3 * MIB + 512, 22 * MIB),
     ],

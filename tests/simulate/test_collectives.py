@@ -1,4 +1,6 @@
-"""Collectives, buckets and scaling: published cases, what torch builds, and what must hold for all inputs."""
+"""Collectives, buckets and scaling: published cases, what torch builds, and what must
+hold for all inputs.
+"""
 
 import nbformat
 import pytest
@@ -27,7 +29,7 @@ from utils.simulate.collectives import (
 
 MB, MIB, GIB = 1e6, 2**20, 2**30
 
-# ---------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------
 # Collectives: golden rows
 
 
@@ -40,7 +42,8 @@ MB, MIB, GIB = 1e6, 2**20, 2**30
         ("tree", 2, "1.01"),
         ("tree", 1024, "1.10"),
         ("halving-doubling", 8, "0.905"),  # 6 steps of 5 us and 2 · 7/8 of 0.5 ms
-        ("halving-doubling", 1024, "1.099"),  # 20 steps of 5 us and 2 · 1023/1024 of 0.5 ms
+        # 20 steps of 5 us and 2 · 1023/1024 of 0.5 ms
+        ("halving-doubling", 1024, "1.099"),
     ],
 )
 def test_100_megabytes_at_5_microseconds_and_200_gigabytes_a_second(algorithm, ranks, ms):
@@ -55,13 +58,17 @@ def test_trees_have_whole_steps(ranks, steps):
 
 
 def test_two_levels_by_hand():
-    """8 GB, 4 nodes of 8: 7/8 s at 8 GB/s twice inside, 2 · 3/4 of 1 GB at 1 of the 8 GB/s of the node across."""
+    """8 GB, 4 nodes of 8: 7/8 s at 8 GB/s twice inside, 2 · 3/4 of 1 GB at 1 of the 8
+    GB/s of the node across.
+    """
     inner, outer = Link(0.01, 8e9), Link(0.1, 8e9)
     in_turn = {name: hierarchical(8e9, 8, 4, inner, outer, name, overlap=False) for name in ("ring", "tree")}
     assert in_turn["ring"] == pytest.approx(2 * (7 * 0.01 + 7 / 8) + 6 * 0.1 + 1.5)
     assert in_turn["tree"] == pytest.approx(2 * (7 * 0.01 + 7 / 8) + 4 * 0.1 + 2)
-    assert hierarchical(8e9, 8, 4, inner, outer) == pytest.approx(14 * 0.01 + 6 * 0.1 + 14 / 8)  # the node is slower
-    assert hierarchical(8e9, 8, 4, inner, outer, "tree") == pytest.approx(14 * 0.01 + 4 * 0.1 + 2)  # the network is
+    # the node is slower
+    assert hierarchical(8e9, 8, 4, inner, outer) == pytest.approx(14 * 0.01 + 6 * 0.1 + 14 / 8)
+    # the network is
+    assert hierarchical(8e9, 8, 4, inner, outer, "tree") == pytest.approx(14 * 0.01 + 4 * 0.1 + 2)
 
 
 LINK = Link(0, 1)
@@ -95,7 +102,7 @@ def test_nonsense_is_refused(call):
         call()
 
 
-# ---------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------
 # Collectives: what must hold for all
 
 many = st.integers(1, 20_000)
@@ -145,16 +152,18 @@ def test_phases_that_overlap_take_no_longer_and_at_least_half(size, per_node, no
     assert hierarchical(0, *each[1:]) == pytest.approx(hierarchical(0, *each[1:], overlap=False))
 
 
-# ---------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------
 # Buckets
 
 
 @pytest.mark.parametrize(
     "sizes, caps, expected",
     [
-        ([4 * 512 * 512, 4 * 512] * 40, (), [1_050_624, 26_265_600, 14_708_736]),  # Linear(512, 512): each overshoots
+        # Linear(512, 512): each overshoots
+        ([4 * 512 * 512, 4 * 512] * 40, (), [1_050_624, 26_265_600, 14_708_736]),
         ([2, 2, 2, 2, 2], (4, 2), [2, 4, 4]),  # one that is exactly full closes
-        ([1.4] * 5, (2, 1), [1.4, 2.8, 2.8]),  # bytes that are not whole: as many equal parts of a model
+        # bytes that are not whole: as many equal parts of a model
+        ([1.4] * 5, (2, 1), [1.4, 2.8, 2.8]),
         ([], (), []),
     ],
 )
@@ -170,7 +179,8 @@ def transformer():
 
 
 MODELS = {  # name: (model, batch)
-    "transformer": (transformer, lambda: torch.ones(2, 4, 256)),  # its norms are registered after its linear layers
+    # its norms are registered after its linear layers
+    "transformer": (transformer, lambda: torch.ones(2, 4, 256)),
     "many small": (lambda: nn.Sequential(*[nn.Linear(64, 64) for _ in range(200)]), lambda: torch.ones(2, 64)),
     "one huge": (
         lambda: nn.Sequential(nn.Linear(8, 64), nn.Linear(64, 110_000), nn.Linear(110_000, 8), nn.Linear(8, 8)),
@@ -190,9 +200,11 @@ def group():
 
 
 def buckets_of_torch(model, batch, **options):
-    """(buckets of the second step, buckets of the first, indices of parameters as their gradients became ready).
+    """(buckets of the second step, buckets of the first, indices of parameters as their
+    gradients became ready).
 
-    A bucket is a list of indices in the order of registration, as the communication hook sees it.
+    A bucket is a list of indices in the order of registration, as the communication
+    hook sees it.
     """
     ddp = nn.parallel.DistributedDataParallel(model, **options)
     parameters, seen, ready = list(model.parameters()), [], []
@@ -230,7 +242,9 @@ def test_buckets_are_those_of_ddp(group, name, cap_mb):
 
 
 def test_ddp_that_looks_for_unused_parameters_keeps_its_first_buckets(group):
-    """Made from the first registered on, reduced in reverse: the small bucket is the last, where it hides nothing."""
+    """Made from the first registered on, reduced in reverse: the small bucket is the
+    last, where it hides nothing.
+    """
     model = nn.Sequential(*[nn.Linear(512, 512) for _ in range(8)])
     sizes = [p.nbytes for p in model.parameters()]
     real, at_first, _ = buckets_of_torch(model, torch.ones(2, 512), find_unused_parameters=True)
@@ -238,7 +252,7 @@ def test_ddp_that_looks_for_unused_parameters_keeps_its_first_buckets(group):
     assert per_bucket(sizes, buckets(sizes)) == [1_050_624, 7_354_368]
 
 
-# ---------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------
 # One step, and many devices
 
 seconds = st.floats(0, 10)
@@ -273,7 +287,8 @@ INNER, OUTER = Link(0.01, 100), Link(0.1, 30)
     [
         (1, {}, lambda size: 0),
         (8, {}, lambda size: all_reduce(size, 8, INNER)),
-        (8, {"flat": True, "algorithm": "tree"}, lambda size: all_reduce(size, 8, INNER)),  # in a node it is a ring
+        # in a node it is a ring
+        (8, {"flat": True, "algorithm": "tree"}, lambda size: all_reduce(size, 8, INNER)),
         (64, {}, lambda size: hierarchical(size, 8, 8, INNER, OUTER)),
         (64, {"overlap": False}, lambda size: hierarchical(size, 8, 8, INNER, OUTER, overlap=False)),
         (64, {"algorithm": "tree"}, lambda size: hierarchical(size, 8, 8, INNER, OUTER, "tree")),
@@ -284,7 +299,9 @@ INNER, OUTER = Link(0.01, 100), Link(0.1, 30)
 )
 @pytest.mark.parametrize("strong", [False, True])
 def test_each_point_of_a_curve_is_a_step(devices, options, cost, strong):
-    """Three parameters of 10 bytes, buckets of 10 and 20; their shares of the backward pass are 1, 1 and 2."""
+    """Three parameters of 10 bytes, buckets of 10 and 20; their shares of the backward
+    pass are 1, 1 and 2.
+    """
     links = {"per_node": 8, "inner": INNER, "outer": OUTER} | options
     caps = {"cap": 20, "first": 10}
     (found,) = scaling([devices], [10] * 3, 1, 2, 128, **links, **caps, strong=strong, shares=[1, 1, 2])
@@ -292,11 +309,13 @@ def test_each_point_of_a_curve_is_a_step(devices, options, cost, strong):
     assert found == ddp_step([10, 20], local, 2 * local, cost, [2, 2])
 
 
-# ---------------------------------------------------------------------------------------------------------------
-# Published all-reduces over nodes: what the two levels are worth. S. Bekman, "Machine Learning Engineering Open Book",
-# chapter on the network, "Inter-node speed depends on intra-node speed": four nodes of eight, 50 GB/s of network a GPU.
+# --------------------------------------------------------------------------------------
+# Published all-reduces over nodes: what the two levels are worth. S. Bekman, "Machine
+# Learning Engineering Open Book", chapter on the network, "Inter-node speed depends on
+# intra-node speed": four nodes of eight, 50 GB/s of network a GPU.
 
-NVLINK = {"B200": Link(3.4e-6, 900e9), "H200": Link(3.4e-6, 450e9)}  # lesson 12 says where the latencies are from
+# lesson 12 says where the latencies are from
+NVLINK = {"B200": Link(3.4e-6, 900e9), "H200": Link(3.4e-6, 450e9)}
 NETWORK = Link(14e-6, 8 * 50e9)
 FOUR_NODES = {  # (GPU, bytes): bus bandwidth, GB/s
     ("B200", 1 * MIB): 5.37,
@@ -312,7 +331,9 @@ FOUR_NODES = {  # (GPU, bytes): bus bandwidth, GB/s
 
 @pytest.mark.parametrize("gpu, size", FOUR_NODES)
 def test_measured_over_four_nodes(gpu, size):
-    """Large messages lie between phases that overlap and phases in turn; those of DDP's size are slower."""
+    """Large messages lie between phases that overlap and phases in turn; those of DDP's
+    size are slower.
+    """
     seconds = 2 * 31 / 32 * size / (1e9 * FOUR_NODES[gpu, size])
     together, in_turn = (hierarchical(size, 8, 4, NVLINK[gpu], NETWORK, overlap=overlap) for overlap in (True, False))
     if size >= GIB:
@@ -321,12 +342,14 @@ def test_measured_over_four_nodes(gpu, size):
         assert 1.5 * in_turn < seconds < 4 * in_turn
 
 
-# ---------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------
 # Published runs. Some rows are fitted, the others predicted.
 
 
 def resnet(blocks):
-    """(bytes, multiplications) of each layer with its batch norm: table 1 of He et al. (2015), FP32."""
+    """(bytes, multiplications) of each layer with its batch norm: table 1 of He et al.
+    (2015), FP32.
+    """
     layers, channels = [(4 * (3 * 64 * 49 + 2 * 64), 3 * 64 * 49 * 112**2)], 64
     for stage, count in enumerate(blocks):
         width, side = 64 * 2**stage, 56 // 2**stage
@@ -340,7 +363,9 @@ def resnet(blocks):
 
 @pytest.fixture(scope="module")
 def lesson_12():
-    """What lesson 12 defines where it fits two numbers to two runs of VGG-16, in its own cells."""
+    """What lesson 12 defines where it fits two numbers to two runs of VGG-16, in its
+    own cells.
+    """
     names = {"Link": Link, "scaling": scaling, "claim": claim}
     for cell in nbformat.read(ROOT / "notebooks" / "12_scaling_out.ipynb", as_version=4).cells:
         if cell.id in ("vgg", "vgg-ring", "vgg-fit", "vgg-both"):
@@ -348,18 +373,24 @@ def lesson_12():
     return names
 
 
-# Images/s of one GPU at a batch of 64, and of 16 GPUs with RDMA and NCCL: table in Horovod's README until its pull
-# request 44 of October 2017. The cluster is the same kind: four Pascal GPUs a server, RoCE.
-HOROVOD = {  # name: (layers or None for lesson 12's, millions of parameters, images/s, images/s of 16)
+# Images/s of one GPU at a batch of 64, and of 16 GPUs with RDMA and NCCL: table in
+# Horovod's README until its pull request 44 of October 2017. The cluster is the same
+# kind: four Pascal GPUs a server, RoCE.
+# name: (layers or None for lesson 12's, millions of parameters, images/s, images/s of
+# 16)
+HOROVOD = {
     "VGG-16": (None, 138.4, 130.9, 1787.4),
     "ResNet-101": (resnet([3, 4, 23, 3]), 44.5, 119.4, 1746.2),
-    "Inception V3": ([(4 * 23.9e6 / 48, 1)] * 48, 23.9, 134.4, 2022.6),  # as 48 equal layers
+    # as 48 equal layers
+    "Inception V3": ([(4 * 23.9e6 / 48, 1)] * 48, 23.9, 134.4, 2022.6),
 }
 
 
 @pytest.mark.parametrize("name", HOROVOD)
 def test_two_numbers_that_lesson_12_fits_to_vgg_predict_what_was_held_out(lesson_12, name):
-    """The other models on 128 and 512 GPUs, and all three on 16. Sizes are those of Keras Applications."""
+    """The other models on 128 and 512 GPUs, and all three on 16. Sizes are those of
+    Keras Applications.
+    """
     layers, millions, one, sixteen = HOROVOD[name]
     assert sum(size for size, _ in layers or lesson_12["vgg16"]()) / 4e6 == pytest.approx(millions, abs=0.05)
     assert 0.82 < lesson_12["reached"] < 0.84 and 40e-6 < lesson_12["latency"] < 45e-6
@@ -371,10 +402,12 @@ def test_two_numbers_that_lesson_12_fits_to_vgg_predict_what_was_held_out(lesson
 
 
 def goyal(devices, bandwidth):
-    """Efficiency of Goyal et al.: 100 MB, backward pass 120 ms at 32 images, nodes of 8, halving-doubling across.
+    """Efficiency of Goyal et al.: 100 MB, backward pass 120 ms at 32 images, nodes of
+    8, halving-doubling across.
 
-    Each layer is reduced as soon as its gradient is ready. bandwidth: of a node, bytes/s. Latency 14 us: NCCL's
-    constant for a hop of the network. Within the node NVLink, 80 GB/s.
+    Each layer is reduced as soon as its gradient is ready. bandwidth: of a node,
+    bytes/s. Latency 14 us: NCCL's constant for a hop of the network. Within the node
+    NVLink, 80 GB/s.
     """
     sizes, work = zip(*resnet([3, 4, 6, 3]), strict=True)
     links = {"per_node": 8, "inner": Link(0, 80e9), "outer": Link(14e-6, bandwidth), "algorithm": "halving-doubling"}
@@ -383,9 +416,11 @@ def goyal(devices, bandwidth):
 
 
 def test_goyal_fitted_on_256_predicts_352_and_is_not_explained_by_the_line_rate():
-    """A weak test, as 256 and 352 GPUs are close; the bandwidth stands for all that the model leaves out.
+    """A weak test, as 256 and 352 GPUs are close; the bandwidth stands for all that the
+    model leaves out.
 
-    With the line rate, 100 MB take 31 ms, hidden behind 120 ms: the model says 100 %, the paper 89 %.
+    With the line rate, 100 MB take 31 ms, hidden behind 120 ms: the model says 100 %,
+    the paper 89 %.
     """
     known, unknown = (row for row in PUBLISHED if "50 GbE" in row.run)
     line_rate = 50e9 / 8

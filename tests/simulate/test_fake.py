@@ -1,4 +1,6 @@
-"""Fake GPUs must not depend on how many real ones the machine has; fake processes on nothing at all."""
+"""Fake GPUs must not depend on how many real ones the machine has; fake processes on
+nothing at all.
+"""
 
 from collections import Counter
 
@@ -22,7 +24,9 @@ def test_two_gpus_move_and_refuse_to_meet():
 
 
 def test_a_machine_with_one_real_gpu_is_not_asked_for_a_second(monkeypatch):
-    """On such a machine PyTorch 2.9 to 2.11 makes a real tensor on cuda:1 first, and fails."""
+    """On such a machine PyTorch 2.9 to 2.11 makes a real tensor on cuda:1 first, and
+    fails.
+    """
 
     def no_such_gpu(device):
         raise RuntimeError("invalid device ordinal")
@@ -36,7 +40,9 @@ def test_a_machine_with_one_real_gpu_is_not_asked_for_a_second(monkeypatch):
 
 
 def test_data_on_a_second_gpu_makes_no_real_tensor(monkeypatch):
-    """Where there is a GPU, torch.tensor(data, device=…) makes a real tensor there before it becomes a fake one."""
+    """Where there is a GPU, torch.tensor(data, device=…) makes a real tensor there
+    before it becomes a fake one.
+    """
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(fake_tensor, "init_gpu_context", lambda device: None, raising=False)
     with fake_tensor.FakeTensorMode(), pytest.raises((RuntimeError, AssertionError)):
@@ -59,7 +65,9 @@ def test_a_newer_pytorch_may_lack_what_is_switched_off(monkeypatch, owner, name)
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_cuda_autocast_without_a_gpu(dtype):
-    """The three lists of the documentation of torch.amp, one operation of each, and what is on no list."""
+    """The three lists of the documentation of torch.amp, one operation of each, and
+    what is on no list.
+    """
     with fake_autocast(dtype):
         single = torch.ones(4, 4, device="cuda")
         half = single.to(dtype)
@@ -87,7 +95,8 @@ def sharded_step(mesh_shape, width=64):
     return issued
 
 
-# Two layers of 64 · 64 + 64 numbers, cut by rows. 128 ranks for 64 rows: each sends one, of which half are padding.
+# Two layers of 64 · 64 + 64 numbers, cut by rows. 128 ranks for 64 rows: each sends
+# one, of which half are padding.
 @pytest.mark.parametrize(
     ("mesh_shape", "expected"),
     [

@@ -1,4 +1,6 @@
-"""The toy graph must agree with eager execution, and break in the same ways as a CUDA graph."""
+"""The toy graph must agree with eager execution, and break in the same ways as a CUDA
+graph.
+"""
 
 import copy
 

@@ -1,4 +1,6 @@
-"""The forecast of memory against the published table, and the closed form against PyTorch's own count."""
+"""The forecast of memory against the published table, and the closed form against
+PyTorch's own count.
+"""
 
 import itertools
 
@@ -13,7 +15,8 @@ from tests.conftest import ROOT
 from utils.messages import LabError
 from utils.simulate.memory import parameters, rehearse, training_step, zero
 
-# Table 1 of the ZeRO paper (arXiv 1910.02054), GB for a GPU: stages 1, 2, 3 for 7.5, 128 and 1000 billion parameters.
+# Table 1 of the ZeRO paper (arXiv 1910.02054), GB for a GPU: stages 1, 2, 3 for 7.5,
+# 128 and 1000 billion parameters.
 ZERO = {
     1: [120, 120, 120, 2048, 2048, 2048, 16000, 16000, 16000],
     4: [52.5, 41.3, 30, 896, 704, 512, 7000, 5500, 4000],
@@ -27,7 +30,8 @@ ZERO = {
 @pytest.mark.parametrize("gpus", ZERO)
 def test_zero_table(gpus):
     ours = [zero(n * 1e9, gpus, stage) / 1e9 for n in (7.5, 128, 1000) for stage in (1, 2, 3)]
-    assert ours == pytest.approx(ZERO[gpus], rel=0.01, abs=0.005)  # what is below 1 GB has two digits in the paper
+    # what is below 1 GB has two digits in the paper
+    assert ours == pytest.approx(ZERO[gpus], rel=0.01, abs=0.005)
 
 
 def test_sixteen_bytes_a_parameter():
@@ -82,8 +86,9 @@ def rehearsal(layers, hidden, heads, sequence, batch, vocabulary=0, precision="f
     return rehearse(make, step)
 
 
-# Precision, checkpointing, vocabulary: all combinations for one shape, and for others those whose peaks lie elsewhere.
-# Each phase is the peak of some: the end of the backward pass with checkpointing, the optimizer's with few tokens.
+# Precision, checkpointing, vocabulary: all combinations for one shape, and for others
+# those whose peaks lie elsewhere. Each phase is the peak of some: the end of the
+# backward pass with checkpointing, the optimizer's with few tokens.
 PLAIN = ("fp32", False, 0)
 SETTINGS = list(itertools.product(["fp32", "autocast"], [False, True], [0, 8000]))
 CASES = [((2, 512, 8, 256, 8), setting) for setting in SETTINGS]
@@ -126,4 +131,5 @@ def test_a_private_class_that_is_gone_is_named(monkeypatch):
     monkeypatch.delattr(mem_tracker, "MemTracker")
     with pytest.raises(ImportError, match="cannot import name 'MemTracker'") as caught:
         rehearsal(1, 64, 2, 16, 1)
-    assert caught.value.name == "torch.distributed._tools.mem_tracker"  # what the cells' line is made of
+    # what the cells' line is made of
+    assert caught.value.name == "torch.distributed._tools.mem_tracker"

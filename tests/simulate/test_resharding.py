@@ -1,4 +1,6 @@
-"""A checkpoint that two processes saved in pieces is loaded by three, among which its rows do not divide evenly."""
+"""A checkpoint that two processes saved in pieces is loaded by three, among which its
+rows do not divide evenly.
+"""
 
 from utils import launch
 

@@ -1,4 +1,6 @@
-"""Roofline and operation counts against published figures and against PyTorch's own counter."""
+"""Roofline and operation counts against published figures and against PyTorch's own
+counter.
+"""
 
 import sys
 
@@ -11,7 +13,8 @@ from utils.exercises import Wrong, all_exercises
 from utils.hardware import look_up
 from utils.simulate.roofline import attainable, product_intensity, ridge, transformer_flops
 
-# Peak (dense) over memory bandwidth, FLOP/byte, in the 16-bit type; V100 and T4 have fp16 alone.
+# Peak (dense) over memory bandwidth, FLOP/byte, in the 16-bit type; V100 and T4 have
+# fp16 alone.
 RIDGES = {"V100 SXM2": 139, "T4": 203, "L4": 403, "A100 40 GB": 201, "A100 80 GB SXM": 153, "H100 PCIe": 378}
 RIDGES |= {"H100 SXM": 295, "H200 SXM": 206, "B200 SXM": 292, "TPU v4": 229, "TPU v5e": 241, "TPU v5p": 166}
 RIDGES |= {"RTX 4090": 164, "RTX 5090": 117, "TPU v6e": 560}
@@ -28,10 +31,12 @@ def test_ridge_points(name):
 
 def test_a_large_square_product_has_a_third_of_its_side_as_intensity():
     assert product_intensity(4096, 4096, 4096, 2) == pytest.approx(4096 / 3)
-    assert product_intensity(1, 4096, 4096, 2) == pytest.approx(1, rel=0.001)  # a vector: one FLOP a byte
+    # a vector: one FLOP a byte
+    assert product_intensity(1, 4096, 4096, 2) == pytest.approx(1, rel=0.001)
 
 
-# Korthikanti et al. 2022, tables 3 and 5: batch, layers, hidden, GPUs, seconds an iteration, MFU and HFU in percent.
+# Korthikanti et al. 2022, tables 3 and 5: batch, layers, hidden, GPUs, seconds an
+# iteration, MFU and HFU in percent.
 @pytest.mark.parametrize(
     ("batch", "layers", "hidden", "gpus", "seconds", "mfu", "hfu"),
     [(4, 48, 6144, 8, 1.10, 41.5, 43.7), (64, 96, 12288, 64, 13.75, 51.4, 52.8)],
@@ -57,7 +62,9 @@ def test_the_formula_agrees_with_pytorchs_counter(hidden, heads, sequence, batch
 
 
 def test_exercise_09_5_says_what_a_counter_with_its_table_lacks(monkeypatch):
-    """FlopCounterMode() prints a table at its end and needs tabulate, which the course does not install."""
+    """FlopCounterMode() prints a table at its end and needs tabulate, which the course
+    does not install.
+    """
     monkeypatch.setitem(sys.modules, "tabulate", None)
     exercise = all_exercises()["09.5"]
     names = {"torch": torch}

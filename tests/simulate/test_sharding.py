@@ -9,8 +9,9 @@ from utils.messages import LabError
 from utils.simulate import sharding
 
 MESH = {"data": 2, "model": 4}
-# What XLA's partitioner put in for X (48 × 32) times W (32 × 40) in FP32 on that mesh: torch_xla 2.9.0, XLA's CPU
-# device. Bytes of each collective's result on a device, from the optimized HLO.
+# What XLA's partitioner put in for X (48 × 32) times W (32 × 40) in FP32 on that mesh:
+# torch_xla 2.9.0, XLA's CPU device. Bytes of each collective's result on a device, from
+# the optimized HLO.
 SEEN = {
     (("data", None), (None, None)): [],
     (("data", None), (None, "model")): [],

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from utils.messages import LabError
 from utils.simulate.timeline import Op, makespan, pipeline, races, schedule
 
-# ---------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------
 # Golden rows
 
 
@@ -22,12 +22,17 @@ def test_equal_stages_on_two_copy_engines(n, share):
 @pytest.mark.parametrize(
     "chunks, stages, options, expected",
     [
-        (4, (4, 4, 4), {"copy_engines": 1}, 12),  # Tesla C1060: depth-first gains nothing,
-        (4, (4, 4, 4), {"copy_engines": 1, "order": "breadth"}, 8),  # breadth-first 8/12
-        (4, (4, 4, 4), {"order": "breadth"}, 6),  # with two copy engines the order does not matter
+        # Tesla C1060: depth-first gains nothing,
+        (4, (4, 4, 4), {"copy_engines": 1}, 12),
+        # breadth-first 8/12
+        (4, (4, 4, 4), {"copy_engines": 1, "order": "breadth"}, 8),
+        # with two copy engines the order does not matter
+        (4, (4, 4, 4), {"order": "breadth"}, 6),
         (8, (1, 2, 3), {"streams": 1}, 6),  # one stream overlaps nothing
-        (8, (1, 2, 3), {"pinned": False}, 6),  # nor do copies that hold the host, depth first
-        (4, (4, 4, 4), {"pinned": False, "order": "breadth"}, 9),  # breadth first, copies out overlap computations
+        # nor do copies that hold the host, depth first
+        (8, (1, 2, 3), {"pinned": False}, 6),
+        # breadth first, copies out overlap computations
+        (4, (4, 4, 4), {"pinned": False, "order": "breadth"}, 9),
         (4, (1e-9, 1e-9, 1e-9), {"launch": 1}, 12),  # a slow host sets the pace
         (5000, (1, 3, 2), {}, 3),  # the limit of unequal stages: the longest
     ],
@@ -43,8 +48,10 @@ def test_breadth_first_as_measured_on_a_tesla_c1060():
 
 
 def test_what_the_schedule_leaves_out_on_a_tesla_c2050():
-    """Published: 9.984512 ms serial, 5.735584 depth first, 7.597984 breadth first; the copies out wait there for all
-    kernels (Harris 2012). Without that rule the schedule says too little for both orders, by 13 % and 34 %."""
+    """Published: 9.984512 ms serial, 5.735584 depth first, 7.597984 breadth first; the
+    copies out wait there for all kernels (Harris 2012). Without that rule the schedule
+    says too little for both orders, by 13 % and 34 %.
+    """
     ops = pipeline(4, (4, 4, 4), order="breadth")
     share = makespan(schedule(ops)) / 12
     assert share * 9.984512 / 5.735584 - 1 == pytest.approx(-0.13, abs=0.005)
@@ -62,7 +69,8 @@ def test_a_streams_order_an_engines_order_and_an_event():
         Op("c", "s2", "copy", 1, after=("b",)),
         Op("d", "s3", "copy", 1),
     ]
-    assert [(s.start, s.end) for s in schedule(ops)] == [(0, 2), (2, 5), (5, 6), (6, 7)]  # d waits behind c
+    # d waits behind c
+    assert [(s.start, s.end) for s in schedule(ops)] == [(0, 2), (2, 5), (5, 6), (6, 7)]
     assert makespan(schedule([])) == 0 and races([]) == []
 
 
@@ -84,11 +92,12 @@ def test_what_cannot_be_scheduled(call, message):
         call()
 
 
-# ---------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------
 # Races
 
 FILL = Op("fill", "side", "compute", 2, writes=("x",))
-READ = Op("read", "main", "compute", 1, reads=("x",))  # after FILL, on the same engine: that is no cure
+# after FILL, on the same engine: that is no cure
+READ = Op("read", "main", "compute", 1, reads=("x",))
 WAIT = Op("wait", "host", "host", 0, blocks=True)
 
 
@@ -112,7 +121,7 @@ def test_races_and_their_cures(ops, found):
     assert races(ops) == found
 
 
-# ---------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------
 # What must hold for all programs
 
 
@@ -140,7 +149,9 @@ def programs(draw, slowest_launch=0):
 
 @given(programs(slowest_launch=3))
 def test_an_operation_starts_as_soon_as_it_may(ops):
-    """So no program is faster than its busiest engine or its host, or slower than all its times in a row."""
+    """So no program is faster than its busiest engine or its host, or slower than all
+    its times in a row.
+    """
     spans = schedule(ops)
     host = 0
     for n, span in enumerate(spans):
@@ -157,7 +168,9 @@ def test_an_operation_starts_as_soon_as_it_may(ops):
 @settings(max_examples=300)
 @given(programs(), st.lists(st.integers(1, 50), min_size=8, max_size=8))
 def test_without_races_no_timing_can_change_the_order_of_conflicts(ops, lengths):
-    """Give each operation an engine of its own and another length: without a race, conflicts keep their order."""
+    """Give each operation an engine of its own and another length: without a race,
+    conflicts keep their order.
+    """
     racing = set(races(ops))
     other = [replace(op, engine=op.name, seconds=length) for op, length in zip(ops, lengths, strict=False)]
     assert set(races(other)) == racing
@@ -173,7 +186,9 @@ def test_without_races_no_timing_can_change_the_order_of_conflicts(ops, lengths)
 @settings(max_examples=300)
 @given(programs())
 def test_each_race_found_is_shown_by_some_timing(ops):
-    """Make the first of the two, and nothing else, slow: on engines of their own they then overlap."""
+    """Make the first of the two, and nothing else, slow: on engines of their own they
+    then overlap.
+    """
     for first, second in races(ops):
         slow = [replace(op, engine=op.name, seconds=100 if op.name == first else 0) for op in ops]
         spans = {span.op.name: span for span in schedule(slow)}

@@ -1,4 +1,6 @@
-"""ToyStream behaves like a stream: returns at once, keeps its order, races with others, waits for events."""
+"""ToyStream behaves like a stream: returns at once, keeps its order, races with others,
+waits for events.
+"""
 
 import threading
 import time

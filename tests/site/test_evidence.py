@@ -1,4 +1,6 @@
-"""What the pages made by tools/site/evidence.py say: all that lessons and recordings hold, and nothing else."""
+"""What the pages made by tools/site/evidence.py say: all that lessons and recordings
+hold, and nothing else.
+"""
 
 import ast
 import json
@@ -37,12 +39,14 @@ def printed(cell):
 
 
 def state_of(cell):
-    """What the course says of where the outputs of a cell come from: "live", "replayed" …; None where nothing."""
+    """What the course says of where the outputs of a cell come from: "live", "replayed"
+    …; None where nothing.
+    """
     states = [output.metadata.get("device_lab", {}).get("state") for output in cell.outputs if "metadata" in output]
     return states[0] if states else None
 
 
-# ---------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------
 # The course as it is
 
 
@@ -70,7 +74,8 @@ def test_every_figure_that_the_lessons_show_stands_beside_its_claim(pages, code_
         sentence, figure = re.fullmatch(r"✓ (.*?)(?:: ([^:]*))? \(claimed.*", line).groups()
         section = text.partition(f"\n## {stem[:2]} · ")[2].partition("\n## ")[0]
         rows = [row for row in section.splitlines() if evidence.md(sentence) in row]
-        rows = [row for row in rows if f"#{cell})" in row] or rows  # or a function of another cell claims it
+        # or a function of another cell claims it
+        rows = [row for row in rows if f"#{cell})" in row] or rows
         assert any(f"**{evidence.md(figure or 'true')}**" in row for row in rows), line
 
 
@@ -103,7 +108,8 @@ def test_every_announced_message_that_the_lessons_show_is_in_the_index(pages, co
     assert len(found) > 150 and not [message for message in found if message not in index]
     assert len(links) > 130 and not [link for link in links if link not in index]
     assert "### `Expected all tensors to be on the same device`\n" in pages["docs/errors.md"]
-    assert index.count("FakeTensorDeviceMismatchError: Expected all tensors") == 1  # two lessons, two widths of lines
+    # two lessons, two widths of lines
+    assert index.count("FakeTensorDeviceMismatchError: Expected all tensors") == 1
 
 
 def test_a_message_from_a_device_that_is_not_here_has_its_badge(pages, code_cells):
@@ -133,7 +139,7 @@ def test_each_word_after_requires_is_explained():
     assert evidence.NEEDS.keys() == needs.NEEDS.keys()
 
 
-# ---------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------
 # A small course
 
 CUDA = """%%requires cuda --result numbers --timeless
@@ -179,7 +185,9 @@ def record(course, machine, *lines, date="2026-11-20", claims=None):
 
 
 def rows(course, page="docs/evidence.md"):
-    """The rows of a page's tables, by their first column, without its link and what is behind."""
+    """The rows of a page's tables, by their first column, without its link and what is
+    behind.
+    """
     found = re.findall(r"^\| \[(.+?)\]\(.*?\)(.*) \|$", evidence.pages(course)[page], re.M)
     return {name.strip("`"): rest.partition(" | ")[2] for name, rest in found}
 
@@ -289,7 +297,7 @@ def test_where_a_message_begins_and_ends(text, source, messages):
     assert [message.text for message in evidence.messages_in(text, source)] == messages
 
 
-# ---------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------
 # Status
 
 RAN = {"environment": "main", "lesson": "00_a_lesson", "date": "2026-11-22", "attempt": 1, "twice": False}
@@ -299,7 +307,9 @@ RAN |= {"counts": {"cells": 3, "done": 3, "not live": 2, "held": 1, "unjudged": 
 
 
 def run(course, **changes):
-    """Store the status of a run of the small course's lesson, as the plugin of the tests does."""
+    """Store the status of a run of the small course's lesson, as the plugin of the
+    tests does.
+    """
     path = course / "notebooks" / "00_a_lesson.ipynb"
     kept = {**RAN, "edition": lab.edition(json.loads(path.read_text(encoding="utf-8"))), **changes}
     folder = course / "build" / "status" / kept["environment"]

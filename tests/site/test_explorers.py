@@ -1,4 +1,6 @@
-"""The explorers of the site: what of a lesson they run, where their controls stand, how their pictures are packed."""
+"""The explorers of the site: what of a lesson they run, where their controls stand, how
+their pictures are packed.
+"""
 
 import ast
 import base64
@@ -16,7 +18,8 @@ from tools.site import drawings, explorers
 from utils import plots
 
 NUMBERS = list(explorers.GRID)
-# On the page a slider may end before the lesson's does where the rest shows nothing new, or too much to carry.
+# On the page a slider may end before the lesson's does where the rest shows nothing
+# new, or too much to carry.
 CUT = {("06", "copy"), ("06", "prefetch")}
 # Calls that read a clock, or measure.
 CLOCKS = {"measure", "measure_together", "Timer", "perf_counter", "perf_counter_ns", "time", "timeit", "elapsed_time"}
@@ -86,7 +89,8 @@ def test_controls_stand_where_the_lesson_can_put_them(number):
     for name, control in controls.items():
         assert first[name] in given[name] and len(set(given[name])) == len(given[name]) > 1
         possible = list(drawings.choices(control))
-        free = not possible or hasattr(control, "base")  # a field for a number; a logarithmic slider rounds nothing
+        # a field for a number; a logarithmic slider rounds nothing
+        free = not possible or hasattr(control, "base")
         if free:
             before = control.value
             for value in given[name]:
@@ -108,7 +112,8 @@ def test_the_first_picture_is_the_one_that_the_lesson_stores(number):
     svg, alt = drawings.drawn(number, explorers.first(number))
     assert "this machine" not in svg, "nothing may be called measured on the machine that builds the site"
     if number in drawings.GIVEN and number != "09":
-        return  # the lesson begins with what it has measured, the page with something else
+        # the lesson begins with what it has measured, the page with something else
+        return
     data = cell(number)["outputs"][-1]["data"]
     assert alt == "".join(data["text/plain"])
     drawings.recordings.running[:] = [explorer.result]
@@ -157,7 +162,8 @@ def test_page(number, tmp_path, monkeypatch):
     explorers._write_script(number, path, drawings.drawings(number, some))
 
     text = explorers.page(drawings.lesson_path(number).stem, "../")
-    closed = re.sub(r"(<input.*?)>", r"\1/>", text)  # and with that it is XML, if each tag is closed
+    # and with that it is XML, if each tag is closed
+    closed = re.sub(r"(<input.*?)>", r"\1/>", text)
     page = ElementTree.fromstring(re.sub(r" (disabled|checked|selected)(?=[ />])", r" \1=''", closed))
     parts = list(page.find("fieldset[@disabled]").iter())
     names = [f"explorer-{number}-{name}" for name in few]
@@ -170,7 +176,9 @@ def test_page(number, tmp_path, monkeypatch):
 
 
 def test_no_lesson_is_left_out_without_a_reason():
-    """Of these the figure shows what the reader's own machine has measured; 16 has a field for words."""
+    """Of these the figure shows what the reader's own machine has measured; 16 has a
+    field for words.
+    """
     stems = sorted(path.stem for path in (explorers.ROOT / "notebooks").glob("[0-9][0-9]_*.ipynb"))
     left = [stem for stem in stems if stem[:2] not in NUMBERS]
     assert [stem[:2] for stem in left] == ["01", "02", "03", "15", "16"]

@@ -1,4 +1,6 @@
-"""Lessons that travel as one file: what they carry, and what their set-up cell does with it. No lesson is run here."""
+"""Lessons that travel as one file: what they carry, and what their set-up cell does
+with it. No lesson is run here.
+"""
 
 import ast
 import base64
@@ -25,7 +27,9 @@ SAYS = "\nimport utils\nprint(course)\nprint(utils.here)\n"
 
 @pytest.fixture(scope="module")
 def singles(tmp_path_factory):
-    """All lessons as one file, as `make single` writes them: path → (notebook, its set-up cell, what that carries)."""
+    """All lessons as one file, as `make single` writes them: path → (notebook, its
+    set-up cell, what that carries).
+    """
     folder, found = tmp_path_factory.mktemp("dist"), {}
     single.write(folder)
     for path in sorted(folder.iterdir()):
@@ -38,7 +42,9 @@ def singles(tmp_path_factory):
 
 
 def unpacked(source):
-    """The files in a set-up cell, as its comment says how to see them: name → content; and the hash that it names."""
+    """The files in a set-up cell, as its comment says how to see them: name → content;
+    and the hash that it names.
+    """
     block = re.search(r'^CARRIED = """\n(.*?)\n"""$', source, re.M | re.S)[1]
     archive = base64.b64decode(block, validate=False)
     with tarfile.open(fileobj=io.BytesIO(archive), mode="r:xz") as files:
@@ -47,18 +53,22 @@ def unpacked(source):
 
 
 def cell(files=FILES, folder=FOLDER):
-    """A set-up cell with these files, without PyTorch and the names of the real `utils`."""
+    """A set-up cell with these files, without PyTorch and the names of the real
+    `utils`.
+    """
     return single.setup_cell(files, folder).partition("\nimport torch\n")[0]
 
 
 def run(*sources, folder):
-    """What cells print that run one after the other in a new Python in `folder`; also its last line on stderr."""
+    """What cells print that run one after the other in a new Python in `folder`; also
+    its last line on stderr.
+    """
     python = [sys.executable, "-I", "-"]
     done = subprocess.run(python, input="\n".join(sources), cwd=folder, capture_output=True, text=True)
     return done.stdout.splitlines(), (done.stderr.splitlines() or [""])[-1]
 
 
-# ---------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------
 # The files
 
 
@@ -138,7 +148,8 @@ def test_links():
         f"[a]({site}/docs/glossary.html#device) [b]({repository}/blob/main/notebooks/scripts/train.py) "
         f"[c]({site}/notebooks/05_streams.html) {kept}"
     )
-    assert notebooks.address("Lessons").startswith("https://github.com/")  # Colab opens no others
+    # Colab opens no others
+    assert notebooks.address("Lessons").startswith("https://github.com/")
     assert "/blob/" in notebooks.address("Lessons") and notebooks.address("Lessons") in notebooks.badges(LESSONS[0])
 
 
@@ -147,7 +158,7 @@ def test_the_archive_depends_on_the_files_alone():
     assert single.packed(FILES) != single.packed({**FILES, "LICENSE": b""})
 
 
-# ---------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------
 # The set-up cell
 
 
@@ -158,7 +169,8 @@ def test_it_unpacks_once_beside_the_notebook_and_leaves_what_the_reader_changed(
     for name, content in FILES.items():
         assert (course / name).read_bytes() == content
     (course / "utils" / "__init__.py").write_text("here = 'changed'\n")
-    (course / "notebooks" / "exercises" / "05_a.py").unlink()  # as after a run that was cut off
+    # as after a run that was cut off
+    (course / "notebooks" / "exercises" / "05_a.py").unlink()
     assert run(cell(), SAYS, folder=tmp_path) == ([str(course), "changed"], "")
     assert not list(tmp_path.rglob("*.[0-9]*"))
     assert (course / "notebooks" / "exercises" / "05_a.py").read_bytes() == FILES["notebooks/exercises/05_a.py"]

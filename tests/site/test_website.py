@@ -1,4 +1,6 @@
-"""What make site makes of lessons: answers and solutions behind a click, pictures as files, links, the start page."""
+"""What make site makes of lessons: answers and solutions behind a click, pictures as
+files, links, the start page.
+"""
 
 import base64
 import html
@@ -35,7 +37,9 @@ def made(*cells, links="", explorer=None, exercises=None):
 
 
 def parts(nb):
-    """What a page shows, from top to bottom, without the targets of links: a word or the first line a cell."""
+    """What a page shows, from top to bottom, without the targets of links: a word or
+    the first line a cell.
+    """
     shown = []
     for cell in nb.cells:
         if cell.cell_type == "code" and "remove-input" in cell.metadata.get("tags", []):
@@ -45,7 +49,7 @@ def parts(nb):
     return shown
 
 
-# ---------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------
 # Which cells answer
 
 
@@ -85,7 +89,7 @@ def test_what_begins_below_is_no_explanation(new):
     assert explanation(f"Two.\n\n{new}\n\nMore.") == ("Two.", f"{new}\n\nMore.")
 
 
-# ---------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------
 # What the page shows
 
 
@@ -202,7 +206,7 @@ def test_what_is_folded_holds_no_heading_and_ends(lesson):
     assert depth == 0
 
 
-# ---------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------
 # The other pages
 
 

@@ -1,8 +1,10 @@
-"""Listings in the style of old tutorials, and what the paste cell of lesson 16 should recommend for each.
+"""Listings in the style of old tutorials, and what the paste cell of lesson 16 should
+recommend for each.
 
-The first line of a listing says what is right: a row ("memory/cached"), a lesson that is named where no row fits
-("01"), or nothing where nothing is old: then no row is to be shown. Of several right answers one must be among those
-that are shown. A line "also" names other rows that are true of it and may be shown, too.
+The first line of a listing says what is right: a row ("memory/cached"), a lesson that
+is named where no row fits ("01"), or nothing where nothing is old: then no row is to be
+shown. Of several right answers one must be among those that are shown. A line "also"
+names other rows that are true of it and may be shown, too.
 """
 
 import re
@@ -10,7 +12,9 @@ from typing import NamedTuple
 
 
 class Listing(NamedTuple):
-    """right, also: what must and what may be recommended (sets of slugs and lessons). source: the code."""
+    """right, also: what must and what may be recommended (sets of slugs and lessons).
+    source: the code.
+    """
 
     right: set
     also: set

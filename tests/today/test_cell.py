@@ -1,4 +1,6 @@
-"""%%today: rows are judged by what they do, whatever they do, and nothing of them is left running."""
+"""%%today: rows are judged by what they do, whatever they do, and nothing of them is
+left running.
+"""
 
 import multiprocessing
 import os
@@ -41,7 +43,7 @@ def wait_for_the_end_of(*pids):
         time.sleep(0.05)
 
 
-# ---------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------
 # Verdicts and findings
 
 VERDICTS = {  # announcement → old part, with a new part that prints 1
@@ -80,7 +82,8 @@ def test_a_busy_moment_of_the_machine_does_not_change_how_much_slower(capsys, mo
 
 
 OF_TODAY = r"the part of today must run without error and without warning, and with PyTorch \S+ it says: "
-# What a PyTorch of the future may do: (announcement, old part, new part, what is said of it)
+# What a PyTorch of the future may do: (announcement, old part, new part, what is said
+# of it)
 FUTURES = {
     "other words": (
         'raises "gone"',
@@ -197,7 +200,8 @@ def test_long_messages_are_cut_and_it_says_so(capsys):
     {
         "net(x).numpy()": r"✗ raises(?s:.*)Like movement/numpy-grad in this lesson: .*\n    net\(x\)\.detach\(\)",
         "raise ValueError('nobody knows this')": "No row of this lesson is like it",
-        "best = net.state_dict()": "✓ fine(?s:.*)Like movement/best-state",  # silent: found by the code
+        # silent: found by the code
+        "best = net.state_dict()": "✓ fine(?s:.*)Like movement/best-state",
         "torch.cuda.empty_cache()": "Like memory/empty-cache",
     }.items(),
 )
@@ -218,7 +222,7 @@ def test_rows_are_found_by_words_group_and_verdict(capsys):
     assert "movement/numpy-grad" in fig.axes[0].texts[0].get_text() and "0 of" in today.table("no such words")[1]
 
 
-# ---------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------
 # Processes
 
 
@@ -230,12 +234,14 @@ def method(request, monkeypatch):
     if request.param == "forkserver":
         from multiprocessing import forkserver
 
-        forkserver._forkserver._stop()  # one that other tests have started knows more than a piece should
+        # one that other tests have started knows more than a piece should
+        forkserver._forkserver._stop()
     monkeypatch.setattr(snippets, "METHOD", request.param)
 
 
 def test_a_piece_may_do_what_it_likes(method, monkeypatch):
-    of("")  # a server has the variables of its start; what is no more here is not there either
+    # a server has the variables of its start; what is no more here is not there either
+    of("")
     monkeypatch.setenv("FROM_HERE", "1")
     monkeypatch.delenv("PATH")
     pieces = {
@@ -260,7 +266,8 @@ def test_a_piece_may_do_what_it_likes(method, monkeypatch):
     assert left["error"] is None and left_2["error"] == ["SystemExit", "2"]
     assert failed["error"] == ["ZeroDivisionError", "division by zero"] and failed["seconds"] is None
     assert failed["warnings"] == [["UserWarning", "hm"]] and "line 5, in" in failed["stderr"]
-    assert named["printed"] == "__main__ 3 1 2 None\n"  # files: snippet.py, and what it prints
+    # files: snippet.py, and what it prints
+    assert named["printed"] == "__main__ 3 1 2 None\n"
     assert bare["printed"] == "1  set()\n" and path["error"] is None and free["error"] is None
     assert multiprocessing.get_start_method(allow_none=True) is None and not list(today.launch.folder().glob("snip*"))
 
@@ -365,7 +372,8 @@ def test_a_server_that_died_is_a_finding_and_is_replaced(strict, capsys, monkeyp
     for source in (kill, "print(1)"):  # while it runs, and before it is ready
         with pytest.raises(snippets.ServerError):
             of(source)
-    wait_for_the_end_of(forkserver._forkserver._forkserver_pid)  # or the next test may still meet it, dying
+    # or the next test may still meet it, dying
+    wait_for_the_end_of(forkserver._forkserver._forkserver_pid)
 
 
 def test_in_a_notebook(run):

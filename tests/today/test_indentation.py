@@ -1,4 +1,6 @@
-"""Lost indentation: what comes back is what was there, and what cannot come back is left alone."""
+"""Lost indentation: what comes back is what was there, and what cannot come back is
+left alone.
+"""
 
 import re
 import textwrap
@@ -109,14 +111,17 @@ OWN = {name: textwrap.dedent(source).strip("\n") for name, source in RULES.items
 
 
 def flat(source):
-    """Without any indentation; what goes on inside brackets and docstrings has none either."""
+    """Without any indentation; what goes on inside brackets and docstrings has none
+    either.
+    """
     return re.sub(r"(?m)^[ \t]+", "", source)
 
 
 LOST = {name: code for name, code in {**OLD, **OWN}.items() if is_python(code) and not is_python(flat(code))}
 
 
-@pytest.mark.parametrize("name", sorted(LOST.keys() - {"S3 check"}))  # there a print is taken into the if before it
+# there a print is taken into the if before it
+@pytest.mark.parametrize("name", sorted(LOST.keys() - {"S3 check"}))
 def test_it_comes_back(name):
     assert restored(flat(LOST[name])) == LOST[name]
 
@@ -134,7 +139,8 @@ def test_a_listing_that_is_all_indented():
     "source",
     [
         "pip install torch",
-        "for x in y:\n    a = 1\nb = 2\nif x:\nc = 3",  # some of it is there: what the rest was, nobody knows
+        # some of it is there: what the rest was, nobody knows
+        "for x in y:\n    a = 1\nb = 2\nif x:\nc = 3",
         "print((1, 2)",
         "else:\nx = 1",
         "if x:",

@@ -1,4 +1,6 @@
-"""The paste cell of lesson 16: the right row for old listings, none for harmless ones, whatever this machine has."""
+"""The paste cell of lesson 16: the right row for old listings, none for harmless ones,
+whatever this machine has.
+"""
 
 import re
 
@@ -12,7 +14,9 @@ from utils.today import pasted
 ROWS = today.rows()
 MARKS = pasted.marks(ROWS)
 NO_MARK = "(?!)"  # a regular expression that fits nothing: the row has only its message
-WRITTEN = {  # where the old part of a row is written otherwise than listings, or its part of today has the mark, too
+# where the old part of a row is written otherwise than listings, or its part of today
+# has the mark, too
+WRITTEN = {
     "detection/compare-devices": "x.device == torch.device('cuda')",
     "detection/name": "torch.cuda.get_device_name(0)",
     "detection/ordinal": "x.to('cuda:1')",
@@ -57,7 +61,8 @@ def test_a_mark_fits_the_old_part_of_its_row_and_not_that_of_today(slug):
 def test_marks_are_of_rows_and_a_row_that_needs_none_has_a_name_of_its_own():
     assert pasted.MARKS.keys() <= ROWS.keys()
     assert not re.search(MARKS["memory/cached"], "torch.cuda.memory_cached_bytes()")
-    assert not any(slug in MARKS for slug in ("memory/target", "movement/no-data"))  # the message says it all
+    # the message says it all
+    assert not any(slug in MARKS for slug in ("memory/target", "movement/no-data"))
 
 
 def test_imports_are_spelled_out():

@@ -1,4 +1,6 @@
-"""Lesson 16: enough rows of every kind, every old form of the source tutorials, headings that quote real messages."""
+"""Lesson 16: enough rows of every kind, every old form of the source tutorials,
+headings that quote real messages.
+"""
 
 import re
 
@@ -62,7 +64,9 @@ HEADINGS = [
 
 @pytest.mark.parametrize(("fragment", "slug", "shown"), HEADINGS, ids=[heading[0] for heading in HEADINGS])
 def test_a_heading_quotes_what_was_seen(fragment, slug, shown):
-    """In the stored output, or, for another version or machine, in a pattern that the row asserts there."""
+    """In the stored output, or, for another version or machine, in a pattern that the
+    row asserts there.
+    """
     patterns = [pattern.replace("\\", "") for pattern in today.rows()[slug].patterns()]
     assert fragment in " ".join(shown.split()) or any(fragment in pattern for pattern in patterns)
 
@@ -74,8 +78,9 @@ def test_every_error_has_a_heading():
     }
 
 
-# Forms that the source tutorials print and that are wrong or out of date, by the item they belong to: what must stand
-# in an old part, and what in the new part of the same row.
+# Forms that the source tutorials print and that are wrong or out of date, by the item
+# they belong to: what must stand in an old part, and what in the new part of the same
+# row.
 OLD_TO_NOW = {
     "S0.3 one cold run": ("began = time.perf_counter()\ndouble(x)", "benchmark.Timer"),
     "S0.4 xla_device() is not None": ("xm.xla_device() is not None", "torch_xla.real_devices()"),

@@ -108,7 +108,8 @@ def test_unmet_cell_without_recording_is_one_quiet_line_and_leaves_no_value_of_a
         "%%requires cuda:64\n1",
     )
     assert re.fullmatch("NOT RUN HERE · needs .* CUDA GPUs?, and PyTorch sees .* here; not recorded yet", text_of(cell))
-    assert re.fullmatch("NOT RUN HERE · needs [^,]* CUDA GPUs?; not recorded yet", text_of(again))  # why, it was said
+    # why, it was said
+    assert re.fullmatch("NOT RUN HERE · needs [^,]* CUDA GPUs?; not recorded yet", text_of(again))
     assert text_of(reads) == "NOT RUN HERE · needs `never_recorded` from a cell above"
     for quiet in (cell, reads, again):
         assert quiet.outputs[0].metadata["device_lab"]["state"] == "unavailable"
@@ -149,7 +150,8 @@ def test_what_a_cell_says_about_its_numbers_is_what_its_header_names(run):
 
 def test_live_result_names_this_machine(run):
     (_, _, here) = run(
-        "from utils import needs\nneeds.NEEDS['compiler'] = lambda: None",  # whatever this machine has
+        # whatever this machine has
+        "from utils import needs\nneeds.NEEDS['compiler'] = lambda: None",
         "%%requires compiler --result answer\nanswer = 42",
         "%%requires result:answer\nprint(where('answer'))",
     )
@@ -164,7 +166,7 @@ def test_importing_twice_keeps_one_transformer(run):
     assert text_of(cell).strip() == "1"
 
 
-# ---------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------
 # expect_error; tests/utils/test_newer_pytorch.py has what was not announced
 
 
@@ -181,11 +183,15 @@ def test_long_message_is_cut(capsys):
 
 
 def test_an_expected_error_keeps_nothing_alive():
-    """Without the garbage collector: a DataLoader left to it ends in a forked worker, which is not its parent."""
+    """Without the garbage collector: a DataLoader left to it ends in a forked worker,
+    which is not its parent.
+    """
 
     def reraise(held):
         error = ValueError("a")
-        raise error  # the frame holds the error, which holds the frame: torch's ExceptionWrapper.reraise does the same
+        # the frame holds the error, which holds the frame: torch's
+        # ExceptionWrapper.reraise does the same
+        raise error
 
     held = torch.zeros(1)
     left = weakref.ref(held)
@@ -207,7 +213,9 @@ def test_interrupt_passes_through():
 
 @pytest.mark.parametrize("strict", [False, True])
 def test_a_package_that_a_lesson_can_do_without_is_a_need_and_no_error(run, strict):
-    """Where it is installed, the same words are an error; what a job of the cell says counts, too."""
+    """Where it is installed, the same words are an error; what a job of the cell says
+    counts, too.
+    """
     words = "No module named 'accelerate'"
     there, gone, job, waits, _ = run(
         f'raise ModuleNotFoundError("{words}")',

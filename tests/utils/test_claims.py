@@ -39,7 +39,9 @@ def test_above_the_limit_always_raises(monkeypatch):
 
 @pytest.mark.parametrize("measured", [0.5, 2, 64])
 def test_time_is_not_judged_where_it_proves_nothing(measured, capsys, monkeypatch):
-    """Neither a missed bound nor one above the limit counts there, and the figure is not shown."""
+    """Neither a missed bound nor one above the limit counts there, and the figure is
+    not shown.
+    """
     monkeypatch.setenv("LAB_STRICT", "1")
     emulated = Provenance("emulated Tesla T4", True, "2026-11-22", {})
     claim("it is faster", measured, at_least=1, limit=63, timed=True, where=emulated)

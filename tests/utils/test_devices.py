@@ -1,4 +1,6 @@
-"""Which device is picked, what it is called, what the words of `%%requires` lack here, and what doctor says."""
+"""Which device is picked, what it is called, what the words of `%%requires` lack here,
+and what doctor says.
+"""
 
 import importlib.util
 import pathlib
@@ -26,13 +28,15 @@ def test_pick_device_is_usable():
         assert device == torch.device("cpu")
 
 
-# ---------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------
 # A GPU that PyTorch sees, and whose generation its build may have no code for
 
 
 @pytest.fixture
 def gpu(monkeypatch):
-    """gpu(capability, built): PyTorch, built for CUDA with code for `built`, sees one GPU of this capability."""
+    """gpu(capability, built): PyTorch, built for CUDA with code for `built`, sees one
+    GPU of this capability.
+    """
 
     def show(capability, built):
         major, minor = capability
@@ -47,7 +51,8 @@ def gpu(monkeypatch):
     return show
 
 
-BUILD = ["sm_75", "sm_80", "sm_86", "sm_90", "sm_100", "sm_120"]  # the default wheels of 2.13 and 2.15
+# the default wheels of 2.13 and 2.15
+BUILD = ["sm_75", "sm_80", "sm_86", "sm_90", "sm_100", "sm_120"]
 
 
 @pytest.mark.parametrize(
@@ -86,7 +91,7 @@ def test_the_rule_about_generations_is_the_one_of_exercise_01_2():
             assert any(devices._runs(capability, entry) for entry in built) is expected
 
 
-# ---------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------
 # What is missing
 
 
@@ -102,7 +107,8 @@ def compiler(monkeypatch, tmp_path):
     monkeypatch.setattr(tempfile, "tempdir", "/tmp")
 
 
-# Spaces: seen with torch 2.9, 2.11 and 2.13; the linker is told `-L/home/my course/…` in two words.
+# Spaces: seen with torch 2.9, 2.11 and 2.13; the linker is told `-L/home/my course/…`
+# in two words.
 @pytest.mark.parametrize(
     ("owner", "name", "value", "phrase"),
     [
@@ -173,14 +179,16 @@ def test_torch_xla_of_another_release_is_reported_before_it_is_imported(monkeypa
 
 
 def test_torchtpu_is_a_tpu_without_torch_xla(monkeypatch):
-    """What its documentation says; it has no device without the chip, so here a stand-in for PyTorch's answer."""
+    """What its documentation says; it has no device without the chip, so here a
+    stand-in for PyTorch's answer.
+    """
     for module in (devices, needs, recordings):
         monkeypatch.setattr(module, "pick_device", lambda: types.SimpleNamespace(type="tpu"))
     assert needs.missing_tpu() is None
     assert str(recordings.where("tpu")) == "TPU (this machine)"
 
 
-# ---------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------
 # Names, versions, doctor
 
 
@@ -189,7 +197,8 @@ def test_torchtpu_is_a_tpu_without_torch_xla(monkeypatch):
     [
         ("0x0063", None, "TPU v5e"),
         ("0x0062", None, "TPU v5p"),
-        ("0x0063", "v6e-1", "TPU v5e"),  # what is on the bus is surer than what a variable says
+        # what is on the bus is surer than what a variable says
+        ("0x0063", "v6e-1", "TPU v5e"),
         ("0x0027", "v3-8", "TPU v3"),  # a number that two generations share
         (None, "v5litepod-8", "TPU v5e"),
         (None, "v5e-8", "TPU v5e"),

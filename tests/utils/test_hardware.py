@@ -1,4 +1,6 @@
-"""The data sheet: names as PyTorch reports them, figures that follow from others; and what nvidia-smi says."""
+"""The data sheet: names as PyTorch reports them, figures that follow from others; and
+what nvidia-smi says.
+"""
 
 import re
 import subprocess
@@ -63,7 +65,8 @@ def test_figures_have_a_source_and_are_dense_and_the_memory_of_a_tpu_is_what_goo
     for row in DEVICE_TABLE:
         assert row.source and re.fullmatch(r"20\d\d-\d\d-\d\d", row.checked)
         assert row.bandwidth > 0 and row.memory > 0
-        if row.fp8 and row.fp32:  # 8-bit numbers pass at twice the rate of 16-bit ones, not at four times
+        # 8-bit numbers pass at twice the rate of 16-bit ones, not at four times
+        if row.fp8 and row.fp32:
             assert row.fp8 == pytest.approx(2 * row.bf16, rel=0.02)
         if row.tf32 and not row.rated:
             assert row.tf32 == pytest.approx(row.fp16 / 2, rel=0.02)
@@ -102,13 +105,15 @@ def test_pcie_limits():
     assert pcie_limit(4, lanes=8) == pcie_limit(4) / 2
 
 
-# ---------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------
 # nvidia-smi
 
 
 @pytest.fixture
 def gpu(monkeypatch):
-    """PyTorch sees one GPU, whose name and uuid can be set; nvidia-smi answers what is in `answers`, by field."""
+    """PyTorch sees one GPU, whose name and uuid can be set; nvidia-smi answers what is
+    in `answers`, by field.
+    """
     gpu = types.SimpleNamespace(name="Tesla T4", uuid="0a1b", answers={}, asked=[], second=100.0)
 
     def answer(program, query, style, card):
@@ -129,7 +134,8 @@ def gpu(monkeypatch):
     ("most", "card", "slot", "limit"),
     [
         ("5", "8", "8", (pcie_limit(5, 8), "PCIe 5 x8, from nvidia-smi")),
-        ("5", "8", "4", (pcie_limit(5, 4), "PCIe 5 x4, from nvidia-smi")),  # a card of eight lanes in a slot of four
+        # a card of eight lanes in a slot of four
+        ("5", "8", "4", (pcie_limit(5, 4), "PCIe 5 x4, from nvidia-smi")),
         ("5", "16", "[N/A]", (pcie_limit(5, 16), "PCIe 5 x16, from nvidia-smi")),
         ("", "", "", (look_up("T4").link, "PCIe, from the device table (T4)")),
         ("7", "16", "16", (look_up("T4").link, "PCIe, from the device table (T4)")),
@@ -143,7 +149,8 @@ def test_link_limit_prefers_what_the_driver_says_about_this_gpu(gpu, most, card,
 
 def test_link_limit_of_a_gpu_that_nvidia_smi_cannot_be_asked_about(gpu, monkeypatch):
     gpu.answers |= {"pcie.link.gen.max": "5", "pcie.link.width.max": "8"}
-    gpu.uuid = None  # some builds do not tell it, and another card's link would be worse than none
+    # some builds do not tell it, and another card's link would be worse than none
+    gpu.uuid = None
     assert link_limit() == (look_up("T4").link, "PCIe, from the device table (T4)")
     gpu.name = "NVIDIA GH200 480GB"
     assert link_limit()[0] is None and "NVLink" in link_limit()[1]

@@ -1,4 +1,6 @@
-"""Jobs of several processes: what they print comes back by rank, and nothing of them is left behind."""
+"""Jobs of several processes: what they print comes back by rank, and nothing of them is
+left behind.
+"""
 
 import os
 import re
@@ -43,7 +45,9 @@ SLEEPS = "import os, time\nprint('asleep', flush=True)\ntime.sleep(600)"
 
 @pytest.fixture
 def script(tmp_path):
-    """script(source): the path of a file that holds it, in a folder with a space in its name."""
+    """script(source): the path of a file that holds it, in a folder with a space in its
+    name.
+    """
 
     def write(source):
         folder = tmp_path / "a folder"
@@ -56,7 +60,9 @@ def script(tmp_path):
 
 
 def asleep(job, count):
-    """Wait until `count` ranks have printed something; the processes that are alive then."""
+    """Wait until `count` ranks have printed something; the processes that are alive
+    then.
+    """
     end = time.monotonic() + 60
     while sum("asleep" in text for text in job.so_far().printed.values()) < count:
         assert time.monotonic() < end, job.so_far()
@@ -69,7 +75,8 @@ def test_each_rank_answers(script, capsys, monkeypatch):
     run = launch.torchrun(script(RANKS), processes=2)
     assert run.code == 0 and [result["rank"] for result in run.results()] == [0, 1]
     assert {(result["world"], result["here"]) for result in run.results()} == {(2, str(launch.folder()))}
-    assert {result["address"] for result in run.results()} == {"127.0.0.1"} and run.agent == ""  # whatever its name
+    # whatever its name
+    assert {result["address"] for result in run.results()} == {"127.0.0.1"} and run.agent == ""
     shown = capsys.readouterr().out.splitlines()
     assert shown[0] == "$ torchrun --nproc-per-node=2 --standalone job.py"
     assert shown[1] == "rank 0 │ I am 0" and shown[3] == "rank 1 │ I am 1"
@@ -111,7 +118,8 @@ def test_long_last_words_are_cut_and_equal_ones_told_once():
 
 def test_no_colors(script, monkeypatch):
     monkeypatch.setenv("LAB_STRICT", "1")
-    monkeypatch.setenv("FORCE_COLOR", "1")  # a notebook's kernel does it; Python 3.13 colors its tracebacks then
+    # a notebook's kernel does it; Python 3.13 colors its tracebacks then
+    monkeypatch.setenv("FORCE_COLOR", "1")
     run = launch.torchrun(script(FAILS), fails="(?m)^ValueError: rank one")
     assert "\x1b" not in run.errors[1]
     red = "import sys\nsys.stderr.write('\\x1b[1;35mValueError\\x1b[0m: \\x1b[35mred\\x1b[0m\\n')\nsys.exit(1)"
@@ -143,7 +151,8 @@ def test_an_announced_failure_must_come_and_match(monkeypatch, capsys):
         launch._judge(well, "anything")
     with pytest.raises(LaunchError, match=says_another):
         launch._judge(unhappy, "two is")
-    monkeypatch.delenv("LAB_STRICT")  # for a reader both are news, and the lesson goes on
+    # for a reader both are news, and the lesson goes on
+    monkeypatch.delenv("LAB_STRICT")
     launch._judge(well, "anything")
     launch._judge(unhappy, "two is")
     assert re.search(f"{ends_well}(.|\n)*{says_another}", capsys.readouterr().out)
@@ -175,7 +184,8 @@ def test_workers_that_lost_their_parent_are_stopped_too(script):
 
 @pytest.mark.skipif(sys.platform == "win32", reason="sends a POSIX signal")
 def test_an_interrupted_or_ended_kernel_leaves_nothing(script):
-    hears = "import signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"  # behind a shell's &, too
+    # behind a shell's &, too
+    hears = "import signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"
     code = hears + f"from utils import launch\nlaunch.torchrun({str(script(SLEEPS))!r}, timeout=100)"
     with subprocess.Popen(
         [sys.executable, "-c", code], cwd=ROOT, stderr=subprocess.PIPE, stdout=subprocess.PIPE
@@ -192,7 +202,8 @@ def test_an_interrupted_or_ended_kernel_leaves_nothing(script):
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks at the names of threads in /proc")
 def test_a_destroyed_group_leaves_no_threads_once_its_model_is_gone(script):
-    ending = "del ddp\ndist.destroy_process_group()"  # as lesson 11 says: a thread that is left can meet Python's end
+    # as lesson 11 says: a thread that is left can meet Python's end
+    ending = "del ddp\ndist.destroy_process_group()"
     assert launch.torchrun(script(LETS_GO.replace("{ending}", ending)), quiet=True).results() == [0, 0]
 
 

@@ -1,4 +1,6 @@
-"""The one place that uses the private recording of the allocator; its names must exist in each supported torch."""
+"""The one place that uses the private recording of the allocator; its names must exist
+in each supported torch.
+"""
 
 import inspect
 from unittest import mock
@@ -29,7 +31,8 @@ THEIRS = [
         ({"action": "segment_alloc", "size": 512, "addr": 8, "frames": THEIRS}, ("segment_alloc", 512, 8, "")),
         ({"action": "alloc", "size": 12, "addr": 4, "frames": [*THEIRS, OURS, CELL]}, ("alloc", 12, 4, "train:3")),
         ({"action": "oom", "size": 9999}, ("oom", 9999, 0, "")),
-        ({"action": "annotate"}, ("annotate", 0, 0, "")),  # new in PyTorch 2.15; a later one may add others
+        # new in PyTorch 2.15; a later one may add others
+        ({"action": "annotate"}, ("annotate", 0, 0, "")),
     ],
 )
 def test_entries_are_plain_and_name_the_own_code(trace, entry):

@@ -1,4 +1,5 @@
-"""A PyTorch of the future, pretended: whatever it says or lacks, a reader's lesson goes on and says so.
+"""A PyTorch of the future, pretended: whatever it says or lacks, a reader's lesson goes
+on and says so.
 
 With LAB_STRICT=1 (tests, recording) each of these is an error.
 """
@@ -9,7 +10,9 @@ import pytest
 
 from tests.conftest import text_of
 
-PRIVATE = {  # what a cell wants that this pretended PyTorch lacks: source, the name that the reader is told, the error
+# what a cell wants that this pretended PyTorch lacks: source, the name that the reader
+# is told, the error
+PRIVATE = {
     "a private name": ("caught = torch._C._went_away()", "torch._C._went_away", "AttributeError"),
     "a private import": ("from torch._subclasses import gone as caught", "torch._subclasses.gone", "ImportError"),
     "a private module": ("from torch._went_away import caught", "torch._went_away", "ModuleNotFoundError"),
@@ -18,7 +21,9 @@ PRIVATE = {  # what a cell wants that this pretended PyTorch lacks: source, the 
 EXPECT = "with expect_error(RuntimeError, 'same device') as caught:\n    "
 ANNOUNCED = r"announced: RuntimeError with 'same device'; on PyTorch \S+ "
 JOB = "from utils import launch\nlaunch._judge(launch.Run(1, {}, {0: 'RuntimeError: no peer'}, ''), "
-FUTURES = {  # what a cell announces and what happens: source, what the reader is told, the error of a strict run
+# what a cell announces and what happens: source, what the reader is told, the error of
+# a strict run
+FUTURES = {
     "another message": (
         EXPECT + "raise RuntimeError('one place only')",
         ANNOUNCED + "it says: RuntimeError: one place only",
@@ -55,7 +60,9 @@ FUTURES = {  # what a cell announces and what happens: source, what the reader i
 
 @pytest.fixture(scope="module")
 def both(run):
-    """For a reader and strictly: the cells of all FUTURES, each time from a new beginning."""
+    """For a reader and strictly: the cells of all FUTURES, each time from a new
+    beginning.
+    """
     sources = [future[0] for future in FUTURES.values()]
     return {s: dict(zip(FUTURES, run(*sources, strict=s), strict=True)) for s in (False, True)}
 

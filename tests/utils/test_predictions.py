@@ -1,4 +1,6 @@
-"""Predictions: asked with buttons or as a line of text, kept with the score, compared with the answer."""
+"""Predictions: asked with buttons or as a line of text, kept with the score, compared
+with the answer.
+"""
 
 import json
 import subprocess
@@ -33,11 +35,14 @@ def new_kernel():
 
 @pytest.fixture
 def ask(monkeypatch):
-    """ask(key, question, *options): predict on a page with widgets; returns what the reader can see and do."""
+    """ask(key, question, *options): predict on a page with widgets; returns what the
+    reader can see and do.
+    """
     shown = []
     monkeypatch.setattr(IPython, "get_ipython", lambda: SimpleNamespace(kernel=True))
     monkeypatch.setattr("IPython.display.display", lambda data, **options: shown.append(data))
-    monkeypatch.setenv("COLAB_RELEASE_TAG", "release-colab")  # the box itself is displayed there
+    # the box itself is displayed there
+    monkeypatch.setenv("COLAB_RELEASE_TAG", "release-colab")
 
     def ask(*arguments):
         predict(*arguments)
@@ -54,7 +59,7 @@ def kept():
     return json.loads(exercises.SCORE.read_text(encoding="utf-8"))
 
 
-# ---------------------------------------------------------------------------------------- asked
+# --------------------------------------------------------------------------------------
 
 
 def test_buttons_and_a_guess_that_can_be_changed(ask, capsys):
@@ -112,7 +117,8 @@ def test_text_is_no_markup(ask):
         ("an error", "0", "You said “an error”; it is 0."),
         ("4", "an error", "You said 4; the answer is “an error”."),
         ("an error", "an error", "You said “an error”, and that is right."),
-        ("4", "-17.5 GB/s", "You said 4; it is -17.5 GB/s."),  # none of the options: for a reader no error
+        # none of the options: for a reader no error
+        ("4", "-17.5 GB/s", "You said 4; it is -17.5 GB/s."),
     ],
 )
 def test_the_words_of_the_comparison(ask, capsys, said, answer, words):
@@ -131,7 +137,7 @@ def test_reveal_without_predict_compares_what_is_kept(ask, capsys):
     assert capsys.readouterr().out == "You said 0, and 0 it is.\n"
 
 
-# ---------------------------------------------------------------------------------------- a line of text
+# --------------------------------------------------------------------------------------
 
 
 def test_in_a_kernel_a_widget_and_strictly_a_line_that_can_be_stored(run):
@@ -160,7 +166,7 @@ assert "ipywidgets" not in sys.modules"""
     assert done.stdout == f"{forms}Predict. The sum will be … 4 · 0 · an error\n", done.stderr
 
 
-# ---------------------------------------------------------------------------------------- strict, score
+# --------------------------------------------------------------------------------------
 
 
 def test_strictly_a_wrong_reveal_is_an_error_and_no_score_is_touched(monkeypatch, capsys):
@@ -177,7 +183,8 @@ def test_strictly_a_wrong_reveal_is_an_error_and_no_score_is_touched(monkeypatch
 
 
 def test_progress_counts_what_has_been_revealed(ask, capsys):
-    exercises.SCORE.write_text('{"00.1": "solved"}')  # as it was before there were predictions
+    # as it was before there were predictions
+    exercises.SCORE.write_text('{"00.1": "solved"}')
     exercises.progress()
     out = capsys.readouterr().out
     assert "✓ 00.1" in out and out.endswith(" solved\n")
@@ -193,7 +200,8 @@ def test_progress_counts_what_has_been_revealed(ask, capsys):
 
 def test_two_kernels_keep_one_score(ask):
     ask(*RACE).click("0")
-    exercises.SCORE.write_text(json.dumps({**kept(), "02.1": "solved"}))  # by a lesson in another kernel
+    # by a lesson in another kernel
+    exercises.SCORE.write_text(json.dumps({**kept(), "02.1": "solved"}))
     ask(*RACE).click("4")
     assert kept() == {"02.1": "solved", "predict 05.race": {"said": "4"}}
 

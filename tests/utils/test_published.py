@@ -1,4 +1,6 @@
-"""What others have measured: the file, what a cell shows of it, and its place among the five that a cell can show."""
+"""What others have measured: the file, what a cell shows of it, and its place among the
+five that a cell can show.
+"""
 
 import copy
 import html.parser
@@ -46,7 +48,7 @@ def changed(**changes):
     return source
 
 
-# ---------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------
 # The file
 
 
@@ -116,13 +118,15 @@ def test_what_is_damaged_is_refused_in_one_line(tmp_path, content):
     assert str(tmp_path) not in str(e.value)
 
 
-# ---------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------
 # What a cell shows, in a real kernel
 
 
 @pytest.fixture
 def show(run, tmp_path):
-    """show(entries, source, *cells, env): run cells where only `entries` are recorded, and `source` is published."""
+    """show(entries, source, *cells, env): run cells where only `entries` are recorded,
+    and `source` is published.
+    """
 
     def go(entries, source, *sources, **options):
         for k, entry in enumerate(entries):
@@ -224,7 +228,8 @@ def test_each_badge_is_words_in_a_frame(run):
     for output, (state, badge) in zip(cell.outputs, messages.BADGES.items(), strict=True):
         assert output.data["text/plain"] == f"{badge} · a < b" and output.metadata["device_lab"]["state"] == state
         assert re.search(rf'<b style="border: 1px solid;[^"]*">{badge}</b> a &lt; b', output.data["text/html"])
-        assert not re.search(r"(?<!-)color:|background", output.data["text/html"])  # legible in light and dark themes
+        # legible in light and dark themes
+        assert not re.search(r"(?<!-)color:|background", output.data["text/html"])
 
 
 def test_what_a_cell_says_of_its_origin_is_not_compared_with_its_stored_output():

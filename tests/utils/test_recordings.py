@@ -145,7 +145,7 @@ def test_where_of_an_unknown_name_lists_the_known():
         recordings.where("nonsense")
 
 
-# ---------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------
 # Replay, in a real kernel
 
 CELL = "%%requires cuda:64 --result bandwidth\nx = 1"
@@ -175,7 +175,8 @@ def test_replay_shows_text_picture_and_value_with_their_origin(replay):
     assert picture.metadata["image/png"]["alt"] == "a figure" and picture.data["text/plain"] == "a figure"
     origin = "NVIDIA H200 (recorded 2026-11-20)"
     assert text_of(after).strip() == f"[1, 2.5, {{'a': None}}] | {origin} | {origin}"
-    assert text_of(again).startswith("RECORDED · NVIDIA H200 on 2026-11-20\nhello")  # the rest was said
+    # the rest was said
+    assert text_of(again).startswith("RECORDED · NVIDIA H200 on 2026-11-20\nhello")
     assert "The cell has changed since then" in text_of(changed) and "hello" in text_of(changed)
 
 

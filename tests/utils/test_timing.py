@@ -1,4 +1,5 @@
-"""measure: warm-up, clocks, caches, remarks, statistics, turns, settings. A GPU in virtual time makes the tests exact.
+"""measure: warm-up, clocks, caches, remarks, statistics, turns, settings. A GPU in
+virtual time makes the tests exact.
 
 Tests marked `timed` compare real times: they want a machine that does nothing else.
 """
@@ -23,7 +24,9 @@ PROPERTIES = types.SimpleNamespace(L2_cache_size=50)
 
 
 class VirtualGPU:
-    """A host and a device queue in virtual time: launching costs the host, kernels run later, events see them."""
+    """A host and a device queue in virtual time: launching costs the host, kernels run
+    later, events see them.
+    """
 
     def __init__(self, launch=1e-6, jitter=0.0):
         self.host = self.free = 0.0
@@ -74,7 +77,8 @@ def gpu(monkeypatch):
 def test_warms_up_for_three_calls_and_25_ms_and_keeps_the_first_call_out_of_the_samples(gpu):
     costs = iter([2.0])
     m = measure(lambda: gpu.kernel(next(costs, 0.1)), "cuda", n=1)
-    assert len(gpu.calls) - 1 >= 1 + 3  # the first call, the warm-up, and one sample at the end
+    # the first call, the warm-up, and one sample at the end
+    assert len(gpu.calls) - 1 >= 1 + 3
     assert m.first == pytest.approx(2.0, rel=1e-3) and m.samples == pytest.approx([0.1], rel=1e-3)
     start = gpu.host
     measure(lambda: gpu.kernel(1e-4), "cuda", n=1)
@@ -111,7 +115,8 @@ def test_a_block_is_timed_by_the_device_and_not_by_what_was_asked_before_it(gpu,
 def test_host_clock_waits_before_and_after_each_sample(gpu):
     m = measure(lambda: gpu.kernel(2e-3), "cuda", clock="host", n=10)
     assert m.clock == "host" and "host clock" in str(m)
-    assert m.median == pytest.approx(2e-3, rel=0.01)  # not the microsecond of the launch
+    # not the microsecond of the launch
+    assert m.median == pytest.approx(2e-3, rel=0.01)
     gpu.kernel(1.0)  # already queued: not charged to the function
     assert timing._host_seconds(lambda: gpu.kernel(2e-3), torch.device("cuda"), 1) == pytest.approx(2e-3, rel=0.01)
 
@@ -124,7 +129,9 @@ def test_a_clock_that_the_device_does_not_have():
 
 
 def test_on_a_lazy_device_each_result_is_held_until_its_work_is_launched(monkeypatch):
-    """torch_xla computes only what somebody holds: a loop that drops its results would time nothing."""
+    """torch_xla computes only what somebody holds: a loop that drops its results would
+    time nothing.
+    """
     alive, launched = weakref.WeakSet(), []
     monkeypatch.setattr(xla, "launch_graph", lambda: launched.append(len(alive)))
     monkeypatch.setattr(xla, "synchronize", lambda: None)
@@ -143,7 +150,8 @@ def test_cold_overwrites_twice_the_l2_before_each_sample_outside_the_clock(gpu):
     m = measure(lambda: gpu.kernel(2e-3), "cuda", cold=True, n=10)
     assert gpu.flushes[-10:] == [100] * 10 and set(gpu.flushes) == {100}
     assert m.median == pytest.approx(2e-3, rel=0.01) and m.calls == 1 and "cold" in str(m)
-    m = measure(lambda: gpu.kernel(1e-5), "cuda", cold=True, seconds=0.1)  # the flush takes 1 ms
+    # the flush takes 1 ms
+    m = measure(lambda: gpu.kernel(1e-5), "cuda", cold=True, seconds=0.1)
     assert 90 <= m.n <= 100
 
 
@@ -152,7 +160,8 @@ def test_cold_on_the_cpu_overwrites_more_than_a_cache(monkeypatch):
     fake = types.SimpleNamespace(zero_=lambda: written.append(1))
     monkeypatch.setattr(timing.torch, "empty", lambda size, dtype, device: (written.append(size), fake)[1])
     measure(lambda: None, "cpu", cold=True, n=8)
-    assert written[0] >= 2**27 and written[1:] == [1] * (2 + 8)  # two to learn what it costs
+    # two to learn what it costs
+    assert written[0] >= 2**27 and written[1:] == [1] * (2 + 8)
 
 
 def test_short_kernels_are_timed_many_at_a_time(gpu):
@@ -186,8 +195,10 @@ def made_of(samples, clock="host"):
 def test_statistics_of_known_samples():
     m = made_of([5, 1, 4, 2, 3, 9, 8, 7, 6])
     assert (m.n, m.median, m.iqr, m.fastest) == (9, 5, 4, 1)
-    assert m.interval == (1 + 0, 9)  # ranks floor((9 - 5.88)/2) = 1 and ceil(1 + (9 + 5.88)/2) = 9
-    assert made_of(range(1, 101)).interval == (40, 61)  # the ranks of Hoefler and Belli for n = 100
+    # ranks floor((9 - 5.88)/2) = 1 and ceil(1 + (9 + 5.88)/2) = 9
+    assert m.interval == (1 + 0, 9)
+    # the ranks of Hoefler and Belli for n = 100
+    assert made_of(range(1, 101)).interval == (40, 61)
     assert all(word in str(m) for word in ("5 s", "IQR 4 s", "95%: 1 s to 9 s", "n 9", "host clock"))
 
 
@@ -195,7 +206,8 @@ def test_statistics_of_known_samples():
 def test_interval_covers_the_median_of_a_skewed_distribution(n):
     draw = random.Random(n)
     intervals = [made_of([draw.expovariate(1) for _ in range(n)]).interval for _ in range(2000)]
-    assert statistics.mean(low <= 0.6931472 <= high for low, high in intervals) >= 0.94  # ln 2
+    # ln 2
+    assert statistics.mean(low <= 0.6931472 <= high for low, high in intervals) >= 0.94
 
 
 def test_speedup_is_a_ratio_of_medians_with_interval_and_both_absolutes():
@@ -235,7 +247,8 @@ def test_drift_meets_all_functions_alike(gpu):
     found = measure_together({"a": drifting, "b": drifting}, "cuda", n=200)
     assert speedup(found["a"], found["b"]).times == pytest.approx(1, abs=0.05)
     one, other = measure(drifting, "cuda", n=200), measure(drifting, "cuda", n=200)
-    assert speedup(one, other).times < 0.9  # what happens when they are timed one after the other
+    # what happens when they are timed one after the other
+    assert speedup(one, other).times < 0.9
 
 
 def test_settings_say_what_changes_speed(monkeypatch):
@@ -291,7 +304,9 @@ def work():
 @pytest.mark.timed
 @pytest.mark.parametrize("fn", [lambda: time.sleep(3e-3), work()], ids=["sleep", "matmul"])
 def test_agrees_with_torch_utils_benchmark_within_5_percent(fn):
-    """At work of a millisecond and more. One thread in both (the Timer's default), both in turn, three tries."""
+    """At work of a millisecond and more. One thread in both (the Timer's default), both
+    in turn, three tries.
+    """
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -313,6 +328,7 @@ def test_agrees_with_torch_utils_benchmark_within_5_percent(fn):
 @pytest.mark.timed
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
 def test_a_delay_kernel_on_a_real_gpu_scales_linearly():
-    one = measure(lambda: torch.cuda._sleep(2_000_000), "cuda", n=20)  # also the first use of CUDA, if run alone
+    # also the first use of CUDA, if run alone
+    one = measure(lambda: torch.cuda._sleep(2_000_000), "cuda", n=20)
     four = measure(lambda: torch.cuda._sleep(8_000_000), "cuda", n=20)
     assert speedup(four, one).times == pytest.approx(4, rel=0.1)

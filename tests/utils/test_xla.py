@@ -1,4 +1,6 @@
-"""The torch_xla calls that lessons share. What needs torch_xla runs in a process of its own, where it is installed."""
+"""The torch_xla calls that lessons share. What needs torch_xla runs in a process of its
+own, where it is installed.
+"""
 
 import subprocess
 import sys

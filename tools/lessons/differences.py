@@ -1,9 +1,11 @@
-"""Does a cell give on a real device what it gave on the emulated one? One line a cell, for the report of a recording.
+"""Does a cell give on a real device what it gave on the emulated one? One line a cell,
+for the report of a recording.
 
-Only timeless cells have been recorded on the emulated device. Compared are the words that a cell printed, the texts of
-its pictures and its value, whole numbers exactly. Left aside is what differs between two machines anyway: names of
-devices, versions, addresses, numbers of lines, line breaks, and in numbers with a decimal point what is below a part in
-a thousand.
+Only timeless cells have been recorded on the emulated device. Compared are the words
+that a cell printed, the texts of its pictures and its value, whole numbers exactly.
+Left aside is what differs between two machines anyway: names of devices, versions,
+addresses, numbers of lines, line breaks, and in numbers with a decimal point what is
+below a part in a thousand.
 """
 
 import difflib
@@ -19,7 +21,9 @@ CONTEXT, SHOWN = 4, 3  # words before a difference; differences that the line sh
 
 
 def line(name, kept):
-    """What the report says of the cell `name`, recorded now as `kept`; None if the emulated device has no such."""
+    """What the report says of the cell `name`, recorded now as `kept`; None if the
+    emulated device has no such.
+    """
     found = [cell for origin, cell in recordings.find(name, timeless=True) if origin.emulated]
     if not found:
         return None
@@ -41,7 +45,9 @@ def line(name, kept):
 
 
 def words(cell):
-    """What a recorded cell shows and holds, as words, without what differs between two machines anyway."""
+    """What a recorded cell shows and holds, as words, without what differs between two
+    machines anyway.
+    """
     texts = [output.get("text", output.get("alt", "")) for output in cell["outputs"]]
     text = "\n".join([*texts, json.dumps(cell["value"]) if "value" in cell else ""])
     device = cell["machine"]["device"].removeprefix(recordings.EMULATED)
@@ -55,8 +61,11 @@ def words(cell):
 
 
 def differences(ours, theirs):
-    """Where two lists of words differ: (begin, end) in the one and (begin, end) in the other, of each place."""
-    if len(ours) == len(theirs):  # so that a number counts as the same that is nearly the same
+    """Where two lists of words differ: (begin, end) in the one and (begin, end) in the
+    other, of each place.
+    """
+    # so that a number counts as the same that is nearly the same
+    if len(ours) == len(theirs):
         theirs = [mine if alike(mine, other) else other for mine, other in zip(ours, theirs, strict=True)]
     steps = difflib.SequenceMatcher(None, ours, theirs, autojunk=False).get_opcodes()
     return [places for what, *places in steps if what != "equal" and not all_alike(ours, theirs, *places)]
@@ -67,7 +76,9 @@ def all_alike(ours, theirs, i, i_end, j, j_end):
 
 
 def alike(one, other):
-    """Whether two words are the same, or differ in decimal numbers by a part in a thousand at most."""
+    """Whether two words are the same, or differ in decimal numbers by a part in a
+    thousand at most.
+    """
     if DECIMAL.sub("#", one) != DECIMAL.sub("#", other):
         return False
     pairs = zip(DECIMAL.findall(one), DECIMAL.findall(other), strict=True)

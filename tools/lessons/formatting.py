@@ -1,6 +1,8 @@
-"""Ruff for the code of a lesson: every cell, also one that begins with a %% line of the course, which Ruff would skip.
+"""Ruff for the code of a lesson: every cell, also one that begins with a %% line of the
+course, which Ruff would skip.
 
-`formatted` gives the cells as Ruff writes them, `findings` what it has to say, `long_lines` how many are too wide.
+`formatted` gives the cells as Ruff writes them, `findings` what it has to say,
+`long_lines` how many are too wide.
 """
 
 import json
@@ -16,7 +18,8 @@ from utils.today.cell import PRELUDE, TODAY
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 HEAD = re.compile(r"(?:%%(?:requires|today|torchrun)\b.*(?:\n|$))*")
-LINES_MOST = 20  # of a cell; tools/lessons/rules.py allows 15 to lessons of the new form
+# of a cell; tools/lessons/rules.py allows 15 to lessons of the new form
+LINES_MOST = 20
 NARROW, WIDE = 88, 120  # columns
 # Lines of code that are wider than NARROW, by lesson: may only become fewer.
 WIDER = {"01": 33, "03": 53, "04": 62, "06": 77, "07": 81, "09": 94, "10": 65}
@@ -24,7 +27,9 @@ WIDER |= {"11": 65, "12": 64, "13": 58, "14": 50, "15": 84, "16": 5}
 
 
 def split(source):
-    """A cell as its head (lines that begin with %%) and its pieces of code: of a %%today cell the old and the new."""
+    """A cell as its head (lines that begin with %%) and its pieces of code: of a
+    %%today cell the old and the new.
+    """
     head = HEAD.match(source).group()
     code = source.removeprefix(head)
     return head, TODAY.split(code) if "%%today" in head else [code]
@@ -36,16 +41,20 @@ def filled(source):
 
 
 def long_lines(source):
-    """How many lines of a cell are too wide; a head, and what %%today announces in `#:`, cannot be wrapped."""
+    """How many lines of a cell are too wide; a head, and what %%today announces in
+    `#:`, cannot be wrapped.
+    """
     lines = HEAD.sub("", source, count=1).splitlines()
     return sum(len(line) > NARROW and not line.startswith("#:") for line in lines)
 
 
 def formatted(sources, may_be_wide=True):
-    """The code cells of a lesson (sources, in order) as Ruff writes them; as they are if it cannot read one of them.
+    """The code cells of a lesson (sources, in order) as Ruff writes them; as they are
+    if it cannot read one of them.
 
-    A cell has 88 columns. Where `may_be_wide`, it has 120 if 88 take more than 20 lines, or more than two new lines for
-    each one that gets shorter: with one argument a line a cell is harder to read. Such a cell stands in WIDER.
+    A cell has 88 columns. Where `may_be_wide`, it has 120 if 88 take more than 20
+    lines, or more than two new lines for each one that gets shorter: with one argument
+    a line a cell is harder to read. Such a cell stands in WIDER.
     """
     cells = [split(source) for source in sources]
     narrow, wide = (_written([piece for _, pieces in cells for piece in pieces], width) for width in (NARROW, WIDE))
@@ -65,10 +74,12 @@ def _written(pieces, width):
 
 
 def findings(lesson, sources):
-    """What `ruff check` says about a lesson (its name; id → source of its code cells), as lines of text.
+    """What `ruff check` says about a lesson (its name; id → source of its code cells),
+    as lines of text.
 
-    A lesson is one program, cell after cell. A %%torchrun cell and the two pieces of a %%today cell are programs of
-    their own. [tool.ruff.lint.per-file-ignores] sees them as notebooks/LESSON/NAME.ipynb.
+    A lesson is one program, cell after cell. A %%torchrun cell and the two pieces of a
+    %%today cell are programs of their own. [tool.ruff.lint.per-file-ignores] sees them
+    as notebooks/LESSON/NAME.ipynb.
     """
     with tempfile.TemporaryDirectory() as folder:
         home = pathlib.Path(folder, "notebooks", lesson)
@@ -84,7 +95,9 @@ def findings(lesson, sources):
 
 
 def _programs(sources):
-    """The programs that a lesson consists of, as (name, {cell id: code}); heads and announcements are comments."""
+    """The programs that a lesson consists of, as (name, {cell id: code}); heads and
+    announcements are comments.
+    """
     notebook = {}
     for name, source in sources.items():
         head, pieces = split(source)

@@ -1,10 +1,12 @@
-"""Lessons as files: check their format and anatomy, write the canonical form, execute and store outputs.
+"""Lessons as files: check their format and anatomy, write the canonical form, execute
+and store outputs.
 
 python -m tools.lessons.notebooks check [FILE…]    lessons against the rules below; exit status 1 and one line a problem
 python -m tools.lessons.notebooks write [FILE…]    canonical JSON, code as Ruff writes it, set-up cells, badges, minutes
 python -m tools.lessons.notebooks outputs [FILE…]  execute lessons in this environment and store their outputs
 
-Without FILE: all lessons; check and write then take the pages about them, too (tools/lessons/times.py).
+Without FILE: all lessons; check and write then take the pages about them, too
+(tools/lessons/times.py).
 """
 
 import argparse
@@ -38,7 +40,9 @@ BADGES = (
 
 
 def address(of="Repository"):
-    """Address of the repository, of the "Lessons" that badges open, of the "Site": each one line in pyproject.toml."""
+    """Address of the repository, of the "Lessons" that badges open, of the "Site": each
+    one line in pyproject.toml.
+    """
     text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     return re.search(rf'^{of} = "(.+)"$', text, re.M).group(1)
 
@@ -49,7 +53,9 @@ def in_repository(path):
 
 
 def setup_cell():
-    """Source of the set-up cell of all lessons: that of the first one, with the address of the repository."""
+    """Source of the set-up cell of all lessons: that of the first one, with the address
+    of the repository.
+    """
     cells_of_first = nbformat.read(lessons()[0], as_version=4).cells
     source = next(cell.source for cell in cells_of_first if cell.id == "setup")
     return re.sub('^REPOSITORY = ".*"$', f'REPOSITORY = "{address()}"', source, flags=re.M)
@@ -66,7 +72,7 @@ def lessons():
     return sorted((ROOT / "notebooks").glob("[0-9][0-9]_*.ipynb"))
 
 
-# ---------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------
 # Canonical form
 
 
@@ -98,10 +104,12 @@ def canonical(nb, path):
 
 
 def _metadata(cell):
-    """A cell's metadata. The tag `fold` is ours; front ends have each their own mark for a cell that is shown folded.
+    """A cell's metadata. The tag `fold` is ours; front ends have each their own mark
+    for a cell that is shown folded.
 
-    `jupyter.source_hidden` is that of JupyterLab and Notebook 7, `cellView` with a line `# @title` Colab's, the tag
-    `hide-input` MyST-NB's. VS Code has none: there the cell stands open, under its title.
+    `jupyter.source_hidden` is that of JupyterLab and Notebook 7, `cellView` with a line
+    `# @title` Colab's, the tag `hide-input` MyST-NB's. VS Code has none: there the cell
+    stands open, under its title.
     """
     tags = set(cell.metadata.get("tags", [])) - {"hide-input"}
     if cell.get("id") == "setup" or "fold" in tags:
@@ -123,7 +131,7 @@ def _slug(cell, taken):
     return next(s for n in range(1, 999) if (s := slug if n == 1 else f"{slug}-{n}") not in taken)
 
 
-# ---------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------
 # Check
 
 
@@ -204,7 +212,9 @@ def _outputs(nb, path):
 
 
 def recording_problems():
-    """What is wrong with the recordings, and with the names of conditional cells across lessons."""
+    """What is wrong with the recordings, and with the names of conditional cells across
+    lessons.
+    """
     names = {}
     for path in lessons():
         for cell in rules.code_cells(nbformat.read(path, as_version=4)):
@@ -226,7 +236,9 @@ def recording_problems():
 
 
 def check(paths):
-    """Check lessons, and all recordings; with all lessons, the pages about them. Returns the number of problems."""
+    """Check lessons, and all recordings; with all lessons, the pages about them.
+    Returns the number of problems.
+    """
     found = [f"{path.name}: {problem}" for path in paths for problem in problems(path)]
     if paths == lessons():
         found += pages.problems(ROOT)
@@ -238,12 +250,13 @@ def check(paths):
     return len(found)
 
 
-# ---------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------
 # Write, execute
 
 
 def write(paths):
-    """Bring lessons to canonical form, with the set-up cell of the first and the address in pyproject.toml.
+    """Bring lessons to canonical form, with the set-up cell of the first and the
+    address in pyproject.toml.
 
     With all lessons, write the minutes into the pages about them.
     """

@@ -1,7 +1,9 @@
-"""The anatomy of a lesson: how long it takes, and the rules for its parts (CONTRIBUTING.md describes them).
+"""The anatomy of a lesson: how long it takes, and the rules for its parts
+(CONTRIBUTING.md describes them).
 
-Minutes are computed: 150 words of text a minute, 15 lines of visible code; 1.3 minutes a prediction, 1.2 a picture;
-3, 6 or 10 an exercise with one, two or three stars. What stands before the heading `## Deeper` is the core.
+Minutes are computed: 150 words of text a minute, 15 lines of visible code; 1.3 minutes
+a prediction, 1.2 a picture; 3, 6 or 10 an exercise with one, two or three stars. What
+stands before the heading `## Deeper` is the core.
 """
 
 import ast
@@ -9,19 +11,25 @@ import re
 
 from tools.lessons import formatting
 
-OLD_FORM = {"01", "03", "04", "06", "07", "09", "10", "11", "12", "13", "14", "15", "16"}  # may only become fewer
-CORE_MOST, LINES_MOST, SILENT_MOST, TITLE_MOST = 50, 15, 3, 60  # minutes, lines of a visible cell, cells, characters
+# may only become fewer
+OLD_FORM = {"01", "03", "04", "06", "07", "09", "10", "11", "12", "13", "14", "15", "16"}
+# minutes, lines of a visible cell, cells, characters
+CORE_MOST, LINES_MOST, SILENT_MOST, TITLE_MOST = 50, 15, 3, 60
 STARS = {1: 3, 2: 6, 3: 10}  # minutes
 ORDINAL = re.compile(r"\bsection (?:one|two|three|four|five|six|seven|eight|nine|ten)\b", re.I)
-# "section 4", "sections 4 and 5"; not "section 4 of lesson 02", "lesson 02, section 4", "[section 4](02_…)".
+# "section 4", "sections 4 and 5"; not "section 4 of lesson 02", "lesson 02, section 4",
+# "[section 4](02_…)".
 OTHERS = r"(?<!\d\d, )(?<!\), )(?<!\d's )", r"(?!\.\d| of\b|\]\(\d\d_)"
 SECTIONS = re.compile(rf"{OTHERS[0]}\bsections? (\d+(?:(?:, | and | to |–)\d+)*)\b{OTHERS[1]}", re.I)
-OPEN = ("expect_error", "check", "predict")  # what a folded cell must not call: the lesson is about it
-# Messages about the two lessons that are built otherwise: 00 is short, 16 is for looking things up.
+# what a folded cell must not call: the lesson is about it
+OPEN = ("expect_error", "check", "predict")
+# Messages about the two lessons that are built otherwise: 00 is short, 16 is for
+# looking things up.
 EXCUSED = {"00": "no heading|no cell `recipe`", "16": "core of|no heading|no cell `recipe`|no exercise|no diagram"}
 # Sections of the old form, and how many points they make: at least, at most.
 BULLETS = {"You will learn": (3, 5), "Exercises": (0, 99), "What to remember": (1, 6)}
-UNNUMBERED = {"The recipe", "Exercises", "What to remember", "Deeper", "More exercises"}  # headings of the new form
+# headings of the new form
+UNNUMBERED = {"The recipe", "Exercises", "What to remember", "Deeper", "More exercises"}
 FACTS = r"^\*\*Core:\*\* \d+ minutes · {}\*\*Runs live on:\*\* .+ · \*\*Before this:\*\* ."
 
 
@@ -49,7 +57,9 @@ def checks(cell):
 
 
 def title_of(cell):
-    """What the line `# @title …` of a code cell says, or None: its first line, or the first below a line with %%."""
+    """What the line `# @title …` of a code cell says, or None: its first line, or the
+    first below a line with %%.
+    """
     return next(iter(re.findall(r"\A# ?@title (.*)", formatting.split(cell.source)[1][0])), None)
 
 
@@ -65,7 +75,9 @@ def core_and_deeper(nb):
 
 
 def sections(cells):
-    """[(heading, cells)] of the sections of a lesson; what stands above the first is left out."""
+    """[(heading, cells)] of the sections of a lesson; what stands above the first is
+    left out.
+    """
     found = []
     for cell in cells:
         if heading(cell):
@@ -91,7 +103,9 @@ def minutes(cells):
 
 
 def write_minutes(nb, path):
-    """Put what `minutes` finds into the lesson: into its head, and into the headings below `## Deeper`."""
+    """Put what `minutes` finds into the lesson: into its head, and into the headings
+    below `## Deeper`.
+    """
     core, deeper = core_and_deeper(nb)
     times = {"Core": core, "Deeper": deeper} if is_new(path) else {"Time": nb.cells}
     first = nb.cells[0]
@@ -108,7 +122,9 @@ def write_minutes(nb, path):
 
 
 def calls(cell, *names):
-    """Calls of the functions `names` ("predict", "plots.explorer") in a code cell, as nodes of its syntax tree."""
+    """Calls of the functions `names` ("predict", "plots.explorer") in a code cell, as
+    nodes of its syntax tree.
+    """
     for piece in formatting.split(cell.source)[1]:
         try:
             nodes = list(ast.walk(ast.parse(piece)))
@@ -123,12 +139,14 @@ def silent(cell):
     return not folded(cell) and any(state in ("unavailable", "waiting") for state in states)
 
 
-# ---------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------
 # Rules
 
 
 def problems(nb, path, badges):
-    """Which rules of its anatomy the lesson breaks, as lines of text. badges: the line that its first cell needs."""
+    """Which rules of its anatomy the lesson breaks, as lines of text. badges: the line
+    that its first cell needs.
+    """
     code, text = code_cells(nb), text_of(nb)
     first, new = nb.cells[0].source, is_new(path)
     most = LINES_MOST if new else formatting.LINES_MOST
@@ -226,7 +244,8 @@ def _new(nb, path, text, first):
 
 
 def _predictions(nb, lesson):
-    asked, revealed = {}, []  # key: (place, options) of each predict(), and (key, place, answer) of each reveal()
+    # key: (place, options) of each predict(), and (key, place, answer) of each reveal()
+    asked, revealed = {}, []
     for place, cell in enumerate(code_cells(nb)):
         for call in calls(cell, "predict", "reveal"):
             key, *rest = [ast.unparse(argument) for argument in call.args]

@@ -1,6 +1,8 @@
-"""Write how long lessons and paths through them take, and check what README.md, docs/ and lesson 00 say of lessons.
+"""Write how long lessons and paths through them take, and check what README.md, docs/
+and lesson 00 say of lessons.
 
-`tools/lessons/notebooks.py write` and `check` call this where they get no FILE (make format, make lint).
+`tools/lessons/notebooks.py write` and `check` call this where they get no FILE (make
+format, make lint).
 """
 
 import re
@@ -11,19 +13,26 @@ import nbformat
 from tools.lessons import rules
 from utils.exercises import lesson_exercises
 
-CORES = "What the core of a lesson is"  # the section of paths.md about lessons without a heading Deeper
-# A lesson in a path: "- [02 · …](…): 19 minutes". Below it sections and exercises; none means the core.
+# the section of paths.md about lessons without a heading Deeper
+CORES = "What the core of a lesson is"
+# A lesson in a path: "- [02 · …](…): 19 minutes". Below it sections and exercises; none
+# means the core.
 STEP = re.compile(r"^(- \[(\d\d) · .*?\]\(\.\./notebooks/(.*?)\): ).*\n((?:  - .*\n)*)", re.M)
-# Rows of tables, in Markdown or in the JSON of a notebook: what stays, and the last two columns, which are computed.
+# Rows of tables, in Markdown or in the JSON of a notebook: what stays, and the last two
+# columns, which are computed.
 PATH = re.compile(r"(\| \[([^]|\n]+)\]\([^)|\n]*#[^)|\n]*\) \|[^|\n]*\|)[^|\n]*\|[^|\n]*\|")
 LESSON = re.compile(r"(\| (\d\d) \| \[[^]|\n]*\]\(notebooks/[^)|\n]*\) \|[^|\n]*\|)[^|\n]*\|[^|\n]*\|")
 ALL = re.compile(r"(\| \| all [^|\n]*\|[^|\n]*\|)[^|\n]*\|[^|\n]*\|")
-LINK = re.compile(r"\]\(([^)#:]*)(?:#([^)]*))?\)")  # to a file of the course, a heading of it, or one of the same page
-TIMED = ("docs/paths.md", "README.md", "notebooks/00_start_here.ipynb")  # pages that say how long lessons take
+# to a file of the course, a heading of it, or one of the same page
+LINK = re.compile(r"\]\(([^)#:]*)(?:#([^)]*))?\)")
+# pages that say how long lessons take
+TIMED = ("docs/paths.md", "README.md", "notebooks/00_start_here.ipynb")
 
 
 class Lesson(NamedTuple):
-    """What a path needs to know of a lesson. parts: minutes of sections by heading, of exercises by number."""
+    """What a path needs to know of a lesson. parts: minutes of sections by heading, of
+    exercises by number.
+    """
 
     file: str = ""
     parts: dict = {}
@@ -47,7 +56,9 @@ class Course(NamedTuple):
 
 
 def read_lesson(path):
-    """The Lesson in a notebook. Sections (##) have their subsections (###) in them, but not in the old form."""
+    """The Lesson in a notebook. Sections (##) have their subsections (###) in them, but
+    not in the old form.
+    """
     nb, new, parts, current = nbformat.read(path, as_version=4), rules.is_new(path), {}, []
     for cell in nb.cells:
         pieces = [cell]
@@ -89,7 +100,9 @@ def _names(below):
 
 
 def hours(minutes):
-    """Minutes as hours, to the half: 500 → "8½". Less than three quarters of an hour: "10 min"."""
+    """Minutes as hours, to the half: 500 → "8½". Less than three quarters of an hour:
+    "10 min".
+    """
     if minutes < 45:
         return f"{max(5, 5 * round(minutes / 5))} min"
     halves = round(minutes / 30)
@@ -140,7 +153,8 @@ def problems(root):
 def _problems(page, course):
     text, known = read(page), list(course.paths)
     rows = [name for _, name in PATH.findall(text)]
-    if rows != known[: None if page.name == "paths.md" else len(rows)]:  # elsewhere only the first of them
+    # elsewhere only the first of them
+    if rows != known[: None if page.name == "paths.md" else len(rows)]:
         yield f"the table of paths names {rows}"
     if with_times(text, course) != text:
         yield "minutes or hours are not those of the lessons: run `make format`"
@@ -187,7 +201,9 @@ def anchors(text):
 
 
 def broken_links(text, folder):
-    """Links in `text` to files that do not exist, and to headings of Markdown files that have none such."""
+    """Links in `text` to files that do not exist, and to headings of Markdown files
+    that have none such.
+    """
     for target, anchor in LINK.findall(text):
         path = folder / target
         if target and not path.exists():
@@ -198,7 +214,9 @@ def broken_links(text, folder):
 
 
 def with_links(text, folder, address_of):
-    """`text`, of a page in `folder`, whose links lead to `address_of(path)`; as they are where it gives None."""
+    """`text`, of a page in `folder`, whose links lead to `address_of(path)`; as they
+    are where it gives None.
+    """
 
     def change(found):
         path = (folder / found[1]).resolve()

@@ -1,8 +1,10 @@
-"""Pictures of a lesson's explorer, drawn by the lesson's own code without running the lesson.
+"""Pictures of a lesson's explorer, drawn by the lesson's own code without running the
+lesson.
 
-Of a lesson run only the statements that its explorer needs, found by following names backwards. What a device has
-measured is replayed as the lesson does it; nothing is measured here. A picture becomes a tree of SVG elements, and a
-list of pictures becomes a list in which each different element stands once.
+Of a lesson run only the statements that its explorer needs, found by following names
+backwards. What a device has measured is replayed as the lesson does it; nothing is
+measured here. A picture becomes a tree of SVG elements, and a list of pictures becomes
+a list in which each different element stands once.
 """
 
 import ast
@@ -24,13 +26,14 @@ from utils import cells, plots, recordings
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
-# What the lesson measures on the reader's machine has no value here. What would be drawn from it is left out of GRID.
+# What the lesson measures on the reader's machine has no value here. What would be
+# drawn from it is left out of GRID.
 GIVEN = {
     "04": {"memory": math.nan, "best": math.nan, "all_threads": None, "sizes": []},
     "09": {"this_cpu": {"rate": math.nan, "bandwidth": math.nan}},
 }
 
-# ---------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------
 # What of a lesson has to run
 
 
@@ -62,7 +65,9 @@ def explorer_cells(number):
 
 
 def needed(number):
-    """The Statements that the explorer of a lesson needs, in their order, and the header of its cell (or None)."""
+    """The Statements that the explorer of a lesson needs, in their order, and the
+    header of its cell (or None).
+    """
     *before, last = [_statements(source) for source in explorer_cells(number)]
     statements, given = [*itertools.chain(*before), *last], set(GIVEN.get(number, ()))
     wanted = set(range(len(statements) - len(last), len(statements)))
@@ -70,7 +75,8 @@ def needed(number):
     while work:
         place = work.pop()
         statement = statements[place]
-        later = isinstance(statement.node, ast.FunctionDef)  # reads when it is called: what the names mean in the end
+        # reads when it is called: what the names mean in the end
+        later = isinstance(statement.node, ast.FunctionDef)
         for name in statement.reads - given:
             end = len(statements) if later else place
             found = _made(statements, name, end, given) - wanted
@@ -80,7 +86,9 @@ def needed(number):
 
 
 def _made(statements, name, end, given):
-    """Where before `end` a name comes from: the last statement that makes it, and those that change it."""
+    """Where before `end` a name comes from: the last statement that makes it, and those
+    that change it.
+    """
     found = set()
     for place in range(end - 1, -1, -1):
         statement = statements[place]
@@ -92,7 +100,8 @@ def _made(statements, name, end, given):
                 return found
         elif name in statement.changes:
             found.add(place)
-    return set()  # a name of Python itself; or of nobody: then the statement fails, and says so
+    # a name of Python itself; or of nobody: then the statement fails, and says so
+    return set()
 
 
 def _statements(source):
@@ -132,12 +141,14 @@ def _root(node):
     return node.id if isinstance(node, ast.Name) else None
 
 
-# ---------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------
 # Run it
 
 
 class Explorer(NamedTuple):
-    """What a lesson gives plots.explorer, and the result that the header of its cell names (or None)."""
+    """What a lesson gives plots.explorer, and the result that the header of its cell
+    names (or None).
+    """
 
     draw: object
     controls: dict
@@ -146,7 +157,9 @@ class Explorer(NamedTuple):
 
 @functools.cache
 def load(number):
-    """The Explorer of a lesson. Runs the statements that it needs, in a namespace of their own."""
+    """The Explorer of a lesson. Runs the statements that it needs, in a namespace of
+    their own.
+    """
     statements, header = needed(number)
     names = {"__name__": f"lesson_{number}", **GIVEN.get(number, {})}
     recordings.running[:] = [header and header.result]
@@ -159,7 +172,8 @@ def load(number):
 
 def _run(statement, names):
     header = statement.header
-    if statement.node is None:  # also where this machine has the hardware: a page shows what was recorded
+    # also where this machine has the hardware: a page shows what was recorded
+    if statement.node is None:
         source = cells.source_hash(statement.source)
         recordings.replay(header.name, f"`{header.word}`", source, names, header.timeless)
     elif header is None or cells.missing(header.word, names) is None:
@@ -167,7 +181,9 @@ def _run(statement, names):
 
 
 def choices(control):
-    """All values of an ipywidgets control as {value: the text that it shows}; none of a field for any number."""
+    """All values of an ipywidgets control as {value: the text that it shows}; none of a
+    field for any number.
+    """
     if hasattr(control, "options"):
         return {value: text for text, value in control._options_full}
     if isinstance(control.value, bool):
@@ -183,7 +199,9 @@ def choices(control):
 
 
 def drawn(number, setting):
-    """One setting, as (SVG as matplotlib writes it, text alternative). setting: values by name of control."""
+    """One setting, as (SVG as matplotlib writes it, text alternative). setting: values
+    by name of control.
+    """
     import matplotlib
 
     explorer = load(number)
@@ -197,7 +215,9 @@ def drawn(number, setting):
 
 
 def drawings(number, settings):
-    """For some settings the elements of the picture and the text alternative: the work of a process."""
+    """For some settings the elements of the picture and the text alternative: the work
+    of a process.
+    """
     load(number)
     gc.freeze()
     gc.disable()  # while there is nothing to find: a sixth of the time
@@ -206,16 +226,18 @@ def drawings(number, settings):
     return [(elements(svg), alt) for svg, alt in done]
 
 
-# ---------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------
 # Each different element once
 
 FONT = "DejaVu Sans,Verdana,sans-serif"
 
 
 def elements(svg):
-    """A drawing of matplotlib as nested tuples: ("<tag …>", part, part, …) for a group, text for any other element.
+    """A drawing of matplotlib as nested tuples: ("<tag …>", part, part, …) for a group,
+    text for any other element.
 
-    Dropped is what nobody sees: metadata, comments, names of groups, decimals, groups of one element.
+    Dropped is what nobody sees: metadata, comments, names of groups, decimals, groups
+    of one element.
     """
     root = ElementTree.fromstring(re.sub(r"(?s)<metadata>.*?</metadata>|<style.*?</style>", "", svg))
     for element in root.iter():
@@ -262,7 +284,8 @@ def _opening(element):
     for name, value in element.attrib.items():
         value = clean.get(name, _rounded)(value)
         if value:
-            text += f" {name}='{html.escape(value)}'"  # '…': JSON would write \" for each "
+            # '…': JSON would write \" for each "
+            text += f" {name}='{html.escape(value)}'"
     return text
 
 
@@ -271,7 +294,8 @@ def _transform(text):
 
 
 def _style(style):
-    style = re.sub(r"font-family: 'DejaVu Sans'[^;]*(;|$)", "", style)  # the root has it
+    # the root has it
+    style = re.sub(r"font-family: 'DejaVu Sans'[^;]*(;|$)", "", style)
     style = re.sub(r"font-family: 'DejaVu Sans Mono'[^;]*", "font-family: DejaVu Sans Mono,monospace", style)
     return re.sub(r"([:;]) ", r"\1", style).strip("; ")
 
@@ -281,8 +305,10 @@ def _rounded(text):
 
 
 def _number(value):
-    """A coordinate in points, a bit more than a pixel each, as text: at most a twentieth of one off. The small ones
-    keep two decimals, because the shapes of marks consist of them."""
+    """A coordinate in points, a bit more than a pixel each, as text: at most a
+    twentieth of one off. The small ones keep two decimals, because the shapes of marks
+    consist of them.
+    """
     text = f"{value:.{2 if abs(value) < 10 else 1}f}".rstrip("0").rstrip(".")
     return "0" if text == "-0" else text
 
@@ -307,10 +333,12 @@ HOLE = "¤"
 
 
 def pack(pictures):
-    """Element trees as {"forms", "elements", "pictures"}: each different element stands once in a list.
+    """Element trees as {"forms", "elements", "pictures"}: each different element stands
+    once in a list.
 
-    An element is text, "number of its form, numbers for the holes of the form", or a group, [opening, numbers of its
-    parts], each number as its difference from the one before. pictures: the number of each one's root.
+    An element is text, "number of its form, numbers for the holes of the form", or a
+    group, [opening, numbers of its parts], each number as its difference from the one
+    before. pictures: the number of each one's root.
     """
     known, elements, forms = {}, [], {}
 

@@ -1,10 +1,12 @@
-"""Pages of the website that say what is known, and from where: evidence, status of the tests, index of errors.
+"""Pages of the website that say what is known, and from where: evidence, status of the
+tests, index of errors.
 
     pages() -> {"docs/evidence.md": …, "docs/status.md": …, "docs/errors.md": …}, called by tools/site/website.py
 
-Nothing on them is typed. Claims and conditional cells are read from the lessons' code; figures and messages from their
-stored outputs, from notebooks/recorded/ (`make record`) and from build/status/ (tests/lessons/plugin.py, `make test`).
-Links lead to cells: ../notebooks/NN_name.ipynb#CELL-ID.
+Nothing on them is typed. Claims and conditional cells are read from the lessons' code;
+figures and messages from their stored outputs, from notebooks/recorded/ (`make record`)
+and from build/status/ (tests/lessons/plugin.py, `make test`). Links lead to cells:
+../notebooks/NN_name.ipynb#CELL-ID.
 """
 
 import ast
@@ -40,13 +42,15 @@ ENVIRONMENTS = {  # of the status page → what makes its files
 }
 
 
-# ---------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------
 # What the pages are made from
 
 
 @dataclass
 class Recording:
-    """One cell as a machine recorded it. text: what it printed. changed: whether the cell is another one now."""
+    """One cell as a machine recorded it. text: what it printed. changed: whether the
+    cell is another one now.
+    """
 
     machine: dict
     date: str
@@ -75,8 +79,10 @@ class Recording:
 
 @dataclass
 class Cell:
-    """A code cell. section: the heading above it. header: of its %%requires line, or None. recorded: what machines gave
-    for it, or for its claims, newest first, real ones before the emulated."""
+    """A code cell. section: the heading above it. header: of its %%requires line, or
+    None. recorded: what machines gave for it, or for its claims, newest first, real
+    ones before the emulated.
+    """
 
     id: str
     source: str
@@ -155,7 +161,8 @@ def read_lesson(path):
 def _read_recordings(lesson, folder):
     for path in sorted(folder.glob(f"*/{lesson.stem}.json")):
         stored, judged = recordings.load(path), json.loads(path.read_text(encoding="utf-8")).get("claims", {})
-        first = next(iter(stored.values()))  # also a claim was judged on that machine, that day
+        # also a claim was judged on that machine, that day
+        first = next(iter(stored.values()))
         for cell in lesson.cells:
             kept = stored.get(cell.header and cell.header.name) or judged.get(cell.id)
             if kept:
@@ -168,16 +175,19 @@ def _read_recordings(lesson, folder):
 
 
 def read_status(root=ROOT):
-    """What the last test runs said: (environment, stem of the lesson) → content of the file."""
+    """What the last test runs said: (environment, stem of the lesson) → content of the
+    file.
+    """
     files = [json.loads(path.read_text(encoding="utf-8")) for path in (root / "build" / "status").glob("*/*.json")]
     return {(kept["environment"], kept["lesson"]): kept for kept in files}
 
 
-# ---------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------
 # Claims
 
 
-# What a judged line of a claim says; no value where it is true or false. share: of the limit.
+# What a judged line of a claim says; no value where it is true or false. share: of the
+# limit.
 FIGURE = re.compile(
     r"(?P<sign>[✓✗]) (?P<text>.*?)"
     r"(?:: (?P<value>[^:]*?) \(claimed (?P<promised>[≥≤].*?)(?:; limit (?P<limit>.*), reached (?P<share>\S+))?\)"
@@ -187,10 +197,13 @@ FIGURE = re.compile(
 
 @dataclass
 class Claim:
-    """A call of `claim` in a lesson, or of lesson 16 a row that is slower. pattern: regular expression of its sentence.
+    """A call of `claim` in a lesson, or of lesson 16 a row that is slower. pattern:
+    regular expression of its sentence.
 
-    refused: whether it is false on purpose, in a block that expects the error. figures: [(groups of FIGURE by name,
-    where it was measured)], without times of the emulated device."""
+    refused: whether it is false on purpose, in a block that expects the error. figures:
+    [(groups of FIGURE by name, where it was measured)], without times of the emulated
+    device.
+    """
 
     cell: Cell
     sentence: str
@@ -202,7 +215,9 @@ class Claim:
 
     @property
     def kind(self):
-        """What is the best that is known of it: "measured" on a device, "computed", "emulated", "refused" or "open"."""
+        """What is the best that is known of it: "measured" on a device, "computed",
+        "emulated", "refused" or "open".
+        """
         if self.refused:
             return "refused"
         kinds = {kind_of(where) for _, where in self.figures}
@@ -210,7 +225,9 @@ class Claim:
 
 
 def kind_of(where):
-    """What a figure is by what its line says of its origin: measured on a device, emulated, or computed by anybody."""
+    """What a figure is by what its line says of its origin: measured on a device,
+    emulated, or computed by anybody.
+    """
     if where.startswith(recordings.EMULATED):
         return "emulated"
     return "measured" if re.search(r"this machine|recorded \d|stored here|test run", where) else "computed"
@@ -273,7 +290,9 @@ def _plain(node):
 
 
 def measured_claims(lesson, status):
-    """The claims of a lesson, with every figure that is known. A stored line that no claim prints is a ValueError."""
+    """The claims of a lesson, with every figure that is known. A stored line that no
+    claim prints is a ValueError.
+    """
     found = claims_of(lesson)
     for id, line, when, note in _judged_lines(lesson, status):
         if not _give(found, id, line, when, note) and when == "stored here":
@@ -282,7 +301,9 @@ def measured_claims(lesson, status):
 
 
 def _judged_lines(lesson, status):
-    """What claims of a lesson have printed anywhere: (id of the cell, line, when, note)."""
+    """What claims of a lesson have printed anywhere: (id of the cell, line, when,
+    note).
+    """
     for cell in lesson.cells:
         if cell.live:
             for line in claims.LINE.findall("\n".join(cell.texts)):
@@ -296,12 +317,15 @@ def _judged_lines(lesson, status):
             continue
         for id, lines in kept["claims"].items():
             for line in lines:
-                if "recorded" not in line.rpartition(" · ")[2]:  # figures of a recording have been read there
+                # figures of a recording have been read there
+                if "recorded" not in line.rpartition(" · ")[2]:
                     yield id, line, f"test run, {environment}, {kept['date']}", ""
 
 
 def _give(found, id, line, when, note):
-    """Give a line to the claim that prints it: one of its cell, or of a function of another. Whether there is one."""
+    """Give a line to the claim that prints it: one of its cell, or of a function of
+    another. Whether there is one.
+    """
     judged = FIGURE.fullmatch(line)
     if not judged:
         raise ValueError(f"no line of a claim: {line!r}")
@@ -323,12 +347,14 @@ def _give(found, id, line, when, note):
     return True
 
 
-# ---------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------
 # Conditional cells
 
 
 def shown_for(cell, lesson, published):
-    """What a reader without the device sees of a conditional cell: (kind, text). The rules are those of `replay`."""
+    """What a reader without the device sees of a conditional cell: (kind, text). The
+    rules are those of `replay`.
+    """
     kept = cell.recorded
     real = [f"RECORDED on {md(k.machine['device'])}, {k.told}" for k in kept if not k.emulated]
     emulated = [f"EMULATED, {k.told}" for k in kept if k.emulated and cell.header.timeless]
@@ -342,7 +368,9 @@ def shown_for(cell, lesson, published):
 
 
 def gpu_sentence(lessons):
-    """What the course has from a CUDA GPU or a TPU, in one sentence. README.md says the same (a test compares)."""
+    """What the course has from a CUDA GPU or a TPU, in one sentence. README.md says the
+    same (a test compares).
+    """
     conditional = [cell for lesson in lessons for cell in lesson.conditional]
     found = [kept.machine["device"] for cell in conditional for kept in cell.recorded if kept.real]
     if not found:
@@ -351,7 +379,7 @@ def gpu_sentence(lessons):
     return f"Recorded on a CUDA GPU or a TPU so far: cells {devices}."
 
 
-# ---------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------
 # The pages
 
 
@@ -465,7 +493,7 @@ def _claim_row(claim, lesson):
     return [f"[{md(sentence)}]({lesson.link(claim.cell)}){promised}", "<br>".join(lines)]
 
 
-# ---------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------
 # Status of the tests
 
 
@@ -501,7 +529,9 @@ def _verdict(kept, lesson):
 
 
 def _environment(environment, kept):
-    """The section of an environment, if anything ran there. kept: [(Lesson, content of its file)]."""
+    """The section of an environment, if anything ran there. kept: [(Lesson, content of
+    its file)].
+    """
     if not kept:
         return
     machines = {}
@@ -534,11 +564,12 @@ def _environment(environment, kept):
     yield table(["lesson", "cells", "claims", "took", "run"], rows)
 
 
-# ---------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------
 # Messages
 
 CLASS = r"[A-Z][A-Za-z]*(?:Error|Exception|Warning|Exit)"
-# Where a message begins: with its class, perhaps after words such as "rank 1 │ "; an announced one is of any class.
+# Where a message begins: with its class, perhaps after words such as "rank 1 │ "; an
+# announced one is of any class.
 BEGINS = rf"(?:^|[:│…] )(?P<kind>CUDA error|{CLASS}): (?=\S)"
 ANNOUNCED = r"^(?P<other>[A-Z][A-Za-z]*[a-z]): (?=\S)"
 CUT = re.compile(r"… \(\d+ more lines\)")
@@ -547,7 +578,9 @@ ROW = re.compile(r"^  (?:old   |yours ) ((?:.*\n(?: {9}.*\n)*))", re.M)
 
 @dataclass(frozen=True)
 class Message:
-    """What a cell showed. kind: class of the error or warning. text: as shown, in lines."""
+    """What a cell showed. kind: class of the error or warning. text: as shown, in
+    lines.
+    """
 
     kind: str
     text: str
@@ -566,7 +599,9 @@ class Message:
 
 
 def messages_in(text, source):
-    """The messages in what a cell printed. source: its code, which says how many lines of a message are shown."""
+    """The messages in what a cell printed. source: its code, which says how many lines
+    of a message are shown.
+    """
     if re.search(r"^%%today\b", source, re.M):
         for shown in ROW.findall(text + "\n"):
             yield from _of_row(shown)
@@ -591,7 +626,9 @@ def messages_in(text, source):
 
 
 def _of_row(shown):
-    """The messages in what the old part of a row of lesson 16 did: what it printed is none."""
+    """The messages in what the old part of a row of lesson 16 did: what it printed is
+    none.
+    """
     text = "\n".join(line.removeprefix(" " * 9) for line in shown.split("\n"))
     text = re.split(r"^(?:prints |runs, prints nothing)", text, maxsplit=1, flags=re.M)[0]
     for message in re.split(rf"^(?={CLASS}: \S)", text, flags=re.M):
@@ -600,7 +637,9 @@ def _of_row(shown):
 
 
 def shown_messages(lessons, version):
-    """Message → the places that show it, as lines of a list, both in the order of the lessons."""
+    """Message → the places that show it, as lines of a list, both in the order of the
+    lessons.
+    """
     found, first = {}, {}
     for lesson in lessons:
         for cell in lesson.cells:
@@ -612,7 +651,8 @@ def shown_messages(lessons, version):
             for text, where in shown:
                 for message in messages_in(text, cell.source):
                     places = found.setdefault(first.setdefault(message.words, message), {})
-                    places[_place(lesson, cell, where)] = True  # once, also if shown twice
+                    # once, also if shown twice
+                    places[_place(lesson, cell, where)] = True
     return found
 
 

@@ -1,10 +1,12 @@
-"""Explorers that live in a web page, without a kernel: every setting is drawn beforehand, by the lesson's own code.
+"""Explorers that live in a web page, without a kernel: every setting is drawn
+beforehand, by the lesson's own code.
 
     page("05_streams", "../")     the HTML that stands in the page: controls, first picture, text alternative
     write("dist/site/_static/explorers")     a script for each lesson, NN.js, with the pictures of all settings
 
-GRID says at which values the controls stand; tools/site/drawings.py draws; docs/_static/explorer.js shows. The scripts stay in
-build/explorers/ until something changes that they depend on.
+GRID says at which values the controls stand; tools/site/drawings.py draws;
+docs/_static/explorer.js shows. The scripts stay in build/explorers/ until something
+changes that they depend on.
 """
 
 import hashlib
@@ -24,8 +26,9 @@ CACHE = ROOT / "build" / "explorers"
 # What of utils the pictures depend on, besides all simulators.
 USED = ["cells", "devices", "hardware", "plots", "recordings", "timing"]
 
-# Lesson → control → the values at which it stands in the page. A control that is not named keeps all it has. The first
-# and the last are there, the one that the lesson begins with, and those that its questions ask for.
+# Lesson → control → the values at which it stands in the page. A control that is not
+# named keeps all it has. The first and the last are there, the one that the lesson
+# begins with, and those that its questions ask for.
 GRID = {
     "00": {
         "overhead": [1, 5, 10, 20, 25, 30, 40, 50, 75, 100, 150, 200, 300, 400, 500],
@@ -93,7 +96,7 @@ GRID = {
 FIRST = {"04": {"device": "H200 SXM, 16-bit, data sheet"}}
 
 
-# ---------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------
 # The scripts
 
 
@@ -104,7 +107,9 @@ def values(number):
 
 
 def settings(number):
-    """All settings of an explorer, in the order of its pictures: the last control runs fastest."""
+    """All settings of an explorer, in the order of its pictures: the last control runs
+    fastest.
+    """
     found = values(number)
     return [dict(zip(found, choice, strict=True)) for choice in itertools.product(*found.values())]
 
@@ -119,7 +124,9 @@ def _controls(number):
 
 
 def _described(number, name, control):
-    """A control for the page: its label, its kind, the texts of its positions, and which is the first."""
+    """A control for the page: its label, its kind, the texts of its positions, and
+    which is the first.
+    """
     here, texts, kind = values(number)[name], drawings.choices(control), "select"
     if isinstance(control.value, bool):
         kind = "checkbox"
@@ -156,7 +163,8 @@ def _write_script(number, path, found):
     text = json.dumps(content, ensure_ascii=False, separators=(",", ":"))
     for old in path.parent.glob(f"{number}-*.js"):
         old.unlink()
-    part = path.with_suffix(f".{os.getpid()}")  # whole or not at all, also where two draw at once
+    # whole or not at all, also where two draw at once
+    part = path.with_suffix(f".{os.getpid()}")
     part.write_text(f'deviceLab.explorer("{number}",{text})\n', encoding="utf-8")
     part.replace(path)
 
@@ -189,15 +197,17 @@ def write(folder):
         (folder / f"{number}.js").write_bytes(path.read_bytes())
 
 
-# ---------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------
 # In the page
 
 
 def page(stem, root):
-    """The explorer of a lesson as HTML, or None where the site keeps the stored picture. stem: "05_streams". root: the
-    relative path from the page to the root of the site, such as "../".
+    """The explorer of a lesson as HTML, or None where the site keeps the stored
+    picture. stem: "05_streams". root: the relative path from the page to the root of
+    the site, such as "../".
 
-    Before its script has come it shows the first picture, and its controls are disabled.
+    Before its script has come it shows the first picture, and its controls are
+    disabled.
     """
     number = stem[:2]
     if number not in GRID:
@@ -226,7 +236,8 @@ def page(stem, root):
 </div>"""
 
 
-LEGIBLE = 9  # pixels that the smallest text keeps on a phone; the figure scrolls sideways there
+# pixels that the smallest text keeps on a phone; the figure scrolls sideways there
+LEGIBLE = 9
 NOTE = "Drawn beforehand by the lesson's code, for these positions of the controls. In a notebook there are more."
 
 

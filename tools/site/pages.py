@@ -1,7 +1,9 @@
-"""Lessons as pages of the website: from a notebook to one that Sphinx renders with answers and solutions folded.
+"""Lessons as pages of the website: from a notebook to one that Sphinx renders with
+answers and solutions folded.
 
-`page(nb, ...)` is what tools/site/website.py calls; all functions here are pure. Markup that Markdown lacks goes into raw
-cells of the format text/html; a `<details>` opens in one such cell and closes in another.
+`page(nb, ...)` is what tools/site/website.py calls; all functions here are pure. Markup
+that Markdown lacks goes into raw cells of the format text/html; a `<details>` opens in
+one such cell and closes in another.
 """
 
 import base64
@@ -20,17 +22,20 @@ PICTURES = "_static/pictures"  # where website.py puts them, from the root of th
 QUESTION = re.compile(r"^\*\*(?:Predict|Bet)\.\*\*", re.M)
 ASKS = re.compile(r'^predict\(\s*"(.+?)"', re.M)
 TITLE = re.compile(r"^# @title (.+)\n?", re.M)
-NEXT_SUBJECT = re.compile(r"^(?:#{1,6} |\*\*(?:Predict|Bet)\.\*\*|\*\*\d\d\.\d\*\* ★)", re.M)  # ends an explanation
+# ends an explanation
+NEXT_SUBJECT = re.compile(r"^(?:#{1,6} |\*\*(?:Predict|Bet)\.\*\*|\*\*\d\d\.\d\*\* ★)", re.M)
 ANNOUNCES = re.compile(r".*:")
-BRIDGE = re.compile(r"[\w*`\[(\"“]")  # how a paragraph begins, other than a list, a table, a formula
+# how a paragraph begins, other than a list, a table, a formula
+BRIDGE = re.compile(r"[\w*`\[(\"“]")
 OPTION = re.compile(r"<b>(.*?)</b>")
 
 
 def page(nb, *, links, exercises, explorer):
     """The lesson as a notebook for the site, and its pictures as {file name: bytes}.
 
-    links: HTML that stands in place of the badges. exercises: as utils.exercises.lesson_exercises gives them. explorer:
-    HTML that stands in place of the explorer's picture, or None.
+    links: HTML that stands in place of the badges. exercises: as
+    utils.exercises.lesson_exercises gives them. explorer: HTML that stands in place of
+    the explorer's picture, or None.
     """
     pictures, answers = {}, find_answers(nb.cells)
     pieces = []  # (key of the question that it answers, or None; cell)
@@ -51,18 +56,22 @@ def raw(text):
     return v4.new_raw_cell(text, metadata={"format": "text/html"})
 
 
-# ---------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------
 # Answers
 
 
 def find_answers(cells):
-    """Which cells answer a question: of a code cell the outputs do, of a text the explanation.
+    """Which cells answer a question: of a code cell the outputs do, of a text the
+    explanation.
 
-    Returns {index of the cell: key of the `predict` cell}, "" for a question in the text.
+    Returns {index of the cell: key of the `predict` cell}, "" for a question in the
+    text.
 
-    From a `predict` cell on, these are the code cells up to the one that reveals; from a text that asks, the code cells
-    up to the next text. In both cases the text that follows, unless it begins with something new. Where nothing has
-    been shown before that text, or it is a paragraph that ends with a colon, the answer to a text goes on below it.
+    From a `predict` cell on, these are the code cells up to the one that reveals; from
+    a text that asks, the code cells up to the next text. In both cases the text that
+    follows, unless it begins with something new. Where nothing has been shown before
+    that text, or it is a paragraph that ends with a colon, the answer to a text goes on
+    below it.
     """
     found = {}
     for index, cell in enumerate(cells):
@@ -89,7 +98,9 @@ def _reveals(cells, asks, key):
 
 
 def _answered(cells, asks):
-    """The last code cell that answers the question in the text `asks`; `asks` where no code follows."""
+    """The last code cell that answers the question in the text `asks`; `asks` where no
+    code follows.
+    """
     end = asks
     while end + 1 < len(cells):
         following, shown_so_far = cells[end + 1], any(cell.get("outputs") for cell in cells[asks + 1 : end + 1])
@@ -102,8 +113,10 @@ def _answered(cells, asks):
 
 
 def explanation(text):
-    """A text as (what explains, the rest). The rest begins with a heading, a question or an exercise; without these it
-    is the last of several paragraphs, which leads to the next cell: a reader needs it with the answer closed."""
+    """A text as (what explains, the rest). The rest begins with a heading, a question
+    or an exercise; without these it is the last of several paragraphs, which leads to
+    the next cell: a reader needs it with the answer closed.
+    """
     begin = NEXT_SUBJECT.search(text)
     if begin:
         return text[: begin.start()].strip(), text[begin.start() :].strip()
@@ -126,7 +139,7 @@ def _folded(pieces):
             yield cell
 
 
-# ---------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------
 # Cells
 
 
@@ -173,7 +186,9 @@ def html_output(text):
 
 
 def shown(output, pictures):
-    """An output for the site: pictures as files, styles of the course's own lines as classes."""
+    """An output for the site: pictures as files, styles of the course's own lines as
+    classes.
+    """
     data = output.get("data", {})
     if "image/svg+xml" in data:
         content = data["image/svg+xml"].encode()
@@ -190,7 +205,9 @@ def shown(output, pictures):
 
 
 def picture(content, suffix, size, alt, pictures):
-    """The HTML of a picture, which is added to `pictures`. Loaded when it comes near; it keeps its place until then."""
+    """The HTML of a picture, which is added to `pictures`. Loaded when it comes near;
+    it keeps its place until then.
+    """
     name = hashlib.sha256(content).hexdigest()[:16] + suffix
     pictures[name] = content
     width, height = size
@@ -206,7 +223,9 @@ def classes(text):
 
 
 def question(key, outputs):
-    """The question of a `predict` cell, from its stored output. site.js makes buttons of the options."""
+    """The question of a `predict` cell, from its stored output. site.js makes buttons
+    of the options.
+    """
     stored = next(output.data["text/html"] for output in outputs if "text/html" in output.get("data", {}))
     text = stored.partition("</b>")[2].partition("<b>")[0].strip()
     options = "".join(f"<li>{option}</li>" for option in OPTION.findall(stored)[1:])

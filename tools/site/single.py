@@ -1,7 +1,8 @@
 """Write lessons as files that need no course beside them: python -m tools.site.single
 
-dist/NN_name.ipynb is a lesson without outputs. Its set-up cell carries what the lesson needs of the course, an archive
-as text, and unpacks it beside the notebook. Links in its text lead to the published site and the repository.
+dist/NN_name.ipynb is a lesson without outputs. Its set-up cell carries what the lesson
+needs of the course, an archive as text, and unpacks it beside the notebook. Links in
+its text lead to the published site and the repository.
 """
 
 import base64
@@ -23,8 +24,9 @@ WIDTH = 88  # of the lines of the archive: 66 bytes each
 ALWAYS = ("utils/**/*.py", "notebooks/recorded/published.json", "LICENSE", "LICENSE-text")
 OWN = ("notebooks/exercises/{}.py", "notebooks/recorded/*/{}.json")
 
-# The set-up cell. It leaves a file alone that is there: it is whole, because each appears at once, and perhaps the
-# reader has changed it. So lessons of one edition share one folder, and another edition gets its own.
+# The set-up cell. It leaves a file alone that is there: it is whole, because each
+# appears at once, and perhaps the reader has changed it. So lessons of one edition
+# share one folder, and another edition gets its own.
 SETUP = '''\
 # @title Set-up: run this first
 # What this lesson needs of PyTorch Device Lab stands in CARRIED: {count} text files, the
@@ -97,10 +99,12 @@ def code_of(path):
 
 
 def carried(path):
-    """What the lesson at `path` needs of the course: name below the course's folder → content.
+    """What the lesson at `path` needs of the course: name below the course's folder →
+    content.
 
-    What all lessons share; its exercises and recordings; the diagrams that it shows. Programs: all of them where its
-    code names their folder, because they import each other. Itself, where it looks up its own rows.
+    What all lessons share; its exercises and recordings; the diagrams that it shows.
+    Programs: all of them where its code names their folder, because they import each
+    other. Itself, where it looks up its own rows.
     """
     code = code_of(path)
     patterns = [*ALWAYS, *(pattern.format(path.stem) for pattern in OWN)]
@@ -114,7 +118,9 @@ def carried(path):
 
 
 def edition():
-    """Short hash of all that lessons carry: the same in all of them, another one after any change."""
+    """Short hash of all that lessons carry: the same in all of them, another one after
+    any change.
+    """
     everything = {name: content for path in notebooks.lessons() for name, content in carried(path).items()}
     return hashlib.sha256(repr(sorted(everything.items())).encode()).hexdigest()[:8]
 
@@ -131,7 +137,9 @@ def packed(files):
 
 
 def setup_cell(files, folder):
-    """Source of the set-up cell that carries these files and unpacks them into `folder`."""
+    """Source of the set-up cell that carries these files and unpacks them into
+    `folder`.
+    """
     archive = packed(files)
     _, _, imports = notebooks.setup_cell().partition("sys.path.insert(0, str(course))\n\n")
     return SETUP.format(
@@ -153,7 +161,9 @@ def without_outputs(path):
 
 
 def absolute(text):
-    """Text of a lesson whose links into the course lead to the site, or to the repository for what the site lacks."""
+    """Text of a lesson whose links into the course lead to the site, or to the
+    repository for what the site lacks.
+    """
 
     def address_of(path):
         if path.suffix in (".ipynb", ".md"):
@@ -164,7 +174,9 @@ def absolute(text):
 
 
 def single(path, folder):
-    """The lesson at `path` as the text of a file that needs no course; `folder`: what it unpacks into."""
+    """The lesson at `path` as the text of a file that needs no course; `folder`: what
+    it unpacks into.
+    """
     nb = without_outputs(path)
     for cell in nb.cells:
         if cell.cell_type == "markdown":

@@ -1,4 +1,5 @@
-"""The website: stage its pages in build/, and let Sphinx write dist/site. No lesson is executed.
+"""The website: stage its pages in build/, and let Sphinx write dist/site. No lesson is
+executed.
 
 python -m tools.site.website [--out DIR]
 """
@@ -20,8 +21,10 @@ from utils.exercises import lesson_exercises
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
-PAGES = ["docs/paths", "docs/glossary", "docs/errors", "docs/evidence", "docs/status"]  # in the order of the navigation
-ROW = re.compile(r"^\| (\d\d) \| \[(.+?)\]\(notebooks/(.+?)\.ipynb\)", re.M)  # of README's table of lessons
+# in the order of the navigation
+PAGES = ["docs/paths", "docs/glossary", "docs/errors", "docs/evidence", "docs/status"]
+# of README's table of lessons
+ROW = re.compile(r"^\| (\d\d) \| \[(.+?)\]\(notebooks/(.+?)\.ipynb\)", re.M)
 
 
 def names():
@@ -30,7 +33,9 @@ def names():
 
 
 def repository_links(text, folder):
-    """`text`, Markdown of a page in `folder`, where links to what the site lacks lead to the repository."""
+    """`text`, Markdown of a page in `folder`, where links to what the site lacks lead
+    to the repository.
+    """
     on_site = {ROOT / f"{page}.md" for page in PAGES} | set(lessons())
     return with_links(text, ROOT / folder, lambda path: None if path in on_site else in_repository(path))
 
@@ -70,7 +75,9 @@ def toctree(caption, entries):
 
 
 def stage(folder, singles):
-    """Write the pages for Sphinx to `folder`. singles: names of the lessons that the site offers as one file."""
+    """Write the pages for Sphinx to `folder`. singles: names of the lessons that the
+    site offers as one file.
+    """
     shutil.copytree(ROOT / "docs" / "_static", folder / "_static")
     shutil.copy(ROOT / "docs" / "conf.py", folder)
     pictures = folder / pages.PICTURES
@@ -99,7 +106,9 @@ def stage(folder, singles):
 
 
 def not_found():
-    """The page for addresses that do not exist. A server shows it in any folder, so it names the site's address."""
+    """The page for addresses that do not exist. A server shows it in any folder, so it
+    names the site's address.
+    """
     link = f'<a href="{address("Site")}/">the first page</a>'
     head = '<!doctype html><html lang="en"><meta charset="utf-8"><title>No such page</title>'
     view = '<meta name="viewport" content="width=device-width, initial-scale=1"><link rel="icon" href="data:,">'
@@ -107,14 +116,17 @@ def not_found():
 
 
 def build(out):
-    """Build the site in the folder `out`, anew. Returns the exit status of Sphinx; a warning counts as an error."""
+    """Build the site in the folder `out`, anew. Returns the exit status of Sphinx; a
+    warning counts as an error.
+    """
     source, doctrees = (ROOT / "build" / f"{out.name}-{part}" for part in ("source", "doctrees"))
     if out.exists() and any(out.iterdir()) and not (out / ".nojekyll").exists():
         sys.exit(f"{out} is no website of this course: not replaced")
     for old in (source, doctrees, out):
         shutil.rmtree(old, ignore_errors=True)
     out.mkdir(parents=True)
-    (out / ".nojekyll").touch()  # else GitHub Pages leaves out folders that begin with an underscore
+    # else GitHub Pages leaves out folders that begin with an underscore
+    (out / ".nojekyll").touch()
     singles = list((ROOT / "dist").glob("[0-9][0-9]_*.ipynb"))
     stage(source, {path.name for path in singles})
     options = ["-q", "-W", "--keep-going", "-j", "auto", "-d", str(doctrees)]

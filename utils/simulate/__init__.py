@@ -1,1 +1,3 @@
-"""Simulators: pure functions, and toys made of threads, that let a reader without a GPU experiment."""
+"""Simulators: pure functions, and toys made of threads, that let a reader without a GPU
+experiment.
+"""

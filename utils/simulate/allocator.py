@@ -1,9 +1,11 @@
 """PyTorch's caching allocator for GPU memory, with its rounding rules, on no GPU.
 
-The rules are those of c10/cuda/CUDACachingAllocator.cpp and c10/core/AllocatorConfig.h in their default setting, for
-one stream (read 2026-11, torch 2.9 to 2.13): sizes are rounded up to 512 B; up to 1 MiB they come from segments of
-2 MiB, below 10 MiB from segments of 20 MiB, from there on from a segment of their own, rounded up to 2 MiB. The
-smallest free block that is large enough is taken, and split where enough is left. Lesson 07 explains them.
+The rules are those of c10/cuda/CUDACachingAllocator.cpp and c10/core/AllocatorConfig.h
+in their default setting, for one stream (read 2026-11, torch 2.9 to 2.13): sizes are
+rounded up to 512 B; up to 1 MiB they come from segments of 2 MiB, below 10 MiB from
+segments of 20 MiB, from there on from a segment of their own, rounded up to 2 MiB. The
+smallest free block that is large enough is taken, and split where enough is left.
+Lesson 07 explains them.
 """
 
 import math
@@ -24,7 +26,9 @@ def block_size(size):
 
 
 def segment_size(block):
-    """Bytes that are asked of the driver for a block of `block` bytes, when no free block fits."""
+    """Bytes that are asked of the driver for a block of `block` bytes, when no free
+    block fits.
+    """
     if block <= SMALL:
         return SMALL_SEGMENT
     return LARGE_SEGMENT if block < LARGE else -(-block // ROUND_LARGE) * ROUND_LARGE
@@ -32,7 +36,9 @@ def segment_size(block):
 
 @dataclass
 class Block:
-    """A piece of a segment. offset, size: bytes. requested: what the tensor needs; 0 in a free block."""
+    """A piece of a segment. offset, size: bytes. requested: what the tensor needs; 0 in
+    a free block.
+    """
 
     segment: "Segment" = field(repr=False)
     offset: int
@@ -42,7 +48,9 @@ class Block:
 
 @dataclass
 class Segment:
-    """Memory from the driver. size: bytes. small: whether it serves sizes up to 1 MiB. blocks: in order of address."""
+    """Memory from the driver. size: bytes. small: whether it serves sizes up to 1 MiB.
+    blocks: in order of address.
+    """
 
     number: int
     size: int
@@ -53,9 +61,10 @@ class Segment:
 class CachingAllocator:
     """Blocks and segments as torch.cuda would hand them out.
 
-    capacity: bytes that the driver has (default: no end). segments: all that are held. memory_allocated,
-    memory_reserved: bytes, as the functions of torch.cuda with these names count them; max_memory_allocated,
-    max_memory_reserved: the highest so far. history: the names of the calls, in order.
+    capacity: bytes that the driver has (default: no end). segments: all that are held.
+    memory_allocated, memory_reserved: bytes, as the functions of torch.cuda with these
+    names count them; max_memory_allocated, max_memory_reserved: the highest so far.
+    history: the names of the calls, in order.
     """
 
     def __init__(self, capacity: float = math.inf):
@@ -67,13 +76,16 @@ class CachingAllocator:
         return sum(segment.size for segment in self.segments)
 
     def malloc(self, size: int) -> Block:
-        """A Block for `size` bytes (at least 1). torch.OutOfMemoryError where the driver has no room left."""
+        """A Block for `size` bytes (at least 1). torch.OutOfMemoryError where the
+        driver has no room left.
+        """
         if size < 1:
             raise LabError("a block holds at least 1 byte")
         need = block_size(size)
         block = self._smallest_free(need) or self._from_driver(need)
         rest = block.size - need
-        if rest >= MIN_BLOCK if block.segment.small else rest > SMALL:  # else the rest stays in the block, unused
+        # else the rest stays in the block, unused
+        if rest >= MIN_BLOCK if block.segment.small else rest > SMALL:
             after = Block(block.segment, block.offset + need, rest)
             block.segment.blocks.insert(block.segment.blocks.index(block) + 1, after)
             block.size = need
@@ -84,7 +96,9 @@ class CachingAllocator:
         return block
 
     def free(self, block: Block) -> None:
-        """Give a block back to the allocator, not to the driver. Free neighbors in its segment become one."""
+        """Give a block back to the allocator, not to the driver. Free neighbors in its
+        segment become one.
+        """
         if not block.requested:
             raise LabError("this block is free already")
         self.memory_allocated -= block.size
@@ -97,7 +111,9 @@ class CachingAllocator:
         self.history.append("free")
 
     def empty_cache(self) -> int:
-        """Give the segments without a used block back to the driver. Returns how many bytes that were."""
+        """Give the segments without a used block back to the driver. Returns how many
+        bytes that were.
+        """
         unused = [segment for segment in self.segments if not any(block.requested for block in segment.blocks)]
         self.segments = [segment for segment in self.segments if segment not in unused]
         self.history.append("empty_cache")

@@ -1,17 +1,21 @@
-"""What do several devices cost? Collectives, DDP's buckets, and how the time of a step grows with the devices.
+"""What do several devices cost? Collectives, DDP's buckets, and how the time of a step
+grows with the devices.
 
-The rule is alpha-beta: a collective takes a fixed time for each of its steps (alpha, the latency) and a time for
-each byte (beta, one over the bandwidth). Units: bytes, seconds, bytes/s. 1 GB/s is 10^9 bytes/s.
+The rule is alpha-beta: a collective takes a fixed time for each of its steps (alpha,
+the latency) and a time for each byte (beta, one over the bandwidth). Units: bytes,
+seconds, bytes/s. 1 GB/s is 10^9 bytes/s.
 
-The model errs in both directions, so what a prediction assumes is to be varied and the range to be told. It says too
-little time where a real job has what it leaves out: slower devices and hosts for which the others wait (silicon,
-jitter, the first of many to fail), data loading, the optimizer, congestion and oversubscribed switches, links that
-reach four fifths of their rate, communication that slows the computation beside it (and the reverse), changes of
-algorithm and protocol with the size of the message (in the sizes of DDP's buckets a real all-reduce over nodes took
-twice as long and more), bubbles of pipelines, sharded parameters, batches too small to fill a device, and the epochs
-that a larger global batch costs. It says too much where a real job does what the model does not: sums in the switch
-(NVLS), the best algorithm for each call, phases of an all-reduce that overlap (`hierarchical` has both: all of it,
-and none).
+The model errs in both directions, so what a prediction assumes is to be varied and the
+range to be told. It says too little time where a real job has what it leaves out:
+slower devices and hosts for which the others wait (silicon, jitter, the first of many
+to fail), data loading, the optimizer, congestion and oversubscribed switches, links
+that reach four fifths of their rate, communication that slows the computation beside it
+(and the reverse), changes of algorithm and protocol with the size of the message (in
+the sizes of DDP's buckets a real all-reduce over nodes took twice as long and more),
+bubbles of pipelines, sharded parameters, batches too small to fill a device, and the
+epochs that a larger global batch costs. It says too much where a real job does what the
+model does not: sums in the switch (NVLS), the best algorithm for each call, phases of
+an all-reduce that overlap (`hierarchical` has both: all of it, and none).
 """
 
 import math
@@ -29,22 +33,27 @@ ALGORITHMS = ("ring", "tree", "halving-doubling")
 
 
 class Link(NamedTuple):
-    """What connects ranks. latency: seconds a step. bandwidth: bytes/s in one direction."""
+    """What connects ranks. latency: seconds a step. bandwidth: bytes/s in one
+    direction.
+    """
 
     latency: float
     bandwidth: float
 
 
 def all_reduce(size: float, ranks: int, link: Link, algorithm: str = "ring") -> float:
-    """Seconds to sum `size` bytes of each rank and give all ranks the sum; 0 for a single rank.
+    """Seconds to sum `size` bytes of each rank and give all ranks the sum; 0 for a
+    single rank.
 
-    link: of one rank to the next. algorithm: "ring", 2(p-1) steps and 2(p-1)/p of the bytes over each link (Patarasuk
-    and Yuan, "Bandwidth Optimal All-reduce Algorithms for Clusters of Workstations", 2009); "tree", the double binary
-    tree, 2 log2(p) steps and twice the bytes (Sanders, Speck, Träff, "Two-Tree Algorithms for Full Bandwidth Broadcast,
-    Reduction and Scan", 2009); "halving-doubling", 2 log2(p) steps and 2(p-1)/p of the bytes (Thakur, Rabenseifner,
-    Gropp, "Optimization of Collective Communication Operations in MPICH", 2005). log2 is rounded up; a tree of two
-    ranks needs only half of the bytes; what a number of ranks that is no power of two costs halving-doubling besides is
-    left out.
+    link: of one rank to the next. algorithm: "ring", 2(p-1) steps and 2(p-1)/p of the
+    bytes over each link (Patarasuk and Yuan, "Bandwidth Optimal All-reduce Algorithms
+    for Clusters of Workstations", 2009); "tree", the double binary tree, 2 log2(p)
+    steps and twice the bytes (Sanders, Speck, Träff, "Two-Tree Algorithms for Full
+    Bandwidth Broadcast, Reduction and Scan", 2009); "halving-doubling", 2 log2(p) steps
+    and 2(p-1)/p of the bytes (Thakur, Rabenseifner, Gropp, "Optimization of Collective
+    Communication Operations in MPICH", 2005). log2 is rounded up; a tree of two ranks
+    needs only half of the bytes; what a number of ranks that is no power of two costs
+    halving-doubling besides is left out.
     """
     if size < 0 or ranks < 1 or ranks != int(ranks):
         raise LabError(f"a collective needs bytes and a whole number of ranks, at least one: not {size}, {ranks}")
@@ -60,26 +69,34 @@ def all_reduce(size: float, ranks: int, link: Link, algorithm: str = "ring") -> 
 
 
 def all_gather(size: float, ranks: int, link: Link) -> float:
-    """Seconds until each rank has all `size` bytes, of which each held 1/p before: a ring of p-1 steps."""
-    return all_reduce(size, ranks, link) / 2  # a ring's all-reduce is a reduce-scatter and an all-gather, in this order
+    """Seconds until each rank has all `size` bytes, of which each held 1/p before: a
+    ring of p-1 steps.
+    """
+    # a ring's all-reduce is a reduce-scatter and an all-gather, in this order
+    return all_reduce(size, ranks, link) / 2
 
 
 def reduce_scatter(size: float, ranks: int, link: Link) -> float:
-    """Seconds until each rank has 1/p of the sum of `size` bytes of each rank: a ring of p-1 steps."""
+    """Seconds until each rank has 1/p of the sum of `size` bytes of each rank: a ring
+    of p-1 steps.
+    """
     return all_reduce(size, ranks, link) / 2
 
 
 def hierarchical(
     size: float, per_node: int, nodes: int, inner: Link, outer: Link, algorithm: str = "ring", overlap: bool = True
 ) -> float:
-    """Seconds of an all-reduce in two levels: reduce-scatter in each node, all-reduce across nodes, all-gather.
+    """Seconds of an all-reduce in two levels: reduce-scatter in each node, all-reduce
+    across nodes, all-gather.
 
-    inner: link of a rank in its node. outer: link of a node, all its adapters together; each of its `per_node` ranks
-    reduces 1/per_node of the bytes over its share of it. algorithm: across nodes, as in `all_reduce`; within a node
-    it is a ring. overlap: the bytes go through in many small pieces, one in the node while another is on the network,
-    so the slower of the two sets the pace, and the latencies add up. With overlap=False a phase begins when all of the
-    one before is over. All-reduces of 1 GiB and more that were measured on four nodes of eight GPUs lie between the
-    two; of 64 MiB and less they took longer than either.
+    inner: link of a rank in its node. outer: link of a node, all its adapters together;
+    each of its `per_node` ranks reduces 1/per_node of the bytes over its share of it.
+    algorithm: across nodes, as in `all_reduce`; within a node it is a ring. overlap:
+    the bytes go through in many small pieces, one in the node while another is on the
+    network, so the slower of the two sets the pace, and the latencies add up. With
+    overlap=False a phase begins when all of the one before is over. All-reduces of 1
+    GiB and more that were measured on four nodes of eight GPUs lie between the two; of
+    64 MiB and less they took longer than either.
     """
 
     def phases(size):
@@ -94,15 +111,19 @@ def hierarchical(
 
 
 def buckets(sizes: Sequence[float], cap: float = 25 * 2**20, first: float = 2**20) -> list[list[int]]:
-    """DDP's buckets from the second step on: lists of indices of parameters, in the order of their reduction.
+    """DDP's buckets from the second step on: lists of indices of parameters, in the
+    order of their reduction.
 
-    sizes: bytes of each parameter's gradient, in order of registration, all of one dtype. The last one is taken to be
-    ready first; where gradients get ready in another order, give the sizes in the reverse of it. A bucket takes
-    gradients until it has reached its cap, so it overshoots. cap, first: bytes, of all buckets and of the first; a
-    `bucket_cap_mb` that the user passes sets both. In the first step one bucket holds all; with
-    find_unused_parameters=True buckets are made once, from the first registered on, and the small one comes last.
-    Source: compute_bucket_assignment_by_size in torch/csrc/distributed/c10d/reducer.cpp, called here as rebuildBuckets
-    calls it, on tensors without data. Its Python name is private: this is the only place that uses it.
+    sizes: bytes of each parameter's gradient, in order of registration, all of one
+    dtype. The last one is taken to be ready first; where gradients get ready in another
+    order, give the sizes in the reverse of it. A bucket takes gradients until it has
+    reached its cap, so it overshoots. cap, first: bytes, of all buckets and of the
+    first; a `bucket_cap_mb` that the user passes sets both. In the first step one
+    bucket holds all; with find_unused_parameters=True buckets are made once, from the
+    first registered on, and the small one comes last. Source:
+    compute_bucket_assignment_by_size in torch/csrc/distributed/c10d/reducer.cpp, called
+    here as rebuildBuckets calls it, on tensors without data. Its Python name is
+    private: this is the only place that uses it.
     """
     if cap <= 0 or first <= 0 or min(sizes, default=0) < 0:
         raise LabError("buckets need sizes of 0 or more bytes and caps above 0")
@@ -114,12 +135,15 @@ def buckets(sizes: Sequence[float], cap: float = 25 * 2**20, first: float = 2**2
 
 
 def per_bucket(values: Sequence[float], assignment: list[list[int]]) -> list[float]:
-    """The sum of `values`, one a parameter (bytes, seconds), over each bucket of `assignment`."""
+    """The sum of `values`, one a parameter (bytes, seconds), over each bucket of
+    `assignment`.
+    """
     return [sum(values[i] for i in bucket) for bucket in assignment]
 
 
 class Step(NamedTuple):
-    """One training step. seconds: all of it. communication: sum of all all-reduces. exposed: what of it nothing hides.
+    """One training step. seconds: all of it. communication: sum of all all-reduces.
+    exposed: what of it nothing hides.
 
     spans: timeline.Span objects, engines "compute" and "network".
     """
@@ -131,7 +155,9 @@ class Step(NamedTuple):
 
     @property
     def efficiency(self) -> float:
-        """Speed over that of as many devices, with as many samples each, that never communicate."""
+        """Speed over that of as many devices, with as many samples each, that never
+        communicate.
+        """
         return 1 - self.exposed / self.seconds
 
 
@@ -142,12 +168,15 @@ def ddp_step(
     cost: Callable[[float], float],
     shares: Sequence[float] | None = None,
 ) -> Step:
-    """One step of DDP, whose bucket i is reduced when it is ready and bucket i-1 is done, beside the backward pass.
+    """One step of DDP, whose bucket i is reduced when it is ready and bucket i-1 is
+    done, beside the backward pass.
 
-    sizes: bytes of each bucket in the order of reduction. forward, backward: seconds, not both 0. cost: function from
-    bytes to the seconds of their all-reduce. shares: how the backward pass divides into the buckets, in any unit
-    (default: by bytes). The optimizer's time is left out. LabError for what is negative, and where there is no bucket.
-    Source: Li et al., "PyTorch Distributed: Experiences on Accelerating Data Parallel Training" (VLDB 2020).
+    sizes: bytes of each bucket in the order of reduction. forward, backward: seconds,
+    not both 0. cost: function from bytes to the seconds of their all-reduce. shares:
+    how the backward pass divides into the buckets, in any unit (default: by bytes). The
+    optimizer's time is left out. LabError for what is negative, and where there is no
+    bucket. Source: Li et al., "PyTorch Distributed: Experiences on Accelerating Data
+    Parallel Training" (VLDB 2020).
     """
     shares = sizes if shares is None else shares
     whole = sum(shares)
@@ -171,13 +200,16 @@ def scaling(
     per_node: int, inner: Link, outer: Link, algorithm: str = "ring", overlap: bool = True, flat: bool = False,
     strong: bool = False, cap: float = 25 * 2**20, first: float = 2**20, shares: Sequence[float] | None = None,
 ) -> list[Step]:  # fmt: skip
-    """How a step of data-parallel training changes with the number of devices: a Step for each of `devices`.
+    """How a step of data-parallel training changes with the number of devices: a Step
+    for each of `devices`.
 
-    devices: the numbers, each at most per_node or a multiple of it. sizes: bytes of each parameter's gradient in order
-    of registration. forward, backward: seconds for one sample. batch: samples, of each device (weak scaling) or, with
-    strong=True, of all devices together. inner, outer: see `hierarchical`. algorithm, overlap: see `hierarchical`; with
-    flat=True the algorithm goes across all ranks, at the pace of the slower link. cap, first: see `buckets`. shares:
-    backward time of each parameter in any unit (default: by bytes). LabError for numbers of devices that do not fill
+    devices: the numbers, each at most per_node or a multiple of it. sizes: bytes of
+    each parameter's gradient in order of registration. forward, backward: seconds for
+    one sample. batch: samples, of each device (weak scaling) or, with strong=True, of
+    all devices together. inner, outer: see `hierarchical`. algorithm, overlap: see
+    `hierarchical`; with flat=True the algorithm goes across all ranks, at the pace of
+    the slower link. cap, first: see `buckets`. shares: backward time of each parameter
+    in any unit (default: by bytes). LabError for numbers of devices that do not fill
     their nodes, and for less than one sample a device.
     """
     assignment = buckets(sizes, cap, first)
@@ -202,10 +234,12 @@ def scaling(
 
 
 class Published(NamedTuple):
-    """A measured scaling point. efficiency: throughput a device over that on `base` devices.
+    """A measured scaling point. efficiency: throughput a device over that on `base`
+    devices.
 
-    role: "fitted" (numbers of the model were, to this row), "held out" (predicted with them), or why the model says
-    nothing. Lesson 12 and tests/simulate/test_collectives.py fit and predict by these roles.
+    role: "fitted" (numbers of the model were, to this row), "held out" (predicted with
+    them), or why the model says nothing. Lesson 12 and
+    tests/simulate/test_collectives.py fit and predict by these roles.
     """
 
     run: str
@@ -216,9 +250,10 @@ class Published(NamedTuple):
     role: str
 
 
-# Two numbers for two clusters of 2017. Horovod's: the latency of a step and the share of the line rate that its links
-# reach, both fitted to VGG-16. Goyal's: the bandwidth of a node's link. It comes out at a quarter of the line rate: it
-# stands for losses that the model lacks, since with the line rate the model says that nothing is exposed.
+# Two numbers for two clusters of 2017. Horovod's: the latency of a step and the share
+# of the line rate that its links reach, both fitted to VGG-16. Goyal's: the bandwidth
+# of a node's link. It comes out at a quarter of the line rate: it stands for losses
+# that the model lacks, since with the line rate the model says that nothing is exposed.
 _GOYAL = "Goyal et al., Accurate, Large Minibatch SGD (2017), "
 _HOROVOD = "Horovod, docs/benchmarks.rst"
 _DLE = "NVIDIA, DeepLearningExamples, ResNet-50 v1.5"

@@ -1,4 +1,6 @@
-"""GPUs and processes that do not exist: tensors with a real device name and no numbers, ranks without a machine."""
+"""GPUs and processes that do not exist: tensors with a real device name and no numbers,
+ranks without a machine.
+"""
 
 import contextlib
 import unittest.mock
@@ -14,12 +16,15 @@ from torch.utils._pytree import tree_leaves
 
 @contextlib.contextmanager
 def fake_gpus() -> Iterator[None]:
-    """Within it, cuda:0, cuda:1, … exist for bare tensors, on a machine with any number of real GPUs, or none.
+    """Within it, cuda:0, cuda:1, … exist for bare tensors, on a machine with any number
+    of real GPUs, or none.
 
-    PyTorch's FakeTensorMode, which its compiler uses to rehearse a program. On a machine with a GPU the mode also makes
-    real tensors on the named device, and fails where a GPU with that index is missing: up to 2.11 for every fake tensor
-    (`init_gpu_context`), and in all versions for `torch.tensor(data, device=…)` (`avoid_device_init`). Not here.
-    "Bare" means without gradients: autograd asks the real device for its stream.
+    PyTorch's FakeTensorMode, which its compiler uses to rehearse a program. On a
+    machine with a GPU the mode also makes real tensors on the named device, and fails
+    where a GPU with that index is missing: up to 2.11 for every fake tensor
+    (`init_gpu_context`), and in all versions for `torch.tensor(data, device=…)`
+    (`avoid_device_init`). Not here. "Bare" means without gradients: autograd asks the
+    real device for its stream.
     """
     with (
         unittest.mock.patch.object(fake_tensor, "init_gpu_context", lambda device: None, create=True),
@@ -33,8 +38,9 @@ def fake_gpus() -> Iterator[None]:
 def fake_autocast(dtype: torch.dtype = torch.float16) -> Iterator[None]:
     """fake_gpus() with CUDA's autocast switched on, also on a machine without a GPU.
 
-    dtype: torch.float16 or torch.bfloat16. Only the dtypes that come out are real. (`torch.autocast("cuda")` itself
-    warns and does nothing where there is no GPU; this sets the switch beneath it.)
+    dtype: torch.float16 or torch.bfloat16. Only the dtypes that come out are real.
+    (`torch.autocast("cuda")` itself warns and does nothing where there is no GPU; this
+    sets the switch beneath it.)
     """
     with fake_gpus():
         before = torch.is_autocast_enabled("cuda"), torch.get_autocast_dtype("cuda")
@@ -49,8 +55,10 @@ def fake_autocast(dtype: torch.dtype = torch.float16) -> Iterator[None]:
 
 
 class Collective(NamedTuple):
-    """A collective that was issued. name: "all_gather", "reduce_scatter" or "all_reduce". bytes: of the whole, with
-    padding: what each rank has after a gather, or before a reduction. ranks: that take part in it."""
+    """A collective that was issued. name: "all_gather", "reduce_scatter" or
+    "all_reduce". bytes: of the whole, with padding: what each rank has after a gather,
+    or before a reduction. ranks: that take part in it.
+    """
 
     name: str
     bytes: int
@@ -78,11 +86,13 @@ class _Collectives(TorchDispatchMode):
 
 @contextlib.contextmanager
 def fake_processes(ranks: int) -> Iterator[list[Collective]]:
-    """Within it, this process is rank 0 of `ranks` that do not exist, and has their default process group.
+    """Within it, this process is rank 0 of `ranks` that do not exist, and has their
+    default process group.
 
-    Yields a list that grows by a Collective each time one is issued. Collectives return at once and their results mean
-    nothing: what is real is which ones are issued, in which order, with how many bytes. (DDP fails in such a group at
-    the end of its first backward pass; FSDP2 runs.)
+    Yields a list that grows by a Collective each time one is issued. Collectives return
+    at once and their results mean nothing: what is real is which ones are issued, in
+    which order, with how many bytes. (DDP fails in such a group at the end of its first
+    backward pass; FSDP2 runs.)
     """
     dist.init_process_group("fake", rank=0, world_size=ranks)
     try:

@@ -1,8 +1,10 @@
-"""A toy of CUDA Graphs on the CPU: record the operations of a block once, replay them on the same memory.
+"""A toy of CUDA Graphs on the CPU: record the operations of a block once, replay them
+on the same memory.
 
-It shares the rules that matter: capturing runs no work, a replay runs no Python, every operation reads and writes the
-tensors it saw while it was recorded. Built on PyTorch's TorchDispatchMode, which sees each operation on its way to
-the kernel. Lesson 10 uses it where there is no GPU.
+It shares the rules that matter: capturing runs no work, a replay runs no Python, every
+operation reads and writes the tensors it saw while it was recorded. Built on PyTorch's
+TorchDispatchMode, which sees each operation on its way to the kernel. Lesson 10 uses it
+where there is no GPU.
 """
 
 import torch
@@ -13,26 +15,33 @@ from utils.messages import LabError
 
 
 class ToyGraph:
-    """What torch.cuda.CUDAGraph is to a GPU. `with graph.capture(): …`, then `graph.replay()`.
+    """What torch.cuda.CUDAGraph is to a GPU. `with graph.capture(): …`, then
+    `graph.replay()`.
 
-    kernels: names of the recorded operations, in order, such as "mm"; views, which move no data, are left out.
+    kernels: names of the recorded operations, in order, such as "mm"; views, which move
+    no data, are left out.
 
-    While capturing, the tensors made inside are filled with NaN, because no work runs; changes in place wait for the
-    first replay as well (except for the running statistics of batch normalization). LabError where the block asks for
-    a value, as `.item()`, `if tensor:` and `nonzero` do. CPU tensors only.
+    While capturing, the tensors made inside are filled with NaN, because no work runs;
+    changes in place wait for the first replay as well (except for the running
+    statistics of batch normalization). LabError where the block asks for a value, as
+    `.item()`, `if tensor:` and `nonzero` do. CPU tensors only.
     """
 
     def __init__(self):
         self._steps, self.kernels = [], []
 
     def capture(self):
-        """Context manager: record what happens in it. LabError where this graph holds something already."""
+        """Context manager: record what happens in it. LabError where this graph holds
+        something already.
+        """
         if self._steps:
             raise LabError("this graph is captured already: make a new ToyGraph")
         return _Recorder(self)
 
     def replay(self):
-        """Do all recorded operations again, on the tensors of the recording. Python code is not among them."""
+        """Do all recorded operations again, on the tensors of the recording. Python
+        code is not among them.
+        """
         if not self._steps:
             raise LabError("nothing is captured yet: use `with graph.capture():` first")
         with torch.no_grad():
@@ -52,10 +61,13 @@ class _Recorder(TorchDispatchMode):
             raise LabError(f"{name} needs a value while the graph is captured, and nothing has run yet")
         returns = [returned.alias_info for returned in schema.returns]
         if returns and all(alias and not alias.is_write for alias in returns):
-            return operation(*args, **kwargs)  # a view: it stays valid, whatever is replayed
-        if not name.startswith("_record_function"):  # marks of the profiler, around each optimizer step
+            # a view: it stays valid, whatever is replayed
+            return operation(*args, **kwargs)
+        # marks of the profiler, around each optimizer step
+        if not name.startswith("_record_function"):
             self.graph.kernels.append(name)
-        if all(alias and alias.is_write for alias in returns):  # in place: nothing is made, and nothing runs now
+        # in place: nothing is made, and nothing runs now
+        if all(alias and alias.is_write for alias in returns):
             result = _written(schema, args, kwargs)
         else:
             result = operation(*args, **kwargs)

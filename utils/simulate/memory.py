@@ -1,7 +1,9 @@
-"""How much memory will training take? A rehearsal without memory, and the published formulas.
+"""How much memory will training take? A rehearsal without memory, and the published
+formulas.
 
-`rehearse` runs a step on tensors without data (FakeTensorMode) and lets PyTorch's MemTracker count. The formulas give
-bytes; sources stand with each. Lesson 07 derives the formula for a block and compares the two.
+`rehearse` runs a step on tensors without data (FakeTensorMode) and lets PyTorch's
+MemTracker count. The formulas give bytes; sources stand with each. Lesson 07 derives
+the formula for a block and compares the two.
 """
 
 from collections.abc import Callable
@@ -16,13 +18,16 @@ KINDS = ["parameters", "gradients", "optimizer", "activations", "other"]
 def rehearse(make: Callable, step: Callable) -> dict[str, dict[str, int]]:
     """Bytes that one training step holds, by kind, without allocating them.
 
-    make: function without arguments that returns (model, optimizer). step: function (model, optimizer, mark) that
-    runs one training step on CPU tensors and calls mark(name) where it wants the state noted. Both run on tensors
-    without data: nothing in them may depend on a value. Returns {name: {kind: bytes, …, "total": bytes}} for the
-    second step (in the first, the optimizer has no state yet), with "peak" for the moment of the highest total.
+    make: function without arguments that returns (model, optimizer). step: function
+    (model, optimizer, mark) that runs one training step on CPU tensors and calls
+    mark(name) where it wants the state noted. Both run on tensors without data: nothing
+    in them may depend on a value. Returns {name: {kind: bytes, …, "total": bytes}} for
+    the second step (in the first, the optimizer has no state yet), with "peak" for the
+    moment of the highest total.
 
-    Counted by torch.distributed._tools.mem_tracker.MemTracker, which is private: this is the only place that uses it.
-    Where a PyTorch has it no longer, the ImportError names it (in a notebook that ends the cell, not the lesson).
+    Counted by torch.distributed._tools.mem_tracker.MemTracker, which is private: this
+    is the only place that uses it. Where a PyTorch has it no longer, the ImportError
+    names it (in a notebook that ends the cell, not the lesson).
     """
     from torch._subclasses.fake_tensor import FakeTensorMode
     from torch.distributed._tools.mem_tracker import MemTracker
@@ -48,7 +53,7 @@ def _kinds(tracker, moment):
     return {**state, "total": sum(state.values())}
 
 
-# ---------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------
 # Closed forms
 
 
@@ -56,29 +61,37 @@ def training_step(
     layers: int, hidden: int, sequence: int, batch: int, *,
     vocabulary: int = 0, precision: str = "fp32", optimizer: str = "adamw", checkpointing: bool = False,
 ) -> dict[str, dict[str, int]]:  # fmt: skip
-    """Bytes that a training step of a transformer holds, by phase and kind, as `rehearse` gives them.
+    """Bytes that a training step of a transformer holds, by phase and kind, as
+    `rehearse` gives them.
 
-    The model: `layers` blocks of width `hidden` (attention by scaled_dot_product_attention, feed-forward part four
-    times as wide, GELU, no dropout); with a `vocabulary`, also an embedding, a last layer norm, a head that shares
-    the embedding's weights, and cross-entropy. sequence: tokens in a sample. precision: "fp32", or "autocast" for
-    torch.autocast to a 16-bit type. optimizer: "adamw", "momentum" or "sgd", on all parameters at once, as by default
-    on CUDA (`foreach`): AdamW then needs one more copy. checkpointing: each block recomputed. LabError for others.
+    The model: `layers` blocks of width `hidden` (attention by
+    scaled_dot_product_attention, feed-forward part four times as wide, GELU, no
+    dropout); with a `vocabulary`, also an embedding, a last layer norm, a head that
+    shares the embedding's weights, and cross-entropy. sequence: tokens in a sample.
+    precision: "fp32", or "autocast" for torch.autocast to a 16-bit type. optimizer:
+    "adamw", "momentum" or "sgd", on all parameters at once, as by default on CUDA
+    (`foreach`): AdamW then needs one more copy. checkpointing: each block recomputed.
+    LabError for others.
 
-    A block saves 16 values a token and channel: inputs of two layer norms, input of the QKV product, Q, K, V, input
-    of the output product, input of the feed-forward part, four before the GELU and four after. As autocast keeps
-    the layer norms' inputs in fp32, that is 64 bytes, or 36. The peak is the phase with the highest total.
+    A block saves 16 values a token and channel: inputs of two layer norms, input of the
+    QKV product, Q, K, V, input of the output product, input of the feed-forward part,
+    four before the GELU and four after. As autocast keeps the layer norms' inputs in
+    fp32, that is 64 bytes, or 36. The peak is the phase with the highest total.
     """
     sizes = {"adamw": 8, "momentum": 4, "sgd": 0}
     if optimizer not in sizes or precision not in ("fp32", "autocast"):
         raise LabError(f"optimizer is one of {', '.join(sizes)}; precision is fp32 or autocast")
     half, count, unit = precision == "autocast", parameters(layers, hidden, vocabulary), sequence * batch * hidden
     weights, states = 4 * count, sizes[optimizer] * count
-    copies = 2 * count if half else 0  # of the weights, in 16 bits, until the backward pass
+    # of the weights, in 16 bits, until the backward pass
+    copies = 2 * count if half else 0
     one_block = (36 if half else 64) * unit
     saved = 4 * unit * layers if checkpointing else one_block * layers
-    loss = 12 * sequence * batch * vocabulary  # log-probabilities and two gradients of that size, fp32
+    # log-probabilities and two gradients of that size, fp32
+    loss = 12 * sequence * batch * vocabulary
     start = _phase(weights, 0, states, saved + copies, max((14 if half else 24) * unit, loss))
-    if checkpointing:  # the first block, recomputed, while the gradients of all others are there
+    # the first block, recomputed, while the gradients of all others are there
+    if checkpointing:
         done, again, moving = (layers - 1, one_block, 18) if half else (layers - 2 / 3, one_block - 16 * unit, 36)
         end = _phase(weights, weights * done / layers, states, again + 4 * unit + copies / layers, moving * unit)
     else:
@@ -93,16 +106,20 @@ def _phase(*counts):
 
 
 def parameters(layers: int, hidden: int, vocabulary: int = 0) -> int:
-    """Number of parameters of the transformer of `training_step`: 12h² + 13h a block, embedding, last layer norm."""
+    """Number of parameters of the transformer of `training_step`: 12h² + 13h a block,
+    embedding, last layer norm.
+    """
     return layers * (12 * hidden**2 + 13 * hidden) + (vocabulary * hidden + 2 * hidden if vocabulary else 0)
 
 
 def zero(parameters: float, gpus: int = 1, stage: int = 0) -> float:
-    """Bytes on each GPU for parameters, gradients and Adam's states in mixed precision: 16 a parameter on one GPU.
+    """Bytes on each GPU for parameters, gradients and Adam's states in mixed precision:
+    16 a parameter on one GPU.
 
-    2 for the 16-bit parameter, 2 for its gradient, 12 for fp32 parameter and two moments. stage 1 shares the last
-    out over the GPUs, 2 also the gradients, 3 also the parameters. Source: Rajbhandari et al., "ZeRO: Memory
-    Optimizations Toward Training Trillion Parameter Models" (2020), section 3.
+    2 for the 16-bit parameter, 2 for its gradient, 12 for fp32 parameter and two
+    moments. stage 1 shares the last out over the GPUs, 2 also the gradients, 3 also the
+    parameters. Source: Rajbhandari et al., "ZeRO: Memory Optimizations Toward Training
+    Trillion Parameter Models" (2020), section 3.
     """
     shared = {0: 0, 1: 12, 2: 14, 3: 16}[stage]
     return parameters * (16 - shared + shared / gpus)

@@ -1,8 +1,10 @@
-"""Who holds which block of a sharded tensor, and what a product of two sharded matrices moves.
+"""Who holds which block of a sharded tensor, and what a product of two sharded matrices
+moves.
 
-A mesh is a dict from the names of its axes to their sizes, such as {"data": 4, "model": 2}: device 0 stands at
-(0, 0), device 1 at (0, 1), row by row. A spec says for each dimension of a tensor along which axis it is cut: a name,
-a tuple of names, or None for "whole on all of them".
+A mesh is a dict from the names of its axes to their sizes, such as {"data": 4, "model":
+2}: device 0 stands at (0, 0), device 1 at (0, 1), row by row. A spec says for each
+dimension of a tensor along which axis it is cut: a name, a tuple of names, or None for
+"whole on all of them".
 """
 
 import itertools
@@ -15,8 +17,9 @@ from utils.messages import LabError
 def blocks(shape: tuple, mesh: dict[str, int], spec: tuple) -> list[list[list[int]]]:
     """For each device, its block of a tensor: a list of [first, end) a dimension.
 
-    A dimension of d elements in p parts has parts of ceil(d / p): the last ones may be smaller, or empty. So does XLA
-    (and torch.chunk). With a tuple of axes, the first one counts slowest. LabError for a spec that does not fit.
+    A dimension of d elements in p parts has parts of ceil(d / p): the last ones may be
+    smaller, or empty. So does XLA (and torch.chunk). With a tuple of axes, the first
+    one counts slowest. LabError for a spec that does not fit.
     """
     _check(shape, mesh, spec)
     found = []
@@ -33,7 +36,9 @@ def blocks(shape: tuple, mesh: dict[str, int], spec: tuple) -> list[list[list[in
 
 
 class Collective(NamedTuple):
-    """A collective in groups of `ranks` devices along `axis`. size: bytes of its result on a device."""
+    """A collective in groups of `ranks` devices along `axis`. size: bytes of its result
+    on a device.
+    """
 
     kind: str
     axis: str
@@ -48,7 +53,8 @@ class Collective(NamedTuple):
 def product(
     rows: int, inner: int, columns: int, mesh: dict[str, int], x: tuple, w: tuple, width: int = 4
 ) -> tuple[tuple, list[Collective]]:
-    """What X @ W moves: (the result's spec, a list of Collective). X is rows × inner, W is inner × columns.
+    """What X @ W moves: (the result's spec, a list of Collective). X is rows × inner, W
+    is inner × columns.
 
     x, w: specs, with one axis or None a dimension. width: bytes of a number. The rules:
     1. Cut along the same axis of the mesh, the inner dimensions fit: each device has a part of the sum, all-reduce.

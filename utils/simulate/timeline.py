@@ -1,17 +1,22 @@
-"""When does which operation run? A timeline of streams, engines and events, computed instead of measured.
+"""When does which operation run? A timeline of streams, engines and events, computed
+instead of measured.
 
-The host issues operations one after the other; each goes to a stream and to an engine (a copy engine, or the
-processors as a whole); a stream works in order; an engine takes its operations in the order of issue, and one that is
-not ready holds up those behind it; an operation that waits for an event starts after the operation the event follows.
+The host issues operations one after the other; each goes to a stream and to an engine
+(a copy engine, or the processors as a whole); a stream works in order; an engine takes
+its operations in the order of issue, and one that is not ready holds up those behind
+it; an operation that waits for an event starts after the operation the event follows.
 
-A model with errors in both directions, no bound. It says too much where several hardware queues stand in front of an
-engine (since compute capability 3.5), or where small kernels share the processors. It says too little where engines
-slow each other down because they share a memory, where handing over between queues takes time, and on the Fermi
-generation when kernels of several streams are issued back to back: the GPU then signals the end of each only when all
-have ended, and the copies out wait. A Tesla C2050 so takes 9/12 of the serial time for four chunks, breadth first;
-`schedule` says 6/12, unless each copy out is given all kernels as `after`.
+A model with errors in both directions, no bound. It says too much where several
+hardware queues stand in front of an engine (since compute capability 3.5), or where
+small kernels share the processors. It says too little where engines slow each other
+down because they share a memory, where handing over between queues takes time, and on
+the Fermi generation when kernels of several streams are issued back to back: the GPU
+then signals the end of each only when all have ended, and the copies out wait. A Tesla
+C2050 so takes 9/12 of the serial time for four chunks, breadth first; `schedule` says
+6/12, unless each copy out is given all kernels as `after`.
 
-Source: M. Harris, "How to Overlap Data Transfers in CUDA C/C++" (NVIDIA 2012): times of a Tesla C1060, C2050, K20c.
+Source: M. Harris, "How to Overlap Data Transfers in CUDA C/C++" (NVIDIA 2012): times of
+a Tesla C1060, C2050, K20c.
 """
 
 from collections.abc import Iterable, Sequence
@@ -25,10 +30,11 @@ from utils.messages import LabError
 class Op:
     """One operation as the host issues it.
 
-    name: unique. stream, engine: where it queues. seconds: how long it takes (any unit of time, the same in all).
-    after: names of earlier operations it waits for (events). launch: time the host needs to issue it. blocks:
-    whether the host waits until it is done, as for a copy that is not asynchronous. reads, writes: names of the
-    buffers it touches, for `races`.
+    name: unique. stream, engine: where it queues. seconds: how long it takes (any unit
+    of time, the same in all). after: names of earlier operations it waits for (events).
+    launch: time the host needs to issue it. blocks: whether the host waits until it is
+    done, as for a copy that is not asynchronous. reads, writes: names of the buffers it
+    touches, for `races`.
     """
 
     name: str
@@ -43,7 +49,9 @@ class Op:
 
 
 class Span(NamedTuple):
-    """When an operation ran. start, end: in the unit of Op.seconds, from the moment the host began to issue."""
+    """When an operation ran. start, end: in the unit of Op.seconds, from the moment the
+    host began to issue.
+    """
 
     op: Op
     start: float
@@ -53,8 +61,9 @@ class Span(NamedTuple):
 def schedule(ops: Iterable[Op]) -> list[Span]:
     """When each operation runs: a list of Span in the order of issue.
 
-    ops: Op objects in the order in which the host issues them. LabError where one waits for an operation that
-    was not issued before it, where a name occurs twice, or where a time is negative.
+    ops: Op objects in the order in which the host issues them. LabError where one waits
+    for an operation that was not issued before it, where a name occurs twice, or where
+    a time is negative.
     """
     spans, stream_free, engine_free, host = {}, {}, {}, 0.0
     for op in ops:
@@ -88,14 +97,17 @@ def pipeline(
     chunks: int, seconds: Sequence[float], *,
     streams: int | None = None, order: str = "depth", copy_engines: int = 2, pinned: bool = True, launch: float = 0.0,
 ) -> list[Op]:  # fmt: skip
-    """The operations of "copy in, compute, copy out" on work cut into `chunks`, as a list of Op for `schedule`.
+    """The operations of "copy in, compute, copy out" on work cut into `chunks`, as a
+    list of Op for `schedule`.
 
-    seconds: (copy in, compute, copy out) for the whole work; each chunk takes its share. streams: how many to
-    deal the chunks out to (default: one a chunk). order: "depth" issues chunk by chunk, "breadth" stage by stage.
-    copy_engines: 2, one a direction, or 1 for both. pinned: False makes the copies hold the host. launch: host
-    time to issue one operation. With equal stages, two copy engines and one stream a chunk, makespan over serial
-    time is (n + 2)/(3n) for n chunks; "breadth" on one copy engine gives 8/12 for four, "depth" 12/12, as on the
-    Tesla C1060 of the source above.
+    seconds: (copy in, compute, copy out) for the whole work; each chunk takes its
+    share. streams: how many to deal the chunks out to (default: one a chunk). order:
+    "depth" issues chunk by chunk, "breadth" stage by stage. copy_engines: 2, one a
+    direction, or 1 for both. pinned: False makes the copies hold the host. launch: host
+    time to issue one operation. With equal stages, two copy engines and one stream a
+    chunk, makespan over serial time is (n + 2)/(3n) for n chunks; "breadth" on one copy
+    engine gives 8/12 for four, "depth" 12/12, as on the Tesla C1060 of the source
+    above.
     """
     engine = {"in": "copy in", "compute": "compute", "out": "copy out"}
     if copy_engines == 1:
@@ -119,13 +131,16 @@ def pipeline(
 
 
 def races(ops: Sequence[Op]) -> list[tuple[str, str]]:
-    """Pairs of names of operations that touch the same buffer, one of them writing, with nothing to order them.
+    """Pairs of names of operations that touch the same buffer, one of them writing,
+    with nothing to order them.
 
-    What orders two operations: the same stream, an event (`after`), or the host having waited for the first one
-    before it issued the second (`blocks`). That an engine happens to run them one by one does not count: whoever
-    relies on it has a race that another device shows. Names are in the order of issue.
+    What orders two operations: the same stream, an event (`after`), or the host having
+    waited for the first one before it issued the second (`blocks`). That an engine
+    happens to run them one by one does not count: whoever relies on it has a race that
+    another device shows. Names are in the order of issue.
     """
-    before, last, host, found = {}, {}, set(), []  # before: name → names of all operations surely done by then
+    # before: name → names of all operations surely done by then
+    before, last, host, found = {}, {}, set(), []
     for op in ops:
         _check(op, before)
         known = [*op.after, *([last[op.stream]] if op.stream in last else [])]

@@ -1,6 +1,8 @@
-"""A toy device on the CPU: streams as queues with a thread each. What races on it races for real.
+"""A toy device on the CPU: streams as queues with a thread each. What races on it races
+for real.
 
-Lesson 04 builds launch and synchronize, lesson 05 explains the waits; 05 and 06 use it where there is no GPU.
+Lesson 04 builds launch and synchronize, lesson 05 explains the waits; 05 and 06 use it
+where there is no GPU.
 """
 
 from collections.abc import Callable
@@ -8,9 +10,11 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 
 class ToyStream:
-    """A queue of work and one thread that does it in order: what a CUDA stream is to the host.
+    """A queue of work and one thread that does it in order: what a CUDA stream is to
+    the host.
 
-    Methods are named like those of torch.cuda.Stream. An event is the future of the last operation so far.
+    Methods are named like those of torch.cuda.Stream. An event is the future of the
+    last operation so far.
     """
 
     def __init__(self):
@@ -31,7 +35,9 @@ class ToyStream:
         self.launch(event.result)
 
     def wait_stream(self, other: "ToyStream") -> None:
-        """Make the work launched from now on wait for what is in the queue of `other` now."""
+        """Make the work launched from now on wait for what is in the queue of `other`
+        now.
+        """
         self.wait_event(other.record_event())
 
     def query(self) -> bool:
@@ -39,5 +45,7 @@ class ToyStream:
         return self._last.done()
 
     def synchronize(self) -> None:
-        """Make the host wait until the queue is empty. An error in the last operation is raised here."""
+        """Make the host wait until the queue is empty. An error in the last operation
+        is raised here.
+        """
         self._last.result()

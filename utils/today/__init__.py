@@ -1,4 +1,6 @@
-"""Lesson 16: rows that compare an old snippet with its replacement, and a cell to paste into."""
+"""Lesson 16: rows that compare an old snippet with its replacement, and a cell to paste
+into.
+"""
 
 from utils.today.cell import PRELUDE, SIGNS, find, rows, run_cell, search, table
 

@@ -1,4 +1,5 @@
-"""%%today: run an old snippet and its replacement under this PyTorch, and compare what they do.
+"""%%today: run an old snippet and its replacement under this PyTorch, and compare what
+they do.
 
 A cell of lesson 16 is one row:
 
@@ -11,12 +12,15 @@ A cell of lesson 16 is one row:
     with torch.autocast("cpu"):
         ...
 
-The verdict (fine, warns, raises, wrong, slower 5) is measured, and must be the announced one; the regular expression
-must match what the old part printed in its warning, its error or, if wrong, on the screen. Lines `#: CONDITION:
-VERDICT` announce another verdict for some versions or machines, the first that holds counts; there "any" says that
-nobody has checked, "newer" that this PyTorch does not have the form of today yet, which is then not run. Whatever is
-otherwise than announced is a finding (utils.messages): a line for a reader, an error with LAB_STRICT=1. Without an
-announcement the cell is the reader's own: it runs, and the rows that it is like are named.
+The verdict (fine, warns, raises, wrong, slower 5) is measured, and must be the
+announced one; the regular expression must match what the old part printed in its
+warning, its error or, if wrong, on the screen. Lines `#: CONDITION: VERDICT` announce
+another verdict for some versions or machines, the first that holds counts; there "any"
+says that nobody has checked, "newer" that this PyTorch does not have the form of today
+yet, which is then not run. Whatever is otherwise than announced is a finding
+(utils.messages): a line for a reader, an error with LAB_STRICT=1. Without an
+announcement the cell is the reader's own: it runs, and the rows that it is like are
+named.
 """
 
 import functools
@@ -49,14 +53,16 @@ net = nn.Linear(8, 2)
 """
 ENV = {name: value for name, value in launch.DEFAULTS.items() if name != "OMP_NUM_THREADS"}
 NOT_COMPARED = "not compared"  # of a silent old part where the new one failed
-UNCOMPARED = {"any": "not checked", "newer": "the form of today is newer"}  # announcements that are no verdicts
+# announcements that are no verdicts
+UNCOMPARED = {"any": "not checked", "newer": "the form of today is newer"}
 MOST = 10  # rows of a list
 SIGNS = {"fine": "✓", "warns": "!", "raises": "✗", "wrong": "≠", "slower": "…"}
 TODAY = re.compile(r"^# -+ today\s*$", re.M)
 HEADER = re.compile(r"(?P<slug>[a-z]+/[\w.-]+): (?P<announced>.+)")
 ANNOUNCED = re.compile(r'(?P<verdict>fine|warns|raises|wrong|any|newer|slower (?P<factor>\d+))(?: "(?P<pattern>.+)")?')
 LINES, WIDTH = 3, 108  # of a message that are shown; characters of a line
-ROUNDS = 3  # of a row that is slower: the parts take turns, and the fastest run of each counts
+# of a row that is slower: the parts take turns, and the fastest run of each counts
+ROUNDS = 3
 _seen = {}  # slug → what the old part of its row said when it was run here
 
 
@@ -66,7 +72,9 @@ class TodayError(LabError):
 
 @dataclass(frozen=True)
 class Verdict:
-    """One announcement. word: the verdict. pattern: regular expression, or None. factor: of "slower"."""
+    """One announcement. word: the verdict. pattern: regular expression, or None.
+    factor: of "slower".
+    """
 
     word: str
     pattern: str = None
@@ -75,7 +83,9 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Row:
-    """A snippet and its replacement. expected: condition → Verdict, in order, the last for "" (everything else)."""
+    """A snippet and its replacement. expected: condition → Verdict, in order, the last
+    for "" (everything else).
+    """
 
     slug: str
     expected: dict
@@ -90,7 +100,9 @@ class Row:
         return self.slug.split("/")[0]
 
     def patterns(self):
-        """The regular expressions of all its announcements, for any version and machine."""
+        """The regular expressions of all its announcements, for any version and
+        machine.
+        """
         return [verdict.pattern for verdict in self.expected.values() if verdict.pattern]
 
     def here(self):
@@ -98,12 +110,14 @@ class Row:
         return next(verdict for condition, verdict in self.expected.items() if holds(condition))
 
 
-# ---------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------
 # Reading a row
 
 
 def parse(header, body):
-    """The Row of a cell's first line (without %%today) and its other lines. TodayError where they are no row."""
+    """The Row of a cell's first line (without %%today) and its other lines. TodayError
+    where they are no row.
+    """
     found = HEADER.fullmatch(header.strip())
     if not found:
         raise TodayError(f'cannot read {header.strip()!r}: write %%today GROUP/NAME: VERDICT "pattern"')
@@ -133,7 +147,9 @@ def _verdict(text):
 
 
 def holds(condition):
-    """Whether a condition holds here: "before 2.11", "from 2.12", "with cuda, on Linux" (all of them); "" always."""
+    """Whether a condition holds here: "before 2.11", "from 2.12", "with cuda, on Linux"
+    (all of them); "" always.
+    """
     return all(_holds(part.strip()) for part in condition.split(",") if part.strip())
 
 
@@ -172,12 +188,14 @@ def rows():
     return found
 
 
-# ---------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------
 # What a piece of code did
 
 
 def said(outcome):
-    """Its error and its warnings as "Class: text", without the paths of this machine; "" if there are none."""
+    """Its error and its warnings as "Class: text", without the paths of this machine;
+    "" if there are none.
+    """
     told = [*([outcome["error"]] if outcome["error"] else []), *outcome["warnings"]]
     if outcome["ended"]:
         last = outcome["stderr"].strip().splitlines()[-1:]
@@ -186,14 +204,18 @@ def said(outcome):
 
 
 def clean(text):
-    """Text without the paths of this machine, without empty lines and without what the front end adds in color."""
+    """Text without the paths of this machine, without empty lines and without what the
+    front end adds in color.
+    """
     text = re.sub(r"\x1b\[[\d;]*m", "", text)
     text = re.sub(r"(?<![\w/:.])(?:[A-Za-z]:)?(?:[/\\]+[\w.+~@-]+?){2,}[/\\]+(?=[\w.-]+)", "…/", text)
     return "\n".join(line.rstrip().replace("\t", "  ") for line in text.splitlines() if line.strip())
 
 
 def measured(old, new=None, factor=None):
-    """The verdict on the outcome `old`: what it did, compared with the outcome `new`, or alone where that is None."""
+    """The verdict on the outcome `old`: what it did, compared with the outcome `new`,
+    or alone where that is None.
+    """
     if old["error"] or old["ended"]:
         return "raises"
     if old["warnings"]:
@@ -207,7 +229,7 @@ def measured(old, new=None, factor=None):
     return "slower" if factor else "fine"
 
 
-# ---------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------
 # A cell
 
 
@@ -248,7 +270,9 @@ def _compare(row):
 
 
 def changes(row, verdict, old, new):
-    """What its two parts did (outcomes) otherwise than the Verdict announces, a sentence each."""
+    """What its two parts did (outcomes) otherwise than the Verdict announces, a
+    sentence each.
+    """
     found, text = measured(old, new, verdict.factor), said(old) or clean(old["printed"])
     if new and said(new):
         told = _first(said(new))
@@ -264,7 +288,9 @@ def _execute(parts, together=True):
 
 
 def _fastest(parts):
-    """The outcome of each part in its fastest run; if one run raised or never ended, that one."""
+    """The outcome of each part in its fastest run; if one run raised or never ended,
+    that one.
+    """
     rounds = [_execute(parts, together=False) for _ in range(ROUNDS)]
     return [
         min(runs, key=lambda run: (not (run["error"] or run["ended"]), run["seconds"] or 0))
@@ -277,7 +303,9 @@ def _first(text, most=300):
 
 
 def _announced(verdict):
-    """An announcement as the reader sees it; of a regular expression, what it looks for."""
+    """An announcement as the reader sees it; of a regular expression, what it looks
+    for.
+    """
     if verdict.word in UNCOMPARED:
         return UNCOMPARED[verdict.word]
     return verdict.word + (f" “{verdict.pattern}”".replace("\\", "").replace("|", "” or “") if verdict.pattern else "")
@@ -326,12 +354,14 @@ def _paste(body):
         print(line)
 
 
-# ---------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------
 # Looking rows up
 
 
 def search(text="", group="", verdict=""):
-    """Rows whose name, code, cause or message holds each word of `text`, with this group and verdict ("": any)."""
+    """Rows whose name, code, cause or message holds each word of `text`, with this
+    group and verdict ("": any).
+    """
     found = []
     for row in rows().values():
         texts = [row.slug, row.old, row.new, row.because, _seen.get(row.slug, ""), *row.patterns()]
@@ -343,13 +373,17 @@ def search(text="", group="", verdict=""):
 
 
 def find(text: str, group: str = "", verdict: str = "") -> None:
-    """Print the rows that `search` finds, the first three with their code, and the lessons that explain `text`."""
+    """Print the rows that `search` finds, the first three with their code, and the
+    lessons that explain `text`.
+    """
     for line in [*_listed(search(text, group, verdict), 3), *pasted.elsewhere(text)]:
         print(line)
 
 
 def table(text="", group="", verdict=""):
-    """A figure of the rows that `search` finds; of one or two also the code. Returns (figure, alt)."""
+    """A figure of the rows that `search` finds; of one or two also the code. Returns
+    (figure, alt).
+    """
     found = search(text, group, verdict)
     title, *lines = _listed(found, 2 if len(found) <= 2 else 0)
     fig, ax = plots.figure(title, about=pytorch(), xlabel="", ylabel="", size=(8.4, 3.4))
@@ -361,7 +395,9 @@ def table(text="", group="", verdict=""):
 
 
 def _listed(found, with_code):
-    """Lines on rows: how many, then of each its name, its verdict and its message or its cause."""
+    """Lines on rows: how many, then of each its name, its verdict and its message or
+    its cause.
+    """
     yield f"{len(found)} of {len(rows())} rows" + (f", the first {MOST} shown" if len(found) > MOST else "")
     for n, row in enumerate(found[:MOST]):
         yield f"{row.slug:30}{row.here().word:8}{_first(_seen.get(row.slug) or row.because, 74)}"
@@ -369,12 +405,14 @@ def _listed(found, with_code):
             yield textwrap.indent(f"{row.old}\n# ---- today\n{row.new}\n", "    ")
 
 
-# ---------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------
 # The cell magic
 
 
 def today_cell(lines):
-    """Input transformer of IPython: a cell that begins with %%today (after a %%requires that holds), as a call."""
+    """Input transformer of IPython: a cell that begins with %%today (after a %%requires
+    that holds), as a call.
+    """
     first = next((n for n, line in enumerate(lines[:2]) if line.startswith("%%today")), None)
     if first is None or (first == 1 and not lines[0].startswith("# %%requires")):
         return lines

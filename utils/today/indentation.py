@@ -1,8 +1,10 @@
-"""Python code that lost its indentation on a web page: put it back where that can be done.
+"""Python code that lost its indentation on a web page: put it back where that can be
+done.
 
-`restored` reads line by line and keeps the blocks that are open. A line that ends in a colon opens one; which lines
-close one is a matter of rules, written down in `_closed`. They know what listings of this kind look like and can be
-wrong, so whoever uses the result shows it.
+`restored` reads line by line and keeps the blocks that are open. A line that ends in a
+colon opens one; which lines close one is a matter of rules, written down in `_closed`.
+They know what listings of this kind look like and can be wrong, so whoever uses the
+result shows it.
 """
 
 import io
@@ -17,7 +19,8 @@ CONTINUES = {
     "except": {"try", "except"},
     "finally": {"try", "except", "else"},
 }
-LEAVES = {"return", "raise", "break", "continue", "pass"}  # nothing after them in a block is ever run
+# nothing after them in a block is ever run
+LEAVES = {"return", "raise", "break", "continue", "pass"}
 # What ends a with block of that kind, because it belongs behind it
 ENDS_WITH = {
     "autocast": r"backward\(|optimizer\.|scaler\.|print\(",
@@ -26,11 +29,14 @@ ENDS_WITH = {
     "cuda.graph": r"replay\(|for ",
     "no_grad|inference_mode": r"backward\(|optimizer\.|\.train\(\)",
 }
-STEP = r"backward\(|\bstep\(|zero_grad|scaler\.|optimizer\."  # of training: belongs to the loop around it
+# of training: belongs to the loop around it
+STEP = r"backward\(|\bstep\(|zero_grad|scaler\.|optimizer\."
 
 
 class Block:
-    """An open block. keyword: what it begins with. header: its first line. known: names that had a value before it."""
+    """An open block. keyword: what it begins with. header: its first line. known: names
+    that had a value before it.
+    """
 
     def __init__(self, keyword, header, known, like=None):
         self.keyword, self.header, self.known = keyword, header, set(known)
@@ -51,7 +57,8 @@ def is_python(source):
 def restored(source):
     """The source with its indentation put back, or None where that cannot be done.
 
-    Only code without any indentation, or with the same in front of all lines, is touched.
+    Only code without any indentation, or with the same in front of all lines, is
+    touched.
     """
     dedented = textwrap.dedent(source.expandtabs(4)).strip("\n")
     if is_python(dedented):
@@ -99,7 +106,9 @@ def _open(blocks, keyword, code, blank, following):
 
 
 def _closed(block, around, keyword, code, blank, following):
-    """Whether a line that is not the first of a block ends it. around: the blocks that it stands in."""
+    """Whether a line that is not the first of a block ends it. around: the blocks that
+    it stands in.
+    """
     if _awaits(block, [code, *following]):
         return False  # its else or except comes later
     if _keyword(block.last) in LEAVES and not _opens(block.last):
@@ -131,7 +140,9 @@ def _closed(block, around, keyword, code, blank, following):
 
 
 def _begin(code):
-    """What a line begins with: "print(", "optimizer.", "best_", "x =". Lines of one block often begin alike."""
+    """What a line begins with: "print(", "optimizer.", "best_", "x =". Lines of one
+    block often begin alike.
+    """
     return re.match(r"\w*?(_| =|\W|$)", code)[0]
 
 
@@ -142,7 +153,9 @@ def _ends_with(block, code):
 
 
 def _awaits(block, following):
-    """Whether the else or except of a block is still to come, before anything that begins anew."""
+    """Whether the else or except of a block is still to come, before anything that
+    begins anew.
+    """
     goes_on = {"if": {"elif", "else"}, "elif": {"elif", "else"}, "try": {"except"}, "except": {"except"}}
     for keyword in map(_keyword, following):
         if keyword in goes_on.get(block.keyword, ()):
@@ -176,8 +189,11 @@ def _bound(code):
 
 
 def _logical_lines(text):
-    """(blank lines and comments before it, statement) each; None where brackets or quotes never close."""
-    found, lines, done, first = [], text.split("\n"), 0, None  # done, first: numbers of lines, from 1
+    """(blank lines and comments before it, statement) each; None where brackets or
+    quotes never close.
+    """
+    # done, first: numbers of lines, from 1
+    found, lines, done, first = [], text.split("\n"), 0, None
     try:
         for token in tokenize.generate_tokens(io.StringIO(text).readline):
             if token.type == tokenize.NEWLINE:

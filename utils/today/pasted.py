@@ -1,10 +1,13 @@
-"""What a listing from the web is like: rows of lesson 16 by message and by code, lessons where no row fits."""
+"""What a listing from the web is like: rows of lesson 16 by message and by code,
+lessons where no row fits.
+"""
 
 import collections
 import re
 
 MOST = 5  # rows that are shown
-LESSONS = "torch|torch_xla|functorch|apex"  # packages of which a name can be the mark of a row
+# packages of which a name can be the mark of a row
+LESSONS = "torch|torch_xla|functorch|apex"
 
 # A message that many lines give: which row it belongs to, unless the code says more.
 GENERAL = {
@@ -12,8 +15,9 @@ GENERAL = {
     r"Cannot access accelerator device when none is available": "detection/none-there",
 }
 
-# What a listing must contain to be like a row, as a regular expression. Rows that are not named here have the names
-# of PyTorch that stand in their old part and nowhere else in the lesson; errors of the index have their message.
+# What a listing must contain to be like a row, as a regular expression. Rows that are
+# not named here have the names of PyTorch that stand in their old part and nowhere else
+# in the lesson; errors of the index have their message.
 MARKS = {
     "detection/cuda-or-cpu": r"[\"']cuda(:0)?[\"'] if .*is_available\(\)|is_available\(\).*\n\s+device =",
     "detection/name": r"torch\.cuda\.get_device_name",
@@ -83,9 +87,12 @@ ELSEWHERE = [
 
 
 def spelled_out(source):
-    """Source code without comments, with the full names of what it imports; also of code that is no Python."""
+    """Source code without comments, with the full names of what it imports; also of
+    code that is no Python.
+    """
     code = re.sub(r"#.*", "", source)
-    names = {"nn": "torch.nn", "dist": "torch.distributed", "optim": "torch.optim"}  # also where no import is shown
+    # also where no import is shown
+    names = {"nn": "torch.nn", "dist": "torch.distributed", "optim": "torch.optim"}
     names |= {"xm": "torch_xla.core.xla_model", "xmp": "torch_xla.distributed.xla_multiprocessing"}
     for module, imported in re.findall(r"^\s*from (\S+) import \(?([\w, ]+)", code, re.M):
         for one in imported.split(","):
@@ -103,7 +110,9 @@ def names_in(source):
 
 
 def marks(rows):
-    """slug → regular expression that says by its code whether a listing is like a row; rows: slug → Row."""
+    """slug → regular expression that says by its code whether a listing is like a row;
+    rows: slug → Row.
+    """
     used = {slug: (names_in(row.old), names_in(row.new)) for slug, row in rows.items()}
     count = collections.Counter(name for old, new in used.values() for name in old | new)
     found = {}
@@ -117,10 +126,12 @@ def marks(rows):
 
 
 def like(rows, message, source):
-    """The rows that a listing resembles, best first. rows: slug → Row. message: its error and its warnings.
+    """The rows that a listing resembles, best first. rows: slug → Row. message: its
+    error and its warnings.
 
-    First those whose message came and whose mark is in the code, then the other messages, then the other marks. Of a
-    message that many lines give, the code decides which row it is; if it does not, there is one row for all.
+    First those whose message came and whose mark is in the code, then the other
+    messages, then the other marks. Of a message that many lines give, the code decides
+    which row it is; if it does not, there is one row for all.
     """
     code = spelled_out(source)
     marked = [slug for slug, mark in marks(rows).items() if re.search(mark, code)]
@@ -138,5 +149,7 @@ def like(rows, message, source):
 
 
 def elsewhere(text):
-    """Lessons that explain what stands in a text (code, a message, words that somebody looks for), a line each."""
+    """Lessons that explain what stands in a text (code, a message, words that somebody
+    looks for), a line each.
+    """
     return [f"Lesson {lesson}: {what}." for pattern, lesson, what in ELSEWHERE if re.search(pattern, text)]

@@ -1,8 +1,10 @@
-"""Run pieces of code in processes of their own and say what each did: printed, warned, raised, took.
+"""Run pieces of code in processes of their own and say what each did: printed, warned,
+raised, took.
 
-`run_snippets(prelude, parts)` is for the caller. On Linux multiprocessing's fork server imports torch once and forks
-for each piece; elsewhere each piece gets a new Python. In that process this file is run by its path, as a program: so
-nothing of the course is imported there.
+`run_snippets(prelude, parts)` is for the caller. On Linux multiprocessing's fork server
+imports torch once and forks for each piece; elsewhere each piece gets a new Python. In
+that process this file is run by its path, as a program: so nothing of the course is
+imported there.
 """
 
 import contextlib
@@ -26,9 +28,12 @@ import psutil
 
 PRINTED_MOST = 4 * 2**20  # bytes that it may print
 KEPT = 4000  # characters kept of what it printed
-METHOD = "forkserver" if sys.platform == "linux" else "spawn"  # Windows cannot fork, macOS does not bear it
-LIMIT = 40 if METHOD == "forkserver" else 120  # seconds that a piece may take; a new Python has to import torch first
-PRELOAD = ["torch", "torch._dynamo", "psutil"]  # the first optimizer imports the second, this file the third
+# Windows cannot fork, macOS does not bear it
+METHOD = "forkserver" if sys.platform == "linux" else "spawn"
+# seconds that a piece may take; a new Python has to import torch first
+LIMIT = 40 if METHOD == "forkserver" else 120
+# the first optimizer imports the second, this file the third
+PRELOAD = ["torch", "torch._dynamo", "psutil"]
 
 
 class ServerError(Exception):
@@ -38,16 +43,18 @@ class ServerError(Exception):
         return "the process that runs the pieces of code has ended; run the cell again"
 
 
-# ---------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------
 # The caller's side
 
 
 def run_snippets(prelude, parts, folder, together=True, limit=LIMIT, env=None):
-    """Run each of `parts` (source code) after `prelude`, each in a process of its own; a list of dicts.
+    """Run each of `parts` (source code) after `prelude`, each in a process of its own;
+    a list of dicts.
 
-    Of each: "printed" and "stderr" (text), "warnings" ([category, text] each), "error" ([class, text] or None),
-    "seconds" (without the prelude; None if it raised), "ended" ("" or why it did not end by itself). folder: where
-    each gets an empty folder of its own. together: side by side, not one after the other. limit: in seconds. env:
+    Of each: "printed" and "stderr" (text), "warnings" ([category, text] each), "error"
+    ([class, text] or None), "seconds" (without the prelude; None if it raised), "ended"
+    ("" or why it did not end by itself). folder: where each gets an empty folder of its
+    own. together: side by side, not one after the other. limit: in seconds. env:
     variables of the processes besides this one's.
     """
     xla = any("torch_xla" in part for part in parts) and importlib.util.find_spec("torch_xla")
@@ -61,12 +68,16 @@ def run_snippets(prelude, parts, folder, together=True, limit=LIMIT, env=None):
             _carry_out(group, limit)
         return [_outcome(job) for job in jobs]
     finally:
-        for job in jobs:  # an interrupted start may still make a process, which ends where it finds no folder
+        # an interrupted start may still make a process, which ends where it finds no
+        # folder
+        for job in jobs:
             shutil.rmtree(job["place"], ignore_errors=True)
 
 
 def _carry_out(jobs, limit):
-    """Start the jobs side by side, wait for them, and end what does not end by itself; job["ended"] says why."""
+    """Start the jobs side by side, wait for them, and end what does not end by itself;
+    job["ended"] says why.
+    """
     running = {}
     try:
         for job in jobs:
@@ -93,26 +104,31 @@ def _start(job):
         context.set_forkserver_preload(PRELOAD)
     process = context.Process(target=runpy.run_path, args=(__file__, {"job": job}, "__snippet__"))
     main, method = sys.modules["__main__"], multiprocessing.get_start_method(allow_none=True)
-    sys.modules["__main__"] = types.ModuleType("__main__")  # or the new process would run this program's file again
+    # or the new process would run this program's file again
+    sys.modules["__main__"] = types.ModuleType("__main__")
     try:
         process.start()
     except (EOFError, OSError):
         raise ServerError from None
     finally:
         sys.modules["__main__"] = main
-        multiprocessing.set_start_method(method, force=True)  # starting has fixed it; the choice is the reader's
+        # starting has fixed it; the choice is the reader's
+        multiprocessing.set_start_method(method, force=True)
     return process
 
 
 def _why_ended(process, job, late):
-    """Why a process does not go on: "" if the piece came to its end. None while it may run."""
+    """Why a process does not go on: "" if the piece came to its end. None while it may
+    run.
+    """
     place, code = pathlib.Path(job["place"]), process.exitcode
     if code is None and late:
         return f"it did not end within {job['limit']} s and was stopped"
     if code is None:
         written = sum((place / name).stat().st_size for name in ("printed", "stderr"))
         return f"it printed more than {PRINTED_MOST // 2**20} MiB and was stopped" if written > PRINTED_MOST else None
-    if code == 255 and psutil.pid_exists(process.pid):  # multiprocessing's answer if the server is not there to tell
+    # multiprocessing's answer if the server is not there to tell
+    if code == 255 and psutil.pid_exists(process.pid):
         raise ServerError
     if code < 0:
         return f"its process was ended by {signal.Signals(-code).name}"
@@ -142,12 +158,14 @@ def _outcome(job):
     return outcome
 
 
-# ---------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------
 # The process in which a piece runs
 
 
 def _run(job):
-    """Run one piece as the program of this process, write what it did, and end the process."""
+    """Run one piece as the program of this process, write what it did, and end the
+    process.
+    """
     path = _become_program(job)
     outcome = {"error": None, "seconds": None}
     with warnings.catch_warnings(record=True) as caught:
@@ -169,7 +187,9 @@ def _run(job):
     sys.stdout.flush()
     sys.stderr.flush()
     pathlib.Path(job["place"], "outcome.json").write_text(json.dumps(outcome), encoding="utf-8")
-    os._exit(0)  # no destructors and no exit handlers: what the piece left open ends with its process group
+    # no destructors and no exit handlers: what the piece left open ends with its
+    # process group
+    os._exit(0)
 
 
 def _become_program(job):
@@ -193,13 +213,16 @@ def _become_program(job):
     pathlib.Path(path).write_text(job["prelude"] + job["part"], encoding="utf-8")
     sys.argv, sys.path = [path], [job["place"], *job["path"]]
     if job["xla"]:
-        with contextlib.suppress(Exception):  # a torch_xla that does not fit; whoever imports it will see why
+        # a torch_xla that does not fit; whoever imports it will see why
+        with contextlib.suppress(Exception):
             import torch_xla  # noqa: F401
     return path
 
 
 def _end_with_caller(limit):
-    """End this process and what it started when the caller has ended, or was interrupted and does not wait for it."""
+    """End this process and what it started when the caller has ended, or was
+    interrupted and does not wait for it.
+    """
     multiprocessing.parent_process().join(limit + 20)
     if os.name != "nt":
         os.killpg(0, signal.SIGKILL)

@@ -1,4 +1,5 @@
-"""Python runs this at its start: under the emulated device, each `import torch` is followed by device.install().
+"""Python runs this at its start: under the emulated device, each `import torch` is
+followed by device.install().
 
 Without libemulator.so in LD_PRELOAD, or with EMULATOR_RUNTIME_ONLY, it does nothing.
 """

@@ -1,8 +1,10 @@
-"""Run a notebook with no network but the loopback: PYTHON tests/site/built/alone.py NOTEBOOK SECONDS
+"""Run a notebook with no network but the loopback: PYTHON tests/site/built/alone.py
+NOTEBOOK SECONDS
 
-The executed notebook takes the place of NOTEBOOK. Where Linux permits it, the process first moves into a network
-namespace of its own, in which there is no other machine; the kernel and its jobs are its children. Elsewhere what it
-starts must refuse connections itself (test_single.py).
+The executed notebook takes the place of NOTEBOOK. Where Linux permits it, the process
+first moves into a network namespace of its own, in which there is no other machine; the
+kernel and its jobs are its children. Elsewhere what it starts must refuse connections
+itself (test_single.py).
 """
 
 import fcntl
@@ -16,7 +18,8 @@ import sys
 
 import nbformat
 
-sys.path.append(str(pathlib.Path(__file__).resolve().parents[3]))  # of this process, not of the kernel
+# of this process, not of the kernel
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[3]))
 
 from tools.lessons import run  # noqa: E402
 

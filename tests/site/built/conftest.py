@@ -1,4 +1,6 @@
-"""The built site on a server of this machine, and a browser. LAB_SITE=folder tests another build than dist/site."""
+"""The built site on a server of this machine, and a browser. LAB_SITE=folder tests
+another build than dist/site.
+"""
 
 import functools
 import http.server
@@ -16,7 +18,9 @@ SITE = pathlib.Path(os.environ.get("LAB_SITE", ROOT / "dist" / "site"))
 
 
 class Quiet(http.server.SimpleHTTPRequestHandler):
-    """A server of files that keeps no log, and whose pages are fetched whole each time, as at a first visit."""
+    """A server of files that keeps no log, and whose pages are fetched whole each time,
+    as at a first visit.
+    """
 
     def log_message(self, *args):
         pass
@@ -28,7 +32,9 @@ class Quiet(http.server.SimpleHTTPRequestHandler):
 
 @pytest.fixture(scope="module")
 def serve():
-    """serve(folder): the address at which a folder is served, until the tests of the file have ended."""
+    """serve(folder): the address at which a folder is served, until the tests of the
+    file have ended.
+    """
     servers = []
 
     def serve(folder):

@@ -1,8 +1,9 @@
-"""The explorers in the built site: what the page shows is what Python draws, at settings chosen by chance.
+"""The explorers in the built site: what the page shows is what Python draws, at
+settings chosen by chance.
 
-The pages are opened as files, without a server: so the explorers work from a folder as well. Both drawings, the page's
-and the one that matplotlib writes anew, are read here as words and numbers; nothing of the packing in tools/site/drawings.py
-is used for that.
+The pages are opened as files, without a server: so the explorers work from a folder as
+well. Both drawings, the page's and the one that matplotlib writes anew, are read here
+as words and numbers; nothing of the packing in tools/site/drawings.py is used for that.
 """
 
 import random
@@ -60,13 +61,15 @@ def shown(box):
     return svg, picture.get_attribute("aria-label")
 
 
-# ---------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------
 # What a drawing shows
 
 
 def marks(svg):
-    """All that a drawing shows, in its order, as text: of each element its kind, words and attributes, these cut into
-    numbers and what stands between them. Left out is what nobody sees, and the font of all text."""
+    """All that a drawing shows, in its order, as text: of each element its kind, words
+    and attributes, these cut into numbers and what stands between them. Left out is
+    what nobody sees, and the font of all text.
+    """
     root = ElementTree.fromstring(re.sub(r"(?s)<metadata>.*?</metadata>|<style.*?</style>", "", svg))
     found = root.get("viewBox").split()
     for part in list(root.iter())[1:]:
@@ -113,7 +116,7 @@ def alike(a, b):
     return a == b or all(map(NUMBER.fullmatch, (a, b))) and abs(float(a) - float(b)) <= NEAR
 
 
-# ---------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------
 # The tests
 
 

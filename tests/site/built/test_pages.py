@@ -1,7 +1,9 @@
-"""Every page of the built site in Chromium, served by this machine, at three widths, light and dark.
+"""Every page of the built site in Chromium, served by this machine, at three widths,
+light and dark.
 
-LAB_SHOTS=folder stores pictures of the pages there. Not covered by rules about the size of text: formulas, and the
-figures, whose drawings are scaled to the page (tools/site/explorers.py keeps theirs from becoming too small).
+LAB_SHOTS=folder stores pictures of the pages there. Not covered by rules about the size
+of text: formulas, and the figures, whose drawings are scaled to the page
+(tools/site/explorers.py keeps theirs from becoming too small).
 """
 
 import os
@@ -17,7 +19,8 @@ from tests.site.built.conftest import SITE
 
 PAGES = sorted(path.relative_to(SITE).as_posix() for path in SITE.rglob("*.html"))
 LESSONS = [page for page in PAGES if re.match(r"notebooks/\d\d_", page)]
-WIDTHS = {"light": [1400, 800, 380], "dark": [380, 800, 1400]}  # the page is loaded, and axe looks, at the first
+# the page is loaded, and axe looks, at the first
+WIDTHS = {"light": [1400, 800, 380], "dark": [380, 800, 1400]}
 FIRST_VIEW = 1_500_000  # bytes
 SMALLEST = 12  # px
 STREAMS = "notebooks/05_streams.html"
@@ -36,7 +39,8 @@ SMALL_TEXT = """smallest => {
     }
     return [...new Set(found)];
 }"""
-# What sticks out at the right, if the page can be scrolled sideways. Furo hides that, so it is undone first.
+# What sticks out at the right, if the page can be scrolled sideways. Furo hides that,
+# so it is undone first.
 TOO_WIDE = """() => {
     document.documentElement.style.overflowX = "visible";
     const width = document.documentElement.clientWidth, found = [];
@@ -49,8 +53,9 @@ TOO_WIDE = """() => {
     document.documentElement.style.overflowX = "";
     return found.slice(0, 5);
 }"""
-# Show all that is folded, load pictures that wait for the reader to come near. Of the thousands of colored words of
-# code, a page keeps the first of each kind and place for axe, whose work on contrast would take minutes.
+# Show all that is folded, load pictures that wait for the reader to come near. Of the
+# thousands of colored words of code, a page keeps the first of each kind and place for
+# axe, whose work on contrast would take minutes.
 SHOW_ALL = """async () => {
     for (const details of document.querySelectorAll("details")) details.open = true;
     const kinds = new Set();
@@ -86,7 +91,9 @@ def address(serve):
 
 @pytest.fixture(scope="module")
 def contexts(browser):
-    """A browser context of each color scheme; what a page asks other hosts for is noted and goes nowhere."""
+    """A browser context of each color scheme; what a page asks other hosts for is noted
+    and goes nowhere.
+    """
     found = {scheme: browser.new_context(color_scheme=scheme) for scheme in WIDTHS}
     yield found
     for context in found.values():
@@ -102,7 +109,9 @@ def page(contexts):
 
 
 def visit(context, url, widths):
-    """What is wrong with a page, as lines of text: it is loaded, narrowed to each of the widths, and unfolded."""
+    """What is wrong with a page, as lines of text: it is loaded, narrowed to each of
+    the widths, and unfolded.
+    """
     host, found, weight = re.match(r"http://[\d.:]+/", url)[0], [], []
     page = context.new_page()
     page.on("console", lambda line: line.type in ("error", "warning") and found.append(f"console: {line.text}"))
@@ -151,7 +160,7 @@ def store_pictures(context, url, name, scheme):
     page.close()
 
 
-# ---------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------
 # Every page
 
 
@@ -195,12 +204,14 @@ def test_what_must_be_seen_is_seen(serve, contexts, tmp_path):
     assert not [line for line in found if line.startswith("wide at 800")]
 
 
-# ---------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------
 # The keyboard
 
 
 def tab_through(page):
-    """Press Tab until the first control comes again; returns [HTML, whether its focus is visible, whether in view]."""
+    """Press Tab until the first control comes again; returns [HTML, whether its focus
+    is visible, whether in view].
+    """
     found = []
     for _ in range(1000):
         page.keyboard.press("Tab")
@@ -223,7 +234,8 @@ def test_tab_reaches_every_control_and_shows_where_it_is(path, width, page, addr
         expect(explorer).to_have_attribute("data-ready", "")
     page.evaluate("scrollTo(0, 0)")
     reached = tab_through(page)
-    assert any("skip-to-content" in html for html, _, _ in reached[:3])  # after the switches of the menus
+    # after the switches of the menus
+    assert any("skip-to-content" in html for html, _, _ in reached[:3])
     assert [html for html, shown, in_view in reached if not (shown and in_view)] == []
     assert page.evaluate(NOT_REACHED, OPERABLE) == []
 
@@ -276,7 +288,7 @@ def test_keys_open_the_menus_of_a_narrow_page(switch, link, page, address):
     expect(first).not_to_be_visible()
 
 
-# ---------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------
 # Search, paper
 
 

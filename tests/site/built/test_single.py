@@ -1,8 +1,10 @@
-"""Each lesson as one file, in an empty folder: it runs to its end where there is nothing but what it may need.
+"""Each lesson as one file, in an empty folder: it runs to its end where there is
+nothing but what it may need.
 
-That is the environment .venv-colab (make env-test-colab), less Accelerate, tqdm and the course; no git on the PATH, no
-network, a home folder that is empty. Exercises judge their solutions, explorers redraw, recordings are shown as in the
-stored lessons. One lesson takes half a minute to three minutes: make test-single runs two at a time.
+That is the environment .venv-colab (make env-test-colab), less Accelerate, tqdm and the
+course; no git on the PATH, no network, a home folder that is empty. Exercises judge
+their solutions, explorers redraw, recordings are shown as in the stored lessons. One
+lesson takes half a minute to three minutes: make test-single runs two at a time.
 """
 
 import json
@@ -24,17 +26,21 @@ from tools.site import single
 from utils.exercises import lesson_exercises
 from utils.launch import NOISE
 
-# Colab's versions, or (make test-site, a sample) those of the environment that runs the tests.
+# Colab's versions, or (make test-site, a sample) those of the environment that runs the
+# tests.
 COLAB = pathlib.Path(setup_env.python_of(ROOT / os.environ.get("LAB_SINGLE_IN", ".venv-colab")))
 LESSONS = {path.stem: path for path in notebooks.lessons()}
-# What Colab has, and a bare runtime may not have; and the course itself, as a link to this folder.
+# What Colab has, and a bare runtime may not have; and the course itself, as a link to
+# this folder.
 WITHOUT = re.compile(r"accelerate|tqdm|__editable__|pytorch_device_lab|utils|.*\.pth$")
-# Cells of lesson 15 that cannot do without Accelerate: the first says so, the others say which cell they wait for.
+# Cells of lesson 15 that cannot do without Accelerate: the first says so, the others
+# say which cell they wait for.
 UNAVAILABLE = {"theirs", "processes"}
 WAITING = {"accelerate-equal", "one-state", "their-script", "run-theirs", "accumulate"}
 WAITING |= {"accelerate-xla-claim", "processes-shown"}
 
-# Python runs it when it starts: no connection but to this machine, also where alone.py cannot cut off the network.
+# Python runs it when it starts: no connection but to this machine, also where alone.py
+# cannot cut off the network.
 SITECUSTOMIZE = """
 import socket
 
@@ -52,7 +58,8 @@ socket.socket.connect = guarded(socket.socket.connect)
 socket.socket.connect_ex = guarded(socket.socket.connect_ex)
 """
 
-# Cells that are added at the end of a lesson. They leave its names alone: its explorer reads them when it is redrawn.
+# Cells that are added at the end of a lesson. They leave its names alone: its explorer
+# reads them when it is redrawn.
 FACTS = """
 def say_facts():
     import _socket, importlib.util, json, shutil, socket, utils
@@ -111,7 +118,9 @@ move_controls()
 
 @pytest.fixture(scope="session")
 def bare(tmp_path_factory):
-    """Variables of an environment that has what a single lesson may need, and nothing more."""
+    """Variables of an environment that has what a single lesson may need, and nothing
+    more.
+    """
     folder = tmp_path_factory.mktemp("bare")
     assert COLAB.exists(), "There is no .venv-colab: run `make env-test-colab` first."
     venv, tools, home = folder / "venv", folder / "tools", folder / "home"
@@ -125,7 +134,8 @@ def bare(tmp_path_factory):
         if not WITHOUT.match(entry.name):
             (there / entry.name).symlink_to(entry)
     (there / "sitecustomize.py").write_text(SITECUSTOMIZE)
-    (venv / "share").symlink_to(COLAB.parent.parent / "share")  # what says to Jupyter how to start a kernel
+    # what says to Jupyter how to start a kernel
+    (venv / "share").symlink_to(COLAB.parent.parent / "share")
     tools.mkdir()
     home.mkdir()
     for each in os.environ["PATH"].split(os.pathsep):
@@ -188,7 +198,9 @@ def pictures(cell):
 
 
 def stderr(cell):
-    """What a cell writes to stderr, but for what PyTorch says of the network that is not there."""
+    """What a cell writes to stderr, but for what PyTorch says of the network that is
+    not there.
+    """
     if "lab-stderr" in cell.metadata.get("tags", []):
         return []
     texts = [NOISE.sub("", output.text) for output in cell.outputs if output.get("name") == "stderr"]
