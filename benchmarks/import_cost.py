@@ -24,17 +24,29 @@ print(middle - start, time.perf_counter() - middle)
 
 def seconds():
     """Seconds that a new process takes to import torch, and then utils."""
-    done = subprocess.run([sys.executable, "-c", CODE], cwd=ROOT, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", CODE],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     return [float(number) for number in done.stdout.split()]
 
 
 def main():
     seconds()  # warms the disk cache
     pairs = [seconds() for _ in range(RUNS)]
-    for name, samples in zip(("import torch", "import utils after it"), zip(*pairs, strict=True), strict=True):
-        print(f"{name:22} {statistics.median(samples):6.3f} s  ({min(samples):.3f} to {max(samples):.3f}, n={RUNS})")
+    for name, samples in zip(
+        ("import torch", "import utils after it"), zip(*pairs, strict=True), strict=True
+    ):
+        print(
+            f"{name:22} {statistics.median(samples):6.3f} s  ({min(samples):.3f} to {max(samples):.3f}, n={RUNS})"
+        )
     added = statistics.median(utils for _, utils in pairs)
-    print(f"utils adds {added * 1000:.0f} ms, {statistics.median(u / t for t, u in pairs):.1%} of the import of torch")
+    print(
+        f"utils adds {added * 1000:.0f} ms, {statistics.median(u / t for t, u in pairs):.1%} of the import of torch"
+    )
     return 0 if added < 0.1 else 1
 
 

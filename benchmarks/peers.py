@@ -20,7 +20,9 @@ import warnings
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "notebooks" / "scripts"))
+sys.path.insert(
+    0, str(pathlib.Path(__file__).resolve().parent.parent / "notebooks" / "scripts")
+)
 
 import tasks  # noqa: E402
 import train  # noqa: E402
@@ -40,8 +42,15 @@ class Orders:
             if self.device.type != "cpu":
                 torch.accelerator.synchronize()
             if self.begin is not None:
-                most = torch.cuda.max_memory_allocated() if self.device.type == "cuda" else 0
-                print(f"step {self.done}: {json.dumps([time.perf_counter() - self.begin, most])}", flush=True)
+                most = (
+                    torch.cuda.max_memory_allocated()
+                    if self.device.type == "cuda"
+                    else 0
+                )
+                print(
+                    f"step {self.done}: {json.dumps([time.perf_counter() - self.begin, most])}",
+                    flush=True,
+                )
             self.left = int(sys.stdin.readline() or 0)
             self.begin = time.perf_counter()
         self.left, self.done = self.left - 1, self.done + 1
@@ -53,15 +62,27 @@ def data_loader(args, device):
     data, _ = tasks.load(args)
     tensors = data.take(torch.arange(len(data)))
     pin = device.type == "cuda"
-    return DataLoader(TensorDataset(*tensors), args.batch, shuffle=True, drop_last=True, pin_memory=pin)
+    return DataLoader(
+        TensorDataset(*tensors),
+        args.batch,
+        shuffle=True,
+        drop_last=True,
+        pin_memory=pin,
+    )
 
 
 def parts(args, device):
     """Model, optimizer and schedule as train.py has them."""
-    layout = torch.channels_last if args.task == "digits" and device.type == "cuda" else torch.preserve_format
+    layout = (
+        torch.channels_last
+        if args.task == "digits" and device.type == "cuda"
+        else torch.preserve_format
+    )
     model = tasks.model_of(args).to(device, memory_format=layout)
     optimizer = torch.optim.AdamW(model.parameters(), args.lr, fused=True)
-    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: train.learning_rate(step, args) / args.lr)
+    schedule = torch.optim.lr_scheduler.LambdaLR(
+        optimizer, lambda step: train.learning_rate(step, args) / args.lr
+    )
     return model, optimizer, schedule
 
 
@@ -81,7 +102,9 @@ def with_accelerate(args):
     precision = names[train.pick_precision(device, args)]
     accelerator = Accelerator(mixed_precision=precision, cpu=device.type == "cpu")
     model, optimizer, schedule = parts(args, device)
-    prepared = accelerator.prepare(model, optimizer, data_loader(args, device), schedule)
+    prepared = accelerator.prepare(
+        model, optimizer, data_loader(args, device), schedule
+    )
     model, optimizer, loader, schedule = prepared
     orders = Orders(device)
     # epoch after epoch
@@ -103,7 +126,11 @@ def with_lightning(args):
     warnings.filterwarnings("ignore", module="lightning")
     device = train.pick_device(args)
     orders = Orders(device)
-    names = {torch.float32: "32-true", torch.bfloat16: "bf16-mixed", torch.float16: "16-mixed"}
+    names = {
+        torch.float32: "32-true",
+        torch.bfloat16: "bf16-mixed",
+        torch.float16: "16-mixed",
+    }
 
     class Module(lightning.LightningModule):
         def __init__(self):
@@ -124,13 +151,31 @@ def with_lightning(args):
         def on_train_batch_end(self, trainer, *_):
             trainer.should_stop = not orders.more()
 
-    off = ("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary")
-    options = dict.fromkeys(off, False) | {"gradient_clip_val": args.clip, "devices": 1, "max_epochs": -1}
-    options |= {"accelerator": device.type, "precision": names[train.pick_precision(device, args)]}
-    lightning.Trainer(max_steps=-1, callbacks=[Between()], **options).fit(Module(), data_loader(args, device))
+    off = (
+        "logger",
+        "enable_checkpointing",
+        "enable_progress_bar",
+        "enable_model_summary",
+    )
+    options = dict.fromkeys(off, False) | {
+        "gradient_clip_val": args.clip,
+        "devices": 1,
+        "max_epochs": -1,
+    }
+    options |= {
+        "accelerator": device.type,
+        "precision": names[train.pick_precision(device, args)],
+    }
+    lightning.Trainer(max_steps=-1, callbacks=[Between()], **options).fit(
+        Module(), data_loader(args, device)
+    )
 
 
-WAYS = {"train.py": with_train, "Accelerate": with_accelerate, "Lightning": with_lightning}
+WAYS = {
+    "train.py": with_train,
+    "Accelerate": with_accelerate,
+    "Lightning": with_lightning,
+}
 
 
 def main():

@@ -63,7 +63,11 @@ def verdict(what, bad, beyond_doubt):
     """One line about a target, None where it is met. `bad`: by the median.
     `beyond_doubt`: by the interval, too.
     """
-    return f"{'target missed' if beyond_doubt else 'cannot tell, by the median'}: {what}" if bad else None
+    return (
+        f"{'target missed' if beyond_doubt else 'cannot tell, by the median'}: {what}"
+        if bad
+        else None
+    )
 
 
 class Way:
@@ -71,7 +75,11 @@ class Way:
 
     def __init__(self, name, words):
         command = [sys.executable, peers.__file__, name, *words]
-        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+        pipes = {
+            "stdin": subprocess.PIPE,
+            "stdout": subprocess.PIPE,
+            "stderr": subprocess.STDOUT,
+        }
         self.name, self.process = name, subprocess.Popen(command, text=True, **pipes)
 
     def take(self, steps):
@@ -105,7 +113,10 @@ def compare(words, batch, names, seconds):
             rates[way].append(steps * batch / way.take(steps)[0])
     for way in ways:
         way.close()
-    ratios = {way.name: [a / b for a, b in zip(rates[ours], rates[way], strict=True)] for way in others}
+    ratios = {
+        way.name: [a / b for a, b in zip(rates[ours], rates[way], strict=True)]
+        for way in others
+    }
     return ratios, rates[ours]
 
 
@@ -124,8 +135,17 @@ def first_steps(words, names):
             begin = time.perf_counter()
             if name == "train.py":
                 command = [sys.executable, train.__file__, "--steps=1", *words]
-                with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as run:
-                    seconds = next(time.perf_counter() - begin for line in run.stdout if line.startswith("step 1"))
+                with subprocess.Popen(
+                    command,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.DEVNULL,
+                    text=True,
+                ) as run:
+                    seconds = next(
+                        time.perf_counter() - begin
+                        for line in run.stdout
+                        if line.startswith("step 1")
+                    )
             else:
                 way = Way(name, words)
                 way.take(1)
@@ -148,7 +168,11 @@ def flops(args):
 
 def ladder(words, steps=20):
     """Print samples/s, share of the device's peak and memory for each rung of LADDER."""
-    row = hardware.look_up(torch.cuda.get_device_name()) if torch.cuda.is_available() else None
+    row = (
+        hardware.look_up(torch.cuda.get_device_name())
+        if torch.cuda.is_available()
+        else None
+    )
     for rung, more in LADDER.items():
         args = train.parse_arguments([*words, *more, "--steps=100000"])
         way = Way("train.py", [*words, *more, "--steps=100000"])
@@ -170,30 +194,68 @@ def ladder(words, steps=20):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     add = parser.add_argument
-    add("--seconds", type=float, default=130, help="of rounds, for each batch (default: %(default)s)")
-    add("--batches", type=int, nargs="*", default=[32, 256], help="(default: %(default)s)")
-    add("--peers", nargs="*", choices=peers.WAYS, default=["Accelerate", "Lightning"], help="(default: %(default)s)")
-    add("--ladder", action="store_true", help="climb the ladder without a CUDA GPU too, with the options")
+    add(
+        "--seconds",
+        type=float,
+        default=130,
+        help="of rounds, for each batch (default: %(default)s)",
+    )
+    add(
+        "--batches",
+        type=int,
+        nargs="*",
+        default=[32, 256],
+        help="(default: %(default)s)",
+    )
+    add(
+        "--peers",
+        nargs="*",
+        choices=peers.WAYS,
+        default=["Accelerate", "Lightning"],
+        help="(default: %(default)s)",
+    )
+    add(
+        "--ladder",
+        action="store_true",
+        help="climb the ladder without a CUDA GPU too, with the options",
+    )
     options, words = parser.parse_known_args()
     device = train.pick_device(train.parse_arguments(words))
     if device.type == "cpu":
         torch.set_num_threads(1)
         os.environ["OMP_NUM_THREADS"] = "1"
-    found = {batch: compare(words, batch, options.peers, options.seconds) for batch in options.batches}
+    found = {
+        batch: compare(words, batch, options.peers, options.seconds)
+        for batch in options.batches
+    }
     decided = [
-        f"{decides(r)} {peer} at batch {batch}" for batch, (ratios, _) in found.items() for peer, r in ratios.items()
+        f"{decides(r)} {peer} at batch {batch}"
+        for batch, (ratios, _) in found.items()
+        for peer, r in ratios.items()
     ]
     print(f"train.py, by the 95% intervals: {', '.join(decided)}")
-    print(f"{devices.name_of(device.type)}, torch {torch.__version__}, {torch.get_num_threads()} thread(s)")
+    print(
+        f"{devices.name_of(device.type)}, torch {torch.__version__}, {torch.get_num_threads()} thread(s)"
+    )
     verdicts = []
     for batch, (ratios, rates) in found.items():
-        print(f"batch {batch}: train.py {statistics.median(rates):,.0f} samples/s. Its samples/s divided by those of")
+        print(
+            f"batch {batch}: train.py {statistics.median(rates):,.0f} samples/s. Its samples/s divided by those of"
+        )
         for peer, numbers in ratios.items():
             print(f"  {peer:12} {spread(numbers)}")
             doubtless = median_interval(numbers)[1] < 1
-            verdicts.append(verdict(f"slower than {peer} at batch {batch}", statistics.median(numbers) < 1, doubtless))
+            verdicts.append(
+                verdict(
+                    f"slower than {peer} at batch {batch}",
+                    statistics.median(numbers) < 1,
+                    doubtless,
+                )
+            )
     print("seconds from starting a process to the end of its first step")
     starts = first_steps(words, options.peers)
     ours = starts["train.py"]
@@ -201,7 +263,9 @@ def main():
         print(f"  {name:12} {spread(numbers)}")
         later = statistics.median(numbers) < statistics.median(ours)
         doubtless = median_interval(numbers)[1] < median_interval(ours)[0]
-        verdicts.append(verdict(f"first step later than that of {name}", later, doubtless))
+        verdicts.append(
+            verdict(f"first step later than that of {name}", later, doubtless)
+        )
     if device.type == "cuda" or options.ladder:
         print("ladder")
         ladder(words if options.ladder else [*FILLS_A_GPU, *words])

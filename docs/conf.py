@@ -49,7 +49,9 @@ def inline_math(translator, node):
 
 
 def block_math(translator, node):
-    translator.body.append(f'<div class="math">{convert(node.astext(), display="block")}</div>')
+    translator.body.append(
+        f'<div class="math">{convert(node.astext(), display="block")}</div>'
+    )
     raise nodes.SkipNode
 
 
@@ -62,7 +64,9 @@ def link_cells(app, doctree):
         # a raw cell, as it is: with classes it would get a <div> around it
         if isinstance(node.parent, nodes.section):
             node["classes"] = []
-        if match := re.fullmatch(r'<span class="cell" id="(.+)"></span>', node.astext().strip()):
+        if match := re.fullmatch(
+            r'<span class="cell" id="(.+)"></span>', node.astext().strip()
+        ):
             if match[1] in doctree.ids:
                 node.parent.remove(node)
             targets.setdefault(match[1], (None, match[1], ""))
@@ -73,12 +77,18 @@ def level_of_captions(app, page, template, context, doctree):
     without a level.
     """
     tree = context.get("furo_navigation_tree", "")
-    context["furo_navigation_tree"] = tree.replace('role="heading"', 'role="heading" aria-level="2"')
+    context["furo_navigation_tree"] = tree.replace(
+        'role="heading"', 'role="heading" aria-level="2"'
+    )
 
 
 def setup(app):
     app.add_lexer("lesson", LessonLexer)
-    app.add_html_math_renderer("mathml", inline_renderers=(inline_math, None), block_renderers=(block_math, None))
+    app.add_html_math_renderer(
+        "mathml",
+        inline_renderers=(inline_math, None),
+        block_renderers=(block_math, None),
+    )
     app.connect("doctree-read", link_cells)
     app.connect("html-page-context", level_of_captions, priority=900)  # after Furo
     return {"parallel_read_safe": True, "parallel_write_safe": True}

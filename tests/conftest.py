@@ -41,7 +41,9 @@ renew()
 
 # No deadline: a test that fails because a machine is busy says nothing. In CI the same
 # examples each time.
-hypothesis.settings.register_profile("course", deadline=None, derandomize="CI" in os.environ)
+hypothesis.settings.register_profile(
+    "course", deadline=None, derandomize="CI" in os.environ
+)
 hypothesis.settings.load_profile("course")
 
 
@@ -54,7 +56,10 @@ def temporary_files():
 def notebook(*sources, preamble=True):
     """A notebook whose code cells hold `sources`, after a cell that imports the course."""
     first = [PREAMBLE.format(root=str(ROOT))] if preamble else []
-    cells = [nbformat.v4.new_code_cell(source, id=f"cell-{n}") for n, source in enumerate([*first, *sources])]
+    cells = [
+        nbformat.v4.new_code_cell(source, id=f"cell-{n}")
+        for n, source in enumerate([*first, *sources])
+    ]
     return nbformat.v4.new_notebook(cells=cells)
 
 
@@ -74,7 +79,11 @@ def text_of(cell):
 
 def errors_of(cell):
     """Name and message of each error that a cell shows."""
-    return [f"{output.ename}: {output.evalue}" for output in cell.outputs if output.output_type == "error"]
+    return [
+        f"{output.ename}: {output.evalue}"
+        for output in cell.outputs
+        if output.output_type == "error"
+    ]
 
 
 @pytest.fixture(scope="session")
@@ -90,9 +99,13 @@ def kernel():
             with pytest.raises(RuntimeError):
                 asyncio.get_running_loop()
             environment = {**os.environ, **(env or {})}
-            reset = nbformat.v4.new_code_cell(RESET.format(env=environment, folder=str(folder)))
+            reset = nbformat.v4.new_code_cell(
+                RESET.format(env=environment, folder=str(folder))
+            )
             owner.execute_cell(reset, 0, store_history=False)
-            client = NotebookClient(nb, km=owner.km, **{**runner.PATIENT, "timeout": 600, **options})
+            client = NotebookClient(
+                nb, km=owner.km, **{**runner.PATIENT, "timeout": 600, **options}
+            )
             client.kc = owner.kc
             yield client
 
@@ -109,7 +122,10 @@ def run(kernel, tmp_path_factory):
     """
 
     def run(*sources, strict=False, env=None, alone=False):
-        nb, env = notebook(*sources), {"LAB_STRICT": "1" if strict else "", **(env or {})}
+        nb, env = (
+            notebook(*sources),
+            {"LAB_STRICT": "1" if strict else "", **(env or {})},
+        )
         with pytest.MonkeyPatch.context() as patch:
             if not alone:
                 patch.setattr(runner, "kernel", kernel)

@@ -19,7 +19,9 @@ from jupyter_core.paths import jupyter_config_dir, jupyter_data_dir
 from jupyterlab.labapp import LabApp
 
 ROOT = Path(__file__).resolve().parent.parent
-INTO_NOTEBOOKS = re.compile(r'(\]\(|(?:src|href)=")(?=(?:diagrams|exercises|recorded|scripts)\b)')
+INTO_NOTEBOOKS = re.compile(
+    r'(\]\(|(?:src|href)=")(?=(?:diagrams|exercises|recorded|scripts)\b)'
+)
 
 
 def writable(folder):
@@ -51,21 +53,31 @@ def provide_course():
         return ROOT, "work"
     copy = Path.home() / "device-lab-work"
     if not writable(copy / "work"):
-        print("Neither the course nor your home folder can be written: what you do in the lessons is not kept.")
+        print(
+            "Neither the course nor your home folder can be written: what you do in the lessons is not kept."
+        )
         return ROOT, "notebooks"
-    for path in (path for folder in ("docs", "notebooks", "utils") for path in (ROOT / folder).rglob("*.*")):
+    for path in (
+        path
+        for folder in ("docs", "notebooks", "utils")
+        for path in (ROOT / folder).rglob("*.*")
+    ):
         # the lessons go to work
         if path.is_file() and path.suffix not in (".ipynb", ".pyc"):
             target = copy / path.relative_to(ROOT)
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(path, target)
-    print(f"The course's folder cannot be written: your copies of the lessons are in {copy / 'work'}")
+    print(
+        f"The course's folder cannot be written: your copies of the lessons are in {copy / 'work'}"
+    )
     return copy, "work"
 
 
 def edition(lesson):
     """Short hash of what the cells of a lesson say."""
-    return hashlib.sha256(json.dumps(["".join(cell["source"]) for cell in lesson["cells"]]).encode()).hexdigest()[:12]
+    return hashlib.sha256(
+        json.dumps(["".join(cell["source"]) for cell in lesson["cells"]]).encode()
+    ).hexdigest()[:12]
 
 
 def for_reader(path):
@@ -77,7 +89,9 @@ def for_reader(path):
         if cell["cell_type"] == "code":
             cell |= {"outputs": [], "execution_count": None}
         else:
-            cell["source"] = INTO_NOTEBOOKS.sub(r"\1../notebooks/", "".join(cell["source"])).splitlines(keepends=True)
+            cell["source"] = INTO_NOTEBOOKS.sub(
+                r"\1../notebooks/", "".join(cell["source"])
+            ).splitlines(keepends=True)
     lesson["metadata"]["device_lab"] = {"edition": edition(lesson)}
     return lesson
 
@@ -88,12 +102,25 @@ def is_kept(copy, newest):
     """
     try:
         lesson = json.loads(copy.read_text(encoding="utf-8"))
-        known, now = lesson["metadata"].get("device_lab", {}).get("edition"), edition(lesson)
-        used = known != now or any(cell.get("outputs") or cell.get("execution_count") for cell in lesson["cells"])
-    except (ValueError, LookupError, TypeError, AttributeError):  # no longer a notebook: still the reader's
+        known, now = (
+            lesson["metadata"].get("device_lab", {}).get("edition"),
+            edition(lesson),
+        )
+        used = known != now or any(
+            cell.get("outputs") or cell.get("execution_count")
+            for cell in lesson["cells"]
+        )
+    except (
+        ValueError,
+        LookupError,
+        TypeError,
+        AttributeError,
+    ):  # no longer a notebook: still the reader's
         known = now = used = True
     if used and newest not in (known, now):
-        print(f"work/{copy.name}: the course has a newer edition. To get it, rename yours and start again.")
+        print(
+            f"work/{copy.name}: the course has a newer edition. To get it, rename yours and start again."
+        )
     return used or newest == known
 
 
@@ -103,9 +130,15 @@ def copy_lessons(work):
     """
     for path in sorted((ROOT / "notebooks").glob("[0-9][0-9]_*.ipynb")):
         lesson, copy = for_reader(path), work / path.name
-        if not copy.exists() or not is_kept(copy, lesson["metadata"]["device_lab"]["edition"]):
+        if not copy.exists() or not is_kept(
+            copy, lesson["metadata"]["device_lab"]["edition"]
+        ):
             part = copy.with_suffix(".part")
-            part.write_text(json.dumps(lesson, indent=1, ensure_ascii=False), encoding="utf-8", newline="\n")
+            part.write_text(
+                json.dumps(lesson, indent=1, ensure_ascii=False),
+                encoding="utf-8",
+                newline="\n",
+            )
             part.replace(copy)
 
 
@@ -116,5 +149,8 @@ if __name__ == "__main__":
         copy_lessons(course / "work")
     # The lesson is the page that opens, and the one in the address that JupyterLab
     # prints. Containers and rented GPU machines have no user but root.
-    options = [f"--ServerApp.root_dir={course}", f"--LabApp.default_url=/lab/tree/{folder}/00_start_here.ipynb"]
+    options = [
+        f"--ServerApp.root_dir={course}",
+        f"--LabApp.default_url=/lab/tree/{folder}/00_start_here.ipynb",
+    ]
     LabApp.launch_instance([*options, "--allow-root", *sys.argv[1:]])

@@ -50,7 +50,10 @@ sys.path[:0] = [str(ROOT), str(SITE)]
 NEEDED = "torch numpy matplotlib psutil accelerate huggingface_hub safetensors yaml tqdm sklearn".split()
 NEEDED += "nbformat nbclient ipykernel ipywidgets".split()
 if lacking := [name for name in NEEDED if importlib.util.find_spec(name) is None]:
-    print(f'this Python lacks {", ".join(lacking)}: see "Send a recording" in CONTRIBUTING.md', file=sys.stderr)
+    print(
+        f'this Python lacks {", ".join(lacking)}: see "Send a recording" in CONTRIBUTING.md',
+        file=sys.stderr,
+    )
     sys.exit(2)
 
 import nbformat  # noqa: E402
@@ -78,7 +81,10 @@ def look(words):
     In a process of its own: what it opens, a CUDA context or a TPU that only one
     process may hold, it gives back.
     """
-    command, env = [sys.executable, "-c", LOOK, *words], {**os.environ, "PYTHONPATH": PATHS}
+    command, env = (
+        [sys.executable, "-c", LOOK, *words],
+        {**os.environ, "PYTHONPATH": PATHS},
+    )
     done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True)
     if done.returncode:
         return (done.stdout + done.stderr).strip(), set()
@@ -109,7 +115,9 @@ def run_lesson(nb, folder, end=math.inf, most=MOST):
     """
     stored, failures = {}, []
     try:
-        with run.kernel(nb, folder, env={"LAB_STRICT": "1", "PYTHONPATH": PATHS}) as client:
+        with run.kernel(
+            nb, folder, env={"LAB_STRICT": "1", "PYTHONPATH": PATHS}
+        ) as client:
             for n, cell in enumerate(nb.cells):
                 if cell.cell_type != "code":
                     continue
@@ -122,19 +130,33 @@ def run_lesson(nb, folder, end=math.inf, most=MOST):
                     client.execute_cell(cell, n)
                     seconds = time.perf_counter() - begin
                     header = cells.header(cell.source)
-                    if header and header.recordable and ran_live(cell) and (header.timeless or not emulated()):
+                    if (
+                        header
+                        and header.recordable
+                        and ran_live(cell)
+                        and (header.timeless or not emulated())
+                    ):
                         stored[header.name] = entry(client, cell, n, header, seconds)
                 except (CellExecutionError, LabError) as error:
                     failures.append((cell.id, str(error)))
                 except CellControlSignal as error:
-                    failures.append((cell.id, f"{error}\nit did not end within {client.timeout} seconds"))
+                    failures.append(
+                        (
+                            cell.id,
+                            f"{error}\nit did not end within {client.timeout} seconds",
+                        )
+                    )
                     break
                 except DeadKernelError as error:
                     failures.append((cell.id, str(error)))
                     break
-    except Exception:  # such as a kernel that does not start in time; what is stored is stored
+    except (
+        Exception
+    ):  # such as a kernel that does not start in time; what is stored is stored
         failures.append(("kernel", traceback.format_exc()))
-    return stored, [(cell, re.sub(r"\x1b\[[0-9;]*m", "", message)) for cell, message in failures]
+    return stored, [
+        (cell, re.sub(r"\x1b\[[0-9;]*m", "", message)) for cell, message in failures
+    ]
 
 
 def ran_live(cell):
@@ -151,26 +173,40 @@ def entry(client, cell, n, header, seconds):
     """A cell that has run, as a recording holds it. What the machine is and the
     result's value its kernel says.
     """
-    arguments = f"{header.word!r}, {header.name!r}, {header.name}" if header.kind == "result" else f"{header.word!r}"
+    arguments = (
+        f"{header.word!r}, {header.name!r}, {header.name}"
+        if header.kind == "result"
+        else f"{header.word!r}"
+    )
     # Not an import statement: it would bind a name, and a lesson may have one like it.
-    question = f"print(__import__('utils.recordings').recordings.known_here({arguments}))"
+    question = (
+        f"print(__import__('utils.recordings').recordings.known_here({arguments}))"
+    )
     answer = nbformat.v4.new_code_cell(question)
     client.execute_cell(answer, n, store_history=False)
     client.nb.cells[n] = cell  # where nbclient has put the question
-    printed = "".join(o.text for o in answer.outputs if o.output_type == "stream" and o.name == "stdout")
+    printed = "".join(
+        o.text
+        for o in answer.outputs
+        if o.output_type == "stream" and o.name == "stdout"
+    )
     try:
         # a library may have printed something before
         machine, value = json.loads(printed.strip().splitlines()[-1])
     except (IndexError, ValueError):
         said = printed.strip()[-200:]
-        raise LabError(f"the kernel did not say what {header.name!r} is, but: {said!r}") from None
+        raise LabError(
+            f"the kernel did not say what {header.name!r} is, but: {said!r}"
+        ) from None
     return {
         "requires": header.word,
         "source": cells.source_hash(cell.source),
         "date": datetime.date.today().isoformat(),
         "seconds": round(seconds, 3),
         "machine": machine,
-        "outputs": [plain for output in cell.outputs if (plain := plain_output(output))],
+        "outputs": [
+            plain for output in cell.outputs if (plain := plain_output(output))
+        ],
         **({"value": value} if header.kind == "result" else {}),
     }
 
@@ -183,7 +219,10 @@ def plain_output(output):
         return {"text": output.text}
     data = output.get("data", {})
     if "image/png" in data:
-        return {"png": data["image/png"].replace("\n", ""), "alt": data.get("text/plain", "")}
+        return {
+            "png": data["image/png"].replace("\n", ""),
+            "alt": data.get("text/plain", ""),
+        }
     return {"text": data["text/plain"]} if "text/plain" in data else None
 
 
@@ -194,7 +233,13 @@ def not_stored(nb, stored, failures):
     failed = {name for name, _ in failures}
     for header, cell in conditional(nb):
         if header.name not in stored:
-            why = ": it failed" if cell.id in failed else "" if cell.outputs else ": not reached"
+            why = (
+                ": it failed"
+                if cell.id in failed
+                else ""
+                if cell.outputs
+                else ": not reached"
+            )
             if not why and ran_live(cell):
                 why = ": not timeless"
             yield f"{header.name} ({header.word}){why}"
@@ -206,9 +251,17 @@ def claims_here(nb, stored):
     """
     found = {}
     for cell in nb.cells:
-        lines = claims.LINE.findall("\n".join(output.get("text", "") for output in cell.get("outputs", [])))
-        lines = [line for line in lines if line.endswith(("this machine)", "times modeled"))]
-        if lines and ran_live(cell) and getattr(cells.header(cell.source), "name", None) not in stored:
+        lines = claims.LINE.findall(
+            "\n".join(output.get("text", "") for output in cell.get("outputs", []))
+        )
+        lines = [
+            line for line in lines if line.endswith(("this machine)", "times modeled"))
+        ]
+        if (
+            lines
+            and ran_live(cell)
+            and getattr(cells.header(cell.source), "name", None) not in stored
+        ):
             found[cell.id] = {"source": cells.source_hash(cell.source), "lines": lines}
     return found
 
@@ -229,11 +282,27 @@ def record(path, folder, **time_left):
         stored, failures = run_lesson(nb, path.parent, **time_left)
         seconds = time.perf_counter() - begin
         nbformat.write(nb, reports / f"{path.stem}.ipynb")
-        texts = [output.text for cell in nb.cells for output in cell.get("outputs", []) if "text" in output]
-        lines = [f"{path.stem}: {seconds:.0f} s, cells recorded: {len(stored)}, failed: {len(failures)}"]
-        lines += [f"  FAILED {cell}: {last_lines(message)}" for cell, message in failures]
-        lines += [f"  {name} {kept['seconds']:.1f} s ({kept['machine']['device']})" for name, kept in stored.items()]
-        lines += [f"  {said}" for name, kept in stored.items() if (said := differences.line(name, kept))]
+        texts = [
+            output.text
+            for cell in nb.cells
+            for output in cell.get("outputs", [])
+            if "text" in output
+        ]
+        lines = [
+            f"{path.stem}: {seconds:.0f} s, cells recorded: {len(stored)}, failed: {len(failures)}"
+        ]
+        lines += [
+            f"  FAILED {cell}: {last_lines(message)}" for cell, message in failures
+        ]
+        lines += [
+            f"  {name} {kept['seconds']:.1f} s ({kept['machine']['device']})"
+            for name, kept in stored.items()
+        ]
+        lines += [
+            f"  {said}"
+            for name, kept in stored.items()
+            if (said := differences.line(name, kept))
+        ]
         lines += [f"  not here: {line}" for line in not_stored(nb, stored, failures)]
         lines += [f"  {line}" for text in texts for line in claims.LINE.findall(text)]
         print("\n".join(lines), flush=True)
@@ -241,18 +310,29 @@ def record(path, folder, **time_left):
         for earlier in reports.glob(f"incomplete/*/{path.stem}.json"):
             earlier.unlink()
         if stored:
-            place = reports / "incomplete" if failures else folder / "notebooks" / "recorded"
+            place = (
+                reports / "incomplete"
+                if failures
+                else folder / "notebooks" / "recorded"
+            )
             pretended = bool(recordings.pretending())
-            recordings.store(place, path.stem, stored, pretended, claims_here(nb, stored))
+            recordings.store(
+                place, path.stem, stored, pretended, claims_here(nb, stored)
+            )
     except Exception as error:  # the next lessons still have their turn
-        print(f"{path.stem}: FAILED as a whole: {type(error).__name__}: {error}", flush=True)
+        print(
+            f"{path.stem}: FAILED as a whole: {type(error).__name__}: {error}",
+            flush=True,
+        )
         failures, lines = [error], [f"{path.stem}: failed\n", traceback.format_exc()]
     (reports / f"{path.stem}.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
     return not failures
 
 
 def last_lines(message):
-    return " | ".join([line for line in message.strip().splitlines() if line.strip()][-2:])
+    return " | ".join(
+        [line for line in message.strip().splitlines() if line.strip()][-2:]
+    )
 
 
 # --------------------------------------------------------------------------------------
@@ -267,25 +347,59 @@ def pack(folder, archive):
 
 
 def main(arguments=None):
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("notebooks", nargs="*", type=pathlib.Path, metavar="NOTEBOOK")
-    parser.add_argument("--out", type=pathlib.Path, default=ROOT, metavar="DIR", help="default: the course's folder")
-    parser.add_argument("--zip", type=pathlib.Path, metavar="FILE", help="a visit: into this archive instead")
-    parser.add_argument("--seconds", type=float, default=float("inf"), help="the visit ends after so long")
-    parser.add_argument("--anyway", action="store_true", help="also where PyTorch sees neither a GPU nor a TPU")
+    parser.add_argument(
+        "--out",
+        type=pathlib.Path,
+        default=ROOT,
+        metavar="DIR",
+        help="default: the course's folder",
+    )
+    parser.add_argument(
+        "--zip",
+        type=pathlib.Path,
+        metavar="FILE",
+        help="a visit: into this archive instead",
+    )
+    parser.add_argument(
+        "--seconds",
+        type=float,
+        default=float("inf"),
+        help="the visit ends after so long",
+    )
+    parser.add_argument(
+        "--anyway",
+        action="store_true",
+        help="also where PyTorch sees neither a GPU nor a TPU",
+    )
     options = parser.parse_args(arguments)
     end = time.perf_counter() + options.seconds
     if options.zip and options.zip.exists() and not zipfile.is_zipfile(options.zip):
-        print(f"{options.zip} is no archive to add to: move it away, or name another", file=sys.stderr)
+        print(
+            f"{options.zip} is no archive to add to: move it away, or name another",
+            file=sys.stderr,
+        )
         return 2
     lessons = options.notebooks or sorted((ROOT / "notebooks").glob("*.ipynb"))
     if options.zip:
-        found = {path: conditional(nbformat.read(path, as_version=4)) for path in lessons}
-        words = {path: [header.word for header, _ in pairs] for path, pairs in found.items()}
-        said, here = look(sorted({*DEVICES, *(word for needed in words.values() for word in needed)}))
+        found = {
+            path: conditional(nbformat.read(path, as_version=4)) for path in lessons
+        }
+        words = {
+            path: [header.word for header, _ in pairs] for path, pairs in found.items()
+        }
+        said, here = look(
+            sorted({*DEVICES, *(word for needed in words.values() for word in needed)})
+        )
         print(said, flush=True)
         if not here & set(DEVICES) and not options.anyway:
-            print("PyTorch sees neither a GPU nor a TPU here: nothing to record. --anyway goes on.", file=sys.stderr)
+            print(
+                "PyTorch sees neither a GPU nor a TPU here: nothing to record. --anyway goes on.",
+                file=sys.stderr,
+            )
             return 2
         if not options.notebooks:
             many = {path: sum(word in here for word in words[path]) for path in lessons}

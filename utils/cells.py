@@ -73,9 +73,14 @@ def header(source: str) -> Header | None:
         usage = "write %%requires WORD, perhaps with --result NAME or --name NAME, and after a name --timeless"
         raise RequiresError(f"cannot read {line.strip()!r}: {usage}")
     word = found["word"]
-    if not re.fullmatch(r"result:[A-Za-z_]\w*|cuda:[1-9]\d*", word) and word not in needs.NEEDS:
+    if (
+        not re.fullmatch(r"result:[A-Za-z_]\w*|cuda:[1-9]\d*", word)
+        and word not in needs.NEEDS
+    ):
         known = ", ".join([*needs.NEEDS, "cuda:2", "result:NAME"])
-        raise RequiresError(f"unknown word {word!r} after %%requires; known are {known}")
+        raise RequiresError(
+            f"unknown word {word!r} after %%requires; known are {known}"
+        )
     return Header(word, found["kind"], found["name"], bool(found["timeless"]))
 
 
@@ -126,7 +131,9 @@ def requires_cell(lines):
         return lines
     if missing(found.word, _variables()) is None:
         return ["# " + lines[0], *lines[1:]]
-    return [f"__import__('utils.cells').cells.replay({lines[0].strip()!r}, {source_hash(''.join(lines))!r})\n"]
+    return [
+        f"__import__('utils.cells').cells.replay({lines[0].strip()!r}, {source_hash(''.join(lines))!r})\n"
+    ]
 
 
 def replay(line, source):
@@ -181,7 +188,9 @@ def _package_missing(error):
     """Whether this error, in the kernel or in a job of it, comes of a package that a
     lesson can do without.
     """
-    return "No module named 'accelerate'" in str(error) and not importlib.util.find_spec("accelerate")
+    return "No module named 'accelerate'" in str(
+        error
+    ) and not importlib.util.find_spec("accelerate")
 
 
 def _why_it_ends(error):
@@ -196,7 +205,12 @@ def _why_it_ends(error):
     if isinstance(error, AttributeError) and error.name:
         owner = error.obj if hasattr(error.obj, "__name__") else type(error.obj)
         module = getattr(owner, "__module__", None)
-        name = ".".join(filter(None, [module, getattr(owner, "__qualname__", owner.__name__), error.name]))
+        name = ".".join(
+            filter(
+                None,
+                [module, getattr(owner, "__qualname__", owner.__name__), error.name],
+            )
+        )
     if isinstance(error, ImportError) and error.name:
         found = re.match(r"cannot import name '(\w+)'", str(error))
         name = f"{error.name}.{found[1]}" if found else error.name
@@ -211,12 +225,23 @@ def _show_error(shell, kind, error, traceback, tb_offset=None):
     if text is None:
         shell.showtraceback((kind, error, traceback), tb_offset=tb_offset)
     else:
-        note(text, "unavailable" if _package_missing(error) else "unjudged" if strict() else "finding")
+        note(
+            text,
+            "unavailable"
+            if _package_missing(error)
+            else "unjudged"
+            if strict()
+            else "finding",
+        )
 
 
 def _may_end(error):
     """Whether an error may end its cell only, and the lesson goes on."""
-    return not strict() or _package_missing(error) or (untimed() and getattr(error, "timed", False))
+    return (
+        not strict()
+        or _package_missing(error)
+        or (untimed() and getattr(error, "timed", False))
+    )
 
 
 def _after_cell(result):
@@ -246,14 +271,23 @@ def waiting_cell(lines):
     that says so.
     """
     reads, made = _names("".join(lines)) if _gaps else ((), ())
-    open_names = sorted(name for name in reads if name in _gaps and name not in {*made, *_variables()})
-    return [f"__import__('utils.cells').cells.wait({open_names!r}, {sorted(made)!r})\n"] if open_names else lines
+    open_names = sorted(
+        name for name in reads if name in _gaps and name not in {*made, *_variables()}
+    )
+    return (
+        [f"__import__('utils.cells').cells.wait({open_names!r}, {sorted(made)!r})\n"]
+        if open_names
+        else lines
+    )
 
 
 def wait(open_names, made):
     """What a cell becomes that reads `open_names`; `made` it does not make either."""
     _gaps.update(name for name in made if name not in _variables())
-    note(f"this cell waits for `{'`, `'.join(open_names)}`. Run the cell above again first.", "waiting")
+    note(
+        f"this cell waits for `{'`, `'.join(open_names)}`. Run the cell above again first.",
+        "waiting",
+    )
 
 
 def _names(source):
@@ -264,11 +298,20 @@ def _names(source):
         top = symtable.symtable(source, "cell", "exec")
     except SyntaxError:
         return set(), set()
-    made = {s.get_name() for s in top.get_symbols() if s.is_assigned() or s.is_imported()}
-    reads, tables = {s.get_name() for s in top.get_symbols() if s.is_referenced()}, top.get_children()
+    made = {
+        s.get_name() for s in top.get_symbols() if s.is_assigned() or s.is_imported()
+    }
+    reads, tables = (
+        {s.get_name() for s in top.get_symbols() if s.is_referenced()},
+        top.get_children(),
+    )
     while tables:
         table = tables.pop()
-        reads |= {s.get_name() for s in table.get_symbols() if s.is_global() and s.is_referenced()}
+        reads |= {
+            s.get_name()
+            for s in table.get_symbols()
+            if s.is_global() and s.is_referenced()
+        }
         tables += table.get_children()
     return reads, made
 
@@ -321,7 +364,10 @@ class expect_error:
         # DataLoader's workers) until the garbage collector comes, which may be in a
         # forked worker.
         traceback.clear_frames(trace)
-        names = " or ".join(k.__name__ for k in (self.kind if isinstance(self.kind, tuple) else (self.kind,)))
+        names = " or ".join(
+            k.__name__
+            for k in (self.kind if isinstance(self.kind, tuple) else (self.kind,))
+        )
         announced = f"announced: {names} with {self.pattern!r}; on {pytorch()} "
         self.message = "" if error is None else str(error)
         if error is None:

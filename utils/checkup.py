@@ -30,14 +30,26 @@ def checkup() -> Iterator[tuple[bool, str]]:
 
 def _check_software():
     ok = (3, 10) <= sys.version_info[:2] <= (3, 13)
-    yield ok, f"Python {platform.python_version()}" + ("" if ok else ": tested are 3.10 to 3.13")
-    flavor = f"built for CUDA {torch.version.cuda}" if torch.version.cuda else "built for the CPU only"
+    yield (
+        ok,
+        f"Python {platform.python_version()}"
+        + ("" if ok else ": tested are 3.10 to 3.13"),
+    )
+    flavor = (
+        f"built for CUDA {torch.version.cuda}"
+        if torch.version.cuda
+        else "built for the CPU only"
+    )
     if torch.version.hip:
         flavor = f"built for ROCm {torch.version.hip}"
     elif torch.backends.mps.is_built():
         flavor = "built with MPS"
     ok = torch.__version__ >= (2, 9)
-    yield ok, f"PyTorch {torch.__version__}, {flavor}" + ("" if ok else ": the lessons need 2.9 or newer")
+    yield (
+        ok,
+        f"PyTorch {torch.__version__}, {flavor}"
+        + ("" if ok else ": the lessons need 2.9 or newer"),
+    )
     for package in ("numpy", "matplotlib", "ipywidgets", "psutil"):
         if not package_version(package):
             yield False, f"{package} is not installed: pip install {package}"
@@ -47,32 +59,74 @@ def _check_software():
 
 def _check_devices():
     threads = torch.get_num_threads()
-    yield True, f"CPU: {name_of('cpu')}, {memory_gib():.0f} GiB memory, {threads} threads for PyTorch"
+    yield (
+        True,
+        f"CPU: {name_of('cpu')}, {memory_gib():.0f} GiB memory, {threads} threads for PyTorch",
+    )
     gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
     for i in range(gpus):
         p, lack = torch.cuda.get_device_properties(i), missing_code(f"cuda:{i}")
-        name = f"emulated {p.name}: numbers and memory real, times modeled" if emulated() else p.name
+        name = (
+            f"emulated {p.name}: numbers and memory real, times modeled"
+            if emulated()
+            else p.name
+        )
         text = f"GPU {i}: {name}, {p.total_memory / 2**30:.1f} GiB, compute capability {p.major}.{p.minor}"
         if lack:
             text += ": this PyTorch has no code for it; install a build that has (lesson 01), "
-            text += "or hide the GPU with CUDA_VISIBLE_DEVICES=-1 before you start Python"
+            text += (
+                "or hide the GPU with CUDA_VISIBLE_DEVICES=-1 before you start Python"
+            )
         yield lack is None, text
     if not gpus:
-        yield False, "CUDA GPU: none that PyTorch can use; lesson 01 finds out why, and all lessons run without"
+        yield (
+            False,
+            "CUDA GPU: none that PyTorch can use; lesson 01 finds out why, and all lessons run without",
+        )
     mps = missing_mps() is None
-    yield mps, "Apple GPU (MPS): " + ("available" if mps else "none; it takes a Mac with an Apple chip")
+    yield (
+        mps,
+        "Apple GPU (MPS): "
+        + ("available" if mps else "none; it takes a Mac with an Apple chip"),
+    )
     xpu = torch.xpu.is_available()
-    yield xpu, "Intel GPU (XPU): " + ("available" if xpu else "none; it takes an Intel GPU and PyTorch's XPU build")
+    yield (
+        xpu,
+        "Intel GPU (XPU): "
+        + (
+            "available"
+            if xpu
+            else "none; it takes an Intel GPU and PyTorch's XPU build"
+        ),
+    )
     xla = missing_xla()
     text = f"TPU: needs {xla}; the lessons run without; on Colab choose a TPU runtime"
-    yield xla is None, text if xla else f"torch_xla {package_version('torch_xla')}: the XLA cells run live here"
+    yield (
+        xla is None,
+        text
+        if xla
+        else f"torch_xla {package_version('torch_xla')}: the XLA cells run live here",
+    )
 
 
 def _check_tools():
     missing = missing_compiler()
-    text = "works here, there is a C++ compiler" if missing is None else f"needs {missing}; only lesson 10 uses it"
+    text = (
+        "works here, there is a C++ compiler"
+        if missing is None
+        else f"needs {missing}; only lesson 10 uses it"
+    )
     yield missing is None, f"torch.compile on the CPU: {text}"
     free = shutil.disk_usage(COURSE).free / 2**30
-    yield free > 1, f"disk: {free:.0f} GiB free" + ("" if free > 1 else "; free some space before you go on")
-    machines = sorted(p.name for p in (COURSE / "notebooks" / "recorded").glob("*") if p.is_dir())
-    yield bool(machines), "recorded results from: " + (", ".join(machines) or "no machine yet")
+    yield (
+        free > 1,
+        f"disk: {free:.0f} GiB free"
+        + ("" if free > 1 else "; free some space before you go on"),
+    )
+    machines = sorted(
+        p.name for p in (COURSE / "notebooks" / "recorded").glob("*") if p.is_dir()
+    )
+    yield (
+        bool(machines),
+        "recorded results from: " + (", ".join(machines) or "no machine yet"),
+    )

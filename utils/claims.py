@@ -42,17 +42,26 @@ def claim(
     judged where times prove nothing (an emulated device, LAB_UNTIMED=1). A missed claim
     is a finding: information for a reader, a ClaimError with LAB_STRICT=1.
     """
-    bounds = [(sign, bound) for sign, bound in (("≥", at_least), ("≤", at_most)) if bound is not None]
+    bounds = [
+        (sign, bound)
+        for sign, bound in (("≥", at_least), ("≤", at_most))
+        if bound is not None
+    ]
     if isinstance(measured, bool):
         if bounds or limit is not None:
             raise ClaimError(f"{text!r} is true or false: it has no bound and no limit")
     elif not isinstance(measured, (int, float)) or not math.isfinite(measured):
-        raise ClaimError(f"{text!r} was measured as {measured!r}: a claim needs a finite number, or True or False")
+        raise ClaimError(
+            f"{text!r} was measured as {measured!r}: a claim needs a finite number, or True or False"
+        )
     elif not bounds:
         raise ClaimError(f"{text!r} promises nothing: give at_least or at_most")
     source = about or origin(where)
     if timed and (untimed() or source.startswith(EMULATED)):
-        note(f"– {text}: not judged here, where times prove nothing · {source}", "unjudged")
+        note(
+            f"– {text}: not judged here, where times prove nothing · {source}",
+            "unjudged",
+        )
         return
     if limit is not None and measured > limit:
         raise ClaimError(
@@ -62,9 +71,17 @@ def claim(
     if isinstance(measured, bool):
         holds, line = measured, f"{text} (claimed)"
     else:
-        holds = (at_least is None or measured >= at_least) and (at_most is None or measured <= at_most)
-        promised = " and ".join(f"{sign} {_figure(bound, unit)}" for sign, bound in bounds)
-        reached = "" if limit is None else f"; limit {_figure(limit, unit)}, reached {measured / limit:.0%}"
+        holds = (at_least is None or measured >= at_least) and (
+            at_most is None or measured <= at_most
+        )
+        promised = " and ".join(
+            f"{sign} {_figure(bound, unit)}" for sign, bound in bounds
+        )
+        reached = (
+            ""
+            if limit is None
+            else f"; limit {_figure(limit, unit)}, reached {measured / limit:.0%}"
+        )
         line = f"{text}: {_figure(measured, unit)} (claimed {promised}{reached})"
     line = f"{'✓' if holds else '✗'} {line} · {source}"
     if holds:

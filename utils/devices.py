@@ -40,10 +40,16 @@ def missing_code(device: torch.device | str) -> str | None:
     # ROCm names its generations in another way
     if torch.device(device).type != "cuda" or not torch.version.cuda:
         return None
-    capability, built = torch.cuda.get_device_capability(device), torch.cuda.get_arch_list()
+    capability, built = (
+        torch.cuda.get_device_capability(device),
+        torch.cuda.get_arch_list(),
+    )
     if not built or any(_runs(capability, entry) for entry in built):
         return None
-    name, generation = torch.cuda.get_device_name(device), ".".join(map(str, capability))
+    name, generation = (
+        torch.cuda.get_device_name(device),
+        ".".join(map(str, capability)),
+    )
     return (
         f"a CUDA GPU that this PyTorch holds code for, and the {name} has compute capability {generation}, "
         f"the build {' '.join(built)}"
@@ -77,17 +83,28 @@ def cpu_name() -> str:
     """
     info, name = pathlib.Path("/proc/cpuinfo"), ""
     if info.exists():
-        lines = re.findall(r"^model name\s*:\s*(.+)$", info.read_text(encoding="utf-8", errors="replace"), re.M)
+        lines = re.findall(
+            r"^model name\s*:\s*(.+)$",
+            info.read_text(encoding="utf-8", errors="replace"),
+            re.M,
+        )
         name = lines[0].strip() if lines else ""
     elif sys.platform == "darwin":
         name = output_of("sysctl", "-n", "machdep.cpu.brand_string")
     name = name or platform.processor() or platform.machine() or "unknown CPU"
-    return " ".join(re.sub(r"\((R|TM|tm)\)|\bCPU\b|\bProcessor\b|@.*", " ", name).split()) or name
+    return (
+        " ".join(re.sub(r"\((R|TM|tm)\)|\bCPU\b|\bProcessor\b|@.*", " ", name).split())
+        or name
+    )
 
 
 def cores() -> int:
     """Number of processors this process may use (logical cores)."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return (
+        len(os.sched_getaffinity(0))
+        if hasattr(os, "sched_getaffinity")
+        else os.cpu_count()
+    )
 
 
 def memory_gib() -> float:
@@ -112,7 +129,10 @@ def name_of(kind: str) -> str:
     """
     # some ROCm builds give an empty name
     if kind == "cuda" and torch.cuda.is_available():
-        name = torch.cuda.get_device_name(0) or f"AMD {torch.cuda.get_device_properties(0).gcnArchName}"
+        name = (
+            torch.cuda.get_device_name(0)
+            or f"AMD {torch.cuda.get_device_properties(0).gcnArchName}"
+        )
         return f"emulated {name}" if emulated() else name
     if kind == "xpu" and torch.xpu.is_available():
         return torch.xpu.get_device_name(0)
@@ -155,7 +175,10 @@ def tpu_name(bus: str | pathlib.Path = "/sys/bus/pci/devices") -> str:
             chip = TPU_CHIPS.get((vendor.parent / "device").read_text().strip())
             if chip:
                 return chip
-    found = re.match(r"(?:tpu-?)?v?(\d+)(litepod|lite|[a-z]*)", os.environ.get("TPU_ACCELERATOR_TYPE", "").lower())
+    found = re.match(
+        r"(?:tpu-?)?v?(\d+)(litepod|lite|[a-z]*)",
+        os.environ.get("TPU_ACCELERATOR_TYPE", "").lower(),
+    )
     if not found:
         return "TPU"
     letter = {"litepod": "e", "lite": "e"}.get(found[2], found[2])
@@ -164,7 +187,11 @@ def tpu_name(bus: str | pathlib.Path = "/sys/bus/pci/devices") -> str:
 
 def versions() -> dict[str, str]:
     """Versions that decide what a measurement means; what is not there is left out."""
-    found = {"torch": torch.__version__, "python": platform.python_version(), "system": platform.system()}
+    found = {
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "system": platform.system(),
+    }
     found |= {"cpu": name_of("cpu"), "torch_xla": package_version("torch_xla")}
     if torch.cuda.is_available():
         found["cuda"], found["rocm"] = torch.version.cuda, torch.version.hip

@@ -91,8 +91,12 @@ def call(answer, *args, shown=None):
         raise
     except Exception as error:
         first = str(error).partition("\n")[0]
-        raise Wrong(f"for {shown} your function raised {type(error).__name__}: {first}") from error
-    if result is DOTS or (isinstance(result, (list, tuple)) and any(value is DOTS for value in result)):
+        raise Wrong(
+            f"for {shown} your function raised {type(error).__name__}: {first}"
+        ) from error
+    if result is DOTS or (
+        isinstance(result, (list, tuple)) and any(value is DOTS for value in result)
+    ):
         raise NotAnswered
     return plain(result)
 
@@ -119,7 +123,9 @@ def plain(value):
         return value.item()
     if type(value) is dict:
         return {plain(key): plain(item) for key, item in value.items()}
-    return type(value)(map(plain, value)) if type(value) in (list, tuple, set) else value
+    return (
+        type(value)(map(plain, value)) if type(value) in (list, tuple, set) else value
+    )
 
 
 def apart(got, expected):
@@ -134,7 +140,10 @@ def apart(got, expected):
     texts = repr(got), repr(expected)
     if texts[0] != texts[1]:
         return texts
-    return tuple(f"{text} ({type(value).__name__})" for text, value in zip(texts, (got, expected), strict=True))
+    return tuple(
+        f"{text} ({type(value).__name__})"
+        for text, value in zip(texts, (got, expected), strict=True)
+    )
 
 
 def lesson_exercises(lesson):
@@ -143,7 +152,9 @@ def lesson_exercises(lesson):
     """
     found = {}
     for path in FOLDER.glob(f"{lesson}_*.py"):
-        spec = importlib.util.spec_from_file_location(f"exercises_{path.stem[:2]}", path)
+        spec = importlib.util.spec_from_file_location(
+            f"exercises_{path.stem[:2]}", path
+        )
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
         found |= {exercise.number: exercise for exercise in module.EXERCISES}
@@ -159,7 +170,9 @@ def find_exercise(number):
     """The Exercise of this number; ExerciseError where there is none."""
     exercise = lesson_exercises(str(number)[:2]).get(number)
     if exercise is None:
-        raise ExerciseError(f"there is no exercise {number!r}; there are {', '.join(all_exercises())}")
+        raise ExerciseError(
+            f"there is no exercise {number!r}; there are {', '.join(all_exercises())}"
+        )
     return exercise
 
 
@@ -182,7 +195,9 @@ def check(number: str, answer) -> None:
         _remember(number, "solved")
         print(f"✓ {number} · {exercise.title} · {exercise.praise}")
     elif isinstance(problem, NotAnswered):
-        print(f'○ {number} · {exercise.title} · not answered yet. Replace the dots; stuck? hint("{number}")')
+        print(
+            f'○ {number} · {exercise.title} · not answered yet. Replace the dots; stuck? hint("{number}")'
+        )
     else:
         _remember(number, "tried")
         # what the answer is, the check did not foresee: a verdict, not a traceback
@@ -225,20 +240,30 @@ def _judge(exercise, answer):
                 stop(thread)
                 thread.join(0.2)
     if not raised or isinstance(raised[0], TimeUp):
-        goes_on = " It goes on in the background: restart the kernel." if thread.is_alive() else ""
-        return Wrong(f"your answer had not ended after {SECONDS} seconds: does a loop never end?{goes_on}")
+        goes_on = (
+            " It goes on in the background: restart the kernel."
+            if thread.is_alive()
+            else ""
+        )
+        return Wrong(
+            f"your answer had not ended after {SECONDS} seconds: does a loop never end?{goes_on}"
+        )
     return raised[0]
 
 
 def stop(thread):
     """Raise TimeUp in a thread, at the next line of Python that it runs."""
-    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident), ctypes.py_object(TimeUp))
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(
+        ctypes.c_ulong(thread.ident), ctypes.py_object(TimeUp)
+    )
 
 
 def _imports(thread):
     """Whether the thread is in the middle of an import."""
     frame = sys._current_frames().get(thread.ident)
-    while frame is not None and not frame.f_code.co_filename.startswith("<frozen importlib"):
+    while frame is not None and not frame.f_code.co_filename.startswith(
+        "<frozen importlib"
+    ):
         frame = frame.f_back
     return frame is not None
 
@@ -269,14 +294,28 @@ def progress(lesson: str | None = None) -> None:
     """
     exercises = all_exercises() if lesson is None else lesson_exercises(lesson)
     if not exercises:
-        raise ExerciseError(f'there is no lesson {lesson!r}; write two digits, such as progress("05")')
+        raise ExerciseError(
+            f'there is no lesson {lesson!r}; write two digits, such as progress("05")'
+        )
     score = load_score()
     marks = {"solved": "✓", "tried": "✗"}
     for number, exercise in exercises.items():
-        print(f"{marks.get(str(score.get(number)), '○')} {number}  {'★' * exercise.stars:3}  {exercise.title}")
-    print(f"{sum(score.get(number) == 'solved' for number in exercises)} of {len(exercises)} solved")
-    guesses = [kept for name, kept in score.items() if name.startswith(f"predict {lesson or ''}")]
-    judged = [kept["right"] is True for kept in guesses if isinstance(kept, dict) and "right" in kept]
+        print(
+            f"{marks.get(str(score.get(number)), '○')} {number}  {'★' * exercise.stars:3}  {exercise.title}"
+        )
+    print(
+        f"{sum(score.get(number) == 'solved' for number in exercises)} of {len(exercises)} solved"
+    )
+    guesses = [
+        kept
+        for name, kept in score.items()
+        if name.startswith(f"predict {lesson or ''}")
+    ]
+    judged = [
+        kept["right"] is True
+        for kept in guesses
+        if isinstance(kept, dict) and "right" in kept
+    ]
     if judged:
         print(f"predictions: {sum(judged)} of {len(judged)} right")
 
@@ -295,7 +334,9 @@ def load_score() -> dict:
         except OSError:  # none yet, or none that can be read
             pass
         except (ValueError, AttributeError):  # no JSON, or none of ours
-            print(f"{SCORE.name} is damaged: your earlier score is lost, a new one starts here.")
+            print(
+                f"{SCORE.name} is damaged: your earlier score is lost, a new one starts here."
+            )
             with contextlib.suppress(OSError):
                 SCORE.replace(SCORE.with_name(f"{SCORE.name}.damaged"))
     return {**score, **(_score or {})}
@@ -309,10 +350,14 @@ def keep_score(name: str, value: str | dict) -> str:
     score = {**load_score(), name: value}
     if not strict():  # tests and stored outputs must not depend on anybody's score
         try:
-            SCORE.write_text(json.dumps(score, indent=1, sort_keys=True), encoding="utf-8")
+            SCORE.write_text(
+                json.dumps(score, indent=1, sort_keys=True), encoding="utf-8"
+            )
         except OSError:
             _score = score
-            return "(Your score cannot be written here; it lasts until this kernel stops.)"
+            return (
+                "(Your score cannot be written here; it lasts until this kernel stops.)"
+            )
     _score = score if strict() else None
     return ""
 

@@ -74,32 +74,204 @@ _NOW = "2026-11-22"
 
 DEVICE_TABLE = [
     #         name              pattern                    fp32  tf32   fp16  bf16  fp8   GiB  GB/s  link
-    DeviceRow("P100 PCIe", r"P100-PCIE-16GB", 9.3, None, 18.7, None, None, 16, 732, _P3, "NVIDIA's P100, second-hand"),
-    DeviceRow("V100 SXM2", r"V100-SXM2-16GB", 15.7, None, 125, None, None, 16, 900, _P3, _PL),
-    DeviceRow("V100 SXM2 32 GB", r"V100-SXM2-32GB", 15.7, None, 125, None, None, 32, 900, _P3, _PL),
-    DeviceRow("V100 PCIe", r"V100-PCIE-16GB", 14, None, 112, None, None, 16, 900, _P3, _PL),
-    DeviceRow("V100 PCIe 32 GB", r"V100-PCIE-32GB", 14, None, 112, None, None, 32, 900, _P3, _PL),
+    DeviceRow(
+        "P100 PCIe",
+        r"P100-PCIE-16GB",
+        9.3,
+        None,
+        18.7,
+        None,
+        None,
+        16,
+        732,
+        _P3,
+        "NVIDIA's P100, second-hand",
+    ),
+    DeviceRow(
+        "V100 SXM2", r"V100-SXM2-16GB", 15.7, None, 125, None, None, 16, 900, _P3, _PL
+    ),
+    DeviceRow(
+        "V100 SXM2 32 GB",
+        r"V100-SXM2-32GB",
+        15.7,
+        None,
+        125,
+        None,
+        None,
+        32,
+        900,
+        _P3,
+        _PL,
+    ),
+    DeviceRow(
+        "V100 PCIe", r"V100-PCIE-16GB", 14, None, 112, None, None, 16, 900, _P3, _PL
+    ),
+    DeviceRow(
+        "V100 PCIe 32 GB",
+        r"V100-PCIE-32GB",
+        14,
+        None,
+        112,
+        None,
+        None,
+        32,
+        900,
+        _P3,
+        _PL,
+    ),
     DeviceRow("T4", r"T4", 8.1, None, 65, None, None, 16, 320, _P3, _PL),
-    DeviceRow("L4", r"L4", 30.3, 60, 121, 121, 242, 24, 300, _P4, "resellers' pages on the L4, sparse figures halved"),
+    DeviceRow(
+        "L4",
+        r"L4",
+        30.3,
+        60,
+        121,
+        121,
+        242,
+        24,
+        300,
+        _P4,
+        "resellers' pages on the L4, sparse figures halved",
+    ),
     DeviceRow("L40S", r"L40S", 91.6, 183, 362, 362, 733, 48, 864, _P4, _L40S, _NOW),
-    DeviceRow("A100 40 GB", r"A100-(SXM4?|PCIE)-40GB", 19.5, 156, 312, 312, None, 40, 1555, _P4, _ML),
-    DeviceRow("A100 80 GB PCIe", r"A100 80GB PCIe", 19.5, 156, 312, 312, None, 80, 1935, _P4, _ML),
-    DeviceRow("A100 80 GB SXM", r"A100-SXM4?-80GB", 19.5, 156, 312, 312, None, 80, 2039, _P4, _ML),
+    DeviceRow(
+        "A100 40 GB",
+        r"A100-(SXM4?|PCIE)-40GB",
+        19.5,
+        156,
+        312,
+        312,
+        None,
+        40,
+        1555,
+        _P4,
+        _ML,
+    ),
+    DeviceRow(
+        "A100 80 GB PCIe",
+        r"A100 80GB PCIe",
+        19.5,
+        156,
+        312,
+        312,
+        None,
+        80,
+        1935,
+        _P4,
+        _ML,
+    ),
+    DeviceRow(
+        "A100 80 GB SXM",
+        r"A100-SXM4?-80GB",
+        19.5,
+        156,
+        312,
+        312,
+        None,
+        80,
+        2039,
+        _P4,
+        _ML,
+    ),
     DeviceRow("H100 PCIe", r"H100 PCIe", 51, 378, 756, 756, 1513, 80, 2000, _P5, _ML),
-    DeviceRow("H100 SXM", r"H100 80GB HBM3", 67, 494.5, 989, 989, 1979, 80, 3350, _P5, _ML),
+    DeviceRow(
+        "H100 SXM", r"H100 80GB HBM3", 67, 494.5, 989, 989, 1979, 80, 3350, _P5, _ML
+    ),
     DeviceRow("H200 SXM", r"H200", 67, 494.5, 989, 989, 1979, 141, 4800, _P5, _ML),
-    DeviceRow("B200 SXM", r"B200", 75, 1125, 2250, 2250, 4500, 180, 7700, _P5, _HGX, _NOW),
-    DeviceRow("RTX 4090", r"GeForce RTX 4090", 82.6, 82.6, 165.2, 165.2, 330.3, 24, 1008, _P4, _4090, _NOW, rated=True),
-    DeviceRow("RTX 5090", r"GeForce RTX 5090", 104.8, 104.8, 209.5, 209.5, 419, 32, 1792, _P5, _5090, _NOW, rated=True),
+    DeviceRow(
+        "B200 SXM", r"B200", 75, 1125, 2250, 2250, 4500, 180, 7700, _P5, _HGX, _NOW
+    ),
+    DeviceRow(
+        "RTX 4090",
+        r"GeForce RTX 4090",
+        82.6,
+        82.6,
+        165.2,
+        165.2,
+        330.3,
+        24,
+        1008,
+        _P4,
+        _4090,
+        _NOW,
+        rated=True,
+    ),
+    DeviceRow(
+        "RTX 5090",
+        r"GeForce RTX 5090",
+        104.8,
+        104.8,
+        209.5,
+        209.5,
+        419,
+        32,
+        1792,
+        _P5,
+        _5090,
+        _NOW,
+        rated=True,
+    ),
     # A partition of an MI300X (CPX, DPX) has the same name as the whole.
     DeviceRow(
-        "MI300X", r"Instinct MI300X( OAM| VF)?", 163.4, 653.7, 1307.4, 1307.4, 2614.9, 192, 5300, _P5, _AMD, _NOW
+        "MI300X",
+        r"Instinct MI300X( OAM| VF)?",
+        163.4,
+        653.7,
+        1307.4,
+        1307.4,
+        2614.9,
+        192,
+        5300,
+        _P5,
+        _AMD,
+        _NOW,
     ),
-    DeviceRow("TPU v4", r"TPU v4", None, None, None, 275, None, 32, 1200, None, _G + "v4"),
-    DeviceRow("TPU v5e", r"TPU v5e|TPU v5 lite", None, None, None, 197, None, 16, 819, None, _G + "v5e"),
-    DeviceRow("TPU v5p", r"TPU v5p?", None, None, None, 459, 459, 95, 2765, None, _G + "v5p"),
-    DeviceRow("TPU v6e", r"TPU v6e|TPU v6 lite", None, None, None, 918, 918, 32, 1638, _P5, _G + "v6e"),
-    DeviceRow("TPU7x", r"TPU ?7x", None, None, None, 2307, 4614, 192, 7380, None, _G + "tpu7x", _NOW),
+    DeviceRow(
+        "TPU v4", r"TPU v4", None, None, None, 275, None, 32, 1200, None, _G + "v4"
+    ),
+    DeviceRow(
+        "TPU v5e",
+        r"TPU v5e|TPU v5 lite",
+        None,
+        None,
+        None,
+        197,
+        None,
+        16,
+        819,
+        None,
+        _G + "v5e",
+    ),
+    DeviceRow(
+        "TPU v5p", r"TPU v5p?", None, None, None, 459, 459, 95, 2765, None, _G + "v5p"
+    ),
+    DeviceRow(
+        "TPU v6e",
+        r"TPU v6e|TPU v6 lite",
+        None,
+        None,
+        None,
+        918,
+        918,
+        32,
+        1638,
+        _P5,
+        _G + "v6e",
+    ),
+    DeviceRow(
+        "TPU7x",
+        r"TPU ?7x",
+        None,
+        None,
+        None,
+        2307,
+        4614,
+        192,
+        7380,
+        None,
+        _G + "tpu7x",
+        _NOW,
+    ),
 ]
 
 
@@ -110,7 +282,14 @@ def look_up(name: str) -> DeviceRow | None:
     virtual GPU no whole GPU, a "Laptop GPU" not the card of that name.
     """
     bare = re.sub(r"^((emulated|NVIDIA|Tesla|AMD) )+", "", name)
-    return next((row for row in DEVICE_TABLE if row.name == name or re.fullmatch(row.pattern, bare)), None)
+    return next(
+        (
+            row
+            for row in DEVICE_TABLE
+            if row.name == name or re.fullmatch(row.pattern, bare)
+        ),
+        None,
+    )
 
 
 def link_limit() -> tuple[float | None, str]:
@@ -124,11 +303,16 @@ def link_limit() -> tuple[float | None, str]:
         return None, f"{name} is joined to its CPU by NVLink-C2C, not PCIe"
     # The generation falls when the GPU rests, the width does not; a card with 16 lanes
     # may sit in a slot with 4.
-    fields = [nvidia_smi(f"pcie.link.{field}", 0) for field in ("gen.max", "width.max", "width.current")]
+    fields = [
+        nvidia_smi(f"pcie.link.{field}", 0)
+        for field in ("gen.max", "width.max", "width.current")
+    ]
     generation, *widths = (int(text) if text.isdigit() else None for text in fields)
     lanes = min(filter(None, widths), default=None)
     if lanes and generation in PCIE:
-        return pcie_limit(generation, lanes), f"PCIe {generation} x{lanes}, from nvidia-smi"
+        return pcie_limit(
+            generation, lanes
+        ), f"PCIe {generation} x{lanes}, from nvidia-smi"
     row = look_up(name)
     if row and row.link:
         return row.link, f"PCIe, from the device table ({row.name})"
@@ -139,11 +323,19 @@ def link_limit() -> tuple[float | None, str]:
 # nvidia-smi
 
 # What holds a GPU's clock down, by its bit in NVML (nvml.h, nvmlClocksEventReason…).
-THROTTLES = {0x4: "power cap", 0x8: "hardware slowdown", 0x20: "heat", 0x40: "heat (hardware)", 0x80: "power brake"}
+THROTTLES = {
+    0x4: "power cap",
+    0x8: "hardware slowdown",
+    0x20: "heat",
+    0x40: "heat (hardware)",
+    0x80: "power brake",
+}
 
 
 @functools.lru_cache
-def nvidia_smi(field: str, device: torch.device | int | None = None, when: int = 0) -> str:
+def nvidia_smi(
+    field: str, device: torch.device | int | None = None, when: int = 0
+) -> str:
     """One field of a GPU from nvidia-smi, such as "driver_version"; "" where nvidia-smi
     is missing or does not know.
 
@@ -151,12 +343,18 @@ def nvidia_smi(field: str, device: torch.device | int | None = None, when: int =
     the first one of nvidia-smi. when: an answer is kept, and asked for again with
     another number here.
     """
-    uuid = getattr(torch.cuda.get_device_properties(device), "uuid", None) if device is not None else None
+    uuid = (
+        getattr(torch.cuda.get_device_properties(device), "uuid", None)
+        if device is not None
+        else None
+    )
     # some builds of PyTorch do not tell it; another card's answer would be worse
     if device is not None and not uuid:
         return ""
     gpu = f"GPU-{uuid}" if uuid else "0"
-    return output_of("nvidia-smi", f"--query-gpu={field}", "--format=csv,noheader", f"--id={gpu}")
+    return output_of(
+        "nvidia-smi", f"--query-gpu={field}", "--format=csv,noheader", f"--id={gpu}"
+    )
 
 
 def throttle_reasons(device: torch.device) -> list[str]:
@@ -168,7 +366,9 @@ def throttle_reasons(device: torch.device) -> list[str]:
     for name in ("clocks_throttle_reasons.active", "clocks_event_reasons.active"):
         mask = nvidia_smi(name, device, second)
         if mask.startswith("0x"):
-            return sorted(reason for bit, reason in THROTTLES.items() if int(mask, 16) & bit)
+            return sorted(
+                reason for bit, reason in THROTTLES.items() if int(mask, 16) & bit
+            )
     return []
 
 
@@ -177,7 +377,9 @@ def output_of(*command: str) -> str:
     seconds.
     """
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True)
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=20, check=True
+        )
     except (OSError, subprocess.SubprocessError):
         return ""
     return done.stdout.strip()

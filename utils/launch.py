@@ -37,7 +37,11 @@ from utils.messages import finding, pytorch
 
 # name of the network interface that stays on this machine
 LOOPBACK = {"linux": "lo", "darwin": "lo0"}
-DEFAULTS = {"OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1", "PYTHONIOENCODING": "utf-8"}
+DEFAULTS = {
+    "OMP_NUM_THREADS": "1",
+    "PYTHONUNBUFFERED": "1",
+    "PYTHONIOENCODING": "utf-8",
+}
 # a notebook's kernel asks for colors, and Python 3.13 puts them into tracebacks
 DEFAULTS |= {"PYTHON_COLORS": "0"}
 # torchrun's --local-addr: on some machines their own name leads nowhere
@@ -52,7 +56,10 @@ if os.name == "nt":
 OWN = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
 # What PyTorch writes for itself: 2.9 of Gloo's ranks; all of a machine without a
 # network, where 127.0.0.1 has no name.
-NOISE = re.compile(r"^(\[Gloo\] Rank |.*\[c10d\] The hostname of the client socket cannot be retrieved).*\n", re.M)
+NOISE = re.compile(
+    r"^(\[Gloo\] Rank |.*\[c10d\] The hostname of the client socket cannot be retrieved).*\n",
+    re.M,
+)
 COLORS = re.compile(r"\x1b\[[\d;]*m")
 _running = []  # jobs that nobody has stopped yet
 
@@ -77,9 +84,14 @@ class Run:
         ranks.
         """
         try:
-            return [json.loads(text.strip().splitlines()[-1]) for _, text in sorted(self.printed.items())]
+            return [
+                json.loads(text.strip().splitlines()[-1])
+                for _, text in sorted(self.printed.items())
+            ]
         except (ValueError, IndexError):
-            raise LaunchError("a rank's last line is no JSON: end with print(json.dumps(…)) on every rank") from None
+            raise LaunchError(
+                "a rank's last line is no JSON: end with print(json.dumps(…)) on every rank"
+            ) from None
 
 
 @functools.cache
@@ -111,25 +123,45 @@ class Job:
     def __init__(self, script, arguments, processes, options, env):
         self.logs = pathlib.Path(tempfile.mkdtemp(prefix="job-", dir=folder()))
         course, script = COURSE / "notebooks", pathlib.Path(script)
-        path = next((p for p in [course / script, script.absolute()] if p.exists()), None)
+        path = next(
+            (p for p in [course / script, script.absolute()] if p.exists()), None
+        )
         if path is None:
-            raise LaunchError(f"there is no script {script} here or in the folder notebooks of the course")
-        shown = path.relative_to(course).as_posix() if path.is_relative_to(course) else path.name
+            raise LaunchError(
+                f"there is no script {script} here or in the folder notebooks of the course"
+            )
+        shown = (
+            path.relative_to(course).as_posix()
+            if path.is_relative_to(course)
+            else path.name
+        )
         standalone = ["--standalone"]
         # the same without a network store, which would need libuv
         if WINDOWS.items() <= DEFAULTS.items():
-            standalone = ["--rdzv-backend=c10d", "--rdzv-conf=store_type=file", "--local-addr=127.0.0.1"]
+            standalone = [
+                "--rdzv-backend=c10d",
+                "--rdzv-conf=store_type=file",
+                "--local-addr=127.0.0.1",
+            ]
             standalone.append(f"--rdzv-endpoint={self.logs / 'rendezvous'}")
         given = [f"--nproc-per-node={processes}", *(options or standalone)]
         arguments = [str(argument) for argument in arguments]
         self.command = "torchrun " + shlex.join([*given, shown, *arguments])
-        command = [sys.executable, "-m", "torch.distributed.run", f"--log-dir={self.logs / 'ranks'}", "--redirects=3"]
+        command = [
+            sys.executable,
+            "-m",
+            "torch.distributed.run",
+            f"--log-dir={self.logs / 'ranks'}",
+            "--redirects=3",
+        ]
         command += [*given, str(path), *arguments]
         kept = {name: value for name, value in os.environ.items() if name not in OWN}
         every = {**DEFAULTS, **kept, **(env or {}), "DEVICE_LAB_JOB": self.logs.name}
         with open(self.logs / "agent.log", "w") as log:
             streams = {"stdin": subprocess.DEVNULL, "stdout": log, "stderr": log}
-            self.agent = psutil.Popen(command, cwd=folder(), env=every, start_new_session=True, **streams)
+            self.agent = psutil.Popen(
+                command, cwd=folder(), env=every, start_new_session=True, **streams
+            )
         _running.append(self)
 
     def processes(self):
@@ -168,7 +200,9 @@ class Job:
         try:
             self.agent.wait(timeout)
         except psutil.TimeoutExpired:
-            raise LaunchError(f"the job did not end within {timeout} s and was stopped; run the cell again") from None
+            raise LaunchError(
+                f"the job did not end within {timeout} s and was stopped; run the cell again"
+            ) from None
         finally:
             self.stop()
         return self.so_far()
@@ -191,7 +225,10 @@ class Job:
         """The Run so far."""
         printed, errors = {}, {}
         for path in sorted(self.logs.glob("ranks/*/attempt_*/*/std*.log")):
-            texts, rank = printed if path.stem == "stdout" else errors, int(path.parent.name)
+            texts, rank = (
+                printed if path.stem == "stdout" else errors,
+                int(path.parent.name),
+            )
             text = path.read_text(encoding="utf-8", errors="replace")
             texts[rank] = texts.get(rank, "") + NOISE.sub("", COLORS.sub("", text))
         agent = (self.logs / "agent.log").read_text(encoding="utf-8", errors="replace")
@@ -259,9 +296,17 @@ def show(run: Run, hide_last: bool = False) -> None:
 
 def _message(text, most=4):
     """The error at the end of what a process wrote to stderr, without its traceback."""
-    lines = [re.sub(r"^\[rank\d+\]:\s?", "", line) for line in text.strip().splitlines()]
-    starts = [n for n, line in enumerate(lines) if re.match(r"[A-Za-z_][\w.]*(Error|Exception|Interrupt)\b", line)]
-    return [line for line in lines[starts[-1] if starts else -most :] if line.strip()][:most]
+    lines = [
+        re.sub(r"^\[rank\d+\]:\s?", "", line) for line in text.strip().splitlines()
+    ]
+    starts = [
+        n
+        for n, line in enumerate(lines)
+        if re.match(r"[A-Za-z_][\w.]*(Error|Exception|Interrupt)\b", line)
+    ]
+    return [line for line in lines[starts[-1] if starts else -most :] if line.strip()][
+        :most
+    ]
 
 
 @contextlib.contextmanager
@@ -303,15 +348,23 @@ def _judge(run, fails):
         words = f"the job ended with status {run.code}, its last words: {last_words(run)}; run the cell again."
         raise LaunchError(words)
     if fails is not None and not run.code:
-        finding(f"announced: a failure with {fails!r}; on {pytorch()} the job ends well", LaunchError)
+        finding(
+            f"announced: a failure with {fails!r}; on {pytorch()} the job ends well",
+            LaunchError,
+        )
     elif fails is not None and not re.search(fails, said):
-        finding(f"announced: a failure with {fails!r}; on {pytorch()} it says: {last_words(run)}", LaunchError)
+        finding(
+            f"announced: a failure with {fails!r}; on {pytorch()} it says: {last_words(run)}",
+            LaunchError,
+        )
 
 
 # --------------------------------------------------------------------------------------
 # The cell magic
 
-HEADER = re.compile(r"(?P<processes>[1-9]\d*)(\s+--result\s+(?P<result>[A-Za-z_]\w*))?(\s+--fails\s+(?P<fails>.+))?")
+HEADER = re.compile(
+    r"(?P<processes>[1-9]\d*)(\s+--result\s+(?P<result>[A-Za-z_]\w*))?(\s+--fails\s+(?P<fails>.+))?"
+)
 
 
 def torchrun_cell(line, cell):
@@ -324,7 +377,9 @@ def torchrun_cell(line, cell):
     """
     found = HEADER.fullmatch(line.strip())
     if not found:
-        raise LaunchError("write %%torchrun N, %%torchrun N --result NAME or %%torchrun N --fails PATTERN")
+        raise LaunchError(
+            "write %%torchrun N, %%torchrun N --result NAME or %%torchrun N --fails PATTERN"
+        )
     path = folder() / "this_cell.py"
     path.write_text(cell, encoding="utf-8")
     job = start(path, processes=int(found["processes"]))

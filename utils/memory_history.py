@@ -27,7 +27,10 @@ def memory_history(max_entries: int = 100_000) -> Iterator[list[dict]]:
     notebook that ends the cell, not the lesson). Needs a CUDA GPU.
     """
     device = torch.cuda.current_device()
-    record, snapshot = torch.cuda.memory._record_memory_history, torch.cuda.memory._snapshot
+    record, snapshot = (
+        torch.cuda.memory._record_memory_history,
+        torch.cuda.memory._snapshot,
+    )
     record("all", stacks="python", max_entries=max_entries, clear_history=True)
     events = []
     try:
@@ -39,9 +42,23 @@ def memory_history(max_entries: int = 100_000) -> Iterator[list[dict]]:
 
 
 def _entry(trace):
-    libraries = ("site-packages", "dist-packages", sysconfig.get_path("stdlib"), "<frozen")
-    own = [f for f in trace.get("frames", []) if not any(part in f["filename"] for part in libraries)]
+    libraries = (
+        "site-packages",
+        "dist-packages",
+        sysconfig.get_path("stdlib"),
+        "<frozen",
+    )
+    own = [
+        f
+        for f in trace.get("frames", [])
+        if not any(part in f["filename"] for part in libraries)
+    ]
     code = f"{own[0]['name']}:{own[0]['line']}" if own else ""
     # an action that is no allocation may have neither
     nbytes, address = trace.get("size", 0), trace.get("addr", 0)
-    return {"action": trace["action"], "bytes": nbytes, "address": address, "code": code}
+    return {
+        "action": trace["action"],
+        "bytes": nbytes,
+        "address": address,
+        "code": code,
+    }

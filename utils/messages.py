@@ -46,7 +46,9 @@ class LabError(Exception):
         return [f"{type(self).__name__}: {self}"]
 
 
-def finding(text: str, error: type[LabError] = LabError, state: str = "finding") -> None:
+def finding(
+    text: str, error: type[LabError] = LabError, state: str = "finding"
+) -> None:
     """Something is otherwise than announced: raise `error` with LAB_STRICT=1, else say
     so in one line and go on.
 
@@ -77,7 +79,9 @@ def note(text: str, state: str | None = None, rich: str | None = None) -> None:
         return
     from IPython.display import display
 
-    body = rich or re.sub(r"`(.+?)`", r"<code>\1</code>", html.escape(text).replace("\n", "<br>"))
+    body = rich or re.sub(
+        r"`(.+?)`", r"<code>\1</code>", html.escape(text).replace("\n", "<br>")
+    )
     if badge:
         body = f'<b style="{FRAME}">{badge}</b> {body}'
     style = QUIET if state in ("live", "unavailable", "waiting") else LOUD

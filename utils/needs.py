@@ -29,13 +29,21 @@ def missing_cuda(count: int = 1) -> str | None:
 
 
 def missing_mps() -> str | None:
-    return None if torch.backends.mps.is_available() else "an Apple GPU (MPS), and PyTorch sees none here"
+    return (
+        None
+        if torch.backends.mps.is_available()
+        else "an Apple GPU (MPS), and PyTorch sees none here"
+    )
 
 
 def missing_accelerator() -> str | None:
     if pick_device().type != "cpu":
         return None
-    return torch.cuda.is_available() and missing_cuda() or "an accelerator, and PyTorch sees none here"
+    return (
+        torch.cuda.is_available()
+        and missing_cuda()
+        or "an accelerator, and PyTorch sees none here"
+    )
 
 
 def missing_xla() -> str | None:
@@ -64,9 +72,15 @@ def missing_compiler() -> str | None:
     """What torch.compile lacks here to write kernels for the CPU: it calls one
     compiler, and includes Python.h.
     """
-    name = os.environ.get("CXX") or {"win32": "cl", "darwin": "clang++"}.get(sys.platform, "g++")
+    name = os.environ.get("CXX") or {"win32": "cl", "darwin": "clang++"}.get(
+        sys.platform, "g++"
+    )
     found = shutil.which(name)
-    if found == "/usr/bin/clang++" and sys.platform == "darwin" and not output_of("xcode-select", "-p"):
+    if (
+        found == "/usr/bin/clang++"
+        and sys.platform == "darwin"
+        and not output_of("xcode-select", "-p")
+    ):
         # on a Mac without the developer tools, a program that offers to install them
         found = None
     if not found:
@@ -74,10 +88,10 @@ def missing_compiler() -> str | None:
     header = pathlib.Path(sysconfig.get_path("include"), "Python.h")
     if not header.exists():
         return "Python's header files (Debian: python3-dev), and none are found here"
-    if any(" " in str(path) for path in (torch.__path__[0], tempfile.gettempdir(), header)):
-        return (
-            "folders without a space for PyTorch and for temporary files: torch.compile gives the compiler bare paths"
-        )
+    if any(
+        " " in str(path) for path in (torch.__path__[0], tempfile.gettempdir(), header)
+    ):
+        return "folders without a space for PyTorch and for temporary files: torch.compile gives the compiler bare paths"
     return None
 
 
@@ -86,7 +100,9 @@ def missing_triton() -> str | None:
     if missing_cuda():
         return missing_cuda()
     if torch.cuda.get_device_capability() < (7, 0):
-        return f"a GPU of compute capability 7.0 or newer, and {name_of('cuda')} is older"
+        return (
+            f"a GPU of compute capability 7.0 or newer, and {name_of('cuda')} is older"
+        )
     if not importlib.util.find_spec("triton"):
         return "Triton, and it is not installed here"
     return missing_compiler()

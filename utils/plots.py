@@ -80,16 +80,32 @@ def figure(
     # fixed margins, in inches: a layout engine takes longer than the drawing
     fig = Figure(figsize=size, label=finding)
     top = 0.85 if titles else 0.6
-    margins = {"left": left / width, "right": 1 - 0.12 / width, "bottom": 0.52 / height, "top": 1 - top / height}
-    axes = fig.subplots(1, panels, squeeze=False, gridspec_kw={**margins, "wspace": 0.25})[0]
+    margins = {
+        "left": left / width,
+        "right": 1 - 0.12 / width,
+        "bottom": 0.52 / height,
+        "top": 1 - top / height,
+    }
+    axes = fig.subplots(
+        1, panels, squeeze=False, gridspec_kw={**margins, "wspace": 0.25}
+    )[0]
     for ax in axes:
         ax.set_xlabel(xlabel)
         ax.set_ylabel(ylabel)
     for ax, title in zip(axes, titles, strict=False):
         ax.set_title(title, fontsize=9)
-    fig.text(0.08 / width, 1 - 0.08 / height, finding, va="top", fontsize=11, fontweight="bold")
+    fig.text(
+        0.08 / width,
+        1 - 0.08 / height,
+        finding,
+        va="top",
+        fontsize=11,
+        fontweight="bold",
+    )
     text = textwrap.shorten(about or origin(where), 110, placeholder=" …")
-    fig.text(0.08 / width, 1 - 0.32 / height, text, va="top", fontsize=8.5, color="#555555")
+    fig.text(
+        0.08 / width, 1 - 0.32 / height, text, va="top", fontsize=8.5, color="#555555"
+    )
     return fig, (axes[0] if panels == 1 else list(axes))
 
 
@@ -102,7 +118,11 @@ def show(fig: "Figure", alt: str) -> None:
 
 def _alternative(fig, alt):
     finding = fig.get_label()
-    return alt if finding in alt else f"{alt} {finding}{'' if finding[-1:] in '.!?' else '.'}"
+    return (
+        alt
+        if finding in alt
+        else f"{alt} {finding}{'' if finding[-1:] in '.!?' else '.'}"
+    )
 
 
 def _finish(fig):
@@ -122,9 +142,18 @@ def _plain_ticks(axis):
     from matplotlib.ticker import FuncFormatter, LogLocator
 
     low, high = axis.get_view_interval()
-    if axis.get_scale() != "log" or not axis.isDefault_majloc or axis.get_transform().base != 10 or high > 3e3 * low:
+    if (
+        axis.get_scale() != "log"
+        or not axis.isDefault_majloc
+        or axis.get_transform().base != 10
+        or high > 3e3 * low
+    ):
         return
-    axis.set_major_locator(LogLocator(subs=(1, 1.5, 2, 3, 5, 7) if high < 10 * low else (1, 2, 5), numticks=20))
+    axis.set_major_locator(
+        LogLocator(
+            subs=(1, 1.5, 2, 3, 5, 7) if high < 10 * low else (1, 2, 5), numticks=20
+        )
+    )
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.12g}"))
 
 
@@ -143,8 +172,12 @@ def diagram(name: str) -> None:
 
     known = sorted(path.stem for path in DIAGRAMS.glob("*.svg"))
     if name not in known:
-        raise LabError(f"There is no diagram {name!r}; there are: {', '.join(known) or 'none'}.")
-    display(_diagram_data((DIAGRAMS / f"{name}.svg").read_text(encoding="utf-8")), raw=True)
+        raise LabError(
+            f"There is no diagram {name!r}; there are: {', '.join(known) or 'none'}."
+        )
+    display(
+        _diagram_data((DIAGRAMS / f"{name}.svg").read_text(encoding="utf-8")), raw=True
+    )
 
 
 def _diagram_data(svg):
@@ -154,7 +187,9 @@ def _diagram_data(svg):
     from xml.etree import ElementTree
 
     root = ElementTree.fromstring(svg)
-    finding, description = (root.findtext(f"{{*}}{part}", "").strip() for part in ("title", "desc"))
+    finding, description = (
+        root.findtext(f"{{*}}{part}", "").strip() for part in ("title", "desc")
+    )
     alt = f"{finding}. {description}"
     data = base64.b64encode(svg.encode()).decode()
     image = f'<img src="data:image/svg+xml;base64,{data}" alt="{html.escape(alt)}" style="max-width: 100%">'
@@ -202,12 +237,17 @@ def explorer(draw: Callable, **controls: "ipywidgets.ValueWidget") -> None:
         if hasattr(control, "continuous_update"):
             control.continuous_update = False
     names, first = list(recordings.running), _draw(draw, controls)
-    image, count = ipywidgets.HTML(first["text/html"] + "<!-- drawing 1 -->"), itertools.count(2)
+    image, count = (
+        ipywidgets.HTML(first["text/html"] + "<!-- drawing 1 -->"),
+        itertools.count(2),
+    )
 
     # the number shows that it was drawn, also where the picture stays the same
     def redraw(change):
         with recordings.running_again(names):
-            image.value = _draw(draw, controls)["text/html"] + f"<!-- drawing {next(count)} -->"
+            image.value = (
+                _draw(draw, controls)["text/html"] + f"<!-- drawing {next(count)} -->"
+            )
 
     # now, so that Python does not do it in the middle of one of the first redraws
     gc.collect()
@@ -229,7 +269,12 @@ def _draw(draw, controls):
     return picture_data(_png(fig), _alternative(fig, alt))
 
 
-def stacked(ax: "Axes", rows: dict[str, Sequence[float]], parts: dict[str, str], upright: bool = False) -> list[float]:
+def stacked(
+    ax: "Axes",
+    rows: dict[str, Sequence[float]],
+    parts: dict[str, str],
+    upright: bool = False,
+) -> list[float]:
     """Draw a bar for each row on `ax`, put together from its parts. Returns the lengths
     of the bars.
 
@@ -237,7 +282,9 @@ def stacked(ax: "Axes", rows: dict[str, Sequence[float]], parts: dict[str, str],
     the same order. The bars lie, the first on top, or stand side by side.
     """
     names, ends = list(rows), [0.0] * len(rows)
-    for (part, color), values in zip(parts.items(), zip(*rows.values(), strict=True), strict=True):
+    for (part, color), values in zip(
+        parts.items(), zip(*rows.values(), strict=True), strict=True
+    ):
         if upright:
             ax.bar(names, values, bottom=ends, width=0.6, color=color, label=part)
         else:
@@ -249,7 +296,9 @@ def stacked(ax: "Axes", rows: dict[str, Sequence[float]], parts: dict[str, str],
     return ends
 
 
-def gantt(ax: "Axes", bars: Sequence[tuple[str, float, float, str, str]], unit: str = "ms") -> None:
+def gantt(
+    ax: "Axes", bars: Sequence[tuple[str, float, float, str, str]], unit: str = "ms"
+) -> None:
     """Draw a timeline on `ax`, first row on top.
 
     bars: (row, start, end, text, color) each; rows appear in the order of their first
@@ -262,10 +311,26 @@ def gantt(ax: "Axes", bars: Sequence[tuple[str, float, float, str, str]], unit: 
     thin, inches = 0.005 * whole, ax.get_position().width * ax.figure.get_figwidth()
     for row, start, end, text, color in bars:
         edge, width = (color, 0.8) if end - start < thin else ("white", 0.4)
-        ax.barh(rows.index(row), end - start, left=start, height=0.7, color=color, edgecolor=edge, linewidth=width)
+        ax.barh(
+            rows.index(row),
+            end - start,
+            left=start,
+            height=0.7,
+            color=color,
+            edgecolor=edge,
+            linewidth=width,
+        )
         # inches that a character of this size needs
         if 0.06 * len(text) * whole <= inches * (end - start):
-            ax.text((start + end) / 2, rows.index(row), text, ha="center", va="center", fontsize=8, clip_on=True)
+            ax.text(
+                (start + end) / 2,
+                rows.index(row),
+                text,
+                ha="center",
+                va="center",
+                fontsize=8,
+                clip_on=True,
+            )
     ax.set_yticks(range(len(rows)), rows)
     ax.set_ylim(len(rows) - 0.4, -0.6)
     ax.set_xlim(left=0)

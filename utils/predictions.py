@@ -33,7 +33,9 @@ def predict(key: str, question: str, *options: str) -> None:
     text, shell = f"Predict. {question} {' · '.join(options)}", get_ipython()
     if shell is None:
         return print(text)
-    rich = "<b>Predict.</b> " + re.sub(r"`(.+?)`", r"<code>\1</code>", html.escape(question))
+    rich = "<b>Predict.</b> " + re.sub(
+        r"`(.+?)`", r"<code>\1</code>", html.escape(question)
+    )
     # to be stored, or no page with widgets
     if strict() or not hasattr(shell, "kernel") or not find_spec("ipywidgets"):
         rich += " " + " · ".join(f"<b>{html.escape(option)}</b>" for option in options)
@@ -44,7 +46,9 @@ def predict(key: str, question: str, *options: str) -> None:
     if "COLAB_RELEASE_TAG" in os.environ:
         return display(box)
     view = {"version_major": 2, "version_minor": 0, "model_id": box.model_id}
-    display({"application/vnd.jupyter.widget-view+json": view, "text/plain": text}, raw=True)
+    display(
+        {"application/vnd.jupyter.widget-view+json": view, "text/plain": text}, raw=True
+    )
 
 
 def reveal(key: str, answer: str) -> None:
@@ -55,7 +59,11 @@ def reveal(key: str, answer: str) -> None:
     error with LAB_STRICT=1 only.
     """
     if strict() and answer not in _asked.get(key, ()):
-        options = f"the options are {_asked[key]}" if key in _asked else "no predict above asks for it"
+        options = (
+            f"the options are {_asked[key]}"
+            if key in _asked
+            else "no predict above asks for it"
+        )
         raise LabError(f"reveal({key!r}, {answer!r}): {options}")
     _revealed[key] = answer
     if text := _verdict(key):
@@ -66,10 +74,16 @@ def _box(key, rich, options):
     from ipywidgets import HTML, Button, HBox, VBox
 
     said = HTML(html.escape(_verdict(key)))
-    buttons = [Button(description=option, layout={"width": "auto"}) for option in options]
+    buttons = [
+        Button(description=option, layout={"width": "auto"}) for option in options
+    ]
 
     def choose(button):
-        lost = "" if key in _revealed and _guess(key) else keep_score(f"predict {key}", {"said": button.description})
+        lost = (
+            ""
+            if key in _revealed and _guess(key)
+            else keep_score(f"predict {key}", {"said": button.description})
+        )
         said.value = html.escape(f"{_verdict(key)} {lost}")
 
     for button in buttons:
@@ -93,5 +107,13 @@ def _verdict(key):
     counted = NUMBER.match(answer)
     begin = f"You said {said}" if NUMBER.match(said) else f"You said “{said}”"
     if said == answer:
-        return f"{begin}, and {answer} it is." if counted else f"{begin}, and that is right."
-    return f"{begin}; it is {answer}." if counted else f"{begin}; the answer is “{answer}”."
+        return (
+            f"{begin}, and {answer} it is."
+            if counted
+            else f"{begin}, and that is right."
+        )
+    return (
+        f"{begin}; it is {answer}."
+        if counted
+        else f"{begin}; the answer is “{answer}”."
+    )

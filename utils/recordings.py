@@ -43,10 +43,20 @@ TEXT = r"(?s).*"
 PNG = r"iVBORw0KGg[A-Za-z0-9+/]*={0,2}"
 # What a recorded cell and a published source must look like: `_misfit` reads it.
 CELL = {"requires": TEXT, "source": TEXT, "date": TEXT, "seconds": float, "*": object}
-CELL |= {"machine": {"device": TEXT, "*": TEXT}, "outputs": [({"text": TEXT}, {"png": PNG, "alt": TEXT})]}
+CELL |= {
+    "machine": {"device": TEXT, "*": TEXT},
+    "outputs": [({"text": TEXT}, {"png": PNG, "alt": TEXT})],
+}
 CLAIMS = {"*": {"source": TEXT, "lines": [TEXT]}}
-SOURCE = {"experiment": ".+", "who": ".+", "date": r"(published|measured|read) \d{4}\b.*"}
-SOURCE |= {"link": r"https://[^\s\"'<>]+", "figures": [{"device": ".+", "what": ".+", "value": float, "unit": ".+"}]}
+SOURCE = {
+    "experiment": ".+",
+    "who": ".+",
+    "date": r"(published|measured|read) \d{4}\b.*",
+}
+SOURCE |= {
+    "link": r"https://[^\s\"'<>]+",
+    "figures": [{"device": ".+", "what": ".+", "value": float, "unit": ".+"}],
+}
 
 # what a reader is told of the machine
 VERSIONS = ("torch", "cuda", "rocm", "driver", "torch_xla")
@@ -114,7 +124,9 @@ def where(of: str | torch.device | Provenance = "cpu") -> Provenance:
     kind = of.type if isinstance(of, torch.device) else of
     if not re.fullmatch("cpu|cuda|mps|xpu|xla|tpu|meta", kind):
         known = ", ".join(results) or "none so far"
-        raise RecordingError(f"no result named {of!r}; results of this notebook: {known}")
+        raise RecordingError(
+            f"no result named {of!r}; results of this notebook: {known}"
+        )
     return here(kind)
 
 
@@ -152,13 +164,23 @@ def here(word: str) -> Provenance:
     word: also a device type.
     """
     pretended = word.split(":")[0] in pretending()
-    return Provenance(device_here(word), True, datetime.date.today().isoformat(), versions(), pretended)
+    return Provenance(
+        device_here(word),
+        True,
+        datetime.date.today().isoformat(),
+        versions(),
+        pretended,
+    )
 
 
 def device_here(word: str) -> str:
     """Name of the device that a cell with `%%requires word` uses on this machine."""
     word = word.split(":")[0]
-    return f"pretended {word} on {cpu_name()}" if word in pretending() else name_of(_device_type(word))
+    return (
+        f"pretended {word} on {cpu_name()}"
+        if word in pretending()
+        else name_of(_device_type(word))
+    )
 
 
 def _device_type(word):
@@ -204,7 +226,12 @@ def known_here(word, name=None, value=None):
     tools/record.py asks for it after each cell.
     """
     origin = here(word)
-    return json.dumps([{"device": origin.device, **origin.machine}, plain(name, value) if name else None])
+    return json.dumps(
+        [
+            {"device": origin.device, **origin.machine},
+            plain(name, value) if name else None,
+        ]
+    )
 
 
 def store(folder, lesson, cells, pretended=False, claims=None):
@@ -215,19 +242,30 @@ def store(folder, lesson, cells, pretended=False, claims=None):
     """
     folder = pathlib.Path(folder)
     if pretended and folder.resolve().is_relative_to(FOLDER.resolve()):
-        raise RecordingError("pretended devices measure nothing: refused to write into notebooks/recorded")
-    content = {"format": FORMAT, "lesson": lesson, "pretended": pretended, "cells": cells}
+        raise RecordingError(
+            "pretended devices measure nothing: refused to write into notebooks/recorded"
+        )
+    content = {
+        "format": FORMAT,
+        "lesson": lesson,
+        "pretended": pretended,
+        "cells": cells,
+    }
     content |= {"claims": claims} if claims else {}
     path = folder / machine_slug(cells) / f"{lesson}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    path.write_text(
+        json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8"
+    )
     return path
 
 
 def machine_slug(cells):
     """Folder name for a machine: its most telling device, such as nvidia-h200."""
     rank = {"compiler": 2, "xla": 1}
-    best = min(cells.values(), key=lambda cell: rank.get(cell["requires"], 0))["machine"]["device"]
+    best = min(cells.values(), key=lambda cell: rank.get(cell["requires"], 0))[
+        "machine"
+    ]["device"]
     return re.sub(r"[^a-z0-9]+", "-", best.lower()).strip("-")
 
 
@@ -244,17 +282,33 @@ def load(path):
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise RecordingError(f"the recording {label} is damaged ({error}): fetch the course again") from None
-    if not isinstance(content, dict) or content.get("format") != FORMAT or not isinstance(content.get("cells"), dict):
-        raise RecordingError(f"{label} is not a recording of this course: move it out of notebooks/recorded")
-    if content.get("pretended") and path.resolve().is_relative_to((COURSE / "notebooks" / "recorded").resolve()):
-        raise RecordingError(f"{label} was made on a pretended device: remove it from notebooks/recorded")
+        raise RecordingError(
+            f"the recording {label} is damaged ({error}): fetch the course again"
+        ) from None
+    if (
+        not isinstance(content, dict)
+        or content.get("format") != FORMAT
+        or not isinstance(content.get("cells"), dict)
+    ):
+        raise RecordingError(
+            f"{label} is not a recording of this course: move it out of notebooks/recorded"
+        )
+    if content.get("pretended") and path.resolve().is_relative_to(
+        (COURSE / "notebooks" / "recorded").resolve()
+    ):
+        raise RecordingError(
+            f"{label} was made on a pretended device: remove it from notebooks/recorded"
+        )
     for name, cell in content["cells"].items():
         if place := _misfit(cell, CELL, name):
-            raise RecordingError(f"the recording {label} is damaged (see cell {place}): fetch the course again")
+            raise RecordingError(
+                f"the recording {label} is damaged (see cell {place}): fetch the course again"
+            )
         cell["pretended"] = bool(content.get("pretended"))
     if place := _misfit(content.get("claims", {}), CLAIMS, "claims"):
-        raise RecordingError(f"the recording {label} is damaged (see {place}): fetch the course again")
+        raise RecordingError(
+            f"the recording {label} is damaged (see {place}): fetch the course again"
+        )
     return content["cells"]
 
 
@@ -264,13 +318,20 @@ def load_published(path):
     """
     try:
         content = json.loads(pathlib.Path(path).read_text(encoding="utf-8"))
-        found = {name: kept if isinstance(kept, list) else [kept] for name, kept in content.items()}
+        found = {
+            name: kept if isinstance(kept, list) else [kept]
+            for name, kept in content.items()
+        }
     except (OSError, ValueError, AttributeError) as error:
-        raise RecordingError(f"recorded/published.json is damaged ({error}): fetch the course again") from None
+        raise RecordingError(
+            f"recorded/published.json is damaged ({error}): fetch the course again"
+        ) from None
     for name, sources in found.items():
         place = _misfit(sources, [SOURCE], name)
         if place or not all(source["figures"] for source in sources):
-            raise RecordingError(f"recorded/published.json is damaged (see {place or name}): fetch the course again")
+            raise RecordingError(
+                f"recorded/published.json is damaged (see {place or name}): fetch the course again"
+            )
     return found
 
 
@@ -289,12 +350,26 @@ def _misfit(value, form, place):
         parts = [(each, form[0], place) for each in value] if well else []
     elif isinstance(form, dict):
         well = isinstance(value, dict) and form.keys() - {"*"} <= value.keys()
-        parts = [(value[key], form.get(key, form.get("*")), f"{place}, {key}") for key in value] if well else []
+        parts = (
+            [
+                (value[key], form.get(key, form.get("*")), f"{place}, {key}")
+                for key in value
+            ]
+            if well
+            else []
+        )
     elif form is float:
         well = type(value) in (int, float) and math.isfinite(value)
     else:
-        well = form is object or isinstance(value, str) and isinstance(form, str) and re.fullmatch(form, value)
-    return next(filter(None, (_misfit(*part) for part in parts)), None) if well else place
+        well = (
+            form is object
+            or isinstance(value, str)
+            and isinstance(form, str)
+            and re.fullmatch(form, value)
+        )
+    return (
+        next(filter(None, (_misfit(*part) for part in parts)), None) if well else place
+    )
 
 
 @functools.cache
@@ -319,10 +394,14 @@ def find(name: str, timeless: bool = False) -> list[tuple[Provenance, dict]]:
         if name in cells:
             cell = cells[name]
             machine = cell["machine"]
-            origin = Provenance(machine["device"], False, cell["date"], machine, cell["pretended"])
+            origin = Provenance(
+                machine["device"], False, cell["date"], machine, cell["pretended"]
+            )
             if timeless or not origin.emulated:
                 found.append((origin, cell))
-    return sorted(found, key=lambda pair: (not pair[0].emulated, pair[0].date), reverse=True)
+    return sorted(
+        found, key=lambda pair: (not pair[0].emulated, pair[0].date), reverse=True
+    )
 
 
 def published(name: str) -> list[types.SimpleNamespace]:
@@ -332,8 +411,15 @@ def published(name: str) -> list[types.SimpleNamespace]:
     Each figure has .device, .what, .value, .unit, .who, .link and .date ("published
     2012"; or measured, or read).
     """
-    sources = [(s["figures"], {"who": s["who"], "link": s["link"], "date": s["date"]}) for s in _published(name)]
-    return [types.SimpleNamespace(**figure, **by) for figures, by in sources for figure in figures]
+    sources = [
+        (s["figures"], {"who": s["who"], "link": s["link"], "date": s["date"]})
+        for s in _published(name)
+    ]
+    return [
+        types.SimpleNamespace(**figure, **by)
+        for figures, by in sources
+        for figure in figures
+    ]
 
 
 def _published(name):
@@ -363,7 +449,12 @@ def replay(name, missing, source, variables, timeless=False):
     if found:
         _show_recorded(name, missing, source, variables, *found[0])
     for entry in others:
-        _show_published(entry, "" if found or entry is not others[0] else f" (This cell needs {_once(missing)}.)")
+        _show_published(
+            entry,
+            ""
+            if found or entry is not others[0]
+            else f" (This cell needs {_once(missing)}.)",
+        )
     if not found and not others:
         note(f"needs {_once(missing)}; not recorded yet", "unavailable")
 
@@ -382,7 +473,9 @@ def _show_recorded(name, missing, source, variables, origin, cell):
         text = f"recorded {origin.date}, no GPU" if origin.emulated else text
     else:
         _said.add(text)
-        built = ", ".join(f"{key} {origin.machine[key]}" for key in VERSIONS if key in origin.machine)
+        built = ", ".join(
+            f"{key} {origin.machine[key]}" for key in VERSIONS if key in origin.machine
+        )
         mark = "a pretended device, " if origin.pretended else ""
         text = f"{mark}{text}{'' if origin.emulated else f' ({built})'}. This cell needs {missing}."
     if cell["source"] != source:
@@ -404,16 +497,34 @@ def _show_published(entry, needs):
         four_digits = float(format(figure["value"], ".4g"))
         value[figure["what"], figure["device"]] = f"{four_digits:,g} {figure['unit']}"
     whats, devices = (list(dict.fromkeys(names)) for names in zip(*value, strict=True))
-    rows = [[what, *(value.get((what, device), "–") for device in devices)] for what in whats]
+    rows = [
+        [what, *(value.get((what, device), "–") for device in devices)]
+        for what in whats
+    ]
     device = f"{devices[0]} · " if len(devices) == 1 else ""
     rows = rows if device else [["", *devices], *rows]
     about = entry["experiment"] + needs
-    plain = [f"{device}{entry['who']} ({entry['link']}), {entry['date']}", about, *map(" | ".join, rows)]
-    device, about, who, link, date = map(html.escape, (device, about, entry["who"], entry["link"], entry["date"]))
-    cells = ["".join(f'<td style="text-align: left">{html.escape(text)}</td>' for text in row) for row in rows]
+    plain = [
+        f"{device}{entry['who']} ({entry['link']}), {entry['date']}",
+        about,
+        *map(" | ".join, rows),
+    ]
+    device, about, who, link, date = map(
+        html.escape, (device, about, entry["who"], entry["link"], entry["date"])
+    )
+    cells = [
+        "".join(
+            f'<td style="text-align: left">{html.escape(text)}</td>' for text in row
+        )
+        for row in rows
+    ]
     table = "".join(f"<tr>{row}</tr>" for row in cells)
     table = f'<table style="margin: 0.3em 0; color: inherit">{table}</table>'
-    note("\n".join(plain), "published", f'{device}<a href="{link}">{who}</a>, {date}<br>{about}{table}')
+    note(
+        "\n".join(plain),
+        "published",
+        f'{device}<a href="{link}">{who}</a>, {date}<br>{about}{table}',
+    )
 
 
 def _show(output):

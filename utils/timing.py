@@ -79,7 +79,9 @@ class Measurement:
     def __str__(self):
         low, high = self.interval
         text = f"{time_text(self.median)} (IQR {time_text(self.iqr)}, 95%: {time_text(low)} to {time_text(high)}"
-        text += f", n {self.n}, {self.clock} clock" + (f", {self.calls} calls a sample" if self.calls > 1 else "")
+        text += f", n {self.n}, {self.clock} clock" + (
+            f", {self.calls} calls a sample" if self.calls > 1 else ""
+        )
         return "; ".join([text + (", cold)" if self.cold else ")"), *self.remarks])
 
 
@@ -92,7 +94,10 @@ def median_interval(samples: Sequence[float]) -> tuple[float, float]:
     Wider than it could be below 7 samples or so.
     """
     n, half = len(samples), 1.96 * math.sqrt(len(samples))
-    low, high = max(1, math.floor((n - half) / 2)), min(n, math.ceil(1 + (n + half) / 2))
+    low, high = (
+        max(1, math.floor((n - half) / 2)),
+        min(n, math.ceil(1 + (n + half) / 2)),
+    )
     ordered = sorted(samples)
     return ordered[low - 1], ordered[high - 1]
 
@@ -113,7 +118,9 @@ class Speedup(NamedTuple):
         return f"{self.times:.3g} times ({spread}): {time_text(self.before)} → {time_text(self.after)}"
 
 
-def measure(fn: Callable[[], object], device: torch.device | str, **options) -> Measurement:
+def measure(
+    fn: Callable[[], object], device: torch.device | str, **options
+) -> Measurement:
     """Time `fn()` on `device`. Options and errors as in `measure_together`."""
     return measure_together({"fn": fn}, device, **options)["fn"]
 
@@ -142,7 +149,8 @@ def measure_together(
     clock = clock or ("device" if device.type == "cuda" else "host")
     if clock not in ("host", "device") or (clock == "device" and device.type != "cuda"):
         raise LabError(
-            f"no {clock!r} clock on {device.type}: use clock='host'" + " or 'device'" * (device.type == "cuda")
+            f"no {clock!r} clock on {device.type}: use clock='host'"
+            + " or 'device'" * (device.type == "cuda")
         )
     if device.type == "cuda":
         torch.cuda.init()  # before that, waiting for the device does not wait
@@ -157,17 +165,25 @@ def measure_together(
         cost[name], remarks[name] = _warm_up(fn, device)
         calls[name] = 1 if cold else max(1, math.ceil(SAMPLE_SECONDS / cost[name]))
         if cold and clock == "device" and cost[name] < 1e-5:
-            remarks[name].append("shorter than 10 µs: one event pair a call measures the launch as well")
+            remarks[name].append(
+                "shorter than 10 µs: one event pair a call measures the launch as well"
+            )
     each_round = sum(cost[name] * calls[name] + overhead for name in functions)
-    rounds = n or min(1000, max(MIN_SAMPLES, 0 if untimed() else int(seconds / each_round)))
+    rounds = n or min(
+        1000, max(MIN_SAMPLES, 0 if untimed() else int(seconds / each_round))
+    )
     sample = _device_samples if clock == "device" else _host_samples
     with _no_garbage_collection():
         samples, reasons = sample(functions, device, calls, rounds, flush)
     slowed = [f"the GPU was slowed down by its {reason}" for reason in reasons]
     found = {}
     for name in functions:
-        m = Measurement(tuple(samples[name]), clock, calls[name], first[name], cold, settings())
-        spread = [f"wide spread: the IQR is {m.iqr / m.median:.0%} of the median"] * (m.iqr > 0.1 * m.median)
+        m = Measurement(
+            tuple(samples[name]), clock, calls[name], first[name], cold, settings()
+        )
+        spread = [f"wide spread: the IQR is {m.iqr / m.median:.0%} of the median"] * (
+            m.iqr > 0.1 * m.median
+        )
         found[name] = replace(m, remarks=(*remarks[name], *slowed, *spread))
     return found
 
@@ -180,11 +196,22 @@ def speedup(before: Measurement, after: Measurement) -> Speedup:
     percentile method).
     """
     if before.clock != after.clock:
-        raise LabError(f"two clocks, {before.clock} and {after.clock}: measure both with the same one")
+        raise LabError(
+            f"two clocks, {before.clock} and {after.clock}: measure both with the same one"
+        )
     draw = numpy.random.default_rng(0)
-    medians = [numpy.median(draw.choice(m.samples, (1000, m.n)), axis=1) for m in (before, after)]
+    medians = [
+        numpy.median(draw.choice(m.samples, (1000, m.n)), axis=1)
+        for m in (before, after)
+    ]
     low, high = numpy.percentile(medians[0] / medians[1], [2.5, 97.5])
-    return Speedup(before.median / after.median, float(low), float(high), before.median, after.median)
+    return Speedup(
+        before.median / after.median,
+        float(low),
+        float(high),
+        before.median,
+        after.median,
+    )
 
 
 def wait_for(device: torch.device | str) -> None:
@@ -217,7 +244,11 @@ def time_text(seconds: float) -> str:
     """Seconds as text with three digits: 0.00123 → "1.23 ms"."""
     for unit, factor in (("s", 1), ("ms", 1e3), ("µs", 1e6)):
         if abs(seconds) * factor >= 1:
-            return f"{seconds * factor:.3g} {unit}" if seconds * factor < 1000 else f"{seconds * factor:,.0f} {unit}"
+            return (
+                f"{seconds * factor:.3g} {unit}"
+                if seconds * factor < 1000
+                else f"{seconds * factor:,.0f} {unit}"
+            )
     return f"{seconds * 1e9:.3g} ns"
 
 
@@ -283,7 +314,9 @@ def _host_samples(functions, device, calls, rounds, flush):
     for name in _shuffled(functions, rounds):
         if flush:
             flush()
-        samples[name].append(_host_seconds(functions[name], device, calls[name]) / calls[name])
+        samples[name].append(
+            _host_seconds(functions[name], device, calls[name]) / calls[name]
+        )
     return samples, hardware.throttle_reasons(device) if device.type == "cuda" else []
 
 
@@ -302,7 +335,10 @@ def _device_samples(functions, device, calls, rounds, flush):
         # now, while the device may still work
         reasons = hardware.throttle_reasons(device)
         torch.cuda.synchronize()
-    return {name: [clock.seconds() / calls[name] for clock in done] for name, done in clocks.items()}, reasons
+    return {
+        name: [clock.seconds() / calls[name] for clock in done]
+        for name, done in clocks.items()
+    }, reasons
 
 
 def _shuffled(names, rounds):
@@ -327,14 +363,20 @@ def _warm_up(fn, device):
     wait_for(device)
     seconds = (time.perf_counter() - start) / calls
     paced = device.type == "cuda" and launched > 0.9 * seconds * calls
-    return seconds, ["the host was busy all the while: launching or waiting, not computing, sets the pace"] * paced
+    return seconds, [
+        "the host was busy all the while: launching or waiting, not computing, sets the pace"
+    ] * paced
 
 
 def _flusher(device):
     """A function that overwrites the caches of `device`: twice the L2 of a GPU, 128 MiB
     on the CPU.
     """
-    size = 2 * torch.cuda.get_device_properties(device).L2_cache_size if device.type == "cuda" else CPU_FLUSH
+    size = (
+        2 * torch.cuda.get_device_properties(device).L2_cache_size
+        if device.type == "cuda"
+        else CPU_FLUSH
+    )
     return torch.empty(size, dtype=torch.uint8, device=device).zero_
 
 

@@ -58,7 +58,10 @@ class Node(NamedTuple):
 def graph_nodes(text: str) -> list[Node]:
     """The lines of `graph_text`, inputs before what uses them. Needs no torch_xla."""
     lines = re.findall(r"%(\d+) = (.+?)(?:\{[\d,]*\})? ([\w:]+)\(([^)]*)\)", text)
-    return [Node(int(n), op, shape, tuple(map(int, re.findall(r"%(\d+)", used)))) for n, shape, op, used in lines]
+    return [
+        Node(int(n), op, shape, tuple(map(int, re.findall(r"%(\d+)", used))))
+        for n, shape, op, used in lines
+    ]
 
 
 # --------------------------------------------------------------------------------------
@@ -77,7 +80,11 @@ def held(tensor: torch.Tensor) -> list[list[list[int]]]:
     if not isinstance(sharded, xs.XLAShardedTensor):
         return [whole] * torch_xla.runtime.global_runtime_device_count()
     for shard in sharded.local_shards:
-        block = whole if shard.indices is ... else [[part.start, part.stop] for part in shard.indices]
+        block = (
+            whole
+            if shard.indices is ...
+            else [[part.start, part.stop] for part in shard.indices]
+        )
         found[int(shard.shard_device.rpartition(":")[2])] = block
     return [block for _, block in sorted(found.items())]
 
@@ -93,7 +100,16 @@ def programs(folder: str | pathlib.Path) -> set[pathlib.Path]:
 
 
 # bytes; others have 4
-WIDTHS = {"pred": 1, "s8": 1, "u8": 1, "bf16": 2, "f16": 2, "s64": 8, "u64": 8, "f64": 8}
+WIDTHS = {
+    "pred": 1,
+    "s8": 1,
+    "u8": 1,
+    "bf16": 2,
+    "f16": 2,
+    "s64": 8,
+    "u64": 8,
+    "f64": 8,
+}
 KINDS = "all-reduce|all-gather|reduce-scatter|all-to-all|collective-permute"
 
 
@@ -105,12 +121,19 @@ def collectives(text: str) -> list[list]:
     operands stand before the results.
     """
     found = []
-    for result, kind, starts in re.findall(rf"= (\(?\w+\[.*?) ({KINDS})(-start)?\(", text):
+    for result, kind, starts in re.findall(
+        rf"= (\(?\w+\[.*?) ({KINDS})(-start)?\(", text
+    ):
         shapes = re.findall(r"(\w+)\[([\d,]*)\]", result)
         if starts and kind == "all-gather":
             shapes = shapes[len(shapes) // 2 :]
         elif starts and kind != "all-reduce":
             shapes = shapes[1:2]
-        sizes = [WIDTHS.get(dtype, 4) * math.prod(int(d) for d in dims.split(",") if d) for dtype, dims in shapes]
-        found.append([kind, " ".join(f"{dtype}[{dims}]" for dtype, dims in shapes), sum(sizes)])
+        sizes = [
+            WIDTHS.get(dtype, 4) * math.prod(int(d) for d in dims.split(",") if d)
+            for dtype, dims in shapes
+        ]
+        found.append(
+            [kind, " ".join(f"{dtype}[{dims}]" for dtype, dims in shapes), sum(sizes)]
+        )
     return found

@@ -14,7 +14,9 @@ def check_device_type(answer):
         shown, expected = f"a tensor on {x.device}", x.device.type
         got = call(answer, x, shown=shown)
         if isinstance(got, torch.device):
-            raise Wrong(f"for {shown} you returned a torch.device; its type alone is asked, as text")
+            raise Wrong(
+                f"for {shown} you returned a torch.device; its type alone is asked, as text"
+            )
         if not isinstance(got, str) or got != expected:
             raise Wrong(f"for {shown} you returned {got!r}, expected {expected!r}")
 

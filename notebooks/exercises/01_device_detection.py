@@ -14,8 +14,34 @@ def accepted(text):
 
 
 def check_is_device(answer):
-    known = ["cpu", "gpu", "cuda:1", "cpu:0", "mps", "CUDA", "xla", "cuda:99", "meta", "xpu:3", "tpu", "hpu", "vulkan"]
-    spelled = ["cuda:-1", "cuda 1", "cuda:", "", " cpu", "cuda:x", "cuda:1.5", "cuda:0:1", "cuda:01", "1", "cuda,cpu"]
+    known = [
+        "cpu",
+        "gpu",
+        "cuda:1",
+        "cpu:0",
+        "mps",
+        "CUDA",
+        "xla",
+        "cuda:99",
+        "meta",
+        "xpu:3",
+        "tpu",
+        "hpu",
+        "vulkan",
+    ]
+    spelled = [
+        "cuda:-1",
+        "cuda 1",
+        "cuda:",
+        "",
+        " cpu",
+        "cuda:x",
+        "cuda:1.5",
+        "cuda:0:1",
+        "cuda:01",
+        "1",
+        "cuda,cpu",
+    ]
     for text in known + spelled:
         expected = accepted(text)
         try:
@@ -24,40 +50,126 @@ def check_is_device(answer):
             if expected or not isinstance(wrong.__cause__, RuntimeError):
                 raise
             why = "this is how torch.device refuses a text. Catch it, and return False"
-            raise Wrong(f"for {text!r} your function raised RuntimeError: {why}") from wrong
+            raise Wrong(
+                f"for {text!r} your function raised RuntimeError: {why}"
+            ) from wrong
         if not isinstance(got, bool):
             raise Wrong(f"for {text!r} you returned {got!r}, expected True or False")
         if got != expected:
             verb = "accepts" if expected else "refuses"
             why = "it knows many types, with or without an index, and asks for no hardware"
-            why = why if expected else "let it judge the text as it is, and keep no list"
-            raise Wrong(f"for {text!r} you returned {got}, but torch.device {verb} it: {why}")
+            why = (
+                why if expected else "let it judge the text as it is, and keep no list"
+            )
+            raise Wrong(
+                f"for {text!r} you returned {got}, but torch.device {verb} it: {why}"
+            )
 
 
 CODE_CASES = [
     ((7, 5), ["sm_75", "sm_80", "sm_90"], True, "sm_75 is code for exactly this GPU"),
-    ((8, 9), ["sm_75", "sm_86", "sm_90"], True, "sm_86 runs on 8.9: same major version, higher minor version"),
-    ((9, 0), ["sm_80", "sm_86"], False, "machine code never runs on another major version"),
+    (
+        (8, 9),
+        ["sm_75", "sm_86", "sm_90"],
+        True,
+        "sm_86 runs on 8.9: same major version, higher minor version",
+    ),
+    (
+        (9, 0),
+        ["sm_80", "sm_86"],
+        False,
+        "machine code never runs on another major version",
+    ),
     ((8, 0), ["sm_75", "sm_86"], False, "sm_86 needs a minor version of at least 6"),
-    ((12, 0), ["sm_80", "sm_90", "compute_90"], True, "compute_90 is PTX, and runs on 9.0 and everything newer"),
+    (
+        (12, 0),
+        ["sm_80", "sm_90", "compute_90"],
+        True,
+        "compute_90 is PTX, and runs on 9.0 and everything newer",
+    ),
     ((9, 0), ["compute_90"], True, "compute_90 is PTX, and runs on 9.0 as well"),
-    ((8, 0), ["compute_75", "sm_90"], True, "compute_75 is PTX, and 8.0 is newer than 7.5"),
-    ((8, 0), ["sm_75", "compute_86"], False, "PTX for 8.6 does not run on 8.0, which is older"),
-    ((6, 0), ["sm_75", "sm_80", "compute_75"], False, "PTX for 7.5 does not run on something older"),
+    (
+        (8, 0),
+        ["compute_75", "sm_90"],
+        True,
+        "compute_75 is PTX, and 8.0 is newer than 7.5",
+    ),
+    (
+        (8, 0),
+        ["sm_75", "compute_86"],
+        False,
+        "PTX for 8.6 does not run on 8.0, which is older",
+    ),
+    (
+        (6, 0),
+        ["sm_75", "sm_80", "compute_75"],
+        False,
+        "PTX for 7.5 does not run on something older",
+    ),
     ((8, 6), ["sm_75", "sm_87"], False, "sm_87 needs a minor version of at least 7"),
     ((8, 6), ["compute_87"], False, "PTX for 8.7 does not run on 8.6, which is older"),
-    ((8, 9), ["sm_90", "compute_86"], True, "compute_86 is PTX, and 8.9 is newer than 8.6"),
-    ((9, 0), ["compute_100"], False, "compute_100 is PTX for 10.0, which is newer than 9.0"),
-    ((10, 3), ["sm_90", "sm_100"], True, "sm_100 is 10.0: the last digit is the minor version"),
-    ((10, 0), ["sm_90", "sm_103"], False, "sm_103 is 10.3: the last digit is the minor version"),
-    ((12, 0), ["sm_90", "sm_100"], False, "sm_100 is 10.0, another major version than 12.0"),
+    (
+        (8, 9),
+        ["sm_90", "compute_86"],
+        True,
+        "compute_86 is PTX, and 8.9 is newer than 8.6",
+    ),
+    (
+        (9, 0),
+        ["compute_100"],
+        False,
+        "compute_100 is PTX for 10.0, which is newer than 9.0",
+    ),
+    (
+        (10, 3),
+        ["sm_90", "sm_100"],
+        True,
+        "sm_100 is 10.0: the last digit is the minor version",
+    ),
+    (
+        (10, 0),
+        ["sm_90", "sm_103"],
+        False,
+        "sm_103 is 10.3: the last digit is the minor version",
+    ),
+    (
+        (12, 0),
+        ["sm_90", "sm_100"],
+        False,
+        "sm_100 is 10.0, another major version than 12.0",
+    ),
     ((12, 0), ["compute_103"], True, "compute_103 is PTX for 10.3, and 12.0 is newer"),
-    ((8, 6), ["sm_86", "sm_90", "compute_90"], True, "one entry that runs is enough, here the first"),
+    (
+        (8, 6),
+        ["sm_86", "sm_90", "compute_90"],
+        True,
+        "one entry that runs is enough, here the first",
+    ),
     ((8, 0), ["sm_80", "sm_86"], True, "one entry that runs is enough, here sm_80"),
-    ((9, 0), ["compute_80", "compute_120"], True, "one entry that runs is enough, here compute_80"),
-    ((8, 6), ["sm_87", "compute_80"], True, "one entry that runs is enough, here compute_80"),
-    ((9, 0), ["compute_120", "sm_90"], True, "one entry that runs is enough, here sm_90"),
-    ((6, 1), ["sm_75", "sm_80", "sm_86", "sm_90", "sm_100", "sm_120"], False, "all of them are newer than 6.1"),
+    (
+        (9, 0),
+        ["compute_80", "compute_120"],
+        True,
+        "one entry that runs is enough, here compute_80",
+    ),
+    (
+        (8, 6),
+        ["sm_87", "compute_80"],
+        True,
+        "one entry that runs is enough, here compute_80",
+    ),
+    (
+        (9, 0),
+        ["compute_120", "sm_90"],
+        True,
+        "one entry that runs is enough, here sm_90",
+    ),
+    (
+        (6, 1),
+        ["sm_75", "sm_80", "sm_86", "sm_90", "sm_100", "sm_120"],
+        False,
+        "all of them are newer than 6.1",
+    ),
     ((8, 6), [], False, "a build without GPU code runs on no GPU"),
 ]
 
@@ -72,12 +184,30 @@ def check_can_run(answer):
 
 LINKS = ("gpu", "driver", "build", "versions", "visible", "kernels")
 FIRST_BROKEN = {
-    "office": ("build", "card and driver answer, and the suffix of PyTorch names the CPU"),
-    "docker": ("driver", "the card is there, but nothing in the container can speak to it"),
-    "cluster": ("visible", "card, driver and build fit together; the process is not allowed to see the card"),
-    "server": ("versions", "card, driver and build are there; compare the driver with OLDEST for this CUDA"),
-    "notebook": ("gpu", "driver and build are missing as well, but without a card neither would help"),
-    "attic": ("kernels", "is_available() covers the first five links, and it says True"),
+    "office": (
+        "build",
+        "card and driver answer, and the suffix of PyTorch names the CPU",
+    ),
+    "docker": (
+        "driver",
+        "the card is there, but nothing in the container can speak to it",
+    ),
+    "cluster": (
+        "visible",
+        "card, driver and build fit together; the process is not allowed to see the card",
+    ),
+    "server": (
+        "versions",
+        "card, driver and build are there; compare the driver with OLDEST for this CUDA",
+    ),
+    "notebook": (
+        "gpu",
+        "driver and build are missing as well, but without a card neither would help",
+    ),
+    "attic": (
+        "kernels",
+        "is_available() covers the first five links, and it says True",
+    ),
 }
 
 
@@ -85,38 +215,104 @@ def check_first_broken(answer):
     if not isinstance(answer, dict):
         raise Wrong(f"expected a dict of machine and link, got {answer!r}")
     if set(answer) != set(FIRST_BROKEN):
-        raise Wrong(f"expected a dict with the keys {', '.join(FIRST_BROKEN)}; yours has {', '.join(map(str, answer))}")
+        raise Wrong(
+            f"expected a dict with the keys {', '.join(FIRST_BROKEN)}; yours has {', '.join(map(str, answer))}"
+        )
     if any(value is DOTS for value in answer.values()):
         raise NotAnswered
     for machine, (expected, why) in FIRST_BROKEN.items():
         got = answer[machine]
         if not isinstance(got, str) or got not in LINKS:
-            raise Wrong(f"for {machine!r} you answered {got!r}, expected one of {', '.join(LINKS)}")
+            raise Wrong(
+                f"for {machine!r} you answered {got!r}, expected one of {', '.join(LINKS)}"
+            )
         if got != expected:
-            raise Wrong(f"for {machine!r} you answered {got!r}, but that is not the first broken link: {why}")
+            raise Wrong(
+                f"for {machine!r} you answered {got!r}, but that is not the first broken link: {why}"
+            )
 
 
 WISHES = [  # wish, what is there, expected (and what is as good), why
     ("cuda:1", ["cuda:0", "cuda:1"], "cuda:1", "it is there"),
-    ("cuda:5", ["cuda:0", "cuda:1"], "cuda:0", "there is no such GPU, so the first accelerator"),
+    (
+        "cuda:5",
+        ["cuda:0", "cuda:1"],
+        "cuda:0",
+        "there is no such GPU, so the first accelerator",
+    ),
     ("mps", ["cuda:0"], "cuda:0", "there is no Apple GPU, so the first accelerator"),
-    ("cuda", ["cuda:0", "cuda:1"], "cuda:0 cuda", "without an index, it is the first of its type"),
+    (
+        "cuda",
+        ["cuda:0", "cuda:1"],
+        "cuda:0 cuda",
+        "without an index, it is the first of its type",
+    ),
     ("cpu", ["cuda:0"], "cpu", "the CPU is always there, and was wished for"),
     ("cpu:0", ["cuda:0"], "cpu cpu:0", "this is the CPU, too: look at the type"),
     ("cuda:0", [], "cpu", "no accelerator is there"),
     ("cuda", [], "cpu", "no accelerator is there"),
     ("cpu", [], "cpu", "the CPU is always there"),
     ("xpu:0", ["xpu:0"], "xpu:0", "it is there"),
-    ("cuda:1", ["xpu:0", "xpu:1"], "xpu:0", "xpu:1 is of another type, so the first accelerator"),
-    ("cuda", ["xpu:0"], "xpu:0", "there is no GPU of this type, so the first accelerator"),
-    ("cuda", ["xla:0", "cuda:0"], "cuda:0 cuda", "cuda:0 is there, and a fair answer to a wish without an index"),
-    ("xpu", ["cuda:0", "xpu:0"], "xpu:0 xpu", "xpu:0 is there, and a fair answer to a wish without an index"),
-    ("cuda", ["xpu:0", "cuda:1"], "cuda:1 cuda", "the first of its type will do, whatever its number"),
-    ("cuda:5", ["xpu:0", "cuda:0"], "xpu:0", "cuda:5 is not there, so the first of the list, of whatever type"),
-    ("cuda:1", ["cuda:0", "cuda:10"], "cuda:0", "cuda:10 is not cuda:1, so the first accelerator"),
-    ("xla:0", ["cuda:0", "xla:0"], "xla:0", "it is there; cuda:0 has the same index and another type"),
-    ("cuda:0", ["cuda:1", "cuda:0"], "cuda:0", "it is there, as the second of the list; 0 is an index, too"),
-    ("mps", ["cuda:1", "cuda:0"], "cuda:1", "there is no Apple GPU, so the first of the list"),
+    (
+        "cuda:1",
+        ["xpu:0", "xpu:1"],
+        "xpu:0",
+        "xpu:1 is of another type, so the first accelerator",
+    ),
+    (
+        "cuda",
+        ["xpu:0"],
+        "xpu:0",
+        "there is no GPU of this type, so the first accelerator",
+    ),
+    (
+        "cuda",
+        ["xla:0", "cuda:0"],
+        "cuda:0 cuda",
+        "cuda:0 is there, and a fair answer to a wish without an index",
+    ),
+    (
+        "xpu",
+        ["cuda:0", "xpu:0"],
+        "xpu:0 xpu",
+        "xpu:0 is there, and a fair answer to a wish without an index",
+    ),
+    (
+        "cuda",
+        ["xpu:0", "cuda:1"],
+        "cuda:1 cuda",
+        "the first of its type will do, whatever its number",
+    ),
+    (
+        "cuda:5",
+        ["xpu:0", "cuda:0"],
+        "xpu:0",
+        "cuda:5 is not there, so the first of the list, of whatever type",
+    ),
+    (
+        "cuda:1",
+        ["cuda:0", "cuda:10"],
+        "cuda:0",
+        "cuda:10 is not cuda:1, so the first accelerator",
+    ),
+    (
+        "xla:0",
+        ["cuda:0", "xla:0"],
+        "xla:0",
+        "it is there; cuda:0 has the same index and another type",
+    ),
+    (
+        "cuda:0",
+        ["cuda:1", "cuda:0"],
+        "cuda:0",
+        "it is there, as the second of the list; 0 is an index, too",
+    ),
+    (
+        "mps",
+        ["cuda:1", "cuda:0"],
+        "cuda:1",
+        "there is no Apple GPU, so the first of the list",
+    ),
 ]
 
 
@@ -126,7 +322,9 @@ def check_choose(answer):
         shown = f"{wish!r} and {there or 'no accelerator'}"
         got = call(answer, wish, [torch.device(d) for d in there], shown=shown)
         if not isinstance(got, torch.device):
-            raise Wrong(f"for {shown} you returned {got!r}, expected a torch.device, here {expected}")
+            raise Wrong(
+                f"for {shown} you returned {got!r}, expected a torch.device, here {expected}"
+            )
         if got not in map(torch.device, right.split()):
             raise Wrong(f"for {shown} you returned {got}, expected {expected}: {why}")
 
@@ -136,11 +334,41 @@ TIMES = [  # sizes, on the CPU, on the other device, expected, why
     (SIZES[:3], [1, 5, 90], [8, 9, 10], 256, "slower at 16 and 64, faster at 256"),
     (SIZES[:3], [9, 9, 90], [1, 2, 10], 16, "faster everywhere"),
     (SIZES[:3], [1, 2, 3], [8, 9, 10], None, "never faster"),
-    (SIZES, [1, 9, 20, 90], [8, 8, 30, 40], 1024, "the win at 64 does not last: 256 is slower again"),
-    (SIZES[:3], [1, 9, 20], [8, 8, 30], None, "slower again at the largest size, so no start holds"),
-    (SIZES, [1, 9, 20, 90], [8, 8, 19, 40], 64, "faster from 64 on, so 64 is the smallest"),
-    (SIZES, [9, 2, 20, 90], [8, 8, 19, 40], 256, "the win at 16 does not last: 64 is slower"),
-    ([*SIZES, 4096], [9, 9, 20, 80, 90], [8, 8, 19, 85, 40], 4096, "three wins in a row do not last: 1024 is slower"),
+    (
+        SIZES,
+        [1, 9, 20, 90],
+        [8, 8, 30, 40],
+        1024,
+        "the win at 64 does not last: 256 is slower again",
+    ),
+    (
+        SIZES[:3],
+        [1, 9, 20],
+        [8, 8, 30],
+        None,
+        "slower again at the largest size, so no start holds",
+    ),
+    (
+        SIZES,
+        [1, 9, 20, 90],
+        [8, 8, 19, 40],
+        64,
+        "faster from 64 on, so 64 is the smallest",
+    ),
+    (
+        SIZES,
+        [9, 2, 20, 90],
+        [8, 8, 19, 40],
+        256,
+        "the win at 16 does not last: 64 is slower",
+    ),
+    (
+        [*SIZES, 4096],
+        [9, 9, 20, 80, 90],
+        [8, 8, 19, 85, 40],
+        4096,
+        "three wins in a row do not last: 1024 is slower",
+    ),
     ([16, 64], [8, 9], [8, 4], 64, "equally fast is not faster"),
     ([16, 64], [9, 4], [8, 4], None, "equally fast is not faster"),
     ([32, 512], [0.25, 8.5], [0.2, 8.4], 32, "faster everywhere, if only by a little"),
@@ -155,7 +383,9 @@ def check_crossover(answer):
         shown = f"sizes {sizes}, CPU {cpu_times}, other {other_times}"
         got = call(answer, sizes, cpu_times, other_times, shown=shown)
         if not isinstance(got, (int, float, type(None))):
-            raise Wrong(f"for {shown} you returned {got!r}, expected a size or None, here {expected}")
+            raise Wrong(
+                f"for {shown} you returned {got!r}, expected a size or None, here {expected}"
+            )
         if got != expected:
             raise Wrong(f"for {shown} you returned {got!r}, expected {expected}: {why}")
 
@@ -200,7 +430,9 @@ def is_device(text):
             "import re\ndef is_device(text):\n"
             "    return bool(re.fullmatch(r'(cpu|cuda|mps|xpu|xla|meta|hpu|vulkan)(:\\d+)?', text))": "for 'cuda:01'",
         },
-        equivalent={"except RuntimeError: → except Exception:": "For a text torch.device raises no other error."},
+        equivalent={
+            "except RuntimeError: → except Exception:": "For a text torch.device raises no other error."
+        },
     ),
     Exercise(
         number="01.2",

@@ -23,7 +23,9 @@ def _pair(got, shown, names):
         raise NotAnswered
     if not all(map(is_number, got)):
         returned = " ".join(repr(got).split())
-        raise Wrong(f"for {shown} you returned {returned}; Python numbers are asked, as a pair ({names})")
+        raise Wrong(
+            f"for {shown} you returned {returned}; Python numbers are asked, as a pair ({names})"
+        )
     return got
 
 
@@ -49,9 +51,17 @@ class NoNumber(TorchFunctionMode):
     def __torch_function__(self, function, types, args=(), kwargs=None):
         kwargs = kwargs or {}
         name = getattr(function, "__name__", "")
-        bare = [value for value in (*args, *kwargs.values()) if isinstance(value, (str, torch.device))]
-        if (name == "cuda" and len(args) < 2 and not kwargs) or "cuda" in map(str, bare):
-            raise Wrong(f"your function moves a tensor to 'cuda' ({name}): move it to the device that it was given")
+        bare = [
+            value
+            for value in (*args, *kwargs.values())
+            if isinstance(value, (str, torch.device))
+        ]
+        if (name == "cuda" and len(args) < 2 and not kwargs) or "cuda" in map(
+            str, bare
+        ):
+            raise Wrong(
+                f"your function moves a tensor to 'cuda' ({name}): move it to the device that it was given"
+            )
         return function(*args, **kwargs)
 
 
@@ -89,9 +99,13 @@ def check_zeros_beside(answer):
     finally:
         torch.use_deterministic_algorithms(before)
     if x.tolist() != [1, 1]:
-        raise Wrong(f"x was [1.0, 1.0] and now is {x.tolist()}: make a new tensor, and leave x as it is")
+        raise Wrong(
+            f"x was [1.0, 1.0] and now is {x.tolist()}: make a new tensor, and leave x as it is"
+        )
     if got.tolist() != [0, 0, 0]:
-        raise Wrong(f"for x on cpu and n = 3 you returned {got.tolist()}, expected three zeros")
+        raise Wrong(
+            f"for x on cpu and n = 3 you returned {got.tolist()}, expected three zeros"
+        )
 
 
 def _check_zeros(answer, x, n):
@@ -101,17 +115,25 @@ def _check_zeros(answer, x, n):
     default = torch.get_default_device()
     if default.type != "cpu":
         torch.set_default_device(None)
-        raise Wrong(f"for {shown} your function leaves {default} as the default device: say device= instead")
+        raise Wrong(
+            f"for {shown} your function leaves {default} as the default device: say device= instead"
+        )
     if x.shape != shape:
-        raise Wrong(f"for {shown} you changed the shape of x to {tuple(x.shape)}: make a new tensor")
+        raise Wrong(
+            f"for {shown} you changed the shape of x to {tuple(x.shape)}: make a new tensor"
+        )
     if not isinstance(got, torch.Tensor):
         raise Wrong(f"for {shown} you returned {got!r}, expected a tensor")
     if got.device != x.device:
-        raise Wrong(f"for {shown} your tensor is on {got.device}: say device= when you make it")
+        raise Wrong(
+            f"for {shown} your tensor is on {got.device}: say device= when you make it"
+        )
     if got.shape != (n,):
         raise Wrong(f"for {shown} the shape is {tuple(got.shape)}, expected ({n},)")
     if moves.names:
-        raise Wrong(f"for {shown} your tensor was made elsewhere, and moved ({moves.names[0]}): make it there")
+        raise Wrong(
+            f"for {shown} your tensor was made elsewhere, and moved ({moves.names[0]}): make it there"
+        )
 
 
 LINES = {
@@ -125,9 +147,13 @@ LINES = {
 
 
 def check_copies(answer):
-    answer = answer.tolist() if isinstance(answer, (np.ndarray, torch.Tensor)) else answer
+    answer = (
+        answer.tolist() if isinstance(answer, (np.ndarray, torch.Tensor)) else answer
+    )
     if not isinstance(answer, (list, tuple)) or len(answer) != len(LINES):
-        raise Wrong(f"expected a list of {len(LINES)} values, one for each line, got {answer!r}")
+        raise Wrong(
+            f"expected a list of {len(LINES)} values, one for each line, got {answer!r}"
+        )
     if any(given is DOTS for given in answer):
         raise NotAnswered
     x = torch.arange(6.0)
@@ -138,7 +164,9 @@ def check_copies(answer):
         copied = result.untyped_storage().data_ptr() != x.untyped_storage().data_ptr()
         if given != copied:
             verb = "has a storage of its own" if copied else "shares the storage of x"
-            raise Wrong(f"for {line} you said {bool(given)}, but the result {verb}: {why}")
+            raise Wrong(
+                f"for {line} you said {bool(given)}, but the result {verb}: {why}"
+            )
 
 
 LINKS = [  # latency in s, bandwidth in bytes/s, two sizes in bytes
@@ -154,10 +182,16 @@ def check_link_from_two(answer):
         t1, t2 = latency + n1 / bandwidth, latency + n2 / bandwidth
         shown = f"{n1} bytes in {t1:.5g} s and {n2} bytes in {t2:.5g} s"
         got = call(answer, n1, t1, n2, t2, shown=shown)
-        got = _pair(got.tolist() if isinstance(got, torch.Tensor) else got, shown, "latency, bandwidth")
+        got = _pair(
+            got.tolist() if isinstance(got, torch.Tensor) else got,
+            shown,
+            "latency, bandwidth",
+        )
         almost = 1e-5 * min(t1, t2)  # as exact as float32
         if math.isclose(got[0], bandwidth, rel_tol=1e-3):
-            raise Wrong("the order is another one: the latency comes first, then the bandwidth")
+            raise Wrong(
+                "the order is another one: the latency comes first, then the bandwidth"
+            )
         if not math.isclose(got[1], bandwidth, rel_tol=1e-3):
             returned, expected = apart(got[1], bandwidth)
             raise Wrong(
@@ -175,14 +209,22 @@ def check_link_from_two(answer):
 def _bandwidth_fault(got, bandwidth):
     if math.isclose(got * bandwidth, 1, rel_tol=1e-3):
         return "that is seconds per byte, so take the reciprocal"
-    for unit, size in {"GB/s": 1e9, "GiB/s": 2**30, "MB/s": 1e6, "MiB/s": 2**20, "bits per second": 1 / 8}.items():
+    for unit, size in {
+        "GB/s": 1e9,
+        "GiB/s": 2**30,
+        "MB/s": 1e6,
+        "MiB/s": 2**20,
+        "bits per second": 1 / 8,
+    }.items():
         if math.isclose(got * size, bandwidth, rel_tol=1e-3):
             return f"that is in {unit}, and bytes per second are asked"
     if abs(got - bandwidth) < 1:
         return "do not round it"
     if got < 0:
         return "subtract the bytes and the times the same way round"
-    return "take the difference of the two measurements, for there the latency drops out"
+    return (
+        "take the difference of the two measurements, for there the latency drops out"
+    )
 
 
 def _latency_fault(got, latency):
@@ -207,10 +249,22 @@ def check_ensure_same_device(answer):
             "a vector of length one is a vector",
         )
         _let_pass(answer, "they share a device", cpu, torch.ones(3, 3))
-        _let_pass(answer, "they share a device, and types do not matter", cpu, torch.ones(2, dtype=torch.int64))
-        errors = [((meta, cpu), _raised(answer, "they do not share a device", meta, cpu))]
+        _let_pass(
+            answer,
+            "they share a device, and types do not matter",
+            cpu,
+            torch.ones(2, dtype=torch.int64),
+        )
+        errors = [
+            ((meta, cpu), _raised(answer, "they do not share a device", meta, cpu))
+        ]
         _let_pass(answer, "they share a device", meta, meta, meta)
-        for tensors in ((meta, number), (number, first, number), (number, there), (number, number)):
+        for tensors in (
+            (meta, number),
+            (number, first, number),
+            (number, there),
+            (number, number),
+        ):
             _let_pass(answer, joins, *tensors)
         _let_pass(answer, "one tensor is on one device", first)
         _let_pass(answer, "nothing is on two devices")
@@ -221,8 +275,18 @@ def check_ensure_same_device(answer):
             ("compare them all, not only the first two", cpu, cpu, meta),
             ("compare them all, not only the last two", meta, cpu, cpu),
             ("compare them all, not only the first and the last", cpu, first, cpu),
-            ("the number may pass, but the two others may not meet", number, second, third),
-            ("the number may pass, but the two others may not meet", first, number, second),
+            (
+                "the number may pass, but the two others may not meet",
+                number,
+                second,
+                third,
+            ),
+            (
+                "the number may pass, but the two others may not meet",
+                first,
+                number,
+                second,
+            ),
             ("the number may pass, but the two others may not meet", cpu, number, meta),
             (two, there, torch.tensor(1.0, device="cuda:1")),
             ("they are on three devices", third, meta, cpu),
@@ -251,7 +315,9 @@ def _let_pass(answer, why, *tensors):
     except (NotAnswered, Wrong):
         raise
     except Exception as error:
-        raise Wrong(f"{_described(tensors)} must pass, {why}; you raised {type(error).__name__}: {error}") from error
+        raise Wrong(
+            f"{_described(tensors)} must pass, {why}; you raised {type(error).__name__}: {error}"
+        ) from error
 
 
 def _raised(answer, why, *tensors):
@@ -275,22 +341,43 @@ def _check_names(message, tensors):
     others = {"meta", "cuda:0", "cuda:1", "cuda:2"} - {str(x.device) for x in tensors}
     for device in sorted(meet | others):
         kind, _, index = device.partition(":")
-        named = re.search(rf"\b{kind}\W+(index=)?{index}\b" if index else rf"\b{kind}\b", message)
+        named = re.search(
+            rf"\b{kind}\W+(index=)?{index}\b" if index else rf"\b{kind}\b", message
+        )
         if bool(named) != (device in meet):
-            fault = f"names {device}, where none of them is" if named else f"does not name {device}"
-            raise Wrong(f"for {_described(tensors)} your message {message[:150]!r} {fault}")
+            fault = (
+                f"names {device}, where none of them is"
+                if named
+                else f"does not name {device}"
+            )
+            raise Wrong(
+                f"for {_described(tensors)} your message {message[:150]!r} {fault}"
+            )
 
 
 def _described(tensors):
     kinds = "number", "vector", "table"
-    return " and ".join(f"a {kinds[x.dim()]} on {x.device}" for x in tensors) or "no tensors"
+    return (
+        " and ".join(f"a {kinds[x.dim()]} on {x.device}" for x in tensors)
+        or "no tensors"
+    )
 
 
 def check_move_all(answer):
     if not callable(answer):
         raise Wrong(f"expected a function, got {answer!r}")
-    x, y, z = torch.ones(2), torch.arange(6).reshape(2, 3).T, torch.zeros(1, dtype=torch.float64)
-    batch = {"image": x, "boxes": [y, (z, 5, "dog")], "name": "cat", "none": None, 7: [{"deep": (x,)}, [], {}, ()]}
+    x, y, z = (
+        torch.ones(2),
+        torch.arange(6).reshape(2, 3).T,
+        torch.zeros(1, dtype=torch.float64),
+    )
+    batch = {
+        "image": x,
+        "boxes": [y, (z, 5, "dog")],
+        "name": "cat",
+        "none": None,
+        7: [{"deep": (x,)}, [], {}, ()],
+    }
     _check_moved(answer, batch, "meta")
     _check_moved(answer, batch, "cpu")
     _check_moved(answer, [z, (range(3), [x], {3, 5})], "meta")
@@ -308,12 +395,19 @@ def _check_moved(answer, nested, device):
     before, results = list(_parts(nested)), []
     shown = f"{_text(nested)}, to {device}"
     with NoNumber():
-        call(lambda: results.append(answer(nested, torch.device(device))) and None, shown=shown)
+        call(
+            lambda: results.append(answer(nested, torch.device(device))) and None,
+            shown=shown,
+        )
     if results[0] is DOTS:
         raise NotAnswered
     after = list(_parts(nested))
-    if len(before) != len(after) or any(a is not b for a, b in zip(before, after, strict=True)):
-        raise Wrong("the input itself was changed: build new dicts and lists, the caller may still need the old ones")
+    if len(before) != len(after) or any(
+        a is not b for a, b in zip(before, after, strict=True)
+    ):
+        raise Wrong(
+            "the input itself was changed: build new dicts and lists, the caller may still need the old ones"
+        )
     _same_structure(results[0], nested, "nested", torch.device(device))
 
 
@@ -329,10 +423,18 @@ def _text(nested):
     if isinstance(nested, torch.Tensor):
         return f"<{nested.device}>"
     if isinstance(nested, dict):
-        return "{" + ", ".join(f"{key!r}: {_text(value)}" for key, value in nested.items()) + "}"
+        return (
+            "{"
+            + ", ".join(f"{key!r}: {_text(value)}" for key, value in nested.items())
+            + "}"
+        )
     if isinstance(nested, (list, tuple)):
         inside = ", ".join(map(_text, nested))
-        return f"[{inside}]" if isinstance(nested, list) else f"({inside}{',' * (len(nested) == 1)})"
+        return (
+            f"[{inside}]"
+            if isinstance(nested, list)
+            else f"({inside}{',' * (len(nested) == 1)})"
+        )
     return repr(nested)
 
 
@@ -343,19 +445,36 @@ def _same_structure(got, given, path, device):
             raise Wrong(f"{path} should be a tensor on {device}, it is {found}")
         if got.dtype != given.dtype or got.shape != given.shape:
             old, new = (f"{x.dtype} {tuple(x.shape)}" for x in (given, got))
-            raise Wrong(f"{path} changed from {old} to {new}: only the device may change")
-        if given.device == device and got is not given and device.type == "cpu" and got.is_set_to(given):
-            raise Wrong(f"{path} was on cpu already, and you made another tensor of its storage: hand on the same one")
+            raise Wrong(
+                f"{path} changed from {old} to {new}: only the device may change"
+            )
+        if (
+            given.device == device
+            and got is not given
+            and device.type == "cpu"
+            and got.is_set_to(given)
+        ):
+            raise Wrong(
+                f"{path} was on cpu already, and you made another tensor of its storage: hand on the same one"
+            )
         if given.device == device and got is not given:
-            raise Wrong(f"{path} was on {device} already, and was copied on its way: .to alone knows better")
+            raise Wrong(
+                f"{path} was on {device} already, and was copied on its way: .to alone knows better"
+            )
         return
     if type(got) is not type(given) and isinstance(given, (dict, list, tuple)):
-        raise Wrong(f"{path} should be of type {type(given).__name__}, you returned one of type {type(got).__name__}")
+        raise Wrong(
+            f"{path} should be of type {type(given).__name__}, you returned one of type {type(got).__name__}"
+        )
     if isinstance(given, (dict, list)) and got is given:
-        raise Wrong(f"{path} is the {type(given).__name__} of the input itself: build new dicts and lists")
+        raise Wrong(
+            f"{path} is the {type(given).__name__} of the input itself: build new dicts and lists"
+        )
     if isinstance(given, dict):
         if list(got) != list(given):
-            raise Wrong(f"{path} should have the keys {list(given)}, it has {list(got)}")
+            raise Wrong(
+                f"{path} should have the keys {list(given)}, it has {list(got)}"
+            )
         for key in given:
             _same_structure(got[key], given[key], f"{path}[{key!r}]", device)
     elif isinstance(given, (list, tuple)):
@@ -364,11 +483,19 @@ def _same_structure(got, given, path, device):
         for i, value in enumerate(given):
             _same_structure(got[i], value, f"{path}[{i}]", device)
     elif got is not given:
-        found = "a copy of it" if type(got) is type(given) and got == given else repr(got)
+        found = (
+            "a copy of it" if type(got) is type(given) and got == given else repr(got)
+        )
         raise Wrong(f"{path} should be {given!r} as it was, it is {found}")
 
 
-LOSSES = [[1.0, 4.0, 1.0], [0.5, 0.25, 2.0, 1.25, 1.0], [-0.5, -1.5], [3.0], [7.1, *[0.1] * 30, 1.0]]
+LOSSES = [
+    [1.0, 4.0, 1.0],
+    [0.5, 0.25, 2.0, 1.25, 1.0],
+    [-0.5, -1.5],
+    [3.0],
+    [7.1, *[0.1] * 30, 1.0],
+]
 
 
 def check_summary(answer):
@@ -379,20 +506,30 @@ def check_summary(answer):
             got = call(answer, losses, shown=shown)
         got = _pair(got, shown, "mean, maximum")
         expected = sum(values) / len(values), max(values)
-        right = [math.isclose(a, b, rel_tol=1e-5) for a, b in zip(got, expected, strict=True)]
+        right = [
+            math.isclose(a, b, rel_tol=1e-5) for a, b in zip(got, expected, strict=True)
+        ]
         if not all(right):
-            if math.isclose(got[0], expected[1], rel_tol=1e-5) and math.isclose(got[1], expected[0], rel_tol=1e-5):
-                raise Wrong("the order is another one: the mean comes first, then the maximum")
+            if math.isclose(got[0], expected[1], rel_tol=1e-5) and math.isclose(
+                got[1], expected[0], rel_tol=1e-5
+            ):
+                raise Wrong(
+                    "the order is another one: the mean comes first, then the maximum"
+                )
             name, place = ("maximum", 1) if right[0] else ("mean", 0)
             returned, asked = apart(got[place], expected[place])
-            raise Wrong(f"for {shown} you returned {returned}, expected {asked} as the {name}")
+            raise Wrong(
+                f"for {shown} you returned {returned}, expected {asked} as the {name}"
+            )
         if waits.late and not waits.names:
             raise Wrong(
                 "with non_blocking=True the copy has only been asked for, and nothing waits for it: you may read "
                 "numbers that have not arrived"
             )
         if not waits.names:
-            raise Wrong(f"right values for {shown}, and no wait that this check counts: use a method of tensors")
+            raise Wrong(
+                f"right values for {shown}, and no wait that this check counts: use a method of tensors"
+            )
         if len(waits.names) > 1:
             names = ", ".join(waits.names[:5]) + (", …" if len(waits.names) > 5 else "")
             raise Wrong(
@@ -763,7 +900,9 @@ def ensure_same_device(*tensors):
         raise ValueError([str(x.device) for x in tensors])
 """: "cuda:0 and cuda:1 are two devices",
             SAME.replace("{found}", "{len(devices)}"): "does not name cpu",
-            SAME.replace("{found}", "cpu meta cuda:0 cuda:1 cuda:2"): "names cuda:0, where none of them is",
+            SAME.replace(
+                "{found}", "cpu meta cuda:0 cuda:1 cuda:2"
+            ): "names cuda:0, where none of them is",
             SAME.replace("str(x.device)", "x.device.type"): "does not name cuda:0",
             """
 def ensure_same_device(*tensors):
@@ -774,12 +913,18 @@ def ensure_same_device(*tensors):
     if len({x.device for x in tensors if x.dim()}) > 1:
         raise ValueError([str(x.device) for x in tensors])
 """: "a vector on cpu and a number on cuda:0",
-            SAME.replace("{x.device for", "{(x.device, x.dtype) for"): "types do not matter",
-            SAME.replace("x.dim() > 0", "x.numel() > 1"): "a vector of length one is a vector",
-            SAME.replace("for x in tensors if", "for x in tensors[:2] if"): "not only the first two",
-            SAME.replace("for x in tensors if", "for x in tensors[::max(1, len(tensors) - 1)] if"): (
-                "not only the first and the last"
-            ),
+            SAME.replace(
+                "{x.device for", "{(x.device, x.dtype) for"
+            ): "types do not matter",
+            SAME.replace(
+                "x.dim() > 0", "x.numel() > 1"
+            ): "a vector of length one is a vector",
+            SAME.replace(
+                "for x in tensors if", "for x in tensors[:2] if"
+            ): "not only the first two",
+            SAME.replace(
+                "for x in tensors if", "for x in tensors[::max(1, len(tensors) - 1)] if"
+            ): ("not only the first and the last"),
         },
     ),
     Exercise(
@@ -818,18 +963,35 @@ def move_all(nested, device):
 """,
         ],
         wrong={
-            TENSOR.rstrip() + DICT + "    return nested\n": "is the list of the input itself",
-            MOVE.replace("type(nested)", "list"): "should be of type tuple, you returned one of type list",
-            MOVE.replace("nested.to(device)", "nested.to(device, copy=True)"): "was copied on its way",
-            MOVE.replace("nested.to(device)", "nested.float().to(device)"): "only the device may change",
+            TENSOR.rstrip()
+            + DICT
+            + "    return nested\n": "is the list of the input itself",
+            MOVE.replace(
+                "type(nested)", "list"
+            ): "should be of type tuple, you returned one of type list",
+            MOVE.replace(
+                "nested.to(device)", "nested.to(device, copy=True)"
+            ): "was copied on its way",
+            MOVE.replace(
+                "nested.to(device)", "nested.float().to(device)"
+            ): "only the device may change",
             MOVE.replace(
                 "return nested.to(device)",
                 "return nested if nested.device.type == device.type else nested.to(device)",
             ): "should be a tensor on cuda:1, it is on cuda:0",
-            MOVE.replace("return nested.to(device)", "nested.to(device)"): "it is on cpu",
-            MOVE.replace("nested.to(device)", "nested.to(device.type)"): "moves a tensor to 'cuda'",
-            MOVE.replace("nested.to(device)", "nested.detach().to(device)"): "hand on the same one",
-            "import copy\n" + MOVE.replace("    return nested\n", "    return copy.deepcopy(nested)\n"): "a copy of it",
+            MOVE.replace(
+                "return nested.to(device)", "nested.to(device)"
+            ): "it is on cpu",
+            MOVE.replace(
+                "nested.to(device)", "nested.to(device.type)"
+            ): "moves a tensor to 'cuda'",
+            MOVE.replace(
+                "nested.to(device)", "nested.detach().to(device)"
+            ): "hand on the same one",
+            "import copy\n"
+            + MOVE.replace(
+                "    return nested\n", "    return copy.deepcopy(nested)\n"
+            ): "a copy of it",
             """
 def move_all(nested, device):
     for key, value in nested.items():

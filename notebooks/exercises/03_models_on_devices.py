@@ -16,7 +16,11 @@ META = torch.device("meta")
 
 
 def _short(value):
-    return repr(value) if len(repr(value)) <= 60 else f"an object of type {type(value).__name__}"
+    return (
+        repr(value)
+        if len(repr(value)) <= 60
+        else f"an object of type {type(value).__name__}"
+    )
 
 
 def check_standardize(answer):
@@ -28,7 +32,12 @@ def check_standardize(answer):
 
 
 def _check_module(answer, mean, std, x):
-    module = call(answer, mean.clone(), std.clone(), shown=f"mean {mean.tolist()} and std {std.tolist()}")
+    module = call(
+        answer,
+        mean.clone(),
+        std.clone(),
+        shown=f"mean {mean.tolist()} and std {std.tolist()}",
+    )
     if not isinstance(module, nn.Module):
         raise Wrong(f"expected a class that makes an nn.Module, it makes {module!r}")
     expected, batch = (x - mean) / std, x.clone()
@@ -38,31 +47,47 @@ def _check_module(answer, mean, std, x):
         if not isinstance(got, torch.Tensor):
             raise Wrong(f"for {shown} you returned {got!r}, expected a tensor")
         if got.shape != expected.shape or not torch.allclose(got, expected):
-            raise Wrong(f"for {shown} you returned {got.tolist()}, expected {expected.tolist()}")
+            raise Wrong(
+                f"for {shown} you returned {got.tolist()}, expected {expected.tolist()}"
+            )
         if not torch.equal(batch, x):
             raise Wrong("forward changed its input: the caller may still need it")
     trained = [name for name, p in module.named_parameters() if p.requires_grad]
     if trained:
-        raise Wrong(f"an optimizer would train {' and '.join(trained)}: make buffers of what nobody is to train")
+        raise Wrong(
+            f"an optimizer would train {' and '.join(trained)}: make buffers of what nobody is to train"
+        )
     saved = module.state_dict()
     if sum(value.numel() for value in saved.values()) < mean.numel() + std.numel():
-        raise Wrong(f"the file would hold {list(saved)}: mean and std must both be in the state_dict")
+        raise Wrong(
+            f"the file would hold {list(saved)}: mean and std must both be in the state_dict"
+        )
     try:
         there = module.to(META)(x.to(META))
     except Exception as error:
-        raise Wrong(f"moved to meta, forward raised: {error} Something stayed behind, or came back") from error
+        raise Wrong(
+            f"moved to meta, forward raised: {error} Something stayed behind, or came back"
+        ) from error
     if there.device != META:
         raise Wrong(f"moved to meta, forward gave a tensor on {there.device}")
-    if not call(module, x.to(META).requires_grad_(), shown="an x that requires gradients").requires_grad:
-        raise Wrong("no gradient passes through forward to x: what stands in front of the module would not be trained")
+    if not call(
+        module, x.to(META).requires_grad_(), shown="an x that requires gradients"
+    ).requires_grad:
+        raise Wrong(
+            "no gradient passes through forward to x: what stands in front of the module would not be trained"
+        )
     other = answer(torch.zeros_like(mean), torch.ones_like(std))
     try:
         other.load_state_dict(saved)
         same = torch.allclose(other(x), expected)
     except Exception as error:
-        raise Wrong(f"another Standardize could not load the state_dict: {error}") from error
+        raise Wrong(
+            f"another Standardize could not load the state_dict: {error}"
+        ) from error
     if not same:
-        raise Wrong("another Standardize that loaded the state_dict still uses its own mean and std")
+        raise Wrong(
+            "another Standardize that loaded the state_dict still uses its own mean and std"
+        )
 
 
 def check_count_crossings(answer):
@@ -83,11 +108,15 @@ def check_count_crossings(answer):
         read = ["".join(place) for place in places]
         got = call(answer, read, list(sizes), shown=shown)
         if not isinstance(got, (tuple, list)) or len(got) != 2:
-            raise Wrong(f"for {shown} you returned {got!r}, expected a pair (crossings, bytes)")
+            raise Wrong(
+                f"for {shown} you returned {got!r}, expected a pair (crossings, bytes)"
+            )
         if not all(isinstance(value, (int, float)) for value in got):
             raise Wrong(f"for {shown} you returned {got!r}, expected two whole numbers")
         if tuple(got) != expected:
-            raise Wrong(f"for {shown} you returned {tuple(got)}, expected {expected}: {_why(places, got, expected)}")
+            raise Wrong(
+                f"for {shown} you returned {tuple(got)}, expected {expected}: {_why(places, got, expected)}"
+            )
 
 
 def _why(places, got, expected):
@@ -97,7 +126,9 @@ def _why(places, got, expected):
         return "this is the forward pass alone, and no gradient goes back"
     path = " → ".join(["cpu", *places, "cpu"])
     if got[0] < expected[0]:
-        return f"the whole path is {path}, and a border lies wherever two neighbors differ"
+        return (
+            f"the whole path is {path}, and a border lies wherever two neighbors differ"
+        )
     if got[0] > expected[0]:
         return f"on the path {path}, nothing crosses between equal neighbors, and one tensor between unequal ones"
     return "what crosses in front of layer i is sizes[i]; what crosses at the end is the last entry"
@@ -136,14 +167,26 @@ def check_evaluate(answer):
     _check_evaluation(answer, Picky().eval(), batch, "a model in eval mode")
     dropping = Picky().eval()
     dropping.block[1].train()
-    _check_evaluation(answer, dropping, batch, "a model in eval mode whose dropout is in train mode")
+    _check_evaluation(
+        answer, dropping, batch, "a model in eval mode whose dropout is in train mode"
+    )
     mixed = Picky()
     mixed.block.eval()
     for part in mixed.block:
         part.train()
-    _check_evaluation(answer, mixed, batch, "a model with a block in eval mode whose parts are in train mode")
+    _check_evaluation(
+        answer,
+        mixed,
+        batch,
+        "a model with a block in eval mode whose parts are in train mode",
+    )
     _check_evaluation(answer, Picky(), batch[:1], "a batch of one row")
-    _check_evaluation(answer, Picky(), batch.clone().requires_grad_(), "a batch that requires gradients")
+    _check_evaluation(
+        answer,
+        Picky(),
+        batch.clone().requires_grad_(),
+        "a batch that requires gradients",
+    )
     with torch.no_grad():
         _check_evaluation(answer, Picky(), batch, "a call inside of no_grad")
     _check_error(answer, Picky(), torch.zeros(5, 4), ValueError)
@@ -151,39 +194,69 @@ def check_evaluate(answer):
 
 
 def _check_evaluation(answer, model, batch, shown):
-    before, modes, grad = copy.deepcopy(model.state_dict()), _modes(model), torch.is_grad_enabled()
-    wants, numbers = [p.requires_grad for p in model.parameters()], batch.detach().clone()
+    before, modes, grad = (
+        copy.deepcopy(model.state_dict()),
+        _modes(model),
+        torch.is_grad_enabled(),
+    )
+    wants, numbers = (
+        [p.requires_grad for p in model.parameters()],
+        batch.detach().clone(),
+    )
     model.recorded.clear()
     got = call(answer, model, batch, shown=shown)
     after, on = _modes(model), torch.is_grad_enabled()
     torch.set_grad_enabled(grad)
     if not isinstance(got, torch.Tensor):
-        raise Wrong(f"for {shown} you returned {_short(got)}, expected the tensor that the model answers")
+        raise Wrong(
+            f"for {shown} you returned {_short(got)}, expected the tensor that the model answers"
+        )
     if not model.recorded:
         raise Wrong(f"for {shown} you returned a tensor without calling the model")
-    if any(not torch.equal(value, before[name]) for name, value in model.state_dict().items()):
-        raise Wrong(f"for {shown} the running mean of batch norm changed: the model computed in train mode")
+    if any(
+        not torch.equal(value, before[name])
+        for name, value in model.state_dict().items()
+    ):
+        raise Wrong(
+            f"for {shown} the running mean of batch norm changed: the model computed in train mode"
+        )
     if got.requires_grad:
-        raise Wrong(f"for {shown} the answer carries a graph: eval() does not switch off gradients")
+        raise Wrong(
+            f"for {shown} the answer carries a graph: eval() does not switch off gradients"
+        )
     if any(model.recorded):
-        raise Wrong(f"for {shown} autograd was on in the model: do not cut a graph off afterwards, do not record it")
+        raise Wrong(
+            f"for {shown} autograd was on in the model: do not cut a graph off afterwards, do not record it"
+        )
     if got.is_inference():
-        raise Wrong("the answer is an inference tensor: a later training cannot use it. no_grad leaves it usable")
+        raise Wrong(
+            "the answer is an inference tensor: a later training cannot use it. no_grad leaves it usable"
+        )
     if on != grad:
-        raise Wrong(f"for {shown} autograd is {'on' if on else 'off'} afterwards, and was not before: use a with block")
+        raise Wrong(
+            f"for {shown} autograd is {'on' if on else 'off'} afterwards, and was not before: use a with block"
+        )
     if [p.requires_grad for p in model.parameters()] != wants:
-        raise Wrong(f"for {shown} requires_grad of the parameters is not what it was before")
+        raise Wrong(
+            f"for {shown} requires_grad of the parameters is not what it was before"
+        )
     if after != modes:
         raise Wrong(_mode_message(modes, after))
     if not torch.equal(batch, numbers):
-        raise Wrong(f"for {shown} your function changed the batch: the caller may still need it")
+        raise Wrong(
+            f"for {shown} your function changed the batch: the caller may still need it"
+        )
     with torch.no_grad():
         expected = model.eval()(batch)
     if got.dtype != expected.dtype or got.shape != expected.shape:
         forms = [f"{x.dtype} of shape {tuple(x.shape)}" for x in (got, expected)]
-        raise Wrong(f"for {shown} you returned {forms[0]}, and the model answers {forms[1]}")
+        raise Wrong(
+            f"for {shown} you returned {forms[0]}, and the model answers {forms[1]}"
+        )
     if not torch.allclose(got, expected):
-        raise Wrong(f"for {shown} the answer is not the one of eval mode (is dropout still on?)")
+        raise Wrong(
+            f"for {shown} the answer is not the one of eval mode (is dropout still on?)"
+        )
 
 
 def _mode_message(before, after):
@@ -210,12 +283,16 @@ def _check_error(answer, model, batch, kind):
             message = f"the model raised a {kind.__name__}, and afterwards it was in another mode"
             raise Wrong(f"{message}: use try and finally") from error
         if not on:
-            raise Wrong("the model raised an error, and afterwards autograd was off: use a with block") from error
+            raise Wrong(
+                "the model raised an error, and afterwards autograd was off: use a with block"
+            ) from error
         if not isinstance(error, kind):
             message = f"the model raised a {kind.__name__}, and the caller saw a {type(error).__name__}"
             raise Wrong(f"{message}: let the model's own error pass") from error
     else:
-        raise Wrong("the model raised an error, and your function kept it to itself: the caller must hear of it")
+        raise Wrong(
+            "the model raised an error, and your function kept it to itself: the caller must hear of it"
+        )
 
 
 class Trap:
@@ -240,7 +317,9 @@ def _file_from(tag, contents):
     file = io.BytesIO()
     with zipfile.ZipFile(_file(contents)) as old, zipfile.ZipFile(file, "w") as new:
         for name in old.namelist():
-            content = old.read(name).replace(b"\x03\0\0\0cpu", bytes([len(tag), 0, 0, 0]) + tag.encode())
+            content = old.read(name).replace(
+                b"\x03\0\0\0cpu", bytes([len(tag), 0, 0, 0]) + tag.encode()
+            )
             new.writestr(name, content)
     file.seek(0)
     return file
@@ -262,18 +341,28 @@ def check_load_onto(answer):
     cpu, state = torch.device("cpu"), _small(seed=1).state_dict()
     for tag in ("cpu", "cuda:99", "cuda:7", "xla:0"):
         model = _small()
-        got = call(answer, model, _file_from(tag, state), cpu, shown=f"a file from {tag}")
+        got = call(
+            answer, model, _file_from(tag, state), cpu, shown=f"a file from {tag}"
+        )
         _check_place(got, model, cpu)
         for key, value in model.state_dict().items():
             if not torch.equal(value, state[key]):
-                raise Wrong(f"for a file from {tag}, {key} in the model is not that of the file")
+                raise Wrong(
+                    f"for a file from {tag}, {key} in the model is not that of the file"
+                )
     _must_move(answer, state)
     for key in ("0.bias", "1.running_mean"):
         try:
-            answer(_small(), _file({name: value for name, value in state.items() if name != key}), cpu)
+            answer(
+                _small(),
+                _file({name: value for name, value in state.items() if name != key}),
+                cpu,
+            )
         except Exception:  # any error tells the caller
             continue
-        raise Wrong(f"the file had no `{key}`, and nobody heard of it: the model keeps its own")
+        raise Wrong(
+            f"the file had no `{key}`, and nobody heard of it: the model keeps its own"
+        )
     _must_refuse(answer, state)
 
 
@@ -281,7 +370,9 @@ def _must_move(answer, state):
     loads_state, model = nn.Module.load_state_dict, _small()
     with (
         mock.patch.object(torch, "load", wraps=torch.load) as load,
-        mock.patch.object(nn.Module, "load_state_dict", autospec=True, side_effect=loads_state) as load_state,
+        mock.patch.object(
+            nn.Module, "load_state_dict", autospec=True, side_effect=loads_state
+        ) as load_state,
         warnings.catch_warnings(),
     ):
         warnings.simplefilter("ignore")  # a copy to meta says that it does nothing
@@ -289,9 +380,23 @@ def _must_move(answer, state):
             got = answer(model, _file(state), META)
         except Exception as error:
             got = error
-    there = any(str(value) == "meta" for each in load.call_args_list for value in [*each.args, *each.kwargs.values()])
-    states = [value for each in load_state.call_args_list for value in [*each.args, *each.kwargs.values()]]
-    moved = [x for state in states if isinstance(state, dict) for x in state.values() if isinstance(x, torch.Tensor)]
+    there = any(
+        str(value) == "meta"
+        for each in load.call_args_list
+        for value in [*each.args, *each.kwargs.values()]
+    )
+    states = [
+        value
+        for each in load_state.call_args_list
+        for value in [*each.args, *each.kwargs.values()]
+    ]
+    moved = [
+        x
+        for state in states
+        if isinstance(state, dict)
+        for x in state.values()
+        if isinstance(x, torch.Tensor)
+    ]
     # they are the weights, then
     assigned = any(each.kwargs.get("assign") for each in load_state.call_args_list)
     if not assigned and (there or any(x.is_meta for x in moved)):
@@ -299,7 +404,9 @@ def _must_move(answer, state):
             "the file's weights come to the device beside the model's: there they are twice for a while. Load to CPU"
         )
     if isinstance(got, Exception):
-        raise Wrong(f"for the device meta your function raised {type(got).__name__}: {got}") from got
+        raise Wrong(
+            f"for the device meta your function raised {type(got).__name__}: {got}"
+        ) from got
     _check_place(got, model, META)
 
 
@@ -322,78 +429,129 @@ def _must_refuse(answer, state):
         except Exception:  # any error tells the caller
             refused = True
     if any("the code of the file runs" in str(warning.message) for warning in caught):
-        raise Wrong("the file asked for a call of a function, and your loader made it: a stranger's code ran here")
+        raise Wrong(
+            "the file asked for a call of a function, and your loader made it: a stranger's code ran here"
+        )
     if not refused:
-        raise Wrong("the file asked for a call of a function, and the caller did not hear that it was refused")
+        raise Wrong(
+            "the file asked for a call of a function, and the caller did not hear that it was refused"
+        )
 
 
 def check_resume(answer):
     for make_model, lr, device in (
         (lambda: nn.Linear(2, 1), 0.1, torch.device("cpu")),
-        (lambda: nn.Sequential(nn.Linear(2, 3), nn.Linear(3, 1)), 0.02, torch.device("cpu")),
+        (
+            lambda: nn.Sequential(nn.Linear(2, 3), nn.Linear(3, 1)),
+            0.02,
+            torch.device("cpu"),
+        ),
         (lambda: nn.Linear(2, 1), 0.1, META),
     ):
         state, expected = _half_trained(make_model, lr)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # a copy to meta says that it does nothing
-            got = call(answer, make_model, copy.deepcopy(state), device, shown=f"the device {device}")
+            got = call(
+                answer,
+                make_model,
+                copy.deepcopy(state),
+                device,
+                shown=f"the device {device}",
+            )
         if torch.get_default_device().type != "cpu":
             torch.set_default_device(None)
-            raise Wrong(f"for the device {device} the default device is another one afterwards: leave it alone")
+            raise Wrong(
+                f"for the device {device} the default device is another one afterwards: leave it alone"
+            )
         if not isinstance(got, (tuple, list)) or len(got) != 2:
-            raise Wrong(f"you returned {_short(got)}, expected a pair (model, optimizer)")
+            raise Wrong(
+                f"you returned {_short(got)}, expected a pair (model, optimizer)"
+            )
         model, optimizer = got
         if model is DOTS or optimizer is DOTS:
             raise NotAnswered
-        if not isinstance(model, nn.Module) or not isinstance(optimizer, torch.optim.Adam):
+        if not isinstance(model, nn.Module) or not isinstance(
+            optimizer, torch.optim.Adam
+        ):
             kinds = ", ".join(type(value).__name__ for value in got)
-            raise Wrong(f"you returned a pair ({kinds}), expected (model, Adam optimizer)")
+            raise Wrong(
+                f"you returned a pair ({kinds}), expected (model, Adam optimizer)"
+            )
         _check_pair(model, optimizer, device)
         _check_state(model, optimizer, state)
         if device != META:
             try:
                 losses = _steps(model, optimizer, 3)
             except Exception as error:
-                raise Wrong(f"three more steps raised {type(error).__name__}: {error}") from error
+                raise Wrong(
+                    f"three more steps raised {type(error).__name__}: {error}"
+                ) from error
             _check_losses(losses, expected)
 
 
 def _check_state(model, optimizer, state):
     for key, x in model.state_dict().items():
         if x.dtype != state["model"][key].dtype:
-            raise Wrong(f"{key} of the model is {x.dtype}, and that of the state {state['model'][key].dtype}")
+            raise Wrong(
+                f"{key} of the model is {x.dtype}, and that of the state {state['model'][key].dtype}"
+            )
         if not x.is_meta and not torch.equal(x, state["model"][key]):
-            raise Wrong(f"{key} of the model is not that of the state: load it, and change nothing after that")
+            raise Wrong(
+                f"{key} of the model is not that of the state: load it, and change nothing after that"
+            )
     if not all(p.requires_grad for p in model.parameters()):
-        raise Wrong("parameters of the model want no gradient any more, so training would not change them")
+        raise Wrong(
+            "parameters of the model want no gradient any more, so training would not change them"
+        )
     if not model.training:
         raise Wrong("the model is in eval mode, and a training is to go on")
-    lr, saved = optimizer.param_groups[0]["lr"], state["optimizer"]["param_groups"][0]["lr"]
+    lr, saved = (
+        optimizer.param_groups[0]["lr"],
+        state["optimizer"]["param_groups"][0]["lr"],
+    )
     if lr != saved:
-        raise Wrong(f"the optimizer's learning rate is {lr}, and that of the state {saved}")
+        raise Wrong(
+            f"the optimizer's learning rate is {lr}, and that of the state {saved}"
+        )
 
 
 def _check_losses(losses, expected):
-    if not all(math.isclose(a, b, rel_tol=1e-4) for a, b in zip(losses, expected, strict=True)):
-        got, asked = ([round(loss, 5) for loss in values] for values in (losses, expected))
-        raise Wrong(f"three more steps gave the losses {got}; without the interruption they are {asked}")
+    if not all(
+        math.isclose(a, b, rel_tol=1e-4) for a, b in zip(losses, expected, strict=True)
+    ):
+        got, asked = (
+            [round(loss, 5) for loss in values] for values in (losses, expected)
+        )
+        raise Wrong(
+            f"three more steps gave the losses {got}; without the interruption they are {asked}"
+        )
 
 
 def _check_pair(model, optimizer, device):
     if {p.device.type for p in model.parameters()} != {device.type}:
-        raise Wrong(f"asked for {device}, but the model is on {next(model.parameters()).device}")
+        raise Wrong(
+            f"asked for {device}, but the model is on {next(model.parameters()).device}"
+        )
     held = {id(p) for group in optimizer.param_groups for p in group["params"]}
     if held != {id(p) for p in model.parameters()}:
-        why = ". The move replaced them: build the optimizer after it" if device == META else ""
+        why = (
+            ". The move replaced them: build the optimizer after it"
+            if device == META
+            else ""
+        )
         raise Wrong(
             f"for {device}: the optimizer holds parameters that the model does not have, so training would change "
             f"nothing{why}"
         )
     if not all("exp_avg" in optimizer.state.get(p, ()) for p in model.parameters()):
-        raise Wrong("the optimizer starts without its state: its running means are lost")
+        raise Wrong(
+            "the optimizer starts without its state: its running means are lost"
+        )
     where = {optimizer.state[p]["exp_avg"].device.type for p in model.parameters()}
     if where != {device.type}:
-        raise Wrong(f"the model is on {device}, and the optimizer's running means on {where.pop()}")
+        raise Wrong(
+            f"the model is on {device}, and the optimizer's running means on {where.pop()}"
+        )
 
 
 def _half_trained(make_model, lr):
@@ -401,7 +559,9 @@ def _half_trained(make_model, lr):
     model = make_model()
     optimizer = torch.optim.Adam(model.parameters(), lr=lr)
     _steps(model, optimizer, 3)
-    state = copy.deepcopy({"model": model.state_dict(), "optimizer": optimizer.state_dict()})
+    state = copy.deepcopy(
+        {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
+    )
     return state, _steps(model, optimizer, 3)
 
 
@@ -511,17 +671,21 @@ class Standardize(torch.nn.Module):
             STANDARDIZE.replace(
                 'self.register_buffer("mean", mean)', "self.mean = mean"
             ): "must both be in the state_dict",
-            STANDARDIZE.replace('self.register_buffer("mean", mean)', "self.mean = torch.nn.Parameter(mean)"): (
-                "an optimizer would train mean: make buffers"
-            ),
+            STANDARDIZE.replace(
+                'self.register_buffer("mean", mean)',
+                "self.mean = torch.nn.Parameter(mean)",
+            ): ("an optimizer would train mean: make buffers"),
             STANDARDIZE.replace(
                 "return (x", "with torch.no_grad():\n            return (x"
             ): "no gradient passes through",
-            STANDARDIZE.replace('"std", std)', '"std", std, persistent=False)'): "the file would hold ['mean']",
+            STANDARDIZE.replace(
+                '"std", std)', '"std", std, persistent=False)'
+            ): "the file would hold ['mean']",
             STANDARDIZE.replace("(x - self.mean)", "x - self.mean"): "you returned",
-            STANDARDIZE.replace("return (x - self.mean) / self.std", "x -= self.mean\n        return x / self.std"): (
-                "forward changed its input"
-            ),
+            STANDARDIZE.replace(
+                "return (x - self.mean) / self.std",
+                "x -= self.mean\n        return x / self.std",
+            ): ("forward changed its input"),
             """
 class Standardize(torch.nn.Module):
     def __init__(self, mean, std):
@@ -531,12 +695,15 @@ class Standardize(torch.nn.Module):
     def forward(self, x):
         return (x - self.mean.to(x.device)) / self.std.to(x.device)
 """: "the file would hold []",
-            STANDARDIZE.replace("(x - self.mean) / self.std", "(x - self.fixed) / self.std").replace(
+            STANDARDIZE.replace(
+                "(x - self.mean) / self.std", "(x - self.fixed) / self.std"
+            ).replace(
                 "super().__init__()", "super().__init__()\n        self.fixed = mean"
             ): "moved to meta, forward raised",
-            STANDARDIZE.replace("(x - self.mean) / self.std", "(x.cpu() - self.mean.cpu()) / self.std.cpu()"): (
-                "moved to meta, forward raised"
-            ),
+            STANDARDIZE.replace(
+                "(x - self.mean) / self.std",
+                "(x.cpu() - self.mean.cpu()) / self.std.cpu()",
+            ): ("moved to meta, forward raised"),
         },
     ),
     Exercise(
@@ -589,15 +756,21 @@ def count_crossings(places, sizes):
             COUNT.replace(
                 "enumerate(sizes)", "enumerate(sizes[1:] + [0])"
             ): "what crosses in front of layer i is sizes[i]",
-            COUNT.replace(" if path[i] != path[i + 1]", ""): "nothing crosses between equal neighbors",
-            COUNT.replace("path[i] != path[i + 1]", "path[i] is not path[i + 1]"): "between equal neighbors",
+            COUNT.replace(
+                " if path[i] != path[i + 1]", ""
+            ): "nothing crosses between equal neighbors",
+            COUNT.replace(
+                "path[i] != path[i + 1]", "path[i] is not path[i + 1]"
+            ): "between equal neighbors",
             COUNT.replace("path[i] != path[i + 1]", "path[i][:4] != path[i + 1][:4]"): (
                 "a border lies wherever two neighbors differ"
             ),
             COUNT.replace(
                 "len(crossed), sum(crossed)", "sum(crossed), len(crossed)"
             ): "the number of crossings comes first",
-            COUNT.replace("len(crossed), sum(crossed)", "2 * len(crossed), 2 * sum(crossed)"): "no gradient goes back",
+            COUNT.replace(
+                "len(crossed), sum(crossed)", "2 * len(crossed), 2 * sum(crossed)"
+            ): "no gradient goes back",
             """
 def count_crossings(places, sizes):
     return sum(a != b for a, b in zip(places, places[1:]))
@@ -648,13 +821,14 @@ def evaluate(model, batch):
 def evaluate(model, batch):
     return model.eval()(batch)
 """: "the answer carries a graph",
-            EVALUATE.replace("with torch.no_grad():", "if True:").replace("model(batch)", "model(batch).detach()"): (
-                "do not cut a graph off afterwards"
-            ),
+            EVALUATE.replace("with torch.no_grad():", "if True:").replace(
+                "model(batch)", "model(batch).detach()"
+            ): ("do not cut a graph off afterwards"),
             EVALUATE.replace("no_grad", "inference_mode"): "an inference tensor",
-            EVALUATE.replace("with torch.no_grad():", "torch.set_grad_enabled(False)\n        if True:"): (
-                "autograd is off afterwards"
-            ),
+            EVALUATE.replace(
+                "with torch.no_grad():",
+                "torch.set_grad_enabled(False)\n        if True:",
+            ): ("autograd is off afterwards"),
             """
 def evaluate(model, batch):
     model.eval()
@@ -670,24 +844,38 @@ def evaluate(model, batch):
     model.train(before)
     return result
 """: "but its layer `frozen`",
-            EVALUATE.replace("model.modules()", "[model, *model.children()]"): "but its layer `block.0`",
-            EVALUATE.replace("model.modules()]", "model.modules() if not list(module.children())]")
-            .replace("    model.eval()\n", "    was = model.training\n    model.eval()\n")
-            .replace("    finally:", "    finally:\n        model.train(was)"): "but its layer `block`",
+            EVALUATE.replace(
+                "model.modules()", "[model, *model.children()]"
+            ): "but its layer `block.0`",
+            EVALUATE.replace(
+                "model.modules()]", "model.modules() if not list(module.children())]"
+            )
+            .replace(
+                "    model.eval()\n", "    was = model.training\n    model.eval()\n"
+            )
+            .replace(
+                "    finally:", "    finally:\n        model.train(was)"
+            ): "but its layer `block`",
             EVALUATE.replace("    try:\n        with", "    if True:\n        with")
-            .replace("            return model(batch)", "            result = model(batch)")
+            .replace(
+                "            return model(batch)", "            result = model(batch)"
+            )
             .replace("    finally:\n", "    if True:\n")
             .replace(
                 "            module.training = training\n",
                 "            module.training = training\n    return result\n",
             ): "use try and finally",
-            EVALUATE.replace("    finally:", "    except ValueError:\n        return None\n    finally:"): (
-                "your function kept it to itself"
-            ),
             EVALUATE.replace(
-                "    finally:", "    except ValueError:\n        raise RuntimeError('failed')\n    finally:"
+                "    finally:",
+                "    except ValueError:\n        return None\n    finally:",
+            ): ("your function kept it to itself"),
+            EVALUATE.replace(
+                "    finally:",
+                "    except ValueError:\n        raise RuntimeError('failed')\n    finally:",
             ): ("the caller saw a RuntimeError"),
-            EVALUATE.replace("model(batch)", "model(batch).argmax(1)"): "you returned torch.int64 of shape (5,)",
+            EVALUATE.replace(
+                "model(batch)", "model(batch).argmax(1)"
+            ): "you returned torch.int64 of shape (5,)",
         },
     ),
     Exercise(
@@ -704,7 +892,9 @@ def evaluate(model, batch):
         solution=LOAD,
         praise="With a model on meta, load_state_dict(state, assign=True) would do the same without a second copy.",
         right=[
-            LOAD.replace("load_state_dict(state)", "load_state_dict(state, assign=True)"),
+            LOAD.replace(
+                "load_state_dict(state)", "load_state_dict(state, assign=True)"
+            ),
             """
 def load_onto(model, file, device):
     model = model.to(device)
@@ -726,19 +916,33 @@ def load_onto(model, file, device):
         },
         wrong={
             LOAD.replace('map_location="cpu", ', ""): "map_location",
-            LOAD.replace("weights_only=True", "weights_only=False"): "a stranger's code ran here",
-            LOAD.replace("load_state_dict(state)", "load_state_dict(state, strict=False)"): "nobody heard of it",
-            LOAD.replace("return model.to(device)", "return model"): "0.weight of the model is on cpu",
-            LOAD.replace('map_location="cpu"', "map_location=device"): "twice for a while",
-            LOAD.replace('"cpu"', "device").replace("(state)", "(state, assign=True)").replace(".to(device)", ""): (
+            LOAD.replace(
+                "weights_only=True", "weights_only=False"
+            ): "a stranger's code ran here",
+            LOAD.replace(
+                "load_state_dict(state)", "load_state_dict(state, strict=False)"
+            ): "nobody heard of it",
+            LOAD.replace(
+                "return model.to(device)", "return model"
+            ): "0.weight of the model is on cpu",
+            LOAD.replace(
+                'map_location="cpu"', "map_location=device"
+            ): "twice for a while",
+            LOAD.replace('"cpu"', "device")
+            .replace("(state)", "(state, assign=True)")
+            .replace(".to(device)", ""): (
                 "asked for meta, but mask of the model is on cpu"
             ),
             LOAD.replace(
                 "model.load_state_dict(state)",
                 "model.to(device).load_state_dict({key: x.to(device) for key, x in state.items()})",
             ): "twice for a while",
-            LOAD.replace("model.load_state_dict(state)\n    ", ""): "0.weight in the model is not that of the file",
-            LOAD.replace("return model.to(device)", "model.to(device)"): "expected the model",
+            LOAD.replace(
+                "model.load_state_dict(state)\n    ", ""
+            ): "0.weight in the model is not that of the file",
+            LOAD.replace(
+                "return model.to(device)", "model.to(device)"
+            ): "expected the model",
             """
 def load_onto(model, file, device):
     state = torch.load(file, map_location="cpu", weights_only=True)
@@ -796,23 +1000,46 @@ def resume(make_model, state, device):
     optimizer.load_state_dict(state["optimizer"])
     return model.to(device), optimizer
 """: "The move replaced them",
-            RESUME.replace('    optimizer.load_state_dict(state["optimizer"])\n', ""): "its running means are lost",
+            RESUME.replace(
+                '    optimizer.load_state_dict(state["optimizer"])\n', ""
+            ): "its running means are lost",
             RESUME.replace(
                 '    model.load_state_dict(state["model"])\n', ""
             ): "weight of the model is not that of the state",
-            RESUME.replace("    model.to(device)\n", ""): "asked for meta, but the model is on cpu",
-            RESUME.replace("return model, optimizer", "return model"): "expected a pair",
-            RESUME.replace("return model, optimizer", "return optimizer, model"): "you returned a pair (Adam, Linear)",
-            RESUME.replace("torch.optim.Adam", "torch.optim.SGD"): "expected (model, Adam optimizer)",
-            RESUME.replace("make_model()", "torch.nn.Linear(2, 1)"): "your function raised RuntimeError",
             RESUME.replace(
-                "    return model, optimizer", '    optimizer.param_groups[0]["lr"] = 0.1\n    return model, optimizer'
+                "    model.to(device)\n", ""
+            ): "asked for meta, but the model is on cpu",
+            RESUME.replace(
+                "return model, optimizer", "return model"
+            ): "expected a pair",
+            RESUME.replace(
+                "return model, optimizer", "return optimizer, model"
+            ): "you returned a pair (Adam, Linear)",
+            RESUME.replace(
+                "torch.optim.Adam", "torch.optim.SGD"
+            ): "expected (model, Adam optimizer)",
+            RESUME.replace(
+                "make_model()", "torch.nn.Linear(2, 1)"
+            ): "your function raised RuntimeError",
+            RESUME.replace(
+                "    return model, optimizer",
+                '    optimizer.param_groups[0]["lr"] = 0.1\n    return model, optimizer',
             ): "the optimizer's learning rate is 0.1, and that of the state 0.02",
-            RESUME.replace("model.to(device)", "model.to(device).eval()"): "the model is in eval mode",
-            RESUME.replace("model.parameters()", "reversed(list(model.parameters()))"): "three more steps raised",
-            RESUME.replace("model.to(device)", "model.to(device).half()"): "weight of the model is torch.float16",
-            RESUME.replace("model.to(device)", "model.to(device).requires_grad_(False)"): "want no gradient any more",
-            RESUME.replace("    model = ", "    torch.set_default_device(device)\n    model = "): "the default device",
+            RESUME.replace(
+                "model.to(device)", "model.to(device).eval()"
+            ): "the model is in eval mode",
+            RESUME.replace(
+                "model.parameters()", "reversed(list(model.parameters()))"
+            ): "three more steps raised",
+            RESUME.replace(
+                "model.to(device)", "model.to(device).half()"
+            ): "weight of the model is torch.float16",
+            RESUME.replace(
+                "model.to(device)", "model.to(device).requires_grad_(False)"
+            ): "want no gradient any more",
+            RESUME.replace(
+                "    model = ", "    torch.set_default_device(device)\n    model = "
+            ): "the default device",
         },
     ),
 ]

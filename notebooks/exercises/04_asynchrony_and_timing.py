@@ -17,7 +17,16 @@ import torch
 import torch.nn.functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from utils.exercises import DOTS, Exercise, NotAnswered, Wrong, apart, call, expect_number, is_number
+from utils.exercises import (
+    DOTS,
+    Exercise,
+    NotAnswered,
+    Wrong,
+    apart,
+    call,
+    expect_number,
+    is_number,
+)
 from utils.timing import median_interval
 from utils.waits import CountWaits
 
@@ -40,7 +49,13 @@ class Products(TorchDispatchMode):
         # of each product: seconds, shapes, types of device, whether timed
         self.made = {"cpu": [], "meta": []}
         self.random = {kind: random.Random(kind) for kind in self.made}
-        self.queue, self.queues, self.moves, self.created, self.clock_read = [], [], 0, 0, False
+        self.queue, self.queues, self.moves, self.created, self.clock_read = (
+            [],
+            [],
+            0,
+            0,
+            False,
+        )
         self.places = set()  # where matrices were created
         # number of a timed product on `meta` → seconds, with those that were in the
         # queue before it
@@ -51,9 +66,14 @@ class Products(TorchDispatchMode):
         name = func._schema.name.removeprefix("aten::")
         if name in ("mm", "bmm", "addmm", "baddbmm"):
             a, b = args[-2:]
-            self.multiplied({a.device.type, b.device.type}, (tuple(a.shape[-2:]), tuple(b.shape[-2:])))
+            self.multiplied(
+                {a.device.type, b.device.type},
+                (tuple(a.shape[-2:]), tuple(b.shape[-2:])),
+            )
         elif name in ("_to_copy", "copy_"):
-            self.moves += any(isinstance(x, torch.Tensor) and x.device != result.device for x in args)
+            self.moves += any(
+                isinstance(x, torch.Tensor) and x.device != result.device for x in args
+            )
         elif name in self.FACTORIES:
             self.created += 1
             self.places.add(result.device.type)
@@ -101,15 +121,26 @@ class Products(TorchDispatchMode):
         all others what they did.
         """
         here, changed, clocks = threading.get_ident(), [], {}
-        for name in ("perf_counter", "monotonic", "time", "process_time", "thread_time"):
-            for real, scale in ((getattr(time, name), 1), (getattr(time, name + "_ns"), 1e9)):
+        for name in (
+            "perf_counter",
+            "monotonic",
+            "time",
+            "process_time",
+            "thread_time",
+        ):
+            for real, scale in (
+                (getattr(time, name), 1),
+                (getattr(time, name + "_ns"), 1e9),
+            ):
                 clocks[real] = self._clock(real, scale, here)
         # timer=default_timer
         with_default = [timeit.Timer.__init__, timeit.timeit, timeit.repeat]
         defaults = [function.__defaults__ for function in with_default]
         try:
             for function in with_default:
-                function.__defaults__ = tuple(clocks.get(x, x) for x in function.__defaults__)
+                function.__defaults__ = tuple(
+                    clocks.get(x, x) for x in function.__defaults__
+                )
             for names in (vars(time), vars(timeit), getattr(answer, "__globals__", {})):
                 for name, value in list(names.items()):
                     if isinstance(value, types.BuiltinFunctionType) and value in clocks:
@@ -148,7 +179,9 @@ class TimedProducts(Products):
         self.done.append(time.perf_counter())
         self.threads.append(torch.get_num_threads())
         frame = sys._getframe()
-        while frame and not frame.f_globals.get("__name__", "").startswith("torch.utils.benchmark"):
+        while frame and not frame.f_globals.get("__name__", "").startswith(
+            "torch.utils.benchmark"
+        ):
             frame = frame.f_back
         self.by_timer += frame is not None
 
@@ -167,7 +200,9 @@ def _check_timer(answer, threads, number):
     shown = f"8 × 4 by 4 × 8, threads = {threads}, number = {number}"
     try:
         with products:
-            got = call(answer, torch.ones(8, 4), torch.ones(4, 8), threads, number, shown=shown)
+            got = call(
+                answer, torch.ones(8, 4), torch.ones(4, 8), threads, number, shown=shown
+            )
     except Wrong:
         if len(products.done) == products.most:
             why = f"{products.most} products, and no end: without a number, timeit makes a million runs"
@@ -176,12 +211,16 @@ def _check_timer(answer, threads, number):
     if not products.done:
         raise Wrong("no product of a and b was computed")
     if products.by_timer < len(products.done):
-        raise Wrong("a product was computed outside of Timer: let torch.utils.benchmark.Timer do all of it")
+        raise Wrong(
+            "a product was computed outside of Timer: let torch.utils.benchmark.Timer do all of it"
+        )
     shapes = products.made["cpu"][-1][1]
     if shapes != ((8, 4), (4, 8)):
         raise Wrong(f"the product of {shapes[0]} and {shapes[1]} was timed, not a @ b")
     if type(got).__name__ == "Measurement":
-        raise Wrong(f"for {shown} you returned a Measurement, expected a number of seconds. It has a median")
+        raise Wrong(
+            f"for {shown} you returned a Measurement, expected a number of seconds. It has a median"
+        )
     expect_number(got, shown, "a number of seconds")
     if products.threads[-1] != threads:
         raise Wrong(
@@ -189,10 +228,14 @@ def _check_timer(answer, threads, number):
             "whatever your program has. num_threads= changes it"
         )
     if not number < len(products.done) <= number + 5:  # a few to warm up
-        raise Wrong(f"number = {number}, and Timer computed {len(products.done)} products: timeit(number)")
+        raise Wrong(
+            f"number = {number}, and Timer computed {len(products.done)} products: timeit(number)"
+        )
     seconds = (products.done[-1] - products.done[-1 - number]) / number
     if not seconds / 2 < got < 2 * seconds:
-        raise Wrong(f"a product took {seconds * 1e3:.3g} ms, you returned {got:.3g}: seconds of one product are asked")
+        raise Wrong(
+            f"a product took {seconds * 1e3:.3g} ms, you returned {got:.3g}: seconds of one product are asked"
+        )
 
 
 class MadeUpDevice:
@@ -230,19 +273,30 @@ def check_median_seconds(answer):
     for n in (None, 5, 3, 15, 1):
         device = MadeUpDevice()
         shown = f"a made-up device, n = {n}" if n else "a made-up device"
-        got = call(answer, device.fn, device.wait, device.clock, *([n] if n else []), shown=shown)
+        got = call(
+            answer,
+            device.fn,
+            device.wait,
+            device.clock,
+            *([n] if n else []),
+            shown=shown,
+        )
         n = n or 9
         if not is_number(got):
             raise Wrong(f"expected a number of seconds, got {got!r}")
         if len(device.samples) < n + 1:
-            raise Wrong(f"fn ran {len(device.samples)} times; n = {n} runs are to be counted, and the first one is not")
+            raise Wrong(
+                f"fn ran {len(device.samples)} times; n = {n} runs are to be counted, and the first one is not"
+            )
         if device.readings == 0:
             raise Wrong("you read some other clock: the time is what `clock()` returns")
         expected = median(device.samples[-n:])
         if not math.isclose(got, expected, rel_tol=1e-6):
             got_text, expected_text = apart(got * 1e3, expected * 1e3)
             why = _why(got, expected, device.samples, n, earlier)
-            raise Wrong(f"for n = {n} you measured {got_text} ms, the median is {expected_text} ms: {why}")
+            raise Wrong(
+                f"for n = {n} you measured {got_text} ms, the median is {expected_text} ms: {why}"
+            )
         earlier += device.samples[-n:]
 
 
@@ -256,7 +310,9 @@ def _why(got, expected, samples, n, earlier):
     if any(is_(expected * unit) for unit in (1e3, 1e6, 1e9)):
         return "seconds are asked"
     if is_(-expected):
-        return "the second reading of the clock minus the first, not the other way round"
+        return (
+            "the second reading of the clock minus the first, not the other way round"
+        )
     if earlier and is_(median(earlier + counted)):
         return "runs of an earlier call are among the samples. Begin each call with an empty list"
     if n > 1 and math.isclose(got, mean(counted), rel_tol=0.01):
@@ -283,42 +339,113 @@ def _faster_cases():
     slower = [x + 0.5 for x in steady]
     yield steady, slower, "a", "all of a lies below all of b"
     yield slower, steady, "b", "all of b lies below all of a"
-    yield steady, steady[::-1], "cannot tell", "these are the same samples in another order"
+    yield (
+        steady,
+        steady[::-1],
+        "cannot tell",
+        "these are the same samples in another order",
+    )
     close = [x + 0.001 for x in steady]
-    yield steady, close, "cannot tell", "the medians differ, but the intervals of the medians overlap"
+    yield (
+        steady,
+        close,
+        "cannot tell",
+        "the medians differ, but the intervals of the medians overlap",
+    )
     many = [1 + k / 100 for k in range(20)]
     spiky = [*many[:-2], 9.0, 9.0]
     shifted = [x + 0.5 for x in many]
-    yield shifted, spiky, "b", "two outliers move the mean of b, but not the interval of its median"
+    yield (
+        shifted,
+        spiky,
+        "b",
+        "two outliers move the mean of b, but not the interval of its median",
+    )
     few = "with fewer than six samples on either side, nobody can tell"
-    for a, b in (([1.0, 1.1], [2.0, 2.1]), (steady, slower[:5]), (steady[:5], slower), (slower, []), ([], [])):
+    for a, b in (
+        ([1.0, 1.1], [2.0, 2.1]),
+        (steady, slower[:5]),
+        (steady[:5], slower),
+        (slower, []),
+        ([], []),
+    ):
         yield a, b, "cannot tell", few
     six = [x / 1e6 for x in steady[:6]], [x / 1e6 for x in slower[:6]]
     yield *six, "a", "six samples are enough, and all of a lies below all of b"
-    yield six[1], six[0], "b", "six samples are enough, and all of b lies below all of a"
+    yield (
+        six[1],
+        six[0],
+        "b",
+        "six samples are enough, and all of b lies below all of a",
+    )
     alike = "samples that are all alike have an interval without width"
     yield [1.0] * 7, [1.0] * 9, "cannot tell", alike
     yield [1.0] * 7, [1.1] * 9, "a", alike
-    left, right = [1.00, 1.01, 1.02, 1.03, 1.04, 1.05, 1.15], [1.12, 1.22, 1.23, 1.24, 1.25, 1.26, 1.27]
-    yield left, right, "cannot tell", "the medians are 20 % apart, but the intervals, here all seven samples, overlap"
+    left, right = (
+        [1.00, 1.01, 1.02, 1.03, 1.04, 1.05, 1.15],
+        [1.12, 1.22, 1.23, 1.24, 1.25, 1.26, 1.27],
+    )
+    yield (
+        left,
+        right,
+        "cannot tell",
+        "the medians are 20 % apart, but the intervals, here all seven samples, overlap",
+    )
     touches = [x + 0.07 for x in steady[:-1]] + [2.0]
     touches[0] = steady[-1]
     yield steady, touches, "cannot tell", "the intervals share the value 1.07"
     yield touches, steady, "cannot tell", "the intervals share the value 1.07"
-    wide = [0.5 + k / 400 for k in range(140)] + [1 + k / 1e5 for k in range(120)] + [1.2 + k / 100 for k in range(140)]
+    wide = (
+        [0.5 + k / 400 for k in range(140)]
+        + [1 + k / 1e5 for k in range(120)]
+        + [1.2 + k / 100 for k in range(140)]
+    )
     later = [1.02 * x for x in wide]
-    yield wide, later, "a", "the medians are only 2 % apart, but with 400 samples the intervals are narrow"
-    yield later, wide, "b", "the medians are only 2 % apart, but with 400 samples the intervals are narrow"
+    yield (
+        wide,
+        later,
+        "a",
+        "the medians are only 2 % apart, but with 400 samples the intervals are narrow",
+    )
+    yield (
+        later,
+        wide,
+        "b",
+        "the medians are only 2 % apart, but with 400 samples the intervals are narrow",
+    )
     mixed = random.Random(0)
     for n in (8, 11, 20, 30, 50, 101):
         a = mixed.sample(range(n), n)
         low, high = median_interval(a)
-        beside, over = [x + high - low + 0.5 for x in a], [x + high - low - 0.5 for x in a]
+        beside, over = (
+            [x + high - low + 0.5 for x in a],
+            [x + high - low - 0.5 for x in a],
+        )
         mixed.shuffle(beside)
-        yield a, beside, "a", f"the interval of a ends at {high}, that of b begins at {high + 0.5}"
-        yield a, over, "cannot tell", f"the interval of a ends at {high}, that of b begins at {high - 0.5}"
-        yield beside, a, "b", f"the interval of b ends at {high}, that of a begins at {high + 0.5}"
-        yield over, a, "cannot tell", f"the interval of b ends at {high}, that of a begins at {high - 0.5}"
+        yield (
+            a,
+            beside,
+            "a",
+            f"the interval of a ends at {high}, that of b begins at {high + 0.5}",
+        )
+        yield (
+            a,
+            over,
+            "cannot tell",
+            f"the interval of a ends at {high}, that of b begins at {high - 0.5}",
+        )
+        yield (
+            beside,
+            a,
+            "b",
+            f"the interval of b ends at {high}, that of a begins at {high + 0.5}",
+        )
+        yield (
+            over,
+            a,
+            "cannot tell",
+            f"the interval of b ends at {high}, that of a begins at {high - 0.5}",
+        )
 
 
 def check_faster(answer):
@@ -351,16 +478,25 @@ def check_bound(answer):
         shown = f"m = {m}, k = {k}, n = {n}, b = {b}, {rate:.3g} FLOP/s, {bandwidth:.3g} bytes/s"
         got = call(answer, m, k, n, b, rate, bandwidth, shown=shown)
         if not isinstance(got, (tuple, list)) or len(got) != 3:
-            raise Wrong(f"for {shown} you returned {got!r}, expected (intensity, 'memory' or 'arithmetic', seconds)")
+            raise Wrong(
+                f"for {shown} you returned {got!r}, expected (intensity, 'memory' or 'arithmetic', seconds)"
+            )
         intensity, limit, seconds = got
         if not is_number(intensity) or not is_number(seconds):
-            raise Wrong(f"for {shown} you returned {got!r}; the first and the third should be numbers")
+            raise Wrong(
+                f"for {shown} you returned {got!r}; the first and the third should be numbers"
+            )
         if not math.isclose(intensity, flop / moved, rel_tol=1e-6):
             texts = apart(intensity, flop / moved)
-            raise Wrong(f"for {shown} your intensity is {texts[0]}, expected {texts[1]}{_slip(got, m, k, n, b)}")
+            raise Wrong(
+                f"for {shown} your intensity is {texts[0]}, expected {texts[1]}{_slip(got, m, k, n, b)}"
+            )
         ridge = flop / rate == moved / bandwidth
         expected = "arithmetic" if flop / rate > moved / bandwidth else "memory"
-        if not isinstance(limit, str) or limit not in (expected, *(["arithmetic"] if ridge else [])):
+        if not isinstance(limit, str) or limit not in (
+            expected,
+            *(["arithmetic"] if ridge else []),
+        ):
             raise Wrong(
                 f"for {shown} you said {limit!r}, expected {expected!r}: the ridge is at "
                 f"{rate / bandwidth:.3g} FLOP per byte, the product has {flop / moved:.3g}"
@@ -369,7 +505,9 @@ def check_bound(answer):
         if not math.isclose(seconds, least, rel_tol=1e-6):
             texts = apart(seconds, least)
             why = _time_slip(seconds, flop / rate, moved / bandwidth)
-            raise Wrong(f"for {shown} you said {texts[0]} s, expected {texts[1]} s: {why}")
+            raise Wrong(
+                f"for {shown} you said {texts[0]} s, expected {texts[1]} s: {why}"
+            )
 
 
 def _slip(got, m, k, n, b):
@@ -393,8 +531,13 @@ def _time_slip(seconds, arithmetic, memory):
     if math.isclose(seconds, min(arithmetic, memory), rel_tol=1e-6):
         return "that is the shorter of the two, and the product has to wait for the longer one"
     for power in (-12, -9, -6, -3, 3, 6, 9, 12):
-        if any(math.isclose(seconds, 10.0**power * time, rel_tol=1e-6) for time in (arithmetic, memory)):
-            return "rate and bandwidth come in FLOP/s and bytes/s, and seconds are asked"
+        if any(
+            math.isclose(seconds, 10.0**power * time, rel_tol=1e-6)
+            for time in (arithmetic, memory)
+        ):
+            return (
+                "rate and bandwidth come in FLOP/s and bytes/s, and seconds are asked"
+            )
     return f"the arithmetic takes {arithmetic:.3g} s, the memory {memory:.3g} s"
 
 
@@ -422,7 +565,11 @@ class Watched(torch.nn.Linear):
 
 
 # What the messages call a wait, where the name of the function would not say it
-SAID = {"__getitem__": "mask", "__setitem__": "copy to the CPU", "copy_": "copy to the CPU"}
+SAID = {
+    "__getitem__": "mask",
+    "__setitem__": "copy to the CPU",
+    "copy_": "copy to the CPU",
+}
 
 
 def check_train(answer):
@@ -433,7 +580,11 @@ def check_train(answer):
 def _check_train(answer, count, options):
     generator = torch.Generator().manual_seed(0)
     batches = [
-        (torch.randn(8, 4, generator=generator), torch.randint(3, (8,), generator=generator)) for _ in range(count)
+        (
+            torch.randn(8, 4, generator=generator),
+            torch.randint(3, (8,), generator=generator),
+        )
+        for _ in range(count)
     ]
     model = Watched(4, 3)
     with torch.no_grad():
@@ -446,12 +597,26 @@ def _check_train(answer, count, options):
     watched = CountWaits(numpy_raises=False)
     many = "five batches" if count > 1 else "a list of one batch"
     with watched:
-        got = call(answer, model, torch.optim.SGD(model.parameters(), **options), batches, shown=many)
+        got = call(
+            answer,
+            model,
+            torch.optim.SGD(model.parameters(), **options),
+            batches,
+            shown=many,
+        )
     if not isinstance(got, (list, tuple)) or len(got) != count:
-        text = f"the {type(got).__name__} {got.tolist()}" if hasattr(got, "tolist") else repr(got)
-        raise Wrong(f"for {many} you returned {text}, expected a list of {'five losses' if count > 1 else 'one loss'}")
+        text = (
+            f"the {type(got).__name__} {got.tolist()}"
+            if hasattr(got, "tolist")
+            else repr(got)
+        )
+        raise Wrong(
+            f"for {many} you returned {text}, expected a list of {'five losses' if count > 1 else 'one loss'}"
+        )
     if any(isinstance(value, bool) or not isinstance(value, float) for value in got):
-        raise Wrong(f"you returned {list(got)!r}; Python numbers are asked, not tensors")
+        raise Wrong(
+            f"you returned {list(got)!r}; Python numbers are asked, not tensors"
+        )
     if not _all_close(got, expected):
         why = "in each step zero_grad, backward, step of the given optimizer, and nothing else"
         if not math.isclose(got[0], expected[0], rel_tol=1e-4):
@@ -459,13 +624,20 @@ def _check_train(answer, count, options):
         elif _all_close(got, [F.cross_entropy(start(x), y).item() for x, y in batches]):
             why = f"that is the model without any training; {why}"
         losses = [[round(x, 4) for x in values] for values in (got, expected)]
-        raise Wrong(f"for {many} the losses are {losses[0]}, expected {losses[1]}: {why}")
-    if not all(torch.allclose(p, q, atol=1e-5) for p, q in zip(model.parameters(), twin.parameters(), strict=True)):
+        raise Wrong(
+            f"for {many} the losses are {losses[0]}, expected {losses[1]}: {why}"
+        )
+    if not all(
+        torch.allclose(p, q, atol=1e-5)
+        for p, q in zip(model.parameters(), twin.parameters(), strict=True)
+    ):
         raise Wrong("right losses, but the weights differ after the last step")
     waits = [SAID.get(name, name) for name in watched.names if name != "synchronize"]
     synchronized = watched.count - len(waits)
     if "numpy" in waits:
-        raise Wrong("right losses here, but numpy() raises for a tensor on a GPU: fetch it first, or take tolist()")
+        raise Wrong(
+            "right losses here, but numpy() raises for a tensor on a GPU: fetch it first, or take tolist()"
+        )
     if len(waits) != 1:
         names = ", ".join(f"{n} × {name}" for name, n in Counter(waits).items())
         raise Wrong(
@@ -473,13 +645,20 @@ def _check_train(answer, count, options):
             "keep them on the device, stack them, fetch once"
         )
     if synchronized > 1:
-        raise Wrong(f"right losses, but {synchronized} calls of synchronize, and each is a wait: leave them out")
+        raise Wrong(
+            f"right losses, but {synchronized} calls of synchronize, and each is a wait: leave them out"
+        )
     if model.kept > 1:
-        raise Wrong("right losses and one wait, but the graph of every step is still there: keep loss.detach()")
+        raise Wrong(
+            "right losses and one wait, but the graph of every step is still there: keep loss.detach()"
+        )
 
 
 def _all_close(got, expected):
-    return all(math.isclose(a, b, rel_tol=1e-4, abs_tol=1e-6) for a, b in zip(got, expected, strict=True))
+    return all(
+        math.isclose(a, b, rel_tol=1e-4, abs_tol=1e-6)
+        for a, b in zip(got, expected, strict=True)
+    )
 
 
 def _losses(model, batches, options):
@@ -494,7 +673,9 @@ def _losses(model, batches, options):
 
 
 def check_product_seconds(answer):
-    _check_products(answer, (40, 30, 20), {"slow": torch.device("meta"), "cpu": torch.device("cpu")})
+    _check_products(
+        answer, (40, 30, 20), {"slow": torch.device("meta"), "cpu": torch.device("cpu")}
+    )
     _check_products(answer, (3, 5, 2), {"other": "meta"})
 
 
@@ -515,10 +696,16 @@ def _check_products(answer, sizes, devices):
     for name, device in devices.items():
         elsewhere = any(products.made.values())
         if elsewhere and str(device) not in products.places and not products.moves:
-            raise Wrong(f"no matrix was created on {name!r}: device= takes the device of this name")
-        _check_device(name, products.made[str(device)], str(device), (m, k, n), elsewhere)
+            raise Wrong(
+                f"no matrix was created on {name!r}: device= takes the device of this name"
+            )
+        _check_device(
+            name, products.made[str(device)], str(device), (m, k, n), elsewhere
+        )
     if products.moves:
-        raise Wrong(f"{products.moves} moves to another device: create the matrices there, with device=")
+        raise Wrong(
+            f"{products.moves} moves to another device: create the matrices there, with device="
+        )
     if products.created > 3 * len(given):
         raise Wrong(
             f"{products.created} matrices were created for {len(given)} devices: "
@@ -541,11 +728,17 @@ def _check_device(name, made, kind, sizes, elsewhere):
         raise Wrong(f"no product was computed on {name!r}")
     _, shapes, types, _ = made[-1]
     if types != {kind}:
-        raise Wrong(f"only one of the two matrices was on {name!r}: create both there, with device=")
+        raise Wrong(
+            f"only one of the two matrices was on {name!r}: create both there, with device="
+        )
     if shapes != ((m, k), (k, n)):
-        raise Wrong(f"on {name!r} you multiplied {shapes[0]} by {shapes[1]}, expected {(m, k)} by {(k, n)}")
+        raise Wrong(
+            f"on {name!r} you multiplied {shapes[0]} by {shapes[1]}, expected {(m, k)} by {(k, n)}"
+        )
     if len(made) < 4:
-        raise Wrong(f"{len(made)} products on {name!r}: warm up, then take the median of at least three runs")
+        raise Wrong(
+            f"{len(made)} products on {name!r}: warm up, then take the median of at least three runs"
+        )
 
 
 def _check_seconds(name, got, products, kind):
@@ -555,11 +748,16 @@ def _check_seconds(name, got, products, kind):
     got_text, usual_text = apart(got * 1e3, usual * 1e3)
     text = f"a product on {name!r} takes about {usual_text} ms, you measured {got_text} ms: "
     if got < 0.1 * usual:
-        raise Wrong(text + "that is the launch, or you waited before it only. Wait, then read the clock")
+        raise Wrong(
+            text
+            + "that is the launch, or you waited before it only. Wait, then read the clock"
+        )
     # the first wait may be for several, to warm up
     if kind == "meta" and max(products.queues[1:], default=9) > 1:
         most = max(products.queues)
-        raise Wrong(f"{text}only a mean can come out of {most} products and one wait. Wait after each, take the median")
+        raise Wrong(
+            f"{text}only a mean can come out of {most} products and one wait. Wait after each, take the median"
+        )
 
     def is_(value):
         return math.isclose(got, value, rel_tol=1e-6)
@@ -577,24 +775,42 @@ def _check_seconds(name, got, products, kind):
         if is_(median_high(runs)) and not spoiled and not (timed[0] and first == 1):
             return
     if spoiled:
-        measured = [spoiled.get(number, seconds) for number, seconds in enumerate(samples)]
+        measured = [
+            spoiled.get(number, seconds) for number, seconds in enumerate(samples)
+        ]
         if any(is_(median(measured[first:])) for first in range(1, last + 1)):
-            raise Wrong(f"on {name!r} the run before was still in the queue when you read the clock: call wait() first")
+            raise Wrong(
+                f"on {name!r} the run before was still in the queue when you read the clock: call wait() first"
+            )
     runs = samples[1:]
     if is_(median(samples)):
         raise Wrong(text + "the first run, which is slow, is among the samples")
     if any(math.isclose(got, x, rel_tol=0.02) for x in (mean(runs), mean(samples))):
-        raise Wrong(text + "that is a mean, which one slow run decides. Take the median")
+        raise Wrong(
+            text + "that is a mean, which one slow run decides. Take the median"
+        )
     if is_(min(runs)) or is_(max(samples)) or is_(max(runs)):
-        raise Wrong(f"{text}that is the {'fastest' if is_(min(runs)) else 'slowest'} run. Take the median")
+        raise Wrong(
+            f"{text}that is the {'fastest' if is_(min(runs)) else 'slowest'} run. Take the median"
+        )
     if any(is_(usual * unit) for unit in (1e3, 1e6, 1e9)):
         raise Wrong(text + "seconds are asked")
-    others = [x[0] + products.LAUNCH for other, made in products.made.items() if other != kind for x in made[1:]]
+    others = [
+        x[0] + products.LAUNCH
+        for other, made in products.made.items()
+        if other != kind
+        for x in made[1:]
+    ]
     if others and (is_(median(others + runs)) or is_(median(others + samples))):
-        raise Wrong(text + "samples of another device are among yours. A new list for each")
+        raise Wrong(
+            text + "samples of another device are among yours. A new list for each"
+        )
     if got > sum(runs) / 2:
         raise Wrong(text + "one product's time is asked, not that of all runs")
-    raise Wrong(text + "that is not the median of the runs, from a launch to the end of the wait")
+    raise Wrong(
+        text
+        + "that is not the median of the runs, from a launch to the end of the wait"
+    )
 
 
 TIMER = """
@@ -699,9 +915,15 @@ def timer_seconds(a, b, threads, number):
             ): "Timer's default is one thread",
             TIMER.replace(".median", ""): "It has a median",
             TIMER.replace("timeit(number)", "timeit()"): "timeit makes a million runs",
-            TIMER.replace("timeit(number)", "timeit(20)"): "number = 7, and Timer computed 22 products",
-            TIMER.replace(".median", ".raw_times[0]"): "seconds of one product are asked",
-            TIMER.replace(".median", ".median * 1e3"): "seconds of one product are asked",
+            TIMER.replace(
+                "timeit(number)", "timeit(20)"
+            ): "number = 7, and Timer computed 22 products",
+            TIMER.replace(
+                ".median", ".raw_times[0]"
+            ): "seconds of one product are asked",
+            TIMER.replace(
+                ".median", ".median * 1e3"
+            ): "seconds of one product are asked",
             """
 import time
 
@@ -756,8 +978,12 @@ def median_seconds(fn, wait, clock, n=9):
         ],
         wrong={
             MEDIAN.replace("        wait()\n", ""): "that is the launch",
-            MEDIAN.replace("clock() - start", "start - clock()"): "not the other way round",
-            MEDIAN.replace("n=9)", "n=9, samples=[])").replace("    samples = []\n", ""): "runs of an earlier call",
+            MEDIAN.replace(
+                "clock() - start", "start - clock()"
+            ): "not the other way round",
+            MEDIAN.replace("n=9)", "n=9, samples=[])").replace(
+                "    samples = []\n", ""
+            ): "runs of an earlier call",
             """
 def median_seconds(fn, wait, clock, n=9):
     fn()
@@ -768,8 +994,12 @@ def median_seconds(fn, wait, clock, n=9):
     wait()
     return (clock() - start) / n
 """: "that is a mean",
-            MEDIAN.replace("    fn()\n    wait()\n    samples", "    samples"): "fn ran 9 times",
-            MEDIAN.replace("    wait()\n    samples", "    samples"): "the first run (500 ms) is in it",
+            MEDIAN.replace(
+                "    fn()\n    wait()\n    samples", "    samples"
+            ): "fn ran 9 times",
+            MEDIAN.replace(
+                "    wait()\n    samples", "    samples"
+            ): "the first run (500 ms) is in it",
             """
 def median_seconds(fn, wait, clock, n=9):
     start = clock()
@@ -779,10 +1009,13 @@ def median_seconds(fn, wait, clock, n=9):
     return (clock() - start) / (n + 1)
 """: "the first run (500 ms) is in it",
             MEDIAN.replace("median(samples)", "sum(samples)"): "that is a sum",
-            MEDIAN.replace("median(samples)", "min(samples)"): "that is the fastest run",
+            MEDIAN.replace(
+                "median(samples)", "min(samples)"
+            ): "that is the fastest run",
             MEDIAN.replace("median(samples)", "samples[-1]"): "not the middle one",
             MEDIAN.replace("range(n)", "range(9)"): "for n = 5 you measured",
-            "import time\n" + MEDIAN.replace("clock()", "time.perf_counter()"): "some other clock",
+            "import time\n"
+            + MEDIAN.replace("clock()", "time.perf_counter()"): "some other clock",
         },
     ),
     Exercise(
@@ -1021,10 +1254,18 @@ def bound(m, k, n, b, rate, bandwidth):
         "steps: item() waits for all that is in the queue by then, even when the loss itself is an old one.",
         right=[
             train_source("loss.detach()", "torch.stack(losses).cpu().tolist()"),
-            train_source("loss.detach()", "[float(x) for x in torch.stack(losses).cpu().numpy()]"),
+            train_source(
+                "loss.detach()", "[float(x) for x in torch.stack(losses).cpu().numpy()]"
+            ),
             train_source("loss.detach()", "torch.stack(losses).tolist()")
-            .replace("        loss =", "        x, y = x.to(device), y.to(device)\n        loss =")
-            .replace("    losses =", "    device = next(model.parameters()).device\n    losses =")
+            .replace(
+                "        loss =",
+                "        x, y = x.to(device), y.to(device)\n        loss =",
+            )
+            .replace(
+                "    losses =",
+                "    device = next(model.parameters()).device\n    losses =",
+            )
             .replace("    return", "    torch.cpu.synchronize()\n    return"),
             """
 import torch.nn.functional as F
@@ -1042,15 +1283,25 @@ def train(model, optimizer, batches):
         ],
         wrong={
             train_source("loss.item()", "losses"): "right losses, but 5 waits",
-            train_source("loss.detach()", "[loss.item() for loss in losses]"): "right losses, but 5 waits",
-            train_source("loss.detach().cpu()", "torch.stack(losses).tolist()"): "right losses, but 5 waits",
-            train_source("loss.detach()", "torch.tensor(losses).tolist()"): "right losses, but 5 waits",
+            train_source(
+                "loss.detach()", "[loss.item() for loss in losses]"
+            ): "right losses, but 5 waits",
+            train_source(
+                "loss.detach().cpu()", "torch.stack(losses).tolist()"
+            ): "right losses, but 5 waits",
+            train_source(
+                "loss.detach()", "torch.tensor(losses).tolist()"
+            ): "right losses, but 5 waits",
             train_source("loss.detach()", "losses"): "Python numbers are asked",
             train_source(
                 "loss.detach()", "torch.stack(losses).numpy().tolist()"
             ): "numpy() raises for a tensor on a GPU",
-            train_source("loss", "torch.stack(losses).tolist()"): "the graph of every step is still there",
-            train_source("loss.detach()", "torch.stack(losses).squeeze().tolist()"): "for a list of one batch",
+            train_source(
+                "loss", "torch.stack(losses).tolist()"
+            ): "the graph of every step is still there",
+            train_source(
+                "loss.detach()", "torch.stack(losses).squeeze().tolist()"
+            ): "for a list of one batch",
             train_source("loss.detach()", "torch.stack(losses).tolist()").replace(
                 "        optimizer.zero_grad()\n", ""
             ): "in each step zero_grad, backward, step",
@@ -1070,7 +1321,8 @@ def train(model, optimizer, batches):
                 "        loss =", "        torch.cpu.synchronize()\n        loss ="
             ): "5 calls of synchronize",
             train_source("loss.detach()", "torch.stack(losses).tolist()").replace(
-                "    losses = []", "    losses, optimizer = [], torch.optim.SGD(model.parameters(), lr=0.1)"
+                "    losses = []",
+                "    losses, optimizer = [], torch.optim.SGD(model.parameters(), lr=0.1)",
             ): "in each step zero_grad, backward, step",
             """
 import torch.nn.functional as F
@@ -1144,27 +1396,50 @@ def product_seconds(m, k, n, devices):
         ],
         wrong={
             PRODUCTS.replace("            wait()\n", ""): "that is the launch",
-            PRODUCTS.replace("        samples = ", "        a @ b\n        samples = ").replace(
+            PRODUCTS.replace(
+                "        samples = ", "        a @ b\n        samples = "
+            ).replace(
                 "samples[1:]", "samples"
             ): "the run before was still in the queue",
-            PRODUCTS.replace("device=device", 'device="cpu"'): "no matrix was created on 'slow'",
-            PRODUCTS.replace("perf_counter", "perf_counter_ns"): "seconds are asked",
-            PRODUCTS.replace("        samples = []\n", "").replace("result =", "samples, result = [],"): (
-                "samples of another device"
-            ),
-            PRODUCTS.replace("randn(m, k, device=device)", "randn(m, k).to(device)"): "create the matrices there",
-            PRODUCTS.replace("torch.randn(k, n, device=device)", "torch.randn(k, n)"): "only one of the two matrices",
             PRODUCTS.replace(
-                "            start =", "            a = torch.randn(m, k, device=device)\n            start ="
+                "device=device", 'device="cpu"'
+            ): "no matrix was created on 'slow'",
+            PRODUCTS.replace("perf_counter", "perf_counter_ns"): "seconds are asked",
+            PRODUCTS.replace("        samples = []\n", "").replace(
+                "result =", "samples, result = [],"
+            ): ("samples of another device"),
+            PRODUCTS.replace(
+                "randn(m, k, device=device)", "randn(m, k).to(device)"
+            ): "create the matrices there",
+            PRODUCTS.replace(
+                "torch.randn(k, n, device=device)", "torch.randn(k, n)"
+            ): "only one of the two matrices",
+            PRODUCTS.replace(
+                "            start =",
+                "            a = torch.randn(m, k, device=device)\n            start =",
             ): "outside of the timed loop",
             PRODUCTS.replace("range(10)", "range(2)"): "at least three runs",
-            PRODUCTS.replace("median(samples[1:])", "sum(samples)"): "not that of all runs",
-            PRODUCTS.replace("samples[1:]", "samples"): "the first run, which is slow, is among the samples",
-            PRODUCTS.replace("samples[1:]", "samples").replace("range(10)", "range(9)"): "the first run, which is slow",
-            PRODUCTS.replace("median(samples[1:])", "min(samples)"): "that is the fastest run",
-            PRODUCTS.replace("median(samples[1:])", "sum(samples[1:]) / 9"): "that is a mean",
-            PRODUCTS.replace("torch.randn(k, n", "torch.randn(k, k"): "expected (40, 30) by (30, 20)",
-            PRODUCTS.replace("result[name] =", "result['cpu'] ="): "expected a dict with the names",
+            PRODUCTS.replace(
+                "median(samples[1:])", "sum(samples)"
+            ): "not that of all runs",
+            PRODUCTS.replace(
+                "samples[1:]", "samples"
+            ): "the first run, which is slow, is among the samples",
+            PRODUCTS.replace("samples[1:]", "samples").replace(
+                "range(10)", "range(9)"
+            ): "the first run, which is slow",
+            PRODUCTS.replace(
+                "median(samples[1:])", "min(samples)"
+            ): "that is the fastest run",
+            PRODUCTS.replace(
+                "median(samples[1:])", "sum(samples[1:]) / 9"
+            ): "that is a mean",
+            PRODUCTS.replace(
+                "torch.randn(k, n", "torch.randn(k, k"
+            ): "expected (40, 30) by (30, 20)",
+            PRODUCTS.replace(
+                "result[name] =", "result['cpu'] ="
+            ): "expected a dict with the names",
             """
 import time
 from statistics import median

@@ -95,7 +95,9 @@ class NotingGpu(TorchFunctionMode):
         result, name = function(*args, **(kwargs or {})), function.__name__
         if name in HOLDS:
             self.held.append(f".{name}()")
-        elif isinstance(result, torch.Tensor) and not self._launches_nothing(name, result, args):
+        elif isinstance(result, torch.Tensor) and not self._launches_nothing(
+            name, result, args
+        ):
             stream = self.current[-1]
             self.work.append((stream, set(stream.before)))
             stream.before.add(len(self.work))
@@ -130,13 +132,20 @@ class NotingGpu(TorchFunctionMode):
             "synchronize": lambda device=None: self.held.append("synchronize()"),
         }
         event = {"Event": lambda *args, **options: NotingEvent(self)}
-        cuda = {"stream": lambda stream: stream, "default_stream": lambda device=None: self.main}
+        cuda = {
+            "stream": lambda stream: stream,
+            "default_stream": lambda device=None: self.main,
+        }
         cuda |= {"StreamContext": cuda["stream"], "Stream": self.no_new_stream}
         with (
             mock.patch.multiple(torch.cuda, **names, **event, **cuda),
             mock.patch.multiple(torch.accelerator, **names),
             mock.patch.multiple(torch, **event),
-            mock.patch.object(torch.Tensor, "record_stream", lambda x, stream: self.recorded.append((x, stream))),
+            mock.patch.object(
+                torch.Tensor,
+                "record_stream",
+                lambda x, stream: self.recorded.append((x, stream)),
+            ),
             self,
         ):
             yield
@@ -150,23 +159,39 @@ def check_square_on_side(answer):
             got = call(answer, x, gpu.main, gpu.side, shown=f"x = {values}")
         expected = torch.tensor(values) ** 2
         if not isinstance(got, torch.Tensor):
-            raise Wrong(f"for x = {values} you returned {got!r}, expected the tensor x * x")
+            raise Wrong(
+                f"for x = {values} you returned {got!r}, expected the tensor x * x"
+            )
         if got.dtype != x.dtype:
             raise Wrong(f"x is of {x.dtype}, and you returned {got.dtype}")
         if gpu.held:
-            raise Wrong(f"you called {gpu.held[0]}, which holds the host: let one stream wait for the other")
+            raise Wrong(
+                f"you called {gpu.held[0]}, which holds the host: let one stream wait for the other"
+            )
         if got.shape != expected.shape or not torch.allclose(got, expected):
-            raise Wrong(f"for x = {values} you returned {got.tolist()}, expected {expected.tolist()}")
+            raise Wrong(
+                f"for x = {values} you returned {got.tolist()}, expected {expected.tolist()}"
+            )
         if x.tolist() != values:
-            raise Wrong(f"your function changed x itself: it was {values} and is {x.tolist()}. Return a new tensor")
+            raise Wrong(
+                f"your function changed x itself: it was {values} and is {x.tolist()}. Return a new tensor"
+            )
         if any(stream is gpu.main for stream, _ in gpu.work):
-            raise Wrong("x * x ran on main, the current stream. Put it into a block: with torch.cuda.stream(side):")
+            raise Wrong(
+                "x * x ran on main, the current stream. Put it into a block: with torch.cuda.stream(side):"
+            )
         if not all("x" in before for _, before in gpu.work):
-            raise Wrong("side does not wait for main before it reads x: x may not be there yet")
+            raise Wrong(
+                "side does not wait for main before it reads x: x may not be there yet"
+            )
         if not set(range(1, len(gpu.work) + 1)) <= gpu.main.before:
-            raise Wrong("main does not wait for side after x * x was launched there: it may read the result too early")
+            raise Wrong(
+                "main does not wait for side after x * x was launched there: it may read the result too early"
+            )
         if gpu.current != [gpu.main]:
-            raise Wrong("after your function side is still the current stream: use torch.cuda.stream(side) in a with")
+            raise Wrong(
+                "after your function side is still the current stream: use torch.cuda.stream(side) in a with"
+            )
 
 
 def check_sum_on_main(answer):
@@ -177,17 +202,29 @@ def check_sum_on_main(answer):
             got = call(answer, batch, gpu.main, gpu.side, shown=f"batch = {values}")
         expected = torch.tensor(values).sum()
         if gpu.held:
-            raise Wrong(f"you called {gpu.held[0]}, which holds the host: let one stream wait for the other")
+            raise Wrong(
+                f"you called {gpu.held[0]}, which holds the host: let one stream wait for the other"
+            )
         if not isinstance(got, torch.Tensor):
-            raise Wrong(f"for batch = {values} you returned {got!r}, expected the tensor batch.sum()")
+            raise Wrong(
+                f"for batch = {values} you returned {got!r}, expected the tensor batch.sum()"
+            )
         if got.shape != expected.shape or not torch.allclose(got, expected):
-            raise Wrong(f"for batch = {values} you returned {got.tolist()}, expected {expected.item():g}")
+            raise Wrong(
+                f"for batch = {values} you returned {got.tolist()}, expected {expected.item():g}"
+            )
         if batch.tolist() != values:
-            raise Wrong(f"your function changed batch itself: it was {values} and is {batch.tolist()}")
+            raise Wrong(
+                f"your function changed batch itself: it was {values} and is {batch.tolist()}"
+            )
         if any(stream is gpu.side for stream, _ in gpu.work):
-            raise Wrong("the sum ran on side. main is the current stream: no block is needed")
+            raise Wrong(
+                "the sum ran on side. main is the current stream: no block is needed"
+            )
         if not all("batch" in before for _, before in gpu.work):
-            raise Wrong("main does not wait for side before it reads batch: the copy may still be going on")
+            raise Wrong(
+                "main does not wait for side before it reads batch: the copy may still be going on"
+            )
         users = [stream for x, stream in gpu.recorded if x is batch]
         way_back = set(range(1, len(gpu.work) + 1)) <= gpu.side.before
         if gpu.main not in users and not way_back:
@@ -195,7 +232,9 @@ def check_sum_on_main(answer):
             fault = "nothing keeps side from writing into the block of batch while main still reads it"
             raise Wrong((named if gpu.side in users else "") + fault)
         if gpu.current != [gpu.main]:
-            raise Wrong("after your function side is still the current stream: use torch.cuda.stream(side) in a with")
+            raise Wrong(
+                "after your function side is still the current stream: use torch.cuda.stream(side) in a with"
+            )
 
 
 class WatchedEvent(Future):
@@ -224,7 +263,13 @@ class WatchedStream(ToyStream):
     def __init__(self, gate):
         super().__init__()
         self.thread = self._worker.submit(threading.get_ident).result()
-        self.host, self.gate, self.now, self.error, self.held = threading.get_ident(), gate, None, None, None
+        self.host, self.gate, self.now, self.error, self.held = (
+            threading.get_ident(),
+            gate,
+            None,
+            None,
+            None,
+        )
 
     def launch(self, fn, *args):
         event = super().launch(self._run, fn, *args)
@@ -263,7 +308,9 @@ class WatchedStream(ToyStream):
         has not come.
         """
         event = getattr(self.now, "__self__", None)
-        return Future.done(self.record_event()) or (isinstance(event, Future) and not Future.done(event))
+        return Future.done(self.record_event()) or (
+            isinstance(event, Future) and not Future.done(event)
+        )
 
     def ends(self, seconds):
         """Whether all that is in the queue ends within so many seconds."""
@@ -297,11 +344,19 @@ def _make_then_use(answer):
         events = [what for what, _ in log]
         late = "made" in events and not any(thread == host for _, thread in log)
         end = time.monotonic() + 2
-        while not making.wait(0.0005) and not (producer.stands() and consumer.stands()) and time.monotonic() < end:
+        while (
+            not making.wait(0.0005)
+            and not (producer.stands() and consumer.stands())
+            and time.monotonic() < end
+        ):
             pass
         # the limit for waits of other kinds than those of a stream, such as a lock
         end = time.monotonic() + 0.4
-        while log == [("make", producer.thread)] and not consumer.stands() and time.monotonic() < end:
+        while (
+            log == [("make", producer.thread)]
+            and not consumer.stands()
+            and time.monotonic() < end
+        ):
             time.sleep(0.0005)
         before = [what for what, _ in log]
     finally:
@@ -309,17 +364,27 @@ def _make_then_use(answer):
     ended = {name: stream.ends(2) for name, stream in streams.items()}
     for name in ("make", "use"):
         if (name, host) in log:
-            raise Wrong(f"your function ran {name} itself. launch takes the function, without (): launch({name})")
+            raise Wrong(
+                f"your function ran {name} itself. launch takes the function, without (): launch({name})"
+            )
     for stream in streams.values():
         if stream.held:
-            raise Wrong(f"you called {stream.held}, which holds the host: let the consumer wait instead")
+            raise Wrong(
+                f"you called {stream.held}, which holds the host: let the consumer wait instead"
+            )
     if late:
-        raise Wrong("your function came back only after make had ended: the host has waited")
+        raise Wrong(
+            "your function came back only after make had ended: the host has waited"
+        )
     for name, stream in streams.items():
         if stream.error is not None:
-            raise Wrong(f"what you launched on {name} raised {type(stream.error).__name__}: {stream.error}")
+            raise Wrong(
+                f"what you launched on {name} raised {type(stream.error).__name__}: {stream.error}"
+            )
         if not ended[name]:
-            raise Wrong(f"two seconds after make had ended, {name} was still waiting: it waits for itself")
+            raise Wrong(
+                f"two seconds after make had ended, {name} was still waiting: it waits for itself"
+            )
     ran = [what for what, _ in log]
     if ran.count("make") != 1 or ran.count("use") != 1:
         times = f"make ran {ran.count('make')} times, use {ran.count('use')} times"
@@ -330,11 +395,17 @@ def _make_then_use(answer):
     if where["use"] != consumer.thread:
         raise Wrong("use is not on the consumer. Launch use on consumer")
     if "use" in before:
-        raise Wrong("use ran while make was still running: nothing makes the consumer wait for it")
+        raise Wrong(
+            "use ran while make was still running: nothing makes the consumer wait for it"
+        )
 
 
 def _chunks(count):
-    return [(f"s{k}", engine, seconds) for k in range(count) for engine, seconds in (("in", 1), ("compute", 2.5))]
+    return [
+        (f"s{k}", engine, seconds)
+        for k in range(count)
+        for engine, seconds in (("in", 1), ("compute", 2.5))
+    ]
 
 
 OPERATIONS = {
@@ -348,10 +419,25 @@ OPERATIONS = {
         ("b", "copy", 2),
         ("b", "compute", 5),
     ],
-    "a queue behind one that must wait": [("a", "copy", 3), ("a", "compute", 2), ("b", "compute", 1), ("b", "copy", 1)],
+    "a queue behind one that must wait": [
+        ("a", "copy", 3),
+        ("a", "compute", 2),
+        ("b", "compute", 1),
+        ("b", "copy", 1),
+    ],
     "a stream with the name of an engine": [("copy", "compute", 4), ("b", "copy", 3)],
-    "two of three streams on one engine": [("a", "x", 1), ("b", "x", 1), ("c", "y", 5), ("b", "y", 1), ("a", "y", 0.5)],
-    "two short operations beside a long one": [("a", "copy", 5), ("b", "compute", 1), ("b", "compute", 2)],
+    "two of three streams on one engine": [
+        ("a", "x", 1),
+        ("b", "x", 1),
+        ("c", "y", 5),
+        ("b", "y", 1),
+        ("a", "y", 0.5),
+    ],
+    "two short operations beside a long one": [
+        ("a", "copy", 5),
+        ("b", "compute", 1),
+        ("b", "compute", 2),
+    ],
     "four chunks": _chunks(4),
     "no operations": [],
 }
@@ -362,11 +448,15 @@ def check_last_end(answer):
         got = call(answer, ops)
         expected = makespan(schedule([Op(str(k), *op) for k, op in enumerate(ops)]))
         if isinstance(got, bool) or not isinstance(got, numbers.Real):
-            raise Wrong(f"{what}: for {ops} you returned {got!r}, expected the number {expected:g}")
+            raise Wrong(
+                f"{what}: for {ops} you returned {got!r}, expected the number {expected:g}"
+            )
         if not math.isclose(got, expected):
             why = ": nothing ends later than 0" if not ops else ""
             texts = apart(float(got), expected)
-            raise Wrong(f"{what}: for {ops} you returned {texts[0]}, expected {texts[1]}{why}")
+            raise Wrong(
+                f"{what}: for {ops} you returned {texts[0]}, expected {texts[1]}{why}"
+            )
 
 
 ENGINES = {"in": "copy", "compute": "compute", "out": "copy"}
@@ -376,16 +466,26 @@ def check_issue_order(answer):
     for chunks in (4, 1, 2, 7):
         got = call(answer, chunks)
         if not isinstance(got, (list, tuple)):
-            kind = got if isinstance(got, (int, float, str, type(None))) else type(got).__name__
-            raise Wrong(f"for chunks={chunks} you returned {kind!r}, expected a list of pairs such as ('in', 0)")
+            kind = (
+                got
+                if isinstance(got, (int, float, str, type(None)))
+                else type(got).__name__
+            )
+            raise Wrong(
+                f"for chunks={chunks} you returned {kind!r}, expected a list of pairs such as ('in', 0)"
+            )
         got = [tuple(pair) if isinstance(pair, list) else pair for pair in got]
         wanted = [(stage, chunk) for chunk in range(chunks) for stage in ENGINES]
         for pair in (*got, *wanted):
             if pair not in wanted:
-                raise Wrong(f"for chunks={chunks} there is no {pair!r}; the last one is ('out', {chunks - 1})")
+                raise Wrong(
+                    f"for chunks={chunks} there is no {pair!r}; the last one is ('out', {chunks - 1})"
+                )
             if got.count(pair) != 1:
                 must = f"each of the {3 * chunks} pairs must be there once"
-                raise Wrong(f"for chunks={chunks} {must}: yours have {pair!r} {got.count(pair)} times")
+                raise Wrong(
+                    f"for chunks={chunks} {must}: yours have {pair!r} {got.count(pair)} times"
+                )
         for chunk in range(chunks):
             stages = [stage for stage, number in got if number == chunk]
             if stages != list(ENGINES):
@@ -393,7 +493,12 @@ def check_issue_order(answer):
                     f"chunk {chunk} of {chunks} goes through {stages}: a stream keeps this order, so one stage would "
                     "work with what is not there yet"
                 )
-        spans = schedule([Op(f"{stage} {chunk}", f"stream {chunk}", ENGINES[stage], 1) for stage, chunk in got])
+        spans = schedule(
+            [
+                Op(f"{stage} {chunk}", f"stream {chunk}", ENGINES[stage], 1)
+                for stage, chunk in got
+            ]
+        )
         steps, best = makespan(spans), max(2 * chunks, 3)
         if steps > best:
             raise Wrong(
@@ -430,18 +535,32 @@ def check_waits(answer):
     if pairs is None:
         raise Wrong(f"expected a list of pairs of names, got {answer!r}")
     for pair in pairs:
-        if not isinstance(pair, (list, tuple)) or len(pair) != 2 or not all(name in names for name in pair):
-            raise Wrong(f"{pair!r} is no pair of operations; their names are {', '.join(names)}")
+        if (
+            not isinstance(pair, (list, tuple))
+            or len(pair) != 2
+            or not all(name in names for name in pair)
+        ):
+            raise Wrong(
+                f"{pair!r} is no pair of operations; their names are {', '.join(names)}"
+            )
         if names.index(pair[0]) >= names.index(pair[1]):
-            raise Wrong(f"{pair!r}: the first of a pair is the one that is issued earlier, and is waited for")
+            raise Wrong(
+                f"{pair!r}: the first of a pair is the one that is issued earlier, and is waited for"
+            )
         if list(map(tuple, pairs)).count(tuple(pair)) > 1:
             raise Wrong(f"{pair!r} is there twice: once is enough")
-    after = {name: tuple(first for first, later in pairs if later == name) for name in names}
+    after = {
+        name: tuple(first for first, later in pairs if later == name) for name in names
+    }
     ops = [Op(**{**vars(op), "after": after[op.name]}) for op in LOADER]
     left = races(ops)
     if left:
         first, second = left[0]
-        why = "reads the buffer that the other fills" if "load" in first else "overwrites what the other still reads"
+        why = (
+            "reads the buffer that the other fills"
+            if "load" in first
+            else "overwrites what the other still reads"
+        )
         raise Wrong(f"{second!r} still races with {first!r}: it {why}")
     if makespan(schedule(ops)) > LOADER_ENDS:
         raise Wrong(

@@ -16,46 +16,75 @@ from utils.simulate.toy import ToyStream
 
 def check_make_loader(answer):
     dataset = TensorDataset(torch.arange(40))
-    for workers, name in ((0, "cpu"), (2, "cuda"), (1, "cuda:1"), (1, "cpu"), (2, "mps"), (1, "xpu")):
+    for workers, name in (
+        (0, "cpu"),
+        (2, "cuda"),
+        (1, "cuda:1"),
+        (1, "cpu"),
+        (2, "mps"),
+        (1, "xpu"),
+    ):
         device, shown = torch.device(name), f"workers={workers}, device={name}"
         # of more workers than cores; none of them is started
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             loader = call(answer, dataset, workers, device, shown=shown)
         if not isinstance(loader, DataLoader):
-            raise Wrong(f"for {shown} you returned a thing of type {type(loader).__name__}, expected a DataLoader")
+            raise Wrong(
+                f"for {shown} you returned a thing of type {type(loader).__name__}, expected a DataLoader"
+            )
         if loader.dataset is not dataset:
             raise Wrong("the loader must load from `dataset` itself")
         if len(loader) != 3 or loader.batch_sampler is None:
-            raise Wrong(f"40 samples in batches of 16 are 3 batches (16, 16, 8), your loader has {len(loader)}")
-        epochs = [[int(n) for batch in loader.batch_sampler for n in batch] for _ in range(2)]
+            raise Wrong(
+                f"40 samples in batches of 16 are 3 batches (16, 16, 8), your loader has {len(loader)}"
+            )
+        epochs = [
+            [int(n) for batch in loader.batch_sampler for n in batch] for _ in range(2)
+        ]
         if epochs[0] == epochs[1]:
             raise Wrong("the batches are not shuffled: in each epoch they are the same")
         missing = sorted({*range(40)} - {*epochs[0]} | {*range(40)} - {*epochs[1]})
         if missing:
-            raise Wrong(f"in an epoch each sample must come once: in one of yours sample {missing[0]} never came")
+            raise Wrong(
+                f"in an epoch each sample must come once: in one of yours sample {missing[0]} never came"
+            )
         if loader.num_workers != workers:
             raise Wrong(f"for {shown} the loader has num_workers={loader.num_workers}")
         if workers and not loader.persistent_workers:
-            raise Wrong(f"for {shown} the workers do not stay alive: each epoch starts new ones")
+            raise Wrong(
+                f"for {shown} the workers do not stay alive: each epoch starts new ones"
+            )
         if loader.pin_memory != (device.type == "cuda"):
-            wrong = "pins its batches" if loader.pin_memory else "does not pin its batches"
-            raise Wrong(f"for {shown} the loader {wrong}: pin for CUDA devices (cuda, cuda:1, …), and for no others")
+            wrong = (
+                "pins its batches" if loader.pin_memory else "does not pin its batches"
+            )
+            raise Wrong(
+                f"for {shown} the loader {wrong}: pin for CUDA devices (cuda, cuda:1, …), and for no others"
+            )
         if workers == 0:
             try:
                 sizes = [len(batch) for (batch,) in loader]
             except Exception as error:
                 first = str(error).partition("\n")[0]
-                raise Wrong(f"for {shown} the loader raised {type(error).__name__}: {first}") from error
+                raise Wrong(
+                    f"for {shown} the loader raised {type(error).__name__}: {first}"
+                ) from error
             if sizes != [16, 16, 8]:
-                raise Wrong(f"40 samples in batches of 16 are 16, 16 and 8; your loader gives {sizes}")
+                raise Wrong(
+                    f"40 samples in batches of 16 are 16, 16 and 8; your loader gives {sizes}"
+                )
 
 
 def _whole_number(got, shown):
     if isinstance(got, bool) or not isinstance(got, int):
-        raise Wrong(f"for {shown} you returned {got!r}, expected a whole number, an int")
+        raise Wrong(
+            f"for {shown} you returned {got!r}, expected a whole number, an int"
+        )
     if abs(got) > 10**15:
-        raise Wrong(f"for {shown} you returned a number of {got.bit_length()} bits: far too many")
+        raise Wrong(
+            f"for {shown} you returned a number of {got.bit_length()} bits: far too many"
+        )
     return got
 
 
@@ -64,25 +93,57 @@ def _block(size):
 
 
 def check_largest_batch(answer):
-    cases = ((600, 2**20), (150_528, 2**27), (602_112, 3 * 2**26), (1024, 2**20), (1000, 1500), (1, 1), (3, 7), (4, 8))
-    cases += ((1024, 2**20 - 1), (1024, 2**20 + 1), (1000, 1000), (1000, 100), (64, 64), (64, 63))
+    cases = (
+        (600, 2**20),
+        (150_528, 2**27),
+        (602_112, 3 * 2**26),
+        (1024, 2**20),
+        (1000, 1500),
+        (1, 1),
+        (3, 7),
+        (4, 8),
+    )
+    cases += (
+        (1024, 2**20 - 1),
+        (1024, 2**20 + 1),
+        (1000, 1000),
+        (1000, 100),
+        (64, 64),
+        (64, 63),
+    )
     for sample, limit in cases:
         shown = f"samples of {sample:,} bytes and a limit of {limit:,}"
         got = _whole_number(call(answer, sample, limit, shown=shown), shown)
         if got < 0:
             raise Wrong(f"for {shown} you returned {got}, expected at least 0")
         if got and _block(got * sample) > limit:
-            these = f"these {got * sample:,} bytes take a block of {_block(got * sample):,}"
+            these = (
+                f"these {got * sample:,} bytes take a block of {_block(got * sample):,}"
+            )
             none = "" if _block(sample) <= limit else ". Not even one fits: 0"
             raise Wrong(f"for {shown} you returned {got}: {these}{none}")
         following = _block((got + 1) * sample)
         if following <= limit:
-            raise Wrong(f"for {shown} you returned {got}, but {got + 1} would fit: a block of {following:,} bytes")
+            raise Wrong(
+                f"for {shown} you returned {got}, but {got + 1} would fit: a block of {following:,} bytes"
+            )
 
 
 def check_workers_needed(answer):
-    cases = ((30, 10, 20, True), (30, 10, 20, False), (100, 10, 20, True), (100, 5, 20, False), (3, 10, 20, True))
-    cases += ((60, 10, 20, True), (61, 10, 20, True), (60, 10, 20, False), (59, 10, 20, True), (0, 10, 20, True))
+    cases = (
+        (30, 10, 20, True),
+        (30, 10, 20, False),
+        (100, 10, 20, True),
+        (100, 5, 20, False),
+        (3, 10, 20, True),
+    )
+    cases += (
+        (60, 10, 20, True),
+        (61, 10, 20, True),
+        (60, 10, 20, False),
+        (59, 10, 20, True),
+        (0, 10, 20, True),
+    )
     cases += (
         (12.5, 4.5, 4.5, False),
         (12.5, 4.5, 4.5, True),
@@ -92,7 +153,9 @@ def check_workers_needed(answer):
     )
     for load, copy, compute, overlapped in cases:
         shown = f"load {load} ms, copy {copy} ms, compute {compute} ms, overlapped {overlapped}"
-        got = _whole_number(call(answer, load, copy, compute, overlapped, shown=shown), shown)
+        got = _whole_number(
+            call(answer, load, copy, compute, overlapped, shown=shown), shown
+        )
         step = compute if overlapped else copy + compute
         expected = max(1, int(-(-load // step)))
         if got == expected:
@@ -119,8 +182,16 @@ class CountCopies(TorchDispatchMode):
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
         kwargs = kwargs or {}
         name = function.overloadpacket.__name__
-        sent = name == "_to_copy" and args[0].device.type == "cpu" and str(kwargs.get("device", "cpu")) != "cpu"
-        into = name == "copy_" and args[0].device.type != "cpu" and args[1].device.type == "cpu"
+        sent = (
+            name == "_to_copy"
+            and args[0].device.type == "cpu"
+            and str(kwargs.get("device", "cpu")) != "cpu"
+        )
+        into = (
+            name == "copy_"
+            and args[0].device.type != "cpu"
+            and args[1].device.type == "cpu"
+        )
         # what is made from a tensor on meta names no index: there is none
         if not self.count:
             self.named.add(str(kwargs.get("device")))
@@ -129,9 +200,20 @@ class CountCopies(TorchDispatchMode):
 
 
 SMALL = {
-    "four shapes": [torch.arange(6.0).reshape(2, 3), torch.tensor(7.0), torch.arange(4.0) + 10, torch.ones(1, 2, 2)],
-    "not contiguous": [torch.arange(12).reshape(3, 4).T, torch.arange(8)[::2], torch.tensor(2**40 + 1)],
-    "one of them empty": [x.bfloat16() for x in (torch.ones(2), torch.ones(0, 3), torch.full((1, 3), 0.1))],
+    "four shapes": [
+        torch.arange(6.0).reshape(2, 3),
+        torch.tensor(7.0),
+        torch.arange(4.0) + 10,
+        torch.ones(1, 2, 2),
+    ],
+    "not contiguous": [
+        torch.arange(12).reshape(3, 4).T,
+        torch.arange(8)[::2],
+        torch.tensor(2**40 + 1),
+    ],
+    "one of them empty": [
+        x.bfloat16() for x in (torch.ones(2), torch.ones(0, 3), torch.full((1, 3), 0.1))
+    ],
     "one tensor": [torch.tensor([True, False, True])],
 }
 
@@ -141,15 +223,21 @@ def check_send_packed(answer):
         shown = f"{what} ({', '.join(str(tuple(x.shape)) for x in tensors)} of {tensors[0].dtype})"
         before = [x.clone() for x in tensors]
         with CountCopies() as copies:
-            got = call(answer, tensors, torch.device("meta:1"), shown=f"{shown}, sent to meta")
+            got = call(
+                answer, tensors, torch.device("meta:1"), shown=f"{shown}, sent to meta"
+            )
         _check_unchanged(tensors, before, shown)
         _check_sent(got, tensors, "meta", shown)
         if copies.count != 1:
             many = f"{copies.count} copies to the device for {len(tensors)} tensors"
             raise Wrong(f"{shown}: right shapes, but {many}: one is asked")
         if "meta" in copies.named:
-            raise Wrong("`device` was meta:1, you sent to meta: with GPUs, that is another one. Use `device` as it is")
-        there = call(answer, tensors, torch.device("cpu"), shown=f"{shown}, sent to cpu")
+            raise Wrong(
+                "`device` was meta:1, you sent to meta: with GPUs, that is another one. Use `device` as it is"
+            )
+        there = call(
+            answer, tensors, torch.device("cpu"), shown=f"{shown}, sent to cpu"
+        )
         _check_unchanged(tensors, before, shown)
         _check_sent(there, tensors, "cpu", shown)
         for n, (mine, x) in enumerate(zip(there, tensors, strict=True)):
@@ -167,17 +255,29 @@ def _check_unchanged(tensors, before, shown):
 
 def _check_sent(got, tensors, device, shown):
     if not isinstance(got, (list, tuple)) or len(got) != len(tensors):
-        kind = f"{len(got)} things" if isinstance(got, (list, tuple)) else type(got).__name__
-        raise Wrong(f"for {shown} you returned {kind}, expected a list of {len(tensors)} tensors")
+        kind = (
+            f"{len(got)} things"
+            if isinstance(got, (list, tuple))
+            else type(got).__name__
+        )
+        raise Wrong(
+            f"for {shown} you returned {kind}, expected a list of {len(tensors)} tensors"
+        )
     for n, (mine, x) in enumerate(zip(got, tensors, strict=True)):
         if not isinstance(mine, torch.Tensor):
             raise Wrong(f"{shown}: entry {n} should be a tensor, it is {mine!r}")
         if mine.device.type != device:
-            raise Wrong(f"{shown}: entry {n} should be on {device}, it is on {mine.device}")
+            raise Wrong(
+                f"{shown}: entry {n} should be on {device}, it is on {mine.device}"
+            )
         if mine.dtype != x.dtype:
-            raise Wrong(f"{shown}: entry {n} left as {x.dtype} and came as {mine.dtype}")
+            raise Wrong(
+                f"{shown}: entry {n} left as {x.dtype} and came as {mine.dtype}"
+            )
         if mine.shape != x.shape:
-            raise Wrong(f"{shown}: entry {n} should have the shape {tuple(x.shape)}, it has {tuple(mine.shape)}")
+            raise Wrong(
+                f"{shown}: entry {n} should have the shape {tuple(x.shape)}, it has {tuple(mine.shape)}"
+            )
 
 
 class HeldEvent(Future):
@@ -215,15 +315,29 @@ class HeldStream(ToyStream):
 
     def __init__(self, hold, at_launch=int, around=contextlib.nullcontext):
         super().__init__()
-        self.hold, self.at_launch, self.around, self.host = hold, at_launch, around, threading.get_ident()
-        self.copies, self.gates, self.pending, self.waited, self.told = [], [], [], False, False
+        self.hold, self.at_launch, self.around, self.host = (
+            hold,
+            at_launch,
+            around,
+            threading.get_ident(),
+        )
+        self.copies, self.gates, self.pending, self.waited, self.told = (
+            [],
+            [],
+            [],
+            False,
+            False,
+        )
 
     def launch(self, fn, *args):
         self.pending.append(sum(not Future.done(event) for event in self.copies))
         self.gates.append(threading.Event())
         self.at_launch(len(self.gates) - 1)
         event = super().launch(self._run, len(self.gates) - 1, fn, *args)
-        event.__class__, event.let_go = HeldEvent, functools.partial(self.let_go, len(self.gates))
+        event.__class__, event.let_go = (
+            HeldEvent,
+            functools.partial(self.let_go, len(self.gates)),
+        )
         self.copies.append(event)
         return event
 
@@ -248,7 +362,9 @@ class HeldStream(ToyStream):
         for event in self.copies:
             error = event.exception(5)
             if error is not None:
-                raise Wrong(f"what you launched on the stream raised {type(error).__name__}: {error}")
+                raise Wrong(
+                    f"what you launched on the stream raised {type(error).__name__}: {error}"
+                )
 
 
 def check_fetch_sum(answer):
@@ -275,28 +391,44 @@ def _fetch_sum(answer, sent, hold):
     finished = bool(stream.copies) and all(map(Future.done, stream.copies))
     stream.end()
     if not is_number(got):
-        raise Wrong(f"for {shown} you returned {got!r}, expected a Python number: .item()")
+        raise Wrong(
+            f"for {shown} you returned {got!r}, expected a Python number: .item()"
+        )
     if not stream.copies:
         raise Wrong("nothing was launched on the stream: launch the copy there")
     copied = sum(Future.result(event) is here for event in stream.copies)
     if copied > 1:
-        raise Wrong(f"for {shown} the copy into `here` was launched {copied} times: once is asked")
+        raise Wrong(
+            f"for {shown} the copy into `here` was launched {copied} times: once is asked"
+        )
     if not finished and got == expected:
         raise Wrong(
             f"for {shown} the number is right, but not from the copy, which was not done: wait, and read `here`"
         )
     if not finished and stream.told:
-        raise Wrong("you made the stream wait; it is the host that reads `here`: event.result()")
+        raise Wrong(
+            "you made the stream wait; it is the host that reads `here`: event.result()"
+        )
     if not finished and hold > 1:
-        raise Wrong(f"when the copy took {hold} s you returned {got}: wait for the copy's event, guess no times")
+        raise Wrong(
+            f"when the copy took {hold} s you returned {got}: wait for the copy's event, guess no times"
+        )
     if not finished:
-        raise Wrong(f"for {shown} you returned {got}: that was in `here` before the copy, which ended later")
+        raise Wrong(
+            f"for {shown} you returned {got}: that was in `here` before the copy, which ended later"
+        )
     if not torch.equal(here, sent):
-        raise Wrong(f"for {shown} `here` holds {here.tolist()}: the copy goes from `there` into `here`")
+        raise Wrong(
+            f"for {shown} `here` holds {here.tolist()}: the copy goes from `there` into `here`"
+        )
     if got == late:
-        raise Wrong(f"for {shown} you returned {got}: that is `there`, where the device has gone on. Read `here`")
+        raise Wrong(
+            f"for {shown} you returned {got}: that is `there`, where the device has gone on. Read `here`"
+        )
     if got == early:
-        raise Wrong(f"for {shown} you returned {got}, expected {expected}: read `here` after the wait, not before")
+        raise Wrong(
+            f"for {shown} you returned {got}, expected {expected}: read `here` after the wait, not before"
+        )
     if got != expected:
         raise Wrong(f"for {shown} you returned {got}, expected {expected}")
     return stream.waited
@@ -308,7 +440,10 @@ def check_feed(answer):
 
 
 def _feed(answer, batches):
-    slots, there = [torch.full((4,), -1.0) for _ in range(2)], [torch.full((4,), -2.0) for _ in batches]
+    slots, there = (
+        [torch.full((4,), -1.0) for _ in range(2)],
+        [torch.full((4,), -2.0) for _ in batches],
+    )
     given, late = [batch.clone() for batch in batches], []
 
     def filled(n):  # at the launch of copy n, one of the slots must hold batch n
@@ -324,7 +459,10 @@ def _feed(answer, batches):
         if n < len(given):
             batches[n].copy_(given[n])
 
-    stream, shown = HeldStream(1, filled, batch_gone), f"{len(batches)} batches and two slots"
+    stream, shown = (
+        HeldStream(1, filled, batch_gone),
+        f"{len(batches)} batches and two slots",
+    )
     events = call(answer, stream, batches, slots, there, shown=shown)
     stream.end()
     if len(stream.copies) != len(batches):
@@ -335,23 +473,35 @@ def _feed(answer, batches):
         if (got == -3).any():
             raise Wrong(f"the copy of batch {n} took the batch itself: {must}")
         if (got == -2).any():
-            raise Wrong(f"nothing arrived in there[{n}]: is it what that copy writes into? (A lambda looks n up late)")
+            raise Wrong(
+                f"nothing arrived in there[{n}]: is it what that copy writes into? (A lambda looks n up late)"
+            )
     for n, got in enumerate(there):
         if torch.equal(got, given[n]):
             continue
         arrived = f"batch {n} is {given[n].tolist()}, but {got.tolist()} arrived"
         if stream.told:
-            raise Wrong("you made the stream wait; it is the host that fills the slot: event.result()")
+            raise Wrong(
+                "you made the stream wait; it is the host that fills the slot: event.result()"
+            )
         if any(torch.equal(got, batch) for batch in given[n:]):
             raise Wrong(f"{arrived}: its slot was refilled before its copy was done")
-        raise Wrong(f"{arrived}: before the launch, fill the slot with the batch, slot.copy_(batch)")
+        raise Wrong(
+            f"{arrived}: before the launch, fill the slot with the batch, slot.copy_(batch)"
+        )
     if late:
-        raise Wrong(f"right numbers, but when copy {late[0]} was launched no slot held batch {late[0]}: {must}")
+        raise Wrong(
+            f"right numbers, but when copy {late[0]} was launched no slot held batch {late[0]}: {must}"
+        )
     if max(stream.pending) > 1:
         many = f"{max(stream.pending)} copies were pending at a launch, more than two slots allow"
         raise Wrong(f"right numbers, but {many}: {must}")
-    if sorted(slot.tolist() for slot in slots if slot[0] >= 0) != [batch.tolist() for batch in given[-2:]]:
-        raise Wrong("everything arrived, but not through the slots in turn: fill a slot, and copy from there")
+    if sorted(slot.tolist() for slot in slots if slot[0] >= 0) != [
+        batch.tolist() for batch in given[-2:]
+    ]:
+        raise Wrong(
+            "everything arrived, but not through the slots in turn: fill a slot, and copy from there"
+        )
     for n, pending in enumerate(stream.pending):
         if n and not pending:
             raise Wrong(
@@ -361,8 +511,12 @@ def _feed(answer, batches):
                 else "right numbers, but the host waited for the first copy before it filled the second slot"
             )
     right = isinstance(events, (list, tuple)) and len(events) == len(batches)
-    if not right or any(event is not copy for event, copy in zip(events, stream.copies, strict=True)):
-        raise Wrong(f"everything arrived; return the list of the {len(batches)} events, in the order of the batches")
+    if not right or any(
+        event is not copy for event, copy in zip(events, stream.copies, strict=True)
+    ):
+        raise Wrong(
+            f"everything arrived; return the list of the {len(batches)} events, in the order of the batches"
+        )
 
 
 EXERCISES = [

@@ -9,7 +9,16 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from utils.exercises import DOTS, Exercise, NotAnswered, Wrong, apart, call, expect_number, is_number
+from utils.exercises import (
+    DOTS,
+    Exercise,
+    NotAnswered,
+    Wrong,
+    apart,
+    call,
+    expect_number,
+    is_number,
+)
 from utils.simulate.allocator import MIB, CachingAllocator
 
 
@@ -27,7 +36,9 @@ def only_gpu(device=None):
             raise ValueError(f"Expected a cuda device, but got: {device}")
         index = device.index
     if index:
-        raise RuntimeError(f"Invalid device argument {index}: there is one GPU, number 0")
+        raise RuntimeError(
+            f"Invalid device argument {index}: there is one GPU, number 0"
+        )
     return 0
 
 
@@ -46,23 +57,43 @@ def asked_by_torch_cuda(gpu):
 
     def start_anew(device=None):
         only_gpu(device)
-        gpu.max_memory_allocated, gpu.max_memory_reserved = gpu.memory_allocated, gpu.memory_reserved
+        gpu.max_memory_allocated, gpu.max_memory_reserved = (
+            gpu.memory_allocated,
+            gpu.memory_reserved,
+        )
 
     def stats(device=None):
         only_gpu(device)
         figures = {"allocated": gpu.memory_allocated, "reserved": gpu.memory_reserved}
-        peaks = {"allocated": gpu.max_memory_allocated, "reserved": gpu.max_memory_reserved}
+        peaks = {
+            "allocated": gpu.max_memory_allocated,
+            "reserved": gpu.max_memory_reserved,
+        }
         found = {f"{name}_bytes.all.current": value for name, value in figures.items()}
-        return found | {f"{name}_bytes.all.peak": value for name, value in peaks.items()}
+        return found | {
+            f"{name}_bytes.all.peak": value for name, value in peaks.items()
+        }
 
     def mem_get_info(device=None):
         only_gpu(device)
         return 80 * 2**30 - gpu.memory_reserved, 80 * 2**30
 
-    figures = ("memory_allocated", "max_memory_allocated", "memory_reserved", "max_memory_reserved")
+    figures = (
+        "memory_allocated",
+        "max_memory_allocated",
+        "memory_reserved",
+        "max_memory_reserved",
+    )
     functions = {name: figure(name) for name in figures}
-    functions |= {"reset_peak_memory_stats": start_anew, "reset_max_memory_allocated": start_anew}
-    functions |= {"memory_stats": stats, "mem_get_info": mem_get_info, "empty_cache": gpu.empty_cache}
+    functions |= {
+        "reset_peak_memory_stats": start_anew,
+        "reset_max_memory_allocated": start_anew,
+    }
+    functions |= {
+        "memory_stats": stats,
+        "mem_get_info": mem_get_info,
+        "empty_cache": gpu.empty_cache,
+    }
     choose = (
         "synchronize",
         "set_device",
@@ -71,14 +102,24 @@ def asked_by_torch_cuda(gpu):
         "reset_accumulated_memory_stats",
     )
     functions |= dict.fromkeys(choose, only_gpu)
-    functions |= {"is_available": lambda: True, "init": lambda: None, "device_count": lambda: 1}
+    functions |= {
+        "is_available": lambda: True,
+        "init": lambda: None,
+        "device_count": lambda: 1,
+    }
     functions |= {"current_device": lambda: 0, "current_device_index": lambda: 0}
     with contextlib.ExitStack() as stack:
         for module in (torch.cuda, torch.cuda.memory, torch.accelerator):
-            known = {name: function for name, function in functions.items() if hasattr(module, name)}
+            known = {
+                name: function
+                for name, function in functions.items()
+                if hasattr(module, name)
+            }
             stack.enter_context(unittest.mock.patch.multiple(module, **known))
         # what a function that was imported by its name, before, comes down to
-        below = unittest.mock.patch.object(torch._C, "_cuda_resetPeakMemoryStats", start_anew, create=True)
+        below = unittest.mock.patch.object(
+            torch._C, "_cuda_resetPeakMemoryStats", start_anew, create=True
+        )
         stack.enter_context(below)
         yield
 
@@ -99,36 +140,55 @@ def workload(gpu, needed, left, calls):
 
 
 def check_extra_peak(answer):
-    for earlier, kept, needed, left in ((30, 3, (50, 5), 0), (30, 0, (4, 2, 1), 4), (0, 12, (10,), 10), (9, 9, (), 0)):
+    for earlier, kept, needed, left in (
+        (30, 3, (50, 5), 0),
+        (30, 0, (4, 2, 1), 4),
+        (0, 12, (10,), 10),
+        (9, 9, (), 0),
+    ):
         gpu, calls = CachingAllocator(), []
         gpu.malloc(max(1, kept * MIB))
         if earlier:
             gpu.free(gpu.malloc(earlier * MIB))
-        before, reserved, peak = gpu.memory_allocated, gpu.memory_reserved, gpu.max_memory_allocated
-        shown = f"work() that makes tensors of {', '.join(map(str, needed)) or 'no'} MiB"
+        before, reserved, peak = (
+            gpu.memory_allocated,
+            gpu.memory_reserved,
+            gpu.max_memory_allocated,
+        )
+        shown = (
+            f"work() that makes tensors of {', '.join(map(str, needed)) or 'no'} MiB"
+        )
         with asked_by_torch_cuda(gpu):
             got = call(answer, workload(gpu, needed, left, calls), shown=shown)
         expected = sum(needed) * MIB
         if len(calls) != 1:
-            raise Wrong(f"work() ran {len(calls)} times: call it once, between the two questions")
+            raise Wrong(
+                f"work() ran {len(calls)} times: call it once, between the two questions"
+            )
         expect_number(got, shown, "a number of bytes")
         if got != expected:
             mine, theirs = apart(got, expected)
-            cached = ": reserved is what the cache holds, allocated is what tensors need"
+            cached = (
+                ": reserved is what the cache holds, allocated is what tensors need"
+            )
             other = ": the highest that is allocated during work(), less what was allocated before"
             slips = {
-                gpu.max_memory_allocated - peak: ": an earlier peak is in it. reset_peak_memory_stats() starts anew",
+                gpu.max_memory_allocated
+                - peak: ": an earlier peak is in it. reset_peak_memory_stats() starts anew",
                 gpu.max_memory_reserved - before: cached,
                 0: ": that is what is left afterwards; the maximum was higher",
                 left * MIB: ": that is what is left afterwards; the maximum was higher",
                 gpu.memory_reserved - reserved or None: cached,
                 gpu.memory_reserved: cached,
                 peak: ": that is an earlier peak. reset_peak_memory_stats() starts the maximum anew",
-                peak - before: ": an earlier peak is in it. reset_peak_memory_stats() starts the maximum anew",
+                peak
+                - before: ": an earlier peak is in it. reset_peak_memory_stats() starts the maximum anew",
                 before + expected: ": that counts what was allocated before",
                 sum(needed): ". Return bytes",
             }
-            raise Wrong(f"for {shown} you returned {mine}, expected {theirs}{slips.get(got, other)}")
+            raise Wrong(
+                f"for {shown} you returned {mine}, expected {theirs}{slips.get(got, other)}"
+            )
 
 
 STAYS = "a rest of 1 MiB or less is not split off: it stays in the block, and counts as allocated"
@@ -139,7 +199,8 @@ SIZES = {
     513: "the next multiple of 512",
     400_000: "the next multiple of 512, in a segment of 2 MiB",
     MIB: "up to and including 1 MiB a tensor is small",
-    MIB - 511: "rounded up to 512 it is 1 MiB, and up to and including that a tensor is small",
+    MIB
+    - 511: "rounded up to 512 it is 1 MiB, and up to and including that a tensor is small",
     MIB + 1: "one byte over 1 MiB, and it is served from a segment of 20 MiB",
     7 * MIB: "below 10 MiB the segment has 20 MiB",
     9 * MIB + 5: "below 10 MiB the segment has 20 MiB",
@@ -164,17 +225,29 @@ def check_four_rules(answer):
         expected = (gpu.memory_allocated, gpu.memory_reserved)
         shown = f"{size:,} byte{'s' if size > 1 else ''}"
         got = call(answer, size, shown=shown)
-        if not isinstance(got, (tuple, list)) or len(got) != 2 or not all(map(is_number, got)):
-            raise Wrong(f"for {shown} you returned {got!r}, expected a pair (allocated, reserved)")
+        if (
+            not isinstance(got, (tuple, list))
+            or len(got) != 2
+            or not all(map(is_number, got))
+        ):
+            raise Wrong(
+                f"for {shown} you returned {got!r}, expected a pair (allocated, reserved)"
+            )
         if tuple(got) == expected[::-1] != expected:
-            raise Wrong(f"for {shown} you returned {got!r}: the order is (allocated, reserved)")
-        for what, theirs, mine in zip(("allocated", "reserved"), expected, got, strict=True):
+            raise Wrong(
+                f"for {shown} you returned {got!r}: the order is (allocated, reserved)"
+            )
+        for what, theirs, mine in zip(
+            ("allocated", "reserved"), expected, got, strict=True
+        ):
             if mine != theirs:
                 in_mb = mine and (mine * MIB == theirs or mine % 10**6 == 0)
                 why = "return bytes, and 1 MiB is 2**20 of them" if in_mb else reason
                 if mine == expected[1] and size < 10 * MIB - 512:
                     why = "a tensor below 10 MiB shares its segment, and the rest stays free for others"
-                raise Wrong(f"for {shown} {what} is {theirs:,}, you returned {mine:,}: {why}")
+                raise Wrong(
+                    f"for {shown} {what} is {theirs:,}, you returned {mine:,}: {why}"
+                )
 
 
 class Kept:
@@ -198,20 +271,35 @@ class Graph(torch.autograd.graph.saved_tensors_hooks):
         return kept
 
     def bytes(self):
-        return sum({k.x.untyped_storage().data_ptr(): k.x.untyped_storage().nbytes() for k in self.kept}.values())
+        return sum(
+            {
+                k.x.untyped_storage().data_ptr(): k.x.untyped_storage().nbytes()
+                for k in self.kept
+            }.values()
+        )
 
 
 def network(samples=10, columns=1):
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        model = nn.Sequential(nn.Linear(6, 32), nn.GELU(), nn.Linear(32, columns)).double()
-        x, y = torch.randn(samples, 6, dtype=torch.double), torch.randn(samples, columns, dtype=torch.double)
+        model = nn.Sequential(
+            nn.Linear(6, 32), nn.GELU(), nn.Linear(32, columns)
+        ).double()
+        x, y = (
+            torch.randn(samples, 6, dtype=torch.double),
+            torch.randn(samples, columns, dtype=torch.double),
+        )
         return model, x, y
 
 
 def check_validate(answer):
     earlier = []  # errors of the calls before
-    for sizes, training, frozen in (((5, 5), True, 0), ((6, 3, 1), False, 0), ((10,), True, 1), ((1, 4, 2), True, 2)):
+    for sizes, training, frozen in (
+        ((5, 5), True, 0),
+        ((6, 3, 1), False, 0),
+        ((10,), True, 1),
+        ((1, 4, 2), True, 2),
+    ):
         model, x, y = network(sum(sizes))
         model.train(training)
         for n, p in enumerate(model.parameters()):
@@ -220,7 +308,10 @@ def check_validate(answer):
         before, given = _state(model), (x.clone(), y.clone())
         with torch.no_grad():
             errors = (model(x) - y).square().split(sizes)
-        batches, graph = list(zip(x.split(sizes), y.split(sizes), strict=True)), Graph(model)
+        batches, graph = (
+            list(zip(x.split(sizes), y.split(sizes), strict=True)),
+            Graph(model),
+        )
         shown = f"batches of {', '.join(map(str, sizes))} samples"
         with graph, torch.enable_grad():
             got = call(answer, model, batches, shown=shown)
@@ -229,16 +320,24 @@ def check_validate(answer):
             raise Wrong(f"for {shown} you returned a tensor, expected a Python number")
         expect_number(got, shown, "a Python number")
         if not (torch.equal(x, given[0]) and torch.equal(y, given[1])):
-            raise Wrong(f"for {shown} your function has changed the numbers in the batches: it should only read them")
+            raise Wrong(
+                f"for {shown} your function has changed the numbers in the batches: it should only read them"
+            )
         expected = torch.cat(errors).mean().item()
         if not math.isclose(got, expected, rel_tol=1e-5):
             mine, theirs = apart(got, expected)
-            raise Wrong(f"for {shown} you returned {mine}, expected {theirs}{_average_slip(got, errors, earlier)}")
+            raise Wrong(
+                f"for {shown} you returned {mine}, expected {theirs}{_average_slip(got, errors, earlier)}"
+            )
         earlier += errors
         if graph.most:
-            raise Wrong(f"right value, but {graph.most:,} bytes were kept for a backward pass that never comes")
+            raise Wrong(
+                f"right value, but {graph.most:,} bytes were kept for a backward pass that never comes"
+            )
         if not gradients_on:
-            raise Wrong("right value, but gradients are switched off for all that follows: with torch.no_grad(): …")
+            raise Wrong(
+                "right value, but gradients are switched off for all that follows: with torch.no_grad(): …"
+            )
         _is_as_found(before, _state(model))
 
 
@@ -247,14 +346,21 @@ def _state(model):
     return {
         "modes": [module.training for module in model.modules()],
         "asked": [p.requires_grad for p in model.parameters()],
-        "gradients": [None if p.grad is None else p.grad.tolist() for p in model.parameters()],
+        "gradients": [
+            None if p.grad is None else p.grad.tolist() for p in model.parameters()
+        ],
         "weights": [p.tolist() for p in model.parameters()],
     }
 
 
 def _is_as_found(before, now):
-    if any(then and not after for then, after in zip(before["asked"], now["asked"], strict=True)):
-        raise Wrong("right value, but the weights ask for no gradient anymore. torch.no_grad() leaves them alone")
+    if any(
+        then and not after
+        for then, after in zip(before["asked"], now["asked"], strict=True)
+    ):
+        raise Wrong(
+            "right value, but the weights ask for no gradient anymore. torch.no_grad() leaves them alone"
+        )
     if before["asked"] != now["asked"]:
         raise Wrong(
             "right value, but a weight that was frozen asks for a gradient now. torch.no_grad() leaves it alone"
@@ -277,7 +383,8 @@ def _is_as_found(before, now):
 def _average_slip(got, errors, earlier):
     every = torch.cat(errors)
     slips = {
-        "a batch counts by its number of samples": sum(e.mean() for e in errors) / len(errors),
+        "a batch counts by its number of samples": sum(e.mean() for e in errors)
+        / len(errors),
         "the means of the batches add up": sum(e.mean() for e in errors),
         "that is the sum; divide it by the number of samples": every.sum(),
         "divide by the number of samples, not of batches": every.sum() / len(errors),
@@ -287,7 +394,11 @@ def _average_slip(got, errors, earlier):
         ).mean(),
     }
     slips |= {f"that is batch {n} alone": e.mean() for n, e in enumerate(errors)}
-    found = [slip for slip, value in slips.items() if math.isclose(got, value.item(), rel_tol=1e-5)]
+    found = [
+        slip
+        for slip, value in slips.items()
+        if math.isclose(got, value.item(), rel_tol=1e-5)
+    ]
     other = "the squares of model(x) - y, both of shape (n, 1), over all samples, divided by their number"
     return f": {found[0] if found else other}"
 
@@ -301,7 +412,13 @@ def check_forecast(answer):
         (10**8, 8 * 10**8 + 1000),
         (10**8, 8 * 10**8 - 1000),
     ]
-    for count, activations in [*cases, (10**8, 4 * 10**8), (10**8, 10**9), (123_456_789, 0), (1_000_003, 70_000_001)]:
+    for count, activations in [
+        *cases,
+        (10**8, 4 * 10**8),
+        (10**8, 10**9),
+        (123_456_789, 0),
+        (1_000_003, 70_000_001),
+    ]:
         shown = f"{count:,} parameters and {activations:,} bytes of activations"
         got = call(answer, count, activations, shown=shown)
         expected = max(12 * count + activations, 20 * count)
@@ -310,15 +427,23 @@ def check_forecast(answer):
             continue
         mine, theirs = (f"{value:,}" for value in (got, expected))
         if got in (16 * count + activations, 20 * count + activations):
-            raise Wrong(f"for {shown} you added up what is never there at the same time: {mine}, expected {theirs}")
-        if any(math.isclose(got * unit, expected) for unit in (10**6, 10**9, 2**20, 2**30)):
-            raise Wrong(f"for {shown} you returned {mine}, expected {theirs}. Return bytes")
+            raise Wrong(
+                f"for {shown} you added up what is never there at the same time: {mine}, expected {theirs}"
+            )
+        if any(
+            math.isclose(got * unit, expected) for unit in (10**6, 10**9, 2**20, 2**30)
+        ):
+            raise Wrong(
+                f"for {shown} you returned {mine}, expected {theirs}. Return bytes"
+            )
         which = (
             "the optimizer's step, with its extra copy"
             if expected == 20 * count
             else "the start of backward (weights, AdamW, activations)"
         )
-        raise Wrong(f"for {shown} you returned {mine}, expected {theirs}: the peak is {which}")
+        raise Wrong(
+            f"for {shown} you returned {mine}, expected {theirs}: the peak is {which}"
+        )
 
 
 def gradient(model, pieces):
@@ -326,37 +451,60 @@ def gradient(model, pieces):
     as it was.
     """
     loss = sum(weight * F.mse_loss(model(x), y) for weight, x, y in pieces)
-    return torch.cat([g.flatten() for g in torch.autograd.grad(loss, list(model.parameters()))])
+    return torch.cat(
+        [g.flatten() for g in torch.autograd.grad(loss, list(model.parameters()))]
+    )
 
 
 def check_accumulate_gradients(answer):
-    cases = [(10, 20, 1), (10, 5, 1), (10, 4, 1), (10, 10, 1), (10, 2, 1), (7, 3, 1), (4, 1, 1), (10, 4, 2)]
+    cases = [
+        (10, 20, 1),
+        (10, 5, 1),
+        (10, 4, 1),
+        (10, 10, 1),
+        (10, 2, 1),
+        (7, 3, 1),
+        (4, 1, 1),
+        (10, 4, 2),
+    ]
     for n, size, columns in cases:
         model, x, y = network(n, columns)
         right = gradient(model, [(1, x, y)])
-        weights, given = [p.detach().clone() for p in model.parameters()], (x.clone(), y.clone())
+        weights, given = (
+            [p.detach().clone() for p in model.parameters()],
+            (x.clone(), y.clone()),
+        )
         for p in model.parameters() if n == 10 else ():
             p.grad = torch.full_like(p, 0.5)  # of an earlier step
         one, graph, sizes, runs = Graph(model), Graph(model), [], []
         with one:
             alone = F.mse_loss(model(x[:size]), y[:size])
         del alone
-        model[0].register_forward_pre_hook(lambda _, given, sizes=sizes: sizes.append(len(given[0])))
+        model[0].register_forward_pre_hook(
+            lambda _, given, sizes=sizes: sizes.append(len(given[0]))
+        )
         model[-1].bias.register_hook(lambda _, runs=runs: runs.append("backward"))
         shown = f"a batch of {n} in pieces of {size}"
         with graph, torch.enable_grad():
             call(answer, model, x, y, size, shown=shown)
         found, count = [p.grad for p in model.parameters()], math.ceil(n / size)
         if not (torch.equal(x, given[0]) and torch.equal(y, given[1])):
-            raise Wrong(f"for {shown} your function has changed the numbers in x or y: it should only read them")
-        if any(not torch.equal(p, w) for p, w in zip(model.parameters(), weights, strict=True)):
+            raise Wrong(
+                f"for {shown} your function has changed the numbers in x or y: it should only read them"
+            )
+        if any(
+            not torch.equal(p, w)
+            for p, w in zip(model.parameters(), weights, strict=True)
+        ):
             raise Wrong("the weights have changed: only .grad is asked for")
         if max(sizes, default=0) > size:
             chunked = f". x.split({size}) gives pieces of {size}, x.chunk({size}) gives {size} pieces"
             at_once = f"the model got {max(sizes)} samples at once, {size} at most are asked for"
             raise Wrong(f"for {shown} {at_once}{chunked if len(sizes) > 1 else ''}")
         if sum(sizes) != n:
-            raise Wrong(f"for {shown}: {sum(sizes)} samples went through the model, there are {n}")
+            raise Wrong(
+                f"for {shown}: {sum(sizes)} samples went through the model, there are {n}"
+            )
         if any(g is None for g in found):
             raise Wrong(f"for {shown} a parameter has no gradient afterwards")
         if len(sizes) > count:
@@ -368,7 +516,11 @@ def check_accumulate_gradients(answer):
         if not torch.allclose(got, right, rtol=1e-9):
             raise Wrong(f"for {shown} {_gradient_slip(got, right, model, x, y, size)}")
         if graph.most > 1.2 * one.most:
-            cure = "call backward for each piece" if len(runs) < count else "let go of each piece's graph"
+            cure = (
+                "call backward for each piece"
+                if len(runs) < count
+                else "let go of each piece's graph"
+            )
             raise Wrong(
                 f"right gradient, but for {shown} up to {graph.most:,} bytes were kept for the backward pass, "
                 f"one piece needs {one.most:,}: {cure}"
@@ -386,7 +538,10 @@ def _gradient_slip(got, right, model, x, y, size):
     last = "only the last piece is left: zero_grad comes once, before the loop"
     slips = [
         (f"the means of the pieces add up: {share}", [(1, *piece) for piece in pieces]),
-        (f"every piece counts alike, however small: {share}", [(1 / k, *piece) for piece in pieces]),
+        (
+            f"every piece counts alike, however small: {share}",
+            [(1 / k, *piece) for piece in pieces],
+        ),
         (
             "a piece may have fewer than size samples: weigh it by its own number",
             [(size / n, *piece) for piece in pieces],
@@ -395,7 +550,10 @@ def _gradient_slip(got, right, model, x, y, size):
         (last, [(1, *pieces[-1])]),
         (last, [(1 / k, *pieces[-1])]),
         ("you have the gradient of a sum, mse_loss is a mean", [(y.numel(), x, y)]),
-        (f"you divided by {n} samples; the mean is over all {y.numel()} numbers of y", [(columns, x, y)]),
+        (
+            f"you divided by {n} samples; the mean is over all {y.numel()} numbers of y",
+            [(columns, x, y)],
+        ),
     ]
     for text, weighted in slips:
         if torch.allclose(got, gradient(model, weighted), rtol=1e-6):
@@ -417,14 +575,25 @@ class Attempts:
     """
 
     def __init__(self, room, error=None, at=0):
-        self.room, self.error, self.at, self.calls, self.tensors, self.held = room, error, at, [], [], False
+        self.room, self.error, self.at, self.calls, self.tensors, self.held = (
+            room,
+            error,
+            at,
+            [],
+            [],
+            False,
+        )
         self.raised = lambda: None
 
     def __call__(self, n):
         if len(self.calls) > 20:
-            raise Enough(f"you tried {_shorter(self.calls)}, and did not come to an end")
+            raise Enough(
+                f"you tried {_shorter(self.calls)}, and did not come to an end"
+            )
         if not isinstance(n, int) or n < 1:
-            raise Enough(f"there is no attempt with {n!r} samples; tried before: {_shorter(self.calls)}")
+            raise Enough(
+                f"there is no attempt with {n!r} samples; tried before: {_shorter(self.calls)}"
+            )
         self.held = self.held or any(watch() is not None for watch in self.tensors)
         self.calls.append(n)
         activations = torch.ones(n)
@@ -446,7 +615,18 @@ def _shorter(calls):
 
 
 def check_largest_that_fits(answer):
-    for n, room in ((64, 64), (64, 20), (100, 7), (5, 1), (5, 4), (7, 3), (2, 2), (2, 1), (1, 1), (999, 998)):
+    for n, room in (
+        (64, 64),
+        (64, 20),
+        (100, 7),
+        (5, 1),
+        (5, 4),
+        (7, 3),
+        (2, 2),
+        (2, 1),
+        (1, 1),
+        (999, 998),
+    ):
         attempt = Attempts(room)
         shown = f"{n} samples where {room} fit"
         try:
@@ -466,11 +646,21 @@ def check_largest_that_fits(answer):
     for error, more in (
         (ValueError("a wrong value"), ""),
         (RuntimeError("mat1 and mat2 shapes cannot be multiplied"), ""),
-        (RuntimeError("CUDA error: an illegal memory access was encountered"), " about an illegal memory access"),
+        (
+            RuntimeError("CUDA error: an illegal memory access was encountered"),
+            " about an illegal memory access",
+        ),
     ):
         name = type(error).__name__ + more
-        _lets_through(answer, Attempts(64, error, at=8), f"where the attempt raises a {name}", [8])
-        _lets_through(answer, Attempts(4, error, at=4), f"where the second attempt raises a {name}", [8, 4])
+        _lets_through(
+            answer, Attempts(64, error, at=8), f"where the attempt raises a {name}", [8]
+        )
+        _lets_through(
+            answer,
+            Attempts(4, error, at=4),
+            f"where the second attempt raises a {name}",
+            [8, 4],
+        )
 
 
 def _is_dropped(attempt, shown):
@@ -489,12 +679,20 @@ def _lets_through(answer, attempt, shown, expected):
     except Exception as error:
         if error is not (attempt.error or attempt.raised()):
             name = f"{type(error).__name__}: {error}"
-            raise Wrong(f"{shown} the attempt's own error should come through, not a new {name}") from error
+            raise Wrong(
+                f"{shown} the attempt's own error should come through, not a new {name}"
+            ) from error
     else:
         if got is DOTS:
             raise NotAnswered
-        only = ": only running out of memory is a reason to try again" if attempt.error else ""
-        raise Wrong(f"{shown} the error should come through; you returned {got!r}{only}")
+        only = (
+            ": only running out of memory is a reason to try again"
+            if attempt.error
+            else ""
+        )
+        raise Wrong(
+            f"{shown} the error should come through; you returned {got!r}{only}"
+        )
     _is_dropped(attempt, shown)
     if attempt.calls != expected:
         raise Wrong(f"{shown} you tried {_shorter(attempt.calls)}, expected {expected}")

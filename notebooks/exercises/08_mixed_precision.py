@@ -19,7 +19,9 @@ class Product(torch.nn.Module):
 
     def __init__(self, weight, lift):
         super().__init__()
-        self.weight = torch.nn.Parameter(weight, requires_grad=weight.device.type == "cpu")
+        self.weight = torch.nn.Parameter(
+            weight, requires_grad=weight.device.type == "cpu"
+        )
         self.seen, self.inputs, self.lift = [], [], lift
 
     def forward(self, x):
@@ -29,36 +31,64 @@ class Product(torch.nn.Module):
 
 
 def check_autocast(answer):
-    for lift, kind, dtype in itertools.product((False, True), ("cpu", "xpu"), (torch.float16, torch.bfloat16)):
+    for lift, kind, dtype in itertools.product(
+        (False, True), ("cpu", "xpu"), (torch.float16, torch.bfloat16)
+    ):
         with fake_gpus() if kind == "xpu" else contextlib.nullcontext():
-            model, x = Product(torch.ones(8, 4, device=kind) / 3, lift), torch.ones(2, 8, device=kind)
-            default, out = torch.get_autocast_dtype(kind), torch.float32 if lift else dtype
+            model, x = (
+                Product(torch.ones(8, 4, device=kind) / 3, lift),
+                torch.ones(2, 8, device=kind),
+            )
+            default, out = (
+                torch.get_autocast_dtype(kind),
+                torch.float32 if lift else dtype,
+            )
             shown = f"a tensor on {kind} and {dtype}"
             got = call(answer, model, x, dtype, shown=shown)
             if autocast_type(kind):
                 torch.set_autocast_enabled(kind, False)
-                raise Wrong("autocast is still on behind your function: use it in a with statement")
+                raise Wrong(
+                    "autocast is still on behind your function: use it in a with statement"
+                )
             if torch.get_autocast_dtype(kind) != default:
                 torch.set_autocast_dtype(kind, default)
-                raise Wrong(f"autocast has another default type for {kind} now: hand dtype to torch.autocast instead")
+                raise Wrong(
+                    f"autocast has another default type for {kind} now: hand dtype to torch.autocast instead"
+                )
             if model.weight.dtype != torch.float32:
-                raise Wrong(f"the weight is {model.weight.dtype} now: autocast casts a copy, and leaves it as it is")
+                raise Wrong(
+                    f"the weight is {model.weight.dtype} now: autocast casts a copy, and leaves it as it is"
+                )
             if not model.seen:
                 raise Wrong(f"for {shown} the model did not run: call model(x)")
             if model.seen[0] is None:
-                gpu = " (an Intel GPU; the tensor is a fake, so you need none)" if kind == "xpu" else ""
-                raise Wrong(f"for {shown}{gpu} autocast was off while the model ran: it must be on for x.device.type")
+                gpu = (
+                    " (an Intel GPU; the tensor is a fake, so you need none)"
+                    if kind == "xpu"
+                    else ""
+                )
+                raise Wrong(
+                    f"for {shown}{gpu} autocast was off while the model ran: it must be on for x.device.type"
+                )
             if model.seen[0] != dtype:
                 raise Wrong(f"for {shown} autocast ran with {model.seen[0]}")
             if not isinstance(got, torch.Tensor) or got.shape != (2, 4):
-                raise Wrong(f"for {shown} you returned {got!r}, expected what model(x) gives")
+                raise Wrong(
+                    f"for {shown} you returned {got!r}, expected what model(x) gives"
+                )
             if model.inputs[0] != torch.float32:
-                raise Wrong(f"for {shown} the model got x in {model.inputs[0]}: hand it over as it is, autocast casts")
+                raise Wrong(
+                    f"for {shown} the model got x in {model.inputs[0]}: hand it over as it is, autocast casts"
+                )
             if got.dtype != out:
                 last = f", the model's last operation gave {out}" if lift else ""
-                raise Wrong(f"for {shown} your output is {got.dtype}{last}: return it as it comes out")
+                raise Wrong(
+                    f"for {shown} your output is {got.dtype}{last}: return it as it comes out"
+                )
             if kind == "cpu" and not got.requires_grad:
-                raise Wrong(f"for {shown} backward() would fail on your output: no torch.no_grad(), no detach()")
+                raise Wrong(
+                    f"for {shown} backward() would fail on your output: no torch.no_grad(), no detach()"
+                )
             if got.device.type != kind:
                 raise Wrong(f"for {shown} your output is on {got.device}")
 
@@ -79,11 +109,21 @@ def check_dtypes(answer):
     if any(given is DOTS for given in answer):
         raise NotAnswered
     with fake_autocast(torch.float16):
-        h, w = torch.ones(8, 8, dtype=torch.float16, device="cuda"), torch.ones(8, 8, device="cuda")
-        right = [str(eval(line, {"torch": torch, "h": h, "w": w}).dtype).removeprefix("torch.") for line in LINES]
+        h, w = (
+            torch.ones(8, 8, dtype=torch.float16, device="cuda"),
+            torch.ones(8, 8, device="cuda"),
+        )
+        right = [
+            str(eval(line, {"torch": torch, "h": h, "w": w}).dtype).removeprefix(
+                "torch."
+            )
+            for line in LINES
+        ]
     for given, expected, (line, why) in zip(answer, right, LINES.items(), strict=True):
         if str(given).removeprefix("torch.") != expected:
-            raise Wrong(f"for {line} you said {given!r}, PyTorch gives {expected}: {why}")
+            raise Wrong(
+                f"for {line} you said {given!r}, PyTorch gives {expected}: {why}"
+            )
 
 
 def _inputs(e, m):
@@ -117,9 +157,18 @@ def _inputs(e, m):
         (70000.0, reach),
         (-70000.0, f"{reach}, here on the other side"),
         (1e38, reach),
-        (largest + 0.9 * half, "round first: the nearest is the largest number. Infinite is what is too large then"),
-        (largest + half, "the next number would be too large, and it is the even one: infinity"),
-        (-largest - half, "the next number would be too large, and it is the even one: infinity, on the other side"),
+        (
+            largest + 0.9 * half,
+            "round first: the nearest is the largest number. Infinite is what is too large then",
+        ),
+        (
+            largest + half,
+            "the next number would be too large, and it is the even one: infinity",
+        ),
+        (
+            -largest - half,
+            "the next number would be too large, and it is the even one: infinity, on the other side",
+        ),
     ]
 
 
@@ -128,20 +177,35 @@ def _nearest(x, e, m):
     last stands for infinity.
     """
     bias, last = 2 ** (e - 1) - 1, (2**e - 1) * 2**m
-    sizes = [math.ldexp(i % 2**m + 2**m * (i >= 2**m), max(i // 2**m, 1) - bias - m) for i in range(last + 1)]
+    sizes = [
+        math.ldexp(i % 2**m + 2**m * (i >= 2**m), max(i // 2**m, 1) - bias - m)
+        for i in range(last + 1)
+    ]
     size = min(abs(x), sizes[-1])
     place = min(range(last + 1), key=lambda i: (abs(sizes[i] - size), i % 2))
     return math.copysign(math.inf if place == last else sizes[place], x)
 
 
 def check_keep(answer):
-    formats = {(5, 10): torch.float16, (8, 7): torch.bfloat16, (5, 2): torch.float8_e5m2, (4, 3): None, (3, 4): None}
+    formats = {
+        (5, 10): torch.float16,
+        (8, 7): torch.bfloat16,
+        (5, 2): torch.float8_e5m2,
+        (4, 3): None,
+        (3, 4): None,
+    }
     for (e, m), dtype in formats.items():
-        name = f"PyTorch's {str(dtype).removeprefix('torch.')}" if dtype else "this format"
+        name = (
+            f"PyTorch's {str(dtype).removeprefix('torch.')}" if dtype else "this format"
+        )
         for x, why in _inputs(e, m):
             # what float32 keeps of it: PyTorch goes through float32, too
             x = torch.tensor(x).item()
-            expected = torch.tensor(float(x)).to(dtype).float().item() if dtype else _nearest(x, e, m)
+            expected = (
+                torch.tensor(float(x)).to(dtype).float().item()
+                if dtype
+                else _nearest(x, e, m)
+            )
             shown = f"keep_bits({x:.9g}, {e}, {m})"
             got = call(answer, x, e, m, shown=shown)
             if not is_number(got):
@@ -149,20 +213,35 @@ def check_keep(answer):
             if got != expected:
                 mine, theirs = apart(float(got), expected)
                 raise Wrong(f"{shown} gave {mine}, {name} keeps {theirs}: {why}")
-    expected, got = round(0.1 * 2**34) / 2**34, call(answer, 0.1, 8, 30, shown="keep_bits(0.1, 8, 30)")
+    expected, got = (
+        round(0.1 * 2**34) / 2**34,
+        call(answer, 0.1, 8, 30, shown="keep_bits(0.1, 8, 30)"),
+    )
     if not is_number(got) or got != expected:
-        why = "float32 keeps 23 bits of mantissa, a Python number 52: compute with those"
-        raise Wrong(f"keep_bits(0.1, 8, 30) gave {got!r}, this format keeps {expected!r}: {why}")
+        why = (
+            "float32 keeps 23 bits of mantissa, a Python number 52: compute with those"
+        )
+        raise Wrong(
+            f"keep_bits(0.1, 8, 30) gave {got!r}, this format keeps {expected!r}: {why}"
+        )
 
 
 def check_update(answer):
     _refuse_stub(answer)
-    ones, signs = torch.ones(4), torch.tensor([-1.0, 0.0, 1.0, -2.0], dtype=torch.bfloat16)
+    ones, signs = (
+        torch.ones(4),
+        torch.tensor([-1.0, 0.0, 1.0, -2.0], dtype=torch.bfloat16),
+    )
     small = torch.tensor([-1e-3, 0.0, 1e-3, -2.0], dtype=torch.bfloat16)
     grid = torch.arange(6.0).view(2, 3)
     _follow(answer, ones, [signs], 0.5)
     _follow(answer, ones, 100 * [small], 0.1)
-    _follow(answer, ones, [torch.tensor([-1e-8, 0.0, 1e-7, -1e-6], dtype=torch.bfloat16)], 1e6)
+    _follow(
+        answer,
+        ones,
+        [torch.tensor([-1e-8, 0.0, 1e-7, -1e-6], dtype=torch.bfloat16)],
+        1e6,
+    )
     _follow(answer, grid, [(grid - k).bfloat16() for k in range(4)], 0.03)
 
 
@@ -174,27 +253,49 @@ def _follow(answer, start, gradients, lr):
         shown = "a bfloat16 weight, its float32 master copy, a bfloat16 gradient"
         call(answer, weight, master, grad.clone(), lr, shown=shown)
         if not torch.is_grad_enabled():
-            raise Wrong("gradients are switched off for all that follows: with torch.no_grad(): …")
+            raise Wrong(
+                "gradients are switched off for all that follows: with torch.no_grad(): …"
+            )
         if master.dtype != torch.float32:
-            raise Wrong(f"the master copy is {master.dtype} now: it must stay in float32")
+            raise Wrong(
+                f"the master copy is {master.dtype} now: it must stay in float32"
+            )
         expected -= lr * grad.float()
         rounded -= lr * grad
-    when = f"after {len(gradients)} updates" if len(gradients) > 1 else "after an update"
+    when = (
+        f"after {len(gradients)} updates" if len(gradients) > 1 else "after an update"
+    )
     if weight.dtype != torch.bfloat16:
-        raise Wrong(f"the weight is {weight.dtype} now; the forward pass needs it in bfloat16")
+        raise Wrong(
+            f"the weight is {weight.dtype} now; the forward pass needs it in bfloat16"
+        )
     if weight.data_ptr() != address:
-        raise Wrong("the weight has new memory now: fill the old one, with copy_, and no one else has to know")
+        raise Wrong(
+            "the weight has new memory now: fill the old one, with copy_, and no one else has to know"
+        )
     if not weight.requires_grad:
-        raise Wrong("the weight asks for no gradient anymore: switch autograd off with torch.no_grad() only")
+        raise Wrong(
+            "the weight asks for no gradient anymore: switch autograd off with torch.no_grad() only"
+        )
     if torch.equal(master, start):
-        raise Wrong(f"{when} the master copy is what it was: it is the one to be updated, in place")
+        raise Wrong(
+            f"{when} the master copy is what it was: it is the one to be updated, in place"
+        )
     if not torch.allclose(master, expected, rtol=5e-5):
         if torch.allclose(master, rounded, rtol=5e-5):
-            raise Wrong("lr * grad was rounded to bfloat16 before the master copy took it: use grad.float()")
+            raise Wrong(
+                "lr * grad was rounded to bfloat16 before the master copy took it: use grad.float()"
+            )
         slip = _update_slip(master, start, expected, lr, len(gradients))
-        raise Wrong(f"{when} with lr = {lr} the master copy is {_list(master)}, expected {_list(expected)}{slip}")
+        raise Wrong(
+            f"{when} with lr = {lr} the master copy is {_list(master)}, expected {_list(expected)}{slip}"
+        )
     if torch.equal(weight.detach(), before.bfloat16()):
-        same = "what it was" if torch.equal(before, start) else "the master copy of one step ago"
+        same = (
+            "what it was"
+            if torch.equal(before, start)
+            else "the master copy of one step ago"
+        )
         raise Wrong(f"the weight is {same}: it should be the new master copy, rounded")
     if not torch.equal(weight.detach(), master.bfloat16()):
         raise Wrong(
@@ -211,7 +312,11 @@ def _update_slip(master, start, expected, lr, steps):
     times = (taken * step).sum() / (step * step).sum()
     if steps == 1 and torch.allclose(taken, times * step, rtol=1e-3):
         return f": that is a step of {times * lr:.3g} times the gradient"
-    return ": it was overwritten by the rounded weight" if 1 < master.flatten()[0] < expected.flatten()[0] else ""
+    return (
+        ": it was overwritten by the rounded weight"
+        if 1 < master.flatten()[0] < expected.flatten()[0]
+        else ""
+    )
 
 
 def _list(x):
@@ -250,21 +355,37 @@ class Run:
 
     def __init__(self, answer, max_norm, k, scale=2.0**10, more="", single=False):
         generator = torch.Generator().manual_seed(0)
-        self.model, self.k = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.ReLU(), torch.nn.Linear(16, 3)), k
+        self.model, self.k = (
+            torch.nn.Sequential(
+                torch.nn.Linear(8, 16), torch.nn.ReLU(), torch.nn.Linear(16, 3)
+            ),
+            k,
+        )
         with torch.no_grad():
             for p in self.model.parameters():
                 p.copy_(torch.randn(p.shape, generator=generator))
                 # left over from the step before, with its scale
                 p.grad = torch.full_like(p, 5000.0)
-        x, y = torch.randn(32, 8, generator=generator), torch.randint(3, (32,), generator=generator)
+        x, y = (
+            torch.randn(32, 8, generator=generator),
+            torch.randint(3, (32,), generator=generator),
+        )
         twin = copy.deepcopy(self.model)
         twin.zero_grad()
         loss = F.cross_entropy(twin(x), y)
         loss.backward()
         self.loss = loss.item()
         self.whole, self.max_norm = flat(twin), max_norm
-        self.forward, self.backward, self.there, self.seen, self.scaler = [], [], [], [], SpyScaler(scale)
-        self.model.register_forward_hook(lambda *_: self.forward.append(autocast_type()))
+        self.forward, self.backward, self.there, self.seen, self.scaler = (
+            [],
+            [],
+            [],
+            [],
+            SpyScaler(scale),
+        )
+        self.model.register_forward_hook(
+            lambda *_: self.forward.append(autocast_type())
+        )
         self.last = list(self.model.parameters())[-1]
         self.last.register_hook(self.note)
         optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
@@ -273,8 +394,13 @@ class Run:
         batches = list(zip(x.split(32 // k), y.split(32 // k), strict=True))
         shown = f"{k} batches, max_norm {max_norm}{more}"
         given = batches[0] if single else (batches,)
-        self.returned = call(answer, self.model, optimizer, self.scaler, *given, max_norm, shown=shown)
-        self.lr, self.moved = optimizer.param_groups[0]["lr"], start - flat_weights(self.model)
+        self.returned = call(
+            answer, self.model, optimizer, self.scaler, *given, max_norm, shown=shown
+        )
+        self.lr, self.moved = (
+            optimizer.param_groups[0]["lr"],
+            start - flat_weights(self.model),
+        )
 
     def note(self, _):
         """Before a gradient is added: whether that is within autocast, and to what it
@@ -284,7 +410,9 @@ class Run:
         self.there.append(self.last.grad is not None and bool(self.last.grad.any()))
 
     def check(self):
-        count = {name: self.scaler.calls.count(name) for name in ("scale", "step", "update")}
+        count = {
+            name: self.scaler.calls.count(name) for name in ("scale", "step", "update")
+        }
         batches = f"{self.k} batch{'es' if self.k > 1 else ''}"
         if len(self.forward) != self.k:
             raise Wrong(
@@ -292,44 +420,70 @@ class Run:
                 f"expected {self.k} and 1"
             )
         if not all(self.forward):
-            raise Wrong("the model ran without autocast for the CPU: put the forward pass and the loss into it")
+            raise Wrong(
+                "the model ran without autocast for the CPU: put the forward pass and the loss into it"
+            )
         if any(dtype != torch.float16 for dtype in self.forward):
             raise Wrong("autocast ran with another type: dtype=torch.float16")
         if any(self.backward):
-            raise Wrong("backward ran within autocast: it belongs behind it, each operation remembers its own types")
+            raise Wrong(
+                "backward ran within autocast: it belongs behind it, each operation remembers its own types"
+            )
         if len(self.backward) != self.k:
             raise Wrong(
                 f"backward ran {_times(len(self.backward))} for {batches}: call it for each of them, or the "
                 "activations of all stay in memory until the end"
             )
         if count["scale"] != self.k:
-            raise Wrong(f"{self.k} backward passes, {count['scale']} calls of scaler.scale: each loss needs it once")
+            raise Wrong(
+                f"{self.k} backward passes, {count['scale']} calls of scaler.scale: each loss needs it once"
+            )
         if any(dtype != torch.float32 for dtype in self.scaler.scaled):
-            raise Wrong("the loss was computed in float16, outside of autocast: within, cross_entropy gets float32")
+            raise Wrong(
+                "the loss was computed in float16, outside of autocast: within, cross_entropy gets float32"
+            )
         if len(self.seen) != 1:
-            raise Wrong(f"{len(self.seen)} optimizer steps for {batches}: accumulate first, step once")
+            raise Wrong(
+                f"{len(self.seen)} optimizer steps for {batches}: accumulate first, step once"
+            )
         if count["step"] != 1:
-            raise Wrong("use scaler.step(optimizer): it skips the step where a gradient is not finite")
+            raise Wrong(
+                "use scaler.step(optimizer): it skips the step where a gradient is not finite"
+            )
         if count["update"] != 1:
-            raise Wrong(f"scaler.update() was called {_times(count['update'])}: once for each step of the optimizer")
+            raise Wrong(
+                f"scaler.update() was called {_times(count['update'])}: once for each step of the optimizer"
+            )
         if self.scaler.calls.index("update") < self.scaler.calls.index("step"):
-            raise Wrong("update() came before step(): it ends a step, and makes the scale for the next one")
+            raise Wrong(
+                "update() came before step(): it ends a step, and makes the scale for the next one"
+            )
         size, (seen,) = self.whole.norm().item(), self.seen
         expected, found = min(self.max_norm, size), seen.norm().item()
         if not math.isclose(found, expected, rel_tol=0.02):
             slip = self.slip(found, expected, size)
-            raise Wrong(f"{batches}: the optimizer saw a gradient of norm {found:.3g}, expected {expected:.3g}: {slip}")
+            raise Wrong(
+                f"{batches}: the optimizer saw a gradient of norm {found:.3g}, expected {expected:.3g}: {slip}"
+            )
         if F.cosine_similarity(seen, self.whole, 0) < 0.999:
-            raise Wrong("the gradient has the right norm and another direction: clip all of it together, once")
+            raise Wrong(
+                "the gradient has the right norm and another direction: clip all of it together, once"
+            )
         if self.lr != 0.1:
-            raise Wrong(f"the optimizer had a learning rate of 0.1, now it has {self.lr:.4g}: leave its settings alone")
+            raise Wrong(
+                f"the optimizer had a learning rate of 0.1, now it has {self.lr:.4g}: leave its settings alone"
+            )
         if not torch.allclose(self.moved, 0.1 * seen, rtol=1e-3, atol=1e-5):
-            raise Wrong("the weights have moved by something else than the optimizer's step")
+            raise Wrong(
+                "the weights have moved by something else than the optimizer's step"
+            )
 
     def check_skipped(self):
         """After a call in which gradients were infinite."""
         if self.seen or self.moved.any():
-            raise Wrong("a gradient was infinite, and the weights moved: scaler.step(optimizer) skips such a step")
+            raise Wrong(
+                "a gradient was infinite, and the weights moved: scaler.step(optimizer) skips such a step"
+            )
         if self.scaler.calls.count("update") != 1:
             raise Wrong(
                 "a gradient was infinite, and scaler.update() was not called: it lowers the scale for next time"
@@ -338,7 +492,9 @@ class Run:
     def slip(self, found, expected, size):
         ratio = found / expected
         if self.there[0]:
-            return "what was left over from before was still in it: zero_grad comes first"
+            return (
+                "what was left over from before was still in it: zero_grad comes first"
+            )
         if not all(self.there[1:]):
             return "the batches before the last were thrown away: zero_grad comes once, before the loop"
         if math.isclose(found, size, rel_tol=0.02):
@@ -364,7 +520,10 @@ def autocast_type(kind="cpu"):
 
 def flat(model):
     return torch.cat(
-        [torch.zeros_like(p).flatten() if p.grad is None else p.grad.flatten() for p in model.parameters()]
+        [
+            torch.zeros_like(p).flatten() if p.grad is None else p.grad.flatten()
+            for p in model.parameters()
+        ]
     )
 
 
@@ -389,7 +548,13 @@ def check_accumulate(answer):
     # at first nothing to clip
     for max_norm, k in ((1e6, 4), (0.125, 4), (1e6, 2), (0.5, 1), (0.25, 8)):
         Run(answer, max_norm, k).check()
-    Run(answer, 0.5, 2, scale=2.0**40, more=", a scale so large that gradients are infinite").check_skipped()
+    Run(
+        answer,
+        0.5,
+        2,
+        scale=2.0**40,
+        more=", a scale so large that gradients are infinite",
+    ).check_skipped()
 
 
 def check_complete(answer):
@@ -400,13 +565,24 @@ def check_complete(answer):
         if isinstance(returned, torch.Tensor) and returned.numel() == 1:
             returned = returned.item()
         if not is_number(returned):
-            raise Wrong(f"the step is right; you returned {returned!r}: return the loss")
+            raise Wrong(
+                f"the step is right; you returned {returned!r}: return the loss"
+            )
         if math.isclose(returned, run.loss * 2**10, rel_tol=0.02):
-            raise Wrong("the step is right; you returned the loss times the scale: return the loss itself")
+            raise Wrong(
+                "the step is right; you returned the loss times the scale: return the loss itself"
+            )
         if not math.isclose(returned, run.loss, rel_tol=0.02):
-            raise Wrong(f"the step is right; you returned {returned:.4g}, the loss is {run.loss:.4g}")
+            raise Wrong(
+                f"the step is right; you returned {returned:.4g}, the loss is {run.loss:.4g}"
+            )
     Run(
-        answer, 0.5, 1, scale=2.0**40, more=", a scale so large that gradients are infinite", single=True
+        answer,
+        0.5,
+        1,
+        scale=2.0**40,
+        more=", a scale so large that gradients are infinite",
+        single=True,
     ).check_skipped()
 
 
@@ -588,20 +764,34 @@ def complete(model, optimizer, scaler, x, y, max_norm):
         praise="With no gradient to clip you may leave unscale_ out: step then does it. update() you may never leave "
         "out, or the next step raises an error.",
         wrong={
-            COMPLETE.replace("    scaler.unscale_(optimizer)\n", ""): "clipped while it still had the scale",
-            COMPLETE.replace("    scaler.update()\n", ""): "update() was called 0 times",
-            _swapped(COMPLETE, "    scaler.unscale_(optimizer)\n", CLIP): "clipped while it still had the scale",
-            _swapped(COMPLETE, "    scaler.step(optimizer)\n", "    scaler.update()\n"): "update() came before step()",
-            COMPLETE.replace("    return loss\n", ""): "you returned None: return the loss",
+            COMPLETE.replace(
+                "    scaler.unscale_(optimizer)\n", ""
+            ): "clipped while it still had the scale",
+            COMPLETE.replace(
+                "    scaler.update()\n", ""
+            ): "update() was called 0 times",
+            _swapped(
+                COMPLETE, "    scaler.unscale_(optimizer)\n", CLIP
+            ): "clipped while it still had the scale",
+            _swapped(
+                COMPLETE, "    scaler.step(optimizer)\n", "    scaler.update()\n"
+            ): "update() came before step()",
+            COMPLETE.replace(
+                "    return loss\n", ""
+            ): "you returned None: return the loss",
             COMPLETE.replace(
                 "scaler.scale(loss)", "loss = scaler.scale(loss)\n    loss"
             ): "you returned the loss times the scale",
             COMPLETE.replace(CLIP, ""): "it was not clipped",
-            COMPLETE.replace("    optimizer.zero_grad()\n", ""): "zero_grad comes first",
-            COMPLETE.replace("    scaler.scale", "        scaler.scale"): "within autocast",
-            COMPLETE.replace("scaler.step(optimizer)", "optimizer.step()").replace("    scaler.update()\n", ""): (
-                "use scaler.step(optimizer)"
-            ),
+            COMPLETE.replace(
+                "    optimizer.zero_grad()\n", ""
+            ): "zero_grad comes first",
+            COMPLETE.replace(
+                "    scaler.scale", "        scaler.scale"
+            ): "within autocast",
+            COMPLETE.replace("scaler.step(optimizer)", "optimizer.step()").replace(
+                "    scaler.update()\n", ""
+            ): ("use scaler.step(optimizer)"),
         },
     ),
     Exercise(
@@ -692,15 +882,27 @@ def accumulate(model, optimizer, scaler, batches, max_norm):
         praise="The scale must not change between two batches of one step: the gradients would add up with different "
         "scales. So update belongs behind the loop.",
         wrong={
-            ACCUMULATE.replace(" / len(batches)", ""): "Divide each loss by the number of batches",
-            ACCUMULATE.replace("    scaler.update()\n", ""): "update() was called 0 times",
-            ACCUMULATE.replace("len(batches)", "4"): "2 batches: the optimizer saw a gradient of norm",
-            ACCUMULATE.replace("max_norm)", "0.125)").replace("batches, 0.125)", "batches, max_norm)"): "clipped once",
             ACCUMULATE.replace(
-                "            loss = F.cross", "            logits = model(x)\n        loss = F.cross"
-            ).replace("(model(x), y)", "(logits, y)"): "the loss was computed in float16, outside of autocast",
+                " / len(batches)", ""
+            ): "Divide each loss by the number of batches",
             ACCUMULATE.replace(
-                "    scaler.step(optimizer)\n    scaler.update()", "    scaler.update()\n    scaler.step(optimizer)"
+                "    scaler.update()\n", ""
+            ): "update() was called 0 times",
+            ACCUMULATE.replace(
+                "len(batches)", "4"
+            ): "2 batches: the optimizer saw a gradient of norm",
+            ACCUMULATE.replace("max_norm)", "0.125)").replace(
+                "batches, 0.125)", "batches, max_norm)"
+            ): "clipped once",
+            ACCUMULATE.replace(
+                "            loss = F.cross",
+                "            logits = model(x)\n        loss = F.cross",
+            ).replace(
+                "(model(x), y)", "(logits, y)"
+            ): "the loss was computed in float16, outside of autocast",
+            ACCUMULATE.replace(
+                "    scaler.step(optimizer)\n    scaler.update()",
+                "    scaler.update()\n    scaler.step(optimizer)",
             ): ("update() came before step()"),
             ACCUMULATE.replace("    optimizer.zero_grad()\n", "").replace(
                 "y in batches:\n", "y in batches:\n        optimizer.zero_grad()\n"
@@ -709,19 +911,28 @@ def accumulate(model, optimizer, scaler, batches, max_norm):
                 "clip_grad_norm_(model.parameters(), max_norm)",
                 "[clip_grad_norm_(p, max_norm) for p in model.parameters()]",
             ): ("clipped once"),
-            ACCUMULATE.replace("    optimizer.zero_grad()\n", ""): "zero_grad comes first",
-            ACCUMULATE.replace("scaler.scale(loss).backward()", "scaler.scale(loss)\n        loss.backward()"): (
-                "never multiplied by it"
-            ),
-            ACCUMULATE.replace("scaler.scale(loss).backward()", "loss.backward()"): "did not use scaler.scale(loss",
-            ACCUMULATE.replace("scaler.step(optimizer)", "optimizer.step()").replace("    scaler.update()\n", ""): (
-                "use scaler.step(optimizer)"
-            ),
-            ACCUMULATE.replace("        scaler.scale(loss)", "            scaler.scale(loss)"): "within autocast",
+            ACCUMULATE.replace(
+                "    optimizer.zero_grad()\n", ""
+            ): "zero_grad comes first",
+            ACCUMULATE.replace(
+                "scaler.scale(loss).backward()",
+                "scaler.scale(loss)\n        loss.backward()",
+            ): ("never multiplied by it"),
+            ACCUMULATE.replace(
+                "scaler.scale(loss).backward()", "loss.backward()"
+            ): "did not use scaler.scale(loss",
+            ACCUMULATE.replace("scaler.step(optimizer)", "optimizer.step()").replace(
+                "    scaler.update()\n", ""
+            ): ("use scaler.step(optimizer)"),
+            ACCUMULATE.replace(
+                "        scaler.scale(loss)", "            scaler.scale(loss)"
+            ): "within autocast",
             ACCUMULATE.replace(
                 "dtype=torch.float16", "dtype=torch.float16, enabled=False"
             ): "without autocast for the CPU",
-            ACCUMULATE.replace("dtype=torch.float16", "dtype=torch.bfloat16"): "another type",
+            ACCUMULATE.replace(
+                "dtype=torch.float16", "dtype=torch.bfloat16"
+            ): "another type",
             """
 import torch.nn.functional as F
 from torch.nn.utils import clip_grad_norm_
@@ -736,20 +947,29 @@ def accumulate(model, optimizer, scaler, batches, max_norm):
     scaler.step(optimizer)
     scaler.update()
 """: "backward ran 1 time for 4 batches",
-            ACCUMULATE.replace("(loss)", "(scaler.scale(loss))"): "4 backward passes, 8 calls of scaler.scale",
             ACCUMULATE.replace(
-                "    scaler.step", "    optimizer.param_groups[0]['lr'] /= len(batches)\n    scaler.step"
+                "(loss)", "(scaler.scale(loss))"
+            ): "4 backward passes, 8 calls of scaler.scale",
+            ACCUMULATE.replace(
+                "    scaler.step",
+                "    optimizer.param_groups[0]['lr'] /= len(batches)\n    scaler.step",
             ): "learning rate of 0.1, now it has 0.025",
             ACCUMULATE.replace(
                 "    clip_grad",
                 "    if not all(p.grad.isfinite().all() for p in model.parameters()):\n        return\n    clip_grad",
             ): "scaler.update() was not called",
-            ACCUMULATE.replace("    scaler.unscale_(optimizer)\n", ""): "unscale_ first, once",
-            ACCUMULATE.replace("    clip_grad_norm_(model.parameters(), max_norm)\n", ""): "it was not clipped",
+            ACCUMULATE.replace(
+                "    scaler.unscale_(optimizer)\n", ""
+            ): "unscale_ first, once",
+            ACCUMULATE.replace(
+                "    clip_grad_norm_(model.parameters(), max_norm)\n", ""
+            ): "it was not clipped",
             ACCUMULATE.replace("    scaler.unscale_", "        scaler.unscale_")
             .replace("    clip_grad", "        clip_grad")
             .replace("    scaler.step", "        scaler.step")
-            .replace("    scaler.update", "        scaler.update"): "4 optimizer steps for 4 batches",
+            .replace(
+                "    scaler.update", "        scaler.update"
+            ): "4 optimizer steps for 4 batches",
         },
     ),
     Exercise(
@@ -925,20 +1145,31 @@ def keep_bits(x, exponent_bits, mantissa_bits):
 """,
         ],
         wrong={
-            KEEP.replace("round(x / step)", "int(x / step)"): "the nearest of its neighbors",
-            KEEP.replace("max(math.frexp(x)[1] - 1, 1 - bias)", "math.frexp(x)[1] - 1"): "the steps get no smaller",
             KEEP.replace(
-                "kept if abs(kept) < 2.0 ** (bias + 1) else math.copysign(math.inf, x)", "kept"
+                "round(x / step)", "int(x / step)"
+            ): "the nearest of its neighbors",
+            KEEP.replace(
+                "max(math.frexp(x)[1] - 1, 1 - bias)", "math.frexp(x)[1] - 1"
+            ): "the steps get no smaller",
+            KEEP.replace(
+                "kept if abs(kept) < 2.0 ** (bias + 1) else math.copysign(math.inf, x)",
+                "kept",
             ): "too large becomes infinite",
             KEEP.replace("math.copysign(math.inf, x)", "math.inf"): "on the other side",
-            KEEP.replace("round(x / step)", "math.floor(x / step + 0.5)"): "the even one wins",
-            KEEP.replace("    exponent =", "    if abs(x) < 2.0 ** (1 - bias):\n        return 0.0\n    exponent ="): (
-                "the steps get no smaller, down to zero"
-            ),
-            KEEP.replace("abs(kept) < 2.0 ** (bias + 1)", "abs(x) <= (2 - 2.0**-mantissa_bits) * 2.0**bias"): (
-                "round first: the nearest is the largest number"
-            ),
-            KEEP.replace("abs(kept) < 2.0 ** (bias + 1)", "exponent <= bias"): "infinity",
+            KEEP.replace(
+                "round(x / step)", "math.floor(x / step + 0.5)"
+            ): "the even one wins",
+            KEEP.replace(
+                "    exponent =",
+                "    if abs(x) < 2.0 ** (1 - bias):\n        return 0.0\n    exponent =",
+            ): ("the steps get no smaller, down to zero"),
+            KEEP.replace(
+                "abs(kept) < 2.0 ** (bias + 1)",
+                "abs(x) <= (2 - 2.0**-mantissa_bits) * 2.0**bias",
+            ): ("round first: the nearest is the largest number"),
+            KEEP.replace(
+                "abs(kept) < 2.0 ** (bias + 1)", "exponent <= bias"
+            ): "infinity",
             KEEP.replace(
                 "    bias =", "    x = torch.tensor(float(x)).item()\n    bias ="
             ): "float32 keeps 23 bits of mantissa",

@@ -10,7 +10,15 @@ from torch.nn import functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from utils.exercises import Exercise, Wrong, apart, call, expect_number, is_number, plain
+from utils.exercises import (
+    Exercise,
+    Wrong,
+    apart,
+    call,
+    expect_number,
+    is_number,
+    plain,
+)
 from utils.simulate.roofline import transformer_flops
 from utils.waits import CountWaits
 
@@ -41,12 +49,48 @@ def one_product():
 
 
 CALLS = [
-    ("aten::sum", "five sums in a loop", five_sums, 5, "the row of a name has the count of all its calls"),
-    ("aten::mm", "one product", one_product, 1, "aten::matmul calls it; operators that others call count as well"),
-    ("aten::addmm", "a training step of two layers", two_layers, 2, "each layer multiplies once in its forward pass"),
-    ("aten::mm", "a training step of two layers", two_layers, 3, "the lesson says why not four"),
-    ("aten::add", "a training step of two layers", two_layers, 0, "aten::addmm is another operator"),
-    ("aten::linear", "a training step of two layers", two_layers, 2, "operators that call others count as well"),
+    (
+        "aten::sum",
+        "five sums in a loop",
+        five_sums,
+        5,
+        "the row of a name has the count of all its calls",
+    ),
+    (
+        "aten::mm",
+        "one product",
+        one_product,
+        1,
+        "aten::matmul calls it; operators that others call count as well",
+    ),
+    (
+        "aten::addmm",
+        "a training step of two layers",
+        two_layers,
+        2,
+        "each layer multiplies once in its forward pass",
+    ),
+    (
+        "aten::mm",
+        "a training step of two layers",
+        two_layers,
+        3,
+        "the lesson says why not four",
+    ),
+    (
+        "aten::add",
+        "a training step of two layers",
+        two_layers,
+        0,
+        "aten::addmm is another operator",
+    ),
+    (
+        "aten::linear",
+        "a training step of two layers",
+        two_layers,
+        2,
+        "operators that call others count as well",
+    ),
     ("aten::mm", "five sums in a loop", five_sums, 0, "it is never called"),
 ]
 
@@ -69,12 +113,33 @@ def check_calls_of(answer):
 # --------------------------------------------------------------------------------------
 # 09.1
 
-NESTED = [("step", 0, 100), ("linear", 10, 60), ("mm", 20, 50), ("linear", 70, 90), ("mm", 75, 85)]
+NESTED = [
+    ("step", 0, 100),
+    ("linear", 10, 60),
+    ("mm", 20, 50),
+    ("linear", 70, 90),
+    ("mm", 75, 85),
+]
 INSIDE = "self time is the length less the time of what is inside"
 SELF_TIMES = [
-    ("two operators one after the other", [("a", 0, 3), ("b", 5, 9)], {"a": 3, "b": 4}, "nothing is inside of them"),
-    ("a name twice", [("mm", 0, 2), ("relu", 3, 4), ("mm", 5, 10)], {"mm": 7, "relu": 1}, "add up all spans of a name"),
-    ("one operator inside another", [("linear", 0, 10), ("mm", 2, 9)], {"linear": 3, "mm": 7}, INSIDE),
+    (
+        "two operators one after the other",
+        [("a", 0, 3), ("b", 5, 9)],
+        {"a": 3, "b": 4},
+        "nothing is inside of them",
+    ),
+    (
+        "a name twice",
+        [("mm", 0, 2), ("relu", 3, 4), ("mm", 5, 10)],
+        {"mm": 7, "relu": 1},
+        "add up all spans of a name",
+    ),
+    (
+        "one operator inside another",
+        [("linear", 0, 10), ("mm", 2, 9)],
+        {"linear": 3, "mm": 7},
+        INSIDE,
+    ),
     (
         "a step with three levels",
         NESTED,
@@ -123,7 +188,12 @@ SELF_TIMES = [
         {"f": 10},
         "add up the self times of both calls, 6 and 4",
     ),
-    ("times with fractions", [("step", 0.25, 2.0), ("mm", 0.5, 1.75)], {"step": 0.5, "mm": 1.25}, INSIDE),
+    (
+        "times with fractions",
+        [("step", 0.25, 2.0), ("mm", 0.5, 1.75)],
+        {"step": 0.5, "mm": 1.25},
+        INSIDE,
+    ),
     ("no spans", [], {}, "there are no names"),
 ]
 
@@ -132,7 +202,9 @@ def check_self_times(answer):
     for text, spans, expected, why in SELF_TIMES:
         got = call(answer, spans, shown=f"{text}, {spans}")
         if not isinstance(got, dict):
-            raise Wrong(f"for {text} you returned {got!r}, expected a dict of name → self time")
+            raise Wrong(
+                f"for {text} you returned {got!r}, expected a dict of name → self time"
+            )
         got = plain(dict(got))  # a Counter or a defaultdict will do
         if set(got) != set(expected):
             raise Wrong(
@@ -141,10 +213,14 @@ def check_self_times(answer):
             )
         for name, right in expected.items():
             if not is_number(got[name]):
-                raise Wrong(f"for {text} you gave {name!r} {got[name]!r}, expected a number")
+                raise Wrong(
+                    f"for {text} you gave {name!r} {got[name]!r}, expected a number"
+                )
             if not _close(got[name], right):
                 value, wanted = apart(got[name], right)
-                raise Wrong(f"for {text}, {spans}, you gave {name!r} {value}, expected {wanted}: {why}")
+                raise Wrong(
+                    f"for {text}, {spans}, you gave {name!r} {value}, expected {wanted}: {why}"
+                )
 
 
 SELF = """
@@ -175,30 +251,85 @@ def self_times(spans):
 
 FROM_TO = "a gap goes from the end of all that ran before to the next start"
 GAPS = [
-    ("three kernels of one stream", [(0, 2), (5, 6), (7, 9)], (2, 5), "the gaps are (2, 5) and (6, 7)"),
+    (
+        "three kernels of one stream",
+        [(0, 2), (5, 6), (7, 9)],
+        (2, 5),
+        "the gaps are (2, 5) and (6, 7)",
+    ),
     ("kernels that touch", [(0, 1), (1, 2)], None, "one begins as the other ends"),
-    ("a single kernel", [(3, 4)], None, "what comes before the first start does not count"),
-    ("kernels that start late", [(100, 101), (103, 104)], (101, 103), "what comes before the first start is no gap"),
-    ("four kernels", [(0, 1), (2, 3), (10, 11), (13, 14)], (3, 10), "the gaps are (1, 2), (3, 10), (11, 13)"),
-    ("gaps that grow", [(0, 1), (2, 3), (6, 7), (11, 12)], (7, 11), "the gaps are (1, 2), (3, 6), (7, 11)"),
+    (
+        "a single kernel",
+        [(3, 4)],
+        None,
+        "what comes before the first start does not count",
+    ),
+    (
+        "kernels that start late",
+        [(100, 101), (103, 104)],
+        (101, 103),
+        "what comes before the first start is no gap",
+    ),
+    (
+        "four kernels",
+        [(0, 1), (2, 3), (10, 11), (13, 14)],
+        (3, 10),
+        "the gaps are (1, 2), (3, 10), (11, 13)",
+    ),
+    (
+        "gaps that grow",
+        [(0, 1), (2, 3), (6, 7), (11, 12)],
+        (7, 11),
+        "the gaps are (1, 2), (3, 6), (7, 11)",
+    ),
     (
         "gaps that grow, late",
         [(100, 101), (103, 104), (110, 111)],
         (104, 110),
         "the gaps are (101, 103) and (104, 110); their lengths decide",
     ),
-    ("kernels that touch, and a gap", [(0, 1), (1, 2), (4, 5)], (2, 4), "the second kernel runs until 2"),
-    ("kernels in no order", [(7, 9), (5, 6), (0, 2)], (2, 5), "sort the kernels by their start first"),
+    (
+        "kernels that touch, and a gap",
+        [(0, 1), (1, 2), (4, 5)],
+        (2, 4),
+        "the second kernel runs until 2",
+    ),
+    (
+        "kernels in no order",
+        [(7, 9), (5, 6), (0, 2)],
+        (2, 5),
+        "sort the kernels by their start first",
+    ),
     (
         "a long kernel of one stream over short ones of another",
         [(0, 10), (1, 2), (3, 4), (12, 13)],
         (10, 12),
         "the first kernel runs until 10, whatever ends earlier in another stream",
     ),
-    ("a long kernel over a short one", [(0, 5), (1, 2), (6, 7)], (5, 6), "the first kernel runs until 5"),
-    ("a kernel that ends last, but starts early", [(0, 1), (5, 6), (2, 10)], (1, 2), "one kernel runs from 2 on"),
-    ("two streams that fill each other's gaps", [(0, 4), (6, 9), (3, 7)], None, "something runs all the time"),
-    ("two kernels that start together", [(0, 3), (0, 1), (2, 4)], None, "something runs all the time"),
+    (
+        "a long kernel over a short one",
+        [(0, 5), (1, 2), (6, 7)],
+        (5, 6),
+        "the first kernel runs until 5",
+    ),
+    (
+        "a kernel that ends last, but starts early",
+        [(0, 1), (5, 6), (2, 10)],
+        (1, 2),
+        "one kernel runs from 2 on",
+    ),
+    (
+        "two streams that fill each other's gaps",
+        [(0, 4), (6, 9), (3, 7)],
+        None,
+        "something runs all the time",
+    ),
+    (
+        "two kernels that start together",
+        [(0, 3), (0, 1), (2, 4)],
+        None,
+        "something runs all the time",
+    ),
     ("times with fractions", [(0.5, 0.75), (1.5, 2.25)], (0.75, 1.5), FROM_TO),
     ("no kernels", [], None, "where nothing runs, nothing starves"),
 ]
@@ -209,13 +340,25 @@ def check_longest_gap(answer):
         got = call(answer, spans, shown=f"{text}, {spans}")
         if expected is None:
             if got is not None:
-                raise Wrong(f"for {text}, {spans}, you returned {got!r}: there is no gap, expected None ({why})")
+                raise Wrong(
+                    f"for {text}, {spans}, you returned {got!r}: there is no gap, expected None ({why})"
+                )
         elif got is None:
-            raise Wrong(f"for {text}, {spans}, you returned None, expected {expected}: {why}")
-        elif not isinstance(got, (tuple, list)) or len(got) != 2 or not all(map(is_number, got)):
-            raise Wrong(f"for {text}, {spans}, you returned {got!r}, expected the pair {expected}: start and end")
+            raise Wrong(
+                f"for {text}, {spans}, you returned None, expected {expected}: {why}"
+            )
+        elif (
+            not isinstance(got, (tuple, list))
+            or len(got) != 2
+            or not all(map(is_number, got))
+        ):
+            raise Wrong(
+                f"for {text}, {spans}, you returned {got!r}, expected the pair {expected}: start and end"
+            )
         elif not all(map(_close, got, expected)):
-            raise Wrong(f"for {text}, {spans}, you returned {got!r}, expected {expected}: {why}")
+            raise Wrong(
+                f"for {text}, {spans}, you returned {got!r}, expected {expected}: {why}"
+            )
 
 
 # --------------------------------------------------------------------------------------
@@ -248,14 +391,18 @@ def check_name_fault(answer):
         shown = f"{step=}, {busy=}, {data=}, {fetched=}"
         got = call(answer, step, busy, data, fetched, shown=shown)
         if not isinstance(got, str) or got not in NAMES:
-            raise Wrong(f"for {shown} you returned {got!r}, expected one of {', '.join(map(repr, NAMES))}")
+            raise Wrong(
+                f"for {shown} you returned {got!r}, expected one of {', '.join(map(repr, NAMES))}"
+            )
         if got != right:
             share = f"the GPU worked {100 * busy / step:g}% of the step"
             took = f"the data range took {data} of {step - busy:g} ms of idle time"
             why = {
                 "busy": f"{share}, and that is asked first",
                 "input-bound": f"{share}, {took}, more than half"
-                + (", which is asked before the fetches" if got == "sync-bound" else ""),
+                + (
+                    ", which is asked before the fetches" if got == "sync-bound" else ""
+                ),
                 "sync-bound": f"{took}, not more than half; values fetched: {fetched}",
                 "launch-bound": f"{share}, {took}, values fetched: {fetched}; none of the three is enough",
             }[right]
@@ -283,10 +430,15 @@ class Operators(TorchDispatchMode):
 
     def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
         self.count += 1
-        name, result = operation.overloadpacket.__name__, operation(*args, **(kwargs or {}))
+        name, result = (
+            operation.overloadpacket.__name__,
+            operation(*args, **(kwargs or {})),
+        )
         if name in ("mm", "addmm", "bmm", "mv", "addmv", "dot"):
             self.types |= {x.dtype for x in args if isinstance(x, torch.Tensor)}
-        made = name == "lift_fresh" or not any(isinstance(x, torch.Tensor) for x in tree_leaves(args))
+        made = name == "lift_fresh" or not any(
+            isinstance(x, torch.Tensor) for x in tree_leaves(args)
+        )
         # lift_fresh: what torch.tensor makes
         if made and isinstance(result, torch.Tensor):
             self.made.append(result.numel())
@@ -307,42 +459,74 @@ def slow_epoch(batches, weight):
 
 def check_epoch(answer):
     draw = torch.Generator().manual_seed(0)
-    for sizes, width, classes in (((16, 16), 24, 5), ((16, 16, 8), 24, 5), ((1, 6), 10, 3), ((3,), 7, 4)):
+    for sizes, width, classes in (
+        ((16, 16), 24, 5),
+        ((16, 16, 8), 24, 5),
+        ((1, 6), 10, 3),
+        ((3,), 7, 4),
+    ):
         weight = torch.randn(width, classes, generator=draw)
         batches = []
         for size in sizes:
             x = torch.randint(0, 256, (size, width), dtype=torch.uint8, generator=draw)
             batches.append((x, torch.randint(0, classes, (size,), generator=draw)))
-        expected, shown = slow_epoch(batches, weight), f"batches of {', '.join(map(str, sizes))} samples"
+        expected, shown = (
+            slow_epoch(batches, weight),
+            f"batches of {', '.join(map(str, sizes))} samples",
+        )
         before = [x.clone() for pair in batches for x in pair] + [weight.clone()]
         waits, operators = CountWaits(numpy_raises=False), Operators()
         mine = list(batches)
         with operators, waits:
             # not a copy
-            got = call(partial(answer, batches, weight) if callable(answer) else answer, shown=shown)
-        if len(batches) != len(mine) or any(a is not b for a, b in zip(batches, mine, strict=True)):
-            raise Wrong(f"for {shown} your function changed the list of batches; the next epoch needs it")
-        if not all(map(torch.equal, before, [x for pair in batches for x in pair] + [weight])):
-            raise Wrong(f"for {shown} your function wrote into a batch or into weight; the next epoch needs them")
+            got = call(
+                partial(answer, batches, weight) if callable(answer) else answer,
+                shown=shown,
+            )
+        if len(batches) != len(mine) or any(
+            a is not b for a, b in zip(batches, mine, strict=True)
+        ):
+            raise Wrong(
+                f"for {shown} your function changed the list of batches; the next epoch needs it"
+            )
+        if not all(
+            map(torch.equal, before, [x for pair in batches for x in pair] + [weight])
+        ):
+            raise Wrong(
+                f"for {shown} your function wrote into a batch or into weight; the next epoch needs them"
+            )
         _judge_epoch(got, expected, shown, batches, weight, operators.types)
         # what writes into a tensor on the CPU is refused below, on a GPU that takes
         # nothing from there
         fetches = [name for name in waits.names if name not in ("__setitem__", "copy_")]
-        _judge_work(fetches, operators, f"right numbers for {shown}, but", len(sizes), width)
+        _judge_work(
+            fetches, operators, f"right numbers for {shown}, but", len(sizes), width
+        )
     _try_on_a_gpu(answer)
 
 
 def _judge_epoch(got, expected, shown, batches, weight, types):
     if not isinstance(got, (tuple, list)) or len(got) != 2:
-        raise Wrong(f"for {shown} you returned {got!r}, expected a pair (mean loss, share of right answers)")
+        raise Wrong(
+            f"for {shown} you returned {got!r}, expected a pair (mean loss, share of right answers)"
+        )
     if not all(map(is_number, got)):
         kinds = " and ".join(type(value).__name__ for value in got)
-        raise Wrong(f"for {shown} you returned {got!r}; Python numbers are asked, not {kinds}")
+        raise Wrong(
+            f"for {shown} you returned {got!r}; Python numbers are asked, not {kinds}"
+        )
     if types & {torch.float16, torch.bfloat16}:
-        raise Wrong(f"for {shown} a product computes in 16 bits; float32 is asked: x.float()")
-    sizes, single = [len(y) for _, y in batches], [slow_epoch([batch], weight) for batch in batches]
+        raise Wrong(
+            f"for {shown} a product computes in 16 bits; float32 is asked: x.float()"
+        )
+    sizes, single = (
+        [len(y) for _, y in batches],
+        [slow_epoch([batch], weight) for batch in batches],
+    )
     near = lambda a, b: math.isclose(a, b, rel_tol=1e-4, abs_tol=1e-6)  # noqa: E731
-    for k, (what, a, b) in enumerate(zip(("mean loss", "share of right answers"), got, expected, strict=True)):
+    for k, (what, a, b) in enumerate(
+        zip(("mean loss", "share of right answers"), got, expected, strict=True)
+    ):
         if not near(a, b):
             why = (
                 "asked is the mean of cross_entropy over all samples, with x / 64 @ weight as scores",
@@ -372,7 +556,9 @@ def _judge_work(fetches, operators, but, batches, width):
     if torch.float64 in operators.types:
         raise Wrong(f"{but} a product still computes in float64: use x.float()")
     if {"numpy", "__array__"} & set(fetches):
-        raise Wrong(f"{but} NumPy cannot read a tensor on a GPU: that raises. .cpu() first, or .tolist()")
+        raise Wrong(
+            f"{but} NumPy cannot read a tensor on a GPU: that raises. .cpu() first, or .tolist()"
+        )
     if len(fetches) > 1:
         more = " …" if len(fetches) > 4 else ""
         raise Wrong(
@@ -380,9 +566,13 @@ def _judge_work(fetches, operators, but, batches, width):
             "both sums at once at the end"
         )
     if operators.count > 20 * batches + 15:
-        raise Wrong(f"{but} {operators.count} operators: cross_entropy and argmax take a whole batch at once")
+        raise Wrong(
+            f"{but} {operators.count} operators: cross_entropy and argmax take a whole batch at once"
+        )
     if batches > 1 and operators.made.count(width) >= batches:
-        raise Wrong(f"{but} a tensor for the scale is still made for each batch: a constant factor needs none")
+        raise Wrong(
+            f"{but} a tensor for the scale is still made for each batch: a constant factor needs none"
+        )
 
 
 class AsOnAGpu(TorchDispatchMode):
@@ -394,17 +584,30 @@ class AsOnAGpu(TorchDispatchMode):
 
     def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
         name, kwargs = operation.overloadpacket.__name__, kwargs or {}
-        given = [x for value in args for x in (value if isinstance(value, (list, tuple)) else [value])]
+        given = [
+            x
+            for value in args
+            for x in (value if isinstance(value, (list, tuple)) else [value])
+        ]
         given = [x for x in given if isinstance(x, torch.Tensor)]
         to_host = name == "_to_copy" and str(kwargs.get("device")) == "cpu"
-        if (to_host or name == "_local_scalar_dense") and given[0].device.type == "meta":
+        if (to_host or name == "_local_scalar_dense") and given[
+            0
+        ].device.type == "meta":
             raise Fetched
         if not name.startswith(("index", "copy_", "_to_copy")):
             # a number on the CPU may join, but not receive
             written = given[:1] if operation._schema.is_mutable else []
-            here = [x for x in given if x.device.type == "cpu" and (x.dim() > 0 or any(x is each for each in written))]
+            here = [
+                x
+                for x in given
+                if x.device.type == "cpu"
+                and (x.dim() > 0 or any(x is each for each in written))
+            ]
             if here and any(x.device.type == "meta" for x in given):
-                raise RuntimeError(f"Expected all tensors to be on the same device, found cuda:0 and cpu in {name}")
+                raise RuntimeError(
+                    f"Expected all tensors to be on the same device, found cuda:0 and cpu in {name}"
+                )
         return operation(*args, **kwargs)
 
 
@@ -415,11 +618,18 @@ def _try_on_a_gpu(answer):
         batches.append((x, torch.zeros(size, dtype=torch.int64, device="meta")))
     try:
         with AsOnAGpu():
-            call(answer, batches, torch.zeros(24, 5, device="meta"), shown="the same on a GPU")
+            call(
+                answer,
+                batches,
+                torch.zeros(24, 5, device="meta"),
+                shown="the same on a GPU",
+            )
     except Fetched:  # meta has no values
         return
     except Wrong as problem:
-        raise Wrong(f"right on the CPU, but {problem}. Make what you add up to on x.device") from None
+        raise Wrong(
+            f"right on the CPU, but {problem}. Make what you add up to on x.device"
+        ) from None
 
 
 EPOCH = """
@@ -476,13 +686,22 @@ class Attention(nn.Module):
     def __init__(self, hidden, heads):
         super().__init__()
         self.qkv, self.out = nn.Linear(hidden, 3 * hidden), nn.Linear(hidden, hidden)
-        self.up, self.down = nn.Linear(hidden, 4 * hidden), nn.Linear(4 * hidden, hidden)
+        self.up, self.down = (
+            nn.Linear(hidden, 4 * hidden),
+            nn.Linear(4 * hidden, hidden),
+        )
         self.heads = heads
 
     def forward(self, x):
         batch, length, hidden = x.shape
-        q, k, v = self.qkv(x).view(batch, length, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
-        mixed = F.scaled_dot_product_attention(q, k, v).transpose(1, 2).reshape(batch, length, hidden)
+        q, k, v = (
+            self.qkv(x).view(batch, length, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
+        )
+        mixed = (
+            F.scaled_dot_product_attention(q, k, v)
+            .transpose(1, 2)
+            .reshape(batch, length, hidden)
+        )
         return x + self.down(F.gelu(self.up(x + self.out(mixed))))
 
 
@@ -491,7 +710,9 @@ def _blocks(hidden, heads, layers):
 
     def make():
         if huge and torch.empty(0).device.type != "meta":
-            raise Wrong("the large model was built on the CPU, where it takes 26 GB: build it on meta")
+            raise Wrong(
+                "the large model was built on the CPU, where it takes 26 GB: build it on meta"
+            )
         return nn.Sequential(*(Attention(hidden, heads) for _ in range(layers)))
 
     return make
@@ -501,7 +722,10 @@ def _step_flops(layers, hidden, length, batch):
     """FLOP of a training step of blocks, in parts: forward, backward, and of both the
     share of the attention.
     """
-    forward, attention = 24 * batch * layers * length * hidden**2, 4 * batch * layers * length**2 * hidden
+    forward, attention = (
+        24 * batch * layers * length * hidden**2,
+        4 * batch * layers * length**2 * hidden,
+    )
     # the gradient of the input, which nobody asks for
     first = 2 * batch * length * hidden * 3 * hidden
     whole = transformer_flops(layers, hidden, length, batch) - first
@@ -516,28 +740,40 @@ def check_mfu_of(answer):
     ):
         shown = f"{layers} × width {hidden}, input {shape}, {seconds} s, {peak} TFLOP/s"
         parts = _step_flops(layers, hidden, shape[1], shape[0])
-        _judge_mfu(answer, _blocks(hidden, heads, layers), shape, seconds, peak, shown, *parts)
+        _judge_mfu(
+            answer, _blocks(hidden, heads, layers), shape, seconds, peak, shown, *parts
+        )
     shown = "a model without attention, two layers 30 → 50 → 20, input (10, 30), 1e-06 s, 0.5 TFLOP/s"
     layers = lambda: nn.Sequential(nn.Linear(30, 50), nn.ReLU(), nn.Linear(50, 20))  # noqa: E731
     first, second = 2 * 10 * 30 * 50, 2 * 10 * 50 * 20
     whole = 2 * first + 3 * second
-    _judge_mfu(answer, layers, (10, 30), 1e-6, 0.5, shown, whole, first + second, whole, first)
+    _judge_mfu(
+        answer, layers, (10, 30), 1e-6, 0.5, shown, whole, first + second, whole, first
+    )
 
 
-def _judge_mfu(answer, make, shape, seconds, peak, shown, whole, forward, plain_products, first):
+def _judge_mfu(
+    answer, make, shape, seconds, peak, shown, whole, forward, plain_products, first
+):
     got = _call_mfu(answer, make, shape, seconds, peak, shown)
     if torch.empty(0).device.type == "meta":
         torch.set_default_device(None)
-        raise Wrong('the default device is still meta after your function; `with torch.device("meta"):` sets it back')
+        raise Wrong(
+            'the default device is still meta after your function; `with torch.device("meta"):` sets it back'
+        )
     expected = whole / seconds / peak / 1e12
     expect_number(got, shown)
     if math.isclose(got, expected, rel_tol=1e-3):
         return
     faults = {
-        "that is the forward pass; a training step is forward and backward": forward / whole,
-        "the input needs no gradient, so the product that makes it is not computed": 1 + first / whole,
+        "that is the forward pass; a training step is forward and backward": forward
+        / whole,
+        "the input needs no gradient, so the product that makes it is not computed": 1
+        + first / whole,
         "a share is asked, not percent": 100,
-        "that is twice the forward pass; count forward and backward": 2 * forward / whole,
+        "that is twice the forward pass; count forward and backward": 2
+        * forward
+        / whole,
         "twice as much: the counter has multiplications and additions already; count one step": 2,
         "half as much: multiplications and additions count, and the counter has both": 0.5,
         "the counter has the backward pass already": 3,
@@ -550,9 +786,17 @@ def _judge_mfu(answer, make, shape, seconds, peak, shown, whole, forward, plain_
         "divide by the peak": peak * 1e12,
         "divide by the peak, do not multiply": peak**2,
         "that is the inverse": 1 / expected**2,
-        "the attention is not counted. On the CPU it is not in every version; count on meta": plain_products / whole,
+        "the attention is not counted. On the CPU it is not in every version; count on meta": plain_products
+        / whole,
     }
-    why = next((text for text, ratio in faults.items() if math.isclose(got / expected, ratio, rel_tol=1e-3)), None)
+    why = next(
+        (
+            text
+            for text, ratio in faults.items()
+            if math.isclose(got / expected, ratio, rel_tol=1e-3)
+        ),
+        None,
+    )
     if got in [round(expected, digits) for digits in range(4)]:
         why = "do not round"
     why = why or (
@@ -572,7 +816,9 @@ def _call_mfu(answer, make, shape, seconds, peak, shown):
                 "FlopCounterMode() prints a table at its end and needs the package tabulate for it; you want the "
                 "number only: FlopCounterMode(display=False)"
             ) from None
-        raise problem.__cause__ if isinstance(problem.__cause__, Wrong) else problem from None
+        raise (
+            problem.__cause__ if isinstance(problem.__cause__, Wrong) else problem
+        ) from None
 
 
 MFU = """
@@ -787,12 +1033,25 @@ def self_times(spans):
     return times
 """: "only the direct children count",
             SELF.replace(SORTED, "spans"): "sort it first",
-            SELF.replace(SORTED, "sorted(spans, key=lambda span: span[1])"): "the longer one is the parent",
-            SELF.replace("> start]", ">= start]"): "what begins where another span ends is not inside of it",
-            SELF.replace("times.get(name, 0) + end - start", "end - start"): "add up all spans of a name",
-            PARENT.replace("s <= start and end <= e", "s < start and end < e"): "the longer one is the parent",
-            PARENT.replace("(e - s, n) for", "(e, n) for"): "the parent of mm is linear",
-            SELF.replace("return times", "return {name: time for name, time in times.items() if time}"): "your names",
+            SELF.replace(
+                SORTED, "sorted(spans, key=lambda span: span[1])"
+            ): "the longer one is the parent",
+            SELF.replace(
+                "> start]", ">= start]"
+            ): "what begins where another span ends is not inside of it",
+            SELF.replace(
+                "times.get(name, 0) + end - start", "end - start"
+            ): "add up all spans of a name",
+            PARENT.replace(
+                "s <= start and end <= e", "s < start and end < e"
+            ): "the longer one is the parent",
+            PARENT.replace(
+                "(e - s, n) for", "(e, n) for"
+            ): "the parent of mm is linear",
+            SELF.replace(
+                "return times",
+                "return {name: time for name, time in times.items() if time}",
+            ): "your names",
             "def self_times(spans):\n    return [end - start for _, start, end in spans]\n": "expected a dict",
         },
     ),
@@ -1091,26 +1350,45 @@ def epoch(batches, weight):
         ],
         wrong={
             SAMPLES: "fetches (item, item, item, item …)",
-            EPOCH.replace(SCORES, "(x.double() / 64) @ weight.double()"): "still computes in float64",
-            EPOCH.replace(SCORES, "(x.bfloat16() / 64) @ weight.bfloat16()"): "a product computes in 16 bits",
-            EPOCH.replace(SUM, f"right += {SUM[16:]}.item()").replace(FETCH, "loss = loss.item()"): "3 fetches",
-            EPOCH.replace(FETCH, "loss, right = loss.item(), right.item()"): "2 fetches (item, item)",
-            EPOCH.replace(FETCH, FETCH.replace("tolist", "numpy")): "NumPy cannot read a tensor on a GPU",
-            EPOCH.replace(SCORES, "x * torch.tensor([1 / 64] * x.shape[1]) @ weight"): "still made for each batch",
-            EPOCH.replace(SCORES, "x.float() @ weight.div_(64)"): "wrote into a batch or into weight",
+            EPOCH.replace(
+                SCORES, "(x.double() / 64) @ weight.double()"
+            ): "still computes in float64",
+            EPOCH.replace(
+                SCORES, "(x.bfloat16() / 64) @ weight.bfloat16()"
+            ): "a product computes in 16 bits",
+            EPOCH.replace(SUM, f"right += {SUM[16:]}.item()").replace(
+                FETCH, "loss = loss.item()"
+            ): "3 fetches",
+            EPOCH.replace(
+                FETCH, "loss, right = loss.item(), right.item()"
+            ): "2 fetches (item, item)",
+            EPOCH.replace(
+                FETCH, FETCH.replace("tolist", "numpy")
+            ): "NumPy cannot read a tensor on a GPU",
+            EPOCH.replace(
+                SCORES, "x * torch.tensor([1 / 64] * x.shape[1]) @ weight"
+            ): "still made for each batch",
+            EPOCH.replace(
+                SCORES, "x.float() @ weight.div_(64)"
+            ): "wrote into a batch or into weight",
             EPOCH.replace("count += len(y)", "count += 1"): "not of batches",
             EPOCH.replace(FETCH + "\n    ", ""): "Python numbers are asked",
             MEANS: "a mean of means is no mean",
-            EPOCH.replace("for x, y in batches:", "for x, y in batches:\n        if len(y) < 16: continue"): (
-                "all samples count"
-            ),
-            EPOCH.replace("return loss / count, right / count", "return right / count, loss / count"): (
-                "the mean loss comes first"
-            ),
-            EPOCH.replace("right / count", "100 * right / count"): "a share is asked, not percent",
+            EPOCH.replace(
+                "for x, y in batches:",
+                "for x, y in batches:\n        if len(y) < 16: continue",
+            ): ("all samples count"),
+            EPOCH.replace(
+                "return loss / count, right / count",
+                "return right / count, loss / count",
+            ): ("the mean loss comes first"),
+            EPOCH.replace(
+                "right / count", "100 * right / count"
+            ): "a share is asked, not percent",
             EPOCH.replace(" / 64", ""): "x / 64 @ weight as scores",
             EPOCH.replace(
-                "for x, y in batches:", "for k, (x, y) in enumerate(batches):\n        batches[k] = x.float(), y"
+                "for x, y in batches:",
+                "for k, (x, y) in enumerate(batches):\n        batches[k] = x.float(), y",
             ): "changed the list of batches",
             TOTALS: "right on the CPU, but for the same on a GPU your function raised RuntimeError",
             """
@@ -1163,21 +1441,35 @@ def mfu_of(make, shape, seconds, peak):
         ],
         wrong={
             MFU.replace(BACKWARD, "model(x)"): "forward and backward",
-            MFU.replace("torch.empty(shape)", "torch.empty(shape, requires_grad=True)"): "the input needs no gradient",
-            MFU.replace(BACKWARD, "model(x)").replace("return", "return 3 *"): "the input needs no gradient",
+            MFU.replace(
+                "torch.empty(shape)", "torch.empty(shape, requires_grad=True)"
+            ): "the input needs no gradient",
+            MFU.replace(BACKWARD, "model(x)").replace(
+                "return", "return 3 *"
+            ): "the input needs no gradient",
             MFU.replace(PEAK, "(seconds * peak)"): "a TFLOP is",
-            MFU.replace(PEAK, "(seconds * peak * 1e9)"): "a TFLOP is 10¹² FLOP, not 10⁹, and",
+            MFU.replace(
+                PEAK, "(seconds * peak * 1e9)"
+            ): "a TFLOP is 10¹² FLOP, not 10⁹, and",
             MFU.replace("return counter", "return 100 * counter"): "not percent",
             MFU.replace(PEAK, "(peak * 1e12)"): "divide by the seconds",
-            MFU.replace(PEAK, "seconds / peak * 1e12"): "put the whole divisor in brackets",
+            MFU.replace(
+                PEAK, "seconds / peak * 1e12"
+            ): "put the whole divisor in brackets",
             MFU.replace("return counter", "return 0.5 * counter"): "half as much",
-            MFU.replace("return ", "return round(").replace("1e12)", "1e12), 2)"): "do not round",
-            MFU.replace(BACKWARD, "model(x)").replace("return", "return 2 *"): "that is twice the forward pass",
+            MFU.replace("return ", "return round(").replace(
+                "1e12)", "1e12), 2)"
+            ): "do not round",
+            MFU.replace(BACKWARD, "model(x)").replace(
+                "return", "return 2 *"
+            ): "that is twice the forward pass",
             MFU.replace("with torch.device", "torch.set_default_device").replace(
                 ":\n        model, x", "\n    model, x", 1
             ): "the default device is still meta",
             MFU.replace("display=False", ""): "FlopCounterMode(display=False)",
-            MFU.replace("make(), torch.empty(shape)", "None, torch.empty(shape)").replace(
+            MFU.replace(
+                "make(), torch.empty(shape)", "None, torch.empty(shape)"
+            ).replace(
                 "    with Flop", "    model = make().to('meta')\n    with Flop"
             ): "build it on meta",
             MFU.replace('torch.device("meta")', 'torch.device("cpu")'): "",

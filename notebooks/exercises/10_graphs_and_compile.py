@@ -47,12 +47,48 @@ def _compile(*args, backend="inductor", real=torch.compile, **options):
 def check_count_graphs(answer):
     x, before = torch.ones(4), 0
     for text, fn, inputs, expected, why in (
-        ("x * 2 on four tensors alike", doubled, [x, x + 1, x + 2, x + 3], 1, "a graph has several nodes"),
-        ("x * 2 on float32, float64, float32", doubled, [x, x.double(), x], 2, "a new dtype is compiled again"),
-        ("x * 2 on no tensor", doubled, [], 0, "it is compiled at the first call, and there is none"),
-        ("the lesson's `careful` on a positive tensor", careful, [x], 2, "one graph up to the `if`, one after it"),
-        ("`careful` on a positive and a negative tensor", careful, [x, -x], 3, "each way out is a graph"),
-        ("the same, asked again", careful, [x, -x], 3, "begin with no graphs, and with torch.compiler.reset()"),
+        (
+            "x * 2 on four tensors alike",
+            doubled,
+            [x, x + 1, x + 2, x + 3],
+            1,
+            "a graph has several nodes",
+        ),
+        (
+            "x * 2 on float32, float64, float32",
+            doubled,
+            [x, x.double(), x],
+            2,
+            "a new dtype is compiled again",
+        ),
+        (
+            "x * 2 on no tensor",
+            doubled,
+            [],
+            0,
+            "it is compiled at the first call, and there is none",
+        ),
+        (
+            "the lesson's `careful` on a positive tensor",
+            careful,
+            [x],
+            2,
+            "one graph up to the `if`, one after it",
+        ),
+        (
+            "`careful` on a positive and a negative tensor",
+            careful,
+            [x, -x],
+            3,
+            "each way out is a graph",
+        ),
+        (
+            "the same, asked again",
+            careful,
+            [x, -x],
+            3,
+            "begin with no graphs, and with torch.compiler.reset()",
+        ),
     ):
         if "again" not in text:
             # what the lesson or another answer has compiled says nothing about this one
@@ -114,7 +150,10 @@ def check_graph_gain(answer):
     ):
         shown = f"n = {n}, kernel = {kernel} µs, launch = {launch} µs"
         got = expect_number(call(answer, n, kernel, launch, shown=shown), shown)
-        eager, graph = (_step(kernel, launches) for launches in ([launch] * n, [launch] + [0] * (n - 1)))
+        eager, graph = (
+            _step(kernel, launches)
+            for launches in ([launch] * n, [launch] + [0] * (n - 1))
+        )
         if not math.isclose(got, eager / graph, rel_tol=1e-6):
             value, wanted = apart(float(got), eager / graph)
             times = f"eager {eager:g} µs, graph {graph:g} µs"
@@ -125,7 +164,10 @@ def check_graph_gain(answer):
 
 
 def _step(kernel, launches):
-    ops = [Op(str(k), "stream", "device", kernel, launch=launch) for k, launch in enumerate(launches)]
+    ops = [
+        Op(str(k), "stream", "device", kernel, launch=launch)
+        for k, launch in enumerate(launches)
+    ]
     return makespan(schedule(ops))
 
 
@@ -143,8 +185,13 @@ def _gain_fault(got, n, kernel, launch, eager, graph):
     if near(eager / (n * (launch + kernel))):
         return "the graph needs a single launch"
     longer_kernel = kernel + 1
-    if near((max(n * launch + longer_kernel, launch + n * longer_kernel) - 1) / (launch + n * longer_kernel - 1)):
-        return "there is no gap between kernels; the lesson's graph_gain has one of 1 µs"
+    if near(
+        (max(n * launch + longer_kernel, launch + n * longer_kernel) - 1)
+        / (launch + n * longer_kernel - 1)
+    ):
+        return (
+            "there is no gap between kernels; the lesson's graph_gain has one of 1 µs"
+        )
     serial = "you added launches and kernels, but the host issues the next one while the device works"
     longer = "the longer of both sets the pace, but the first kernel waits for a launch, the last one ends later"
     long_kernels = "that is the host-bound case; here the kernels are longer than the launches and set the pace"
@@ -193,9 +240,13 @@ def check_calls_until_it_pays(answer):
                 "never pays"
             )
         if got == math.inf:
-            raise Wrong(f"for {shown} you returned inf, but it pays after {expected} calls: each later one saves time")
+            raise Wrong(
+                f"for {shown} you returned inf, but it pays after {expected} calls: each later one saves time"
+            )
         if not math.isfinite(got) or got != int(got) or got < 1:
-            raise Wrong(f"for {shown} you returned {got}: a number of calls is whole, at least 1; expected {expected}")
+            raise Wrong(
+                f"for {shown} you returned {got}: a number of calls is whole, at least 1; expected {expected}"
+            )
         got = int(got)
         ours, theirs = first + (got - 1) * compiled, got * eager
         late = f"after {got} calls: compiled {ours:g} s, eager {theirs:g} s"
@@ -223,11 +274,26 @@ OPERATIONS = {  # operations, outputs: what the case is about
     "a chain of two: b reads what a writes": ([("a", ("x",)), ("b", ("a",))], ("b",)),
     "a single operation has nothing to fuse with": ([("a", ("x", "y"))], ("a",)),
     "x * x reads x once": ([("a", ("x", "x")), ("b", ("a", "y"))], ("b",)),
-    "this is the lesson's gate": ([("a", ("x",)), ("b", ("a",)), ("c", ("x", "b")), ("d", ("c",))], ("d",)),
-    "a is needed at the end, so it is written": ([("a", ("x",)), ("b", ("a",)), ("c", ("a", "b"))], ("a", "c")),
-    "two operations read z": ([("a", ("x",)), ("b", ("a", "z")), ("c", ("b", "z"))], ("c",)),
-    "a and b are both needed at the end": ([("a", ("w", "x", "y")), ("b", ("a", "x"))], ("b", "a")),
-    "the names say nothing": ([("mul", ("in", "out")), ("sum", ("mul", "in"))], ("sum",)),
+    "this is the lesson's gate": (
+        [("a", ("x",)), ("b", ("a",)), ("c", ("x", "b")), ("d", ("c",))],
+        ("d",),
+    ),
+    "a is needed at the end, so it is written": (
+        [("a", ("x",)), ("b", ("a",)), ("c", ("a", "b"))],
+        ("a", "c"),
+    ),
+    "two operations read z": (
+        [("a", ("x",)), ("b", ("a", "z")), ("c", ("b", "z"))],
+        ("c",),
+    ),
+    "a and b are both needed at the end": (
+        [("a", ("w", "x", "y")), ("b", ("a", "x"))],
+        ("b", "a"),
+    ),
+    "the names say nothing": (
+        [("mul", ("in", "out")), ("sum", ("mul", "in"))],
+        ("sum",),
+    ),
 }
 
 
@@ -236,13 +302,23 @@ def check_vectors_moved(answer):
         shown = f"{operations} with outputs {outputs}"
         got = call(answer, operations, outputs, shown=shown)
         if not isinstance(got, (tuple, list)) or len(got) != 2:
-            raise Wrong(f"for {shown} you returned {got!r}, expected a pair (one kernel an operation, fused)")
+            raise Wrong(
+                f"for {shown} you returned {got!r}, expected a pair (one kernel an operation, fused)"
+            )
         if not all(map(is_number, got)):
             raise Wrong(f"for {shown} you returned {got!r}, expected two numbers")
-        made, used = {name for name, _ in operations}, {name for _, read in operations for name in read}
-        each, fused = sum(len(set(read)) + 1 for _, read in operations), len(used - made) + len(outputs)
+        made, used = (
+            {name for name, _ in operations},
+            {name for _, read in operations for name in read},
+        )
+        each, fused = (
+            sum(len(set(read)) + 1 for _, read in operations),
+            len(used - made) + len(outputs),
+        )
         if list(got) == [fused, each] != [each, fused]:
-            raise Wrong(f"for {shown} you returned {got!r}: first comes one kernel an operation, then the fused one")
+            raise Wrong(
+                f"for {shown} you returned {got!r}: first comes one kernel an operation, then the fused one"
+            )
         if got[0] != each:
             raise Wrong(
                 f"for {shown} you counted {got[0]!r} vectors for one kernel an operation, expected {each}: "
@@ -275,7 +351,9 @@ def check_clip(answer):
         before = x.clone()
         got = _call(answer, x, limit, shown=name)
         if not torch.equal(x, before):
-            raise Wrong(f"for {name}, your function wrote into x; the caller may still need it: return a new tensor")
+            raise Wrong(
+                f"for {name}, your function wrote into x; the caller may still need it: return a new tensor"
+            )
         _compare(got, x, limit, name)
     graphs = []
 
@@ -296,24 +374,39 @@ def check_clip(answer):
             # its names are the compiler's
             if "data-dependent expression" in line or ".item()" in line:
                 line = "Python asks for a value (.item(), float) and decides by it"
-            raise Wrong(f"right values, but there is still a graph break: {line}") from error
+            raise Wrong(
+                f"right values, but there is still a graph break: {line}"
+            ) from error
         _compare(got, x, limit, f"{name}, compiled")
-    calls = [node.target for graph in graphs for node in graph.graph.nodes if node.op == "call_method"]
+    calls = [
+        node.target
+        for graph in graphs
+        for node in graph.graph.nodes
+        if node.op == "call_method"
+    ]
     waits = [name for name in calls if name in ("item", "tolist", "cpu", "numpy")]
     if waits:  # PyTorch compiles some of them, and the wait remains
-        raise Wrong(f"right values, but a value is fetched ({waits[0]}): let the device choose, as torch.where does")
+        raise Wrong(
+            f"right values, but a value is fetched ({waits[0]}): let the device choose, as torch.where does"
+        )
     if not graphs:
-        raise Wrong("right values, but nothing in it could be compiled: compute with PyTorch's operations")
+        raise Wrong(
+            "right values, but nothing in it could be compiled: compute with PyTorch's operations"
+        )
     try:
         got = answer(torch.empty(2, device="meta"), 1.0)
     except Exception as error:
         # a Python max, say, asks eagerly, and nobody when compiled
         if "item()" not in str(error):
             line = str(error).splitlines()[0]
-            raise Wrong(f"right on the CPU, but for an x on meta, {type(error).__name__}: {line}") from error
+            raise Wrong(
+                f"right on the CPU, but for an x on meta, {type(error).__name__}: {line}"
+            ) from error
     else:
         if got.device.type != "meta":
-            raise Wrong(f"right on the CPU, but for an x on meta the result is on {got.device}")
+            raise Wrong(
+                f"right on the CPU, but for an x on meta the result is on {got.device}"
+            )
 
 
 def _numbers(x):
@@ -326,9 +419,13 @@ def _compare(got, x, limit, name):
     if not isinstance(got, torch.Tensor) or got.shape != x.shape:
         raise Wrong(f"for {name} you returned {got!r}, expected a tensor like x")
     if got.dtype != x.dtype:
-        raise Wrong(f"for {name} you returned {got.dtype}, expected {x.dtype}: the dtype stays that of x")
+        raise Wrong(
+            f"for {name} you returned {got.dtype}, expected {x.dtype}: the dtype stays that of x"
+        )
     if got.isnan().any():
-        raise Wrong(f"for {name} you returned {got.tolist()}: 0 / 0 is not a number; where does a norm of 0 go?")
+        raise Wrong(
+            f"for {name} you returned {got.tolist()}: 0 / 0 is not a number; where does a norm of 0 go?"
+        )
     if not torch.allclose(got, expected):
         raise Wrong(
             f"for {name}, {_numbers(x)} with limit {limit}, you returned {_numbers(got)}, expected {_numbers(expected)}"
@@ -342,14 +439,30 @@ def _compare(got, x, limit, name):
 
 def check_graphed(answer):
     three = torch.tensor([[1.0], [2.0], [3.0]])
-    first = _judge_graphed(answer, "x * 2 + 1", lambda x: x * 2 + 1, three, [three * n + 7 for n in (10, 20, 30)])
+    first = _judge_graphed(
+        answer,
+        "x * 2 + 1",
+        lambda x: x * 2 + 1,
+        three,
+        [three * n + 7 for n in (10, 20, 30)],
+    )
     table = torch.arange(6, dtype=torch.float64).view(3, 2)
-    _judge_graphed(answer, "(x - x.sum()).exp()", lambda x: (x - x.sum()).exp(), table, [table / 8, -table, table])
-    _judge_graphed(answer, "x.sum(0)", lambda x: x.sum(0), table + 5, [table, -table, table + 2])
+    _judge_graphed(
+        answer,
+        "(x - x.sum()).exp()",
+        lambda x: (x - x.sum()).exp(),
+        table,
+        [table / 8, -table, table],
+    )
+    _judge_graphed(
+        answer, "x.sum(0)", lambda x: x.sum(0), table + 5, [table, -table, table + 2]
+    )
     shown = "the function of the first graph, after graphed has made others,"
     x = torch.ones(3, 1)
     if not torch.equal(call(first, x, shown=shown), x * 2 + 1):
-        raise Wrong(f"{shown} gives another one's result: each needs a graph and tensors of its own")
+        raise Wrong(
+            f"{shown} gives another one's result: each needs a graph and tensors of its own"
+        )
 
 
 def _judge_graphed(answer, text, operation, example, inputs):
@@ -363,35 +476,59 @@ def _judge_graphed(answer, text, operation, example, inputs):
     original, frozen = example.clone(), operation(example)
     replay = call(answer, fn, example, shown=shown)
     if not callable(replay):
-        raise Wrong(f"graphed should return a function, you returned a {type(replay).__name__}")
+        raise Wrong(
+            f"graphed should return a function, you returned a {type(replay).__name__}"
+        )
     if not ran:
-        raise Wrong("fn was never called: graphed runs it once, in `with graph.capture():`, to record it")
+        raise Wrong(
+            "fn was never called: graphed runs it once, in `with graph.capture():`, to record it"
+        )
     captured, kept = len(ran), []
     for x in inputs:
         before = x.clone()
         kept.append(call(replay, x, shown=f"{shown}, then a new tensor of this shape,"))
         if not torch.equal(example, original):
-            raise Wrong("the caller's example was written to: the static input must be a tensor of your own")
-        _same_as_eager(kept[-1], operation(before), frozen, operation(inputs[len(kept) - 2]), shown)
+            raise Wrong(
+                "the caller's example was written to: the static input must be a tensor of your own"
+            )
+        _same_as_eager(
+            kept[-1], operation(before), frozen, operation(inputs[len(kept) - 2]), shown
+        )
         if not torch.equal(x, before):
             raise Wrong("your function wrote into the tensor that the caller passed")
     if len(ran) > captured:
-        raise Wrong(f"fn ran {len(ran) - captured} more times: record it once, then replay")
+        raise Wrong(
+            f"fn ran {len(ran) - captured} more times: record it once, then replay"
+        )
     if not torch.equal(kept[0], operation(inputs[0])):
-        raise Wrong("a later call overwrote an earlier result: hand out a clone of the static output")
+        raise Wrong(
+            "a later call overwrote an earlier result: hand out a clone of the static output"
+        )
     rows, columns = example.shape
     shapes = [(rows, 1)] if columns > 1 else []
-    shapes += [(1, 1), (rows - 1, 1), (rows + 1, columns), (1, columns), (rows, columns, 1), (columns,), ()]
+    shapes += [
+        (1, 1),
+        (rows - 1, 1),
+        (rows + 1, columns),
+        (1, columns),
+        (rows, columns, 1),
+        (columns,),
+        (),
+    ]
     for shape in shapes:
         if shape != example.shape:
             _must_raise(replay, shape, example.shape)
     example.zero_()  # the caller's own
-    _same_as_eager(call(replay, inputs[0], shown=shown), operation(inputs[0]), frozen, None, shown)
+    _same_as_eager(
+        call(replay, inputs[0], shown=shown), operation(inputs[0]), frozen, None, shown
+    )
     again = inputs[0] + 1
     call(replay, again, shown=shown)
     again.sub_(3)
     if not torch.equal(call(replay, again, shown=shown), operation(again)):
-        raise Wrong("given the same tensor again, with new numbers in it, your function returned the old result")
+        raise Wrong(
+            "given the same tensor again, with new numbers in it, your function returned the old result"
+        )
     return replay
 
 
@@ -401,7 +538,9 @@ def _must_raise(replay, shape, captured):
     except ValueError:
         return
     except Exception as error:
-        raise Wrong(f"for a shape of {shape} expected a ValueError, you raised {error!r}") from error
+        raise Wrong(
+            f"for a shape of {shape} expected a ValueError, you raised {error!r}"
+        ) from error
     if isinstance(got, Exception):
         raise Wrong(f"for a shape of {shape} your function returned an error: raise it")
     raise Wrong(
@@ -414,7 +553,9 @@ def _same_as_eager(got, expected, frozen, last, shown):
     if not isinstance(got, torch.Tensor):
         raise Wrong(f"for {shown}, your function returned {got!r}, expected a tensor")
     if got.is_floating_point() and got.isnan().any():
-        raise Wrong("the result holds NaN: nothing has been replayed yet when it is read")
+        raise Wrong(
+            "the result holds NaN: nothing has been replayed yet when it is read"
+        )
     if got.shape != expected.shape or got.dtype != expected.dtype:
         raise Wrong(
             f"for {shown}, your function returned {got.dtype} of shape {tuple(got.shape)}, fn gives {expected.dtype} "
@@ -428,8 +569,12 @@ def _same_as_eager(got, expected, frozen, last, shown):
             "that fn has read. Make it before the capture, or each replay makes it anew"
         )
     if last is not None and torch.equal(got, last):
-        raise Wrong("the result is that of the tensor before: copy_ first, then replay, then read")
-    raise Wrong(f"for {shown}, your function returned {got.tolist()}, fn gives {expected.tolist()}")
+        raise Wrong(
+            "the result is that of the tensor before: copy_ first, then replay, then read"
+        )
+    raise Wrong(
+        f"for {shown}, your function returned {got.tolist()}, fn gives {expected.tolist()}"
+    )
 
 
 IMPORT = """
@@ -515,18 +660,32 @@ def count_graphs(fn, inputs):
 """,
         ],
         wrong={
-            "graphs = []\n" + GRAPHS.replace("    graphs = []\n\n", ""): "the graphs of earlier calls are among them",
-            GRAPHS.replace("        compiled(x)", "        compiled(x)\n        torch.compiler.reset()"): (
-                "later calls find the graph of the first"
-            ),
-            GRAPHS.replace("for x in inputs:", "for x in inputs[:1]:"): "a new dtype is compiled again",
-            GRAPHS.replace(", backend=counting", ""): "torch.compile got no backend of yours",
+            "graphs = []\n"
+            + GRAPHS.replace(
+                "    graphs = []\n\n", ""
+            ): "the graphs of earlier calls are among them",
+            GRAPHS.replace(
+                "        compiled(x)",
+                "        compiled(x)\n        torch.compiler.reset()",
+            ): ("later calls find the graph of the first"),
+            GRAPHS.replace(
+                "for x in inputs:", "for x in inputs[:1]:"
+            ): "a new dtype is compiled again",
+            GRAPHS.replace(
+                ", backend=counting", ""
+            ): "torch.compile got no backend of yours",
             GRAPHS.replace("compiled(x)", "fn(x)"): "your backend was never asked",
-            GRAPHS.replace("backend=counting", "backend=counting, fullgraph=True"): "your function raised",
+            GRAPHS.replace(
+                "backend=counting", "backend=counting, fullgraph=True"
+            ): "your function raised",
             "def count_graphs(fn, inputs):\n    return len(inputs)\n": "later calls find the graph of the first",
             GRAPHS.replace("len(graphs)", "graphs"): "expected a number",
-            GRAPHS.replace("    torch.compiler.reset()\n", ""): "PyTorch compiles it no more",
-            GRAPHS.replace("append(graph_module)", "extend(graph_module.graph.nodes)"): "a graph has several nodes",
+            GRAPHS.replace(
+                "    torch.compiler.reset()\n", ""
+            ): "PyTorch compiles it no more",
+            GRAPHS.replace(
+                "append(graph_module)", "extend(graph_module.graph.nodes)"
+            ): "a graph has several nodes",
         },
     ),
     Exercise(
@@ -654,7 +813,10 @@ def calls_until_it_pays(first, compiled, eager):
     saved = eager - compiled
     return 1 + np.floor((first - compiled) / saved) if saved > 0 else np.inf
 """,
-            "import math\n" + PAYS.replace(FLOOR, "math.floor((first - compiled) / (eager - compiled)) + 1"),
+            "import math\n"
+            + PAYS.replace(
+                FLOOR, "math.floor((first - compiled) / (eager - compiled)) + 1"
+            ),
         ],
         wrong={
             """
@@ -664,13 +826,19 @@ import math
 def calls_until_it_pays(first, compiled, eager):
     return math.ceil(first / (eager - compiled)) if eager > compiled else float("inf")
 """: "will do",
-            PAYS.replace(FLOOR, "-(-(first - compiled) // (eager - compiled))"): "it has not paid yet",
-            PAYS.replace(FLOOR, "round((first - compiled) / (eager - compiled)) + 1"): "eager = 1.0 s you returned 15",
+            PAYS.replace(
+                FLOOR, "-(-(first - compiled) // (eager - compiled))"
+            ): "it has not paid yet",
+            PAYS.replace(
+                FLOOR, "round((first - compiled) / (eager - compiled)) + 1"
+            ): "eager = 1.0 s you returned 15",
             """
 def calls_until_it_pays(first, compiled, eager):
     return (first - compiled) / (eager - compiled) + 1 if eager > compiled else float("inf")
 """: "whole",
-            PAYS.replace('float("inf")', "None"): "you returned None, expected a number, float(",
+            PAYS.replace(
+                'float("inf")', "None"
+            ): "you returned None, expected a number, float(",
             """
 def calls_until_it_pays(first, compiled, eager):
     for n in range(1, 1000):
@@ -678,7 +846,9 @@ def calls_until_it_pays(first, compiled, eager):
             return n
     return float("inf")
 """: "you returned inf, but it pays after 1048576 calls",
-            PAYS.replace("compiled >= eager", "compiled > eager"): "your function raised ZeroDivisionError",
+            PAYS.replace(
+                "compiled >= eager", "compiled > eager"
+            ): "your function raised ZeroDivisionError",
             """
 def calls_until_it_pays(first, compiled, eager):
     return int((first - compiled) / max(eager - compiled, 1e-9)) + 1
@@ -925,17 +1095,29 @@ class graphed:
 """,
         ],
         wrong={
-            IMPORT + CHECKED.replace("out.clone()", "out"): "overwrote an earlier result",
-            IMPORT + CHECKED.replace("static.copy_(x)", "static = x").replace("if", "nonlocal static\n        if"): (
-                "always that of the example"
-            ),
-            IMPORT.replace("example.clone()", "example") + CHECKED: "the caller's example was written to",
-            IMPORT.replace("example.clone()", "torch.zeros(example.shape)") + CHECKED: "fn gives torch.float64",
-            IMPORT + CHECKED.replace(SHAPES, "x.dtype != static.dtype"): "copy_ broadcasts",
-            IMPORT + CHECKED.replace(SHAPES, "len(x) != len(static)"): "expected a ValueError",
-            IMPORT + CHECKED.replace(SHAPES, "x.numel() != static.numel()"): "expected a ValueError",
+            IMPORT
+            + CHECKED.replace("out.clone()", "out"): "overwrote an earlier result",
+            IMPORT
+            + CHECKED.replace("static.copy_(x)", "static = x").replace(
+                "if", "nonlocal static\n        if"
+            ): ("always that of the example"),
+            IMPORT.replace("example.clone()", "example")
+            + CHECKED: "the caller's example was written to",
+            IMPORT.replace("example.clone()", "torch.zeros(example.shape)")
+            + CHECKED: "fn gives torch.float64",
+            IMPORT
+            + CHECKED.replace(SHAPES, "x.dtype != static.dtype"): "copy_ broadcasts",
+            IMPORT
+            + CHECKED.replace(SHAPES, "len(x) != len(static)"): "expected a ValueError",
+            IMPORT
+            + CHECKED.replace(
+                SHAPES, "x.numel() != static.numel()"
+            ): "expected a ValueError",
             IMPORT + CHECKED.replace("graph.replay()", ""): "nothing has been replayed",
-            IMPORT + CHECKED.replace(COPY, "").replace("replay()\n", "replay()\n" + COPY): "always that of the example",
+            IMPORT
+            + CHECKED.replace(COPY, "").replace(
+                "replay()\n", "replay()\n" + COPY
+            ): "always that of the example",
             """
 def graphed(fn, example):
     fn(example)
@@ -945,12 +1127,18 @@ def graphed(fn, example):
 def graphed(fn, example):
     return lambda x: x * 2 + 1
 """: "fn was never called",
-            IMPORT.replace(", static = ToyGraph(), example.clone()", " = ToyGraph()").replace(
-                "        out", "        static = example.clone()\n        out"
-            )
+            IMPORT.replace(
+                ", static = ToyGraph(), example.clone()", " = ToyGraph()"
+            ).replace("        out", "        static = example.clone()\n        out")
             + CHECKED: "Make it before the capture",
-            IMPORT + CHECKED.replace("static.shape", "out.shape"): "of this shape, your function raised ValueError",
-            IMPORT + CHECKED.replace("raise", "return"): "your function returned an error: raise it",
+            IMPORT
+            + CHECKED.replace(
+                "static.shape", "out.shape"
+            ): "of this shape, your function raised ValueError",
+            IMPORT
+            + CHECKED.replace(
+                "raise", "return"
+            ): "your function returned an error: raise it",
             "state = {}\n"
             + IMPORT
             + """

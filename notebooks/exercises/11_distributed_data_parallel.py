@@ -31,7 +31,13 @@ class _World:
     """
 
     def __init__(self, size):
-        self.size, self.news, self.ended, self.over, self.deadlock = size, threading.Condition(), 0, False, False
+        self.size, self.news, self.ended, self.over, self.deadlock = (
+            size,
+            threading.Condition(),
+            0,
+            False,
+            False,
+        )
         # rank → function that says whether what it waits for is there
         self.waiting = {}
         # number of the collective → rank → (its name, what it gave)
@@ -53,17 +59,26 @@ class _World:
                 self.ended += 1
                 self._look()
 
-        threads = [threading.Thread(target=run, args=(rank,), daemon=True) for rank in range(self.size)]
+        threads = [
+            threading.Thread(target=run, args=(rank,), daemon=True)
+            for rank in range(self.size)
+        ]
         end = time.monotonic() + SECONDS
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join(max(0, end - time.monotonic()))
-        endless = [rank for rank, thread in enumerate(threads) if thread.is_alive() and rank not in self.waiting]
+        endless = [
+            rank
+            for rank, thread in enumerate(threads)
+            if thread.is_alive() and rank not in self.waiting
+        ]
         for rank in endless:
             stop(threads[rank])
         if endless:
-            raise Wrong(f"rank {endless[0]} of {self.size} had not ended after {SECONDS} seconds: a loop without end?")
+            raise Wrong(
+                f"rank {endless[0]} of {self.size} had not ended after {SECONDS} seconds: a loop without end?"
+            )
         if errors:
             error = min(errors, key=lambda found: found[:2])[2]
             raise Wrong(str(error)) if isinstance(error, _Stop) else error
@@ -80,7 +95,11 @@ class _World:
 
     def _look(self):
         running = self.size - self.ended - len(self.waiting)
-        if not self.over and not running and not any(ready() for ready in self.waiting.values()):
+        if (
+            not self.over
+            and not running
+            and not any(ready() for ready in self.waiting.values())
+        ):
             self.over, self.deadlock = True, not self.ended
         self.news.notify_all()
 
@@ -94,8 +113,12 @@ class _World:
             mail = self.mail[source, to]
         if not self.wait(to, lambda: mail):
             if self.deadlock:
-                raise _InVain(f"all {self.size} ranks wait for a value that nobody has sent: a deadlock")
-            raise _InVain(f"rank {to} of {self.size} waits for one more value, which rank {source} never sends")
+                raise _InVain(
+                    f"all {self.size} ranks wait for a value that nobody has sent: a deadlock"
+                )
+            raise _InVain(
+                f"rank {to} of {self.size} waits for one more value, which rank {source} never sends"
+            )
         return mail.pop(0)
 
 
@@ -104,7 +127,10 @@ class _Dist:
     names.
     """
 
-    ReduceOp, group = getattr(torch.distributed, "ReduceOp", None), getattr(torch.distributed, "group", None)
+    ReduceOp, group = (
+        getattr(torch.distributed, "ReduceOp", None),
+        getattr(torch.distributed, "group", None),
+    )
 
     def __init__(self, rank, world):
         self._rank, self._world, self._count, self._open = rank, world, 0, []
@@ -130,10 +156,20 @@ class _Dist:
         return self._collective("barrier", None, lambda given: None, async_op)
 
     def broadcast(self, tensor, src, group=None, async_op=False):
-        return self._collective(f"broadcast from {src}", tensor, lambda given: tensor.copy_(given[src]), async_op)
+        return self._collective(
+            f"broadcast from {src}",
+            tensor,
+            lambda given: tensor.copy_(given[src]),
+            async_op,
+        )
 
     def all_reduce(self, tensor, op=None, group=None, async_op=False):
-        return self._collective("all_reduce", tensor, lambda given: tensor.copy_(self._reduced(given, op)), async_op)
+        return self._collective(
+            "all_reduce",
+            tensor,
+            lambda given: tensor.copy_(self._reduced(given, op)),
+            async_op,
+        )
 
     def reduce(self, tensor, dst=0, op=None, group=None, async_op=False):
         def finish(given):
@@ -144,27 +180,52 @@ class _Dist:
 
     def gather(self, tensor, gather_list=None, dst=0, group=None, async_op=False):
         if (gather_list is None) == (self._rank == dst):
-            raise ValueError("Argument ``gather_list`` must be specified on destination rank, and on no other one.")
+            raise ValueError(
+                "Argument ``gather_list`` must be specified on destination rank, and on no other one."
+            )
         _need_tensors("gather_list", gather_list)
-        return self._collective(f"gather to {dst}", tensor, lambda given: _fill(gather_list, given), async_op)
+        return self._collective(
+            f"gather to {dst}",
+            tensor,
+            lambda given: _fill(gather_list, given),
+            async_op,
+        )
 
     def all_gather(self, tensor_list, tensor, group=None, async_op=False):
         _need_tensors("tensor_list", tensor_list)
-        return self._collective("all_gather", tensor, lambda given: _fill(tensor_list, given), async_op)
+        return self._collective(
+            "all_gather", tensor, lambda given: _fill(tensor_list, given), async_op
+        )
 
-    def all_gather_into_tensor(self, output_tensor, input_tensor, group=None, async_op=False):
+    def all_gather_into_tensor(
+        self, output_tensor, input_tensor, group=None, async_op=False
+    ):
         def finish(given):
             output_tensor.copy_(torch.stack(given).reshape(output_tensor.shape))
 
-        return self._collective("all_gather_into_tensor", input_tensor, finish, async_op)
+        return self._collective(
+            "all_gather_into_tensor", input_tensor, finish, async_op
+        )
 
     def gather_object(self, obj, object_gather_list=None, dst=0, group=None):
         if (object_gather_list is None) == (self._rank == dst):
-            raise ValueError("Argument ``object_gather_list`` must be specified on destination rank, and on no other.")
-        self._collective(f"gather_object to {dst}", obj, lambda given: _fill(object_gather_list, given), objects=True)
+            raise ValueError(
+                "Argument ``object_gather_list`` must be specified on destination rank, and on no other."
+            )
+        self._collective(
+            f"gather_object to {dst}",
+            obj,
+            lambda given: _fill(object_gather_list, given),
+            objects=True,
+        )
 
     def all_gather_object(self, object_list, obj, group=None):
-        self._collective("all_gather_object", obj, lambda given: _fill(object_list, given), objects=True)
+        self._collective(
+            "all_gather_object",
+            obj,
+            lambda given: _fill(object_list, given),
+            objects=True,
+        )
 
     def send(self, tensor, dst, group=None):
         self._world.send(self._rank, dst, tensor.detach().clone())
@@ -181,7 +242,13 @@ class _Dist:
         return _Work(lambda: self.recv(tensor, src))
 
     def _reduced(self, given, op):
-        ways = {"SUM": torch.sum, "AVG": torch.mean, "MAX": torch.amax, "MIN": torch.amin, "PRODUCT": torch.prod}
+        ways = {
+            "SUM": torch.sum,
+            "AVG": torch.mean,
+            "MAX": torch.amax,
+            "MIN": torch.amin,
+            "PRODUCT": torch.prod,
+        }
         return ways["SUM" if op is None else op.name](torch.stack(given), 0)
 
     def _collective(self, name, value, finish, async_op=False, objects=False):
@@ -190,11 +257,18 @@ class _Dist:
         """
         if not objects and name != "barrier":
             if not isinstance(value, torch.Tensor):
-                raise TypeError(f"Invalid function argument. Expected a torch.Tensor, but got {type(value)} instead.")
-            value, name = value.detach().clone(), f"{name} ({value.dtype}, shape {tuple(value.shape)})"
+                raise TypeError(
+                    f"Invalid function argument. Expected a torch.Tensor, but got {type(value)} instead."
+                )
+            value, name = (
+                value.detach().clone(),
+                f"{name} ({value.dtype}, shape {tuple(value.shape)})",
+            )
         self._count = number = self._count + 1
         if number > 1000:
-            raise _Stop(f"rank {self._rank} of {self._world.size} has called 1,000 collectives and goes on")
+            raise _Stop(
+                f"rank {self._rank} of {self._world.size} has called 1,000 collectives and goes on"
+            )
         with self._world.news:
             calls = self._world.calls[number]
             calls[self._rank] = name, value
@@ -204,7 +278,9 @@ class _Dist:
             if work in self._open:
                 self._open.remove(work)
             if not self._world.wait(self._rank, lambda: len(calls) == self._world.size):
-                missing = next(rank for rank in range(self._world.size) if rank not in calls)
+                missing = next(
+                    rank for rank in range(self._world.size) if rank not in calls
+                )
                 raise _InVain(
                     f"rank {self._rank} of {self._world.size} waits in {name.split()[0]}, which rank {missing} never "
                     "calls: a hang; all ranks must call it"
@@ -226,14 +302,22 @@ class _Dist:
     def _close(self):
         """At the end of a rank's work."""
         if self._open:
-            raise _Stop(f"rank {self._rank} started a collective with async_op=True and never called wait() on it")
+            raise _Stop(
+                f"rank {self._rank} started a collective with async_op=True and never called wait() on it"
+            )
 
 
 def _need_tensors(name, places):
     """What PyTorch asks of the list that a gather fills."""
-    kinds = [type(place) for place in places if not isinstance(place, torch.Tensor)] if places is not None else []
+    kinds = (
+        [type(place) for place in places if not isinstance(place, torch.Tensor)]
+        if places is not None
+        else []
+    )
     if kinds:
-        raise TypeError(f"Expected parameter `{name}` of type List[torch.Tensor], but got elements of type {kinds[0]}.")
+        raise TypeError(
+            f"Expected parameter `{name}` of type List[torch.Tensor], but got elements of type {kinds[0]}."
+        )
 
 
 def _fill(places, given):
@@ -266,12 +350,18 @@ def check_mean_loss(answer):
         world = _World(len(losses))
 
         def work(rank, world=world, losses=losses):
-            dist, loss, shown = _Dist(rank, world), torch.tensor(losses[rank]), f"rank {rank} of {world.size}"
+            dist, loss, shown = (
+                _Dist(rank, world),
+                torch.tensor(losses[rank]),
+                f"rank {rank} of {world.size}",
+            )
             for _ in range(2):
                 got = call(answer, dist, loss, shown=shown)
                 dist._close()
                 if got is None:
-                    raise Wrong(f"on {shown} you returned None, expected the mean (all_reduce itself returns nothing)")
+                    raise Wrong(
+                        f"on {shown} you returned None, expected the mean (all_reduce itself returns nothing)"
+                    )
                 if loss.item() != losses[rank]:
                     raise Wrong(
                         f"on {shown} `loss` was {losses[rank]} and now is {loss.item():g}: a collective writes into "
@@ -294,13 +384,25 @@ def check_mean_loss(answer):
 
 def check_share(answer):
     def share(n, rank, world, seed, epoch):
-        shown = f"n = {n}, rank = {rank}, world = {world}, seed = {seed}, epoch = {epoch}"
+        shown = (
+            f"n = {n}, rank = {rank}, world = {world}, seed = {seed}, epoch = {epoch}"
+        )
         return _indices(call(answer, n, rank, world, seed, epoch, shown=shown), shown)
 
-    for n, world, seed, epoch in ((12, 3, 0, 0), (10, 4, 0, 1), (7, 2, 3, 0), (3, 5, 1, 2), (5, 1, 0, 0), (0, 2, 0, 0)):
+    for n, world, seed, epoch in (
+        (12, 3, 0, 0),
+        (10, 4, 0, 1),
+        (7, 2, 3, 0),
+        (3, 5, 1, 2),
+        (5, 1, 0, 0),
+        (0, 2, 0, 0),
+    ):
         dealt = [share(n, rank, world, seed, epoch) for rank in range(world)]
         count = collections.Counter(sum(dealt, []))
-        twice, lost = [i for i in count if count[i] > 1], [i for i in range(n) if i not in count]
+        twice, lost = (
+            [i for i in count if count[i] > 1],
+            [i for i in range(n) if i not in count],
+        )
         shown = f"for n = {n}, world = {world}, seed = {seed}, epoch = {epoch} you dealt out {dealt}"
         for i in count:
             if not 0 <= i < n:
@@ -311,27 +413,47 @@ def check_share(answer):
                 "parts"
             )
         if twice:
-            raise Wrong(f"{shown}: {twice[0]} twice, but each index belongs to one rank, without padding")
+            raise Wrong(
+                f"{shown}: {twice[0]} twice, but each index belongs to one rank, without padding"
+            )
         if lost and n % world:
-            raise Wrong(f"{shown}: {lost[0]} not at all, but what does not divide must be dealt out, too")
+            raise Wrong(
+                f"{shown}: {lost[0]} not at all, but what does not divide must be dealt out, too"
+            )
         if lost:
-            raise Wrong(f"{shown}: {lost[0]} not at all, but every index belongs to one rank")
+            raise Wrong(
+                f"{shown}: {lost[0]} not at all, but every index belongs to one rank"
+            )
         if max(map(len, dealt)) - min(map(len, dealt)) > 1:
-            raise Wrong(f"{shown}, {[len(part) for part in dealt]} samples: no rank may have two more than another")
+            raise Wrong(
+                f"{shown}, {[len(part) for part in dealt]} samples: no rank may have two more than another"
+            )
 
     seeds, epochs = (0, 1, 7), (0, 1, 2, 3, 10)
-    orders = {(seed, epoch): share(50, 0, 2, seed, epoch) for seed in seeds for epoch in epochs}
+    orders = {
+        (seed, epoch): share(50, 0, 2, seed, epoch)
+        for seed in seeds
+        for epoch in epochs
+    }
     for (seed, epoch), order in orders.items():
         if order == sorted(order):
-            raise Wrong(f"not shuffled: with n = 50, seed = {seed}, epoch = {epoch}, rank 0 of 2 gets {order[:4]} …")
+            raise Wrong(
+                f"not shuffled: with n = 50, seed = {seed}, epoch = {epoch}, rank 0 of 2 gets {order[:4]} …"
+            )
         if share(50, 0, 2, seed, epoch) != order:
-            raise Wrong("two calls with the same arguments gave two orders: the order must follow from seed and epoch")
+            raise Wrong(
+                "two calls with the same arguments gave two orders: the order must follow from seed and epoch"
+            )
     for seed, (a, b) in itertools.product(seeds, itertools.combinations(epochs, 2)):
         if orders[seed, a] == orders[seed, b]:
-            raise Wrong(f"with seed {seed}, epochs {a} and {b} have the same order: it must follow from the epoch, too")
+            raise Wrong(
+                f"with seed {seed}, epochs {a} and {b} have the same order: it must follow from the epoch, too"
+            )
     for epoch, (a, b) in itertools.product(epochs, itertools.combinations(seeds, 2)):
         if orders[a, epoch] == orders[b, epoch]:
-            raise Wrong(f"in epoch {epoch}, seeds {a} and {b} give the same order: it must follow from the seed, too")
+            raise Wrong(
+                f"in epoch {epoch}, seeds {a} and {b} give the same order: it must follow from the seed, too"
+            )
     for seed, (a, b) in itertools.product(seeds, itertools.combinations(epochs, 2)):
         if set(orders[seed, a]) == set(orders[seed, b]):
             raise Wrong(
@@ -344,10 +466,16 @@ def _indices(got, shown):
     if hasattr(got, "tolist"):  # a tensor, an array
         got = got.tolist()
     if isinstance(got, (list, tuple)):  # of tensors with one number each
-        got = [i.item() if isinstance(i, torch.Tensor) and i.dim() == 0 else i for i in got]
-    whole = isinstance(got, (list, tuple, range)) and all(isinstance(i, numbers.Integral) for i in got)
+        got = [
+            i.item() if isinstance(i, torch.Tensor) and i.dim() == 0 else i for i in got
+        ]
+    whole = isinstance(got, (list, tuple, range)) and all(
+        isinstance(i, numbers.Integral) for i in got
+    )
     if not whole or any(isinstance(i, bool) for i in got):
-        raise Wrong(f"for {shown} you returned {got!r}, expected a list of indices, whole numbers")
+        raise Wrong(
+            f"for {shown} you returned {got!r}, expected a list of indices, whole numbers"
+        )
     return list(got)
 
 
@@ -358,12 +486,19 @@ def check_loss_factor(answer):
             shown = f"rank = {rank}, sizes = {sizes}"
             got.append(_number(call(answer, rank, sizes, shown=shown), f"for {shown}"))
         factors = [size * len(sizes) / sum(sizes) for size in sizes]
-        wrong = [r for r, f in enumerate(factors) if not math.isclose(got[r], f, rel_tol=1e-5, abs_tol=1e-9)]
+        wrong = [
+            r
+            for r, f in enumerate(factors)
+            if not math.isclose(got[r], f, rel_tol=1e-5, abs_tol=1e-9)
+        ]
         if not wrong:
             continue
         mine, theirs = apart(got[wrong[0]], factors[wrong[0]])
         why = f"for rank = {wrong[0]}, sizes = {sizes} you returned {mine}, expected {theirs}"
-        if all(math.isclose(a * len(sizes), b, rel_tol=1e-5) for a, b in zip(got, factors, strict=True)):
+        if all(
+            math.isclose(a * len(sizes), b, rel_tol=1e-5)
+            for a, b in zip(got, factors, strict=True)
+        ):
             why += ": DDP divides the sum over the ranks by their number, so multiply by it"
         elif len(set(sizes)) > 1 and len(set(got)) == 1:
             why += ": a rank with more samples must weigh more"
@@ -398,35 +533,73 @@ def check_ring_all_gather(answer):
             def send(value):
                 sent[rank] += 1
                 if sent[rank] > 2 * world.size:
-                    raise _Stop(f"rank {rank} of {world.size} has sent {sent[rank]} values and goes on")
+                    raise _Stop(
+                        f"rank {rank} of {world.size} has sent {sent[rank]} values and goes on"
+                    )
                 # more than one of the values, which are strings
                 if str(value).count("'") > 2:
-                    raise _Stop(f"rank {rank} of {world.size} sent {value}: one value in each message, please")
+                    raise _Stop(
+                        f"rank {rank} of {world.size} sent {value}: one value in each message, please"
+                    )
                 world.send(rank, right, value)
 
             @_named
             def receive():
                 return world.receive(left, rank)
 
-            return call(answer, rank, world.size, values[rank], send, receive, shown=f"rank {rank} of {world.size}")
+            return call(
+                answer,
+                rank,
+                world.size,
+                values[rank],
+                send,
+                receive,
+                shown=f"rank {rank} of {world.size}",
+            )
 
         for rank, got in enumerate(world.run(work)):
             got = list(got) if isinstance(got, (list, tuple)) else got
             if got != values:
                 same = isinstance(got, list) and sorted(map(str, got)) == sorted(values)
-                why = ": the same values, but in the order of ranks, please" if same else ""
-                if isinstance(got, list) and size > 2 and {*map(str, got)} == {values[rank], values[rank - 1]}:
+                why = (
+                    ": the same values, but in the order of ranks, please"
+                    if same
+                    else ""
+                )
+                if (
+                    isinstance(got, list)
+                    and size > 2
+                    and {*map(str, got)} == {values[rank], values[rank - 1]}
+                ):
                     why = ": send on what you received, not your own value again"
-                raise Wrong(f"rank {rank} of {size} returned {got!r}, expected {values}{why}")
+                raise Wrong(
+                    f"rank {rank} of {size} returned {got!r}, expected {values}{why}"
+                )
             if sent[rank] < size - 1:
-                raise Wrong(f"rank {rank} of {size} sent only {sent[rank]} of {size - 1}: ranks do not share variables")
+                raise Wrong(
+                    f"rank {rank} of {size} sent only {sent[rank]} of {size - 1}: ranks do not share variables"
+                )
             if sent[rank] > size - 1:
-                raise Wrong(f"rank {rank} of {size} sent too many values: {sent[rank]} instead of {size - 1}")
+                raise Wrong(
+                    f"rank {rank} of {size} sent too many values: {sent[rank]} instead of {size - 1}"
+                )
 
 
 def check_one_against_several(answer):
-    cases = [(200.0, 1000.0, 8), (1000.0, 1600.0, 2), (1000.0, 2000.0, 2), (500.0, 400.0, 2), (1000.0, 1000.0, 1)]
-    cases += [(1200.0, 500.0, 2), (1000.0, 2100.0, 2), (121245.0, 47150.0, 4), (300.0, 900.0, 3), (700.0, 2300.0, 4)]
+    cases = [
+        (200.0, 1000.0, 8),
+        (1000.0, 1600.0, 2),
+        (1000.0, 2000.0, 2),
+        (500.0, 400.0, 2),
+        (1000.0, 1000.0, 1),
+    ]
+    cases += [
+        (1200.0, 500.0, 2),
+        (1000.0, 2100.0, 2),
+        (121245.0, 47150.0, 4),
+        (300.0, 900.0, 3),
+        (700.0, 2300.0, 4),
+    ]
     for one, several, processes in cases:
         shown = f"one = {one:g}, several = {several:g}, processes = {processes}"
         got = call(answer, one, several, processes, shown=shown)
@@ -435,8 +608,14 @@ def check_one_against_several(answer):
             raise Wrong(f"for {shown} you returned {got!r}, expected three numbers")
         # seconds a sample that do not shrink
         rest = 1 / several - 1 / (one * processes)
-        expected = [several / one, several / one / processes, 1 / one / rest if rest > 0 else math.inf]
-        for name, mine, theirs in zip(("speed-up", "efficiency", "limit"), got, expected, strict=True):
+        expected = [
+            several / one,
+            several / one / processes,
+            1 / one / rest if rest > 0 else math.inf,
+        ]
+        for name, mine, theirs in zip(
+            ("speed-up", "efficiency", "limit"), got, expected, strict=True
+        ):
             mine = _number(mine, f"for {shown}, as {name},")
             if mine == theirs or math.isclose(mine, theirs, rel_tol=1e-5):
                 continue
@@ -446,13 +625,27 @@ def check_one_against_several(answer):
                 why += ": more samples a second are faster, so the other way round"
             elif name == "speed-up" and math.isclose(mine, expected[1], rel_tol=1e-5):
                 why += ": that is the efficiency, and the speed-up comes first"
-            elif name == "efficiency" and math.isclose(mine, 100 * theirs, rel_tol=1e-5):
+            elif name == "efficiency" and math.isclose(
+                mine, 100 * theirs, rel_tol=1e-5
+            ):
                 why += ": no percent, please"
-            if name == "limit" and any(mine != 1 and mine == round(theirs, k) for k in range(6) if theirs < math.inf):
+            if name == "limit" and any(
+                mine != 1 and mine == round(theirs, k)
+                for k in range(6)
+                if theirs < math.inf
+            ):
                 why += ": do not round it"
-            elif name == "limit" and theirs < math.inf and math.isclose(mine, theirs * one, rel_tol=1e-5):
+            elif (
+                name == "limit"
+                and theirs < math.inf
+                and math.isclose(mine, theirs * one, rel_tol=1e-5)
+            ):
                 why += ": that is in samples a second, but the speed-up has no unit"
-            elif name == "limit" and processes > 1 and _amdahl(one, several, processes, mine):
+            elif (
+                name == "limit"
+                and processes > 1
+                and _amdahl(one, several, processes, mine)
+            ):
                 why += (
                     ": that is Amdahl's law, where a part of one process's time does not divide; here one process has "
                     "no such rest, it computes all the time"
@@ -503,7 +696,14 @@ def check_train_right(answer):
         world, samplers = _World(size), [_Sampler(rank, size) for rank in range(size)]
         trained, saved = [[] for _ in range(size)], []
 
-        def work(rank, world=world, samplers=samplers, trained=trained, saved=saved, epochs=epochs):
+        def work(
+            rank,
+            world=world,
+            samplers=samplers,
+            trained=trained,
+            saved=saved,
+            epochs=epochs,
+        ):
             @_named
             def count():
                 return RIGHT[rank], TOTAL[rank] + len(trained[rank]) // 4
@@ -513,7 +713,16 @@ def check_train_right(answer):
                 saved.append((rank, accuracy))
 
             dist, shown = _Dist(rank, world), f"rank {rank} of {world.size}"
-            call(answer, dist, samplers[rank], trained[rank].append, count, save, epochs, shown=shown)
+            call(
+                answer,
+                dist,
+                samplers[rank],
+                trained[rank].append,
+                count,
+                save,
+                epochs,
+                shown=shown,
+            )
             dist._close()
 
         world.run(work)
@@ -523,18 +732,27 @@ def check_train_right(answer):
 
 def _judge_training(trained, samplers, epochs):
     if not any(trained):
-        raise Wrong("no step was trained: call step(index) for each index of the sampler, in every epoch")
+        raise Wrong(
+            "no step was trained: call step(index) for each index of the sampler, in every epoch"
+        )
     for rank, (seen, sampler) in enumerate(zip(trained, samplers, strict=True)):
         gave = sampler.gave()
         if seen != gave:
-            k = next((k for k, (a, b) in enumerate(zip(seen, gave, strict=False)) if a != b), min(len(seen), len(gave)))
+            k = next(
+                (k for k, (a, b) in enumerate(zip(seen, gave, strict=False)) if a != b),
+                min(len(seen), len(gave)),
+            )
             raise Wrong(
                 f"rank {rank} trained {len(seen)} times, its sampler gave {len(gave)} indices; from number {k} on "
                 f"you trained on {seen[k : k + 4]}, and it gave {gave[k : k + 4]}"
             )
         if len(sampler.begun) != epochs:
-            raise Wrong(f"rank {rank} went through its sampler {len(sampler.begun)} instead of {epochs} times")
-        twice = next((k for k in range(epochs) if sampler.begun[k] in sampler.begun[:k]), None)
+            raise Wrong(
+                f"rank {rank} went through its sampler {len(sampler.begun)} instead of {epochs} times"
+            )
+        twice = next(
+            (k for k in range(epochs) if sampler.begun[k] in sampler.begun[:k]), None
+        )
         if twice is not None:
             first = sampler.begun.index(sampler.begun[twice])
             raise Wrong(
@@ -551,14 +769,21 @@ def _judge_training(trained, samplers, epochs):
 def _judge_files(saved, size, epochs):
     ranks = sorted(rank for rank, _ in saved)
     if any(ranks):
-        raise Wrong(f"in {epochs} epochs, files came from ranks {ranks[:12]}: only rank 0 writes, one in each epoch")
+        raise Wrong(
+            f"in {epochs} epochs, files came from ranks {ranks[:12]}: only rank 0 writes, one in each epoch"
+        )
     if len(saved) != epochs:
-        raise Wrong(f"rank 0 wrote {len(saved)} files in {epochs} epochs: one in each, after the training")
+        raise Wrong(
+            f"rank 0 wrote {len(saved)} files in {epochs} epochs: one in each, after the training"
+        )
     for epoch, (_, accuracy) in enumerate(saved):
         accuracy = _number(accuracy, f"after epoch {epoch}", "saved")
         totals = [total + epoch + 1 for total in TOTAL[:size]]
         each = [right / total for right, total in zip(RIGHT, totals, strict=False)]
-        right, before = sum(RIGHT[:size]) / sum(totals), sum(RIGHT[:size]) / (sum(totals) - size)
+        right, before = (
+            sum(RIGHT[:size]) / sum(totals),
+            sum(RIGHT[:size]) / (sum(totals) - size),
+        )
         if math.isclose(accuracy, right, abs_tol=1e-5):
             continue
         mine, theirs = apart(accuracy, right)
@@ -729,7 +954,9 @@ def mean_loss(dist, loss):
         praise="DistributedSampler adds seed and epoch, too, so its seed 0 in epoch 1 is seed 1 in epoch 0. "
         "And shares of unequal length need join, or a loss that is weighted.",
         right=[
-            SHARE.replace("seed + epoch", "1000 * seed + epoch").replace("[rank", ".tolist()[rank"),
+            SHARE.replace("seed + epoch", "1000 * seed + epoch").replace(
+                "[rank", ".tolist()[rank"
+            ),
             """
 import random
 
@@ -757,7 +984,9 @@ def share(n, rank, world, seed, epoch):
 """,
         ],
         wrong={
-            SHARE.replace("seed + epoch", "seed + epoch + 7919 * rank"): "shuffle alike",
+            SHARE.replace(
+                "seed + epoch", "seed + epoch + 7919 * rank"
+            ): "shuffle alike",
             SHARE.replace("seed + epoch", "seed"): "epochs 0 and 1 have the same order",
             SHARE.replace("seed + epoch", "epoch"): "seeds 0 and 1 give the same order",
             SHARE.replace("seed + epoch", "max(seed, epoch)"): "the same order",
@@ -924,12 +1153,16 @@ def ring_all_gather(rank, world, value, send, receive):
         ],
         wrong={
             RING.replace(
-                "value = receive()\n        values[rank - step] = value", "values[rank - step] = receive()"
+                "value = receive()\n        values[rank - step] = value",
+                "values[rank - step] = receive()",
             ): "expected",
             RING.replace(
-                "send(value)\n        value = receive()", "value = receive()\n        send(value)"
+                "send(value)\n        value = receive()",
+                "value = receive()\n        send(value)",
             ): "a deadlock",
-            RING.replace("    return", "    send(value)\n    return"): "too many values: 2 instead of 1",
+            RING.replace(
+                "    return", "    send(value)\n    return"
+            ): "too many values: 2 instead of 1",
             RING.replace("value = receive()\n", "left = receive()\n").replace(
                 "] = value", "] = left"
             ): "your own value again",
@@ -942,14 +1175,19 @@ def ring_all_gather(rank, world, value, send, receive):
         pass
     return [found[world, r] for r in range(world)]
 """: "ranks do not share variables",
-            RING.replace("rank - step", "(rank + step) % world"): "in the order of ranks",
-            RING.replace("return values", "return sorted(values)"): "in the order of ranks",
-            RING.replace("    for", "    if rank == 1:\n        raise ValueError('broken')\n    for"): (
-                "for rank 1 of 2 your function raised ValueError: broken"
-            ),
-            RING.replace("    for", "    if rank == 1:\n        return values\n    for"): (
-                "waits for one more value, which rank 1 never sends"
-            ),
+            RING.replace(
+                "rank - step", "(rank + step) % world"
+            ): "in the order of ranks",
+            RING.replace(
+                "return values", "return sorted(values)"
+            ): "in the order of ranks",
+            RING.replace(
+                "    for",
+                "    if rank == 1:\n        raise ValueError('broken')\n    for",
+            ): ("for rank 1 of 2 your function raised ValueError: broken"),
+            RING.replace(
+                "    for", "    if rank == 1:\n        return values\n    for"
+            ): ("waits for one more value, which rank 1 never sends"),
             """
 def ring_all_gather(rank, world, value, send, receive):
     values = {rank: value}
@@ -1105,11 +1343,15 @@ def train_right(dist, sampler, step, count, save, epochs):
 """,
         ],
         wrong={
-            TRAIN.replace("        sampler.set_epoch(epoch)\n", ""): "the sampler must be told the epoch",
+            TRAIN.replace(
+                "        sampler.set_epoch(epoch)\n", ""
+            ): "the sampler must be told the epoch",
             TRAIN.replace("        sampler.set_epoch(epoch)\n", "").replace(
                 SUM, "        sampler.set_epoch(epoch)\n" + SUM
             ): "epochs 0 and 1 train in the same order",
-            TRAIN.replace("set_epoch(epoch)", "set_epoch(epochs * dist.get_rank() + epoch)"): "each other's samples",
+            TRAIN.replace(
+                "set_epoch(epoch)", "set_epoch(epochs * dist.get_rank() + epoch)"
+            ): "each other's samples",
             """
 import torch
 
@@ -1139,22 +1381,35 @@ def train_right(dist, sampler, step, count, save, epochs):
         if dist.get_rank() == 0:
             save(accuracy.item() / dist.get_world_size())
 """: "then divide",
-            TRAIN.replace("        dist.all_reduce(counts)\n", ""): "the accuracy of rank 0 alone",
-            TRAIN.replace("dist.all_reduce(counts)", "dist.all_reduce(counts, async_op=True)"): "never called wait()",
-            TRAIN.replace("dist.all_reduce(counts)", "dist.scatter(counts)"): "has no scatter; it has",
-            TRAIN.replace("dist.all_reduce(counts)", "(dist.all_reduce, dist.reduce)[dist.get_rank()](counts)"): (
-                "all ranks must call the same ones"
-            ),
-            TRAIN.replace(SUM, "").replace("        sampler", SUM + "        sampler"): "count after each epoch",
+            TRAIN.replace(
+                "        dist.all_reduce(counts)\n", ""
+            ): "the accuracy of rank 0 alone",
+            TRAIN.replace(
+                "dist.all_reduce(counts)", "dist.all_reduce(counts, async_op=True)"
+            ): "never called wait()",
+            TRAIN.replace(
+                "dist.all_reduce(counts)", "dist.scatter(counts)"
+            ): "has no scatter; it has",
+            TRAIN.replace(
+                "dist.all_reduce(counts)",
+                "(dist.all_reduce, dist.reduce)[dist.get_rank()](counts)",
+            ): ("all ranks must call the same ones"),
+            TRAIN.replace(SUM, "").replace(
+                "        sampler", SUM + "        sampler"
+            ): "count after each epoch",
             TRAIN.replace("if dist.get_rank() == 0", "if True"): "only rank 0 writes",
             TRAIN.replace(
-                "            step(index)\n", "            step(index)\n            save(0.5)\n"
+                "            step(index)\n",
+                "            step(index)\n            save(0.5)\n",
             ): "only rank 0 writes",
-            TRAIN.replace("save(", "save(epoch, "): "save() takes 1 positional argument",
+            TRAIN.replace(
+                "save(", "save(epoch, "
+            ): "save() takes 1 positional argument",
             TRAIN.replace("in sampler:", "in enumerate(sampler):"): "from number 0 on",
-            TRAIN.replace("step(index)", "step(index)\n        if dist.get_rank() == 1:\n            1 / 0"): (
-                "for rank 1 of 2 your function raised ZeroDivisionError"
-            ),
+            TRAIN.replace(
+                "step(index)",
+                "step(index)\n        if dist.get_rank() == 1:\n            1 / 0",
+            ): ("for rank 1 of 2 your function raised ZeroDivisionError"),
         },
         equivalent={
             "right, total = counts.tolist() → right, total = counts": "A tensor with one number is a number, too.",

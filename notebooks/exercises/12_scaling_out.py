@@ -22,7 +22,12 @@ class Blocks(torch.nn.Sequential):
 
     def __init__(self, count):
         Linear, Block = torch.nn.Linear, torch.nn.Sequential
-        super().__init__(*(Block(Linear(WIDTH, 16), torch.nn.ReLU(), Linear(16, WIDTH)) for _ in range(count)))
+        super().__init__(
+            *(
+                Block(Linear(WIDTH, 16), torch.nn.ReLU(), Linear(16, WIDTH))
+                for _ in range(count)
+            )
+        )
         self.scale = torch.nn.Parameter(torch.ones(WIDTH))
 
     def forward(self, x):
@@ -31,7 +36,9 @@ class Blocks(torch.nn.Sequential):
 
 def check_shard_blocks(answer):
     if dist.is_initialized():
-        raise Wrong("a process group is open in this kernel: first call torch.distributed.destroy_process_group()")
+        raise Wrong(
+            "a process group is open in this kernel: first call torch.distributed.destroy_process_group()"
+        )
     for mesh_shape, count in (((4,), 3), ((2, 4), 2)):
         with fake_processes(math.prod(mesh_shape)) as collectives:
             _check_shards(answer, mesh_shape, count, collectives)
@@ -42,40 +49,70 @@ def _check_shards(answer, mesh_shape, count, collectives):
     from torch.distributed.fsdp import FSDPModule
     from torch.distributed.tensor import DTensor
 
-    mesh = init_device_mesh("cpu", mesh_shape, mesh_dim_names=("replicate", "shard")[-len(mesh_shape) :])
+    mesh = init_device_mesh(
+        "cpu", mesh_shape, mesh_dim_names=("replicate", "shard")[-len(mesh_shape) :]
+    )
     model = Blocks(count)
     block_bytes = sum(p.nbytes for p in model[0].parameters())
     try:
-        call(answer, model, mesh, shown=f"{count} blocks and a mesh of {' × '.join(map(str, mesh_shape))} processes")
+        call(
+            answer,
+            model,
+            mesh,
+            shown=f"{count} blocks and a mesh of {' × '.join(map(str, mesh_shape))} processes",
+        )
     except Wrong as error:
         # what PyTorch says then is another thing in each version
         if isinstance(model, FSDPModule):
-            raise Wrong("the model was sharded before its blocks, so nothing is left for them: blocks first") from error
+            raise Wrong(
+                "the model was sharded before its blocks, so nothing is left for them: blocks first"
+            ) from error
         raise
     sharded = [module for module in model.modules() if isinstance(module, FSDPModule)]
     if not sharded:
-        raise Wrong("nothing of the model is sharded: call fully_shard, which changes a module in place")
+        raise Wrong(
+            "nothing of the model is sharded: call fully_shard, which changes a module in place"
+        )
     for number, block in enumerate(model):
         if block not in sharded:
-            raise Wrong(f"block {number} is no group of its own, so it is gathered together with others")
+            raise Wrong(
+                f"block {number} is no group of its own, so it is gathered together with others"
+            )
     if not isinstance(model.scale, DTensor):
-        raise Wrong("a parameter that is in no block is still whole: shard the model itself, too, after its blocks")
+        raise Wrong(
+            "a parameter that is in no block is still whole: shard the model itself, too, after its blocks"
+        )
     if len(sharded) > count + 1:
-        raise Wrong(f"{len(sharded)} groups for {count} blocks and the model: one for each block, not for each layer")
+        raise Wrong(
+            f"{len(sharded)} groups for {count} blocks and the model: one for each block, not for each layer"
+        )
     for name, p in model.named_parameters():
         if p.device_mesh.shape != mesh.shape:
-            shapes = [" × ".join(map(str, shape)) for shape in (p.device_mesh.shape, mesh.shape)]
-            raise Wrong(f"{name} is sharded over {shapes[0]} processes, and `mesh` is {shapes[1]}: pass mesh=mesh")
+            shapes = [
+                " × ".join(map(str, shape))
+                for shape in (p.device_mesh.shape, mesh.shape)
+            ]
+            raise Wrong(
+                f"{name} is sharded over {shapes[0]} processes, and `mesh` is {shapes[1]}: pass mesh=mesh"
+            )
         if not p.requires_grad:
-            raise Wrong(f"{name} does not require a gradient any more: sharding is all that is asked")
+            raise Wrong(
+                f"{name} does not require a gradient any more: sharding is all that is asked"
+            )
     model(torch.zeros(1, WIDTH)).sum().backward()
     gathered = [size for name, size, _ in collectives if name == "all_gather"]
     if max(gathered) > block_bytes:
-        raise Wrong(f"{max(gathered):,} bytes are gathered at once, and a block has {block_bytes:,}: one call for each")
+        raise Wrong(
+            f"{max(gathered):,} bytes are gathered at once, and a block has {block_bytes:,}: one call for each"
+        )
     if max(gathered) < block_bytes:
-        raise Wrong(f"a block has {block_bytes:,} bytes, and {max(gathered):,} were gathered: leave mp_policy as it is")
+        raise Wrong(
+            f"a block has {block_bytes:,} bytes, and {max(gathered):,} were gathered: leave mp_policy as it is"
+        )
     if gathered.count(block_bytes) < 2 * count:
-        raise Wrong("a block stays gathered between forward and backward: leave reshard_after_forward as it is")
+        raise Wrong(
+            "a block stays gathered between forward and backward: leave reshard_after_forward as it is"
+        )
 
 
 def check_latency_share(answer):
@@ -89,7 +126,9 @@ def check_latency_share(answer):
     ]
     for size, ranks, latency, bandwidth in cases:
         shown = f"{size:g} bytes, {ranks} ranks, {latency:g} s, {bandwidth:g} bytes/s"
-        got = expect_number(call(answer, size, ranks, latency, bandwidth, shown=shown), shown)
+        got = expect_number(
+            call(answer, size, ranks, latency, bandwidth, shown=shown), shown
+        )
         steps, share = 2 * (ranks - 1), 2 * (ranks - 1) / ranks
         whole = all_reduce(size, ranks, Link(latency, bandwidth))
         expected = steps * latency / whole if whole else 0.0
@@ -105,17 +144,31 @@ def check_latency_share(answer):
             why += ". That is the share of the bytes"
         elif math.isclose(got, whole, rel_tol=1e-9):
             why += ". That is the whole time"
-        elif expected < 1 and math.isclose(got, expected / (1 - expected), rel_tol=1e-9):
+        elif expected < 1 and math.isclose(
+            got, expected / (1 - expected), rel_tol=1e-9
+        ):
             why += ". Divide by the whole time, not by that of the bytes"
         elif math.isclose(got, 100 * expected, rel_tol=1e-9):
             why += ". A number from 0 to 1 is asked, not percent"
-        elif math.isclose(got, (ranks - 1) * latency / ((ranks - 1) * latency + size / bandwidth), rel_tol=1e-9):
+        elif math.isclose(
+            got,
+            (ranks - 1) * latency / ((ranks - 1) * latency + size / bandwidth),
+            rel_tol=1e-9,
+        ):
             why += ". A step carries one piece of the bytes, 1/p of them"
         raise Wrong(f"for {shown} you returned {got_text}, {why}")
 
 
 def check_rest_of_epoch(answer):
-    cases = [(8, 6, 2, 22), (9, 6, 3, 22), (4, 6, 1, 22), (1, 4, 3, 22), (11, 4, 3, 22), (0, 5, 2, 22), (8, 6, 4, 22)]
+    cases = [
+        (8, 6, 2, 22),
+        (9, 6, 3, 22),
+        (4, 6, 1, 22),
+        (1, 4, 3, 22),
+        (11, 4, 3, 22),
+        (0, 5, 2, 22),
+        (8, 6, 4, 22),
+    ]
     cases += [(5, 2, 3, 10), (4, 2, 3, 10), (12, 50, 3, 10), (7, 1, 2, 5), (3, 1, 1, 1)]
     for steps, batch, size, samples in cases:
         epoch, done = divmod(steps, -(-samples // batch))
@@ -125,14 +178,24 @@ def check_rest_of_epoch(answer):
             got = call(answer, steps, _order(samples), batch, rank, size, shown=shown)
             expected = [samples[rank::size] for samples in batches]
             if isinstance(got, (list, tuple)):
-                got = [part.tolist() if hasattr(part, "tolist") else part for part in got]
-            if not isinstance(got, list) or not all(isinstance(part, (list, tuple)) for part in got):
-                raise Wrong(f"for {shown} you returned {got!r}, expected a list of lists, one for each step")
+                got = [
+                    part.tolist() if hasattr(part, "tolist") else part for part in got
+                ]
+            if not isinstance(got, list) or not all(
+                isinstance(part, (list, tuple)) for part in got
+            ):
+                raise Wrong(
+                    f"for {shown} you returned {got!r}, expected a list of lists, one for each step"
+                )
             got = [list(part) for part in got]
             if got != expected:
                 why = f"the run is in epoch {epoch}, steps done: {done}"
-                why += _slip(got, expected, _order(samples), epoch, done, batch, rank, size)
-                raise Wrong(f"for {shown} you returned {got}, expected {expected}: {why}")
+                why += _slip(
+                    got, expected, _order(samples), epoch, done, batch, rank, size
+                )
+                raise Wrong(
+                    f"for {shown} you returned {got}, expected {expected}: {why}"
+                )
 
 
 def _order(samples):
@@ -143,7 +206,10 @@ def _order(samples):
 
 
 def _rest(samples, done, batch):
-    return [samples[first : first + batch] for first in range(done * batch, len(samples), batch)]
+    return [
+        samples[first : first + batch]
+        for first in range(done * batch, len(samples), batch)
+    ]
 
 
 def _slip(got, expected, order, epoch, done, batch, rank, size):
@@ -162,8 +228,13 @@ def _slip(got, expected, order, epoch, done, batch, rank, size):
     if got == batches:
         return "; these are the samples of all ranks"
     for length in (len, lambda part: batch):
-        if got == [s[rank * length(s) // size : (rank + 1) * length(s) // size] for s in batches]:
-            return "; a rank takes every size-th sample of a step, not a part in one piece"
+        if got == [
+            s[rank * length(s) // size : (rank + 1) * length(s) // size]
+            for s in batches
+        ]:
+            return (
+                "; a rank takes every size-th sample of a step, not a part in one piece"
+            )
     wrong = next(number for number, part in enumerate(got) if part != expected[number])
     return f"; step {done + wrong} of the epoch takes {batches[wrong]}, this rank those at {rank}, {rank + size}, …"
 
@@ -199,9 +270,14 @@ def _save_well(answer, path):
         file.write(b"checkpoint")
 
     def fsync(descriptor):
-        state = os.fstat(descriptor if isinstance(descriptor, int) else descriptor.fileno())
+        state = os.fstat(
+            descriptor if isinstance(descriptor, int) else descriptor.fileno()
+        )
         beside = any(p.stat().st_ino == state.st_ino for p in path.parent.iterdir())
-        seen.setdefault("at fsync", (path.read_bytes() if path.exists() else b"", beside, state.st_size))
+        seen.setdefault(
+            "at fsync",
+            (path.read_bytes() if path.exists() else b"", beside, state.st_size),
+        )
         return real(descriptor)
 
     def watched(function):
@@ -217,44 +293,75 @@ def _save_well(answer, path):
     before = path.stat().st_ino
     with contextlib.ExitStack() as stack:
         for name in ("unlink", "remove", "rename", "replace"):
-            stack.enter_context(unittest.mock.patch.object(os, name, watched(getattr(os, name))))
-        syncs = [getattr(os, name) for name in ("fsync", "fdatasync") if hasattr(os, name)]
+            stack.enter_context(
+                unittest.mock.patch.object(os, name, watched(getattr(os, name)))
+            )
+        syncs = [
+            getattr(os, name) for name in ("fsync", "fdatasync") if hasattr(os, name)
+        ]
         for function in syncs:
-            stack.enter_context(unittest.mock.patch.object(os, function.__name__, fsync))
+            stack.enter_context(
+                unittest.mock.patch.object(os, function.__name__, fsync)
+            )
         names = {
-            name: fsync for name, value in getattr(answer, "__globals__", {}).items() if any(value is f for f in syncs)
+            name: fsync
+            for name, value in getattr(answer, "__globals__", {}).items()
+            if any(value is f for f in syncs)
         }
         # from os import fsync
-        stack.enter_context(unittest.mock.patch.dict(getattr(answer, "__globals__", {}), names))
+        stack.enter_context(
+            unittest.mock.patch.dict(getattr(answer, "__globals__", {}), names)
+        )
         call(answer, write, path, shown="a write that goes well")
     if not path.exists():
         raise Wrong("after a save that went well, there is no file at path")
     if path.read_bytes() != b"new checkpoint":
-        raise Wrong(f"after a save that went well, path holds {path.read_bytes()!r}, expected b'new checkpoint'")
+        raise Wrong(
+            f"after a save that went well, path holds {path.read_bytes()!r}, expected b'new checkpoint'"
+        )
     if "gone" in seen:
-        raise Wrong("for a moment there was no checkpoint at all: os.replace renames over the old file in one step")
+        raise Wrong(
+            "for a moment there was no checkpoint at all: os.replace renames over the old file in one step"
+        )
     if seen["while writing"] != b"old checkpoint":
-        raise Wrong("path was written directly: a crash while writing leaves half a file. Write beside it, then rename")
+        raise Wrong(
+            "path was written directly: a crash while writing leaves half a file. Write beside it, then rename"
+        )
     names = sorted(p.name for p in path.parent.iterdir())
     if names != [path.name]:
-        raise Wrong(f"after a save that went well, the folder holds {names}, expected {path.name} alone")
+        raise Wrong(
+            f"after a save that went well, the folder holds {names}, expected {path.name} alone"
+        )
     if path.stat().st_ino == before:
-        raise Wrong("the new bytes were copied into the old file: a crash in that moment leaves half. Use os.replace")
+        raise Wrong(
+            "the new bytes were copied into the old file: a crash in that moment leaves half. Use os.replace"
+        )
     at_path, beside, size = seen.get("at fsync", (b"new checkpoint", True, 0))
     if at_path != b"old checkpoint":
-        raise Wrong("os.fsync was not called before the rename: after a power cut the name may point to no bytes")
+        raise Wrong(
+            "os.fsync was not called before the rename: after a power cut the name may point to no bytes"
+        )
     if not beside:
-        raise Wrong("the other file is not in the folder of path: from disk to disk, a rename is a copy, or fails")
+        raise Wrong(
+            "the other file is not in the folder of path: from disk to disk, a rename is a copy, or fails"
+        )
     if size == 0:
-        raise Wrong("os.fsync was called before anything was written: write, flush, fsync, in this order")
+        raise Wrong(
+            "os.fsync was called before anything was written: write, flush, fsync, in this order"
+        )
     if size < len(b"new checkpoint"):
-        raise Wrong("os.fsync was called while Python's own buffer still held bytes: call file.flush() first")
+        raise Wrong(
+            "os.fsync was called while Python's own buffer still held bytes: call file.flush() first"
+        )
 
 
 def _save_badly(answer, path):
     path.write_bytes(b"old checkpoint")
     after = ""
-    for error in (OSError("no space left on device"), ValueError("this cannot be saved")):
+    for error in (
+        OSError("no space left on device"),
+        ValueError("this cannot be saved"),
+    ):
 
         def fails(file, error=error):
             file.write(b"half a ")
@@ -269,25 +376,43 @@ def _save_badly(answer, path):
                     f"{after}its half file is still there, and the next save cannot open it: {raised}"
                 ) from raised
             if error not in (raised, raised.__cause__):
-                raise Wrong(f"{after}write raised {error!r}, and save {raised!r}: let the error through") from raised
+                raise Wrong(
+                    f"{after}write raised {error!r}, and save {raised!r}: let the error through"
+                ) from raised
         else:
             raise Wrong(f"write raised {error!r}, but save did not: nobody will notice")
         held = path.read_bytes() if path.exists() else "nothing"
         if held != b"old checkpoint":
-            raise Wrong(f"write failed in the middle, and path holds {held!r}, expected b'old checkpoint'")
+            raise Wrong(
+                f"write failed in the middle, and path holds {held!r}, expected b'old checkpoint'"
+            )
         after = "after a save that failed, "
-    call(answer, lambda file: file.write(b"third try"), path, shown="a save after two that failed")
+    call(
+        answer,
+        lambda file: file.write(b"third try"),
+        path,
+        shown="a save after two that failed",
+    )
     if path.read_bytes() != b"third try":
-        raise Wrong(f"a save after two that failed left {path.read_bytes()!r}, expected b'third try'")
+        raise Wrong(
+            f"a save after two that failed left {path.read_bytes()!r}, expected b'third try'"
+        )
 
 
 def check_best_interval(answer):
-    for cost, host_mtbf, hosts in ((60.0, 3e7, 2048), (5.0, 3e7, 1), (120.0, 1e7, 16), (60.0, 3e7, 512)):
+    for cost, host_mtbf, hosts in (
+        (60.0, 3e7, 2048),
+        (5.0, 3e7, 1),
+        (120.0, 1e7, 16),
+        (60.0, 3e7, 512),
+    ):
         shown = f"cost = {cost:g} s, host_mtbf = {host_mtbf:g} s, {hosts} hosts"
         got = call(answer, cost, host_mtbf, hosts, shown=shown)
         got = got.tolist() if hasattr(got, "tolist") else got
         if not isinstance(got, (tuple, list)) or len(got) != 2:
-            raise Wrong(f"for {shown} you returned {got!r}, expected a pair (seconds, share)")
+            raise Wrong(
+                f"for {shown} you returned {got!r}, expected a pair (seconds, share)"
+            )
         M = host_mtbf / hosts
         T = math.sqrt(2 * cost * M)
         seconds, share = (expect_number(value, shown) for value in got)
@@ -295,9 +420,15 @@ def check_best_interval(answer):
             texts = apart(seconds, T)
             why = f"expected {texts[1]} s, as the job crashes every {M:.4g} s"
             for other, text in (
-                (math.sqrt(2 * cost * host_mtbf), "you took the time between crashes of one host"),
+                (
+                    math.sqrt(2 * cost * host_mtbf),
+                    "you took the time between crashes of one host",
+                ),
                 (math.sqrt(cost * M), "the root is of twice the product, 2 · cost · M"),
-                (math.sqrt(2 * cost * host_mtbf * hosts), "more hosts crash more often, not less"),
+                (
+                    math.sqrt(2 * cost * host_mtbf * hosts),
+                    "more hosts crash more often, not less",
+                ),
                 (T / 60, "seconds are asked, not minutes"),
                 (T / 3600, "seconds are asked, not hours"),
                 (M, "a checkpoint at each crash is too late: T = sqrt(2 · cost · M)"),
@@ -321,16 +452,32 @@ def check_best_interval(answer):
 def check_efficiency(answer):
     weak = {8: 0.25, 64: 0.26, 512: 0.3125}
     fixed = {1: 64.0, 8: 8.0, 64: 1.25, 512: 0.5}
-    cases = [(weak, False), (fixed, True), ({512: 0.5, 8: 0.25}, False), ({64: 1.0, 128: 0.625}, True)]
-    cases += [({256: 0.5, 16: 4.0}, True), ({8: 0.5}, False), ({4: 0.5}, True), (weak, True), (fixed, False)]
+    cases = [
+        (weak, False),
+        (fixed, True),
+        ({512: 0.5, 8: 0.25}, False),
+        ({64: 1.0, 128: 0.625}, True),
+    ]
+    cases += [
+        ({256: 0.5, 16: 4.0}, True),
+        ({8: 0.5}, False),
+        ({4: 0.5}, True),
+        (weak, True),
+        (fixed, False),
+    ]
     cases += [({1: 8.0, 4: 1.6}, True)]  # faster than the ideal
     for seconds, strong in cases:
         shown = f"{seconds}, strong={strong}"
         got = call(answer, seconds, strong, shown=shown)
         first = min(seconds)
-        expected = {n: seconds[first] / t * (first / n if strong else 1) for n, t in seconds.items()}
+        expected = {
+            n: seconds[first] / t * (first / n if strong else 1)
+            for n, t in seconds.items()
+        }
         if not isinstance(got, dict) or set(got) != set(seconds):
-            raise Wrong(f"for {shown} you returned {got!r}, expected a dict with the keys {sorted(seconds)}")
+            raise Wrong(
+                f"for {shown} you returned {got!r}, expected a dict with the keys {sorted(seconds)}"
+            )
         for n in seconds:
             value = expect_number(got[n], shown)
             if math.isclose(value, expected[n], rel_tol=1e-9):
@@ -341,9 +488,13 @@ def check_efficiency(answer):
                 why += ": a share, not percent"
             elif value == 1 < expected[n]:
                 why += ": faster than the ideal is more than 1"
-            elif strong and math.isclose(value, seconds[first] / seconds[n], rel_tol=1e-9):
+            elif strong and math.isclose(
+                value, seconds[first] / seconds[n], rel_tol=1e-9
+            ):
                 why += f": that is the speed-up; {n} devices could have been {n / first:g} times as fast as {first}"
-            elif not strong and math.isclose(value, seconds[first] / seconds[n] * first / n, rel_tol=1e-9):
+            elif not strong and math.isclose(
+                value, seconds[first] / seconds[n] * first / n, rel_tol=1e-9
+            ):
                 why += ": each device has as much work as before, so the same time would be perfect"
             elif math.isclose(value, 1 / expected[n], rel_tol=1e-9):
                 why += ": the ideal time over the measured one, not the other way round"
@@ -708,15 +859,22 @@ def save(write, path):
     with open(path, "wb") as file:
         write(file)
 """: "written directly",
-            SAVE.replace("        file.flush()\n        os.fsync(file.fileno())\n", ""): "os.fsync was not called",
-            SAVE.replace("        file.flush()\n        os.fsync(file.fileno())\n", "").replace(
+            SAVE.replace(
+                "        file.flush()\n        os.fsync(file.fileno())\n", ""
+            ): "os.fsync was not called",
+            SAVE.replace(
+                "        file.flush()\n        os.fsync(file.fileno())\n", ""
+            ).replace(
                 "    os.replace(temporary, path)",
                 "    os.replace(temporary, path)\n    with open(path, 'rb+') as file:\n        os.fsync(file.fileno())",
             ): "os.fsync was not called before the rename",
-            SAVE.replace("    os.replace(", "    path.unlink()\n    os.rename("): "no checkpoint at all",
+            SAVE.replace(
+                "    os.replace(", "    path.unlink()\n    os.rename("
+            ): "no checkpoint at all",
             SAVE.replace("        file.flush()\n", ""): "file.flush() first",
             SAVE.replace("        os.fsync(file.fileno())\n", "").replace(
-                "        write(file)", "        os.fsync(file.fileno())\n        write(file)"
+                "        write(file)",
+                "        os.fsync(file.fileno())\n        write(file)",
             ): "before anything was written",
             SAVE.replace(
                 "    temporary =",
@@ -749,16 +907,27 @@ def save(write, path):
     finally:
         os.replace(temporary, path)
 """: "failed in the middle",
-            SAVE.replace("import os", "import os, shutil").replace("os.replace", "shutil.copy"): "the folder holds",
-            SAVE.replace("import os", "import os, shutil").replace("os.replace", "shutil.copy")
+            SAVE.replace("import os", "import os, shutil").replace(
+                "os.replace", "shutil.copy"
+            ): "the folder holds",
+            SAVE.replace("import os", "import os, shutil").replace(
+                "os.replace", "shutil.copy"
+            )
             + "    temporary.unlink()\n": "copied into the old file",
             SAVE.replace("import os", "import os, pathlib, tempfile").replace(
-                "path.with_name(path.name", "pathlib.Path(tempfile.gettempdir(), path.name"
+                "path.with_name(path.name",
+                "pathlib.Path(tempfile.gettempdir(), path.name",
             ): "not in the folder of path",
-            SAVE.replace("    os.replace", "    os.rename(path, path.with_suffix('.old'))\n    os.replace").replace(
-                "replace(temporary, path)", "replace(temporary, path)\n    os.remove(path.with_suffix('.old'))"
+            SAVE.replace(
+                "    os.replace",
+                "    os.rename(path, path.with_suffix('.old'))\n    os.replace",
+            ).replace(
+                "replace(temporary, path)",
+                "replace(temporary, path)\n    os.remove(path.with_suffix('.old'))",
             ): "no checkpoint at all",
-            SAVE.replace("    os.replace", "    assert path.exists()\n    os.replace"): "a first save",
+            SAVE.replace(
+                "    os.replace", "    assert path.exists()\n    os.replace"
+            ): "a first save",
             SAVE.replace('"wb"', '"xb"'): "the next save cannot open it",
         },
         equivalent={

@@ -22,8 +22,14 @@ def _listed(got):
 
 def _pair(got, shown, meaning):
     got = _listed(got)
-    if not isinstance(got, (tuple, list)) or len(got) != 2 or not all(map(_is_number, got)):
-        raise Wrong(f"for {shown} you returned {got!r}, expected a pair of numbers: {meaning}")
+    if (
+        not isinstance(got, (tuple, list))
+        or len(got) != 2
+        or not all(map(_is_number, got))
+    ):
+        raise Wrong(
+            f"for {shown} you returned {got!r}, expected a pair of numbers: {meaning}"
+        )
     return tuple(got)
 
 
@@ -71,7 +77,9 @@ def check_run_epoch(answer):
             toy.recorded += 1
             return torch.empty((), device="meta")
 
-        loader = [(torch.ones(4, 2), torch.ones(4, dtype=torch.long)) for _ in range(count)]
+        loader = [
+            (torch.ones(4, 2), torch.ones(4, dtype=torch.long)) for _ in range(count)
+        ]
         shown = f"{count} pair{'s' * (count != 1)}"
         unstarted = Wrong(
             "device() of the torch_xla that your function is given was never called: it starts the runtime and "
@@ -80,29 +88,54 @@ def check_run_epoch(answer):
         try:
             got = call(answer, toy, take_step, loader, shown=shown)
         except Wrong as error:  # .to("xla"), or an import of the real one
-            raise unstarted if "xla" in str(error) and not toy.started else error from None
+            raise (
+                unstarted if "xla" in str(error) and not toy.started else error
+            ) from None
         if isinstance(got, Generator):
-            raise Wrong(f"for {shown} you returned a generator, which has run nothing yet; expected a list of losses")
+            raise Wrong(
+                f"for {shown} you returned a generator, which has run nothing yet; expected a list of losses"
+            )
         if count and not toy.started:
             raise unstarted
         if len(given) != count:
-            raise Wrong(f"for {shown} take_step was called {len(given)} times, expected {count}: once for each pair")
+            raise Wrong(
+                f"for {shown} take_step was called {len(given)} times, expected {count}: once for each pair"
+            )
         for x, y in given:
-            if [getattr(tensor, "dtype", None) for tensor in (x, y)] != [torch.float32, torch.long]:
-                raise Wrong(f"take_step got {_named(x)} and {_named(y)}, expected x and y as in loader, but moved")
+            if [getattr(tensor, "dtype", None) for tensor in (x, y)] != [
+                torch.float32,
+                torch.long,
+            ]:
+                raise Wrong(
+                    f"take_step got {_named(x)} and {_named(y)}, expected x and y as in loader, but moved"
+                )
             for name, tensor in (("x", x), ("y", y)):
                 if tensor.device.type != "meta":
-                    raise Wrong(f"{name} was on {tensor.device} in take_step; torch_xla.device() returned meta")
+                    raise Wrong(
+                        f"{name} was on {tensor.device} in take_step; torch_xla.device() returned meta"
+                    )
         if count and not toy.programs:
-            raise Wrong(f"for {shown} all steps are recorded and none has run: end each with a torch_xla.sync()")
+            raise Wrong(
+                f"for {shown} all steps are recorded and none has run: end each with a torch_xla.sync()"
+            )
         if max(toy.programs, default=1) > 1:
-            raise Wrong(f"for {shown} one program held {max(toy.programs)} steps: sync() after each take_step")
+            raise Wrong(
+                f"for {shown} one program held {max(toy.programs)} steps: sync() after each take_step"
+            )
         if toy.recorded:
-            raise Wrong(f"for {shown} the last step is recorded, but has not run: the sync() belongs behind take_step")
-        shapes = [getattr(loss, "shape", None) for loss in got] if isinstance(got, (list, tuple)) else None
+            raise Wrong(
+                f"for {shown} the last step is recorded, but has not run: the sync() belongs behind take_step"
+            )
+        shapes = (
+            [getattr(loss, "shape", None) for loss in got]
+            if isinstance(got, (list, tuple))
+            else None
+        )
         if shapes != [torch.Size()] * count:
             many = isinstance(got, (list, tuple, dict))
-            of = ", ".join(sorted({type(item).__name__ for item in got})) if many else ""
+            of = (
+                ", ".join(sorted({type(item).__name__ for item in got})) if many else ""
+            )
             what = f"a {type(got).__name__} of {len(got)} ({of})" if many else repr(got)
             raise Wrong(
                 f"for {shown} you returned {what}, expected a list of {count} losses, as take_step returns them"
@@ -128,20 +161,68 @@ STATES = [  # torch, torch_xla, runtime, expected, what is to be said of the ver
         "what stands behind the + says how torch was built",
     ),
     ("2.9.0", "2.9.0", "TPU", "TPU", "they are equal"),
-    ("2.9.1", "2.9.0", "TPU", "TPU", "2.9.1 and 2.9.0 are the same release; the third number is a repair of it"),
-    ("2.9.0", "2.9.1+libtpu", "TPU", "TPU", "2.9.0 and 2.9.1 are the same release, whatever stands behind"),
+    (
+        "2.9.1",
+        "2.9.0",
+        "TPU",
+        "TPU",
+        "2.9.1 and 2.9.0 are the same release; the third number is a repair of it",
+    ),
+    (
+        "2.9.0",
+        "2.9.1+libtpu",
+        "TPU",
+        "TPU",
+        "2.9.0 and 2.9.1 are the same release, whatever stands behind",
+    ),
     ("2.9.0", "2.9.0", "NEURON", "no TPU", "they are equal"),
     ("2.9.0", "2.9.0", None, "no runtime", "they are equal"),
-    ("2.11.0+cu128", "2.9.0", None, "mismatch", "2.11 is not 2.9, so the import would fail"),
+    (
+        "2.11.0+cu128",
+        "2.9.0",
+        None,
+        "mismatch",
+        "2.11 is not 2.9, so the import would fail",
+    ),
     ("2.8.0", "2.9.0", None, "mismatch", "2.8 is not 2.9, so the import would fail"),
-    ("2.1.0", "2.10.0", None, "mismatch", "2.1 is not 2.10: compare numbers, not the first letters"),
-    ("2.10.0", "2.1.0", None, "mismatch", "2.10 is not 2.1: compare numbers, not the first letters"),
+    (
+        "2.1.0",
+        "2.10.0",
+        None,
+        "mismatch",
+        "2.1 is not 2.10: compare numbers, not the first letters",
+    ),
+    (
+        "2.10.0",
+        "2.1.0",
+        None,
+        "mismatch",
+        "2.10 is not 2.1: compare numbers, not the first letters",
+    ),
     ("2.10.1+cpu", "2.10.0", "TPU", "TPU", "both are release 2.10"),
     ("3.9.0", "2.9.0", None, "mismatch", "both numbers count, also the first"),
     ("2.3.0", "3.2.0", None, "mismatch", "2.3 is not 3.2: their order counts"),
-    ("21.1.0", "2.11.0", None, "mismatch", "21.1 is not 2.11: compare number by number"),
-    ("12.9.0", "2.9.0", None, "mismatch", "12.9 is not 2.9: compare numbers, not letters"),
-    ("12.1.0", "12.10.0", None, "mismatch", "12.1 is not 12.10: a number may have any number of digits"),
+    (
+        "21.1.0",
+        "2.11.0",
+        None,
+        "mismatch",
+        "21.1 is not 2.11: compare number by number",
+    ),
+    (
+        "12.9.0",
+        "2.9.0",
+        None,
+        "mismatch",
+        "12.9 is not 2.9: compare numbers, not letters",
+    ),
+    (
+        "12.1.0",
+        "12.10.0",
+        None,
+        "mismatch",
+        "12.1 is not 12.10: a number may have any number of digits",
+    ),
     (
         "2.13.0",
         "2.9.0",
@@ -154,7 +235,9 @@ STATES = [  # torch, torch_xla, runtime, expected, what is to be said of the ver
 
 def check_state(answer):
     for torch_version, xla_version, runtime, expected, versions in STATES:
-        shown = f"torch {torch_version!r}, torch_xla {xla_version!r}, runtime {runtime!r}"
+        shown = (
+            f"torch {torch_version!r}, torch_xla {xla_version!r}, runtime {runtime!r}"
+        )
         got = call(answer, torch_version, xla_version, runtime, shown=shown)
         if got == expected:
             continue
@@ -168,18 +251,38 @@ def check_state(answer):
 # ---- 13.2 ----
 
 CONSTANTS = [
-    ([2.0, 3.0, 0.5, -4.0], 1, "ordinary numbers are inputs of one and the same program"),
-    ([2.0, 1.0, 3.0, 1.0], 2, "1 is baked in, and its program is kept for the second 1"),
+    (
+        [2.0, 3.0, 0.5, -4.0],
+        1,
+        "ordinary numbers are inputs of one and the same program",
+    ),
+    (
+        [2.0, 1.0, 3.0, 1.0],
+        2,
+        "1 is baked in, and its program is kept for the second 1",
+    ),
     ([0.0, 1.0, -1.0], 3, "0, 1 and -1 have a program each"),
     ([2.0, 0.0], 2, "0 is baked in, 2 is an input"),
     ([-1.0, 2.0], 2, "-1 is baked in, as 1 is"),
-    ([-2.0, -3.0, -1.0], 2, "-1 is baked in, as 1 is; other negative numbers are inputs"),
-    ([2.0, 0.5, 1.0, 0.0, -1.0, 7.0], 4, "three numbers are baked in, the others share one program"),
+    (
+        [-2.0, -3.0, -1.0],
+        2,
+        "-1 is baked in, as 1 is; other negative numbers are inputs",
+    ),
+    (
+        [2.0, 0.5, 1.0, 0.0, -1.0, 7.0],
+        4,
+        "three numbers are baked in, the others share one program",
+    ),
     ([0, 0.0, 1, 1.0], 2, "0 and 0.0 are equal, and no ordinary number is among them"),
     ([2, 3.0, -4], 1, "an int and a float are inputs of the same program"),
     ([1.0], 1, "one number, one program"),
     ([5, 5, 5], 1, "the second time the program is in the cache"),
-    ([0.999, 1.001, 1e-9, -0.999], 1, "only 0, 1 and -1 themselves are baked in, not what is near them"),
+    (
+        [0.999, 1.001, 1e-9, -0.999],
+        1,
+        "only 0, 1 and -1 themselves are baked in, not what is near them",
+    ),
     ([0.2, 0.3, 0.4, 0.5, 0.6], 1, "a schedule without 0, 1 and -1 needs one program"),
     ([], 0, "a loop that does nothing compiles nothing"),
 ]
@@ -189,9 +292,15 @@ def check_compilations(answer):
     for values, expected, why in CONSTANTS:
         got = call(answer, values)
         if not _is_number(got):
-            raise Wrong(f"for {values} you returned {got!r}, expected a number of programs")
+            raise Wrong(
+                f"for {values} you returned {got!r}, expected a number of programs"
+            )
         if got != expected:
-            raise Wrong("for {} you returned {}, expected {}: {}".format(values, *apart(got, expected), why))
+            raise Wrong(
+                "for {} you returned {}, expected {}: {}".format(
+                    values, *apart(got, expected), why
+                )
+            )
 
 
 # ---- 13.3 ----
@@ -204,7 +313,11 @@ def check_programs(answer):
     for steps, every in LOOPS:
         for place in ("before backward", "after sync"):
             shown = f"steps={steps}, every={every}, {place!r}"
-            got = _pair(call(answer, steps, every, place, shown=shown), shown, "programs run, numbers copied")
+            got = _pair(
+                call(answer, steps, every, place, shown=shown),
+                shown,
+                "programs run, numbers copied",
+            )
             reads = steps // every
             expected = (steps + reads * (place == "before backward"), reads)
             if got == expected:
@@ -235,7 +348,10 @@ def _block(name, samples, accumulator):
     return f"Metric: {name}\n  TotalSamples: {samples}\n  Accumulator: {accumulator}\n{rates}{percentiles}"
 
 
-LOCK, RUN = _block("DeviceLockWait", 40, "05s017ms000.000us"), _block("ExecuteTime", 16, "009ms125.250us")
+LOCK, RUN = (
+    _block("DeviceLockWait", 40, "05s017ms000.000us"),
+    _block("ExecuteTime", 16, "009ms125.250us"),
+)
 COUNTER = "Counter: UncachedCompile\n  Value: 14\n"
 # samples and accumulator of CompileTime (None: it is missing), what stands before it,
 # what behind it
@@ -251,7 +367,12 @@ REPORTS = [
     (12, "07s250ms000.000us", "", LOCK + RUN),
     (None, "", LOCK + RUN, COUNTER),
     (None, "", "", ""),
-    (5, "02s000ms000.000us", _block("LazyCompileTime", 7, "03s000ms000.000us") + LOCK, RUN),
+    (
+        5,
+        "02s000ms000.000us",
+        _block("LazyCompileTime", 7, "03s000ms000.000us") + LOCK,
+        RUN,
+    ),
     (None, "", _block("LazyCompileTime", 7, "03s000ms000.000us"), RUN),
     (6, "04s000ms000.000us", _block("CompileTimeLazy", 8, "01s000ms000.000us"), RUN),
 ]
@@ -261,7 +382,9 @@ def _why_seconds(got, expected, parts):
     """What may have gone wrong with an accumulated time. parts: unit → seconds."""
     for count in range(1, len(parts)):
         for units in combinations(parts, count):
-            if math.isclose(got, expected - sum(parts[unit] for unit in units), rel_tol=1e-9):
+            if math.isclose(
+                got, expected - sum(parts[unit] for unit in units), rel_tol=1e-9
+            ):
                 return f"what it has in {', '.join(units)} is not counted"
     if abs(got - expected) < 1e-6:
         return "the number of us may have decimals"
@@ -272,7 +395,11 @@ def _why_seconds(got, expected, parts):
 
 def check_read_report(answer):
     for samples, accumulator, before, after in REPORTS:
-        report = before + (_block("CompileTime", samples, accumulator) if samples else "") + after
+        report = (
+            before
+            + (_block("CompileTime", samples, accumulator) if samples else "")
+            + after
+        )
         shown = (
             f"{samples} compilation{'s' * (samples != 1)} in {accumulator}"
             if samples
@@ -281,13 +408,19 @@ def check_read_report(answer):
         shown = shown if report else "an empty report"
         got = _pair(call(answer, report, shown=shown), shown, "compilations, seconds")
         parts = re.findall(r"([\d.]+)([a-z]+)", accumulator)
-        parts = {unit: float(number) * UNITS[unit] for number, unit in parts if float(number)}
+        parts = {
+            unit: float(number) * UNITS[unit] for number, unit in parts if float(number)
+        }
         expected = samples or 0, round(sum(parts.values()), 9)
         if got[0] == expected[0] and math.isclose(got[1], expected[1], rel_tol=1e-9):
             continue
-        others = [name for name in re.findall("Metric: (.+)", report) if name != "CompileTime"]
+        others = [
+            name for name in re.findall("Metric: (.+)", report) if name != "CompileTime"
+        ]
         if got[0] == expected[0]:
-            why = "for {} you returned {} s, expected {} s: ".format(shown, *apart(float(got[1]), expected[1]))
+            why = "for {} you returned {} s, expected {} s: ".format(
+                shown, *apart(float(got[1]), expected[1])
+            )
             raise Wrong(why + _why_seconds(got[1], expected[1], parts))
         why = f"for {shown} you returned {got}, expected {expected}"
         if math.isclose(got[0], expected[1], rel_tol=1e-9):
@@ -325,7 +458,11 @@ def _covers(found, lengths, most):
 def _fewest(lengths, most):
     distinct = sorted(set(lengths))
     sizes = range(1, len(distinct) + 1)
-    return next(k for k in sizes if any(_covers(c, distinct, most) for c in combinations(distinct, k)))
+    return next(
+        k
+        for k in sizes
+        if any(_covers(c, distinct, most) for c in combinations(distinct, k))
+    )
 
 
 def check_buckets(answer):
@@ -337,21 +474,35 @@ def check_buckets(answer):
             raise Wrong(f"for {shown} you returned {got!r}, expected a list of numbers")
         got = list(got)
         if not all(float(bucket).is_integer() for bucket in got):
-            raise Wrong(f"for {shown} you returned {got}: a bucket is a whole number of rows")
+            raise Wrong(
+                f"for {shown} you returned {got}: a bucket is a whole number of rows"
+            )
         if got != sorted(set(got)):
-            raise Wrong(f"for {shown} you returned {got}: sort the buckets, and name each once")
+            raise Wrong(
+                f"for {shown} you returned {got}: sort the buckets, and name each once"
+            )
         for n in lengths:
             bucket = next((b for b in got if b >= n), None)
             if bucket is None:
-                raise Wrong(f"for {shown} you returned {got}: no bucket holds the length {n}")
+                raise Wrong(
+                    f"for {shown} you returned {got}: no bucket holds the length {n}"
+                )
             if bucket > most * n + 1e-9:
-                raise Wrong(f"for {shown} you returned {got}: {n} grows to {bucket}, more than {most} times")
+                raise Wrong(
+                    f"for {shown} you returned {got}: {n} grows to {bucket}, more than {most} times"
+                )
         fewest = _fewest(lengths, most)
         if len(got) > fewest:
             enough = f"{fewest} {'is' if fewest == 1 else 'are'} enough"
             just = max(lengths) == most * min(lengths)
-            why = f": {max(lengths)} is {most} times {min(lengths)}, no more" if just else ". Begin with the longest"
-            raise Wrong(f"for {shown} you returned {got}, {len(got)} buckets; {enough}{why}")
+            why = (
+                f": {max(lengths)} is {most} times {min(lengths)}, no more"
+                if just
+                else ". Begin with the longest"
+            )
+            raise Wrong(
+                f"for {shown} you returned {got}, {len(got)} buckets; {enough}{why}"
+            )
 
 
 EXERCISES = [

@@ -23,10 +23,18 @@ class _Spmd:
 
     def mark_sharding(self, t, mesh, partition_spec):
         if not isinstance(mesh, _Mesh):
-            raise TypeError(f"the second argument must be a Mesh, not a {type(mesh).__name__}")
-        spec = tuple(mesh.axis_names[axis] if isinstance(axis, int) else axis for axis in partition_spec)
+            raise TypeError(
+                f"the second argument must be a Mesh, not a {type(mesh).__name__}"
+            )
+        spec = tuple(
+            mesh.axis_names[axis] if isinstance(axis, int) else axis
+            for axis in partition_spec
+        )
         held = blocks(t.shape, mesh.shape(), spec)
-        if any(old is t and any(cut) and before != held for old, _, cut, before in self.marked):
+        if any(
+            old is t and any(cut) and before != held
+            for old, _, cut, before in self.marked
+        ):
             raise RuntimeError("Existing annotation must be cleared first")
         self.marked.append((t, mesh, spec, held))
         return t
@@ -34,8 +42,13 @@ class _Spmd:
 
 class _Mesh:
     def __init__(self, n, device_ids, mesh_shape, axis_names=None):
-        self.device_ids, self.mesh_shape = plain(list(device_ids)), tuple(map(operator.index, mesh_shape))
-        self.axis_names = tuple(axis_names or (f"axis {k}" for k in range(len(self.mesh_shape))))
+        self.device_ids, self.mesh_shape = (
+            plain(list(device_ids)),
+            tuple(map(operator.index, mesh_shape)),
+        )
+        self.axis_names = tuple(
+            axis_names or (f"axis {k}" for k in range(len(self.mesh_shape)))
+        )
         assert len(self.device_ids) == n, (
             f"Number of device IDs ({len(self.device_ids)}) must match the global number of devices ({n})"
         )
@@ -56,25 +69,36 @@ def check_cut(answer):
         shown = f"for {n} devices and a {rows} × {columns} matrix"
         call(answer, xs, x, n, shown=shown[4:])
         if not xs.marked:
-            raise Wrong(f"{shown} nothing was marked: expected xs.mark_sharding(x, mesh, spec)")
+            raise Wrong(
+                f"{shown} nothing was marked: expected xs.mark_sharding(x, mesh, spec)"
+            )
         tensor, found, spec, held = xs.marked[-1]
         if tensor is not x:
             raise Wrong(f"{shown} another tensor was marked, expected x itself")
         if list(found.shape().items()) != list(mesh.items()):
             raise Wrong(f"{shown} the mesh is {found.shape()}, expected {mesh}")
         if found.device_ids != list(range(n)):
-            raise Wrong(f"{shown} the mesh has the devices {found.device_ids}, expected {list(range(n))}, row by row")
-        for device, (mine, theirs) in enumerate(zip(held, blocks(x.shape, mesh, (None, "data")), strict=True)):
+            raise Wrong(
+                f"{shown} the mesh has the devices {found.device_ids}, expected {list(range(n))}, row by row"
+            )
+        for device, (mine, theirs) in enumerate(
+            zip(held, blocks(x.shape, mesh, (None, "data")), strict=True)
+        ):
             if mine != theirs:
                 why = "the second entry of a spec cuts the columns, here along `data`"
                 if spec[0] is not None:
-                    why = "the first entry of a spec is for the rows, and they stay whole"
+                    why = (
+                        "the first entry of a spec is for the rows, and they stay whole"
+                    )
                 shown += f" and the spec {spec}, device {device} holds {_block(mine)}, expected {_block(theirs)}"
                 raise Wrong(f"{shown}: {why}")
 
 
 def _block(block):
-    return " and ".join(f"{name} {first}:{end}" for name, (first, end) in zip(("rows", "columns"), block, strict=True))
+    return " and ".join(
+        f"{name} {first}:{end}"
+        for name, (first, end) in zip(("rows", "columns"), block, strict=True)
+    )
 
 
 def check_rows(answer):
@@ -85,10 +109,21 @@ def check_rows(answer):
             got = call(answer, device, rows, n, shown=shown)
             got = got.tolist() if hasattr(got, "tolist") else got
             if not isinstance(got, (tuple, list)) or len(got) != 2:
-                raise Wrong(f"for {shown} you returned {got!r}, expected a pair (first, end)")
-            got = tuple(value.item() if isinstance(value, torch.Tensor) and value.ndim == 0 else value for value in got)
-            if not all(isinstance(value, int) and not isinstance(value, bool) for value in got):
-                raise Wrong(f"for {shown} you returned {got}, expected two whole numbers")
+                raise Wrong(
+                    f"for {shown} you returned {got!r}, expected a pair (first, end)"
+                )
+            got = tuple(
+                value.item()
+                if isinstance(value, torch.Tensor) and value.ndim == 0
+                else value
+                for value in got
+            )
+            if not all(
+                isinstance(value, int) and not isinstance(value, bool) for value in got
+            ):
+                raise Wrong(
+                    f"for {shown} you returned {got}, expected two whole numbers"
+                )
             if got == (first, end) or (first == end and got[0] == got[1]):
                 continue
             part = -(-rows // n)
@@ -97,7 +132,10 @@ def check_rows(answer):
                 why += ": `end` is the first row that it does not hold, as in a slice"
             elif not rows % n and got == (first, end - first):
                 why += ": the second number says where its rows end, not how many there are"
-            elif not rows % n and got in ((first - part, end - part), (first + 1, end + 1)):
+            elif not rows % n and got in (
+                (first - part, end - part),
+                (first + 1, end + 1),
+            ):
                 why += ": devices and rows count from 0"
             else:
                 why += f": each part has {part} row{'s' * (part > 1)}, {rows} / {n} rounded up"
@@ -109,18 +147,28 @@ def check_rows(answer):
 
 
 def check_loader(answer):
-    for samples, batch, world in ((50, 8, 1), (50, 8, 2), (50, 8, 4), (37, 12, 3), (50, 4, 4)):
+    for samples, batch, world in (
+        (50, 8, 1),
+        (50, 8, 2),
+        (50, 8, 4),
+        (37, 12, 3),
+        (50, 4, 4),
+    ):
         data, taken = TensorDataset(torch.arange(samples)), []
         for rank in range(world):
-            shown = f"{samples} samples, batch = {batch}, rank = {rank}, world = {world}"
+            shown = (
+                f"{samples} samples, batch = {batch}, rank = {rank}, world = {world}"
+            )
             loader = call(answer, data, batch, rank, world, shown=shown)
             if not isinstance(loader, DataLoader):
-                raise Wrong(f"for {shown} you returned {type(loader).__name__}, expected a DataLoader")
-            if not hasattr(loader.sampler, "set_epoch"):
-                why = (
-                    f"the loader's sampler, a {type(loader.sampler).__name__}, has no set_epoch, which the caller uses"
+                raise Wrong(
+                    f"for {shown} you returned {type(loader).__name__}, expected a DataLoader"
                 )
-                raise Wrong(f"for {shown} {why}. DistributedSampler has it, and divides the data")
+            if not hasattr(loader.sampler, "set_epoch"):
+                why = f"the loader's sampler, a {type(loader.sampler).__name__}, has no set_epoch, which the caller uses"
+                raise Wrong(
+                    f"for {shown} {why}. DistributedSampler has it, and divides the data"
+                )
             # other processes would give the same, and take longer
             loader.num_workers = 0
             epochs = [_numbers(loader, epoch, shown) for epoch in (0, 1, 2)]
@@ -136,7 +184,9 @@ def _numbers(loader, epoch, shown):
         loader.sampler.set_epoch(epoch)
         return [[int(n) for n in part[0]] for part in loader]
     except Exception as error:
-        raise Wrong(f"for {shown} the loader raised {type(error).__name__}: {error}") from error
+        raise Wrong(
+            f"for {shown} the loader raised {type(error).__name__}: {error}"
+        ) from error
 
 
 def _judge_epochs(epochs, size, shown):
@@ -144,30 +194,44 @@ def _judge_epochs(epochs, size, shown):
     if not sizes:
         raise Wrong(f"for {shown} the loader has no batches")
     if len(sizes) > 1:
-        raise Wrong(f"for {shown} the batches have {sizes} samples: each other shape is another compilation")
+        raise Wrong(
+            f"for {shown} the batches have {sizes} samples: each other shape is another compilation"
+        )
     if sizes != [size]:
         why = ": `batch` counts all processes" if sizes[0] > size else ""
-        raise Wrong(f"for {shown} the batches have {sizes[0]} samples, expected {size}{why}")
+        raise Wrong(
+            f"for {shown} the batches have {sizes[0]} samples, expected {size}{why}"
+        )
     for k, epoch in ((1, 0), (2, 1), (2, 0)):
         if epochs[k] == epochs[epoch]:
-            raise Wrong(f"for {shown} epochs {epoch} and {k} have the same order, expected a new one: shuffle by epoch")
+            raise Wrong(
+                f"for {shown} epochs {epoch} and {k} have the same order, expected a new one: shuffle by epoch"
+            )
 
 
 def _judge_shares(taken, samples, batch, world, epoch):
     shown = f"for {samples} samples, batch = {batch}, world = {world}, epoch {epoch}:"
     if len({len(share) for share in taken}) > 1:
-        raise Wrong(f"{shown} the processes have {[len(share) for share in taken]} samples, expected as many each")
+        raise Wrong(
+            f"{shown} the processes have {[len(share) for share in taken]} samples, expected as many each"
+        )
     missing = samples // world // (batch // world) * (batch // world) - len(taken[0])
     if missing > 0:
-        raise Wrong(f"{shown} a process gets {len(taken[0])} samples, expected {missing} more: all whole batches")
+        raise Wrong(
+            f"{shown} a process gets {len(taken[0])} samples, expected {missing} more: all whole batches"
+        )
     for share in taken:
         if again := sorted({n for n in share if share.count(n) > 1}):
-            raise Wrong(f"{shown} a process gets number {again[0]} more than once, so others are left out")
+            raise Wrong(
+                f"{shown} a process gets number {again[0]} more than once, so others are left out"
+            )
     flat = [n for share in taken for n in share]
     twice = sorted({n for n in flat if flat.count(n) > 1})
     if len(twice) >= world:  # a sampler pads by up to world - 1
         why = "expected none. Do all use the same order in an epoch, and each its own part of it?"
-        raise Wrong(f"{shown} {len(twice)} samples came to two processes, such as number {twice[0]}: {why}")
+        raise Wrong(
+            f"{shown} {len(twice)} samples came to two processes, such as number {twice[0]}: {why}"
+        )
     if twice:
         raise Wrong(
             f"{shown} sample {twice[0]} came to two processes: {samples} is no multiple of {world}, and the sampler "
@@ -179,7 +243,10 @@ def _names(spec):
     """The spec with the name of an axis in place of a tuple of this name alone."""
     if not isinstance(spec, (tuple, list)):
         return spec
-    return tuple(axis[0] if isinstance(axis, (tuple, list)) and len(axis) == 1 else axis for axis in spec)
+    return tuple(
+        axis[0] if isinstance(axis, (tuple, list)) and len(axis) == 1 else axis
+        for axis in spec
+    )
 
 
 def check_pair(answer):
@@ -190,13 +257,19 @@ def check_pair(answer):
     answer, mesh = [_names(spec) for spec in answer], {"data": 4, "model": 2}
     for name, spec in zip(("up_weight", "down_weight"), answer, strict=True):
         if not isinstance(spec, (tuple, list)) or len(spec) != 2:
-            raise Wrong(f"{name} is {spec!r}, expected two entries, for outputs and inputs")
+            raise Wrong(
+                f"{name} is {spec!r}, expected two entries, for outputs and inputs"
+            )
         if any(axis is DOTS for axis in spec):
             raise NotAnswered
         if not all(axis is None or isinstance(axis, str) for axis in spec):
-            raise Wrong(f"{name} is {tuple(spec)}, expected the name of an axis, or None, for each of the two")
+            raise Wrong(
+                f"{name} is {tuple(spec)}, expected the name of an axis, or None, for each of the two"
+            )
         if "model" not in spec:
-            raise Wrong(f"{name} is {tuple(spec)}, expected one dimension cut along 'model'")
+            raise Wrong(
+                f"{name} is {tuple(spec)}, expected one dimension cut along 'model'"
+            )
     (up, down), specs, moved = answer, ("data", None), []
     for name, spec, sizes in (("up", up, (64, 32, 128)), ("down", down, (64, 128, 32))):
         try:
@@ -205,7 +278,9 @@ def check_pair(answer):
             raise Wrong(f"{name}_weight is {tuple(spec)}: {error}") from None
         moved.append([f"{c.kind} along {c.axis}" for c in found])
     if moved[0]:
-        raise Wrong(f"with up_weight {tuple(up)}, {' and '.join(moved[0])} in the first layer, expected nothing")
+        raise Wrong(
+            f"with up_weight {tuple(up)}, {' and '.join(moved[0])} in the first layer, expected nothing"
+        )
     if moved[1] != ["all-reduce along model"]:
         raise Wrong(
             f"with up_weight {tuple(up)} and down_weight {tuple(down)}, {' and '.join(moved[1]) or 'nothing'} in the "
@@ -321,17 +396,30 @@ def cut_columns(xs, x, n):
             CUT.replace('"data"))', '("data",)))'),
         ],
         wrong={
-            CUT.replace('(None, "data")', '("data", None)'): "the rows, and they stay whole",
-            CUT.replace('(None, "data")', '(None, "model")'): "expected rows 0:12 and columns 0:2: the second entry",
-            CUT.replace('(None, "data")', '("model", "data")'): "the rows, and they stay whole",
-            CUT.replace('(None, "data")', '(None, ("data", "model"))'): "here along `data`",
-            CUT + '    xs.mark_sharding(x, mesh, ("data", None))\n': "Existing annotation must be cleared first",
+            CUT.replace(
+                '(None, "data")', '("data", None)'
+            ): "the rows, and they stay whole",
+            CUT.replace(
+                '(None, "data")', '(None, "model")'
+            ): "expected rows 0:12 and columns 0:2: the second entry",
+            CUT.replace(
+                '(None, "data")', '("model", "data")'
+            ): "the rows, and they stay whole",
+            CUT.replace(
+                '(None, "data")', '(None, ("data", "model"))'
+            ): "here along `data`",
+            CUT
+            + '    xs.mark_sharding(x, mesh, ("data", None))\n': "Existing annotation must be cleared first",
             CUT.replace('(None, "data")', '("data",)'): "needs a spec of as many",
-            CUT.replace('(None, "data")', '(None, "columns")'): "the mesh has no axis 'columns'",
+            CUT.replace(
+                '(None, "data")', '(None, "columns")'
+            ): "the mesh has no axis 'columns'",
             CUT.replace("(n // 2, 2)", "(4, 2)"): "must match mesh size",
             CUT.replace("(n // 2, 2)", "(2, n // 2)"): "the mesh is",
             CUT.replace("range(n)", "range(n)[::-1]"): "row by row",
-            CUT.replace("    xs.mark_sharding", "    # xs.mark_sharding"): "nothing was marked",
+            CUT.replace(
+                "    xs.mark_sharding", "    # xs.mark_sharding"
+            ): "nothing was marked",
             CUT.replace("mark_sharding(x,", "mark_sharding(x.clone(),"): "x itself",
         },
     ),
@@ -416,7 +504,8 @@ def my_rows(device, rows, n):
         solution=LOADER,
         right=[
             LOADER.replace(
-                "world, rank, drop_last=True", "num_replicas=world, rank=rank, shuffle=True, seed=7, drop_last=True"
+                "world, rank, drop_last=True",
+                "num_replicas=world, rank=rank, shuffle=True, seed=7, drop_last=True",
             ).replace("sampler=sampler", "sampler=sampler, num_workers=1"),
             SHARE,
             OWN,
@@ -425,10 +514,18 @@ def my_rows(device, rows, n):
         wrong={
             "from torch.utils.data import DataLoader\n\ndef my_loader(data, batch, rank, world):\n"
             "    return DataLoader(data, batch_size=batch // world, shuffle=True, drop_last=True)\n": "no set_epoch",
-            OWN.replace("Share(mine)", "None, shuffle=True"): "a RandomSampler, has no set_epoch",
-            SHARE.replace(", generator=torch.Generator().manual_seed(self.epoch)", ""): "Do all use the same order",
-            OWN.replace("Share(mine)", "Share(mine, replacement=True)"): "so others are left out",
-            SHARE.replace("self.epoch)).tolist", "self.epoch * (self.rank + 1))).tolist"): "epoch 1: 12 samples",
+            OWN.replace(
+                "Share(mine)", "None, shuffle=True"
+            ): "a RandomSampler, has no set_epoch",
+            SHARE.replace(
+                ", generator=torch.Generator().manual_seed(self.epoch)", ""
+            ): "Do all use the same order",
+            OWN.replace(
+                "Share(mine)", "Share(mine, replacement=True)"
+            ): "so others are left out",
+            SHARE.replace(
+                "self.epoch)).tolist", "self.epoch * (self.rank + 1))).tolist"
+            ): "epoch 1: 12 samples",
             LOADER.replace(
                 "drop_last=True)\n    return", "drop_last=True, seed=rank)\n    return"
             ): "Do all use the same order",

@@ -10,7 +10,15 @@ from torch import nn
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from utils.exercises import DOTS, Exercise, NotAnswered, Wrong, apart, call, expect_number
+from utils.exercises import (
+    DOTS,
+    Exercise,
+    NotAnswered,
+    Wrong,
+    apart,
+    call,
+    expect_number,
+)
 
 # ---- 15.0 ----
 
@@ -37,13 +45,23 @@ def check_optimizer_of(answer):
         if not isinstance(got, torch.optim.AdamW):
             by_type = isinstance(got, (torch.optim.Optimizer, tuple, list, nn.Module))
             what = f"an object of type {type(got).__name__}" if by_type else repr(got)
-            raise Wrong(f"for {shown} you returned {what}, expected a torch.optim.AdamW")
-        held = {id(p) for group in got.param_groups for p in group["params"]} & {id(p) for p in params}
+            raise Wrong(
+                f"for {shown} you returned {what}, expected a torch.optim.AdamW"
+            )
+        held = {id(p) for group in got.param_groups for p in group["params"]} & {
+            id(p) for p in params
+        }
         if len(held) < len(params):
-            raise Wrong(f"for {shown} the optimizer holds {len(held)} of the model's {len(params)} tensors of weights")
+            raise Wrong(
+                f"for {shown} the optimizer holds {len(held)} of the model's {len(params)} tensors of weights"
+            )
         for group in got.param_groups:
             if abs(float(group["lr"]) - lr) > 1e-6 * lr:
-                raise Wrong("the learning rate is {}, expected {}".format(*apart(float(group["lr"]), lr)))
+                raise Wrong(
+                    "the learning rate is {}, expected {}".format(
+                        *apart(float(group["lr"]), lr)
+                    )
+                )
         for p in params:
             p.grad = torch.ones_like(p)
         try:
@@ -51,7 +69,9 @@ def check_optimizer_of(answer):
             with _Operations() as asked:
                 got.step()
         except Exception as error:
-            raise Wrong(f"for {shown} its step() raised {type(error).__name__}: {error}") from error
+            raise Wrong(
+                f"for {shown} its step() raised {type(error).__name__}: {error}"
+            ) from error
         if asked.names.count("_fused_adamw_") != 1:
             raise Wrong(
                 f"for {shown} a step asks for {len(asked.names)} operations ({', '.join(asked.names[:3])}, …), "
@@ -81,15 +101,29 @@ def check_whole_gain(answer):
             continue
         values = {
             "that is how long a step now takes, in seconds": time,
-            "that is the share of the time that is left; how many times as fast is its reciprocal": time / step,
+            "that is the share of the time that is left; how many times as fast is its reciprocal": time
+            / step,
             "that is the share of the time that is gone": 1 - time / step,
             "that is how many seconds are gone": step - time,
             "1 means as fast as before": step / time - 1,
             "1 means as fast as before, and no percent": 100 * (step / time - 1),
         }
-        reason = f"the rest still takes {step - part:g} s, the part now {part / times:g} s"
-        reason = next((text for text, value in values.items() if value and abs(got - value) < 1e-9), reason)
-        raise Wrong("for {} you returned {}, expected {}: {}".format(shown, *apart(got, step / time), reason))
+        reason = (
+            f"the rest still takes {step - part:g} s, the part now {part / times:g} s"
+        )
+        reason = next(
+            (
+                text
+                for text, value in values.items()
+                if value and abs(got - value) < 1e-9
+            ),
+            reason,
+        )
+        raise Wrong(
+            "for {} you returned {}, expected {}: {}".format(
+                shown, *apart(got, step / time), reason
+            )
+        )
 
 
 # ---- 15.2 ----
@@ -102,18 +136,32 @@ def check_samples_of(answer):
     def ask(step, n, batch, seed):
         shown = f"step = {step}, n = {n}, batch = {batch}, seed = {seed}"
         got = call(answer, step, n, batch, seed, shown=shown)
-        if not torch.is_tensor(got) or got.shape != (batch,) or got.dtype not in (torch.int64, torch.int32):
-            what = f"a {got.dtype} tensor of shape {tuple(got.shape)}" if torch.is_tensor(got) else repr(got)
-            raise Wrong(f"for {shown} you returned {what}, expected a tensor of {batch} integers")
+        if (
+            not torch.is_tensor(got)
+            or got.shape != (batch,)
+            or got.dtype not in (torch.int64, torch.int32)
+        ):
+            what = (
+                f"a {got.dtype} tensor of shape {tuple(got.shape)}"
+                if torch.is_tensor(got)
+                else repr(got)
+            )
+            raise Wrong(
+                f"for {shown} you returned {what}, expected a tensor of {batch} integers"
+            )
         if got.min() < 0 or got.max() >= n:
-            raise Wrong(f"for {shown} you returned {got.tolist()}: samples are numbered from 0 to {n - 1}")
+            raise Wrong(
+                f"for {shown} you returned {got.tolist()}: samples are numbered from 0 to {n - 1}"
+            )
         return got.tolist()
 
     # whatever the answer does to the generator of all, it is undone
     with torch.random.fork_rng(devices=[]):
         state = torch.random.get_rng_state()
         for n, batch in ((23, 5), (20, 5), (7, 1), (10, 10)):
-            _check_epochs(lambda step, n=n, batch=batch: ask(step, n, batch, 7), n, batch)
+            _check_epochs(
+                lambda step, n=n, batch=batch: ask(step, n, batch, 7), n, batch
+            )
         found, large = {}, (64, 100, 1000)
         for seed in (*range(EPOCHS), *large):
             for epoch in (*range(EPOCHS), *large):
@@ -141,23 +189,41 @@ def _check_epochs(ask, n, batch):
     drawn = {step: ask(step) for step in steps}
     for step in steps[::-3]:
         if ask(step) != drawn[step]:
-            raise Wrong(f"step {step} gives other samples when it is asked for again: no resumed run is the same")
-    epochs = [[drawn[per_epoch * epoch + k] for k in range(per_epoch)] for epoch in range(EPOCHS)]
+            raise Wrong(
+                f"step {step} gives other samples when it is asked for again: no resumed run is the same"
+            )
+    epochs = [
+        [drawn[per_epoch * epoch + k] for k in range(per_epoch)]
+        for epoch in range(EPOCHS)
+    ]
     shown = f"with {n} samples in batches of {batch}, an epoch has {per_epoch} step{'s' * (per_epoch > 1)}"
     for number, epoch in enumerate(epochs):
         seen = [sample for samples in epoch for sample in samples]
         if len(set(seen)) < len(seen):
             raise Wrong(f"{shown}; in epoch {number} samples come twice")
-        if batch > 1 and all((b - a) % n == 1 for samples in epoch for a, b in pairwise(samples)):
-            raise Wrong(f"{shown}; each holds neighbors, as {epoch[0]}: draw an order of the samples")
+        if batch > 1 and all(
+            (b - a) % n == 1 for samples in epoch for a, b in pairwise(samples)
+        ):
+            raise Wrong(
+                f"{shown}; each holds neighbors, as {epoch[0]}: draw an order of the samples"
+            )
     if epochs[0] == epochs[1]:
         why = f"the number of the epoch must go into the seed. {LOW_BITS}"
         raise Wrong(f"the second epoch has the order of the first: {why}")
-    if 1 < batch < n and all({*map(frozenset, e)} == {*map(frozenset, epochs[0])} for e in epochs):
-        raise Wrong(f"{shown}; their samples are the same in all epochs: draw an order of samples, not of batches")
-    never = sorted(set(range(n)) - {sample for epoch in epochs for samples in epoch for sample in samples})
+    if 1 < batch < n and all(
+        {*map(frozenset, e)} == {*map(frozenset, epochs[0])} for e in epochs
+    ):
+        raise Wrong(
+            f"{shown}; their samples are the same in all epochs: draw an order of samples, not of batches"
+        )
+    never = sorted(
+        set(range(n))
+        - {sample for epoch in epochs for samples in epoch for sample in samples}
+    )
     if never:
-        raise Wrong(f"{shown}; in {EPOCHS} epochs the samples {never} never come: let each epoch leave out others")
+        raise Wrong(
+            f"{shown}; in {EPOCHS} epochs the samples {never} never come: let each epoch leave out others"
+        )
 
 
 # ---- 15.3 ----
@@ -168,8 +234,27 @@ class _Asked(TorchFunctionMode):
     and costs nothing more.
     """
 
-    NAMES = {"item", "tolist", "cpu", "numpy", "__array__", "nonzero", "is_nonzero", "equal", "allclose", "unique"}
-    NAMES |= {"__bool__", "__float__", "__int__", "__index__", "__format__", "__repr__", "__contains__"}
+    NAMES = {
+        "item",
+        "tolist",
+        "cpu",
+        "numpy",
+        "__array__",
+        "nonzero",
+        "is_nonzero",
+        "equal",
+        "allclose",
+        "unique",
+    }
+    NAMES |= {
+        "__bool__",
+        "__float__",
+        "__int__",
+        "__index__",
+        "__format__",
+        "__repr__",
+        "__contains__",
+    }
 
     def __init__(self, given):
         super().__init__()
@@ -180,12 +265,27 @@ class _Asked(TorchFunctionMode):
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         name, kwargs = getattr(func, "__name__", ""), kwargs or {}
-        found = [x for arg in args for x in (arg if isinstance(arg, (list, tuple)) else [arg]) if torch.is_tensor(x)]
+        found = [
+            x
+            for arg in args
+            for x in (arg if isinstance(arg, (list, tuple)) else [arg])
+            if torch.is_tensor(x)
+        ]
         host = bool(found) and all(id(x) in self.on_host for x in found)
-        to_host = name == "to" and "cpu" in map(str, [*args[1:], *kwargs.values()]) and id(args[0]) not in self.given
+        to_host = (
+            name == "to"
+            and "cpu" in map(str, [*args[1:], *kwargs.values()])
+            and id(args[0]) not in self.given
+        )
         to_host = to_host or name == "cpu"
-        from_list = name in ("tensor", "as_tensor") and bool(args) and isinstance(args[0], (list, tuple))
-        by_mask = name == "__getitem__" and getattr(args[1], "dtype", None) == torch.bool
+        from_list = (
+            name in ("tensor", "as_tensor")
+            and bool(args)
+            and isinstance(args[0], (list, tuple))
+        )
+        by_mask = (
+            name == "__getitem__" and getattr(args[1], "dtype", None) == torch.bool
+        )
         if not host:
             self.names += [name] * (to_host or by_mask or name in self.NAMES)
             # it reads one after the other
@@ -206,7 +306,11 @@ class _Watched(nn.Module):
 
     def __init__(self, classes):
         super().__init__()
-        self.layer, self.drop, self.grad = nn.Linear(classes, classes, bias=False), nn.Dropout(0.9), False
+        self.layer, self.drop, self.grad = (
+            nn.Linear(classes, classes, bias=False),
+            nn.Dropout(0.9),
+            False,
+        )
         with torch.no_grad():
             self.layer.weight.copy_(torch.eye(classes).roll(1, 0))
 
@@ -226,14 +330,27 @@ EVALUATIONS = [  # classes, number of samples, in batches of, which are missed
 
 def check_accuracy(answer):
     for classes, n, size, missed in EVALUATIONS:
-        largest, offset = torch.arange(n) % classes, torch.tensor([2 if k in missed else 1 for k in range(n)])
-        inputs, labels = F.one_hot(largest, classes).float().split(size), ((largest + offset) % classes).split(size)
-        model, batches = _Watched(classes).eval(), list(zip(inputs, labels, strict=True))
-        shown = f"{n} samples in batches of {', '.join(str(len(part)) for part in labels)}"
+        largest, offset = (
+            torch.arange(n) % classes,
+            torch.tensor([2 if k in missed else 1 for k in range(n)]),
+        )
+        inputs, labels = (
+            F.one_hot(largest, classes).float().split(size),
+            ((largest + offset) % classes).split(size),
+        )
+        model, batches = (
+            _Watched(classes).eval(),
+            list(zip(inputs, labels, strict=True)),
+        )
+        shown = (
+            f"{n} samples in batches of {', '.join(str(len(part)) for part in labels)}"
+        )
         with _Asked([*inputs, *labels]) as asked:
             got = call(answer, model, batches, shown=shown)
         if torch.is_tensor(got):
-            raise Wrong(f"for {shown} you returned a tensor, expected a Python number: ask for it once, at the end")
+            raise Wrong(
+                f"for {shown} you returned a tensor, expected a Python number: ask for it once, at the end"
+            )
         got, expected = float(expect_number(got, shown)), 1 - len(missed) / n
         if abs(got - expected) > 1e-6:
             why = f"{n - len(missed)} of the {n} samples are right"
@@ -244,17 +361,27 @@ def check_accuracy(answer):
             means = [(part == 1).float().mean().item() for part in offset.split(size)]
             if abs(got - sum(means) / len(means)) < 1e-6:
                 why = f"that is the mean over batches, but the last one has {len(labels[-1])} samples, not {size}"
-            raise Wrong("for {} you returned {}, expected {}: {}".format(shown, *apart(got, expected), why))
+            raise Wrong(
+                "for {} you returned {}, expected {}: {}".format(
+                    shown, *apart(got, expected), why
+                )
+            )
         if len(asked.names) > 1:
             names = ", ".join(asked.names[:4]) + ", …" * (len(asked.names) > 4)
             count = f"you asked for {len(asked.names)} values in {len(batches)} batches ({names})"
             raise Wrong(f"the right value, but {count}: add up on the device")
         if model.grad:
-            raise Wrong("the right value, but the forward passes kept what a backward pass needs: torch.no_grad()")
+            raise Wrong(
+                "the right value, but the forward passes kept what a backward pass needs: torch.no_grad()"
+            )
         if not torch.is_grad_enabled():
-            raise Wrong("the right value, but gradients are off for the rest of the program: with torch.no_grad()")
+            raise Wrong(
+                "the right value, but gradients are off for the rest of the program: with torch.no_grad()"
+            )
         if model.training or not all(p.requires_grad for p in model.parameters()):
-            raise Wrong("the right value, but the model is another one now: leave its mode and its weights alone")
+            raise Wrong(
+                "the right value, but the model is another one now: leave its mode and its weights alone"
+            )
 
 
 # ---- 15.4 ----
@@ -293,14 +420,31 @@ def _run():
         for p in model.parameters():
             p.copy_(torch.randn(p.shape, generator=draw) / 2)
     inputs = torch.randn(8, 3, generator=draw)
-    return model, torch.optim.SGD(model.parameters(), lr=0.5), inputs, 3 * inputs.sum(1, keepdim=True) + 2
+    return (
+        model,
+        torch.optim.SGD(model.parameters(), lr=0.5),
+        inputs,
+        3 * inputs.sum(1, keepdim=True) + 2,
+    )
 
 
-STEPS = [([8], 1e9, 1024.0), ([4, 4], 1e9, 8.0), ([6, 2], 1e9, 1024.0), ([4, 4], 0.5, 1024.0), ([5, 2, 1], 1.0, 8.0)]
+STEPS = [
+    ([8], 1e9, 1024.0),
+    ([4, 4], 1e9, 8.0),
+    ([6, 2], 1e9, 1024.0),
+    ([4, 4], 0.5, 1024.0),
+    ([5, 2, 1], 1.0, 8.0),
+]
 FAULTS = {  # of parts that have these lengths: what a fault multiplies their means with
-    "the means of the parts were added, and are to be one mean": lambda lengths: [1.0 for _ in lengths],
-    "weigh each part by its share of the samples": lambda lengths: [1 / len(lengths) for _ in lengths],
-    "only the last part counted": lambda lengths: [0.0 for _ in lengths[1:]] + [lengths[-1] / 8],
+    "the means of the parts were added, and are to be one mean": lambda lengths: [
+        1.0 for _ in lengths
+    ],
+    "weigh each part by its share of the samples": lambda lengths: [
+        1 / len(lengths) for _ in lengths
+    ],
+    "only the last part counted": lambda lengths: (
+        [0.0 for _ in lengths[1:]] + [lengths[-1] / 8]
+    ),
     "each loss is a mean already": lambda lengths: [1 / n for n in lengths],
     "a mean is not a sum": lambda lengths: [float(n) for n in lengths],
 }
@@ -315,7 +459,10 @@ def _stepped(parts, factors, limit):
     norm of its gradient.
     """
     model, optimizer, _, _ = _run()
-    sum(factor * _mean_loss(model, *part) for factor, part in zip(factors, parts, strict=True)).backward()
+    sum(
+        factor * _mean_loss(model, *part)
+        for factor, part in zip(factors, parts, strict=True)
+    ).backward()
     norm = nn.utils.clip_grad_norm_(model.parameters(), limit)
     optimizer.step()
     return _weights(model), norm
@@ -326,32 +473,59 @@ def check_take_step(answer):
         model, optimizer, inputs, targets = _run()
         before = _weights(model)
         scaler, stepped, step = _Scaler(scale), [], optimizer.step
-        optimizer.step = lambda *args, step=step, stepped=stepped, **more: (stepped.append(1), step(*args, **more))[1]
+        optimizer.step = lambda *args, step=step, stepped=stepped, **more: (
+            stepped.append(1),
+            step(*args, **more),
+        )[1]
         shown = f"parts of {' and '.join(map(str, sizes))} samples, limit {limit:g}"
-        parts, returned = list(zip(inputs.split(sizes), targets.split(sizes), strict=True)), []
+        parts, returned = (
+            list(zip(inputs.split(sizes), targets.split(sizes), strict=True)),
+            [],
+        )
 
         # whatever it returns: the step is judged by what it did
         def quiet(*args, returned=returned):
             returned.append(answer(*args))
 
-        call(quiet if callable(answer) else answer, model, optimizer, scaler, parts, _mean_loss, limit, shown=shown)
+        call(
+            quiet if callable(answer) else answer,
+            model,
+            optimizer,
+            scaler,
+            parts,
+            _mean_loss,
+            limit,
+            shown=shown,
+        )
         if returned == [DOTS] and not scaler.calls and not stepped:
             raise NotAnswered
         if "scale" not in scaler.calls:
-            raise Wrong("the losses were not scaled by the scaler that is given: scaler.scale(…).backward()")
+            raise Wrong(
+                "the losses were not scaled by the scaler that is given: scaler.scale(…).backward()"
+            )
         if "step" not in scaler.calls:
-            raise Wrong("the step was not taken through the scaler: scaler.step(optimizer)")
+            raise Wrong(
+                "the step was not taken through the scaler: scaler.step(optimizer)"
+            )
         if len(stepped) != 1:
-            raise Wrong(f"for {shown} the optimizer took {len(stepped)} steps: one batch, one step")
+            raise Wrong(
+                f"for {shown} the optimizer took {len(stepped)} steps: one batch, one step"
+            )
         if "update" not in scaler.calls:
             raise Wrong("the scaler was not updated: scaler.update() after its step")
         if scaler.calls.index("update") < scaler.calls.index("step"):
-            raise Wrong("scaler.update() came before scaler.step(optimizer), and made it forget what was unscaled")
+            raise Wrong(
+                "scaler.update() came before scaler.step(optimizer), and made it forget what was unscaled"
+            )
         if scaler.calls.count("update") > 1:
-            raise Wrong(f"scaler.update() was called {scaler.calls.count('update')} times: one batch, one update")
+            raise Wrong(
+                f"scaler.update() was called {scaler.calls.count('update')} times: one batch, one update"
+            )
         expected, norm = _stepped(parts, [n / 8 for n in sizes], limit)
         if not torch.allclose(_weights(model), expected, atol=1e-5):
-            moved = ((_weights(model) - before).norm() / (expected - before).norm()).item()
+            moved = (
+                (_weights(model) - before).norm() / (expected - before).norm()
+            ).item()
             if moved == 0:
                 why = "no gradient was left when the step was taken"
             elif limit > norm:
@@ -361,7 +535,11 @@ def check_take_step(answer):
                     if moved < 2 / scale:
                         why = "the scale was taken out twice: scaler.step does it where unscale_ did not"
                 for text, factors in FAULTS.items():
-                    if torch.allclose(_weights(model), _stepped(parts, factors(sizes), limit)[0], atol=1e-5):
+                    if torch.allclose(
+                        _weights(model),
+                        _stepped(parts, factors(sizes), limit)[0],
+                        atol=1e-5,
+                    ):
                         why = text
             elif moved > 1.001:  # the same parts are right without clipping
                 why = f"the gradient's norm is {norm:.3g}, clip it to the limit before the step"
@@ -369,11 +547,19 @@ def check_take_step(answer):
                 why = "it was clipped while it still had the scale: unscale before you clip"
             else:
                 why = "clip the norm of all gradients together, once"
-            far = f"{moved:.3g} times as far as" if abs(moved - 1) > 0.01 else "in another direction than"
+            far = (
+                f"{moved:.3g} times as far as"
+                if abs(moved - 1) > 0.01
+                else "in another direction than"
+            )
             far = f"the weights moved {far} by a step on the whole batch"
             raise Wrong(f"for {shown} {far}: {why}")
-        if any(p.grad is not None and p.grad.abs().max() > 0 for p in model.parameters()):
-            raise Wrong("the gradients are still there: the next step would add its own to them")
+        if any(
+            p.grad is not None and p.grad.abs().max() > 0 for p in model.parameters()
+        ):
+            raise Wrong(
+                "the gradients are still there: the next step would add its own to them"
+            )
 
 
 # ---- 15.5 ----
@@ -402,17 +588,31 @@ def _go_on(run, steps):
 
 def _memory(run):
     tensors = [*run.model.parameters(), *run.model.buffers()]
-    tensors += [v for s in run.optimizer.state.values() for v in s.values() if torch.is_tensor(v)]
+    tensors += [
+        v
+        for s in run.optimizer.state.values()
+        for v in s.values()
+        if torch.is_tensor(v)
+    ]
     return {x.untyped_storage().data_ptr() for x in tensors}
 
 
 def _same_model(a, b):
-    mine, theirs = ({**dict(run.model.named_parameters()), **dict(run.model.named_buffers())} for run in (a, b))
-    same = mine.keys() == theirs.keys() and all(torch.equal(mine[key], theirs[key]) for key in mine)
+    mine, theirs = (
+        {**dict(run.model.named_parameters()), **dict(run.model.named_buffers())}
+        for run in (a, b)
+    )
+    same = mine.keys() == theirs.keys() and all(
+        torch.equal(mine[key], theirs[key]) for key in mine
+    )
     return same and a.model.training == b.model.training
 
 
-KINDS = {"model": nn.Module, "optimizer": torch.optim.Optimizer, "generator": torch.Generator}
+KINDS = {
+    "model": nn.Module,
+    "optimizer": torch.optim.Optimizer,
+    "generator": torch.Generator,
+}
 
 
 def _same_generator(a, b):
@@ -428,33 +628,55 @@ def check_take_over(answer):
         shown = f"an old run after {steps} step{'s' * (steps != 1)} and a new one"
         got = call(answer, new, old, shown=shown)
         if got is old:
-            raise Wrong("you returned the old run itself: bring the new one to its state")
+            raise Wrong(
+                "you returned the old run itself: bring the new one to its state"
+            )
         if got is not new:
-            raise Wrong(f"for {shown} you returned {'nothing' if got is None else 'something else'}, expected `new`")
+            raise Wrong(
+                f"for {shown} you returned {'nothing' if got is None else 'something else'}, expected `new`"
+            )
         for name, kind in KINDS.items():
             found = type(getattr(new, name, None))
             if not issubclass(found, kind):
-                raise Wrong(f"new.{name} is now of type {found.__name__}, expected {kind.__name__}")
-        if not _same_model(old, twin) or not _same_generator(old, twin) or old.done != twin.done:
+                raise Wrong(
+                    f"new.{name} is now of type {found.__name__}, expected {kind.__name__}"
+                )
+        if (
+            not _same_model(old, twin)
+            or not _same_generator(old, twin)
+            or old.done != twin.done
+        ):
             raise Wrong("the old run has changed: copy from it, and leave it as it was")
         if _memory(old) & _memory(new) or new.generator is old.generator:
-            raise Wrong("the two runs share memory: what one does, the other sees. Copy, then load_state_dict")
+            raise Wrong(
+                "the two runs share memory: what one does, the other sees. Copy, then load_state_dict"
+            )
         done = getattr(new, "done", None)
         if done != old.done:
             texts = apart(done, old.done)
-            raise Wrong("new.done is {}, old.done is {}: the learning rate follows from it".format(*texts))
+            raise Wrong(
+                "new.done is {}, old.done is {}: the learning rate follows from it".format(
+                    *texts
+                )
+            )
         if not _same_model(new, old):
-            raise Wrong("the weights, the buffers or the mode of new.model are not those of old.model")
+            raise Wrong(
+                "the weights, the buffers or the mode of new.model are not those of old.model"
+            )
         params = [p for group in new.optimizer.param_groups for p in group["params"]]
         if {id(p) for p in params} != {id(p) for p in new.model.parameters()}:
             raise Wrong("new.optimizer does not update the weights of new.model")
         if not _same_generator(new, old):
-            raise Wrong("the generators draw different samples from here on: get_state and set_state")
+            raise Wrong(
+                "the generators draw different samples from here on: get_state and set_state"
+            )
         _go_on(old, 3)
         try:
             _go_on(new, 3)
         except Exception as error:
-            raise Wrong(f"for {shown}, new's next step raised {type(error).__name__}: {error}") from error
+            raise Wrong(
+                f"for {shown}, new's next step raised {type(error).__name__}: {error}"
+            ) from error
         if not _same_model(new, old):
             raise Wrong(
                 f"for {shown}, three steps later the weights differ: the optimizer's moments or settings (its "

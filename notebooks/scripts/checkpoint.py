@@ -27,11 +27,16 @@ def save_checkpoint(checkpoint, path):
             # the content must be on the disk before the name points to it
             os.fsync(file.fileno())
         os.replace(temporary, path)
-    except (OSError, RuntimeError) as error:  # torch.save says RuntimeError when the disk is full
+    except (
+        OSError,
+        RuntimeError,
+    ) as error:  # torch.save says RuntimeError when the disk is full
         with contextlib.suppress(OSError):  # there may be none, nor a folder for it
             temporary.unlink()
         reason = str(error).splitlines()[0]
-        raise Problem(f"cannot write {path} ({reason}). What it held before is untouched.") from None
+        raise Problem(
+            f"cannot write {path} ({reason}). What it held before is untouched."
+        ) from None
     if os.name == "posix":
         folder = os.open(path.parent, os.O_RDONLY)
         # some network drives cannot, and the file is whole there, too
@@ -54,5 +59,7 @@ def read_checkpoint(path, settings):
         raise Problem(f"{broken}. Delete it, or use another --checkpoint.") from None
     for name, now in settings.items():
         if saved[name] != now:
-            raise Problem(f"{path} was written with {name} {saved[name]}, now it is {now}. Use another --checkpoint.")
+            raise Problem(
+                f"{path} was written with {name} {saved[name]}, now it is {now}. Use another --checkpoint."
+            )
     return checkpoint

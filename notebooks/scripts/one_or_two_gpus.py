@@ -13,6 +13,7 @@ import time
 
 import torch
 import torch.distributed as dist
+
 # before the group opens: it keeps the group that it finds, and its threads
 import torch.distributed.nn.functional
 from torch import nn
@@ -26,8 +27,14 @@ def main(way, gpus):
         torch.cuda.set_device(rank)
     dist.init_process_group("nccl" if cuda else "gloo")
     device = torch.device("cuda", rank) if cuda else torch.device("cpu")
-    net = nn.Sequential(nn.Linear(1024, 4096), nn.ReLU(), nn.Linear(4096, 1024)).to(device)
-    model = nn.parallel.DistributedDataParallel(net) if way == "DDP" else nn.DataParallel(net, list(range(gpus)))
+    net = nn.Sequential(nn.Linear(1024, 4096), nn.ReLU(), nn.Linear(4096, 1024)).to(
+        device
+    )
+    model = (
+        nn.parallel.DistributedDataParallel(net)
+        if way == "DDP"
+        else nn.DataParallel(net, list(range(gpus)))
+    )
     optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
     x = torch.randn(BATCH // dist.get_world_size(), 1024, device=device)
     for step in range(WARM_UP + STEPS):

@@ -21,12 +21,18 @@ class Block(nn.Module):
         super().__init__()
         self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
         self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
-        self.mlp = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
+        self.mlp = nn.Sequential(
+            nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width)
+        )
         self.heads, self.attention = heads, attention
 
     def forward(self, x):
         batch, length, width = x.shape
-        q, k, v = self.qkv(self.norm1(x)).view(batch, length, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
+        q, k, v = (
+            self.qkv(self.norm1(x))
+            .view(batch, length, 3, self.heads, -1)
+            .permute(2, 0, 3, 1, 4)
+        )
         mixed = self.attention(q, k, v, is_causal=True)
         x = x + self.out(mixed.transpose(1, 2).reshape(batch, length, width))
         return x + self.mlp(self.norm2(x))
@@ -35,10 +41,19 @@ class Block(nn.Module):
 class GPT(nn.Module):
     """Bytes (batch, length) in, scores of the next byte (batch, length, 256) out."""
 
-    def __init__(self, width=128, layers=4, heads=4, context=64, attention=F.scaled_dot_product_attention):
+    def __init__(
+        self,
+        width=128,
+        layers=4,
+        heads=4,
+        context=64,
+        attention=F.scaled_dot_product_attention,
+    ):
         super().__init__()
         self.bytes, self.places = nn.Embedding(256, width), nn.Embedding(context, width)
-        self.blocks = nn.Sequential(*(Block(width, heads, attention) for _ in range(layers)))
+        self.blocks = nn.Sequential(
+            *(Block(width, heads, attention) for _ in range(layers))
+        )
         self.norm, self.scores = nn.LayerNorm(width), nn.Linear(width, 256, bias=False)
 
     def forward(self, text):
@@ -54,9 +69,15 @@ class ConvNet(nn.Module):
         layers, inputs = [], 1
         # GroupNorm looks at one image, BatchNorm would look at all that a process has
         for _ in range(3):
-            layers += [nn.Conv2d(inputs, channels, 3, padding=1), nn.GroupNorm(8, channels), nn.ReLU()]
+            layers += [
+                nn.Conv2d(inputs, channels, 3, padding=1),
+                nn.GroupNorm(8, channels),
+                nn.ReLU(),
+            ]
             inputs = channels
-        self.layers = nn.Sequential(*layers, nn.MaxPool2d(2), nn.Flatten(), nn.Linear(16 * channels, 10))
+        self.layers = nn.Sequential(
+            *layers, nn.MaxPool2d(2), nn.Flatten(), nn.Linear(16 * channels, 10)
+        )
 
     def forward(self, images):
         return self.layers(images)
@@ -111,11 +132,31 @@ def make_text(length=400_000, seed=0):
 def add_arguments(parser):
     """The options that belong to the models and the data."""
     add = parser.add_argument
-    add("--task", choices=["text", "digits"], default="text", help="what to learn (default: %(default)s)")
-    add("--data", type=Path, metavar="FILE", help="a text to learn, any file (default: a text made up here)")
-    add("--width", type=int, default=128, help="of the GPT, a multiple of --heads (default: %(default)s)")
+    add(
+        "--task",
+        choices=["text", "digits"],
+        default="text",
+        help="what to learn (default: %(default)s)",
+    )
+    add(
+        "--data",
+        type=Path,
+        metavar="FILE",
+        help="a text to learn, any file (default: a text made up here)",
+    )
+    add(
+        "--width",
+        type=int,
+        default=128,
+        help="of the GPT, a multiple of --heads (default: %(default)s)",
+    )
     for name, value in (("layers", 4), ("heads", 4), ("context", 64)):
-        add(f"--{name}", type=int, default=value, help="of the GPT (default: %(default)s)")
+        add(
+            f"--{name}",
+            type=int,
+            default=value,
+            help="of the GPT (default: %(default)s)",
+        )
 
 
 def load(args):
@@ -129,14 +170,18 @@ def load(args):
             torch.tensor(pixels / 16, dtype=torch.float32)[order].view(-1, 1, 8, 8),
             torch.tensor(digits, dtype=torch.int64)[order],
         )
-        return Digits(images[:1437], labels[:1437]), Digits(images[1437:], labels[1437:])
+        return Digits(images[:1437], labels[:1437]), Digits(
+            images[1437:], labels[1437:]
+        )
     try:  # a file is mapped, not read: it may be larger than the memory
         text = np.memmap(args.data, np.uint8, mode="r") if args.data else make_text()
     except ValueError as error:
         raise Problem(f"{args.data}: {error}") from None
     cut = len(text) * 9 // 10
     if len(text) - cut <= args.context:
-        raise Problem(f"{args.data} is too short: its last tenth, for the test, must be longer than --context")
+        raise Problem(
+            f"{args.data} is too short: its last tenth, for the test, must be longer than --context"
+        )
     return Text(text[:cut], args.context), Text(text[cut:], args.context)
 
 
@@ -145,9 +190,15 @@ def model_of(args):
         if getattr(args, name) < 1:
             raise Problem(f"--{name} must be greater than 0")
     if args.width % args.heads:
-        raise Problem(f"--width {args.width} cannot be divided into {args.heads} heads of one size")
+        raise Problem(
+            f"--width {args.width} cannot be divided into {args.heads} heads of one size"
+        )
     torch.manual_seed(args.seed)  # on the CPU: the same first weights for every device
-    return ConvNet() if args.task == "digits" else GPT(args.width, args.layers, args.heads, args.context)
+    return (
+        ConvNet()
+        if args.task == "digits"
+        else GPT(args.width, args.layers, args.heads, args.context)
+    )
 
 
 def loss_of(model, inputs, targets):

@@ -39,6 +39,7 @@ if __name__ == "__main__":
 
 import torch
 import torch.distributed as dist
+
 # before the group opens: it keeps the group that it finds, and its threads
 import torch.distributed.nn.functional
 import torch.nn.functional as F
@@ -52,23 +53,79 @@ MUST_MATCH = ("hidden", "batch", "lr", "clip", "amp", "seed")
 
 
 def parse_arguments(words=None):
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     add = parser.add_argument
-    add("--epochs", type=int, default=5, help="passes over the training set (default: %(default)s)")
-    add("--batch", type=int, default=64, help="samples in a step, all processes together (default: %(default)s)")
+    add(
+        "--epochs",
+        type=int,
+        default=5,
+        help="passes over the training set (default: %(default)s)",
+    )
+    add(
+        "--batch",
+        type=int,
+        default=64,
+        help="samples in a step, all processes together (default: %(default)s)",
+    )
     add("--lr", type=float, default=0.1, help="learning rate (default: %(default)s)")
-    add("--hidden", type=int, default=64, help="width of the hidden layer (default: %(default)s)")
-    add("--seed", type=int, default=0, help="for the first weights and the order of samples (default: %(default)s)")
-    add("--accumulate", type=int, default=1, metavar="K", help="compute each step in K smaller parts, to save memory")
-    add("--clip", type=float, metavar="NORM", help="scale longer gradients down to this norm")
+    add(
+        "--hidden",
+        type=int,
+        default=64,
+        help="width of the hidden layer (default: %(default)s)",
+    )
+    add(
+        "--seed",
+        type=int,
+        default=0,
+        help="for the first weights and the order of samples (default: %(default)s)",
+    )
+    add(
+        "--accumulate",
+        type=int,
+        default=1,
+        metavar="K",
+        help="compute each step in K smaller parts, to save memory",
+    )
+    add(
+        "--clip",
+        type=float,
+        metavar="NORM",
+        help="scale longer gradients down to this norm",
+    )
     add("--amp", action="store_true", help="compute in bfloat16 where autocast does")
     add("--cpu", action="store_true", help="use the CPU even if there is a GPU")
-    add("--checkpoint", type=Path, metavar="FILE", help="save to FILE; if it exists, continue from it")
-    add("--save-every", type=int, default=20, metavar="STEPS", help="steps between checkpoints (default: %(default)s)")
+    add(
+        "--checkpoint",
+        type=Path,
+        metavar="FILE",
+        help="save to FILE; if it exists, continue from it",
+    )
+    add(
+        "--save-every",
+        type=int,
+        default=20,
+        metavar="STEPS",
+        help="steps between checkpoints (default: %(default)s)",
+    )
     add("--resume", action="store_true", help="insist that the checkpoint exists")
     add("--log-file", type=Path, metavar="FILE", help="append one JSON line a step")
-    add("--pause", type=float, default=0, metavar="SECONDS", help="sleep after each step, to have time to break things")
-    add("--timeout", type=float, default=60, metavar="SECONDS", help="longest wait for others (default: %(default)s)")
+    add(
+        "--pause",
+        type=float,
+        default=0,
+        metavar="SECONDS",
+        help="sleep after each step, to have time to break things",
+    )
+    add(
+        "--timeout",
+        type=float,
+        default=60,
+        metavar="SECONDS",
+        help="longest wait for others (default: %(default)s)",
+    )
     args = parser.parse_args(words)
     for name in ("epochs", "batch", "hidden", "accumulate", "save_every", "timeout"):
         if getattr(args, name) <= 0:
@@ -84,22 +141,34 @@ def parse_arguments(words=None):
 def number(name, default=0):
     text = os.environ.get(name, str(default))
     if not text.isdecimal():
-        raise Problem(f"{name} is {text!r}, not a whole number. Start with torchrun, which sets it.")
+        raise Problem(
+            f"{name} is {text!r}, not a whole number. Start with torchrun, which sets it."
+        )
     return int(text)
 
 
 def pick_device(args):
     """Check what torchrun (or you) set, then take a GPU of one's own, or the CPU."""
-    rank, size, gpus = number("RANK"), number("WORLD_SIZE", 1), torch.cuda.device_count()
+    rank, size, gpus = (
+        number("RANK"),
+        number("WORLD_SIZE", 1),
+        torch.cuda.device_count(),
+    )
     if rank >= size or (size > 1 and "RANK" not in os.environ):
         found = f"RANK is {os.environ.get('RANK', 'not set')} and WORLD_SIZE is {size}"
-        raise Problem(f"{found}. Ranks count from 0 to WORLD_SIZE - 1. Start with torchrun, which sets both.")
+        raise Problem(
+            f"{found}. Ranks count from 0 to WORLD_SIZE - 1. Start with torchrun, which sets both."
+        )
     if args.batch < size:
-        raise Problem(f"--batch {args.batch} is too small for {size} processes: each needs a sample.")
+        raise Problem(
+            f"--batch {args.batch} is too small for {size} processes: each needs a sample."
+        )
     if args.cpu or gpus == 0:
         return torch.device("cpu")
     if number("LOCAL_RANK", rank) >= gpus:
-        raise Problem(f"more processes than GPUs: this machine has {gpus}. Start fewer, or add --cpu.")
+        raise Problem(
+            f"more processes than GPUs: this machine has {gpus}. Start fewer, or add --cpu."
+        )
     torch.accelerator.set_device_index(number("LOCAL_RANK", rank))
     return torch.device("cuda", number("LOCAL_RANK", rank))
 
@@ -108,14 +177,26 @@ def join(device, timeout):
     """Open the process group: from here on the processes can talk. One process alone is
     a group of one.
     """
-    rank, size, host = number("RANK"), number("WORLD_SIZE", 1), os.environ.get("MASTER_ADDR", "127.0.0.1")
-    one_machine = number("LOCAL_WORLD_SIZE", 1) == size or host in ("127.0.0.1", "::1", "localhost")
+    rank, size, host = (
+        number("RANK"),
+        number("WORLD_SIZE", 1),
+        os.environ.get("MASTER_ADDR", "127.0.0.1"),
+    )
+    one_machine = number("LOCAL_WORLD_SIZE", 1) == size or host in (
+        "127.0.0.1",
+        "::1",
+        "localhost",
+    )
     for _, name in socket.if_nameindex():
         if one_machine and name in ("lo", "lo0"):  # keep the traffic inside
             os.environ.setdefault("GLOO_SOCKET_IFNAME", name)
             os.environ.setdefault("NCCL_SOCKET_IFNAME", name)
     timeout = timedelta(seconds=timeout)
-    store = dist.HashStore() if size == 1 else open_store(host, rank, size, timeout, one_machine)
+    store = (
+        dist.HashStore()
+        if size == 1
+        else open_store(host, rank, size, timeout, one_machine)
+    )
     options = {"store": store, "rank": rank, "world_size": size, "timeout": timeout}
     if device.type == "cuda" and dist.is_nccl_available():
         dist.init_process_group("nccl", device_id=device, **options)
@@ -127,7 +208,10 @@ def open_store(host, rank, size, timeout, one_machine):
     """The place at MASTER_ADDR:MASTER_PORT where processes leave their addresses for
     each other.
     """
-    port, options = number("MASTER_PORT", 29500), {"timeout": timeout, "use_libuv": os.name != "nt"}
+    port, options = (
+        number("MASTER_PORT", 29500),
+        {"timeout": timeout, "use_libuv": os.name != "nt"},
+    )
     if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
         # torchrun hosts the store, and after a restart the addresses of the dead are
         # still in it. So each restart writes under a name of its own. Machines may
@@ -135,16 +219,24 @@ def open_store(host, rank, size, timeout, one_machine):
         # TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1, then rank 0 hosts a new store each time
         # (below).
         store = dist.TCPStore(host, port, size, False, **options)
-        return dist.PrefixStore(f"restart {number('TORCHELASTIC_RESTART_COUNT')}", store) if one_machine else store
+        return (
+            dist.PrefixStore(f"restart {number('TORCHELASTIC_RESTART_COUNT')}", store)
+            if one_machine
+            else store
+        )
     if rank == 0:
         # Left alone, TCPStore listens on all networks. Given a socket, it listens where
         # that one does.
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         try:
-            listener = socket.create_server((host if one_machine else "", port), family=family)
+            listener = socket.create_server(
+                (host if one_machine else "", port), family=family
+            )
         except OSError as error:
             reason = str(error).split(" (")[0]
-            raise Problem(f"rank 0 cannot listen at {host}:{port} ({reason}). Choose another MASTER_PORT.") from None
+            raise Problem(
+                f"rank 0 cannot listen at {host}:{port} ({reason}). Choose another MASTER_PORT."
+            ) from None
         options["master_listen_fd"] = listener.detach()
     else:
         wait_for(host, port, timeout.total_seconds())
@@ -159,7 +251,9 @@ def wait_for(host, port, timeout):
         except OSError as error:
             if time.monotonic() > deadline:
                 advice = "Is rank 0 running? Are MASTER_ADDR and MASTER_PORT right?"
-                raise Problem(f"no answer from {host}:{port} for {timeout:g} s ({error}). {advice}") from None
+                raise Problem(
+                    f"no answer from {host}:{port} for {timeout:g} s ({error}). {advice}"
+                ) from None
         time.sleep(0.1)
 
 
@@ -187,7 +281,9 @@ def global_batch(step, args):
     alone, so resuming is easy.
     """
     epoch, index = divmod(step, steps_per_epoch(args))
-    order = torch.randperm(TRAIN, generator=torch.Generator().manual_seed(1_000_003 * args.seed + epoch))
+    order = torch.randperm(
+        TRAIN, generator=torch.Generator().manual_seed(1_000_003 * args.seed + epoch)
+    )
     return order[index * args.batch : (index + 1) * args.batch]
 
 
@@ -229,8 +325,15 @@ def train_step(model, optimizer, images, labels, batch, seen, args):
 def write_log(step, loss, args):
     # everybody's part: a cost of looking at the loss
     dist.all_reduce(loss, dist.ReduceOp.SUM)
-    line = {"epoch": step // steps_per_epoch(args), "step": step, "loss": loss.item() / dist.get_world_size()}
-    line |= {"world_size": dist.get_world_size(), "restarts": number("TORCHELASTIC_RESTART_COUNT")}
+    line = {
+        "epoch": step // steps_per_epoch(args),
+        "step": step,
+        "loss": loss.item() / dist.get_world_size(),
+    }
+    line |= {
+        "world_size": dist.get_world_size(),
+        "restarts": number("TORCHELASTIC_RESTART_COUNT"),
+    }
     if dist.get_rank() == 0:
         with open(args.log_file, "a") as file:
             file.write(json.dumps(line) + "\n")
@@ -240,7 +343,12 @@ def write_log(step, loss, args):
 def evaluate(model, images, labels):
     """Accuracy and mean loss on the test set; the processes share the work."""
     logits, mine = model(my_share(images)), my_share(labels)
-    sums = torch.stack([(logits.argmax(1) == mine).sum().float(), F.cross_entropy(logits, mine, reduction="sum")])
+    sums = torch.stack(
+        [
+            (logits.argmax(1) == mine).sum().float(),
+            F.cross_entropy(logits, mine, reduction="sum"),
+        ]
+    )
     dist.all_reduce(sums)
     return (sums / len(labels)).tolist()
 
@@ -260,7 +368,12 @@ def save_training(step, model, optimizer, seen, args):
     dist.all_reduce(seen)
     if dist.get_rank() == 0:
         epoch, batch = divmod(step, steps_per_epoch(args))
-        checkpoint = {"epoch": epoch, "batch": batch, "seen": seen.cpu(), "optimizer": optimizer.state_dict()}
+        checkpoint = {
+            "epoch": epoch,
+            "batch": batch,
+            "seen": seen.cpu(),
+            "optimizer": optimizer.state_dict(),
+        }
         # the model inside DDP: no "module." in the names
         checkpoint["model"] = model.module.state_dict()
         checkpoint["settings"] = settings(args)
@@ -276,7 +389,9 @@ def agree_on_checkpoint(args):
         try:
             box[0] = read_checkpoint(args.checkpoint, settings(args))
             if args.resume and box[0] is None:
-                raise Problem(f"there is no checkpoint {args.checkpoint}. Check the name, or leave out --resume.")
+                raise Problem(
+                    f"there is no checkpoint {args.checkpoint}. Check the name, or leave out --resume."
+                )
         except Problem as problem:
             box[1] = str(problem)
     dist.broadcast_object_list(box, src=0)
@@ -298,7 +413,11 @@ def train(args):
     say = print if dist.get_rank() == 0 else lambda *_: None
     (images, labels), test_set = load_data(device)
     torch.manual_seed(args.seed)
-    model = torch.nn.Sequential(torch.nn.Linear(64, args.hidden), torch.nn.ReLU(), torch.nn.Linear(args.hidden, 10))
+    model = torch.nn.Sequential(
+        torch.nn.Linear(64, args.hidden),
+        torch.nn.ReLU(),
+        torch.nn.Linear(args.hidden, 10),
+    )
     model.to(device)
     optimizer = torch.optim.SGD(model.parameters(), args.lr, momentum=0.9)
     # how often this process used each sample
@@ -311,7 +430,9 @@ def train(args):
         if dist.get_rank() == 0:  # one process keeps the count of the past
             seen += checkpoint["seen"].to(device)
     model = DistributedDataParallel(model)
-    say(f"world size {dist.get_world_size()}, {device.type}, {dist.get_backend()}: steps {first} to {end}")
+    say(
+        f"world size {dist.get_world_size()}, {device.type}, {dist.get_backend()}: steps {first} to {end}"
+    )
 
     begin, samples = time.perf_counter(), 0
     for step in range(first, end):
@@ -329,9 +450,21 @@ def train(args):
     speed = samples / (time.perf_counter() - begin)
 
     accuracy, loss = evaluate(model.module, *test_set)
-    say(f"test accuracy {accuracy:.1%}, {speed:,.0f} samples/s, each sample seen {low} to {high} times")
-    result = {"accuracy": accuracy, "loss": loss, "seen_min": low, "seen_max": high, "samples_per_second": speed}
-    result |= {"world_size": dist.get_world_size(), "steps": max(first, end), "resumed_at": first}
+    say(
+        f"test accuracy {accuracy:.1%}, {speed:,.0f} samples/s, each sample seen {low} to {high} times"
+    )
+    result = {
+        "accuracy": accuracy,
+        "loss": loss,
+        "seen_min": low,
+        "seen_max": high,
+        "samples_per_second": speed,
+    }
+    result |= {
+        "world_size": dist.get_world_size(),
+        "steps": max(first, end),
+        "resumed_at": first,
+    }
     say(json.dumps(result | {"restarts": number("TORCHELASTIC_RESTART_COUNT")}))
     # first: a DDP model that outlives its group can hang the process (PyTorch 2.11,
     # 2.13)
@@ -347,7 +480,11 @@ def main():
         code, message = 2, str(problem)
     except RuntimeError as error:
         text = str(error)
-        if not isinstance(error, dist.DistError) and "gloo" not in text and "pair closure" not in text:
+        if (
+            not isinstance(error, dist.DistError)
+            and "gloo" not in text
+            and "pair closure" not in text
+        ):
             raise  # not about the other processes
         reason = text.splitlines()[0].split("] ", 1)[-1].split(". This is")[0]
         code, message = 1, f"rank {rank} lost the other processes ({reason})"

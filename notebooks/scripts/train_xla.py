@@ -35,7 +35,9 @@ def release(package):
 # importing would fail with a riddle
 if release("torch").split(".")[:2] != release("torch_xla").split(".")[:2]:
     versions = f"here are torch {release('torch')} and torch_xla {release('torch_xla')}"
-    sys.stderr.write(f"train_xla: torch and torch_xla must be of the same release; {versions}\n")
+    sys.stderr.write(
+        f"train_xla: torch and torch_xla must be of the same release; {versions}\n"
+    )
     sys.exit(2)
 
 import torch
@@ -55,8 +57,14 @@ from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 def load_data():
     pixels, digits = load_digits(return_X_y=True)
     order = torch.randperm(len(digits), generator=torch.Generator().manual_seed(0))
-    images, labels = torch.tensor(pixels / 16, dtype=torch.float32)[order], torch.tensor(digits)[order]
-    return TensorDataset(images[:TRAIN], labels[:TRAIN]), (images[TRAIN:], labels[TRAIN:])
+    images, labels = (
+        torch.tensor(pixels / 16, dtype=torch.float32)[order],
+        torch.tensor(digits)[order],
+    )
+    return TensorDataset(images[:TRAIN], labels[:TRAIN]), (
+        images[TRAIN:],
+        labels[TRAIN:],
+    )
 
 
 def compilations():
@@ -72,7 +80,9 @@ def train(model, step, data, epochs, device):
     world, losses, compiled, seen = xr.world_size(), [], [], 0
     sampler = DistributedSampler(data, world, xr.global_ordinal(), shuffle=True, seed=0)
     # batches of one shape only
-    loader = DataLoader(data, batch_size=BATCH // world, sampler=sampler, drop_last=True)
+    loader = DataLoader(
+        data, batch_size=BATCH // world, sampler=sampler, drop_last=True
+    )
     # moves the batches, and calls torch_xla.sync() after each of them
     batches = pl.MpDeviceLoader(loader, device)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
@@ -96,10 +106,17 @@ def main(rank, args):
     dist.init_process_group("xla", store=store, rank=rank, world_size=xr.world_size())
     device = torch_xla.device()
     data, (images, labels) = load_data()
-    found = {"world_size": xr.world_size(), "runtime": xr.device_type(), "losses": {}, "compilations": {}}
+    found = {
+        "world_size": xr.world_size(),
+        "runtime": xr.device_type(),
+        "losses": {},
+        "compilations": {},
+    }
     for way in ("DDP", "by hand"):
         torch.manual_seed(0)
-        model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 10)).to(device)
+        model = torch.nn.Sequential(
+            torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 10)
+        ).to(device)
         if way == "DDP":  # backward() averages the gradients
             wrapped = DistributedDataParallel(model, gradient_as_bucket_view=True)
             results = train(wrapped, torch.optim.SGD.step, data, args.epochs, device)
@@ -117,8 +134,15 @@ def main(rank, args):
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--epochs", type=int, default=5, help="passes over the training set (default: %(default)s)")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--epochs",
+        type=int,
+        default=5,
+        help="passes over the training set (default: %(default)s)",
+    )
     parser.add_argument("--save", metavar="FILE", help="where to save the weights")
     args = parser.parse_args()
     # The child processes are copies of this one (fork), and need not import all that

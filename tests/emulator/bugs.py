@@ -33,11 +33,31 @@ torch.empty(1, device="cuda")  # at the next request the allocator looks whether
 claim("left", in_use() - before, at_most=0, unit="bytes")
 """
 BUGS = {  # what: (lesson and cell, or a source; right; wrong; the error)
-    "a wrong name": (("01", "current"), "current_device()", "curent_device()", "AttributeError"),
-    "a tensor on the wrong device": (("02", "there-and-back"), "equal(x, back)", "equal(x, there)", "same device"),
-    "memory figures before the work has ended": (FIGURES, "torch.cuda.synchronize()\n", "", "ClaimError: ✗ left"),
+    "a wrong name": (
+        ("01", "current"),
+        "current_device()",
+        "curent_device()",
+        "AttributeError",
+    ),
+    "a tensor on the wrong device": (
+        ("02", "there-and-back"),
+        "equal(x, back)",
+        "equal(x, there)",
+        "same device",
+    ),
+    "memory figures before the work has ended": (
+        FIGURES,
+        "torch.cuda.synchronize()\n",
+        "",
+        "ClaimError: ✗ left",
+    ),
     # Here since PyTorch 2.15; for a pin that has it, take another one.
-    "an API that this PyTorch lacks": (("01", "current"), "current_device()", "graph_annotations", "AttributeError"),
+    "an API that this PyTorch lacks": (
+        ("01", "current"),
+        "current_device()",
+        "graph_annotations",
+        "AttributeError",
+    ),
 }
 
 
@@ -67,4 +87,6 @@ def test_a_mistake_in_a_cuda_cell_fails(what, tmp_path):
     status, printed = run(tmp_path, source)
     assert status == 0 and "2 of 2 code cells ran  (2 live" in printed, printed
     status, printed = run(tmp_path, source.replace(right, wrong))
-    assert status == 1 and "1 of 2 code cells ran" in printed and error in printed, printed
+    assert status == 1 and "1 of 2 code cells ran" in printed and error in printed, (
+        printed
+    )

@@ -26,7 +26,12 @@ TORCH = PACKAGES / "torch"
 def folder():
     """Where the libraries for this Python's PyTorch are, or will be."""
     version = importlib.metadata.version("torch")
-    return ROOT / "build" / "emulator" / f"torch-{version}-{sysconfig.get_config_var('SOABI')}"
+    return (
+        ROOT
+        / "build"
+        / "emulator"
+        / f"torch-{version}-{sysconfig.get_config_var('SOABI')}"
+    )
 
 
 def missing():
@@ -40,9 +45,7 @@ def missing():
     if not (TORCH / "lib" / "libtorch_cuda.so").exists():
         return "a CUDA build of PyTorch in this Python"
     if not includes():
-        return (
-            "the headers of CUDA, which the wheels of PyTorch's CUDA builds bring (nvidia/cu13 or nvidia/cuda_runtime)"
-        )
+        return "the headers of CUDA, which the wheels of PyTorch's CUDA builds bring (nvidia/cu13 or nvidia/cuda_runtime)"
     return None
 
 
@@ -61,9 +64,20 @@ def needed():
     for library in LIBRARIES:
         path = TORCH / "lib" / f"lib{library}.so"
         if path.exists():
-            listed = subprocess.run(["nm", "-D", "--undefined-only", path], capture_output=True, text=True, check=True)
-            names |= {line.split()[-1].split("@")[0] for line in listed.stdout.splitlines()}
-    return {name for name in names if re.match(r"cuda[A-Z]|cublas|cu[A-Z]", name) and not name.startswith("cuFile")}
+            listed = subprocess.run(
+                ["nm", "-D", "--undefined-only", path],
+                capture_output=True,
+                text=True,
+                check=True,
+            )
+            names |= {
+                line.split()[-1].split("@")[0] for line in listed.stdout.splitlines()
+            }
+    return {
+        name
+        for name in names
+        if re.match(r"cuda[A-Z]|cublas|cu[A-Z]", name) and not name.startswith("cuFile")
+    }
 
 
 def stubs():
@@ -73,14 +87,22 @@ def stubs():
     One of cuBLAS succeeds and does nothing, as a kernel does; one of CUDA is not
     supported, and says so in the log.
     """
-    sources = "\n".join(path.read_text(encoding="utf-8") for path in sorted((HERE / "runtime").glob("*.cpp")))
+    sources = "\n".join(
+        path.read_text(encoding="utf-8")
+        for path in sorted((HERE / "runtime").glob("*.cpp"))
+    )
     defined = set(re.findall(r"^API [^(]*?\**(\w+)\(", sources, re.M))
-    lines = ["void emulator_log(const char*, const char*);", "void emulator_launched(void);"]
+    lines = [
+        "void emulator_log(const char*, const char*);",
+        "void emulator_launched(void);",
+    ]
     for name in sorted(needed() - defined - {"cudaGetErrorString", "cudaGetErrorName"}):
         if name.startswith("cublas"):
             lines.append(f"int {name}(void) {{ emulator_launched(); return 0; }}")
         else:
-            lines.append(f'int {name}(void) {{ emulator_log("no implementation of", "{name}"); return 801; }}')
+            lines.append(
+                f'int {name}(void) {{ emulator_log("no implementation of", "{name}"); return 801; }}'
+            )
     return "\n".join(lines) + "\n"
 
 
@@ -89,11 +111,20 @@ def compiled(source, out, *options):
     PyTorch is newer.
     """
     target = out / (source.stem + ".o")
-    inputs = [source, *source.parent.glob("*.h"), HERE / "runtime" / "emulator.h", TORCH / "version.py"]
-    if not target.exists() or target.stat().st_mtime < max(path.stat().st_mtime for path in inputs if path.exists()):
+    inputs = [
+        source,
+        *source.parent.glob("*.h"),
+        HERE / "runtime" / "emulator.h",
+        TORCH / "version.py",
+    ]
+    if not target.exists() or target.stat().st_mtime < max(
+        path.stat().st_mtime for path in inputs if path.exists()
+    ):
         compiler = "gcc" if source.suffix == ".c" else "g++"
         print(f"compiling {source.name}", flush=True)
-        subprocess.run([compiler, "-O1", "-fPIC", "-c", source, "-o", target, *options], check=True)
+        subprocess.run(
+            [compiler, "-O1", "-fPIC", "-c", source, "-o", target, *options], check=True
+        )
     return target
 
 
@@ -107,12 +138,24 @@ def build():
     text = stubs()
     if not generated.exists() or generated.read_text() != text:
         generated.write_text(text)
-    runtime = [compiled(path, out, "-std=c++17", *cuda) for path in sorted((HERE / "runtime").glob("*.cpp"))]
+    runtime = [
+        compiled(path, out, "-std=c++17", *cuda)
+        for path in sorted((HERE / "runtime").glob("*.cpp"))
+    ]
     runtime.append(compiled(generated, out))
     # The soname is that of the driver: dlopen("libcuda.so.1") finds it. With its own
     # libstdc++, as it is loaded first.
     subprocess.run(
-        ["g++", "-shared", *runtime, "-o", out / "libemulator.so", "-Wl,-soname,libcuda.so.1", "-ldl", "-lpthread"]
+        [
+            "g++",
+            "-shared",
+            *runtime,
+            "-o",
+            out / "libemulator.so",
+            "-Wl,-soname,libcuda.so.1",
+            "-ldl",
+            "-lpthread",
+        ]
         + ["-static-libstdc++", "-static-libgcc", "-Wl,--exclude-libs,ALL"],
         check=True,
     )
@@ -121,13 +164,45 @@ def build():
     driver.unlink(missing_ok=True)
     driver.symlink_to("libemulator.so")
 
-    torch_includes = [TORCH / "include", TORCH / "include/torch/csrc/api/include", sysconfig.get_path("include")]
-    options = ["-std=c++20", "-w", "-DTORCH_EXTENSION_NAME=emulator_operators", "-DTORCH_API_INCLUDE_EXTENSION_H"]
-    options += [*(f"-I{path}" for path in torch_includes), *cuda, f"-I{HERE / 'runtime'}"]
-    operators = [compiled(path, out, *options) for path in sorted((HERE / "operators").glob("*.cpp"))]
+    torch_includes = [
+        TORCH / "include",
+        TORCH / "include/torch/csrc/api/include",
+        sysconfig.get_path("include"),
+    ]
+    options = [
+        "-std=c++20",
+        "-w",
+        "-DTORCH_EXTENSION_NAME=emulator_operators",
+        "-DTORCH_API_INCLUDE_EXTENSION_H",
+    ]
+    options += [
+        *(f"-I{path}" for path in torch_includes),
+        *cuda,
+        f"-I{HERE / 'runtime'}",
+    ]
+    operators = [
+        compiled(path, out, *options)
+        for path in sorted((HERE / "operators").glob("*.cpp"))
+    ]
     subprocess.run(
-        ["g++", "-shared", *operators, "-o", out / "emulator_operators.so", f"-L{TORCH / 'lib'}", f"-L{out}"]
-        + ["-lc10", "-lc10_cuda", "-ltorch", "-ltorch_cpu", "-ltorch_cuda", "-ltorch_python", "-l:libemulator.so"]
+        [
+            "g++",
+            "-shared",
+            *operators,
+            "-o",
+            out / "emulator_operators.so",
+            f"-L{TORCH / 'lib'}",
+            f"-L{out}",
+        ]
+        + [
+            "-lc10",
+            "-lc10_cuda",
+            "-ltorch",
+            "-ltorch_cpu",
+            "-ltorch_cuda",
+            "-ltorch_python",
+            "-l:libemulator.so",
+        ]
         + [f"-Wl,-rpath,{TORCH / 'lib'}", "-Wl,--allow-shlib-undefined"],
         check=True,
     )

@@ -21,7 +21,8 @@ GPU = torch.device("cuda")
 
 if "libemulator" not in os.environ.get("LD_PRELOAD", ""):
     pytest.exit(
-        "no emulated device here: python -m tests.emulator.run --gpus 2 python -m pytest tests/emulator/checks.py", 2
+        "no emulated device here: python -m tests.emulator.run --gpus 2 python -m pytest tests/emulator/checks.py",
+        2,
     )
 
 
@@ -37,15 +38,27 @@ def program(source, gpu="T4", gpus=1, gib=None, **variables):
     """What a program prints that runs in a process of its own, above other emulated
     GPUs; and its standard error.
     """
-    environment = {**os.environ, **run.environment(gpu, gpus, gib, os.environ["EMULATOR_LOG"]), **variables}
-    done = subprocess.run([sys.executable, "-c", source], env=environment, capture_output=True, text=True, timeout=120)
+    environment = {
+        **os.environ,
+        **run.environment(gpu, gpus, gib, os.environ["EMULATOR_LOG"]),
+        **variables,
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", source],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
     return done.stdout, done.stderr
 
 
 def close(got, expected, tolerance=2e-5):
     assert got.is_cuda and got.dtype == expected.dtype and got.shape == expected.shape
     assert got.stride() == expected.stride() or got.is_contiguous()
-    torch.testing.assert_close(got.cpu(), expected, rtol=tolerance, atol=tolerance, equal_nan=True)
+    torch.testing.assert_close(
+        got.cpu(), expected, rtol=tolerance, atol=tolerance, equal_nan=True
+    )
 
 
 # --------------------------------------------------------------------------------------
@@ -73,7 +86,10 @@ def test_allocator_rounds_as_it_does_on_a_gpu(size, allocated, reserved):
     assert torch.cuda.memory_allocated() - before[0] == allocated
     assert torch.cuda.memory_reserved() - before[1] == reserved
     del x
-    assert torch.cuda.memory_allocated() == before[0] and torch.cuda.memory_reserved() - before[1] == reserved
+    assert (
+        torch.cuda.memory_allocated() == before[0]
+        and torch.cuda.memory_reserved() - before[1] == reserved
+    )
     torch.cuda.empty_cache()
     assert torch.cuda.memory_reserved() == before[1]
 
@@ -101,7 +117,10 @@ del kept
 print(torch.empty(900 * 2**20, dtype=torch.uint8, device="cuda").numel())
 """
     out, err = program(source, gib=1)
-    assert "CUDA out of memory. Tried to allocate 400.00 MiB. GPU 0 has a total capacity of 1024.00 MiB" in out, err
+    assert (
+        "CUDA out of memory. Tried to allocate 400.00 MiB. GPU 0 has a total capacity of 1024.00 MiB"
+        in out
+    ), err
     assert out.splitlines()[-1] == str(900 * MIB)
 
 
@@ -144,9 +163,15 @@ GALLERY = {
     "nonzero": lambda x, y: (x > 0).nonzero(),
     "mask": lambda x, y: x[x > 0],
     "index": lambda x, y: x[torch.tensor([0, 3], device=x.device)],
-    "index put": lambda x, y: x.clone().index_put_((torch.tensor([1, 2], device=x.device),), y[:2]),
-    "gather": lambda x, y: x.gather(1, torch.tensor([[0], [1], [2], [3], [4], [0]], device=x.device)),
-    "scatter add": lambda x, y: x.clone().scatter_add_(1, torch.zeros(6, 5, dtype=torch.long, device=x.device), y),
+    "index put": lambda x, y: x.clone().index_put_(
+        (torch.tensor([1, 2], device=x.device),), y[:2]
+    ),
+    "gather": lambda x, y: x.gather(
+        1, torch.tensor([[0], [1], [2], [3], [4], [0]], device=x.device)
+    ),
+    "scatter add": lambda x, y: x.clone().scatter_add_(
+        1, torch.zeros(6, 5, dtype=torch.long, device=x.device), y
+    ),
     "masked fill": lambda x, y: x.masked_fill(y > 0, -1.0),
     "cat": lambda x, y: torch.cat([x, y], 1),
     "stack": lambda x, y: torch.stack([x, y]),
@@ -160,20 +185,30 @@ GALLERY = {
     "one hot": lambda x, y: F.one_hot(torch.tensor([0, 2], device=x.device)),
     "embedding": lambda x, y: F.embedding(torch.tensor([[0, 5]], device=x.device), x),
     "softmax": lambda x, y: x.softmax(1),
-    "cross entropy": lambda x, y: F.cross_entropy(x, torch.arange(6, device=x.device) % 5),
+    "cross entropy": lambda x, y: F.cross_entropy(
+        x, torch.arange(6, device=x.device) % 5
+    ),
     "mse": lambda x, y: F.mse_loss(x, y),
     "gelu": lambda x, y: F.gelu(x),
     "layer norm": lambda x, y: F.layer_norm(x, (5,)),
-    "batch norm": lambda x, y: F.batch_norm(x, torch.zeros(5, device=x.device), torch.ones(5, device=x.device)),
+    "batch norm": lambda x, y: F.batch_norm(
+        x, torch.zeros(5, device=x.device), torch.ones(5, device=x.device)
+    ),
     "conv1d": lambda x, y: F.conv1d(x[None], y.t()[:, :, None].repeat(1, 1, 3)),
     "conv2d": lambda x, y: F.conv2d(x[None, None], y[None, None, :3, :3], padding=1),
     "pool": lambda x, y: F.max_pool2d(x[None, None], 2),
-    "interpolate": lambda x, y: F.interpolate(x[None, None], scale_factor=2, mode="bilinear", align_corners=False),
-    "attention": lambda x, y: F.scaled_dot_product_attention(x[None, None], y[None, None], y[None, None]),
+    "interpolate": lambda x, y: F.interpolate(
+        x[None, None], scale_factor=2, mode="bilinear", align_corners=False
+    ),
+    "attention": lambda x, y: F.scaled_dot_product_attention(
+        x[None, None], y[None, None], y[None, None]
+    ),
     "causal attention": lambda x, y: F.scaled_dot_product_attention(
         x[None, None], y[None, None], y[None, None], is_causal=True
     ),
-    "solve": lambda x, y: torch.linalg.solve(x.t() @ x + torch.eye(5, device=x.device), y[0]),
+    "solve": lambda x, y: torch.linalg.solve(
+        x.t() @ x + torch.eye(5, device=x.device), y[0]
+    ),
     "svdvals": lambda x, y: torch.linalg.svdvals(x),
     "fft": lambda x, y: torch.fft.rfft(x).abs(),
     "complex": lambda x, y: torch.view_as_real(torch.complex(x, y) * 1j),
@@ -197,7 +232,14 @@ def test_products_of_16_bits_are_summed_in_32(dtype):
 
 def trained(device, **options):
     torch.manual_seed(0)
-    layers = [nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Flatten(), nn.Linear(8 * 36, 16), nn.LayerNorm(16)]
+    layers = [
+        nn.Conv2d(3, 8, 3),
+        nn.BatchNorm2d(8),
+        nn.ReLU(),
+        nn.Flatten(),
+        nn.Linear(8 * 36, 16),
+        nn.LayerNorm(16),
+    ]
     model = nn.Sequential(*layers, nn.GELU(), nn.Linear(16, 10)).to(device)
     optimizer = torch.optim.AdamW(model.parameters(), 1e-2, **options)
     x, y = made((16, 3, 8, 8)).to(device), (torch.arange(16) % 10).to(device)
@@ -218,7 +260,9 @@ def test_random_numbers_follow_the_seed():
     torch.manual_seed(3)
     first, second = torch.rand(5, device=GPU), torch.rand(5, device=GPU)
     torch.manual_seed(3)
-    assert torch.equal(torch.rand(5, device=GPU), first) and not torch.equal(first, second)
+    assert torch.equal(torch.rand(5, device=GPU), first) and not torch.equal(
+        first, second
+    )
 
 
 # --------------------------------------------------------------------------------------
@@ -228,15 +272,30 @@ def test_random_numbers_follow_the_seed():
 @pytest.mark.parametrize(
     ("mistake", "words"),
     [
-        (lambda: torch.ones(2, device=GPU) + torch.ones(2), "Expected all tensors to be on the same device, but found"),
-        (lambda: F.linear(torch.ones(1, 2, device=GPU), torch.ones(2, 2)), "Expected all tensors to be on the same"),
+        (
+            lambda: torch.ones(2, device=GPU) + torch.ones(2),
+            "Expected all tensors to be on the same device, but found",
+        ),
+        (
+            lambda: F.linear(torch.ones(1, 2, device=GPU), torch.ones(2, 2)),
+            "Expected all tensors to be on the same",
+        ),
         (
             lambda: F.embedding(torch.tensor([1]), torch.ones(3, 3, device=GPU)),
             "Expected all tensors to be on the same",
         ),
-        (lambda: torch.cat([torch.ones(3, device=GPU), torch.ones(3)]), "Expected all tensors to be on the same"),
-        (lambda: torch.ones(2, device=GPU).numpy(), "can't convert cuda:0 device type tensor to numpy"),
-        (lambda: nn.Conv2d(3, 3, 1).to(GPU)(torch.ones(2, 3, 4, 4)), "should be the same"),
+        (
+            lambda: torch.cat([torch.ones(3, device=GPU), torch.ones(3)]),
+            "Expected all tensors to be on the same",
+        ),
+        (
+            lambda: torch.ones(2, device=GPU).numpy(),
+            "can't convert cuda:0 device type tensor to numpy",
+        ),
+        (
+            lambda: nn.Conv2d(3, 3, 1).to(GPU)(torch.ones(2, 3, 4, 4)),
+            "should be the same",
+        ),
         (lambda: torch.ones(1, device="cuda:7"), "invalid device ordinal"),
         (
             lambda: torch.ones(2, 3, device=GPU) @ torch.ones(2, 3, device=GPU),
@@ -261,7 +320,11 @@ print(y)
 @pytest.mark.parametrize(("blocking", "line"), [("0", 6), ("1", 4)])
 def test_an_index_out_of_range_is_found_at_the_next_wait(blocking, line):
     out, err = program(INDEX, CUDA_LAUNCH_BLOCKING=blocking, PYTHON_COLORS="0")
-    assert f"line {line}, in <module>" in err and "device-side assert triggered" in err and "index out of bounds" in err
+    assert (
+        f"line {line}, in <module>" in err
+        and "device-side assert triggered" in err
+        and "index out of bounds" in err
+    )
     assert out == ""
 
 
@@ -277,7 +340,9 @@ if os.fork() == 0:
     os._exit(0)
 os.wait()
 """
-    assert program(source)[0].startswith("Cannot re-initialize CUDA in forked subprocess")
+    assert program(source)[0].startswith(
+        "Cannot re-initialize CUDA in forked subprocess"
+    )
 
 
 # --------------------------------------------------------------------------------------
@@ -308,7 +373,9 @@ def test_an_event_orders_two_streams_and_measures():
         end.record()
     assert not end.query()
     end.wait()
-    assert x.sum().item() == 8 and start.elapsed_time(end) == pytest.approx(SLEEP / 1.59e6, rel=0.2)
+    assert x.sum().item() == 8 and start.elapsed_time(end) == pytest.approx(
+        SLEEP / 1.59e6, rel=0.2
+    )
 
 
 def test_a_copy_to_pinned_memory_returns_early_and_one_to_pageable_memory_waits():
@@ -409,7 +476,10 @@ PAGEABLE = "Cannot copy between CPU and CUDA tensors during CUDA graph capture u
 )
 def test_what_waits_cannot_be_captured(mistake, words):
     x = torch.ones(4, device=GPU)
-    with pytest.raises(RuntimeError) as caught, torch.cuda.graph(torch.cuda.CUDAGraph()):
+    with (
+        pytest.raises(RuntimeError) as caught,
+        torch.cuda.graph(torch.cuda.CUDAGraph()),
+    ):
         mistake(x)
     assert words in f"{caught.value} {caught.value.__context__}"
     torch.cuda.synchronize()
@@ -441,7 +511,9 @@ def test_autocast_and_scaler():
 def test_two_gpus_hold_their_own_tensors():
     assert torch.cuda.device_count() == 2
     x = torch.arange(4.0, device="cuda:1")
-    assert torch.cuda.memory_allocated(1) >= 512 and torch.equal(x.to("cuda:0").cpu(), x.cpu())
+    assert torch.cuda.memory_allocated(1) >= 512 and torch.equal(
+        x.to("cuda:0").cpu(), x.cpu()
+    )
     with pytest.raises(RuntimeError, match="cuda:1 and cuda:0|cuda:0 and cuda:1"):
         x + torch.ones(4, device="cuda:0")
     with torch.cuda.device(1):
@@ -475,4 +547,8 @@ print(properties.name, properties.major, properties.total_memory // 2**30, torch
 def test_no_kernel_went_uncomputed():
     torch.cuda.synchronize()
     log = pathlib.Path(os.environ["EMULATOR_LOG"])  # made with its first line
-    assert [line for line in (log.read_text() if log.exists() else "").splitlines() if "LEAK" in line] == []
+    assert [
+        line
+        for line in (log.read_text() if log.exists() else "").splitlines()
+        if "LEAK" in line
+    ] == []

@@ -51,7 +51,11 @@ def _gloo_for_nccl():
     def init_process_group(backend=None, *args, **kwargs):
         # starts NCCL's communicator at once, which Gloo refuses
         kwargs.pop("device_id", None)
-        return original("gloo" if backend is None else str(backend).replace("nccl", "gloo"), *args, **kwargs)
+        return original(
+            "gloo" if backend is None else str(backend).replace("nccl", "gloo"),
+            *args,
+            **kwargs,
+        )
 
     dist.init_process_group = init_process_group
     dist.distributed_c10d.init_process_group = init_process_group
@@ -70,10 +74,16 @@ def _aot_eager_for_triton(torch):
 
     @functools.wraps(original)
     def call(self, model, inputs):
-        tensors = [x for x in [*inputs, *model.parameters(), *model.buffers()] if isinstance(x, torch.Tensor)]
+        tensors = [
+            x
+            for x in [*inputs, *model.parameters(), *model.buffers()]
+            if isinstance(x, torch.Tensor)
+        ]
         if any(x.is_cuda for x in tensors) and not os.environ.get("EMULATOR_TRITON"):
             graphs = self.config.get("triton.cudagraphs")
-            return torch._dynamo.lookup_backend("cudagraphs" if graphs else "aot_eager")(model, inputs)
+            return torch._dynamo.lookup_backend(
+                "cudagraphs" if graphs else "aot_eager"
+            )(model, inputs)
         return original(self, model, inputs)
 
     wrapper.__call__ = call

@@ -21,15 +21,40 @@ from tests.emulator import build
 from tests.emulator.run import environment
 
 # Memory of emulated GPUs counts as the kernel's.
-COMMAND = ["-m", "tests.lessons.plugin", "--color=no", "--kernel-mib=8192", "--family-mib=65536"]
+COMMAND = [
+    "-m",
+    "tests.lessons.plugin",
+    "--color=no",
+    "--kernel-mib=8192",
+    "--family-mib=65536",
+]
 NOTEBOOKS = pathlib.Path(__file__).resolve().parents[2] / "notebooks"
 # The most (GFLOP, MiB) of an operator that is computed: what is larger takes too long
 # on a CPU, and leaves no values.
-USUAL, LIMITS = (1, 64), {"05": (10, 600), "06": (1, 600), "07": (20, 600), "10": (1, 16), "11": (0.3, 8)}
+USUAL, LIMITS = (
+    (1, 64),
+    {"05": (10, 600), "06": (1, 600), "07": (20, 600), "10": (1, 16), "11": (0.3, 8)},
+)
 AT_ONCE = 3  # on two cores: part of the time a lesson waits for the emulated GPU
 # The longest first, so that the last ones end together. 13 and 14 have no cell for
 # CUDA.
-ORDER = ["15", "11", "10", "06", "12", "05", "04", "02", "03", "09", "16", "07", "08", "01", "00"]
+ORDER = [
+    "15",
+    "11",
+    "10",
+    "06",
+    "12",
+    "05",
+    "04",
+    "02",
+    "03",
+    "09",
+    "16",
+    "07",
+    "08",
+    "01",
+    "00",
+]
 
 
 def lesson(number):
@@ -40,7 +65,12 @@ def lesson(number):
 
 def asks_for_a_gpu(number):
     """Whether a cell of the lesson runs on one GPU (11 asks for two, 12 for none)."""
-    return bool(re.search(r'"%%requires (cuda|accelerator|triton)\b(?!:)', lesson(number).read_text(encoding="utf-8")))
+    return bool(
+        re.search(
+            r'"%%requires (cuda|accelerator|triton)\b(?!:)',
+            lesson(number).read_text(encoding="utf-8"),
+        )
+    )
 
 
 def variables(number, gpu, gpus, log):
@@ -49,7 +79,12 @@ def variables(number, gpu, gpus, log):
     """
     gflop, mib = LIMITS.get(number, USUAL)
     found = {**os.environ, **environment(gpu, gpus, None, log, gflop, mib)}
-    found |= {"LAB_STRICT": "1", "LAB_UNTIMED": "1", "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive"}
+    found |= {
+        "LAB_STRICT": "1",
+        "LAB_UNTIMED": "1",
+        "OMP_NUM_THREADS": "1",
+        "OMP_WAIT_POLICY": "passive",
+    }
     found.pop("PJRT_DEVICE", None)
     return found
 
@@ -76,31 +111,57 @@ def run_lesson(number, gpu, record=False):
             errors="replace",
         )
         seconds = time.perf_counter() - begin
-        leaks = [line for line in log.read_text().splitlines() if "LEAK" in line] if log.exists() else []
+        leaks = (
+            [line for line in log.read_text().splitlines() if "LEAK" in line]
+            if log.exists()
+            else []
+        )
     said = re.findall(rf"^{number}_\S+ +(.*)$", done.stdout, re.M)
     well = done.returncode == 0 and not leaks
     line = f"{number} on {gpus} × {gpu:4}  {said[-1] if said else done.stdout.strip().splitlines()[-1]}"
-    return f"{line}  ({seconds:.0f} s in all){'' if well else '  FAILED'}", "\n".join([done.stdout, *leaks]), well
+    return (
+        f"{line}  ({seconds:.0f} s in all){'' if well else '  FAILED'}",
+        "\n".join([done.stdout, *leaks]),
+        well,
+    )
 
 
 def main(arguments=None):
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument(
-        "numbers", nargs="*", metavar="NUMBER", help="lessons, such as 05 (default: all with CUDA cells)"
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--record", action="store_true", help="store what the timeless cells give")
+    parser.add_argument(
+        "numbers",
+        nargs="*",
+        metavar="NUMBER",
+        help="lessons, such as 05 (default: all with CUDA cells)",
+    )
+    parser.add_argument(
+        "--record", action="store_true", help="store what the timeless cells give"
+    )
     options = parser.parse_args(arguments)
     if not (build.folder() / "emulator_operators.so").exists():
-        sys.exit("The emulated CUDA device is not built yet: python -m tests.emulator.build")
+        sys.exit(
+            "The emulated CUDA device is not built yet: python -m tests.emulator.build"
+        )
     numbers = options.numbers or ORDER
     if options.record:
-        numbers = [n for n in numbers if "--timeless" in lesson(n).read_text(encoding="utf-8")]
+        numbers = [
+            n for n in numbers if "--timeless" in lesson(n).read_text(encoding="utf-8")
+        ]
     gpus = ["T4"] if options.record else ["T4", "H200"]
-    jobs = [(n, gpu, options.record) for gpu in gpus for n in numbers if gpu == "T4" or asks_for_a_gpu(n)]
+    jobs = [
+        (n, gpu, options.record)
+        for gpu in gpus
+        for n in numbers
+        if gpu == "T4" or asks_for_a_gpu(n)
+    ]
     jobs.sort(key=lambda job: (ORDER.index(job[0]), job[1] != "T4"))
     begin, failed, lines = time.perf_counter(), 0, []
     with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
-        for future in concurrent.futures.as_completed([pool.submit(run_lesson, *job) for job in jobs]):
+        for future in concurrent.futures.as_completed(
+            [pool.submit(run_lesson, *job) for job in jobs]
+        ):
             line, printed, well = future.result()
             lines.append(line)
             print(line, flush=True)
@@ -108,7 +169,9 @@ def main(arguments=None):
                 failed += 1
                 print(printed, flush=True)
     figures = {
-        what: sum(int(n.replace(",", "")) for n in re.findall(pattern, "\n".join(lines)))
+        what: sum(
+            int(n.replace(",", "")) for n in re.findall(pattern, "\n".join(lines))
+        )
         for what, pattern in {
             "code cells": r"(\d+) of \d+ code cells",
             "live": r"\((\d+) live",
@@ -118,7 +181,8 @@ def main(arguments=None):
     }
     minutes = (time.perf_counter() - begin) / 60
     print(
-        ", ".join(f"{count:,} {what}" for what, count in figures.items()) + f"; {failed} runs failed; {minutes:.1f} min"
+        ", ".join(f"{count:,} {what}" for what, count in figures.items())
+        + f"; {failed} runs failed; {minutes:.1f} min"
     )
     return 1 if failed else 0
 

@@ -159,7 +159,11 @@ def _prepare(node):
                 inner.mistaken = names[(names.index(inner.id) + 1) % len(names)]
     if isinstance(node, ast.Compare) and isinstance(node.ops[-1], (ast.In, ast.NotIn)):
         node.comparators[-1].unordered = True
-    if isinstance(node, ast.Call) and getattr(node.func, "id", None) in ("isinstance", "min", "max"):
+    if isinstance(node, ast.Call) and getattr(node.func, "id", None) in (
+        "isinstance",
+        "min",
+        "max",
+    ):
         node.unordered = True
         for argument in node.args[1:]:
             argument.unordered = True
@@ -179,7 +183,10 @@ def _compiles(text):
 
 def _change(old, new):
     lines = list(difflib.ndiff(old.splitlines(), new.splitlines()))
-    return " → ".join(" | ".join(line[2:].strip() for line in lines if line[0] == sign) for sign in "-+")
+    return " → ".join(
+        " | ".join(line[2:].strip() for line in lines if line[0] == sign)
+        for sign in "-+"
+    )
 
 
 def _changes(node):
@@ -195,7 +202,9 @@ def _changes(node):
         return lambda: items.pop(place)
 
     def exchanging(items, place):
-        return lambda: items.__setitem__(slice(place, place + 2), items[place : place + 2][::-1])
+        return lambda: items.__setitem__(
+            slice(place, place + 2), items[place : place + 2][::-1]
+        )
 
     # An expression that a statement or another expression holds: replaced by something
     # next to it.
@@ -204,7 +213,11 @@ def _changes(node):
         for place, item in enumerate(inside):
             if isinstance(item, ast.expr):
                 for new in _instead(item):
-                    yield putting(value, place, new) if isinstance(value, list) else setting(node, field, new)
+                    yield (
+                        putting(value, place, new)
+                        if isinstance(value, list)
+                        else setting(node, field, new)
+                    )
 
     if isinstance(node, ast.Compare):
         for place, operator in enumerate(node.ops):
@@ -217,7 +230,9 @@ def _changes(node):
         left, right = node.left, node.right
         yield lambda: (setattr(node, "left", right), setattr(node, "right", left))
     if isinstance(node, ast.BoolOp):
-        yield setting(node, "op", ast.Or() if isinstance(node.op, ast.And) else ast.And())
+        yield setting(
+            node, "op", ast.Or() if isinstance(node.op, ast.And) else ast.And()
+        )
         for place in range(len(node.values)):
             yield dropping(node.values, place)
     if isinstance(node, (ast.If, ast.IfExp, ast.While)):
@@ -235,11 +250,17 @@ def _changes(node):
                 yield exchanging(node.args, place)
         for place in range(len(node.keywords)):
             yield dropping(node.keywords, place)
-    if isinstance(node, (ast.Tuple, ast.List, ast.Set)) and isinstance(getattr(node, "ctx", ast.Load()), ast.Load):
+    if isinstance(node, (ast.Tuple, ast.List, ast.Set)) and isinstance(
+        getattr(node, "ctx", ast.Load()), ast.Load
+    ):
         for place in range(len(node.elts)):
             if not isinstance(node, ast.Tuple):
                 yield dropping(node.elts, place)
-            if place + 1 < len(node.elts) and not isinstance(node, ast.Set) and not hasattr(node, "unordered"):
+            if (
+                place + 1 < len(node.elts)
+                and not isinstance(node, ast.Set)
+                and not hasattr(node, "unordered")
+            ):
                 yield exchanging(node.elts, place)
     if isinstance(node, ast.Dict):
         for place in range(len(node.values) - 1):
@@ -251,8 +272,13 @@ def _changes(node):
     if isinstance(node, (ast.Lambda, ast.FunctionDef)) and node.args.defaults:
         yield setting(node.args, "defaults", [])
         count = len(node.args.defaults)
-        if [a.arg for a in node.args.args[-count:]] == [getattr(d, "id", None) for d in node.args.defaults]:
-            yield lambda: (setattr(node.args, "args", node.args.args[:-count]), setattr(node.args, "defaults", []))
+        if [a.arg for a in node.args.args[-count:]] == [
+            getattr(d, "id", None) for d in node.args.defaults
+        ]:
+            yield lambda: (
+                setattr(node.args, "args", node.args.args[:-count]),
+                setattr(node.args, "defaults", []),
+            )
     if isinstance(node, ast.ExceptHandler) and node.type is not None:
         yield setting(node, "type", ast.Name("Exception", ast.Load()))
     if isinstance(node, (ast.For, ast.While)):
@@ -263,12 +289,23 @@ def _changes(node):
         lines = getattr(node, field, None)
         for place, line in enumerate(lines if isinstance(lines, list) else ()):
             if isinstance(line, (ast.With, ast.Try)):
-                yield lambda lines=lines, place=place, line=line: lines.__setitem__(slice(place, place + 1), line.body)
-            if isinstance(line, (ast.FunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom, ast.Pass)):
+                yield lambda lines=lines, place=place, line=line: lines.__setitem__(
+                    slice(place, place + 1), line.body
+                )
+            if isinstance(
+                line,
+                (ast.FunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom, ast.Pass),
+            ):
                 continue
-            if isinstance(node, ast.Module) or (isinstance(line, ast.Expr) and isinstance(line.value, ast.Constant)):
+            if isinstance(node, ast.Module) or (
+                isinstance(line, ast.Expr) and isinstance(line.value, ast.Constant)
+            ):
                 continue  # the answer itself, a docstring
-            yield dropping(lines, place) if len(lines) > 1 or field != "body" else putting(lines, place, ast.Pass())
+            yield (
+                dropping(lines, place)
+                if len(lines) > 1 or field != "body"
+                else putting(lines, place, ast.Pass())
+            )
 
 
 def _instead(item):
@@ -300,7 +337,10 @@ def _instead(item):
         if hasattr(item, "mistaken"):
             yield ast.Name(item.mistaken, ast.Load())
     if isinstance(item, ast.Attribute) and isinstance(item.ctx, ast.Load):
-        yield from (ast.Attribute(item.value, new, ast.Load()) for new in NEIGHBORS.get(item.attr, ()))
+        yield from (
+            ast.Attribute(item.value, new, ast.Load())
+            for new in NEIGHBORS.get(item.attr, ())
+        )
     if isinstance(item, ast.Call):
         if isinstance(item.func, ast.Attribute):  # x.cpu() → x
             yield item.func.value
@@ -328,7 +368,9 @@ def verdict(number, source):
         except Exception as error:
             return f"✗ {number} the cell raises {type(error).__name__}: {error}"
         exercises.check(number, names[exercises.find_exercise(number).name])
-    verdicts = re.findall(rf"^[✓✗○] {re.escape(number)} .*", out.getvalue(), re.M | re.S)
+    verdicts = re.findall(
+        rf"^[✓✗○] {re.escape(number)} .*", out.getvalue(), re.M | re.S
+    )
     return verdicts[-1] if verdicts else out.getvalue()
 
 
@@ -337,7 +379,8 @@ def judged(number, sample=list):
     some of them.
     """
     return [
-        (mutant, verdict(number, mutant.source)) for mutant in sample(mutants(exercises.find_exercise(number).solution))
+        (mutant, verdict(number, mutant.source))
+        for mutant in sample(mutants(exercises.find_exercise(number).solution))
     ]
 
 
@@ -345,7 +388,10 @@ def alike(text):
     """Whether a verdict calls what was returned and what was expected by the same
     words.
     """
-    pair = re.search(r"you returned (.+?), (?:but )?(?:expected|it is|it should be) (.+?)(?::| \(|\.? *\n|$)", text)
+    pair = re.search(
+        r"you returned (.+?), (?:but )?(?:expected|it is|it should be) (.+?)(?::| \(|\.? *\n|$)",
+        text,
+    )
     return pair is not None and pair[1] == pair[2]
 
 
@@ -371,16 +417,28 @@ def report(number):
         f"{len(missed):3} accepted  {seconds:5.1f} s"
     ]
     lines += [f"    accepted: {change}" for change in missed]
-    lines += [f"    listed as equivalent, but refused or no mutant: {change}" for change in sorted(stale)]
+    lines += [
+        f"    listed as equivalent, but refused or no mutant: {change}"
+        for change in sorted(stale)
+    ]
     lines += [f"    says the same twice: {said.splitlines()[0]}" for said in same[:3]]
     lines += [f"    refused, but not judged: {change}" for change in unclear]
     lines += [f"    refused, because it never ended: {change}" for change in endless]
-    return lines, (len(found), len(found) - len(passed), equivalent, len(stale) + len(same))
+    return lines, (
+        len(found),
+        len(found) - len(passed),
+        equivalent,
+        len(stale) + len(same),
+    )
 
 
 def main():
     wanted = sys.argv[1:]
-    numbers = [n for n in exercises.all_exercises() if not wanted or any(n.startswith(w) for w in wanted)]
+    numbers = [
+        n
+        for n in exercises.all_exercises()
+        if not wanted or any(n.startswith(w) for w in wanted)
+    ]
     faults, total = [], [0, 0, 0]
     start = time.perf_counter()
     with ProcessPoolExecutor() as pool:
@@ -388,8 +446,14 @@ def main():
             numbers, pool.map(report, numbers), strict=True
         ):
             print(*lines, sep="\n", flush=True)
-            total = [a + b for a, b in zip(total, (count, refused, equivalent), strict=True)]
-            if wrong or refused < 0.97 * (count - equivalent) or equivalent > max(2, 0.2 * count):
+            total = [
+                a + b for a, b in zip(total, (count, refused, equivalent), strict=True)
+            ]
+            if (
+                wrong
+                or refused < 0.97 * (count - equivalent)
+                or equivalent > max(2, 0.2 * count)
+            ):
                 faults.append(number)
     count, refused, equivalent = total
     print(

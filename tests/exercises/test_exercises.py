@@ -43,8 +43,16 @@ def no_score(monkeypatch, tmp_path):
 @pytest.mark.parametrize("number", ALL)
 def test_exercise_is_complete(number):
     exercise = ALL[number]
-    assert 1 <= len(exercise.hints) <= 3 and exercise.wrong and exercise.title and exercise.praise.endswith(".")
-    assert exercise.stars in (1, 2, 3) and len(set(map(textwrap.dedent, exercise.right))) >= 2
+    assert (
+        1 <= len(exercise.hints) <= 3
+        and exercise.wrong
+        and exercise.title
+        and exercise.praise.endswith(".")
+    )
+    assert (
+        exercise.stars in (1, 2, 3)
+        and len(set(map(textwrap.dedent, exercise.right))) >= 2
+    )
     assert exercise.solution.strip() not in map(str.strip, exercise.right)
     assert all(reason.endswith(".") for reason in exercise.equivalent.values())
     lesson = [other for other in ALL.values() if other.number[:2] == number[:2]]
@@ -73,17 +81,24 @@ def test_answer_gets_its_verdict(number, source, signs, message, capsys):
 def test_sample_of_mutants_is_refused(number, monkeypatch):
     monkeypatch.setattr(exercises, "SECONDS", 5)
     known = ALL[number].equivalent
-    for mutant, said in mutants.judged(number, lambda all: random.Random(number).sample(all, min(6, len(all)))):
+    for mutant, said in mutants.judged(
+        number, lambda all: random.Random(number).sample(all, min(6, len(all)))
+    ):
         assert said[0] in "✗○" or mutant.change in known, f"accepted: {mutant.change}"
         assert not mutants.alike(said), said
 
 
 JUNK = [None, 5, "x", [], {}, (), [1] * 6, int, torch.ones(2)]
-JUNK += [lambda *a, junk=junk: junk for junk in (None, 5, -1.5, "x", [], (None, None), torch.ones(2), True)]
+JUNK += [
+    lambda *a, junk=junk: junk
+    for junk in (None, 5, -1.5, "x", [], (None, None), torch.ones(2), True)
+]
 
 
 @pytest.mark.parametrize("number", ALL)
-def test_whatever_the_answer_check_gives_a_verdict_and_no_error(number, capsys, monkeypatch):
+def test_whatever_the_answer_check_gives_a_verdict_and_no_error(
+    number, capsys, monkeypatch
+):
     # none of these changes the inputs of a check
     monkeypatch.setattr(exercises, "find_exercise", ALL.get)
     for junk in JUNK:
@@ -118,13 +133,24 @@ def leave(error):
 @pytest.mark.parametrize(
     ("function", "said"),
     [
-        (forever, "your answer had not ended after 0.2 seconds: does a loop never end?\n"),
-        (lambda x: time.sleep(3), "It goes on in the background: restart the kernel.\n"),
+        (
+            forever,
+            "your answer had not ended after 0.2 seconds: does a loop never end?\n",
+        ),
+        (
+            lambda x: time.sleep(3),
+            "It goes on in the background: restart the kernel.\n",
+        ),
         (lambda x: leave(SystemExit), "this cannot be judged (SystemExit: )\n"),
-        (lambda x: leave(KeyboardInterrupt), "this cannot be judged (KeyboardInterrupt: )\n"),
+        (
+            lambda x: leave(KeyboardInterrupt),
+            "this cannot be judged (KeyboardInterrupt: )\n",
+        ),
     ],
 )
-def test_answer_that_does_not_come_back_gets_a_verdict(function, said, capsys, monkeypatch):
+def test_answer_that_does_not_come_back_gets_a_verdict(
+    function, said, capsys, monkeypatch
+):
     monkeypatch.setattr(exercises, "SECONDS", 0.2)
     exercises.check("00.1", function)
     out = capsys.readouterr().out
@@ -143,7 +169,12 @@ def test_answer_that_changes_its_input_spoils_nothing(capsys):
 
 def test_function_gets_copies_and_numpy_results_become_pythons():
     given = [[1, 2], {"a": {3}}]
-    result = exercises.call(lambda x: (x[0].clear(), x[1]["a"].clear(), [np.int64(4), (np.bool_(True),)])[-1], given)
+    result = exercises.call(
+        lambda x: (x[0].clear(), x[1]["a"].clear(), [np.int64(4), (np.bool_(True),)])[
+            -1
+        ],
+        given,
+    )
     assert given == [[1, 2], {"a": {3}}]
     assert type(result[0]) is int and result[1][0] is True
 
@@ -166,10 +197,16 @@ def test_got_and_expected_never_look_alike(got, expected, texts):
 
 
 def test_unknown_exercise_is_one_line():
-    for function in (exercises.hint, exercises.solution, lambda n: exercises.check(n, 1)):
+    for function in (
+        exercises.hint,
+        exercises.solution,
+        lambda n: exercises.check(n, 1),
+    ):
         with pytest.raises(exercises.ExerciseError) as caught:
             function("99.1")
-        assert "there is no exercise '99.1'; there are 00.1, " in str(caught.value) and "\n" not in str(caught.value)
+        assert "there is no exercise '99.1'; there are 00.1, " in str(
+            caught.value
+        ) and "\n" not in str(caught.value)
 
 
 def test_hints_come_one_by_one_and_end(capsys, monkeypatch):
@@ -177,7 +214,10 @@ def test_hints_come_one_by_one_and_end(capsys, monkeypatch):
     for _ in range(len(ALL["00.1"].hints) + 1):
         exercises.hint("00.1")
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].startswith("Hint 1 of 3: ") and lines[-1] == 'No more hints for 00.1. The answer: solution("00.1")'
+    assert (
+        lines[0].startswith("Hint 1 of 3: ")
+        and lines[-1] == 'No more hints for 00.1. The answer: solution("00.1")'
+    )
 
 
 def test_score_is_kept_and_a_damaged_one_is_replaced(capsys, monkeypatch):
@@ -199,12 +239,21 @@ def test_progress_shows_one_lesson(capsys):
     capsys.readouterr()
     exercises.progress("00")
     *rows, solved, predictions = capsys.readouterr().out.splitlines()
-    assert [row[2:6] for row in rows] == list(exercises.lesson_exercises("00")) and any("✓ 00.1" in row for row in rows)
-    assert solved == f"1 of {len(rows)} solved" and predictions == "predictions: 1 of 1 right"
+    assert [row[2:6] for row in rows] == list(exercises.lesson_exercises("00")) and any(
+        "✓ 00.1" in row for row in rows
+    )
+    assert (
+        solved == f"1 of {len(rows)} solved"
+        and predictions == "predictions: 1 of 1 right"
+    )
     exercises.progress()
     out = capsys.readouterr().out
-    assert "○ 05.1" in out and f"1 of {len(ALL)} solved\npredictions: 1 of 2 right" in out
-    with pytest.raises(exercises.ExerciseError, match="there is no lesson '5'; write two digits"):
+    assert (
+        "○ 05.1" in out and f"1 of {len(ALL)} solved\npredictions: 1 of 2 right" in out
+    )
+    with pytest.raises(
+        exercises.ExerciseError, match="there is no lesson '5'; write two digits"
+    ):
         exercises.progress("5")
 
 
@@ -220,7 +269,12 @@ def test_the_first_fake_mode_of_a_process_is_not_that_of_a_check(monkeypatch):
     threads = []
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     first = "_ensureCUDADeviceGuardSet"
-    monkeypatch.setattr(torch._C, first, lambda: threads.append(threading.current_thread()), raising=False)
+    monkeypatch.setattr(
+        torch._C,
+        first,
+        lambda: threads.append(threading.current_thread()),
+        raising=False,
+    )
     exercises.check("00.1", lambda x: x.device.type)
     assert threads[0] is threading.main_thread()
 

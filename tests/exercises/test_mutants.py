@@ -51,8 +51,14 @@ def changes(source):
         ("def f(a):\n    for x in a:\n        y = x\n    return y", " → break"),
         ("def f(a):\n    for x in a:\n        y = x\n    return y", " → return y"),
         ("def f(a):\n    a += 1\n    return a", "a += 1 → a -= 1"),
-        ("def f(a):\n    with g():\n        h()\n    return a", "with g(): | h() → h()"),
-        ("try:\n    a()\nexcept OSError:\n    b()", "except OSError: → except Exception:"),
+        (
+            "def f(a):\n    with g():\n        h()\n    return a",
+            "with g(): | h() → h()",
+        ),
+        (
+            "try:\n    a()\nexcept OSError:\n    b()",
+            "except OSError: → except Exception:",
+        ),
         ("if a:\n    b()", "if a: → if not a:"),
         ("if a:\n    b()", "if a: → if True:"),
     ],
@@ -61,9 +67,13 @@ def test_change_is_among_the_mutants(source, change):
     assert change in changes(source)
 
 
-@pytest.mark.parametrize("source", ["y = a in (b, c)", "y = max(a, b)", "y = isinstance(a, (b, c))"])
+@pytest.mark.parametrize(
+    "source", ["y = a in (b, c)", "y = max(a, b)", "y = isinstance(a, (b, c))"]
+)
 def test_order_that_says_nothing_is_not_exchanged(source):
-    assert not [change for change in changes(source) if "(b, a)" in change or "(c, b)" in change]
+    assert not [
+        change for change in changes(source) if "(b, a)" in change or "(c, b)" in change
+    ]
 
 
 def test_a_mutant_differs_and_is_there_once():

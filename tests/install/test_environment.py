@@ -39,7 +39,9 @@ spec.loader.exec_module(setup_env)
 
 def run(*command, cwd=None, **env):
     command, env = [str(part) for part in command], {**os.environ, **env}
-    return subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, timeout=1200)
+    return subprocess.run(
+        command, cwd=cwd, env=env, capture_output=True, text=True, timeout=1200
+    )
 
 
 @pytest.fixture
@@ -61,7 +63,9 @@ def pins(path, python):
     for line in path.read_text().splitlines():
         if line and not line.startswith("#"):
             requirement = Requirement(line)
-            if requirement.marker is None or requirement.marker.evaluate({"python_version": python}):
+            if requirement.marker is None or requirement.marker.evaluate(
+                {"python_version": python}
+            ):
                 (exact,) = requirement.specifier
                 assert exact.operator == "==" and requirement.name not in found, line
                 found[requirement.name] = exact.version
@@ -69,7 +73,9 @@ def pins(path, python):
 
 
 @pytest.mark.parametrize("python", ["3.10", "3.11", "3.12", "3.13"])
-@pytest.mark.parametrize("file", ["requirements.txt", "requirements-tpu.txt", "tests/colab-requirements.txt"])
+@pytest.mark.parametrize(
+    "file", ["requirements.txt", "requirements-tpu.txt", "tests/colab-requirements.txt"]
+)
 def test_pins_are_in_the_ranges(file, python):
     exact = pins(ROOT / file, python)
     assert python in SpecifierSet(COURSE["requires-python"])
@@ -80,13 +86,23 @@ def test_pins_are_in_the_ranges(file, python):
 
 def test_the_tpu_environment_has_the_oldest_that_the_course_supports():
     exact = pins(ROOT / "requirements-tpu.txt", "3.13")
-    oldest = {each.name: str(each.specifier).removeprefix(">=") for each in map(Requirement, COURSE["dependencies"])}
-    for name, least in [("torch", "torch"), ("torch_xla", "torch"), ("ipython",) * 2, ("ipywidgets",) * 2]:
+    oldest = {
+        each.name: str(each.specifier).removeprefix(">=")
+        for each in map(Requirement, COURSE["dependencies"])
+    }
+    for name, least in [
+        ("torch", "torch"),
+        ("torch_xla", "torch"),
+        ("ipython",) * 2,
+        ("ipywidgets",) * 2,
+    ]:
         assert exact[name].startswith(oldest[least])
 
 
 def test_the_same_python_and_for_conda_the_same_versions():
-    *packages, pip = yaml.safe_load((ROOT / "environment.yml").read_text())["dependencies"]
+    *packages, pip = yaml.safe_load((ROOT / "environment.yml").read_text())[
+        "dependencies"
+    ]
     assert pip == {"pip": ["-r requirements.txt", "-e ."]}  # what setup_env gives pip
     (python,) = [package for package in packages if package.startswith("python=")]
     version = tuple(int(part) for part in python.removeprefix("python=").split("."))
@@ -127,31 +143,47 @@ def small_course(tmp_path_factory):
     shutil.copy(SETUP_ENV, course / "tools")
     (course / "utils" / "__init__.py").touch()
     (course / "pyproject.toml").write_text(SMALL)
-    (course / "requirements.txt").write_text(f"psutil=={pins(ROOT / 'requirements.txt', '3.11')['psutil']}\n")
+    (course / "requirements.txt").write_text(
+        f"psutil=={pins(ROOT / 'requirements.txt', '3.11')['psutil']}\n"
+    )
     for name in ["pyvenv.cfg", setup_env.STAMP]:
         (course / ".venv" / name).touch()
     python.symlink_to(course / "gone")
     result = set_up(course)
     assert result.returncode == 0, result.stdout + result.stderr
-    assert "Creating .venv with Python" in result.stdout and "Successfully installed" in result.stdout
+    assert (
+        "Creating .venv with Python" in result.stdout
+        and "Successfully installed" in result.stdout
+    )
     return course.rename(course.with_name("a folder with spaces"))
 
 
-def test_an_interrupted_install_is_repaired_and_then_complete(small_course, interruptible):
+def test_an_interrupted_install_is_repaired_and_then_complete(
+    small_course, interruptible
+):
     """It starts because the folder has been moved: utils has to be installed from its
     new place.
     """
     command = [sys.executable, small_course / "tools" / "setup_env.py"]
-    with subprocess.Popen(command, stdout=-1, stderr=-1, text=True, start_new_session=True) as process:
+    with subprocess.Popen(
+        command, stdout=-1, stderr=-1, text=True, start_new_session=True
+    ) as process:
         assert any("Obtaining" in line for line in process.stdout)  # pip is at work
         os.killpg(process.pid, signal.SIGINT)
-        assert process.stderr.read() == "Stopped. Run the same command again to go on.\n"
-    assert process.returncode == 1 and not (small_course / ".venv" / setup_env.STAMP).exists()
+        assert (
+            process.stderr.read() == "Stopped. Run the same command again to go on.\n"
+        )
+    assert (
+        process.returncode == 1
+        and not (small_course / ".venv" / setup_env.STAMP).exists()
+    )
 
     repaired = set_up(small_course, "--extra", "test")
     assert repaired.returncode == 0 and "Creating" not in repaired.stdout
     code = "import psutil, tqdm, utils; print(utils.__file__)"
-    found = run(setup_env.python_of(small_course / ".venv"), "-I", "-c", code).stdout.strip()
+    found = run(
+        setup_env.python_of(small_course / ".venv"), "-I", "-c", code
+    ).stdout.strip()
     assert found == str(small_course / "utils" / "__init__.py")
     for arguments in [["--extra", "test"], []]:
         result = set_up(small_course, *arguments)
@@ -168,7 +200,10 @@ def test_a_change_of_any_file_or_extra_starts_pip(small_course):
         before = (small_course / file).read_text()
         (small_course / file).write_text(before + "= nonsense\n")
         stamp.write_bytes(complete)
-        assert "pip failed (see above)" in set_up(small_course, "--requirements", "more.txt").stderr
+        assert (
+            "pip failed (see above)"
+            in set_up(small_course, "--requirements", "more.txt").stderr
+        )
         (small_course / file).write_text(before)
     stamp.write_bytes(complete)
     result = set_up(small_course, "--requirements", "more.txt", "--extra", "= nonsense")
@@ -180,7 +215,9 @@ def test_a_change_of_any_file_or_extra_starts_pip(small_course):
 
 def last_line(result):
     """What setup_env says when it stops."""
-    assert result.returncode == 1 and "Traceback" not in result.stderr, result.stdout + result.stderr
+    assert result.returncode == 1 and "Traceback" not in result.stderr, (
+        result.stdout + result.stderr
+    )
     return result.stderr.splitlines()[-1]
 
 
@@ -190,22 +227,32 @@ def test_a_real_old_python_is_told_so(version):
     if not python:
         pytest.skip("not on this machine")
     line = last_line(run(python, SETUP_ENV, "--venv", "no-such-venv"))
-    assert line.startswith(f"Python {version} is too old for this course: it needs 3.10 to 3.13. ")
+    assert line.startswith(
+        f"Python {version} is too old for this course: it needs 3.10 to 3.13. "
+    )
     assert "make lab PYTHON=" in line
 
 
 @pytest.mark.parametrize(
     ("newer", "todo"),
     [
-        (None, "Install a newer one (https://www.python.org/downloads/) and run: make lab PYTHON=python3.12"),
+        (
+            None,
+            "Install a newer one (https://www.python.org/downloads/) and run: make lab PYTHON=python3.12",
+        ),
         ("/opt/python3.13", "Run: make lab PYTHON=/opt/python3.13"),
     ],
 )
 def test_an_old_python_is_told_what_to_do(newer, todo, monkeypatch):
     monkeypatch.setattr(sys, "version_info", (3, 9, 18, "final", 0))
-    monkeypatch.setattr(setup_env, "find_python", lambda version: newer if version == "3.13" else None)
+    monkeypatch.setattr(
+        setup_env, "find_python", lambda version: newer if version == "3.13" else None
+    )
     with pytest.raises(
-        SystemExit, match=re.escape(f"Python 3.9 is too old for this course: it needs 3.10 to 3.13. {todo}")
+        SystemExit,
+        match=re.escape(
+            f"Python 3.9 is too old for this course: it needs 3.10 to 3.13. {todo}"
+        ),
     ):
         setup_env.check_python()
 
@@ -215,8 +262,12 @@ def test_setup_env_parses_on_old_pythons():
     machine has one to try.
     """
     for node in ast.walk(ast.parse(SETUP_ENV.read_text(encoding="utf-8"))):
-        assert not isinstance(node, ast.JoinedStr | ast.AnnAssign | ast.NamedExpr | ast.Nonlocal), node.lineno
-        assert not getattr(node, "returns", None) and not getattr(node, "annotation", None), node.lineno
+        assert not isinstance(
+            node, ast.JoinedStr | ast.AnnAssign | ast.NamedExpr | ast.Nonlocal
+        ), node.lineno
+        assert not getattr(node, "returns", None) and not getattr(
+            node, "annotation", None
+        ), node.lineno
 
 
 def test_a_python_that_is_too_new_is_told_so(monkeypatch, capsys):
@@ -245,13 +296,18 @@ def test_no_venv_module(small_course, tmp_path):
     python.write_text("#!/bin/sh\necho 3.9\n")
     python.chmod(0o755)
     (small_course / ".venv-old" / "pyvenv.cfg").touch()
-    line = last_line(set_up(small_course, "--venv", ".venv-old", PYTHONPATH=str(tmp_path)))
+    line = last_line(
+        set_up(small_course, "--venv", ".venv-old", PYTHONPATH=str(tmp_path))
+    )
     assert "sudo apt install python{}.{}-venv.".format(*sys.version_info) in line
 
 
 def test_a_folder_in_the_way_is_kept(small_course):
     line = last_line(set_up(small_course, "--venv", "utils"))
-    assert line == "utils is no virtual environment: move it away and run the same command again."
+    assert (
+        line
+        == "utils is no virtual environment: move it away and run the same command again."
+    )
     assert (small_course / "utils" / "__init__.py").exists()
 
 
@@ -259,27 +315,54 @@ def test_disk_nearly_full(monkeypatch):
     monkeypatch.setattr(sys, "argv", ["setup_env.py", "--venv", "no-such-venv"])
     monkeypatch.setattr(setup_env, "NEEDED_BYTES", 1e18)
     monkeypatch.delattr(setup_env, "create")  # it must not come so far
-    with pytest.raises(SystemExit, match=r"^The disk is nearly full: \d+\.\d GB free, the environment needs at least"):
+    with pytest.raises(
+        SystemExit,
+        match=r"^The disk is nearly full: \d+\.\d GB free, the environment needs at least",
+    ):
         setup_env.main()
 
 
 @pytest.mark.parametrize(
     ("package", "env", "words", "message"),
     [
-        ("psutil", {"PIP_REPORT": "/dev/full"}, "No space left on device", "The disk is full. Free some space"),
-        ("no-such-package", {"PIP_INDEX_URL": "http://127.0.0.1:9/"}, "no-such-package", "The package index cannot be"),
-        ("needs-compiler", {"PIP_NO_INDEX": "1"}, "for needs-compiler", "There is no ready-made package of that for"),
-        ("psutil = 1", {}, "Invalid requirement: 'psutil = 1'", "pip failed (see above). Correct what it names"),
+        (
+            "psutil",
+            {"PIP_REPORT": "/dev/full"},
+            "No space left on device",
+            "The disk is full. Free some space",
+        ),
+        (
+            "no-such-package",
+            {"PIP_INDEX_URL": "http://127.0.0.1:9/"},
+            "no-such-package",
+            "The package index cannot be",
+        ),
+        (
+            "needs-compiler",
+            {"PIP_NO_INDEX": "1"},
+            "for needs-compiler",
+            "There is no ready-made package of that for",
+        ),
+        (
+            "psutil = 1",
+            {},
+            "Invalid requirement: 'psutil = 1'",
+            "pip failed (see above). Correct what it names",
+        ),
     ],
 )
-def test_pip_fails(package, env, words, message, small_course, tmp_path, monkeypatch, capfd):
+def test_pip_fails(
+    package, env, words, message, small_course, tmp_path, monkeypatch, capfd
+):
     """Its own failures: a device without space, a port where nobody listens, an index
     that has a source only.
     """
     if "/dev/full" in env.values() and not os.path.exists("/dev/full"):
         pytest.skip("no /dev/full on this machine")
     with tarfile.open(tmp_path / "needs_compiler-1.0.tar.gz", "w:gz") as archive:
-        archive.add(small_course / "pyproject.toml", "needs_compiler-1.0/pyproject.toml")
+        archive.add(
+            small_course / "pyproject.toml", "needs_compiler-1.0/pyproject.toml"
+        )
     usual = {
         "PIP_CONFIG_FILE": os.devnull,
         "PIP_FIND_LINKS": str(tmp_path),
@@ -289,7 +372,10 @@ def test_pip_fails(package, env, words, message, small_course, tmp_path, monkeyp
     for name, value in {**usual, **env}.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(setup_env, "ROOT", str(small_course))
-    with pytest.raises(SystemExit, match=re.escape(message) + r".*\. Then run the same command again\.$"):
+    with pytest.raises(
+        SystemExit,
+        match=re.escape(message) + r".*\. Then run the same command again\.$",
+    ):
         setup_env.pip_install(".venv", [package])
     said = capfd.readouterr().err
     assert words in said and "WARNING" not in said
@@ -311,25 +397,37 @@ def test_jupyterlab_serves_a_copy_of_the_first_lesson(tmp_path, interruptible):
         env.pop(variable, None)
     with socket.create_server(("127.0.0.1", 0)) as other, log.open("w") as file:
         taken = other.getsockname()[1]
-        command = [sys.executable, course / "tools" / "lab.py", "--no-browser", f"--port={taken}"]
+        command = [
+            sys.executable,
+            course / "tools" / "lab.py",
+            "--no-browser",
+            f"--port={taken}",
+        ]
         lab = subprocess.Popen(command, cwd=tmp_path, env=env, stdout=file, stderr=file)
         try:
             start, reply = time.perf_counter(), None
             page = r"http://127\.0\.0\.1:(\d+)/lab/tree/work/00_start_here\.ipynb\?token=\w+"
             while not reply:
-                assert lab.poll() is None and time.perf_counter() - start < 60, log.read_text()
+                assert lab.poll() is None and time.perf_counter() - start < 60, (
+                    log.read_text()
+                )
                 time.sleep(0.05)
                 served = re.search(page, log.read_text())
                 # the address is printed before anybody listens there
                 with contextlib.suppress(OSError):
-                    reply = served and urllib.request.urlopen(served[0], timeout=30).read()
+                    reply = (
+                        served and urllib.request.urlopen(served[0], timeout=30).read()
+                    )
             assert int(served[1]) != taken and b"JupyterLab" in reply
         finally:
             lab.send_signal(signal.SIGINT)
             assert lab.wait(timeout=30) == 0
     printed = log.read_text()
     assert "Traceback" not in printed and "0.0.0.0" not in printed
-    assert f"The port {taken} is already in use" in printed and f"from local directory: {course}\n" in printed
+    assert (
+        f"The port {taken} is already in use" in printed
+        and f"from local directory: {course}\n" in printed
+    )
     assert (course / "work" / "00_start_here.ipynb").exists()
     home = f"The home folder cannot be written: settings go to {Path(sys.prefix) / 'home'}\n"
     # Windows does not find the home folder through HOME
@@ -338,15 +436,27 @@ def test_jupyterlab_serves_a_copy_of_the_first_lesson(tmp_path, interruptible):
 
 def test_a_home_folder_that_can_be_written_is_kept(tmp_path):
     code = "import lab, os; lab.provide_home(); print(os.environ['HOME'])"
-    assert run(sys.executable, "-c", code, cwd=ROOT / "tools", HOME=str(tmp_path)).stdout == f"{tmp_path}\n"
+    assert (
+        run(sys.executable, "-c", code, cwd=ROOT / "tools", HOME=str(tmp_path)).stdout
+        == f"{tmp_path}\n"
+    )
 
 
-@pytest.mark.skipif(os.name == "nt", reason="Windows does not find the home folder through HOME")
-def test_where_neither_home_nor_environment_can_be_written_settings_are_lost_in_the_end(tmp_path):
+@pytest.mark.skipif(
+    os.name == "nt", reason="Windows does not find the home folder through HOME"
+)
+def test_where_neither_home_nor_environment_can_be_written_settings_are_lost_in_the_end(
+    tmp_path,
+):
     (tmp_path / "home").touch()
     code = f"import lab, os, sys; sys.prefix = {str(tmp_path)!r}; lab.provide_home(); print(os.environ['HOME'])"
-    said, home = run(sys.executable, "-c", code, cwd=ROOT / "tools", HOME="/dev/null/none").stdout.splitlines()
-    assert said == f"The home folder cannot be written: settings go to {home}" and str(tmp_path) not in home
+    said, home = run(
+        sys.executable, "-c", code, cwd=ROOT / "tools", HOME="/dev/null/none"
+    ).stdout.splitlines()
+    assert (
+        said == f"The home folder cannot be written: settings go to {home}"
+        and str(tmp_path) not in home
+    )
     os.rmdir(home)
 
 
@@ -374,7 +484,10 @@ def test_the_modules_of_utils_import_in_no_circle():
             if isinstance(node, ast.Import):
                 imports[module] |= {alias.name for alias in node.names}
             elif isinstance(node, ast.ImportFrom):
-                imports[module] |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+                imports[module] |= {
+                    node.module,
+                    *(f"{node.module}.{alias.name}" for alias in node.names),
+                }
     # it found some
     assert sum("utils.messages" in names for names in imports.values()) > 3
     graphlib.TopologicalSorter(imports).prepare()  # raises CycleError

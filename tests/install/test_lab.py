@@ -16,9 +16,7 @@ from tools import lab
 from tools.lessons import run
 
 LESSON = "05_of_the_test.ipynb"
-TEXT = (
-    "See [a](05_of_the_test.ipynb), [b](../docs/glossary.md#kernel), [c](scripts/train.py), [d](https://x.org/scripts/)"
-)
+TEXT = "See [a](05_of_the_test.ipynb), [b](../docs/glossary.md#kernel), [c](scripts/train.py), [d](https://x.org/scripts/)"
 PICTURE = '<img src="diagrams/machine.svg">, [e](exercises/05_x.py#L3), not (scripts/train.py), [f](scripture.md)'
 
 
@@ -28,10 +26,19 @@ def write(path, *sources):
     output = [nbformat.v4.new_output("stream", text="0\n")]
     marks = {"tags": ["fold"], "jupyter": {"source_hidden": True}, "cellView": "form"}
     for n, source in enumerate(sources):
-        cells.append(nbformat.v4.new_code_cell(source, id=f"cell-{n}", execution_count=n + 1, outputs=output))
+        cells.append(
+            nbformat.v4.new_code_cell(
+                source, id=f"cell-{n}", execution_count=n + 1, outputs=output
+            )
+        )
         cells[-1].metadata = nbformat.from_dict({} if n else marks)
     kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
-    nbformat.write(nbformat.v4.new_notebook(cells=cells, metadata={"kernelspec": kernel, "colab": {}}), path)
+    nbformat.write(
+        nbformat.v4.new_notebook(
+            cells=cells, metadata={"kernelspec": kernel, "colab": {}}
+        ),
+        path,
+    )
 
 
 @pytest.fixture
@@ -68,25 +75,36 @@ def again(copy):
 
 
 def change(path, old, new):
-    path.write_text(path.read_text(encoding="utf-8").replace(old, new), encoding="utf-8")
+    path.write_text(
+        path.read_text(encoding="utf-8").replace(old, new), encoding="utf-8"
+    )
 
 
 def test_a_copy_has_no_outputs_and_keeps_all_else(copy, course):
-    old, new = (nbformat.read(path, as_version=4) for path in (course / "notebooks" / LESSON, copy))
+    old, new = (
+        nbformat.read(path, as_version=4)
+        for path in (course / "notebooks" / LESSON, copy)
+    )
     nbformat.validate(new)
     assert list(copy.parent.iterdir()) == [copy]
     assert re.fullmatch("[0-9a-f]{12}", new.metadata.pop("device_lab").edition)
     assert old.metadata == new.metadata
     for before, after in zip(old.cells[1:], new.cells[1:], strict=True):
         assert (after.execution_count, after.outputs) == (None, [])
-        assert (after.id, after.metadata, after.source) == (before.id, before.metadata, before.source)
+        assert (after.id, after.metadata, after.source) == (
+            before.id,
+            before.metadata,
+            before.source,
+        )
 
 
 def test_links_work_from_work(copy):
     text = nbformat.read(copy, as_version=4).cells[0].source
     assert text.splitlines() == [
         TEXT.replace("](scripts/", "](../notebooks/scripts/"),
-        PICTURE.replace('"diagrams/', '"../notebooks/diagrams/').replace("](exercises/", "](../notebooks/exercises/"),
+        PICTURE.replace('"diagrams/', '"../notebooks/diagrams/').replace(
+            "](exercises/", "](../notebooks/exercises/"
+        ),
     ]
 
 
@@ -97,9 +115,15 @@ def targets(lesson, folder):
     for cell in lesson["cells"]:
         if cell["cell_type"] == "markdown":
             text = re.sub(r"`[^`\n]*`", "", "".join(cell["source"]))
-            for found in re.findall(r'\]\(([^)#:\s]+)[^):]*\)|(?:src|href)="([^"#:]+)"', text):
+            for found in re.findall(
+                r'\]\(([^)#:\s]+)[^):]*\)|(?:src|href)="([^"#:]+)"', text
+            ):
                 target = "".join(found)
-                yield target if re.fullmatch(r"\d\d_\w+\.ipynb", target) else os.path.normpath(folder / target)
+                yield (
+                    target
+                    if re.fullmatch(r"\d\d_\w+\.ipynb", target)
+                    else os.path.normpath(folder / target)
+                )
 
 
 def test_every_link_of_the_course_leads_to_the_same_from_work():
@@ -141,7 +165,11 @@ def test_what_the_reader_has_changed_is_never_touched(copy, course, capsys, old,
     mine = copy.rename(copy.with_name("05 mine.ipynb"))
     before = mine.read_bytes()
     lab.copy_lessons(copy.parent)
-    assert "x = 1" in copy.read_text() and mine.read_bytes() == before and capsys.readouterr().out == ""
+    assert (
+        "x = 1" in copy.read_text()
+        and mine.read_bytes() == before
+        and capsys.readouterr().out == ""
+    )
 
 
 def test_a_reader_who_is_up_to_date_by_hand_hears_nothing(copy, course, capsys):
@@ -152,7 +180,10 @@ def test_a_reader_who_is_up_to_date_by_hand_hears_nothing(copy, course, capsys):
 
 def test_only_what_is_not_there_is_copied(copy, course):
     write(course / "notebooks" / "06_more.ipynb", "y = 0")
-    assert again(copy) and {path.name for path in copy.parent.iterdir()} == {LESSON, "06_more.ipynb"}
+    assert again(copy) and {path.name for path in copy.parent.iterdir()} == {
+        LESSON,
+        "06_more.ipynb",
+    }
 
 
 # --------------------------------------------------------------------------------------
@@ -167,8 +198,17 @@ def test_a_course_that_cannot_be_written_is_copied_home(course, tmp_path, capsys
         line = f"The course's folder cannot be written: your copies of the lessons are in {home / 'work'}\n"
         assert capsys.readouterr().out == line
         lab.copy_lessons(home / "work")
-        files = {path.relative_to(home).as_posix() for path in home.rglob("*") if path.is_file()}
-        assert files == {f"work/{LESSON}", "docs/glossary.md", "utils/cells.py", "notebooks/scripts/train.py"}
+        files = {
+            path.relative_to(home).as_posix()
+            for path in home.rglob("*")
+            if path.is_file()
+        }
+        assert files == {
+            f"work/{LESSON}",
+            "docs/glossary.md",
+            "utils/cells.py",
+            "notebooks/scripts/train.py",
+        }
         (home / "utils" / "cells.py").write_text("old")
     assert again(home / "work" / LESSON)
     lab.provide_course()
@@ -179,7 +219,9 @@ def test_nothing_can_be_written_and_the_lessons_still_open(course, tmp_path, cap
     (course / "work").touch()
     (tmp_path / "home" / "device-lab-work").touch()
     assert lab.provide_course() == (course, "notebooks")
-    assert capsys.readouterr().out.startswith("Neither the course nor your home folder can be written: ")
+    assert capsys.readouterr().out.startswith(
+        "Neither the course nor your home folder can be written: "
+    )
 
 
 @pytest.mark.parametrize("read_only", [False, True])
@@ -188,7 +230,9 @@ def test_a_copied_lesson_finds_the_course(kernel, monkeypatch, tmp_path, read_on
     work, and from a copy at home.
     """
     folder = tmp_path / "a course"
-    ignore = shutil.ignore_patterns("__pycache__", ".ipynb_checkpoints", "0[1-9]_*.ipynb", "1*.ipynb")
+    ignore = shutil.ignore_patterns(
+        "__pycache__", ".ipynb_checkpoints", "0[1-9]_*.ipynb", "1*.ipynb"
+    )
     for name in ("docs", "notebooks", "utils"):
         shutil.copytree(ROOT / name, folder / name, ignore=ignore)
     if read_only:
@@ -209,10 +253,14 @@ def test_a_copied_lesson_finds_the_course(kernel, monkeypatch, tmp_path, read_on
     nb.cells = [setup, *map(nbformat.v4.new_code_cell, more)]
     monkeypatch.setattr(run, "kernel", kernel)
     run.execute(nb, course / work, allow_errors=True)
-    assert [errors_of(cell) for cell in nb.cells] == [[]] * 4, [text_of(cell) for cell in nb.cells]
+    assert [errors_of(cell) for cell in nb.cells] == [[]] * 4, [
+        text_of(cell) for cell in nb.cells
+    ]
     assert (
         text_of(setup) == ""
         and text_of(nb.cells[1]).strip() == str(course)
         and "scripts/train_ddp.py" in text_of(nb.cells[2])
     )
-    assert "✗ 00.1" in text_of(nb.cells[3]) and json.loads((course / ".progress.json").read_text()) == {"00.1": "tried"}
+    assert "✗ 00.1" in text_of(nb.cells[3]) and json.loads(
+        (course / ".progress.json").read_text()
+    ) == {"00.1": "tried"}

@@ -90,7 +90,11 @@ class Lesson:
 
     def only_missed_claims(self, options):
         """Whether nothing is wrong with it but claims about time that were missed."""
-        return bool(self.left) and self.left == self.missed and len(list(self.problems(options))) == 1
+        return (
+            bool(self.left)
+            and self.left == self.missed
+            and len(list(self.problems(options))) == 1
+        )
 
 
 def summary(n):
@@ -109,7 +113,10 @@ def family_mib(pid):
     than too little.
     """
     process = psutil.Process(pid)
-    return sum(p.memory_info().rss for p in [process, *process.children(recursive=True)]) / 2**20
+    return (
+        sum(p.memory_info().rss for p in [process, *process.children(recursive=True)])
+        / 2**20
+    )
 
 
 def peak_mib(pid):
@@ -122,7 +129,10 @@ def peak_mib(pid):
     """
     status = Path(f"/proc/{pid}/status")
     if status.exists():
-        peak, files = (int(kib) for kib in re.findall(r"(?:VmHWM|RssFile):\s+(\d+)", status.read_text()))
+        peak, files = (
+            int(kib)
+            for kib in re.findall(r"(?:VmHWM|RssFile):\s+(\d+)", status.read_text())
+        )
         return (peak - files) / 2**10
     # on Windows the process is a launcher, whose child is the kernel
     return family_mib(pid)
@@ -142,9 +152,13 @@ def watch(lesson, kernel):
             except Empty:
                 # one of its processes has just ended
                 with contextlib.suppress(psutil.Error):
-                    lesson.family_mib = max(lesson.family_mib, family_mib(kernel.km.provisioner.pid))
+                    lesson.family_mib = max(
+                        lesson.family_mib, family_mib(kernel.km.provisioner.pid)
+                    )
                 if not kernel.is_alive():
-                    raise RuntimeError("the kernel died: out of memory, or a crash in compiled code") from None
+                    raise RuntimeError(
+                        "the kernel died: out of memory, or a crash in compiled code"
+                    ) from None
                 if time.monotonic() >= end:
                     raise
 
@@ -159,11 +173,16 @@ class Lessons:
         self.lessons = {}
         for path in paths:
             cells = range(len(code_of(path)) * (2 if options.twice else 1))
-            self.lessons[path.stem] = Lesson(path, set(cells), Counter(cells=len(cells)))
+            self.lessons[path.stem] = Lesson(
+                path, set(cells), Counter(cells=len(cells))
+            )
 
     def pytest_collection_modifyitems(self, items):
         if self.options.twice:
-            items += [again(item, len(self.lessons[item.path.stem].left) // 2 + item.cell_num) for item in items]
+            items += [
+                again(item, len(self.lessons[item.path.stem].left) // 2 + item.cell_num)
+                for item in items
+            ]
             # stable: all cells of a lesson, then the same again
             items.sort(key=lambda item: item.path)
 
@@ -177,7 +196,9 @@ class Lessons:
         item.output_timeout = OUTPUT_TIMEOUT
         # no comment and no tag spares a cell
         item.options.update(skip=False, check_exception=False)
-        item.compare_outputs = lambda *outputs: type(item).compare_outputs(item, *map(own, outputs))
+        item.compare_outputs = lambda *outputs: type(item).compare_outputs(
+            item, *map(own, outputs)
+        )
         watch(lesson, kernel)
         try:
             result = yield
@@ -187,22 +208,34 @@ class Lessons:
                 lesson.missed.add(item.cell_num)
             if not self.options.findings or str(error) != "Cell outputs differ":
                 raise
-            lesson.findings.append((item.cell.id, "shows something else than its stored output"))
+            lesson.findings.append(
+                (item.cell.id, "shows something else than its stored output")
+            )
             result = None
         finally:
             if kernel.is_alive():
-                lesson.kernel_mib = max(lesson.kernel_mib, peak_mib(kernel.km.provisioner.pid))
+                lesson.kernel_mib = max(
+                    lesson.kernel_mib, peak_mib(kernel.km.provisioner.pid)
+                )
         for state, text in findings(item):
             if not self.options.findings and state != "missed":
-                raise NbCellError(item.cell_num, f"A finding ({state}): {text}", item.cell.source)
+                raise NbCellError(
+                    item.cell_num, f"A finding ({state}): {text}", item.cell.source
+                )
             lesson.findings.append((item.cell.id, text))
         states = [state_of(out) for out in item.test_outputs]
-        if NOT_LIVE.isdisjoint(states) and (why := unrecordable(kernel, item.cell.source)):
+        if NOT_LIVE.isdisjoint(states) and (
+            why := unrecordable(kernel, item.cell.source)
+        ):
             raise NbCellError(item.cell_num, why, item.cell.source)
         held = sum(len(CLAIM.findall(out.get("text", ""))) for out in item.test_outputs)
         lesson.counts.update(done=1, held=held, unjudged=states.count("unjudged"))
         if NOT_LIVE.isdisjoint(states):
-            lines = [line for out in item.test_outputs for line in CLAIM.findall(out.get("text", ""))]
+            lines = [
+                line
+                for out in item.test_outputs
+                for line in CLAIM.findall(out.get("text", ""))
+            ]
             lesson.claims |= {item.cell.id: lines} if lines else {}
         lesson.counts["not live"] += not NOT_LIVE.isdisjoint(states)
         lesson.left.remove(item.cell_num)
@@ -216,9 +249,15 @@ class Lessons:
         for name, lesson in self.lessons.items():
             memory = f"{lesson.kernel_mib:.0f} MiB, {lesson.family_mib:.0f} with its processes"
             print(f"{name:{width}}  {summary(lesson.counts)}  {memory}")
-        print(f"{'total':{width}}  {summary(sum((x.counts for x in self.lessons.values()), Counter()))}")
+        print(
+            f"{'total':{width}}  {summary(sum((x.counts for x in self.lessons.values()), Counter()))}"
+        )
         if self.options.findings:
-            found = [(name, *finding) for name, lesson in self.lessons.items() for finding in lesson.findings]
+            found = [
+                (name, *finding)
+                for name, lesson in self.lessons.items()
+                for finding in lesson.findings
+            ]
             print(f"{len(found)} findings with {versions[0]}")
             for name, cell, text in found:
                 print(f"{name}, cell {cell}: {text}")
@@ -235,20 +274,43 @@ class Lessons:
             if lesson.path.resolve().parent != ROOT / "notebooks":
                 continue
             facts = facts or machine(self.options)
-            kept = {**facts, "lesson": name, "edition": edition(lesson.path), "attempt": attempt}
-            kept |= {"twice": self.options.twice, "problems": list(lesson.problems(self.options))}
-            kept |= {"counts": dict(lesson.counts), "findings": len(lesson.findings), "claims": lesson.claims}
-            kept |= {"kernel_mib": round(lesson.kernel_mib), "family_mib": round(lesson.family_mib)}
-            path = STATUS / facts["environment"].lower().replace(" ", "-") / f"{name}.json"
+            kept = {
+                **facts,
+                "lesson": name,
+                "edition": edition(lesson.path),
+                "attempt": attempt,
+            }
+            kept |= {
+                "twice": self.options.twice,
+                "problems": list(lesson.problems(self.options)),
+            }
+            kept |= {
+                "counts": dict(lesson.counts),
+                "findings": len(lesson.findings),
+                "claims": lesson.claims,
+            }
+            kept |= {
+                "kernel_mib": round(lesson.kernel_mib),
+                "family_mib": round(lesson.family_mib),
+            }
+            path = (
+                STATUS / facts["environment"].lower().replace(" ", "-") / f"{name}.json"
+            )
             path.parent.mkdir(parents=True, exist_ok=True)
             part = path.with_suffix(f".{os.getpid()}")
-            part.write_text(json.dumps(kept, indent=1, ensure_ascii=False), encoding="utf-8")
+            part.write_text(
+                json.dumps(kept, indent=1, ensure_ascii=False), encoding="utf-8"
+            )
             part.replace(path)
 
 
 def installed():
     """Versions of what decides how a lesson runs, by name."""
-    return {name: metadata.version(name) for name in ("torch", "torch_xla", "IPython") if find_spec(name)}
+    return {
+        name: metadata.version(name)
+        for name in ("torch", "torch_xla", "IPython")
+        if find_spec(name)
+    }
 
 
 def machine(options):
@@ -281,7 +343,10 @@ def edition(path):
     """Short hash of what the cells of a lesson say, as in tools.lab (a test compares),
     which needs JupyterLab.
     """
-    sources = ["".join(cell["source"]) for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]]
+    sources = [
+        "".join(cell["source"])
+        for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]
+    ]
     return hashlib.sha256(json.dumps(sources).encode()).hexdigest()[:12]
 
 
@@ -289,7 +354,11 @@ def again(cell, number):
     """The same cell once more, later in the same kernel."""
     source = copy.deepcopy(cell.cell)  # nbval joins its stored outputs in place
     return IPyNbCell.from_parent(
-        cell.parent, name=f"{cell.name} again", cell_num=number, cell=source, options=cell.options
+        cell.parent,
+        name=f"{cell.name} again",
+        cell_num=number,
+        cell=source,
+        options=cell.options,
     )
 
 
@@ -310,7 +379,9 @@ def unrecordable(kernel, source):
     found = RESULT.match(source)
     if not found:
         return None
-    question = f"__import__('utils.recordings').recordings.plain({found[1]!r}, {found[1]})"
+    question = (
+        f"__import__('utils.recordings').recordings.plain({found[1]!r}, {found[1]})"
+    )
     asked, why = kernel.kc.execute(question, silent=True, allow_stdin=False), None
     while True:
         message = kernel.get_message("iopub", timeout=OUTPUT_TIMEOUT)
@@ -325,8 +396,13 @@ def findings(item):
     for out in item.test_outputs:
         if state_of(out) in ("finding", "missed", "waiting"):
             yield state_of(out), out.data["text/plain"]
-        if out.get("name") == "stderr" and "lab-stderr" not in item.cell.metadata.get("tags", []):
-            yield "stderr", f"the cell wrote to stderr (if it must, tag it `lab-stderr`): {out.text.strip()}"
+        if out.get("name") == "stderr" and "lab-stderr" not in item.cell.metadata.get(
+            "tags", []
+        ):
+            yield (
+                "stderr",
+                f"the cell wrote to stderr (if it must, tag it `lab-stderr`): {out.text.strip()}",
+            )
 
 
 def code_of(path):
@@ -346,37 +422,74 @@ def judges_times(source):
 def run_lessons(paths, arguments, options, attempt=1):
     """Run lessons; returns pytest's exit status, and the lessons with problems."""
     plugin = Lessons(paths, options)
-    usual = ["--nbval-lax", "--nbval-current-env", "--nbval-cell-timeout=240", "--disable-warnings"]
+    usual = [
+        "--nbval-lax",
+        "--nbval-current-env",
+        "--nbval-cell-timeout=240",
+        "--disable-warnings",
+    ]
     with temporary.own_folder():
         status = pytest.main([*usual, *arguments, *map(str, paths)], plugins=[plugin])
     plugin.report()
     plugin.keep(attempt)
-    return status, [lesson for lesson in plugin.lessons.values() if list(lesson.problems(options))]
+    return status, [
+        lesson for lesson in plugin.lessons.values() if list(lesson.problems(options))
+    ]
 
 
 def main(arguments):
     """Run lessons; those whose only fault is a missed claim about time, once more.
     Returns the exit status.
     """
-    parser = argparse.ArgumentParser(prog="python -m tests.lessons.plugin", usage="%(prog)s [options] NOTEBOOK…")
-    parser.add_argument("--timed", choices=["yes", "no"], help="only lessons that judge times, or only the others")
-    parser.add_argument("--twice", action="store_true", help="run each lesson's cells twice, in one kernel")
-    parser.add_argument("--findings", action="store_true", help="list what is not as announced, fail nothing for it")
-    parser.add_argument("--kernel-mib", type=float, default=1280, help="the most memory of a kernel")
-    parser.add_argument("--family-mib", type=float, default=4096, help="the same, with all processes it started")
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.lessons.plugin", usage="%(prog)s [options] NOTEBOOK…"
+    )
+    parser.add_argument(
+        "--timed",
+        choices=["yes", "no"],
+        help="only lessons that judge times, or only the others",
+    )
+    parser.add_argument(
+        "--twice",
+        action="store_true",
+        help="run each lesson's cells twice, in one kernel",
+    )
+    parser.add_argument(
+        "--findings",
+        action="store_true",
+        help="list what is not as announced, fail nothing for it",
+    )
+    parser.add_argument(
+        "--kernel-mib", type=float, default=1280, help="the most memory of a kernel"
+    )
+    parser.add_argument(
+        "--family-mib",
+        type=float,
+        default=4096,
+        help="the same, with all processes it started",
+    )
     options, others = parser.parse_known_args(arguments)
     paths = [Path(text) for text in others if text.endswith(".ipynb")]
     if not paths:
         parser.error("name notebooks, for example notebooks/*.ipynb")
     if options.timed:
-        paths = [path for path in paths if any(map(judges_times, code_of(path))) == (options.timed == "yes")]
+        paths = [
+            path
+            for path in paths
+            if any(map(judges_times, code_of(path))) == (options.timed == "yes")
+        ]
         if not paths:
             return 0
     for_pytest = [text for text in others if not text.endswith(".ipynb")]
     status, failed = run_lessons(paths, for_pytest, options)
     if failed and all(lesson.only_missed_claims(options) for lesson in failed):
-        print(f"Only claims were missed. Once more: {', '.join(x.path.stem for x in failed)}", flush=True)
-        status, failed = run_lessons([lesson.path for lesson in failed], for_pytest, options, attempt=2)
+        print(
+            f"Only claims were missed. Once more: {', '.join(x.path.stem for x in failed)}",
+            flush=True,
+        )
+        status, failed = run_lessons(
+            [lesson.path for lesson in failed], for_pytest, options, attempt=2
+        )
     return status or bool(failed)
 
 

@@ -104,12 +104,20 @@ check("99.3", add)
 def lesson(path):
     """The small lesson as a notebook, as if it had been executed."""
     nb = nbformat.v4.new_notebook()
-    for name, tag, source in re.findall(r"^\[([\w-]+) ?(\w*)\]\n(.*?)(?=\n\[[\w-]+ ?\w*\]\n|\Z)", TEXT, re.M | re.S):
+    for name, tag, source in re.findall(
+        r"^\[([\w-]+) ?(\w*)\]\n(.*?)(?=\n\[[\w-]+ ?\w*\]\n|\Z)", TEXT, re.M | re.S
+    ):
         if tag == "text":
-            nb.cells.append(nbformat.v4.new_markdown_cell(source.replace("BADGES", notebooks.badges(path)), id=name))
+            nb.cells.append(
+                nbformat.v4.new_markdown_cell(
+                    source.replace("BADGES", notebooks.badges(path)), id=name
+                )
+            )
         else:
             number = sum(cell.cell_type == "code" for cell in nb.cells) + 1
-            nb.cells.append(nbformat.v4.new_code_cell(source, id=name, execution_count=number))
+            nb.cells.append(
+                nbformat.v4.new_code_cell(source, id=name, execution_count=number)
+            )
             nb.cells[-1].metadata.tags = [tag] * bool(tag)
     return nb
 
@@ -157,7 +165,9 @@ def drop(cell_id):
 
 def move(cell_id, place):
     """Move a cell; place: its number afterwards."""
-    return lambda nb: nb.cells.insert(place, nb.cells.pop(nb.cells.index(cell(nb, cell_id))))
+    return lambda nb: nb.cells.insert(
+        place, nb.cells.pop(nb.cells.index(cell(nb, cell_id)))
+    )
 
 
 def tag(cell_id, *tags):
@@ -169,6 +179,8 @@ def output(output_type, *cell_ids, **fields):
 
     def change(nb):
         for cell_id in cell_ids or ["add"]:
-            cell(nb, cell_id).outputs.append(nbformat.from_dict({"output_type": output_type, **fields}))
+            cell(nb, cell_id).outputs.append(
+                nbformat.from_dict({"output_type": output_type, **fields})
+            )
 
     return change

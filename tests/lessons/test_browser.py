@@ -27,12 +27,17 @@ ARGUMENTS = (
 --no-first-run""".split()
     + ["--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"]
 )
-needs_browser = pytest.mark.skipif(not BROWSER, reason=f"no browser on the PATH (looked for {', '.join(NAMES)})")
+needs_browser = pytest.mark.skipif(
+    not BROWSER, reason=f"no browser on the PATH (looked for {', '.join(NAMES)})"
+)
 
 SETTINGS = {
     # keeps every cell in the page
     "@jupyterlab/notebook-extension:tracker": {"windowingMode": "none"},
-    "@jupyterlab/apputils-extension:notification": {"fetchNews": "false", "checkForUpdates": False},
+    "@jupyterlab/apputils-extension:notification": {
+        "fetchNews": "false",
+        "checkForUpdates": False,
+    },
 }
 CELL, EXPLORER = ".jp-Notebook .jp-CodeCell", ".jp-Notebook .widget-vbox:has(img)"
 FOLDED = f"{CELL} .jp-InputPlaceholder"
@@ -68,7 +73,9 @@ DRAWN = """box => Number(/drawing (\\d+)/.exec(box.innerHTML)[1])"""
 def course(tmp_path_factory):
     """A copy of the course: JupyterLab writes into it."""
     folder = tmp_path_factory.mktemp("browser") / "course"
-    unwanted = shutil.ignore_patterns("__pycache__", ".ipynb_checkpoints", "pytorch-device-lab")
+    unwanted = shutil.ignore_patterns(
+        "__pycache__", ".ipynb_checkpoints", "pytorch-device-lab"
+    )
     for name in ["notebooks", "utils"]:
         shutil.copytree(ROOT / name, folder / name, ignore=unwanted)
     shutil.copy(ROOT / "pyproject.toml", folder)
@@ -83,21 +90,42 @@ def lab(course):
     home = course.parent / "home"
     (home / "settings").mkdir(parents=True)
     (home / "settings" / "overrides.json").write_text(json.dumps(SETTINGS))
-    command = [sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root", "--ip=127.0.0.1"]
-    command += ["--LabApp.expose_app_in_browser=True", "--IdentityProvider.token=lessons"]
-    command += [f"--ServerApp.root_dir={course}", f"--LabApp.app_settings_dir={home / 'settings'}"]
-    env = {name: value for name, value in os.environ.items() if not name.startswith(("JUPYTER", "IPYTHON"))}
+    command = [
+        sys.executable,
+        "-m",
+        "jupyterlab",
+        "--no-browser",
+        "--allow-root",
+        "--ip=127.0.0.1",
+    ]
+    command += [
+        "--LabApp.expose_app_in_browser=True",
+        "--IdentityProvider.token=lessons",
+    ]
+    command += [
+        f"--ServerApp.root_dir={course}",
+        f"--LabApp.app_settings_dir={home / 'settings'}",
+    ]
+    env = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("JUPYTER", "IPYTHON"))
+    }
     env |= {"HOME": str(home), "JUPYTER_RUNTIME_DIR": str(home)}
     log, begin = home / "jupyterlab.log", time.monotonic()
     with log.open("w") as file:
         server = subprocess.Popen(command, env=env, stdout=file, stderr=file)
     try:
         while not list(home.glob("jpserver-*-open.html")):  # written after the .json
-            assert server.poll() is None and time.monotonic() - begin < 60, log.read_text()
+            assert server.poll() is None and time.monotonic() - begin < 60, (
+                log.read_text()
+            )
             time.sleep(0.1)
         address = json.loads(next(home.glob("jpserver-*.json")).read_text())["url"]
         with sync_playwright() as playwright:
-            browser = playwright.chromium.launch(executable_path=BROWSER, args=ARGUMENTS)
+            browser = playwright.chromium.launch(
+                executable_path=BROWSER, args=ARGUMENTS
+            )
             page = browser.new_page(viewport={"width": 1300, "height": 1600})
             page.goto(f"{address}lab?reset&token=lessons")
             page.wait_for_function("window.jupyterapp", timeout=60_000)
@@ -118,10 +146,16 @@ def page(lab):
 
 def run_all(page, path):
     """Run all cells of a notebook in the page; returns its code cells."""
-    cells = [cell for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code"]
+    cells = [
+        cell
+        for cell in nbformat.read(path, as_version=4).cells
+        if cell.cell_type == "code"
+    ]
     page.evaluate(RUN_ALL, f"notebooks/{path.name}")
     expect(page.locator(CELL)).to_have_count(len(cells))
-    page.locator('.jp-Notebook-ExecutionIndicator[data-status="idle"]').wait_for(timeout=60_000)
+    page.locator('.jp-Notebook-ExecutionIndicator[data-status="idle"]').wait_for(
+        timeout=60_000
+    )
     return cells
 
 
@@ -145,9 +179,15 @@ def move(page, explorer, control):
     """
     kind, form = control.evaluate("control => [control.tagName, control.type]")
     picture = explorer.locator("img")
-    drawn, before, begin = explorer.evaluate(DRAWN), picture.get_attribute("src"), time.perf_counter()
+    drawn, before, begin = (
+        explorer.evaluate(DRAWN),
+        picture.get_attribute("src"),
+        time.perf_counter(),
+    )
     if kind == "SELECT":
-        index, last = control.evaluate("control => [control.selectedIndex, control.length - 1]")
+        index, last = control.evaluate(
+            "control => [control.selectedIndex, control.length - 1]"
+        )
         control.select_option(index=index + 1 if index < last else 0)
     elif form == "number":
         control.fill(str(float(control.input_value()) / 2 + 1))
@@ -155,10 +195,16 @@ def move(page, explorer, control):
     elif kind == "INPUT":
         control.click()
     else:
-        at_end = control.evaluate("control => control.ariaValueNow === control.ariaValueMax")
+        at_end = control.evaluate(
+            "control => control.ariaValueNow === control.ariaValueMax"
+        )
         control.focus()
         control.press("ArrowLeft" if at_end else "ArrowRight")
-    page.wait_for_function(f"([box, n]) => ({DRAWN})(box) > n", arg=[explorer.element_handle(), drawn], timeout=10_000)
+    page.wait_for_function(
+        f"([box, n]) => ({DRAWN})(box) > n",
+        arg=[explorer.element_handle(), drawn],
+        timeout=10_000,
+    )
     return 1e3 * (time.perf_counter() - begin), picture.get_attribute("src") != before
 
 
@@ -170,7 +216,9 @@ def store_pictures(page, name):
         every_cell.nth(number).screenshot(path=folder / f"{name}_{number:02}.png")
     panel, before = page.locator(".jp-WindowedPanel-outer"), page.viewport_size
     height = sum(cell.bounding_box()["height"] for cell in every_cell.all()) + 300
-    page.set_viewport_size({"width": before["width"], "height": min(int(height), 16_000)})
+    page.set_viewport_size(
+        {"width": before["width"], "height": min(int(height), 16_000)}
+    )
     panel.evaluate("panel => panel.scrollTo(0, 0)")
     page.wait_for_timeout(500)
     page.screenshot(path=folder / f"{name}.png")
@@ -178,7 +226,9 @@ def store_pictures(page, name):
 
 
 def test_there_are_lessons_and_in_ci_a_browser():
-    assert LESSONS and (BROWSER or os.environ.get("CI") != "true"), "in CI the lessons have to run in a browser, too"
+    assert LESSONS and (BROWSER or os.environ.get("CI") != "true"), (
+        "in CI the lessons have to run in a browser, too"
+    )
 
 
 @needs_browser
@@ -189,9 +239,13 @@ def test_lesson(lesson, course, page, capsys):
         store_pictures(page, lesson.stem)
     assert errors_and_noise(page, cells) == []
 
-    expect(page.locator(FOLDED)).to_have_count(sum("fold" in cell.metadata.get("tags", []) for cell in cells))
+    expect(page.locator(FOLDED)).to_have_count(
+        sum("fold" in cell.metadata.get("tags", []) for cell in cells)
+    )
     explorers = page.locator(EXPLORER)
-    expect(explorers).to_have_count(sum("plots.explorer(" in cell.source for cell in cells))
+    expect(explorers).to_have_count(
+        sum("plots.explorer(" in cell.source for cell in cells)
+    )
     assert explorers.count() > 0
     times = []
     for explorer in explorers.all():
@@ -203,17 +257,28 @@ def test_lesson(lesson, course, page, capsys):
         # one may be without effect: a null result
         assert sum(changed for _, changed in moved) >= len(controls) - 1
     with capsys.disabled():
-        print(f"\n{lesson.stem}: figures redrawn after {', '.join(f'{t:.0f}' for t in times)} ms")
+        print(
+            f"\n{lesson.stem}: figures redrawn after {', '.join(f'{t:.0f}' for t in times)} ms"
+        )
 
 
 @needs_browser
 def test_a_guess_by_keyboard_must_be_seen_after_the_experiment(course, page):
-    lesson = next(path for path in LESSONS if '"predict(' in path.read_text(encoding="utf-8"))
+    lesson = next(
+        path for path in LESSONS if '"predict(' in path.read_text(encoding="utf-8")
+    )
     path = course / "notebooks" / lesson.name
     sources = [cell.source for cell in run_all(page, path)]
     asks = next(source for source in sources if source.startswith("predict("))
-    (answer,) = (n for n, source in enumerate(sources) if f"reveal({re.search(r'.*?,', asks[8:])[0]}" in source)
-    question, revealed = page.locator(CELL).nth(sources.index(asks)), page.locator(CELL).nth(answer)
+    (answer,) = (
+        n
+        for n, source in enumerate(sources)
+        if f"reveal({re.search(r'.*?,', asks[8:])[0]}" in source
+    )
+    question, revealed = (
+        page.locator(CELL).nth(sources.index(asks)),
+        page.locator(CELL).nth(answer),
+    )
     expect(revealed).not_to_contain_text("You said")
     question.locator("button").first.focus()
     page.keyboard.press("Enter")
@@ -236,7 +301,12 @@ png = b"\\x89PNG\\r\\n\\x1a\\n" + part(b"IHDR", header) + part(b"IDAT", row) + p
 img = f'<img src="data:image/png;base64,{base64.b64encode(png).decode()}" alt="a dot"><!-- drawing 1 -->'
 display(ipywidgets.VBox([ipywidgets.IntSlider(3), ipywidgets.HTML(img)]))
 display(ipywidgets.VBox([ipywidgets.Button()]))  # no explorer: it has no picture"""
-    sources = [same_picture, "import sys; print('noise', file=sys.stderr)", "1 / 0", "never = 'run'"]
+    sources = [
+        same_picture,
+        "import sys; print('noise', file=sys.stderr)",
+        "1 / 0",
+        "never = 'run'",
+    ]
     path = course / "notebooks" / "bad.ipynb"
     kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3 (ipykernel)"}}
     code = [nbformat.v4.new_code_cell(source) for source in sources]
@@ -244,7 +314,11 @@ display(ipywidgets.VBox([ipywidgets.Button()]))  # no explorer: it has no pictur
     nbformat.write(nbformat.v4.new_notebook(cells=code, metadata=kernel), path)
 
     noise, error, not_run = errors_and_noise(page, run_all(page, path))
-    assert noise.strip() == "noise" and "ZeroDivisionError" in error and not_run == "did not run: never = 'run'"
+    assert (
+        noise.strip() == "noise"
+        and "ZeroDivisionError" in error
+        and not_run == "did not run: never = 'run'"
+    )
     explorer = page.locator(EXPLORER)
     with pytest.raises(TimeoutError):  # it was not drawn again
         move(page, explorer, explorer.locator(CONTROLS).first)

@@ -21,7 +21,21 @@ from utils.messages import LabError
 FILES = sorted(plots.DIAGRAMS.iterdir())
 BYTES_MOST, WIDTH = 20_000, 720
 SVG = "{http://www.w3.org/2000/svg}"
-DRAWN = {"svg", "title", "desc", "defs", "marker", "g", "rect", "circle", "ellipse", "line", "path", "text", "tspan"}
+DRAWN = {
+    "svg",
+    "title",
+    "desc",
+    "defs",
+    "marker",
+    "g",
+    "rect",
+    "circle",
+    "ellipse",
+    "line",
+    "path",
+    "text",
+    "tspan",
+}
 
 # Texts below 13 px or of little contrast, texts on another text, out of the frame or
 # over the edge of their box, and shapes out of the frame. The box of a text is the
@@ -91,27 +105,51 @@ def problems(name, data):
     found = [f"{len(data)} bytes"] if len(data) > BYTES_MOST else []
     nodes = [(node.tag.removeprefix(SVG), node) for node in root.iter()]
     found += [f"<{tag}>" for tag, _ in nodes if tag not in DRAWN]
-    for attribute, value in ((key, value) for _, node in nodes for key, value in node.attrib.items()):
-        if re.match(r"on|.*href$|src", attribute) or re.search(r"url\((?!#)|@import|javascript:|https?:|data:", value):
+    for attribute, value in (
+        (key, value) for _, node in nodes for key, value in node.attrib.items()
+    ):
+        if re.match(r"on|.*href$|src", attribute) or re.search(
+            r"url\((?!#)|@import|javascript:|https?:|data:", value
+        ):
             found.append(f"not by itself: {attribute}={value}")
     ids = [node.get("id") for _, node in nodes if "id" in node.attrib]
-    found += [f"id {name_} does not begin with {name}-" for name_ in ids if not name_.startswith(f"{name}-")]
-    found += [f"url(#{target}) leads nowhere" for target in re.findall(r"url\(#([^)]*)\)", text) if target not in ids]
+    found += [
+        f"id {name_} does not begin with {name}-"
+        for name_ in ids
+        if not name_.startswith(f"{name}-")
+    ]
+    found += [
+        f"url(#{target}) leads nowhere"
+        for target in re.findall(r"url\(#([^)]*)\)", text)
+        if target not in ids
+    ]
 
     height = root.get("height")
     first = {tag: node for tag, node in reversed(nodes)}
-    words = {tag: "".join(first[tag].itertext()) if tag in first else "" for tag in ("title", "desc", "text")}
+    words = {
+        tag: "".join(first[tag].itertext()) if tag in first else ""
+        for tag in ("title", "desc", "text")
+    }
     ground = first.get("rect", root)
     heading = first.get("text", root)
     rules = {
-        f"not {WIDTH} wide": (root.get("width"), root.get("viewBox")) == (str(WIDTH), f"0 0 {WIDTH} {height}"),
+        f"not {WIDTH} wide": (root.get("width"), root.get("viewBox"))
+        == (str(WIDTH), f"0 0 {WIDTH} {height}"),
         "no <title>": bool(words["title"]),
-        "<desc> is not two to eight sentences": 2 <= len(re.findall(r"\.(?=\s|$)", words["desc"])) <= 8,
+        "<desc> is not two to eight sentences": 2
+        <= len(re.findall(r"\.(?=\s|$)", words["desc"]))
+        <= 8,
         "does not say that it is a picture": root.get("role") == "img"
         and root.get("aria-labelledby") == f"{name}-title {name}-desc",
-        "no white ground": (ground.get("width"), ground.get("height"), ground.get("fill"), ground.get("x"))
+        "no white ground": (
+            ground.get("width"),
+            ground.get("height"),
+            ground.get("fill"),
+            ground.get("x"),
+        )
         == (str(WIDTH), height, "#FFFFFF", None),
-        "its first text is not its <title>, bold, 15 px": words["text"] == words["title"]
+        "its first text is not its <title>, bold, 15 px": words["text"]
+        == words["title"]
         and (heading.get("font-size"), heading.get("font-weight")) == ("15", "bold"),
     }
     return found + [message for message, kept in rules.items() if not kept]
@@ -121,7 +159,9 @@ def problems(name, data):
 def measured():
     """SVG → what a browser finds wrong when it shows it at its own width."""
     files = [path.read_text(encoding="utf-8") for path in FILES]
-    found = dict.fromkeys([*files, GOOD, *(GOOD.replace(old, new) for old, new, _ in ILLEGIBLE)])
+    found = dict.fromkeys(
+        [*files, GOOD, *(GOOD.replace(old, new) for old, new, _ in ILLEGIBLE)]
+    )
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=BROWSER, args=ARGUMENTS)
         page = browser.new_page(viewport={"width": 800, "height": 1000})
@@ -133,7 +173,9 @@ def measured():
 
 
 def test_there_are_diagrams_and_in_ci_a_browser():
-    assert FILES and (BROWSER or os.environ.get("CI") != "true"), "in CI a browser has to measure the diagrams"
+    assert FILES and (BROWSER or os.environ.get("CI") != "true"), (
+        "in CI a browser has to measure the diagrams"
+    )
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
@@ -154,15 +196,27 @@ BROKEN = [
     ("</svg>", "<script>1</script></svg>", "<script>"),
     ("</svg>", "<foreignObject/></svg>", "<foreignObject>"),
     ("</svg>", "<style>text { fill: red }</style></svg>", "<style>"),
-    ("</svg>", '<image href="https://example.org/x.png"/></svg>', "not by itself: href"),
+    (
+        "</svg>",
+        '<image href="https://example.org/x.png"/></svg>',
+        "not by itself: href",
+    ),
     ("<path d", '<path onclick="1" d', "not by itself: onclick"),
     ('stroke="#222222"', 'stroke="url(https://example.org)"', "not by itself: stroke"),
     ('id="small-tip"', 'id="tip"', "id tip does not begin with small-"),
     ("url(#small-tip)", "url(#small-top)", "url(#small-top) leads nowhere"),
     ('viewBox="0 0 720 90"', 'viewBox="0 0 700 90"', "not 720 wide"),
-    ('width="720" height="90" viewBox', 'width="100%" height="90" viewBox', "not 720 wide"),
+    (
+        'width="720" height="90" viewBox',
+        'width="100%" height="90" viewBox',
+        "not 720 wide",
+    ),
     ('<title id="small-title">One box holds it all</title>', "", "no <title>"),
-    ("A box with a word in it. An arrow", "An arrow", "<desc> is not two to eight sentences"),
+    (
+        "A box with a word in it. An arrow",
+        "An arrow",
+        "<desc> is not two to eight sentences",
+    ),
     ('role="img"', "", "does not say that it is a picture"),
     ('<rect width="720" height="90" fill="#FFFFFF"/>', "", "no white ground"),
     ("all</text>", "both</text>", "its first text is not its <title>"),
@@ -173,16 +227,27 @@ BROKEN = [
 @pytest.mark.parametrize(("old", "new", "message"), BROKEN)
 def test_each_rule_finds_its_break(old, new, message):
     assert old in GOOD and problems("small", GOOD.encode()) == []
-    assert any(message in problem for problem in problems("small", GOOD.replace(old, new).encode()))
+    assert any(
+        message in problem
+        for problem in problems("small", GOOD.replace(old, new).encode())
+    )
 
 
 ILLEGIBLE = [
     ('y="64"', 'y="64" font-size="12.9"', "text of 12.9 px: 'a word'"),
     ('font-size="14"', 'font-size="9"', "text of 9 px: 'a word'"),
-    ('x="30" y="64"', 'x="30" y="38"', "on each other: 'One box holds it all' and 'a word'"),
+    (
+        'x="30" y="64"',
+        'x="30" y="38"',
+        "on each other: 'One box holds it all' and 'a word'",
+    ),
     ('x="30" y="64"', 'x="690" y="64"', "out of the frame: 'a word'"),
     ('x="30" y="64"', 'x="30" y="89"', "out of the frame: 'a word'"),
-    ('x="20" y="44" width="90"', 'x="660" y="44" width="90"', "out of the frame: <rect"),
+    (
+        'x="20" y="44" width="90"',
+        'x="660" y="44" width="90"',
+        "out of the frame: <rect",
+    ),
     ("a word", "a word too many", "over the edge of its box: 'a word too many'"),
     ('y="64"', 'y="64" fill="#009E73"', "contrast 2.9: 'a word'"),
     ('fill="#E1EEF7"', 'fill="#0072B2"', "contrast 3.1: 'a word'"),
@@ -194,17 +259,25 @@ def test_the_browser_finds_each_break(measured):
     assert measured[GOOD] == []
     for old, new, message in ILLEGIBLE:
         assert old in GOOD
-        assert any(message in problem for problem in measured[GOOD.replace(old, new)]), message
+        assert any(
+            message in problem for problem in measured[GOOD.replace(old, new)]
+        ), message
 
 
 def test_a_diagram_has_a_text_alternative_in_each_form(run):
     (cell,) = run("plots.diagram('machine')")
     (output,) = cell.outputs
     _clean_output(output)  # what is stored
-    svg, image, text = (output.data[form] for form in ("image/svg+xml", "text/html", "text/plain"))
+    svg, image, text = (
+        output.data[form] for form in ("image/svg+xml", "text/html", "text/plain")
+    )
     assert svg == (plots.DIAGRAMS / "machine.svg").read_text(encoding="utf-8")
     assert base64.b64decode(re.search('base64,([^"]*)', image).group(1)).decode() == svg
-    assert text.startswith("The link is the narrow place") and "15.8 GB/s" in text and text in image
+    assert (
+        text.startswith("The link is the narrow place")
+        and "15.8 GB/s" in text
+        and text in image
+    )
 
 
 def test_an_unknown_diagram_is_one_clear_line(run):
@@ -223,7 +296,11 @@ def words(name):
 def test_the_numbers_of_the_machine_are_those_of_the_device_table():
     t4 = look_up("T4")
     factor = round(t4.bandwidth / pcie_limit(3))
-    assert {f"{t4.bandwidth} GB/s", f"{pcie_limit(3):.1f} GB/s", f"GPU memory, {t4.memory} GB"} < set(words("machine"))
+    assert {
+        f"{t4.bandwidth} GB/s",
+        f"{pcie_limit(3):.1f} GB/s",
+        f"GPU memory, {t4.memory} GB",
+    } < set(words("machine"))
     assert f"GPU memory is {factor} times as fast" in words("machine")[0]
 
 
@@ -236,6 +313,9 @@ def test_the_numbers_of_the_formats_are_those_of_pytorch():
     for name, largest, step in zip(*rows, strict=True):
         # exponent of one, mantissa of the other
         like = {"tf32": ("float32", "float16")}.get(name, (name, name))
-        most, eps = torch.finfo(getattr(torch, like[0])).max, torch.finfo(getattr(torch, like[1])).eps
+        most, eps = (
+            torch.finfo(getattr(torch, like[0])).max,
+            torch.finfo(getattr(torch, like[1])).eps,
+        )
         assert float(largest.replace(",", "")) == pytest.approx(most, rel=0.01)
         assert float(step) == pytest.approx(eps, rel=0.01)

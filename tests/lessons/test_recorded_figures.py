@@ -42,7 +42,12 @@ FEEDING = {
     "pinned, prefetcher": 0.2,
     "no copy": 0.1,
 }
-FAULTS = {"as it came": 0.05, "data mended": 0.03, "and loss": 0.02, "and features": 0.0014}
+FAULTS = {
+    "as it came": 0.05,
+    "data mended": 0.03,
+    "and loss": 0.02,
+    "and features": 0.0014,
+}
 MODES = {
     "eager": {"first": 1.0, "median": 0.0008},
     "default": {"first": 9.0, "median": 0.0005},
@@ -52,7 +57,14 @@ MODES = {
 }
 ROWS = [
     Row("06", "feeding-figure", "data_feeding", FEEDING),
-    Row("09", "gain-gpu-figure", "profiling_faults", FAULTS, ("gain-figure",), {"VERSIONS": dict.fromkeys(FAULTS)}),
+    Row(
+        "09",
+        "gain-gpu-figure",
+        "profiling_faults",
+        FAULTS,
+        ("gain-figure",),
+        {"VERSIONS": dict.fromkeys(FAULTS)},
+    ),
     Row("10", "modes-figure", "compile_modes", MODES),
 ]
 
@@ -66,7 +78,9 @@ def functions_of(source):
     """The code of a cell without all that is neither an import nor a function or class."""
     kinds = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.ClassDef)
     tree = ast.parse(source)
-    return ast.unparse(ast.Module([node for node in tree.body if isinstance(node, kinds)], []))
+    return ast.unparse(
+        ast.Module([node for node in tree.body if isinstance(node, kinds)], [])
+    )
 
 
 def drawn(row, value, monkeypatch):
@@ -78,7 +92,14 @@ def drawn(row, value, monkeypatch):
     origin = recordings.Provenance("A made-up GPU", False, "2026-11-20", {})
     monkeypatch.setitem(recordings.results, row.result, origin)
     source = sources(row.lesson)
-    names = {"torch": torch, "np": numpy, "plots": plots, "claim": claim, **row.names, row.result: value}
+    names = {
+        "torch": torch,
+        "np": numpy,
+        "plots": plots,
+        "claim": claim,
+        **row.names,
+        row.result: value,
+    }
     for cell in row.functions:
         exec(functions_of(source[cell]), names)
     assert cells.header(source[row.figure]).word == f"result:{row.result}"
@@ -86,12 +107,21 @@ def drawn(row, value, monkeypatch):
     ((fig, alt),) = shown
     fig.draw_without_rendering()
     (ax,) = fig.axes
-    rows = {round(at): label.get_text() for at, label in zip(ax.get_yticks(), ax.get_yticklabels(), strict=True)}
+    rows = {
+        round(at): label.get_text()
+        for at, label in zip(ax.get_yticks(), ax.get_yticklabels(), strict=True)
+    }
     return {
         "texts": [alt, *(text.get_text() for text in fig.texts)],
-        "labels": [text.get_text() for text in (ax.title, ax.xaxis.label, ax.yaxis.label, *ax.texts)],
+        "labels": [
+            text.get_text()
+            for text in (ax.title, ax.xaxis.label, ax.yaxis.label, *ax.texts)
+        ],
         "rows": rows,
-        "bars": {rows[round(bar.get_y() + bar.get_height() / 2)]: _bar(bar) for bar in ax.patches},
+        "bars": {
+            rows[round(bar.get_y() + bar.get_height() / 2)]: _bar(bar)
+            for bar in ax.patches
+        },
         "lines": [(line.get_xydata().tolist(), line.get_color()) for line in ax.lines],
     }
 
@@ -101,7 +131,9 @@ def _bar(bar):
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.lesson} {row.figure}")
-def test_a_figure_from_a_recording_is_the_one_drawn_live_in_any_order_of_keys(row, monkeypatch):
+def test_a_figure_from_a_recording_is_the_one_drawn_live_in_any_order_of_keys(
+    row, monkeypatch
+):
     live = drawn(row, row.value, monkeypatch)
     assert set(live["bars"]) == set(row.value) and len(live["texts"]) == 3
     assert drawn(row, recordings.plain(row.result, row.value), monkeypatch) == live

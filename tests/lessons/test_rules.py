@@ -9,12 +9,35 @@ import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
-from tests.lessons.small_lesson import EXERCISES, breaker, cell, code, drop, lesson, move, output, replace, tag
+from tests.lessons.small_lesson import (
+    EXERCISES,
+    breaker,
+    cell,
+    code,
+    drop,
+    lesson,
+    move,
+    output,
+    replace,
+    tag,
+)
 from tools.lessons import notebooks, rules
 
-SILENT = {"metadata": {"device_lab": {"state": "unavailable"}}, "data": {"text/plain": "–"}}
+SILENT = {
+    "metadata": {"device_lab": {"state": "unavailable"}},
+    "data": {"text/plain": "–"},
+}
 VISIBLE = ["recipe", "add", "explorer", "gpu-name"]
-TEXTS = ["recipe-text", "sum-text", "explorer-text", "gpu-text", "why-text", "exercises", "more-exercises", "deeper"]
+TEXTS = [
+    "recipe-text",
+    "sum-text",
+    "explorer-text",
+    "gpu-text",
+    "why-text",
+    "exercises",
+    "more-exercises",
+    "deeper",
+]
 TEXTS += ["exercise-2-text", "exercise-3-text"]
 LONG = "\n".join(f"x{n} = {n}" for n in range(16))
 
@@ -29,51 +52,101 @@ def both(*changes):
 
 
 BROKEN = [
-    (replace("title", "You will be able to", "Learn to"), "no sentence 'You will be able to …'"),
+    (
+        replace("title", "You will be able to", "Learn to"),
+        "no sentence 'You will be able to …'",
+    ),
     (replace("title", "**Core:**", "Core:"), "the line of facts lacks Core, Deeper"),
-    (replace("title", " · **Deeper:** 1 minutes", ""), "the line of facts lacks Core, Deeper"),
+    (
+        replace("title", " · **Deeper:** 1 minutes", ""),
+        "the line of facts lacks Core, Deeper",
+    ),
     (move("setup", 2), "the second cell is not the set-up cell"),
     (move("recipe", 9), "no cell `recipe` among the first nine"),
-    (replace("recipe-text", "section 1", "below"), "no cell `recipe` with a text below it"),
+    (
+        replace("recipe-text", "section 1", "below"),
+        "no cell `recipe` with a text below it",
+    ),
     (replace("deeper", "## Deeper", "### Deeper"), "no heading `## Deeper`"),
     (replace("sum-text", "It is 2", "very " * 7000), "minutes, more than 50"),
     (move("gpu", 27), "core of 2 numbered sections, not three to five"),
-    (replace("gpu-text", "Its name", "So.\n\n## 3 · Its name"), "not the first line of its cell"),
+    (
+        replace("gpu-text", "Its name", "So.\n\n## 3 · Its name"),
+        "not the first line of its cell",
+    ),
     (replace("gpu", "3 · ", ""), "the section 'What else?' has no number"),
     (replace("gpu", "3 · ", "2 · "), "sections are numbered [1, 2, 2, 4]"),
-    (replace("machine", "**Bet.**", "Look:"), "predict() in the section '2 · What adds?'"),
+    (
+        replace("machine", "**Bet.**", "Look:"),
+        "predict() in the section '2 · What adds?'",
+    ),
     (drop("remember"), "'What to remember' is not the last section of the core"),
     (move("exercises", 21), "'What to remember' is not the last section of the core"),
-    (replace("remember", "- A", "- 1\n" * 6 + "- A"), "'What to remember' has 7 points"),
-    (replace("remember", "You can stop here.", ""), "does not say 'You can stop here.'"),
-    (replace("sum-text", "sections 2 and 4", "Section two"), "write 'Section two' with a number"),
+    (
+        replace("remember", "- A", "- 1\n" * 6 + "- A"),
+        "'What to remember' has 7 points",
+    ),
+    (
+        replace("remember", "You can stop here.", ""),
+        "does not say 'You can stop here.'",
+    ),
+    (
+        replace("sum-text", "sections 2 and 4", "Section two"),
+        "write 'Section two' with a number",
+    ),
     (replace("sum-text", "2 and 4", "2 and 5"), "there is no section 5"),
     (output("display_data", *VISIBLE, **SILENT), "4 visible cells that show nothing"),
     (code("machine-diagram", "# @title Diagram: none\npass"), "no diagram"),
-    (tag("machine-diagram"), "cell machine-diagram: a diagram stands alone in a folded cell"),
-    (replace("machine-diagram", "plots", "x = 1\nplots"), "cell machine-diagram: a diagram stands alone"),
+    (
+        tag("machine-diagram"),
+        "cell machine-diagram: a diagram stands alone in a folded cell",
+    ),
+    (
+        replace("machine-diagram", "plots", "x = 1\nplots"),
+        "cell machine-diagram: a diagram stands alone",
+    ),
     (move("exercise-1", 20), "no exercise before the last third of the core"),
     (drop("ask-why"), "1 cells with predict(), fewer than two"),
     (replace("ask-why", "99.why", "99.sum"), "predict('99.sum') stands twice"),
-    (replace("ask-why", "99.why", "98.why"), "predict('98.why'): the key does not begin with"),
-    (replace("ask-why", ', "no"', ""), "predict('99.why') has 1 options, not two to four"),
+    (
+        replace("ask-why", "99.why", "98.why"),
+        "predict('98.why'): the key does not begin with",
+    ),
+    (
+        replace("ask-why", ', "no"', ""),
+        "predict('99.why') has 1 options, not two to four",
+    ),
     (drop("why-answer"), "predict('99.why') needs one reveal() after it"),
-    (code("add", 'total = 2\nreveal("99.why", "no")\nreveal("99.sum", "2")'), "needs one reveal()"),
+    (
+        code("add", 'total = 2\nreveal("99.why", "no")\nreveal("99.sum", "2")'),
+        "needs one reveal()",
+    ),
     (move("why-answer", 6), "predict('99.why') needs one reveal() after it"),
     (replace("why-answer", "99.why", "99.how"), "reveal('99.how') has no predict()"),
-    (replace("why-answer", '"yes"', '"maybe"'), "says [\"'maybe'\"], which is no option"),
+    (
+        replace("why-answer", '"yes"', '"maybe"'),
+        "says [\"'maybe'\"], which is no option",
+    ),
     (replace("draw", "# @title", "#"), "folded cell draw needs a line `# @title …`"),
-    (replace("draw", "a line", "a line " * 9), "folded cell draw needs a line `# @title …` of at most 60"),
+    (
+        replace("draw", "a line", "a line " * 9),
+        "folded cell draw needs a line `# @title …` of at most 60",
+    ),
     (tag("draw"), "cell draw has a line `# @title`, but is not folded"),
     (tag("recipe", "fold"), "the folded cell recipe hides what the lesson is about"),
     (tag("exercise-2", "exercise", "fold"), "the folded cell exercise-2 hides what"),
     (tag("ask-why", "fold"), "the folded cell ask-why hides what the lesson is about"),
     (
-        code("draw", "# @title A\nwith expect_error(TypeError, ''):\n    draw = 1 + ''"),
+        code(
+            "draw", "# @title A\nwith expect_error(TypeError, ''):\n    draw = 1 + ''"
+        ),
         "the folded cell draw hides what",
     ),
     (
-        both(code("gpu-name", "%%today a/b: fine\n# @title A\n1\n# ---- today\n2"), tag("gpu-name", "fold")),
+        both(
+            code("gpu-name", "%%today a/b: fine\n# @title A\n1\n# ---- today\n2"),
+            tag("gpu-name", "fold"),
+        ),
         "the folded cell gpu-name hides what",
     ),
     (code("recipe", LONG), "cell recipe has 16 lines, more than 15"),
@@ -87,17 +160,26 @@ def test_rule_notices(broken, change, message):
 
 
 KEPT = {
-    "two of one lesson's sections": replace("sum-text", "sections 2 and 4", "sections 1, 2 and 4"),
+    "two of one lesson's sections": replace(
+        "sum-text", "sections 2 and 4", "sections 1, 2 and 4"
+    ),
     "a section of another lesson": replace(
         "sum-text", "as sections 2", "as section 9 of lesson 02, section 8.2, and 2"
     ),
-    "a link to another lesson": replace("sum-text", "as sections 2", "as [section 9](02_tensors_on_devices.ipynb), 2"),
+    "a link to another lesson": replace(
+        "sum-text", "as sections 2", "as [section 9](02_tensors_on_devices.ipynb), 2"
+    ),
     "three silent cells": output("display_data", *VISIBLE[1:], **SILENT),
-    "a silent cell that is folded": output("display_data", *VISIBLE[1:], "draw", **SILENT),
-    "words about silence": output("stream", *VISIBLE, name="stdout", text="Nobody has recorded it yet"),
+    "a silent cell that is folded": output(
+        "display_data", *VISIBLE[1:], "draw", **SILENT
+    ),
+    "words about silence": output(
+        "stream", *VISIBLE, name="stdout", text="Nobody has recorded it yet"
+    ),
     "a long folded cell": code("draw", f"# @title A\n{LONG}\ndraw = 1"),
     "a folded cell with a condition": both(
-        code("gpu-name", "%%requires cuda --name small_name\n# @title Its name\n1"), tag("gpu-name", "fold")
+        code("gpu-name", "%%requires cuda --name small_name\n# @title Its name\n1"),
+        tag("gpu-name", "fold"),
     ),
     "what reveal() says is computed": replace("why-answer", '"yes"', "str(total)"),
 }
@@ -112,7 +194,10 @@ def test_the_lessons_that_are_built_otherwise_are_excused(monkeypatch):
     monkeypatch.setattr(rules, "OLD_FORM", {})
     nb = lesson(Path("99_a.ipynb"))
     drop("recipe")(nb)
-    found = ["\n".join(rules.problems(nb, Path(f"{number}_a.ipynb"), "")) for number in ("00", "16", "99")]
+    found = [
+        "\n".join(rules.problems(nb, Path(f"{number}_a.ipynb"), ""))
+        for number in ("00", "16", "99")
+    ]
     assert [text.count("no cell `recipe`") for text in found] == [0, 0, 2]
 
 
@@ -133,8 +218,16 @@ OLD_BROKEN = [
     ("## You will learn", "You will learn", "needs one section '## You will learn'"),
     (r"(## You will learn\n\n)(- .*\n?)+", r"\1- one", "'You will learn' has 1 points"),
     (r"\*\*Predict", "Guess", "no **Predict** in the section"),
-    ("## What to remember", "## Remember", "'What to remember' is not the last section"),
-    ("(?m)^## (?!You will|What to)", "### ", "has 0 sections of its own, not three to six"),
+    (
+        "## What to remember",
+        "## Remember",
+        "'What to remember' is not the last section",
+    ),
+    (
+        "(?m)^## (?!You will|What to)",
+        "### ",
+        "has 0 sections of its own, not three to six",
+    ),
 ]
 
 
@@ -150,7 +243,10 @@ def test_rule_for_the_old_form_notices(pattern, new, message):
 
 def test_a_lesson_with_a_recipe_leaves_the_list_of_the_old_ones():
     nb = new_notebook(cells=[new_code_cell("x = 1", id="recipe")])
-    assert any("take it out of OLD_FORM" in text for text in rules.problems(nb, Path(f"{OLD}_a.ipynb"), ""))
+    assert any(
+        "take it out of OLD_FORM" in text
+        for text in rules.problems(nb, Path(f"{OLD}_a.ipynb"), "")
+    )
 
 
 # --------------------------------------------------------------------------------------
@@ -158,13 +254,18 @@ def test_a_lesson_with_a_recipe_leaves_the_list_of_the_old_ones():
 
 
 def shows(kind):
-    return new_code_cell("", outputs=[nbformat.v4.new_output("display_data", {kind: ""})] * 2)
+    return new_code_cell(
+        "", outputs=[nbformat.v4.new_output("display_data", {kind: ""})] * 2
+    )
 
 
 FOLDED = new_code_cell("x\n" * 30, metadata={"tags": ["fold"]})
 MINUTES = {  # cell → minutes
     "words": (new_markdown_cell("one word " * 75), 1),
-    "marks and what stands in brackets": (new_markdown_cell("# `a` **b** | [c](https://d.org) (as f g) h"), 4 / 150),
+    "marks and what stands in brackets": (
+        new_markdown_cell("# `a` **b** | [c](https://d.org) (as f g) h"),
+        4 / 150,
+    ),
     "a prediction": (new_markdown_cell("**Predict.** One?"), 1.3 + 2 / 150),
     "one star": (new_markdown_cell("**99.1** ★"), 3 + 2 / 150),
     "two stars": (new_markdown_cell("**99.1** ★★"), 6 + 2 / 150),
@@ -198,11 +299,17 @@ def test_minutes_are_written_into_head_and_headings(broken):
     for wrong in ("**Core:** 24", "**Deeper:** 31", "(20 minutes)"):
         number = re.sub(r"\d+", r"\\d+", re.escape(wrong))
         changed = re.sub(number, wrong, text)
-        assert changed != text and "not in canonical form" in broken(lambda nb: None, write=lambda nb, p: changed)  # noqa: B023
+        assert changed != text and "not in canonical form" in broken(
+            lambda nb: None, write=lambda nb, p: changed
+        )  # noqa: B023
 
 
 def test_an_old_lesson_says_how_long_it_takes():
-    nb = new_notebook(cells=[new_markdown_cell("**Time:** 5 minutes with the exercises " + "word " * 300)])
+    nb = new_notebook(
+        cells=[
+            new_markdown_cell("**Time:** 5 minutes with the exercises " + "word " * 300)
+        ]
+    )
     rules.write_minutes(nb, Path(f"{OLD}_a.ipynb"))
     assert nb.cells[0].source.startswith("**Time:** 2 minutes with")
 
@@ -212,9 +319,20 @@ def test_an_old_lesson_says_how_long_it_takes():
 
 
 def test_fold_becomes_what_each_front_end_understands(broken):
-    stray = both(tag("explorer", "hide-input"), lambda nb: cell(nb, "recipe").metadata.update(cellView="form"))
+    stray = both(
+        tag("explorer", "hide-input"),
+        lambda nb: cell(nb, "recipe").metadata.update(cellView="form"),
+    )
     assert broken(stray) == ""
     cells = nbformat.read(broken.path, as_version=4).cells
-    marked = {c.id: c.metadata for c in cells if c.metadata and "exercise" not in c.metadata.tags}
-    marks = {"cellView": "form", "jupyter": {"source_hidden": True}, "tags": ["fold", "hide-input"]}
+    marked = {
+        c.id: c.metadata
+        for c in cells
+        if c.metadata and "exercise" not in c.metadata.tags
+    }
+    marks = {
+        "cellView": "form",
+        "jupyter": {"source_hidden": True},
+        "tags": ["fold", "hide-input"],
+    }
     assert marked == dict.fromkeys(["setup", "machine-diagram", "draw"], marks)

@@ -11,7 +11,9 @@ import pytest
 from tests.conftest import ROOT, errors_of, text_of
 from tools.lessons import notebooks, run
 
-pytestmark = pytest.mark.skipif(not shutil.which("git"), reason="git fetches the course; there is no git here")
+pytestmark = pytest.mark.skipif(
+    not shutil.which("git"), reason="git fetches the course; there is no git here"
+)
 FILES = "from utils import course\nprint(course.COURSE)"
 
 
@@ -25,7 +27,11 @@ def repository(tmp_path):
     for part in ("utils", "notebooks"):
         shutil.copytree(ROOT / part, folder / part, ignore=ignore)
     identity = ["-c", "user.name=test", "-c", "user.email=test@example.org"]
-    for command in (["init", "-q"], ["add", "-A"], [*identity, "commit", "-qm", "the course"]):
+    for command in (
+        ["init", "-q"],
+        ["add", "-A"],
+        [*identity, "commit", "-qm", "the course"],
+    ):
         subprocess.run(["git", *command], cwd=folder, check=True)
     return folder
 
@@ -41,7 +47,10 @@ def lesson(kernel, tmp_path, repository, monkeypatch):
         (setup,) = (cell for cell in nb.cells if cell.id == "setup")
         assert setup.source == notebooks.setup_cell()
         setup.source = setup.source.replace(notebooks.address(), repository.as_uri())
-        nb.cells = [*(nb.cells if whole else [setup]), *map(nbformat.v4.new_code_cell, more)]
+        nb.cells = [
+            *(nb.cells if whole else [setup]),
+            *map(nbformat.v4.new_code_cell, more),
+        ]
         (tmp_path / "empty folder").mkdir(exist_ok=True)
         monkeypatch.setattr(run, "kernel", kernel)
         run.execute(nb, tmp_path / "empty folder", allow_errors=True)
@@ -50,7 +59,9 @@ def lesson(kernel, tmp_path, repository, monkeypatch):
     return go
 
 
-def test_a_lesson_runs_alone_in_an_empty_folder_and_fetches_once(lesson, tmp_path, repository):
+def test_a_lesson_runs_alone_in_an_empty_folder_and_fetches_once(
+    lesson, tmp_path, repository
+):
     course = str(tmp_path / "empty folder" / "pytorch-device-lab")
     setup, cells = lesson(FILES)
     assert [errors_of(cell) for cell in cells if errors_of(cell)] == []
@@ -64,8 +75,12 @@ def test_a_lesson_runs_alone_in_an_empty_folder_and_fetches_once(lesson, tmp_pat
 def test_an_address_that_does_not_answer_is_said_plainly(lesson, repository):
     shutil.rmtree(repository)
     setup, _ = lesson(whole=False)
-    assert errors_of(setup)[0].startswith("AssertionError: Cannot fetch the course (is the network on?)")
+    assert errors_of(setup)[0].startswith(
+        "AssertionError: Cannot fetch the course (is the network on?)"
+    )
 
 
 def test_the_set_up_cell_installs_nothing():
-    assert "pip" not in notebooks.setup_cell() and "install" not in notebooks.setup_cell()
+    assert (
+        "pip" not in notebooks.setup_cell() and "install" not in notebooks.setup_cell()
+    )

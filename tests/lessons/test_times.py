@@ -12,7 +12,13 @@ from utils import exercises
 PATHS, README, GLOSSARY, START = *times.TIMED[:2], "docs/glossary.md", times.TIMED[2]
 WORDS = " ".join(["word"] * 296)  # two minutes, with a heading of four words
 CELLS = {
-    START: ["# Do", f"## 1 · How so?\n\n{WORDS}", f"### And what?\n\n{WORDS}", "## Deeper", "## 2 · Why? (1 minute)"],
+    START: [
+        "# Do",
+        f"## 1 · How so?\n\n{WORDS}",
+        f"### And what?\n\n{WORDS}",
+        "## Deeper",
+        "## 2 · Why? (1 minute)",
+    ],
     "notebooks/01_older.ipynb": ["# Do", f"## How so?\n\n{WORDS} word\n### Why?\nword"],
 }
 CELLS[START].append(
@@ -69,7 +75,10 @@ Of 2.5 things. So it matters. [01]
 
 
 def notebook(texts):
-    cells = [nbformat.v4.new_markdown_cell(text, id=f"cell-{n}") for n, text in enumerate(texts)]
+    cells = [
+        nbformat.v4.new_markdown_cell(text, id=f"cell-{n}")
+        for n, text in enumerate(texts)
+    ]
     return nbformat.writes(nbformat.v4.new_notebook(cells=cells)) + "\n"
 
 
@@ -83,7 +92,10 @@ def course(tmp_path, monkeypatch):
     (tmp_path / "00_start_here.py").write_text(
         "from types import SimpleNamespace\nEXERCISES = [SimpleNamespace(number='00.1', stars=1)]\n"
     )
-    for name, text in {**PAGES, **{name: notebook(texts) for name, texts in CELLS.items()}}.items():
+    for name, text in {
+        **PAGES,
+        **{name: notebook(texts) for name, texts in CELLS.items()},
+    }.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text, encoding="utf-8")
     times.write(tmp_path)
@@ -102,8 +114,12 @@ def test_the_pages_are_right():
 
 def test_the_small_course_is_right_and_stays_as_it_is(course):
     assert list(times.problems(course)) == []
-    assert {name: (course / name).read_text(encoding="utf-8") for name in PAGES} == PAGES
-    assert "| [Short](../docs/paths.md#short) | all | 00 01 | 10 min |" in (course / START).read_text(encoding="utf-8")
+    assert {
+        name: (course / name).read_text(encoding="utf-8") for name in PAGES
+    } == PAGES
+    assert "| [Short](../docs/paths.md#short) | all | 00 01 | 10 min |" in (
+        course / START
+    ).read_text(encoding="utf-8")
 
 
 def test_lesson_00_needs_no_table_of_paths(course):
@@ -125,32 +141,105 @@ def test_minutes_of_sections(course):
     [
         (PATHS, "  - 2 · Why?", "  - 2 · How?", "lesson 00 has no section '2 · How?'"),
         (PATHS, "  - How so?", "  - How So?", "lesson 01 has no section 'How So?'"),
-        (PATHS, "exercise 00.1", "exercises 00.1, 00.2", "lesson 00 has no section '00.2'"),
-        (PATHS, "start_here.ipynb): the", "begin.ipynb): the", "no lesson 00 in 00_begin.ipynb"),
-        (PATHS, "exercise 00.1\n- [01", "exercise 00.1\n- [07", "there is no lesson 07"),
-        (PATHS, "- [00 · Start]", "- [lesson 00]", "neither a lesson nor a section: - [lesson 00]"),
-        (PATHS, "  - exercise", "   - exercise", "neither a lesson nor a section:    - exercise"),
-        (PATHS, "is\n- [01", "is\n- [00 · x](../notebooks/00_start_here.ipynb): 4 minutes\n- [01", "just the lessons"),
-        (PATHS, "## What the core of a lesson is", "## The core", "just the lessons without a heading Deeper"),
-        (PATHS, "| [Short](#short) | all | 00 01 | 10 min |\n", "", "the table of paths names ['Long']"),
-        (README, "| [Short](docs/paths.md#short) | all | 00 01 | 10 min |\n", "", "the table of paths names ['Long']"),
-        (README, "paths.md#short", "paths.md#shorter", "no heading for the link to docs/paths.md#shorter"),
+        (
+            PATHS,
+            "exercise 00.1",
+            "exercises 00.1, 00.2",
+            "lesson 00 has no section '00.2'",
+        ),
+        (
+            PATHS,
+            "start_here.ipynb): the",
+            "begin.ipynb): the",
+            "no lesson 00 in 00_begin.ipynb",
+        ),
+        (
+            PATHS,
+            "exercise 00.1\n- [01",
+            "exercise 00.1\n- [07",
+            "there is no lesson 07",
+        ),
+        (
+            PATHS,
+            "- [00 · Start]",
+            "- [lesson 00]",
+            "neither a lesson nor a section: - [lesson 00]",
+        ),
+        (
+            PATHS,
+            "  - exercise",
+            "   - exercise",
+            "neither a lesson nor a section:    - exercise",
+        ),
+        (
+            PATHS,
+            "is\n- [01",
+            "is\n- [00 · x](../notebooks/00_start_here.ipynb): 4 minutes\n- [01",
+            "just the lessons",
+        ),
+        (
+            PATHS,
+            "## What the core of a lesson is",
+            "## The core",
+            "just the lessons without a heading Deeper",
+        ),
+        (
+            PATHS,
+            "| [Short](#short) | all | 00 01 | 10 min |\n",
+            "",
+            "the table of paths names ['Long']",
+        ),
+        (
+            README,
+            "| [Short](docs/paths.md#short) | all | 00 01 | 10 min |\n",
+            "",
+            "the table of paths names ['Long']",
+        ),
+        (
+            README,
+            "paths.md#short",
+            "paths.md#shorter",
+            "no heading for the link to docs/paths.md#shorter",
+        ),
         (START, "[Short]", "[Shorter]", "the table of paths names ['Shorter']"),
         (GLOSSARY, "### kernel", "### tensor", "alphabetical"),
         (GLOSSARY, "### Matmul", "### Kernel", "stands there twice"),
-        (GLOSSARY, "It runs, as `x.y` says. [00]", "It runs, as `x.y` says.", "kernel does not end with"),
+        (
+            GLOSSARY,
+            "It runs, as `x.y` says. [00]",
+            "It runs, as `x.y` says.",
+            "kernel does not end with",
+        ),
         (GLOSSARY, "matters. [01]", "matters. [02]", "Matmul does not end with"),
         (GLOSSARY, "00_start_here.ipynb", "00_begin.ipynb", "kernel does not end with"),
-        (GLOSSARY, "A program. It", "A program. That is all. It", "kernel has not two sentences"),
+        (
+            GLOSSARY,
+            "A program. It",
+            "A program. That is all. It",
+            "kernel has not two sentences",
+        ),
         (GLOSSARY, "A program. It", "A program: it", "kernel has not two sentences"),
-        ("CONTRIBUTING.md", "#kernel", "#kernels", "no heading for the link to docs/glossary.md#kernels"),
-        ("CONTRIBUTING.md", "docs/glossary.md", "docs/glosary.md", "the link to docs/glosary.md leads nowhere"),
+        (
+            "CONTRIBUTING.md",
+            "#kernel",
+            "#kernels",
+            "no heading for the link to docs/glossary.md#kernels",
+        ),
+        (
+            "CONTRIBUTING.md",
+            "docs/glossary.md",
+            "docs/glosary.md",
+            "the link to docs/glosary.md leads nowhere",
+        ),
         ("CONTRIBUTING.md", "#one-two", "#three", "no heading for the link to #three"),
     ],
 )
 def test_a_fault_is_noticed(course, page, old, new, message):
     change(course, page, old, new)
-    assert any(line.startswith(f"{page}: ") and message in line for line in times.problems(course))
+    assert any(
+        line.startswith(f"{page}: ") and message in line
+        for line in times.problems(course)
+    )
     times.write(course)  # does not stop at it
 
 
@@ -171,13 +260,25 @@ def test_a_fault_is_noticed(course, page, old, new, message):
 def test_a_wrong_time_is_noticed_and_mended(course, page, old, new):
     right = (course / page).read_text(encoding="utf-8")
     change(course, page, old, new)
-    assert [line.partition(" are")[0] for line in times.problems(course)] == [f"{page}: minutes or hours"]
+    assert [line.partition(" are")[0] for line in times.problems(course)] == [
+        f"{page}: minutes or hours"
+    ]
     times.write(course)
     assert (course / page).read_text(encoding="utf-8") == right
 
 
 def test_hours():
-    said = {500: "8½", 60: "1", 50: "1", 46: "1", 44: "45 min", 11: "10 min", 1: "5 min", 170: "3", 200: "3½"}
+    said = {
+        500: "8½",
+        60: "1",
+        50: "1",
+        46: "1",
+        44: "45 min",
+        11: "10 min",
+        1: "5 min",
+        170: "3",
+        200: "3½",
+    }
     assert {minutes: times.hours(minutes) for minutes in said} == said
 
 
@@ -185,7 +286,9 @@ def test_format_and_lint_take_the_pages_and_single_lessons_do_not(course, monkey
     monkeypatch.setattr(notebooks, "ROOT", course)
     monkeypatch.setattr(notebooks, "problems", lambda path: [])
     monkeypatch.setattr(notebooks, "recording_problems", lambda: [])
-    monkeypatch.setattr(notebooks, "canonical", lambda nb, path: path.read_text(encoding="utf-8"))
+    monkeypatch.setattr(
+        notebooks, "canonical", lambda nb, path: path.read_text(encoding="utf-8")
+    )
     change(course, README, "What? | 4", "What? | 5")
     lessons = notebooks.lessons()
     assert notebooks.check(lessons[:1]) == 0 and notebooks.check(lessons) == 1

@@ -113,7 +113,10 @@ def log_of(path):
 
 def wait_for_step(path, step):
     """Wait until a training has logged this step."""
-    wait_until(lambda: any(line["step"] >= step for line in log_of(path)[-1:]), f"step {step} in {path}")
+    wait_until(
+        lambda: any(line["step"] >= step for line in log_of(path)[-1:]),
+        f"step {step} in {path}",
+    )
 
 
 def chance():
@@ -134,4 +137,8 @@ def assert_same_bits(one, two):
         if isinstance(value, dict):
             assert_same_bits(value, two[name])
         else:
-            assert torch.equal(value, two[name]) if torch.is_tensor(value) else value == two[name], name
+            assert (
+                torch.equal(value, two[name])
+                if torch.is_tensor(value)
+                else value == two[name]
+            ), name

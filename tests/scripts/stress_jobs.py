@@ -59,7 +59,10 @@ def run_cells(client, nb, cells):
 def not_here(cells):
     """Whether a conditional cell has not run on this machine."""
     outputs = [output for cell in cells for output in cell.outputs]
-    states = [output.get("metadata", {}).get("device_lab", {}).get("state") for output in outputs]
+    states = [
+        output.get("metadata", {}).get("device_lab", {}).get("state")
+        for output in outputs
+    ]
     return any(state in NOT_LIVE for state in states)
 
 
@@ -67,18 +70,28 @@ def stress(path, runs, only):
     """Run a lesson, its jobs `runs` times each. Whether all went well."""
     nb, well = nbformat.read(path, as_version=4), True
     with run.kernel(nb, path.parent) as client:
-        for is_job, cells in jobs_of([cell for cell in nb.cells if cell.cell_type == "code"]):
+        for is_job, cells in jobs_of(
+            [cell for cell in nb.cells if cell.cell_type == "code"]
+        ):
             begin = time.perf_counter()
             words = [run_cells(client, nb, cells)]
-            chosen = is_job and not not_here(cells) and (only is None or cells[0].id in only)
+            chosen = (
+                is_job and not not_here(cells) and (only is None or cells[0].id in only)
+            )
             if chosen:
                 words += [run_cells(client, nb, cells) for _ in range(runs - 1)]
             failed = [said for said in words if said]
             if chosen:
                 seconds = (time.perf_counter() - begin) / runs
                 name = f"{path.stem[:2]} {' '.join(cell.id for cell in cells)}"
-                print(f"{name}: {runs} runs of {seconds:.0f} s, {len(failed)} failed", *set(failed), sep="\n    ")
-            elif failed and "ClaimError" not in failed[0]:  # a claim about time may miss beside other work
+                print(
+                    f"{name}: {runs} runs of {seconds:.0f} s, {len(failed)} failed",
+                    *set(failed),
+                    sep="\n    ",
+                )
+            elif (
+                failed and "ClaimError" not in failed[0]
+            ):  # a claim about time may miss beside other work
                 print(f"{path.stem[:2]}, no job:", failed[0])
             well = well and not (failed and (chosen or "ClaimError" not in failed[0]))
             sys.stdout.flush()
@@ -86,17 +99,40 @@ def stress(path, runs, only):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("lessons", nargs="*", default=["11", "12", "15"], help="numbers (default: 11 12 15)")
-    parser.add_argument("--runs", type=int, default=30, help="of each job (default: 30)")
-    parser.add_argument("--busy", type=int, default=4, help="busy processes beside it (default: 4)")
-    parser.add_argument("--only", action="append", metavar="CELL", help="the job that begins with CELL; repeatable")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "lessons",
+        nargs="*",
+        default=["11", "12", "15"],
+        help="numbers (default: 11 12 15)",
+    )
+    parser.add_argument(
+        "--runs", type=int, default=30, help="of each job (default: 30)"
+    )
+    parser.add_argument(
+        "--busy", type=int, default=4, help="busy processes beside it (default: 4)"
+    )
+    parser.add_argument(
+        "--only",
+        action="append",
+        metavar="CELL",
+        help="the job that begins with CELL; repeatable",
+    )
     args = parser.parse_args()
     os.environ["LAB_STRICT"] = "1"
-    paths = [path for number in args.lessons for path in sorted((ROOT / "notebooks").glob(f"{number}_*.ipynb"))]
+    paths = [
+        path
+        for number in args.lessons
+        for path in sorted((ROOT / "notebooks").glob(f"{number}_*.ipynb"))
+    ]
     # so that the busy processes end, too
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-    busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(args.busy)]
+    busy = [
+        subprocess.Popen([sys.executable, "-c", "while True: pass"])
+        for _ in range(args.busy)
+    ]
     try:
         results = [stress(path, args.runs, args.only) for path in paths]
     finally:

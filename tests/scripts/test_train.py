@@ -42,7 +42,9 @@ def run_here(folder, *words, stop=()):
     with pytest.MonkeyPatch.context() as patch:
         for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"):
             patch.delenv(name, raising=False)
-        args = train.parse_arguments([*SMALL, f"--metrics={folder / 'metrics'}", *map(str, words)])
+        args = train.parse_arguments(
+            [*SMALL, f"--metrics={folder / 'metrics'}", *map(str, words)]
+        )
         code = train.train(args, list(stop))
     return code, metrics(folder)
 
@@ -73,25 +75,43 @@ def test_it_learns(undisturbed):
     assert curve[1] > 5.3 > 4 > curve[STEPS]  # log(256) = 5.5 is what a guess costs
 
 
-@pytest.mark.parametrize("words", [["--accumulate=4"], ["--precision=bf16"], ["--precision=fp16"]])
+@pytest.mark.parametrize(
+    "words", [["--accumulate=4"], ["--precision=bf16"], ["--precision=fp16"]]
+)
 def test_the_curve_stays(undisturbed, tmp_path, words):
     """Parts of a step change nothing but rounding; short numbers change little, and the
     scaler nothing.
     """
     code, lines = run_here(tmp_path, "--steps", STEPS, *words)
     tolerance = 3e-2 if "16" in words[0] else 1e-4
-    assert code == 0 and losses(lines) == pytest.approx(losses(undisturbed[1]), abs=tolerance)
+    assert code == 0 and losses(lines) == pytest.approx(
+        losses(undisturbed[1]), abs=tolerance
+    )
 
 
 def test_two_processes_draw_the_curve_of_one(undisturbed, tmp_path):
-    words = [*SMALL, "--steps", STEPS, "--metrics", tmp_path / "metrics", "--checkpoint", tmp_path / "run.pt"]
+    words = [
+        *SMALL,
+        "--steps",
+        STEPS,
+        "--metrics",
+        tmp_path / "metrics",
+        "--checkpoint",
+        tmp_path / "run.pt",
+    ]
     run = launch.torchrun(SCRIPTS / "train.py", *words, processes=2)
     assert losses(metrics(tmp_path)) == pytest.approx(losses(undisturbed[1]), abs=1e-4)
     assert "test loss" in run.printed[0] and not run.printed[1]
-    one, two = (processes.load(path / "run.pt")["model"] for path in (undisturbed[0], tmp_path))
+    one, two = (
+        processes.load(path / "run.pt")["model"] for path in (undisturbed[0], tmp_path)
+    )
     # Not the bias of the keys: it adds the same to all scores of a row, so its gradient
     # is rounding and nothing else, and Adam divides that by its own size.
-    far = {name: (one[name] - two[name]).abs().max().item() for name in one if not name.endswith("qkv.bias")}
+    far = {
+        name: (one[name] - two[name]).abs().max().item()
+        for name in one
+        if not name.endswith("qkv.bias")
+    }
     assert max(far.values()) < 2e-3, far
 
 
@@ -100,7 +120,9 @@ def test_xla_draws_the_curve_of_the_cpu(undisturbed, tmp_path):
     import torch_xla.debug.metrics as counters
 
     before = (counters.metric_data("CompileTime") or [0])[0]
-    _, lines = run_here(tmp_path, "--device=xla", "--steps", STEPS, "--checkpoint", tmp_path / "run.pt")
+    _, lines = run_here(
+        tmp_path, "--device=xla", "--steps", STEPS, "--checkpoint", tmp_path / "run.pt"
+    )
     assert losses(lines) == pytest.approx(losses(undisturbed[1]), abs=1e-3)
     # Two for the steps (the first finds no moments yet), looks and the test loss add
     # theirs; none comes later.
@@ -129,15 +151,26 @@ def test_a_text_of_ones_own_is_mapped_not_read(tmp_path):
     with open(book, "ab") as file:
         # a terabyte with nothing in it: nobody has that much memory
         file.truncate(2**40)
-    training, test = train.load(train.parse_arguments(["--data", str(book), "--context=16"]))
-    assert len(training) > 2**35 and test.take(torch.tensor([len(test) - 1]))[0].tolist() == [[0] * 16]
+    training, test = train.load(
+        train.parse_arguments(["--data", str(book), "--context=16"])
+    )
+    assert len(training) > 2**35 and test.take(torch.tensor([len(test) - 1]))[
+        0
+    ].tolist() == [[0] * 16]
 
 
 def test_the_course_of_the_learning_rate():
     args = train.parse_arguments(["--steps=100", "--lr=1"])
     rates = [train.learning_rate(step, args) for step in range(100)]
-    assert rates[0] == 0.1 and max(rates) == rates[9] == rates[10] == 1 and rates[99] < 0.001
-    assert sorted(rates[:10]) == rates[:10] and sorted(rates[10:], reverse=True) == rates[10:]
+    assert (
+        rates[0] == 0.1
+        and max(rates) == rates[9] == rates[10] == 1
+        and rates[99] < 0.001
+    )
+    assert (
+        sorted(rates[:10]) == rates[:10]
+        and sorted(rates[10:], reverse=True) == rates[10:]
+    )
 
 
 # --------------------------------------------------------------------------------------
@@ -146,7 +179,15 @@ def test_the_course_of_the_learning_rate():
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_ctrl_c_saves_and_stops(undisturbed, tmp_path, number):
-    words = [*SMALL, "--steps", STEPS, "--checkpoint", tmp_path / "run.pt", "--metrics", tmp_path / "metrics"]
+    words = [
+        *SMALL,
+        "--steps",
+        STEPS,
+        "--checkpoint",
+        tmp_path / "run.pt",
+        "--metrics",
+        tmp_path / "metrics",
+    ]
     process = processes.start(train.main, *words, "--save-every=1000")
     processes.wait_for_step(tmp_path / "metrics", 6)
     os.kill(process.pid, number)
@@ -154,7 +195,9 @@ def test_ctrl_c_saves_and_stops(undisturbed, tmp_path, number):
     saved = processes.load(tmp_path / "run.pt")["step"]
     assert 5 < saved < STEPS and saved == metrics(tmp_path)[-1]["step"]
     assert processes.run_main(train.main, *words).status == 0
-    processes.assert_same_bits(processes.load(tmp_path / "run.pt"), processes.load(undisturbed[0] / "run.pt"))
+    processes.assert_same_bits(
+        processes.load(tmp_path / "run.pt"), processes.load(undisturbed[0] / "run.pt")
+    )
 
 
 def test_the_metrics_go_back_to_the_checkpoint(undisturbed, tmp_path):
@@ -172,7 +215,15 @@ def test_the_metrics_go_back_to_the_checkpoint(undisturbed, tmp_path):
 
 
 def test_ctrl_c_stops_two_processes_at_the_same_step(tmp_path):
-    words = [*SMALL, "--steps=100000", "--log-every=5", "--metrics", "metrics", "--checkpoint", "run.pt"]
+    words = [
+        *SMALL,
+        "--steps=100000",
+        "--log-every=5",
+        "--metrics",
+        "metrics",
+        "--checkpoint",
+        "run.pt",
+    ]
     job = launch.start(SCRIPTS / "train.py", *words, processes=2)
     folder = launch.folder()
     for name in ("metrics", "run.pt"):
@@ -214,13 +265,20 @@ def test_auto_takes_no_stand_in_for_a_tpu(monkeypatch):
     """Where torch_xla is installed without a TPU, XLA's CPU device is slower than the
     CPU.
     """
-    monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda check_available: None)
+    monkeypatch.setattr(
+        torch.accelerator, "current_accelerator", lambda check_available: None
+    )
     assert train.pick_device(train.parse_arguments([])) == torch.device("cpu")
 
 
 def test_graphs_and_accumulation_exclude_each_other():
-    data, _ = train.load(args := train.parse_arguments(["--accumulate=2", "--compile=reduce-overhead"]))
-    with pytest.raises(train.Problem, match="--compile reduce-overhead overwrites gradients that add up"):
+    data, _ = train.load(
+        args := train.parse_arguments(["--accumulate=2", "--compile=reduce-overhead"])
+    )
+    with pytest.raises(
+        train.Problem,
+        match="--compile reduce-overhead overwrites gradients that add up",
+    ):
         train.Trainer(args, torch.device("cuda"), data)
 
 
@@ -232,13 +290,21 @@ def test_the_model_goes_before_its_group(tmp_path, monkeypatch, stop):
     left, destroy = [], dist.destroy_process_group
 
     def destroyed():
-        left.extend(it for it in gc.get_objects() if type(it) is torch.nn.parallel.DistributedDataParallel)
+        left.extend(
+            it
+            for it in gc.get_objects()
+            if type(it) is torch.nn.parallel.DistributedDataParallel
+        )
         destroy()
 
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     # the first of two processes, alone
     monkeypatch.setattr(train, "join", lambda device: (0, 2))
-    monkeypatch.setattr(dist, "all_gather_object", lambda found, mine: found.__setitem__(slice(None), [mine] * 2))
+    monkeypatch.setattr(
+        dist,
+        "all_gather_object",
+        lambda found, mine: found.__setitem__(slice(None), [mine] * 2),
+    )
     monkeypatch.setattr(dist, "destroy_process_group", destroyed)
     run_here(tmp_path, "--steps=2", "--accumulate=2", stop=stop)
     assert not dist.is_initialized() and left == []
@@ -246,9 +312,14 @@ def test_the_model_goes_before_its_group(tmp_path, monkeypatch, stop):
 
 @pytest.mark.parametrize("device", ["cuda", "mps", "xla"])
 def test_a_device_that_is_not_there(monkeypatch, device):
-    monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda check_available: None)
+    monkeypatch.setattr(
+        torch.accelerator, "current_accelerator", lambda check_available: None
+    )
     monkeypatch.setitem(sys.modules, "torch_xla", None)
-    with pytest.raises(train.Problem, match=f"finds no {device} device here|--device xla needs torch_xla"):
+    with pytest.raises(
+        train.Problem,
+        match=f"finds no {device} device here|--device xla needs torch_xla",
+    ):
         train.pick_device(train.parse_arguments([f"--device={device}"]))
 
 
@@ -256,8 +327,13 @@ def test_help_is_enough(capsys):
     with pytest.raises(SystemExit), contextlib.redirect_stderr(None):
         train.parse_arguments(["--help"])
     text = capsys.readouterr().out
-    options = re.findall(r'add\("(--[a-z-]+)"', (SCRIPTS / "train.py").read_text() + (SCRIPTS / "tasks.py").read_text())
-    assert len(options) >= 15 and all(option in text for option in [*options, "--layers", "--heads", "--context"])
+    options = re.findall(
+        r'add\("(--[a-z-]+)"',
+        (SCRIPTS / "train.py").read_text() + (SCRIPTS / "tasks.py").read_text(),
+    )
+    assert len(options) >= 15 and all(
+        option in text for option in [*options, "--layers", "--heads", "--context"]
+    )
     assert "torchrun --standalone" in text and "Ctrl-C" in text
 
 

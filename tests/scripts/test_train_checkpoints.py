@@ -17,7 +17,10 @@ from tests.scripts.processes import checkpoint, train, train_ddp
 from utils.launch import free_port
 
 SMALL = "--device=cpu --width=16 --layers=1 --heads=2 --context=16 --batch=8 --lr=0.01 --log-every=1".split()
-TRAININGS = {train: [*SMALL, "--steps=60"], train_ddp: ["--cpu", "--epochs=3", "--pause=0.01"]}
+TRAININGS = {
+    train: [*SMALL, "--steps=60"],
+    train_ddp: ["--cpu", "--epochs=3", "--pause=0.01"],
+}
 LOGS = {train: "--metrics=log", train_ddp: "--log-file=log"}
 
 
@@ -35,7 +38,9 @@ def undisturbed(request, tmp_path_factory):
     script, folder = request.param, tmp_path_factory.mktemp(request.param.__name__)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        end = processes.run_main(script.main, *TRAININGS[script], "--checkpoint=run.pt", LOGS[script])
+        end = processes.run_main(
+            script.main, *TRAININGS[script], "--checkpoint=run.pt", LOGS[script]
+        )
     assert (end.status, end.err) == (0, "")
     return script, folder
 
@@ -52,12 +57,19 @@ def test_kill_9_at_random_steps_changes_nothing(undisturbed, tmp_path):
         process = processes.start(script.main, *words)
         processes.wait_for_step(tmp_path / "log", step)
         process.kill()
-        assert processes.finish([process])[0].status == -signal.SIGKILL, f"at step {step} of {steps}"
+        assert processes.finish([process])[0].status == -signal.SIGKILL, (
+            f"at step {step} of {steps}"
+        )
         processes.load("run.pt")  # whole
     end = processes.run_main(script.main, *words)
     assert (end.status, end.err) == (0, ""), f"killed after {steps}"
-    processes.assert_same_bits(processes.load(folder / "run.pt"), processes.load("run.pt"))
-    losses = [{line["step"]: line["loss"] for line in processes.log_of(place / "log")} for place in (folder, tmp_path)]
+    processes.assert_same_bits(
+        processes.load(folder / "run.pt"), processes.load("run.pt")
+    )
+    losses = [
+        {line["step"]: line["loss"] for line in processes.log_of(place / "log")}
+        for place in (folder, tmp_path)
+    ]
     assert losses[0] == losses[1] and len(losses[0]) >= 60
 
 
@@ -67,7 +79,9 @@ def save_for_ever():
     version = processes.load(path)["version"] if path.exists() else 0
     while True:
         version += 1
-        checkpoint.save_checkpoint({"version": version, "data": torch.full((2_000_000,), version)}, path)
+        checkpoint.save_checkpoint(
+            {"version": version, "data": torch.full((2_000_000,), version)}, path
+        )
         print(version, flush=True)
 
 
@@ -79,7 +93,9 @@ def test_kill_9_while_a_checkpoint_is_written_leaves_a_whole_one(tmp_path):
         assert kills < 40, "too few kills hit the writing: this test shows little"
         process = processes.start(save_for_ever)
         said = process.folder / "out"
-        processes.wait_until(lambda said=said: said.exists() and said.read_text(), "a first version")
+        processes.wait_until(
+            lambda said=said: said.exists() and said.read_text(), "a first version"
+        )
         found = processes.load("run.pt")  # whole at any moment, not only after the kill
         assert (found["data"] == found["version"]).all()
         time.sleep(chance.uniform(0, 0.15))
@@ -88,7 +104,9 @@ def test_kill_9_while_a_checkpoint_is_written_leaves_a_whole_one(tmp_path):
         # died between opening the temporary file and renaming it
         torn += os.path.exists("run.pt.tmp")
         found = processes.load("run.pt")
-        assert (found["data"] == found["version"]).all() and len(found["data"]) == 2_000_000
+        assert (found["data"] == found["version"]).all() and len(
+            found["data"]
+        ) == 2_000_000
         assert found["version"] in (last, last + 1), "a finished checkpoint was lost"
 
 
@@ -103,9 +121,15 @@ def test_the_name_points_only_to_what_is_on_the_disk(monkeypatch, tmp_path):
         fsync(file)
 
     monkeypatch.setattr(os, "fsync", noted)
-    monkeypatch.setattr(os, "replace", lambda *names: (done.append("name"), replace(*names)))
+    monkeypatch.setattr(
+        os, "replace", lambda *names: (done.append("name"), replace(*names))
+    )
     checkpoint.save_checkpoint({"version": 1}, tmp_path / "run.pt")
-    assert done == ["content", "name", "folder"] if os.name == "posix" else ["content", "name"]
+    assert (
+        done == ["content", "name", "folder"]
+        if os.name == "posix"
+        else ["content", "name"]
+    )
 
 
 @pytest.mark.skipif(os.name == "nt", reason="needs limits of Unix")
@@ -121,7 +145,10 @@ def test_a_full_disk_keeps_the_last_checkpoint(tmp_path):
     handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     try:
         resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) // 2, limits[1]))
-        with pytest.raises(checkpoint.Problem, match=r"cannot write .*run.pt \(.*\). What it held before is untouched"):
+        with pytest.raises(
+            checkpoint.Problem,
+            match=r"cannot write .*run.pt \(.*\). What it held before is untouched",
+        ):
             checkpoint.save_checkpoint({"data": torch.ones(10_000)}, path)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
@@ -139,15 +166,23 @@ def assert_refused(script, says, *words, status=2, **env):
     """
     end = processes.run_main(script.main, *words, **env)
     *usage, last = end.err.splitlines()
-    assert end.status == status and last.startswith(script.__name__) and says in last, end
+    assert end.status == status and last.startswith(script.__name__) and says in last, (
+        end
+    )
     assert not usage or (usage[0].startswith("usage: ") and ": error: " in last), end
 
 
-@pytest.mark.parametrize("content", ["nothing", "text", "half", "another dict", "code to run"])
+@pytest.mark.parametrize(
+    "content", ["nothing", "text", "half", "another dict", "code to run"]
+)
 def test_a_damaged_checkpoint_stays(undisturbed, content, tmp_path):
     script, folder = undisturbed
     whole, path = (folder / "run.pt").read_bytes(), tmp_path / "run.pt"
-    path.write_bytes({"text": b"not a checkpoint", "half": whole[: len(whole) // 2]}.get(content, b""))
+    path.write_bytes(
+        {"text": b"not a checkpoint", "half": whole[: len(whole) // 2]}.get(
+            content, b""
+        )
+    )
     if content == "another dict":
         torch.save({"model": 1}, path)
     if content == "code to run":
@@ -213,7 +248,9 @@ DDP_MISTAKES = {  # what is in capitals is a variable
     "WORLD_SIZE=2": "RANK is not set and WORLD_SIZE is 2.",
     "--batch=3 WORLD_SIZE=4 RANK=1": "--batch 3 is too small for 4 processes",
 }
-MISTAKES = [(train, *each) for each in TRAIN_MISTAKES.items()] + [(train_ddp, *each) for each in DDP_MISTAKES.items()]
+MISTAKES = [(train, *each) for each in TRAIN_MISTAKES.items()] + [
+    (train_ddp, *each) for each in DDP_MISTAKES.items()
+]
 
 
 @pytest.mark.parametrize("script, words, says", MISTAKES)
@@ -222,15 +259,43 @@ def test_one_line_says_what_is_wrong(tmp_path, script, words, says):
     (tmp_path / "short").write_text("To be, or not to be")
     variables = dict(word.split("=") for word in words.split() if word[0] != "-")
     options = [word for word in words.split() if word[0] == "-"]
-    assert_refused(script, says, *({train: SMALL, train_ddp: ["--cpu"]}[script]), *options, **variables)
+    assert_refused(
+        script,
+        says,
+        *({train: SMALL, train_ddp: ["--cpu"]}[script]),
+        *options,
+        **variables,
+    )
 
 
 def test_one_line_says_who_is_missing():
-    lost, port = "train_ddp: rank 0 lost the other processes (Timed out after ", free_port()
+    lost, port = (
+        "train_ddp: rank 0 lost the other processes (Timed out after ",
+        free_port(),
+    )
     with socket.create_server(("127.0.0.1", 0)) as server:
         taken = server.getsockname()[1]
         says = f"train_ddp: rank 0 cannot listen at 127.0.0.1:{taken} ("
-        assert_refused(train_ddp, says, "--cpu", WORLD_SIZE=2, RANK=0, MASTER_PORT=taken)
+        assert_refused(
+            train_ddp, says, "--cpu", WORLD_SIZE=2, RANK=0, MASTER_PORT=taken
+        )
     nobody = f"train_ddp: no answer from 127.0.0.1:{port} for 1 s ("
-    assert_refused(train_ddp, nobody, "--cpu", "--timeout=1", WORLD_SIZE=2, RANK=1, MASTER_PORT=port)
-    assert_refused(train_ddp, lost, "--cpu", "--timeout=1", status=1, WORLD_SIZE=2, RANK=0, MASTER_PORT=free_port())
+    assert_refused(
+        train_ddp,
+        nobody,
+        "--cpu",
+        "--timeout=1",
+        WORLD_SIZE=2,
+        RANK=1,
+        MASTER_PORT=port,
+    )
+    assert_refused(
+        train_ddp,
+        lost,
+        "--cpu",
+        "--timeout=1",
+        status=1,
+        WORLD_SIZE=2,
+        RANK=0,
+        MASTER_PORT=free_port(),
+    )

@@ -25,7 +25,14 @@ import torch.distributed as dist
 from sklearn.datasets import load_digits
 
 from tests.scripts import processes
-from tests.scripts.processes import SCRIPTS, load, log_of, train_ddp, wait_for_step, wait_until
+from tests.scripts.processes import (
+    SCRIPTS,
+    load,
+    log_of,
+    train_ddp,
+    wait_for_step,
+    wait_until,
+)
 from utils.launch import free_port
 
 SCRIPT = SCRIPTS / "train_ddp.py"
@@ -40,7 +47,12 @@ def alone():
     """Nothing says that this process belongs to a job."""
     with pytest.MonkeyPatch.context() as patch:
         for name in list(os.environ):
-            if name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE") or name.startswith(LAUNCHED):
+            if name in (
+                "RANK",
+                "WORLD_SIZE",
+                "LOCAL_RANK",
+                "LOCAL_WORLD_SIZE",
+            ) or name.startswith(LAUNCHED):
                 patch.delenv(name)
         patch.setenv("OMP_NUM_THREADS", "1")
         yield
@@ -59,16 +71,26 @@ def start(tmp_path_factory):
     (folder / "sklearn" / "datasets.py").write_text(source)
 
     def start(command, **env):
-        streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        streams = {
+            "stdin": subprocess.DEVNULL,
+            "stdout": subprocess.PIPE,
+            "stderr": subprocess.PIPE,
+            "text": True,
+        }
         env = {**os.environ, "PYTHONPATH": str(folder), **env}
-        process = subprocess.Popen(list(map(str, command)), env=env, start_new_session=True, **streams)
+        process = subprocess.Popen(
+            list(map(str, command)), env=env, start_new_session=True, **streams
+        )
         started.append(process)
         return process
 
     yield start
     for process in started:
         with contextlib.suppress(psutil.NoSuchProcess):
-            for each in [*psutil.Process(process.pid).children(recursive=True), psutil.Process(process.pid)]:
+            for each in [
+                *psutil.Process(process.pid).children(recursive=True),
+                psutil.Process(process.pid),
+            ]:
                 with contextlib.suppress(psutil.NoSuchProcess):
                     each.kill()
         process.communicate()
@@ -84,7 +106,10 @@ def start_group(size, *options):
     """`size` processes started by hand, without torchrun."""
     port, words = free_port(), ["--cpu", "--timeout=60", *options]
     return [
-        processes.start(train_ddp.main, *words, RANK=rank, WORLD_SIZE=size, MASTER_PORT=port) for rank in range(size)
+        processes.start(
+            train_ddp.main, *words, RANK=rank, WORLD_SIZE=size, MASTER_PORT=port
+        )
+        for rank in range(size)
     ]
 
 
@@ -134,7 +159,11 @@ def listening(processes):
     found = set()
     for process in processes:
         connections = getattr(process, "net_connections", None) or process.connections
-        found |= {tuple(each.laddr) for each in connections("tcp") if each.status == psutil.CONN_LISTEN}
+        found |= {
+            tuple(each.laddr)
+            for each in connections("tcp")
+            if each.status == psutil.CONN_LISTEN
+        }
     return found
 
 
@@ -145,9 +174,15 @@ def listening(processes):
 def undisturbed(tmp_path_factory):
     """Two processes, no interruption: what all interrupted runs must arrive at."""
     folder = tmp_path_factory.mktemp("undisturbed")
-    options = [f"--epochs={EPOCHS}", f"--checkpoint={folder / 'run.pt'}", f"--log-file={folder / 'log'}"]
+    options = [
+        f"--epochs={EPOCHS}",
+        f"--checkpoint={folder / 'run.pt'}",
+        f"--log-file={folder / 'log'}",
+    ]
     found = group_result(start_group(2, *options))
-    return SimpleNamespace(result=found, checkpoint=load(folder / "run.pt"), log=folder / "log")
+    return SimpleNamespace(
+        result=found, checkpoint=load(folder / "run.pt"), log=folder / "log"
+    )
 
 
 @pytest.mark.parametrize("size", range(1, 9))
@@ -157,25 +192,38 @@ def test_each_sample_goes_to_one_process_once_an_epoch(monkeypatch, size, batch)
     monkeypatch.setattr(dist, "get_world_size", lambda: size)
     for rank in range(size):
         monkeypatch.setattr(dist, "get_rank", lambda rank=rank: rank)
-        for step in range(train_ddp.steps_per_epoch(args), 2 * train_ddp.steps_per_epoch(args)):
+        for step in range(
+            train_ddp.steps_per_epoch(args), 2 * train_ddp.steps_per_epoch(args)
+        ):
             taken += train_ddp.my_share(train_ddp.global_batch(step, args)).tolist()
     assert sorted(taken) == list(range(1437))
 
 
 def test_two_processes_are_one(undisturbed, tmp_path):
-    options = [f"--epochs={EPOCHS}", f"--checkpoint={tmp_path / 'run.pt'}", f"--log-file={tmp_path / 'log'}"]
+    options = [
+        f"--epochs={EPOCHS}",
+        f"--checkpoint={tmp_path / 'run.pt'}",
+        f"--log-file={tmp_path / 'log'}",
+    ]
     alone = train_alone(*options)
     assert_same_weights(load(tmp_path / "run.pt"), undisturbed.checkpoint)
     assert_seen(undisturbed.checkpoint, EPOCHS)
     one, two = log_of(tmp_path / "log"), log_of(undisturbed.log)
-    assert [line["step"] for line in one] == [line["step"] for line in two] == list(range(STEPS))
+    assert (
+        [line["step"] for line in one]
+        == [line["step"] for line in two]
+        == list(range(STEPS))
+    )
     for line, other in zip(one, two, strict=True):
         assert line["loss"] == pytest.approx(other["loss"], abs=1e-5)
     for name in ("accuracy", "loss"):
         assert alone[name] == pytest.approx(undisturbed.result[name], abs=1e-5)
     assert alone["accuracy"] > 0.9
     assert (undisturbed.result["world_size"], undisturbed.result["steps"]) == (2, STEPS)
-    assert (undisturbed.result["seen_min"], undisturbed.result["seen_max"]) == (EPOCHS, EPOCHS)
+    assert (undisturbed.result["seen_min"], undisturbed.result["seen_max"]) == (
+        EPOCHS,
+        EPOCHS,
+    )
 
 
 def test_gradients_of_four_processes_are_those_of_one(tmp_path):
@@ -183,12 +231,16 @@ def test_gradients_of_four_processes_are_those_of_one(tmp_path):
     # others, then one step with a single sample, of which three processes have nothing.
     # SGD's momentum is a sum of the gradients so far.
     options = ["--epochs=1", "--batch=718", "--accumulate=2"]
-    found = group_result(start_group(4, *options, f"--checkpoint={tmp_path / 'four.pt'}"))
+    found = group_result(
+        start_group(4, *options, f"--checkpoint={tmp_path / 'four.pt'}")
+    )
     train_alone(*options[:2], f"--checkpoint={tmp_path / 'one.pt'}")
     one, four = load(tmp_path / "one.pt"), load(tmp_path / "four.pt")
     for index, state in one["optimizer"]["state"].items():
         gradients = four["optimizer"]["state"][index]["momentum_buffer"]
-        torch.testing.assert_close(gradients, state["momentum_buffer"], rtol=0, atol=1e-6)
+        torch.testing.assert_close(
+            gradients, state["momentum_buffer"], rtol=0, atol=1e-6
+        )
     assert_same_weights(one, four, tolerance=1e-6)
     assert (found["world_size"], found["steps"]) == (4, 3)
     assert_seen(four, 1)
@@ -196,16 +248,27 @@ def test_gradients_of_four_processes_are_those_of_one(tmp_path):
 
 def test_accumulation_changes_memory_not_weights(tmp_path):
     for parts in (1, 3, 100):  # 100 parts of 64 samples: some are empty
-        train_alone("--epochs=1", f"--accumulate={parts}", f"--checkpoint={tmp_path / str(parts)}.pt")
+        train_alone(
+            "--epochs=1",
+            f"--accumulate={parts}",
+            f"--checkpoint={tmp_path / str(parts)}.pt",
+        )
     for parts in (3, 100):
-        assert_same_weights(load(tmp_path / "1.pt"), load(tmp_path / f"{parts}.pt"), tolerance=1e-6)
+        assert_same_weights(
+            load(tmp_path / "1.pt"), load(tmp_path / f"{parts}.pt"), tolerance=1e-6
+        )
         assert_seen(load(tmp_path / f"{parts}.pt"), 1)
 
 
 def test_clip_and_amp_do_something(tmp_path):
     for name in ("plain", "clip=0.1", "amp"):
         options = [] if name == "plain" else [f"--{name}"]
-        assert train_alone("--epochs=2", *options, f"--checkpoint={tmp_path / name}")["accuracy"] > 0.4
+        assert (
+            train_alone("--epochs=2", *options, f"--checkpoint={tmp_path / name}")[
+                "accuracy"
+            ]
+            > 0.4
+        )
     for name in ("clip=0.1", "amp"):
         weights = load(tmp_path / name)["model"]["0.weight"]
         assert weights.dtype == torch.float32
@@ -215,22 +278,34 @@ def test_clip_and_amp_do_something(tmp_path):
 # ---- Interrupted in the middle ----
 
 
-def test_continues_in_the_middle_of_an_epoch_with_another_number_of_processes(undisturbed, tmp_path):
+def test_continues_in_the_middle_of_an_epoch_with_another_number_of_processes(
+    undisturbed, tmp_path
+):
     """Stops: a process that hangs. The other says so within the timeout; one process
     alone finishes the work.
     """
     checkpoint, log = tmp_path / "run.pt", tmp_path / "log"
-    options = [f"--epochs={EPOCHS}", f"--checkpoint={checkpoint}", "--save-every=5", f"--log-file={log}", "--pause=0.1"]
+    options = [
+        f"--epochs={EPOCHS}",
+        f"--checkpoint={checkpoint}",
+        "--save-every=5",
+        f"--log-file={log}",
+        "--pause=0.1",
+    ]
     group = start_group(2, *options, "--timeout=4")
     wait_for_step(log, 28)
     ports = listening([psutil.Process(process.pid) for process in group])
-    assert ports and {address for address, _ in ports} == {"127.0.0.1"}, "listens beyond loopback"
+    assert ports and {address for address, _ in ports} == {"127.0.0.1"}, (
+        "listens beyond loopback"
+    )
     os.kill(group[1].pid, signal.SIGSTOP)
     begin = time.monotonic()
     (first,) = processes.finish(group[:1])
     assert time.monotonic() - begin < 30
     assert first.status == 1
-    assert first.err.startswith("train_ddp: rank 0 lost the other processes (Timed out waiting 4000ms")
+    assert first.err.startswith(
+        "train_ddp: rank 0 lost the other processes (Timed out waiting 4000ms"
+    )
     assert first.err.count("\n") == 1
     os.kill(group[1].pid, signal.SIGKILL)
     saved = load(checkpoint)
@@ -243,7 +318,11 @@ def test_continues_in_the_middle_of_an_epoch_with_another_number_of_processes(un
     assert_same_weights(undisturbed.checkpoint, load(checkpoint))
     # nothing left to do
     again = train_alone(f"--epochs={EPOCHS}", f"--checkpoint={checkpoint}")
-    assert (again["resumed_at"], again["seen_max"], again["samples_per_second"]) == (STEPS, EPOCHS, 0)
+    assert (again["resumed_at"], again["seen_max"], again["samples_per_second"]) == (
+        STEPS,
+        EPOCHS,
+        0,
+    )
 
 
 def test_kill_9_at_random_steps_changes_nothing(start, undisturbed, tmp_path):
@@ -251,15 +330,30 @@ def test_kill_9_at_random_steps_changes_nothing(start, undisturbed, tmp_path):
     anyway costs no other.
     """
     log, chance, kills = tmp_path / "log", processes.chance(), 4
-    command = [*TORCHRUN, "--standalone", "--nproc-per-node=2", f"--max-restarts={kills}", "--monitor-interval=0.1"]
-    command += [SCRIPT, "--cpu", f"--epochs={EPOCHS}", f"--checkpoint={tmp_path / 'run.pt'}", "--save-every=4"]
+    command = [
+        *TORCHRUN,
+        "--standalone",
+        "--nproc-per-node=2",
+        f"--max-restarts={kills}",
+        "--monitor-interval=0.1",
+    ]
+    command += [
+        SCRIPT,
+        "--cpu",
+        f"--epochs={EPOCHS}",
+        f"--checkpoint={tmp_path / 'run.pt'}",
+        "--save-every=4",
+    ]
     launcher = start([*command, f"--log-file={log}", "--pause=0.03"])
     died = []
     for restart in range(kills):
         rank, step = chance.randrange(2), 15 * restart + chance.randrange(4, 15)
 
         def due(restart=restart, step=step):
-            return any((line["restarts"], line["step"]) >= (restart, step) for line in log_of(log)[-1:])
+            return any(
+                (line["restarts"], line["step"]) >= (restart, step)
+                for line in log_of(log)[-1:]
+            )
 
         wait_until(due, f"restart {restart}, step {step}")
         # somewhere within the step, or within the next checkpoint
@@ -280,13 +374,26 @@ def test_kill_9_at_random_steps_changes_nothing(start, undisturbed, tmp_path):
 def test_interrupt_leaves_nothing_behind(start, tmp_path):
     """Ctrl-C: a terminal sends SIGINT to torchrun's process group."""
     log, checkpoint = tmp_path / "log", tmp_path / "run.pt"
-    command = [*TORCHRUN, "--standalone", "--nproc-per-node=2", SCRIPT, "--cpu", "--pause=0.1", "--save-every=2"]
+    command = [
+        *TORCHRUN,
+        "--standalone",
+        "--nproc-per-node=2",
+        SCRIPT,
+        "--cpu",
+        "--pause=0.1",
+        "--save-every=2",
+    ]
     launcher = start([*command, f"--checkpoint={checkpoint}", f"--log-file={log}"])
     wait_for_step(log, 5)
-    family = [psutil.Process(launcher.pid), *psutil.Process(launcher.pid).children(recursive=True)]
+    family = [
+        psutil.Process(launcher.pid),
+        *psutil.Process(launcher.pid).children(recursive=True),
+    ]
     ports = listening(family)
     assert len(family) >= 3 and ports
-    assert {address for address, _ in listening(workers(launcher).values())} == {"127.0.0.1"}
+    assert {address for address, _ in listening(workers(launcher).values())} == {
+        "127.0.0.1"
+    }
     os.killpg(launcher.pid, signal.SIGINT)
     end = end_of(launcher, seconds=40)
     assert end.status != 0
@@ -314,7 +421,12 @@ def two_hosts():
     tell, two machines.
     """
     tag = f"lab{os.getpid()}"
-    hosts = [SimpleNamespace(name=f"{tag}{i}", nic=f"{tag}{i}"[-15:], address=f"10.77.0.{i + 1}") for i in range(2)]
+    hosts = [
+        SimpleNamespace(
+            name=f"{tag}{i}", nic=f"{tag}{i}"[-15:], address=f"10.77.0.{i + 1}"
+        )
+        for i in range(2)
+    ]
     try:
         try:
             for host in hosts:
@@ -326,7 +438,9 @@ def two_hosts():
                 sh(f"ip -n {host.name} link set lo up")
                 sh(f"ip -n {host.name} link set {host.nic} up")
         except (OSError, subprocess.CalledProcessError) as error:
-            pytest.skip(f"cannot make network namespaces here: {getattr(error, 'stderr', None) or error}")
+            pytest.skip(
+                f"cannot make network namespaces here: {getattr(error, 'stderr', None) or error}"
+            )
         yield hosts
     finally:
         for host in hosts:
@@ -334,26 +448,55 @@ def two_hosts():
                 subprocess.run(["ip", "netns", "del", host.name], capture_output=True)
 
 
-def test_a_machine_that_is_cut_off_and_comes_back(start, undisturbed, two_hosts, tmp_path):
+def test_a_machine_that_is_cut_off_and_comes_back(
+    start, undisturbed, two_hosts, tmp_path
+):
     # on storage that both "machines" share
     log, checkpoint = tmp_path / "log", tmp_path / "run.pt"
-    options = ["--cpu", f"--epochs={EPOCHS}", f"--checkpoint={checkpoint}", "--save-every=4", f"--log-file={log}"]
+    options = [
+        "--cpu",
+        f"--epochs={EPOCHS}",
+        f"--checkpoint={checkpoint}",
+        "--save-every=4",
+        f"--log-file={log}",
+    ]
     # as in the files for SLURM and Kubernetes
     launchers, env = [], {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
     for index, host in enumerate(two_hosts):
         # torchrun tells by the host name whether to host the rendezvous. Namespaces
         # share it, so is_host says it.
-        command = ["ip", "netns", "exec", host.name, *TORCHRUN, "--nnodes=2", "--nproc-per-node=1", "--max-restarts=3"]
-        command += ["--rdzv-backend=c10d", f"--rdzv-endpoint={two_hosts[0].address}:29400", "--rdzv-id=lab"]
+        command = [
+            "ip",
+            "netns",
+            "exec",
+            host.name,
+            *TORCHRUN,
+            "--nnodes=2",
+            "--nproc-per-node=1",
+            "--max-restarts=3",
+        ]
+        command += [
+            "--rdzv-backend=c10d",
+            f"--rdzv-endpoint={two_hosts[0].address}:29400",
+            "--rdzv-id=lab",
+        ]
         command += [f"--rdzv-conf=is_host={1 - index}", f"--local-addr={host.address}"]
         launchers.append(
-            start([*command, SCRIPT, *options, "--pause=0.1", "--timeout=3"], **env, GLOO_SOCKET_IFNAME=host.nic)
+            start(
+                [*command, SCRIPT, *options, "--pause=0.1", "--timeout=3"],
+                **env,
+                GLOO_SOCKET_IFNAME=host.nic,
+            )
         )
     wait_for_step(log, 21)
     sh(f"ip -n {two_hosts[1].name} link set {two_hosts[1].nic} down")
     first, second = (list(workers(launcher).values()) for launcher in launchers)
     assert len(first) == len(second) == 1
-    wait_until(lambda: all(map(ended, first + second)), "both processes to give up the lost machine", seconds=20)
+    wait_until(
+        lambda: all(map(ended, first + second)),
+        "both processes to give up the lost machine",
+        seconds=20,
+    )
     step = log_of(log)[-1]["step"]
     sh(f"ip -n {two_hosts[1].name} link set {two_hosts[1].nic} up")
     ends = [end_of(launcher) for launcher in launchers]
@@ -361,7 +504,9 @@ def test_a_machine_that_is_cut_off_and_comes_back(start, undisturbed, two_hosts,
     found = next(result(end.out) for end in ends if end.out.strip().endswith("}"))
     assert step < STEPS - 1 and 0 < found["resumed_at"] <= step + 1
     assert found["restarts"] >= 1 and found["world_size"] == 2
-    assert "lost the other processes (Timed out waiting 3000ms" in "".join(end.err for end in ends)
+    assert "lost the other processes (Timed out waiting 3000ms" in "".join(
+        end.err for end in ends
+    )
     assert_seen(load(checkpoint), EPOCHS)
     processes.assert_same_bits(load(checkpoint), undisturbed.checkpoint)
 
@@ -372,12 +517,19 @@ def test_more_processes_than_gpus(monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "3")
     for rank, index in [("0", 0), ("1", 1)]:
         monkeypatch.setenv("RANK", rank)
-        assert train_ddp.pick_device(train_ddp.parse_arguments([])) == torch.device("cuda", index)
+        assert train_ddp.pick_device(train_ddp.parse_arguments([])) == torch.device(
+            "cuda", index
+        )
     monkeypatch.setenv("RANK", "2")
     with pytest.raises(
-        train_ddp.Problem, match=r"^more processes than GPUs: this machine has 2. Start fewer, or add --cpu.$"
+        train_ddp.Problem,
+        match=r"^more processes than GPUs: this machine has 2. Start fewer, or add --cpu.$",
     ):
         train_ddp.pick_device(train_ddp.parse_arguments([]))
-    assert train_ddp.pick_device(train_ddp.parse_arguments(["--cpu"])) == torch.device("cpu")
+    assert train_ddp.pick_device(train_ddp.parse_arguments(["--cpu"])) == torch.device(
+        "cpu"
+    )
     monkeypatch.setenv("LOCAL_RANK", "0")  # rank 2 of 3, but the first of its machine
-    assert train_ddp.pick_device(train_ddp.parse_arguments([])) == torch.device("cuda", 0)
+    assert train_ddp.pick_device(train_ddp.parse_arguments([])) == torch.device(
+        "cuda", 0
+    )

@@ -39,7 +39,10 @@ def test_another_release_of_torch_xla_gives_one_line(theirs):
     done = run("-c", FAKE.replace("PATH", repr(str(SCRIPT))), theirs)
     versions = f"here are torch 2.9.0+cpu and torch_xla {theirs}"
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == f"train_xla: torch and torch_xla must be of the same release; {versions}\n"
+    assert (
+        done.stderr
+        == f"train_xla: torch and torch_xla must be of the same release; {versions}\n"
+    )
 
 
 @pytest.mark.skipif(missing_xla() is None, reason="torch_xla is installed")
@@ -54,16 +57,24 @@ def test_trains_and_saves_what_loads_anywhere(tmp_path):
     """With what Kaggle sets, and with the eight CPU devices of lesson 14 in the
     environment.
     """
-    kaggle = {"TPU_PROCESS_ADDRESSES": "local", "CLOUD_TPU_TASK_ID": "0", "CPU_NUM_DEVICES": "8"}
+    kaggle = {
+        "TPU_PROCESS_ADDRESSES": "local",
+        "CLOUD_TPU_TASK_ID": "0",
+        "CPU_NUM_DEVICES": "8",
+    }
     done = run(SCRIPT, "--epochs", 3, "--save", "digits.pt", folder=tmp_path, **kaggle)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout.splitlines()[-1])
     assert found["world_size"] == 1 and found["accuracy"] > 0.7
     assert found["seen"] == 3 * 22 * 64  # an epoch: 22 batches of 64
     compiled = found["compilations"]
-    assert sum(compiled["by hand"]) <= 3 and [counts[-1] for counts in compiled.values()] == [0, 0], compiled
+    assert sum(compiled["by hand"]) <= 3 and [
+        counts[-1] for counts in compiled.values()
+    ] == [0, 0], compiled
     for losses in found["losses"].values():
         assert len(losses) == 3 and losses[2] < 0.8 * losses[0]
     assert found["losses"]["DDP"] == pytest.approx(found["losses"]["by hand"], abs=1e-5)
     state = torch.load(tmp_path / "digits.pt", weights_only=True)
-    assert {tensor.device.type for tensor in state.values()} == {"cpu"} and state["0.weight"].shape == (64, 64)
+    assert {tensor.device.type for tensor in state.values()} == {"cpu"} and state[
+        "0.weight"
+    ].shape == (64, 64)

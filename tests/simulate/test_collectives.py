@@ -46,7 +46,9 @@ MB, MIB, GIB = 1e6, 2**20, 2**30
         ("halving-doubling", 1024, "1.099"),
     ],
 )
-def test_100_megabytes_at_5_microseconds_and_200_gigabytes_a_second(algorithm, ranks, ms):
+def test_100_megabytes_at_5_microseconds_and_200_gigabytes_a_second(
+    algorithm, ranks, ms
+):
     found = 1e3 * all_reduce(100 * MB, ranks, Link(5e-6, 200e9), algorithm)
     assert f"{found:.{len(ms.split('.')[1])}f}" == ms
 
@@ -62,13 +64,20 @@ def test_two_levels_by_hand():
     GB/s of the node across.
     """
     inner, outer = Link(0.01, 8e9), Link(0.1, 8e9)
-    in_turn = {name: hierarchical(8e9, 8, 4, inner, outer, name, overlap=False) for name in ("ring", "tree")}
+    in_turn = {
+        name: hierarchical(8e9, 8, 4, inner, outer, name, overlap=False)
+        for name in ("ring", "tree")
+    }
     assert in_turn["ring"] == pytest.approx(2 * (7 * 0.01 + 7 / 8) + 6 * 0.1 + 1.5)
     assert in_turn["tree"] == pytest.approx(2 * (7 * 0.01 + 7 / 8) + 4 * 0.1 + 2)
     # the node is slower
-    assert hierarchical(8e9, 8, 4, inner, outer) == pytest.approx(14 * 0.01 + 6 * 0.1 + 14 / 8)
+    assert hierarchical(8e9, 8, 4, inner, outer) == pytest.approx(
+        14 * 0.01 + 6 * 0.1 + 14 / 8
+    )
     # the network is
-    assert hierarchical(8e9, 8, 4, inner, outer, "tree") == pytest.approx(14 * 0.01 + 4 * 0.1 + 2)
+    assert hierarchical(8e9, 8, 4, inner, outer, "tree") == pytest.approx(
+        14 * 0.01 + 4 * 0.1 + 2
+    )
 
 
 LINK = Link(0, 1)
@@ -122,34 +131,56 @@ def test_more_of_anything_takes_no_less_time_and_one_rank_has_nothing_to_do(
     cost = all_reduce(size, ranks, link, algorithm)
     assert at_most(cost, all_reduce(size + more, ranks, link, algorithm))
     assert at_most(cost, all_reduce(size, ranks + further, link, algorithm))
-    assert at_most(cost, all_reduce(size, ranks, Link(link.latency + slower, link.bandwidth), algorithm))
-    assert at_most(all_reduce(size, ranks, Link(link.latency, 2 * link.bandwidth), algorithm), cost)
+    assert at_most(
+        cost,
+        all_reduce(size, ranks, Link(link.latency + slower, link.bandwidth), algorithm),
+    )
+    assert at_most(
+        all_reduce(size, ranks, Link(link.latency, 2 * link.bandwidth), algorithm), cost
+    )
     assert all_reduce(size, 1, link, algorithm) == 0
 
 
 @given(byte_counts, st.integers(2, 20_000), links)
-def test_a_ring_sends_all_but_its_share_twice_and_halving_doubling_is_never_slower(size, ranks, link):
+def test_a_ring_sends_all_but_its_share_twice_and_halving_doubling_is_never_slower(
+    size, ranks, link
+):
     ring = 2 * (ranks - 1) * (link.latency + size / ranks / link.bandwidth)
     assert all_reduce(size, ranks, link) == pytest.approx(ring)
-    assert all_gather(size, ranks, link) == reduce_scatter(size, ranks, link) == pytest.approx(ring / 2)
+    assert (
+        all_gather(size, ranks, link)
+        == reduce_scatter(size, ranks, link)
+        == pytest.approx(ring / 2)
+    )
     assert at_most(all_reduce(size, ranks, link, "halving-doubling"), ring)
-    assert at_most(all_reduce(size, ranks, link, "halving-doubling"), all_reduce(size, ranks, link, "tree"))
+    assert at_most(
+        all_reduce(size, ranks, link, "halving-doubling"),
+        all_reduce(size, ranks, link, "tree"),
+    )
 
 
 @given(byte_counts, many, links, links, algorithms)
 def test_two_levels_of_which_one_is_trivial(size, ranks, inner, outer, algorithm):
-    assert hierarchical(size, ranks, 1, inner, outer, algorithm) == pytest.approx(all_reduce(size, ranks, inner))
+    assert hierarchical(size, ranks, 1, inner, outer, algorithm) == pytest.approx(
+        all_reduce(size, ranks, inner)
+    )
     alone = all_reduce(size, ranks, outer, algorithm)
     assert hierarchical(size, 1, ranks, inner, outer, algorithm) == pytest.approx(alone)
 
 
 @given(byte_counts, st.integers(1, 64), st.integers(1, 500), links, links, algorithms)
-def test_phases_that_overlap_take_no_longer_and_at_least_half(size, per_node, nodes, inner, outer, algorithm):
+def test_phases_that_overlap_take_no_longer_and_at_least_half(
+    size, per_node, nodes, inner, outer, algorithm
+):
     """The latencies stay, and of the two terms of the bandwidth the larger one."""
     each = (size, per_node, nodes, inner, outer, algorithm)
-    together, in_turn = (hierarchical(*each, overlap=overlap) for overlap in (True, False))
+    together, in_turn = (
+        hierarchical(*each, overlap=overlap) for overlap in (True, False)
+    )
     assert at_most(together, in_turn) and at_most(in_turn, 2 * together)
-    assert hierarchical(0, *each[1:]) == pytest.approx(hierarchical(0, *each[1:], overlap=False))
+    assert hierarchical(0, *each[1:]) == pytest.approx(
+        hierarchical(0, *each[1:], overlap=False)
+    )
 
 
 # --------------------------------------------------------------------------------------
@@ -181,9 +212,17 @@ def transformer():
 MODELS = {  # name: (model, batch)
     # its norms are registered after its linear layers
     "transformer": (transformer, lambda: torch.ones(2, 4, 256)),
-    "many small": (lambda: nn.Sequential(*[nn.Linear(64, 64) for _ in range(200)]), lambda: torch.ones(2, 64)),
+    "many small": (
+        lambda: nn.Sequential(*[nn.Linear(64, 64) for _ in range(200)]),
+        lambda: torch.ones(2, 64),
+    ),
     "one huge": (
-        lambda: nn.Sequential(nn.Linear(8, 64), nn.Linear(64, 110_000), nn.Linear(110_000, 8), nn.Linear(8, 8)),
+        lambda: nn.Sequential(
+            nn.Linear(8, 64),
+            nn.Linear(64, 110_000),
+            nn.Linear(110_000, 8),
+            nn.Linear(8, 8),
+        ),
         lambda: torch.ones(2, 8),
     ),
 }
@@ -234,9 +273,13 @@ def test_buckets_are_those_of_ddp(group, name, cap_mb):
     build, batch = MODELS[name]
     model = build()
     sizes = [p.nbytes for p in model.parameters()]
-    real, at_first, ready = buckets_of_torch(model, batch(), **({"bucket_cap_mb": cap_mb} if cap_mb else {}))
+    real, at_first, ready = buckets_of_torch(
+        model, batch(), **({"bucket_cap_mb": cap_mb} if cap_mb else {})
+    )
     order = ready[::-1]
-    assert len(at_first) == 1 and (order == list(range(len(sizes)))) == (name != "transformer")
+    assert len(at_first) == 1 and (order == list(range(len(sizes)))) == (
+        name != "transformer"
+    )
     found = buckets([sizes[i] for i in order], *[cap_mb * MIB] * 2 if cap_mb else ())
     assert [[order[i] for i in bucket] for bucket in found] == real
 
@@ -247,8 +290,14 @@ def test_ddp_that_looks_for_unused_parameters_keeps_its_first_buckets(group):
     """
     model = nn.Sequential(*[nn.Linear(512, 512) for _ in range(8)])
     sizes = [p.nbytes for p in model.parameters()]
-    real, at_first, _ = buckets_of_torch(model, torch.ones(2, 512), find_unused_parameters=True)
-    assert real == at_first and per_bucket(sizes, real) == [7_356_416, 1_048_576] and real[-1] == [0]
+    real, at_first, _ = buckets_of_torch(
+        model, torch.ones(2, 512), find_unused_parameters=True
+    )
+    assert (
+        real == at_first
+        and per_bucket(sizes, real) == [7_356_416, 1_048_576]
+        and real[-1] == [0]
+    )
     assert per_bucket(sizes, buckets(sizes)) == [1_050_624, 7_354_368]
 
 
@@ -256,7 +305,9 @@ def test_ddp_that_looks_for_unused_parameters_keeps_its_first_buckets(group):
 # One step, and many devices
 
 seconds = st.floats(0, 10)
-pairs = st.lists(st.tuples(st.integers(0, 100), st.integers(0, 100)), min_size=1, max_size=12)
+pairs = st.lists(
+    st.tuples(st.integers(0, 100), st.integers(0, 100)), min_size=1, max_size=12
+)
 
 
 def test_a_step_by_hand():
@@ -266,7 +317,12 @@ def test_a_step_by_hand():
     assert step[:3] == (16, 12, 8) and step.efficiency == 0.5
 
 
-@given(pairs.filter(lambda pairs: any(share for _, share in pairs)), st.floats(0.1, 10), seconds, st.floats(0, 0.1))
+@given(
+    pairs.filter(lambda pairs: any(share for _, share in pairs)),
+    st.floats(0.1, 10),
+    seconds,
+    st.floats(0, 0.1),
+)
 def test_a_step_keeps_ddps_rule(pairs, forward, backward, per_byte):
     """Bucket i is reduced when it is ready and bucket i - 1 is done."""
     sizes, shares = zip(*pairs, strict=True)
@@ -275,7 +331,9 @@ def test_a_step_keeps_ddps_rule(pairs, forward, backward, per_byte):
     for size, share in pairs:
         so_far += share
         done = max(forward + backward * so_far / sum(shares), done) + size * per_byte
-    assert step[:3] == pytest.approx((done, per_byte * sum(sizes), done - forward - backward), abs=1e-9)
+    assert step[:3] == pytest.approx(
+        (done, per_byte * sum(sizes), done - forward - backward), abs=1e-9
+    )
     assert step.efficiency == pytest.approx((forward + backward) / done)
 
 
@@ -288,13 +346,33 @@ INNER, OUTER = Link(0.01, 100), Link(0.1, 30)
         (1, {}, lambda size: 0),
         (8, {}, lambda size: all_reduce(size, 8, INNER)),
         # in a node it is a ring
-        (8, {"flat": True, "algorithm": "tree"}, lambda size: all_reduce(size, 8, INNER)),
+        (
+            8,
+            {"flat": True, "algorithm": "tree"},
+            lambda size: all_reduce(size, 8, INNER),
+        ),
         (64, {}, lambda size: hierarchical(size, 8, 8, INNER, OUTER)),
-        (64, {"overlap": False}, lambda size: hierarchical(size, 8, 8, INNER, OUTER, overlap=False)),
-        (64, {"algorithm": "tree"}, lambda size: hierarchical(size, 8, 8, INNER, OUTER, "tree")),
+        (
+            64,
+            {"overlap": False},
+            lambda size: hierarchical(size, 8, 8, INNER, OUTER, overlap=False),
+        ),
+        (
+            64,
+            {"algorithm": "tree"},
+            lambda size: hierarchical(size, 8, 8, INNER, OUTER, "tree"),
+        ),
         (64, {"flat": True}, lambda size: all_reduce(size, 64, Link(0.1, 30))),
-        (64, {"flat": True, "inner": Link(1, 2)}, lambda size: all_reduce(size, 64, Link(1, 2))),
-        (64, {"flat": True, "algorithm": "tree"}, lambda size: all_reduce(size, 64, OUTER, "tree")),
+        (
+            64,
+            {"flat": True, "inner": Link(1, 2)},
+            lambda size: all_reduce(size, 64, Link(1, 2)),
+        ),
+        (
+            64,
+            {"flat": True, "algorithm": "tree"},
+            lambda size: all_reduce(size, 64, OUTER, "tree"),
+        ),
     ],
 )
 @pytest.mark.parametrize("strong", [False, True])
@@ -304,7 +382,9 @@ def test_each_point_of_a_curve_is_a_step(devices, options, cost, strong):
     """
     links = {"per_node": 8, "inner": INNER, "outer": OUTER} | options
     caps = {"cap": 20, "first": 10}
-    (found,) = scaling([devices], [10] * 3, 1, 2, 128, **links, **caps, strong=strong, shares=[1, 1, 2])
+    (found,) = scaling(
+        [devices], [10] * 3, 1, 2, 128, **links, **caps, strong=strong, shares=[1, 1, 2]
+    )
     local = 128 / devices if strong else 128
     assert found == ddp_step([10, 20], local, 2 * local, cost, [2, 2])
 
@@ -335,7 +415,10 @@ def test_measured_over_four_nodes(gpu, size):
     size are slower.
     """
     seconds = 2 * 31 / 32 * size / (1e9 * FOUR_NODES[gpu, size])
-    together, in_turn = (hierarchical(size, 8, 4, NVLINK[gpu], NETWORK, overlap=overlap) for overlap in (True, False))
+    together, in_turn = (
+        hierarchical(size, 8, 4, NVLINK[gpu], NETWORK, overlap=overlap)
+        for overlap in (True, False)
+    )
     if size >= GIB:
         assert together < seconds < in_turn
     else:
@@ -356,7 +439,9 @@ def resnet(blocks):
         for block in range(count):
             shapes = [(channels, width, 1), (width, width, 9), (width, 4 * width, 1)]
             shapes += [(channels, 4 * width, 1)] if block == 0 else []
-            layers += [(4 * (a * b * k + 2 * b), a * b * k * side**2) for a, b, k in shapes]
+            layers += [
+                (4 * (a * b * k + 2 * b), a * b * k * side**2) for a, b, k in shapes
+            ]
             channels = 4 * width
     return [*layers, (4 * (2048 * 1000 + 1000), 2048 * 1000)]
 
@@ -367,7 +452,9 @@ def lesson_12():
     own cells.
     """
     names = {"Link": Link, "scaling": scaling, "claim": claim}
-    for cell in nbformat.read(ROOT / "notebooks" / "12_scaling_out.ipynb", as_version=4).cells:
+    for cell in nbformat.read(
+        ROOT / "notebooks" / "12_scaling_out.ipynb", as_version=4
+    ).cells:
         if cell.id in ("vgg", "vgg-ring", "vgg-fit", "vgg-both"):
             exec(cell.source, names)
     return names
@@ -387,17 +474,27 @@ HOROVOD = {
 
 
 @pytest.mark.parametrize("name", HOROVOD)
-def test_two_numbers_that_lesson_12_fits_to_vgg_predict_what_was_held_out(lesson_12, name):
+def test_two_numbers_that_lesson_12_fits_to_vgg_predict_what_was_held_out(
+    lesson_12, name
+):
     """The other models on 128 and 512 GPUs, and all three on 16. Sizes are those of
     Keras Applications.
     """
     layers, millions, one, sixteen = HOROVOD[name]
-    assert sum(size for size, _ in layers or lesson_12["vgg16"]()) / 4e6 == pytest.approx(millions, abs=0.05)
+    assert sum(
+        size for size, _ in layers or lesson_12["vgg16"]()
+    ) / 4e6 == pytest.approx(millions, abs=0.05)
     assert 0.82 < lesson_12["reached"] < 0.84 and 40e-6 < lesson_12["latency"] < 45e-6
-    runs = {row.devices: row.efficiency for row in PUBLISHED if row.run == f"{name}, Pascal, 25 GbE"}
+    runs = {
+        row.devices: row.efficiency
+        for row in PUBLISHED
+        if row.run == f"{name}, Pascal, 25 GbE"
+    }
     assert list(runs) == [128, 512]
     for gpus, published in {16: sixteen / 16 / one, **runs}.items():
-        found = lesson_12["horovod"](gpus, lesson_12["latency"], lesson_12["reached"], layers, one)
+        found = lesson_12["horovod"](
+            gpus, lesson_12["latency"], lesson_12["reached"], layers, one
+        )
         assert found == pytest.approx(published, abs=0.05)
 
 
@@ -410,8 +507,23 @@ def goyal(devices, bandwidth):
     NVLink, 80 GB/s.
     """
     sizes, work = zip(*resnet([3, 4, 6, 3]), strict=True)
-    links = {"per_node": 8, "inner": Link(0, 80e9), "outer": Link(14e-6, bandwidth), "algorithm": "halving-doubling"}
-    one, all_ = scaling([8, devices], sizes, 0.120 / 2 / 32, 0.120 / 32, 32, **links, cap=1, first=1, shares=work)
+    links = {
+        "per_node": 8,
+        "inner": Link(0, 80e9),
+        "outer": Link(14e-6, bandwidth),
+        "algorithm": "halving-doubling",
+    }
+    one, all_ = scaling(
+        [8, devices],
+        sizes,
+        0.120 / 2 / 32,
+        0.120 / 32,
+        32,
+        **links,
+        cap=1,
+        first=1,
+        shares=work,
+    )
     return all_.efficiency / one.efficiency
 
 
@@ -426,13 +538,21 @@ def test_goyal_fitted_on_256_predicts_352_and_is_not_explained_by_the_line_rate(
     line_rate = 50e9 / 8
     assert 1e3 * all_reduce(100e6, 44, Link(0, line_rate)) == pytest.approx(31, abs=0.5)
     assert goyal(unknown.devices, line_rate) - unknown.efficiency > 0.09
-    slowness = next(s / 100 for s in range(100, 1000) if goyal(known.devices, 100 * line_rate / s) < known.efficiency)
+    slowness = next(
+        s / 100
+        for s in range(100, 1000)
+        if goyal(known.devices, 100 * line_rate / s) < known.efficiency
+    )
     assert 3 < slowness < 6
-    assert goyal(unknown.devices, line_rate / slowness) == pytest.approx(unknown.efficiency, abs=0.05)
+    assert goyal(unknown.devices, line_rate / slowness) == pytest.approx(
+        unknown.efficiency, abs=0.05
+    )
 
 
 def test_published_rows_are_complete():
     for row in PUBLISHED:
         assert row.devices > row.base >= 1 and 0 < row.efficiency < 1 and row.source
-        assert row.role in ("fitted", "held out") or row.role.startswith("not predicted: ")
+        assert row.role in ("fitted", "held out") or row.role.startswith(
+            "not predicted: "
+        )
     assert len({(row.run, row.devices) for row in PUBLISHED}) == len(PUBLISHED)

@@ -17,7 +17,10 @@ from utils.simulate.fake import fake_autocast, fake_gpus, fake_processes
 
 def test_two_gpus_move_and_refuse_to_meet():
     with fake_gpus():
-        first, second = torch.ones(2, device="cuda:0"), torch.ones(2, device="cuda:0").to("cuda:1")
+        first, second = (
+            torch.ones(2, device="cuda:0"),
+            torch.ones(2, device="cuda:0").to("cuda:1"),
+        )
         with pytest.raises(RuntimeError, match="two devices|two different devices"):
             first + second
     assert str(second.device) == "cuda:1" and torch.ones(2).add(1).tolist() == [2, 2]
@@ -32,7 +35,10 @@ def test_a_machine_with_one_real_gpu_is_not_asked_for_a_second(monkeypatch):
         raise RuntimeError("invalid device ordinal")
 
     monkeypatch.setattr(fake_tensor, "init_gpu_context", no_such_gpu)
-    with fake_tensor.FakeTensorMode(), pytest.raises(RuntimeError, match="invalid device ordinal"):
+    with (
+        fake_tensor.FakeTensorMode(),
+        pytest.raises(RuntimeError, match="invalid device ordinal"),
+    ):
         torch.ones(2, device="cuda:1")
     with fake_gpus():
         assert str(torch.ones(2, device="cuda:1").device) == "cuda:1"
@@ -44,17 +50,26 @@ def test_data_on_a_second_gpu_makes_no_real_tensor(monkeypatch):
     before it becomes a fake one.
     """
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(fake_tensor, "init_gpu_context", lambda device: None, raising=False)
+    monkeypatch.setattr(
+        fake_tensor, "init_gpu_context", lambda device: None, raising=False
+    )
     with fake_tensor.FakeTensorMode(), pytest.raises((RuntimeError, AssertionError)):
         torch.tensor([1.0, 2.0], device="cuda:1")
     with fake_gpus():
         data = torch.tensor([1.0, 2.0], device="cuda:1")
-        assert (str(data.device), str((data + torch.ones(2, device="cuda:1")).device)) == ("cuda:1", "cuda:1")
+        assert (
+            str(data.device),
+            str((data + torch.ones(2, device="cuda:1")).device),
+        ) == ("cuda:1", "cuda:1")
     assert type(torch.tensor([1.0])) is torch.Tensor
 
 
 @pytest.mark.parametrize(
-    ("owner", "name"), [(fake_tensor, "init_gpu_context"), (fake_tensor.FakeTensorMode, "avoid_device_init")]
+    ("owner", "name"),
+    [
+        (fake_tensor, "init_gpu_context"),
+        (fake_tensor.FakeTensorMode, "avoid_device_init"),
+    ],
 )
 def test_a_newer_pytorch_may_lack_what_is_switched_off(monkeypatch, owner, name):
     monkeypatch.delattr(owner, name)
@@ -71,24 +86,40 @@ def test_cuda_autocast_without_a_gpu(dtype):
     with fake_autocast(dtype):
         single = torch.ones(4, 4, device="cuda")
         half = single.to(dtype)
-        found = [(single @ single).dtype, half.softmax(-1).dtype, torch.addcmul(half, single, half).dtype]
+        found = [
+            (single @ single).dtype,
+            half.softmax(-1).dtype,
+            torch.addcmul(half, single, half).dtype,
+        ]
         assert found == [dtype, torch.float32, torch.float32]
         assert half.relu().dtype == dtype and single.relu().dtype == torch.float32
-    assert not torch.is_autocast_enabled("cuda") and torch.get_autocast_dtype("cuda") == torch.float16
+    assert (
+        not torch.is_autocast_enabled("cuda")
+        and torch.get_autocast_dtype("cuda") == torch.float16
+    )
 
 
-@pytest.mark.parametrize("fake", [fake_gpus, fake_autocast, lambda: fake_processes(4096)])
+@pytest.mark.parametrize(
+    "fake", [fake_gpus, fake_autocast, lambda: fake_processes(4096)]
+)
 def test_what_is_fake_is_gone_after_an_error(fake):
     with pytest.raises(ValueError), fake():
         raise ValueError
-    assert not torch.is_autocast_enabled("cuda") and torch.get_autocast_dtype("cuda") == torch.float16
+    assert (
+        not torch.is_autocast_enabled("cuda")
+        and torch.get_autocast_dtype("cuda") == torch.float16
+    )
     assert not dist.is_initialized() and type(torch.ones(1)) is torch.Tensor
 
 
 def sharded_step(mesh_shape, width=64):
     with fake_processes(torch.Size(mesh_shape).numel()) as issued:
-        model = nn.Sequential(*(nn.Sequential(nn.Linear(width, width), nn.ReLU()) for _ in range(2)))
-        mesh = init_device_mesh("cpu", mesh_shape, mesh_dim_names=("replicate", "shard")[-len(mesh_shape) :])
+        model = nn.Sequential(
+            *(nn.Sequential(nn.Linear(width, width), nn.ReLU()) for _ in range(2))
+        )
+        mesh = init_device_mesh(
+            "cpu", mesh_shape, mesh_dim_names=("replicate", "shard")[-len(mesh_shape) :]
+        )
         for part in [*model, model]:
             fully_shard(part, mesh=mesh)
         model(torch.zeros(1, width)).sum().backward()
@@ -100,13 +131,28 @@ def sharded_step(mesh_shape, width=64):
 @pytest.mark.parametrize(
     ("mesh_shape", "expected"),
     [
-        ((4,), {("all_gather", 4 * 65 * 64, 4): 4, ("reduce_scatter", 4 * 65 * 64, 4): 2}),
-        ((128,), {("all_gather", 2 * 4 * 65 * 64, 128): 4, ("reduce_scatter", 2 * 4 * 65 * 64, 128): 2}),
+        (
+            (4,),
+            {("all_gather", 4 * 65 * 64, 4): 4, ("reduce_scatter", 4 * 65 * 64, 4): 2},
+        ),
+        (
+            (128,),
+            {
+                ("all_gather", 2 * 4 * 65 * 64, 128): 4,
+                ("reduce_scatter", 2 * 4 * 65 * 64, 128): 2,
+            },
+        ),
         (
             (16, 8),
-            {("all_gather", 16_640, 8): 4, ("reduce_scatter", 16_640, 8): 2, ("all_reduce", 16_640 // 8, 16): 2},
+            {
+                ("all_gather", 16_640, 8): 4,
+                ("reduce_scatter", 16_640, 8): 2,
+                ("all_reduce", 16_640 // 8, 16): 2,
+            },
         ),
     ],
 )
-def test_fsdp_gathers_twice_reduces_once_and_sums_across_its_groups(mesh_shape, expected):
+def test_fsdp_gathers_twice_reduces_once_and_sums_across_its_groups(
+    mesh_shape, expected
+):
     assert Counter(sharded_step(mesh_shape)) == expected

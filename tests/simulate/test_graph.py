@@ -15,7 +15,12 @@ from utils.simulate.graph import ToyGraph
 def net():
     torch.manual_seed(0)
     return nn.Sequential(
-        nn.Linear(6, 8), nn.LayerNorm(8), nn.GELU(), nn.Unflatten(1, (2, 4)), nn.Flatten(), nn.Linear(8, 3)
+        nn.Linear(6, 8),
+        nn.LayerNorm(8),
+        nn.GELU(),
+        nn.Unflatten(1, (2, 4)),
+        nn.Flatten(),
+        nn.Linear(8, 3),
     )
 
 
@@ -31,7 +36,10 @@ def test_forward_equals_eager_for_each_new_input():
     assert graph.kernels.count("addmm") == 2 and "view" not in graph.kernels
 
 
-@pytest.mark.parametrize("settings", [{}, {"momentum": 0.9, "foreach": True}, {"nesterov": True, "momentum": 0.5}])
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"momentum": 0.9, "foreach": True}, {"nesterov": True, "momentum": 0.5}],
+)
 def test_a_whole_training_step_equals_eager(settings):
     ours = net()
     theirs = copy.deepcopy(ours)
@@ -52,14 +60,19 @@ def test_a_whole_training_step_equals_eager(settings):
     graph = ToyGraph()
     with graph.capture():
         loss = step(ours, opts[0], x, y)
-    assert all(torch.equal(a, b) for a, b in zip(before, ours.parameters(), strict=True)), "capturing must not train"
+    assert all(
+        torch.equal(a, b) for a, b in zip(before, ours.parameters(), strict=True)
+    ), "capturing must not train"
     assert not any(name.startswith("_record") for name in graph.kernels)
     for data, labels in batches[1:]:
         x.copy_(data)
         y.copy_(labels)
         graph.replay()
         assert torch.equal(loss.detach(), step(theirs, opts[1], data, labels).detach())
-    assert all(torch.equal(a, b) for a, b in zip(ours.parameters(), theirs.parameters(), strict=True))
+    assert all(
+        torch.equal(a, b)
+        for a, b in zip(ours.parameters(), theirs.parameters(), strict=True)
+    )
 
 
 def test_a_new_tensor_a_branch_and_a_count_are_frozen():
@@ -84,7 +97,13 @@ def test_outputs_are_overwritten_and_random_numbers_are_new():
 
 
 @pytest.mark.parametrize(
-    "ask", [lambda x: x.sum().item(), lambda x: bool(x.any()), lambda x: x.nonzero(), lambda x: x[x > 0]]
+    "ask",
+    [
+        lambda x: x.sum().item(),
+        lambda x: bool(x.any()),
+        lambda x: x.nonzero(),
+        lambda x: x[x > 0],
+    ],
 )
 def test_asking_for_a_value_raises(ask):
     with pytest.raises(LabError, match="needs a value"), ToyGraph().capture():
@@ -102,7 +121,11 @@ def test_in_place_out_several_outputs_and_lists():
     x.copy_(torch.tensor([4.0, 3.0, 2.0, 1.0]))
     graph.replay()
     assert table.tolist() == [0, 4, 3, 0] and out.tolist() == [12, 9, 6, 3]
-    assert top.tolist() == [4, 3] and where.tolist() == [0, 1] and double.tolist() == [8, 6, 4, 2]
+    assert (
+        top.tolist() == [4, 3]
+        and where.tolist() == [0, 1]
+        and double.tolist() == [8, 6, 4, 2]
+    )
 
 
 def test_misuse_is_told():

@@ -29,7 +29,11 @@ ZERO = {
 
 @pytest.mark.parametrize("gpus", ZERO)
 def test_zero_table(gpus):
-    ours = [zero(n * 1e9, gpus, stage) / 1e9 for n in (7.5, 128, 1000) for stage in (1, 2, 3)]
+    ours = [
+        zero(n * 1e9, gpus, stage) / 1e9
+        for n in (7.5, 128, 1000)
+        for stage in (1, 2, 3)
+    ]
     # what is below 1 GB has two digits in the paper
     assert ours == pytest.approx(ZERO[gpus], rel=0.01, abs=0.005)
 
@@ -55,27 +59,55 @@ class Model(nn.Module):
         self.blocks = nn.ModuleList(Block(hidden, heads) for _ in range(layers))
         self.checkpointing = checkpointing
         if vocabulary:
-            self.embedding, self.norm = nn.Embedding(vocabulary, hidden), nn.LayerNorm(hidden)
+            self.embedding, self.norm = (
+                nn.Embedding(vocabulary, hidden),
+                nn.LayerNorm(hidden),
+            )
 
     def forward(self, x):
         if hasattr(self, "embedding"):
             x = self.embedding(x)
         for block in self.blocks:
-            x = checkpoint(block, x, use_reentrant=False) if self.checkpointing else block(x)
-        return F.linear(self.norm(x), self.embedding.weight) if hasattr(self, "embedding") else x
+            x = (
+                checkpoint(block, x, use_reentrant=False)
+                if self.checkpointing
+                else block(x)
+            )
+        return (
+            F.linear(self.norm(x), self.embedding.weight)
+            if hasattr(self, "embedding")
+            else x
+        )
 
 
-def rehearsal(layers, hidden, heads, sequence, batch, vocabulary=0, precision="fp32", checkpointing=False):
+def rehearsal(
+    layers,
+    hidden,
+    heads,
+    sequence,
+    batch,
+    vocabulary=0,
+    precision="fp32",
+    checkpointing=False,
+):
     def make():
         model = Model(layers, hidden, heads, vocabulary, checkpointing)
         return model, torch.optim.AdamW(model.parameters(), foreach=True)
 
     def step(model, optimizer, mark):
-        x = torch.zeros(batch, sequence, dtype=torch.long) if vocabulary else torch.zeros(batch, sequence, hidden)
+        x = (
+            torch.zeros(batch, sequence, dtype=torch.long)
+            if vocabulary
+            else torch.zeros(batch, sequence, hidden)
+        )
         with torch.autocast("cpu", torch.bfloat16, enabled=precision == "autocast"):
             out = model(x)
             mark("forward")
-            loss = F.cross_entropy(out.flatten(0, 1), x.flatten()) if vocabulary else out.sum()
+            loss = (
+                F.cross_entropy(out.flatten(0, 1), x.flatten())
+                if vocabulary
+                else out.sum()
+            )
         del out
         loss.backward()
         mark("backward")
@@ -92,34 +124,61 @@ def rehearsal(layers, hidden, heads, sequence, batch, vocabulary=0, precision="f
 PLAIN = ("fp32", False, 0)
 SETTINGS = list(itertools.product(["fp32", "autocast"], [False, True], [0, 8000]))
 CASES = [((2, 512, 8, 256, 8), setting) for setting in SETTINGS]
-CASES += [((4, 256, 4, 128, 8), (precision, True, 0)) for precision in ("fp32", "autocast")]
-CASES += [((3, 1024, 16, 512, 4), setting) for setting in (PLAIN, ("autocast", False, 8000))]
+CASES += [
+    ((4, 256, 4, 128, 8), (precision, True, 0)) for precision in ("fp32", "autocast")
+]
+CASES += [
+    ((3, 1024, 16, 512, 4), setting) for setting in (PLAIN, ("autocast", False, 8000))
+]
 CASES += [((1, 2048, 16, 1024, 1), PLAIN), ((2, 512, 8, 16, 1), PLAIN)]
 
 
 @pytest.mark.parametrize(("shape", "setting"), CASES)
 def test_peak_of_the_closed_form(shape, setting):
     layers, hidden, _, sequence, batch = shape
-    settings = dict(zip(("precision", "checkpointing", "vocabulary"), setting, strict=True))
-    states, phases = rehearsal(*shape, **settings), training_step(layers, hidden, sequence, batch, **settings)
-    assert max(phase["total"] for phase in phases.values()) == pytest.approx(states["peak"]["total"], rel=0.05)
+    settings = dict(
+        zip(("precision", "checkpointing", "vocabulary"), setting, strict=True)
+    )
+    states, phases = (
+        rehearsal(*shape, **settings),
+        training_step(layers, hidden, sequence, batch, **settings),
+    )
+    assert max(phase["total"] for phase in phases.values()) == pytest.approx(
+        states["peak"]["total"], rel=0.05
+    )
     count = parameters(layers, hidden, settings["vocabulary"])
     assert states["forward"]["parameters"] == 4 * count
     assert states["forward"]["optimizer"] == pytest.approx(8 * count, rel=0.001)
     if setting in (PLAIN, ("fp32", True, 0)):
-        saved, output = phases["start of the backward pass"]["activations"], 4 * sequence * batch * hidden
-        assert states["forward"]["activations"] == pytest.approx(saved + output, rel=0.005)
+        saved, output = (
+            phases["start of the backward pass"]["activations"],
+            4 * sequence * batch * hidden,
+        )
+        assert states["forward"]["activations"] == pytest.approx(
+            saved + output, rel=0.005
+        )
 
 
 def test_the_gradients_are_there_after_backward_and_gone_at_the_end():
     states = rehearsal(2, 64, 2, 16, 2)
-    assert states["backward"]["gradients"] == states["backward"]["parameters"] > 0 == states["end"]["gradients"]
-    assert all(state["total"] == sum(v for k, v in state.items() if k != "total") for state in states.values())
+    assert (
+        states["backward"]["gradients"]
+        == states["backward"]["parameters"]
+        > 0
+        == states["end"]["gradients"]
+    )
+    assert all(
+        state["total"] == sum(v for k, v in state.items() if k != "total")
+        for state in states.values()
+    )
 
 
 def test_other_optimizers_hold_less():
     """Their states are 4 and 0 bytes a parameter, and they copy nothing."""
-    held = {name: training_step(4, 512, 16, 1, optimizer=name)["optimizer step"] for name in ("momentum", "sgd")}
+    held = {
+        name: training_step(4, 512, 16, 1, optimizer=name)["optimizer step"]
+        for name in ("momentum", "sgd")
+    }
     assert [phase["total"] / parameters(4, 512) for phase in held.values()] == [12, 8]
     with pytest.raises(LabError, match="adamw, momentum, sgd"):
         training_step(1, 8, 8, 1, optimizer="lion")

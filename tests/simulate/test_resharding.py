@@ -36,5 +36,7 @@ def test_saved_by_two_loaded_by_three(tmp_path):
     script.write_text(JOB)
     saved = launch.torchrun(script, "save", processes=2).results()
     loaded = launch.torchrun(script, "load", processes=3).results()
-    assert [rows for rows, _ in saved] == [128, 128] and [rows for rows, _ in loaded] == [86, 86, 84]
+    assert [rows for rows, _ in saved] == [128, 128] and [
+        rows for rows, _ in loaded
+    ] == [86, 86, 84]
     assert {total for _, total in saved} == {total for _, total in loaded}

@@ -11,12 +11,31 @@ from torch.utils.flop_counter import FlopCounterMode
 from tests.simulate.test_memory import Block
 from utils.exercises import Wrong, all_exercises
 from utils.hardware import look_up
-from utils.simulate.roofline import attainable, product_intensity, ridge, transformer_flops
+from utils.simulate.roofline import (
+    attainable,
+    product_intensity,
+    ridge,
+    transformer_flops,
+)
 
 # Peak (dense) over memory bandwidth, FLOP/byte, in the 16-bit type; V100 and T4 have
 # fp16 alone.
-RIDGES = {"V100 SXM2": 139, "T4": 203, "L4": 403, "A100 40 GB": 201, "A100 80 GB SXM": 153, "H100 PCIe": 378}
-RIDGES |= {"H100 SXM": 295, "H200 SXM": 206, "B200 SXM": 292, "TPU v4": 229, "TPU v5e": 241, "TPU v5p": 166}
+RIDGES = {
+    "V100 SXM2": 139,
+    "T4": 203,
+    "L4": 403,
+    "A100 40 GB": 201,
+    "A100 80 GB SXM": 153,
+    "H100 PCIe": 378,
+}
+RIDGES |= {
+    "H100 SXM": 295,
+    "H200 SXM": 206,
+    "B200 SXM": 292,
+    "TPU v4": 229,
+    "TPU v5e": 241,
+    "TPU v5p": 166,
+}
 RIDGES |= {"RTX 4090": 164, "RTX 5090": 117, "TPU v6e": 560}
 
 
@@ -25,8 +44,12 @@ def test_ridge_points(name):
     row = look_up(name)
     found = ridge(row.bf16 or row.fp16, row.bandwidth)
     assert found == pytest.approx(RIDGES[name], rel=0.005)
-    assert attainable(found, row.bf16 or row.fp16, row.bandwidth) == pytest.approx(row.bf16 or row.fp16)
-    assert attainable(found / 2, row.bf16 or row.fp16, row.bandwidth) == pytest.approx((row.bf16 or row.fp16) / 2)
+    assert attainable(found, row.bf16 or row.fp16, row.bandwidth) == pytest.approx(
+        row.bf16 or row.fp16
+    )
+    assert attainable(found / 2, row.bf16 or row.fp16, row.bandwidth) == pytest.approx(
+        (row.bf16 or row.fp16) / 2
+    )
 
 
 def test_a_large_square_product_has_a_third_of_its_side_as_intensity():
@@ -43,22 +66,31 @@ def test_a_large_square_product_has_a_third_of_its_side_as_intensity():
 )
 def test_published_utilization(batch, layers, hidden, gpus, seconds, mfu, hfu):
     model = transformer_flops(layers, hidden, 2048, batch, 51200)
-    device = transformer_flops(layers, hidden, 2048, batch, 51200, recompute="selective")
+    device = transformer_flops(
+        layers, hidden, 2048, batch, 51200, recompute="selective"
+    )
     assert 100 * model / (gpus * seconds * 312e12) == pytest.approx(mfu, abs=0.2)
     assert 100 * device / (gpus * seconds * 312e12) == pytest.approx(hfu, abs=0.2)
 
 
 @pytest.mark.parametrize(
-    ("hidden", "heads", "sequence", "batch", "vocabulary"), [(256, 4, 128, 2, 500), (128, 2, 64, 1, 1000)]
+    ("hidden", "heads", "sequence", "batch", "vocabulary"),
+    [(256, 4, 128, 2, 500), (128, 2, 64, 1, 1000)],
 )
-def test_the_formula_agrees_with_pytorchs_counter(hidden, heads, sequence, batch, vocabulary):
+def test_the_formula_agrees_with_pytorchs_counter(
+    hidden, heads, sequence, batch, vocabulary
+):
     """On meta: the counter of 2.13 finds no attention on the CPU (pytorch#195460)."""
     with torch.device("meta"):
-        model = torch.nn.Sequential(Block(hidden, heads), torch.nn.Linear(hidden, vocabulary, bias=False))
+        model = torch.nn.Sequential(
+            Block(hidden, heads), torch.nn.Linear(hidden, vocabulary, bias=False)
+        )
         x = torch.empty(batch, sequence, hidden, requires_grad=True)
     with FlopCounterMode(display=False) as counter:
         model(x).sum().backward()
-    assert counter.get_total_flops() == pytest.approx(transformer_flops(1, hidden, sequence, batch, vocabulary))
+    assert counter.get_total_flops() == pytest.approx(
+        transformer_flops(1, hidden, sequence, batch, vocabulary)
+    )
 
 
 def test_exercise_09_5_says_what_a_counter_with_its_table_lacks(monkeypatch):

@@ -29,7 +29,10 @@ SEEN = {
     ((None, "data"), ("model", None)): [("all-gather", 5120), ("all-gather", 6144)],
     (("data", "model"), ("model", None)): [("all-reduce", 3840)],
     (("data", "model"), (None, "model")): [("all-gather", 3072)],
-    (("data", "model"), ("data", "model")): [("all-gather", 1280), ("all-gather", 3072)],
+    (("data", "model"), ("data", "model")): [
+        ("all-gather", 1280),
+        ("all-gather", 3072),
+    ],
     (("model", "data"), (None, "model")): [("all-gather", 1536), ("all-gather", 5120)],
 }
 
@@ -40,16 +43,22 @@ def test_a_product_moves_what_the_compiler_moved(x, w):
     assert sorted((c.kind, c.size) for c in moved) == SEEN[x, w]
 
 
-@pytest.mark.parametrize("spec", [("data", None), ("model", "data"), (("data", "model"), None), (None, None)])
+@pytest.mark.parametrize(
+    "spec", [("data", None), ("model", "data"), (("data", "model"), None), (None, None)]
+)
 @pytest.mark.parametrize("shape", [(8, 8), (10, 3), (1, 5)])
 def test_blocks_cover_a_tensor(shape, spec):
     held = sharding.blocks(shape, MESH, spec)
-    axes = [axis for cut in spec if cut for axis in ([cut] if isinstance(cut, str) else cut)]
+    axes = [
+        axis for cut in spec if cut for axis in ([cut] if isinstance(cut, str) else cut)
+    ]
     count = torch.zeros(shape)
     for (a, b), (c, d) in held:
         assert 0 <= a <= b <= shape[0] and 0 <= c <= d <= shape[1]
         count[a:b, c:d] += 1
-    assert (count == 8 / math.prod(MESH[axis] for axis in axes)).all() and len(held) == 8
+    assert (count == 8 / math.prod(MESH[axis] for axis in axes)).all() and len(
+        held
+    ) == 8
 
 
 def test_blocks_of_ten_rows_on_eight_devices():
@@ -66,36 +75,54 @@ def test_blocks_of_ten_rows_on_eight_devices():
         (("model", "data"), [0, 2, 4, 6, 1, 3, 5, 7]),
     ],
 )
-def test_devices_stand_row_by_row_and_of_two_axes_the_first_counts_slowest(axes, starts):
+def test_devices_stand_row_by_row_and_of_two_axes_the_first_counts_slowest(
+    axes, starts
+):
     assert [first for ((first, _),) in sharding.blocks((8,), MESH, (axes,))] == starts
 
 
 def test_bytes_that_each_device_sends():
-    gather, reduce = (sharding.Collective(kind, "data", 800, 4) for kind in ("all-gather", "all-reduce"))
+    gather, reduce = (
+        sharding.Collective(kind, "data", 800, 4)
+        for kind in ("all-gather", "all-reduce")
+    )
     assert (gather.sent(), reduce.sent()) == (600, 1200)
 
 
 def test_of_two_matrices_cut_by_one_axis_the_smaller_is_gathered():
     """As XLA's partitioner does, on a mesh of 8 (torch_xla 2.9.0, XLA's CPU device)."""
     for rows, columns, gathered in ((8, 400, 8 * 32 * 4), (400, 8, 32 * 8 * 4)):
-        out, moved = sharding.product(rows, 32, columns, {"data": 8}, ("data", None), (None, "data"))
+        out, moved = sharding.product(
+            rows, 32, columns, {"data": 8}, ("data", None), (None, "data")
+        )
         assert [(c.kind, c.size) for c in moved] == [("all-gather", gathered)]
         assert out == ((None, "data") if rows < columns else ("data", None))
 
 
 def test_parts_that_do_not_divide_are_rounded_up():
     """Blocks of 3 of 10 rows and 4 columns are summed."""
-    _, moved = sharding.product(10, 6, 4, MESH | {"data": 4}, ("data", None), ("model", None))
+    _, moved = sharding.product(
+        10, 6, 4, MESH | {"data": 4}, ("data", None), ("model", None)
+    )
     assert [(c.kind, c.size) for c in moved] == [("all-reduce", 3 * 4 * 4)]
 
 
 def test_one_device_moves_nothing():
-    assert sharding.product(4, 4, 4, {"data": 1, "model": 1}, ("data", "model"), ("model", "data"))[1] == []
+    assert (
+        sharding.product(
+            4, 4, 4, {"data": 1, "model": 1}, ("data", "model"), ("model", "data")
+        )[1]
+        == []
+    )
 
 
 @pytest.mark.parametrize(
     ("spec", "message"),
-    [(("data",), "as many"), (("batch", None), "no axis 'batch'"), (("data", "data"), "one dimension only")],
+    [
+        (("data",), "as many"),
+        (("batch", None), "no axis 'batch'"),
+        (("data", "data"), "one dimension only"),
+    ],
 )
 def test_specs_that_make_no_sense(spec, message):
     with pytest.raises(LabError, match=message):

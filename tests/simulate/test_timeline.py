@@ -13,10 +13,14 @@ from utils.simulate.timeline import Op, makespan, pipeline, races, schedule
 # Golden rows
 
 
-@pytest.mark.parametrize("n, share", [(1, 1.0), (2, 0.667), (4, 0.5), (8, 0.417), (16, 0.375)])
+@pytest.mark.parametrize(
+    "n, share", [(1, 1.0), (2, 0.667), (4, 0.5), (8, 0.417), (16, 0.375)]
+)
 def test_equal_stages_on_two_copy_engines(n, share):
     found = makespan(schedule(pipeline(n, (1, 1, 1)))) / 3
-    assert found == pytest.approx((n + 2) / (3 * n)) and found == pytest.approx(share, abs=5e-4)
+    assert found == pytest.approx((n + 2) / (3 * n)) and found == pytest.approx(
+        share, abs=5e-4
+    )
 
 
 @pytest.mark.parametrize(
@@ -38,12 +42,16 @@ def test_equal_stages_on_two_copy_engines(n, share):
     ],
 )
 def test_pipelines(chunks, stages, options, expected):
-    assert makespan(schedule(pipeline(chunks, stages, **options))) == pytest.approx(expected, rel=1e-3)
+    assert makespan(schedule(pipeline(chunks, stages, **options))) == pytest.approx(
+        expected, rel=1e-3
+    )
 
 
 def test_breadth_first_as_measured_on_a_tesla_c1060():
     """12.92381 ms serial, 8.84588 measured."""
-    predicted = makespan(schedule(pipeline(4, [12.92381 / 3] * 3, copy_engines=1, order="breadth")))
+    predicted = makespan(
+        schedule(pipeline(4, [12.92381 / 3] * 3, copy_engines=1, order="breadth"))
+    )
     assert predicted == pytest.approx(8.84588, rel=0.03)
 
 
@@ -57,7 +65,9 @@ def test_what_the_schedule_leaves_out_on_a_tesla_c2050():
     assert share * 9.984512 / 5.735584 - 1 == pytest.approx(-0.13, abs=0.005)
     assert share * 9.984512 / 7.597984 - 1 == pytest.approx(-0.343, abs=0.005)
     kernels = tuple(op.name for op in ops if op.name.startswith("compute"))
-    ops = [replace(op, after=kernels) if op.name.startswith("out") else op for op in ops]
+    ops = [
+        replace(op, after=kernels) if op.name.startswith("out") else op for op in ops
+    ]
     assert makespan(schedule(ops)) == 9
     assert 9 / 12 * 9.984512 == pytest.approx(7.597984, rel=0.02)
 
@@ -78,7 +88,12 @@ def test_a_streams_order_an_engines_order_and_an_event():
     "call, message",
     [
         (lambda: schedule([Op("a", "s", "e", 1)] * 2), "two operations are named 'a'"),
-        (lambda: schedule([Op("a", "s", "e", 1, after=("b",)), Op("b", "s", "e", 1)]), "waits for 'b', which has not"),
+        (
+            lambda: schedule(
+                [Op("a", "s", "e", 1, after=("b",)), Op("b", "s", "e", 1)]
+            ),
+            "waits for 'b', which has not",
+        ),
         (lambda: schedule([Op("a", "s", "e", -1)]), "negative"),
         (lambda: schedule([Op("a", "s", "e", 1, launch=-1)]), "negative"),
         (lambda: races([Op("a", "s", "e", 1)] * 2), "two operations are named 'a'"),
@@ -110,7 +125,14 @@ WAIT = Op("wait", "host", "host", 0, blocks=True)
         ([replace(FILL, blocks=True), READ], []),
         ([FILL, WAIT, READ], [("fill", "read")]),
         ([FILL, replace(WAIT, after=("fill",)), READ], []),
-        ([FILL, Op("between", "third", "e", 1, after=("fill",)), replace(READ, after=("between",))], []),
+        (
+            [
+                FILL,
+                Op("between", "third", "e", 1, after=("fill",)),
+                replace(READ, after=("between",)),
+            ],
+            [],
+        ),
         ([replace(READ, name="first"), replace(READ, stream="side")], []),
         ([READ, FILL], [("read", "fill")]),
         ([FILL, replace(FILL, name="again", stream="main")], [("fill", "again")]),
@@ -129,8 +151,16 @@ def test_races_and_their_cures(ops, found):
 def programs(draw, slowest_launch=0):
     ops = []
     for n in range(draw(st.integers(1, 8))):
-        earlier = st.sets(st.sampled_from([op.name for op in ops]), max_size=3) if ops else st.just(())
-        touched = draw(st.sampled_from([("", ""), ("p", ""), ("", "p"), ("q", "p"), ("p", "q"), ("p", "p")]))
+        earlier = (
+            st.sets(st.sampled_from([op.name for op in ops]), max_size=3)
+            if ops
+            else st.just(())
+        )
+        touched = draw(
+            st.sampled_from(
+                [("", ""), ("p", ""), ("", "p"), ("q", "p"), ("p", "q"), ("p", "p")]
+            )
+        )
         ops.append(
             Op(
                 name=str(n),
@@ -159,7 +189,9 @@ def test_an_operation_starts_as_soon_as_it_may(ops):
         reasons = [host] + [
             e.end
             for e in spans[:n]
-            if e.op.stream == span.op.stream or e.op.engine == span.op.engine or e.op.name in span.op.after
+            if e.op.stream == span.op.stream
+            or e.op.engine == span.op.engine
+            or e.op.name in span.op.after
         ]
         assert span.start == max(reasons) and span.end == span.start + span.op.seconds
         host = span.end if span.op.blocks else host
@@ -172,14 +204,20 @@ def test_without_races_no_timing_can_change_the_order_of_conflicts(ops, lengths)
     conflicts keep their order.
     """
     racing = set(races(ops))
-    other = [replace(op, engine=op.name, seconds=length) for op, length in zip(ops, lengths, strict=False)]
+    other = [
+        replace(op, engine=op.name, seconds=length)
+        for op, length in zip(ops, lengths, strict=False)
+    ]
     assert set(races(other)) == racing
     spans = schedule(other)
     for n, later in enumerate(spans):
         for earlier in spans[:n]:
             first, second = earlier.op, later.op
             both = {*first.reads, *first.writes} & {*second.reads, *second.writes}
-            if both & {*first.writes, *second.writes} and (first.name, second.name) not in racing:
+            if (
+                both & {*first.writes, *second.writes}
+                and (first.name, second.name) not in racing
+            ):
                 assert earlier.end <= later.start
 
 
@@ -190,6 +228,9 @@ def test_each_race_found_is_shown_by_some_timing(ops):
     then overlap.
     """
     for first, second in races(ops):
-        slow = [replace(op, engine=op.name, seconds=100 if op.name == first else 0) for op in ops]
+        slow = [
+            replace(op, engine=op.name, seconds=100 if op.name == first else 0)
+            for op in ops
+        ]
         spans = {span.op.name: span for span in schedule(slow)}
         assert spans[second].start < spans[first].end

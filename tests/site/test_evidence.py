@@ -31,7 +31,12 @@ def pages():
 def code_cells():
     """(stem of the lesson, cell) of all lessons, as nbformat reads them."""
     paths = sorted((ROOT / "notebooks").glob("[0-9]*.ipynb"))
-    return [(path.stem, cell) for path in paths for cell in nbformat.read(path, 4).cells if cell.cell_type == "code"]
+    return [
+        (path.stem, cell)
+        for path in paths
+        for cell in nbformat.read(path, 4).cells
+        if cell.cell_type == "code"
+    ]
 
 
 def printed(cell):
@@ -42,7 +47,11 @@ def state_of(cell):
     """What the course says of where the outputs of a cell come from: "live", "replayed"
     …; None where nothing.
     """
-    states = [output.metadata.get("device_lab", {}).get("state") for output in cell.outputs if "metadata" in output]
+    states = [
+        output.metadata.get("device_lab", {}).get("state")
+        for output in cell.outputs
+        if "metadata" in output
+    ]
     return states[0] if states else None
 
 
@@ -57,9 +66,17 @@ def test_every_claim_of_every_lesson_stands_on_the_page_once(pages, code_cells):
         if "%%today" in cell.source:
             asked += bool(re.search(r"^%%today \S+ slower \d", cell.source, re.M))
         else:
-            calls = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call)]
+            calls = [
+                node
+                for node in ast.walk(ast.parse(source))
+                if isinstance(node, ast.Call)
+            ]
             asked += sum(ast.unparse(call.func) == "claim" for call in calls)
-    tables = re.findall(r"^\| \d+ claims? \| figure \|\n.*\n((?:\|.*\n)+)", pages["docs/evidence.md"], re.M)
+    tables = re.findall(
+        r"^\| \d+ claims? \| figure \|\n.*\n((?:\|.*\n)+)",
+        pages["docs/evidence.md"],
+        re.M,
+    )
     assert sum(table.count("\n") for table in tables) == asked > 250
     assert f"\n| {asked} claims | best that is known |" in pages["docs/evidence.md"]
 
@@ -67,11 +84,15 @@ def test_every_claim_of_every_lesson_stands_on_the_page_once(pages, code_cells):
 def test_every_figure_that_the_lessons_show_stands_beside_its_claim(pages, code_cells):
     text = pages["docs/evidence.md"]
     lines = [
-        (stem, cell.id, line) for stem, cell in code_cells for line in re.findall("^✓ .*claimed.*", printed(cell), re.M)
+        (stem, cell.id, line)
+        for stem, cell in code_cells
+        for line in re.findall("^✓ .*claimed.*", printed(cell), re.M)
     ]
     assert len(lines) > 200
     for stem, cell, line in lines:
-        sentence, figure = re.fullmatch(r"✓ (.*?)(?:: ([^:]*))? \(claimed.*", line).groups()
+        sentence, figure = re.fullmatch(
+            r"✓ (.*?)(?:: ([^:]*))? \(claimed.*", line
+        ).groups()
         section = text.partition(f"\n## {stem[:2]} · ")[2].partition("\n## ")[0]
         rows = [row for row in section.splitlines() if evidence.md(sentence) in row]
         # or a function of another cell claims it
@@ -79,19 +100,41 @@ def test_every_figure_that_the_lessons_show_stands_beside_its_claim(pages, code_
         assert any(f"**{evidence.md(figure or 'true')}**" in row for row in rows), line
 
 
-def test_every_conditional_cell_stands_on_the_page_once_with_what_it_shows_in_the_lesson(pages, code_cells):
-    listed = re.findall(r"^\| \[`(\w+)`\].* \| (.*) \|$", pages["docs/evidence.md"], re.M)
-    badges = {"replayed": "RECORDED", "emulated": "EMULATED", "published": "PUBLISHED", "unavailable": "nothing yet"}
-    known = [(cell, head) for _, cell in code_cells if (head := cells.header(cell.source)) and head.recordable]
-    assert sorted(name for name, _ in listed) == sorted(head.name for _, head in known) and len(known) > 100
+def test_every_conditional_cell_stands_on_the_page_once_with_what_it_shows_in_the_lesson(
+    pages, code_cells
+):
+    listed = re.findall(
+        r"^\| \[`(\w+)`\].* \| (.*) \|$", pages["docs/evidence.md"], re.M
+    )
+    badges = {
+        "replayed": "RECORDED",
+        "emulated": "EMULATED",
+        "published": "PUBLISHED",
+        "unavailable": "nothing yet",
+    }
+    known = [
+        (cell, head)
+        for _, cell in code_cells
+        if (head := cells.header(cell.source)) and head.recordable
+    ]
+    assert (
+        sorted(name for name, _ in listed) == sorted(head.name for _, head in known)
+        and len(known) > 100
+    )
     for cell, head in known:
         badge = badges.get(state_of(cell), "")
         assert dict(listed)[head.name].startswith(badge), cell.id
-    counts = re.findall(r"^\| (\d+) \| (?:RECORDED|EMULATED|PUBLISHED|nothing)", pages["docs/evidence.md"], re.M)
+    counts = re.findall(
+        r"^\| (\d+) \| (?:RECORDED|EMULATED|PUBLISHED|nothing)",
+        pages["docs/evidence.md"],
+        re.M,
+    )
     assert len(counts) == 4 and sum(map(int, counts)) == len(known)
 
 
-def test_every_announced_message_that_the_lessons_show_is_in_the_index(pages, code_cells):
+def test_every_announced_message_that_the_lessons_show_is_in_the_index(
+    pages, code_cells
+):
     found, links = [], set()
     for stem, cell in code_cells:
         begins = r"^([A-Z]\w*[a-z]: \S.*)"
@@ -105,9 +148,14 @@ def test_every_announced_message_that_the_lessons_show_is_in_the_index(pages, co
         found += [" ".join(message.split()) for message in messages]
         links |= {f"](../notebooks/{stem}.ipynb#{cell.id})" for _ in messages}
     index = " ".join(pages["docs/errors.md"].split())
-    assert len(found) > 150 and not [message for message in found if message not in index]
+    assert len(found) > 150 and not [
+        message for message in found if message not in index
+    ]
     assert len(links) > 130 and not [link for link in links if link not in index]
-    assert "### `Expected all tensors to be on the same device`\n" in pages["docs/errors.md"]
+    assert (
+        "### `Expected all tensors to be on the same device`\n"
+        in pages["docs/errors.md"]
+    )
     # two lessons, two widths of lines
     assert index.count("FakeTensorDeviceMismatchError: Expected all tensors") == 1
 
@@ -147,9 +195,7 @@ numbers = [1, 2]
 claim("a rule", numbers[1], at_least=2, limit=4)
 claim("a time", numbers[0], at_most=9, unit="s", timed=True)"""
 READS = '%%requires result:numbers\nclaim(f"{name} of it", True)'
-PLAIN = (
-    'claim("of the CPU", 1, at_least=1)\nwith expect_error(ValueError, "odd"):\n    claim("a false one", 2, at_least=3)'
-)
+PLAIN = 'claim("of the CPU", 1, at_least=1)\nwith expect_error(ValueError, "odd"):\n    claim("a false one", 2, at_least=3)'
 RULE = "✓ a rule: 2 (claimed ≥ 2; limit 4, reached 50%) · {}"
 TIME = "✓ a time: 5 s (claimed ≤ 9 s) · {}"
 HERE = "✓ of the CPU: 1 (claimed ≥ 1) · A CPU (this machine)"
@@ -159,7 +205,9 @@ HERE = "✓ of the CPU: 1 (claimed ≥ 1) · A CPU (this machine)"
 def course(tmp_path):
     """The folder of a course of one lesson, with nothing recorded."""
     nb = notebook("", CUDA, READS, PLAIN, preamble=False)
-    nb.cells[0] = nbformat.v4.new_markdown_cell("# A lesson: about nothing\n\n## What | is it?")
+    nb.cells[0] = nbformat.v4.new_markdown_cell(
+        "# A lesson: about nothing\n\n## What | is it?"
+    )
     for name, cell in zip(["title", "cuda", "reads", "plain"], nb.cells, strict=True):
         cell.id = name
     text = f"{HERE}\nValueError: `odd` | words\nand a second line\n… (3 more lines)\nprinted"
@@ -174,38 +222,69 @@ def course(tmp_path):
 def change(course, old, new):
     """Write its lesson with a text replaced."""
     path = course / "notebooks" / "00_a_lesson.ipynb"
-    path.write_text(path.read_text(encoding="utf-8").replace(old, new), encoding="utf-8")
+    path.write_text(
+        path.read_text(encoding="utf-8").replace(old, new), encoding="utf-8"
+    )
 
 
 def record(course, machine, *lines, date="2026-11-20", claims=None):
     """Store what a machine gave for the cell of the small course."""
-    entry = {"requires": "cuda", "source": cells.source_hash(CUDA), "date": date, "seconds": 1.0}
+    entry = {
+        "requires": "cuda",
+        "source": cells.source_hash(CUDA),
+        "date": date,
+        "seconds": 1.0,
+    }
     entry |= {"machine": machine, "outputs": [{"text": "\n".join(lines) + "\n"}]}
-    recordings.store(course / "notebooks" / "recorded", "00_a_lesson", {"numbers": entry}, claims=claims)
+    recordings.store(
+        course / "notebooks" / "recorded",
+        "00_a_lesson",
+        {"numbers": entry},
+        claims=claims,
+    )
 
 
 def rows(course, page="docs/evidence.md"):
     """The rows of a page's tables, by their first column, without its link and what is
     behind.
     """
-    found = re.findall(r"^\| \[(.+?)\]\(.*?\)(.*) \|$", evidence.pages(course)[page], re.M)
+    found = re.findall(
+        r"^\| \[(.+?)\]\(.*?\)(.*) \|$", evidence.pages(course)[page], re.M
+    )
     return {name.strip("`"): rest.partition(" | ")[2] for name, rest in found}
 
 
 def test_what_nobody_has_measured_is_said(course):
     found = rows(course)
     assert found["numbers"] == "nothing yet"
-    assert found["a rule"] == found["a time"] == found["‹name› of it"] == "not measured yet: needs a CUDA GPU"
-    assert found["of the CPU"] == "**1** · A CPU (stored here)" and "false on purpose" in found["a false one"]
+    assert (
+        found["a rule"]
+        == found["a time"]
+        == found["‹name› of it"]
+        == "not measured yet: needs a CUDA GPU"
+    )
+    assert (
+        found["of the CPU"] == "**1** · A CPU (stored here)"
+        and "false on purpose" in found["a false one"]
+    )
     text = evidence.pages(course)["docs/evidence.md"]
-    assert "No result in this course comes from a CUDA GPU or a TPU yet." in text and "| 5 claims | best" in text
-    assert "| [`numbers`](../notebooks/00_a_lesson.ipynb#cuda)<br>needs a CUDA GPU | nothing yet |" in text
+    assert (
+        "No result in this course comes from a CUDA GPU or a TPU yet." in text
+        and "| 5 claims | best" in text
+    )
+    assert (
+        "| [`numbers`](../notebooks/00_a_lesson.ipynb#cuda)<br>needs a CUDA GPU | nothing yet |"
+        in text
+    )
 
 
 def test_a_recording_of_a_GPU_makes_the_sentence_untrue_and_gives_figures(course):
     record(course, MACHINE)
     assert evidence.gpu_sentence(evidence.read_lessons(course)).startswith("No result")
-    judged = {"source": cells.source_hash(READS), "lines": ["✓ all of it (claimed) · NVIDIA H200 (this machine)"]}
+    judged = {
+        "source": cells.source_hash(READS),
+        "lines": ["✓ all of it (claimed) · NVIDIA H200 (this machine)"],
+    }
     stale = {"source": "0", "lines": [HERE.replace("A CPU", "Their CPU")]}
     lines = [line.format("NVIDIA H200 (this machine)") for line in (RULE, TIME)]
     record(course, H200, *lines, claims={"reads": judged, "plain": stale})
@@ -213,19 +292,32 @@ def test_a_recording_of_a_GPU_makes_the_sentence_untrue_and_gives_figures(course
         "Recorded on a CUDA GPU or a TPU so far: cells 1 on NVIDIA H200."
     )
     found = rows(course)
-    assert found["a rule"] == "**2**, 50% of the limit · NVIDIA H200 (recorded 2026-11-20)"
+    assert (
+        found["a rule"] == "**2**, 50% of the limit · NVIDIA H200 (recorded 2026-11-20)"
+    )
     assert found["a time"] == "**5 s** · NVIDIA H200 (recorded 2026-11-20)"
     assert found["all of it"] == "**true** · NVIDIA H200 (recorded 2026-11-20)"
-    assert found["of the CPU"].endswith("<br>**1** · Their CPU (recorded 2026-11-20) (the cell has changed since)")
-    assert "RECORDED on NVIDIA H200, 2026-11-20, torch 2.13.0+cu130<br>" in found["numbers"]
+    assert found["of the CPU"].endswith(
+        "<br>**1** · Their CPU (recorded 2026-11-20) (the cell has changed since)"
+    )
+    assert (
+        "RECORDED on NVIDIA H200, 2026-11-20, torch 2.13.0+cu130<br>"
+        in found["numbers"]
+    )
 
 
 def test_of_the_emulated_device_there_is_no_time(course):
-    lines = [line.format("emulated Tesla T4: numbers and memory real, times modeled") for line in (RULE, TIME)]
+    lines = [
+        line.format("emulated Tesla T4: numbers and memory real, times modeled")
+        for line in (RULE, TIME)
+    ]
     record(course, T4, *lines)
     found = rows(course)
     emulated = "emulated Tesla T4, recorded 2026-11-20"
-    assert found["a rule"] == f"not measured yet: needs a CUDA GPU<br>**2**, 50% of the limit · {emulated}"
+    assert (
+        found["a rule"]
+        == f"not measured yet: needs a CUDA GPU<br>**2**, 50% of the limit · {emulated}"
+    )
     assert found["a time"] == "not measured yet: needs a CUDA GPU"
     assert found["numbers"] == "EMULATED, 2026-11-20, torch 2.13.0+cu130"
     assert evidence.gpu_sentence(evidence.read_lessons(course)).startswith("No result")
@@ -237,10 +329,21 @@ def test_what_the_emulated_device_gave_is_shown_for_timeless_cells_only(course):
     assert rows(course)["numbers"] == "nothing yet"
 
 
-def test_the_newest_real_recording_comes_first_and_what_a_cell_replayed_is_not_taken_twice(course):
+def test_the_newest_real_recording_comes_first_and_what_a_cell_replayed_is_not_taken_twice(
+    course,
+):
     for device, day in (("A", "20"), ("B", "21"), ("emulated C", "22")):
-        where = "emulated C: numbers and memory real" if device == "emulated C" else f"{device} (this machine)"
-        record(course, {**H200, "device": device}, RULE.format(where), date=f"2026-11-{day}")
+        where = (
+            "emulated C: numbers and memory real"
+            if device == "emulated C"
+            else f"{device} (this machine)"
+        )
+        record(
+            course,
+            {**H200, "device": device},
+            RULE.format(where),
+            date=f"2026-11-{day}",
+        )
     path = course / "notebooks" / "00_a_lesson.ipynb"
     nb = nbformat.read(path, as_version=4)
     replayed = {"device_lab": {"state": "replayed"}}
@@ -252,14 +355,19 @@ def test_the_newest_real_recording_comes_first_and_what_a_cell_replayed_is_not_t
     found = rows(course)
     places = re.findall(r"· (.*?)(?:<br>|$)", found["a rule"])
     assert places[:2] == ["B (recorded 2026-11-21)", "A (recorded 2026-11-20)"]
-    assert "stored here" not in found["a rule"] and found["numbers"].startswith("RECORDED on B, 2026-11-21")
+    assert "stored here" not in found["a rule"] and found["numbers"].startswith(
+        "RECORDED on B, 2026-11-21"
+    )
 
 
 def test_of_two_claims_with_one_sentence_that_of_the_same_cell_has_the_figure(course):
     change(course, "a rule", "of the CPU")
     text = evidence.pages(course)["docs/evidence.md"]
     found = re.findall(r"^\| \[of the CPU\]\(.*#(\w+)\).* \| (.*) \|$", text, re.M)
-    assert found == [("cuda", "not measured yet: needs a CUDA GPU"), ("plain", "**1** · A CPU (stored here)")]
+    assert found == [
+        ("cuda", "not measured yet: needs a CUDA GPU"),
+        ("plain", "**1** · A CPU (stored here)"),
+    ]
 
 
 def test_a_line_that_no_claim_prints_is_an_error(course):
@@ -271,8 +379,14 @@ def test_a_line_that_no_claim_prints_is_an_error(course):
 def test_messages_are_shown_as_they_are_to_their_end(course):
     index = evidence.pages(course)["docs/errors.md"]
     assert "### `` `odd` | words ``\n" in index
-    assert "text\n:class: message\n\nValueError: `odd` | words\nand a second line\n… (3 more lines)\n```\n" in index
-    assert r"[Lesson 00 · What \| is it?](../notebooks/00_a_lesson.ipynb#plain) (PyTorch 2.13.0)" in index
+    assert (
+        "text\n:class: message\n\nValueError: `odd` | words\nand a second line\n… (3 more lines)\n```\n"
+        in index
+    )
+    assert (
+        r"[Lesson 00 · What \| is it?](../notebooks/00_a_lesson.ipynb#plain) (PyTorch 2.13.0)"
+        in index
+    )
     assert "printed" not in index
 
 
@@ -281,16 +395,28 @@ def test_messages_are_shown_as_they_are_to_their_end(course):
     [
         ("CPU: fine\nOdd: no", "x", []),
         ("Odd: no\nyes", "with expect_error(Odd, ''):", ["Odd: no"]),
-        ("TypeError: a\nb\nc\nd", "with expect_error(E, '', lines=3):", ["TypeError: a\nb\nc"]),
+        (
+            "TypeError: a\nb\nc\nd",
+            "with expect_error(E, '', lines=3):",
+            ["TypeError: a\nb\nc"],
+        ),
         ("its words: KeyError: a", "x", ["KeyError: a"]),
-        ("rank 1 │ OSError: a\nrank 1 │  b\nrank 0 │ c", '%%torchrun 2 --fails "a"', ["OSError: a\nb"]),
+        (
+            "rank 1 │ OSError: a\nrank 1 │  b\nrank 0 │ c",
+            '%%torchrun 2 --fails "a"',
+            ["OSError: a\nb"],
+        ),
         (
             "! warns\n  old    UserWarning: a\n           b\n         c\n         OSError: d\n         prints KeyError",
             "%%today a/b: warns",
             ["UserWarning: a\n  b\nc", "OSError: d"],
         ),
         ("✗ raises\n  old    Odd: a\n  today  b\n", "%%today a/b: raises", ["Odd: a"]),
-        ("✓ fine\n  old    runs, prints nothing\n  today  b\n", "%%today a/b: fine", []),
+        (
+            "✓ fine\n  old    runs, prints nothing\n  today  b\n",
+            "%%today a/b: fine",
+            [],
+        ),
     ],
 )
 def test_where_a_message_begins_and_ends(text, source, messages):
@@ -300,10 +426,37 @@ def test_where_a_message_begins_and_ends(text, source, messages):
 # --------------------------------------------------------------------------------------
 # Status
 
-RAN = {"environment": "main", "lesson": "00_a_lesson", "date": "2026-11-22", "attempt": 1, "twice": False}
-RAN |= {"versions": {"Python": "3.11.7", "torch": "2.13.0"}, "system": "Linux", "cpu": "A CPU", "strict": True}
-RAN |= {"timed": True, "problems": [], "findings": 0, "kernel_mib": 368, "family_mib": 1200, "claims": {}}
-RAN |= {"counts": {"cells": 3, "done": 3, "not live": 2, "held": 1, "unjudged": 0, "seconds": 4.9}}
+RAN = {
+    "environment": "main",
+    "lesson": "00_a_lesson",
+    "date": "2026-11-22",
+    "attempt": 1,
+    "twice": False,
+}
+RAN |= {
+    "versions": {"Python": "3.11.7", "torch": "2.13.0"},
+    "system": "Linux",
+    "cpu": "A CPU",
+    "strict": True,
+}
+RAN |= {
+    "timed": True,
+    "problems": [],
+    "findings": 0,
+    "kernel_mib": 368,
+    "family_mib": 1200,
+    "claims": {},
+}
+RAN |= {
+    "counts": {
+        "cells": 3,
+        "done": 3,
+        "not live": 2,
+        "held": 1,
+        "unjudged": 0,
+        "seconds": 4.9,
+    }
+}
 
 
 def run(course, **changes):
@@ -311,7 +464,11 @@ def run(course, **changes):
     tests does.
     """
     path = course / "notebooks" / "00_a_lesson.ipynb"
-    kept = {**RAN, "edition": lab.edition(json.loads(path.read_text(encoding="utf-8"))), **changes}
+    kept = {
+        **RAN,
+        "edition": lab.edition(json.loads(path.read_text(encoding="utf-8"))),
+        **changes,
+    }
     folder = course / "build" / "status" / kept["environment"]
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "00_a_lesson.json").write_text(json.dumps(kept))
@@ -319,16 +476,35 @@ def run(course, **changes):
 
 def test_without_a_test_run_the_page_says_so(course):
     text = evidence.pages(course)["docs/status.md"]
-    assert "Nothing has run on this machine" in text and "\n| [00](../notebooks/00_a_lesson.ipynb) | – | – |" in text
+    assert (
+        "Nothing has run on this machine" in text
+        and "\n| [00](../notebooks/00_a_lesson.ipynb) | – | – |" in text
+    )
 
 
 def test_what_a_run_left_is_in_the_tables(course):
     run(course)
-    run(course, environment="XLA", timed=False, problems=["it failed"], attempt=2, edition="0", findings=2)
+    run(
+        course,
+        environment="XLA",
+        timed=False,
+        problems=["it failed"],
+        attempt=2,
+        edition="0",
+        findings=2,
+    )
     text = evidence.pages(course)["docs/status.md"]
-    assert "| lesson | main | XLA |" in text and "| [00](../notebooks/00_a_lesson.ipynb) | ✓ | ✗ changed | – |" in text
-    assert "- Python 3.11.7, torch 2.13.0 · Linux, A CPU\n" in text and "Nothing has run" not in text
-    what = "3 of 3, 1 live | 1 held, 0 not judged | 5 s, 368 MiB, 1,200 with its processes"
+    assert (
+        "| lesson | main | XLA |" in text
+        and "| [00](../notebooks/00_a_lesson.ipynb) | ✓ | ✗ changed | – |" in text
+    )
+    assert (
+        "- Python 3.11.7, torch 2.13.0 · Linux, A CPU\n" in text
+        and "Nothing has run" not in text
+    )
+    what = (
+        "3 of 3, 1 live | 1 held, 0 not judged | 5 s, 368 MiB, 1,200 with its processes"
+    )
     assert f"| {what} | 2026-11-22 |" in text
     notes = "times not judged; 2 findings; second run, after missed claims about time; the lesson has changed since"
     assert f"| {what} | 2026-11-22; {notes}; ✗ it failed |" in text
@@ -338,6 +514,8 @@ def test_a_run_gives_figures_to_claims_of_the_same_edition_only(course):
     claims = {"plain": 2 * [HERE.replace("CPU: 1", "CPU: 7")]}  # a run with --twice
     run(course, claims=claims)
     assert rows(course)["of the CPU"].count("**7**") == 1
-    assert rows(course)["of the CPU"].endswith("**7** · A CPU (test run, main, 2026-11-22)")
+    assert rows(course)["of the CPU"].endswith(
+        "**7** · A CPU (test run, main, 2026-11-22)"
+    )
     run(course, claims=claims, edition="0")
     assert "**7**" not in rows(course)["of the CPU"]

@@ -22,20 +22,35 @@ NUMBERS = list(explorers.GRID)
 # new, or too much to carry.
 CUT = {("06", "copy"), ("06", "prefetch")}
 # Calls that read a clock, or measure.
-CLOCKS = {"measure", "measure_together", "Timer", "perf_counter", "perf_counter_ns", "time", "timeit", "elapsed_time"}
+CLOCKS = {
+    "measure",
+    "measure_together",
+    "Timer",
+    "perf_counter",
+    "perf_counter_ns",
+    "time",
+    "timeit",
+    "elapsed_time",
+}
 
 
 def plain(part):
     """The text of an element tree, without packing."""
     if isinstance(part, str):
         return part
-    return part[0] + "".join(map(plain, part[1:])) + ("</svg>" if part[0].startswith("<svg") else "</g>")
+    return (
+        part[0]
+        + "".join(map(plain, part[1:]))
+        + ("</svg>" if part[0].startswith("<svg") else "</g>")
+    )
 
 
 def cell(number):
     """The cell of a lesson that has its explorer."""
     nb = json.loads(drawings.lesson_path(number).read_text(encoding="utf-8"))
-    return next(cell for cell in nb["cells"] if "plots.explorer(" in "".join(cell["source"]))
+    return next(
+        cell for cell in nb["cells"] if "plots.explorer(" in "".join(cell["source"])
+    )
 
 
 @pytest.mark.parametrize("number", NUMBERS)
@@ -44,15 +59,33 @@ def test_what_runs_measures_nothing_and_is_known_to_the_cache(number):
     called, used = set(), set()
     for statement in statements:
         for node in ast.walk(statement.node) if statement.node else ():
-            if isinstance(node, ast.Call) and not isinstance(node.func, ast.Call | ast.Subscript):
-                called.add(node.func.id if isinstance(node.func, ast.Name) else node.func.attr)
-            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("utils."):
+            if isinstance(node, ast.Call) and not isinstance(
+                node.func, ast.Call | ast.Subscript
+            ):
+                called.add(
+                    node.func.id if isinstance(node.func, ast.Name) else node.func.attr
+                )
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(
+                "utils."
+            ):
                 used.add(node.module.split(".")[1])
     assert not called & CLOCKS
     assert used <= {*explorers.USED, "simulate"}
     read = set.union(*(statement.reads for statement in statements))
-    common = {"check", "claim", "doctor", "expect_error", "hint", "pick_device", "predict", "progress", "reveal"}
-    assert not read & (common | {"solution"}), "the cache does not see changes of this part of utils"
+    common = {
+        "check",
+        "claim",
+        "doctor",
+        "expect_error",
+        "hint",
+        "pick_device",
+        "predict",
+        "progress",
+        "reveal",
+    }
+    assert not read & (common | {"solution"}), (
+        "the cache does not see changes of this part of utils"
+    )
 
 
 def test_statements_are_found_backwards():
@@ -87,7 +120,9 @@ def test_controls_stand_where_the_lesson_can_put_them(number):
     controls = drawings.load(number).controls
     assert explorers.GRID[number].keys() <= controls.keys() == given.keys()
     for name, control in controls.items():
-        assert first[name] in given[name] and len(set(given[name])) == len(given[name]) > 1
+        assert (
+            first[name] in given[name] and len(set(given[name])) == len(given[name]) > 1
+        )
         possible = list(drawings.choices(control))
         # a field for a number; a logarithmic slider rounds nothing
         free = not possible or hasattr(control, "base")
@@ -95,7 +130,9 @@ def test_controls_stand_where_the_lesson_can_put_them(number):
             before = control.value
             for value in given[name]:
                 control.value = value
-                assert control.value == pytest.approx(value), f"{name} does not take {value}"
+                assert control.value == pytest.approx(value), (
+                    f"{name} does not take {value}"
+                )
             control.value = before
         else:
             assert set(given[name]) <= set(possible)
@@ -110,7 +147,9 @@ def test_controls_stand_where_the_lesson_can_put_them(number):
 def test_the_first_picture_is_the_one_that_the_lesson_stores(number):
     explorer = drawings.load(number)
     svg, alt = drawings.drawn(number, explorers.first(number))
-    assert "this machine" not in svg, "nothing may be called measured on the machine that builds the site"
+    assert "this machine" not in svg, (
+        "nothing may be called measured on the machine that builds the site"
+    )
     if number in drawings.GIVEN and number != "09":
         # the lesson begins with what it has measured, the page with something else
         return
@@ -131,12 +170,25 @@ def test_pictures_survive_packing(number):
     some = random.Random(20).sample(explorers.settings(number), 4)
     trees = [drawings.elements(drawings.drawn(number, setting)[0]) for setting in some]
     packed = drawings.pack([*trees, trees[0]])
-    assert packed["pictures"][-1] == packed["pictures"][0], "the same picture stands there once"
-    assert [drawings.unpack(packed, root) for root in packed["pictures"][:4]] == list(map(plain, trees))
+    assert packed["pictures"][-1] == packed["pictures"][0], (
+        "the same picture stands there once"
+    )
+    assert [drawings.unpack(packed, root) for root in packed["pictures"][:4]] == list(
+        map(plain, trees)
+    )
 
 
 def test_each_different_element_stands_once():
-    tree = ("<svg>", "<a/>", ("<g>", "<b/>", "<c/>"), "<a/>", "<d x='-1.5'/>", "<d x='2'/>", "<e/>", "<a/>")
+    tree = (
+        "<svg>",
+        "<a/>",
+        ("<g>", "<b/>", "<c/>"),
+        "<a/>",
+        "<d x='-1.5'/>",
+        "<d x='2'/>",
+        "<e/>",
+        "<a/>",
+    )
     packed = drawings.pack([tree])
     assert packed["forms"] == ["<a/>", "<b/>", "<c/>", "<d x='¤'/>", "<e/>"]
     assert packed["elements"][-1] == ("<svg>", 0, 3, -3, 4, 1, 1, -6)
@@ -144,17 +196,23 @@ def test_each_different_element_stands_once():
 
 
 def test_numbers_and_paths():
-    assert [drawings._number(value) for value in (123.456, 9.876, -0.001, 20.0, 1234.04)] == [
-        *("123.5", "9.88", "0", "20", "1234")
-    ]
-    assert drawings._path("M 1 2 \nL 1 30.26 \nL 40 30.26 \nL 41 32 \nz\n") == "M1 2V30.3H40L41 32z"
+    assert [
+        drawings._number(value) for value in (123.456, 9.876, -0.001, 20.0, 1234.04)
+    ] == [*("123.5", "9.88", "0", "20", "1234")]
+    assert (
+        drawings._path("M 1 2 \nL 1 30.26 \nL 40 30.26 \nL 41 32 \nz\n")
+        == "M1 2V30.3H40L41 32z"
+    )
     assert drawings._path("M 0 1 \nC 1 2 3 4 5 6 \nL 5 8 \n") == "M0 1C1 2 3 4 5 6V8"
 
 
 @pytest.mark.parametrize("number", ["00", "08", "06"])
 def test_page(number, tmp_path, monkeypatch):
     first = explorers.first(number)
-    few = {name: sorted({values[0], first[name]}) for name, values in explorers.values(number).items()}
+    few = {
+        name: sorted({values[0], first[name]})
+        for name, values in explorers.values(number).items()
+    }
     monkeypatch.setitem(explorers.GRID, number, few)
     monkeypatch.setattr(explorers, "CACHE", tmp_path)
     path = tmp_path / f"{number}-{explorers._hash(number)}.js"
@@ -164,12 +222,19 @@ def test_page(number, tmp_path, monkeypatch):
     text = explorers.page(drawings.lesson_path(number).stem, "../")
     # and with that it is XML, if each tag is closed
     closed = re.sub(r"(<input.*?)>", r"\1/>", text)
-    page = ElementTree.fromstring(re.sub(r" (disabled|checked|selected)(?=[ />])", r" \1=''", closed))
+    page = ElementTree.fromstring(
+        re.sub(r" (disabled|checked|selected)(?=[ />])", r" \1=''", closed)
+    )
     parts = list(page.find("fieldset[@disabled]").iter())
     names = [f"explorer-{number}-{name}" for name in few]
-    assert [part.get("id") for part in parts if part.tag in ("input", "select")] == names
+    assert [
+        part.get("id") for part in parts if part.tag in ("input", "select")
+    ] == names
     assert [part.get("for") for part in parts if part.tag == "label"] == names
-    assert page.get("data-script") == f"../_static/explorers/{number}.js" and len(text) < 60_000
+    assert (
+        page.get("data-script") == f"../_static/explorers/{number}.js"
+        and len(text) < 60_000
+    )
     svg, alt = drawings.drawn(number, first)
     assert plain(drawings.elements(svg)) in text
     assert page.find(".//*[@role='img']").get("aria-label") == alt
@@ -179,7 +244,9 @@ def test_no_lesson_is_left_out_without_a_reason():
     """Of these the figure shows what the reader's own machine has measured; 16 has a
     field for words.
     """
-    stems = sorted(path.stem for path in (explorers.ROOT / "notebooks").glob("[0-9][0-9]_*.ipynb"))
+    stems = sorted(
+        path.stem for path in (explorers.ROOT / "notebooks").glob("[0-9][0-9]_*.ipynb")
+    )
     left = [stem for stem in stems if stem[:2] not in NUMBERS]
     assert [stem[:2] for stem in left] == ["01", "02", "03", "15", "16"]
     assert [explorers.page(stem, "../") for stem in left] == [None] * 5

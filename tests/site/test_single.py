@@ -21,7 +21,10 @@ from tools.site import single
 
 LESSONS = notebooks.lessons()
 FOLDER = "pytorch-device-lab-12345678"
-FILES = {"utils/__init__.py": b"here = __file__\n", "notebooks/exercises/05_a.py": b"EXERCISES = []\n"}
+FILES = {
+    "utils/__init__.py": b"here = __file__\n",
+    "notebooks/exercises/05_a.py": b"EXERCISES = []\n",
+}
 SAYS = "\nimport utils\nprint(course)\nprint(utils.here)\n"
 
 
@@ -49,7 +52,9 @@ def unpacked(source):
     archive = base64.b64decode(block, validate=False)
     with tarfile.open(fileobj=io.BytesIO(archive), mode="r:xz") as files:
         found = {member.name: files.extractfile(member).read() for member in files}
-    return found, hashlib.sha256(archive).hexdigest() == re.search(r'^SHA256 = "(.*)"$', source, re.M)[1]
+    return found, hashlib.sha256(archive).hexdigest() == re.search(
+        r'^SHA256 = "(.*)"$', source, re.M
+    )[1]
 
 
 def cell(files=FILES, folder=FOLDER):
@@ -64,7 +69,9 @@ def run(*sources, folder):
     its last line on stderr.
     """
     python = [sys.executable, "-I", "-"]
-    done = subprocess.run(python, input="\n".join(sources), cwd=folder, capture_output=True, text=True)
+    done = subprocess.run(
+        python, input="\n".join(sources), cwd=folder, capture_output=True, text=True
+    )
     return done.stdout.splitlines(), (done.stderr.splitlines() or [""])[-1]
 
 
@@ -75,12 +82,19 @@ def run(*sources, folder):
 def test_each_lesson_is_a_small_file_without_outputs_in_canonical_form(singles):
     assert [path.name for path in singles] == [path.name for path in LESSONS]
     for (path, (nb, _, _)), lesson in zip(singles.items(), LESSONS, strict=True):
-        text, stored = path.read_text(encoding="utf-8"), nbformat.read(lesson, as_version=4)
+        text, stored = (
+            path.read_text(encoding="utf-8"),
+            nbformat.read(lesson, as_version=4),
+        )
         nbformat.validate(nb)
         assert len(text.encode()) <= 400_000, path.name
         assert nbformat.writes(nb) + "\n" == text and nb.metadata == stored.metadata
         for mine, theirs in zip(nb.cells, stored.cells, strict=True):
-            assert (mine.id, mine.cell_type, mine.metadata) == (theirs.id, theirs.cell_type, theirs.metadata)
+            assert (mine.id, mine.cell_type, mine.metadata) == (
+                theirs.id,
+                theirs.cell_type,
+                theirs.metadata,
+            )
             if mine.cell_type == "code":
                 assert mine.outputs == [] and mine.execution_count is None
                 assert mine.source == theirs.source or mine.id == "setup"
@@ -93,7 +107,10 @@ def test_what_two_lessons_carry_is_the_same_and_is_that_of_the_course(singles):
         folders.add(re.search(r'^FOLDER = "(.*)"$', setup.source, re.M)[1])
         for name, content in files.items():
             assert known.setdefault(name, content) == content, name
-            assert content == (ROOT / name).read_bytes() or name == "notebooks/16_old_code_today.ipynb", name
+            assert (
+                content == (ROOT / name).read_bytes()
+                or name == "notebooks/16_old_code_today.ipynb"
+            ), name
     assert folders == {f"pytorch-device-lab-{single.edition()}"}
     assert {name for name in known if name.startswith("utils")} == {
         path.relative_to(ROOT).as_posix() for path in (ROOT / "utils").rglob("*.py")
@@ -102,29 +119,60 @@ def test_what_two_lessons_carry_is_the_same_and_is_that_of_the_course(singles):
 
 def test_a_lesson_carries_what_it_shows_and_starts_and_nothing_of_the_others(singles):
     for path, (_, _, files) in singles.items():
-        own = {p.relative_to(ROOT).as_posix() for p in (ROOT / "notebooks").glob(f"recorded/*/{path.stem}.json")}
+        own = {
+            p.relative_to(ROOT).as_posix()
+            for p in (ROOT / "notebooks").glob(f"recorded/*/{path.stem}.json")
+        }
         own |= {f"notebooks/exercises/{path.stem}.py"}
         assert own <= files.keys()
-        assert [name for name in files if re.search(r"/\d\d_", name) and path.stem not in name] == []
+        assert [
+            name
+            for name in files
+            if re.search(r"/\d\d_", name) and path.stem not in name
+        ] == []
         code = single.code_of(ROOT / "notebooks" / path.name)
         shown = set(re.findall(r'diagram\(\s*"(.+?)"', code))
-        assert {f"notebooks/diagrams/{name}.svg" for name in shown} == {name for name in files if "diagrams" in name}
+        assert {f"notebooks/diagrams/{name}.svg" for name in shown} == {
+            name for name in files if "diagrams" in name
+        }
         started = re.findall(r'"(?:scripts/)?(\w+\.(?:py|sbatch|yaml))"', code)
-        in_repository = {name for name in started if (ROOT / "notebooks" / "scripts" / name).exists()}
-        assert {f"notebooks/scripts/{name}" for name in in_repository} <= files.keys(), path.name
+        in_repository = {
+            name for name in started if (ROOT / "notebooks" / "scripts" / name).exists()
+        }
+        assert {
+            f"notebooks/scripts/{name}" for name in in_repository
+        } <= files.keys(), path.name
 
 
 def test_the_set_up_cell_makes_the_names_of_the_lessons_own(singles):
     def names(source):
         nodes = list(ast.walk(ast.parse(source)))
-        made = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
-        return made | {alias.name for node in nodes if hasattr(node, "names") for alias in node.names}
+        made = {
+            node.id
+            for node in nodes
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+        }
+        return made | {
+            alias.name
+            for node in nodes
+            if hasattr(node, "names")
+            for alias in node.names
+        }
 
-    needed = names(notebooks.setup_cell()) - {"REPOSITORY", "fetch", "fetched", "failed", "here", "p"}
+    needed = names(notebooks.setup_cell()) - {
+        "REPOSITORY",
+        "fetch",
+        "fetched",
+        "failed",
+        "here",
+        "p",
+    }
     assert {"course", "sys", "subprocess", "pathlib", "torch", "check"} <= needed
     for _, found, _ in singles.values():
         assert needed <= names(found.source)
-        assert {"fold", "hide-input"} <= set(found.metadata.tags) and found.metadata.cellView == "form"
+        assert {"fold", "hide-input"} <= set(
+            found.metadata.tags
+        ) and found.metadata.cellView == "form"
         assert found.source.startswith("# @title Set-up: run this first\n")
         assert max(map(len, found.source.splitlines())) <= 100
     assert formatting.formatted([found.source]) == [found.source]
@@ -137,11 +185,16 @@ def test_no_link_leads_into_a_folder_beside_the_file(singles):
         seen |= {target for pair in links for target in pair if target}
     assert [target for target in seen if not target.startswith(("https://", "#"))] == []
     site = notebooks.address("Site")
-    assert {f"{site}/docs/glossary.html#device", f"{site}/notebooks/05_streams.html"} <= seen
+    assert {
+        f"{site}/docs/glossary.html#device",
+        f"{site}/notebooks/05_streams.html",
+    } <= seen
 
 
 def test_links():
-    text = "[a](../docs/glossary.md#device) [b](scripts/train.py) [c](05_streams.ipynb) "
+    text = (
+        "[a](../docs/glossary.md#device) [b](scripts/train.py) [c](05_streams.ipynb) "
+    )
     site, repository = notebooks.address("Site"), notebooks.address()
     kept = "`f[0](x)` [d](#e) [f](https://x.y)"
     assert single.absolute(text + kept) == (
@@ -150,7 +203,9 @@ def test_links():
     )
     # Colab opens no others
     assert notebooks.address("Lessons").startswith("https://github.com/")
-    assert "/blob/" in notebooks.address("Lessons") and notebooks.address("Lessons") in notebooks.badges(LESSONS[0])
+    assert "/blob/" in notebooks.address("Lessons") and notebooks.address(
+        "Lessons"
+    ) in notebooks.badges(LESSONS[0])
 
 
 def test_the_archive_depends_on_the_files_alone():
@@ -162,7 +217,9 @@ def test_the_archive_depends_on_the_files_alone():
 # The set-up cell
 
 
-def test_it_unpacks_once_beside_the_notebook_and_leaves_what_the_reader_changed(tmp_path):
+def test_it_unpacks_once_beside_the_notebook_and_leaves_what_the_reader_changed(
+    tmp_path,
+):
     course = tmp_path / FOLDER
     expected = [str(course), str(course / "utils" / "__init__.py")]
     assert run(cell(), SAYS, folder=tmp_path) == (expected, "")
@@ -173,38 +230,67 @@ def test_it_unpacks_once_beside_the_notebook_and_leaves_what_the_reader_changed(
     (course / "notebooks" / "exercises" / "05_a.py").unlink()
     assert run(cell(), SAYS, folder=tmp_path) == ([str(course), "changed"], "")
     assert not list(tmp_path.rglob("*.[0-9]*"))
-    assert (course / "notebooks" / "exercises" / "05_a.py").read_bytes() == FILES["notebooks/exercises/05_a.py"]
+    assert (course / "notebooks" / "exercises" / "05_a.py").read_bytes() == FILES[
+        "notebooks/exercises/05_a.py"
+    ]
 
 
 def test_two_lessons_share_a_folder_and_a_kernel(tmp_path):
-    other = {"utils/__init__.py": FILES["utils/__init__.py"], "notebooks/exercises/06_b.py": b"# b\n"}
+    other = {
+        "utils/__init__.py": FILES["utils/__init__.py"],
+        "notebooks/exercises/06_b.py": b"# b\n",
+    }
     (tmp_path / "elsewhere").mkdir()
     move = "import os\nos.chdir('elsewhere')\n"
     printed, error = run(cell(), SAYS, move, cell(other), SAYS, folder=tmp_path)
     assert error == "" and printed[:2] == printed[2:]
-    found = sorted(path.name for path in (tmp_path / FOLDER / "notebooks" / "exercises").iterdir())
-    assert found == ["05_a.py", "06_b.py"] and not list((tmp_path / "elsewhere").iterdir())
+    found = sorted(
+        path.name for path in (tmp_path / FOLDER / "notebooks" / "exercises").iterdir()
+    )
+    assert found == ["05_a.py", "06_b.py"] and not list(
+        (tmp_path / "elsewhere").iterdir()
+    )
 
 
-def test_another_edition_has_a_folder_of_its_own_and_wants_a_kernel_of_its_own(tmp_path):
+def test_another_edition_has_a_folder_of_its_own_and_wants_a_kernel_of_its_own(
+    tmp_path,
+):
     newer = f"{FOLDER[:-1]}9"
     changed = cell({**FILES, "utils/__init__.py": b"here = 'newer'\n"}, newer)
     run(cell(), SAYS, folder=tmp_path)
     assert run(changed, SAYS, folder=tmp_path) == ([str(tmp_path / newer), "newer"], "")
     _, error = run(cell(), SAYS, changed, folder=tmp_path)
-    assert error == "AssertionError: This kernel holds another edition of the course: restart it."
+    assert (
+        error
+        == "AssertionError: This kernel holds another edition of the course: restart it."
+    )
 
 
-@pytest.mark.parametrize("old, new", [("\n/Td6WFo", "\n/Td6WFp"), ("\n/Td6WFo", "\n"), ("\n/Td6WFo", "\n/Td6WF")])
+@pytest.mark.parametrize(
+    "old, new",
+    [("\n/Td6WFo", "\n/Td6WFp"), ("\n/Td6WFo", "\n"), ("\n/Td6WFo", "\n/Td6WF")],
+)
 def test_a_damaged_block_is_refused_and_nothing_is_unpacked(tmp_path, old, new):
     assert cell().count(old) == 1
     printed, error = run(cell().replace(old, new), SAYS, folder=tmp_path)
     assert printed == [] and list(tmp_path.iterdir()) == []
-    assert error == "AssertionError: CARRIED is damaged (its SHA-256 is another one): get this notebook again."
+    assert (
+        error
+        == "AssertionError: CARRIED is damaged (its SHA-256 is another one): get this notebook again."
+    )
 
 
 @pytest.mark.parametrize(
-    "name", ["../evil.py", "/tmp/evil.py", "utils/../../evil.py", "C:\\evil.py", "a\\b.py", ".x", "a//b"]
+    "name",
+    [
+        "../evil.py",
+        "/tmp/evil.py",
+        "utils/../../evil.py",
+        "C:\\evil.py",
+        "a\\b.py",
+        ".x",
+        "a//b",
+    ],
 )
 def test_nothing_is_unpacked_outside_its_folder(tmp_path, name):
     _, error = run(cell({name: b""}), folder=tmp_path)
@@ -222,12 +308,23 @@ def test_links_in_the_archive_are_refused(tmp_path, monkeypatch):
 
     monkeypatch.setattr(tarfile, "TarInfo", link)
     source = cell({"utils/a.py": b""})
-    assert run(source, folder=tmp_path) == ([], "AssertionError: Not unpacked: utils/a.py")
+    assert run(source, folder=tmp_path) == (
+        [],
+        "AssertionError: Not unpacked: utils/a.py",
+    )
 
 
-def test_where_nothing_can_be_written_a_temporary_folder_serves_until_the_kernel_ends(tmp_path):
-    (tmp_path / FOLDER).write_text("a file is in the way: for root a folder can always be written")
+def test_where_nothing_can_be_written_a_temporary_folder_serves_until_the_kernel_ends(
+    tmp_path,
+):
+    (tmp_path / FOLDER).write_text(
+        "a file is in the way: for root a folder can always be written"
+    )
     printed, error = run(cell(), SAYS, cell(), SAYS, folder=tmp_path)
-    assert error == "" and printed.pop(0) == "Nothing can be written here: your score lasts until this kernel stops."
+    assert (
+        error == ""
+        and printed.pop(0)
+        == "Nothing can be written here: your score lasts until this kernel stops."
+    )
     assert printed[:2] == printed[2:] and not printed[0].startswith(str(tmp_path))
     assert not os.path.exists(os.path.dirname(printed[0]))

@@ -28,12 +28,21 @@ def text(source, **more):
 
 
 def code(source, *outputs, **more):
-    return v4.new_code_cell(source, outputs=[v4.new_output("stream", text=output) for output in outputs], **more)
+    return v4.new_code_cell(
+        source,
+        outputs=[v4.new_output("stream", text=output) for output in outputs],
+        **more,
+    )
 
 
 def made(*cells, links="", explorer=None, exercises=None):
     """The page of a lesson with these cells, and its pictures."""
-    return page(v4.new_notebook(cells=list(cells)), links=links, exercises=exercises, explorer=explorer)
+    return page(
+        v4.new_notebook(cells=list(cells)),
+        links=links,
+        exercises=exercises,
+        explorer=explorer,
+    )
 
 
 def parts(nb):
@@ -43,7 +52,10 @@ def parts(nb):
     shown = []
     for cell in nb.cells:
         if cell.cell_type == "code" and "remove-input" in cell.metadata.get("tags", []):
-            shown += [output.get("text") or output.data["text/html"] for output in cell.outputs]
+            shown += [
+                output.get("text") or output.data["text/html"]
+                for output in cell.outputs
+            ]
         elif not cell.source.startswith('<span class="cell"'):
             shown.append(cell.source)
     return shown
@@ -63,10 +75,22 @@ ANSWERED = {  # cells → {index: key of the question that they answer}
         [ASKED, *RUNS, REVEALED, text("Zero."), code("g", "later"), OTHER],
         dict.fromkeys([2, 4, 5, 6], "05.race"),
     ),
-    "up to the next text": ([HOW_MANY, code("a"), code("b", "2"), text("Two."), code("c", "3")], {2: "", 3: ""}),
-    "a bet": ([text("## 1 · Why?\n\n**Bet.** How many?"), code("b", "2"), text("Two.")], {1: "", 2: ""}),
-    "a text that only announces": ([HOW_MANY, code("a", "1"), *FIGURE], dict.fromkeys([1, 2, 3, 4], "")),
-    "a text before anything is shown": ([HOW_MANY, code("a"), *BOTH], dict.fromkeys([2, 3, 4], "")),
+    "up to the next text": (
+        [HOW_MANY, code("a"), code("b", "2"), text("Two."), code("c", "3")],
+        {2: "", 3: ""},
+    ),
+    "a bet": (
+        [text("## 1 · Why?\n\n**Bet.** How many?"), code("b", "2"), text("Two.")],
+        {1: "", 2: ""},
+    ),
+    "a text that only announces": (
+        [HOW_MANY, code("a", "1"), *FIGURE],
+        dict.fromkeys([1, 2, 3, 4], ""),
+    ),
+    "a text before anything is shown": (
+        [HOW_MANY, code("a"), *BOTH],
+        dict.fromkeys([2, 3, 4], ""),
+    ),
     "a question inside stays open": ([HOW_MANY, ASKED, REVEALED], {2: ""}),
     "no code hides nothing": ([HOW_MANY, text("Two."), code("a", "1")], {}),
 }
@@ -78,12 +102,24 @@ def test_which_cells_answer(cells, expected):
 
 
 def test_the_last_paragraph_of_an_explanation_leads_on_and_stays_open():
-    assert explanation("Two.\n\nBecause.\n\nNow a *view*:") == ("Two.\n\nBecause.", "Now a *view*:")
-    for whole in ("Two.", "Two:\n\n- one\n- two", "Two:\n\n$$a + b$$", "Two:\n\n| a | b |", "```\na\n\nb\n```"):
+    assert explanation("Two.\n\nBecause.\n\nNow a *view*:") == (
+        "Two.\n\nBecause.",
+        "Now a *view*:",
+    )
+    for whole in (
+        "Two.",
+        "Two:\n\n- one\n- two",
+        "Two:\n\n$$a + b$$",
+        "Two:\n\n| a | b |",
+        "```\na\n\nb\n```",
+    ):
         assert explanation(whole) == (whole, "")
 
 
-@pytest.mark.parametrize("new", ["## 2 · What now?", "### More", "**05.1** ★ Return it.", "**Predict.** And now?"])
+@pytest.mark.parametrize(
+    "new",
+    ["## 2 · What now?", "### More", "**05.1** ★ Return it.", "**Predict.** And now?"],
+)
 def test_what_begins_below_is_no_explanation(new):
     assert list(find_answers([HOW_MANY, code("a", "1"), text(new)])) == [1]
     assert explanation(f"Two.\n\n{new}\n\nMore.") == ("Two.", f"{new}\n\nMore.")
@@ -94,9 +130,26 @@ def test_what_begins_below_is_no_explanation(new):
 
 
 def test_neighbors_that_answer_one_question_open_together():
-    nb, _ = made(HOW_MANY, code("a", "1"), code("b", "2"), text("Three.\n\n## Next"), code("c", "3"))
+    nb, _ = made(
+        HOW_MANY,
+        code("a", "1"),
+        code("b", "2"),
+        text("Three.\n\n## Next"),
+        code("c", "3"),
+    )
     opens = '<details class="answer"><summary>The answer</summary>'
-    shown = ["**Predict.** How many?", "a", opens, "1", "</details>", "b", opens, "2", "Three.", "</details>"]
+    shown = [
+        "**Predict.** How many?",
+        "a",
+        opens,
+        "1",
+        "</details>",
+        "b",
+        opens,
+        "2",
+        "Three.",
+        "</details>",
+    ]
     assert parts(nb) == [*shown, "## Next", "c", "3"]
 
 
@@ -105,13 +158,21 @@ def test_an_answer_knows_its_question():
     asks.outputs = [v4.new_output("display_data", {"text/html": STORED})]
     nb, _ = made(asks, code('reveal("05.race", "4")', "four"))
     asked, _, opens, *_ = parts(nb)
-    assert opens == '<details class="answer" data-key="05.race"><summary>The answer</summary>'
-    assert asked.startswith('<div class="predict" data-key="05.race"><p><b>Predict.</b> Is <code>x</code> …</p>')
+    assert (
+        opens
+        == '<details class="answer" data-key="05.race"><summary>The answer</summary>'
+    )
+    assert asked.startswith(
+        '<div class="predict" data-key="05.race"><p><b>Predict.</b> Is <code>x</code> …</p>'
+    )
     assert re.findall("<li>(.*?)</li>", asked) == ["4", "an error"]
 
 
 def test_the_switch_stands_where_there_are_answers():
-    head = text("# Do it\n\n[![Open in Colab](https://x/y.svg)](https://x) more\n\nYou will.", id="title")
+    head = text(
+        "# Do it\n\n[![Open in Colab](https://x/y.svg)](https://x) more\n\nYou will.",
+        id="title",
+    )
     assert "show-answers" not in "".join(parts(made(head)[0]))
     nb, _ = made(head, HOW_MANY, code("a", "1"), links='<p class="launch">L</p>')
     assert parts(nb)[0] == '# Do it\n\n<p class="launch">L</p>\n\nYou will.'
@@ -119,15 +180,37 @@ def test_the_switch_stands_where_there_are_answers():
 
 
 def test_folded_code_has_its_title_as_summary_and_keeps_its_header():
-    cell = code("%%requires cuda --name x\n# @title The <data>\nx = 1", "out", metadata={"tags": ["fold"]})
+    cell = code(
+        "%%requires cuda --name x\n# @title The <data>\nx = 1",
+        "out",
+        metadata={"tags": ["fold"]},
+    )
     nb, _ = made(cell)
     summary = '<details class="code"><summary>The &lt;data&gt;</summary>'
-    assert parts(nb) == [summary, "%%requires cuda --name x\nx = 1", "</details>", "out"]
+    assert parts(nb) == [
+        summary,
+        "%%requires cuda --name x\nx = 1",
+        "</details>",
+        "out",
+    ]
 
 
 def test_hints_and_solution_stand_below_the_stub():
-    exercise = Exercise("05.1", "T", "f", 1, None, ["Look at <x>.", "x + 1"], "\ndef f(x):\n    return x + 1\n", "")
-    stub = code('def f(x):\n    return ...\n\n\ncheck("05.1", f)', "○", metadata={"tags": ["exercise"]})
+    exercise = Exercise(
+        "05.1",
+        "T",
+        "f",
+        1,
+        None,
+        ["Look at <x>.", "x + 1"],
+        "\ndef f(x):\n    return x + 1\n",
+        "",
+    )
+    stub = code(
+        'def f(x):\n    return ...\n\n\ncheck("05.1", f)',
+        "○",
+        metadata={"tags": ["exercise"]},
+    )
     nb, _ = made(stub, exercises={"05.1": exercise})
     assert parts(nb)[2:] == [
         '<details class="hint"><summary>Hint 1</summary><p>Look at &lt;x&gt;.</p></details>',
@@ -144,35 +227,63 @@ PNG = b"\x89PNG\r\n\x1a\n" + struct.pack(">I4sII", 13, b"IHDR", 720, 380) + b"re
 def test_a_picture_becomes_a_file_with_its_alternative_and_size():
     cell = code("plots.show(fig)")
     data = {"image/png": base64.b64encode(PNG).decode(), "text/plain": "a > b"}
-    cell.outputs = [v4.new_output("display_data", data, metadata={"image/png": {"alt": "a > b"}})]
+    cell.outputs = [
+        v4.new_output("display_data", data, metadata={"image/png": {"alt": "a > b"}})
+    ]
     svg = '<svg xmlns="http://www.w3.org/2000/svg" width="720" height="400"/>'
     diagram = code('plots.diagram("x")')
     drawn = {"image/svg+xml": svg, "text/html": "<img>", "text/plain": "D."}
     diagram.outputs = [v4.new_output("display_data", drawn)]
     nb, pictures = made(cell, diagram)
     (png, one), (drawing, two) = pictures.items()
-    assert (one, two) == (PNG, svg.encode()) and png.endswith(".png") and drawing.endswith(".svg")
+    assert (
+        (one, two) == (PNG, svg.encode())
+        and png.endswith(".png")
+        and drawing.endswith(".svg")
+    )
     size = 'width="720" height="380" loading="lazy"'
-    assert parts(nb)[1] == f'<img src="../_static/pictures/{png}" alt="a &gt; b" {size}>'
-    assert parts(nb)[3] == f'<img src="../_static/pictures/{drawing}" alt="D." {size.replace("380", "400")}>'
+    assert (
+        parts(nb)[1] == f'<img src="../_static/pictures/{png}" alt="a &gt; b" {size}>'
+    )
+    assert (
+        parts(nb)[3]
+        == f'<img src="../_static/pictures/{drawing}" alt="D." {size.replace("380", "400")}>'
+    )
 
 
 def test_an_explorer_takes_the_place_of_its_picture():
     cell = code("plots.explorer(draw, n=slider)", "picture")
-    assert parts(made(cell, explorer="<div>sliders</div>")[0])[1:] == ["<div>sliders</div>"]
-    assert parts(made(cell)[0])[1:] == ["picture", '<p class="note quiet">Sliders need a running notebook.</p>']
+    assert parts(made(cell, explorer="<div>sliders</div>")[0])[1:] == [
+        "<div>sliders</div>"
+    ]
+    assert parts(made(cell)[0])[1:] == [
+        "picture",
+        '<p class="note quiet">Sliders need a running notebook.</p>',
+    ]
 
 
 def test_styles_of_notes_become_classes():
-    note = f'<div style="{messages.QUIET}"><b style="{messages.FRAME}">LIVE</b> here</div>'
-    assert pages.classes(note) == '<div class="note quiet"><b class="badge">LIVE</b> here</div>'
+    note = (
+        f'<div style="{messages.QUIET}"><b style="{messages.FRAME}">LIVE</b> here</div>'
+    )
+    assert (
+        pages.classes(note)
+        == '<div class="note quiet"><b class="badge">LIVE</b> here</div>'
+    )
 
 
 @pytest.fixture(params=lessons(), ids=lambda path: path.stem[:2], scope="module")
 def lesson(request):
     """A lesson, its page, its pictures, and its exercises."""
-    nb, exercises = nbformat.read(request.param, as_version=4), lesson_exercises(request.param.name[:2])
-    return nb, *page(nb, links="", exercises=exercises, explorer="<div>E</div>"), exercises
+    nb, exercises = (
+        nbformat.read(request.param, as_version=4),
+        lesson_exercises(request.param.name[:2]),
+    )
+    return (
+        nb,
+        *page(nb, links="", exercises=exercises, explorer="<div>E</div>"),
+        exercises,
+    )
 
 
 def test_nothing_of_a_lesson_is_lost(lesson):
@@ -182,15 +293,27 @@ def test_nothing_of_a_lesson_is_lost(lesson):
     for cell in nb.cells:
         asks = pages.ASKS.search(cell.source)
         for line in cell.source.splitlines():
-            assert asks or line in sources or line.startswith(("# @title", "[![Open in Colab]")), line
+            assert (
+                asks
+                or line in sources
+                or line.startswith(("# @title", "[![Open in Colab]"))
+            ), line
         if cell.id != "title":
             assert f'<span class="cell" id="{cell.id}"></span>' in sources
         if not asks and "plots.explorer(" not in cell.source:
             outputs += cell.get("outputs", [])
     assert sum(len(cell.get("outputs", [])) for cell in shown.cells) == len(outputs)
-    drawn = {data for output in outputs for kind, data in output.get("data", {}).items() if kind.startswith("image/")}
+    drawn = {
+        data
+        for output in outputs
+        for kind, data in output.get("data", {}).items()
+        if kind.startswith("image/")
+    }
     assert len(pictures) == len(drawn)
-    asked, answered = (set(re.findall(rf'class="{name}" data-key="(.+?)"', sources)) for name in ("predict", "answer"))
+    asked, answered = (
+        set(re.findall(rf'class="{name}" data-key="(.+?)"', sources))
+        for name in ("predict", "answer")
+    )
     assert asked == answered
     assert sources.count('<details class="solution">') == len(exercises)
 
@@ -202,7 +325,9 @@ def test_what_is_folded_holds_no_heading_and_ends(lesson):
             depth += cell.source.count("<details") - cell.source.count("</details>")
             assert depth in (0, 1)
         elif depth and cell.cell_type == "markdown":
-            assert not re.search("^#+ ", cell.source, re.M), "a section would begin inside, and end outside"
+            assert not re.search("^#+ ", cell.source, re.M), (
+                "a section would begin inside, and end outside"
+            )
     assert depth == 0
 
 
@@ -221,7 +346,10 @@ def test_links_to_what_the_site_lacks_lead_to_the_repository():
         "https://pytorch.org/x#y": "https://pytorch.org/x#y",
         "nowhere.md": "nowhere.md",
     }.items():
-        assert website.repository_links(f"See [it]({link}).", "notebooks") == f"See [it]({becomes})."
+        assert (
+            website.repository_links(f"See [it]({link}).", "notebooks")
+            == f"See [it]({becomes})."
+        )
 
 
 def test_a_lesson_can_be_launched_and_taken_away():
@@ -256,18 +384,38 @@ def test_sphinx_links_to_cells_and_headings_and_writes_math_itself(tmp_path):
     shutil.copytree(website.ROOT / "docs" / "_static", source / "_static")
     shutil.copy(website.ROOT / "docs" / "conf.py", source)
     links = "[cell](b.ipynb#the-cell) [heading](b.ipynb#2--why) [same](b.ipynb#recipe)"
-    (source / "index.md").write_text(f"# Start\n\n{links}\n\n```{{toctree}}\n:hidden:\nb\n```\n", encoding="utf-8")
-    cells = [text("# Page", id="title"), code("%%requires cuda\nif x: y", "shown", id="the-cell")]
-    cells += [text("## 2 · Why\n\n**Bet.** $2 or $3? Is $n^2$ $$\\frac{a}{b}$$", id="why"), code("z", "hidden", id="z")]
+    (source / "index.md").write_text(
+        f"# Start\n\n{links}\n\n```{{toctree}}\n:hidden:\nb\n```\n", encoding="utf-8"
+    )
+    cells = [
+        text("# Page", id="title"),
+        code("%%requires cuda\nif x: y", "shown", id="the-cell"),
+    ]
+    cells += [
+        text("## 2 · Why\n\n**Bet.** $2 or $3? Is $n^2$ $$\\frac{a}{b}$$", id="why"),
+        code("z", "hidden", id="z"),
+    ]
     cells += [text("## Recipe", id="recipe")]
     nbformat.write(made(*cells)[0], source / "b.ipynb")
     options = ["-q", "-W", "--keep-going", str(source), str(tmp_path / "out")]
     assert sphinx.cmd.build.main(options) == 0
-    index, shown = ((tmp_path / "out" / name).read_text(encoding="utf-8") for name in ("index.html", "b.html"))
+    index, shown = (
+        (tmp_path / "out" / name).read_text(encoding="utf-8")
+        for name in ("index.html", "b.html")
+    )
     for target in re.findall(r'href="b.html#([^"]+)"', index):
         assert f'id="{target}"' in shown
     assert index.count('href="b.html#') == 3 and shown.count('id="recipe"') == 1
-    assert shown.count("<math") == 2 and "$2 or $3" in shown and "mathjax" not in shown.lower()
-    assert '<span class="k">if</span>' in shown and '<span class="cp">%%requires cuda</span>' in shown
+    assert (
+        shown.count("<math") == 2
+        and "$2 or $3" in shown
+        and "mathjax" not in shown.lower()
+    )
+    assert (
+        '<span class="k">if</span>' in shown
+        and '<span class="cp">%%requires cuda</span>' in shown
+    )
     folded = re.search(r'<details class="answer">(.*?)</details>', shown, re.S)[1]
-    assert "hidden" in folded and "shown" not in html.unescape(re.sub("<.*?>", "", folded))
+    assert "hidden" in folded and "shown" not in html.unescape(
+        re.sub("<.*?>", "", folded)
+    )

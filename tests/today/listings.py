@@ -22,7 +22,9 @@ class Listing(NamedTuple):
 
 
 def _read(text):
-    right, also, source = re.fullmatch(r"(?s)\s*# right:(.*?)\n(?:# also:(.*?)\n)?(.*)", text).groups("")
+    right, also, source = re.fullmatch(
+        r"(?s)\s*# right:(.*?)\n(?:# also:(.*?)\n)?(.*)", text
+    ).groups("")
     return Listing(set(right.split()), set(also.split()), source.strip("\n"))
 
 

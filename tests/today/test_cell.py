@@ -21,7 +21,9 @@ from utils.today import cell as today
 from utils.today import snippets
 from utils.today.cell import TodayError
 
-LINUX = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere nothing is forked")
+LINUX = pytest.mark.skipif(
+    sys.platform != "linux", reason="elsewhere nothing is forked"
+)
 LEAVES = "import subprocess, sys\np = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])"
 STRICT = pytest.mark.parametrize("strict", [False, True])
 
@@ -32,13 +34,18 @@ def cell(old, new="print(1)", announced="fine", lines=""):
 
 def of(source, limit=snippets.LIMIT, prelude=""):
     """What one piece of code does."""
-    (outcome,) = snippets.run_snippets(prelude, [source], today.launch.folder(), limit=limit)
+    (outcome,) = snippets.run_snippets(
+        prelude, [source], today.launch.folder(), limit=limit
+    )
     return outcome
 
 
 def wait_for_the_end_of(*pids):
     end = time.monotonic() + 10
-    while any(psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE for pid in pids):
+    while any(
+        psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+        for pid in pids
+    ):
         assert time.monotonic() < end
         time.sleep(0.05)
 
@@ -59,25 +66,43 @@ VERDICTS = {  # announcement → old part, with a new part that prints 1
 def test_each_verdict_is_measured(announced, capsys, monkeypatch):
     cell(VERDICTS[announced], "import time\ntime.sleep(0.01)\nprint(1)", announced)
     shown, word = capsys.readouterr().out, announced.split()[0]
-    assert shown.startswith(f"{today.SIGNS[word]} {word} · PyTorch ") and "\n  today  prints 1" in shown
+    assert (
+        shown.startswith(f"{today.SIGNS[word]} {word} · PyTorch ")
+        and "\n  today  prints 1" in shown
+    )
     assert "Not on this device" not in shown
     monkeypatch.setenv("LAB_STRICT", "1")
-    for other in {"fine", "warns", "raises", "wrong"} - {word} - ({"fine"} if word == "slower" else set()):
+    for other in (
+        {"fine", "warns", "raises", "wrong"}
+        - {word}
+        - ({"fine"} if word == "slower" else set())
+    ):
         with pytest.raises(
-            TodayError, match=rf"^group/name: announced as {other}, but with PyTorch \S+ it is \w+: .*$"
+            TodayError,
+            match=rf"^group/name: announced as {other}, but with PyTorch \S+ it is \w+: .*$",
         ):
             cell(VERDICTS[announced], announced=other)
 
 
-def test_a_busy_moment_of_the_machine_does_not_change_how_much_slower(capsys, monkeypatch):
+def test_a_busy_moment_of_the_machine_does_not_change_how_much_slower(
+    capsys, monkeypatch
+):
     """One hiccup in either part; a run that raises counts, however fast it was."""
     seconds = iter([0.2, 0.2, 0.9, 0.01, 0.3, 0.01])
     done = {"error": None, "ended": "", "warnings": [], "printed": "1", "stderr": ""}
-    monkeypatch.setattr(today, "_execute", lambda parts, together: [{**done, "seconds": next(seconds)} for _ in parts])
+    monkeypatch.setattr(
+        today,
+        "_execute",
+        lambda parts, together: [{**done, "seconds": next(seconds)} for _ in parts],
+    )
     cell("print(1)", announced="slower 15")
     assert "20 times" in capsys.readouterr().out
     runs = iter([done, done, {**done, "error": ["ValueError", "no"]}, done, done, done])
-    monkeypatch.setattr(today, "_execute", lambda parts, together: [{**next(runs), "seconds": 1.0} for _ in parts])
+    monkeypatch.setattr(
+        today,
+        "_execute",
+        lambda parts, together: [{**next(runs), "seconds": 1.0} for _ in parts],
+    )
     assert today._fastest(["old", "new"])[0]["error"]
 
 
@@ -109,7 +134,12 @@ FUTURES = {
         "import warnings\nwarnings.warn('hm')\nprint(1)",
         OF_TODAY + "UserWarning: hm",
     ),
-    "the new part fails": ("fine", "print(1)", "from torch import private_thing", OF_TODAY + "ImportError"),
+    "the new part fails": (
+        "fine",
+        "print(1)",
+        "from torch import private_thing",
+        OF_TODAY + "ImportError",
+    ),
     "slower no longer": (
         "slower 3",
         "print(2)",
@@ -124,7 +154,10 @@ def test_a_newer_pytorch_is_a_finding_and_the_cell_goes_on(name, capsys, monkeyp
     announced, old, new, said = FUTURES[name]
     cell(old, new, announced)
     shown = capsys.readouterr().out
-    assert re.search(rf"(?s)\n  old    .*\n  today  .*group/name: {said}", shown) and shown.count("group/name: ") == 1
+    assert (
+        re.search(rf"(?s)\n  old    .*\n  today  .*group/name: {said}", shown)
+        and shown.count("group/name: ") == 1
+    )
     monkeypatch.setenv("LAB_STRICT", "1")
     with pytest.raises(TodayError, match="group/name: " + said):
         cell(old, new, announced)
@@ -134,7 +167,9 @@ def test_a_row_newer_than_this_pytorch_is_not_run(capsys, monkeypatch):
     monkeypatch.setenv("LAB_STRICT", "1")
     cell("print(1)", "1 / 0", 'raises "x"', "#: from 2.0: newer\n")
     shown = capsys.readouterr().out
-    assert re.search(r"✓ fine.*\n  old    prints 1\n  today  is newer than PyTorch \d", shown)
+    assert re.search(
+        r"✓ fine.*\n  old    prints 1\n  today  is newer than PyTorch \d", shown
+    )
     cell("print(2)", "print(1)", "wrong", "#: before 2.0: newer\n")
     assert "PyTorch before 2.0: the form of today is newer" in capsys.readouterr().out
 
@@ -150,12 +185,28 @@ def test_too_fast_is_a_missed_claim(monkeypatch, capsys):
 @pytest.mark.parametrize(
     ("header", "body", "message"),
     [
-        ("name fine", "1\n# ---- today\n1", "cannot read 'name fine': write %%today GROUP/NAME"),
-        ("a/b: good", "1\n# ---- today\n1", "known are fine, warns, raises, wrong, slower 5"),
+        (
+            "name fine",
+            "1\n# ---- today\n1",
+            "cannot read 'name fine': write %%today GROUP/NAME",
+        ),
+        (
+            "a/b: good",
+            "1\n# ---- today\n1",
+            "known are fine, warns, raises, wrong, slower 5",
+        ),
         ("a/b: slower", "1\n# ---- today\n1", "cannot read the announcement 'slower'"),
-        ("a/b: fine", "1\n", "a row has an old part, a line `# ---- today` and a new part"),
+        (
+            "a/b: fine",
+            "1\n",
+            "a row has an old part, a line `# ---- today` and a new part",
+        ),
         ("a/b: fine", "# ---- today\n1", "a row has an old part"),
-        ("a/b: fine", "#: with gpu: fine\n1\n# ---- today\n1", "unknown condition 'with gpu'; known are before 2.11"),
+        (
+            "a/b: fine",
+            "#: with gpu: fine\n1\n# ---- today\n1",
+            "unknown condition 'with gpu'; known are before 2.11",
+        ),
     ],
 )
 def test_what_cannot_be_read_is_said(header, body, message):
@@ -167,24 +218,50 @@ def test_the_first_condition_that_holds_counts(capsys):
     lines = "#: before 2.0: raises\n#: from 2.0: wrong\n#: from 2.1: raises\n#: because so\n"
     cell("print(2)", announced="fine", lines=lines)
     shown = capsys.readouterr().out
-    assert shown.startswith("≠ wrong") and "PyTorch before 2.0: raises" in shown and "elsewhere: fine" in shown
+    assert (
+        shown.startswith("≠ wrong")
+        and "PyTorch before 2.0: raises" in shown
+        and "elsewhere: fine" in shown
+    )
     cell("print(2)", announced="fine", lines="#: from 2.0: any\n")
     assert "≠ wrong" in capsys.readouterr().out
 
 
 def test_conditions(monkeypatch):
     monkeypatch.setattr(torch, "__version__", "2.11.0+cu130")
-    assert today.holds("before 2.12") and not today.holds("before 2.11") and not today.holds("before 2.9")
-    assert today.holds("in 2.11") and today.holds("from 2.9, in 2.11") and not today.holds("from 2.9, before 2.10")
-    assert today.holds("") and sum(today.holds(f"on {system}") for system in ("Linux", "Windows", "macOS")) == 1
+    assert (
+        today.holds("before 2.12")
+        and not today.holds("before 2.11")
+        and not today.holds("before 2.9")
+    )
+    assert (
+        today.holds("in 2.11")
+        and today.holds("from 2.9, in 2.11")
+        and not today.holds("from 2.9, before 2.10")
+    )
+    assert (
+        today.holds("")
+        and sum(today.holds(f"on {system}") for system in ("Linux", "Windows", "macOS"))
+        == 1
+    )
 
 
 def test_no_path_of_the_machine_is_shown():
     told = {"error": ["OSError", ""], "warnings": [], "ended": ""}
-    for path in ["/root/a/b.py", "/tmp/device-lab-1/snippet.py", r"C:\Users\me\lib\b.py", "/usr/lib/python3.11/x.py"]:
-        told["error"][1] = f"cannot read '{path}' (see https://pytorch.org/docs/main/notes.html)"
+    for path in [
+        "/root/a/b.py",
+        "/tmp/device-lab-1/snippet.py",
+        r"C:\Users\me\lib\b.py",
+        "/usr/lib/python3.11/x.py",
+    ]:
+        told["error"][1] = (
+            f"cannot read '{path}' (see https://pytorch.org/docs/main/notes.html)"
+        )
         name = re.split(r"[/\\]", path)[-1]
-        assert today.said(told) == f"OSError: cannot read '…/{name}' (see https://pytorch.org/docs/main/notes.html)"
+        assert (
+            today.said(told)
+            == f"OSError: cannot read '…/{name}' (see https://pytorch.org/docs/main/notes.html)"
+        )
 
 
 def test_long_messages_are_cut_and_it_says_so(capsys):
@@ -212,14 +289,28 @@ def test_a_paste_is_compared_with_the_rows(source, shown, capsys):
 
 def test_rows_are_found_by_words_group_and_verdict(capsys):
     assert "amp/autocast" in [row.slug for row in today.search("cuda.amp.autocast")]
-    assert [row.slug for row in today.search("one default group is_initialized")] == ["distributed/twice"]
-    assert "memory/cached" in [row.slug for row in today.search("memory_reserved", group="memory", verdict="warns")]
-    assert today.search("memory_reserved", group="data") == today.search("memory_reserved", verdict="slower") == []
+    assert [row.slug for row in today.search("one default group is_initialized")] == [
+        "distributed/twice"
+    ]
+    assert "memory/cached" in [
+        row.slug
+        for row in today.search("memory_reserved", group="memory", verdict="warns")
+    ]
+    assert (
+        today.search("memory_reserved", group="data")
+        == today.search("memory_reserved", verdict="slower")
+        == []
+    )
     today.find("two devices")
-    assert re.search("two-gpus +raises  an operation runs on one device", capsys.readouterr().out)
+    assert re.search(
+        "two-gpus +raises  an operation runs on one device", capsys.readouterr().out
+    )
     fig, alt = today.table("numpy")
     assert "movement/numpy-grad" in alt and re.search(r"\d of \d+ rows", alt)
-    assert "movement/numpy-grad" in fig.axes[0].texts[0].get_text() and "0 of" in today.table("no such words")[1]
+    assert (
+        "movement/numpy-grad" in fig.axes[0].texts[0].get_text()
+        and "0 of" in today.table("no such words")[1]
+    )
 
 
 # --------------------------------------------------------------------------------------
@@ -257,24 +348,46 @@ def test_a_piece_may_do_what_it_likes(method, monkeypatch):
         "import multiprocessing\nmultiprocessing.set_start_method('spawn')": "",
     }
     if os.name != "nt":
-        pieces["import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)"] = "its process was ended by SIGSEGV"
+        pieces["import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)"] = (
+            "its process was ended by SIGSEGV"
+        )
     prelude = "import warnings\nwarnings.warn('of the prelude')"
-    outcomes = snippets.run_snippets(prelude, list(pieces), today.launch.folder(), env={"GIVEN": "2"})
+    outcomes = snippets.run_snippets(
+        prelude, list(pieces), today.launch.folder(), env={"GIVEN": "2"}
+    )
     assert [outcome["ended"] for outcome in outcomes] == list(pieces.values())
     endless, _, _, left, left_2, failed, named, bare, path, free, *_ = outcomes
     assert 0 < len(endless["printed"]) <= snippets.KEPT + 1
     assert left["error"] is None and left_2["error"] == ["SystemExit", "2"]
-    assert failed["error"] == ["ZeroDivisionError", "division by zero"] and failed["seconds"] is None
-    assert failed["warnings"] == [["UserWarning", "hm"]] and "line 5, in" in failed["stderr"]
+    assert (
+        failed["error"] == ["ZeroDivisionError", "division by zero"]
+        and failed["seconds"] is None
+    )
+    assert (
+        failed["warnings"] == [["UserWarning", "hm"]]
+        and "line 5, in" in failed["stderr"]
+    )
     # files: snippet.py, and what it prints
     assert named["printed"] == "__main__ 3 1 2 None\n"
-    assert bare["printed"] == "1  set()\n" and path["error"] is None and free["error"] is None
-    assert multiprocessing.get_start_method(allow_none=True) is None and not list(today.launch.folder().glob("snip*"))
+    assert (
+        bare["printed"] == "1  set()\n"
+        and path["error"] is None
+        and free["error"] is None
+    )
+    assert multiprocessing.get_start_method(allow_none=True) is None and not list(
+        today.launch.folder().glob("snip*")
+    )
 
 
 def test_a_piece_that_hangs_is_stopped(method):
-    began, outcome = time.monotonic(), of("print('here', flush=True)\nwhile True: pass", limit=2)
-    assert outcome["ended"] == "it did not end within 2 s and was stopped" and outcome["printed"] == "here\n"
+    began, outcome = (
+        time.monotonic(),
+        of("print('here', flush=True)\nwhile True: pass", limit=2),
+    )
+    assert (
+        outcome["ended"] == "it did not end within 2 s and was stopped"
+        and outcome["printed"] == "here\n"
+    )
     assert time.monotonic() - began < 15
 
 
@@ -286,14 +399,22 @@ def test_verdicts_are_the_same_without_forks(monkeypatch, capsys):
     assert "≠ wrong" in (shown := capsys.readouterr().out) and "announced" not in shown
 
 
-@pytest.mark.skipif(os.name == "nt", reason="there, what has lost its parent is not found")
+@pytest.mark.skipif(
+    os.name == "nt", reason="there, what has lost its parent is not found"
+)
 def test_what_a_piece_leaves_running_is_ended(method):
     wait_for_the_end_of(int(of(LEAVES + "\nprint(p.pid)")["printed"]))
 
 
 def test_a_piece_may_spawn_what_it_defines_and_is_waited_for(method):
     source = "import multiprocessing\ndef there():\n    print('there')\nif __name__ == '__main__':\n    "
-    assert of(source + "multiprocessing.get_context('spawn').Process(target=there).start()")["printed"] == "there\n"
+    assert (
+        of(
+            source
+            + "multiprocessing.get_context('spawn').Process(target=there).start()"
+        )["printed"]
+        == "there\n"
+    )
 
 
 @LINUX
@@ -301,10 +422,13 @@ def test_an_interrupt_ends_the_piece_and_the_next_gets_its_own_answer():
     def interrupt(*_):
         raise KeyboardInterrupt
 
-    assert of("import torch\nprint(torch.cuda.is_initialized(), torch.cuda._is_in_bad_fork())")["printed"] == (
-        "False False\n"
+    assert of(
+        "import torch\nprint(torch.cuda.is_initialized(), torch.cuda._is_in_bad_fork())"
+    )["printed"] == ("False False\n")
+    before, old = (
+        set(psutil.Process().children(recursive=True)),
+        signal.signal(signal.SIGALRM, interrupt),
     )
-    before, old = set(psutil.Process().children(recursive=True)), signal.signal(signal.SIGALRM, interrupt)
     signal.setitimer(signal.ITIMER_REAL, 0.7)
     try:
         with pytest.raises(KeyboardInterrupt):
@@ -312,7 +436,9 @@ def test_an_interrupt_ends_the_piece_and_the_next_gets_its_own_answer():
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, old)
-    assert not psutil.wait_procs(set(psutil.Process().children(recursive=True)) - before, timeout=5)[1]
+    assert not psutil.wait_procs(
+        set(psutil.Process().children(recursive=True)) - before, timeout=5
+    )[1]
     assert of("print(3)")["printed"] == "3\n"
 
 
@@ -328,18 +454,26 @@ snippets.run_snippets("", [{LEAVES + chr(10) + "p.wait()"!r}], folder)
 """
 
 
-@pytest.mark.parametrize("start", [["my program.py"], ["-m", "my_module"]], ids=["file", "module"])
-def test_a_program_is_not_run_again_and_takes_its_pieces_with_it(method, start, tmp_path):
+@pytest.mark.parametrize(
+    "start", [["my program.py"], ["-m", "my_module"]], ids=["file", "module"]
+)
+def test_a_program_is_not_run_again_and_takes_its_pieces_with_it(
+    method, start, tmp_path
+):
     folder = tmp_path / "a folder"
     folder.mkdir()
     for name in ("my program.py", "my_module.py"):
         (folder / name).write_text(PROGRAM)
     command = [sys.executable, *start, snippets.METHOD]
-    with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, text=True) as program:
+    with subprocess.Popen(
+        command, cwd=folder, stdout=subprocess.PIPE, text=True
+    ) as program:
         assert [program.stdout.readline() for _ in range(2)] == ["it runs\n", "[]\n"]
         program.stdout.readline()
         end, found = time.monotonic() + 20, []
-        while not any("time.sleep(600)" in " ".join(child.cmdline()) for child in found):
+        while not any(
+            "time.sleep(600)" in " ".join(child.cmdline()) for child in found
+        ):
             assert time.monotonic() < end
             found = psutil.Process(program.pid).children(recursive=True)
             time.sleep(0.05)
@@ -348,7 +482,9 @@ def test_a_program_is_not_run_again_and_takes_its_pieces_with_it(method, start, 
 
 
 @STRICT
-def test_a_server_that_died_is_a_finding_and_is_replaced(strict, capsys, monkeypatch, tmp_path):
+def test_a_server_that_died_is_a_finding_and_is_replaced(
+    strict, capsys, monkeypatch, tmp_path
+):
     if snippets.METHOD == "spawn":
         pytest.skip("nothing is forked here")
     monkeypatch.setattr(snippets, "PRELOAD", [])
@@ -388,7 +524,11 @@ def test_in_a_notebook(run):
     )
     texts = [text_of(cell) for cell in cells]
     assert texts[1].startswith("≠ wrong") and "prints cpu" in texts[1]
-    assert re.search(r"≠ wrong.*a/b: announced as fine, but with PyTorch \S+ it is wrong: cpu", texts[2], re.S)
+    assert re.search(
+        r"≠ wrong.*a/b: announced as fine, but with PyTorch \S+ it is wrong: cpu",
+        texts[2],
+        re.S,
+    )
     assert not any(output.output_type == "error" for output in cells[2].outputs)
     assert "≠ wrong" in texts[3] or "NOT RUN HERE" in texts[3]
     assert "NOT RUN HERE" in texts[4] and "torch.Size([4, 2]) [] False" in texts[5]

@@ -117,7 +117,11 @@ def flat(source):
     return re.sub(r"(?m)^[ \t]+", "", source)
 
 
-LOST = {name: code for name, code in {**OLD, **OWN}.items() if is_python(code) and not is_python(flat(code))}
+LOST = {
+    name: code
+    for name, code in {**OLD, **OWN}.items()
+    if is_python(code) and not is_python(flat(code))
+}
 
 
 # there a print is taken into the if before it
@@ -128,11 +132,17 @@ def test_it_comes_back(name):
 
 def test_what_stands_in_brackets_stays_as_it_was():
     back = restored(flat(BRACKETS))
-    assert flat(back) == flat(BRACKETS).strip() and "\n    device =" in back and "\ntensor.to(device)\n" in back
+    assert (
+        flat(back) == flat(BRACKETS).strip()
+        and "\n    device =" in back
+        and "\ntensor.to(device)\n" in back
+    )
 
 
 def test_a_listing_that_is_all_indented():
-    assert restored("    x = 1\n    if x:\n        x = 2\n") == "x = 1\nif x:\n    x = 2"
+    assert (
+        restored("    x = 1\n    if x:\n        x = 2\n") == "x = 1\nif x:\n    x = 2"
+    )
 
 
 @pytest.mark.parametrize(

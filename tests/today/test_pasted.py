@@ -37,7 +37,10 @@ def messages():
     for n in range(0, len(names), 8):
         group = names[n : n + 8]
         outcomes = today._execute([LISTINGS[name].source for name in group])
-        told |= {name: today.said(outcome) for name, outcome in zip(group, outcomes, strict=True)}
+        told |= {
+            name: today.said(outcome)
+            for name, outcome in zip(group, outcomes, strict=True)
+        }
     return told
 
 
@@ -45,7 +48,10 @@ def messages():
 def test_a_listing_gets_the_right_row(name, messages):
     right, also, source = LISTINGS[name]
     shown = {row.slug for row in pasted.like(ROWS, messages[name], source)}
-    lessons = {line.split()[1].rstrip(":") for line in pasted.elsewhere(f"{source}\n{messages[name]}")}
+    lessons = {
+        line.split()[1].rstrip(":")
+        for line in pasted.elsewhere(f"{source}\n{messages[name]}")
+    }
     assert not right or right & (shown | lessons), (shown, messages[name])
     assert shown <= right | also, messages[name]
 
@@ -69,12 +75,19 @@ def test_imports_are_spelled_out():
     assert "torch.cuda.amp.autocast()" in pasted.spelled_out(
         "from torch.cuda.amp import GradScaler, autocast\nautocast()"
     )
-    assert "torch.nn.DataParallel(net)" in pasted.spelled_out("import torch.nn as nn\nnn.DataParallel(net)")
-    assert "torch.autograd.Variable(x)" in pasted.spelled_out("from torch.autograd import Variable as V\nV(x)  # V(y)")
+    assert "torch.nn.DataParallel(net)" in pasted.spelled_out(
+        "import torch.nn as nn\nnn.DataParallel(net)"
+    )
+    assert "torch.autograd.Variable(x)" in pasted.spelled_out(
+        "from torch.autograd import Variable as V\nV(x)  # V(y)"
+    )
 
 
 def test_lessons_that_are_named_exist():
-    assert all(list((COURSE / "notebooks").glob(f"{lesson}_*.ipynb")) for _, lesson, _ in pasted.ELSEWHERE)
+    assert all(
+        list((COURSE / "notebooks").glob(f"{lesson}_*.ipynb"))
+        for _, lesson, _ in pasted.ELSEWHERE
+    )
 
 
 @pytest.mark.parametrize(
@@ -102,7 +115,10 @@ def test_find_has_an_answer(words, shown, capsys):
 def test_a_flat_listing_is_run_with_its_indentation(capsys):
     today.run_cell("", "for n in range(2):\ntotal = n\nprint(total)")
     shown = capsys.readouterr().out
-    assert "lost. This is what was run" in shown and "\n        total = n\n        print(total)" in shown
+    assert (
+        "lost. This is what was run" in shown
+        and "\n        total = n\n        print(total)" in shown
+    )
     assert "fine" in shown and "prints 0\n" in shown
     today.run_cell("", "for n in range(2):\n    a = 1\nif a:\nb = 2")
     shown = capsys.readouterr().out

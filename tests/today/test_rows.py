@@ -12,12 +12,26 @@ from utils import cells
 from utils.today import cell as today
 
 CELLS = nbformat.read(today.LESSON, as_version=4).cells
-GROUPS = {"detection", "movement", "streams", "memory", "amp", "data", "distributed", "graphs", "tpu"}
+GROUPS = {
+    "detection",
+    "movement",
+    "streams",
+    "memory",
+    "amp",
+    "data",
+    "distributed",
+    "graphs",
+    "tpu",
+}
 INDEX = next(n for n, cell in enumerate(CELLS) if cell.source.startswith(today.INDEX))
 
 
 def slug_of(cell):
-    found = re.search(r"^%%today (\S+): ", cell.source, re.M) if cell.cell_type == "code" else None
+    found = (
+        re.search(r"^%%today (\S+): ", cell.source, re.M)
+        if cell.cell_type == "code"
+        else None
+    )
     return found and found[1]
 
 
@@ -34,8 +48,14 @@ def test_there_are_enough_rows_that_run_everywhere():
 
 def test_all_groups_and_verdicts_occur():
     assert {row.group for row in today.rows().values()} == GROUPS
-    assert {verdict.word for row in today.rows().values() for verdict in [row.expected[""]]} == set(today.SIGNS)
-    assert all(row.expected[""].word == "raises" for cell in ERRORS for row in [today.rows()[slug_of(cell)]])
+    assert {
+        verdict.word for row in today.rows().values() for verdict in [row.expected[""]]
+    } == set(today.SIGNS)
+    assert all(
+        row.expected[""].word == "raises"
+        for cell in ERRORS
+        for row in [today.rows()[slug_of(cell)]]
+    )
 
 
 @pytest.mark.parametrize("slug", today.rows())
@@ -43,14 +63,18 @@ def test_a_row_says_why_and_what_it_announces(slug):
     row = today.rows()[slug]
     assert row.because and len(row.because) < 110 and not row.because.endswith(".")
     for verdict in row.expected.values():
-        assert (verdict.pattern is not None) == (verdict.word in ("raises", "warns")), verdict
+        assert (verdict.pattern is not None) == (verdict.word in ("raises", "warns")), (
+            verdict
+        )
         assert verdict.pattern is None or re.search(r"\w{3}", verdict.pattern)
 
 
 @pytest.mark.parametrize("cell", LIVE, ids=slug_of)
 def test_the_stored_output_is_what_was_announced(cell):
     word = text_of(cell).split()[1]
-    announced = {verdict.word for verdict in today.rows()[slug_of(cell)].expected.values()}
+    announced = {
+        verdict.word for verdict in today.rows()[slug_of(cell)].expected.values()
+    }
     assert word in announced
 
 
@@ -62,17 +86,23 @@ HEADINGS = [
 ]
 
 
-@pytest.mark.parametrize(("fragment", "slug", "shown"), HEADINGS, ids=[heading[0] for heading in HEADINGS])
+@pytest.mark.parametrize(
+    ("fragment", "slug", "shown"), HEADINGS, ids=[heading[0] for heading in HEADINGS]
+)
 def test_a_heading_quotes_what_was_seen(fragment, slug, shown):
     """In the stored output, or, for another version or machine, in a pattern that the
     row asserts there.
     """
     patterns = [pattern.replace("\\", "") for pattern in today.rows()[slug].patterns()]
-    assert fragment in " ".join(shown.split()) or any(fragment in pattern for pattern in patterns)
+    assert fragment in " ".join(shown.split()) or any(
+        fragment in pattern for pattern in patterns
+    )
 
 
 def test_every_error_has_a_heading():
-    assert {slug_of(cell) for cell in ERRORS} - {heading[1] for heading in HEADINGS} <= {
+    assert {slug_of(cell) for cell in ERRORS} - {
+        heading[1] for heading in HEADINGS
+    } <= {
         "memory/device-assert",
         "movement/batch-left",
     }
@@ -83,7 +113,10 @@ def test_every_error_has_a_heading():
 # row.
 OLD_TO_NOW = {
     "S0.3 one cold run": ("began = time.perf_counter()\ndouble(x)", "benchmark.Timer"),
-    "S0.4 xla_device() is not None": ("xm.xla_device() is not None", "torch_xla.real_devices()"),
+    "S0.4 xla_device() is not None": (
+        "xm.xla_device() is not None",
+        "torch_xla.real_devices()",
+    ),
     "S0.5 mark_step": ("xm.mark_step()", "torch_xla.sync()"),
     "S0.5 wait=True": ("torch_xla.sync(wait=True)", "xm.wait_device_ops()"),
     "S1.1 tpu": ('torch.device("tpu")', 'torch.device("xla")'),
@@ -96,21 +129,39 @@ OLD_TO_NOW = {
     "S2.1 device(0)": ("torch.device(0)", "device"),
     "S2.2 torch.Tensor": ("torch.Tensor([", "torch.tensor(["),
     "S2.5 streams": ("torch.cuda.synchronize()", "wait_stream"),
-    "S2.6 memory_cached": ("torch.cuda.memory_cached()", "torch.cuda.memory_reserved()"),
-    "S2.10 max_memory_cached": ("torch.cuda.max_memory_cached()", "torch.cuda.max_memory_reserved()"),
-    "S2.10 set_device": ("torch.cuda.set_device(torch.cuda.device_count())", "if torch.cuda.device_count() > 1:"),
+    "S2.6 memory_cached": (
+        "torch.cuda.memory_cached()",
+        "torch.cuda.memory_reserved()",
+    ),
+    "S2.10 max_memory_cached": (
+        "torch.cuda.max_memory_cached()",
+        "torch.cuda.max_memory_reserved()",
+    ),
+    "S2.10 set_device": (
+        "torch.cuda.set_device(torch.cuda.device_count())",
+        "if torch.cuda.device_count() > 1:",
+    ),
     "S2.12 torch.Tensor on a GPU": (
         'torch.Tensor([1.0, 2.0], device="cuda")',
         "torch.tensor([1.0, 2.0], device=device)",
     ),
     "S1.15 MASTER_ADDR": ("rank=0, world_size=1)", 'init_method="tcp://127.0.0.1:0"'),
     "S1.15 device_ids": ("device_ids=[0]", "DistributedDataParallel(net)"),
-    "S1.15 no process": ("nprocs=torch.cuda.device_count()", "nprocs=max(1, torch.cuda.device_count())"),
+    "S1.15 no process": (
+        "nprocs=torch.cuda.device_count()",
+        "nprocs=max(1, torch.cuda.device_count())",
+    ),
     "S1.12 optimizer_step": ("xm.optimizer_step(", ".step()\ntorch_xla.sync()"),
-    "S4.24 Adam": ("torch.optim.Adam(net.parameters())\nwith torch.cuda.graph", "capturable=True"),
+    "S4.24 Adam": (
+        "torch.optim.Adam(net.parameters())\nwith torch.cuda.graph",
+        "capturable=True",
+    ),
     "S4.26 wrapped first": ("nn.DataParallel(net).to(device)", "net = net.to(device)"),
     "S4.26 compiled twice": ("torch.compile(first", "second = torch.compile(net"),
-    "S4.26 cuda_time_total": ('sort_by="cuda_time_total"', 'sort_by="device_time_total"'),
+    "S4.26 cuda_time_total": (
+        'sort_by="cuda_time_total"',
+        'sort_by="device_time_total"',
+    ),
     "S4.26 activities": ("ProfilerActivity.CUDA", "supported_activities()"),
     "S2.7 id": ("id(y) != id(x)", "data_ptr()"),
     "S3.5 DataParallel": ("nn.DataParallel(net)", "DistributedDataParallel"),
@@ -119,7 +170,10 @@ OLD_TO_NOW = {
     "S4.11 set_epoch": ("DistributedSampler(range(8)", "set_epoch"),
     "S4.12 local_rank": ("--local_rank", 'os.environ["LOCAL_RANK"]'),
     "S4.14 half": (".half()", "nn.Parameter(torch.ones(1))"),
-    "S4.15 clipping": ("clip_grad_norm_(net.parameters(), 1.0)\nscaler.unscale_", "unscale_(optimizer)\nnn.utils.clip"),
+    "S4.15 clipping": (
+        "clip_grad_norm_(net.parameters(), 1.0)\nscaler.unscale_",
+        "unscale_(optimizer)\nnn.utils.clip",
+    ),
     "S4.17 capture": ('    data = torch.ones(4, device="cuda")', "data.copy_("),
     "S4.23 weights": ('torch.load("net.pt")', "map_location=device"),
 }
@@ -132,4 +186,7 @@ def test_every_old_form_of_the_tutorials_is_a_row(item):
 
 
 def test_the_lesson_is_the_one_that_is_searched():
-    assert today.LESSON == ROOT / "notebooks" / "16_old_code_today.ipynb" and len(today.rows()) > 70
+    assert (
+        today.LESSON == ROOT / "notebooks" / "16_old_code_today.ipynb"
+        and len(today.rows()) > 70
+    )

@@ -14,7 +14,9 @@ PRETEND = {"LAB_PRETEND": "cuda"}
 
 
 def traceback_of(cell):
-    text = "\n".join(line for output in cell.outputs for line in output.get("traceback", []))
+    text = "\n".join(
+        line for output in cell.outputs for line in output.get("traceback", [])
+    )
     return [line for line in re.sub(r"\x1b\[[0-9;]*m", "", text).splitlines() if line]
 
 
@@ -22,7 +24,10 @@ def traceback_of(cell):
     ("source", "expected"),
     [
         ("%%requires cuda", ("cuda", None, None, False)),
-        ("\n %%requires cuda:2 --result both\nboth = 1", ("cuda:2", "result", "both", False)),
+        (
+            "\n %%requires cuda:2 --result both\nboth = 1",
+            ("cuda:2", "result", "both", False),
+        ),
         ("%%requires xla --name hello", ("xla", "name", "hello", False)),
         ("%%requires cuda --name hello --timeless", ("cuda", "name", "hello", True)),
         ("%%requires result:bandwidth", ("result:bandwidth", None, None, False)),
@@ -40,31 +45,54 @@ def test_a_header_says_which_result_it_is_about_and_what_can_be_recorded():
     assert [head.recordable for head in heads] == [True, False, True, False]
 
 
-@pytest.mark.parametrize("rest", ["", " gpu", " cuda:0", " cuda --result 2x", " cuda mps", " cuda --timeless"])
+@pytest.mark.parametrize(
+    "rest",
+    ["", " gpu", " cuda:0", " cuda --result 2x", " cuda mps", " cuda --timeless"],
+)
 def test_wrong_header_is_one_line_that_says_what_to_write(rest):
-    with pytest.raises(cells.RequiresError, match="known are|write %%requires") as caught:
+    with pytest.raises(
+        cells.RequiresError, match="known are|write %%requires"
+    ) as caught:
         cells.header(f"%%requires{rest}\nx = 1")
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("source", ["x = 1\n", "%%requires cuda\nx = 1\n", "\n%%requires nonsense\nx = 1\n"])
+@pytest.mark.parametrize(
+    "source", ["x = 1\n", "%%requires cuda\nx = 1\n", "\n%%requires nonsense\nx = 1\n"]
+)
 def test_body_is_the_cell_without_its_header(source):
     assert cells.body(source) == "x = 1\n"
 
 
 def test_folding_a_cell_does_not_ask_for_a_new_recording():
     plain = cells.source_hash("%%requires cuda --name x\nx = 1")
-    assert plain == cells.source_hash("%%requires cuda --name x\n# @title What it draws\n\nx = 1")
-    assert plain != cells.source_hash("%%requires cuda --name x\n# What it draws\nx = 1")
-    assert plain != cells.source_hash("%%requires cuda --name x\nx = 1\n# @title What it draws")
+    assert plain == cells.source_hash(
+        "%%requires cuda --name x\n# @title What it draws\n\nx = 1"
+    )
+    assert plain != cells.source_hash(
+        "%%requires cuda --name x\n# What it draws\nx = 1"
+    )
+    assert plain != cells.source_hash(
+        "%%requires cuda --name x\nx = 1\n# @title What it draws"
+    )
 
 
-@pytest.mark.parametrize(("timed", "untimed", "goes_on"), [(True, "1", True), (False, "1", False), (True, "0", False)])
-def test_a_cell_about_time_may_end_in_a_strict_run_that_judges_no_time(run, timed, untimed, goes_on):
+@pytest.mark.parametrize(
+    ("timed", "untimed", "goes_on"),
+    [(True, "1", True), (False, "1", False), (True, "0", False)],
+)
+def test_a_cell_about_time_may_end_in_a_strict_run_that_judges_no_time(
+    run, timed, untimed, goes_on
+):
     ends = f"from utils.cells import CellEnds\nraise CellEnds('no clock here', timed={timed})"
     (cell,) = run(ends, env={"LAB_STRICT": "1", "LAB_UNTIMED": untimed})
-    states = [output.get("metadata", {}).get("device_lab", {}).get("state") for output in cell.outputs]
-    assert (states == ["unjudged"]) is goes_on and (len(errors_of(cell)) == 1) is not goes_on
+    states = [
+        output.get("metadata", {}).get("device_lab", {}).get("state")
+        for output in cell.outputs
+    ]
+    assert (states == ["unjudged"]) is goes_on and (
+        len(errors_of(cell)) == 1
+    ) is not goes_on
 
 
 def test_every_need_answers_without_a_device():
@@ -91,15 +119,22 @@ def test_met_cell_runs_like_a_plain_one(run):
     )
     assert text_of(plain_cell) == "42"
     for cell, shown in ((met, "42"), (awaited, "'waited'"), (magic, "'cuda'")):
-        assert re.fullmatch(rf"LIVE · pretended cuda on .*, this machine\n{shown}", text_of(cell))
-        assert cell.outputs[0].metadata["device_lab"]["state"] == "live" and len(cell.outputs) == 2
+        assert re.fullmatch(
+            rf"LIVE · pretended cuda on .*, this machine\n{shown}", text_of(cell)
+        )
+        assert (
+            cell.outputs[0].metadata["device_lab"]["state"] == "live"
+            and len(cell.outputs) == 2
+        )
     lines = traceback_of(fails)
     assert sum("Traceback (most recent call last)" in line for line in lines) == 1
     assert any(re.search(r"-+> 3 b = a / 0", line) for line in lines), lines
     assert lines[-1] == "ZeroDivisionError: division by zero"
 
 
-def test_unmet_cell_without_recording_is_one_quiet_line_and_leaves_no_value_of_an_earlier_run(run):
+def test_unmet_cell_without_recording_is_one_quiet_line_and_leaves_no_value_of_an_earlier_run(
+    run,
+):
     _, cell, reads, after, again = run(
         "never_recorded = 0",
         "%%requires cuda:64 --result never_recorded\nnever_recorded = 1",
@@ -107,20 +142,28 @@ def test_unmet_cell_without_recording_is_one_quiet_line_and_leaves_no_value_of_a
         "print('never_recorded' in globals())",
         "%%requires cuda:64\n1",
     )
-    assert re.fullmatch("NOT RUN HERE · needs .* CUDA GPUs?, and PyTorch sees .* here; not recorded yet", text_of(cell))
+    assert re.fullmatch(
+        "NOT RUN HERE · needs .* CUDA GPUs?, and PyTorch sees .* here; not recorded yet",
+        text_of(cell),
+    )
     # why, it was said
-    assert re.fullmatch("NOT RUN HERE · needs [^,]* CUDA GPUs?; not recorded yet", text_of(again))
+    assert re.fullmatch(
+        "NOT RUN HERE · needs [^,]* CUDA GPUs?; not recorded yet", text_of(again)
+    )
     assert text_of(reads) == "NOT RUN HERE · needs `never_recorded` from a cell above"
     for quiet in (cell, reads, again):
         assert quiet.outputs[0].metadata["device_lab"]["state"] == "unavailable"
         assert (
-            "<br>" not in quiet.outputs[0].data["text/html"] and "font-size: 85%" in quiet.outputs[0].data["text/html"]
+            "<br>" not in quiet.outputs[0].data["text/html"]
+            and "font-size: 85%" in quiet.outputs[0].data["text/html"]
         )
     assert text_of(after).strip() == "False"
 
 
 def test_a_cell_that_reads_a_result_says_nothing_of_a_device(run):
-    _, reads = run("%%requires cuda --result x\nx = 1", "%%requires result:x\nx", env=PRETEND)
+    _, reads = run(
+        "%%requires cuda --result x\nx = 1", "%%requires result:x\nx", env=PRETEND
+    )
     assert text_of(reads) == "1"
 
 
@@ -144,8 +187,12 @@ def test_what_a_cell_says_about_its_numbers_is_what_its_header_names(run):
     begin = "import asyncio\nfrom utils import recordings\ndef about(): print('from', recordings.origin())"
     _, *shown = run(begin, *ABOUT, env=PRETEND)
     for cell, expected in zip(shown, ABOUT.values(), strict=True):
-        said = re.findall("^from (pretended cuda on )?.*this machine", text_of(cell), re.M)
-        assert ["x" if pretended else "cpu" for pretended in said] == expected, cell.source
+        said = re.findall(
+            "^from (pretended cuda on )?.*this machine", text_of(cell), re.M
+        )
+        assert ["x" if pretended else "cpu" for pretended in said] == expected, (
+            cell.source
+        )
 
 
 def test_live_result_names_this_machine(run):
@@ -179,7 +226,11 @@ def test_expected_error_prints_the_real_message(capsys):
 def test_long_message_is_cut(capsys):
     with cells.expect_error((ValueError, TypeError), "^a", lines=2):
         raise ValueError("a\nb\nc\nd")
-    assert capsys.readouterr().out.splitlines() == ["ValueError: a", "b", "… (2 more lines)"]
+    assert capsys.readouterr().out.splitlines() == [
+        "ValueError: a",
+        "b",
+        "… (2 more lines)",
+    ]
 
 
 def test_an_expected_error_keeps_nothing_alive():
@@ -228,5 +279,8 @@ def test_a_package_that_a_lesson_can_do_without_is_a_need_and_no_error(run, stri
     assert errors_of(there) == [f"ModuleNotFoundError: {words}"]
     for cell in (gone, job):
         assert errors_of(cell) == []
-        assert text_of(cell) == "NOT RUN HERE · needs the package `accelerate`, and it is not installed here"
+        assert (
+            text_of(cell)
+            == "NOT RUN HERE · needs the package `accelerate`, and it is not installed here"
+        )
     assert text_of(waits).startswith("NOT RUN HERE · this cell waits for `theirs`.")

@@ -48,21 +48,34 @@ def test_time_is_not_judged_where_it_proves_nothing(measured, capsys, monkeypatc
     monkeypatch.setenv("LAB_UNTIMED", "1")
     claim("it is faster", measured, at_least=1, limit=63, timed=True, where=H200)
     first, second = capsys.readouterr().out.splitlines()
-    assert first.startswith("– it is faster: not judged here") and str(emulated) in first
-    assert second.startswith("– it is faster: not judged here") and f"{measured}" not in first + second.split("·")[0]
+    assert (
+        first.startswith("– it is faster: not judged here") and str(emulated) in first
+    )
+    assert (
+        second.startswith("– it is faster: not judged here")
+        and f"{measured}" not in first + second.split("·")[0]
+    )
 
 
 def test_what_is_no_time_is_judged_everywhere(monkeypatch):
     monkeypatch.setenv("LAB_STRICT", "1")
     monkeypatch.setenv("LAB_UNTIMED", "1")
     with pytest.raises(ClaimError, match="✗"):
-        claim("bytes left", 1, at_most=0, where=Provenance("emulated Tesla T4", True, "2026-11-22", {}))
+        claim(
+            "bytes left",
+            1,
+            at_most=0,
+            where=Provenance("emulated Tesla T4", True, "2026-11-22", {}),
+        )
 
 
 def test_what_is_true_or_false_has_no_bound(capsys, monkeypatch):
     monkeypatch.setenv("LAB_STRICT", "1")
     claim("the clone keeps its value", True, where=H200)
-    assert capsys.readouterr().out == "✓ the clone keeps its value (claimed) · NVIDIA H200 (recorded 2026-11-20)\n"
+    assert (
+        capsys.readouterr().out
+        == "✓ the clone keeps its value (claimed) · NVIDIA H200 (recorded 2026-11-20)\n"
+    )
     with pytest.raises(ClaimError, match="✗ the clone keeps its value"):
         claim("the clone keeps its value", False, where=H200)
     with pytest.raises(ClaimError, match="has no bound"):

@@ -40,13 +40,27 @@ def gpu(monkeypatch):
 
     def show(capability, built):
         major, minor = capability
-        properties = types.SimpleNamespace(name="Some GPU", total_memory=11 * 2**30, major=major, minor=minor)
-        facts = {"is_available": True, "device_count": 1, "get_device_name": "Some GPU", "get_arch_list": built}
-        facts |= {"get_device_capability": capability, "get_device_properties": properties}
+        properties = types.SimpleNamespace(
+            name="Some GPU", total_memory=11 * 2**30, major=major, minor=minor
+        )
+        facts = {
+            "is_available": True,
+            "device_count": 1,
+            "get_device_name": "Some GPU",
+            "get_arch_list": built,
+        }
+        facts |= {
+            "get_device_capability": capability,
+            "get_device_properties": properties,
+        }
         for name, value in facts.items():
             monkeypatch.setattr(torch.cuda, name, lambda *index, value=value: value)
         monkeypatch.setattr(torch.version, "cuda", "13.0")
-        monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda check_available: torch.device("cuda"))
+        monkeypatch.setattr(
+            torch.accelerator,
+            "current_accelerator",
+            lambda check_available: torch.device("cuda"),
+        )
 
     return show
 
@@ -68,16 +82,31 @@ BUILD = ["sm_75", "sm_80", "sm_86", "sm_90", "sm_100", "sm_120"]
         ((6, 1), ["sm_75", "tile_ir"], True),
     ],
 )
-def test_a_gpu_whose_generation_is_not_in_the_build_is_missing(gpu, monkeypatch, capability, built, runs):
+def test_a_gpu_whose_generation_is_not_in_the_build_is_missing(
+    gpu, monkeypatch, capability, built, runs
+):
     gpu(capability, built)
     assert devices.pick_device() == torch.device("cuda" if runs else "cpu")
-    (line,) = [(ok, text) for ok, text in checkup.checkup() if text.startswith("GPU 0: Some GPU, 11.0 GiB")]
-    assert line[0] is runs and ("no code for it" in line[1]) is ("CUDA_VISIBLE_DEVICES" in line[1]) is not runs
+    (line,) = [
+        (ok, text)
+        for ok, text in checkup.checkup()
+        if text.startswith("GPU 0: Some GPU, 11.0 GiB")
+    ]
+    assert (
+        line[0] is runs
+        and ("no code for it" in line[1])
+        is ("CUDA_VISIBLE_DEVICES" in line[1])
+        is not runs
+    )
     for lack in (needs.missing_cuda(), needs.missing_accelerator()):
         if runs:
             assert lack is None
         else:
-            assert f"the Some GPU has compute capability {capability[0]}.{capability[1]}" in lack and built[0] in lack
+            assert (
+                f"the Some GPU has compute capability {capability[0]}.{capability[1]}"
+                in lack
+                and built[0] in lack
+            )
     monkeypatch.setattr(torch.version, "cuda", None)  # ROCm, where nobody compares
     assert needs.missing_cuda() is None
     assert "2 CUDA GPUs, and PyTorch sees 1" in needs.missing_cuda(2)
@@ -120,7 +149,9 @@ def compiler(monkeypatch, tmp_path):
         (tempfile, "tempdir", "/home/my files", "without a space"),
     ],
 )
-def test_what_torch_compile_needs_on_a_cpu(compiler, monkeypatch, owner, name, value, phrase):
+def test_what_torch_compile_needs_on_a_cpu(
+    compiler, monkeypatch, owner, name, value, phrase
+):
     monkeypatch.setattr(owner, name, value)
     lack = needs.missing_compiler()
     assert lack is None if phrase is None else phrase in lack
@@ -128,7 +159,9 @@ def test_what_torch_compile_needs_on_a_cpu(compiler, monkeypatch, owner, name, v
     assert "(icpx)" in needs.missing_compiler()
 
 
-def test_a_macs_clang_is_no_compiler_before_the_developer_tools_are_there(compiler, monkeypatch):
+def test_a_macs_clang_is_no_compiler_before_the_developer_tools_are_there(
+    compiler, monkeypatch
+):
     tools = []
     monkeypatch.setattr(sys, "platform", "darwin")
     monkeypatch.setattr(shutil, "which", lambda name: f"/usr/bin/{name}")
@@ -140,7 +173,10 @@ def test_a_macs_clang_is_no_compiler_before_the_developer_tools_are_there(compil
 
 def test_what_torch_compile_needs_on_a_gpu(compiler, gpu, monkeypatch):
     gpu((6, 0), ["sm_60"])
-    assert needs.missing_triton() == "a GPU of compute capability 7.0 or newer, and Some GPU is older"
+    assert (
+        needs.missing_triton()
+        == "a GPU of compute capability 7.0 or newer, and Some GPU is older"
+    )
     gpu((7, 5), ["sm_75"])
     monkeypatch.setattr(importlib.util, "find_spec", {"triton": None}.get)
     assert "Triton" in needs.missing_triton()
@@ -154,7 +190,11 @@ def test_what_torch_compile_needs_on_a_gpu(compiler, gpu, monkeypatch):
 
 @pytest.mark.skipif(torch.accelerator.is_available(), reason="there is an accelerator")
 def test_what_a_machine_without_an_accelerator_lacks():
-    assert needs.missing_cuda() == needs.missing_triton() == "a CUDA GPU, and PyTorch sees none here"
+    assert (
+        needs.missing_cuda()
+        == needs.missing_triton()
+        == "a CUDA GPU, and PyTorch sees none here"
+    )
     assert needs.missing_mps() == "an Apple GPU (MPS), and PyTorch sees none here"
     assert needs.missing_accelerator() == "an accelerator, and PyTorch sees none here"
     with pytest.raises(LabError, match="no cuda device"):
@@ -166,13 +206,23 @@ def test_what_a_machine_without_an_accelerator_lacks():
     [
         ("2.9.1+cpu", "2.9.0", None),
         ("2.9.0", None, "torch_xla, and it is not installed here"),
-        ("2.13.0", "2.9.0", "torch_xla and torch of the same release, and here are torch_xla 2.9.0 and torch 2.13.0"),
+        (
+            "2.13.0",
+            "2.9.0",
+            "torch_xla and torch of the same release, and here are torch_xla 2.9.0 and torch 2.13.0",
+        ),
     ],
 )
-def test_torch_xla_of_another_release_is_reported_before_it_is_imported(monkeypatch, ours, theirs, lack):
-    monkeypatch.setattr(needs, "package_version", {"torch": ours, "torch_xla": theirs}.get)
+def test_torch_xla_of_another_release_is_reported_before_it_is_imported(
+    monkeypatch, ours, theirs, lack
+):
+    monkeypatch.setattr(
+        needs, "package_version", {"torch": ours, "torch_xla": theirs}.get
+    )
     assert needs.missing_xla() == lack
-    assert lack is None or f"TPU: needs {lack}" in "".join(text for ok, text in checkup.checkup() if not ok)
+    assert lack is None or f"TPU: needs {lack}" in "".join(
+        text for ok, text in checkup.checkup() if not ok
+    )
     if theirs is None:
         lack = "a TPU, and neither torch_xla nor torch_tpu is installed here"
     assert lack is None or needs.missing_tpu() == lack
@@ -183,7 +233,9 @@ def test_torchtpu_is_a_tpu_without_torch_xla(monkeypatch):
     stand-in for PyTorch's answer.
     """
     for module in (devices, needs, recordings):
-        monkeypatch.setattr(module, "pick_device", lambda: types.SimpleNamespace(type="tpu"))
+        monkeypatch.setattr(
+            module, "pick_device", lambda: types.SimpleNamespace(type="tpu")
+        )
     assert needs.missing_tpu() is None
     assert str(recordings.where("tpu")) == "TPU (this machine)"
 
@@ -212,7 +264,9 @@ def test_torchtpu_is_a_tpu_without_torch_xla(monkeypatch):
 )
 def test_a_tpu_is_named_by_its_generation(monkeypatch, tmp_path, chip, variable, name):
     monkeypatch.delenv("TPU_ACCELERATOR_TYPE", raising=False)
-    for k, (vendor, device) in enumerate([("0x8086", "0x0063"), ("0x1ae0", "0x0042"), ("0x1ae0", chip)]):
+    for k, (vendor, device) in enumerate(
+        [("0x8086", "0x0063"), ("0x1ae0", "0x0042"), ("0x1ae0", chip)]
+    ):
         if device:
             (tmp_path / str(k)).mkdir()
             (tmp_path / str(k) / "vendor").write_text(vendor + "\n")
@@ -223,10 +277,17 @@ def test_a_tpu_is_named_by_its_generation(monkeypatch, tmp_path, chip, variable,
     assert name in ("TPU", "TPU v3") or look_up(name).name == name
 
 
-@pytest.mark.parametrize(("kind", "name"), [("CPU", "XLA on CPU"), ("TPU", "TPU v5e"), ("NEURON", "XLA on NEURON")])
-def test_the_name_of_an_xla_device_is_that_of_what_the_runtime_runs_on(monkeypatch, kind, name):
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [("CPU", "XLA on CPU"), ("TPU", "TPU v5e"), ("NEURON", "XLA on NEURON")],
+)
+def test_the_name_of_an_xla_device_is_that_of_what_the_runtime_runs_on(
+    monkeypatch, kind, name
+):
     runtime = types.SimpleNamespace(device_type=lambda: kind)
-    monkeypatch.setitem(sys.modules, "torch_xla", types.SimpleNamespace(runtime=runtime))
+    monkeypatch.setitem(
+        sys.modules, "torch_xla", types.SimpleNamespace(runtime=runtime)
+    )
     monkeypatch.setitem(sys.modules, "torch_xla.runtime", runtime)
     monkeypatch.setattr(devices, "tpu_name", lambda: "TPU v5e")
     assert devices.name_of("xla") == name
@@ -248,9 +309,15 @@ def test_doctor_says_what_to_do_about_what_is_missing(monkeypatch):
     monkeypatch.setenv("CXX", "no-such-compiler")
     monkeypatch.setattr(torch, "__version__", torch.torch_version.TorchVersion("2.8.1"))
     bad = "\n".join(text for ok, text in checkup.checkup() if not ok)
-    for advice in ("pip install ipywidgets", "torch.compile on the CPU: needs the C++ compiler", "need 2.9 or newer"):
+    for advice in (
+        "pip install ipywidgets",
+        "torch.compile on the CPU: needs the C++ compiler",
+        "need 2.9 or newer",
+    ):
         assert advice in bad
 
 
 def test_versions_are_plain_text():
-    assert all(isinstance(value, str) and value for value in devices.versions().values())
+    assert all(
+        isinstance(value, str) and value for value in devices.versions().values()
+    )

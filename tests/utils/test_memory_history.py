@@ -28,21 +28,35 @@ THEIRS = [
 @pytest.mark.parametrize(
     "trace, entry",
     [
-        ({"action": "segment_alloc", "size": 512, "addr": 8, "frames": THEIRS}, ("segment_alloc", 512, 8, "")),
-        ({"action": "alloc", "size": 12, "addr": 4, "frames": [*THEIRS, OURS, CELL]}, ("alloc", 12, 4, "train:3")),
+        (
+            {"action": "segment_alloc", "size": 512, "addr": 8, "frames": THEIRS},
+            ("segment_alloc", 512, 8, ""),
+        ),
+        (
+            {"action": "alloc", "size": 12, "addr": 4, "frames": [*THEIRS, OURS, CELL]},
+            ("alloc", 12, 4, "train:3"),
+        ),
         ({"action": "oom", "size": 9999}, ("oom", 9999, 0, "")),
         # new in PyTorch 2.15; a later one may add others
         ({"action": "annotate"}, ("annotate", 0, 0, "")),
     ],
 )
 def test_entries_are_plain_and_name_the_own_code(trace, entry):
-    assert _entry(trace) == dict(zip(("action", "bytes", "address", "code"), entry, strict=True))
+    assert _entry(trace) == dict(
+        zip(("action", "bytes", "address", "code"), entry, strict=True)
+    )
 
 
 def test_the_recording_is_switched_off_when_the_block_fails(monkeypatch):
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 1)
-    monkeypatch.setattr(torch.cuda.memory, "_snapshot", lambda: {"device_traces": [[], [{"action": "oom"}]]})
-    monkeypatch.setattr(torch.cuda.memory, "_record_memory_history", record := mock.Mock())
+    monkeypatch.setattr(
+        torch.cuda.memory,
+        "_snapshot",
+        lambda: {"device_traces": [[], [{"action": "oom"}]]},
+    )
+    monkeypatch.setattr(
+        torch.cuda.memory, "_record_memory_history", record := mock.Mock()
+    )
     with pytest.raises(ZeroDivisionError), memory_history(max_entries=7) as events:
         raise ZeroDivisionError
     assert [event["action"] for event in events] == ["oom"]
@@ -51,7 +65,9 @@ def test_the_recording_is_switched_off_when_the_block_fails(monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["_record_memory_history", "_snapshot"])
-def test_a_private_name_that_is_gone_is_named_before_anything_is_switched_on(monkeypatch, name):
+def test_a_private_name_that_is_gone_is_named_before_anything_is_switched_on(
+    monkeypatch, name
+):
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
     monkeypatch.delattr(torch.cuda.memory, name)
     with pytest.raises(AttributeError, match=name), memory_history():

@@ -13,10 +13,26 @@ from tests.conftest import text_of
 # what a cell wants that this pretended PyTorch lacks: source, the name that the reader
 # is told, the error
 PRIVATE = {
-    "a private name": ("caught = torch._C._went_away()", "torch._C._went_away", "AttributeError"),
-    "a private import": ("from torch._subclasses import gone as caught", "torch._subclasses.gone", "ImportError"),
-    "a private module": ("from torch._went_away import caught", "torch._went_away", "ModuleNotFoundError"),
-    "a private name of a class": ("caught = torch.Tensor._went_away", "torch.Tensor._went_away", "AttributeError"),
+    "a private name": (
+        "caught = torch._C._went_away()",
+        "torch._C._went_away",
+        "AttributeError",
+    ),
+    "a private import": (
+        "from torch._subclasses import gone as caught",
+        "torch._subclasses.gone",
+        "ImportError",
+    ),
+    "a private module": (
+        "from torch._went_away import caught",
+        "torch._went_away",
+        "ModuleNotFoundError",
+    ),
+    "a private name of a class": (
+        "caught = torch.Tensor._went_away",
+        "torch.Tensor._went_away",
+        "AttributeError",
+    ),
 }
 EXPECT = "with expect_error(RuntimeError, 'same device') as caught:\n    "
 ANNOUNCED = r"announced: RuntimeError with 'same device'; on PyTorch \S+ "
@@ -34,7 +50,11 @@ FUTURES = {
         ANNOUNCED + "it says: ValueError: same device",
         "ExpectedError",
     ),
-    "no error": (EXPECT + "pass", ANNOUNCED + ".*runs without an error", "ExpectedError"),
+    "no error": (
+        EXPECT + "pass",
+        ANNOUNCED + ".*runs without an error",
+        "ExpectedError",
+    ),
     "a claim": (
         "claim('it is faster', 0.5, at_least=2, unit='times')\ncaught = 1",
         "✗ it is faster: 0.5 times.*Not on this device",
@@ -52,7 +72,11 @@ FUTURES = {
         "LaunchError",
     ),
     **{
-        name: (source, f"has no `{re.escape(lacks)}`, a private name.* This cell ends here", error)
+        name: (
+            source,
+            f"has no `{re.escape(lacks)}`, a private name.* This cell ends here",
+            error,
+        )
         for name, (source, lacks, error) in PRIVATE.items()
     },
 }
@@ -64,7 +88,10 @@ def both(run):
     beginning.
     """
     sources = [future[0] for future in FUTURES.values()]
-    return {s: dict(zip(FUTURES, run(*sources, strict=s), strict=True)) for s in (False, True)}
+    return {
+        s: dict(zip(FUTURES, run(*sources, strict=s), strict=True))
+        for s in (False, True)
+    }
 
 
 @pytest.mark.parametrize("name", FUTURES)
@@ -72,14 +99,20 @@ def test_a_reader_goes_on_and_is_told(both, name):
     cell = both[False][name]
     assert re.search(FUTURES[name][1], text_of(cell)), text_of(cell)
     assert not [output for output in cell.outputs if output.output_type == "error"]
-    (state,) = [output.metadata["device_lab"]["state"] for output in cell.outputs if "metadata" in output]
+    (state,) = [
+        output.metadata["device_lab"]["state"]
+        for output in cell.outputs
+        if "metadata" in output
+    ]
     assert state == ("missed" if name == "a claim" else "finding")
     assert len(text_of(cell).strip().splitlines()) == 1
 
 
 @pytest.mark.parametrize("name", FUTURES)
 def test_strictly_it_is_an_error(both, name):
-    (error,) = [output for output in both[True][name].outputs if output.output_type == "error"]
+    (error,) = [
+        output for output in both[True][name].outputs if output.output_type == "error"
+    ]
     assert error.ename == FUTURES[name][-1]
 
 
@@ -99,11 +132,16 @@ def test_cells_that_need_what_was_not_made_say_that_they_wait(run):
         "2 * private",
     )
     texts = [text_of(cell) for cell in cells]
-    assert texts[1] == "NOT RUN HERE · this cell waits for `private`. Run the cell above again first."
+    assert (
+        texts[1]
+        == "NOT RUN HERE · this cell waits for `private`. Run the cell above again first."
+    )
     assert texts[2].startswith("NOT RUN HERE · this cell waits for `later`.")
     assert texts[3].startswith("NOT RUN HERE · this cell waits for `use`.")
     assert [texts[4], texts[6]] == ["1", "6"]
-    assert all(output.output_type != "error" for cell in cells for output in cell.outputs)
+    assert all(
+        output.output_type != "error" for cell in cells for output in cell.outputs
+    )
     assert cells[1].outputs[0].metadata["device_lab"]["state"] == "waiting"
 
 
@@ -115,8 +153,12 @@ def test_a_job_that_dies_leaves_cells_that_wait(run):
         "%%requires result:sums\nsums",
     )
     assert "the link is down" in text_of(cells[1])
-    assert "waits for `sums`" in text_of(cells[2]) and "needs `sums` from a cell above" in text_of(cells[3])
-    assert all(output.output_type != "error" for cell in cells for output in cell.outputs)
+    assert "waits for `sums`" in text_of(
+        cells[2]
+    ) and "needs `sums` from a cell above" in text_of(cells[3])
+    assert all(
+        output.output_type != "error" for cell in cells for output in cell.outputs
+    )
 
 
 @pytest.mark.parametrize("strict", [False, True])
@@ -136,10 +178,23 @@ def test_half_a_result_is_none(run, strict):
 @pytest.mark.parametrize("strict", [False, True])
 def test_a_mistake_of_the_reader_is_an_error(run, strict):
     """Nothing but what PyTorch may change is taken for a finding."""
-    sources = ["torch.went_away", "[].went_away", "import went_away", "undefined", "1 / 0", "torch.cuda.went_away()"]
+    sources = [
+        "torch.went_away",
+        "[].went_away",
+        "import went_away",
+        "undefined",
+        "1 / 0",
+        "torch.cuda.went_away()",
+    ]
     cells = run(*sources, "undefined", strict=strict)
     names = [cell.outputs[-1].ename for cell in cells]
-    kinds = ["AttributeError", "AttributeError", "ModuleNotFoundError", "NameError", "ZeroDivisionError"]
+    kinds = [
+        "AttributeError",
+        "AttributeError",
+        "ModuleNotFoundError",
+        "NameError",
+        "ZeroDivisionError",
+    ]
     assert names == [*kinds, "AttributeError", "NameError"]
     shown = re.sub(r"\x1b\[[\d;]*m", "", text_of(cells[1]))
     assert "Traceback (most recent call last)" in shown and "> 1 [].went_away" in shown

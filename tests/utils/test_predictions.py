@@ -40,7 +40,9 @@ def ask(monkeypatch):
     """
     shown = []
     monkeypatch.setattr(IPython, "get_ipython", lambda: SimpleNamespace(kernel=True))
-    monkeypatch.setattr("IPython.display.display", lambda data, **options: shown.append(data))
+    monkeypatch.setattr(
+        "IPython.display.display", lambda data, **options: shown.append(data)
+    )
     # the box itself is displayed there
     monkeypatch.setenv("COLAB_RELEASE_TAG", "release-colab")
 
@@ -49,7 +51,10 @@ def ask(monkeypatch):
         question, row, said = shown[-1].children
         buttons = {button.description: button for button in row.children}
         return SimpleNamespace(
-            question=question.value, buttons=buttons, click=lambda name: buttons[name].click(), said=lambda: said.value
+            question=question.value,
+            buttons=buttons,
+            click=lambda name: buttons[name].click(),
+            said=lambda: said.value,
         )
 
     return ask
@@ -141,17 +146,28 @@ def test_reveal_without_predict_compares_what_is_kept(ask, capsys):
 
 
 def test_in_a_kernel_a_widget_and_strictly_a_line_that_can_be_stored(run):
-    cells = {s: run(f"predict{RACE}", "reveal('05.race', '0')", strict=s) for s in (False, True)}
+    cells = {
+        s: run(f"predict{RACE}", "reveal('05.race', '0')", strict=s)
+        for s in (False, True)
+    }
     for strict, (asked, revealed) in cells.items():
         assert not errors_of(asked) and not revealed.outputs
         (output,) = asked.outputs
         assert text_of(asked) == "Predict. The sum will be … 4 · 0 · an error"
-        assert set(output.data) == {"text/plain", "text/html" if strict else WIDGET_VIEW}
+        assert set(output.data) == {
+            "text/plain",
+            "text/html" if strict else WIDGET_VIEW,
+        }
     page = cells[True][0].outputs[0].data["text/html"]
-    assert "<b>Predict.</b> The sum will be … <b>4</b> · <b>0</b> · <b>an error</b></div>" in page
+    assert (
+        "<b>Predict.</b> The sum will be … <b>4</b> · <b>0</b> · <b>an error</b></div>"
+        in page
+    )
 
 
-@pytest.mark.parametrize("shell", ["None", "SimpleNamespace()", "SimpleNamespace(kernel=1)"])
+@pytest.mark.parametrize(
+    "shell", ["None", "SimpleNamespace()", "SimpleNamespace(kernel=1)"]
+)
 def test_without_a_page_or_without_widgets(shell):
     """Plain Python, IPython in a terminal, a kernel without ipywidgets."""
     code = f"""import sys; from types import SimpleNamespace; import IPython
@@ -161,25 +177,41 @@ IPython.display.display = lambda data, raw: print(*data, data["text/plain"])
 predictions.find_spec = lambda name: None
 predictions.predict{RACE}
 assert "ipywidgets" not in sys.modules"""
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
     forms = "" if shell == "None" else "text/plain text/html "
-    assert done.stdout == f"{forms}Predict. The sum will be … 4 · 0 · an error\n", done.stderr
+    assert done.stdout == f"{forms}Predict. The sum will be … 4 · 0 · an error\n", (
+        done.stderr
+    )
 
 
 # --------------------------------------------------------------------------------------
 
 
-def test_strictly_a_wrong_reveal_is_an_error_and_no_score_is_touched(monkeypatch, capsys):
+def test_strictly_a_wrong_reveal_is_an_error_and_no_score_is_touched(
+    monkeypatch, capsys
+):
     exercises.SCORE.write_text('{"predict 05.race": {"said": "4"}}')
     monkeypatch.setenv("LAB_STRICT", "1")
-    with pytest.raises(LabError, match=r"^reveal\('05.race', '0'\): no predict above asks for it$"):
+    with pytest.raises(
+        LabError, match=r"^reveal\('05.race', '0'\): no predict above asks for it$"
+    ):
         reveal("05.race", "0")
     predict(*RACE)
     capsys.readouterr()
-    with pytest.raises(LabError, match=r"'17'\): the options are \('4', '0', 'an error'\)$"):
+    with pytest.raises(
+        LabError, match=r"'17'\): the options are \('4', '0', 'an error'\)$"
+    ):
         reveal("05.race", "17")
     reveal("05.race", "0")
-    assert capsys.readouterr().out == "" and kept() == {"predict 05.race": {"said": "4"}}
+    assert capsys.readouterr().out == "" and kept() == {
+        "predict 05.race": {"said": "4"}
+    }
 
 
 def test_progress_counts_what_has_been_revealed(ask, capsys):
@@ -212,11 +244,17 @@ def test_a_damaged_score_says_so_once_and_a_new_one_starts(ask, capsys, text):
     box = ask(*RACE)
     box.click("0")
     out = capsys.readouterr().out
-    assert out.count("is damaged: your earlier score is lost, a new one starts here.") == 1 == len(out.splitlines())
+    assert (
+        out.count("is damaged: your earlier score is lost, a new one starts here.")
+        == 1
+        == len(out.splitlines())
+    )
     assert kept() == {"predict 05.race": {"said": "0"}}
 
 
-@pytest.mark.parametrize("entry", ['"solved"', "[]", '{"said": 4}', "{}", '{"said": "5", "right": [1]}'])
+@pytest.mark.parametrize(
+    "entry", ['"solved"', "[]", '{"said": 4}', "{}", '{"said": "5", "right": [1]}']
+)
 def test_an_entry_that_makes_no_sense_is_no_guess(ask, capsys, entry):
     exercises.SCORE.write_text(f'{{"predict 05.race": {entry}, "00.1": []}}')
     assert ask(*RACE).said() == ""
@@ -225,12 +263,19 @@ def test_an_entry_that_makes_no_sense_is_no_guess(ask, capsys, entry):
     assert "You said" not in capsys.readouterr().out
 
 
-def test_a_score_that_cannot_be_written_lasts_for_now(ask, capsys, monkeypatch, tmp_path):
+def test_a_score_that_cannot_be_written_lasts_for_now(
+    ask, capsys, monkeypatch, tmp_path
+):
     monkeypatch.setattr(exercises, "SCORE", tmp_path / "no such folder" / "score.json")
     box = ask(*RACE)
     box.click("4")
-    assert box.said() == "You said: 4 (Your score cannot be written here; it lasts until this kernel stops.)"
+    assert (
+        box.said()
+        == "You said: 4 (Your score cannot be written here; it lasts until this kernel stops.)"
+    )
     reveal("05.race", "0")
     exercises.progress()
     out = capsys.readouterr().out
-    assert out.startswith("You said 4; it is 0.\n") and out.endswith("predictions: 0 of 1 right\n")
+    assert out.startswith("You said 4; it is 0.\n") and out.endswith(
+        "predictions: 0 of 1 right\n"
+    )

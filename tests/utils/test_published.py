@@ -35,7 +35,9 @@ STATE = "print('bandwidth' in globals(), 'bandwidth' in recordings.results)"
 
 def write(folder, content):
     path = folder / "published.json"
-    path.write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
+    path.write_text(
+        content if isinstance(content, str) else json.dumps(content), encoding="utf-8"
+    )
     return path
 
 
@@ -63,15 +65,31 @@ def names_in_lessons():
 
 
 def test_each_committed_source_belongs_to_a_cell_and_each_figure_has_its_place():
-    found = recordings.load_published(ROOT / "notebooks" / "recorded" / "published.json")
-    assert len(found) >= 12 and set(found) <= names_in_lessons(), set(found) - names_in_lessons()
+    found = recordings.load_published(
+        ROOT / "notebooks" / "recorded" / "published.json"
+    )
+    assert len(found) >= 12 and set(found) <= names_in_lessons(), (
+        set(found) - names_in_lessons()
+    )
     for name, sources in found.items():
-        assert len(recordings.published(name)) == sum(len(source["figures"]) for source in sources)
+        assert len(recordings.published(name)) == sum(
+            len(source["figures"]) for source in sources
+        )
         for source in sources:
-            places = [(figure["what"], figure["device"]) for figure in source["figures"]]
-            assert len(set(places)) == len(places), (name, "two figures in one place of the table")
-            assert len(source["figures"]) <= 16 and len(source["experiment"]) <= 300, name
-            assert "Ours" in source["experiment"], (name, "how does it differ from the cell?")
+            places = [
+                (figure["what"], figure["device"]) for figure in source["figures"]
+            ]
+            assert len(set(places)) == len(places), (
+                name,
+                "two figures in one place of the table",
+            )
+            assert len(source["figures"]) <= 16 and len(source["experiment"]) <= 300, (
+                name
+            )
+            assert "Ours" in source["experiment"], (
+                name,
+                "how does it differ from the cell?",
+            )
 
 
 def test_figures_come_one_by_one_with_their_source(tmp_path, monkeypatch):
@@ -79,9 +97,22 @@ def test_figures_come_one_by_one_with_their_source(tmp_path, monkeypatch):
     assert recordings.published("bandwidth") == []  # no file
     write(tmp_path, {"bandwidth": SOURCE, "two": [SOURCE, SOURCE]})
     first, *others = recordings.published("bandwidth")
-    assert (first.device, first.what, first.value, first.unit) == ("C1060", "pinned", 1198, "GB/s")
-    assert (first.who, first.link, first.date) == ("A. Author", SOURCE["link"], "published 2012")
-    assert len(others) == 2 and len(recordings.published("two")) == 6 and recordings.published("other") == []
+    assert (first.device, first.what, first.value, first.unit) == (
+        "C1060",
+        "pinned",
+        1198,
+        "GB/s",
+    )
+    assert (first.who, first.link, first.date) == (
+        "A. Author",
+        SOURCE["link"],
+        "published 2012",
+    )
+    assert (
+        len(others) == 2
+        and len(recordings.published("two")) == 6
+        and recordings.published("other") == []
+    )
 
 
 @pytest.mark.parametrize(
@@ -112,7 +143,8 @@ def test_figures_come_one_by_one_with_their_source(tmp_path, monkeypatch):
 )
 def test_what_is_damaged_is_refused_in_one_line(tmp_path, content):
     with pytest.raises(
-        RecordingError, match=r"^recorded/published.json is damaged \(.*\): fetch the course again$"
+        RecordingError,
+        match=r"^recorded/published.json is damaged \(.*\): fetch the course again$",
     ) as e:
         recordings.load_published(write(tmp_path, content))
     assert str(tmp_path) not in str(e.value)
@@ -132,7 +164,9 @@ def show(run, tmp_path):
         for k, entry in enumerate(entries):
             recordings.store(tmp_path, f"0{k}_lesson", {"bandwidth": entry})
         if source is not None:
-            write(tmp_path, source if isinstance(source, str) else {"bandwidth": source})
+            write(
+                tmp_path, source if isinstance(source, str) else {"bandwidth": source}
+            )
         use = f"import pathlib\nfrom utils import recordings\nrecordings.FOLDER = pathlib.Path({str(tmp_path)!r})"
         return run(use, *sources, **options)[1:]
 
@@ -140,7 +174,10 @@ def show(run, tmp_path):
 
 
 def states(cell):
-    found = [output.get("metadata", {}).get("device_lab", {}).get("state") for output in cell.outputs]
+    found = [
+        output.get("metadata", {}).get("device_lab", {}).get("state")
+        for output in cell.outputs
+    ]
     return [state for state in found if state]
 
 
@@ -159,12 +196,27 @@ LADDER = {  # what there is → the states that a timeless cell shows
 
 
 @pytest.mark.parametrize("there", LADDER)
-def test_the_first_of_the_five_that_there_is_is_shown_and_only_three_set_the_variable(show, there):
-    entries = [entry for word, entry in (("recorded", ENTRY), ("emulated", EMULATED)) if word in there]
-    cell = "%%requires cuda --result bandwidth --timeless\nbandwidth = 1" if "live" in there else TIMELESS
+def test_the_first_of_the_five_that_there_is_is_shown_and_only_three_set_the_variable(
+    show, there
+):
+    entries = [
+        entry
+        for word, entry in (("recorded", ENTRY), ("emulated", EMULATED))
+        if word in there
+    ]
+    cell = (
+        "%%requires cuda --result bandwidth --timeless\nbandwidth = 1"
+        if "live" in there
+        else TIMELESS
+    )
     env = {"LAB_PRETEND": "cuda"} if "live" in there else {}
     shown, value, reads = show(
-        entries, SOURCE if "published" in there else None, cell, STATE, "%%requires result:bandwidth\n7 * 6", env=env
+        entries,
+        SOURCE if "published" in there else None,
+        cell,
+        STATE,
+        "%%requires result:bandwidth\n7 * 6",
+        env=env,
     )
     assert states(shown) == LADDER[there] and errors_of(shown) == []
     assert text_of(shown).startswith(messages.BADGES[LADDER[there][0]] + " · ")
@@ -182,12 +234,24 @@ def test_a_card_names_source_experiment_need_and_figures_in_text_and_in_html(sho
     first, beside = show([], [SOURCE, one], CELL, CELL)
     card, second = first.outputs
     source = "A. Author (https://example.org/post?a=1&b=2), published 2012\nCopies of 16 MB. Ours: many sizes."
-    needs = re.escape(f"PUBLISHED · {source}") + r" \(This cell needs .*\.\)\n" + re.escape(TABLE)
+    needs = (
+        re.escape(f"PUBLISHED · {source}")
+        + r" \(This cell needs .*\.\)\n"
+        + re.escape(TABLE)
+    )
     assert re.fullmatch(needs, card.data["text/plain"])
-    assert second.data["text/plain"] == f"PUBLISHED · C1060 · {source}\npinned | 1,198 GB/s"
+    assert (
+        second.data["text/plain"]
+        == f"PUBLISHED · C1060 · {source}\npinned | 1,198 GB/s"
+    )
     page = card.data["text/html"]
-    assert '<a href="https://example.org/post?a=1&amp;b=2">A. Author</a>, published 2012<br>Copies' in page
-    assert ">PUBLISHED</b>" in page and page.count("<tr>") == 3 and page.count("<td") == 9
+    assert (
+        '<a href="https://example.org/post?a=1&amp;b=2">A. Author</a>, published 2012<br>Copies'
+        in page
+    )
+    assert (
+        ">PUBLISHED</b>" in page and page.count("<tr>") == 3 and page.count("<td") == 9
+    )
     assert len(beside.outputs) == 2
 
 
@@ -204,7 +268,9 @@ class Tags(html.parser.HTMLParser):
 BAD = '<script>alert(1)</script> "onclick=alert(1) & <img src=x onerror=alert(1)>'
 
 
-@pytest.mark.parametrize("key", ["experiment", "who", "date", "figure_device", "figure_what", "figure_unit"])
+@pytest.mark.parametrize(
+    "key", ["experiment", "who", "date", "figure_device", "figure_what", "figure_unit"]
+)
 def test_nothing_in_the_file_becomes_html(show, key):
     bad = f"read 2026 {BAD}" if key == "date" else BAD
     card, *_ = show([], changed(**{key: bad}), CELL)[0].outputs
@@ -216,18 +282,39 @@ def test_nothing_in_the_file_becomes_html(show, key):
 
 
 def test_a_damaged_file_is_one_line_said_once_and_hides_nothing(show):
-    first, again, other = show([ENTRY], '{"bandwidth": 5}', CELL, CELL, "%%requires cuda:64 --name other\n1")
-    assert len(re.findall("^Ignored: recorded/published.json is damaged", text_of(first), re.M)) == 1
-    assert "hello" in text_of(first) and "Ignored" not in text_of(again) + text_of(other)
-    assert states(other) == ["unavailable"] and not any(map(errors_of, (first, again, other)))
+    first, again, other = show(
+        [ENTRY], '{"bandwidth": 5}', CELL, CELL, "%%requires cuda:64 --name other\n1"
+    )
+    assert (
+        len(
+            re.findall(
+                "^Ignored: recorded/published.json is damaged", text_of(first), re.M
+            )
+        )
+        == 1
+    )
+    assert "hello" in text_of(first) and "Ignored" not in text_of(again) + text_of(
+        other
+    )
+    assert states(other) == ["unavailable"] and not any(
+        map(errors_of, (first, again, other))
+    )
 
 
 def test_each_badge_is_words_in_a_frame(run):
     source = "from utils.messages import BADGES, note\nfor state in BADGES: note('a < b', state)"
     (cell,) = run(source)
-    for output, (state, badge) in zip(cell.outputs, messages.BADGES.items(), strict=True):
-        assert output.data["text/plain"] == f"{badge} · a < b" and output.metadata["device_lab"]["state"] == state
-        assert re.search(rf'<b style="border: 1px solid;[^"]*">{badge}</b> a &lt; b', output.data["text/html"])
+    for output, (state, badge) in zip(
+        cell.outputs, messages.BADGES.items(), strict=True
+    ):
+        assert (
+            output.data["text/plain"] == f"{badge} · a < b"
+            and output.metadata["device_lab"]["state"] == state
+        )
+        assert re.search(
+            rf'<b style="border: 1px solid;[^"]*">{badge}</b> a &lt; b',
+            output.data["text/html"],
+        )
         # legible in light and dark themes
         assert not re.search(r"(?<!-)color:|background", output.data["text/html"])
 

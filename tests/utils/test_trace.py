@@ -11,7 +11,9 @@ from utils.trace import trace_events
 
 
 def test_a_range_comes_before_the_work_within_it_and_ends_after_it():
-    with profile(activities=[ProfilerActivity.CPU], profile_memory=True, acc_events=True) as prof:
+    with profile(
+        activities=[ProfilerActivity.CPU], profile_memory=True, acc_events=True
+    ) as prof:
         with record_function("first"):
             torch.ones(256, 256)
         with record_function("second"):
@@ -21,15 +23,32 @@ def test_a_range_comes_before_the_work_within_it_and_ends_after_it():
     work = [e for e in events if e.get("cat") in ("cpu_op", "user_annotation")]
     assert {e["ph"] for e in work} == {"X"}
     second = [e["name"] for e in work].index("second")
-    assert [e["name"] for e in work[:2]] == ["first", "aten::ones"] and work[second + 1]["name"] == "aten::ones"
+    assert [e["name"] for e in work[:2]] == ["first", "aten::ones"] and work[
+        second + 1
+    ]["name"] == "aten::ones"
     first, called = work[0], work[1:second]
-    assert max(e["ts"] + e["dur"] for e in called) <= first["ts"] + first["dur"] <= work[second]["ts"]
+    assert (
+        max(e["ts"] + e["dur"] for e in called)
+        <= first["ts"] + first["dur"]
+        <= work[second]["ts"]
+    )
     inside = [e for e in events if first["ts"] <= e["ts"] < first["ts"] + first["dur"]]
-    assert [e["args"]["Bytes"] for e in inside if e["name"] == "[memory]"] == [256 * 256 * 4, -256 * 256 * 4]
+    assert [e["args"]["Bytes"] for e in inside if e["name"] == "[memory]"] == [
+        256 * 256 * 4,
+        -256 * 256 * 4,
+    ]
 
 
 def test_of_two_that_begin_together_the_longer_one_comes_first():
-    written = [{"name": "inner", "ts": 5, "dur": 1}, {"name": "outer", "ts": 5, "dur": 2}, {"name": "early", "ts": 4}]
+    written = [
+        {"name": "inner", "ts": 5, "dur": 1},
+        {"name": "outer", "ts": 5, "dur": 2},
+        {"name": "early", "ts": 4},
+    ]
     text = json.dumps({"traceEvents": written})
-    prof = SimpleNamespace(export_chrome_trace=lambda path: pathlib.Path(path).write_text(text, encoding="utf-8"))
+    prof = SimpleNamespace(
+        export_chrome_trace=lambda path: pathlib.Path(path).write_text(
+            text, encoding="utf-8"
+        )
+    )
     assert [e["name"] for e in trace_events(prof)] == ["early", "outer", "inner"]

@@ -13,12 +13,20 @@ ONE = [
     "torch.zeros(3, device=x.device).tolist()", "torch.cuda.synchronize()", "torch.cpu.synchronize()",
 ]  # fmt: skip
 TWO = ["x.to(x.cpu().device)", "[x.cpu(), x.tolist()]", "[x[0].item(), x[1].item()]"]
-NONE = ["x + y", "x[0]", "x[:2]", "torch.where(x > 1, x, y)", "x.to(torch.float64)", "torch.ones(3).tolist()"]
+NONE = [
+    "x + y",
+    "x[0]",
+    "x[:2]",
+    "torch.where(x > 1, x, y)",
+    "x.to(torch.float64)",
+    "torch.ones(3).tolist()",
+]
 NONE += ["x.to(y.device)", 'torch.ones(3, device="cpu").tolist()']
 
 
 @pytest.mark.parametrize(
-    ("line", "count"), [(line, count) for count, lines in enumerate((NONE, ONE, TWO)) for line in lines]
+    ("line", "count"),
+    [(line, count) for count, lines in enumerate((NONE, ONE, TWO)) for line in lines],
 )
 def test_counts(line, count):
     x, y, n = torch.arange(3.0), torch.ones(3), torch.tensor(2)

@@ -21,7 +21,12 @@ TEXT = """IR {
 
 def test_graph_nodes_reads_numbers_operations_shapes_and_inputs():
     nodes = xla.graph_nodes(TEXT)
-    assert [node.operation for node in nodes] == ["prim::Constant", "xla::device_data", "aten::max", "aten::add"]
+    assert [node.operation for node in nodes] == [
+        "prim::Constant",
+        "xla::device_data",
+        "aten::max",
+        "aten::add",
+    ]
     assert nodes[0] == (0, "prim::Constant", "f32[]", ())
     assert nodes[1].shape == "f32[3,2]" and nodes[3].inputs == (2, 1)
     assert xla.graph_nodes("IR {\n}\n") == []
@@ -91,5 +96,10 @@ assert kinds and set(kinds) == {"all-reduce"} or n == 1, kinds
 
 @pytest.mark.skipif(missing_xla() is not None, reason=f"needs {missing_xla()}")
 def test_blocks_and_collectives_of_a_sharded_product(tmp_path):
-    done = subprocess.run([sys.executable, "-c", SHARDED, tmp_path], capture_output=True, text=True, timeout=120)
+    done = subprocess.run(
+        [sys.executable, "-c", SHARDED, tmp_path],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
     assert done.returncode == 0, done.stderr

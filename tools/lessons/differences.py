@@ -24,7 +24,9 @@ def line(name, kept):
     """What the report says of the cell `name`, recorded now as `kept`; None if the
     emulated device has no such.
     """
-    found = [cell for origin, cell in recordings.find(name, timeless=True) if origin.emulated]
+    found = [
+        cell for origin, cell in recordings.find(name, timeless=True) if origin.emulated
+    ]
     if not found:
         return None
     if found[0]["source"] != kept["source"]:
@@ -36,11 +38,20 @@ def line(name, kept):
     shown = []
     for i, i_end, j, j_end in places[:SHOWN]:
         before = " ".join(ours[max(0, i - CONTEXT) : i])
-        mine, other = " ".join(ours[i:i_end][:20]) or "nothing", " ".join(theirs[j:j_end][:20]) or "nothing"
+        mine, other = (
+            " ".join(ours[i:i_end][:20]) or "nothing",
+            " ".join(theirs[j:j_end][:20]) or "nothing",
+        )
         shown.append(f"after “{before}” {mine} (emulated: {other})")
     more = f"; {len(places) - SHOWN} more" if len(places) > SHOWN else ""
-    versions = [cell["machine"].get("torch", "?").split("+")[0] for cell in (kept, found[0])]
-    built = "" if len(set(versions)) == 1 else f" (PyTorch {versions[0]}, emulated {versions[1]})"
+    versions = [
+        cell["machine"].get("torch", "?").split("+")[0] for cell in (kept, found[0])
+    ]
+    built = (
+        ""
+        if len(set(versions)) == 1
+        else f" (PyTorch {versions[0]}, emulated {versions[1]})"
+    )
     return f"differs from the emulated device{built}: {name}: {'; '.join(shown)}{more}"
 
 
@@ -52,7 +63,11 @@ def words(cell):
     text = "\n".join([*texts, json.dumps(cell["value"]) if "value" in cell else ""])
     device = cell["machine"]["device"].removeprefix(recordings.EMULATED)
     text = re.sub(rf"(?:{recordings.EMULATED})?{re.escape(device)}", "DEVICE", text)
-    text = re.sub(r"DEVICE(?: \(this machine\)|: numbers and memory real, times modeled)", "DEVICE", text)
+    text = re.sub(
+        r"DEVICE(?: \(this machine\)|: numbers and memory real, times modeled)",
+        "DEVICE",
+        text,
+    )
     text = re.sub(r"\b0x[0-9a-f]{4,}\b", "ADDRESS", text)
     text = re.sub(r"(\.(?:cpp|cu|h|py)):\d+", r"\1:LINE", text)
     text = re.sub(r"\(\d+ more lines?\)", "(LINES more)", text)
@@ -66,9 +81,16 @@ def differences(ours, theirs):
     """
     # so that a number counts as the same that is nearly the same
     if len(ours) == len(theirs):
-        theirs = [mine if alike(mine, other) else other for mine, other in zip(ours, theirs, strict=True)]
+        theirs = [
+            mine if alike(mine, other) else other
+            for mine, other in zip(ours, theirs, strict=True)
+        ]
     steps = difflib.SequenceMatcher(None, ours, theirs, autojunk=False).get_opcodes()
-    return [places for what, *places in steps if what != "equal" and not all_alike(ours, theirs, *places)]
+    return [
+        places
+        for what, *places in steps
+        if what != "equal" and not all_alike(ours, theirs, *places)
+    ]
 
 
 def all_alike(ours, theirs, i, i_end, j, j_end):

@@ -57,20 +57,36 @@ def formatted(sources, may_be_wide=True):
     a line a cell is harder to read. Such a cell stands in WIDER.
     """
     cells = [split(source) for source in sources]
-    narrow, wide = (_written([piece for _, pieces in cells for piece in pieces], width) for width in (NARROW, WIDE))
+    narrow, wide = (
+        _written([piece for _, pieces in cells for piece in pieces], width)
+        for width in (NARROW, WIDE)
+    )
     result = []
     for head, pieces in cells:
         slim, broad = (
-            head + "\n# ---- today\n".join(next(written).strip("\n") for _ in pieces) for written in (narrow, wide)
+            head + "\n# ---- today\n".join(next(written).strip("\n") for _ in pieces)
+            for written in (narrow, wide)
         )
         most = filled(broad) + 2 * (long_lines(broad) - long_lines(slim))
-        result.append(slim if filled(slim) <= min(most, LINES_MOST) or not may_be_wide else broad)
+        result.append(
+            slim if filled(slim) <= min(most, LINES_MOST) or not may_be_wide else broad
+        )
     return result
 
 
 def _written(pieces, width):
-    done = _ruff("format", f"--line-length={width}", "--stdin-filename=lesson.ipynb", "-", input=_notebook(pieces))
-    return iter(pieces if done.returncode else ["".join(cell["source"]) for cell in json.loads(done.stdout)["cells"]])
+    done = _ruff(
+        "format",
+        f"--line-length={width}",
+        "--stdin-filename=lesson.ipynb",
+        "-",
+        input=_notebook(pieces),
+    )
+    return iter(
+        pieces
+        if done.returncode
+        else ["".join(cell["source"]) for cell in json.loads(done.stdout)["cells"]]
+    )
 
 
 def findings(lesson, sources):
@@ -88,7 +104,9 @@ def findings(lesson, sources):
         for path, cells in programs.items():
             path.write_text(_notebook(cells.values()), encoding="utf-8")
         config = f"--config={ROOT / 'pyproject.toml'}"
-        done = _ruff("check", config, "--no-cache", "--output-format=json", *programs, cwd=folder)
+        done = _ruff(
+            "check", config, "--no-cache", "--output-format=json", *programs, cwd=folder
+        )
     for found in json.loads(done.stdout):
         cell = list(programs[pathlib.Path(found["filename"])])[found["cell"] - 1]
         yield f"cell {cell}, line {found['location']['row']}: {found['code']} {found['message']}"
@@ -105,7 +123,10 @@ def _programs(sources):
         result = re.search(r"%%torchrun.*--result (\w+)", head)
         if "%%today" in head:
             for part, code in zip(("old", "new"), pieces, strict=False):
-                yield f"{name}-{part}", {"prelude": PRELUDE, name: above + re.sub("(?m)^#:.*", "#", code)}
+                yield (
+                    f"{name}-{part}",
+                    {"prelude": PRELUDE, name: above + re.sub("(?m)^#:.*", "#", code)},
+                )
                 above += "#\n" * code.count("\n")
         elif "%%torchrun" in head:
             yield name, {name: above + pieces[0]}
@@ -116,9 +137,13 @@ def _programs(sources):
 
 
 def _notebook(sources):
-    return writes(v4.new_notebook(cells=[v4.new_code_cell(source) for source in sources]))
+    return writes(
+        v4.new_notebook(cells=[v4.new_code_cell(source) for source in sources])
+    )
 
 
 def _ruff(*arguments, **options):
     command = [sys.executable, "-m", "ruff", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, encoding="utf-8", **options)
+    return subprocess.run(
+        command, capture_output=True, text=True, encoding="utf-8", **options
+    )

@@ -28,7 +28,9 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 PNG_MOST = 60_000  # bytes
 NOTEBOOK_MOST = 600_000  # bytes
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
-EMPTY_WORDS = re.compile(r"\b(simply|easily|powerful|note that|as we can see|obviously)\b", re.I)
+EMPTY_WORDS = re.compile(
+    r"\b(simply|easily|powerful|note that|as we can see|obviously)\b", re.I
+)
 MACHINE_PATH = re.compile(r"/root/|/home/\w|/Users/\w|/tmp/|\b[A-Z]:\\\\?\w")
 
 BADGES = (
@@ -58,13 +60,19 @@ def setup_cell():
     """
     cells_of_first = nbformat.read(lessons()[0], as_version=4).cells
     source = next(cell.source for cell in cells_of_first if cell.id == "setup")
-    return re.sub('^REPOSITORY = ".*"$', f'REPOSITORY = "{address()}"', source, flags=re.M)
+    return re.sub(
+        '^REPOSITORY = ".*"$', f'REPOSITORY = "{address()}"', source, flags=re.M
+    )
 
 
 def badges(path):
     """Line of badges for the lesson at `path`."""
     where = address("Lessons")
-    return BADGES.format(on_github=where.removeprefix("https://github.com/"), lessons=where, name=path.name)
+    return BADGES.format(
+        on_github=where.removeprefix("https://github.com/"),
+        lessons=where,
+        name=path.name,
+    )
 
 
 def lessons():
@@ -78,17 +86,25 @@ def lessons():
 
 def canonical(nb, path):
     """The notebook in the one form that is committed, as text."""
-    accelerator = {key: nb.metadata[key] for key in ("accelerator", "colab") if key in nb.metadata}
+    accelerator = {
+        key: nb.metadata[key] for key in ("accelerator", "colab") if key in nb.metadata
+    }
     kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
-    nb.metadata = nbformat.from_dict({"kernelspec": kernel, "language_info": {"name": "python"}, **accelerator})
+    nb.metadata = nbformat.from_dict(
+        {"kernelspec": kernel, "language_info": {"name": "python"}, **accelerator}
+    )
     nb.nbformat, nb.nbformat_minor = 4, 5
     code = rules.code_cells(nb)
-    sources = formatting.formatted([cell.source for cell in code], may_be_wide=not rules.is_new(path))
+    sources = formatting.formatted(
+        [cell.source for cell in code], may_be_wide=not rules.is_new(path)
+    )
     for cell, source in zip(code, sources, strict=True):
         cell.source = source
     taken = set()
     for cell in nb.cells:
-        cell.source = "\n".join(line.rstrip() for line in cell.source.strip().splitlines())
+        cell.source = "\n".join(
+            line.rstrip() for line in cell.source.strip().splitlines()
+        )
         cell.metadata = nbformat.from_dict(_metadata(cell))
         if "id" not in cell or re.fullmatch("[0-9a-f]{8}", cell.id):
             cell.id = _slug(cell, taken)
@@ -96,7 +112,12 @@ def canonical(nb, path):
         if cell.id == "setup":
             cell.source = setup_cell()
         if cell.cell_type == "markdown" and "colab-badge.svg" in cell.source:
-            cell.source = re.sub(r"^\[!\[Open in Colab\].*$", lambda _: badges(path), cell.source, flags=re.M)
+            cell.source = re.sub(
+                r"^\[!\[Open in Colab\].*$",
+                lambda _: badges(path),
+                cell.source,
+                flags=re.M,
+            )
         for output in cell.get("outputs", []):
             _clean_output(output)
     rules.write_minutes(nb, path)
@@ -113,7 +134,11 @@ def _metadata(cell):
     """
     tags = set(cell.metadata.get("tags", [])) - {"hide-input"}
     if cell.get("id") == "setup" or "fold" in tags:
-        return {"cellView": "form", "jupyter": {"source_hidden": True}, "tags": sorted(tags | {"fold", "hide-input"})}
+        return {
+            "cellView": "form",
+            "jupyter": {"source_hidden": True},
+            "tags": sorted(tags | {"fold", "hide-input"}),
+        }
     return {"tags": sorted(tags)} if tags else {}
 
 
@@ -126,9 +151,15 @@ def _clean_output(output):
 
 
 def _slug(cell, taken):
-    words = re.findall(r"[a-z0-9]+", re.sub(r"^(%%|#|import|from)\S*", "", cell.source.lower()))[:4]
+    words = re.findall(
+        r"[a-z0-9]+", re.sub(r"^(%%|#|import|from)\S*", "", cell.source.lower())
+    )[:4]
     slug = ("-".join(words) or cell.cell_type)[:40]
-    return next(s for n in range(1, 999) if (s := slug if n == 1 else f"{slug}-{n}") not in taken)
+    return next(
+        s
+        for n in range(1, 999)
+        if (s := slug if n == 1 else f"{slug}-{n}") not in taken
+    )
 
 
 # --------------------------------------------------------------------------------------
@@ -146,8 +177,14 @@ def problems(path):
     if canonical(nbformat.reads(text, as_version=4), path) != text:
         found.append("not in canonical form: run `make format`")
     if len(text.encode()) > NOTEBOOK_MOST:
-        found.append(f"{len(text.encode()) // 1000} kB, more than {NOTEBOOK_MOST // 1000}")
-    bad = [cell.id for cell in nb.cells if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", cell.id)]
+        found.append(
+            f"{len(text.encode()) // 1000} kB, more than {NOTEBOOK_MOST // 1000}"
+        )
+    bad = [
+        cell.id
+        for cell in nb.cells
+        if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", cell.id)
+    ]
     found += [f"cell id {name!r} is no readable slug" for name in bad]
     found += rules.problems(nb, path, badges(path))
     for rule in (_code, _text_cells, _exercises, _outputs):
@@ -158,7 +195,10 @@ def problems(path):
 def _code(nb, path):
     code = {cell.id: cell.source for cell in rules.code_cells(nb)}
     yield from formatting.findings(path.stem, code)
-    wide, most = sum(map(formatting.long_lines, code.values())), formatting.WIDER.get(path.name[:2], 0)
+    wide, most = (
+        sum(map(formatting.long_lines, code.values())),
+        formatting.WIDER.get(path.name[:2], 0),
+    )
     if wide != most:  # where there are fewer, that is the new limit
         yield f"{wide} lines of code over {formatting.NARROW} columns, not {most} as in tools/lessons/formatting.py (WIDER)"
     for name, source in code.items():
@@ -174,7 +214,10 @@ def _code(nb, path):
 def _text_cells(nb, path):
     text = rules.text_of(nb)
     words = EMPTY_WORDS.findall(re.sub(r"```.*?```|`[^`]*`", "", text, flags=re.S))
-    yield from (f"empty word {word!r} (voice)" for word in sorted({word.lower() for word in words}))
+    yield from (
+        f"empty word {word!r} (voice)"
+        for word in sorted({word.lower() for word in words})
+    )
     yield from pages.broken_links(text, ROOT / "notebooks")
 
 
@@ -198,7 +241,13 @@ def _outputs(nb, path):
         yield "outputs are not from one run from top to bottom: run `make outputs`"
     for name, output in ((cell.id, output) for cell in code for output in cell.outputs):
         data = output.get("data", {})
-        shown = "".join([output.get("text", ""), data.get("text/plain", ""), data.get("text/html", "")])
+        shown = "".join(
+            [
+                output.get("text", ""),
+                data.get("text/plain", ""),
+                data.get("text/html", ""),
+            ]
+        )
         if output.output_type == "error":
             yield f"cell {name} shows an error"
         if output.get("name") == "stderr":
@@ -225,7 +274,9 @@ def recording_problems():
                 names[header.name] = (path.stem, cells.source_hash(cell.source))
     for path in sorted(recordings.FOLDER.glob("*/*")):
         label = f"recorded/{path.parent.name}/{path.name}"
-        if MACHINE_PATH.search(re.sub(r'"png": "[^"]*"', "", path.read_text(encoding="utf-8"))):
+        if MACHINE_PATH.search(
+            re.sub(r'"png": "[^"]*"', "", path.read_text(encoding="utf-8"))
+        ):
             yield f"{label} names a path of the machine"
         for name, cell in recordings.load(path).items():
             lesson, source = names.get(name, (None, None))
@@ -261,7 +312,11 @@ def write(paths):
     With all lessons, write the minutes into the pages about them.
     """
     for path in paths:
-        path.write_text(canonical(nbformat.read(path, as_version=4), path), encoding="utf-8", newline="\n")
+        path.write_text(
+            canonical(nbformat.read(path, as_version=4), path),
+            encoding="utf-8",
+            newline="\n",
+        )
     if paths == lessons():
         pages.write(ROOT)
 
@@ -277,9 +332,13 @@ def outputs(paths):
 
 def main():
     commands = {"check": check, "write": write, "outputs": outputs}
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("command", choices=commands)
-    parser.add_argument("files", nargs="*", type=pathlib.Path, help="lessons (default: all)")
+    parser.add_argument(
+        "files", nargs="*", type=pathlib.Path, help="lessons (default: all)"
+    )
     options = parser.parse_args()
     return 1 if commands[options.command](options.files or lessons()) else 0
 

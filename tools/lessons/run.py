@@ -36,6 +36,8 @@ def kernel(nb, folder, env=None, timeout=600, **options):
     # the kernel of this Python, not one in the home folder
     os.environ.setdefault("JUPYTER_PREFER_ENV_PATH", "1")
     options = {**PATIENT, **options}
-    client = NotebookClient(nb, timeout=timeout, resources={"metadata": {"path": str(folder)}}, **options)
+    client = NotebookClient(
+        nb, timeout=timeout, resources={"metadata": {"path": str(folder)}}, **options
+    )
     with client.setup_kernel(env={**os.environ, **(env or {})}):
         yield client

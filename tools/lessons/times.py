@@ -17,11 +17,17 @@ from utils.exercises import lesson_exercises
 CORES = "What the core of a lesson is"
 # A lesson in a path: "- [02 · …](…): 19 minutes". Below it sections and exercises; none
 # means the core.
-STEP = re.compile(r"^(- \[(\d\d) · .*?\]\(\.\./notebooks/(.*?)\): ).*\n((?:  - .*\n)*)", re.M)
+STEP = re.compile(
+    r"^(- \[(\d\d) · .*?\]\(\.\./notebooks/(.*?)\): ).*\n((?:  - .*\n)*)", re.M
+)
 # Rows of tables, in Markdown or in the JSON of a notebook: what stays, and the last two
 # columns, which are computed.
-PATH = re.compile(r"(\| \[([^]|\n]+)\]\([^)|\n]*#[^)|\n]*\) \|[^|\n]*\|)[^|\n]*\|[^|\n]*\|")
-LESSON = re.compile(r"(\| (\d\d) \| \[[^]|\n]*\]\(notebooks/[^)|\n]*\) \|[^|\n]*\|)[^|\n]*\|[^|\n]*\|")
+PATH = re.compile(
+    r"(\| \[([^]|\n]+)\]\([^)|\n]*#[^)|\n]*\) \|[^|\n]*\|)[^|\n]*\|[^|\n]*\|"
+)
+LESSON = re.compile(
+    r"(\| (\d\d) \| \[[^]|\n]*\]\(notebooks/[^)|\n]*\) \|[^|\n]*\|)[^|\n]*\|[^|\n]*\|"
+)
 ALL = re.compile(r"(\| \| all [^|\n]*\|[^|\n]*\|)[^|\n]*\|[^|\n]*\|")
 # to a file of the course, a heading of it, or one of the same page
 LINK = re.compile(r"\]\(([^)#:]*)(?:#([^)]*))?\)")
@@ -59,13 +65,23 @@ def read_lesson(path):
     """The Lesson in a notebook. Sections (##) have their subsections (###) in them, but
     not in the old form.
     """
-    nb, new, parts, current = nbformat.read(path, as_version=4), rules.is_new(path), {}, []
+    nb, new, parts, current = (
+        nbformat.read(path, as_version=4),
+        rules.is_new(path),
+        {},
+        [],
+    )
     for cell in nb.cells:
         pieces = [cell]
         if cell.cell_type == "markdown":
-            pieces = map(nbformat.v4.new_markdown_cell, re.split(r"^(?=###? )", cell.source, flags=re.M))
+            pieces = map(
+                nbformat.v4.new_markdown_cell,
+                re.split(r"^(?=###? )", cell.source, flags=re.M),
+            )
         for piece in pieces:
-            if piece.cell_type == "markdown" and (top := re.match(r"(###?) (.*)", piece.source)):
+            if piece.cell_type == "markdown" and (
+                top := re.match(r"(###?) (.*)", piece.source)
+            ):
                 title = re.sub(r" \(\d+ minutes?\)$", "", top[2])
                 current = [*current[:1], title] if new and top[1] == "###" else [title]
             for title in current:
@@ -77,15 +93,23 @@ def read_lesson(path):
 
 
 def read_course(root):
-    lessons = {path.name[:2]: read_lesson(path) for path in sorted((root / "notebooks").glob("[0-9][0-9]_*.ipynb"))}
+    lessons = {
+        path.name[:2]: read_lesson(path)
+        for path in sorted((root / "notebooks").glob("[0-9][0-9]_*.ipynb"))
+    }
     paths = {}
     for part in re.split(r"^###? ", read(root / "docs" / "paths.md"), flags=re.M)[1:]:
-        if steps := [(number, file, _names(below)) for _, number, file, below in STEP.findall(part)]:
+        if steps := [
+            (number, file, _names(below))
+            for _, number, file, below in STEP.findall(part)
+        ]:
             paths[part.partition("\n")[0]] = steps
     cores = paths.pop(CORES, [])
     for number, _, names in cores:
         if number in lessons and not lessons[number].core:
-            lessons[number] = lessons[number]._replace(core=lessons[number].minutes(names))
+            lessons[number] = lessons[number]._replace(
+                core=lessons[number].minutes(names)
+            )
     return Course(lessons, paths, cores)
 
 
@@ -96,7 +120,11 @@ def read(path):
 def _names(below):
     """Sections and exercises in the lines below a lesson of a path."""
     lines = [line[4:] for line in below.splitlines()]
-    return [n for line in lines for n in (re.findall(r"\d\d\.\d", line) if line[:8] == "exercise" else [line])]
+    return [
+        n
+        for line in lines
+        for n in (re.findall(r"\d\d\.\d", line) if line[:8] == "exercise" else [line])
+    ]
 
 
 def hours(minutes):
@@ -122,7 +150,10 @@ def with_times(text, course):
             return found[0]
         steps = course.paths[found[2]]
         numbers = " ".join(dict.fromkeys(number for number, _, _ in steps))
-        minutes = sum(course.lessons.get(number, NONE).minutes(names) for number, _, names in steps)
+        minutes = sum(
+            course.lessons.get(number, NONE).minutes(names)
+            for number, _, names in steps
+        )
         return f"{found[1]} {numbers} | {hours(minutes)} |"
 
     def of_lesson(found):
@@ -188,7 +219,11 @@ def _wrong_terms(text, lessons):
         yield "the terms are not in alphabetical order, or one stands there twice"
     for name, said in terms:
         file = lessons.get(said[-3:-1], NONE).file
-        if not file or said[-5:] != f" [{file[:2]}]" or f"\n{said[-4:]}: ../notebooks/{file}\n" not in text:
+        if (
+            not file
+            or said[-5:] != f" [{file[:2]}]"
+            or f"\n{said[-4:]}: ../notebooks/{file}\n" not in text
+        ):
             yield f"{name} does not end with the number of a lesson, or its link leads nowhere"
         if len(re.findall(r"[.?!](?= )", said)) != 2:
             yield f"{name} has not two sentences"
@@ -196,8 +231,12 @@ def _wrong_terms(text, lessons):
 
 def anchors(text):
     """The anchors of a page's headings, as GitHub makes them."""
-    titles = re.findall(r"^#+ (.*)$", re.sub(r"^```.*?^```", "", text, flags=re.M | re.S), re.M)
-    return [re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles]
+    titles = re.findall(
+        r"^#+ (.*)$", re.sub(r"^```.*?^```", "", text, flags=re.M | re.S), re.M
+    )
+    return [
+        re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles
+    ]
 
 
 def broken_links(text, folder):

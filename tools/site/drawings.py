@@ -59,7 +59,9 @@ def lesson_path(number):
 def explorer_cells(number):
     """The code cells of a lesson up to the one with its explorer, as a list of sources."""
     nb = json.loads(lesson_path(number).read_text(encoding="utf-8"))
-    sources = ["".join(cell["source"]) for cell in nb["cells"] if cell["cell_type"] == "code"]
+    sources = [
+        "".join(cell["source"]) for cell in nb["cells"] if cell["cell_type"] == "code"
+    ]
     last = next(n for n, source in enumerate(sources) if "plots.explorer(" in source)
     return sources[: last + 1]
 
@@ -93,10 +95,15 @@ def _made(statements, name, end, given):
     for place in range(end - 1, -1, -1):
         statement = statements[place]
         if name in statement.makes and not statement.makes & given:
-            if isinstance(statement.node, ast.Import | ast.ImportFrom | ast.FunctionDef | ast.ClassDef):
+            if isinstance(
+                statement.node,
+                ast.Import | ast.ImportFrom | ast.FunctionDef | ast.ClassDef,
+            ):
                 return {place}  # calls of a module's functions do not change it
             found.add(place)
-            if not isinstance(statement.node, ast.For | ast.If | ast.With | ast.AugAssign):
+            if not isinstance(
+                statement.node, ast.For | ast.If | ast.With | ast.AugAssign
+            ):
                 return found
         elif name in statement.changes:
             found.add(place)
@@ -113,7 +120,9 @@ def _statements(source):
         nodes = ast.parse(body).body
     except SyntaxError:
         return []  # a cell in another language: %%torchrun, %%today
-    return [_statement(node, ast.get_source_segment(body, node), header) for node in nodes]
+    return [
+        _statement(node, ast.get_source_segment(body, node), header) for node in nodes
+    ]
 
 
 def _statement(node, source, header):
@@ -123,7 +132,9 @@ def _statement(node, source, header):
     changes = set()
     if not isinstance(node, ast.FunctionDef | ast.ClassDef):
         for part in ast.walk(node):
-            if isinstance(part, ast.Subscript | ast.Attribute) and not isinstance(part.ctx, ast.Load):
+            if isinstance(part, ast.Subscript | ast.Attribute) and not isinstance(
+                part.ctx, ast.Load
+            ):
                 changes.add(_root(part))
             if isinstance(part, ast.Expr) and isinstance(part.value, ast.Call):
                 call = part.value
@@ -163,7 +174,10 @@ def load(number):
     statements, header = needed(number)
     names = {"__name__": f"lesson_{number}", **GIVEN.get(number, {})}
     recordings.running[:] = [header and header.result]
-    with mock.patch.object(plots, "explorer") as explorer, contextlib.redirect_stdout(io.StringIO()):
+    with (
+        mock.patch.object(plots, "explorer") as explorer,
+        contextlib.redirect_stdout(io.StringIO()),
+    ):
         for statement in statements:
             _run(statement, names)
     (draw,), controls = explorer.call_args
@@ -175,7 +189,9 @@ def _run(statement, names):
     # also where this machine has the hardware: a page shows what was recorded
     if statement.node is None:
         source = cells.source_hash(statement.source)
-        recordings.replay(header.name, f"`{header.word}`", source, names, header.timeless)
+        recordings.replay(
+            header.name, f"`{header.word}`", source, names, header.timeless
+        )
     elif header is None or cells.missing(header.word, names) is None:
         exec(compile(ast.Module([statement.node], []), "lesson", "exec"), names)
 
@@ -239,7 +255,9 @@ def elements(svg):
     Dropped is what nobody sees: metadata, comments, names of groups, decimals, groups
     of one element.
     """
-    root = ElementTree.fromstring(re.sub(r"(?s)<metadata>.*?</metadata>|<style.*?</style>", "", svg))
+    root = ElementTree.fromstring(
+        re.sub(r"(?s)<metadata>.*?</metadata>|<style.*?</style>", "", svg)
+    )
     for element in root.iter():
         element.tag = _local(element.tag)
         element.attrib = {_local(name): value for name, value in element.attrib.items()}
@@ -274,7 +292,11 @@ def _element(element):
     words = element.text or ""
     if words.strip():
         inner = html.escape(words.strip("\n"), quote=False) + inner
-    return f"{_opening(element)}>{inner}</{element.tag}>" if inner else f"{_opening(element)}/>"
+    return (
+        f"{_opening(element)}>{inner}</{element.tag}>"
+        if inner
+        else f"{_opening(element)}/>"
+    )
 
 
 def _opening(element):
@@ -296,7 +318,11 @@ def _transform(text):
 def _style(style):
     # the root has it
     style = re.sub(r"font-family: 'DejaVu Sans'[^;]*(;|$)", "", style)
-    style = re.sub(r"font-family: 'DejaVu Sans Mono'[^;]*", "font-family: DejaVu Sans Mono,monospace", style)
+    style = re.sub(
+        r"font-family: 'DejaVu Sans Mono'[^;]*",
+        "font-family: DejaVu Sans Mono,monospace",
+        style,
+    )
     return re.sub(r"([:;]) ", r"\1", style).strip("; ")
 
 
@@ -346,10 +372,15 @@ def pack(pictures):
         if isinstance(part, str):
             assert HOLE not in part, part
             form = forms.setdefault(NUMBER.sub(HOLE, part), len(forms))
-            entry = " ".join([str(form), *(found[0] for found in NUMBER.finditer(part))])
+            entry = " ".join(
+                [str(form), *(found[0] for found in NUMBER.finditer(part))]
+            )
         else:
             numbers = [0, *map(add, part[1:])]
-            entry = (part[0], *(after - before for before, after in itertools.pairwise(numbers)))
+            entry = (
+                part[0],
+                *(after - before for before, after in itertools.pairwise(numbers)),
+            )
         if entry not in known:
             known[entry] = len(elements)
             elements.append(entry)

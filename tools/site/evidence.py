@@ -64,12 +64,18 @@ class Recording:
     @property
     def real(self):
         """Whether a CUDA GPU or a TPU gave it."""
-        return not self.emulated and ("capability" in self.machine or "TPU" in self.machine["device"])
+        return not self.emulated and (
+            "capability" in self.machine or "TPU" in self.machine["device"]
+        )
 
     @property
     def told(self):
         """The day and the versions."""
-        known = [f"{key} {self.machine[key]}" for key in recordings.VERSIONS if key in self.machine]
+        known = [
+            f"{key} {self.machine[key]}"
+            for key in recordings.VERSIONS
+            if key in self.machine
+        ]
         return ", ".join([self.date, *known]) + self.note
 
     @property
@@ -94,18 +100,29 @@ class Cell:
     @property
     def live(self):
         """Whether the stored outputs are its own, not those of a recording."""
-        return NOT_LIVE.isdisjoint(o.get("metadata", {}).get("device_lab", {}).get("state") for o in self.outputs)
+        return NOT_LIVE.isdisjoint(
+            o.get("metadata", {}).get("device_lab", {}).get("state")
+            for o in self.outputs
+        )
 
     @property
     def texts(self):
         """What it printed, output by output, without colors."""
-        return [re.sub(r"\x1b\[[\d;]*m", "", "".join(o["text"])) for o in self.outputs if "text" in o]
+        return [
+            re.sub(r"\x1b\[[\d;]*m", "", "".join(o["text"]))
+            for o in self.outputs
+            if "text" in o
+        ]
 
     @property
     def row(self):
         """The row of lesson 16 that it is, or None."""
         header, _, body = cells.body(self.source).partition("\n")
-        return today.parse(header.removeprefix("%%today "), body) if header.startswith("%%today ") else None
+        return (
+            today.parse(header.removeprefix("%%today "), body)
+            if header.startswith("%%today ")
+            else None
+        )
 
 
 @dataclass
@@ -131,7 +148,9 @@ class Lesson:
             return None
         word = cell.header.word
         if word.startswith("result:"):
-            makers = [c for c in self.conditional if c.header.result == cell.header.result]
+            makers = [
+                c for c in self.conditional if c.header.result == cell.header.result
+            ]
             return self.needs(makers[0]) if makers else None
         base, _, count = word.partition(":")
         return f"{count} CUDA GPUs" if count else NEEDS[base]
@@ -139,7 +158,10 @@ class Lesson:
 
 def read_lessons(root=ROOT):
     """All lessons, with their recordings."""
-    return [read_lesson(path) for path in sorted((root / "notebooks").glob("[0-9][0-9]_*.ipynb"))]
+    return [
+        read_lesson(path)
+        for path in sorted((root / "notebooks").glob("[0-9][0-9]_*.ipynb"))
+    ]
 
 
 def read_lesson(path):
@@ -151,7 +173,9 @@ def read_lesson(path):
             prose = re.sub(r"```.*?```", "", source, flags=re.S)
             section = (re.findall(r"^#+ (.+)$", prose, re.M) or [section])[-1]
         if cell["cell_type"] == "code":
-            found.append(Cell(cell["id"], source, section, cell["outputs"], cells.header(source)))
+            found.append(
+                Cell(cell["id"], source, section, cell["outputs"], cells.header(source))
+            )
     title = re.match(r"# ([^:\n]+)", "".join(content["cells"][0]["source"]))[1]
     lesson = Lesson(path.stem, title, edition(content), found)
     _read_recordings(lesson, path.parent / "recorded")
@@ -160,25 +184,44 @@ def read_lesson(path):
 
 def _read_recordings(lesson, folder):
     for path in sorted(folder.glob(f"*/{lesson.stem}.json")):
-        stored, judged = recordings.load(path), json.loads(path.read_text(encoding="utf-8")).get("claims", {})
+        stored, judged = (
+            recordings.load(path),
+            json.loads(path.read_text(encoding="utf-8")).get("claims", {}),
+        )
         # also a claim was judged on that machine, that day
         first = next(iter(stored.values()))
         for cell in lesson.cells:
             kept = stored.get(cell.header and cell.header.name) or judged.get(cell.id)
             if kept:
-                lines = [output["text"].rstrip("\n") for output in kept.get("outputs", []) if "text" in output]
+                lines = [
+                    output["text"].rstrip("\n")
+                    for output in kept.get("outputs", [])
+                    if "text" in output
+                ]
                 changed = kept["source"] != cells.source_hash(cell.source)
-                machine, date = kept.get("machine", first["machine"]), kept.get("date", first["date"])
-                cell.recorded.append(Recording(machine, date, "\n".join(kept.get("lines", lines)), changed))
+                machine, date = (
+                    kept.get("machine", first["machine"]),
+                    kept.get("date", first["date"]),
+                )
+                cell.recorded.append(
+                    Recording(
+                        machine, date, "\n".join(kept.get("lines", lines)), changed
+                    )
+                )
     for cell in lesson.cells:
-        cell.recorded.sort(key=lambda recording: (not recording.emulated, recording.date), reverse=True)
+        cell.recorded.sort(
+            key=lambda recording: (not recording.emulated, recording.date), reverse=True
+        )
 
 
 def read_status(root=ROOT):
     """What the last test runs said: (environment, stem of the lesson) → content of the
     file.
     """
-    files = [json.loads(path.read_text(encoding="utf-8")) for path in (root / "build" / "status").glob("*/*.json")]
+    files = [
+        json.loads(path.read_text(encoding="utf-8"))
+        for path in (root / "build" / "status").glob("*/*.json")
+    ]
     return {(kept["environment"], kept["lesson"]): kept for kept in files}
 
 
@@ -221,7 +264,10 @@ class Claim:
         if self.refused:
             return "refused"
         kinds = {kind_of(where) for _, where in self.figures}
-        return next((kind for kind in ("measured", "computed", "emulated") if kind in kinds), "open")
+        return next(
+            (kind for kind in ("measured", "computed", "emulated") if kind in kinds),
+            "open",
+        )
 
 
 def kind_of(where):
@@ -230,7 +276,11 @@ def kind_of(where):
     """
     if where.startswith(recordings.EMULATED):
         return "emulated"
-    return "measured" if re.search(r"this machine|recorded \d|stored here|test run", where) else "computed"
+    return (
+        "measured"
+        if re.search(r"this machine|recorded \d|stored here|test run", where)
+        else "computed"
+    )
 
 
 def claims_of(lesson):
@@ -244,7 +294,11 @@ def claims_of(lesson):
         elif "claim(" in source:
             tree = ast.parse(source)
             blocks = [node for node in ast.walk(tree) if isinstance(node, ast.With)]
-            blocks = [node for node in blocks if any("expect_error(" in ast.unparse(item) for item in node.items)]
+            blocks = [
+                node
+                for node in blocks
+                if any("expect_error(" in ast.unparse(item) for item in node.items)
+            ]
             refused = {call for block in blocks for call in _calls(block)}
             for call in sorted(_calls(tree), key=lambda call: call.lineno):
                 found.append(_claim_of_call(cell, call, call in refused))
@@ -254,7 +308,11 @@ def claims_of(lesson):
 def _calls(tree):
     """The calls of `claim` in a piece of code."""
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
-    return [call for call in calls if isinstance(call.func, ast.Name) and call.func.id == "claim"]
+    return [
+        call
+        for call in calls
+        if isinstance(call.func, ast.Name) and call.func.id == "claim"
+    ]
 
 
 def _claim_of_row(cell):
@@ -264,7 +322,10 @@ def _claim_of_row(cell):
 
 
 def _claim_of_call(cell, call, refused):
-    text, given = call.args[0], {keyword.arg: keyword.value for keyword in call.keywords}
+    text, given = (
+        call.args[0],
+        {keyword.arg: keyword.value for keyword in call.keywords},
+    )
     parts = text.values if isinstance(text, ast.JoinedStr) else [text]
     sentence, pattern = "", ""
     for part in parts:
@@ -275,10 +336,14 @@ def _claim_of_call(cell, call, refused):
             sentence, pattern = f"{sentence}‹{ast.unparse(value)}›", pattern + ".+"
     unit = f" {_plain(given['unit'])}" if "unit" in given else ""
     bounds = [("≥", "at_least"), ("≤", "at_most"), ("limit", "limit")]
-    promised = [f"{sign} {_plain(given[name])}{unit}" for sign, name in bounds if name in given]
+    promised = [
+        f"{sign} {_plain(given[name])}{unit}" for sign, name in bounds if name in given
+    ]
     if not promised:
         promised = ["bounds that the cell computes"] if None in given else ["true"]
-    return Claim(cell, sentence, pattern, "; ".join(promised), "timed" in given, refused)
+    return Claim(
+        cell, sentence, pattern, "; ".join(promised), "timed" in given, refused
+    )
 
 
 def _plain(node):
@@ -330,15 +395,28 @@ def _give(found, id, line, when, note):
     if not judged:
         raise ValueError(f"no line of a claim: {line!r}")
     figure = judged.groupdict("")
-    order = sorted(found, key=lambda claim: (claim.cell.id != id, claim.pattern.count(".+"), -len(claim.pattern)))
-    claim = next((claim for claim in order if re.fullmatch(claim.pattern, figure["text"])), None)
+    order = sorted(
+        found,
+        key=lambda claim: (
+            claim.cell.id != id,
+            claim.pattern.count(".+"),
+            -len(claim.pattern),
+        ),
+    )
+    claim = next(
+        (claim for claim in order if re.fullmatch(claim.pattern, figure["text"])), None
+    )
     if claim is None:
         return False
     where = figure["where"].partition(": numbers and memory real")[0]
     if "this machine" in where:
         where = where.replace("this machine", when)
     elif where.startswith(recordings.EMULATED):
-        where = re.sub(r" \(.*?\)", "", where) if "recorded" in where else f"{where}, {when}"
+        where = (
+            re.sub(r" \(.*?\)", "", where)
+            if "recorded" in where
+            else f"{where}, {when}"
+        )
     if (where + note).startswith(recordings.EMULATED) and claim.timed:
         return True  # a time there is a model
     known = [(other["text"], other["value"], place) for other, place in claim.figures]
@@ -356,10 +434,19 @@ def shown_for(cell, lesson, published):
     rules are those of `replay`.
     """
     kept = cell.recorded
-    real = [f"RECORDED on {md(k.machine['device'])}, {k.told}" for k in kept if not k.emulated]
-    emulated = [f"EMULATED, {k.told}" for k in kept if k.emulated and cell.header.timeless]
+    real = [
+        f"RECORDED on {md(k.machine['device'])}, {k.told}"
+        for k in kept
+        if not k.emulated
+    ]
+    emulated = [
+        f"EMULATED, {k.told}" for k in kept if k.emulated and cell.header.timeless
+    ]
     others = published.get(cell.header.name, [])
-    others = [f"PUBLISHED by [{md(source['who'])}]({source['link']}), {source['date']}" for source in others]
+    others = [
+        f"PUBLISHED by [{md(source['who'])}]({source['link']}), {source['date']}"
+        for source in others
+    ]
     if real:
         return "recorded", "<br>".join(real + others)
     if emulated:
@@ -372,10 +459,17 @@ def gpu_sentence(lessons):
     same (a test compares).
     """
     conditional = [cell for lesson in lessons for cell in lesson.conditional]
-    found = [kept.machine["device"] for cell in conditional for kept in cell.recorded if kept.real]
+    found = [
+        kept.machine["device"]
+        for cell in conditional
+        for kept in cell.recorded
+        if kept.real
+    ]
     if not found:
         return "No result in this course comes from a CUDA GPU or a TPU yet."
-    devices = ", ".join(f"{count} on {device}" for device, count in sorted(Counter(found).items()))
+    devices = ", ".join(
+        f"{count} on {device}" for device, count in sorted(Counter(found).items())
+    )
     return f"Recorded on a CUDA GPU or a TPU so far: cells {devices}."
 
 
@@ -386,7 +480,9 @@ def gpu_sentence(lessons):
 def pages(root=ROOT):
     """The texts of the three pages by their path."""
     lessons, status = read_lessons(root), read_status(root)
-    published = recordings.load_published(root / "notebooks" / "recorded" / "published.json")
+    published = recordings.load_published(
+        root / "notebooks" / "recorded" / "published.json"
+    )
     return {
         "docs/evidence.md": evidence(lessons, status, published),
         "docs/status.md": status_page(lessons, status),
@@ -410,7 +506,10 @@ def ticks(text, least=1):
 
 
 def table(head, rows):
-    return "".join(f"| {' | '.join(map(str, row))} |\n" for row in [head, ["---"] * len(head), *rows])
+    return "".join(
+        f"| {' | '.join(map(str, row))} |\n"
+        for row in [head, ["---"] * len(head), *rows]
+    )
 
 
 def evidence(lessons, status, published):
@@ -418,29 +517,50 @@ def evidence(lessons, status, published):
     parts, kinds, shown, on = [], Counter(), Counter(), Counter()
     for lesson in lessons:
         found = measured_claims(lesson, status)
-        shows = [(cell, *shown_for(cell, lesson, published)) for cell in lesson.conditional]
+        shows = [
+            (cell, *shown_for(cell, lesson, published)) for cell in lesson.conditional
+        ]
         kinds.update(claim.kind for claim in found)
         shown.update(kind for _, kind, _ in shows)
         for cell in lesson.conditional:
-            on.update({kept.machine["device"] for kept in cell.recorded if not kept.emulated})
+            on.update(
+                {kept.machine["device"] for kept in cell.recorded if not kept.emulated}
+            )
         parts.append(f"## {lesson.stem[:2]} · {md(lesson.title)}\n")
         if found:
             head = "1 claim" if len(found) == 1 else f"{len(found)} claims"
-            parts.append(table([head, "figure"], [_claim_row(claim, lesson) for claim in found]))
+            parts.append(
+                table([head, "figure"], [_claim_row(claim, lesson) for claim in found])
+            )
         if shows:
-            head = "1 cell that needs hardware" if len(shows) == 1 else f"{len(shows)} cells that need hardware"
+            head = (
+                "1 cell that needs hardware"
+                if len(shows) == 1
+                else f"{len(shows)} cells that need hardware"
+            )
             rows = [
-                [f"[{code(cell.header.name)}]({lesson.link(cell)})<br>needs {lesson.needs(cell)}", text]
+                [
+                    f"[{code(cell.header.name)}]({lesson.link(cell)})<br>needs {lesson.needs(cell)}",
+                    text,
+                ]
                 for cell, _, text in shows
             ]
             parts.append(table([head, "shown without it"], rows))
         if not found and not shows:
             parts.append("No claim, and no cell that needs hardware.\n")
-    devices = "; ".join(f"{device} ({count})" for device, count in on.most_common()) or "none"
+    devices = (
+        "; ".join(f"{device} ({count})" for device, count in on.most_common()) or "none"
+    )
     known = [
         (kinds["measured"], "measured on a device that is named"),
-        (kinds["computed"], "computed, simulated, or checked on figures of others: no device of ours measured"),
-        (kinds["emulated"], "not about time, seen to hold on the emulated CUDA device only"),
+        (
+            kinds["computed"],
+            "computed, simulated, or checked on figures of others: no device of ours measured",
+        ),
+        (
+            kinds["emulated"],
+            "not about time, seen to hold on the emulated CUDA device only",
+        ),
         (kinds["open"], "not measured yet"),
         (kinds["refused"], "false on purpose, to show that it is refused"),
     ]
@@ -460,7 +580,13 @@ def evidence(lessons, status, published):
             "lessons, from their stored outputs, from recordings and from the last test run: no figure is typed.\n",
             f"**{gpu_sentence(lessons)}**\n",
             table([f"{kinds.total()} claims", "best that is known"], known),
-            table([f"{shown.total()} cells that need hardware", "what is shown without it"], seen),
+            table(
+                [
+                    f"{shown.total()} cells that need hardware",
+                    "what is shown without it",
+                ],
+                seen,
+            ),
             "A claim has a bound, sometimes also a physical limit, above which a figure would be a mistake of the "
             "measurement. “Stored here” is what you see in the lesson on this site. In ‹ › stands code: the cell "
             "computes it. What none of our machines can measure is said to be open. If yours can, "
@@ -472,7 +598,8 @@ def evidence(lessons, status, published):
 
 def _claim_row(claim, lesson):
     promises = {
-        figure["promised"] + (f"; limit {figure['limit']}" if figure["limit"] else "") for figure, _ in claim.figures
+        figure["promised"] + (f"; limit {figure['limit']}" if figure["limit"] else "")
+        for figure, _ in claim.figures
     }
     texts = {figure["text"] for figure, _ in claim.figures}
     sentence = texts.pop() if len(texts) == 1 else claim.sentence
@@ -482,15 +609,28 @@ def _claim_row(claim, lesson):
         lines.append("false on purpose: the lesson shows that it is refused")
     if claim.kind in ("open", "emulated"):
         needs = lesson.needs(claim.cell)
-        lines.append(f"not measured yet: needs {needs}" if needs else "not measured yet")
+        lines.append(
+            f"not measured yet: needs {needs}" if needs else "not measured yet"
+        )
     for figure, where in claim.figures:
-        value = f"**{md(figure['value'] or 'true')}**" + (" ✗ missed" if figure["sign"] == "✗" else "")
+        value = f"**{md(figure['value'] or 'true')}**" + (
+            " ✗ missed" if figure["sign"] == "✗" else ""
+        )
         value = f"{md(figure['text'])}: {value}" if texts else value
-        value += f" (promised {md(figure['promised'])})" if promises and figure["promised"] else ""
+        value += (
+            f" (promised {md(figure['promised'])})"
+            if promises and figure["promised"]
+            else ""
+        )
         value += f", {figure['share']} of the limit" if figure["share"] else ""
         lines.append(f"{value} · {md(where)}")
-    promised = f"<br>promised: {md(promised)}" if promised and promised != "true" else ""
-    return [f"[{md(sentence)}]({lesson.link(claim.cell)}){promised}", "<br>".join(lines)]
+    promised = (
+        f"<br>promised: {md(promised)}" if promised and promised != "true" else ""
+    )
+    return [
+        f"[{md(sentence)}]({lesson.link(claim.cell)}){promised}",
+        "<br>".join(lines),
+    ]
 
 
 # --------------------------------------------------------------------------------------
@@ -501,7 +641,10 @@ def status_page(lessons, status):
     """The status page: lesson × environment, then each environment."""
     rows = []
     for lesson in lessons:
-        ran = [_verdict(status.get((environment, lesson.stem)), lesson) for environment in ENVIRONMENTS]
+        ran = [
+            _verdict(status.get((environment, lesson.stem)), lesson)
+            for environment in ENVIRONMENTS
+        ]
         rows.append([f"[{lesson.stem[:2]}]({lesson.link()})", *ran])
     parts = [
         "# Status of the tests\n",
@@ -509,7 +652,9 @@ def status_page(lessons, status):
         "and this page is made from what they left on the machine that built this site.\n",
     ]
     if not status:
-        parts.append("Nothing has run on this machine: after `make test`, `make site` fills this table.\n")
+        parts.append(
+            "Nothing has run on this machine: after `make test`, `make site` fills this table.\n"
+        )
     parts += [
         "✓: every cell ran to its end, and every claim that was judged held. ✗: something failed. –: no run. "
         "changed: the lesson has changed since.\n",
@@ -517,7 +662,9 @@ def status_page(lessons, status):
     ]
     for environment in ENVIRONMENTS:
         ran = [(lesson, status.get((environment, lesson.stem))) for lesson in lessons]
-        parts += _environment(environment, [(lesson, kept) for lesson, kept in ran if kept])
+        parts += _environment(
+            environment, [(lesson, kept) for lesson, kept in ran if kept]
+        )
     return "\n".join(parts)
 
 
@@ -536,30 +683,56 @@ def _environment(environment, kept):
         return
     machines = {}
     for lesson, content in kept:
-        versions = ", ".join(f"{name} {version}" for name, version in content["versions"].items())
-        machines.setdefault(f"{versions} · {content['system']}, {content['cpu']}", []).append(lesson.stem[:2])
+        versions = ", ".join(
+            f"{name} {version}" for name, version in content["versions"].items()
+        )
+        machines.setdefault(
+            f"{versions} · {content['system']}, {content['cpu']}", []
+        ).append(lesson.stem[:2])
     made = ENVIRONMENTS[environment]
     yield f"## {environment[0].upper()}{environment[1:]}\n"
     yield f"{made[0].upper()}{made[1:]}.\n"
     for machine, numbers in machines.items():
-        yield f"- {md(machine)}" + (f" (lessons {' '.join(numbers)})" if len(machines) > 1 else "")
+        yield f"- {md(machine)}" + (
+            f" (lessons {' '.join(numbers)})" if len(machines) > 1 else ""
+        )
     rows = []
     for lesson, content in kept:
         n = content["counts"]
-        ran = f"{n.get('done', 0)} of {n['cells']}{', twice' if content['twice'] else ''}"
+        ran = (
+            f"{n.get('done', 0)} of {n['cells']}{', twice' if content['twice'] else ''}"
+        )
         live = f"{n.get('done', 0) - n.get('not live', 0)} live"
         judged = f"{n.get('held', 0)} held, {n.get('unjudged', 0)} not judged"
         took = f"{n.get('seconds', 0):.0f} s, {content['kernel_mib']:,} MiB"
         if content["family_mib"] > content["kernel_mib"]:
             took += f", {content['family_mib']:,} with its processes"
         notes = [content["date"]]
-        notes += [] if content["strict"] else ["as a reader: a missed claim stops nothing"]
+        notes += (
+            [] if content["strict"] else ["as a reader: a missed claim stops nothing"]
+        )
         notes += [] if content["timed"] else ["times not judged"]
         notes += [f"{content['findings']} findings"] if content["findings"] else []
-        notes += ["second run, after missed claims about time"] if content["attempt"] > 1 else []
-        notes += ["the lesson has changed since"] if content["edition"] != lesson.edition else []
+        notes += (
+            ["second run, after missed claims about time"]
+            if content["attempt"] > 1
+            else []
+        )
+        notes += (
+            ["the lesson has changed since"]
+            if content["edition"] != lesson.edition
+            else []
+        )
         notes += [f"✗ {md(problem)}" for problem in content["problems"]]
-        rows.append([f"[{lesson.stem[:2]}]({lesson.link()})", f"{ran}, {live}", judged, took, "; ".join(notes)])
+        rows.append(
+            [
+                f"[{lesson.stem[:2]}]({lesson.link()})",
+                f"{ran}, {live}",
+                judged,
+                took,
+                "; ".join(notes),
+            ]
+        )
     yield ""
     yield table(["lesson", "cells", "claims", "took", "run"], rows)
 
@@ -608,21 +781,35 @@ def messages_in(text, source):
         return
     announced, exact = "expect_error(" in source, "lines=" in source
     begins = re.compile(f"{BEGINS}|{ANNOUNCED}" if announced else BEGINS)
-    most = max([int(n) for n in re.findall(r"\blines=(\d+)", source)], default=1 if exact else 4)
+    most = max(
+        [int(n) for n in re.findall(r"\blines=(\d+)", source)],
+        default=1 if exact else 4,
+    )
     lines = text.splitlines()
     for n, line in enumerate(lines):
         if not (found := begins.search(line)):
             continue
         kind, prefix = found[found.lastgroup], line[: found.start(found.lastgroup)]
-        rest = list(itertools.takewhile(lambda line: not begins.search(line), lines[n + 1 : n + 1 + most]))
+        rest = list(
+            itertools.takewhile(
+                lambda line: not begins.search(line), lines[n + 1 : n + 1 + most]
+            )
+        )
         ends = [end for end, line in enumerate(rest, 1) if CUT.fullmatch(line)]
         if "│" in prefix:  # a rank's words go on behind its name
-            rest = [line.removeprefix(prefix).strip() for line in rest if line.startswith(prefix)]
+            rest = [
+                line.removeprefix(prefix).strip()
+                for line in rest
+                if line.startswith(prefix)
+            ]
         elif not ends:
             rest = rest[: most - 1] if exact and announced else []
         else:
             rest = rest[: ends[0]]
-        yield Message(kind, "\n".join(line.rstrip() for line in [line.removeprefix(prefix), *rest]))
+        yield Message(
+            kind,
+            "\n".join(line.rstrip() for line in [line.removeprefix(prefix), *rest]),
+        )
 
 
 def _of_row(shown):
@@ -630,7 +817,9 @@ def _of_row(shown):
     none.
     """
     text = "\n".join(line.removeprefix(" " * 9) for line in shown.split("\n"))
-    text = re.split(r"^(?:prints |runs, prints nothing)", text, maxsplit=1, flags=re.M)[0]
+    text = re.split(r"^(?:prints |runs, prints nothing)", text, maxsplit=1, flags=re.M)[
+        0
+    ]
     for message in re.split(rf"^(?={CLASS}: \S)", text, flags=re.M):
         if message:
             yield Message(message.partition(":")[0], message.rstrip("\n"))
@@ -645,12 +834,18 @@ def shown_messages(lessons, version):
         for cell in lesson.cells:
             shown = [(text, f"PyTorch {version}") for text in cell.texts if cell.live]
             for kept in cell.recorded:
-                badge = "EMULATED, no GPU" if kept.emulated else f"RECORDED on {kept.machine['device']}"
+                badge = (
+                    "EMULATED, no GPU"
+                    if kept.emulated
+                    else f"RECORDED on {kept.machine['device']}"
+                )
                 torch = f"PyTorch {kept.machine.get('torch', '').partition('+')[0]}"
                 shown.append((kept.text, f"{badge}, {torch}, {kept.date}{kept.note}"))
             for text, where in shown:
                 for message in messages_in(text, cell.source):
-                    places = found.setdefault(first.setdefault(message.words, message), {})
+                    places = found.setdefault(
+                        first.setdefault(message.words, message), {}
+                    )
                     # once, also if shown twice
                     places[_place(lesson, cell, where)] = True
     return found
@@ -658,7 +853,11 @@ def shown_messages(lessons, version):
 
 def errors(lessons, root):
     """The index of errors and warnings: by class, then by their words."""
-    version = re.search(r"^torch==([\d.]+)", (root / "requirements.txt").read_text(encoding="utf-8"), re.M)[1]
+    version = re.search(
+        r"^torch==([\d.]+)",
+        (root / "requirements.txt").read_text(encoding="utf-8"),
+        re.M,
+    )[1]
     found = shown_messages(lessons, version)
     kinds = sorted({message.kind for message in found}, key=str.lower)
     anchor = {kind: f"messages-{kind.lower().replace(' ', '-')}" for kind in kinds}
@@ -674,13 +873,18 @@ def errors(lessons, root):
     for kind in kinds:
         parts.append(f"({anchor[kind]})=\n\n## {kind}\n")
         titles = {}
-        for message in sorted((m for m in found if m.kind == kind), key=lambda m: (m.title.lower(), m.text)):
+        for message in sorted(
+            (m for m in found if m.kind == kind),
+            key=lambda m: (m.title.lower(), m.text),
+        ):
             titles.setdefault(message.title, []).append(message)
         for title, messages in titles.items():
             parts.append(f"### {code(title)}\n")
             for message in messages:
                 fence = ticks(message.text, 3)
-                parts.append(f"{fence}{{code-block}} text\n:class: message\n\n{message.text}\n{fence}\n")
+                parts.append(
+                    f"{fence}{{code-block}} text\n:class: message\n\n{message.text}\n{fence}\n"
+                )
                 parts += [*found[message], ""]
     return "\n".join(parts)
 

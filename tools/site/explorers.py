@@ -52,7 +52,11 @@ GRID = {
         "prefetch": [2, 4],
     },
     "07": {
-        "model": ["GPT-2 (12 × 768)", "GPT-2 XL (48 × 1600)", "about 7 billion (32 × 4096)"],
+        "model": [
+            "GPT-2 (12 × 768)",
+            "GPT-2 XL (48 × 1600)",
+            "about 7 billion (32 × 4096)",
+        ],
         "batch": [1, 16, 128],
         "sequence": [128, 1024, 16384],
         "device": ["T4", "A100 80 GB SXM", "H200 SXM"],
@@ -103,7 +107,10 @@ FIRST = {"04": {"device": "H200 SXM, 16-bit, data sheet"}}
 def values(number):
     """Of each control of an explorer the values at which it stands in the page."""
     given = GRID[number]
-    return {name: given.get(name) or list(drawings.choices(control)) for name, control in _controls(number)}
+    return {
+        name: given.get(name) or list(drawings.choices(control))
+        for name, control in _controls(number)
+    }
 
 
 def settings(number):
@@ -111,12 +118,17 @@ def settings(number):
     fastest.
     """
     found = values(number)
-    return [dict(zip(found, choice, strict=True)) for choice in itertools.product(*found.values())]
+    return [
+        dict(zip(found, choice, strict=True))
+        for choice in itertools.product(*found.values())
+    ]
 
 
 def first(number):
     """The setting that an explorer begins with."""
-    return {name: control.value for name, control in _controls(number)} | FIRST.get(number, {})
+    return {name: control.value for name, control in _controls(number)} | FIRST.get(
+        number, {}
+    )
 
 
 def _controls(number):
@@ -134,7 +146,12 @@ def _described(number, name, control):
         kind = "range"
     shown = [texts[value] if value in texts else f"{value:.4g}" for value in here]
     at = here.index(first(number)[name])
-    return {"label": control.description or name, "kind": kind, "first": at, "texts": shown}
+    return {
+        "label": control.description or name,
+        "kind": kind,
+        "first": at,
+        "texts": shown,
+    }
 
 
 def scripts(numbers):
@@ -143,21 +160,35 @@ def scripts(numbers):
     missing = [number for number, path in paths.items() if not path.exists()]
     if missing:
         CACHE.mkdir(parents=True, exist_ok=True)
-        print(f"Drawing explorers: {', '.join(missing)}. The first time this takes some minutes.", flush=True)
-        with ProcessPoolExecutor(mp_context=multiprocessing.get_context("spawn")) as pool:
+        print(
+            f"Drawing explorers: {', '.join(missing)}. The first time this takes some minutes.",
+            flush=True,
+        )
+        with ProcessPoolExecutor(
+            mp_context=multiprocessing.get_context("spawn")
+        ) as pool:
             begun = {}
             for number in missing:
                 every = settings(number)
                 parts = [every[n : n + 20] for n in range(0, len(every), 20)]
-                begun[number] = pool.map(drawings.drawings, itertools.repeat(number), parts)
+                begun[number] = pool.map(
+                    drawings.drawings, itertools.repeat(number), parts
+                )
             for number, drawn in begun.items():
-                _write_script(number, paths[number], list(itertools.chain.from_iterable(drawn)))
+                _write_script(
+                    number, paths[number], list(itertools.chain.from_iterable(drawn))
+                )
     return list(paths.values())
 
 
 def _write_script(number, path, found):
     alts = list(dict.fromkeys(alt for _, alt in found))
-    content = {"controls": {name: _described(number, name, control) for name, control in _controls(number)}}
+    content = {
+        "controls": {
+            name: _described(number, name, control)
+            for name, control in _controls(number)
+        }
+    }
     content |= drawings.pack(picture for picture, _ in found)
     content |= {"alts": alts, "says": [alts.index(alt) for _, alt in found]}
     text = json.dumps(content, ensure_ascii=False, separators=(",", ":"))
@@ -174,11 +205,21 @@ def _hash(number):
     import matplotlib
 
     statements, header = drawings.needed(number)
-    parts = [statement.source for statement in statements] + [str(header), matplotlib.__version__]
+    parts = [statement.source for statement in statements] + [
+        str(header),
+        matplotlib.__version__,
+    ]
     parts += [repr(GRID[number]), repr(FIRST.get(number))]
-    files = [pathlib.Path(drawings.__file__), *(ROOT / "utils" / f"{name}.py" for name in USED)]
+    files = [
+        pathlib.Path(drawings.__file__),
+        *(ROOT / "utils" / f"{name}.py" for name in USED),
+    ]
     files += sorted((ROOT / "utils" / "simulate").glob("*.py"))
-    files += sorted((ROOT / "notebooks" / "recorded").glob(f"*/{drawings.lesson_path(number).stem}.json"))
+    files += sorted(
+        (ROOT / "notebooks" / "recorded").glob(
+            f"*/{drawings.lesson_path(number).stem}.json"
+        )
+    )
     parts += [path.read_text(encoding="utf-8") for path in files]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 
@@ -217,11 +258,20 @@ def page(stem, root):
     at = 0
     for control in controls.values():
         at = at * len(control["texts"]) + control["first"]
-    svg, alt = drawings.unpack(found, found["pictures"][at]), found["alts"][found["says"][at]]
+    svg, alt = (
+        drawings.unpack(found, found["pictures"][at]),
+        found["alts"][found["says"][at]],
+    )
     width = float(re.search(r"viewBox='0 0 ([\d.]+)", svg)[1])
-    smallest = min(float(size) for size in re.findall(r"font-size:([\d.]+)px", svg) if float(size) >= 8)
+    smallest = min(
+        float(size)
+        for size in re.findall(r"font-size:([\d.]+)px", svg)
+        if float(size) >= 8
+    )
     least = round(width * LEGIBLE / smallest)
-    fields = "\n".join(_field(number, name, control) for name, control in controls.items())
+    fields = "\n".join(
+        _field(number, name, control) for name, control in controls.items()
+    )
     return f"""<div class="explorer" data-explorer="{number}" data-script="{root}_static/explorers/{number}.js">
 <fieldset disabled>
 <legend>Move a control: the figure follows</legend>
@@ -253,7 +303,9 @@ def _field(number, name, control):
         bounds = f'min="0" max="{len(texts) - 1}" value="{first}" aria-valuetext="{texts[first]}"'
         field = f'<input type="range" id="{name}" {bounds}><output for="{name}">{texts[first]}</output>'
     else:
-        options = [f'<option value="{n}">{text}</option>' for n, text in enumerate(texts)]
+        options = [
+            f'<option value="{n}">{text}</option>' for n, text in enumerate(texts)
+        ]
         options[first] = options[first].replace(">", " selected>", 1)
         field = f'<select id="{name}">{"".join(options)}</select>'
     return f'<p><label for="{name}">{label}</label>{field}</p>'

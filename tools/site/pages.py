@@ -23,7 +23,9 @@ QUESTION = re.compile(r"^\*\*(?:Predict|Bet)\.\*\*", re.M)
 ASKS = re.compile(r'^predict\(\s*"(.+?)"', re.M)
 TITLE = re.compile(r"^# @title (.+)\n?", re.M)
 # ends an explanation
-NEXT_SUBJECT = re.compile(r"^(?:#{1,6} |\*\*(?:Predict|Bet)\.\*\*|\*\*\d\d\.\d\*\* ★)", re.M)
+NEXT_SUBJECT = re.compile(
+    r"^(?:#{1,6} |\*\*(?:Predict|Bet)\.\*\*|\*\*\d\d\.\d\*\* ★)", re.M
+)
 ANNOUNCES = re.compile(r".*:")
 # how a paragraph begins, other than a list, a table, a formula
 BRIDGE = re.compile(r"[\w*`\[(\"“]")
@@ -43,12 +45,23 @@ def page(nb, *, links, exercises, explorer):
         key = answers.get(index)
         is_text = cell.cell_type == "markdown"
         if cell.id != "title":
-            pieces.append((key if is_text else None, raw(f'<span class="cell" id="{cell.id}"></span>')))
-        pieces += _text(cell, key, links, bool(answers)) if is_text else _code(cell, key, explorer, pictures)
+            pieces.append(
+                (
+                    key if is_text else None,
+                    raw(f'<span class="cell" id="{cell.id}"></span>'),
+                )
+            )
+        pieces += (
+            _text(cell, key, links, bool(answers))
+            if is_text
+            else _code(cell, key, explorer, pictures)
+        )
         for number in checks(cell):
             pieces += [(None, piece) for piece in help_with(exercises[number])]
     cells = list(_folded(pieces))
-    return v4.new_notebook(cells=cells, metadata={"language_info": {"name": "lesson"}}), pictures
+    return v4.new_notebook(
+        cells=cells, metadata={"language_info": {"name": "lesson"}}
+    ), pictures
 
 
 def raw(text):
@@ -82,7 +95,9 @@ def find_answers(cells):
         else:
             continue
         for between in range(index + 1, end + 1):
-            shows = cells[between].get("outputs") and not ASKS.search(cells[between].source)
+            shows = cells[between].get("outputs") and not ASKS.search(
+                cells[between].source
+            )
             if shows or not key and cells[between].cell_type == "markdown":
                 found.setdefault(between, key)
         after = end + 1
@@ -94,7 +109,9 @@ def find_answers(cells):
 
 def _reveals(cells, asks, key):
     call = re.compile(rf'\breveal\(\s*"{re.escape(key)}"')
-    return next((i for i in range(asks + 1, len(cells)) if call.search(cells[i].source)), asks)
+    return next(
+        (i for i in range(asks + 1, len(cells)) if call.search(cells[i].source)), asks
+    )
 
 
 def _answered(cells, asks):
@@ -103,7 +120,10 @@ def _answered(cells, asks):
     """
     end = asks
     while end + 1 < len(cells):
-        following, shown_so_far = cells[end + 1], any(cell.get("outputs") for cell in cells[asks + 1 : end + 1])
+        following, shown_so_far = (
+            cells[end + 1],
+            any(cell.get("outputs") for cell in cells[asks + 1 : end + 1]),
+        )
         if following.cell_type == "markdown":
             goes_on = not shown_so_far or ANNOUNCES.fullmatch(following.source)
             if end == asks or not goes_on or NEXT_SUBJECT.search(following.source):
@@ -121,7 +141,11 @@ def explanation(text):
     if begin:
         return text[: begin.start()].strip(), text[begin.start() :].strip()
     explains, _, last = text.strip().rpartition("\n\n")
-    return (explains, last) if explains and BRIDGE.match(last) and "```" not in text else (text.strip(), "")
+    return (
+        (explains, last)
+        if explains and BRIDGE.match(last) and "```" not in text
+        else (text.strip(), "")
+    )
 
 
 def _folded(pieces):
@@ -145,7 +169,9 @@ def _folded(pieces):
 
 def _text(cell, key, links, has_answers):
     if cell.id == "title":
-        text = re.sub(r"^\[!\[Open in Colab\].*$", lambda _: links, cell.source, flags=re.M)
+        text = re.sub(
+            r"^\[!\[Open in Colab\].*$", lambda _: links, cell.source, flags=re.M
+        )
         yield None, v4.new_markdown_cell(text)
         if has_answers:
             switch = '<button type="button" class="show-answers" aria-pressed="false" hidden>Show all answers</button>'
@@ -165,7 +191,10 @@ def _code(cell, key, explorer, pictures):
         return
     if folded(cell):
         title = TITLE.search(cell.source)[1]
-        yield None, raw(f'<details class="code"><summary>{html.escape(title)}</summary>')
+        yield (
+            None,
+            raw(f'<details class="code"><summary>{html.escape(title)}</summary>'),
+        )
     yield None, v4.new_code_cell(TITLE.sub("", cell.source))
     if folded(cell):
         yield None, raw("</details>")
@@ -175,10 +204,17 @@ def _code(cell, key, explorer, pictures):
         return
     outputs = [shown(output, pictures) for output in cell.outputs]
     if explores:
-        outputs.append(html_output('<p class="note quiet">Sliders need a running notebook.</p>'))
+        outputs.append(
+            html_output('<p class="note quiet">Sliders need a running notebook.</p>')
+        )
     if outputs:
         # MyST-NB skips cells without a source
-        yield key, v4.new_code_cell("...", outputs=outputs, metadata={"tags": ["remove-input"]})
+        yield (
+            key,
+            v4.new_code_cell(
+                "...", outputs=outputs, metadata={"tags": ["remove-input"]}
+            ),
+        )
 
 
 def html_output(text):
@@ -197,7 +233,10 @@ def shown(output, pictures):
         return html_output(picture(content, ".svg", size, data["text/plain"], pictures))
     if "image/png" in data:
         content = base64.b64decode(data["image/png"])
-        alt, size = output.metadata["image/png"]["alt"], struct.unpack(">II", content[16:24])
+        alt, size = (
+            output.metadata["image/png"]["alt"],
+            struct.unpack(">II", content[16:24]),
+        )
         return html_output(picture(content, ".png", size, alt, pictures))
     if "text/html" in data:
         return html_output(classes(data["text/html"]))
@@ -217,7 +256,11 @@ def picture(content, suffix, size, alt, pictures):
 
 def classes(text):
     """The HTML of utils.messages.note with classes in place of styles."""
-    for style, name in ((messages.LOUD, "note"), (messages.QUIET, "note quiet"), (messages.FRAME, "badge")):
+    for style, name in (
+        (messages.LOUD, "note"),
+        (messages.QUIET, "note quiet"),
+        (messages.FRAME, "badge"),
+    ):
         text = text.replace(f'style="{style}"', f'class="{name}"')
     return text
 
@@ -226,7 +269,11 @@ def question(key, outputs):
     """The question of a `predict` cell, from its stored output. site.js makes buttons
     of the options.
     """
-    stored = next(output.data["text/html"] for output in outputs if "text/html" in output.get("data", {}))
+    stored = next(
+        output.data["text/html"]
+        for output in outputs
+        if "text/html" in output.get("data", {})
+    )
     text = stored.partition("</b>")[2].partition("<b>")[0].strip()
     options = "".join(f"<li>{option}</li>" for option in OPTION.findall(stored)[1:])
     return f'<div class="predict" data-key="{html.escape(key)}"><p><b>Predict.</b> {text}</p><ul>{options}</ul></div>'
@@ -235,7 +282,9 @@ def question(key, outputs):
 def help_with(exercise):
     """Cells with the hints and the solution of an exercise, each behind a click."""
     for count, hint in enumerate(exercise.hints, 1):
-        yield raw(f'<details class="hint"><summary>Hint {count}</summary><p>{html.escape(hint)}</p></details>')
+        yield raw(
+            f'<details class="hint"><summary>Hint {count}</summary><p>{html.escape(hint)}</p></details>'
+        )
     yield raw('<details class="solution"><summary>Solution</summary>')
     yield v4.new_code_cell(exercise.solution.strip())
     yield raw("</details>")

@@ -21,7 +21,12 @@ from tools.lessons import notebooks, times
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 WIDTH = 88  # of the lines of the archive: 66 bytes each
-ALWAYS = ("utils/**/*.py", "notebooks/recorded/published.json", "LICENSE", "LICENSE-text")
+ALWAYS = (
+    "utils/**/*.py",
+    "notebooks/recorded/published.json",
+    "LICENSE",
+    "LICENSE-text",
+)
 OWN = ("notebooks/exercises/{}.py", "notebooks/recorded/*/{}.json")
 
 # The set-up cell. It leaves a file alone that is there: it is whole, because each
@@ -108,12 +113,21 @@ def carried(path):
     """
     code = code_of(path)
     patterns = [*ALWAYS, *(pattern.format(path.stem) for pattern in OWN)]
-    patterns += [f"notebooks/diagrams/{name}.svg" for name in re.findall(r'plots\.diagram\("(.+?)"\)', code)]
+    patterns += [
+        f"notebooks/diagrams/{name}.svg"
+        for name in re.findall(r'plots\.diagram\("(.+?)"\)', code)
+    ]
     patterns += ["notebooks/scripts/*.*"] * bool(re.search(r"\bscripts\b", code))
-    found = {file.relative_to(ROOT).as_posix(): file for pattern in patterns for file in ROOT.glob(pattern)}
+    found = {
+        file.relative_to(ROOT).as_posix(): file
+        for pattern in patterns
+        for file in ROOT.glob(pattern)
+    }
     files = {name: file.read_bytes() for name, file in found.items()}
     if "%%today" in code:
-        files[f"notebooks/{path.name}"] = nbformat.writes(without_outputs(path)).encode()
+        files[f"notebooks/{path.name}"] = nbformat.writes(
+            without_outputs(path)
+        ).encode()
     return files
 
 
@@ -121,7 +135,11 @@ def edition():
     """Short hash of all that lessons carry: the same in all of them, another one after
     any change.
     """
-    everything = {name: content for path in notebooks.lessons() for name, content in carried(path).items()}
+    everything = {
+        name: content
+        for path in notebooks.lessons()
+        for name, content in carried(path).items()
+    }
     return hashlib.sha256(repr(sorted(everything.items())).encode()).hexdigest()[:8]
 
 
@@ -141,7 +159,9 @@ def setup_cell(files, folder):
     `folder`.
     """
     archive = packed(files)
-    _, _, imports = notebooks.setup_cell().partition("sys.path.insert(0, str(course))\n\n")
+    _, _, imports = notebooks.setup_cell().partition(
+        "sys.path.insert(0, str(course))\n\n"
+    )
     return SETUP.format(
         count=len(files),
         sha256=hashlib.sha256(archive).hexdigest(),

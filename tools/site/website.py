@@ -29,7 +29,10 @@ ROW = re.compile(r"^\| (\d\d) \| \[(.+?)\]\(notebooks/(.+?)\.ipynb\)", re.M)
 
 def names():
     """Short names of the lessons, {stem: "05 · Streams"}, as README's table has them."""
-    return {stem: f"{number} · {name}" for number, name, stem in ROW.findall(read(ROOT / "README.md"))}
+    return {
+        stem: f"{number} · {name}"
+        for number, name, stem in ROW.findall(read(ROOT / "README.md"))
+    }
 
 
 def repository_links(text, folder):
@@ -37,17 +40,29 @@ def repository_links(text, folder):
     to the repository.
     """
     on_site = {ROOT / f"{page}.md" for page in PAGES} | set(lessons())
-    return with_links(text, ROOT / folder, lambda path: None if path in on_site else in_repository(path))
+    return with_links(
+        text,
+        ROOT / folder,
+        lambda path: None if path in on_site else in_repository(path),
+    )
 
 
 def launch_line(path, single):
     """Where a lesson runs, as HTML. single: whether the site offers it as one file."""
     colab, kaggle = re.findall(r"\)\]\((.+?)\)", badges(path))
     slug = address().removeprefix("https://github.com/")
-    binder = f"https://mybinder.org/v2/gh/{slug}/main?urlpath=lab/tree/notebooks/{path.name}"
+    binder = (
+        f"https://mybinder.org/v2/gh/{slug}/main?urlpath=lab/tree/notebooks/{path.name}"
+    )
     links = {"Colab": colab, "Kaggle": kaggle, "Binder": binder}
-    run = ", ".join(f'<a href="{html.escape(link)}">{where}</a>' for where, link in links.items())
-    one = f'<a href="../single/{path.name}" download>this lesson as one file</a> · ' if single else ""
+    run = ", ".join(
+        f'<a href="{html.escape(link)}">{where}</a>' for where, link in links.items()
+    )
+    one = (
+        f'<a href="../single/{path.name}" download>this lesson as one file</a> · '
+        if single
+        else ""
+    )
     return f'<p class="launch">Run it on {run} · {one}<a href="{in_repository(path)}">source</a></p>'
 
 
@@ -65,13 +80,19 @@ def start_page(explorer):
         "explorer 00": f"```{{raw}} html\n{explorer}\n```",
         "paths": table_below("Paths", readme),
         "lessons": table_below("Lessons", readme),
-        "contents": toctree("Lessons", pages_of_lessons) + "\n\n" + toctree("Course", PAGES),
+        "contents": toctree("Lessons", pages_of_lessons)
+        + "\n\n"
+        + toctree("Course", PAGES),
     }
-    return repository_links(re.sub("^<!-- (.*) -->$", lambda found: places[found[1]], text, flags=re.M), ".")
+    return repository_links(
+        re.sub("^<!-- (.*) -->$", lambda found: places[found[1]], text, flags=re.M), "."
+    )
 
 
 def toctree(caption, entries):
-    return "\n".join(["```{toctree}", ":hidden:", f":caption: {caption}", "", *entries, "```"])
+    return "\n".join(
+        ["```{toctree}", ":hidden:", f":caption: {caption}", "", *entries, "```"]
+    )
 
 
 def stage(folder, singles):
@@ -97,7 +118,11 @@ def stage(folder, singles):
         nbformat.write(nb, folder / "notebooks" / path.name)
         for name, content in found.items():
             (pictures / name).write_bytes(content)
-    pages = {f"{page}.md": read(ROOT / f"{page}.md") for page in PAGES if (ROOT / f"{page}.md").exists()}
+    pages = {
+        f"{page}.md": read(ROOT / f"{page}.md")
+        for page in PAGES
+        if (ROOT / f"{page}.md").exists()
+    }
     pages |= evidence.pages()
     pages = {page: repository_links(text, "docs") for page, text in pages.items()}
     pages["index.md"] = start_page(explorers.page(lessons()[0].stem, ""))
@@ -119,7 +144,9 @@ def build(out):
     """Build the site in the folder `out`, anew. Returns the exit status of Sphinx; a
     warning counts as an error.
     """
-    source, doctrees = (ROOT / "build" / f"{out.name}-{part}" for part in ("source", "doctrees"))
+    source, doctrees = (
+        ROOT / "build" / f"{out.name}-{part}" for part in ("source", "doctrees")
+    )
     if out.exists() and any(out.iterdir()) and not (out / ".nojekyll").exists():
         sys.exit(f"{out} is no website of this course: not replaced")
     for old in (source, doctrees, out):
@@ -139,8 +166,15 @@ def build(out):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=pathlib.Path, default=ROOT / "dist" / "site", help="folder (default: dist/site)")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--out",
+        type=pathlib.Path,
+        default=ROOT / "dist" / "site",
+        help="folder (default: dist/site)",
+    )
     return build(parser.parse_args().out.resolve())
 
 

@@ -69,7 +69,9 @@ class CachingAllocator:
 
     def __init__(self, capacity: float = math.inf):
         self.capacity, self.segments, self.history = capacity, [], []
-        self.memory_allocated = self.max_memory_allocated = self.max_memory_reserved = self._made = 0
+        self.memory_allocated = self.max_memory_allocated = self.max_memory_reserved = (
+            self._made
+        ) = 0
 
     @property
     def memory_reserved(self) -> int:
@@ -91,7 +93,9 @@ class CachingAllocator:
             block.size = need
         block.requested = size
         self.memory_allocated += block.size
-        self.max_memory_allocated = max(self.max_memory_allocated, self.memory_allocated)
+        self.max_memory_allocated = max(
+            self.max_memory_allocated, self.memory_allocated
+        )
         self.history.append("malloc")
         return block
 
@@ -105,7 +109,12 @@ class CachingAllocator:
         block.requested, blocks = 0, block.segment.blocks
         at = blocks.index(block)
         for left, right in ((at, at + 1), (at - 1, at)):
-            if 0 <= left and right < len(blocks) and not blocks[left].requested and not blocks[right].requested:
+            if (
+                0 <= left
+                and right < len(blocks)
+                and not blocks[left].requested
+                and not blocks[right].requested
+            ):
                 blocks[left].size += blocks[right].size
                 del blocks[right]
         self.history.append("free")
@@ -114,15 +123,29 @@ class CachingAllocator:
         """Give the segments without a used block back to the driver. Returns how many
         bytes that were.
         """
-        unused = [segment for segment in self.segments if not any(block.requested for block in segment.blocks)]
+        unused = [
+            segment
+            for segment in self.segments
+            if not any(block.requested for block in segment.blocks)
+        ]
         self.segments = [segment for segment in self.segments if segment not in unused]
         self.history.append("empty_cache")
         return sum(segment.size for segment in unused)
 
     def _smallest_free(self, need):
         small = need <= SMALL
-        fits = [b for s in self.segments if s.small == small for b in s.blocks if not b.requested and b.size >= need]
-        return min(fits, key=lambda block: (block.size, block.segment.number, block.offset), default=None)
+        fits = [
+            b
+            for s in self.segments
+            if s.small == small
+            for b in s.blocks
+            if not b.requested and b.size >= need
+        ]
+        return min(
+            fits,
+            key=lambda block: (block.size, block.segment.number, block.offset),
+            default=None,
+        )
 
     def _from_driver(self, need):
         size = segment_size(need)

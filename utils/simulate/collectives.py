@@ -56,11 +56,17 @@ def all_reduce(size: float, ranks: int, link: Link, algorithm: str = "ring") -> 
     halving-doubling besides is left out.
     """
     if size < 0 or ranks < 1 or ranks != int(ranks):
-        raise LabError(f"a collective needs bytes and a whole number of ranks, at least one: not {size}, {ranks}")
+        raise LabError(
+            f"a collective needs bytes and a whole number of ranks, at least one: not {size}, {ranks}"
+        )
     if link.latency < 0 or link.bandwidth <= 0:
-        raise LabError(f"a link has a latency of 0 or more and a bandwidth above 0: not {link}")
+        raise LabError(
+            f"a link has a latency of 0 or more and a bandwidth above 0: not {link}"
+        )
     if algorithm not in ALGORITHMS:
-        raise LabError(f"no all-reduce algorithm {algorithm!r}: choose one of {', '.join(ALGORITHMS)}")
+        raise LabError(
+            f"no all-reduce algorithm {algorithm!r}: choose one of {', '.join(ALGORITHMS)}"
+        )
     if ranks == 1:
         return 0.0
     steps = 2 * (ranks - 1) if algorithm == "ring" else 2 * math.ceil(math.log2(ranks))
@@ -84,7 +90,13 @@ def reduce_scatter(size: float, ranks: int, link: Link) -> float:
 
 
 def hierarchical(
-    size: float, per_node: int, nodes: int, inner: Link, outer: Link, algorithm: str = "ring", overlap: bool = True
+    size: float,
+    per_node: int,
+    nodes: int,
+    inner: Link,
+    outer: Link,
+    algorithm: str = "ring",
+    overlap: bool = True,
 ) -> float:
     """Seconds of an all-reduce in two levels: reduce-scatter in each node, all-reduce
     across nodes, all-gather.
@@ -100,17 +112,23 @@ def hierarchical(
     """
 
     def phases(size):
-        inside = reduce_scatter(size, per_node, inner) + all_gather(size, per_node, inner)
+        inside = reduce_scatter(size, per_node, inner) + all_gather(
+            size, per_node, inner
+        )
         share = Link(outer.latency, outer.bandwidth / per_node)
         return inside, all_reduce(size / per_node, nodes, share, algorithm)
 
     if not overlap:
         return sum(phases(size))
     waiting = phases(0)
-    return sum(waiting) + max(all_ - first for all_, first in zip(phases(size), waiting, strict=True))
+    return sum(waiting) + max(
+        all_ - first for all_, first in zip(phases(size), waiting, strict=True)
+    )
 
 
-def buckets(sizes: Sequence[float], cap: float = 25 * 2**20, first: float = 2**20) -> list[list[int]]:
+def buckets(
+    sizes: Sequence[float], cap: float = 25 * 2**20, first: float = 2**20
+) -> list[list[int]]:
     """DDP's buckets from the second step on: lists of indices of parameters, in the
     order of their reduction.
 
@@ -130,8 +148,12 @@ def buckets(sizes: Sequence[float], cap: float = 25 * 2**20, first: float = 2**2
     if not sizes:
         return []
     ready = range(len(sizes))[::-1]
-    gradients = [torch.empty(round(sizes[i]), dtype=torch.uint8, device="meta") for i in ready]
-    return dist._compute_bucket_assignment_by_size(gradients, [round(first), round(cap)], [], list(ready))[0]
+    gradients = [
+        torch.empty(round(sizes[i]), dtype=torch.uint8, device="meta") for i in ready
+    ]
+    return dist._compute_bucket_assignment_by_size(
+        gradients, [round(first), round(cap)], [], list(ready)
+    )[0]
 
 
 def per_bucket(values: Sequence[float], assignment: list[list[int]]) -> list[float]:
@@ -180,18 +202,34 @@ def ddp_step(
     """
     shares = sizes if shares is None else shares
     whole = sum(shares)
-    if len(shares) != len(sizes) or min(*shares, *sizes, forward, backward) < 0 or not whole:
-        raise LabError("a step needs at least one bucket, a share for each, and no negative bytes or seconds")
+    if (
+        len(shares) != len(sizes)
+        or min(*shares, *sizes, forward, backward) < 0
+        or not whole
+    ):
+        raise LabError(
+            "a step needs at least one bucket, a share for each, and no negative bytes or seconds"
+        )
     if not forward + backward > 0:
         raise LabError("a step needs a time above 0 for its forward and backward pass")
     ops = [Op("forward", "compute", "compute", forward)]
     for i, share in enumerate(shares):
         ops.append(Op(f"backward {i}", "compute", "compute", backward * share / whole))
     for i, size in enumerate(sizes):
-        ops.append(Op(f"all-reduce {i}", "network", "network", cost(size), after=(f"backward {i}",)))
+        ops.append(
+            Op(
+                f"all-reduce {i}",
+                "network",
+                "network",
+                cost(size),
+                after=(f"backward {i}",),
+            )
+        )
     spans = schedule(ops)
     computed, reduced = spans[len(sizes)].end, spans[-1].end
-    communication = sum(span.op.seconds for span in spans if span.op.engine == "network")
+    communication = sum(
+        span.op.seconds for span in spans if span.op.engine == "network"
+    )
     return Step(reduced, communication, reduced - computed, spans)
 
 
@@ -213,21 +251,33 @@ def scaling(
     their nodes, and for less than one sample a device.
     """
     assignment = buckets(sizes, cap, first)
-    total, work = per_bucket(sizes, assignment), per_bucket(sizes if shares is None else shares, assignment)
-    slower = Link(max(inner.latency, outer.latency), min(inner.bandwidth, outer.bandwidth))
+    total, work = (
+        per_bucket(sizes, assignment),
+        per_bucket(sizes if shares is None else shares, assignment),
+    )
+    slower = Link(
+        max(inner.latency, outer.latency), min(inner.bandwidth, outer.bandwidth)
+    )
     steps = []
     for n in devices:
         local = batch / n if strong else batch
         if n < 1 or per_node < 1 or (n > per_node and n % per_node):
             raise LabError(f"{n} devices do not fill nodes of {per_node}")
         if strong and local < 1:
-            raise LabError(f"a global batch of {batch} is less than one sample for each of {n} devices")
+            raise LabError(
+                f"a global batch of {batch} is less than one sample for each of {n} devices"
+            )
         if n <= per_node:
             cost = partial(all_reduce, ranks=n, link=inner)
         elif flat:
             cost = partial(all_reduce, ranks=n, link=slower, algorithm=algorithm)
         else:
-            levels = {"per_node": per_node, "nodes": n // per_node, "inner": inner, "outer": outer}
+            levels = {
+                "per_node": per_node,
+                "nodes": n // per_node,
+                "inner": inner,
+                "outer": outer,
+            }
             cost = partial(hierarchical, **levels, algorithm=algorithm, overlap=overlap)
         steps.append(ddp_step(total, local * forward, local * backward, cost, work))
     return steps
@@ -259,18 +309,90 @@ _HOROVOD = "Horovod, docs/benchmarks.rst"
 _DLE = "NVIDIA, DeepLearningExamples, ResNet-50 v1.5"
 PUBLISHED = (
     Published("ResNet-50, P100, 50 GbE", 256, 8, 0.90, _GOYAL + "abstract", "fitted"),
-    Published("ResNet-50, P100, 50 GbE", 352, 8, 1 / 1.12, _GOYAL + "section 5.5: 12 % more time", "held out"),
-    Published("VGG-16, Pascal, 25 GbE", 128, 1, 0.79, "Horovod, README of 2017", "fitted"),
-    Published("Inception V3, Pascal, 25 GbE", 128, 1, 0.90, "Horovod, README of 2017", "held out"),
-    Published("ResNet-101, Pascal, 25 GbE", 128, 1, 0.90, "Horovod, README of 2017", "held out"),
+    Published(
+        "ResNet-50, P100, 50 GbE",
+        352,
+        8,
+        1 / 1.12,
+        _GOYAL + "section 5.5: 12 % more time",
+        "held out",
+    ),
+    Published(
+        "VGG-16, Pascal, 25 GbE", 128, 1, 0.79, "Horovod, README of 2017", "fitted"
+    ),
+    Published(
+        "Inception V3, Pascal, 25 GbE",
+        128,
+        1,
+        0.90,
+        "Horovod, README of 2017",
+        "held out",
+    ),
+    Published(
+        "ResNet-101, Pascal, 25 GbE",
+        128,
+        1,
+        0.90,
+        "Horovod, README of 2017",
+        "held out",
+    ),
     Published("VGG-16, Pascal, 25 GbE", 512, 1, 0.68, _HOROVOD, "fitted"),
     Published("Inception V3, Pascal, 25 GbE", 512, 1, 0.90, _HOROVOD, "held out"),
     Published("ResNet-101, Pascal, 25 GbE", 512, 1, 0.90, _HOROVOD, "held out"),
-    Published("ResNet-50, DGX A100, TF32", 8, 1, 0.966, _DLE, "not predicted: data loading and host"),
-    Published("ResNet-50, DGX A100, AMP", 8, 1, 0.841, _DLE, "not predicted: data loading and host"),
-    Published("ResNet-50, DGX-1, FP32", 8, 1, 0.972, _DLE, "not predicted: data loading and host"),
-    Published("ResNet-50, DGX-1, AMP", 8, 1, 0.867, _DLE, "not predicted: data loading and host"),
-    Published("Llama-2-7B, H100", 2048, 128, 1 - 0.3722, "Fernandez et al. (2024)", "not predicted: FSDP"),
-    Published("GPT-3, H100", 4608, 96, 42 / 47, "Megatron-LM, README", "not predicted: tensor and pipeline parallel"),
-    Published("Llama-3-405B, H100", 16384, 8192, 400 / 430, "Llama Team (2024), table 4", "not predicted: pipeline"),
+    Published(
+        "ResNet-50, DGX A100, TF32",
+        8,
+        1,
+        0.966,
+        _DLE,
+        "not predicted: data loading and host",
+    ),
+    Published(
+        "ResNet-50, DGX A100, AMP",
+        8,
+        1,
+        0.841,
+        _DLE,
+        "not predicted: data loading and host",
+    ),
+    Published(
+        "ResNet-50, DGX-1, FP32",
+        8,
+        1,
+        0.972,
+        _DLE,
+        "not predicted: data loading and host",
+    ),
+    Published(
+        "ResNet-50, DGX-1, AMP",
+        8,
+        1,
+        0.867,
+        _DLE,
+        "not predicted: data loading and host",
+    ),
+    Published(
+        "Llama-2-7B, H100",
+        2048,
+        128,
+        1 - 0.3722,
+        "Fernandez et al. (2024)",
+        "not predicted: FSDP",
+    ),
+    Published(
+        "GPT-3, H100",
+        4608,
+        96,
+        42 / 47,
+        "Megatron-LM, README",
+        "not predicted: tensor and pipeline parallel",
+    ),
+    Published(
+        "Llama-3-405B, H100",
+        16384,
+        8192,
+        400 / 430,
+        "Llama Team (2024), table 4",
+        "not predicted: pipeline",
+    ),
 )

@@ -27,8 +27,12 @@ def fake_gpus() -> Iterator[None]:
     real device for its stream.
     """
     with (
-        unittest.mock.patch.object(fake_tensor, "init_gpu_context", lambda device: None, create=True),
-        unittest.mock.patch.object(fake_tensor.FakeTensorMode, "avoid_device_init", True, create=True),
+        unittest.mock.patch.object(
+            fake_tensor, "init_gpu_context", lambda device: None, create=True
+        ),
+        unittest.mock.patch.object(
+            fake_tensor.FakeTensorMode, "avoid_device_init", True, create=True
+        ),
         fake_tensor.FakeTensorMode(),
     ):
         yield
@@ -65,7 +69,11 @@ class Collective(NamedTuple):
     ranks: int
 
 
-NAMES = {"_allgather_base_": "all_gather", "_reduce_scatter_base_": "reduce_scatter", "allreduce_": "all_reduce"}
+NAMES = {
+    "_allgather_base_": "all_gather",
+    "_reduce_scatter_base_": "reduce_scatter",
+    "allreduce_": "all_reduce",
+}
 
 
 class _Collectives(TorchDispatchMode):
@@ -79,7 +87,11 @@ class _Collectives(TorchDispatchMode):
         name = NAMES.get(func._schema.name.removeprefix("c10d::"))
         if name:
             whole = max(arg.nbytes for arg in tree_leaves(args) if torch.is_tensor(arg))
-            group = next(dist.ProcessGroup.unbox(arg) for arg in args if isinstance(arg, torch.ScriptObject))
+            group = next(
+                dist.ProcessGroup.unbox(arg)
+                for arg in args
+                if isinstance(arg, torch.ScriptObject)
+            )
             self.issued.append(Collective(name, whole, group.size()))
         return func(*args, **(kwargs or {}))
 

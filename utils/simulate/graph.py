@@ -46,7 +46,9 @@ class ToyGraph:
             raise LabError("nothing is captured yet: use `with graph.capture():` first")
         with torch.no_grad():
             for operation, args, kwargs, made in self._steps:
-                for old, new in zip(made, _tensors(operation(*args, **kwargs)), strict=True):
+                for old, new in zip(
+                    made, _tensors(operation(*args, **kwargs)), strict=True
+                ):
                     old.copy_(new)
 
 
@@ -56,9 +58,17 @@ class _Recorder(TorchDispatchMode):
         self.graph = graph
 
     def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
-        kwargs, schema, name = kwargs or {}, operation._schema, operation.overloadpacket.__name__
-        if {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape} & set(operation.tags):
-            raise LabError(f"{name} needs a value while the graph is captured, and nothing has run yet")
+        kwargs, schema, name = (
+            kwargs or {},
+            operation._schema,
+            operation.overloadpacket.__name__,
+        )
+        if {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape} & set(
+            operation.tags
+        ):
+            raise LabError(
+                f"{name} needs a value while the graph is captured, and nothing has run yet"
+            )
         returns = [returned.alias_info for returned in schema.returns]
         if returns and all(alias and not alias.is_write for alias in returns):
             # a view: it stays valid, whatever is replayed
@@ -79,9 +89,22 @@ class _Recorder(TorchDispatchMode):
 
 
 def _written(schema, args, kwargs):
-    values = {argument.name: value for argument, value in zip(schema.arguments, args, strict=False)} | kwargs
-    written = [values[a.name] for a in schema.arguments if a.alias_info and a.alias_info.is_write and a.name in values]
-    return written[0] if len(schema.returns) == 1 else tuple(written) if schema.returns else None
+    values = {
+        argument.name: value
+        for argument, value in zip(schema.arguments, args, strict=False)
+    } | kwargs
+    written = [
+        values[a.name]
+        for a in schema.arguments
+        if a.alias_info and a.alias_info.is_write and a.name in values
+    ]
+    return (
+        written[0]
+        if len(schema.returns) == 1
+        else tuple(written)
+        if schema.returns
+        else None
+    )
 
 
 def _tensors(result):

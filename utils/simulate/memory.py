@@ -39,15 +39,26 @@ def rehearse(make: Callable, step: Callable) -> dict[str, dict[str, int]]:
         tracker = MemTracker()
         tracker.track_external(model, optimizer)
         with tracker:
-            step(model, optimizer, lambda name: states.update({name: _kinds(tracker, "current")}))
+            step(
+                model,
+                optimizer,
+                lambda name: states.update({name: _kinds(tracker, "current")}),
+            )
             states["peak"] = _kinds(tracker, "peak")
     return states
 
 
 def _kinds(tracker, moment):
-    names = {"Parameter": "parameters", "Gradient": "gradients", "Optstate": "optimizer", "Activation": "activations"}
+    names = {
+        "Parameter": "parameters",
+        "Gradient": "gradients",
+        "Optstate": "optimizer",
+        "Activation": "activations",
+    }
     state = dict.fromkeys(KINDS, 0)
-    for kind, count in tracker.get_tracker_snapshot(moment).get(torch.device("cpu"), {}).items():
+    for kind, count in (
+        tracker.get_tracker_snapshot(moment).get(torch.device("cpu"), {}).items()
+    ):
         if kind != "Total":
             state[names.get(kind.value, "other")] += count
     return {**state, "total": sum(state.values())}
@@ -80,8 +91,14 @@ def training_step(
     """
     sizes = {"adamw": 8, "momentum": 4, "sgd": 0}
     if optimizer not in sizes or precision not in ("fp32", "autocast"):
-        raise LabError(f"optimizer is one of {', '.join(sizes)}; precision is fp32 or autocast")
-    half, count, unit = precision == "autocast", parameters(layers, hidden, vocabulary), sequence * batch * hidden
+        raise LabError(
+            f"optimizer is one of {', '.join(sizes)}; precision is fp32 or autocast"
+        )
+    half, count, unit = (
+        precision == "autocast",
+        parameters(layers, hidden, vocabulary),
+        sequence * batch * hidden,
+    )
     weights, states = 4 * count, sizes[optimizer] * count
     # of the weights, in 16 bits, until the backward pass
     copies = 2 * count if half else 0
@@ -89,15 +106,31 @@ def training_step(
     saved = 4 * unit * layers if checkpointing else one_block * layers
     # log-probabilities and two gradients of that size, fp32
     loss = 12 * sequence * batch * vocabulary
-    start = _phase(weights, 0, states, saved + copies, max((14 if half else 24) * unit, loss))
+    start = _phase(
+        weights, 0, states, saved + copies, max((14 if half else 24) * unit, loss)
+    )
     # the first block, recomputed, while the gradients of all others are there
     if checkpointing:
-        done, again, moving = (layers - 1, one_block, 18) if half else (layers - 2 / 3, one_block - 16 * unit, 36)
-        end = _phase(weights, weights * done / layers, states, again + 4 * unit + copies / layers, moving * unit)
+        done, again, moving = (
+            (layers - 1, one_block, 18)
+            if half
+            else (layers - 2 / 3, one_block - 16 * unit, 36)
+        )
+        end = _phase(
+            weights,
+            weights * done / layers,
+            states,
+            again + 4 * unit + copies / layers,
+            moving * unit,
+        )
     else:
         end = _phase(weights, weights, states, 0, 0)
     step = _phase(weights, weights, states, 0, weights if optimizer == "adamw" else 0)
-    return {"start of the backward pass": start, "end of the backward pass": end, "optimizer step": step}
+    return {
+        "start of the backward pass": start,
+        "end of the backward pass": end,
+        "optimizer step": step,
+    }
 
 
 def _phase(*counts):
@@ -109,7 +142,9 @@ def parameters(layers: int, hidden: int, vocabulary: int = 0) -> int:
     """Number of parameters of the transformer of `training_step`: 12h² + 13h a block,
     embedding, last layer norm.
     """
-    return layers * (12 * hidden**2 + 13 * hidden) + (vocabulary * hidden + 2 * hidden if vocabulary else 0)
+    return layers * (12 * hidden**2 + 13 * hidden) + (
+        vocabulary * hidden + 2 * hidden if vocabulary else 0
+    )
 
 
 def zero(parameters: float, gpus: int = 1, stage: int = 0) -> float:

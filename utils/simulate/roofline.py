@@ -30,7 +30,13 @@ def product_intensity(m: int, n: int, k: int, bytes_each: int) -> float:
 
 
 def transformer_flops(
-    layers: int, hidden: int, sequence: int, batch: int, vocabulary: int = 0, *, recompute: str = "none"
+    layers: int,
+    hidden: int,
+    sequence: int,
+    batch: int,
+    vocabulary: int = 0,
+    *,
+    recompute: str = "none",
 ) -> float:
     """Floating-point operations of one training step (forward and backward) of a
     transformer.

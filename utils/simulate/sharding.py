@@ -47,11 +47,22 @@ class Collective(NamedTuple):
 
     def sent(self) -> float:
         """Bytes that each device sends, in a ring."""
-        return (2 if self.kind == "all-reduce" else 1) * (self.ranks - 1) / self.ranks * self.size
+        return (
+            (2 if self.kind == "all-reduce" else 1)
+            * (self.ranks - 1)
+            / self.ranks
+            * self.size
+        )
 
 
 def product(
-    rows: int, inner: int, columns: int, mesh: dict[str, int], x: tuple, w: tuple, width: int = 4
+    rows: int,
+    inner: int,
+    columns: int,
+    mesh: dict[str, int],
+    x: tuple,
+    w: tuple,
+    width: int = 4,
 ) -> tuple[tuple, list[Collective]]:
     """What X @ W moves: (the result's spec, a list of Collective). X is rows × inner, W
     is inner × columns.
@@ -69,15 +80,22 @@ def product(
     for name in "xw":
         _check(shapes[name], mesh, spec[name])
         if not all(axes is None or isinstance(axes, str) for axes in spec[name]):
-            raise LabError(f"a product takes one axis or None a dimension, not {tuple(spec[name])}")
+            raise LabError(
+                f"a product takes one axis or None a dimension, not {tuple(spec[name])}"
+            )
     moved, summed = [], []
 
     def size(shape, spec):
-        return width * math.prod(-(-d // _parts(_axes(axes), mesh)) for d, axes in zip(shape, spec, strict=True))
+        return width * math.prod(
+            -(-d // _parts(_axes(axes), mesh))
+            for d, axes in zip(shape, spec, strict=True)
+        )
 
     def gather(name, axis):
         spec[name] = [None if axes == axis else axes for axes in spec[name]]
-        moved.append(Collective("all-gather", axis, size(shapes[name], spec[name]), mesh[axis]))
+        moved.append(
+            Collective("all-gather", axis, size(shapes[name], spec[name]), mesh[axis])
+        )
 
     for axis in mesh:
         if spec["x"][0] == axis and spec["w"][1] == axis:
@@ -88,14 +106,21 @@ def product(
             summed.append(axis)
         elif any(cut.values()):
             one, other = ("x", "w") if cut["x"] else ("w", "x")
-            whole = size(shapes[one], [None if axes == axis else axes for axes in spec[one]])
-            if axis not in spec[other] and size((rows, columns), (spec["x"][0], spec["w"][1])) < whole:
+            whole = size(
+                shapes[one], [None if axes == axis else axes for axes in spec[one]]
+            )
+            if (
+                axis not in spec[other]
+                and size((rows, columns), (spec["x"][0], spec["w"][1])) < whole
+            ):
                 summed.append(axis)
             else:
                 gather(one, axis)
     out = (spec["x"][0], spec["w"][1])
     for axis in summed:
-        moved.append(Collective("all-reduce", axis, size((rows, columns), out), mesh[axis]))
+        moved.append(
+            Collective("all-reduce", axis, size((rows, columns), out), mesh[axis])
+        )
     return out, [c for c in moved if c.ranks > 1]
 
 
@@ -111,7 +136,9 @@ def _check(shape, mesh, spec):
     used = [axis for axes in spec for axis in _axes(axes)]
     unknown = [axis for axis in used if axis not in mesh]
     if len(spec) != len(shape):
-        raise LabError(f"a tensor with {len(shape)} dimensions needs a spec of as many, not {len(spec)}")
+        raise LabError(
+            f"a tensor with {len(shape)} dimensions needs a spec of as many, not {len(spec)}"
+        )
     if unknown:
         raise LabError(f"the mesh has no axis {unknown[0]!r}, only {', '.join(mesh)}")
     if len(used) != len(set(used)):

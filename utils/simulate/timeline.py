@@ -70,7 +70,12 @@ def schedule(ops: Iterable[Op]) -> list[Span]:
         _check(op, spans)
         host += op.launch
         waits = [spans[name].end for name in op.after]
-        start = max(host, stream_free.get(op.stream, 0.0), engine_free.get(op.engine, 0.0), *waits)
+        start = max(
+            host,
+            stream_free.get(op.stream, 0.0),
+            engine_free.get(op.engine, 0.0),
+            *waits,
+        )
         spans[op.name] = Span(op, start, start + op.seconds)
         stream_free[op.stream] = engine_free[op.engine] = start + op.seconds
         if op.blocks:
@@ -83,7 +88,9 @@ def _check(op, earlier):
         raise LabError(f"two operations are named {op.name!r}")
     unknown = [name for name in op.after if name not in earlier]
     if unknown:
-        raise LabError(f"{op.name!r} waits for {unknown[0]!r}, which has not been issued before it")
+        raise LabError(
+            f"{op.name!r} waits for {unknown[0]!r}, which has not been issued before it"
+        )
     if op.seconds < 0 or op.launch < 0:
         raise LabError(f"{op.name!r} takes a negative time")
 
@@ -113,10 +120,16 @@ def pipeline(
     if copy_engines == 1:
         engine["in"] = engine["out"] = "copy"
     if chunks < 1 or copy_engines not in (1, 2) or order not in ("depth", "breadth"):
-        raise LabError("a pipeline has at least one chunk, 1 or 2 copy engines, and order 'depth' or 'breadth'")
+        raise LabError(
+            "a pipeline has at least one chunk, 1 or 2 copy engines, and order 'depth' or 'breadth'"
+        )
     shares, stages = dict(zip(engine, seconds, strict=True)), list(engine)
     depth = [(chunk, stage) for chunk in range(chunks) for stage in stages]
-    issue = depth if order == "depth" else sorted(depth, key=lambda pair: stages.index(pair[1]))
+    issue = (
+        depth
+        if order == "depth"
+        else sorted(depth, key=lambda pair: stages.index(pair[1]))
+    )
     return [
         Op(
             name=f"{stage} {chunk}",
@@ -150,7 +163,9 @@ def races(ops: Sequence[Op]) -> list[tuple[str, str]]:
             host = host | before[op.name] | {op.name}
     for n, second in enumerate(ops):
         for first in ops[:n]:
-            shared = set(first.writes) & {*second.reads, *second.writes} or set(first.reads) & set(second.writes)
+            shared = set(first.writes) & {*second.reads, *second.writes} or set(
+                first.reads
+            ) & set(second.writes)
             if shared and first.name not in before[second.name]:
                 found.append((first.name, second.name))
     return found

@@ -51,7 +51,9 @@ device = torch.accelerator.current_accelerator(check_available=True) or torch.de
 x = torch.ones(4, 8)
 net = nn.Linear(8, 2)
 """
-ENV = {name: value for name, value in launch.DEFAULTS.items() if name != "OMP_NUM_THREADS"}
+ENV = {
+    name: value for name, value in launch.DEFAULTS.items() if name != "OMP_NUM_THREADS"
+}
 NOT_COMPARED = "not compared"  # of a silent old part where the new one failed
 # announcements that are no verdicts
 UNCOMPARED = {"any": "not checked", "newer": "the form of today is newer"}
@@ -59,7 +61,9 @@ MOST = 10  # rows of a list
 SIGNS = {"fine": "✓", "warns": "!", "raises": "✗", "wrong": "≠", "slower": "…"}
 TODAY = re.compile(r"^# -+ today\s*$", re.M)
 HEADER = re.compile(r"(?P<slug>[a-z]+/[\w.-]+): (?P<announced>.+)")
-ANNOUNCED = re.compile(r'(?P<verdict>fine|warns|raises|wrong|any|newer|slower (?P<factor>\d+))(?: "(?P<pattern>.+)")?')
+ANNOUNCED = re.compile(
+    r'(?P<verdict>fine|warns|raises|wrong|any|newer|slower (?P<factor>\d+))(?: "(?P<pattern>.+)")?'
+)
 LINES, WIDTH = 3, 108  # of a message that are shown; characters of a line
 # of a row that is slower: the parts take turns, and the fastest run of each counts
 ROUNDS = 3
@@ -103,11 +107,15 @@ class Row:
         """The regular expressions of all its announcements, for any version and
         machine.
         """
-        return [verdict.pattern for verdict in self.expected.values() if verdict.pattern]
+        return [
+            verdict.pattern for verdict in self.expected.values() if verdict.pattern
+        ]
 
     def here(self):
         """The Verdict that is announced for this PyTorch on this machine."""
-        return next(verdict for condition, verdict in self.expected.items() if holds(condition))
+        return next(
+            verdict for condition, verdict in self.expected.items() if holds(condition)
+        )
 
 
 # --------------------------------------------------------------------------------------
@@ -120,7 +128,9 @@ def parse(header, body):
     """
     found = HEADER.fullmatch(header.strip())
     if not found:
-        raise TodayError(f'cannot read {header.strip()!r}: write %%today GROUP/NAME: VERDICT "pattern"')
+        raise TodayError(
+            f'cannot read {header.strip()!r}: write %%today GROUP/NAME: VERDICT "pattern"'
+        )
     expected, because, lines = {}, "", body.splitlines()
     while lines and lines[0].startswith("#:"):
         text = lines.pop(0)[2:].strip()
@@ -133,7 +143,9 @@ def parse(header, body):
     expected[""] = _verdict(found["announced"])
     old, *new = TODAY.split("\n".join(lines))
     if len(new) != 1 or not old.strip() or not new[0].strip():
-        raise TodayError(f"{found['slug']}: a row has an old part, a line `# ---- today` and a new part")
+        raise TodayError(
+            f"{found['slug']}: a row has an old part, a line `# ---- today` and a new part"
+        )
     return Row(found["slug"], expected, because, old.strip("\n"), new[0].strip("\n"))
 
 
@@ -141,7 +153,9 @@ def _verdict(text):
     found = ANNOUNCED.fullmatch(text.strip())
     if not found:
         known = "fine, warns, raises, wrong, slower 5"
-        raise TodayError(f"cannot read the announcement {text.strip()!r}: known are {known}")
+        raise TodayError(
+            f"cannot read the announcement {text.strip()!r}: known are {known}"
+        )
     factor = int(found["factor"]) if found["factor"] else None
     return Verdict(found["verdict"].split()[0], found["pattern"], factor)
 
@@ -156,11 +170,19 @@ def holds(condition):
 def _holds(condition):
     word, _, what = condition.partition(" ")
     if word in ("before", "in", "from") and re.fullmatch(r"\d+\.\d+", what):
-        version, named = ([int(n) for n in text.split(".")[:2]] for text in (torch.__version__, what))
-        return {"before": version < named, "in": version == named, "from": version >= named}[word]
+        version, named = (
+            [int(n) for n in text.split(".")[:2]] for text in (torch.__version__, what)
+        )
+        return {
+            "before": version < named,
+            "in": version == named,
+            "from": version >= named,
+        }[word]
     facts = {
         "with cuda": torch.cuda.is_available,
-        "with cuda-build": lambda: torch.backends.cuda.is_built() and not torch.cuda.is_available(),
+        "with cuda-build": lambda: (
+            torch.backends.cuda.is_built() and not torch.cuda.is_available()
+        ),
         "with torch_xla": lambda: importlib.util.find_spec("torch_xla") is not None,
         "with tpu": lambda: cells.missing("tpu") is None,
         "with mps": torch.backends.mps.is_available,
@@ -171,7 +193,9 @@ def _holds(condition):
     }
     if condition not in facts:
         known = ["before 2.11", "in 2.11", "from 2.12", *facts]
-        raise TodayError(f"unknown condition {condition!r}; known are {', '.join(known)}")
+        raise TodayError(
+            f"unknown condition {condition!r}; known are {', '.join(known)}"
+        )
     return facts[condition]()
 
 
@@ -179,7 +203,11 @@ def _holds(condition):
 def rows():
     """All rows of lesson 16, as a dict slug → Row, also those that have not run."""
     found, indexed = {}, False
-    for cell in json.loads(LESSON.read_text(encoding="utf-8"))["cells"] if LESSON.exists() else []:
+    for cell in (
+        json.loads(LESSON.read_text(encoding="utf-8"))["cells"]
+        if LESSON.exists()
+        else []
+    ):
         lines = cells.body("".join(cell["source"])).splitlines()
         indexed = indexed or lines[:1] == [INDEX]
         if cell["cell_type"] == "code" and lines and re.match(r"%%today \S", lines[0]):
@@ -200,7 +228,9 @@ def said(outcome):
     if outcome["ended"]:
         last = outcome["stderr"].strip().splitlines()[-1:]
         return clean("\n".join([outcome["ended"], *last]))
-    return clean("\n".join(f"{name}: {text}".strip().removesuffix(":") for name, text in told))
+    return clean(
+        "\n".join(f"{name}: {text}".strip().removesuffix(":") for name, text in told)
+    )
 
 
 def clean(text):
@@ -208,8 +238,14 @@ def clean(text):
     front end adds in color.
     """
     text = re.sub(r"\x1b\[[\d;]*m", "", text)
-    text = re.sub(r"(?<![\w/:.])(?:[A-Za-z]:)?(?:[/\\]+[\w.+~@-]+?){2,}[/\\]+(?=[\w.-]+)", "…/", text)
-    return "\n".join(line.rstrip().replace("\t", "  ") for line in text.splitlines() if line.strip())
+    text = re.sub(
+        r"(?<![\w/:.])(?:[A-Za-z]:)?(?:[/\\]+[\w.+~@-]+?){2,}[/\\]+(?=[\w.-]+)",
+        "…/",
+        text,
+    )
+    return "\n".join(
+        line.rstrip().replace("\t", "  ") for line in text.splitlines() if line.strip()
+    )
 
 
 def measured(old, new=None, factor=None):
@@ -266,7 +302,13 @@ def _compare(row):
         finding(f"{row.slug}: {change}", TodayError)
     if found == verdict.word == "slower":
         ratio = old["seconds"] / new["seconds"]
-        claim(f"{row.slug}: the old form takes longer", ratio, at_least=verdict.factor, unit="times", timed=True)
+        claim(
+            f"{row.slug}: the old form takes longer",
+            ratio,
+            at_least=verdict.factor,
+            unit="times",
+            timed=True,
+        )
 
 
 def changes(row, verdict, old, new):
@@ -277,7 +319,10 @@ def changes(row, verdict, old, new):
     if new and said(new):
         told = _first(said(new))
         yield f"the part of today must run without error and without warning, and with {pytorch()} it says: {told}"
-    if found not in (verdict.word, NOT_COMPARED) and verdict.word not in ("any", "newer"):
+    if found not in (verdict.word, NOT_COMPARED) and verdict.word not in (
+        "any",
+        "newer",
+    ):
         yield f"announced as {verdict.word}, but with {pytorch()} it is {found}: {_first(text)}"
     elif verdict.pattern and not re.search(verdict.pattern, text):
         yield f"announced with the words {verdict.pattern!r}, but {pytorch()} says: {_first(text)}"
@@ -293,13 +338,18 @@ def _fastest(parts):
     """
     rounds = [_execute(parts, together=False) for _ in range(ROUNDS)]
     return [
-        min(runs, key=lambda run: (not (run["error"] or run["ended"]), run["seconds"] or 0))
+        min(
+            runs,
+            key=lambda run: (not (run["error"] or run["ended"]), run["seconds"] or 0),
+        )
         for runs in zip(*rounds, strict=True)
     ]
 
 
 def _first(text, most=300):
-    return textwrap.shorten(text.split("\n", 1)[0], most, placeholder=" …") or "(nothing)"
+    return (
+        textwrap.shorten(text.split("\n", 1)[0], most, placeholder=" …") or "(nothing)"
+    )
 
 
 def _announced(verdict):
@@ -308,7 +358,11 @@ def _announced(verdict):
     """
     if verdict.word in UNCOMPARED:
         return UNCOMPARED[verdict.word]
-    return verdict.word + (f" “{verdict.pattern}”".replace("\\", "").replace("|", "” or “") if verdict.pattern else "")
+    return verdict.word + (
+        f" “{verdict.pattern}”".replace("\\", "").replace("|", "” or “")
+        if verdict.pattern
+        else ""
+    )
 
 
 def _words(condition):
@@ -319,7 +373,11 @@ def _words(condition):
 def _part(label, outcome):
     """Print what one part said and printed, in a column beside its label."""
     texts = [said(outcome), clean(outcome["printed"])]
-    lines = [line for text, head in zip(texts, ("", "prints "), strict=True) for line in _shown(text, head)]
+    lines = [
+        line
+        for text, head in zip(texts, ("", "prints "), strict=True)
+        for line in _shown(text, head)
+    ]
     for n, line in enumerate(lines or ["runs, prints nothing"]):
         print(f"  {label if n == 0 else '':6} {line}".rstrip())
 
@@ -327,7 +385,10 @@ def _part(label, outcome):
 def _shown(text, head):
     lines, inner = text.splitlines(), " " * len(head)
     for n, line in enumerate(lines[:LINES]):
-        indents = {"initial_indent": inner if n else head, "subsequent_indent": inner + "  "}
+        indents = {
+            "initial_indent": inner if n else head,
+            "subsequent_indent": inner + "  ",
+        }
         yield from textwrap.wrap(line, WIDTH, max_lines=4, placeholder=" …", **indents)
     if len(lines) > LINES:
         yield f"{inner}({len(lines) - LINES} more lines)"
@@ -336,14 +397,18 @@ def _shown(text, head):
 def _paste(body):
     source = body if indentation.is_python(body) else indentation.restored(body) or body
     if source != body:
-        print("Its indentation was lost. This is what was run; see whether each block ends where it should:\n")
+        print(
+            "Its indentation was lost. This is what was run; see whether each block ends where it should:\n"
+        )
         print(textwrap.indent(source.strip("\n"), "    ") + "\n")
     (outcome,) = _execute([source])
     found = measured(outcome)
     print(f"{SIGNS[found]} {found} · {pytorch()}")
     _part("yours", outcome)
     if outcome["error"] and outcome["error"][0] == "IndentationError":
-        print("\nIts indentation was lost, and cannot be put back without guessing: indent it, and run the cell again.")
+        print(
+            "\nIts indentation was lost, and cannot be put back without guessing: indent it, and run the cell again."
+        )
     similar = pasted.like(rows(), said(outcome), source)
     for row in similar:
         print(f"\nLike {row.slug} in this lesson: {row.because}. Today:")
@@ -364,7 +429,14 @@ def search(text="", group="", verdict=""):
     """
     found = []
     for row in rows().values():
-        texts = [row.slug, row.old, row.new, row.because, _seen.get(row.slug, ""), *row.patterns()]
+        texts = [
+            row.slug,
+            row.old,
+            row.new,
+            row.because,
+            _seen.get(row.slug, ""),
+            *row.patterns(),
+        ]
         whole = "\n".join(texts).replace("\\", "").lower()
         if all(word in whole for word in text.lower().split()):
             if group in ("", row.group) and verdict in ("", row.here().word):
@@ -386,19 +458,33 @@ def table(text="", group="", verdict=""):
     """
     found = search(text, group, verdict)
     title, *lines = _listed(found, 2 if len(found) <= 2 else 0)
-    fig, ax = plots.figure(title, about=pytorch(), xlabel="", ylabel="", size=(8.4, 3.4))
+    fig, ax = plots.figure(
+        title, about=pytorch(), xlabel="", ylabel="", size=(8.4, 3.4)
+    )
     ax.set_axis_off()
     ax.text(
-        -0.07, 1, "\n".join(lines), va="top", transform=ax.transAxes, fontsize=8, linespacing=1.6, family="monospace"
+        -0.07,
+        1,
+        "\n".join(lines),
+        va="top",
+        transform=ax.transAxes,
+        fontsize=8,
+        linespacing=1.6,
+        family="monospace",
     )
-    return fig, f"A table of rows of this lesson. {title}: {', '.join(row.slug for row in found[:MOST]) or 'none'}."
+    return (
+        fig,
+        f"A table of rows of this lesson. {title}: {', '.join(row.slug for row in found[:MOST]) or 'none'}.",
+    )
 
 
 def _listed(found, with_code):
     """Lines on rows: how many, then of each its name, its verdict and its message or
     its cause.
     """
-    yield f"{len(found)} of {len(rows())} rows" + (f", the first {MOST} shown" if len(found) > MOST else "")
+    yield f"{len(found)} of {len(rows())} rows" + (
+        f", the first {MOST} shown" if len(found) > MOST else ""
+    )
     for n, row in enumerate(found[:MOST]):
         yield f"{row.slug:30}{row.here().word:8}{_first(_seen.get(row.slug) or row.because, 74)}"
         if n < with_code:
@@ -413,13 +499,21 @@ def today_cell(lines):
     """Input transformer of IPython: a cell that begins with %%today (after a %%requires
     that holds), as a call.
     """
-    first = next((n for n, line in enumerate(lines[:2]) if line.startswith("%%today")), None)
+    first = next(
+        (n for n, line in enumerate(lines[:2]) if line.startswith("%%today")), None
+    )
     if first is None or (first == 1 and not lines[0].startswith("# %%requires")):
         return lines
-    header, body = lines[first].removeprefix("%%today").strip(), "".join(lines[first + 1 :])
+    header, body = (
+        lines[first].removeprefix("%%today").strip(),
+        "".join(lines[first + 1 :]),
+    )
     return [f"__import__('utils.today').today.run_cell({header!r}, {body!r})\n"]
 
 
 if "IPython" in sys.modules and (shell := sys.modules["IPython"].get_ipython()):
-    if not any(getattr(f, "__name__", "") == "today_cell" for f in shell.input_transformers_cleanup):
+    if not any(
+        getattr(f, "__name__", "") == "today_cell"
+        for f in shell.input_transformers_cleanup
+    ):
         shell.input_transformers_cleanup.append(today_cell)

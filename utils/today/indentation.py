@@ -96,11 +96,15 @@ def restored(source):
 def _open(blocks, keyword, code, blank, following):
     """How many of the open blocks a line still belongs to."""
     if keyword in CONTINUES:
-        fits = [n for n, block in enumerate(blocks) if block.keyword in CONTINUES[keyword]]
+        fits = [
+            n for n, block in enumerate(blocks) if block.keyword in CONTINUES[keyword]
+        ]
         return fits[-1] + 1 if fits else 0
     ended = [n for n, block in enumerate(blocks) if _ends_with(block, code)]
     depth = min(ended, default=len(blocks))
-    while depth and _closed(blocks[depth - 1], blocks[: depth - 1], keyword, code, blank, following):
+    while depth and _closed(
+        blocks[depth - 1], blocks[: depth - 1], keyword, code, blank, following
+    ):
         depth -= 1
     return depth
 
@@ -118,17 +122,30 @@ def _closed(block, around, keyword, code, blank, following):
     if keyword in ("class", "from", "import") or code.startswith("if __name__"):
         return keyword in ("class", "if") or block.keyword != "def"
     if block.keyword == "class":
-        return block.last.startswith("def ") or not re.match(r"\w+( ?:.*)? = |[\"']", code)
+        return block.last.startswith("def ") or not re.match(
+            r"\w+( ?:.*)? = |[\"']", code
+        )
     if block.keyword == "def":
         name = re.match(r"(?:async )?def (\w+)", block.header)[1]
-        return blank >= 2 or bool(re.search(rf"\b{name}\b", code)) and blank >= 1 and not around
+        return (
+            blank >= 2
+            or bool(re.search(rf"\b{name}\b", code))
+            and blank >= 1
+            and not around
+        )
     if keyword == "return":
         return True
-    if block.keyword in ("for", "while", "with") and keyword == "print" and (names := _names(code) - {"print"}):
+    if (
+        block.keyword in ("for", "while", "with")
+        and keyword == "print"
+        and (names := _names(code) - {"print"})
+    ):
         if not block.bound & names:
             return True  # what it prints was there before
     if block.keyword in ("for", "while"):
-        return blank >= 1 and not re.search(STEP, code) and not block.bound & _names(code)
+        return (
+            blank >= 1 and not re.search(STEP, code) and not block.bound & _names(code)
+        )
     if block.keyword == "with":
         return blank >= 1 and not around
     if block.header.startswith("if __name__"):
@@ -148,7 +165,11 @@ def _begin(code):
 
 def _ends_with(block, code):
     """Whether a line belongs behind a with block of that kind."""
-    kinds = [kind for kind in ENDS_WITH if block.keyword == "with" and re.search(kind, block.header)]
+    kinds = [
+        kind
+        for kind in ENDS_WITH
+        if block.keyword == "with" and re.search(kind, block.header)
+    ]
     return any(re.search(ENDS_WITH[kind], code) for kind in kinds)
 
 
@@ -156,7 +177,12 @@ def _awaits(block, following):
     """Whether the else or except of a block is still to come, before anything that
     begins anew.
     """
-    goes_on = {"if": {"elif", "else"}, "elif": {"elif", "else"}, "try": {"except"}, "except": {"except"}}
+    goes_on = {
+        "if": {"elif", "else"},
+        "elif": {"elif", "else"},
+        "try": {"except"},
+        "except": {"except"},
+    }
     for keyword in map(_keyword, following):
         if keyword in goes_on.get(block.keyword, ()):
             return True
@@ -167,7 +193,9 @@ def _awaits(block, following):
 
 def _is_method(code, following):
     first = next((line for line in [code, *following] if not line.startswith("@")), "")
-    return bool(re.match(r"(async )?def \w+\((self|cls)\b", first)) or code.startswith("@")
+    return bool(re.match(r"(async )?def \w+\((self|cls)\b", first)) or code.startswith(
+        "@"
+    )
 
 
 def _keyword(code):
@@ -179,7 +207,9 @@ def _opens(code):
 
 
 def _names(code):
-    return set(re.findall(r"(?<![\w.])[A-Za-z_]\w*", re.sub(r"\"[^\"{]*\"|'[^'{]*'", "", code)))
+    return set(
+        re.findall(r"(?<![\w.])[A-Za-z_]\w*", re.sub(r"\"[^\"{]*\"|'[^'{]*'", "", code))
+    )
 
 
 def _bound(code):
@@ -197,7 +227,12 @@ def _logical_lines(text):
     try:
         for token in tokenize.generate_tokens(io.StringIO(text).readline):
             if token.type == tokenize.NEWLINE:
-                found.append((lines[done : first - 1], "\n".join(lines[first - 1 : token.end[0]]).rstrip()))
+                found.append(
+                    (
+                        lines[done : first - 1],
+                        "\n".join(lines[first - 1 : token.end[0]]).rstrip(),
+                    )
+                )
                 done, first = token.end[0], None
             elif first is None and token.type not in (tokenize.NL, tokenize.COMMENT):
                 first = token.start[0]

@@ -74,15 +74,47 @@ MARKS = {
 # Where something is explained that no row fits: regular expression, lesson, what about.
 ELSEWHERE = [
     (r"kernel image", "01", "a GPU whose generation this build of PyTorch leaves out"),
-    (r"extra-index-url|download\.pytorch\.org/whl", "01", "which build of PyTorch you have, and which you need"),
-    (r"device_count|current_device|get_device_properties|set_device|is_available", "01", "which devices there are"),
-    (r"ensure_same_device", "02", "moving to one device without a word, and what that hides"),
-    (r"memory_(allocated|reserved|summary|stats)|mem_get_info", "07", "allocated, reserved and peak memory"),
-    (r"profile_memory|torch\.profiler|autograd\.profiler", "09", "the profiler, its tables and its traces"),
-    (r"reduce-overhead|max-autotune", "10", "the modes of torch.compile, what they cost and buy"),
-    (r"torchrun|nproc_per_node|\bmp\.spawn|device_ids", "11", "several processes, and how they are started"),
+    (
+        r"extra-index-url|download\.pytorch\.org/whl",
+        "01",
+        "which build of PyTorch you have, and which you need",
+    ),
+    (
+        r"device_count|current_device|get_device_properties|set_device|is_available",
+        "01",
+        "which devices there are",
+    ),
+    (
+        r"ensure_same_device",
+        "02",
+        "moving to one device without a word, and what that hides",
+    ),
+    (
+        r"memory_(allocated|reserved|summary|stats)|mem_get_info",
+        "07",
+        "allocated, reserved and peak memory",
+    ),
+    (
+        r"profile_memory|torch\.profiler|autograd\.profiler",
+        "09",
+        "the profiler, its tables and its traces",
+    ),
+    (
+        r"reduce-overhead|max-autotune",
+        "10",
+        "the modes of torch.compile, what they cost and buy",
+    ),
+    (
+        r"torchrun|nproc_per_node|\bmp\.spawn|device_ids",
+        "11",
+        "several processes, and how they are started",
+    ),
     (r"optimizer_step|import torch_xla", "13", "a training step on a TPU"),
-    (r"\baccelerate\b|Accelerator\(\)", "15", "one loop for every device, and Accelerate beside it"),
+    (
+        r"\baccelerate\b|Accelerator\(\)",
+        "15",
+        "one loop for every device, and Accelerate beside it",
+    ),
 ]
 
 
@@ -93,14 +125,24 @@ def spelled_out(source):
     code = re.sub(r"#.*", "", source)
     # also where no import is shown
     names = {"nn": "torch.nn", "dist": "torch.distributed", "optim": "torch.optim"}
-    names |= {"xm": "torch_xla.core.xla_model", "xmp": "torch_xla.distributed.xla_multiprocessing"}
-    for module, imported in re.findall(r"^\s*from (\S+) import \(?([\w, ]+)", code, re.M):
+    names |= {
+        "xm": "torch_xla.core.xla_model",
+        "xmp": "torch_xla.distributed.xla_multiprocessing",
+    }
+    for module, imported in re.findall(
+        r"^\s*from (\S+) import \(?([\w, ]+)", code, re.M
+    ):
         for one in imported.split(","):
             name, _, alias = one.strip().partition(" as ")
             names[(alias or name).strip()] = f"{module}.{name.strip()}"
-    names |= {alias: module for module, alias in re.findall(r"^\s*import (\S+) as (\w+)", code, re.M)}
+    names |= {
+        alias: module
+        for module, alias in re.findall(r"^\s*import (\S+) as (\w+)", code, re.M)
+    }
     pattern = "|".join(map(re.escape, names))
-    full = re.sub(rf"(?<![\w.])({pattern})(?=\s*[.(])", lambda found: names[found[1]], code)
+    full = re.sub(
+        rf"(?<![\w.])({pattern})(?=\s*[.(])", lambda found: names[found[1]], code
+    )
     return full + "\n" + code
 
 
@@ -114,7 +156,9 @@ def marks(rows):
     rows: slug → Row.
     """
     used = {slug: (names_in(row.old), names_in(row.new)) for slug, row in rows.items()}
-    count = collections.Counter(name for old, new in used.values() for name in old | new)
+    count = collections.Counter(
+        name for old, new in used.values() for name in old | new
+    )
     found = {}
     for slug, (old, new) in used.items():
         own = sorted(name for name in old - new if count[name] == 1)
@@ -137,14 +181,27 @@ def like(rows, message, source):
     marked = [slug for slug, mark in marks(rows).items() if re.search(mark, code)]
     told, general = [], []
     for line in message.split("\n"):
-        which = next((slug for pattern, slug in GENERAL.items() if re.search(pattern, line)), None)
-        found = [slug for slug, row in rows.items() if any(re.search(pattern, line) for pattern in row.patterns())]
+        which = next(
+            (slug for pattern, slug in GENERAL.items() if re.search(pattern, line)),
+            None,
+        )
+        found = [
+            slug
+            for slug, row in rows.items()
+            if any(re.search(pattern, line) for pattern in row.patterns())
+        ]
         if which:
             found = [slug for slug in found if slug in marked]
             general += [] if found else [which]
         told += found
     plain = [slug for slug in marked if rows[slug].expected[""].word != "fine"]
-    ordered = [*[slug for slug in told if slug in marked], *general, *told, *plain, *marked]
+    ordered = [
+        *[slug for slug in told if slug in marked],
+        *general,
+        *told,
+        *plain,
+        *marked,
+    ]
     return [rows[slug] for slug in dict.fromkeys(ordered) if slug in rows][:MOST]
 
 
@@ -152,4 +209,8 @@ def elsewhere(text):
     """Lessons that explain what stands in a text (code, a message, words that somebody
     looks for), a line each.
     """
-    return [f"Lesson {lesson}: {what}." for pattern, lesson, what in ELSEWHERE if re.search(pattern, text)]
+    return [
+        f"Lesson {lesson}: {what}."
+        for pattern, lesson, what in ELSEWHERE
+        if re.search(pattern, text)
+    ]

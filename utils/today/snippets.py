@@ -57,12 +57,24 @@ def run_snippets(prelude, parts, folder, together=True, limit=LIMIT, env=None):
     own. together: side by side, not one after the other. limit: in seconds. env:
     variables of the processes besides this one's.
     """
-    xla = any("torch_xla" in part for part in parts) and importlib.util.find_spec("torch_xla")
+    xla = any("torch_xla" in part for part in parts) and importlib.util.find_spec(
+        "torch_xla"
+    )
     together = together and not xla  # a TPU serves one process at a time
     not_theirs = (pathlib.Path(__file__).parents[2], pathlib.Path.cwd())
-    job = {"limit": limit, "env": {**os.environ, **(env or {})}, "prelude": f"{prelude}\n", "xla": bool(xla)}
-    job["path"] = [entry for entry in sys.path if entry and pathlib.Path(entry) not in not_theirs]
-    jobs = [{**job, "part": part, "place": tempfile.mkdtemp(prefix="snippet-", dir=folder)} for part in parts]
+    job = {
+        "limit": limit,
+        "env": {**os.environ, **(env or {})},
+        "prelude": f"{prelude}\n",
+        "xla": bool(xla),
+    }
+    job["path"] = [
+        entry for entry in sys.path if entry and pathlib.Path(entry) not in not_theirs
+    ]
+    jobs = [
+        {**job, "part": part, "place": tempfile.mkdtemp(prefix="snippet-", dir=folder)}
+        for part in parts
+    ]
     try:
         for group in [jobs] if together else [[job] for job in jobs]:
             _carry_out(group, limit)
@@ -84,7 +96,9 @@ def _carry_out(jobs, limit):
             running[_start(job)] = job
         end = time.monotonic() + limit
         while running:
-            multiprocessing.connection.wait([process.sentinel for process in running], 0.02)
+            multiprocessing.connection.wait(
+                [process.sentinel for process in running], 0.02
+            )
             for process, job in list(running.items()):
                 job["ended"] = _why_ended(process, job, late=time.monotonic() > end)
                 if job["ended"] is not None:
@@ -102,8 +116,13 @@ def _start(job):
     context = multiprocessing.get_context(METHOD)
     if METHOD == "forkserver":
         context.set_forkserver_preload(PRELOAD)
-    process = context.Process(target=runpy.run_path, args=(__file__, {"job": job}, "__snippet__"))
-    main, method = sys.modules["__main__"], multiprocessing.get_start_method(allow_none=True)
+    process = context.Process(
+        target=runpy.run_path, args=(__file__, {"job": job}, "__snippet__")
+    )
+    main, method = (
+        sys.modules["__main__"],
+        multiprocessing.get_start_method(allow_none=True),
+    )
     # or the new process would run this program's file again
     sys.modules["__main__"] = types.ModuleType("__main__")
     try:
@@ -126,13 +145,21 @@ def _why_ended(process, job, late):
         return f"it did not end within {job['limit']} s and was stopped"
     if code is None:
         written = sum((place / name).stat().st_size for name in ("printed", "stderr"))
-        return f"it printed more than {PRINTED_MOST // 2**20} MiB and was stopped" if written > PRINTED_MOST else None
+        return (
+            f"it printed more than {PRINTED_MOST // 2**20} MiB and was stopped"
+            if written > PRINTED_MOST
+            else None
+        )
     # multiprocessing's answer if the server is not there to tell
     if code == 255 and psutil.pid_exists(process.pid):
         raise ServerError
     if code < 0:
         return f"its process was ended by {signal.Signals(-code).name}"
-    return "" if (place / "outcome.json").exists() else f"its process ended with status {code}"
+    return (
+        ""
+        if (place / "outcome.json").exists()
+        else f"its process ended with status {code}"
+    )
 
 
 def _kill(process):
@@ -170,9 +197,13 @@ def _run(job):
     outcome = {"error": None, "seconds": None}
     with warnings.catch_warnings(record=True) as caught:
         try:
-            exec(compile(job["prelude"], path, "exec"), sys.modules["__main__"].__dict__)
+            exec(
+                compile(job["prelude"], path, "exec"), sys.modules["__main__"].__dict__
+            )
             caught.clear()  # what the prelude warned of is not the piece's
-            code = compile("\n" * job["prelude"].count("\n") + job["part"], path, "exec")
+            code = compile(
+                "\n" * job["prelude"].count("\n") + job["part"], path, "exec"
+            )
             began = time.perf_counter()
             exec(code, sys.modules["__main__"].__dict__)
             outcome["seconds"] = time.perf_counter() - began
@@ -183,10 +214,14 @@ def _run(job):
             traceback.print_exc()
             if not isinstance(error, SystemExit) or error.code:
                 outcome["error"] = [type(error).__name__, str(error)]
-    outcome["warnings"] = list(dict.fromkeys((told.category.__name__, str(told.message)) for told in caught))
+    outcome["warnings"] = list(
+        dict.fromkeys((told.category.__name__, str(told.message)) for told in caught)
+    )
     sys.stdout.flush()
     sys.stderr.flush()
-    pathlib.Path(job["place"], "outcome.json").write_text(json.dumps(outcome), encoding="utf-8")
+    pathlib.Path(job["place"], "outcome.json").write_text(
+        json.dumps(outcome), encoding="utf-8"
+    )
     # no destructors and no exit handlers: what the piece left open ends with its
     # process group
     os._exit(0)
@@ -206,7 +241,9 @@ def _become_program(job):
         os._exit(1)  # the caller was interrupted
     for descriptor, name in ((1, "printed"), (2, "stderr")):
         os.dup2(os.open(name, os.O_WRONLY), descriptor)
-    sys.stdout, sys.stderr = (open(descriptor, "w", encoding="utf-8", closefd=False) for descriptor in (1, 2))
+    sys.stdout, sys.stderr = (
+        open(descriptor, "w", encoding="utf-8", closefd=False) for descriptor in (1, 2)
+    )
     path = os.path.join(job["place"], "snippet.py")
     main = sys.modules["__main__"] = types.ModuleType("__main__")
     main.__file__ = path  # so that processes it spawns can read it again

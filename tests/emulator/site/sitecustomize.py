@@ -46,5 +46,7 @@ def _follow_torch():
     sys.meta_path.insert(0, Finder())
 
 
-if "libemulator.so" in os.environ.get("LD_PRELOAD", "") and not os.environ.get("EMULATOR_RUNTIME_ONLY"):
+if "libemulator.so" in os.environ.get("LD_PRELOAD", "") and not os.environ.get(
+    "EMULATOR_RUNTIME_ONLY"
+):
     _follow_torch()

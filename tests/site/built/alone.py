@@ -29,13 +29,20 @@ SIOCSIFFLAGS, UP, RUNNING = 0x8914, 0x1, 0x40  # of <linux/sockios.h> and <net/i
 
 def permitted():
     """Whether this system lets a process have a network of its own."""
-    return bool(shutil.which("unshare")) and subprocess.run([*CUT_OFF, "true"], capture_output=True).returncode == 0
+    return (
+        bool(shutil.which("unshare"))
+        and subprocess.run([*CUT_OFF, "true"], capture_output=True).returncode == 0
+    )
 
 
 def main():
     path = pathlib.Path(sys.argv[1])
     if "LAB_CUT_OFF" not in os.environ and permitted():
-        os.execvpe("unshare", [*CUT_OFF, sys.executable, *sys.argv], {**os.environ, "LAB_CUT_OFF": "1"})
+        os.execvpe(
+            "unshare",
+            [*CUT_OFF, sys.executable, *sys.argv],
+            {**os.environ, "LAB_CUT_OFF": "1"},
+        )
     if "LAB_CUT_OFF" in os.environ:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
             fcntl.ioctl(control, SIOCSIFFLAGS, struct.pack("16sh", b"lo", UP | RUNNING))

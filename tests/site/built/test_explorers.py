@@ -51,13 +51,17 @@ def opened(page, number):
 
 def move(box, number, setting):
     for name, values in explorers.values(number).items():
-        box.locator(f"#explorer-{number}-{name}").evaluate(MOVE, values.index(setting[name]))
+        box.locator(f"#explorer-{number}-{name}").evaluate(
+            MOVE, values.index(setting[name])
+        )
 
 
 def shown(box):
     """(SVG, text alternative) as they stand in the page."""
     picture = box.locator(".explorer-picture")
-    svg = picture.locator("svg").evaluate("svg => new XMLSerializer().serializeToString(svg)")
+    svg = picture.locator("svg").evaluate(
+        "svg => new XMLSerializer().serializeToString(svg)"
+    )
     return svg, picture.get_attribute("aria-label")
 
 
@@ -70,21 +74,34 @@ def marks(svg):
     and attributes, these cut into numbers and what stands between them. Left out is
     what nobody sees, and the font of all text.
     """
-    root = ElementTree.fromstring(re.sub(r"(?s)<metadata>.*?</metadata>|<style.*?</style>", "", svg))
+    root = ElementTree.fromstring(
+        re.sub(r"(?s)<metadata>.*?</metadata>|<style.*?</style>", "", svg)
+    )
     found = root.get("viewBox").split()
     for part in list(root.iter())[1:]:
         kind = part.tag.rpartition("}")[2]
-        attributes = sorted((name.rpartition("}")[2], value) for name, value in part.attrib.items())
+        attributes = sorted(
+            (name.rpartition("}")[2], value) for name, value in part.attrib.items()
+        )
         attributes = [pair for pair in attributes if (kind, pair[0]) != ("g", "id")]
         if kind == "defs" or kind == "g" and not attributes:
             continue
         found += [kind, f"words: {(part.text or '').strip()}"]
         for name, value in attributes:
             if name == "style":
-                pairs = [re.sub(".*SansMono.*", "mono", pair.replace(" ", "")) for pair in value.split(";")]
-                found += sorted(f"style: {pair}" for pair in pairs if pair and "Sans'" not in pair)
+                pairs = [
+                    re.sub(".*SansMono.*", "mono", pair.replace(" ", ""))
+                    for pair in value.split(";")
+                ]
+                found += sorted(
+                    f"style: {pair}" for pair in pairs if pair and "Sans'" not in pair
+                )
             else:
-                value = outline(value) if name == "d" else re.sub(r"rotate\(-0 [^)]*\)", "", value)
+                value = (
+                    outline(value)
+                    if name == "d"
+                    else re.sub(r"rotate\(-0 [^)]*\)", "", value)
+                )
                 if value:
                     found += [name, *map(str.strip, NUMBER.split(value))]
     return [text for text in found if text]
@@ -109,11 +126,17 @@ def differences(one, other):
     first, second = marks(one), marks(other)
     if len(first) != len(second):
         return [f"{len(first)} words and numbers, {len(second)} words and numbers"]
-    return [f"{a} is not {b}" for a, b in zip(first, second, strict=True) if not alike(a, b)]
+    return [
+        f"{a} is not {b}" for a, b in zip(first, second, strict=True) if not alike(a, b)
+    ]
 
 
 def alike(a, b):
-    return a == b or all(map(NUMBER.fullmatch, (a, b))) and abs(float(a) - float(b)) <= NEAR
+    return (
+        a == b
+        or all(map(NUMBER.fullmatch, (a, b)))
+        and abs(float(a) - float(b)) <= NEAR
+    )
 
 
 # --------------------------------------------------------------------------------------
@@ -123,17 +146,28 @@ def alike(a, b):
 @pytest.mark.parametrize("number", explorers.GRID)
 def test_the_page_shows_what_python_draws(number, page):
     box, chance = opened(page, number), random.Random(f"{SEED} {number}")
-    for setting in [explorers.first(number), *chance.sample(explorers.settings(number), 20)]:
+    for setting in [
+        explorers.first(number),
+        *chance.sample(explorers.settings(number), 20),
+    ]:
         move(box, number, setting)
         svg, alt = shown(box)
         drawn, told = drawings.drawn(number, setting)
-        assert alt == box.locator(".explorer-says").inner_text() == told, (SEED, setting)
+        assert alt == box.locator(".explorer-says").inner_text() == told, (
+            SEED,
+            setting,
+        )
         assert differences(drawn, svg) == [], (SEED, setting)
 
 
 @pytest.mark.parametrize(
     ("old", "new"),
-    [("CPU</text>", "GPU</text>"), ("#0072b2", "#0072b3"), ("L 509.76 ", "L 509.56 "), ("54 43.2", "54 42.9")],
+    [
+        ("CPU</text>", "GPU</text>"),
+        ("#0072b2", "#0072b3"),
+        ("L 509.76 ", "L 509.56 "),
+        ("54 43.2", "54 42.9"),
+    ],
 )
 def test_small_faults_of_a_picture_are_found(old, new):
     drawn = drawings.drawn("00", explorers.first("00"))[0]
@@ -157,6 +191,9 @@ def test_without_scripts_the_first_picture_stands_there(browser):
         page = context.new_page()
         page.goto(address("05"))
         picture = page.locator(".explorer-picture")
-        assert picture.get_attribute("aria-label") == drawings.drawn("05", explorers.first("05"))[1]
+        assert (
+            picture.get_attribute("aria-label")
+            == drawings.drawn("05", explorers.first("05"))[1]
+        )
         assert picture.locator("svg").bounding_box()["height"] > 200
         assert page.locator(".explorer select").first.is_disabled()

@@ -114,12 +114,31 @@ def visit(context, url, widths):
     """
     host, found, weight = re.match(r"http://[\d.:]+/", url)[0], [], []
     page = context.new_page()
-    page.on("console", lambda line: line.type in ("error", "warning") and found.append(f"console: {line.text}"))
+    page.on(
+        "console",
+        lambda line: (
+            line.type in ("error", "warning") and found.append(f"console: {line.text}")
+        ),
+    )
     page.on("pageerror", lambda error: found.append(f"script: {error}"))
-    page.on("response", lambda reply: reply.status == 200 or found.append(f"{reply.status}: {reply.url}"))
+    page.on(
+        "response",
+        lambda reply: (
+            reply.status == 200 or found.append(f"{reply.status}: {reply.url}")
+        ),
+    )
     page.on("requestfailed", lambda request: found.append(f"failed: {request.url}"))
-    page.on("request", lambda request: request.url.startswith((host, "data:")) or found.append(f"host: {request.url}"))
-    page.on("requestfinished", lambda request: weight.append(request.sizes()["responseBodySize"]))
+    page.on(
+        "request",
+        lambda request: (
+            request.url.startswith((host, "data:"))
+            or found.append(f"host: {request.url}")
+        ),
+    )
+    page.on(
+        "requestfinished",
+        lambda request: weight.append(request.sizes()["responseBodySize"]),
+    )
     try:
         page.set_viewport_size({"width": widths[0], "height": 900})
         page.goto(url)
@@ -130,7 +149,10 @@ def visit(context, url, widths):
         for width in widths:
             page.set_viewport_size({"width": width, "height": 900})
             found += [f"wide at {width}: {line}" for line in page.evaluate(TOO_WIDE)]
-            found += [f"small at {width}: {line}" for line in page.evaluate(SMALL_TEXT, SMALLEST)]
+            found += [
+                f"small at {width}: {line}"
+                for line in page.evaluate(SMALL_TEXT, SMALLEST)
+            ]
             if width == widths[0]:
                 found += barriers(page, width)
     finally:
@@ -141,8 +163,16 @@ def visit(context, url, widths):
 def barriers(page, width):
     """What axe-core calls serious or critical, as lines of text."""
     violations = Axe().run(page).response["violations"]
-    grave = [violation for violation in violations if violation["impact"] in ("serious", "critical")]
-    return [f"axe at {width}: {v['id']}: {node['html'][:150]}" for v in grave for node in v["nodes"][:5]]
+    grave = [
+        violation
+        for violation in violations
+        if violation["impact"] in ("serious", "critical")
+    ]
+    return [
+        f"axe at {width}: {v['id']}: {node['html'][:150]}"
+        for v in grave
+        for node in v["nodes"][:5]
+    ]
 
 
 def store_pictures(context, url, name, scheme):
@@ -152,11 +182,15 @@ def store_pictures(context, url, name, scheme):
     page.goto(url)
     for width in WIDTHS[scheme]:
         page.set_viewport_size({"width": width, "height": 900})
-        page.evaluate("document.querySelectorAll('img').forEach(image => { image.loading = 'eager' })")
+        page.evaluate(
+            "document.querySelectorAll('img').forEach(image => { image.loading = 'eager' })"
+        )
         page.wait_for_load_state("networkidle")
         height = min(page.evaluate("document.documentElement.scrollHeight"), 12_000)
         clip = {"x": 0, "y": 0, "width": width, "height": height}
-        page.screenshot(path=folder / f"{name}_{width}_{scheme}.png", full_page=True, clip=clip)
+        page.screenshot(
+            path=folder / f"{name}_{width}_{scheme}.png", full_page=True, clip=clip
+        )
     page.close()
 
 
@@ -165,14 +199,23 @@ def store_pictures(context, url, name, scheme):
 
 
 def test_there_are_pages():
-    assert len(LESSONS) == 17 and {"index.html", "search.html", "docs/glossary.html"} <= {*PAGES}, "run `make site`"
+    assert len(LESSONS) == 17 and {
+        "index.html",
+        "search.html",
+        "docs/glossary.html",
+    } <= {*PAGES}, "run `make site`"
 
 
 @pytest.mark.parametrize("scheme", WIDTHS)
 @pytest.mark.parametrize("path", PAGES)
 def test_page(path, scheme, address, contexts):
     if "LAB_SHOTS" in os.environ:
-        store_pictures(contexts[scheme], address + path, path.removesuffix(".html").replace("/", "_"), scheme)
+        store_pictures(
+            contexts[scheme],
+            address + path,
+            path.removesuffix(".html").replace("/", "_"),
+            scheme,
+        )
     assert visit(contexts[scheme], address + path, WIDTHS[scheme]) == []
 
 
@@ -200,7 +243,9 @@ def test_what_must_be_seen_is_seen(serve, contexts, tmp_path):
         "small at 800: 11 px: folded",
         "axe at 800: color-contrast: .*pale",
     ):
-        assert [line for line in found if re.match(fault, line)], f"{fault} is not among {found}"
+        assert [line for line in found if re.match(fault, line)], (
+            f"{fault} is not among {found}"
+        )
     assert not [line for line in found if line.startswith("wide at 800")]
 
 
@@ -224,11 +269,15 @@ def tab_through(page):
 
 
 @pytest.mark.parametrize("width", [1400, 380])
-@pytest.mark.parametrize("path", ["index.html", "notebooks/00_start_here.html", STREAMS])
+@pytest.mark.parametrize(
+    "path", ["index.html", "notebooks/00_start_here.html", STREAMS]
+)
 def test_tab_reaches_every_control_and_shows_where_it_is(path, width, page, address):
     page.set_viewport_size({"width": width, "height": 900})
     page.goto(address + path)
-    page.add_style_tag(content="* { scroll-behavior: auto !important; transition: none !important }")
+    page.add_style_tag(
+        content="* { scroll-behavior: auto !important; transition: none !important }"
+    )
     for explorer in page.locator(".explorer").all():
         explorer.scroll_into_view_if_needed()
         expect(explorer).to_have_attribute("data-ready", "")
@@ -251,14 +300,20 @@ def test_keys_work_the_controls_of_a_lesson(page, address):
     page.keyboard.press("Enter")
     assert summary.evaluate("summary => summary.parentElement.open")
 
-    guess, answer = page.locator(".predict button").first, page.locator("details.answer").first
+    guess, answer = (
+        page.locator(".predict button").first,
+        page.locator("details.answer").first,
+    )
     assert not answer.evaluate("answer => answer.open")
     guess.focus()
     page.keyboard.press("Space")
     expect(guess).to_have_attribute("aria-pressed", "true")
     assert answer.evaluate("answer => answer.open")
 
-    picture, slider = page.locator(".explorer-picture"), page.locator(".explorer input[type=range]").first
+    picture, slider = (
+        page.locator(".explorer-picture"),
+        page.locator(".explorer input[type=range]").first,
+    )
     slider.scroll_into_view_if_needed()
     expect(page.locator(".explorer")).to_have_attribute("data-ready", "")
     before = picture.get_attribute("aria-label")
@@ -272,7 +327,10 @@ def test_keys_work_the_controls_of_a_lesson(page, address):
     page.wait_for_url("**/01_device_detection.html")
 
 
-@pytest.mark.parametrize("switch, link", [("Toggle site navigation", "06"), ("Toggle table", "What to remember")])
+@pytest.mark.parametrize(
+    "switch, link",
+    [("Toggle site navigation", "06"), ("Toggle table", "What to remember")],
+)
 def test_keys_open_the_menus_of_a_narrow_page(switch, link, page, address):
     page.set_viewport_size({"width": 380, "height": 700})
     page.goto(address + STREAMS)
@@ -305,11 +363,15 @@ def drawn_on(pdf):
     """Of each page of a PDF: how many times its drawing shows text or a picture."""
     streams = {}
     for number, content in re.findall(
-        rb"^(\d+) 0 obj\n<<[^>]*/FlateDecode.*?stream\n(.*?)\nendstream", pdf, re.M | re.S
+        rb"^(\d+) 0 obj\n<<[^>]*/FlateDecode.*?stream\n(.*?)\nendstream",
+        pdf,
+        re.M | re.S,
     ):
         streams[number] = zlib.decompress(content)
     contents = re.findall(rb"/Type /Page\n.*?/Contents (\d+) 0 R", pdf, re.S)
-    return [len(re.findall(rb"\bT[jJ]\b|\bDo\b", streams[number])) for number in contents]
+    return [
+        len(re.findall(rb"\bT[jJ]\b|\bDo\b", streams[number])) for number in contents
+    ]
 
 
 def test_a_lesson_on_paper(contexts, address):
@@ -321,10 +383,23 @@ def test_a_lesson_on_paper(contexts, address):
     })""")
     page.emulate_media(media="print")
     shown = page.evaluate("document.body.innerText")
-    assert len(headings) > 12 and [title for title in headings if title.rstrip("¶") not in shown] == []
-    for selector in (".sidebar-drawer", ".toc-drawer", ".mobile-header", ".related-pages", "button.theme-toggle"):
-        assert not [e for e in page.locator(selector).all() if e.is_visible()], f"{selector} is printed"
-    colors = page.evaluate("[getComputedStyle(document.body).backgroundColor, getComputedStyle(document.body).color]")
+    assert (
+        len(headings) > 12
+        and [title for title in headings if title.rstrip("¶") not in shown] == []
+    )
+    for selector in (
+        ".sidebar-drawer",
+        ".toc-drawer",
+        ".mobile-header",
+        ".related-pages",
+        "button.theme-toggle",
+    ):
+        assert not [e for e in page.locator(selector).all() if e.is_visible()], (
+            f"{selector} is printed"
+        )
+    colors = page.evaluate(
+        "[getComputedStyle(document.body).backgroundColor, getComputedStyle(document.body).color]"
+    )
     assert colors == ["rgb(255, 255, 255)", "rgb(0, 0, 0)"]
     pages = drawn_on(page.pdf(format="A4", print_background=True))
     assert page.evaluate("window.closed") == 0  # answers are printed

@@ -28,7 +28,9 @@ from utils.launch import NOISE
 
 # Colab's versions, or (make test-site, a sample) those of the environment that runs the
 # tests.
-COLAB = pathlib.Path(setup_env.python_of(ROOT / os.environ.get("LAB_SINGLE_IN", ".venv-colab")))
+COLAB = pathlib.Path(
+    setup_env.python_of(ROOT / os.environ.get("LAB_SINGLE_IN", ".venv-colab"))
+)
 LESSONS = {path.stem: path for path in notebooks.lessons()}
 # What Colab has, and a bare runtime may not have; and the course itself, as a link to
 # this folder.
@@ -140,7 +142,10 @@ def bare(tmp_path_factory):
     home.mkdir()
     for each in os.environ["PATH"].split(os.pathsep):
         for program in pathlib.Path(each).glob("*"):
-            if not program.name.startswith(("git", "python", "pip")) and not (tools / program.name).exists():
+            if (
+                not program.name.startswith(("git", "python", "pip"))
+                and not (tools / program.name).exists()
+            ):
                 (tools / program.name).symlink_to(program)
     path = os.pathsep.join([str(venv / "bin"), str(tools)])
     variables = {"PATH": path, "HOME": str(home), "PYDEVD_DISABLE_FILE_VALIDATION": "1"}
@@ -149,25 +154,37 @@ def bare(tmp_path_factory):
 
 @pytest.mark.parametrize("stem", LESSONS)
 def test_lesson_runs_alone(stem, bare, tmp_path):
-    nb = nbformat.reads(single.single(LESSONS[stem], "pytorch-device-lab-test"), as_version=4)
+    nb = nbformat.reads(
+        single.single(LESSONS[stem], "pytorch-device-lab-test"), as_version=4
+    )
     own = len(nb.cells)
-    nb.cells += map(nbformat.v4.new_code_cell, [FACTS, ANSWERS.replace("NN", stem[:2]), MOVES])
+    nb.cells += map(
+        nbformat.v4.new_code_cell, [FACTS, ANSWERS.replace("NN", stem[:2]), MOVES]
+    )
     path = tmp_path / "an empty folder" / f"{stem}.ipynb"
     path.parent.mkdir()
     nbformat.write(nb, path)
     python = shutil.which("python", path=bare["PATH"])
     command = [python, ROOT / "tests" / "site" / "built" / "alone.py", path, "240"]
-    done = subprocess.run(command, env=bare, cwd=path.parent, capture_output=True, text=True)
+    done = subprocess.run(
+        command, env=bare, cwd=path.parent, capture_output=True, text=True
+    )
     nb = nbformat.read(path, as_version=4)
     code = [cell for cell in nb.cells if cell.cell_type == "code"]
-    assert done.returncode == 0, [done.stderr, *(errors_of(cell) for cell in code if errors_of(cell))]
+    assert done.returncode == 0, [
+        done.stderr,
+        *(errors_of(cell) for cell in code if errors_of(cell)),
+    ]
     assert [cell.execution_count for cell in code] == list(range(1, len(code) + 1))
     code = [cell for cell in nb.cells[:own] if cell.cell_type == "code"]
     assert [text for cell in code for text in stderr(cell)] == []
 
     facts, answers, moves = map(text_of, nb.cells[own:])
     facts = json.loads(facts)
-    assert pathlib.Path(facts["utils"]) == path.parent / "pytorch-device-lab-test" / "utils" / "__init__.py"
+    assert (
+        pathlib.Path(facts["utils"])
+        == path.parent / "pytorch-device-lab-test" / "utils" / "__init__.py"
+    )
     assert facts["modules"] == [] and facts["git"] is None
     refused, unreachable = facts["network"]
     assert "refused by a test" in refused
@@ -176,12 +193,18 @@ def test_lesson_runs_alone(stem, bare, tmp_path):
     assert verdicts == [("✓", number) for number in lesson_exercises(stem[:2])], answers
     assert set(moves.splitlines()) == {"redrawn"}, moves
 
-    stored = {cell.id: cell for cell in nbformat.read(LESSONS[stem], as_version=4).cells}
+    stored = {
+        cell.id: cell for cell in nbformat.read(LESSONS[stem], as_version=4).cells
+    }
     for cell in code:
         shown, before = states(cell), states(stored[cell.id])
         if stem.startswith("15") and cell.id in UNAVAILABLE | WAITING:
-            assert shown == {"unavailable" if cell.id in UNAVAILABLE else "waiting"}, cell.id
-            assert "needs the package `accelerate`" in text_of(cell) or cell.id in WAITING
+            assert shown == {"unavailable" if cell.id in UNAVAILABLE else "waiting"}, (
+                cell.id
+            )
+            assert (
+                "needs the package `accelerate`" in text_of(cell) or cell.id in WAITING
+            )
         else:
             assert shown & NOT_LIVE == before & NOT_LIVE, cell.id
         if "plots.explorer(" in cell.source or "plots.diagram(" in cell.source:
@@ -203,5 +226,9 @@ def stderr(cell):
     """
     if "lab-stderr" in cell.metadata.get("tags", []):
         return []
-    texts = [NOISE.sub("", output.text) for output in cell.outputs if output.get("name") == "stderr"]
+    texts = [
+        NOISE.sub("", output.text)
+        for output in cell.outputs
+        if output.get("name") == "stderr"
+    ]
     return [f"{cell.id}: {text}" for text in texts if text.strip()]
