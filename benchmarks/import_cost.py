@@ -41,11 +41,13 @@ def main():
         ("import torch", "import utils after it"), zip(*pairs, strict=True), strict=True
     ):
         print(
-            f"{name:22} {statistics.median(samples):6.3f} s  ({min(samples):.3f} to {max(samples):.3f}, n={RUNS})"
+            f"{name:22} {statistics.median(samples):6.3f} s  ({min(samples):.3f} to"
+            f" {max(samples):.3f}, n={RUNS})"
         )
     added = statistics.median(utils for _, utils in pairs)
     print(
-        f"utils adds {added * 1000:.0f} ms, {statistics.median(u / t for t, u in pairs):.1%} of the import of torch"
+        f"utils adds {added * 1000:.0f} ms,"
+        f" {statistics.median(u / t for t, u in pairs):.1%} of the import of torch"
     )
     return 0 if added < 0.1 else 1
 

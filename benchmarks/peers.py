@@ -48,7 +48,8 @@ class Orders:
                     else 0
                 )
                 print(
-                    f"step {self.done}: {json.dumps([time.perf_counter() - self.begin, most])}",
+                    f"step {self.done}:"
+                    f" {json.dumps([time.perf_counter() - self.begin, most])}",
                     flush=True,
                 )
             self.left = int(sys.stdin.readline() or 0)

@@ -56,7 +56,10 @@ LADDER = {  # what train.py can be told; each adds to the one before
 
 def spread(numbers):
     low, high = median_interval(numbers)
-    return f"{statistics.median(numbers):6.3f}  (95%: {low:.3f} to {high:.3f}, n={len(numbers)})"
+    return (
+        f"{statistics.median(numbers):6.3f}  (95%: {low:.3f} to {high:.3f},"
+        f" n={len(numbers)})"
+    )
 
 
 def verdict(what, bad, beyond_doubt):
@@ -239,12 +242,14 @@ def main():
     ]
     print(f"train.py, by the 95% intervals: {', '.join(decided)}")
     print(
-        f"{devices.name_of(device.type)}, torch {torch.__version__}, {torch.get_num_threads()} thread(s)"
+        f"{devices.name_of(device.type)}, torch {torch.__version__},"
+        f" {torch.get_num_threads()} thread(s)"
     )
     verdicts = []
     for batch, (ratios, rates) in found.items():
         print(
-            f"batch {batch}: train.py {statistics.median(rates):,.0f} samples/s. Its samples/s divided by those of"
+            f"batch {batch}: train.py {statistics.median(rates):,.0f} samples/s. Its"
+            " samples/s divided by those of"
         )
         for peer, numbers in ratios.items():
             print(f"  {peer:12} {spread(numbers)}")

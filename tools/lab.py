@@ -54,7 +54,8 @@ def provide_course():
     copy = Path.home() / "device-lab-work"
     if not writable(copy / "work"):
         print(
-            "Neither the course nor your home folder can be written: what you do in the lessons is not kept."
+            "Neither the course nor your home folder can be written: what you do in the"
+            " lessons is not kept."
         )
         return ROOT, "notebooks"
     for path in (
@@ -68,7 +69,8 @@ def provide_course():
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(path, target)
     print(
-        f"The course's folder cannot be written: your copies of the lessons are in {copy / 'work'}"
+        "The course's folder cannot be written: your copies of the lessons are in"
+        f" {copy / 'work'}"
     )
     return copy, "work"
 
@@ -119,7 +121,8 @@ def is_kept(copy, newest):
         known = now = used = True
     if used and newest not in (known, now):
         print(
-            f"work/{copy.name}: the course has a newer edition. To get it, rename yours and start again."
+            f"work/{copy.name}: the course has a newer edition. To get it, rename yours"
+            " and start again."
         )
     return used or newest == known
 

@@ -47,11 +47,15 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 SITE = ROOT / "build" / "site"
 sys.path[:0] = [str(ROOT), str(SITE)]
 
-NEEDED = "torch numpy matplotlib psutil accelerate huggingface_hub safetensors yaml tqdm sklearn".split()
+NEEDED = (
+    "torch numpy matplotlib psutil accelerate huggingface_hub safetensors yaml tqdm"
+    " sklearn".split()
+)
 NEEDED += "nbformat nbclient ipykernel ipywidgets".split()
 if lacking := [name for name in NEEDED if importlib.util.find_spec(name) is None]:
     print(
-        f'this Python lacks {", ".join(lacking)}: see "Send a recording" in CONTRIBUTING.md',
+        f'this Python lacks {", ".join(lacking)}: see "Send a recording" in'
+        " CONTRIBUTING.md",
         file=sys.stderr,
     )
     sys.exit(2)
@@ -289,7 +293,8 @@ def record(path, folder, **time_left):
             if "text" in output
         ]
         lines = [
-            f"{path.stem}: {seconds:.0f} s, cells recorded: {len(stored)}, failed: {len(failures)}"
+            f"{path.stem}: {seconds:.0f} s, cells recorded: {len(stored)}, failed:"
+            f" {len(failures)}"
         ]
         lines += [
             f"  FAILED {cell}: {last_lines(message)}" for cell, message in failures
@@ -397,7 +402,8 @@ def main(arguments=None):
         print(said, flush=True)
         if not here & set(DEVICES) and not options.anyway:
             print(
-                "PyTorch sees neither a GPU nor a TPU here: nothing to record. --anyway goes on.",
+                "PyTorch sees neither a GPU nor a TPU here: nothing to record. --anyway"
+                " goes on.",
                 file=sys.stderr,
             )
             return 2

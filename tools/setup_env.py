@@ -27,20 +27,32 @@ STAMP = "device-lab.stamp"
 FAILURES = [
     (
         "No space left|not enough space",
-        "The disk is full. Free some space (on Linux torch and its CUDA libraries need about 8 GB)",
+        (
+            "The disk is full. Free some space (on Linux torch and its CUDA libraries"
+            " need about 8 GB)"
+        ),
     ),
     (
         "[Cc]onnection|timed out",
-        "The package index cannot be reached. Check the network (and HTTPS_PROXY, if you need a proxy)",
+        (
+            "The package index cannot be reached. Check the network (and HTTPS_PROXY,"
+            " if you need a proxy)"
+        ),
     ),
     (
         "No matching distribution found",
-        "There is no ready-made package of that for this Python on this machine (the course compiles nothing). Take a "
-        "64-bit Python 3.10 to 3.13 (make lab PYTHON=python3.12); where there is none, the lessons run on Colab",
+        (
+            "There is no ready-made package of that for this Python on this machine"
+            " (the course compiles nothing). Take a 64-bit Python 3.10 to 3.13 (make"
+            " lab PYTHON=python3.12); where there is none, the lessons run on Colab"
+        ),
     ),
     (
         "",
-        "pip failed (see above). Correct what it names; on Windows a running JupyterLab keeps its files in use",
+        (
+            "pip failed (see above). Correct what it names; on Windows a running"
+            " JupyterLab keeps its files in use"
+        ),
     ),
 ]
 
@@ -91,8 +103,8 @@ def check_python():
         )
         values = names + (todo, newer[0] if newer else "python3.12")
         sys.exit(
-            "Python %s is too old for this course: it needs %s to %s. %s: make lab PYTHON=%s"
-            % values
+            "Python %s is too old for this course: it needs %s to %s. %s: make lab"
+            " PYTHON=%s" % values
         )
     if here > NEWEST:
         print(
@@ -106,8 +118,8 @@ def check_disk():
     if free < NEEDED_BYTES:
         values = (free / 1e9, NEEDED_BYTES / 1e9)
         sys.exit(
-            "The disk is nearly full: %.1f GB free, the environment needs at least %.0f GB."
-            % values
+            "The disk is nearly full: %.1f GB free, the environment needs at least"
+            " %.0f GB." % values
         )
 
 
@@ -128,9 +140,9 @@ def create(venv, python):
     print("Creating %s with Python %s" % (venv, version_of(python)))
     if subprocess.call([python, "-m", "venv", "--clear", folder]) != 0:
         sys.exit(
-            "Making a virtual environment failed (see above). If its module is missing, as on Debian and Ubuntu: "
-            "sudo apt install python%s-venv. Then run the same command again."
-            % version_of(python)
+            "Making a virtual environment failed (see above). If its module is missing,"
+            " as on Debian and Ubuntu: sudo apt install python%s-venv. Then run the"
+            " same command again." % version_of(python)
         )
 
 

@@ -70,7 +70,10 @@ def header(source: str) -> Header | None:
         return None
     found = HEADER.match(line)
     if not found or not found["word"]:
-        usage = "write %%requires WORD, perhaps with --result NAME or --name NAME, and after a name --timeless"
+        usage = (
+            "write %%requires WORD, perhaps with --result NAME or --name NAME, and"
+            " after a name --timeless"
+        )
         raise RequiresError(f"cannot read {line.strip()!r}: {usage}")
     word = found["word"]
     if (
@@ -132,7 +135,8 @@ def requires_cell(lines):
     if missing(found.word, _variables()) is None:
         return ["# " + lines[0], *lines[1:]]
     return [
-        f"__import__('utils.cells').cells.replay({lines[0].strip()!r}, {source_hash(''.join(lines))!r})\n"
+        f"__import__('utils.cells').cells.replay({lines[0].strip()!r},"
+        f" {source_hash(''.join(lines))!r})\n"
     ]
 
 
@@ -215,7 +219,10 @@ def _why_it_ends(error):
         found = re.match(r"cannot import name '(\w+)'", str(error))
         name = f"{error.name}.{found[1]}" if found else error.name
     if name and re.match(r"torch\.(\w+\.)*_[^_]", name):
-        return f"{pytorch()} has no `{name}`, a private name: such names come and go. This cell ends here."
+        return (
+            f"{pytorch()} has no `{name}`, a private name: such names come and go. This"
+            " cell ends here."
+        )
     return None
 
 
@@ -285,7 +292,8 @@ def wait(open_names, made):
     """What a cell becomes that reads `open_names`; `made` it does not make either."""
     _gaps.update(name for name in made if name not in _variables())
     note(
-        f"this cell waits for `{'`, `'.join(open_names)}`. Run the cell above again first.",
+        f"this cell waits for `{'`, `'.join(open_names)}`. Run the cell above again"
+        " first.",
         "waiting",
     )
 

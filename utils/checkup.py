@@ -61,7 +61,10 @@ def _check_devices():
     threads = torch.get_num_threads()
     yield (
         True,
-        f"CPU: {name_of('cpu')}, {memory_gib():.0f} GiB memory, {threads} threads for PyTorch",
+        (
+            f"CPU: {name_of('cpu')}, {memory_gib():.0f} GiB memory, {threads} threads"
+            " for PyTorch"
+        ),
     )
     gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
     for i in range(gpus):
@@ -71,9 +74,15 @@ def _check_devices():
             if emulated()
             else p.name
         )
-        text = f"GPU {i}: {name}, {p.total_memory / 2**30:.1f} GiB, compute capability {p.major}.{p.minor}"
+        text = (
+            f"GPU {i}: {name}, {p.total_memory / 2**30:.1f} GiB, compute capability"
+            f" {p.major}.{p.minor}"
+        )
         if lack:
-            text += ": this PyTorch has no code for it; install a build that has (lesson 01), "
+            text += (
+                ": this PyTorch has no code for it; install a build that has (lesson"
+                " 01), "
+            )
             text += (
                 "or hide the GPU with CUDA_VISIBLE_DEVICES=-1 before you start Python"
             )
@@ -81,7 +90,10 @@ def _check_devices():
     if not gpus:
         yield (
             False,
-            "CUDA GPU: none that PyTorch can use; lesson 01 finds out why, and all lessons run without",
+            (
+                "CUDA GPU: none that PyTorch can use; lesson 01 finds out why, and all"
+                " lessons run without"
+            ),
         )
     mps = missing_mps() is None
     yield (

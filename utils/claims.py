@@ -52,7 +52,8 @@ def claim(
             raise ClaimError(f"{text!r} is true or false: it has no bound and no limit")
     elif not isinstance(measured, (int, float)) or not math.isfinite(measured):
         raise ClaimError(
-            f"{text!r} was measured as {measured!r}: a claim needs a finite number, or True or False"
+            f"{text!r} was measured as {measured!r}: a claim needs a finite number, or"
+            " True or False"
         )
     elif not bounds:
         raise ClaimError(f"{text!r} promises nothing: give at_least or at_most")
@@ -65,8 +66,9 @@ def claim(
         return
     if limit is not None and measured > limit:
         raise ClaimError(
-            f"{text!r}: {_figure(measured, unit)} lies above the physical limit of {_figure(limit, unit)}; "
-            "the measurement is wrong (a missing synchronization, or a wrong count of bytes)"
+            f"{text!r}: {_figure(measured, unit)} lies above the physical limit of"
+            f" {_figure(limit, unit)}; the measurement is wrong (a missing"
+            " synchronization, or a wrong count of bytes)"
         )
     if isinstance(measured, bool):
         holds, line = measured, f"{text} (claimed)"
@@ -87,7 +89,10 @@ def claim(
     if holds:
         print(line)
     else:
-        line += ". Not on this device: a result too, the text says where it was seen to hold."
+        line += (
+            ". Not on this device: a result too, the text says where it was seen to"
+            " hold."
+        )
         finding(line, ClaimError, "missed")
 
 

@@ -51,8 +51,8 @@ def missing_code(device: torch.device | str) -> str | None:
         ".".join(map(str, capability)),
     )
     return (
-        f"a CUDA GPU that this PyTorch holds code for, and the {name} has compute capability {generation}, "
-        f"the build {' '.join(built)}"
+        f"a CUDA GPU that this PyTorch holds code for, and the {name} has compute"
+        f" capability {generation}, the build {' '.join(built)}"
     )
 
 

@@ -196,7 +196,8 @@ def check(number: str, answer) -> None:
         print(f"✓ {number} · {exercise.title} · {exercise.praise}")
     elif isinstance(problem, NotAnswered):
         print(
-            f'○ {number} · {exercise.title} · not answered yet. Replace the dots; stuck? hint("{number}")'
+            f"○ {number} · {exercise.title} · not answered yet. Replace the dots;"
+            f' stuck? hint("{number}")'
         )
     else:
         _remember(number, "tried")
@@ -246,7 +247,8 @@ def _judge(exercise, answer):
             else ""
         )
         return Wrong(
-            f"your answer had not ended after {SECONDS} seconds: does a loop never end?{goes_on}"
+            f"your answer had not ended after {SECONDS} seconds: does a loop never"
+            f" end?{goes_on}"
         )
     return raised[0]
 
@@ -301,10 +303,12 @@ def progress(lesson: str | None = None) -> None:
     marks = {"solved": "✓", "tried": "✗"}
     for number, exercise in exercises.items():
         print(
-            f"{marks.get(str(score.get(number)), '○')} {number}  {'★' * exercise.stars:3}  {exercise.title}"
+            f"{marks.get(str(score.get(number)), '○')} {number} "
+            f" {'★' * exercise.stars:3}  {exercise.title}"
         )
     print(
-        f"{sum(score.get(number) == 'solved' for number in exercises)} of {len(exercises)} solved"
+        f"{sum(score.get(number) == 'solved' for number in exercises)} of"
+        f" {len(exercises)} solved"
     )
     guesses = [
         kept
@@ -335,7 +339,8 @@ def load_score() -> dict:
             pass
         except (ValueError, AttributeError):  # no JSON, or none of ours
             print(
-                f"{SCORE.name} is damaged: your earlier score is lost, a new one starts here."
+                f"{SCORE.name} is damaged: your earlier score is lost, a new one starts"
+                " here."
             )
             with contextlib.suppress(OSError):
                 SCORE.replace(SCORE.with_name(f"{SCORE.name}.damaged"))

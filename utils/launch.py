@@ -57,7 +57,8 @@ OWN = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
 # What PyTorch writes for itself: 2.9 of Gloo's ranks; all of a machine without a
 # network, where 127.0.0.1 has no name.
 NOISE = re.compile(
-    r"^(\[Gloo\] Rank |.*\[c10d\] The hostname of the client socket cannot be retrieved).*\n",
+    r"^(\[Gloo\] Rank |.*\[c10d\] The hostname of the client socket cannot be"
+    r" retrieved).*\n",
     re.M,
 )
 COLORS = re.compile(r"\x1b\[[\d;]*m")
@@ -90,7 +91,8 @@ class Run:
             ]
         except (ValueError, IndexError):
             raise LaunchError(
-                "a rank's last line is no JSON: end with print(json.dumps(…)) on every rank"
+                "a rank's last line is no JSON: end with print(json.dumps(…)) on every"
+                " rank"
             ) from None
 
 
@@ -128,7 +130,8 @@ class Job:
         )
         if path is None:
             raise LaunchError(
-                f"there is no script {script} here or in the folder notebooks of the course"
+                f"there is no script {script} here or in the folder notebooks of the"
+                " course"
             )
         shown = (
             path.relative_to(course).as_posix()
@@ -201,7 +204,8 @@ class Job:
             self.agent.wait(timeout)
         except psutil.TimeoutExpired:
             raise LaunchError(
-                f"the job did not end within {timeout} s and was stopped; run the cell again"
+                f"the job did not end within {timeout} s and was stopped; run the cell"
+                " again"
             ) from None
         finally:
             self.stop()
@@ -345,7 +349,10 @@ def last_words(run: Run, most: int = 300) -> str:
 def _judge(run, fails):
     said = "\n".join([*run.errors.values(), run.agent])
     if fails is None and run.code:
-        words = f"the job ended with status {run.code}, its last words: {last_words(run)}; run the cell again."
+        words = (
+            f"the job ended with status {run.code}, its last words: {last_words(run)};"
+            " run the cell again."
+        )
         raise LaunchError(words)
     if fails is not None and not run.code:
         finding(
@@ -354,7 +361,8 @@ def _judge(run, fails):
         )
     elif fails is not None and not re.search(fails, said):
         finding(
-            f"announced: a failure with {fails!r}; on {pytorch()} it says: {last_words(run)}",
+            f"announced: a failure with {fails!r}; on {pytorch()} it says:"
+            f" {last_words(run)}",
             LaunchError,
         )
 
@@ -378,7 +386,8 @@ def torchrun_cell(line, cell):
     found = HEADER.fullmatch(line.strip())
     if not found:
         raise LaunchError(
-            "write %%torchrun N, %%torchrun N --result NAME or %%torchrun N --fails PATTERN"
+            "write %%torchrun N, %%torchrun N --result NAME or %%torchrun N --fails"
+            " PATTERN"
         )
     path = folder() / "this_cell.py"
     path.write_text(cell, encoding="utf-8")

@@ -18,7 +18,10 @@ BADGES = {  # state of a conditional cell → the words that its note begins wit
     "waiting": "NOT RUN HERE",
 }
 NOT_LIVE = set(BADGES) - {"live"}  # states of a cell that did not run on this machine
-FRAME = "border: 1px solid; border-radius: 3px; padding: 0 0.35em; font-size: 80%; white-space: nowrap"
+FRAME = (
+    "border: 1px solid; border-radius: 3px; padding: 0 0.35em; font-size: 80%;"
+    " white-space: nowrap"
+)
 LOUD = "border-left: 3px solid #999; padding-left: 0.7em; opacity: 0.85"
 QUIET = "font-size: 85%; opacity: 0.75; line-height: 1.3"
 
@@ -102,5 +105,8 @@ def picture_data(png: str, alt: str) -> dict[str, str]:
     """The forms of a picture by media type. As HTML because JupyterLab gives a plain
     PNG no text alternative.
     """
-    image = f'<img src="data:image/png;base64,{png}" alt="{html.escape(alt, quote=True)}" style="max-width: 100%">'
+    image = (
+        f'<img src="data:image/png;base64,{png}" alt="{html.escape(alt, quote=True)}"'
+        ' style="max-width: 100%">'
+    )
     return {"image/png": png, "text/html": image, "text/plain": alt}

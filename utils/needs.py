@@ -51,7 +51,10 @@ def missing_xla() -> str | None:
     if theirs is None:
         return "torch_xla, and it is not installed here"
     if ours.split(".")[:2] != theirs.split(".")[:2]:
-        return f"torch_xla and torch of the same release, and here are torch_xla {theirs} and torch {ours}"
+        return (
+            f"torch_xla and torch of the same release, and here are torch_xla {theirs}"
+            f" and torch {ours}"
+        )
     return None
 
 
@@ -84,14 +87,20 @@ def missing_compiler() -> str | None:
         # on a Mac without the developer tools, a program that offers to install them
         found = None
     if not found:
-        return f"the C++ compiler that torch.compile calls ({name}), and it is not found here"
+        return (
+            f"the C++ compiler that torch.compile calls ({name}), and it is not found"
+            " here"
+        )
     header = pathlib.Path(sysconfig.get_path("include"), "Python.h")
     if not header.exists():
         return "Python's header files (Debian: python3-dev), and none are found here"
     if any(
         " " in str(path) for path in (torch.__path__[0], tempfile.gettempdir(), header)
     ):
-        return "folders without a space for PyTorch and for temporary files: torch.compile gives the compiler bare paths"
+        return (
+            "folders without a space for PyTorch and for temporary files: torch.compile"
+            " gives the compiler bare paths"
+        )
     return None
 
 

@@ -192,7 +192,10 @@ def _diagram_data(svg):
     )
     alt = f"{finding}. {description}"
     data = base64.b64encode(svg.encode()).decode()
-    image = f'<img src="data:image/svg+xml;base64,{data}" alt="{html.escape(alt)}" style="max-width: 100%">'
+    image = (
+        f'<img src="data:image/svg+xml;base64,{data}" alt="{html.escape(alt)}"'
+        ' style="max-width: 100%">'
+    )
     return {"image/svg+xml": svg, "text/html": image, "text/plain": alt}
 
 

@@ -39,7 +39,10 @@ def predict(key: str, question: str, *options: str) -> None:
     # to be stored, or no page with widgets
     if strict() or not hasattr(shell, "kernel") or not find_spec("ipywidgets"):
         rich += " " + " · ".join(f"<b>{html.escape(option)}</b>" for option in options)
-        page = f'<div style="border-left: 3px solid #0072B2; padding-left: 0.7em">{rich}</div>'
+        page = (
+            '<div style="border-left: 3px solid #0072B2; padding-left:'
+            f' 0.7em">{rich}</div>'
+        )
         return display({"text/plain": text, "text/html": page}, raw=True)
     box = _box(key, rich, options)
     # which of several forms Colab shows is not documented

@@ -88,7 +88,10 @@ class Provenance:
             if self.live:
                 return f"{self.device}: numbers and memory real, times modeled"
             version = self.machine.get("torch", "").split("+")[0]
-            return f"emulated CUDA device (PyTorch {version}'s own CUDA code, no GPU), recorded {self.date}"
+            return (
+                f"emulated CUDA device (PyTorch {version}'s own CUDA code, no GPU),"
+                f" recorded {self.date}"
+            )
         when = "this machine" if self.live else f"recorded {self.date}"
         return f"{self.device} ({'pretended, ' if self.pretended else ''}{when})"
 
@@ -210,11 +213,13 @@ def plain(name, value):
         back = json.loads(json.dumps(value, allow_nan=False))
     except (TypeError, ValueError) as error:
         raise RecordingError(
-            f"result {name!r} cannot be recorded ({error}): use numbers, text, lists and dicts (tensor.tolist())"
+            f"result {name!r} cannot be recorded ({error}): use numbers, text, lists"
+            " and dicts (tensor.tolist())"
         ) from None
     if back != value:
         raise RecordingError(
-            f"result {name!r} would come back changed from a recording: use lists for tuples and text for keys"
+            f"result {name!r} would come back changed from a recording: use lists for"
+            " tuples and text for keys"
         )
     return back
 
@@ -243,7 +248,8 @@ def store(folder, lesson, cells, pretended=False, claims=None):
     folder = pathlib.Path(folder)
     if pretended and folder.resolve().is_relative_to(FOLDER.resolve()):
         raise RecordingError(
-            "pretended devices measure nothing: refused to write into notebooks/recorded"
+            "pretended devices measure nothing: refused to write into"
+            " notebooks/recorded"
         )
     content = {
         "format": FORMAT,
@@ -291,7 +297,8 @@ def load(path):
         or not isinstance(content.get("cells"), dict)
     ):
         raise RecordingError(
-            f"{label} is not a recording of this course: move it out of notebooks/recorded"
+            f"{label} is not a recording of this course: move it out of"
+            " notebooks/recorded"
         )
     if content.get("pretended") and path.resolve().is_relative_to(
         (COURSE / "notebooks" / "recorded").resolve()
@@ -302,7 +309,8 @@ def load(path):
     for name, cell in content["cells"].items():
         if place := _misfit(cell, CELL, name):
             raise RecordingError(
-                f"the recording {label} is damaged (see cell {place}): fetch the course again"
+                f"the recording {label} is damaged (see cell {place}): fetch the course"
+                " again"
             )
         cell["pretended"] = bool(content.get("pretended"))
     if place := _misfit(content.get("claims", {}), CLAIMS, "claims"):
@@ -330,7 +338,8 @@ def load_published(path):
         place = _misfit(sources, [SOURCE], name)
         if place or not all(source["figures"] for source in sources):
             raise RecordingError(
-                f"recorded/published.json is damaged (see {place or name}): fetch the course again"
+                f"recorded/published.json is damaged (see {place or name}): fetch the"
+                " course again"
             )
     return found
 
@@ -477,9 +486,15 @@ def _show_recorded(name, missing, source, variables, origin, cell):
             f"{key} {origin.machine[key]}" for key in VERSIONS if key in origin.machine
         )
         mark = "a pretended device, " if origin.pretended else ""
-        text = f"{mark}{text}{'' if origin.emulated else f' ({built})'}. This cell needs {missing}."
+        text = (
+            f"{mark}{text}{'' if origin.emulated else f' ({built})'}. This cell needs"
+            f" {missing}."
+        )
     if cell["source"] != source:
-        text += "\nThe cell has changed since then; what you see belongs to the cell as it was recorded."
+        text += (
+            "\nThe cell has changed since then; what you see belongs to the cell as it"
+            " was recorded."
+        )
     note(text, "emulated" if origin.emulated else "replayed")
     for output in cell["outputs"]:
         _show(output)

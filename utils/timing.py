@@ -78,7 +78,10 @@ class Measurement:
 
     def __str__(self):
         low, high = self.interval
-        text = f"{time_text(self.median)} (IQR {time_text(self.iqr)}, 95%: {time_text(low)} to {time_text(high)}"
+        text = (
+            f"{time_text(self.median)} (IQR {time_text(self.iqr)}, 95%:"
+            f" {time_text(low)} to {time_text(high)}"
+        )
         text += f", n {self.n}, {self.clock} clock" + (
             f", {self.calls} calls a sample" if self.calls > 1 else ""
         )
@@ -115,7 +118,10 @@ class Speedup(NamedTuple):
 
     def __str__(self):
         spread = f"95%: {self.low:.3g} to {self.high:.3g}"
-        return f"{self.times:.3g} times ({spread}): {time_text(self.before)} → {time_text(self.after)}"
+        return (
+            f"{self.times:.3g} times ({spread}): {time_text(self.before)} →"
+            f" {time_text(self.after)}"
+        )
 
 
 def measure(
@@ -197,7 +203,8 @@ def speedup(before: Measurement, after: Measurement) -> Speedup:
     """
     if before.clock != after.clock:
         raise LabError(
-            f"two clocks, {before.clock} and {after.clock}: measure both with the same one"
+            f"two clocks, {before.clock} and {after.clock}: measure both with the"
+            " same one"
         )
     draw = numpy.random.default_rng(0)
     medians = [
@@ -363,9 +370,14 @@ def _warm_up(fn, device):
     wait_for(device)
     seconds = (time.perf_counter() - start) / calls
     paced = device.type == "cuda" and launched > 0.9 * seconds * calls
-    return seconds, [
-        "the host was busy all the while: launching or waiting, not computing, sets the pace"
-    ] * paced
+    return (
+        seconds,
+        [
+            "the host was busy all the while: launching or waiting, not computing, sets"
+            " the pace"
+        ]
+        * paced,
+    )
 
 
 def _flusher(device):

@@ -97,7 +97,8 @@ class CountWaits(TorchFunctionMode):
         arrays = there and name in ("numpy", "__array__", "__dlpack__")
         if arrays and self.numpy_raises:
             raise TypeError(
-                "can't convert cuda:0 device type tensor to numpy. Use Tensor.cpu() first."
+                "can't convert cuda:0 device type tensor to numpy. Use Tensor.cpu()"
+                " first."
             )
         if (fetches or fills) and kwargs.get("non_blocking"):
             self.late += 1

@@ -57,7 +57,10 @@ def check_is_device(answer):
             raise Wrong(f"for {text!r} you returned {got!r}, expected True or False")
         if got != expected:
             verb = "accepts" if expected else "refuses"
-            why = "it knows many types, with or without an index, and asks for no hardware"
+            why = (
+                "it knows many types, with or without an index, and asks for no"
+                " hardware"
+            )
             why = (
                 why if expected else "let it judge the text as it is, and keep no list"
             )
@@ -194,11 +197,17 @@ FIRST_BROKEN = {
     ),
     "cluster": (
         "visible",
-        "card, driver and build fit together; the process is not allowed to see the card",
+        (
+            "card, driver and build fit together; the process is not allowed to see the"
+            " card"
+        ),
     ),
     "server": (
         "versions",
-        "card, driver and build are there; compare the driver with OLDEST for this CUDA",
+        (
+            "card, driver and build are there; compare the driver with OLDEST for this"
+            " CUDA"
+        ),
     ),
     "notebook": (
         "gpu",
@@ -216,7 +225,8 @@ def check_first_broken(answer):
         raise Wrong(f"expected a dict of machine and link, got {answer!r}")
     if set(answer) != set(FIRST_BROKEN):
         raise Wrong(
-            f"expected a dict with the keys {', '.join(FIRST_BROKEN)}; yours has {', '.join(map(str, answer))}"
+            f"expected a dict with the keys {', '.join(FIRST_BROKEN)}; yours has"
+            f" {', '.join(map(str, answer))}"
         )
     if any(value is DOTS for value in answer.values()):
         raise NotAnswered
@@ -224,11 +234,13 @@ def check_first_broken(answer):
         got = answer[machine]
         if not isinstance(got, str) or got not in LINKS:
             raise Wrong(
-                f"for {machine!r} you answered {got!r}, expected one of {', '.join(LINKS)}"
+                f"for {machine!r} you answered {got!r}, expected one of"
+                f" {', '.join(LINKS)}"
             )
         if got != expected:
             raise Wrong(
-                f"for {machine!r} you answered {got!r}, but that is not the first broken link: {why}"
+                f"for {machine!r} you answered {got!r}, but that is not the first"
+                f" broken link: {why}"
             )
 
 
@@ -323,7 +335,8 @@ def check_choose(answer):
         got = call(answer, wish, [torch.device(d) for d in there], shown=shown)
         if not isinstance(got, torch.device):
             raise Wrong(
-                f"for {shown} you returned {got!r}, expected a torch.device, here {expected}"
+                f"for {shown} you returned {got!r}, expected a torch.device, here"
+                f" {expected}"
             )
         if got not in map(torch.device, right.split()):
             raise Wrong(f"for {shown} you returned {got}, expected {expected}: {why}")
@@ -384,7 +397,8 @@ def check_crossover(answer):
         got = call(answer, sizes, cpu_times, other_times, shown=shown)
         if not isinstance(got, (int, float, type(None))):
             raise Wrong(
-                f"for {shown} you returned {got!r}, expected a size or None, here {expected}"
+                f"for {shown} you returned {got!r}, expected a size or None, here"
+                f" {expected}"
             )
         if got != expected:
             raise Wrong(f"for {shown} you returned {got!r}, expected {expected}: {why}")
@@ -398,9 +412,15 @@ EXERCISES = [
         stars=1,
         check=check_is_device,
         hints=[
-            "PyTorch knows its own list of types. How does it tell you that a text is not on it?",
+            (
+                "PyTorch knows its own list of types. How does it tell you that a text"
+                " is not on it?"
+            ),
             "torch.device raises a RuntimeError. Catch it.",
-            "try: torch.device(text), then return True; except RuntimeError: return False.",
+            (
+                "try: torch.device(text), then return True; except RuntimeError: return"
+                " False."
+            ),
         ],
         solution="""
 def is_device(text):
@@ -410,28 +430,49 @@ def is_device(text):
         return False
     return True
 """,
-        praise="This judges the spelling. Whether the device is there is another question, and comes at its first use.",
+        praise=(
+            "This judges the spelling. Whether the device is there is another question,"
+            " and comes at its first use."
+        ),
         right=[
-            "def is_device(text):\n    try:\n        return isinstance(torch.device(text), torch.device)\n"
-            "    except RuntimeError:\n        return False",
-            "from contextlib import suppress\n"
-            "def is_device(text):\n    with suppress(RuntimeError):\n        torch.device(text)\n        return True\n"
-            "    return False",
+            (
+                "def is_device(text):\n    try:\n        return"
+                " isinstance(torch.device(text), torch.device)\n    except"
+                " RuntimeError:\n        return False"
+            ),
+            (
+                "from contextlib import suppress\ndef is_device(text):\n    with"
+                " suppress(RuntimeError):\n        torch.device(text)\n        return"
+                " True\n    return False"
+            ),
         ],
         wrong={
-            "def is_device(text):\n    return text in ('cpu', 'cuda', 'mps')": "for 'cuda:1' you returned False",
-            "def is_device(text):\n    try:\n        torch.device(text.lower())\n        return True\n"
-            "    except RuntimeError:\n        return False": "for 'CUDA' you returned True",
-            "def is_device(text):\n    return text.split(':')[0] in ('cpu', 'cuda', 'mps', 'xla')": "for 'meta'",
-            "def is_device(text):\n    torch.device(text)\n    return True": "Catch it, and return False",
-            "def is_device(text):\n    return torch.device(text)": "expected True or False",
-            "def is_device(text):\n    try:\n        torch.ones(1, device=text)\n    except Exception:\n"
-            "        return False\n    return True": "and asks for no hardware",
-            "import re\ndef is_device(text):\n"
-            "    return bool(re.fullmatch(r'(cpu|cuda|mps|xpu|xla|meta|hpu|vulkan)(:\\d+)?', text))": "for 'cuda:01'",
+            "def is_device(text):\n    return text in ('cpu', 'cuda', 'mps')": (
+                "for 'cuda:1' you returned False"
+            ),
+            "def is_device(text):\n    try:\n        torch.device(text.lower())\n        return True\n    except RuntimeError:\n        return False": (
+                "for 'CUDA' you returned True"
+            ),
+            "def is_device(text):\n    return text.split(':')[0] in ('cpu', 'cuda', 'mps', 'xla')": (
+                "for 'meta'"
+            ),
+            "def is_device(text):\n    torch.device(text)\n    return True": (
+                "Catch it, and return False"
+            ),
+            "def is_device(text):\n    return torch.device(text)": (
+                "expected True or False"
+            ),
+            "def is_device(text):\n    try:\n        torch.ones(1, device=text)\n    except Exception:\n        return False\n    return True": (
+                "and asks for no hardware"
+            ),
+            "import re\ndef is_device(text):\n    return bool(re.fullmatch(r'(cpu|cuda|mps|xpu|xla|meta|hpu|vulkan)(:\\d+)?', text))": (
+                "for 'cuda:01'"
+            ),
         },
         equivalent={
-            "except RuntimeError: → except Exception:": "For a text torch.device raises no other error."
+            "except RuntimeError: → except Exception:": (
+                "For a text torch.device raises no other error."
+            )
         },
     ),
     Exercise(
@@ -441,9 +482,18 @@ def is_device(text):
         stars=2,
         check=check_can_run,
         hints=[
-            "Split each entry at the underscore. The last digit is the minor version, the rest the major version.",
-            "For sm: same major version, and the GPU's minor version at least as high. Any one entry is enough.",
-            "For compute: the pair (major, minor) must be at most the capability; Python compares pairs in that order.",
+            (
+                "Split each entry at the underscore. The last digit is the minor"
+                " version, the rest the major version."
+            ),
+            (
+                "For sm: same major version, and the GPU's minor version at least as"
+                " high. Any one entry is enough."
+            ),
+            (
+                "For compute: the pair (major, minor) must be at most the capability;"
+                " Python compares pairs in that order."
+            ),
         ],
         solution="""
 def can_run(capability, arch_list):
@@ -455,88 +505,73 @@ def can_run(capability, arch_list):
     return False
 """,
         right=[
-            "def can_run(capability, arch_list):\n"
-            "    major, minor = capability\n"
-            "    def fits(entry):\n"
-            "        kind, digits = entry.split('_')\n"
-            "        high, low = divmod(int(digits), 10)\n"
-            "        if kind == 'sm':\n            return high == major and low <= minor\n"
-            "        return high < major or (high == major and low <= minor)\n"
-            "    return any(fits(entry) for entry in arch_list)",
-            "def can_run(capability, arch_list):\n"
-            "    mine = capability[0] * 10 + capability[1]\n"
-            "    own = {f'sm_{n}' for n in range(mine // 10 * 10, mine + 1)}\n"
-            "    ptx = {f'compute_{n}' for n in range(mine + 1)}\n"
-            "    return not (own | ptx).isdisjoint(arch_list)",
-            "import re\ndef can_run(capability, arch_list):\n"
-            "    found = re.findall(r'(sm|compute)_(\\d+)(\\d)', ' '.join(arch_list))\n"
-            "    return bool([k for k, a, b in found if (int(a), int(b)) <= capability\n"
-            "                 and (k == 'compute' or int(a) == capability[0])])",
+            (
+                "def can_run(capability, arch_list):\n    major, minor = capability\n  "
+                "  def fits(entry):\n        kind, digits = entry.split('_')\n       "
+                " high, low = divmod(int(digits), 10)\n        if kind == 'sm':\n      "
+                "      return high == major and low <= minor\n        return high <"
+                " major or (high == major and low <= minor)\n    return any(fits(entry)"
+                " for entry in arch_list)"
+            ),
+            (
+                "def can_run(capability, arch_list):\n"
+                "    mine = capability[0] * 10 + capability[1]\n"
+                "    own = {f'sm_{n}' for n in range(mine // 10 * 10, mine + 1)}\n"
+                "    ptx = {f'compute_{n}' for n in range(mine + 1)}\n"
+                "    return not (own | ptx).isdisjoint(arch_list)"
+            ),
+            (
+                "import re\ndef can_run(capability, arch_list):\n    found ="
+                " re.findall(r'(sm|compute)_(\\d+)(\\d)', ' '.join(arch_list))\n   "
+                " return bool([k for k, a, b in found if (int(a), int(b)) <="
+                " capability\n                 and (k == 'compute' or int(a) =="
+                " capability[0])])"
+            ),
         ],
-        praise="A letter at the end, as in sm_90a, marks code for that one generation: it runs nowhere else.",
+        praise=(
+            "A letter at the end, as in sm_90a, marks code for that one generation: it"
+            " runs nowhere else."
+        ),
         wrong={
-            "def can_run(capability, arch_list):\n"
-            "    return 'sm_%d%d' % tuple(capability) in arch_list": "higher minor version",
-            "def can_run(capability, arch_list):\n"
-            "    mine = capability[0] * 10 + capability[1]\n"
-            "    return any(int(a.split('_')[1]) <= mine for a in arch_list)": "never runs on another major version",
-            "def can_run(capability, arch_list):\n"
-            "    return any(a.startswith('sm_') and int(a[3:]) // 10 == capability[0] for a in arch_list)": (
+            "def can_run(capability, arch_list):\n    return 'sm_%d%d' % tuple(capability) in arch_list": (
+                "higher minor version"
+            ),
+            "def can_run(capability, arch_list):\n    mine = capability[0] * 10 + capability[1]\n    return any(int(a.split('_')[1]) <= mine for a in arch_list)": (
+                "never runs on another major version"
+            ),
+            "def can_run(capability, arch_list):\n    return any(a.startswith('sm_') and int(a[3:]) // 10 == capability[0] for a in arch_list)": (
                 "at least 6"
             ),
-            "def can_run(capability, arch_list):\n"
-            "    return any(a.startswith('sm_') and int(a[3:-1]) == capability[0]\n"
-            "               and int(a[-1]) <= capability[1] for a in arch_list)": "compute_90 is PTX",
-            "def can_run(capability, arch_list):\n"
-            "    return any((int(a.split('_')[1][0]), int(a.split('_')[1][1])) <= tuple(capability)\n"
-            "               and (a[0] == 'c' or int(a.split('_')[1][0]) == capability[0])\n"
-            "               for a in arch_list)": "which is newer than 9.0",
-            "def can_run(capability, arch_list):\n"
-            "    def fits(a):\n"
-            "        kind, n = a.split('_')\n"
-            "        return kind == 'compute' or int(n[:-1]) == capability[0] and int(n[-1]) <= capability[1]\n"
-            "    return any(fits(a) for a in arch_list)": "which is older",
-            "def can_run(capability, arch_list):\n"
-            "    def fits(a):\n"
-            "        kind, n = a.split('_')\n"
-            "        version = int(n[:-1]), int(n[-1])\n"
-            "        return version < capability if kind == 'compute' else (\n"
-            "            version[0] == capability[0] and version[1] <= capability[1])\n"
-            "    return any(fits(a) for a in arch_list)": "and runs on 9.0 as well",
-            "def can_run(capability, arch_list):\n"
-            "    major, minor = capability\n"
-            "    own = max((int(a[-1]) for a in arch_list if a[:-1] == f'sm_{major}'), default=10)\n"
-            "    ptx = [divmod(int(a[8:]), 10) for a in arch_list if a.startswith('compute')]\n"
-            "    return own <= minor or any(p <= capability for p in ptx)": "enough, here sm_80",
-            "def can_run(capability, arch_list):\n"
-            "    major, minor = capability\n"
-            "    own = any(a[:-1] == f'sm_{major}' and int(a[-1]) <= minor for a in arch_list)\n"
-            "    ptx = max((int(a[8:]) for a in arch_list if a.startswith('compute')), default=999)\n"
-            "    return own or ptx <= 10 * major + minor": "enough, here compute_80",
-            "def can_run(capability, arch_list):\n"
-            "    major, minor = capability\n"
-            "    names = [f'sm_{major}{k}' for k in range(minor + 2)]\n"
-            "    names += [f'compute_{k}' for k in range(10 * major + minor + 1)]\n"
-            "    return any(a in names for a in arch_list)": "sm_87 needs a minor version of at least 7",
-            "def can_run(capability, arch_list):\n"
-            "    mine = capability[0] * 10 + capability[1]\n"
-            "    own = {f'sm_{n}' for n in range(mine // 10 * 10, mine + 1)}\n"
-            "    ptx = {f'compute_{n}' for n in range(mine + 2)}\n"
-            "    return not (own | ptx).isdisjoint(arch_list)": "PTX for 8.7 does not run on 8.6",
-            "def can_run(capability, arch_list):\n"
-            "    major, minor = capability\n"
-            "    def fits(a):\n"
-            "        kind, n = a.split('_')\n"
-            "        high, low = divmod(int(n), 10)\n"
-            "        if kind == 'sm':\n            return high == major and low <= minor\n"
-            "        return high < major or (high, low) == capability\n"
-            "    return any(fits(a) for a in arch_list)": "8.9 is newer than 8.6",
-            "def can_run(capability, arch_list):\n"
-            "    for a in arch_list:\n"
-            "        kind, n = a.split('_')\n"
-            "        version = int(n[:-1]), int(n[-1])\n"
-            "        return version <= capability and (kind == 'compute' or version[0] == capability[0])\n"
-            "    return False": "sm_86 runs on 8.9",
+            "def can_run(capability, arch_list):\n    return any(a.startswith('sm_') and int(a[3:-1]) == capability[0]\n               and int(a[-1]) <= capability[1] for a in arch_list)": (
+                "compute_90 is PTX"
+            ),
+            "def can_run(capability, arch_list):\n    return any((int(a.split('_')[1][0]), int(a.split('_')[1][1])) <= tuple(capability)\n               and (a[0] == 'c' or int(a.split('_')[1][0]) == capability[0])\n               for a in arch_list)": (
+                "which is newer than 9.0"
+            ),
+            "def can_run(capability, arch_list):\n    def fits(a):\n        kind, n = a.split('_')\n        return kind == 'compute' or int(n[:-1]) == capability[0] and int(n[-1]) <= capability[1]\n    return any(fits(a) for a in arch_list)": (
+                "which is older"
+            ),
+            "def can_run(capability, arch_list):\n    def fits(a):\n        kind, n = a.split('_')\n        version = int(n[:-1]), int(n[-1])\n        return version < capability if kind == 'compute' else (\n            version[0] == capability[0] and version[1] <= capability[1])\n    return any(fits(a) for a in arch_list)": (
+                "and runs on 9.0 as well"
+            ),
+            "def can_run(capability, arch_list):\n    major, minor = capability\n    own = max((int(a[-1]) for a in arch_list if a[:-1] == f'sm_{major}'), default=10)\n    ptx = [divmod(int(a[8:]), 10) for a in arch_list if a.startswith('compute')]\n    return own <= minor or any(p <= capability for p in ptx)": (
+                "enough, here sm_80"
+            ),
+            "def can_run(capability, arch_list):\n    major, minor = capability\n    own = any(a[:-1] == f'sm_{major}' and int(a[-1]) <= minor for a in arch_list)\n    ptx = max((int(a[8:]) for a in arch_list if a.startswith('compute')), default=999)\n    return own or ptx <= 10 * major + minor": (
+                "enough, here compute_80"
+            ),
+            "def can_run(capability, arch_list):\n    major, minor = capability\n    names = [f'sm_{major}{k}' for k in range(minor + 2)]\n    names += [f'compute_{k}' for k in range(10 * major + minor + 1)]\n    return any(a in names for a in arch_list)": (
+                "sm_87 needs a minor version of at least 7"
+            ),
+            "def can_run(capability, arch_list):\n    mine = capability[0] * 10 + capability[1]\n    own = {f'sm_{n}' for n in range(mine // 10 * 10, mine + 1)}\n    ptx = {f'compute_{n}' for n in range(mine + 2)}\n    return not (own | ptx).isdisjoint(arch_list)": (
+                "PTX for 8.7 does not run on 8.6"
+            ),
+            "def can_run(capability, arch_list):\n    major, minor = capability\n    def fits(a):\n        kind, n = a.split('_')\n        high, low = divmod(int(n), 10)\n        if kind == 'sm':\n            return high == major and low <= minor\n        return high < major or (high, low) == capability\n    return any(fits(a) for a in arch_list)": (
+                "8.9 is newer than 8.6"
+            ),
+            "def can_run(capability, arch_list):\n    for a in arch_list:\n        kind, n = a.split('_')\n        version = int(n[:-1]), int(n[-1])\n        return version <= capability and (kind == 'compute' or version[0] == capability[0])\n    return False": (
+                "sm_86 runs on 8.9"
+            ),
         },
     ),
     Exercise(
@@ -547,8 +582,14 @@ def can_run(capability, arch_list):
         check=check_first_broken,
         hints=[
             "Go through the links in the order of the table, and stop at the first NO.",
-            "If nvidia-smi answers, the card and its driver work. The suffix of PyTorch names the build.",
-            "For server, look up the major version of its CUDA in OLDEST, and compare with its driver.",
+            (
+                "If nvidia-smi answers, the card and its driver work. The suffix of"
+                " PyTorch names the build."
+            ),
+            (
+                "For server, look up the major version of its CUDA in OLDEST, and"
+                " compare with its driver."
+            ),
         ],
         solution="""
 first_broken = {
@@ -561,28 +602,44 @@ first_broken = {
 }
 """,
         right=[
-            "first_broken = dict(attic='kernels', notebook='gpu', server='versions', cluster='visible',"
-            " docker='driver', office='build')",
-            "machines = 'office docker cluster server notebook attic'.split()\n"
-            "first_broken = dict(zip(machines, 'build driver visible versions gpu kernels'.split()))",
+            (
+                "first_broken = dict(attic='kernels', notebook='gpu',"
+                " server='versions', cluster='visible', docker='driver',"
+                " office='build')"
+            ),
+            (
+                "machines = 'office docker cluster server notebook"
+                " attic'.split()\nfirst_broken = dict(zip(machines, 'build driver"
+                " visible versions gpu kernels'.split()))"
+            ),
         ],
-        praise="Repairing a later link first costs an afternoon: a new PyTorch does not help a machine without a card.",
+        praise=(
+            "Repairing a later link first costs an afternoon: a new PyTorch does not"
+            " help a machine without a card."
+        ),
         wrong={
-            "first_broken = dict(office='driver', docker='driver', cluster='visible', server='versions', "
-            "notebook='gpu', attic='kernels')": "the suffix of PyTorch names the CPU",
-            "first_broken = dict(office='build', docker='driver', cluster='visible', server='build', "
-            "notebook='gpu', attic='kernels')": "compare the driver with OLDEST",
-            "first_broken = dict(office='build', docker='driver', cluster='visible', server='versions', "
-            "notebook='build', attic='kernels')": "without a card neither would help",
-            "first_broken = dict(office='cable', docker='driver', cluster='visible', server='versions', "
-            "notebook='gpu', attic='kernels')": "expected one of gpu, driver",
+            "first_broken = dict(office='driver', docker='driver', cluster='visible', server='versions', notebook='gpu', attic='kernels')": (
+                "the suffix of PyTorch names the CPU"
+            ),
+            "first_broken = dict(office='build', docker='driver', cluster='visible', server='build', notebook='gpu', attic='kernels')": (
+                "compare the driver with OLDEST"
+            ),
+            "first_broken = dict(office='build', docker='driver', cluster='visible', server='versions', notebook='build', attic='kernels')": (
+                "without a card neither would help"
+            ),
+            "first_broken = dict(office='cable', docker='driver', cluster='visible', server='versions', notebook='gpu', attic='kernels')": (
+                "expected one of gpu, driver"
+            ),
             "first_broken = {'office': 'build'}": "yours has office",
-            "first_broken = ['build', 'driver', 'visible', 'versions', 'gpu', 'kernels']": "expected a dict of machine",
+            "first_broken = ['build', 'driver', 'visible', 'versions', 'gpu', 'kernels']": (
+                "expected a dict of machine"
+            ),
             "first_broken = dict.fromkeys('office docker cluster server notebook attic'.split(), 'build')": (
                 "nothing in the container can speak to it"
             ),
-            "first_broken = dict(office='build', docker='driver', cluster='visible', server='versions', "
-            "notebook=..., attic='kernels')": "not answered yet",
+            "first_broken = dict(office='build', docker='driver', cluster='visible', server='versions', notebook=..., attic='kernels')": (
+                "not answered yet"
+            ),
         },
     ),
     Exercise(
@@ -592,9 +649,18 @@ first_broken = {
         stars=2,
         check=check_choose,
         hints=[
-            "Make the wish a torch.device first; then compare type and index, not the two objects.",
-            "A wish without an index fits every device of its type. The CPU is not in the list, and always there.",
-            "Loop over available: same type, and the wished index is None or the same. After the loop, fall back.",
+            (
+                "Make the wish a torch.device first; then compare type and index, not"
+                " the two objects."
+            ),
+            (
+                "A wish without an index fits every device of its type. The CPU is not"
+                " in the list, and always there."
+            ),
+            (
+                "Loop over available: same type, and the wished index is None or the"
+                " same. After the loop, fall back."
+            ),
         ],
         solution="""
 def choose(wish, available):
@@ -607,76 +673,70 @@ def choose(wish, available):
     return available[0] if available else torch.device("cpu")
 """,
         right=[
-            "def choose(wish, available):\n"
-            "    wished = torch.device(wish)\n"
-            "    if wished.type == 'cpu' or wished in available:\n        return wished\n"
-            "    if wished.index is None and wished.type in [d.type for d in available]:\n        return wished\n"
-            "    return available[0] if available else torch.device('cpu')",
-            "def choose(wish, available):\n"
-            "    cpu = torch.device('cpu')\n"
-            "    there = [str(d) for d in available]\n"
-            "    if wish.startswith('cpu'):\n        return cpu\n"
-            "    fits = [d for d in there if d == wish or d.split(':')[0] == wish]\n"
-            "    return torch.device((fits + there + ['cpu'])[0])",
-            "def choose(wish, available):\n"
-            "    wished = torch.device(wish)\n"
-            "    cpu = torch.device('cpu')\n"
-            "    def fit(d):\n"
-            "        return d.type == wished.type and (wished.index is None or d.index == wished.index)\n"
-            "    return cpu if wished.type == 'cpu' else next(filter(fit, available), next(iter(available), cpu))",
+            (
+                "def choose(wish, available):\n    wished = torch.device(wish)\n    if"
+                " wished.type == 'cpu' or wished in available:\n        return wished\n"
+                "    if wished.index is None and wished.type in [d.type for d in"
+                " available]:\n        return wished\n    return available[0] if"
+                " available else torch.device('cpu')"
+            ),
+            (
+                "def choose(wish, available):\n    cpu = torch.device('cpu')\n    there"
+                " = [str(d) for d in available]\n    if wish.startswith('cpu'):\n      "
+                "  return cpu\n    fits = [d for d in there if d == wish or"
+                " d.split(':')[0] == wish]\n    return torch.device((fits + there +"
+                " ['cpu'])[0])"
+            ),
+            (
+                "def choose(wish, available):\n    wished = torch.device(wish)\n    cpu"
+                " = torch.device('cpu')\n    def fit(d):\n        return d.type =="
+                " wished.type and (wished.index is None or d.index == wished.index)\n  "
+                "  return cpu if wished.type == 'cpu' else next(filter(fit, available),"
+                " next(iter(available), cpu))"
+            ),
         ],
-        praise="A program should also say when it falls back: a training run that lands on the CPU unseen costs days.",
+        praise=(
+            "A program should also say when it falls back: a training run that lands on"
+            " the CPU unseen costs days."
+        ),
         wrong={
-            "def choose(wish, available):\n    return torch.device(wish)": "there is no such GPU",
+            "def choose(wish, available):\n    return torch.device(wish)": (
+                "there is no such GPU"
+            ),
             "def choose(wish, available):\n    return wish": "expected a torch.device",
-            "def choose(wish, available):\n"
-            "    return available[0] if available else torch.device('cpu')": "expected cuda:1: it is there",
-            "def choose(wish, available):\n"
-            "    wished = torch.device(wish)\n"
-            "    return wished if wished in available else available[0]": "the CPU is always there",
-            "def choose(wish, available):\n"
-            "    wished = torch.device(wish)\n"
-            "    return wished if wished.type == 'cpu' or wished in available else available[0]": "raised IndexError",
-            "def choose(wish, available):\n"
-            "    wished = torch.device(wish)\n"
-            "    there = wished.type in [d.type for d in available]\n"
-            "    return wished if there else torch.device('cpu')": "there is no such GPU",
-            "def choose(wish, available):\n"
-            "    wished = torch.device(wish)\n"
-            "    return wished if wished in available else torch.device('cpu')": "so the first accelerator",
-            "def choose(wish, available):\n"
-            "    wished = torch.device(wish)\n"
-            "    if wished.type == 'cpu' or wished in available:\n        return wished\n"
-            "    return available[0] if available else torch.device('cpu')": "a fair answer to a wish without an index",
-            "def choose(wish, available):\n"
-            "    for d in [*available, torch.device('cpu')]:\n"
-            "        if wish.startswith('cpu') or str(d).startswith(wish):\n"
-            "            return torch.device('cpu') if wish.startswith('cpu') else d\n"
-            "    return available[0] if available else torch.device('cpu')": "cuda:10 is not cuda:1",
-            "def choose(wish, available):\n"
-            "    wished = torch.device(wish)\n"
-            "    if wished.type == 'cpu' or wished in available:\n        return wished\n"
-            "    same = [d for d in available if d.type == wished.type]\n"
-            "    return (same or available or [torch.device('cpu')])[0]": "the first of the list, of whatever type",
-            "def choose(wish, available):\n"
-            "    wished = torch.device(wish)\n"
-            "    if wished.type != 'cpu' and wished.index is None:\n"
-            "        wished = torch.device(wished.type, 0)\n"
-            "    if wished.type == 'cpu' or wished in available:\n        return wished\n"
-            "    return available[0] if available else torch.device('cpu')": "whatever its number",
-            "def choose(wish, available):\n"
-            "    wished = torch.device(wish)\n"
-            "    if wished.type == 'cpu':\n        return wished\n"
-            "    for d in available:\n"
-            "        if d == wished or (wish == 'cuda' and d.type == 'cuda'):\n            return d\n"
-            "    return available[0] if available else torch.device('cpu')": "for 'xpu' and",
-            "def choose(wish, available):\n"
-            "    wished = torch.device(wish)\n"
-            "    if wished.type == 'cpu':\n        return wished\n"
-            "    for d in available:\n"
-            "        if d.type == wished.type and (not wished.index or d.index == wished.index):\n"
-            "            return d\n"
-            "    return available[0] if available else torch.device('cpu')": "0 is an index, too",
+            "def choose(wish, available):\n    return available[0] if available else torch.device('cpu')": (
+                "expected cuda:1: it is there"
+            ),
+            "def choose(wish, available):\n    wished = torch.device(wish)\n    return wished if wished in available else available[0]": (
+                "the CPU is always there"
+            ),
+            "def choose(wish, available):\n    wished = torch.device(wish)\n    return wished if wished.type == 'cpu' or wished in available else available[0]": (
+                "raised IndexError"
+            ),
+            "def choose(wish, available):\n    wished = torch.device(wish)\n    there = wished.type in [d.type for d in available]\n    return wished if there else torch.device('cpu')": (
+                "there is no such GPU"
+            ),
+            "def choose(wish, available):\n    wished = torch.device(wish)\n    return wished if wished in available else torch.device('cpu')": (
+                "so the first accelerator"
+            ),
+            "def choose(wish, available):\n    wished = torch.device(wish)\n    if wished.type == 'cpu' or wished in available:\n        return wished\n    return available[0] if available else torch.device('cpu')": (
+                "a fair answer to a wish without an index"
+            ),
+            "def choose(wish, available):\n    for d in [*available, torch.device('cpu')]:\n        if wish.startswith('cpu') or str(d).startswith(wish):\n            return torch.device('cpu') if wish.startswith('cpu') else d\n    return available[0] if available else torch.device('cpu')": (
+                "cuda:10 is not cuda:1"
+            ),
+            "def choose(wish, available):\n    wished = torch.device(wish)\n    if wished.type == 'cpu' or wished in available:\n        return wished\n    same = [d for d in available if d.type == wished.type]\n    return (same or available or [torch.device('cpu')])[0]": (
+                "the first of the list, of whatever type"
+            ),
+            "def choose(wish, available):\n    wished = torch.device(wish)\n    if wished.type != 'cpu' and wished.index is None:\n        wished = torch.device(wished.type, 0)\n    if wished.type == 'cpu' or wished in available:\n        return wished\n    return available[0] if available else torch.device('cpu')": (
+                "whatever its number"
+            ),
+            "def choose(wish, available):\n    wished = torch.device(wish)\n    if wished.type == 'cpu':\n        return wished\n    for d in available:\n        if d == wished or (wish == 'cuda' and d.type == 'cuda'):\n            return d\n    return available[0] if available else torch.device('cpu')": (
+                "for 'xpu' and"
+            ),
+            "def choose(wish, available):\n    wished = torch.device(wish)\n    if wished.type == 'cpu':\n        return wished\n    for d in available:\n        if d.type == wished.type and (not wished.index or d.index == wished.index):\n            return d\n    return available[0] if available else torch.device('cpu')": (
+                "0 is an index, too"
+            ),
         },
     ),
     Exercise(
@@ -686,9 +746,15 @@ def choose(wish, available):
         stars=2,
         check=check_crossover,
         hints=[
-            "Go through the sizes in order and remember where the present run of wins began.",
+            (
+                "Go through the sizes in order and remember where the present run of"
+                " wins began."
+            ),
             "A size that is not faster ends the run: forget the beginning.",
-            "Start with None; set it at a win if it is None, set it back to None at a loss or a tie; return it.",
+            (
+                "Start with None; set it at a win if it is None, set it back to None at"
+                " a loss or a tie; return it."
+            ),
         ],
         solution="""
 def crossover(sizes, cpu_times, other_times):
@@ -701,54 +767,60 @@ def crossover(sizes, cpu_times, other_times):
     return start
 """,
         right=[
-            "def crossover(sizes, cpu_times, other_times):\n"
-            "    wins = [o < c for c, o in zip(cpu_times, other_times)]\n"
-            "    return next((size for i, size in enumerate(sizes) if all(wins[i:])), None)",
-            "def crossover(sizes, cpu_times, other_times):\n"
-            "    best = None\n"
-            "    for i in reversed(range(len(sizes))):\n"
-            "        if other_times[i] >= cpu_times[i]:\n            break\n"
-            "        best = sizes[i]\n"
-            "    return best",
-            "import numpy as np\ndef crossover(sizes, cpu_times, other_times):\n"
-            "    lost = np.flatnonzero(np.array(other_times) >= np.array(cpu_times))\n"
-            "    first = lost[-1] + 1 if lost.size else 0\n"
-            "    return np.array(sizes)[first] if first < len(sizes) else None",
-            "def crossover(sizes, cpu_times, other_times):\n"
-            "    if not sizes or other_times[-1] >= cpu_times[-1]:\n        return None\n"
-            "    before = crossover(sizes[:-1], cpu_times[:-1], other_times[:-1])\n"
-            "    return sizes[-1] if before is None else before",
+            (
+                "def crossover(sizes, cpu_times, other_times):\n    wins = [o < c for"
+                " c, o in zip(cpu_times, other_times)]\n    return next((size for i,"
+                " size in enumerate(sizes) if all(wins[i:])), None)"
+            ),
+            (
+                "def crossover(sizes, cpu_times, other_times):\n"
+                "    best = None\n"
+                "    for i in reversed(range(len(sizes))):\n"
+                "        if other_times[i] >= cpu_times[i]:\n            break\n"
+                "        best = sizes[i]\n"
+                "    return best"
+            ),
+            (
+                "import numpy as np\ndef crossover(sizes, cpu_times, other_times):\n   "
+                " lost = np.flatnonzero(np.array(other_times) >= np.array(cpu_times))\n"
+                "    first = lost[-1] + 1 if lost.size else 0\n    return"
+                " np.array(sizes)[first] if first < len(sizes) else None"
+            ),
+            (
+                "def crossover(sizes, cpu_times, other_times):\n    if not sizes or"
+                " other_times[-1] >= cpu_times[-1]:\n        return None\n    before ="
+                " crossover(sizes[:-1], cpu_times[:-1], other_times[:-1])\n    return"
+                " sizes[-1] if before is None else before"
+            ),
         ],
-        praise="The true crossing lies between your answer and the last size that lost.",
+        praise=(
+            "The true crossing lies between your answer and the last size that lost."
+        ),
         wrong={
-            "def crossover(sizes, cpu_times, other_times):\n"
-            "    return next(n for n, c, o in zip(sizes, cpu_times, other_times) if o < c)": "raised StopIteration",
-            "def crossover(sizes, cpu_times, other_times):\n"
-            "    return next((n for n, c, o in zip(sizes, cpu_times, other_times) if o < c), None)": "does not last",
-            "def crossover(sizes, cpu_times, other_times):\n"
-            "    return next((i for i, (c, o) in enumerate(zip(cpu_times, other_times)) if o < c), None)": (
+            "def crossover(sizes, cpu_times, other_times):\n    return next(n for n, c, o in zip(sizes, cpu_times, other_times) if o < c)": (
+                "raised StopIteration"
+            ),
+            "def crossover(sizes, cpu_times, other_times):\n    return next((n for n, c, o in zip(sizes, cpu_times, other_times) if o < c), None)": (
+                "does not last"
+            ),
+            "def crossover(sizes, cpu_times, other_times):\n    return next((i for i, (c, o) in enumerate(zip(cpu_times, other_times)) if o < c), None)": (
                 "you returned 2, expected 256"
             ),
-            "def crossover(sizes, cpu_times, other_times):\n"
-            "    start = None\n"
-            "    for n, c, o in zip(sizes, cpu_times, other_times):\n"
-            "        if o > c:\n            start = None\n"
-            "        elif start is None:\n            start = n\n"
-            "    return start": "equally fast is not faster",
-            "def crossover(sizes, cpu_times, other_times):\n"
-            "    if other_times[-1] >= cpu_times[-1]:\n        return None\n"
-            "    i = len(sizes) - 1\n"
-            "    while other_times[i - 1] < cpu_times[i - 1]:\n        i -= 1\n"
-            "    return sizes[i]": "IndexError",
-            "def crossover(sizes, cpu_times, other_times):\n"
-            "    lost = [n for n, c, o in zip(sizes, cpu_times, other_times) if o >= c]\n"
-            "    return lost[-1] if lost else None": "you returned 64, expected 256",
-            "def crossover(sizes, cpu_times, other_times):\n"
-            "    wins = [n for n, c, o in zip(sizes, cpu_times, other_times) if o < c]\n"
-            "    return wins[-1] if wins else None": "you returned 256, expected 16",
-            "def crossover(sizes, cpu_times, other_times):\n"
-            "    wins = [n for n, c, o in zip(sizes, cpu_times, other_times) if o < c]\n"
-            "    return wins[0] if wins else None": "does not last",
+            "def crossover(sizes, cpu_times, other_times):\n    start = None\n    for n, c, o in zip(sizes, cpu_times, other_times):\n        if o > c:\n            start = None\n        elif start is None:\n            start = n\n    return start": (
+                "equally fast is not faster"
+            ),
+            "def crossover(sizes, cpu_times, other_times):\n    if other_times[-1] >= cpu_times[-1]:\n        return None\n    i = len(sizes) - 1\n    while other_times[i - 1] < cpu_times[i - 1]:\n        i -= 1\n    return sizes[i]": (
+                "IndexError"
+            ),
+            "def crossover(sizes, cpu_times, other_times):\n    lost = [n for n, c, o in zip(sizes, cpu_times, other_times) if o >= c]\n    return lost[-1] if lost else None": (
+                "you returned 64, expected 256"
+            ),
+            "def crossover(sizes, cpu_times, other_times):\n    wins = [n for n, c, o in zip(sizes, cpu_times, other_times) if o < c]\n    return wins[-1] if wins else None": (
+                "you returned 256, expected 16"
+            ),
+            "def crossover(sizes, cpu_times, other_times):\n    wins = [n for n, c, o in zip(sizes, cpu_times, other_times) if o < c]\n    return wins[0] if wins else None": (
+                "does not last"
+            ),
         },
     ),
 ]

@@ -24,7 +24,8 @@ def _pair(got, shown, names):
     if not all(map(is_number, got)):
         returned = " ".join(repr(got).split())
         raise Wrong(
-            f"for {shown} you returned {returned}; Python numbers are asked, as a pair ({names})"
+            f"for {shown} you returned {returned}; Python numbers are asked, as a pair"
+            f" ({names})"
         )
     return got
 
@@ -60,7 +61,8 @@ class NoNumber(TorchFunctionMode):
             str, bare
         ):
             raise Wrong(
-                f"your function moves a tensor to 'cuda' ({name}): move it to the device that it was given"
+                f"your function moves a tensor to 'cuda' ({name}): move it to the"
+                " device that it was given"
             )
         return function(*args, **kwargs)
 
@@ -100,7 +102,8 @@ def check_zeros_beside(answer):
         torch.use_deterministic_algorithms(before)
     if x.tolist() != [1, 1]:
         raise Wrong(
-            f"x was [1.0, 1.0] and now is {x.tolist()}: make a new tensor, and leave x as it is"
+            f"x was [1.0, 1.0] and now is {x.tolist()}: make a new tensor, and leave x"
+            " as it is"
         )
     if got.tolist() != [0, 0, 0]:
         raise Wrong(
@@ -116,11 +119,13 @@ def _check_zeros(answer, x, n):
     if default.type != "cpu":
         torch.set_default_device(None)
         raise Wrong(
-            f"for {shown} your function leaves {default} as the default device: say device= instead"
+            f"for {shown} your function leaves {default} as the default device: say"
+            " device= instead"
         )
     if x.shape != shape:
         raise Wrong(
-            f"for {shown} you changed the shape of x to {tuple(x.shape)}: make a new tensor"
+            f"for {shown} you changed the shape of x to {tuple(x.shape)}: make a new"
+            " tensor"
         )
     if not isinstance(got, torch.Tensor):
         raise Wrong(f"for {shown} you returned {got!r}, expected a tensor")
@@ -132,7 +137,8 @@ def _check_zeros(answer, x, n):
         raise Wrong(f"for {shown} the shape is {tuple(got.shape)}, expected ({n},)")
     if moves.names:
         raise Wrong(
-            f"for {shown} your tensor was made elsewhere, and moved ({moves.names[0]}): make it there"
+            f"for {shown} your tensor was made elsewhere, and moved ({moves.names[0]}):"
+            " make it there"
         )
 
 
@@ -141,8 +147,12 @@ LINES = {
     "x.to(torch.float64)": "other numbers of other size need memory of their own",
     "x[2:].cpu()": "a slice is a view, and .cpu() has nothing to do",
     'x.to("cpu", copy=True)': "copy=True copies in any case",
-    "x.reshape(2, 3).contiguous()": "reshape gives a view, and contiguous() finds it in order already",
-    "x.reshape(2, 3).T.contiguous()": "the transposed view is not in order, so contiguous() must rewrite it",
+    "x.reshape(2, 3).contiguous()": (
+        "reshape gives a view, and contiguous() finds it in order already"
+    ),
+    "x.reshape(2, 3).T.contiguous()": (
+        "the transposed view is not in order, so contiguous() must rewrite it"
+    ),
 }
 
 
@@ -195,14 +205,14 @@ def check_link_from_two(answer):
         if not math.isclose(got[1], bandwidth, rel_tol=1e-3):
             returned, expected = apart(got[1], bandwidth)
             raise Wrong(
-                f"for {shown} you returned a bandwidth of {returned} bytes per second, expected {expected}: "
-                f"{_bandwidth_fault(got[1], bandwidth)}"
+                f"for {shown} you returned a bandwidth of {returned} bytes per second,"
+                f" expected {expected}: {_bandwidth_fault(got[1], bandwidth)}"
             )
         if not math.isclose(got[0], latency, rel_tol=1e-3, abs_tol=almost):
             returned, expected = apart(got[0], latency)
             raise Wrong(
-                f"for {shown} you returned a latency of {returned} s, expected {expected} s: "
-                f"{_latency_fault(got[0], latency)}"
+                f"for {shown} you returned a latency of {returned} s, expected"
+                f" {expected} s: {_latency_fault(got[0], latency)}"
             )
 
 
@@ -304,8 +314,8 @@ def _ask(answer, tensors):
         finally:
             if moves.names:
                 raise Wrong(
-                    f"for {_described(tensors)} you moved a tensor ({moves.names[0]}): a helper that moves them hides "
-                    "a copy in each call"
+                    f"for {_described(tensors)} you moved a tensor ({moves.names[0]}):"
+                    " a helper that moves them hides a copy in each call"
                 )
 
 
@@ -316,7 +326,8 @@ def _let_pass(answer, why, *tensors):
         raise
     except Exception as error:
         raise Wrong(
-            f"{_described(tensors)} must pass, {why}; you raised {type(error).__name__}: {error}"
+            f"{_described(tensors)} must pass, {why}; you raised"
+            f" {type(error).__name__}: {error}"
         ) from error
 
 
@@ -406,7 +417,8 @@ def _check_moved(answer, nested, device):
         a is not b for a, b in zip(before, after, strict=True)
     ):
         raise Wrong(
-            "the input itself was changed: build new dicts and lists, the caller may still need the old ones"
+            "the input itself was changed: build new dicts and lists, the caller may"
+            " still need the old ones"
         )
     _same_structure(results[0], nested, "nested", torch.device(device))
 
@@ -455,20 +467,24 @@ def _same_structure(got, given, path, device):
             and got.is_set_to(given)
         ):
             raise Wrong(
-                f"{path} was on cpu already, and you made another tensor of its storage: hand on the same one"
+                f"{path} was on cpu already, and you made another tensor of its"
+                " storage: hand on the same one"
             )
         if given.device == device and got is not given:
             raise Wrong(
-                f"{path} was on {device} already, and was copied on its way: .to alone knows better"
+                f"{path} was on {device} already, and was copied on its way: .to alone"
+                " knows better"
             )
         return
     if type(got) is not type(given) and isinstance(given, (dict, list, tuple)):
         raise Wrong(
-            f"{path} should be of type {type(given).__name__}, you returned one of type {type(got).__name__}"
+            f"{path} should be of type {type(given).__name__}, you returned one of type"
+            f" {type(got).__name__}"
         )
     if isinstance(given, (dict, list)) and got is given:
         raise Wrong(
-            f"{path} is the {type(given).__name__} of the input itself: build new dicts and lists"
+            f"{path} is the {type(given).__name__} of the input itself: build new dicts"
+            " and lists"
         )
     if isinstance(given, dict):
         if list(got) != list(given):
@@ -523,17 +539,19 @@ def check_summary(answer):
             )
         if waits.late and not waits.names:
             raise Wrong(
-                "with non_blocking=True the copy has only been asked for, and nothing waits for it: you may read "
-                "numbers that have not arrived"
+                "with non_blocking=True the copy has only been asked for, and nothing"
+                " waits for it: you may read numbers that have not arrived"
             )
         if not waits.names:
             raise Wrong(
-                f"right values for {shown}, and no wait that this check counts: use a method of tensors"
+                f"right values for {shown}, and no wait that this check counts: use a"
+                " method of tensors"
             )
         if len(waits.names) > 1:
             names = ", ".join(waits.names[:5]) + (", …" if len(waits.names) > 5 else "")
             raise Wrong(
-                f"right values, but {len(waits.names)} waits for {shown} ({names}): compute on the device, fetch once"
+                f"right values, but {len(waits.names)} waits for {shown} ({names}):"
+                " compute on the device, fetch once"
             )
 
 
@@ -581,7 +599,10 @@ EXERCISES = [
 def zeros_beside(x, n):
     return torch.zeros(n, device=x.device)
 """,
-        praise="x.new_zeros(n) does the same in one word, and takes the dtype of x as well.",
+        praise=(
+            "x.new_zeros(n) does the same in one word, and takes the dtype of x as"
+            " well."
+        ),
         right=[
             """
 def zeros_beside(x, n):
@@ -601,37 +622,37 @@ def zeros_beside(x, n):
             """
 def zeros_beside(x, n):
     return torch.zeros(n)
-""": "say device= when you make it",
+""": ("say device= when you make it"),
             """
 def zeros_beside(x, n):
     return torch.zeros(n).to(x.device)
-""": "was made elsewhere, and moved (to)",
+""": ("was made elsewhere, and moved (to)"),
             """
 def zeros_beside(x, n):
     return torch.zeros_like(x)
-""": "the shape is (2,), expected (3,)",
+""": ("the shape is (2,), expected (3,)"),
             """
 def zeros_beside(x, n):
     return torch.zeros(n, device=x.device.type)
-""": "x on cuda:1",
+""": ("x on cuda:1"),
             """
 def zeros_beside(x, n):
     return torch.empty(n, device=x.device)
-""": "expected three zeros",
+""": ("expected three zeros"),
             """
 def zeros_beside(x, n):
     return x.resize_(n).zero_()
-""": "you changed the shape of x",
+""": ("you changed the shape of x"),
             """
 def zeros_beside(x, n):
     x.zero_()
     return x.new_zeros(n)
-""": "leave x as it is",
+""": ("leave x as it is"),
             """
 def zeros_beside(x, n):
     torch.set_default_device(x.device)
     return torch.zeros(n)
-""": "leaves meta as the default device",
+""": ("leaves meta as the default device"),
         },
     ),
     Exercise(
@@ -641,15 +662,27 @@ def zeros_beside(x, n):
         stars=1,
         check=check_copies,
         hints=[
-            "Ask of each line: does it have anything to do? Other type, other device, other order of the numbers?",
-            "A slice, reshape and .T give views here; .cpu() and .contiguous() copy only if they have to.",
-            "show_storage from the lesson decides it: make the six tensors and look at the letters.",
+            (
+                "Ask of each line: does it have anything to do? Other type, other"
+                " device, other order of the numbers?"
+            ),
+            (
+                "A slice, reshape and .T give views here; .cpu() and .contiguous() copy"
+                " only if they have to."
+            ),
+            (
+                "show_storage from the lesson decides it: make the six tensors and look"
+                " at the letters."
+            ),
         ],
         solution="""
 copies = [False, True, False, True, False, True]
 """,
-        praise="Watch reshape in your own code: it gives a view where it can, and copies without a word where it "
-        "cannot, as in x.reshape(2, 3).T.reshape(6). view raises an error there.",
+        praise=(
+            "Watch reshape in your own code: it gives a view where it can, and copies"
+            " without a word where it cannot, as in x.reshape(2, 3).T.reshape(6). view"
+            " raises an error there."
+        ),
         right=[
             "copies = (0, 1, 0, 1, 0, 1)",
             """
@@ -660,20 +693,30 @@ copies = [y.untyped_storage().data_ptr() != x.untyped_storage().data_ptr() for y
 """,
         ],
         wrong={
-            "copies = [True, True, False, True, False, True]": "so .to hands back x itself",
-            "copies = [False, False, False, True, False, True]": "need memory of their own",
+            "copies = [True, True, False, True, False, True]": (
+                "so .to hands back x itself"
+            ),
+            "copies = [False, False, False, True, False, True]": (
+                "need memory of their own"
+            ),
             "copies = [False, True, True, True, False, True]": "a slice is a view",
             "copies = [False, True, False, False, False, True]": "copies in any case",
-            "copies = [False, True, False, True, True, True]": "shares the storage of x",
-            "copies = [False, True, False, True, False, False]": "has a storage of its own: the transposed view",
+            "copies = [False, True, False, True, True, True]": (
+                "shares the storage of x"
+            ),
+            "copies = [False, True, False, True, False, False]": (
+                "has a storage of its own: the transposed view"
+            ),
             "copies = [False, True]": "expected a list of 6 values",
-            'copies = ["no", "yes", "no", "yes", "no", "yes"]': "you said 'no': write True or False",
+            'copies = ["no", "yes", "no", "yes", "no", "yes"]': (
+                "you said 'no': write True or False"
+            ),
             """
 x = torch.arange(6.0)
 made = [x.to("cpu"), x.to(torch.float64), x[2:].cpu(), x.to("cpu", copy=True)]
 made += [x.reshape(2, 3).contiguous(), x.reshape(2, 3).T.contiguous()]
 copies = [y.data_ptr() != x.data_ptr() for y in made]
-""": "a slice is a view",
+""": ("a slice is a view"),
         },
     ),
     Exercise(
@@ -684,12 +727,18 @@ copies = [y.data_ptr() != x.data_ptr() for y in made]
         check=check_summary,
         hints=[
             "torch.stack makes one tensor of the list, without waiting.",
-            "mean() and max() of it are computed on the device. Two calls of item() would wait twice.",
+            (
+                "mean() and max() of it are computed on the device. Two calls of item()"
+                " would wait twice."
+            ),
             "Stack the two results as well, and fetch both at once with tolist().",
         ],
         solution=FETCH,
-        praise="torch.stack(losses).tolist() and plain Python afterwards is one wait too. It carries every loss "
-        "across; computed on the device, two numbers cross, however long the list is.",
+        praise=(
+            "torch.stack(losses).tolist() and plain Python afterwards is one wait too."
+            " It carries every loss across; computed on the device, two numbers cross,"
+            " however long the list is."
+        ),
         right=[
             FETCH.replace(".tolist()", ".cpu().tolist()"),
             """
@@ -725,53 +774,53 @@ def summary(losses):
 def summary(losses):
     values = [x.item() for x in losses]
     return sum(values) / len(values), max(values)
-""": "3 waits for the losses [1.0, 4.0, 1.0] (item, item, item)",
+""": ("3 waits for the losses [1.0, 4.0, 1.0] (item, item, item)"),
             """
 def summary(losses):
     stacked = torch.stack(losses)
     return stacked.mean().item(), stacked.max().item()
-""": "2 waits",
+""": ("2 waits"),
             """
 def summary(losses):
     mean = sum(losses) / len(losses)
     return torch.stack([mean, max(losses)]).tolist()
-""": "(__bool__, __bool__, tolist)",
+""": ("(__bool__, __bool__, tolist)"),
             """
 def summary(losses):
     stacked = torch.tensor(losses)
     return torch.stack([stacked.mean(), stacked.max()]).tolist()
-""": "(tensor, tensor, tensor)",
+""": ("(tensor, tensor, tensor)"),
             """
 def summary(losses):
     values = torch.stack(losses).numpy()
     return values.mean(), values.max()
-""": "Use Tensor.cpu()",
+""": ("Use Tensor.cpu()"),
             """
 def summary(losses):
     stacked = torch.stack(losses)
     return stacked.mean(), stacked.max()
-""": "Python numbers are asked",
+""": ("Python numbers are asked"),
             """
 def summary(losses):
     stacked = torch.stack(losses)
     return torch.stack([stacked.sum(), stacked.max()]).tolist()
-""": "expected 2 as the mean",
+""": ("expected 2 as the mean"),
             """
 def summary(losses):
     stacked = torch.stack(losses)
     return torch.stack([stacked.max(), stacked.mean()]).tolist()
-""": "the mean comes first",
+""": ("the mean comes first"),
             """
 def summary(losses):
     out, stacked = torch.empty(2), torch.stack(losses)
     out[0], out[1] = stacked.mean(), stacked.max()
     return out.tolist()
-""": "(__setitem__, __setitem__)",
+""": ("(__setitem__, __setitem__)"),
             """
 def summary(losses):
     values = torch.stack(losses).to("cpu", non_blocking=True)
     return values.mean().item(), values.max().item()
-""": "nothing waits for it",
+""": ("nothing waits for it"),
         },
     ),
     Exercise(
@@ -790,7 +839,10 @@ def link_from_two(n1, t1, n2, t2):
     bandwidth = (n2 - n1) / (t2 - t1)
     return t1 - n1 / bandwidth, bandwidth
 """,
-        praise="Two points always give two numbers, and no idea how well the model fits. So the lesson took thirteen.",
+        praise=(
+            "Two points always give two numbers, and no idea how well the model fits."
+            " So the lesson took thirteen."
+        ),
         right=[
             """
 def link_from_two(n1, t1, n2, t2):
@@ -815,40 +867,40 @@ def link_from_two(n1, t1, n2, t2):
             """
 def link_from_two(n1, t1, n2, t2):
     return t1, n2 / t2
-""": "take the difference of the two measurements",
+""": ("take the difference of the two measurements"),
             """
 def link_from_two(n1, t1, n2, t2):
     return t1, (n2 - n1) / (t2 - t1)
-""": "what remains of a time when the time of its bytes",
+""": ("what remains of a time when the time of its bytes"),
             """
 def link_from_two(n1, t1, n2, t2):
     return (n2 - n1) / (t2 - t1)
-""": "expected a pair",
+""": ("expected a pair"),
             """
 def link_from_two(n1, t1, n2, t2):
     bandwidth = (n2 - n1) / (t2 - t1)
     return bandwidth, t1 - n1 / bandwidth
-""": "the latency comes first",
+""": ("the latency comes first"),
             """
 def link_from_two(n1, t1, n2, t2):
     slope = (t2 - t1) / (n2 - n1)
     return t1 - n1 * slope, slope
-""": "that is seconds per byte",
+""": ("that is seconds per byte"),
             """
 def link_from_two(n1, t1, n2, t2):
     bandwidth = (n2 - n1) / (t2 - t1)
     return t1 - n1 / bandwidth, bandwidth / 1e9
-""": "that is in GB/s",
+""": ("that is in GB/s"),
             """
 def link_from_two(n1, t1, n2, t2):
     bandwidth = (n1 - n2) / (t2 - t1)
     return t1 - n1 / bandwidth, bandwidth
-""": "the same way round",
+""": ("the same way round"),
             """
 def link_from_two(n1, t1, n2, t2):
     bandwidth = (n2 - n1) // (t2 - t1)
     return t1 - n1 / bandwidth, bandwidth
-""": "do not round it",
+""": ("do not round it"),
         },
     ),
     Exercise(
@@ -858,13 +910,25 @@ def link_from_two(n1, t1, n2, t2):
         stars=2,
         check=check_ensure_same_device,
         hints=[
-            "Collect the devices in a set: {x.device for x in tensors}. How large may it be?",
-            "Leave numbers on the CPU out of the set: x.dim() == 0 and x.device.type == 'cpu'.",
-            "Build the message from all tensors: ', '.join(str(x.device) for x in tensors).",
+            (
+                "Collect the devices in a set: {x.device for x in tensors}. How large"
+                " may it be?"
+            ),
+            (
+                "Leave numbers on the CPU out of the set: x.dim() == 0 and"
+                " x.device.type == 'cpu'."
+            ),
+            (
+                "Build the message from all tensors: ', '.join(str(x.device) for x in"
+                " tensors)."
+            ),
         ],
         solution=SAME,
-        praise="Put it at the doors of your own library, where the message can name what the caller passed. Inside, "
-        "PyTorch checks anyway; and a version that moves the arguments would hide a copy in each call.",
+        praise=(
+            "Put it at the doors of your own library, where the message can name what"
+            " the caller passed. Inside, PyTorch checks anyway; and a version that"
+            " moves the arguments would hide a copy in each call."
+        ),
         right=[
             """
 def ensure_same_device(*tensors):
@@ -888,17 +952,17 @@ def ensure_same_device(*tensors):
             """
 def ensure_same_device(*tensors):
     return [x.to(tensors[0].device) for x in tensors]
-""": "hides a copy in each call",
+""": ("hides a copy in each call"),
             """
 def ensure_same_device(*tensors):
     if len({x.device for x in tensors}) > 1:
         raise ValueError([str(x.device) for x in tensors])
-""": "a number on the CPU may join any device",
+""": ("a number on the CPU may join any device"),
             """
 def ensure_same_device(*tensors):
     if len({x.device.type for x in tensors if x.dim()}) > 1:
         raise ValueError([str(x.device) for x in tensors])
-""": "cuda:0 and cuda:1 are two devices",
+""": ("cuda:0 and cuda:1 are two devices"),
             SAME.replace("{found}", "{len(devices)}"): "does not name cpu",
             SAME.replace(
                 "{found}", "cpu meta cuda:0 cuda:1 cuda:2"
@@ -907,12 +971,12 @@ def ensure_same_device(*tensors):
             """
 def ensure_same_device(*tensors):
     assert len({x.device for x in tensors if x.dim()}) < 2, tensors
-""": "expected a ValueError, you raised AssertionError",
+""": ("expected a ValueError, you raised AssertionError"),
             """
 def ensure_same_device(*tensors):
     if len({x.device for x in tensors if x.dim()}) > 1:
         raise ValueError([str(x.device) for x in tensors])
-""": "a vector on cpu and a number on cuda:0",
+""": ("a vector on cpu and a number on cuda:0"),
             SAME.replace(
                 "{x.device for", "{(x.device, x.dtype) for"
             ): "types do not matter",
@@ -924,7 +988,7 @@ def ensure_same_device(*tensors):
             ): "not only the first two",
             SAME.replace(
                 "for x in tensors if", "for x in tensors[::max(1, len(tensors) - 1)] if"
-            ): ("not only the first and the last"),
+            ): "not only the first and the last",
         },
     ),
     Exercise(
@@ -935,12 +999,20 @@ def ensure_same_device(*tensors):
         check=check_move_all,
         hints=[
             "The function calls itself for what is inside a dict, a list or a tuple.",
-            "Four cases with isinstance: torch.Tensor, dict, list or tuple, and everything else.",
-            "type(nested)(move_all(value, device) for value in nested) keeps a list a list and a tuple a tuple.",
+            (
+                "Four cases with isinstance: torch.Tensor, dict, list or tuple, and"
+                " everything else."
+            ),
+            (
+                "type(nested)(move_all(value, device) for value in nested) keeps a list"
+                " a list and a tuple a tuple."
+            ),
         ],
         solution=MOVE,
-        praise="A named tuple would need type(nested)(*values). PyTorch's own code does this with "
-        "torch.utils._pytree.tree_map, which knows named tuples too.",
+        praise=(
+            "A named tuple would need type(nested)(*values). PyTorch's own code does"
+            " this with torch.utils._pytree.tree_map, which knows named tuples too."
+        ),
         right=[
             """
 def move_all(nested, device):
@@ -963,9 +1035,9 @@ def move_all(nested, device):
 """,
         ],
         wrong={
-            TENSOR.rstrip()
-            + DICT
-            + "    return nested\n": "is the list of the input itself",
+            TENSOR.rstrip() + DICT + "    return nested\n": (
+                "is the list of the input itself"
+            ),
             MOVE.replace(
                 "type(nested)", "list"
             ): "should be of type tuple, you returned one of type list",
@@ -977,7 +1049,8 @@ def move_all(nested, device):
             ): "only the device may change",
             MOVE.replace(
                 "return nested.to(device)",
-                "return nested if nested.device.type == device.type else nested.to(device)",
+                "return nested if nested.device.type == device.type else"
+                " nested.to(device)",
             ): "should be a tensor on cuda:1, it is on cuda:0",
             MOVE.replace(
                 "return nested.to(device)", "nested.to(device)"
@@ -998,11 +1071,11 @@ def move_all(nested, device):
         if isinstance(value, torch.Tensor):
             nested[key] = value.to(device)
     return nested
-""": "the input itself was changed",
+""": ("the input itself was changed"),
             """
 def move_all(nested, device):
     return {key: value.to(device) for key, value in nested.items()}
-""": "raised AttributeError",
+""": ("raised AttributeError"),
         },
     ),
 ]

@@ -55,18 +55,21 @@ def _check_module(answer, mean, std, x):
     trained = [name for name, p in module.named_parameters() if p.requires_grad]
     if trained:
         raise Wrong(
-            f"an optimizer would train {' and '.join(trained)}: make buffers of what nobody is to train"
+            f"an optimizer would train {' and '.join(trained)}: make buffers of what"
+            " nobody is to train"
         )
     saved = module.state_dict()
     if sum(value.numel() for value in saved.values()) < mean.numel() + std.numel():
         raise Wrong(
-            f"the file would hold {list(saved)}: mean and std must both be in the state_dict"
+            f"the file would hold {list(saved)}: mean and std must both be in the"
+            " state_dict"
         )
     try:
         there = module.to(META)(x.to(META))
     except Exception as error:
         raise Wrong(
-            f"moved to meta, forward raised: {error} Something stayed behind, or came back"
+            f"moved to meta, forward raised: {error} Something stayed behind, or came"
+            " back"
         ) from error
     if there.device != META:
         raise Wrong(f"moved to meta, forward gave a tensor on {there.device}")
@@ -74,7 +77,8 @@ def _check_module(answer, mean, std, x):
         module, x.to(META).requires_grad_(), shown="an x that requires gradients"
     ).requires_grad:
         raise Wrong(
-            "no gradient passes through forward to x: what stands in front of the module would not be trained"
+            "no gradient passes through forward to x: what stands in front of the"
+            " module would not be trained"
         )
     other = answer(torch.zeros_like(mean), torch.ones_like(std))
     try:
@@ -86,7 +90,8 @@ def _check_module(answer, mean, std, x):
         ) from error
     if not same:
         raise Wrong(
-            "another Standardize that loaded the state_dict still uses its own mean and std"
+            "another Standardize that loaded the state_dict still uses its own mean"
+            " and std"
         )
 
 
@@ -115,7 +120,8 @@ def check_count_crossings(answer):
             raise Wrong(f"for {shown} you returned {got!r}, expected two whole numbers")
         if tuple(got) != expected:
             raise Wrong(
-                f"for {shown} you returned {tuple(got)}, expected {expected}: {_why(places, got, expected)}"
+                f"for {shown} you returned {tuple(got)}, expected {expected}:"
+                f" {_why(places, got, expected)}"
             )
 
 
@@ -130,8 +136,14 @@ def _why(places, got, expected):
             f"the whole path is {path}, and a border lies wherever two neighbors differ"
         )
     if got[0] > expected[0]:
-        return f"on the path {path}, nothing crosses between equal neighbors, and one tensor between unequal ones"
-    return "what crosses in front of layer i is sizes[i]; what crosses at the end is the last entry"
+        return (
+            f"on the path {path}, nothing crosses between equal neighbors, and one"
+            " tensor between unequal ones"
+        )
+    return (
+        "what crosses in front of layer i is sizes[i]; what crosses at the end is the"
+        " last entry"
+    )
 
 
 class Picky(nn.Module):
@@ -209,7 +221,8 @@ def _check_evaluation(answer, model, batch, shown):
     torch.set_grad_enabled(grad)
     if not isinstance(got, torch.Tensor):
         raise Wrong(
-            f"for {shown} you returned {_short(got)}, expected the tensor that the model answers"
+            f"for {shown} you returned {_short(got)}, expected the tensor that the"
+            " model answers"
         )
     if not model.recorded:
         raise Wrong(f"for {shown} you returned a tensor without calling the model")
@@ -218,23 +231,28 @@ def _check_evaluation(answer, model, batch, shown):
         for name, value in model.state_dict().items()
     ):
         raise Wrong(
-            f"for {shown} the running mean of batch norm changed: the model computed in train mode"
+            f"for {shown} the running mean of batch norm changed: the model computed in"
+            " train mode"
         )
     if got.requires_grad:
         raise Wrong(
-            f"for {shown} the answer carries a graph: eval() does not switch off gradients"
+            f"for {shown} the answer carries a graph: eval() does not switch off"
+            " gradients"
         )
     if any(model.recorded):
         raise Wrong(
-            f"for {shown} autograd was on in the model: do not cut a graph off afterwards, do not record it"
+            f"for {shown} autograd was on in the model: do not cut a graph off"
+            " afterwards, do not record it"
         )
     if got.is_inference():
         raise Wrong(
-            "the answer is an inference tensor: a later training cannot use it. no_grad leaves it usable"
+            "the answer is an inference tensor: a later training cannot use it. no_grad"
+            " leaves it usable"
         )
     if on != grad:
         raise Wrong(
-            f"for {shown} autograd is {'on' if on else 'off'} afterwards, and was not before: use a with block"
+            f"for {shown} autograd is {'on' if on else 'off'} afterwards, and was not"
+            " before: use a with block"
         )
     if [p.requires_grad for p in model.parameters()] != wants:
         raise Wrong(
@@ -265,8 +283,9 @@ def _mode_message(before, after):
         return f"the model was in {text[before['']]} mode before, and is not any more"
     part = next(name for name in before if after[name] != before[name])
     return (
-        f"the model as a whole is back in {text[before['']]} mode, but its layer `{part}`, which was in "
-        f"{text[before[part]]} mode before, is not: remember the mode of each part (train() sets all alike)"
+        f"the model as a whole is back in {text[before['']]} mode, but its layer"
+        f" `{part}`, which was in {text[before[part]]} mode before, is not: remember"
+        " the mode of each part (train() sets all alike)"
     )
 
 
@@ -280,18 +299,26 @@ def _check_error(answer, model, batch, kind):
         after, on = _modes(model), torch.is_grad_enabled()
         torch.set_grad_enabled(True)
         if after != modes:
-            message = f"the model raised a {kind.__name__}, and afterwards it was in another mode"
+            message = (
+                f"the model raised a {kind.__name__}, and afterwards it was in another"
+                " mode"
+            )
             raise Wrong(f"{message}: use try and finally") from error
         if not on:
             raise Wrong(
-                "the model raised an error, and afterwards autograd was off: use a with block"
+                "the model raised an error, and afterwards autograd was off: use a with"
+                " block"
             ) from error
         if not isinstance(error, kind):
-            message = f"the model raised a {kind.__name__}, and the caller saw a {type(error).__name__}"
+            message = (
+                f"the model raised a {kind.__name__}, and the caller saw a"
+                f" {type(error).__name__}"
+            )
             raise Wrong(f"{message}: let the model's own error pass") from error
     else:
         raise Wrong(
-            "the model raised an error, and your function kept it to itself: the caller must hear of it"
+            "the model raised an error, and your function kept it to itself: the caller"
+            " must hear of it"
         )
 
 
@@ -401,7 +428,8 @@ def _must_move(answer, state):
     assigned = any(each.kwargs.get("assign") for each in load_state.call_args_list)
     if not assigned and (there or any(x.is_meta for x in moved)):
         raise Wrong(
-            "the file's weights come to the device beside the model's: there they are twice for a while. Load to CPU"
+            "the file's weights come to the device beside the model's: there they are"
+            " twice for a while. Load to CPU"
         )
     if isinstance(got, Exception):
         raise Wrong(
@@ -430,11 +458,13 @@ def _must_refuse(answer, state):
             refused = True
     if any("the code of the file runs" in str(warning.message) for warning in caught):
         raise Wrong(
-            "the file asked for a call of a function, and your loader made it: a stranger's code ran here"
+            "the file asked for a call of a function, and your loader made it: a"
+            " stranger's code ran here"
         )
     if not refused:
         raise Wrong(
-            "the file asked for a call of a function, and the caller did not hear that it was refused"
+            "the file asked for a call of a function, and the caller did not hear that"
+            " it was refused"
         )
 
 
@@ -461,7 +491,8 @@ def check_resume(answer):
         if torch.get_default_device().type != "cpu":
             torch.set_default_device(None)
             raise Wrong(
-                f"for the device {device} the default device is another one afterwards: leave it alone"
+                f"for the device {device} the default device is another one afterwards:"
+                " leave it alone"
             )
         if not isinstance(got, (tuple, list)) or len(got) != 2:
             raise Wrong(
@@ -493,15 +524,18 @@ def _check_state(model, optimizer, state):
     for key, x in model.state_dict().items():
         if x.dtype != state["model"][key].dtype:
             raise Wrong(
-                f"{key} of the model is {x.dtype}, and that of the state {state['model'][key].dtype}"
+                f"{key} of the model is {x.dtype}, and that of the state"
+                f" {state['model'][key].dtype}"
             )
         if not x.is_meta and not torch.equal(x, state["model"][key]):
             raise Wrong(
-                f"{key} of the model is not that of the state: load it, and change nothing after that"
+                f"{key} of the model is not that of the state: load it, and change"
+                " nothing after that"
             )
     if not all(p.requires_grad for p in model.parameters()):
         raise Wrong(
-            "parameters of the model want no gradient any more, so training would not change them"
+            "parameters of the model want no gradient any more, so training would not"
+            " change them"
         )
     if not model.training:
         raise Wrong("the model is in eval mode, and a training is to go on")
@@ -523,7 +557,8 @@ def _check_losses(losses, expected):
             [round(loss, 5) for loss in values] for values in (losses, expected)
         )
         raise Wrong(
-            f"three more steps gave the losses {got}; without the interruption they are {asked}"
+            f"three more steps gave the losses {got}; without the interruption they are"
+            f" {asked}"
         )
 
 
@@ -540,8 +575,8 @@ def _check_pair(model, optimizer, device):
             else ""
         )
         raise Wrong(
-            f"for {device}: the optimizer holds parameters that the model does not have, so training would change "
-            f"nothing{why}"
+            f"for {device}: the optimizer holds parameters that the model does not"
+            f" have, so training would change nothing{why}"
         )
     if not all("exp_avg" in optimizer.state.get(p, ()) for p in model.parameters()):
         raise Wrong(
@@ -550,7 +585,8 @@ def _check_pair(model, optimizer, device):
     where = {optimizer.state[p]["exp_avg"].device.type for p in model.parameters()}
     if where != {device.type}:
         raise Wrong(
-            f"the model is on {device}, and the optimizer's running means on {where.pop()}"
+            f"the model is on {device}, and the optimizer's running means on"
+            f" {where.pop()}"
         )
 
 
@@ -630,11 +666,17 @@ EXERCISES = [
         check=check_standardize,
         hints=[
             "Which of the registers fits: parameters, buffers, children?",
-            "They must be saved, so a persistent buffer: the default of register_buffer.",
+            (
+                "They must be saved, so a persistent buffer: the default of"
+                " register_buffer."
+            ),
             'self.register_buffer("mean", mean), and then use it as self.mean.',
         ],
         solution=STANDARDIZE,
-        praise="A third way to lose them is a buffer with persistent=False: it moves, and is in no file.",
+        praise=(
+            "A third way to lose them is a buffer with persistent=False: it moves, and"
+            " is in no file."
+        ),
         right=[
             """
 from torch import nn
@@ -674,7 +716,7 @@ class Standardize(torch.nn.Module):
             STANDARDIZE.replace(
                 'self.register_buffer("mean", mean)',
                 "self.mean = torch.nn.Parameter(mean)",
-            ): ("an optimizer would train mean: make buffers"),
+            ): "an optimizer would train mean: make buffers",
             STANDARDIZE.replace(
                 "return (x", "with torch.no_grad():\n            return (x"
             ): "no gradient passes through",
@@ -685,7 +727,7 @@ class Standardize(torch.nn.Module):
             STANDARDIZE.replace(
                 "return (x - self.mean) / self.std",
                 "x -= self.mean\n        return x / self.std",
-            ): ("forward changed its input"),
+            ): "forward changed its input",
             """
 class Standardize(torch.nn.Module):
     def __init__(self, mean, std):
@@ -694,7 +736,7 @@ class Standardize(torch.nn.Module):
 
     def forward(self, x):
         return (x - self.mean.to(x.device)) / self.std.to(x.device)
-""": "the file would hold []",
+""": ("the file would hold []"),
             STANDARDIZE.replace(
                 "(x - self.mean) / self.std", "(x - self.fixed) / self.std"
             ).replace(
@@ -703,7 +745,7 @@ class Standardize(torch.nn.Module):
             STANDARDIZE.replace(
                 "(x - self.mean) / self.std",
                 "(x.cpu() - self.mean.cpu()) / self.std.cpu()",
-            ): ("moved to meta, forward raised"),
+            ): "moved to meta, forward raised",
         },
     ),
     Exercise(
@@ -714,12 +756,17 @@ class Standardize(torch.nn.Module):
         check=check_count_crossings,
         hints=[
             "Write down the whole path, with the CPU at both ends.",
-            'path = ["cpu", *places, "cpu"]; a border lies where path[i] differs from path[i + 1].',
+            (
+                'path = ["cpu", *places, "cpu"]; a border lies where path[i] differs'
+                " from path[i + 1]."
+            ),
             "At the border between path[i] and path[i + 1], sizes[i] bytes cross.",
         ],
         solution=COUNT,
-        praise="In training, count every border twice, except one that the batch itself crosses: "
-        "data needs no gradient.",
+        praise=(
+            "In training, count every border twice, except one that the batch itself"
+            " crosses: data needs no gradient."
+        ),
         right=[
             """
 from itertools import pairwise
@@ -752,7 +799,7 @@ def count_crossings(places, sizes):
 def count_crossings(places, sizes):
     crossed = [size for size, a, b in zip(sizes[1:], places[:-1], places[1:]) if a != b]
     return len(crossed), sum(crossed)
-""": "the whole path is",
+""": ("the whole path is"),
             COUNT.replace(
                 "enumerate(sizes)", "enumerate(sizes[1:] + [0])"
             ): "what crosses in front of layer i is sizes[i]",
@@ -762,9 +809,9 @@ def count_crossings(places, sizes):
             COUNT.replace(
                 "path[i] != path[i + 1]", "path[i] is not path[i + 1]"
             ): "between equal neighbors",
-            COUNT.replace("path[i] != path[i + 1]", "path[i][:4] != path[i + 1][:4]"): (
-                "a border lies wherever two neighbors differ"
-            ),
+            COUNT.replace(
+                "path[i] != path[i + 1]", "path[i][:4] != path[i + 1][:4]"
+            ): "a border lies wherever two neighbors differ",
             COUNT.replace(
                 "len(crossed), sum(crossed)", "sum(crossed), len(crossed)"
             ): "the number of crossings comes first",
@@ -774,7 +821,7 @@ def count_crossings(places, sizes):
             """
 def count_crossings(places, sizes):
     return sum(a != b for a, b in zip(places, places[1:]))
-""": "expected a pair",
+""": ("expected a pair"),
         },
     ),
     Exercise(
@@ -784,13 +831,24 @@ def count_crossings(places, sizes):
         stars=3,
         check=check_evaluate,
         hints=[
-            "One switch for the layers, one for autograd. Which of the latter gives tensors that a training may use?",
-            "Remember the mode of each part first: [(module, module.training) for module in model.modules()].",
-            "finally: puts the modes back, whatever happens. Set module.training itself; train() would go deeper.",
+            (
+                "One switch for the layers, one for autograd. Which of the latter gives"
+                " tensors that a training may use?"
+            ),
+            (
+                "Remember the mode of each part first: [(module, module.training) for"
+                " module in model.modules()]."
+            ),
+            (
+                "finally: puts the modes back, whatever happens. Set module.training"
+                " itself; train() would go deeper."
+            ),
         ],
         solution=EVALUATE,
-        praise="Frozen batch norms inside a model that trains are common in fine-tuning, and model.train() after an "
-        "evaluation thaws them without a word.",
+        praise=(
+            "Frozen batch norms inside a model that trains are common in fine-tuning,"
+            " and model.train() after an evaluation thaws them without a word."
+        ),
         right=[
             """
 @torch.no_grad()
@@ -816,25 +874,25 @@ def evaluate(model, batch):
 def evaluate(model, batch):
     with torch.no_grad():
         return model(batch)
-""": "the running mean of batch norm changed",
+""": ("the running mean of batch norm changed"),
             """
 def evaluate(model, batch):
     return model.eval()(batch)
-""": "the answer carries a graph",
+""": ("the answer carries a graph"),
             EVALUATE.replace("with torch.no_grad():", "if True:").replace(
                 "model(batch)", "model(batch).detach()"
-            ): ("do not cut a graph off afterwards"),
+            ): "do not cut a graph off afterwards",
             EVALUATE.replace("no_grad", "inference_mode"): "an inference tensor",
             EVALUATE.replace(
                 "with torch.no_grad():",
                 "torch.set_grad_enabled(False)\n        if True:",
-            ): ("autograd is off afterwards"),
+            ): "autograd is off afterwards",
             """
 def evaluate(model, batch):
     model.eval()
     with torch.no_grad():
         return model(batch)
-""": "the model was in train mode before",
+""": ("the model was in train mode before"),
             """
 def evaluate(model, batch):
     before = model.training
@@ -843,7 +901,7 @@ def evaluate(model, batch):
         result = model(batch)
     model.train(before)
     return result
-""": "but its layer `frozen`",
+""": ("but its layer `frozen`"),
             EVALUATE.replace(
                 "model.modules()", "[model, *model.children()]"
             ): "but its layer `block.0`",
@@ -868,11 +926,12 @@ def evaluate(model, batch):
             EVALUATE.replace(
                 "    finally:",
                 "    except ValueError:\n        return None\n    finally:",
-            ): ("your function kept it to itself"),
+            ): "your function kept it to itself",
             EVALUATE.replace(
                 "    finally:",
-                "    except ValueError:\n        raise RuntimeError('failed')\n    finally:",
-            ): ("the caller saw a RuntimeError"),
+                "    except ValueError:\n        raise RuntimeError('failed')\n   "
+                " finally:",
+            ): "the caller saw a RuntimeError",
             EVALUATE.replace(
                 "model(batch)", "model(batch).argmax(1)"
             ): "you returned torch.int64 of shape (5,)",
@@ -885,12 +944,21 @@ def evaluate(model, batch):
         stars=2,
         check=check_load_onto,
         hints=[
-            "Two arguments of torch.load: one for where the tensors go, one for what may be loaded.",
-            'Load to the CPU: map_location="cpu". Then load_state_dict, strict as it is by default.',
+            (
+                "Two arguments of torch.load: one for where the tensors go, one for"
+                " what may be loaded."
+            ),
+            (
+                'Load to the CPU: map_location="cpu". Then load_state_dict, strict as'
+                " it is by default."
+            ),
             "model.to(device) moves in place and hands back the model.",
         ],
         solution=LOAD,
-        praise="With a model on meta, load_state_dict(state, assign=True) would do the same without a second copy.",
+        praise=(
+            "With a model on meta, load_state_dict(state, assign=True) would do the"
+            " same without a second copy."
+        ),
         right=[
             LOAD.replace(
                 "load_state_dict(state)", "load_state_dict(state, assign=True)"
@@ -911,8 +979,9 @@ def load_onto(model, file, device):
 """,
         ],
         equivalent={
-            "state = torch.load(file, map_location='cpu', weights_only=True) → "
-            "state = torch.load(file, map_location='cpu')": "weights_only=True is the default since PyTorch 2.6.",
+            "state = torch.load(file, map_location='cpu', weights_only=True) → state = torch.load(file, map_location='cpu')": (
+                "weights_only=True is the default since PyTorch 2.6."
+            ),
         },
         wrong={
             LOAD.replace('map_location="cpu", ', ""): "map_location",
@@ -930,12 +999,13 @@ def load_onto(model, file, device):
             ): "twice for a while",
             LOAD.replace('"cpu"', "device")
             .replace("(state)", "(state, assign=True)")
-            .replace(".to(device)", ""): (
-                "asked for meta, but mask of the model is on cpu"
-            ),
+            .replace(
+                ".to(device)", ""
+            ): "asked for meta, but mask of the model is on cpu",
             LOAD.replace(
                 "model.load_state_dict(state)",
-                "model.to(device).load_state_dict({key: x.to(device) for key, x in state.items()})",
+                "model.to(device).load_state_dict({key: x.to(device) for key, x in"
+                " state.items()})",
             ): "twice for a while",
             LOAD.replace(
                 "model.load_state_dict(state)\n    ", ""
@@ -947,7 +1017,7 @@ def load_onto(model, file, device):
 def load_onto(model, file, device):
     state = torch.load(file, map_location="cpu", weights_only=True)
     return model.to(device).load_state_dict(state)
-""": "you returned <All keys matched successfully>, expected the model",
+""": ("you returned <All keys matched successfully>, expected the model"),
             """
 def load_onto(model, file, device):
     try:
@@ -956,7 +1026,7 @@ def load_onto(model, file, device):
     except Exception:
         pass
     return model.to(device)
-""": "nobody heard of it",
+""": ("nobody heard of it"),
         },
     ),
     Exercise(
@@ -966,9 +1036,15 @@ def load_onto(model, file, device):
         stars=2,
         check=check_resume,
         hints=[
-            "Four lines: the model's state, the move, the optimizer, its state. Which must come before which?",
+            (
+                "Four lines: the model's state, the move, the optimizer, its state."
+                " Which must come before which?"
+            ),
             "A move may replace the parameters, so the optimizer is built after it.",
-            "optimizer.load_state_dict puts the running means where the parameters are, so it comes last.",
+            (
+                "optimizer.load_state_dict puts the running means where the parameters"
+                " are, so it comes last."
+            ),
         ],
         solution=RESUME,
         right=[
@@ -989,8 +1065,11 @@ def resume(make_model, state, device):
     return [model, optimizer]
 """,
         ],
-        praise="The check moves to meta, which replaces the parameters as XLA does. On CUDA the wrong order goes "
-        "unnoticed, until the state is on the wrong device.",
+        praise=(
+            "The check moves to meta, which replaces the parameters as XLA does. On"
+            " CUDA the wrong order goes unnoticed, until the state is on the wrong"
+            " device."
+        ),
         wrong={
             """
 def resume(make_model, state, device):
@@ -999,7 +1078,7 @@ def resume(make_model, state, device):
     model.load_state_dict(state["model"])
     optimizer.load_state_dict(state["optimizer"])
     return model.to(device), optimizer
-""": "The move replaced them",
+""": ("The move replaced them"),
             RESUME.replace(
                 '    optimizer.load_state_dict(state["optimizer"])\n', ""
             ): "its running means are lost",
@@ -1023,7 +1102,8 @@ def resume(make_model, state, device):
             ): "your function raised RuntimeError",
             RESUME.replace(
                 "    return model, optimizer",
-                '    optimizer.param_groups[0]["lr"] = 0.1\n    return model, optimizer',
+                '    optimizer.param_groups[0]["lr"] = 0.1\n    return model,'
+                " optimizer",
             ): "the optimizer's learning rate is 0.1, and that of the state 0.02",
             RESUME.replace(
                 "model.to(device)", "model.to(device).eval()"

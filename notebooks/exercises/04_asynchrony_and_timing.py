@@ -205,36 +205,44 @@ def _check_timer(answer, threads, number):
             )
     except Wrong:
         if len(products.done) == products.most:
-            why = f"{products.most} products, and no end: without a number, timeit makes a million runs"
+            why = (
+                f"{products.most} products, and no end: without a number, timeit makes"
+                " a million runs"
+            )
             raise Wrong(why) from None
         raise
     if not products.done:
         raise Wrong("no product of a and b was computed")
     if products.by_timer < len(products.done):
         raise Wrong(
-            "a product was computed outside of Timer: let torch.utils.benchmark.Timer do all of it"
+            "a product was computed outside of Timer: let torch.utils.benchmark.Timer"
+            " do all of it"
         )
     shapes = products.made["cpu"][-1][1]
     if shapes != ((8, 4), (4, 8)):
         raise Wrong(f"the product of {shapes[0]} and {shapes[1]} was timed, not a @ b")
     if type(got).__name__ == "Measurement":
         raise Wrong(
-            f"for {shown} you returned a Measurement, expected a number of seconds. It has a median"
+            f"for {shown} you returned a Measurement, expected a number of seconds. It"
+            " has a median"
         )
     expect_number(got, shown, "a number of seconds")
     if products.threads[-1] != threads:
         raise Wrong(
-            f"threads = {threads}, and the products ran with {products.threads[-1]}: Timer's default is one thread, "
-            "whatever your program has. num_threads= changes it"
+            f"threads = {threads}, and the products ran with {products.threads[-1]}:"
+            " Timer's default is one thread, whatever your program has. num_threads="
+            " changes it"
         )
     if not number < len(products.done) <= number + 5:  # a few to warm up
         raise Wrong(
-            f"number = {number}, and Timer computed {len(products.done)} products: timeit(number)"
+            f"number = {number}, and Timer computed {len(products.done)} products:"
+            " timeit(number)"
         )
     seconds = (products.done[-1] - products.done[-1 - number]) / number
     if not seconds / 2 < got < 2 * seconds:
         raise Wrong(
-            f"a product took {seconds * 1e3:.3g} ms, you returned {got:.3g}: seconds of one product are asked"
+            f"a product took {seconds * 1e3:.3g} ms, you returned {got:.3g}: seconds of"
+            " one product are asked"
         )
 
 
@@ -286,7 +294,8 @@ def check_median_seconds(answer):
             raise Wrong(f"expected a number of seconds, got {got!r}")
         if len(device.samples) < n + 1:
             raise Wrong(
-                f"fn ran {len(device.samples)} times; n = {n} runs are to be counted, and the first one is not"
+                f"fn ran {len(device.samples)} times; n = {n} runs are to be counted,"
+                " and the first one is not"
             )
         if device.readings == 0:
             raise Wrong("you read some other clock: the time is what `clock()` returns")
@@ -295,7 +304,8 @@ def check_median_seconds(answer):
             got_text, expected_text = apart(got * 1e3, expected * 1e3)
             why = _why(got, expected, device.samples, n, earlier)
             raise Wrong(
-                f"for n = {n} you measured {got_text} ms, the median is {expected_text} ms: {why}"
+                f"for n = {n} you measured {got_text} ms, the median is {expected_text}"
+                f" ms: {why}"
             )
         earlier += device.samples[-n:]
 
@@ -306,7 +316,10 @@ def _why(got, expected, samples, n, earlier):
 
     counted = samples[-n:]
     if 0 <= got < 0.1 * MS:
-        return "that is the launch. Wait for the device before you read the clock the second time"
+        return (
+            "that is the launch. Wait for the device before you read the clock the"
+            " second time"
+        )
     if any(is_(expected * unit) for unit in (1e3, 1e6, 1e9)):
         return "seconds are asked"
     if is_(-expected):
@@ -314,17 +327,23 @@ def _why(got, expected, samples, n, earlier):
             "the second reading of the clock minus the first, not the other way round"
         )
     if earlier and is_(median(earlier + counted)):
-        return "runs of an earlier call are among the samples. Begin each call with an empty list"
+        return (
+            "runs of an earlier call are among the samples. Begin each call with an"
+            " empty list"
+        )
     if n > 1 and math.isclose(got, mean(counted), rel_tol=0.01):
         return "that is a mean, and one run of 40 ms decides it. Take the median"
     if n > 1 and (math.isclose(got, sum(counted), rel_tol=0.01) or is_(sum(samples))):
         return "that is a sum"
     if n > 1 and (is_(min(counted)) or is_(max(counted))):
-        return f"that is the {'fastest' if is_(min(counted)) else 'slowest'} run. Take the median"
+        return (
+            f"that is the {'fastest' if is_(min(counted)) else 'slowest'} run. Take the"
+            " median"
+        )
     if got > 50 * MS or is_(median(samples)) or is_(median([1.0, *counted[1:]])):
         return (
-            "the first run (500 ms) is in it, or the work that was in the queue before (30 ms). "
-            "Run fn once and wait, before any clock is read"
+            "the first run (500 ms) is in it, or the work that was in the queue before"
+            " (30 ms). Run fn once and wait, before any clock is read"
         )
     for k in {9, n - 1, n + 1} - {0, n}:
         if k < len(samples) and is_(median(samples[-k:])):
@@ -389,7 +408,10 @@ def _faster_cases():
         left,
         right,
         "cannot tell",
-        "the medians are 20 % apart, but the intervals, here all seven samples, overlap",
+        (
+            "the medians are 20 % apart, but the intervals, here all seven samples,"
+            " overlap"
+        ),
     )
     touches = [x + 0.07 for x in steady[:-1]] + [2.0]
     touches[0] = steady[-1]
@@ -475,21 +497,27 @@ def check_bound(answer):
     ]
     for m, k, n, b, rate, bandwidth in cases:
         flop, moved = 2 * m * k * n, b * (m * k + k * n + m * n)
-        shown = f"m = {m}, k = {k}, n = {n}, b = {b}, {rate:.3g} FLOP/s, {bandwidth:.3g} bytes/s"
+        shown = (
+            f"m = {m}, k = {k}, n = {n}, b = {b}, {rate:.3g} FLOP/s, {bandwidth:.3g}"
+            " bytes/s"
+        )
         got = call(answer, m, k, n, b, rate, bandwidth, shown=shown)
         if not isinstance(got, (tuple, list)) or len(got) != 3:
             raise Wrong(
-                f"for {shown} you returned {got!r}, expected (intensity, 'memory' or 'arithmetic', seconds)"
+                f"for {shown} you returned {got!r}, expected (intensity, 'memory' or"
+                " 'arithmetic', seconds)"
             )
         intensity, limit, seconds = got
         if not is_number(intensity) or not is_number(seconds):
             raise Wrong(
-                f"for {shown} you returned {got!r}; the first and the third should be numbers"
+                f"for {shown} you returned {got!r}; the first and the third should be"
+                " numbers"
             )
         if not math.isclose(intensity, flop / moved, rel_tol=1e-6):
             texts = apart(intensity, flop / moved)
             raise Wrong(
-                f"for {shown} your intensity is {texts[0]}, expected {texts[1]}{_slip(got, m, k, n, b)}"
+                f"for {shown} your intensity is {texts[0]}, expected"
+                f" {texts[1]}{_slip(got, m, k, n, b)}"
             )
         ridge = flop / rate == moved / bandwidth
         expected = "arithmetic" if flop / rate > moved / bandwidth else "memory"
@@ -498,8 +526,9 @@ def check_bound(answer):
             *(["arithmetic"] if ridge else []),
         ):
             raise Wrong(
-                f"for {shown} you said {limit!r}, expected {expected!r}: the ridge is at "
-                f"{rate / bandwidth:.3g} FLOP per byte, the product has {flop / moved:.3g}"
+                f"for {shown} you said {limit!r}, expected {expected!r}: the ridge is"
+                f" at {rate / bandwidth:.3g} FLOP per byte, the product has"
+                f" {flop / moved:.3g}"
             )
         least = max(flop / rate, moved / bandwidth)
         if not math.isclose(seconds, least, rel_tol=1e-6):
@@ -527,9 +556,15 @@ def _slip(got, m, k, n, b):
 
 def _time_slip(seconds, arithmetic, memory):
     if math.isclose(seconds, arithmetic + memory, rel_tol=1e-6):
-        return "the two go on at the same time, so the longer one is the least that it can take"
+        return (
+            "the two go on at the same time, so the longer one is the least that it can"
+            " take"
+        )
     if math.isclose(seconds, min(arithmetic, memory), rel_tol=1e-6):
-        return "that is the shorter of the two, and the product has to wait for the longer one"
+        return (
+            "that is the shorter of the two, and the product has to wait for the"
+            " longer one"
+        )
     for power in (-12, -9, -6, -3, 3, 6, 9, 12):
         if any(
             math.isclose(seconds, 10.0**power * time, rel_tol=1e-6)
@@ -611,16 +646,23 @@ def _check_train(answer, count, options):
             else repr(got)
         )
         raise Wrong(
-            f"for {many} you returned {text}, expected a list of {'five losses' if count > 1 else 'one loss'}"
+            f"for {many} you returned {text}, expected a list of"
+            f" {'five losses' if count > 1 else 'one loss'}"
         )
     if any(isinstance(value, bool) or not isinstance(value, float) for value in got):
         raise Wrong(
             f"you returned {list(got)!r}; Python numbers are asked, not tensors"
         )
     if not _all_close(got, expected):
-        why = "in each step zero_grad, backward, step of the given optimizer, and nothing else"
+        why = (
+            "in each step zero_grad, backward, step of the given optimizer, and nothing"
+            " else"
+        )
         if not math.isclose(got[0], expected[0], rel_tol=1e-4):
-            why = "the first is wrong already. F.cross_entropy(model(x), y), before the step"
+            why = (
+                "the first is wrong already. F.cross_entropy(model(x), y), before the"
+                " step"
+            )
         elif _all_close(got, [F.cross_entropy(start(x), y).item() for x, y in batches]):
             why = f"that is the model without any training; {why}"
         losses = [[round(x, 4) for x in values] for values in (got, expected)]
@@ -636,7 +678,8 @@ def _check_train(answer, count, options):
     synchronized = watched.count - len(waits)
     if "numpy" in waits:
         raise Wrong(
-            "right losses here, but numpy() raises for a tensor on a GPU: fetch it first, or take tolist()"
+            "right losses here, but numpy() raises for a tensor on a GPU: fetch it"
+            " first, or take tolist()"
         )
     if len(waits) != 1:
         names = ", ".join(f"{n} × {name}" for name, n in Counter(waits).items())
@@ -646,11 +689,13 @@ def _check_train(answer, count, options):
         )
     if synchronized > 1:
         raise Wrong(
-            f"right losses, but {synchronized} calls of synchronize, and each is a wait: leave them out"
+            f"right losses, but {synchronized} calls of synchronize, and each is a"
+            " wait: leave them out"
         )
     if model.kept > 1:
         raise Wrong(
-            "right losses and one wait, but the graph of every step is still there: keep loss.detach()"
+            "right losses and one wait, but the graph of every step is still there:"
+            " keep loss.detach()"
         )
 
 
@@ -697,14 +742,16 @@ def _check_products(answer, sizes, devices):
         elsewhere = any(products.made.values())
         if elsewhere and str(device) not in products.places and not products.moves:
             raise Wrong(
-                f"no matrix was created on {name!r}: device= takes the device of this name"
+                f"no matrix was created on {name!r}: device= takes the device of this"
+                " name"
             )
         _check_device(
             name, products.made[str(device)], str(device), (m, k, n), elsewhere
         )
     if products.moves:
         raise Wrong(
-            f"{products.moves} moves to another device: create the matrices there, with device="
+            f"{products.moves} moves to another device: create the matrices there, with"
+            " device="
         )
     if products.created > 3 * len(given):
         raise Wrong(
@@ -721,23 +768,26 @@ def _check_device(name, made, kind, sizes, elsewhere):
     m, k, n = sizes
     if not made and elsewhere:
         raise Wrong(
-            f"no product was computed on {name!r}, only on another device: a lambda looks up `a` and `b` when it is "
-            "called. Has the loop moved on by then?"
+            f"no product was computed on {name!r}, only on another device: a lambda"
+            " looks up `a` and `b` when it is called. Has the loop moved on by then?"
         )
     if not made:
         raise Wrong(f"no product was computed on {name!r}")
     _, shapes, types, _ = made[-1]
     if types != {kind}:
         raise Wrong(
-            f"only one of the two matrices was on {name!r}: create both there, with device="
+            f"only one of the two matrices was on {name!r}: create both there, with"
+            " device="
         )
     if shapes != ((m, k), (k, n)):
         raise Wrong(
-            f"on {name!r} you multiplied {shapes[0]} by {shapes[1]}, expected {(m, k)} by {(k, n)}"
+            f"on {name!r} you multiplied {shapes[0]} by {shapes[1]}, expected {(m, k)}"
+            f" by {(k, n)}"
         )
     if len(made) < 4:
         raise Wrong(
-            f"{len(made)} products on {name!r}: warm up, then take the median of at least three runs"
+            f"{len(made)} products on {name!r}: warm up, then take the median of at"
+            " least three runs"
         )
 
 
@@ -746,17 +796,22 @@ def _check_seconds(name, got, products, kind):
     timed = [product[3] for product in products.made[kind]]
     usual = median(samples[1:])
     got_text, usual_text = apart(got * 1e3, usual * 1e3)
-    text = f"a product on {name!r} takes about {usual_text} ms, you measured {got_text} ms: "
+    text = (
+        f"a product on {name!r} takes about {usual_text} ms, you measured {got_text}"
+        " ms: "
+    )
     if got < 0.1 * usual:
         raise Wrong(
             text
-            + "that is the launch, or you waited before it only. Wait, then read the clock"
+            + "that is the launch, or you waited before it only. Wait, then read the"
+            " clock"
         )
     # the first wait may be for several, to warm up
     if kind == "meta" and max(products.queues[1:], default=9) > 1:
         most = max(products.queues)
         raise Wrong(
-            f"{text}only a mean can come out of {most} products and one wait. Wait after each, take the median"
+            f"{text}only a mean can come out of {most} products and one wait. Wait"
+            " after each, take the median"
         )
 
     def is_(value):
@@ -780,7 +835,8 @@ def _check_seconds(name, got, products, kind):
         ]
         if any(is_(median(measured[first:])) for first in range(1, last + 1)):
             raise Wrong(
-                f"on {name!r} the run before was still in the queue when you read the clock: call wait() first"
+                f"on {name!r} the run before was still in the queue when you read the"
+                " clock: call wait() first"
             )
     runs = samples[1:]
     if is_(median(samples)):
@@ -791,7 +847,8 @@ def _check_seconds(name, got, products, kind):
         )
     if is_(min(runs)) or is_(max(samples)) or is_(max(runs)):
         raise Wrong(
-            f"{text}that is the {'fastest' if is_(min(runs)) else 'slowest'} run. Take the median"
+            f"{text}that is the {'fastest' if is_(min(runs)) else 'slowest'} run. Take"
+            " the median"
         )
     if any(is_(usual * unit) for unit in (1e3, 1e6, 1e9)):
         raise Wrong(text + "seconds are asked")
@@ -881,17 +938,25 @@ EXERCISES = [
         stars=1,
         check=check_timer_seconds,
         hints=[
-            "from torch.utils.benchmark import Timer. The statement is a text; globals= gives it its names.",
+            (
+                "from torch.utils.benchmark import Timer. The statement is a text;"
+                " globals= gives it its names."
+            ),
             'Timer("a @ b", globals={"a": a, "b": b}, num_threads=…)',
             "timeit(number) returns a measurement, which has a median.",
         ],
         solution=TIMER,
         equivalent={
-            "return timer.timeit(number).median → return timer.timeit(number).mean": "timeit makes one block of runs, "
-            "so that median and mean are the same number.",
+            "return timer.timeit(number).median → return timer.timeit(number).mean": (
+                "timeit makes one block of runs, "
+                "so that median and mean are the same number."
+            ),
         },
-        praise="timeit makes one block of runs, so that its median is their mean; blocked_autorange makes several "
-        "blocks. On a GPU the same line waits for the device.",
+        praise=(
+            "timeit makes one block of runs, so that its median is their mean;"
+            " blocked_autorange makes several blocks. On a GPU the same line waits for"
+            " the device."
+        ),
         right=[
             """
 def timer_seconds(a, b, threads, number):
@@ -933,7 +998,7 @@ def timer_seconds(a, b, threads, number):
     for _ in range(number):
         a @ b
     return (time.perf_counter() - start) / number
-""": "outside of Timer",
+""": ("outside of Timer"),
         },
     ),
     Exercise(
@@ -943,12 +1008,18 @@ def timer_seconds(a, b, threads, number):
         stars=3,
         check=check_median_seconds,
         hints=[
-            "Before any clock is read: run fn once, and wait. That takes the slow first run and the old work out.",
+            (
+                "Before any clock is read: run fn once, and wait. That takes the slow"
+                " first run and the old work out."
+            ),
             "In the loop: clock, fn, wait, clock. Keep the difference.",
             "from statistics import median; return median(samples).",
         ],
         solution=MEDIAN,
-        praise="The clock as an argument makes the timer testable: with a made-up clock, its answer is exact.",
+        praise=(
+            "The clock as an argument makes the timer testable: with a made-up clock,"
+            " its answer is exact."
+        ),
         right=[
             """
 import numpy as np
@@ -993,7 +1064,7 @@ def median_seconds(fn, wait, clock, n=9):
         fn()
     wait()
     return (clock() - start) / n
-""": "that is a mean",
+""": ("that is a mean"),
             MEDIAN.replace(
                 "    fn()\n    wait()\n    samples", "    samples"
             ): "fn ran 9 times",
@@ -1007,7 +1078,7 @@ def median_seconds(fn, wait, clock, n=9):
         fn()
     wait()
     return (clock() - start) / (n + 1)
-""": "the first run (500 ms) is in it",
+""": ("the first run (500 ms) is in it"),
             MEDIAN.replace("median(samples)", "sum(samples)"): "that is a sum",
             MEDIAN.replace(
                 "median(samples)", "min(samples)"
@@ -1026,8 +1097,14 @@ def median_seconds(fn, wait, clock, n=9):
         check=check_faster,
         hints=[
             "First the samples: if min(len(a), len(b)) < 6, return at once.",
-            "low_a, high_a = interval(a), and the same for b. Which two of the four do you have to compare?",
-            'a is faster if high_a < low_b. b is faster if high_b < low_a. Otherwise "cannot tell".',
+            (
+                "low_a, high_a = interval(a), and the same for b. Which two of the four"
+                " do you have to compare?"
+            ),
+            (
+                "a is faster if high_a < low_b. b is faster if high_b < low_a."
+                ' Otherwise "cannot tell".'
+            ),
         ],
         solution="""
 from utils.timing import median_interval as interval  # the lesson's function
@@ -1040,8 +1117,11 @@ def faster(a, b):
         return "a"
     return "b" if high_b < low_a else "cannot tell"
 """,
-        praise="'Cannot tell' is an answer: more samples, or a quieter machine. This test is on the safe side: two "
-        "intervals may overlap a little where speedup(a, b), which looks at the ratio, already sees a difference.",
+        praise=(
+            "'Cannot tell' is an answer: more samples, or a quieter machine. This test"
+            " is on the safe side: two intervals may overlap a little where speedup(a,"
+            " b), which looks at the ratio, already sees a difference."
+        ),
         right=[
             """
 import math
@@ -1083,7 +1163,7 @@ from statistics import median
 
 def faster(a, b):
     return "a" if median(a) < median(b) else "b"
-""": "the same samples in another order",
+""": ("the same samples in another order"),
             """
 def faster(a, b):
     if min(len(a), len(b)) < 6:
@@ -1091,13 +1171,13 @@ def faster(a, b):
     if max(a) < min(b):
         return "a"
     return "b" if max(b) < min(a) else "cannot tell"
-""": "two outliers move the mean",
+""": ("two outliers move the mean"),
             """
 def faster(a, b):
     if max(a) < min(b):
         return "a"
     return "b" if max(b) < min(a) else "cannot tell"
-""": "two outliers move the mean",
+""": ("two outliers move the mean"),
             """
 from utils.timing import median_interval as interval
 
@@ -1106,7 +1186,7 @@ def faster(a, b):
     if high_a < low_b:
         return "a"
     return "b" if high_b < low_a else "cannot tell"
-""": "fewer than six samples",
+""": ("fewer than six samples"),
             """
 from statistics import mean
 
@@ -1114,7 +1194,7 @@ def faster(a, b):
     if abs(mean(a) - mean(b)) < 0.1:
         return "cannot tell"
     return "a" if mean(a) < mean(b) else "b"
-""": "two outliers move the mean",
+""": ("two outliers move the mean"),
             """
 from statistics import quantiles
 
@@ -1125,7 +1205,7 @@ def faster(a, b):
     if high_a < low_b:
         return "a"
     return "b" if high_b < low_a else "cannot tell"
-""": "here all seven samples, overlap",
+""": ("here all seven samples, overlap"),
             """
 from statistics import median
 
@@ -1135,7 +1215,7 @@ def faster(a, b):
     if median(a) < 0.95 * median(b):
         return "a"
     return "b" if median(b) < 0.95 * median(a) else "cannot tell"
-""": "here all seven samples, overlap",
+""": ("here all seven samples, overlap"),
             """
 from utils.timing import median_interval as interval
 
@@ -1145,7 +1225,7 @@ def faster(a, b):
     if interval(a)[1] <= interval(b)[0]:
         return "a"
     return "b" if interval(b)[1] <= interval(a)[0] else "cannot tell"
-""": "without width",
+""": ("without width"),
         },
     ),
     Exercise(
@@ -1156,7 +1236,10 @@ def faster(a, b):
         check=check_bound,
         hints=[
             "FLOP: 2·m·k·n. Bytes: b times the numbers of the three matrices.",
-            "The time of the arithmetic is FLOP / rate, that of the memory is bytes / bandwidth.",
+            (
+                "The time of the arithmetic is FLOP / rate, that of the memory is bytes"
+                " / bandwidth."
+            ),
             "The longer of the two times is the least time, and it names the limit.",
         ],
         solution="""
@@ -1166,8 +1249,11 @@ def bound(m, k, n, b, rate, bandwidth):
     limit = "arithmetic" if arithmetic > memory else "memory"
     return flop / moved, limit, max(arithmetic, memory)
 """,
-        praise="Halving b, with bfloat16 in place of float32, doubles the intensity and halves the memory's time, "
-        "whether or not the arithmetic gets faster: lesson 08.",
+        praise=(
+            "Halving b, with bfloat16 in place of float32, doubles the intensity and"
+            " halves the memory's time, whether or not the arithmetic gets faster:"
+            " lesson 08."
+        ),
         right=[
             """
 def bound(m, k, n, b, rate, bandwidth):
@@ -1192,50 +1278,50 @@ def bound(m, k, n, b, rate, bandwidth):
     flop, moved = 2 * m * k * n, 4 * (m * k + k * n + m * n)
     arithmetic, memory = flop / rate, moved / bandwidth
     return flop / moved, "arithmetic" if arithmetic > memory else "memory", max(arithmetic, memory)
-""": "for numbers of 4 bytes, and b = 2",
+""": ("for numbers of 4 bytes, and b = 2"),
             """
 def bound(m, k, n, b, rate, bandwidth):
     flop, moved = m * k * n, b * (m * k + k * n + m * n)
     return flop / moved, "memory", max(flop / rate, moved / bandwidth)
-""": "that is two",
+""": ("that is two"),
             """
 def bound(m, k, n, b, rate, bandwidth):
     flop, moved = 2 * m * k * n, m * k + k * n + m * n
     return flop / moved, "memory", max(flop / rate, moved / bandwidth)
-""": "FLOP per number",
+""": ("FLOP per number"),
             """
 def bound(m, k, n, b, rate, bandwidth):
     flop, moved = 2 * m * k * n, b * (m * k + k * n)
     return flop / moved, "memory", max(flop / rate, moved / bandwidth)
-""": "the result is written to memory",
+""": ("the result is written to memory"),
             """
 def bound(m, k, n, b, rate, bandwidth):
     flop, moved = 2 * m * k * n, b * (m * k + k * n + m * n)
     return flop / moved, "arithmetic", max(flop / rate, moved / bandwidth)
-""": "the ridge is at 206",
+""": ("the ridge is at 206"),
             """
 def bound(m, k, n, b, rate, bandwidth):
     flop, moved = 2 * m * k * n, b * (m * k + k * n + m * n)
     limit = "arithmetic" if flop / moved > rate / bandwidth else "memory"
     return flop / moved, limit, flop / rate + moved / bandwidth
-""": "the two go on at the same time",
+""": ("the two go on at the same time"),
             """
 def bound(m, k, n, b, rate, bandwidth):
     flop, moved = 2 * m * k * n, b * (m * k + k * n + m * n)
     limit = "arithmetic" if flop / moved > rate / bandwidth else "memory"
     return flop / moved, limit, max(flop / (rate * 1e12), moved / (bandwidth * 1e9))
-""": "come in FLOP/s and bytes/s",
+""": ("come in FLOP/s and bytes/s"),
             """
 def bound(m, k, n, b, rate, bandwidth):
     flop, moved = 2 * m * k * n, b * (m * k + k * n + m * n)
     limit = "arithmetic" if flop / moved > rate / bandwidth else "memory"
     return flop / moved, limit, min(flop / rate, moved / bandwidth)
-""": "that is the shorter of the two",
+""": ("that is the shorter of the two"),
         },
         equivalent={
-            "limit = 'arithmetic' if arithmetic > memory else 'memory' → "
-            "limit = 'arithmetic' if arithmetic >= memory else 'memory'": "At the ridge both take as long, "
-            "and either word is right.",
+            "limit = 'arithmetic' if arithmetic > memory else 'memory' → limit = 'arithmetic' if arithmetic >= memory else 'memory'": (
+                "At the ridge both take as long, and either word is right."
+            ),
         },
     ),
     Exercise(
@@ -1245,13 +1331,19 @@ def bound(m, k, n, b, rate, bandwidth):
         stars=2,
         check=check_train,
         hints=[
-            "Keep loss.detach() in a list. detach, because the loss holds the whole graph otherwise.",
+            (
+                "Keep loss.detach() in a list. detach, because the loss holds the whole"
+                " graph otherwise."
+            ),
             "After the loop: torch.stack makes one tensor of the list.",
             "return torch.stack(losses).tolist() is the one wait.",
         ],
         solution=train_source("loss.detach()", "torch.stack(losses).tolist()"),
-        praise="On a GPU the host now runs ahead by whole batches. For a progress bar, read the losses every hundred "
-        "steps: item() waits for all that is in the queue by then, even when the loss itself is an old one.",
+        praise=(
+            "On a GPU the host now runs ahead by whole batches. For a progress bar,"
+            " read the losses every hundred steps: item() waits for all that is in the"
+            " queue by then, even when the loss itself is an old one."
+        ),
         right=[
             train_source("loss.detach()", "torch.stack(losses).cpu().tolist()"),
             train_source(
@@ -1322,7 +1414,8 @@ def train(model, optimizer, batches):
             ): "5 calls of synchronize",
             train_source("loss.detach()", "torch.stack(losses).tolist()").replace(
                 "    losses = []",
-                "    losses, optimizer = [], torch.optim.SGD(model.parameters(), lr=0.1)",
+                "    losses, optimizer = [], torch.optim.SGD(model.parameters(),"
+                " lr=0.1)",
             ): "in each step zero_grad, backward, step",
             """
 import torch.nn.functional as F
@@ -1336,7 +1429,7 @@ def train(model, optimizer, batches):
         optimizer.step()
         losses[step] = loss.detach()
     return losses.tolist()
-""": "5 × copy to the CPU",
+""": ("5 × copy to the CPU"),
         },
     ),
     Exercise(
@@ -1346,12 +1439,24 @@ def train(model, optimizer, batches):
         stars=3,
         check=check_product_seconds,
         hints=[
-            "One loop over devices.items(). In it: create a and b with device=, then time a @ b as in 04.1.",
-            "Your median_seconds takes the product as fn, wait as it is, and time.perf_counter as clock.",
-            "result[name] = median_seconds(lambda: a @ b, wait, time.perf_counter), inside of the loop.",
+            (
+                "One loop over devices.items(). In it: create a and b with device=,"
+                " then time a @ b as in 04.1."
+            ),
+            (
+                "Your median_seconds takes the product as fn, wait as it is, and"
+                " time.perf_counter as clock."
+            ),
+            (
+                "result[name] = median_seconds(lambda: a @ b, wait, time.perf_counter),"
+                " inside of the loop."
+            ),
         ],
         solution=PRODUCTS,
-        praise="Before you compare the two numbers: state m, k, n, the precision, and how many threads the CPU had.",
+        praise=(
+            "Before you compare the two numbers: state m, k, n, the precision, and how"
+            " many threads the CPU had."
+        ),
         right=[
             PRODUCTS.replace("        samples = ", "        a @ b\n        samples = "),
             "import time\n"
@@ -1407,7 +1512,7 @@ def product_seconds(m, k, n, devices):
             PRODUCTS.replace("perf_counter", "perf_counter_ns"): "seconds are asked",
             PRODUCTS.replace("        samples = []\n", "").replace(
                 "result =", "samples, result = [],"
-            ): ("samples of another device"),
+            ): "samples of another device",
             PRODUCTS.replace(
                 "randn(m, k, device=device)", "randn(m, k).to(device)"
             ): "create the matrices there",
@@ -1457,7 +1562,7 @@ def product_seconds(m, k, n, devices):
             samples.append(time.perf_counter() - start)
         result[name] = median(samples[1:])
     return result
-""": "Has the loop moved on by then?",
+""": ("Has the loop moved on by then?"),
             """
 import time
 
@@ -1473,12 +1578,18 @@ def product_seconds(m, k, n, devices):
         wait()
         result[name] = (time.perf_counter() - start) / 9
     return result
-""": "only a mean can come out of 9 products",
+""": ("only a mean can come out of 9 products"),
         },
         equivalent={
-            "for _ in range(10): → for _ in range(11):": "How many runs there are is open.",
-            "for _ in range(10): → for _ in range(9):": "How many runs there are is open.",
-            "result[name] = median(samples[1:]) → result[name] = median(samples[2:])": "Two runs to warm up are fine.",
+            "for _ in range(10): → for _ in range(11):": (
+                "How many runs there are is open."
+            ),
+            "for _ in range(10): → for _ in range(9):": (
+                "How many runs there are is open."
+            ),
+            "result[name] = median(samples[1:]) → result[name] = median(samples[2:])": (
+                "Two runs to warm up are fine."
+            ),
         },
     ),
 ]

@@ -15,7 +15,10 @@ from utils.exercises import DOTS, Exercise, NotAnswered, Wrong, apart, call
 from utils.simulate.timeline import Op, makespan, races, schedule
 from utils.simulate.toy import ToyStream
 
-NO_EVENT = "wait_event takes an event, as record_event() returns it; for a stream there is wait_stream"
+NO_EVENT = (
+    "wait_event takes an event, as record_event() returns it; for a stream there is"
+    " wait_stream"
+)
 NO_STREAM = "wait_stream takes a stream; for an event there is wait_event"
 
 
@@ -166,19 +169,23 @@ def check_square_on_side(answer):
             raise Wrong(f"x is of {x.dtype}, and you returned {got.dtype}")
         if gpu.held:
             raise Wrong(
-                f"you called {gpu.held[0]}, which holds the host: let one stream wait for the other"
+                f"you called {gpu.held[0]}, which holds the host: let one stream wait"
+                " for the other"
             )
         if got.shape != expected.shape or not torch.allclose(got, expected):
             raise Wrong(
-                f"for x = {values} you returned {got.tolist()}, expected {expected.tolist()}"
+                f"for x = {values} you returned {got.tolist()}, expected"
+                f" {expected.tolist()}"
             )
         if x.tolist() != values:
             raise Wrong(
-                f"your function changed x itself: it was {values} and is {x.tolist()}. Return a new tensor"
+                f"your function changed x itself: it was {values} and is {x.tolist()}."
+                " Return a new tensor"
             )
         if any(stream is gpu.main for stream, _ in gpu.work):
             raise Wrong(
-                "x * x ran on main, the current stream. Put it into a block: with torch.cuda.stream(side):"
+                "x * x ran on main, the current stream. Put it into a block: with"
+                " torch.cuda.stream(side):"
             )
         if not all("x" in before for _, before in gpu.work):
             raise Wrong(
@@ -186,11 +193,13 @@ def check_square_on_side(answer):
             )
         if not set(range(1, len(gpu.work) + 1)) <= gpu.main.before:
             raise Wrong(
-                "main does not wait for side after x * x was launched there: it may read the result too early"
+                "main does not wait for side after x * x was launched there: it may"
+                " read the result too early"
             )
         if gpu.current != [gpu.main]:
             raise Wrong(
-                "after your function side is still the current stream: use torch.cuda.stream(side) in a with"
+                "after your function side is still the current stream: use"
+                " torch.cuda.stream(side) in a with"
             )
 
 
@@ -203,19 +212,23 @@ def check_sum_on_main(answer):
         expected = torch.tensor(values).sum()
         if gpu.held:
             raise Wrong(
-                f"you called {gpu.held[0]}, which holds the host: let one stream wait for the other"
+                f"you called {gpu.held[0]}, which holds the host: let one stream wait"
+                " for the other"
             )
         if not isinstance(got, torch.Tensor):
             raise Wrong(
-                f"for batch = {values} you returned {got!r}, expected the tensor batch.sum()"
+                f"for batch = {values} you returned {got!r}, expected the tensor"
+                " batch.sum()"
             )
         if got.shape != expected.shape or not torch.allclose(got, expected):
             raise Wrong(
-                f"for batch = {values} you returned {got.tolist()}, expected {expected.item():g}"
+                f"for batch = {values} you returned {got.tolist()}, expected"
+                f" {expected.item():g}"
             )
         if batch.tolist() != values:
             raise Wrong(
-                f"your function changed batch itself: it was {values} and is {batch.tolist()}"
+                f"your function changed batch itself: it was {values} and is"
+                f" {batch.tolist()}"
             )
         if any(stream is gpu.side for stream, _ in gpu.work):
             raise Wrong(
@@ -223,17 +236,25 @@ def check_sum_on_main(answer):
             )
         if not all("batch" in before for _, before in gpu.work):
             raise Wrong(
-                "main does not wait for side before it reads batch: the copy may still be going on"
+                "main does not wait for side before it reads batch: the copy may still"
+                " be going on"
             )
         users = [stream for x, stream in gpu.recorded if x is batch]
         way_back = set(range(1, len(gpu.work) + 1)) <= gpu.side.before
         if gpu.main not in users and not way_back:
-            named = "you recorded side, whose block it is anyway; the allocator must hear of the other user. As it is, "
-            fault = "nothing keeps side from writing into the block of batch while main still reads it"
+            named = (
+                "you recorded side, whose block it is anyway; the allocator must hear"
+                " of the other user. As it is, "
+            )
+            fault = (
+                "nothing keeps side from writing into the block of batch while main"
+                " still reads it"
+            )
             raise Wrong((named if gpu.side in users else "") + fault)
         if gpu.current != [gpu.main]:
             raise Wrong(
-                "after your function side is still the current stream: use torch.cuda.stream(side) in a with"
+                "after your function side is still the current stream: use"
+                " torch.cuda.stream(side) in a with"
             )
 
 
@@ -365,12 +386,14 @@ def _make_then_use(answer):
     for name in ("make", "use"):
         if (name, host) in log:
             raise Wrong(
-                f"your function ran {name} itself. launch takes the function, without (): launch({name})"
+                f"your function ran {name} itself. launch takes the function, without"
+                f" (): launch({name})"
             )
     for stream in streams.values():
         if stream.held:
             raise Wrong(
-                f"you called {stream.held}, which holds the host: let the consumer wait instead"
+                f"you called {stream.held}, which holds the host: let the consumer wait"
+                " instead"
             )
     if late:
         raise Wrong(
@@ -379,11 +402,13 @@ def _make_then_use(answer):
     for name, stream in streams.items():
         if stream.error is not None:
             raise Wrong(
-                f"what you launched on {name} raised {type(stream.error).__name__}: {stream.error}"
+                f"what you launched on {name} raised {type(stream.error).__name__}:"
+                f" {stream.error}"
             )
         if not ended[name]:
             raise Wrong(
-                f"two seconds after make had ended, {name} was still waiting: it waits for itself"
+                f"two seconds after make had ended, {name} was still waiting: it waits"
+                " for itself"
             )
     ran = [what for what, _ in log]
     if ran.count("make") != 1 or ran.count("use") != 1:
@@ -396,7 +421,8 @@ def _make_then_use(answer):
         raise Wrong("use is not on the consumer. Launch use on consumer")
     if "use" in before:
         raise Wrong(
-            "use ran while make was still running: nothing makes the consumer wait for it"
+            "use ran while make was still running: nothing makes the consumer wait"
+            " for it"
         )
 
 
@@ -449,7 +475,8 @@ def check_last_end(answer):
         expected = makespan(schedule([Op(str(k), *op) for k, op in enumerate(ops)]))
         if isinstance(got, bool) or not isinstance(got, numbers.Real):
             raise Wrong(
-                f"{what}: for {ops} you returned {got!r}, expected the number {expected:g}"
+                f"{what}: for {ops} you returned {got!r}, expected the number"
+                f" {expected:g}"
             )
         if not math.isclose(got, expected):
             why = ": nothing ends later than 0" if not ops else ""
@@ -472,26 +499,29 @@ def check_issue_order(answer):
                 else type(got).__name__
             )
             raise Wrong(
-                f"for chunks={chunks} you returned {kind!r}, expected a list of pairs such as ('in', 0)"
+                f"for chunks={chunks} you returned {kind!r}, expected a list of pairs"
+                " such as ('in', 0)"
             )
         got = [tuple(pair) if isinstance(pair, list) else pair for pair in got]
         wanted = [(stage, chunk) for chunk in range(chunks) for stage in ENGINES]
         for pair in (*got, *wanted):
             if pair not in wanted:
                 raise Wrong(
-                    f"for chunks={chunks} there is no {pair!r}; the last one is ('out', {chunks - 1})"
+                    f"for chunks={chunks} there is no {pair!r}; the last one is ('out',"
+                    f" {chunks - 1})"
                 )
             if got.count(pair) != 1:
                 must = f"each of the {3 * chunks} pairs must be there once"
                 raise Wrong(
-                    f"for chunks={chunks} {must}: yours have {pair!r} {got.count(pair)} times"
+                    f"for chunks={chunks} {must}: yours have {pair!r} {got.count(pair)}"
+                    " times"
                 )
         for chunk in range(chunks):
             stages = [stage for stage, number in got if number == chunk]
             if stages != list(ENGINES):
                 raise Wrong(
-                    f"chunk {chunk} of {chunks} goes through {stages}: a stream keeps this order, so one stage would "
-                    "work with what is not there yet"
+                    f"chunk {chunk} of {chunks} goes through {stages}: a stream keeps"
+                    " this order, so one stage would work with what is not there yet"
                 )
         spans = schedule(
             [
@@ -502,7 +532,8 @@ def check_issue_order(answer):
         steps, best = makespan(spans), max(2 * chunks, 3)
         if steps > best:
             raise Wrong(
-                f"{chunks} chunks take {steps:g} of {3 * chunks} steps, {best} are possible: {_first_gap(spans)}"
+                f"{chunks} chunks take {steps:g} of {3 * chunks} steps, {best} are"
+                f" possible: {_first_gap(spans)}"
             )
 
 
@@ -512,7 +543,10 @@ def _first_gap(spans):
     for op, start, later in spans:
         if op.engine == "copy":
             if start > end:
-                return f"from {end:g} to {start:g} the copy engine idles, because {op.name!r} comes next and must wait"
+                return (
+                    f"from {end:g} to {start:g} the copy engine idles, because"
+                    f" {op.name!r} comes next and must wait"
+                )
             end = later
 
 
@@ -545,7 +579,8 @@ def check_waits(answer):
             )
         if names.index(pair[0]) >= names.index(pair[1]):
             raise Wrong(
-                f"{pair!r}: the first of a pair is the one that is issued earlier, and is waited for"
+                f"{pair!r}: the first of a pair is the one that is issued earlier, and"
+                " is waited for"
             )
         if list(map(tuple, pairs)).count(tuple(pair)) > 1:
             raise Wrong(f"{pair!r} is there twice: once is enough")
@@ -564,13 +599,14 @@ def check_waits(answer):
         raise Wrong(f"{second!r} still races with {first!r}: it {why}")
     if makespan(schedule(ops)) > LOADER_ENDS:
         raise Wrong(
-            f"no race is left, but the loader takes {makespan(schedule(ops)):g} instead of {LOADER_ENDS}: one of the "
-            "waits is for something that comes later than it needs to"
+            f"no race is left, but the loader takes {makespan(schedule(ops)):g} instead"
+            f" of {LOADER_ENDS}: one of the waits is for something that comes later"
+            " than it needs to"
         )
     if len(pairs) > FEWEST_WAITS:
         raise Wrong(
-            f"no race is left, but {FEWEST_WAITS} waits do what your {len(pairs)} do: order is passed on, and a "
-            "stream keeps its own"
+            f"no race is left, but {FEWEST_WAITS} waits do what your {len(pairs)} do:"
+            " order is passed on, and a stream keeps its own"
         )
 
 
@@ -583,8 +619,14 @@ EXERCISES = [
         check=check_make_then_use,
         hints=[
             "Three lines. The first puts make into the queue of the producer.",
-            "Before use is launched, the consumer must get a note in its queue: wait for what is in that other one.",
-            "The reader waits: consumer.wait_stream(producer), between the two launches.",
+            (
+                "Before use is launched, the consumer must get a note in its queue:"
+                " wait for what is in that other one."
+            ),
+            (
+                "The reader waits: consumer.wait_stream(producer), between the two"
+                " launches."
+            ),
         ],
         solution="""
 def make_then_use(producer, consumer, make, use):
@@ -592,8 +634,10 @@ def make_then_use(producer, consumer, make, use):
     consumer.wait_stream(producer)
     consumer.launch(use)
 """,
-        praise="If the producer had more work behind make, wait_stream would wait for that, too. An event recorded "
-        "right after make waits for make alone.",
+        praise=(
+            "If the producer had more work behind make, wait_stream would wait for"
+            " that, too. An event recorded right after make waits for make alone."
+        ),
         right=[
             """
 def make_then_use(producer, consumer, make, use):
@@ -622,56 +666,56 @@ def make_then_use(producer, consumer, make, use):
     producer.launch(make)
     consumer.wait_event(producer)
     consumer.launch(use)
-""": "for a stream there is wait_stream",
+""": ("for a stream there is wait_stream"),
             """
 def make_then_use(producer, consumer, make, use):
     consumer.wait_stream(producer.launch(make))
     consumer.launch(use)
-""": "for an event there is wait_event",
+""": ("for an event there is wait_event"),
             """
 def make_then_use(producer, consumer, make, use):
     producer.launch(make)
     consumer.launch(use)
-""": "nothing makes the consumer wait",
+""": ("nothing makes the consumer wait"),
             """
 def make_then_use(producer, consumer, make, use):
     producer.launch(make)
     producer.synchronize()
     consumer.launch(use)
-""": "you called synchronize()",
+""": ("you called synchronize()"),
             """
 def make_then_use(producer, consumer, make, use):
     producer.launch(make).result()
     consumer.launch(use)
-""": "you called result(), which holds the host",
+""": ("you called result(), which holds the host"),
             """
 def make_then_use(producer, consumer, make, use):
     producer.launch(make)
     producer.wait_stream(consumer)
     consumer.launch(use)
-""": "nothing makes the consumer wait",
+""": ("nothing makes the consumer wait"),
             """
 def make_then_use(producer, consumer, make, use):
     consumer.wait_stream(producer)
     producer.launch(make)
     consumer.launch(use)
-""": "nothing makes the consumer wait",
+""": ("nothing makes the consumer wait"),
             """
 def make_then_use(producer, consumer, make, use):
     producer.launch(make)
     producer.launch(use)
-""": "not on the consumer",
+""": ("not on the consumer"),
             """
 def make_then_use(producer, consumer, make, use):
     consumer.launch(make)
     consumer.launch(use)
-""": "not on the producer",
+""": ("not on the producer"),
             """
 def make_then_use(producer, consumer, make, use):
     producer.launch(make())
     consumer.wait_stream(producer)
     consumer.launch(use())
-""": "your function ran make itself",
+""": ("your function ran make itself"),
         },
     ),
     Exercise(
@@ -681,8 +725,14 @@ def make_then_use(producer, consumer, make, use):
         stars=1,
         check=check_square_on_side,
         hints=[
-            "Three things, in this order: side waits for x, the product goes to side, main waits for the product.",
-            "What stands in a block with torch.cuda.stream(side): goes to side. A wait is reader.wait_stream(writer).",
+            (
+                "Three things, in this order: side waits for x, the product goes to"
+                " side, main waits for the product."
+            ),
+            (
+                "What stands in a block with torch.cuda.stream(side): goes to side. A"
+                " wait is reader.wait_stream(writer)."
+            ),
             "side.wait_stream(main) before the block, main.wait_stream(side) after it.",
         ],
         solution="""
@@ -693,10 +743,15 @@ def square_on_side(x, main, side):
     main.wait_stream(side)
     return y
 """,
-        praise="What is left is memory. A y made in the block belongs to side: whoever uses it on main says so by "
-        "y.record_stream(main), or lets side wait for main before y is dropped. A y made on main needs neither.",
+        praise=(
+            "What is left is memory. A y made in the block belongs to side: whoever"
+            " uses it on main says so by y.record_stream(main), or lets side wait for"
+            " main before y is dropped. A y made on main needs neither."
+        ),
         equivalent={
-            "with torch.cuda.stream(side): → with side:": "A stream in a with statement makes itself the current one.",
+            "with torch.cuda.stream(side): → with side:": (
+                "A stream in a with statement makes itself the current one."
+            ),
         },
         right=[
             """
@@ -746,7 +801,7 @@ def square_on_side(x, main, side):
         y = x * x
     main.wait_event(side)
     return y
-""": "for a stream there is wait_stream",
+""": ("for a stream there is wait_stream"),
             """
 def square_on_side(x, main, side):
     own = torch.cuda.Stream()
@@ -755,7 +810,7 @@ def square_on_side(x, main, side):
         y = x * x
     main.wait_stream(own)
     return y
-""": "you made a new stream",
+""": ("you made a new stream"),
             """
 def square_on_side(x, main, side):
     side.wait_stream(main)
@@ -765,21 +820,21 @@ def square_on_side(x, main, side):
         pass
     main.wait_stream(side)
     return y
-""": "you called query() again and again",
+""": ("you called query() again and again"),
             """
 def square_on_side(x, main, side):
     with torch.cuda.stream(side):
         y = x * x
     main.wait_stream(side)
     return y
-""": "side does not wait for main",
+""": ("side does not wait for main"),
             """
 def square_on_side(x, main, side):
     side.wait_stream(main)
     with torch.cuda.stream(side):
         y = x * x
     return y
-""": "main does not wait for side",
+""": ("main does not wait for side"),
             """
 def square_on_side(x, main, side):
     main.wait_stream(side)
@@ -787,14 +842,14 @@ def square_on_side(x, main, side):
         y = x * x
     side.wait_stream(main)
     return y
-""": "side does not wait for main",
+""": ("side does not wait for main"),
             """
 def square_on_side(x, main, side):
     side.wait_stream(main)
     y = x * x
     main.wait_stream(side)
     return y
-""": "ran on main, the current stream",
+""": ("ran on main, the current stream"),
             """
 def square_on_side(x, main, side):
     side.wait_stream(main)
@@ -802,7 +857,7 @@ def square_on_side(x, main, side):
     with torch.cuda.stream(side):
         y = x * x
     return y
-""": "main does not wait for side",
+""": ("main does not wait for side"),
             """
 def square_on_side(x, main, side):
     side.wait_stream(main)
@@ -810,7 +865,7 @@ def square_on_side(x, main, side):
         y = x * x
     side.synchronize()
     return y
-""": "you called side.synchronize()",
+""": ("you called side.synchronize()"),
             """
 def square_on_side(x, main, side):
     done = torch.cuda.Event()
@@ -819,7 +874,7 @@ def square_on_side(x, main, side):
         y = x * x
     main.wait_event(done)
     return y
-""": "main does not wait for side",
+""": ("main does not wait for side"),
         },
     ),
     Exercise(
@@ -829,9 +884,18 @@ def square_on_side(x, main, side):
         stars=2,
         check=check_sum_on_main,
         hints=[
-            "Two hazards, two lines: main reads what side is still copying; side overwrites what main still reads.",
-            "The first is a wait, before the sum. The second: who tells the allocator that main uses batch, too?",
-            "main.wait_stream(side) first, then batch.record_stream(main). Or side.wait_stream(main) after the sum.",
+            (
+                "Two hazards, two lines: main reads what side is still copying; side"
+                " overwrites what main still reads."
+            ),
+            (
+                "The first is a wait, before the sum. The second: who tells the"
+                " allocator that main uses batch, too?"
+            ),
+            (
+                "main.wait_stream(side) first, then batch.record_stream(main). Or"
+                " side.wait_stream(main) after the sum."
+            ),
         ],
         solution="""
 def sum_on_main(batch, main, side):
@@ -839,8 +903,11 @@ def sum_on_main(batch, main, side):
     batch.record_stream(main)
     return batch.sum()
 """,
-        praise="A loader that copies ahead does this for every batch. With side.wait_stream(main) after the sum "
-        "instead no block is kept back, but the next copy waits for all that main has launched so far.",
+        praise=(
+            "A loader that copies ahead does this for every batch. With"
+            " side.wait_stream(main) after the sum instead no block is kept back, but"
+            " the next copy waits for all that main has launched so far."
+        ),
         right=[
             """
 def sum_on_main(batch, main, side):
@@ -870,55 +937,55 @@ def sum_on_main(batch, main, side):
 def sum_on_main(batch, main, side):
     batch.record_stream(main)
     return batch.sum()
-""": "main does not wait for side",
+""": ("main does not wait for side"),
             """
 def sum_on_main(batch, main, side):
     main.wait_stream(side)
     return batch.sum()
-""": "nothing keeps side from writing into the block of batch",
+""": ("nothing keeps side from writing into the block of batch"),
             """
 def sum_on_main(batch, main, side):
     main.wait_stream(side)
     batch.record_stream(side)
     return batch.sum()
-""": "you recorded side",
+""": ("you recorded side"),
             """
 def sum_on_main(batch, main, side):
     main.wait_stream(side)
     side.wait_stream(main)
     return batch.sum()
-""": "nothing keeps side from writing into the block of batch",
+""": ("nothing keeps side from writing into the block of batch"),
             """
 def sum_on_main(batch, main, side):
     side.wait_stream(main)
     batch.record_stream(main)
     return batch.sum()
-""": "main does not wait for side",
+""": ("main does not wait for side"),
             """
 def sum_on_main(batch, main, side):
     batch.record_stream(main)
     with torch.cuda.stream(side):
         return batch.sum()
-""": "ran on side",
+""": ("ran on side"),
             """
 def sum_on_main(batch, main, side):
     side.synchronize()
     batch.record_stream(main)
     return batch.sum()
-""": "you called side.synchronize()",
+""": ("you called side.synchronize()"),
             """
 def sum_on_main(batch, main, side):
     main.wait_stream(side)
     total = batch.sum()
     total.record_stream(main)
     return total
-""": "nothing keeps side from writing into the block of batch",
+""": ("nothing keeps side from writing into the block of batch"),
             """
 def sum_on_main(batch, main, side):
     main.wait_stream(side)
     batch.record_stream(main)
     return batch.sum().item()
-""": "holds the host",
+""": ("holds the host"),
         },
     ),
     Exercise(
@@ -936,8 +1003,11 @@ def sum_on_main(batch, main, side):
 def issue_order(chunks):
     return [(stage, chunk) for stage in ("in", "compute", "out") for chunk in range(chunks)]
 """,
-        praise="The copy engine now never idles: 2n steps for 2n copies. Breadth first has a price: all chunks are on "
-        "the device at once. In between lies in k + 1 before out k: as fast, and with room for two chunks.",
+        praise=(
+            "The copy engine now never idles: 2n steps for 2n copies. Breadth first has"
+            " a price: all chunks are on the device at once. In between lies in k + 1"
+            " before out k: as fast, and with room for two chunks."
+        ),
         right=[
             """
 def issue_order(chunks):
@@ -968,28 +1038,31 @@ def issue_order(chunks):
             """
 def issue_order(chunks):
     return [(stage, chunk) for chunk in range(chunks) for stage in ("in", "compute", "out")]
-""": "4 chunks take 12 of 12 steps, 8 are possible: from 1 to 2 the copy engine idles, because 'out 0' comes next",
+""": (
+                "4 chunks take 12 of 12 steps, 8 are possible: from 1 to 2 the copy"
+                " engine idles, because 'out 0' comes next"
+            ),
             """
 def issue_order(chunks):
     return [(stage, chunk) for stage in ("in", "out", "compute") for chunk in range(chunks)]
-""": "chunk 0 of 4 goes through ['in', 'out', 'compute']",
+""": ("chunk 0 of 4 goes through ['in', 'out', 'compute']"),
             """
 def issue_order(chunks):
     first = [(stage, chunk) for stage in ("in", "compute") for chunk in range(chunks)]
     return first + [("out", chunk) for chunk in reversed(range(chunks))]
-""": "because 'out 3' comes next and must wait",
+""": ("because 'out 3' comes next and must wait"),
             """
 def issue_order(chunks):
     return [(stage, chunk) for stage in ("in", "compute") for chunk in range(chunks)]
-""": "yours have ('out', 0) 0 times",
+""": ("yours have ('out', 0) 0 times"),
             """
 def issue_order(chunks):
     return [(stage, chunk) for stage in ("in", "compute", "out") for chunk in range(4)]
-""": "for chunks=1 there is no ('in', 1); the last one is ('out', 0)",
+""": ("for chunks=1 there is no ('in', 1); the last one is ('out', 0)"),
             """
 def issue_order(chunks):
     return [(chunk, stage) for stage in ("in", "compute", "out") for chunk in range(chunks)]
-""": "for chunks=4 there is no (0, 'in')",
+""": ("for chunks=4 there is no (0, 'in')"),
         },
     ),
     Exercise(
@@ -999,16 +1072,25 @@ def issue_order(chunks):
         stars=3,
         check=check_waits,
         hints=[
-            "Three waits are of the kind everybody thinks of: work on a batch after it has been loaded.",
+            (
+                "Three waits are of the kind everybody thinks of: work on a batch after"
+                " it has been loaded."
+            ),
             "Which load writes into a buffer that somebody may still be reading?",
-            "load 2 writes into A, and work 0 reads A. That wait also settles the pair of load 0 and work 2.",
+            (
+                "load 2 writes into A, and work 0 reads A. That wait also settles the"
+                " pair of load 0 and work 2."
+            ),
         ],
         solution="""
 loaded = [(f"load {batch}", f"work {batch}") for batch in range(3)]
 waits = loaded + [("work 0", "load 2")]
 """,
-        praise="The fourth wait is the one that is forgotten: data goes to the device, permission to overwrite comes "
-        "back. With it, two buffers are enough, however many batches there are.",
+        praise=(
+            "The fourth wait is the one that is forgotten: data goes to the device,"
+            " permission to overwrite comes back. With it, two buffers are enough,"
+            " however many batches there are."
+        ),
         right=[
             """
 waits = [
@@ -1027,21 +1109,21 @@ waits = {("work 0", "load 2"), ("load 2", "work 2"), ("load 1", "work 1"), ("loa
 waits = [
     ("load 0", "work 0"), ("load 1", "work 1"), ("load 2", "work 2"), ("work 0", "load 2"), ("load 2", "work 2")
 ]
-""": "('load 2', 'work 2') is there twice",
+""": ("('load 2', 'work 2') is there twice"),
             """
 waits = [("load 0", "work 0"), ("load 1", "work 1"), ("load 2", "work 2")]
-""": "overwrites what the other still reads",
+""": ("overwrites what the other still reads"),
             """
 waits = [("load 0", "work 0"), ("load 1", "work 1"), ("work 0", "load 2")]
-""": "reads the buffer that the other fills",
+""": ("reads the buffer that the other fills"),
             """
 waits = [("load 0", "work 0"), ("load 1", "work 1"), ("load 2", "work 2"), ("work 1", "load 2")]
-""": "takes 18 instead of 15",
+""": ("takes 18 instead of 15"),
             """
 waits = [
     ("load 0", "work 0"), ("load 1", "work 1"), ("load 2", "work 2"), ("work 0", "load 2"), ("load 0", "work 2")
 ]
-""": "4 waits do what your 5 do",
+""": ("4 waits do what your 5 do"),
             """
 waits = [("work 0", "load 0")]
 """: "the one that is issued earlier",
@@ -1050,7 +1132,7 @@ waits = [("load 0", "load 9")]
 """: "is no pair of operations",
             """
 waits = ["load 0", "work 0", "load 1", "work 1"]
-""": "'load 0' is no pair of operations",
+""": ("'load 0' is no pair of operations"),
         },
     ),
     Exercise(
@@ -1060,9 +1142,15 @@ waits = ["load 0", "work 0", "load 1", "work 1"]
         stars=3,
         check=check_last_end,
         hints=[
-            "Go through the operations in the order of issue. When can the next one start?",
+            (
+                "Go through the operations in the order of issue. When can the next one"
+                " start?"
+            ),
             "Keep two dicts: when each stream is free again, and when each engine is.",
-            "start = max(streams.get(stream, 0), engines.get(engine, 0)); both are free again at start + seconds.",
+            (
+                "start = max(streams.get(stream, 0), engines.get(engine, 0)); both are"
+                " free again at start + seconds."
+            ),
         ],
         solution="""
 def last_end(ops):
@@ -1072,8 +1160,11 @@ def last_end(ops):
         streams[stream] = engines[engine] = end
     return max(streams.values(), default=0)
 """,
-        praise="One pass is enough, because all queues keep the order of issue: nothing that comes later can push "
-        "something earlier back. Events are one more term in the max.",
+        praise=(
+            "One pass is enough, because all queues keep the order of issue: nothing"
+            " that comes later can push something earlier back. Events are one more"
+            " term in the max."
+        ),
         right=[
             """
 from utils.simulate.timeline import Op, makespan, schedule
@@ -1109,25 +1200,25 @@ def last_end(ops):
         end = end + seconds if stream == before[0] or engine == before[1] else max(end, seconds)
         before = (stream, engine)
     return end
-""": "two short operations beside a long one",
+""": ("two short operations beside a long one"),
             """
 def last_end(ops):
     return sum(seconds for _, _, seconds in ops)
-""": "two streams on two engines",
+""": ("two streams on two engines"),
             """
 def last_end(ops):
     free = {}
     for stream, _, seconds in ops:
         free[stream] = free.get(stream, 0) + seconds
     return max(free.values(), default=0)
-""": "two streams on one engine",
+""": ("two streams on one engine"),
             """
 def last_end(ops):
     free = {}
     for _, engine, seconds in ops:
         free[engine] = free.get(engine, 0) + seconds
     return max(free.values(), default=0)
-""": "one stream on two engines",
+""": ("one stream on two engines"),
             """
 def last_end(ops):
     streams, engines = {}, {}
@@ -1135,14 +1226,14 @@ def last_end(ops):
         streams[stream] = streams.get(stream, 0) + seconds
         engines[engine] = engines.get(engine, 0) + seconds
     return max([0, *streams.values(), *engines.values()])
-""": "copy and compute of two chunks",
+""": ("copy and compute of two chunks"),
             """
 def last_end(ops):
     free = {}
     for stream, engine, seconds in ops:
         free[stream] = free[engine] = max(free.get(stream, 0), free.get(engine, 0)) + seconds
     return max(free.values(), default=0)
-""": "a stream with the name of an engine",
+""": ("a stream with the name of an engine"),
             """
 def last_end(ops):
     streams, engines, end = {}, {}, 0
@@ -1150,7 +1241,7 @@ def last_end(ops):
         end = max(streams.get(stream, 0), engines.get(engine, 0)) + seconds
         streams[stream] = engines[engine] = end
     return end
-""": "two streams on two engines",
+""": ("two streams on two engines"),
         },
     ),
 ]

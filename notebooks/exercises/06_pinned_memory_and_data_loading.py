@@ -31,13 +31,15 @@ def check_make_loader(answer):
             loader = call(answer, dataset, workers, device, shown=shown)
         if not isinstance(loader, DataLoader):
             raise Wrong(
-                f"for {shown} you returned a thing of type {type(loader).__name__}, expected a DataLoader"
+                f"for {shown} you returned a thing of type {type(loader).__name__},"
+                " expected a DataLoader"
             )
         if loader.dataset is not dataset:
             raise Wrong("the loader must load from `dataset` itself")
         if len(loader) != 3 or loader.batch_sampler is None:
             raise Wrong(
-                f"40 samples in batches of 16 are 3 batches (16, 16, 8), your loader has {len(loader)}"
+                "40 samples in batches of 16 are 3 batches (16, 16, 8), your loader"
+                f" has {len(loader)}"
             )
         epochs = [
             [int(n) for batch in loader.batch_sampler for n in batch] for _ in range(2)
@@ -47,7 +49,8 @@ def check_make_loader(answer):
         missing = sorted({*range(40)} - {*epochs[0]} | {*range(40)} - {*epochs[1]})
         if missing:
             raise Wrong(
-                f"in an epoch each sample must come once: in one of yours sample {missing[0]} never came"
+                "in an epoch each sample must come once: in one of yours sample"
+                f" {missing[0]} never came"
             )
         if loader.num_workers != workers:
             raise Wrong(f"for {shown} the loader has num_workers={loader.num_workers}")
@@ -60,7 +63,8 @@ def check_make_loader(answer):
                 "pins its batches" if loader.pin_memory else "does not pin its batches"
             )
             raise Wrong(
-                f"for {shown} the loader {wrong}: pin for CUDA devices (cuda, cuda:1, …), and for no others"
+                f"for {shown} the loader {wrong}: pin for CUDA devices (cuda, cuda:1,"
+                " …), and for no others"
             )
         if workers == 0:
             try:
@@ -72,7 +76,8 @@ def check_make_loader(answer):
                 ) from error
             if sizes != [16, 16, 8]:
                 raise Wrong(
-                    f"40 samples in batches of 16 are 16, 16 and 8; your loader gives {sizes}"
+                    "40 samples in batches of 16 are 16, 16 and 8; your loader gives"
+                    f" {sizes}"
                 )
 
 
@@ -83,7 +88,8 @@ def _whole_number(got, shown):
         )
     if abs(got) > 10**15:
         raise Wrong(
-            f"for {shown} you returned a number of {got.bit_length()} bits: far too many"
+            f"for {shown} you returned a number of {got.bit_length()} bits: far too"
+            " many"
         )
     return got
 
@@ -125,7 +131,8 @@ def check_largest_batch(answer):
         following = _block((got + 1) * sample)
         if following <= limit:
             raise Wrong(
-                f"for {shown} you returned {got}, but {got + 1} would fit: a block of {following:,} bytes"
+                f"for {shown} you returned {got}, but {got + 1} would fit: a block of"
+                f" {following:,} bytes"
             )
 
 
@@ -152,7 +159,10 @@ def check_workers_needed(answer):
         (630, 10, 20, True),
     )
     for load, copy, compute, overlapped in cases:
-        shown = f"load {load} ms, copy {copy} ms, compute {compute} ms, overlapped {overlapped}"
+        shown = (
+            f"load {load} ms, copy {copy} ms, compute {compute} ms, overlapped"
+            f" {overlapped}"
+        )
         got = _whole_number(
             call(answer, load, copy, compute, overlapped, shown=shown), shown
         )
@@ -163,10 +173,16 @@ def check_workers_needed(answer):
         if got < 1:
             raise Wrong(f"for {shown} you returned {got}: at least one worker is asked")
         if got < expected:
-            why = f"{got} would load a batch every {load / got:.5g} ms, the device takes one every {step} ms"
+            why = (
+                f"{got} would load a batch every {load / got:.5g} ms, the device takes"
+                f" one every {step} ms"
+            )
         else:
             they = "one worker loads" if expected == 1 else f"{expected} load"
-            why = f"{they} a batch every {load / expected:.5g} ms, enough for one every {step} ms"
+            why = (
+                f"{they} a batch every {load / expected:.5g} ms, enough for one every"
+                f" {step} ms"
+            )
         raise Wrong(f"for {shown} you returned {got}, expected {expected}: {why}")
 
 
@@ -220,7 +236,10 @@ SMALL = {
 
 def check_send_packed(answer):
     for what, tensors in SMALL.items():
-        shown = f"{what} ({', '.join(str(tuple(x.shape)) for x in tensors)} of {tensors[0].dtype})"
+        shown = (
+            f"{what} ({', '.join(str(tuple(x.shape)) for x in tensors)} of"
+            f" {tensors[0].dtype})"
+        )
         before = [x.clone() for x in tensors]
         with CountCopies() as copies:
             got = call(
@@ -233,7 +252,8 @@ def check_send_packed(answer):
             raise Wrong(f"{shown}: right shapes, but {many}: one is asked")
         if "meta" in copies.named:
             raise Wrong(
-                "`device` was meta:1, you sent to meta: with GPUs, that is another one. Use `device` as it is"
+                "`device` was meta:1, you sent to meta: with GPUs, that is another one."
+                " Use `device` as it is"
             )
         there = call(
             answer, tensors, torch.device("cpu"), shown=f"{shown}, sent to cpu"
@@ -243,7 +263,8 @@ def check_send_packed(answer):
         for n, (mine, x) in enumerate(zip(there, tensors, strict=True)):
             if not torch.equal(mine, x):
                 raise Wrong(
-                    f"{shown}: entry {n} should hold {x.tolist()}, it holds {mine.tolist()}: whose numbers are they?"
+                    f"{shown}: entry {n} should hold {x.tolist()}, it holds"
+                    f" {mine.tolist()}: whose numbers are they?"
                 )
 
 
@@ -261,7 +282,8 @@ def _check_sent(got, tensors, device, shown):
             else type(got).__name__
         )
         raise Wrong(
-            f"for {shown} you returned {kind}, expected a list of {len(tensors)} tensors"
+            f"for {shown} you returned {kind}, expected a list of {len(tensors)}"
+            " tensors"
         )
     for n, (mine, x) in enumerate(zip(got, tensors, strict=True)):
         if not isinstance(mine, torch.Tensor):
@@ -276,7 +298,8 @@ def _check_sent(got, tensors, device, shown):
             )
         if mine.shape != x.shape:
             raise Wrong(
-                f"{shown}: entry {n} should have the shape {tuple(x.shape)}, it has {tuple(mine.shape)}"
+                f"{shown}: entry {n} should have the shape {tuple(x.shape)}, it has"
+                f" {tuple(mine.shape)}"
             )
 
 
@@ -363,7 +386,8 @@ class HeldStream(ToyStream):
             error = event.exception(5)
             if error is not None:
                 raise Wrong(
-                    f"what you launched on the stream raised {type(error).__name__}: {error}"
+                    f"what you launched on the stream raised {type(error).__name__}:"
+                    f" {error}"
                 )
 
 
@@ -399,11 +423,13 @@ def _fetch_sum(answer, sent, hold):
     copied = sum(Future.result(event) is here for event in stream.copies)
     if copied > 1:
         raise Wrong(
-            f"for {shown} the copy into `here` was launched {copied} times: once is asked"
+            f"for {shown} the copy into `here` was launched {copied} times: once is"
+            " asked"
         )
     if not finished and got == expected:
         raise Wrong(
-            f"for {shown} the number is right, but not from the copy, which was not done: wait, and read `here`"
+            f"for {shown} the number is right, but not from the copy, which was not"
+            " done: wait, and read `here`"
         )
     if not finished and stream.told:
         raise Wrong(
@@ -411,23 +437,28 @@ def _fetch_sum(answer, sent, hold):
         )
     if not finished and hold > 1:
         raise Wrong(
-            f"when the copy took {hold} s you returned {got}: wait for the copy's event, guess no times"
+            f"when the copy took {hold} s you returned {got}: wait for the copy's"
+            " event, guess no times"
         )
     if not finished:
         raise Wrong(
-            f"for {shown} you returned {got}: that was in `here` before the copy, which ended later"
+            f"for {shown} you returned {got}: that was in `here` before the copy, which"
+            " ended later"
         )
     if not torch.equal(here, sent):
         raise Wrong(
-            f"for {shown} `here` holds {here.tolist()}: the copy goes from `there` into `here`"
+            f"for {shown} `here` holds {here.tolist()}: the copy goes from `there` into"
+            " `here`"
         )
     if got == late:
         raise Wrong(
-            f"for {shown} you returned {got}: that is `there`, where the device has gone on. Read `here`"
+            f"for {shown} you returned {got}: that is `there`, where the device has"
+            " gone on. Read `here`"
         )
     if got == early:
         raise Wrong(
-            f"for {shown} you returned {got}, expected {expected}: read `here` after the wait, not before"
+            f"for {shown} you returned {got}, expected {expected}: read `here` after"
+            " the wait, not before"
         )
     if got != expected:
         raise Wrong(f"for {shown} you returned {got}, expected {expected}")
@@ -466,7 +497,10 @@ def _feed(answer, batches):
     events = call(answer, stream, batches, slots, there, shown=shown)
     stream.end()
     if len(stream.copies) != len(batches):
-        launched = f"{len(stream.copies)} operations were launched on the stream for {len(batches)} batches"
+        launched = (
+            f"{len(stream.copies)} operations were launched on the stream for"
+            f" {len(batches)} batches"
+        )
         raise Wrong(f"{launched}: one copy for each is asked")
     must = "the host must fill a slot with the batch, and the copy must come from there"
     for n, got in enumerate(there):
@@ -474,7 +508,8 @@ def _feed(answer, batches):
             raise Wrong(f"the copy of batch {n} took the batch itself: {must}")
         if (got == -2).any():
             raise Wrong(
-                f"nothing arrived in there[{n}]: is it what that copy writes into? (A lambda looks n up late)"
+                f"nothing arrived in there[{n}]: is it what that copy writes into? (A"
+                " lambda looks n up late)"
             )
     for n, got in enumerate(there):
         if torch.equal(got, given[n]):
@@ -482,40 +517,52 @@ def _feed(answer, batches):
         arrived = f"batch {n} is {given[n].tolist()}, but {got.tolist()} arrived"
         if stream.told:
             raise Wrong(
-                "you made the stream wait; it is the host that fills the slot: event.result()"
+                "you made the stream wait; it is the host that fills the slot:"
+                " event.result()"
             )
         if any(torch.equal(got, batch) for batch in given[n:]):
             raise Wrong(f"{arrived}: its slot was refilled before its copy was done")
         raise Wrong(
-            f"{arrived}: before the launch, fill the slot with the batch, slot.copy_(batch)"
+            f"{arrived}: before the launch, fill the slot with the batch,"
+            " slot.copy_(batch)"
         )
     if late:
         raise Wrong(
-            f"right numbers, but when copy {late[0]} was launched no slot held batch {late[0]}: {must}"
+            f"right numbers, but when copy {late[0]} was launched no slot held batch"
+            f" {late[0]}: {must}"
         )
     if max(stream.pending) > 1:
-        many = f"{max(stream.pending)} copies were pending at a launch, more than two slots allow"
+        many = (
+            f"{max(stream.pending)} copies were pending at a launch, more than two"
+            " slots allow"
+        )
         raise Wrong(f"right numbers, but {many}: {must}")
     if sorted(slot.tolist() for slot in slots if slot[0] >= 0) != [
         batch.tolist() for batch in given[-2:]
     ]:
         raise Wrong(
-            "everything arrived, but not through the slots in turn: fill a slot, and copy from there"
+            "everything arrived, but not through the slots in turn: fill a slot, and"
+            " copy from there"
         )
     for n, pending in enumerate(stream.pending):
         if n and not pending:
             raise Wrong(
-                f"right numbers, but the host waited for the copy of batch {n - 1} before it filled the slot for "
-                f"batch {n}: nothing overlaps there. That slot was free when the copy of batch {n - 2} was done"
+                f"right numbers, but the host waited for the copy of batch {n - 1}"
+                f" before it filled the slot for batch {n}: nothing overlaps there."
+                f" That slot was free when the copy of batch {n - 2} was done"
                 if n > 1
-                else "right numbers, but the host waited for the first copy before it filled the second slot"
+                else (
+                    "right numbers, but the host waited for the first copy before it"
+                    " filled the second slot"
+                )
             )
     right = isinstance(events, (list, tuple)) and len(events) == len(batches)
     if not right or any(
         event is not copy for event, copy in zip(events, stream.copies, strict=True)
     ):
         raise Wrong(
-            f"everything arrived; return the list of the {len(batches)} events, in the order of the batches"
+            f"everything arrived; return the list of the {len(batches)} events, in the"
+            " order of the batches"
         )
 
 
@@ -527,9 +574,18 @@ EXERCISES = [
         stars=1,
         check=check_make_loader,
         hints=[
-            "All of it are options of DataLoader; the last loader of the lesson has them.",
-            "batch_size, shuffle, num_workers, persistent_workers, pin_memory. Two of them depend on the parameters.",
-            'persistent_workers=workers > 0, as it is an error without workers, and pin_memory=device.type == "cuda".',
+            (
+                "All of it are options of DataLoader; the last loader of the lesson has"
+                " them."
+            ),
+            (
+                "batch_size, shuffle, num_workers, persistent_workers, pin_memory. Two"
+                " of them depend on the parameters."
+            ),
+            (
+                "persistent_workers=workers > 0, as it is an error without workers, and"
+                ' pin_memory=device.type == "cuda".'
+            ),
         ],
         solution="""
 from torch.utils.data import DataLoader
@@ -544,8 +600,10 @@ def make_loader(dataset, workers, device):
         pin_memory=device.type == "cuda",
     )
 """,
-        praise="What stays alive also stays in memory: each worker keeps its copy of the dataset and two batches ahead "
-        "until the loader is gone, loader = None.",
+        praise=(
+            "What stays alive also stays in memory: each worker keeps its copy of the"
+            " dataset and two batches ahead until the loader is gone, loader = None."
+        ),
         right=[
             """
 from torch.utils.data import DataLoader
@@ -583,7 +641,7 @@ def make_loader(dataset, workers, device):
     options = dict(batch_size=16, num_workers=workers, persistent_workers=workers > 0)
     pin = device.type in ("cuda", "xpu")
     return DataLoader(dataset, shuffle=True, pin_memory=pin, **options)
-""": "device=xpu the loader pins its batches",
+""": ("device=xpu the loader pins its batches"),
             """
 from torch.utils.data import DataLoader, RandomSampler, SubsetRandomSampler
 
@@ -591,48 +649,48 @@ def make_loader(dataset, workers, device):
     options = dict(batch_size=16, num_workers=workers, persistent_workers=workers > 0)
     pin, sampler = device.type == "cuda", RandomSampler(dataset, replacement=True)
     return DataLoader(dataset, sampler=sampler, pin_memory=pin, **options)
-""": "each sample must come once",
+""": ("each sample must come once"),
             """
 from torch.utils.data import DataLoader
 def make_loader(dataset, workers, device):
     return DataLoader(
         dataset, 16, True, num_workers=workers, persistent_workers=True, pin_memory=device.type == "cuda"
     )
-""": "persistent_workers option needs num_workers > 0",
+""": ("persistent_workers option needs num_workers > 0"),
             """
 from torch.utils.data import DataLoader
 def make_loader(dataset, workers, device):
     return DataLoader(dataset, 16, True, num_workers=workers, persistent_workers=workers > 0, pin_memory=True)
-""": "for workers=0, device=cpu the loader pins its batches",
+""": ("for workers=0, device=cpu the loader pins its batches"),
             """
 from torch.utils.data import DataLoader
 def make_loader(dataset, workers, device):
     pin = torch.cuda.is_available()
     return DataLoader(dataset, 16, True, num_workers=workers, persistent_workers=workers > 0, pin_memory=pin)
-""": "device=c",
+""": ("device=c"),
             """
 from torch.utils.data import DataLoader
 def make_loader(dataset, workers, device):
     pin = str(device) == "cuda"
     return DataLoader(dataset, 16, True, num_workers=workers, persistent_workers=workers > 0, pin_memory=pin)
-""": "device=cuda:1 the loader does not pin",
+""": ("device=cuda:1 the loader does not pin"),
             """
 from torch.utils.data import DataLoader
 def make_loader(dataset, workers, device):
     pin = device.type != "cpu"
     return DataLoader(dataset, 16, True, num_workers=workers, persistent_workers=workers > 0, pin_memory=pin)
-""": "device=mps the loader pins its batches",
+""": ("device=mps the loader pins its batches"),
             """
 from torch.utils.data import DataLoader
 def make_loader(dataset, workers, device):
     return DataLoader(dataset, 16, True, num_workers=workers, pin_memory=device.type == "cuda")
-""": "the workers do not stay alive",
+""": ("the workers do not stay alive"),
             """
 from torch.utils.data import DataLoader
 def make_loader(dataset, workers, device):
     pin = device.type == "cuda"
     return DataLoader(dataset, 16, num_workers=workers, persistent_workers=workers > 0, pin_memory=pin)
-""": "the batches are not shuffled",
+""": ("the batches are not shuffled"),
         },
     ),
     Exercise(
@@ -644,15 +702,21 @@ def make_loader(dataset, workers, device):
         hints=[
             "A block is a power of two. Which powers of two are at most limit?",
             "Only the largest of them matters: the batch must fit into it.",
-            "The largest power of two up to limit: double 1 as long as it fits, or 1 << (limit.bit_length() - 1).",
+            (
+                "The largest power of two up to limit: double 1 as long as it fits, or"
+                " 1 << (limit.bit_length() - 1)."
+            ),
         ],
         solution="""
 def largest_batch(sample_bytes, limit):
     block = 1 << (limit.bit_length() - 1)
     return block // sample_bytes
 """,
-        praise="The limit itself need not be a power of two, and often you get a third of it less than you asked for: "
-        "that is why a batch of 2**k samples of 2**j bytes is a good habit.",
+        praise=(
+            "The limit itself need not be a power of two, and often you get a third of"
+            " it less than you asked for: that is why a batch of 2**k samples of 2**j"
+            " bytes is a good habit."
+        ),
         right=[
             """
 def largest_batch(sample_bytes, limit):
@@ -689,39 +753,39 @@ def largest_batch(sample_bytes, limit):
             """
 def largest_batch(sample_bytes, limit):
     return limit // sample_bytes
-""": "take a block of",
+""": ("take a block of"),
             """
 def largest_batch(sample_bytes, limit):
     block = 1
     while block < limit:
         block *= 2
     return block // sample_bytes
-""": "take a block of",
+""": ("take a block of"),
             """
 def largest_batch(sample_bytes, limit):
     return (limit // 2) // sample_bytes
-""": "would fit",
+""": ("would fit"),
             """
 def largest_batch(sample_bytes, limit):
     return max(1, (1 << (limit.bit_length() - 1)) // sample_bytes)
-""": "Not even one fits: 0",
+""": ("Not even one fits: 0"),
             """
 def largest_batch(sample_bytes, limit):
     batch = (1 << (limit.bit_length() - 1)) // sample_bytes
     return batch or None
-""": "you returned None, expected a whole number",
+""": ("you returned None, expected a whole number"),
             """
 def largest_batch(sample_bytes, limit):
     batch = 1
     while 2 * batch * sample_bytes <= limit:
         batch *= 2
     return batch
-""": "would fit",
+""": ("would fit"),
             """
 def largest_batch(sample_bytes, limit):
     block = 1 << limit.bit_length()
     return block // sample_bytes
-""": "take a block of",
+""": ("take a block of"),
         },
     ),
     Exercise(
@@ -732,8 +796,14 @@ def largest_batch(sample_bytes, limit):
         check=check_workers_needed,
         hints=[
             "How often does the device take a batch, with overlap and without?",
-            "W workers finish a batch every load / W. That must be at most the device's time for one.",
-            "The smallest whole number that is at least load / step: math.ceil, and never less than 1.",
+            (
+                "W workers finish a batch every load / W. That must be at most the"
+                " device's time for one."
+            ),
+            (
+                "The smallest whole number that is at least load / step: math.ceil, and"
+                " never less than 1."
+            ),
         ],
         solution="""
 import math
@@ -743,7 +813,10 @@ def workers_needed(load, copy, compute, overlapped):
     step = compute if overlapped else copy + compute
     return max(1, math.ceil(load / step))
 """,
-        praise="A forecast for the mean. Loading times vary, so take one more, and then believe the measured curve.",
+        praise=(
+            "A forecast for the mean. Loading times vary, so take one more, and then"
+            " believe the measured curve."
+        ),
         right=[
             """
 def workers_needed(load, copy, compute, overlapped):
@@ -770,39 +843,39 @@ def workers_needed(load, copy, compute, overlapped):
             """
 def workers_needed(load, copy, compute, overlapped):
     return max(1, load // (compute if overlapped else copy + compute))
-""": "expected 2: 1 would load a batch every 30 ms, the device takes one every 20 ms",
+""": ("expected 2: 1 would load a batch every 30 ms, the device takes one every 20 ms"),
             """
 def workers_needed(load, copy, compute, overlapped):
     return load // (compute if overlapped else copy + compute) + 1
-""": "expected 1: one worker loads a batch every 30 ms, enough for one every 30 ms",
+""": ("expected 1: one worker loads a batch every 30 ms, enough for one every 30 ms"),
             """
 import math
 def workers_needed(load, copy, compute, overlapped):
     return max(1, math.ceil(load / compute))
-""": "enough for one every 30 ms",
+""": ("enough for one every 30 ms"),
             """
 import math
 def workers_needed(load, copy, compute, overlapped):
     return max(1, math.ceil(load / (copy + compute)))
-""": "the device takes one every 20 ms",
+""": ("the device takes one every 20 ms"),
             """
 def workers_needed(load, copy, compute, overlapped):
     return max(1, round(load / (compute if overlapped else copy + compute)))
-""": "expected 4: 3 would load a batch every 20.333 ms",
+""": ("expected 4: 3 would load a batch every 20.333 ms"),
             """
 import math
 def workers_needed(load, copy, compute, overlapped):
     return math.ceil(load / (compute if overlapped else copy + compute))
-""": "at least one worker is asked",
+""": ("at least one worker is asked"),
             """
 def workers_needed(load, copy, compute, overlapped):
     return max(1.0, -(-load // (compute if overlapped else copy + compute)))
-""": "you returned 1.0, expected a whole number, an int",
+""": ("you returned 1.0, expected a whole number, an int"),
             """
 import math
 def workers_needed(load, copy, compute, overlapped):
     return max(1, math.ceil(load / (copy + compute if overlapped else compute)))
-""": "the device takes one every 20 ms",
+""": ("the device takes one every 20 ms"),
         },
     ),
     Exercise(
@@ -812,9 +885,18 @@ def workers_needed(load, copy, compute, overlapped):
         stars=3,
         check=check_send_packed,
         hints=[
-            "Make one long vector of all of them on the CPU, send it, and cut it up over there.",
-            "torch.cat takes vectors: flatten each tensor first, for example with x.reshape(-1).",
-            "Over there: packed.split([x.numel() for x in tensors]), then part.view(x.shape) for each part.",
+            (
+                "Make one long vector of all of them on the CPU, send it, and cut it up"
+                " over there."
+            ),
+            (
+                "torch.cat takes vectors: flatten each tensor first, for example with"
+                " x.reshape(-1)."
+            ),
+            (
+                "Over there: packed.split([x.numel() for x in tensors]), then"
+                " part.view(x.shape) for each part."
+            ),
         ],
         solution="""
 def send_packed(tensors, device):
@@ -822,8 +904,10 @@ def send_packed(tensors, device):
     parts = packed.split([x.numel() for x in tensors])
     return [part.view(x.shape) for part, x in zip(parts, tensors)]
 """,
-        praise="The parts are views of one tensor: they cost nothing, and keep all of it alive as long as one of them "
-        "lives.",
+        praise=(
+            "The parts are views of one tensor: they cost nothing, and keep all of it"
+            " alive as long as one of them lives."
+        ),
         right=[
             """
 def send_packed(tensors, device):
@@ -866,66 +950,66 @@ def send_packed(tensors, device):
     packed = torch.from_numpy(numpy.concatenate([x.numpy().ravel() for x in tensors])).to(device)
     parts = packed.split([x.numel() for x in tensors])
     return [part.view(x.shape) for part, x in zip(parts, tensors)]
-""": "unsupported ScalarType BFloat16",
+""": ("unsupported ScalarType BFloat16"),
             """
 def send_packed(tensors, device):
     shapes = [x.shape for x in tensors]
     packed = torch.cat([x.resize_(x.numel()) for x in tensors]).to(device)
     return [part.view(shape) for part, shape in zip(packed.split([s.numel() for s in shapes]), shapes)]
-""": "your function changed tensor 0 of the list itself",
+""": ("your function changed tensor 0 of the list itself"),
             """
 def send_packed(tensors, device):
     return [x.to(device) for x in tensors]
-""": "right shapes, but 4 copies to the device for 4 tensors: one is asked",
+""": ("right shapes, but 4 copies to the device for 4 tensors: one is asked"),
             """
 def send_packed(tensors, device):
     packed = torch.empty(sum(x.numel() for x in tensors))
     torch.cat([x.reshape(-1) for x in tensors], out=packed)
     parts = packed.to(device).split([x.numel() for x in tensors])
     return [part.reshape(x.shape) for part, x in zip(parts, tensors)]
-""": "entry 0 left as torch.int64 and came as torch.float32",
+""": ("entry 0 left as torch.int64 and came as torch.float32"),
             """
 def send_packed(tensors, device):
     packed = torch.cat([x.reshape(-1) for x in tensors]).float().to(device)
     parts = packed.split([x.numel() for x in tensors])
     return [part.reshape(x.shape).to(x.dtype) for part, x in zip(parts, tensors)]
-""": "whose numbers are they?",
+""": ("whose numbers are they?"),
             """
 def send_packed(tensors, device):
     packed = torch.cat([x.view(-1) for x in tensors]).to(device)
     parts = packed.split([x.numel() for x in tensors])
     return [part.reshape(x.shape) for part, x in zip(parts, tensors)]
-""": "not contiguous",
+""": ("not contiguous"),
             """
 def send_packed(tensors, device):
     packed = torch.cat([x.T.reshape(-1) if x.dim() == 2 else x.reshape(-1) for x in tensors]).to(device)
     parts = packed.split([x.numel() for x in tensors])
     return [part.reshape(x.shape) for part, x in zip(parts, tensors)]
-""": "whose numbers are they?",
+""": ("whose numbers are they?"),
             """
 def send_packed(tensors, device):
     packed = torch.cat([x.reshape(-1) for x in tensors]).to(device.type)
     parts = packed.split([x.numel() for x in tensors])
     return [part.reshape(x.shape) for part, x in zip(parts, tensors)]
-""": "`device` was meta:1, you sent to meta",
+""": ("`device` was meta:1, you sent to meta"),
             """
 def send_packed(tensors, device):
     return list(torch.stack(tensors).to(device))
-""": "raised RuntimeError",
+""": ("raised RuntimeError"),
             """
 def send_packed(tensors, device):
     packed = torch.cat([x.reshape(-1) for x in tensors]).to(device)
     return list(packed.split([x.numel() for x in tensors]))
-""": "entry 0 should have the shape (2, 3)",
+""": ("entry 0 should have the shape (2, 3)"),
             """
 def send_packed(tensors, device):
     packed = torch.cat([x.reshape(-1) for x in tensors]).to(device)
     return [packed[: x.numel()].reshape(x.shape) for x in tensors]
-""": "whose numbers are they?",
+""": ("whose numbers are they?"),
             """
 def send_packed(tensors, device):
     return [torch.empty_like(x, device=device) for x in tensors]
-""": "but 0 copies",
+""": ("but 0 copies"),
         },
     ),
     Exercise(
@@ -936,7 +1020,10 @@ def send_packed(tensors, device):
         check=check_fetch_sum,
         hints=[
             "launch returns at once. What it returns knows when the copy is done.",
-            "event.result() makes the host wait for it (in CUDA event.synchronize(), which works here, too).",
+            (
+                "event.result() makes the host wait for it (in CUDA"
+                " event.synchronize(), which works here, too)."
+            ),
             "Between launch and return: event.result(). Then here.sum().item().",
         ],
         solution="""
@@ -945,8 +1032,10 @@ def fetch_sum(stream, there, here):
     event.result()
     return here.sum().item()
 """,
-        praise="On a GPU: event = stream.record_event() after the copy, and event.synchronize() as late as you can, "
-        "with other work in between.",
+        praise=(
+            "On a GPU: event = stream.record_event() after the copy, and"
+            " event.synchronize() as late as you can, with other work in between."
+        ),
         right=[
             """
 def fetch_sum(stream, there, here):
@@ -981,75 +1070,75 @@ def fetch_sum(stream, there, here):
     event = stream.launch(here.copy_, there)
     event.result()
     return here.sum().item()
-""": "was launched 2 times",
+""": ("was launched 2 times"),
             """
 def fetch_sum(stream, there, here):
     stream.launch(here.copy_, there).result()
     return int(here.sum())
-""": "you returned 13, expected 13.5",
+""": ("you returned 13, expected 13.5"),
             """
 import concurrent.futures
 def fetch_sum(stream, there, here):
     concurrent.futures.wait([stream.launch(here.copy_, there)], timeout=0.01)
     return here.sum().item()
-""": "that was in `here` before the copy",
+""": ("that was in `here` before the copy"),
             """
 def fetch_sum(stream, there, here):
     event = stream.launch(here.copy_, there)
     return here.sum().item()
-""": "that was in `here` before the copy",
+""": ("that was in `here` before the copy"),
             """
 import time
 def fetch_sum(stream, there, here):
     event = stream.launch(here.copy_, there)
     time.sleep(0.05)
     return here.sum().item()
-""": "you returned -5.0",
+""": ("you returned -5.0"),
             """
 import time
 def fetch_sum(stream, there, here):
     event = stream.launch(here.copy_, there)
     time.sleep(0.5)
     return here.sum().item()
-""": "guess no times",
+""": ("guess no times"),
             """
 def fetch_sum(stream, there, here):
     stream.launch(here.copy_, there)
     return there.sum().item()
-""": "the number is right, but not from the copy",
+""": ("the number is right, but not from the copy"),
             """
 def fetch_sum(stream, there, here):
     event = stream.launch(here.copy_, there)
     total = here.sum().item()
     event.result()
     return total
-""": "read `here` after the wait",
+""": ("read `here` after the wait"),
             """
 def fetch_sum(stream, there, here):
     return there.sum().item()
-""": "nothing was launched on the stream",
+""": ("nothing was launched on the stream"),
             """
 def fetch_sum(stream, there, here):
     here.copy_(there)
     return here.sum().item()
-""": "nothing was launched on the stream",
+""": ("nothing was launched on the stream"),
             """
 def fetch_sum(stream, there, here):
     event = stream.launch(here.copy_, there)
     event.result()
     return there.sum().item()
-""": "where the device has gone on",
+""": ("where the device has gone on"),
             """
 def fetch_sum(stream, there, here):
     stream.wait_event(stream.launch(here.copy_, there))
     return here.sum().item()
-""": "it is the host that reads",
+""": ("it is the host that reads"),
             """
 def fetch_sum(stream, there, here):
     event = stream.launch(here.copy_, there)
     event.result()
     return here.sum()
-""": "expected a Python number",
+""": ("expected a Python number"),
         },
     ),
     Exercise(
@@ -1059,9 +1148,18 @@ def fetch_sum(stream, there, here):
         stars=3,
         check=check_feed,
         hints=[
-            "Which earlier copy used the slot that you are about to fill? Batch n uses the slot of batch n - 2.",
-            "Keep the events in a list. Before filling: if n >= len(slots), wait for events[n - len(slots)].",
-            "In the loop: wait if need be, slot.copy_(batch), events.append(stream.launch(there[n].copy_, slot)).",
+            (
+                "Which earlier copy used the slot that you are about to fill? Batch n"
+                " uses the slot of batch n - 2."
+            ),
+            (
+                "Keep the events in a list. Before filling: if n >= len(slots), wait"
+                " for events[n - len(slots)]."
+            ),
+            (
+                "In the loop: wait if need be, slot.copy_(batch),"
+                " events.append(stream.launch(there[n].copy_, slot))."
+            ),
         ],
         solution="""
 def feed(stream, batches, slots, there):
@@ -1074,7 +1172,10 @@ def feed(stream, batches, slots, there):
         events.append(stream.launch(there[n].copy_, slot))
     return events
 """,
-        praise="This is how the driver's staging buffer works, and how loaders that keep their own pinned buffers do.",
+        praise=(
+            "This is how the driver's staging buffer works, and how loaders that keep"
+            " their own pinned buffers do."
+        ),
         right=[
             """
 def feed(stream, batches, slots, there):
@@ -1122,7 +1223,7 @@ def feed(stream, batches, slots, there):
         slot.copy_(batch)
         events.append(stream.launch(there[n].copy_, batch))
     return events
-""": "the copy of batch 0 took the batch itself",
+""": ("the copy of batch 0 took the batch itself"),
             """
 def feed(stream, batches, slots, there):
     events = []
@@ -1133,7 +1234,7 @@ def feed(stream, batches, slots, there):
         slot.copy_(n)
         events.append(stream.launch(there[n].copy_, slot))
     return events
-""": "fill the slot with the batch",
+""": ("fill the slot with the batch"),
             """
 def feed(stream, batches, slots, there):
     events = []
@@ -1144,7 +1245,7 @@ def feed(stream, batches, slots, there):
         slot[0] = batch[0]
         events.append(stream.launch(there[n].copy_, slot))
     return events
-""": "fill the slot with the batch",
+""": ("fill the slot with the batch"),
             """
 def feed(stream, batches, slots, there):
     events = []
@@ -1155,7 +1256,7 @@ def feed(stream, batches, slots, there):
         events.append(stream.launch(there[n].copy_, slot))
         slot.copy_(batch)
     return events
-""": "when copy 0 was launched no slot held batch 0",
+""": ("when copy 0 was launched no slot held batch 0"),
             """
 def feed(stream, batches, slots, there):
     events = []
@@ -1165,7 +1266,7 @@ def feed(stream, batches, slots, there):
             events[n - 2].result()
         events.append(stream.launch(there[n].copy_, batch.clone()))
     return events
-""": "when copy 0 was launched no slot held batch 0",
+""": ("when copy 0 was launched no slot held batch 0"),
             """
 def feed(stream, batches, slots, there):
     events = []
@@ -1174,7 +1275,7 @@ def feed(stream, batches, slots, there):
         slot.copy_(batch)
         events.append(stream.launch(there[n].copy_, slot))
     return events
-""": "its slot was refilled before its copy was done",
+""": ("its slot was refilled before its copy was done"),
             """
 def feed(stream, batches, slots, there):
     events = []
@@ -1184,7 +1285,7 @@ def feed(stream, batches, slots, there):
         events.append(stream.launch(there[n].copy_, slot))
         stream.synchronize()
     return events
-""": "the host waited for the first copy",
+""": ("the host waited for the first copy"),
             """
 def feed(stream, batches, slots, there):
     events = []
@@ -1195,17 +1296,17 @@ def feed(stream, batches, slots, there):
         slot.copy_(batch)
         events.append(stream.launch(there[n].copy_, slot))
     return events
-""": "it is the host that fills the slot",
+""": ("it is the host that fills the slot"),
             """
 def feed(stream, batches, slots, there):
     return [stream.launch(there[n].copy_, batch) for n, batch in enumerate(batches)]
-""": "took the batch itself: the host must fill a slot",
+""": ("took the batch itself: the host must fill a slot"),
             """
 def feed(stream, batches, slots, there):
     for n, batch in enumerate(batches):
         there[n].copy_(batch)
     return []
-""": "0 operations were launched",
+""": ("0 operations were launched"),
             """
 def feed(stream, batches, slots, there):
     events = []
@@ -1216,7 +1317,7 @@ def feed(stream, batches, slots, there):
         slot.copy_(batch)
         events.append(stream.launch(there[n].copy_, slot))
     return events
-""": "before it filled the second slot",
+""": ("before it filled the second slot"),
             """
 def feed(stream, batches, slots, there):
     events = []
@@ -1227,7 +1328,7 @@ def feed(stream, batches, slots, there):
         slot.copy_(batch)
         events.append(stream.launch(there[n].copy_, slot))
     return events
-""": "the host waited for the copy of batch 1 before it filled the slot for batch 2",
+""": ("the host waited for the copy of batch 1 before it filled the slot for batch 2"),
             """
 def feed(stream, batches, slots, there):
     events = []
@@ -1238,7 +1339,7 @@ def feed(stream, batches, slots, there):
             events[n - len(slots)].result()
         events.append(stream.launch(there[n].copy_, slot))
     return events
-""": "its slot was refilled before its copy was done",
+""": ("its slot was refilled before its copy was done"),
             """
 def feed(stream, batches, slots, there):
     events = []
@@ -1248,7 +1349,7 @@ def feed(stream, batches, slots, there):
             events[n - len(slots)].result()
         slot.copy_(batch)
         events.append(stream.launch(there[n].copy_, slot))
-""": "return the list of the 6 events",
+""": ("return the list of the 6 events"),
             """
 import time
 def feed(stream, batches, slots, there):
@@ -1259,7 +1360,7 @@ def feed(stream, batches, slots, there):
         slot.copy_(batch)
         events.append(stream.launch(there[n].copy_, slot))
     return events
-""": "its slot was refilled before its copy was done",
+""": ("its slot was refilled before its copy was done"),
         },
     ),
 ]

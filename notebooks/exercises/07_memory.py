@@ -163,7 +163,8 @@ def check_extra_peak(answer):
         expected = sum(needed) * MIB
         if len(calls) != 1:
             raise Wrong(
-                f"work() ran {len(calls)} times: call it once, between the two questions"
+                f"work() ran {len(calls)} times: call it once, between the two"
+                " questions"
             )
         expect_number(got, shown, "a number of bytes")
         if got != expected:
@@ -171,36 +172,53 @@ def check_extra_peak(answer):
             cached = (
                 ": reserved is what the cache holds, allocated is what tensors need"
             )
-            other = ": the highest that is allocated during work(), less what was allocated before"
+            other = (
+                ": the highest that is allocated during work(), less what was allocated"
+                " before"
+            )
             slips = {
-                gpu.max_memory_allocated
-                - peak: ": an earlier peak is in it. reset_peak_memory_stats() starts anew",
+                gpu.max_memory_allocated - peak: (
+                    ": an earlier peak is in it. reset_peak_memory_stats() starts anew"
+                ),
                 gpu.max_memory_reserved - before: cached,
                 0: ": that is what is left afterwards; the maximum was higher",
                 left * MIB: ": that is what is left afterwards; the maximum was higher",
                 gpu.memory_reserved - reserved or None: cached,
                 gpu.memory_reserved: cached,
-                peak: ": that is an earlier peak. reset_peak_memory_stats() starts the maximum anew",
-                peak
-                - before: ": an earlier peak is in it. reset_peak_memory_stats() starts the maximum anew",
+                peak: (
+                    ": that is an earlier peak. reset_peak_memory_stats() starts the"
+                    " maximum anew"
+                ),
+                peak - before: (
+                    ": an earlier peak is in it. reset_peak_memory_stats() starts the"
+                    " maximum anew"
+                ),
                 before + expected: ": that counts what was allocated before",
                 sum(needed): ". Return bytes",
             }
             raise Wrong(
-                f"for {shown} you returned {mine}, expected {theirs}{slips.get(got, other)}"
+                f"for {shown} you returned {mine}, expected"
+                f" {theirs}{slips.get(got, other)}"
             )
 
 
-STAYS = "a rest of 1 MiB or less is not split off: it stays in the block, and counts as allocated"
-SPLIT = "a segment of its own, rounded up to 2 MiB; more than 1 MiB is left, so the rest is split off"
+STAYS = (
+    "a rest of 1 MiB or less is not split off: it stays in the block, and counts as"
+    " allocated"
+)
+SPLIT = (
+    "a segment of its own, rounded up to 2 MiB; more than 1 MiB is left, so the rest is"
+    " split off"
+)
 SIZES = {
     1: "the smallest block has 512 bytes, and small blocks share a segment of 2 MiB",
     512: "512 is a multiple of 512 already",
     513: "the next multiple of 512",
     400_000: "the next multiple of 512, in a segment of 2 MiB",
     MIB: "up to and including 1 MiB a tensor is small",
-    MIB
-    - 511: "rounded up to 512 it is 1 MiB, and up to and including that a tensor is small",
+    MIB - 511: (
+        "rounded up to 512 it is 1 MiB, and up to and including that a tensor is small"
+    ),
     MIB + 1: "one byte over 1 MiB, and it is served from a segment of 20 MiB",
     7 * MIB: "below 10 MiB the segment has 20 MiB",
     9 * MIB + 5: "below 10 MiB the segment has 20 MiB",
@@ -231,7 +249,8 @@ def check_four_rules(answer):
             or not all(map(is_number, got))
         ):
             raise Wrong(
-                f"for {shown} you returned {got!r}, expected a pair (allocated, reserved)"
+                f"for {shown} you returned {got!r}, expected a pair (allocated,"
+                " reserved)"
             )
         if tuple(got) == expected[::-1] != expected:
             raise Wrong(
@@ -244,7 +263,10 @@ def check_four_rules(answer):
                 in_mb = mine and (mine * MIB == theirs or mine % 10**6 == 0)
                 why = "return bytes, and 1 MiB is 2**20 of them" if in_mb else reason
                 if mine == expected[1] and size < 10 * MIB - 512:
-                    why = "a tensor below 10 MiB shares its segment, and the rest stays free for others"
+                    why = (
+                        "a tensor below 10 MiB shares its segment, and the rest stays"
+                        " free for others"
+                    )
                 raise Wrong(
                     f"for {shown} {what} is {theirs:,}, you returned {mine:,}: {why}"
                 )
@@ -321,22 +343,26 @@ def check_validate(answer):
         expect_number(got, shown, "a Python number")
         if not (torch.equal(x, given[0]) and torch.equal(y, given[1])):
             raise Wrong(
-                f"for {shown} your function has changed the numbers in the batches: it should only read them"
+                f"for {shown} your function has changed the numbers in the batches: it"
+                " should only read them"
             )
         expected = torch.cat(errors).mean().item()
         if not math.isclose(got, expected, rel_tol=1e-5):
             mine, theirs = apart(got, expected)
             raise Wrong(
-                f"for {shown} you returned {mine}, expected {theirs}{_average_slip(got, errors, earlier)}"
+                f"for {shown} you returned {mine}, expected"
+                f" {theirs}{_average_slip(got, errors, earlier)}"
             )
         earlier += errors
         if graph.most:
             raise Wrong(
-                f"right value, but {graph.most:,} bytes were kept for a backward pass that never comes"
+                f"right value, but {graph.most:,} bytes were kept for a backward pass"
+                " that never comes"
             )
         if not gradients_on:
             raise Wrong(
-                "right value, but gradients are switched off for all that follows: with torch.no_grad(): …"
+                "right value, but gradients are switched off for all that follows: with"
+                " torch.no_grad(): …"
             )
         _is_as_found(before, _state(model))
 
@@ -359,39 +385,43 @@ def _is_as_found(before, now):
         for then, after in zip(before["asked"], now["asked"], strict=True)
     ):
         raise Wrong(
-            "right value, but the weights ask for no gradient anymore. torch.no_grad() leaves them alone"
+            "right value, but the weights ask for no gradient anymore. torch.no_grad()"
+            " leaves them alone"
         )
     if before["asked"] != now["asked"]:
         raise Wrong(
-            "right value, but a weight that was frozen asks for a gradient now. torch.no_grad() leaves it alone"
+            "right value, but a weight that was frozen asks for a gradient now."
+            " torch.no_grad() leaves it alone"
         )
     if before["weights"] != now["weights"]:
         raise Wrong("right value, but the weights have changed")
     if before["gradients"] != now["gradients"]:
         raise Wrong(
-            "right value, but the gradients that the model had are not what they were: no zero_grad() is needed"
+            "right value, but the gradients that the model had are not what they were:"
+            " no zero_grad() is needed"
         )
     if before["modes"] != now["modes"]:
         mode = {True: "training mode", False: "evaluation mode"}
         then, after = mode[before["modes"][0]], mode[not before["modes"][0]]
         raise Wrong(
-            f"right value, but the model has been left in {after}, you found it in {then}: keep model.training, "
-            "and give it to model.train() at the end"
+            f"right value, but the model has been left in {after}, you found it in"
+            f" {then}: keep model.training, and give it to model.train() at the end"
         )
 
 
 def _average_slip(got, errors, earlier):
     every = torch.cat(errors)
     slips = {
-        "a batch counts by its number of samples": sum(e.mean() for e in errors)
-        / len(errors),
+        "a batch counts by its number of samples": (
+            sum(e.mean() for e in errors) / len(errors)
+        ),
         "the means of the batches add up": sum(e.mean() for e in errors),
         "that is the sum; divide it by the number of samples": every.sum(),
         "divide by the number of samples, not of batches": every.sum() / len(errors),
         "that is its square root": every.mean().sqrt(),
-        "numbers of an earlier call are in it: a default such as [] is made once": torch.cat(
-            [*earlier, *errors]
-        ).mean(),
+        "numbers of an earlier call are in it: a default such as [] is made once": (
+            torch.cat([*earlier, *errors]).mean()
+        ),
     }
     slips |= {f"that is batch {n} alone": e.mean() for n, e in enumerate(errors)}
     found = [
@@ -399,7 +429,10 @@ def _average_slip(got, errors, earlier):
         for slip, value in slips.items()
         if math.isclose(got, value.item(), rel_tol=1e-5)
     ]
-    other = "the squares of model(x) - y, both of shape (n, 1), over all samples, divided by their number"
+    other = (
+        "the squares of model(x) - y, both of shape (n, 1), over all samples, divided"
+        " by their number"
+    )
     return f": {found[0] if found else other}"
 
 
@@ -428,7 +461,8 @@ def check_forecast(answer):
         mine, theirs = (f"{value:,}" for value in (got, expected))
         if got in (16 * count + activations, 20 * count + activations):
             raise Wrong(
-                f"for {shown} you added up what is never there at the same time: {mine}, expected {theirs}"
+                f"for {shown} you added up what is never there at the same time:"
+                f" {mine}, expected {theirs}"
             )
         if any(
             math.isclose(got * unit, expected) for unit in (10**6, 10**9, 2**20, 2**30)
@@ -490,7 +524,8 @@ def check_accumulate_gradients(answer):
         found, count = [p.grad for p in model.parameters()], math.ceil(n / size)
         if not (torch.equal(x, given[0]) and torch.equal(y, given[1])):
             raise Wrong(
-                f"for {shown} your function has changed the numbers in x or y: it should only read them"
+                f"for {shown} your function has changed the numbers in x or y: it"
+                " should only read them"
             )
         if any(
             not torch.equal(p, w)
@@ -498,19 +533,27 @@ def check_accumulate_gradients(answer):
         ):
             raise Wrong("the weights have changed: only .grad is asked for")
         if max(sizes, default=0) > size:
-            chunked = f". x.split({size}) gives pieces of {size}, x.chunk({size}) gives {size} pieces"
-            at_once = f"the model got {max(sizes)} samples at once, {size} at most are asked for"
+            chunked = (
+                f". x.split({size}) gives pieces of {size}, x.chunk({size}) gives"
+                f" {size} pieces"
+            )
+            at_once = (
+                f"the model got {max(sizes)} samples at once, {size} at most are"
+                " asked for"
+            )
             raise Wrong(f"for {shown} {at_once}{chunked if len(sizes) > 1 else ''}")
         if sum(sizes) != n:
             raise Wrong(
-                f"for {shown}: {sum(sizes)} samples went through the model, there are {n}"
+                f"for {shown}: {sum(sizes)} samples went through the model, there"
+                f" are {n}"
             )
         if any(g is None for g in found):
             raise Wrong(f"for {shown} a parameter has no gradient afterwards")
         if len(sizes) > count:
             raise Wrong(
-                f"for {shown} the model got {len(sizes)} pieces, {count} would do: x.split({size}) gives pieces of "
-                f"{size}, x.chunk({size}) gives {size} pieces"
+                f"for {shown} the model got {len(sizes)} pieces, {count} would do:"
+                f" x.split({size}) gives pieces of {size}, x.chunk({size}) gives {size}"
+                " pieces"
             )
         got = torch.cat([g.flatten() for g in found])
         if not torch.allclose(got, right, rtol=1e-9):
@@ -522,8 +565,8 @@ def check_accumulate_gradients(answer):
                 else "let go of each piece's graph"
             )
             raise Wrong(
-                f"right gradient, but for {shown} up to {graph.most:,} bytes were kept for the backward pass, "
-                f"one piece needs {one.most:,}: {cure}"
+                f"right gradient, but for {shown} up to {graph.most:,} bytes were kept"
+                f" for the backward pass, one piece needs {one.most:,}: {cure}"
             )
 
 
@@ -551,14 +594,20 @@ def _gradient_slip(got, right, model, x, y, size):
         (last, [(1 / k, *pieces[-1])]),
         ("you have the gradient of a sum, mse_loss is a mean", [(y.numel(), x, y)]),
         (
-            f"you divided by {n} samples; the mean is over all {y.numel()} numbers of y",
+            (
+                f"you divided by {n} samples; the mean is over all {y.numel()} numbers"
+                " of y"
+            ),
             [(columns, x, y)],
         ),
     ]
     for text, weighted in slips:
         if torch.allclose(got, gradient(model, weighted), rtol=1e-6):
             return text
-    return f"the gradient is not that of F.mse_loss(model(x), y): {got.norm():.5g} long, not {right.norm():.5g}"
+    return (
+        f"the gradient is not that of F.mse_loss(model(x), y): {got.norm():.5g} long,"
+        f" not {right.norm():.5g}"
+    )
 
 
 class Enough(BaseException):
@@ -592,7 +641,8 @@ class Attempts:
             )
         if not isinstance(n, int) or n < 1:
             raise Enough(
-                f"there is no attempt with {n!r} samples; tried before: {_shorter(self.calls)}"
+                f"there is no attempt with {n!r} samples; tried before:"
+                f" {_shorter(self.calls)}"
             )
         self.held = self.held or any(watch() is not None for watch in self.tensors)
         self.calls.append(n)
@@ -639,8 +689,8 @@ def check_largest_that_fits(answer):
             expected.append(expected[-1] // 2)
         if attempt.calls != expected or not is_number(got) or got != expected[-1]:
             raise Wrong(
-                f"for {shown} you tried {_shorter(attempt.calls)} and returned {got!r}, "
-                f"expected {expected} and {expected[-1]}"
+                f"for {shown} you tried {_shorter(attempt.calls)} and returned {got!r},"
+                f" expected {expected} and {expected[-1]}"
             )
     _lets_through(answer, Attempts(0), "where not even one sample fits", [8, 4, 2, 1])
     for error, more in (
@@ -666,8 +716,8 @@ def check_largest_that_fits(answer):
 def _is_dropped(attempt, shown):
     if attempt.held:
         raise Wrong(
-            f"for {shown} you tried again while the failed attempt was alive: its tensors filled the memory. "
-            "Leave the except block first"
+            f"for {shown} you tried again while the failed attempt was alive: its"
+            " tensors filled the memory. Leave the except block first"
         )
 
 
@@ -706,9 +756,18 @@ EXERCISES = [
         stars=1,
         check=check_extra_peak,
         hints=[
-            "torch.cuda.memory_allocated() is what is allocated now, torch.cuda.max_memory_allocated() the highest.",
-            "The highest since when? torch.cuda.reset_peak_memory_stats() starts it anew.",
-            "In this order: what is allocated now; start anew; work(); the maximum, less what was there before.",
+            (
+                "torch.cuda.memory_allocated() is what is allocated now,"
+                " torch.cuda.max_memory_allocated() the highest."
+            ),
+            (
+                "The highest since when? torch.cuda.reset_peak_memory_stats() starts it"
+                " anew."
+            ),
+            (
+                "In this order: what is allocated now; start anew; work(); the maximum,"
+                " less what was there before."
+            ),
         ],
         solution="""
 def extra_peak(work):
@@ -717,8 +776,10 @@ def extra_peak(work):
     work()
     return torch.cuda.max_memory_allocated() - before
 """,
-        praise="No synchronize() is needed: the allocator keeps its books when an operation is launched, not when it "
-        "runs.",
+        praise=(
+            "No synchronize() is needed: the allocator keeps its books when an"
+            " operation is launched, not when it runs."
+        ),
         right=[
             """
 def extra_peak(work):
@@ -770,71 +831,71 @@ def extra_peak(work):
 def extra_peak(work):
     work()
     return torch.cuda.max_memory_allocated()
-""": "counts what was allocated before",
+""": ("counts what was allocated before"),
             """
 def extra_peak(work):
     before = torch.cuda.memory_allocated()
     work()
     return torch.cuda.max_memory_allocated() - before
-""": "an earlier peak is in it",
+""": ("an earlier peak is in it"),
             """
 def extra_peak(work):
     before = torch.cuda.memory_allocated()
     work()
     return torch.cuda.memory_allocated() - before
-""": "what is left afterwards",
+""": ("what is left afterwards"),
             """
 def extra_peak(work):
     before = torch.cuda.memory_reserved()
     torch.cuda.reset_peak_memory_stats()
     work()
     return torch.cuda.max_memory_reserved() - before
-""": "allocated is what tensors need",
+""": ("allocated is what tensors need"),
             """
 def extra_peak(work):
     before = torch.cuda.memory_allocated()
     torch.cuda.reset_peak_memory_stats()
     work()
     return (torch.cuda.max_memory_allocated() - before) / 2**20
-""": "Return bytes",
+""": ("Return bytes"),
             """
 def extra_peak(work):
     torch.cuda.reset_peak_memory_stats()
     return torch.cuda.max_memory_allocated()
-""": "work() ran 0 times",
+""": ("work() ran 0 times"),
             """
 def extra_peak(work):
     torch.cuda.reset_peak_memory_stats("cudax")
     work()
     return torch.cuda.max_memory_allocated()
-""": "Invalid device: 'cudax'",
+""": ("Invalid device: 'cudax'"),
             """
 def extra_peak(work):
     before = torch.cuda.memory_allocated(1)
     torch.cuda.reset_peak_memory_stats(1)
     work()
     return torch.cuda.max_memory_allocated(1) - before
-""": "Invalid device argument 1: there is one GPU, number 0",
+""": ("Invalid device argument 1: there is one GPU, number 0"),
             """
 def extra_peak(work):
     before = torch.cuda.memory_allocated("cpu")
     torch.cuda.reset_peak_memory_stats()
     work()
     return torch.cuda.max_memory_allocated() - before
-""": "Expected a cuda device, but got: cpu",
+""": ("Expected a cuda device, but got: cpu"),
             """
 def extra_peak(work):
     before = torch.cuda.max_memory_allocated()
     work()
     return torch.cuda.max_memory_allocated() - before
-""": "an earlier peak is in it",
+""": ("an earlier peak is in it"),
             """
 def extra_peak(work):
     torch.cuda.reset_peak_memory_stats()
     before = torch.cuda.memory_allocated()
     work("cuda")
     return torch.cuda.max_memory_allocated() - before
-""": "takes 0 positional arguments but 1 was given",
+""": ("takes 0 positional arguments but 1 was given"),
         },
     ),
     Exercise(
@@ -844,10 +905,18 @@ def extra_peak(work):
         stars=3,
         check=check_four_rules,
         hints=[
-            "First round the size up to a multiple of 512: -(-size // 512) * 512. That is the block.",
-            "The block decides the segment: up to 1 MiB, below 10 MiB, or from there on. MiB is 2**20 here.",
-            "Then the exception: in a segment of its own, the rest is segment - block. Is it 1 MiB or less, "
-            "then all of the segment is allocated.",
+            (
+                "First round the size up to a multiple of 512: -(-size // 512) * 512."
+                " That is the block."
+            ),
+            (
+                "The block decides the segment: up to 1 MiB, below 10 MiB, or from"
+                " there on. MiB is 2**20 here."
+            ),
+            (
+                "Then the exception: in a segment of its own, the rest is segment -"
+                " block. Is it 1 MiB or less, then all of the segment is allocated."
+            ),
         ],
         solution="""
 def four_rules(size):
@@ -859,8 +928,11 @@ def four_rules(size):
     segment = -(-block // 2**21) * 2**21
     return (segment if segment - block <= 2**20 else block), segment
 """,
-        praise="So memory_allocated() counts blocks, not numbers: a tensor of 11 MiB makes it grow by 12 MiB. These "
-        "are the defaults; the environment variable PYTORCH_CUDA_ALLOC_CONF changes some of them.",
+        praise=(
+            "So memory_allocated() counts blocks, not numbers: a tensor of 11 MiB makes"
+            " it grow by 12 MiB. These are the defaults; the environment variable"
+            " PYTORCH_CUDA_ALLOC_CONF changes some of them."
+        ),
         right=[
             """
 import math
@@ -906,7 +978,10 @@ def four_rules(size):
     if block < 10 * 2**20:
         return block, 20 * 2**20
     return block, -(-block // 2**21) * 2**21
-""": "for 11,534,336 bytes allocated is 12,582,912, you returned 11,534,336: exactly 1 MiB is left",
+""": (
+                "for 11,534,336 bytes allocated is 12,582,912, you returned 11,534,336:"
+                " exactly 1 MiB is left"
+            ),
             """
 def four_rules(size):
     block = -(-size // 512) * 512
@@ -916,44 +991,44 @@ def four_rules(size):
         return block, 20 * 2**20
     segment = -(-block // 2**21) * 2**21
     return (segment if segment - block < 2**20 else block), segment
-""": "exactly 1 MiB is left, and a rest of 1 MiB or less is not split off",
+""": ("exactly 1 MiB is left, and a rest of 1 MiB or less is not split off"),
             """
 def four_rules(size):
     return max(512, size), 2_000_000
-""": "1 MiB is 2**20",
+""": ("1 MiB is 2**20"),
             """
 def four_rules(size):
     return 2 * 2**20, -(-size // 512) * 512
-""": "the order is (allocated, reserved)",
+""": ("the order is (allocated, reserved)"),
             """
 def four_rules(size):
     return size, 2 * 2**20
-""": "the smallest block has 512 bytes",
+""": ("the smallest block has 512 bytes"),
             """
 def four_rules(size):
     block = (size // 512 + 1) * 512
     return block, 2 * 2**20
-""": "512 is a multiple of 512 already",
+""": ("512 is a multiple of 512 already"),
             """
 def four_rules(size):
     block = -(-size // 512) * 512
     return block, (2 if block < 2**20 else 20) * 2**20
-""": "up to and including 1 MiB",
+""": ("up to and including 1 MiB"),
             """
 def four_rules(size):
     block = -(-size // 512) * 512
     return block, (2 if block <= 2**20 else 20) * 2**20
-""": "so it gets a segment of its own",
+""": ("so it gets a segment of its own"),
             """
 def four_rules(size):
     block = -(-size // 512) * 512
     small, shared = block <= 2**20, size < 10 * 2**20
     return block, 2**21 if small else 20 * 2**20 if shared else -(-block // 2**21) * 2**21
-""": "rounded up to 512 it is 10 MiB",
+""": ("rounded up to 512 it is 10 MiB"),
             """
 def four_rules(size):
     return -(-size // 512) * 512
-""": "expected a pair",
+""": ("expected a pair"),
         },
     ),
     Exercise(
@@ -963,7 +1038,10 @@ def four_rules(size):
         stars=2,
         check=check_validate,
         hints=[
-            "A batch of 6 counts six times as much as a batch of 1. Sum up, and divide once, at the end.",
+            (
+                "A batch of 6 counts six times as much as a batch of 1. Sum up, and"
+                " divide once, at the end."
+            ),
             "F.mse_loss(model(x), y, reduction='sum') gives the sum over a batch.",
             "with torch.no_grad(): around the loop, and .item() at its end.",
         ],
@@ -1019,8 +1097,10 @@ def validate(model, batches):
     return np.mean(torch.cat(errors).numpy() ** 2)
 """,
         ],
-        praise="In your own code add model.eval() before, and the old mode again after. And one .item() at the end "
-        "waits for the device once, not once a batch.",
+        praise=(
+            "In your own code add model.eval() before, and the old mode again after."
+            " And one .item() at the end waits for the device once, not once a batch."
+        ),
         wrong={
             """
 def validate(model, batches):
@@ -1029,7 +1109,7 @@ def validate(model, batches):
         total = total + (model(x) - y).square().sum()
         samples += len(x)
     return (total / samples).item()
-""": "were kept for a backward pass",
+""": ("were kept for a backward pass"),
             """
 def validate(model, batches):
     total, samples = 0.0, 0
@@ -1037,25 +1117,25 @@ def validate(model, batches):
         total += (model(x) - y).square().sum().item()
         samples += len(x)
     return total / samples
-""": "were kept for a backward pass",
+""": ("were kept for a backward pass"),
             """
 def validate(model, batches):
     with torch.no_grad():
         losses = [(model(x) - y).square().mean().item() for x, y in batches]
     return sum(losses) / len(losses)
-""": "counts by its number of samples",
+""": ("counts by its number of samples"),
             """
 def validate(model, batches):
     model.requires_grad_(False)
     total = sum((model(x) - y).square().sum().item() for x, y in batches)
     return total / sum(len(x) for x, _ in batches)
-""": "the weights ask for no gradient anymore",
+""": ("the weights ask for no gradient anymore"),
             """
 def validate(model, batches):
     model.eval()
     with torch.no_grad():
         return torch.cat([model(x) - y for x, y in batches]).square().mean().item()
-""": "left in evaluation mode",
+""": ("left in evaluation mode"),
             """
 def validate(model, batches):
     model.eval()
@@ -1063,51 +1143,51 @@ def validate(model, batches):
         value = torch.cat([model(x) - y for x, y in batches]).square().mean().item()
     model.train()
     return value
-""": "left in training mode, you found it in evaluation mode",
+""": ("left in training mode, you found it in evaluation mode"),
             """
 def validate(model, batches):
     model.requires_grad_(False)
     value = torch.cat([model(x) - y for x, y in batches]).square().mean().item()
     model.requires_grad_(True)
     return value
-""": "a weight that was frozen asks for a gradient now",
+""": ("a weight that was frozen asks for a gradient now"),
             """
 def validate(model, batches):
     model.zero_grad()
     with torch.no_grad():
         return torch.cat([model(x) - y for x, y in batches]).square().mean().item()
-""": "no zero_grad() is needed",
+""": ("no zero_grad() is needed"),
             """
 def validate(model, batches):
     with torch.no_grad():
         return torch.cat([y.sub_(model(x)) for x, y in batches]).square().mean().item()
-""": "has changed the numbers in the batches",
+""": ("has changed the numbers in the batches"),
             """
 def validate(model, batches, errors=[]):
     with torch.no_grad():
         errors += [model(x) - y for x, y in batches]
     return torch.cat(errors).square().mean().item()
-""": "numbers of an earlier call are in it",
+""": ("numbers of an earlier call are in it"),
             """
 def validate(model, batches):
     torch.set_grad_enabled(False)
     return torch.cat([model(x) - y for x, y in batches]).square().mean().item()
-""": "switched off for all that follows",
+""": ("switched off for all that follows"),
             """
 def validate(model, batches):
     with torch.no_grad():
         return torch.cat([model(x) - y for x, y in batches]).square().mean().sqrt().item()
-""": "its square root",
+""": ("its square root"),
             """
 def validate(model, batches):
     with torch.no_grad():
         return torch.cat([(model(x).squeeze() - y).square().mean(1) for x, y in batches]).mean().item()
-""": "both of shape (n, 1)",
+""": ("both of shape (n, 1)"),
             """
 def validate(model, batches):
     with torch.no_grad():
         return sum((model(x) - y).square().sum() for x, y in batches) / sum(len(x) for x, _ in batches)
-""": "you returned a tensor",
+""": ("you returned a tensor"),
         },
     ),
     Exercise(
@@ -1117,16 +1197,24 @@ def validate(model, batches):
         stars=2,
         check=check_forecast,
         hints=[
-            "Write down three moments: start of backward, end of backward, optimizer step.",
-            "Start of backward: parameters 4, state 8, activations. Optimizer step: 4 + 4 + 8, and a copy of 4.",
+            (
+                "Write down three moments: start of backward, end of backward,"
+                " optimizer step."
+            ),
+            (
+                "Start of backward: parameters 4, state 8, activations. Optimizer step:"
+                " 4 + 4 + 8, and a copy of 4."
+            ),
             "The peak is max(12 * number + activations, 20 * number).",
         ],
         solution="""
 def forecast(number, activations):
     return max(12 * number + activations, 20 * number)
 """,
-        praise="The two are equal at 8 bytes of activations a parameter. Below that, neither checkpointing nor a "
-        "smaller batch lowers the peak.",
+        praise=(
+            "The two are equal at 8 bytes of activations a parameter. Below that,"
+            " neither checkpointing nor a smaller batch lowers the peak."
+        ),
         right=[
             """
 def forecast(number, activations):
@@ -1144,27 +1232,27 @@ def forecast(number, activations):
             """
 def forecast(number, activations):
     return 16 * number + activations
-""": "never there at the same time",
+""": ("never there at the same time"),
             """
 def forecast(number, activations):
     return 12 * number + activations
-""": "with its extra copy",
+""": ("with its extra copy"),
             """
 def forecast(number, activations):
     return max(12 * number + activations, 16 * number)
-""": "with its extra copy",
+""": ("with its extra copy"),
             """
 def forecast(number, activations):
     return 20 * number
-""": "the peak is the start of backward",
+""": ("the peak is the start of backward"),
             """
 def forecast(number, activations):
     return 12 * number + activations if activations > 10 * number else 20 * number
-""": "for 100,000,000 parameters and 800,001,000 bytes",
+""": ("for 100,000,000 parameters and 800,001,000 bytes"),
             """
 def forecast(number, activations):
     return max(12 * number + activations, 20 * number) / 10**9
-""": "you returned 11.2, expected 11,200,000,000. Return bytes",
+""": ("you returned 11.2, expected 11,200,000,000. Return bytes"),
         },
     ),
     Exercise(
@@ -1174,7 +1262,10 @@ def forecast(number, activations):
         stars=2,
         check=check_accumulate_gradients,
         hints=[
-            "x.split(size) gives pieces of at most `size`; zip them with y.split(size).",
+            (
+                "x.split(size) gives pieces of at most `size`; zip them with"
+                " y.split(size)."
+            ),
             "The mean of a piece counts with len(part) / len(x).",
             "model.zero_grad() first; then backward() inside the loop, once a piece.",
         ],
@@ -1188,10 +1279,10 @@ def accumulate_gradients(model, x, y, size):
         loss.backward()
 """,
         equivalent={
-            "loss = F.mse_loss(model(part), target) * (len(part) / len(x)) → "
-            "loss = F.mse_loss(model(part), target) * (len(part) / len(y))": "x and y have as many samples.",
-            "loss = F.mse_loss(model(part), target) * (len(part) / len(x)) → "
-            "loss = F.mse_loss(target, model(part)) * (len(part) / len(x))": (
+            "loss = F.mse_loss(model(part), target) * (len(part) / len(x)) → loss = F.mse_loss(model(part), target) * (len(part) / len(y))": (
+                "x and y have as many samples."
+            ),
+            "loss = F.mse_loss(model(part), target) * (len(part) / len(x)) → loss = F.mse_loss(target, model(part)) * (len(part) / len(x))": (
                 "The square of a difference is the same in both directions."
             ),
         },
@@ -1231,8 +1322,10 @@ def accumulate_gradients(model, x, y, size):
         p.grad = total
 """,
         ],
-        praise="For a language model the weights are numbers of tokens that count, not of samples: padding is left "
-        "out.",
+        praise=(
+            "For a language model the weights are numbers of tokens that count, not of"
+            " samples: padding is left out."
+        ),
         wrong={
             """
 def accumulate_gradients(model, x, y, size):
@@ -1240,47 +1333,47 @@ def accumulate_gradients(model, x, y, size):
     pieces = list(zip(x.split(size), y.split(size)))
     for part, target in pieces:
         ((model(part) - target).square().mean() / len(pieces)).backward()
-""": "every piece counts alike, however small",
+""": ("every piece counts alike, however small"),
             """
 def accumulate_gradients(model, x, y, size):
     for part, target in zip(x.split(size), y.split(size)):
         ((model(part) - target).square().mean() * len(part) / len(x)).backward()
-""": "start from no gradients",
+""": ("start from no gradients"),
             """
 def accumulate_gradients(model, x, y, size):
     model.zero_grad()
     losses = [(model(a) - b).square().mean() * len(a) / len(x) for a, b in zip(x.split(size), y.split(size))]
     sum(losses).backward()
-""": "call backward for each piece",
+""": ("call backward for each piece"),
             """
 def accumulate_gradients(model, x, y, size):
     model.zero_grad()
     (model(x) - y).square().mean().backward()
-""": "the model got 10 samples at once, 5 at most",
+""": ("the model got 10 samples at once, 5 at most"),
             """
 def accumulate_gradients(model, x, y, size):
     model.zero_grad()
     for part, target in zip(x.chunk(size), y.chunk(size)):
         ((model(part) - target).square().mean() * (len(part) / len(x))).backward()
-""": "x.chunk(20) gives 20 pieces",
+""": ("x.chunk(20) gives 20 pieces"),
             """
 def accumulate_gradients(model, x, y, size):
     model.zero_grad()
     for part, target in zip(x.split(size), y.split(size)):
         ((model(part) - target).square().sum() / len(x)).backward()
-""": "the mean is over all 20 numbers of y",
+""": ("the mean is over all 20 numbers of y"),
             """
 def accumulate_gradients(model, x, y, size):
     for part, target in zip(x.split(size), y.split(size)):
         model.zero_grad()
         ((model(part) - target).square().mean() * len(part) / len(x)).backward()
-""": "zero_grad comes once, before the loop",
+""": ("zero_grad comes once, before the loop"),
             """
 def accumulate_gradients(model, x, y, size):
     model.zero_grad()
     for part, target in zip(x.split(size), y.split(size)):
         ((model(part) - target).square().mean() * size / max(size, len(x))).backward()
-""": "weigh it by its own number",
+""": ("weigh it by its own number"),
             """
 import torch.nn.functional as F
 
@@ -1289,13 +1382,13 @@ def accumulate_gradients(model, x, y, size):
     for part, target in zip(x.split(size), y.split(size)):
         loss = F.mse_loss(model(part), target) * (len(part) / len(x))
         loss.backward(retain_graph=True)
-""": "let go of each piece's graph",
+""": ("let go of each piece's graph"),
             """
 def accumulate_gradients(model, x, y, size):
     model.zero_grad()
     for part, target in zip(x.split(size), y.split(size)):
         (model(part) - target).square().mean().backward()
-""": "the means of the pieces add up: weigh each",
+""": ("the means of the pieces add up: weigh each"),
             """
 import torch.nn.functional as F
 
@@ -1304,7 +1397,7 @@ def accumulate_gradients(model, x, y, size):
     x -= x.mean()
     for part, target in zip(x.split(size), y.split(size)):
         (F.mse_loss(model(part), target) * len(part) / len(x)).backward()
-""": "has changed the numbers in x or y",
+""": ("has changed the numbers in x or y"),
             """
 import torch.nn.functional as F
 
@@ -1313,7 +1406,7 @@ def accumulate_gradients(model, x, y, size):
     for k in range(len(x) // size):
         part, target = x[k * size : (k + 1) * size], y[k * size : (k + 1) * size]
         (F.mse_loss(model(part), target) * len(part) / len(x)).backward()
-""": "0 samples went through the model, there are 10",
+""": ("0 samples went through the model, there are 10"),
         },
     ),
     Exercise(
@@ -1323,9 +1416,18 @@ def accumulate_gradients(model, x, y, size):
         stars=3,
         check=check_largest_that_fits,
         hints=[
-            "A while loop around try and except. Catch torch.OutOfMemoryError, nothing wider.",
-            "return n stands in the try block, after train(n). The except block may be empty: halve after it.",
-            "With while n > 1: one sample is left for the end. train(1) outside of any try lets its error through.",
+            (
+                "A while loop around try and except. Catch torch.OutOfMemoryError,"
+                " nothing wider."
+            ),
+            (
+                "return n stands in the try block, after train(n). The except block may"
+                " be empty: halve after it."
+            ),
+            (
+                "With while n > 1: one sample is left for the end. train(1) outside of"
+                " any try lets its error through."
+            ),
         ],
         solution="""
 def largest_that_fits(train, n):
@@ -1377,7 +1479,10 @@ def largest_that_fits(train, n):
     return largest_that_fits(train, n // 2)
 """,
         ],
-        praise="In training the attempt must also throw away the gradients that the failed one left: zero_grad first.",
+        praise=(
+            "In training the attempt must also throw away the gradients that the failed"
+            " one left: zero_grad first."
+        ),
         wrong={
             """
 def largest_that_fits(train, n):
@@ -1388,7 +1493,7 @@ def largest_that_fits(train, n):
         if n == 1:
             raise
         return largest_that_fits(train, n // 2)
-""": "Leave the except block first",
+""": ("Leave the except block first"),
             """
 def largest_that_fits(train, n):
     while n > 1:
@@ -1398,7 +1503,7 @@ def largest_that_fits(train, n):
         except torch.OutOfMemoryError:
             n //= 2
     return n
-""": "you tried [5, 2] and returned 1, expected [5, 2, 1] and 1",
+""": ("you tried [5, 2] and returned 1, expected [5, 2, 1] and 1"),
             """
 def largest_that_fits(train, n):
     while True:
@@ -1409,7 +1514,10 @@ def largest_that_fits(train, n):
             if n == 1:
                 raise
         n //= 2
-""": "where the attempt raises a RuntimeError the error should come through; you returned 4",
+""": (
+                "where the attempt raises a RuntimeError the error should come through;"
+                " you returned 4"
+            ),
             """
 def largest_that_fits(train, n):
     while n:
@@ -1420,7 +1528,7 @@ def largest_that_fits(train, n):
             pass
         n //= 2
     raise torch.OutOfMemoryError("not even one sample fits")
-""": "own error should come through, not a new OutOfMemoryError",
+""": ("own error should come through, not a new OutOfMemoryError"),
             """
 def largest_that_fits(train, n):
     while True:
@@ -1432,7 +1540,7 @@ def largest_that_fits(train, n):
             if n == 1:
                 raise
         n //= 2
-""": "you tried [64, 64] and returned 64",
+""": ("you tried [64, 64] and returned 64"),
             """
 def largest_that_fits(train, n):
     while True:
@@ -1443,7 +1551,7 @@ def largest_that_fits(train, n):
             if n == 1:
                 raise
         n -= 1
-""": "you tried [64, 63, 62",
+""": ("you tried [64, 63, 62"),
             """
 def largest_that_fits(train, n):
     while True:
@@ -1454,7 +1562,7 @@ def largest_that_fits(train, n):
             if n == 1:
                 raise
         n /= 2
-""": "there is no attempt with 32.0 samples",
+""": ("there is no attempt with 32.0 samples"),
             """
 def largest_that_fits(train, n):
     while True:
@@ -1465,7 +1573,7 @@ def largest_that_fits(train, n):
             if n == 1:
                 raise
         n //= 2
-""": "only running out of memory is a reason",
+""": ("only running out of memory is a reason"),
             """
 def largest_that_fits(train, n):
     while True:
@@ -1476,7 +1584,10 @@ def largest_that_fits(train, n):
             if n == 1 or "memory" not in str(error):
                 raise
         n //= 2
-""": "raises a RuntimeError about an illegal memory access the error should come through",
+""": (
+                "raises a RuntimeError about an illegal memory access the error should"
+                " come through"
+            ),
             """
 def largest_that_fits(train, n):
     failed = []
@@ -1489,7 +1600,7 @@ def largest_that_fits(train, n):
                 raise
             failed.append(error)
         n //= 2
-""": "Leave the except block first",
+""": ("Leave the except block first"),
             """
 def largest_that_fits(train, n):
     while True:
@@ -1498,7 +1609,7 @@ def largest_that_fits(train, n):
             return n
         except torch.OutOfMemoryError:
             n //= 2
-""": "there is no attempt with 0 samples",
+""": ("there is no attempt with 0 samples"),
         },
     ),
 ]

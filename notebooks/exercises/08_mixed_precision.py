@@ -48,16 +48,19 @@ def check_autocast(answer):
             if autocast_type(kind):
                 torch.set_autocast_enabled(kind, False)
                 raise Wrong(
-                    "autocast is still on behind your function: use it in a with statement"
+                    "autocast is still on behind your function: use it in a with"
+                    " statement"
                 )
             if torch.get_autocast_dtype(kind) != default:
                 torch.set_autocast_dtype(kind, default)
                 raise Wrong(
-                    f"autocast has another default type for {kind} now: hand dtype to torch.autocast instead"
+                    f"autocast has another default type for {kind} now: hand dtype to"
+                    " torch.autocast instead"
                 )
             if model.weight.dtype != torch.float32:
                 raise Wrong(
-                    f"the weight is {model.weight.dtype} now: autocast casts a copy, and leaves it as it is"
+                    f"the weight is {model.weight.dtype} now: autocast casts a copy,"
+                    " and leaves it as it is"
                 )
             if not model.seen:
                 raise Wrong(f"for {shown} the model did not run: call model(x)")
@@ -68,7 +71,8 @@ def check_autocast(answer):
                     else ""
                 )
                 raise Wrong(
-                    f"for {shown}{gpu} autocast was off while the model ran: it must be on for x.device.type"
+                    f"for {shown}{gpu} autocast was off while the model ran: it must be"
+                    " on for x.device.type"
                 )
             if model.seen[0] != dtype:
                 raise Wrong(f"for {shown} autocast ran with {model.seen[0]}")
@@ -78,26 +82,35 @@ def check_autocast(answer):
                 )
             if model.inputs[0] != torch.float32:
                 raise Wrong(
-                    f"for {shown} the model got x in {model.inputs[0]}: hand it over as it is, autocast casts"
+                    f"for {shown} the model got x in {model.inputs[0]}: hand it over as"
+                    " it is, autocast casts"
                 )
             if got.dtype != out:
                 last = f", the model's last operation gave {out}" if lift else ""
                 raise Wrong(
-                    f"for {shown} your output is {got.dtype}{last}: return it as it comes out"
+                    f"for {shown} your output is {got.dtype}{last}: return it as it"
+                    " comes out"
                 )
             if kind == "cpu" and not got.requires_grad:
                 raise Wrong(
-                    f"for {shown} backward() would fail on your output: no torch.no_grad(), no detach()"
+                    f"for {shown} backward() would fail on your output: no"
+                    " torch.no_grad(), no detach()"
                 )
             if got.device.type != kind:
                 raise Wrong(f"for {shown} your output is on {got.device}")
 
 
 LINES = {
-    "h @ w": "a product is on the list of what runs in 16 bits, so the float32 weight is cast down",
+    "h @ w": (
+        "a product is on the list of what runs in 16 bits, so the float32 weight is"
+        " cast down"
+    ),
     "h.softmax(-1)": "softmax is on CUDA's list of what needs float32",
     "h.relu()": "relu is on no list, so it keeps the type of what it gets",
-    "h + w": "an addition is on no list, so the ordinary rule of type promotion holds: the wider type wins",
+    "h + w": (
+        "an addition is on no list, so the ordinary rule of type promotion holds: the"
+        " wider type wins"
+    ),
     "h.sum()": "a sum over many numbers is on CUDA's list of what needs float32",
     "torch.cat([h, h])": "both pieces are float16, and there is nothing to promote",
 }
@@ -133,7 +146,10 @@ def _inputs(e, m):
     tiny, half = normal * step, 2.0 ** (bias - m) / 2
     even = "it lies halfway between two neighbors, and the even one wins"
     subnormal = f"below 2**{1 - bias} the steps get no smaller, down to zero"
-    reach = f"the largest number of this format is {largest:.6g}, and what is too large becomes infinite"
+    reach = (
+        f"the largest number of this format is {largest:.6g}, and what is too large"
+        " becomes infinite"
+    )
     return [
         (0.3, f"the nearest of its neighbors, which are 2**{-2 - m} apart"),
         (-0.3, "rounding to the nearest, below zero as above"),
@@ -159,7 +175,10 @@ def _inputs(e, m):
         (1e38, reach),
         (
             largest + 0.9 * half,
-            "round first: the nearest is the largest number. Infinite is what is too large then",
+            (
+                "round first: the nearest is the largest number. Infinite is what is"
+                " too large then"
+            ),
         ),
         (
             largest + half,
@@ -167,7 +186,10 @@ def _inputs(e, m):
         ),
         (
             -largest - half,
-            "the next number would be too large, and it is the even one: infinity, on the other side",
+            (
+                "the next number would be too large, and it is the even one: infinity,"
+                " on the other side"
+            ),
         ),
     ]
 
@@ -254,7 +276,8 @@ def _follow(answer, start, gradients, lr):
         call(answer, weight, master, grad.clone(), lr, shown=shown)
         if not torch.is_grad_enabled():
             raise Wrong(
-                "gradients are switched off for all that follows: with torch.no_grad(): …"
+                "gradients are switched off for all that follows: with"
+                " torch.no_grad(): …"
             )
         if master.dtype != torch.float32:
             raise Wrong(
@@ -271,24 +294,29 @@ def _follow(answer, start, gradients, lr):
         )
     if weight.data_ptr() != address:
         raise Wrong(
-            "the weight has new memory now: fill the old one, with copy_, and no one else has to know"
+            "the weight has new memory now: fill the old one, with copy_, and no one"
+            " else has to know"
         )
     if not weight.requires_grad:
         raise Wrong(
-            "the weight asks for no gradient anymore: switch autograd off with torch.no_grad() only"
+            "the weight asks for no gradient anymore: switch autograd off with"
+            " torch.no_grad() only"
         )
     if torch.equal(master, start):
         raise Wrong(
-            f"{when} the master copy is what it was: it is the one to be updated, in place"
+            f"{when} the master copy is what it was: it is the one to be updated, in"
+            " place"
         )
     if not torch.allclose(master, expected, rtol=5e-5):
         if torch.allclose(master, rounded, rtol=5e-5):
             raise Wrong(
-                "lr * grad was rounded to bfloat16 before the master copy took it: use grad.float()"
+                "lr * grad was rounded to bfloat16 before the master copy took it: use"
+                " grad.float()"
             )
         slip = _update_slip(master, start, expected, lr, len(gradients))
         raise Wrong(
-            f"{when} with lr = {lr} the master copy is {_list(master)}, expected {_list(expected)}{slip}"
+            f"{when} with lr = {lr} the master copy is {_list(master)}, expected"
+            f" {_list(expected)}{slip}"
         )
     if torch.equal(weight.detach(), before.bfloat16()):
         same = (
@@ -299,7 +327,8 @@ def _follow(answer, start, gradients, lr):
         raise Wrong(f"the weight is {same}: it should be the new master copy, rounded")
     if not torch.equal(weight.detach(), master.bfloat16()):
         raise Wrong(
-            f"{when} the weight is {_list(weight)}, the master copy rounded to bfloat16 is {_list(master.bfloat16())}"
+            f"{when} the weight is {_list(weight)}, the master copy rounded to bfloat16"
+            f" is {_list(master.bfloat16())}"
         )
 
 
@@ -416,62 +445,73 @@ class Run:
         batches = f"{self.k} batch{'es' if self.k > 1 else ''}"
         if len(self.forward) != self.k:
             raise Wrong(
-                f"{batches}: the model ran {_times(len(self.forward))}, the optimizer {_times(len(self.seen))}, "
-                f"expected {self.k} and 1"
+                f"{batches}: the model ran {_times(len(self.forward))}, the optimizer"
+                f" {_times(len(self.seen))}, expected {self.k} and 1"
             )
         if not all(self.forward):
             raise Wrong(
-                "the model ran without autocast for the CPU: put the forward pass and the loss into it"
+                "the model ran without autocast for the CPU: put the forward pass and"
+                " the loss into it"
             )
         if any(dtype != torch.float16 for dtype in self.forward):
             raise Wrong("autocast ran with another type: dtype=torch.float16")
         if any(self.backward):
             raise Wrong(
-                "backward ran within autocast: it belongs behind it, each operation remembers its own types"
+                "backward ran within autocast: it belongs behind it, each operation"
+                " remembers its own types"
             )
         if len(self.backward) != self.k:
             raise Wrong(
-                f"backward ran {_times(len(self.backward))} for {batches}: call it for each of them, or the "
-                "activations of all stay in memory until the end"
+                f"backward ran {_times(len(self.backward))} for {batches}: call it for"
+                " each of them, or the activations of all stay in memory until the end"
             )
         if count["scale"] != self.k:
             raise Wrong(
-                f"{self.k} backward passes, {count['scale']} calls of scaler.scale: each loss needs it once"
+                f"{self.k} backward passes, {count['scale']} calls of scaler.scale:"
+                " each loss needs it once"
             )
         if any(dtype != torch.float32 for dtype in self.scaler.scaled):
             raise Wrong(
-                "the loss was computed in float16, outside of autocast: within, cross_entropy gets float32"
+                "the loss was computed in float16, outside of autocast: within,"
+                " cross_entropy gets float32"
             )
         if len(self.seen) != 1:
             raise Wrong(
-                f"{len(self.seen)} optimizer steps for {batches}: accumulate first, step once"
+                f"{len(self.seen)} optimizer steps for {batches}: accumulate first,"
+                " step once"
             )
         if count["step"] != 1:
             raise Wrong(
-                "use scaler.step(optimizer): it skips the step where a gradient is not finite"
+                "use scaler.step(optimizer): it skips the step where a gradient is not"
+                " finite"
             )
         if count["update"] != 1:
             raise Wrong(
-                f"scaler.update() was called {_times(count['update'])}: once for each step of the optimizer"
+                f"scaler.update() was called {_times(count['update'])}: once for each"
+                " step of the optimizer"
             )
         if self.scaler.calls.index("update") < self.scaler.calls.index("step"):
             raise Wrong(
-                "update() came before step(): it ends a step, and makes the scale for the next one"
+                "update() came before step(): it ends a step, and makes the scale for"
+                " the next one"
             )
         size, (seen,) = self.whole.norm().item(), self.seen
         expected, found = min(self.max_norm, size), seen.norm().item()
         if not math.isclose(found, expected, rel_tol=0.02):
             slip = self.slip(found, expected, size)
             raise Wrong(
-                f"{batches}: the optimizer saw a gradient of norm {found:.3g}, expected {expected:.3g}: {slip}"
+                f"{batches}: the optimizer saw a gradient of norm {found:.3g}, expected"
+                f" {expected:.3g}: {slip}"
             )
         if F.cosine_similarity(seen, self.whole, 0) < 0.999:
             raise Wrong(
-                "the gradient has the right norm and another direction: clip all of it together, once"
+                "the gradient has the right norm and another direction: clip all of it"
+                " together, once"
             )
         if self.lr != 0.1:
             raise Wrong(
-                f"the optimizer had a learning rate of 0.1, now it has {self.lr:.4g}: leave its settings alone"
+                f"the optimizer had a learning rate of 0.1, now it has {self.lr:.4g}:"
+                " leave its settings alone"
             )
         if not torch.allclose(self.moved, 0.1 * seen, rtol=1e-3, atol=1e-5):
             raise Wrong(
@@ -482,11 +522,13 @@ class Run:
         """After a call in which gradients were infinite."""
         if self.seen or self.moved.any():
             raise Wrong(
-                "a gradient was infinite, and the weights moved: scaler.step(optimizer) skips such a step"
+                "a gradient was infinite, and the weights moved: scaler.step(optimizer)"
+                " skips such a step"
             )
         if self.scaler.calls.count("update") != 1:
             raise Wrong(
-                "a gradient was infinite, and scaler.update() was not called: it lowers the scale for next time"
+                "a gradient was infinite, and scaler.update() was not called: it lowers"
+                " the scale for next time"
             )
 
     def slip(self, found, expected, size):
@@ -496,18 +538,30 @@ class Run:
                 "what was left over from before was still in it: zero_grad comes first"
             )
         if not all(self.there[1:]):
-            return "the batches before the last were thrown away: zero_grad comes once, before the loop"
+            return (
+                "the batches before the last were thrown away: zero_grad comes once,"
+                " before the loop"
+            )
         if math.isclose(found, size, rel_tol=0.02):
             return "it was not clipped"
         if self.k > 1 and math.isclose(ratio, self.k, rel_tol=0.05):
-            return f"the gradients of {self.k} means add up. Divide each loss by the number of batches"
+            return (
+                f"the gradients of {self.k} means add up. Divide each loss by the"
+                " number of batches"
+            )
         if math.isclose(ratio, 1 / 2**10, rel_tol=0.05):
             if self.max_norm > size:
-                return "it was divided by the scale twice, or never multiplied by it: scaler.scale(loss).backward()"
+                return (
+                    "it was divided by the scale twice, or never multiplied by it:"
+                    " scaler.scale(loss).backward()"
+                )
             return "it was clipped while it still had the scale. unscale_ first, once"
         if ratio > 2**9:
             return "it still has the scale"
-        return f"it should be that of the sum of all F.cross_entropy(…) / {self.k}, clipped once, behind the loop"
+        return (
+            f"it should be that of the sum of all F.cross_entropy(…) / {self.k},"
+            " clipped once, behind the loop"
+        )
 
 
 def _times(n):
@@ -570,11 +624,13 @@ def check_complete(answer):
             )
         if math.isclose(returned, run.loss * 2**10, rel_tol=0.02):
             raise Wrong(
-                "the step is right; you returned the loss times the scale: return the loss itself"
+                "the step is right; you returned the loss times the scale: return the"
+                " loss itself"
             )
         if not math.isclose(returned, run.loss, rel_tol=0.02):
             raise Wrong(
-                f"the step is right; you returned {returned:.4g}, the loss is {run.loss:.4g}"
+                f"the step is right; you returned {returned:.4g}, the loss is"
+                f" {run.loss:.4g}"
             )
     Run(
         answer,
@@ -645,7 +701,10 @@ EXERCISES = [
         stars=1,
         check=check_autocast,
         hints=[
-            "with torch.autocast(…): around model(x). It wants the name of a kind of device, and a dtype.",
+            (
+                "with torch.autocast(…): around model(x). It wants the name of a kind"
+                " of device, and a dtype."
+            ),
             "x.device.type is that name: 'cpu', 'cuda', 'mps', 'xpu', …",
             "with torch.autocast(x.device.type, dtype=dtype): return model(x)",
         ],
@@ -654,8 +713,10 @@ def autocast_to(model, x, dtype):
     with torch.autocast(x.device.type, dtype=dtype):
         return model(x)
 """,
-        praise="The check also had a tensor on an Intel GPU. Code that takes the type from the device runs on devices "
-        "that you never thought of.",
+        praise=(
+            "The check also had a tensor on an Intel GPU. Code that takes the type from"
+            " the device runs on devices that you never thought of."
+        ),
         right=[
             """
 def autocast_to(model, x, dtype):
@@ -673,52 +734,52 @@ def autocast_to(model, x, dtype):
 def autocast_to(model, x, dtype):
     with torch.autocast("cuda", dtype=dtype):
         return model(x)
-""": "autocast was off while the model ran",
+""": ("autocast was off while the model ran"),
             """
 def autocast_to(model, x, dtype):
     with torch.autocast("cpu", dtype=dtype):
         return model(x)
-""": "for a tensor on xpu and torch.float16 (an Intel GPU",
+""": ("for a tensor on xpu and torch.float16 (an Intel GPU"),
             """
 def autocast_to(model, x, dtype):
     with torch.autocast(x.device.type):
         return model(x)
-""": "for a tensor on cpu and torch.float16 autocast ran with torch.bfloat16",
+""": ("for a tensor on cpu and torch.float16 autocast ran with torch.bfloat16"),
             """
 def autocast_to(model, x, dtype):
     return model.to(dtype)(x.to(dtype))
-""": "autocast casts a copy",
+""": ("autocast casts a copy"),
             """
 def autocast_to(model, x, dtype):
     return model(x).to(dtype)
-""": "autocast was off while the model ran",
+""": ("autocast was off while the model ran"),
             """
 def autocast_to(model, x, dtype):
     with torch.autocast(x.device.type, dtype=dtype):
         return model(x).float()
-""": "your output is torch.float32",
+""": ("your output is torch.float32"),
             """
 def autocast_to(model, x, dtype):
     with torch.autocast(x.device.type, dtype=dtype):
         return model(x).to(dtype)
-""": "the model's last operation gave torch.float32: return it as it comes out",
+""": ("the model's last operation gave torch.float32: return it as it comes out"),
             """
 def autocast_to(model, x, dtype):
     with torch.autocast(x.device.type, dtype=dtype):
         return model(x.to(dtype))
-""": "the model got x in torch.float16",
+""": ("the model got x in torch.float16"),
             """
 @torch.no_grad()
 def autocast_to(model, x, dtype):
     with torch.autocast(x.device.type, dtype=dtype):
         return model(x)
-""": "backward() would fail on your output",
+""": ("backward() would fail on your output"),
             """
 def autocast_to(model, x, dtype):
     torch.set_autocast_dtype(x.device.type, dtype)
     with torch.autocast(x.device.type):
         return model(x)
-""": "autocast has another default type for cpu now",
+""": ("autocast has another default type for cpu now"),
         },
     ),
     Exercise(
@@ -728,9 +789,18 @@ def autocast_to(model, x, dtype):
         stars=1,
         check=check_complete,
         hints=[
-            "One of them belongs between backward and the clip, the other one behind the step.",
-            "The clip must see gradients without the scale; and the scale adapts once a step.",
-            "scaler.unscale_(optimizer) before the clip, scaler.update() behind the step, and return loss.",
+            (
+                "One of them belongs between backward and the clip, the other one"
+                " behind the step."
+            ),
+            (
+                "The clip must see gradients without the scale; and the scale adapts"
+                " once a step."
+            ),
+            (
+                "scaler.unscale_(optimizer) before the clip, scaler.update() behind the"
+                " step, and return loss."
+            ),
         ],
         solution=COMPLETE,
         right=[
@@ -761,8 +831,10 @@ def complete(model, optimizer, scaler, x, y, max_norm):
     return loss.detach()
 """,
         ],
-        praise="With no gradient to clip you may leave unscale_ out: step then does it. update() you may never leave "
-        "out, or the next step raises an error.",
+        praise=(
+            "With no gradient to clip you may leave unscale_ out: step then does it."
+            " update() you may never leave out, or the next step raises an error."
+        ),
         wrong={
             COMPLETE.replace(
                 "    scaler.unscale_(optimizer)\n", ""
@@ -791,7 +863,7 @@ def complete(model, optimizer, scaler, x, y, max_norm):
             ): "within autocast",
             COMPLETE.replace("scaler.step(optimizer)", "optimizer.step()").replace(
                 "    scaler.update()\n", ""
-            ): ("use scaler.step(optimizer)"),
+            ): "use scaler.step(optimizer)",
         },
     ),
     Exercise(
@@ -803,27 +875,48 @@ def complete(model, optimizer, scaler, x, y, max_norm):
         hints=[
             "Three cases: on the list for 16 bits, on the list for float32, on none.",
             "On no list: the type stays what it was; of two types the wider one wins.",
-            "Products go down to 16 bits, softmax and sums up to float32, the other three are on no list.",
+            (
+                "Products go down to 16 bits, softmax and sums up to float32, the other"
+                " three are on no list."
+            ),
         ],
         solution="""
 dtypes = ["float16", "float32", "float16", "float32", "float32", "float16"]
 """,
         right=[
-            "dtypes = [torch.float16, torch.float32, torch.half, torch.float, torch.float32, torch.float16]",
+            (
+                "dtypes = [torch.float16, torch.float32, torch.half, torch.float,"
+                " torch.float32, torch.float16]"
+            ),
             """
 low, high = "torch.float16", "torch.float32"
 dtypes = (low, high, low, high, high, low)
 """,
         ],
-        praise="h + w is the one that surprises people: one float32 tensor, such as a mask or a positional table, and "
-        "all that follows is float32 up to the next product.",
+        praise=(
+            "h + w is the one that surprises people: one float32 tensor, such as a mask"
+            " or a positional table, and all that follows is float32 up to the next"
+            " product."
+        ),
         wrong={
-            'dtypes = ["float32", "float32", "float16", "float32", "float32", "float16"]': "the float32 weight is cast",
-            'dtypes = ["float16", "float16", "float16", "float32", "float32", "float16"]': "softmax is on CUDA's list",
-            'dtypes = ["float16", "float32", "float32", "float32", "float32", "float16"]': "relu is on no list",
-            'dtypes = ["float16", "float32", "float16", "float16", "float32", "float16"]': "the wider type wins",
-            'dtypes = ["float16", "float32", "float16", "float32", "float16", "float16"]': "a sum over many numbers",
-            'dtypes = ["float16", "float32", "float16", "float32", "float32", "float32"]': "nothing to promote",
+            'dtypes = ["float32", "float32", "float16", "float32", "float32", "float16"]': (
+                "the float32 weight is cast"
+            ),
+            'dtypes = ["float16", "float16", "float16", "float32", "float32", "float16"]': (
+                "softmax is on CUDA's list"
+            ),
+            'dtypes = ["float16", "float32", "float32", "float32", "float32", "float16"]': (
+                "relu is on no list"
+            ),
+            'dtypes = ["float16", "float32", "float16", "float16", "float32", "float16"]': (
+                "the wider type wins"
+            ),
+            'dtypes = ["float16", "float32", "float16", "float32", "float16", "float16"]': (
+                "a sum over many numbers"
+            ),
+            'dtypes = ["float16", "float32", "float16", "float32", "float32", "float32"]': (
+                "nothing to promote"
+            ),
             'dtypes = ["float16", "float32"]': "expected a list of 6",
         },
     ),
@@ -834,8 +927,14 @@ dtypes = (low, high, low, high, high, low)
         stars=3,
         check=check_accumulate,
         hints=[
-            "In the loop: autocast around forward pass and loss, then scaler.scale(loss).backward() outside of it.",
-            "Behind the loop, once: unscale_, clip, step, update. Before it, once: zero_grad.",
+            (
+                "In the loop: autocast around forward pass and loss, then"
+                " scaler.scale(loss).backward() outside of it."
+            ),
+            (
+                "Behind the loop, once: unscale_, clip, step, update. Before it, once:"
+                " zero_grad."
+            ),
             "The mean over all batches is the sum of loss / len(batches).",
         ],
         solution=ACCUMULATE,
@@ -879,8 +978,10 @@ def accumulate(model, optimizer, scaler, batches, max_norm):
     scaler.update()
 """,
         ],
-        praise="The scale must not change between two batches of one step: the gradients would add up with different "
-        "scales. So update belongs behind the loop.",
+        praise=(
+            "The scale must not change between two batches of one step: the gradients"
+            " would add up with different scales. So update belongs behind the loop."
+        ),
         wrong={
             ACCUMULATE.replace(
                 " / len(batches)", ""
@@ -903,27 +1004,27 @@ def accumulate(model, optimizer, scaler, batches, max_norm):
             ACCUMULATE.replace(
                 "    scaler.step(optimizer)\n    scaler.update()",
                 "    scaler.update()\n    scaler.step(optimizer)",
-            ): ("update() came before step()"),
+            ): "update() came before step()",
             ACCUMULATE.replace("    optimizer.zero_grad()\n", "").replace(
                 "y in batches:\n", "y in batches:\n        optimizer.zero_grad()\n"
-            ): ("the batches before the last were thrown away"),
+            ): "the batches before the last were thrown away",
             ACCUMULATE.replace(
                 "clip_grad_norm_(model.parameters(), max_norm)",
                 "[clip_grad_norm_(p, max_norm) for p in model.parameters()]",
-            ): ("clipped once"),
+            ): "clipped once",
             ACCUMULATE.replace(
                 "    optimizer.zero_grad()\n", ""
             ): "zero_grad comes first",
             ACCUMULATE.replace(
                 "scaler.scale(loss).backward()",
                 "scaler.scale(loss)\n        loss.backward()",
-            ): ("never multiplied by it"),
+            ): "never multiplied by it",
             ACCUMULATE.replace(
                 "scaler.scale(loss).backward()", "loss.backward()"
             ): "did not use scaler.scale(loss",
             ACCUMULATE.replace("scaler.step(optimizer)", "optimizer.step()").replace(
                 "    scaler.update()\n", ""
-            ): ("use scaler.step(optimizer)"),
+            ): "use scaler.step(optimizer)",
             ACCUMULATE.replace(
                 "        scaler.scale(loss)", "            scaler.scale(loss)"
             ): "within autocast",
@@ -946,7 +1047,7 @@ def accumulate(model, optimizer, scaler, batches, max_norm):
     clip_grad_norm_(model.parameters(), max_norm)
     scaler.step(optimizer)
     scaler.update()
-""": "backward ran 1 time for 4 batches",
+""": ("backward ran 1 time for 4 batches"),
             ACCUMULATE.replace(
                 "(loss)", "(scaler.scale(loss))"
             ): "4 backward passes, 8 calls of scaler.scale",
@@ -956,7 +1057,8 @@ def accumulate(model, optimizer, scaler, batches, max_norm):
             ): "learning rate of 0.1, now it has 0.025",
             ACCUMULATE.replace(
                 "    clip_grad",
-                "    if not all(p.grad.isfinite().all() for p in model.parameters()):\n        return\n    clip_grad",
+                "    if not all(p.grad.isfinite().all() for p in model.parameters()):\n"
+                "        return\n    clip_grad",
             ): "scaler.update() was not called",
             ACCUMULATE.replace(
                 "    scaler.unscale_(optimizer)\n", ""
@@ -979,7 +1081,10 @@ def accumulate(model, optimizer, scaler, batches, max_norm):
         stars=2,
         check=check_update,
         hints=[
-            "Two lines: update the master copy, in float32 (grad.float()), then round it into the weight.",
+            (
+                "Two lines: update the master copy, in float32 (grad.float()), then"
+                " round it into the weight."
+            ),
             "weight.copy_(master) rounds, and keeps the memory and the type of weight.",
             "weight is a parameter, so autograd must not watch: with torch.no_grad().",
         ],
@@ -1004,97 +1109,100 @@ def update(weight, master, grad, lr):
     return weight
 """,
         ],
-        praise="AMP does it the other way round: the float32 copy is the parameter, and the 16-bit copy is made in "
-        "each forward pass and thrown away. Libraries that train in pure bfloat16 keep a master copy as you do.",
+        praise=(
+            "AMP does it the other way round: the float32 copy is the parameter, and"
+            " the 16-bit copy is made in each forward pass and thrown away. Libraries"
+            " that train in pure bfloat16 keep a master copy as you do."
+        ),
         wrong={
             """
 @torch.no_grad()
 def update(weight, master, grad, lr):
     weight -= lr * grad
-""": "it is the one to be updated",
+""": ("it is the one to be updated"),
             """
 @torch.no_grad()
 def update(weight, master, grad, lr):
     master.sub_(lr * grad)
     weight.copy_(master)
-""": "was rounded to bfloat16 before",
+""": ("was rounded to bfloat16 before"),
             """
 def update(weight, master, grad, lr):
     master -= lr * grad.float()
     weight.copy_(master)
-""": "raised RuntimeError",
+""": ("raised RuntimeError"),
             """
 def update(weight, master, grad, lr):
     master -= lr * grad.float()
     weight.data = master
-""": "needs it in bfloat16",
+""": ("needs it in bfloat16"),
             """
 @torch.no_grad()
 def update(weight, master, grad, lr):
     weight.copy_(master)
     master -= lr * grad.float()
-""": "the weight is what it was",
+""": ("the weight is what it was"),
             """
 @torch.no_grad()
 def update(weight, master, grad, lr):
     master += lr * grad.float()
     weight.copy_(master)
-""": "a step goes against the gradient",
+""": ("a step goes against the gradient"),
             """
 @torch.no_grad()
 def update(weight, master, grad, lr):
     master = master - lr * grad.float()
     weight.copy_(master)
-""": "to be updated, in place",
+""": ("to be updated, in place"),
             """
 def update(weight, master, grad, lr):
     master -= lr * grad.float()
     weight.requires_grad_(False).copy_(master)
-""": "asks for no gradient anymore",
+""": ("asks for no gradient anymore"),
             """
 @torch.no_grad()
 def update(weight, master, grad, lr):
     master -= 0.1 * grad.float()
     weight.copy_(master)
-""": "that is a step of 0.1 times the gradient",
+""": ("that is a step of 0.1 times the gradient"),
             """
 @torch.no_grad()
 def update(weight, master, grad, lr):
     master -= lr * grad.half().float()
     weight.copy_(master)
-""": "with lr = 1000000.0 the master copy is [1.0, 1.0",
+""": ("with lr = 1000000.0 the master copy is [1.0, 1.0"),
             """
 def update(weight, master, grad, lr):
     torch.set_grad_enabled(False)
     master -= lr * grad.float()
     weight.copy_(master)
-""": "switched off for all that follows",
+""": ("switched off for all that follows"),
             """
 def update(weight, master, grad, lr):
     master.data = (master - lr * grad.float()).bfloat16()
     weight.data.copy_(master)
-""": "the master copy is torch.bfloat16 now",
+""": ("the master copy is torch.bfloat16 now"),
             """
 def update(weight, master, grad, lr):
     master -= lr * grad.float()
     weight.data = master.bfloat16()
-""": "has new memory now",
+""": ("has new memory now"),
             """
 @torch.no_grad()
 def update(weight, master, grad, lr):
     master -= lr * grad.float()
-""": "the weight is what it was: it should be the new master copy, rounded",
+""": ("the weight is what it was: it should be the new master copy, rounded"),
             """
 @torch.no_grad()
 def update(weight, master, grad, lr):
     weight -= lr * grad
     master.copy_(weight)
-""": "went through 16 bits",
+""": ("went through 16 bits"),
             """
 def update(weight, master, grad, lr):
     master -= lr * grad.float()
     weight = master.bfloat16()
-""": "the weight is what it was: it should be the new master copy, rounded",
+""": ("the weight is what it was: it should be the new master copy, rounded"),
         },
     ),
     Exercise(
@@ -1104,13 +1212,25 @@ def update(weight, master, grad, lr):
         stars=3,
         check=check_keep,
         hints=[
-            "math.frexp(x)[1] - 1 is the exponent of x: the largest k with 2**k not above abs(x).",
-            "Neighbors of x are 2.0 ** (exponent - mantissa_bits) apart. Python's round takes the even one in a tie.",
-            "The exponent is at least 1 - bias. What reaches 2.0 ** (bias + 1) after rounding is infinite.",
+            (
+                "math.frexp(x)[1] - 1 is the exponent of x: the largest k with 2**k not"
+                " above abs(x)."
+            ),
+            (
+                "Neighbors of x are 2.0 ** (exponent - mantissa_bits) apart. Python's"
+                " round takes the even one in a tie."
+            ),
+            (
+                "The exponent is at least 1 - bias. What reaches 2.0 ** (bias + 1)"
+                " after rounding is infinite."
+            ),
         ],
         solution=KEEP,
-        praise="You can now try formats that no hardware has. With the float8_e4m3fn of PyTorch it would disagree at "
-        "the upper end only: that format has no infinity, and uses the bit patterns for numbers.",
+        praise=(
+            "You can now try formats that no hardware has. With the float8_e4m3fn of"
+            " PyTorch it would disagree at the upper end only: that format has no"
+            " infinity, and uses the bit patterns for numbers."
+        ),
         right=[
             """
 import math
@@ -1161,12 +1281,13 @@ def keep_bits(x, exponent_bits, mantissa_bits):
             ): "the even one wins",
             KEEP.replace(
                 "    exponent =",
-                "    if abs(x) < 2.0 ** (1 - bias):\n        return 0.0\n    exponent =",
-            ): ("the steps get no smaller, down to zero"),
+                "    if abs(x) < 2.0 ** (1 - bias):\n        return 0.0\n   "
+                " exponent =",
+            ): "the steps get no smaller, down to zero",
             KEEP.replace(
                 "abs(kept) < 2.0 ** (bias + 1)",
                 "abs(x) <= (2 - 2.0**-mantissa_bits) * 2.0**bias",
-            ): ("round first: the nearest is the largest number"),
+            ): "round first: the nearest is the largest number",
             KEEP.replace(
                 "abs(kept) < 2.0 ** (bias + 1)", "exponent <= bias"
             ): "infinity",
@@ -1177,7 +1298,7 @@ def keep_bits(x, exponent_bits, mantissa_bits):
 def keep_bits(x, exponent_bits, mantissa_bits):
     formats = {(5, 10): torch.float16, (8, 7): torch.bfloat16, (5, 2): torch.float8_e5m2}
     return torch.tensor(float(x)).to(formats.get((exponent_bits, mantissa_bits), torch.float8_e4m3fn)).item()
-""": "keep_bits(70000, 4, 3) gave",
+""": ("keep_bits(70000, 4, 3) gave"),
         },
     ),
 ]

@@ -104,7 +104,10 @@ def check_calls_of(answer):
             if isinstance(got, float):
                 why = "the number of calls is asked, not their time"
             elif program is five_sums and got == 0:
-                why = "call the program in the `with` block, ask after it, and for the whole name, aten:: included"
+                why = (
+                    "call the program in the `with` block, ask after it, and for the"
+                    " whole name, aten:: included"
+                )
             elif program is five_sums and got == 2 * expected:
                 why = "call the program once"
             raise Wrong(f"for {shown} you returned {got}, expected {expected}: {why}")
@@ -208,8 +211,8 @@ def check_self_times(answer):
         got = plain(dict(got))  # a Counter or a defaultdict will do
         if set(got) != set(expected):
             raise Wrong(
-                f"for {text}, {spans}, your names are {sorted(map(str, got))}, expected {sorted(expected)}: every name "
-                "of a span, none else"
+                f"for {text}, {spans}, your names are {sorted(map(str, got))}, expected"
+                f" {sorted(expected)}: every name of a span, none else"
             )
         for name, right in expected.items():
             if not is_number(got[name]):
@@ -219,7 +222,8 @@ def check_self_times(answer):
             if not _close(got[name], right):
                 value, wanted = apart(got[name], right)
                 raise Wrong(
-                    f"for {text}, {spans}, you gave {name!r} {value}, expected {wanted}: {why}"
+                    f"for {text}, {spans}, you gave {name!r} {value}, expected"
+                    f" {wanted}: {why}"
                 )
 
 
@@ -341,7 +345,8 @@ def check_longest_gap(answer):
         if expected is None:
             if got is not None:
                 raise Wrong(
-                    f"for {text}, {spans}, you returned {got!r}: there is no gap, expected None ({why})"
+                    f"for {text}, {spans}, you returned {got!r}: there is no gap,"
+                    f" expected None ({why})"
                 )
         elif got is None:
             raise Wrong(
@@ -353,7 +358,8 @@ def check_longest_gap(answer):
             or not all(map(is_number, got))
         ):
             raise Wrong(
-                f"for {text}, {spans}, you returned {got!r}, expected the pair {expected}: start and end"
+                f"for {text}, {spans}, you returned {got!r}, expected the pair"
+                f" {expected}: start and end"
             )
         elif not all(map(_close, got, expected)):
             raise Wrong(
@@ -392,19 +398,27 @@ def check_name_fault(answer):
         got = call(answer, step, busy, data, fetched, shown=shown)
         if not isinstance(got, str) or got not in NAMES:
             raise Wrong(
-                f"for {shown} you returned {got!r}, expected one of {', '.join(map(repr, NAMES))}"
+                f"for {shown} you returned {got!r}, expected one of"
+                f" {', '.join(map(repr, NAMES))}"
             )
         if got != right:
             share = f"the GPU worked {100 * busy / step:g}% of the step"
             took = f"the data range took {data} of {step - busy:g} ms of idle time"
             why = {
                 "busy": f"{share}, and that is asked first",
-                "input-bound": f"{share}, {took}, more than half"
-                + (
-                    ", which is asked before the fetches" if got == "sync-bound" else ""
+                "input-bound": (
+                    f"{share}, {took}, more than half"
+                    + (
+                        ", which is asked before the fetches"
+                        if got == "sync-bound"
+                        else ""
+                    )
                 ),
                 "sync-bound": f"{took}, not more than half; values fetched: {fetched}",
-                "launch-bound": f"{share}, {took}, values fetched: {fetched}; none of the three is enough",
+                "launch-bound": (
+                    f"{share}, {took}, values fetched: {fetched}; none of the three is"
+                    " enough"
+                ),
             }[right]
             raise Wrong(f"for {shown} you said {got!r}, expected {right!r}: {why}")
 
@@ -487,13 +501,15 @@ def check_epoch(answer):
             a is not b for a, b in zip(batches, mine, strict=True)
         ):
             raise Wrong(
-                f"for {shown} your function changed the list of batches; the next epoch needs it"
+                f"for {shown} your function changed the list of batches; the next epoch"
+                " needs it"
             )
         if not all(
             map(torch.equal, before, [x for pair in batches for x in pair] + [weight])
         ):
             raise Wrong(
-                f"for {shown} your function wrote into a batch or into weight; the next epoch needs them"
+                f"for {shown} your function wrote into a batch or into weight; the next"
+                " epoch needs them"
             )
         _judge_epoch(got, expected, shown, batches, weight, operators.types)
         # what writes into a tensor on the CPU is refused below, on a GPU that takes
@@ -508,7 +524,8 @@ def check_epoch(answer):
 def _judge_epoch(got, expected, shown, batches, weight, types):
     if not isinstance(got, (tuple, list)) or len(got) != 2:
         raise Wrong(
-            f"for {shown} you returned {got!r}, expected a pair (mean loss, share of right answers)"
+            f"for {shown} you returned {got!r}, expected a pair (mean loss, share of"
+            " right answers)"
         )
     if not all(map(is_number, got)):
         kinds = " and ".join(type(value).__name__ for value in got)
@@ -529,8 +546,14 @@ def _judge_epoch(got, expected, shown, batches, weight, types):
     ):
         if not near(a, b):
             why = (
-                "asked is the mean of cross_entropy over all samples, with x / 64 @ weight as scores",
-                "a sample is right where the largest of its scores is that of its class: scores.argmax(1) == y",
+                (
+                    "asked is the mean of cross_entropy over all samples, with x / 64 @"
+                    " weight as scores"
+                ),
+                (
+                    "a sample is right where the largest of its scores is that of its"
+                    " class: scores.argmax(1) == y"
+                ),
             )[k]
             if near(got[0], expected[1]) and near(got[1], expected[0]):
                 why = "the mean loss comes first, the share second"
@@ -541,7 +564,10 @@ def _judge_epoch(got, expected, shown, batches, weight, types):
             elif k == 1 and near(a, 100 * b):
                 why = "a share is asked, not percent"
             elif near(a, sum(one[k] for one in single) / len(single)):
-                why = "divide by the number of samples; a mean of means is no mean when the batches differ in size"
+                why = (
+                    "divide by the number of samples; a mean of means is no mean when"
+                    " the batches differ in size"
+                )
             elif near(a, single[0][k]):
                 why = "that is the first batch alone"
             elif near(a * sizes[0], b):
@@ -557,21 +583,24 @@ def _judge_work(fetches, operators, but, batches, width):
         raise Wrong(f"{but} a product still computes in float64: use x.float()")
     if {"numpy", "__array__"} & set(fetches):
         raise Wrong(
-            f"{but} NumPy cannot read a tensor on a GPU: that raises. .cpu() first, or .tolist()"
+            f"{but} NumPy cannot read a tensor on a GPU: that raises. .cpu() first, or"
+            " .tolist()"
         )
     if len(fetches) > 1:
         more = " …" if len(fetches) > 4 else ""
         raise Wrong(
-            f"{but} {len(fetches)} fetches ({', '.join(fetches[:4])}{more}): add up on the device, fetch "
-            "both sums at once at the end"
+            f"{but} {len(fetches)} fetches ({', '.join(fetches[:4])}{more}): add up on"
+            " the device, fetch both sums at once at the end"
         )
     if operators.count > 20 * batches + 15:
         raise Wrong(
-            f"{but} {operators.count} operators: cross_entropy and argmax take a whole batch at once"
+            f"{but} {operators.count} operators: cross_entropy and argmax take a whole"
+            " batch at once"
         )
     if batches > 1 and operators.made.count(width) >= batches:
         raise Wrong(
-            f"{but} a tensor for the scale is still made for each batch: a constant factor needs none"
+            f"{but} a tensor for the scale is still made for each batch: a constant"
+            " factor needs none"
         )
 
 
@@ -606,7 +635,8 @@ class AsOnAGpu(TorchDispatchMode):
             ]
             if here and any(x.device.type == "meta" for x in given):
                 raise RuntimeError(
-                    f"Expected all tensors to be on the same device, found cuda:0 and cpu in {name}"
+                    "Expected all tensors to be on the same device, found cuda:0 and"
+                    f" cpu in {name}"
                 )
         return operation(*args, **kwargs)
 
@@ -711,7 +741,8 @@ def _blocks(hidden, heads, layers):
     def make():
         if huge and torch.empty(0).device.type != "meta":
             raise Wrong(
-                "the large model was built on the CPU, where it takes 26 GB: build it on meta"
+                "the large model was built on the CPU, where it takes 26 GB: build it"
+                " on meta"
             )
         return nn.Sequential(*(Attention(hidden, heads) for _ in range(layers)))
 
@@ -743,7 +774,10 @@ def check_mfu_of(answer):
         _judge_mfu(
             answer, _blocks(hidden, heads, layers), shape, seconds, peak, shown, *parts
         )
-    shown = "a model without attention, two layers 30 → 50 → 20, input (10, 30), 1e-06 s, 0.5 TFLOP/s"
+    shown = (
+        "a model without attention, two layers 30 → 50 → 20, input (10, 30), 1e-06 s,"
+        " 0.5 TFLOP/s"
+    )
     layers = lambda: nn.Sequential(nn.Linear(30, 50), nn.ReLU(), nn.Linear(50, 20))  # noqa: E731
     first, second = 2 * 10 * 30 * 50, 2 * 10 * 50 * 20
     whole = 2 * first + 3 * second
@@ -759,35 +793,45 @@ def _judge_mfu(
     if torch.empty(0).device.type == "meta":
         torch.set_default_device(None)
         raise Wrong(
-            'the default device is still meta after your function; `with torch.device("meta"):` sets it back'
+            "the default device is still meta after your function; `with"
+            ' torch.device("meta"):` sets it back'
         )
     expected = whole / seconds / peak / 1e12
     expect_number(got, shown)
     if math.isclose(got, expected, rel_tol=1e-3):
         return
     faults = {
-        "that is the forward pass; a training step is forward and backward": forward
-        / whole,
-        "the input needs no gradient, so the product that makes it is not computed": 1
-        + first / whole,
+        "that is the forward pass; a training step is forward and backward": (
+            forward / whole
+        ),
+        "the input needs no gradient, so the product that makes it is not computed": (
+            1 + first / whole
+        ),
         "a share is asked, not percent": 100,
-        "that is twice the forward pass; count forward and backward": 2
-        * forward
-        / whole,
-        "twice as much: the counter has multiplications and additions already; count one step": 2,
-        "half as much: multiplications and additions count, and the counter has both": 0.5,
+        "that is twice the forward pass; count forward and backward": (
+            2 * forward / whole
+        ),
+        "twice as much: the counter has multiplications and additions already; count one step": (
+            2
+        ),
+        "half as much: multiplications and additions count, and the counter has both": (
+            0.5
+        ),
         "the counter has the backward pass already": 3,
         "forward and backward must run inside of the counter's `with` block": 0,
         "a TFLOP is 10¹² FLOP": 1e12,
-        "a factor of 1000: a TFLOP is 10¹² FLOP, not 10⁹, and the time is in seconds": 1e3,
+        "a factor of 1000: a TFLOP is 10¹² FLOP, not 10⁹, and the time is in seconds": (
+            1e3
+        ),
         "divide by the seconds": seconds,
         "divide by the seconds, do not multiply": seconds**2,
         "a / b * c multiplies by c: put the whole divisor in brackets": 1e24,
         "divide by the peak": peak * 1e12,
         "divide by the peak, do not multiply": peak**2,
         "that is the inverse": 1 / expected**2,
-        "the attention is not counted. On the CPU it is not in every version; count on meta": plain_products
-        / whole,
+        "the attention is not counted. On the CPU it is not in every version; count on meta": (
+            plain_products / whole
+        ),
     }
     why = next(
         (
@@ -800,8 +844,8 @@ def _judge_mfu(
     if got in [round(expected, digits) for digits in range(4)]:
         why = "do not round"
     why = why or (
-        "count the model itself, forward and backward, on meta: a formula leaves something out, other devices count "
-        "attention differently"
+        "count the model itself, forward and backward, on meta: a formula leaves"
+        " something out, other devices count attention differently"
     )
     value, wanted = apart(float(got), expected)
     raise Wrong(f"for {shown} you returned {value}, expected {wanted}: {why}")
@@ -813,8 +857,9 @@ def _call_mfu(answer, make, shape, seconds, peak, shown):
     except Wrong as problem:
         if getattr(problem.__cause__, "name", None) == "tabulate":
             raise Wrong(
-                "FlopCounterMode() prints a table at its end and needs the package tabulate for it; you want the "
-                "number only: FlopCounterMode(display=False)"
+                "FlopCounterMode() prints a table at its end and needs the package"
+                " tabulate for it; you want the number only:"
+                " FlopCounterMode(display=False)"
             ) from None
         raise (
             problem.__cause__ if isinstance(problem.__cause__, Wrong) else problem
@@ -842,9 +887,15 @@ EXERCISES = [
         stars=1,
         check=check_calls_of,
         hints=[
-            "with profile(**options) as prof: call the program in the block, and ask prof after it.",
+            (
+                "with profile(**options) as prof: call the program in the block, and"
+                " ask prof after it."
+            ),
             "Each row of prof.key_averages() has a key, the name, and a count.",
-            "sum(row.count for row in prof.key_averages() if row.key == name) is 0 where there is no such row.",
+            (
+                "sum(row.count for row in prof.key_averages() if row.key == name) is 0"
+                " where there is no such row."
+            ),
         ],
         solution="""
 from torch.profiler import profile
@@ -855,7 +906,10 @@ def calls_of(name, program):
         program()
     return sum(row.count for row in prof.key_averages() if row.key == name)
 """,
-        praise="A test can say so: this part of my program calls aten::item never, and aten::mm three times.",
+        praise=(
+            "A test can say so: this part of my program calls aten::item never, and"
+            " aten::mm three times."
+        ),
         right=[
             """
 from torch.profiler import ProfilerActivity, profile
@@ -898,7 +952,7 @@ def calls_of(name, program):
     with profile() as prof:
         program()
     return sum(row.key == name for row in prof.key_averages())
-""": "the count of all its calls",
+""": ("the count of all its calls"),
             """
 from torch.profiler import profile
 
@@ -907,7 +961,7 @@ def calls_of(name, program):
     with profile() as prof:
         program()
     return sum(row.count for row in prof.key_averages() if name in row.key)
-""": "aten::addmm is another operator",
+""": ("aten::addmm is another operator"),
             """
 from torch.profiler import profile
 
@@ -916,7 +970,7 @@ def calls_of(name, program):
     with profile() as prof:
         program()
     return {row.key: row.count for row in prof.key_averages()}.get(name)
-""": "expected a number of calls, 0 if there is none",
+""": ("expected a number of calls, 0 if there is none"),
             """
 from torch.profiler import profile
 
@@ -926,7 +980,7 @@ def calls_of(name, program):
     with profile() as prof:
         pass
     return sum(row.count for row in prof.key_averages() if row.key == name)
-""": "call the program in the `with` block",
+""": ("call the program in the `with` block"),
             """
 from torch.profiler import profile
 
@@ -936,7 +990,7 @@ def calls_of(name, program):
         program()
         program()
     return sum(row.count for row in prof.key_averages() if row.key == name)
-""": "call the program once",
+""": ("call the program once"),
             """
 from torch.profiler import profile
 
@@ -945,7 +999,7 @@ def calls_of(name, program):
     with profile() as prof:
         program()
     return sum(row.self_cpu_time_total for row in prof.key_averages() if row.key == name)
-""": "not their time",
+""": ("not their time"),
             """
 from torch.profiler import profile
 
@@ -954,7 +1008,7 @@ def calls_of(name, program):
     with profile() as prof:
         program()
     return sum(event.name == name for event in prof.events() if event.cpu_parent is None)
-""": "aten::matmul calls it",
+""": ("aten::matmul calls it"),
             """
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -970,7 +1024,7 @@ def calls_of(name, program):
     with Counting() as counting:
         program()
     return counting.seen.count(name)
-""": "operators that call others count as well",
+""": ("operators that call others count as well"),
         },
     ),
     Exercise(
@@ -980,14 +1034,24 @@ def calls_of(name, program):
         stars=3,
         check=check_self_times,
         hints=[
-            "Self time = own length, less the lengths of the direct children. Who is the parent of a span?",
-            "Sorted by (start, -end), a parent comes before its children. Keep a list of those still open.",
-            "For each span: keep in the list what ends after its start, add its length to its name, take it off the "
-            "name of the last one in the list.",
+            (
+                "Self time = own length, less the lengths of the direct children. Who"
+                " is the parent of a span?"
+            ),
+            (
+                "Sorted by (start, -end), a parent comes before its children. Keep a"
+                " list of those still open."
+            ),
+            (
+                "For each span: keep in the list what ends after its start, add its"
+                " length to its name, take it off the name of the last one in the list."
+            ),
         ],
         solution=SELF,
-        praise="The self times of a thread never add up to more than its clock. That is why a profile is sorted by "
-        "them.",
+        praise=(
+            "The self times of a thread never add up to more than its clock. That is"
+            " why a profile is sorted by them."
+        ),
         right=[
             PARENT,
             """
@@ -1023,7 +1087,7 @@ def self_times(spans):
     for name, start, end in spans:
         times[name] = times.get(name, 0) + end - start
     return times
-""": "less the time of what is inside",
+""": ("less the time of what is inside"),
             """
 def self_times(spans):
     times = {}
@@ -1031,7 +1095,7 @@ def self_times(spans):
         inside = sum(d - c for _, c, d in spans if a <= c and d <= b and (c, d) != (a, b))
         times[name] = times.get(name, 0) + b - a - inside
     return times
-""": "only the direct children count",
+""": ("only the direct children count"),
             SELF.replace(SORTED, "spans"): "sort it first",
             SELF.replace(
                 SORTED, "sorted(spans, key=lambda span: span[1])"
@@ -1052,7 +1116,9 @@ def self_times(spans):
                 "return times",
                 "return {name: time for name, time in times.items() if time}",
             ): "your names",
-            "def self_times(spans):\n    return [end - start for _, start, end in spans]\n": "expected a dict",
+            "def self_times(spans):\n    return [end - start for _, start, end in spans]\n": (
+                "expected a dict"
+            ),
         },
     ),
     Exercise(
@@ -1062,9 +1128,15 @@ def self_times(spans):
         stars=2,
         check=check_longest_gap,
         hints=[
-            "Sort by start. Then walk, and remember the latest end so far, of whichever stream.",
+            (
+                "Sort by start. Then walk, and remember the latest end so far, of"
+                " whichever stream."
+            ),
             "A gap opens where the next start lies after the latest end so far.",
-            "gaps.append((reached, start)) if start > reached; reached = max(reached, end); at the end max by length.",
+            (
+                "gaps.append((reached, start)) if start > reached; reached ="
+                " max(reached, end); at the end max by length."
+            ),
         ],
         solution="""
 def longest_gap(spans):
@@ -1075,7 +1147,10 @@ def longest_gap(spans):
         ends.append(end)
     return max(gaps, key=lambda gap: gap[1] - gap[0], default=None)
 """,
-        praise="With its two times you go to the host's row of the trace, and read there why.",
+        praise=(
+            "With its two times you go to the host's row of the trace, and read there"
+            " why."
+        ),
         right=[
             """
 def longest_gap(spans):
@@ -1116,13 +1191,13 @@ def longest_gap(spans):
 def longest_gap(spans):
     pairs = [(a[1], b[0]) for a, b in zip(spans, spans[1:]) if b[0] > a[1]]
     return max(pairs, key=lambda gap: gap[1] - gap[0], default=None)
-""": "sort the kernels",
+""": ("sort the kernels"),
             """
 def longest_gap(spans):
     spans = sorted(spans)
     pairs = [(a[1], b[0]) for a, b in zip(spans, spans[1:]) if b[0] > a[1]]
     return max(pairs, key=lambda gap: gap[1] - gap[0], default=None)
-""": "the first kernel runs until 10",
+""": ("the first kernel runs until 10"),
             """
 def longest_gap(spans):
     gaps, reached = [], 0
@@ -1130,7 +1205,7 @@ def longest_gap(spans):
         gaps.append((reached, start))
         reached = max(reached, end)
     return max(gaps, key=lambda gap: gap[1] - gap[0])
-""": "there is no gap, expected None",
+""": ("there is no gap, expected None"),
             """
 def longest_gap(spans):
     gaps, reached = [], 0
@@ -1139,7 +1214,7 @@ def longest_gap(spans):
             gaps.append((reached, start))
         reached = max(reached, end)
     return max(gaps, key=lambda gap: gap[1] - gap[0], default=None)
-""": "what comes before the first start does not count",
+""": ("what comes before the first start does not count"),
             """
 def longest_gap(spans):
     reached = None
@@ -1147,12 +1222,12 @@ def longest_gap(spans):
         if reached is not None and start > reached:
             return reached, start
         reached = end if reached is None else max(reached, end)
-""": "you returned (1, 2), expected (3, 10): the gaps are",
+""": ("you returned (1, 2), expected (3, 10): the gaps are"),
             """
 def longest_gap(spans):
     spans = sorted(spans)
     return max((b[0] - a[1] for a, b in zip(spans, spans[1:])), default=None)
-""": "you returned 3, expected the pair (2, 5)",
+""": ("you returned 3, expected the pair (2, 5)"),
             """
 def longest_gap(spans):
     gap, reached = None, float("inf")
@@ -1161,7 +1236,7 @@ def longest_gap(spans):
             gap = reached, start
         reached = end if reached == float("inf") else max(reached, end)
     return gap
-""": "their lengths decide",
+""": ("their lengths decide"),
             """
 def longest_gap(spans):
     found = []
@@ -1170,7 +1245,7 @@ def longest_gap(spans):
         if later and not any(start < end < stop for start, stop in spans):
             found.append((end, min(later)))
     return max(found, key=lambda gap: gap[1] - gap[0], default=None)
-""": "the second kernel runs until 2",
+""": ("the second kernel runs until 2"),
             """
 def longest_gap(spans):
     gaps, reached = [], min(start for start, _ in spans)
@@ -1179,7 +1254,7 @@ def longest_gap(spans):
             gaps.append((reached, start))
         reached = max(reached, end)
     return max(gaps, key=lambda gap: gap[1] - gap[0], default=None)
-""": "for no kernels, [] your function raised ValueError",
+""": ("for no kernels, [] your function raised ValueError"),
         },
     ),
     Exercise(
@@ -1191,7 +1266,10 @@ def longest_gap(spans):
         hints=[
             "The time that needs an explanation is step - busy, the GPU's idle time.",
             "Ask in the order of the text, and return at the first yes.",
-            "busy >= 0.9 * step; data > (step - busy) / 2; fetched > 1; else launch-bound.",
+            (
+                "busy >= 0.9 * step; data > (step - busy) / 2; fetched > 1; else"
+                " launch-bound."
+            ),
         ],
         solution="""
 def name_fault(step, busy, data, fetched):
@@ -1201,8 +1279,10 @@ def name_fault(step, busy, data, fetched):
         return "input-bound"
     return "sync-bound" if fetched > 1 else "launch-bound"
 """,
-        praise="A rule of thumb, good enough to know where to look. A real loop has two faults at once, and shows the "
-        "second one when the first is mended.",
+        praise=(
+            "A rule of thumb, good enough to know where to look. A real loop has two"
+            " faults at once, and shows the second one when the first is mended."
+        ),
         right=[
             """
 def name_fault(step, busy, data, fetched):
@@ -1235,7 +1315,7 @@ def name_fault(step, busy, data, fetched):
     if data > step / 2:
         return "input-bound"
     return "sync-bound" if fetched > 1 else "launch-bound"
-""": "2.5 of 4 ms of idle time, more than half",
+""": ("2.5 of 4 ms of idle time, more than half"),
             """
 def name_fault(step, busy, data, fetched):
     if busy >= 0.9 * step:
@@ -1243,7 +1323,7 @@ def name_fault(step, busy, data, fetched):
     if data >= (step - busy) / 2:
         return "input-bound"
     return "sync-bound" if fetched > 1 else "launch-bound"
-""": "8 of 16 ms of idle time, values fetched: 0; none of the three is enough",
+""": ("8 of 16 ms of idle time, values fetched: 0; none of the three is enough"),
             """
 def name_fault(step, busy, data, fetched):
     if busy > 0.9 * step:
@@ -1251,7 +1331,7 @@ def name_fault(step, busy, data, fetched):
     if data > (step - busy) / 2:
         return "input-bound"
     return "sync-bound" if fetched > 1 else "launch-bound"
-""": "the GPU worked 90% of the step",
+""": ("the GPU worked 90% of the step"),
             """
 def name_fault(step, busy, data, fetched):
     if busy >= 0.9 * step:
@@ -1259,7 +1339,7 @@ def name_fault(step, busy, data, fetched):
     if fetched > 1:
         return "sync-bound"
     return "input-bound" if data > (step - busy) / 2 else "launch-bound"
-""": "which is asked before the fetches",
+""": ("which is asked before the fetches"),
             """
 def name_fault(step, busy, data, fetched):
     if data > (step - busy) / 2:
@@ -1267,7 +1347,7 @@ def name_fault(step, busy, data, fetched):
     if busy >= 0.9 * step:
         return "busy"
     return "sync-bound" if fetched > 1 else "launch-bound"
-""": "and that is asked first",
+""": ("and that is asked first"),
             """
 def name_fault(step, busy, data, fetched):
     if busy >= 0.9 * step:
@@ -1275,7 +1355,7 @@ def name_fault(step, busy, data, fetched):
     if data > (step - busy) / 2:
         return "input-bound"
     return "sync-bound" if fetched else "launch-bound"
-""": "values fetched: 1; none of the three",
+""": ("values fetched: 1; none of the three"),
             """
 def name_fault(step, busy, data, fetched):
     if busy >= 0.9:
@@ -1283,7 +1363,7 @@ def name_fault(step, busy, data, fetched):
     if data > 0.5:
         return "input-bound"
     return "sync-bound" if fetched > 1 else "launch-bound"
-""": "you said 'busy', expected 'launch-bound': the GPU worked 89% of the step",
+""": ("you said 'busy', expected 'launch-bound': the GPU worked 89% of the step"),
             """
 def name_fault(step, busy, data, fetched):
     if round(100 * busy / step) >= 90:
@@ -1291,7 +1371,7 @@ def name_fault(step, busy, data, fetched):
     if data > (step - busy) / 2:
         return "input-bound"
     return "sync-bound" if fetched > 1 else "launch-bound"
-""": "the GPU worked 89.8% of the step",
+""": ("the GPU worked 89.8% of the step"),
             """
 def name_fault(step, busy, data, fetched):
     if busy >= 0.9 * step:
@@ -1299,7 +1379,7 @@ def name_fault(step, busy, data, fetched):
     if data > (step - busy) / 2:
         return "input bound"
     return "sync bound" if fetched > 1 else "launch bound"
-""": "you returned 'launch bound', expected one of",
+""": ("you returned 'launch bound', expected one of"),
         },
     ),
     Exercise(
@@ -1309,12 +1389,24 @@ def name_fault(step, busy, data, fetched):
         stars=3,
         check=check_epoch,
         hints=[
-            "A constant factor needs no tensor: x.float() / 64. And cross_entropy takes all rows of a batch at once.",
-            'reduction="sum" gives a sum that you can add up over batches of different sizes, on the device.',
-            "At the end: torch.stack([loss, right]).tolist() is one fetch for both sums.",
+            (
+                "A constant factor needs no tensor: x.float() / 64. And cross_entropy"
+                " takes all rows of a batch at once."
+            ),
+            (
+                'reduction="sum" gives a sum that you can add up over batches of'
+                " different sizes, on the device."
+            ),
+            (
+                "At the end: torch.stack([loss, right]).tolist() is one fetch for both"
+                " sums."
+            ),
         ],
         solution=EPOCH,
-        praise="Three faults of three kinds, one loop. On a GPU the host is now ahead of the device by whole batches.",
+        praise=(
+            "Three faults of three kinds, one loop. On a GPU the host is now ahead of"
+            " the device by whole batches."
+        ),
         right=[
             """
 def epoch(batches, weight):
@@ -1377,20 +1469,24 @@ def epoch(batches, weight):
             EPOCH.replace(
                 "for x, y in batches:",
                 "for x, y in batches:\n        if len(y) < 16: continue",
-            ): ("all samples count"),
+            ): "all samples count",
             EPOCH.replace(
                 "return loss / count, right / count",
                 "return right / count, loss / count",
-            ): ("the mean loss comes first"),
+            ): "the mean loss comes first",
             EPOCH.replace(
                 "right / count", "100 * right / count"
             ): "a share is asked, not percent",
             EPOCH.replace(" / 64", ""): "x / 64 @ weight as scores",
             EPOCH.replace(
                 "for x, y in batches:",
-                "for k, (x, y) in enumerate(batches):\n        batches[k] = x.float(), y",
+                "for k, (x, y) in enumerate(batches):\n        batches[k] ="
+                " x.float(), y",
             ): "changed the list of batches",
-            TOTALS: "right on the CPU, but for the same on a GPU your function raised RuntimeError",
+            TOTALS: (
+                "right on the CPU, but for the same on a GPU your function raised"
+                " RuntimeError"
+            ),
             """
 def epoch(batches, weight):
     losses, rights = [], []
@@ -1400,7 +1496,7 @@ def epoch(batches, weight):
             losses.append(torch.nn.functional.cross_entropy(scores[k], y[k]))
             rights.append((scores[k].argmax() == y[k]).float())
     return tuple(torch.stack([torch.stack(losses).mean(), torch.stack(rights).mean()]).tolist())
-""": "operators: cross_entropy and argmax take a whole batch",
+""": ("operators: cross_entropy and argmax take a whole batch"),
         },
     ),
     Exercise(
@@ -1410,13 +1506,22 @@ def epoch(batches, weight):
         stars=2,
         check=check_mfu_of,
         hints=[
-            'with torch.device("meta"): make the model and its input there, so that nothing is allocated or computed.',
-            "with FlopCounterMode(display=False) as counter: forward and backward, both in the block.",
+            (
+                'with torch.device("meta"): make the model and its input there, so that'
+                " nothing is allocated or computed."
+            ),
+            (
+                "with FlopCounterMode(display=False) as counter: forward and backward,"
+                " both in the block."
+            ),
             "counter.get_total_flops() / (seconds * peak * 1e12)",
         ],
         solution=MFU,
-        praise="The same line in your training loop, once at the start for the FLOP, gives a figure that you can "
-        "compare with papers, as long as both take the peak from the data sheet.",
+        praise=(
+            "The same line in your training loop, once at the start for the FLOP, gives"
+            " a figure that you can compare with papers, as long as both take the peak"
+            " from the data sheet."
+        ),
         right=[
             MFU.replace(BACKWARD, "out = model(x)\n        out.backward(out)"),
             """
@@ -1477,11 +1582,13 @@ def mfu_of(make, shape, seconds, peak):
 def mfu_of(make, shape, seconds, peak):
     parameters = sum(p.numel() for p in make().parameters())
     return 6 * parameters * shape[0] * shape[1] / seconds / (peak * 1e12)
-""": "a formula leaves something out",
+""": ("a formula leaves something out"),
         },
         equivalent={
-            "model(x).sum().backward() → model(x).max().backward()": "Any number made of the whole output will do: the "
-            "products behind it are the same.",
+            "model(x).sum().backward() → model(x).max().backward()": (
+                "Any number made of the whole output will do: the "
+                "products behind it are the same."
+            ),
         },
     ),
 ]

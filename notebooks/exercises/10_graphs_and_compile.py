@@ -39,7 +39,8 @@ def _call(answer, *args, shown):
 def _compile(*args, backend="inductor", real=torch.compile, **options):
     if backend == "inductor":
         raise Wrong(
-            "torch.compile got no backend of yours: the default one writes and compiles C++, and counts nothing"
+            "torch.compile got no backend of yours: the default one writes and compiles"
+            " C++, and counts nothing"
         )
     return real(*args, backend=backend, **options)
 
@@ -99,7 +100,10 @@ def check_count_graphs(answer):
             if expected == 1 and got == len(inputs):
                 why = "later calls find the graph of the first"
             elif got == 0 and "again" not in text:
-                why = "your backend was never asked: does torch.compile get it, and do you call what it returns?"
+                why = (
+                    "your backend was never asked: does torch.compile get it, and do"
+                    " you call what it returns?"
+                )
             elif got == expected + before:
                 why = "the graphs of earlier calls are among them"
             raise Wrong(f"for {text} you returned {got}, expected {expected}: {why}")
@@ -111,8 +115,9 @@ def check_count_graphs(answer):
             got = _call(answer, doubled, [x], shown="x * 2, asked ten times")
             if got != 1:
                 raise Wrong(
-                    f"for x * 2, asked ten times, you returned {got} at time {time}, expected 1: after eight graphs of "
-                    "a function PyTorch compiles it no more. Begin with torch.compiler.reset()"
+                    f"for x * 2, asked ten times, you returned {got} at time {time},"
+                    " expected 1: after eight graphs of a function PyTorch compiles it"
+                    " no more. Begin with torch.compiler.reset()"
                 )
     finally:
         logging.disable(logging.NOTSET)
@@ -192,10 +197,22 @@ def _gain_fault(got, n, kernel, launch, eager, graph):
         return (
             "there is no gap between kernels; the lesson's graph_gain has one of 1 µs"
         )
-    serial = "you added launches and kernels, but the host issues the next one while the device works"
-    longer = "the longer of both sets the pace, but the first kernel waits for a launch, the last one ends later"
-    long_kernels = "that is the host-bound case; here the kernels are longer than the launches and set the pace"
-    long_launches = "that is the device-bound case; here the launches are longer than the kernels and set the pace"
+    serial = (
+        "you added launches and kernels, but the host issues the next one while the"
+        " device works"
+    )
+    longer = (
+        "the longer of both sets the pace, but the first kernel waits for a launch, the"
+        " last one ends later"
+    )
+    long_kernels = (
+        "that is the host-bound case; here the kernels are longer than the launches and"
+        " set the pace"
+    )
+    long_launches = (
+        "that is the device-bound case; here the launches are longer than the kernels"
+        " and set the pace"
+    )
     eagers = {"": eager, serial: n * (launch + kernel), longer: n * max(launch, kernel)}
     eagers |= {long_kernels: n * launch + kernel, long_launches: launch + n * kernel}
     for eager_fault, time in eagers.items():
@@ -236,26 +253,30 @@ def check_calls_until_it_pays(answer):
             continue
         if expected == math.inf:
             raise Wrong(
-                f'for {shown} you returned {got}, expected float("inf"): no call is faster than an eager one, so it '
-                "never pays"
+                f'for {shown} you returned {got}, expected float("inf"): no call is'
+                " faster than an eager one, so it never pays"
             )
         if got == math.inf:
             raise Wrong(
-                f"for {shown} you returned inf, but it pays after {expected} calls: each later one saves time"
+                f"for {shown} you returned inf, but it pays after {expected} calls:"
+                " each later one saves time"
             )
         if not math.isfinite(got) or got != int(got) or got < 1:
             raise Wrong(
-                f"for {shown} you returned {got}: a number of calls is whole, at least 1; expected {expected}"
+                f"for {shown} you returned {got}: a number of calls is whole, at least"
+                f" 1; expected {expected}"
             )
         got = int(got)
         ours, theirs = first + (got - 1) * compiled, got * eager
         late = f"after {got} calls: compiled {ours:g} s, eager {theirs:g} s"
         if ours >= theirs:
             raise Wrong(
-                f"for {shown} you returned {got}, but it has not paid yet {late}; less time is asked, not equal"
+                f"for {shown} you returned {got}, but it has not paid yet {late}; less"
+                " time is asked, not equal"
             )
         raise Wrong(
-            f"for {shown} you returned {got}, but {expected} will do: the first call has done the work of one, too"
+            f"for {shown} you returned {got}, but {expected} will do: the first call"
+            " has done the work of one, too"
         )
 
 
@@ -303,7 +324,8 @@ def check_vectors_moved(answer):
         got = call(answer, operations, outputs, shown=shown)
         if not isinstance(got, (tuple, list)) or len(got) != 2:
             raise Wrong(
-                f"for {shown} you returned {got!r}, expected a pair (one kernel an operation, fused)"
+                f"for {shown} you returned {got!r}, expected a pair (one kernel an"
+                " operation, fused)"
             )
         if not all(map(is_number, got)):
             raise Wrong(f"for {shown} you returned {got!r}, expected two numbers")
@@ -317,17 +339,20 @@ def check_vectors_moved(answer):
         )
         if list(got) == [fused, each] != [each, fused]:
             raise Wrong(
-                f"for {shown} you returned {got!r}: first comes one kernel an operation, then the fused one"
+                f"for {shown} you returned {got!r}: first comes one kernel an"
+                " operation, then the fused one"
             )
         if got[0] != each:
             raise Wrong(
-                f"for {shown} you counted {got[0]!r} vectors for one kernel an operation, expected {each}: "
-                f"each reads its different inputs and writes its result ({why})"
+                f"for {shown} you counted {got[0]!r} vectors for one kernel an"
+                f" operation, expected {each}: each reads its different inputs and"
+                f" writes its result ({why})"
             )
         if got[1] != fused:
             raise Wrong(
-                f"for {shown} you counted {got[1]!r} vectors for the fused kernel, expected {fused}: "
-                f"read once what no operation makes, write the outputs ({why})"
+                f"for {shown} you counted {got[1]!r} vectors for the fused kernel,"
+                f" expected {fused}: read once what no operation makes, write the"
+                f" outputs ({why})"
             )
 
 
@@ -352,7 +377,8 @@ def check_clip(answer):
         got = _call(answer, x, limit, shown=name)
         if not torch.equal(x, before):
             raise Wrong(
-                f"for {name}, your function wrote into x; the caller may still need it: return a new tensor"
+                f"for {name}, your function wrote into x; the caller may still need it:"
+                " return a new tensor"
             )
         _compare(got, x, limit, name)
     graphs = []
@@ -387,11 +413,13 @@ def check_clip(answer):
     waits = [name for name in calls if name in ("item", "tolist", "cpu", "numpy")]
     if waits:  # PyTorch compiles some of them, and the wait remains
         raise Wrong(
-            f"right values, but a value is fetched ({waits[0]}): let the device choose, as torch.where does"
+            f"right values, but a value is fetched ({waits[0]}): let the device choose,"
+            " as torch.where does"
         )
     if not graphs:
         raise Wrong(
-            "right values, but nothing in it could be compiled: compute with PyTorch's operations"
+            "right values, but nothing in it could be compiled: compute with PyTorch's"
+            " operations"
         )
     try:
         got = answer(torch.empty(2, device="meta"), 1.0)
@@ -400,7 +428,8 @@ def check_clip(answer):
         if "item()" not in str(error):
             line = str(error).splitlines()[0]
             raise Wrong(
-                f"right on the CPU, but for an x on meta, {type(error).__name__}: {line}"
+                f"right on the CPU, but for an x on meta, {type(error).__name__}:"
+                f" {line}"
             ) from error
     else:
         if got.device.type != "meta":
@@ -420,16 +449,19 @@ def _compare(got, x, limit, name):
         raise Wrong(f"for {name} you returned {got!r}, expected a tensor like x")
     if got.dtype != x.dtype:
         raise Wrong(
-            f"for {name} you returned {got.dtype}, expected {x.dtype}: the dtype stays that of x"
+            f"for {name} you returned {got.dtype}, expected {x.dtype}: the dtype stays"
+            " that of x"
         )
     if got.isnan().any():
         raise Wrong(
-            f"for {name} you returned {got.tolist()}: 0 / 0 is not a number; where does a norm of 0 go?"
+            f"for {name} you returned {got.tolist()}: 0 / 0 is not a number; where does"
+            " a norm of 0 go?"
         )
     if not torch.allclose(got, expected):
         raise Wrong(
-            f"for {name}, {_numbers(x)} with limit {limit}, you returned {_numbers(got)}, expected {_numbers(expected)}"
-            ": what is longer than the limit is shortened to it, all else stays as it is"
+            f"for {name}, {_numbers(x)} with limit {limit}, you returned"
+            f" {_numbers(got)}, expected {_numbers(expected)}: what is longer than the"
+            " limit is shortened to it, all else stays as it is"
         )
 
 
@@ -461,7 +493,8 @@ def check_graphed(answer):
     x = torch.ones(3, 1)
     if not torch.equal(call(first, x, shown=shown), x * 2 + 1):
         raise Wrong(
-            f"{shown} gives another one's result: each needs a graph and tensors of its own"
+            f"{shown} gives another one's result: each needs a graph and tensors of"
+            " its own"
         )
 
 
@@ -481,7 +514,8 @@ def _judge_graphed(answer, text, operation, example, inputs):
         )
     if not ran:
         raise Wrong(
-            "fn was never called: graphed runs it once, in `with graph.capture():`, to record it"
+            "fn was never called: graphed runs it once, in `with graph.capture():`, to"
+            " record it"
         )
     captured, kept = len(ran), []
     for x in inputs:
@@ -489,7 +523,8 @@ def _judge_graphed(answer, text, operation, example, inputs):
         kept.append(call(replay, x, shown=f"{shown}, then a new tensor of this shape,"))
         if not torch.equal(example, original):
             raise Wrong(
-                "the caller's example was written to: the static input must be a tensor of your own"
+                "the caller's example was written to: the static input must be a tensor"
+                " of your own"
             )
         _same_as_eager(
             kept[-1], operation(before), frozen, operation(inputs[len(kept) - 2]), shown
@@ -502,7 +537,8 @@ def _judge_graphed(answer, text, operation, example, inputs):
         )
     if not torch.equal(kept[0], operation(inputs[0])):
         raise Wrong(
-            "a later call overwrote an earlier result: hand out a clone of the static output"
+            "a later call overwrote an earlier result: hand out a clone of the static"
+            " output"
         )
     rows, columns = example.shape
     shapes = [(rows, 1)] if columns > 1 else []
@@ -527,7 +563,8 @@ def _judge_graphed(answer, text, operation, example, inputs):
     again.sub_(3)
     if not torch.equal(call(replay, again, shown=shown), operation(again)):
         raise Wrong(
-            "given the same tensor again, with new numbers in it, your function returned the old result"
+            "given the same tensor again, with new numbers in it, your function"
+            " returned the old result"
         )
     return replay
 
@@ -544,8 +581,8 @@ def _must_raise(replay, shape, captured):
     if isinstance(got, Exception):
         raise Wrong(f"for a shape of {shape} your function returned an error: raise it")
     raise Wrong(
-        f"a tensor of shape {shape} passed without an error, captured was {tuple(captured)}: copy_ broadcasts, so "
-        "compare the shapes first"
+        f"a tensor of shape {shape} passed without an error, captured was"
+        f" {tuple(captured)}: copy_ broadcasts, so compare the shapes first"
     )
 
 
@@ -558,22 +595,26 @@ def _same_as_eager(got, expected, frozen, last, shown):
         )
     if got.shape != expected.shape or got.dtype != expected.dtype:
         raise Wrong(
-            f"for {shown}, your function returned {got.dtype} of shape {tuple(got.shape)}, fn gives {expected.dtype} "
-            f"of shape {tuple(expected.shape)}"
+            f"for {shown}, your function returned {got.dtype} of shape"
+            f" {tuple(got.shape)}, fn gives {expected.dtype} of shape"
+            f" {tuple(expected.shape)}"
         )
     if torch.equal(got, expected):
         return
     if torch.equal(got, frozen):
         raise Wrong(
-            "the result is always that of the example: copy the new numbers, before the replay, into the static input "
-            "that fn has read. Make it before the capture, or each replay makes it anew"
+            "the result is always that of the example: copy the new numbers, before the"
+            " replay, into the static input that fn has read. Make it before the"
+            " capture, or each replay makes it anew"
         )
     if last is not None and torch.equal(got, last):
         raise Wrong(
-            "the result is that of the tensor before: copy_ first, then replay, then read"
+            "the result is that of the tensor before: copy_ first, then replay, then"
+            " read"
         )
     raise Wrong(
-        f"for {shown}, your function returned {got.tolist()}, fn gives {expected.tolist()}"
+        f"for {shown}, your function returned {got.tolist()}, fn gives"
+        f" {expected.tolist()}"
     )
 
 
@@ -607,16 +648,29 @@ EXERCISES = [
         stars=1,
         check=check_count_graphs,
         hints=[
-            "A backend is a function of a graph and its inputs. Yours appends the graph to a list, as in the lesson.",
-            "torch.compile(fn, backend=…) once, then call the result with each x. When is it compiled?",
-            "Start from an empty list and torch.compiler.reset() in each call of count_graphs; then take the length.",
+            (
+                "A backend is a function of a graph and its inputs. Yours appends the"
+                " graph to a list, as in the lesson."
+            ),
+            (
+                "torch.compile(fn, backend=…) once, then call the result with each x."
+                " When is it compiled?"
+            ),
+            (
+                "Start from an empty list and torch.compiler.reset() in each call of"
+                " count_graphs; then take the length."
+            ),
         ],
         solution=GRAPHS,
         equivalent={
-            "graphs.append(graph_module) → graphs.append(example_inputs)": "Only the length of the list counts."
+            "graphs.append(graph_module) → graphs.append(example_inputs)": (
+                "Only the length of the list counts."
+            )
         },
-        praise="A test of your own program can count as well: some graphs in the first step, and none in any later "
-        "one.",
+        praise=(
+            "A test of your own program can count as well: some graphs in the first"
+            " step, and none in any later one."
+        ),
         right=[
             """
 graphs = []
@@ -667,7 +721,7 @@ def count_graphs(fn, inputs):
             GRAPHS.replace(
                 "        compiled(x)",
                 "        compiled(x)\n        torch.compiler.reset()",
-            ): ("later calls find the graph of the first"),
+            ): "later calls find the graph of the first",
             GRAPHS.replace(
                 "for x in inputs:", "for x in inputs[:1]:"
             ): "a new dtype is compiled again",
@@ -678,7 +732,9 @@ def count_graphs(fn, inputs):
             GRAPHS.replace(
                 "backend=counting", "backend=counting, fullgraph=True"
             ): "your function raised",
-            "def count_graphs(fn, inputs):\n    return len(inputs)\n": "later calls find the graph of the first",
+            "def count_graphs(fn, inputs):\n    return len(inputs)\n": (
+                "later calls find the graph of the first"
+            ),
             GRAPHS.replace("len(graphs)", "graphs"): "expected a number",
             GRAPHS.replace(
                 "    torch.compiler.reset()\n", ""
@@ -695,9 +751,18 @@ def count_graphs(fn, inputs):
         stars=2,
         check=check_graph_gain,
         hints=[
-            "Draw both rows for n = 3: when does the host issue each kernel, when does the device run it?",
-            "Graph: one launch, then n kernels. Eager and host-bound: n launches, then the last kernel.",
-            "Eager: launch + n * kernel if the kernels are longer, n * launch + kernel if the launches are.",
+            (
+                "Draw both rows for n = 3: when does the host issue each kernel, when"
+                " does the device run it?"
+            ),
+            (
+                "Graph: one launch, then n kernels. Eager and host-bound: n launches,"
+                " then the last kernel."
+            ),
+            (
+                "Eager: launch + n * kernel if the kernels are longer, n * launch +"
+                " kernel if the launches are."
+            ),
         ],
         solution="""
 def graph_gain_exactly(n, kernel, launch):
@@ -705,8 +770,11 @@ def graph_gain_exactly(n, kernel, launch):
     eager = max(launch + n * kernel, n * launch + kernel)
     return eager / graph
 """,
-        praise="For many kernels this goes toward launch / kernel, or 1. The cost of capturing is in neither: a graph "
-        "that is replayed a few times may never pay.",
+        praise=(
+            "For many kernels this goes toward launch / kernel, or 1. The cost of"
+            " capturing is in neither: a graph that is replayed a few times may never"
+            " pay."
+        ),
         right=[
             """
 def graph_gain_exactly(n, kernel, launch):
@@ -737,48 +805,48 @@ def graph_gain_exactly(n, kernel, launch):
             """
 def graph_gain_exactly(n, kernel, launch):
     return n * (launch + kernel) / (launch + n * kernel)
-""": "while the device works",
+""": ("while the device works"),
             """
 def graph_gain_exactly(n, kernel, launch):
     return max(launch, kernel) / kernel
-""": "the graph has a launch, too",
+""": ("the graph has a launch, too"),
             """
 def graph_gain_exactly(n, kernel, launch):
     return n * max(launch, kernel) / (launch + n * kernel)
-""": "the first kernel waits for a launch",
+""": ("the first kernel waits for a launch"),
             """
 def graph_gain_exactly(n, kernel, launch):
     return (n * launch + kernel) / (launch + n * kernel)
-""": "here the kernels are longer",
+""": ("here the kernels are longer"),
             """
 def graph_gain_exactly(n, kernel, launch):
     return (n * launch + kernel) / (launch + kernel)
-""": "the graph runs all n kernels",
+""": ("the graph runs all n kernels"),
             """
 def graph_gain_exactly(n, kernel, launch):
     return (launch + n * kernel) / max(launch + n * kernel, n * launch + kernel)
-""": "how many times as fast is eager / graph",
+""": ("how many times as fast is eager / graph"),
             """
 def graph_gain_exactly(n, kernel, launch):
     return max(launch + n * kernel, n * launch + kernel) - launch - n * kernel
-""": "a ratio is asked, not a difference",
+""": ("a ratio is asked, not a difference"),
             """
 def graph_gain_exactly(n, kernel, launch):
     return max(launch + n * kernel, n * launch + kernel) / (n * launch + n * kernel)
-""": "the graph needs a single launch",
+""": ("the graph needs a single launch"),
             """
 def graph_gain_exactly(n, kernel, launch):
     return round(max(launch + n * kernel, n * launch + kernel) / (launch + n * kernel), 2)
-""": "do not round",
+""": ("do not round"),
             """
 def graph_gain_exactly(n, kernel, launch):
     kernel += 1
     return (max(launch + n * kernel, n * launch + kernel) - 1) / (launch + n * kernel - 1)
-""": "there is no gap between kernels",
+""": ("there is no gap between kernels"),
             """
 def graph_gain_exactly(n, kernel, launch):
     return "much"
-""": "expected a number",
+""": ("expected a number"),
         },
     ),
     Exercise(
@@ -788,13 +856,21 @@ def graph_gain_exactly(n, kernel, launch):
         stars=2,
         check=check_calls_until_it_pays,
         hints=[
-            "Write down both totals for n calls. Only one of n compiled calls is the first.",
-            "first + (n - 1) * compiled < n * eager. Solve for n; what if compiled >= eager?",
+            (
+                "Write down both totals for n calls. Only one of n compiled calls is"
+                " the first."
+            ),
+            (
+                "first + (n - 1) * compiled < n * eager. Solve for n; what if compiled"
+                " >= eager?"
+            ),
             "n > (first - compiled) / (eager - compiled): the next whole number above.",
         ],
         solution=PAYS,
-        praise="And each recompilation adds another `first`: a program whose shapes change all the time moves its own "
-        "break-even ahead of itself.",
+        praise=(
+            "And each recompilation adds another `first`: a program whose shapes change"
+            " all the time moves its own break-even ahead of itself."
+        ),
         right=[
             """
 def calls_until_it_pays(first, compiled, eager):
@@ -825,7 +901,7 @@ import math
 
 def calls_until_it_pays(first, compiled, eager):
     return math.ceil(first / (eager - compiled)) if eager > compiled else float("inf")
-""": "will do",
+""": ("will do"),
             PAYS.replace(
                 FLOOR, "-(-(first - compiled) // (eager - compiled))"
             ): "it has not paid yet",
@@ -835,7 +911,7 @@ def calls_until_it_pays(first, compiled, eager):
             """
 def calls_until_it_pays(first, compiled, eager):
     return (first - compiled) / (eager - compiled) + 1 if eager > compiled else float("inf")
-""": "whole",
+""": ("whole"),
             PAYS.replace(
                 'float("inf")', "None"
             ): "you returned None, expected a number, float(",
@@ -845,15 +921,17 @@ def calls_until_it_pays(first, compiled, eager):
         if first + (n - 1) * compiled < n * eager:
             return n
     return float("inf")
-""": "you returned inf, but it pays after 1048576 calls",
+""": ("you returned inf, but it pays after 1048576 calls"),
             PAYS.replace(
                 "compiled >= eager", "compiled > eager"
             ): "your function raised ZeroDivisionError",
             """
 def calls_until_it_pays(first, compiled, eager):
     return int((first - compiled) / max(eager - compiled, 1e-9)) + 1
-""": "it never pays",
-            "def calls_until_it_pays(first, compiled, eager):\n    return float('nan')\n": "a number of calls is whole",
+""": ("it never pays"),
+            "def calls_until_it_pays(first, compiled, eager):\n    return float('nan')\n": (
+                "a number of calls is whole"
+            ),
         },
     ),
     Exercise(
@@ -863,9 +941,18 @@ def calls_until_it_pays(first, compiled, eager):
         stars=2,
         check=check_vectors_moved,
         hints=[
-            "One kernel an operation: each reads len(set(inputs)) vectors and writes one.",
-            "Fused: what do the operations read that none of them makes? Those are its inputs.",
-            "len(used - made) + len(outputs), with made = {name for name, _ in operations}.",
+            (
+                "One kernel an operation: each reads len(set(inputs)) vectors and"
+                " writes one."
+            ),
+            (
+                "Fused: what do the operations read that none of them makes? Those are"
+                " its inputs."
+            ),
+            (
+                "len(used - made) + len(outputs), with made = {name for name, _ in"
+                " operations}."
+            ),
         ],
         solution="""
 def vectors_moved(operations, outputs):
@@ -874,8 +961,11 @@ def vectors_moved(operations, outputs):
     apart = sum(len(set(inputs)) + 1 for _, inputs in operations)
     return apart, len(used - made) + len(outputs)
 """,
-        praise="The ratio of the two is the most that fusing can give to work bound by memory. In training, what the "
-        "backward pass needs counts as an output, so the ratio is smaller.",
+        praise=(
+            "The ratio of the two is the most that fusing can give to work bound by"
+            " memory. In training, what the backward pass needs counts as an output, so"
+            " the ratio is smaller."
+        ),
         right=[
             """
 def vectors_moved(operations, outputs):
@@ -902,40 +992,40 @@ def vectors_moved(operations, outputs):
     made = {name for name, _ in operations}
     used = {name for _, inputs in operations for name in inputs}
     return sum(len(inputs) + 1 for _, inputs in operations), len(used - made) + len(outputs)
-""": "x * x reads x once",
+""": ("x * x reads x once"),
             """
 def vectors_moved(operations, outputs):
     made = {name for name, _ in operations}
     used = {name for _, inputs in operations for name in inputs}
     return sum(len(set(inputs)) + 1 for _, inputs in operations), len(used - made) + 1
-""": "a is needed at the end",
+""": ("a is needed at the end"),
             """
 def vectors_moved(operations, outputs):
     used = {name for _, inputs in operations for name in inputs}
     return sum(len(set(inputs)) + 1 for _, inputs in operations), len(used) + len(outputs)
-""": "what no operation makes",
+""": ("what no operation makes"),
             """
 def vectors_moved(operations, outputs):
     made = {name for name, _ in operations}
     used = [name for _, inputs in operations for name in set(inputs) if name not in made]
     return sum(len(set(inputs)) + 1 for _, inputs in operations), len(used) + len(outputs)
-""": "this is the lesson's gate",
+""": ("this is the lesson's gate"),
             """
 def vectors_moved(operations, outputs):
     made = {name for name, _ in operations}
     used = {name for _, inputs in operations for name in inputs}
     return len(used - made) + len(outputs), sum(len(set(inputs)) + 1 for _, inputs in operations)
-""": "first comes one kernel an operation",
+""": ("first comes one kernel an operation"),
             """
 def vectors_moved(operations, outputs):
     return 2 * len(operations), 2
-""": "each reads its different inputs",
+""": ("each reads its different inputs"),
             """
 def vectors_moved(operations, outputs):
     made = "".join(name for name, _ in operations)
     used = {name for _, inputs in operations for name in inputs}
     return sum(len(set(inputs)) + 1 for _, inputs in operations), len(used - set(made)) + len(outputs)
-""": "the names say nothing",
+""": ("the names say nothing"),
         },
     ),
     Exercise(
@@ -946,14 +1036,20 @@ def vectors_moved(operations, outputs):
         check=check_clip,
         hints=[
             "The factor is limit / norm where that is below 1, and 1 where it is not.",
-            "torch.where(condition, a, b) chooses on the device; torch.clamp(factor, max=1) does it even shorter.",
+            (
+                "torch.where(condition, a, b) chooses on the device;"
+                " torch.clamp(factor, max=1) does it even shorter."
+            ),
             "limit / norm is infinite for a vector of zeros, and clamp makes 1 of it.",
         ],
         solution="""
 def clip(x, limit):
     return x * torch.clamp(limit / x.norm(), max=1.0)
 """,
-        praise="It also runs in a CUDA graph, on meta, and without a wait. PyTorch's clip_grad_norm_ does the same.",
+        praise=(
+            "It also runs in a CUDA graph, on meta, and without a wait. PyTorch's"
+            " clip_grad_norm_ does the same."
+        ),
         right=[
             """
 def clip(x, limit):
@@ -985,57 +1081,57 @@ def clip(x, limit):
     if norm > limit:
         x = x * (limit / norm)
     return x
-""": "there is still a graph break",
+""": ("there is still a graph break"),
             """
 def clip(x, limit):
     return x * min(1.0, limit / max(x.norm().item(), 1e-9))
-""": "right values, but",
+""": ("right values, but"),
             """
 def clip(x, limit):
     norm = x.norm().item()
     return x * (limit / norm) if norm > limit else x
-""": "Python asks for a value",
+""": ("Python asks for a value"),
             """
 def clip(x, limit):
     norm = x.norm(dim=-1, keepdim=True)
     return torch.where(norm > limit, x * (limit / norm), x)
-""": "a matrix (one norm for all)",
+""": ("a matrix (one norm for all)"),
             """
 def clip(x, limit):
     return x * (limit / x.norm())
-""": "all else stays as it is",
+""": ("all else stays as it is"),
             """
 def clip(x, limit):
     return x.clamp(-limit, limit)
-""": "shortened to it",
+""": ("shortened to it"),
             """
 def clip(x, limit):
     return x * torch.clamp(1.0 / x.norm(), max=1.0)
-""": "for a vector as long as the limit",
+""": ("for a vector as long as the limit"),
             """
 def clip(x, limit):
     norm = x.norm()
     return torch.where(norm >= 0, x * torch.clamp(norm, max=limit) / norm, x)
-""": "0 / 0 is not a number",
+""": ("0 / 0 is not a number"),
             """
 def clip(x, limit):
     return x.mul_(torch.clamp(limit / x.norm(), max=1.0))
-""": "wrote into x",
+""": ("wrote into x"),
             """
 def clip(x, limit):
     return x * torch.where(x.norm() > limit, limit / x.norm(), torch.ones(1))
-""": "right on the CPU, but for an x on meta",
+""": ("right on the CPU, but for an x on meta"),
             """
 import numpy as np
 
 
 def clip(x, limit):
     return x * np.minimum(1, limit / np.linalg.norm(x.numpy()))
-""": "right on the CPU, but for an x on meta",
+""": ("right on the CPU, but for an x on meta"),
             """
 def clip(x, limit):
     return x.float() * torch.clamp(limit / x.float().norm(), max=1.0)
-""": "the dtype stays that of x",
+""": ("the dtype stays that of x"),
         },
     ),
     Exercise(
@@ -1045,13 +1141,24 @@ def clip(x, limit):
         stars=3,
         check=check_graphed,
         hints=[
-            "Three lines before the inner function: a graph, a static input (whose copy?), the capture.",
-            "Inside: compare the shapes, copy_ the new numbers in, replay. What do you return?",
-            "static = example.clone() before the capture, out.clone() after the replay.",
+            (
+                "Three lines before the inner function: a graph, a static input (whose"
+                " copy?), the capture."
+            ),
+            (
+                "Inside: compare the shapes, copy_ the new numbers in, replay. What do"
+                " you return?"
+            ),
+            (
+                "static = example.clone() before the capture, out.clone() after the"
+                " replay."
+            ),
         ],
         solution=IMPORT + CHECKED,
-        praise="torch.cuda.make_graphed_callables does the first half, but its outputs are overwritten by the next "
-        "call: they are yours to clone.",
+        praise=(
+            "torch.cuda.make_graphed_callables does the first half, but its outputs are"
+            " overwritten by the next call: they are yours to clone."
+        ),
         right=[
             """
 import torch
@@ -1100,7 +1207,7 @@ class graphed:
             IMPORT
             + CHECKED.replace("static.copy_(x)", "static = x").replace(
                 "if", "nonlocal static\n        if"
-            ): ("always that of the example"),
+            ): "always that of the example",
             IMPORT.replace("example.clone()", "example")
             + CHECKED: "the caller's example was written to",
             IMPORT.replace("example.clone()", "torch.zeros(example.shape)")
@@ -1122,11 +1229,11 @@ class graphed:
 def graphed(fn, example):
     fn(example)
     return lambda x: fn(x)
-""": "more times: record it once",
+""": ("more times: record it once"),
             """
 def graphed(fn, example):
     return lambda x: x * 2 + 1
-""": "fn was never called",
+""": ("fn was never called"),
             IMPORT.replace(
                 ", static = ToyGraph(), example.clone()", " = ToyGraph()"
             ).replace("        out", "        static = example.clone()\n        out")
@@ -1152,7 +1259,7 @@ def graphed(fn, example):
         return state["out"].clone()
 
     return replay
-""": "each needs a graph and tensors of its own",
+""": ("each needs a graph and tensors of its own"),
             IMPORT
             + """
     results = {}
@@ -1167,12 +1274,15 @@ def graphed(fn, example):
         return results[id(x)]
 
     return replay
-""": "given the same tensor again",
+""": ("given the same tensor again"),
         },
         equivalent={
-            "raise ValueError('not the recorded shape') → raise ValueError()": "The text of the error is free.",
-            "raise ValueError('not the recorded shape') → "
-            "raise ValueError('not the recorded shapex')": "The text of the error is free.",
+            "raise ValueError('not the recorded shape') → raise ValueError()": (
+                "The text of the error is free."
+            ),
+            "raise ValueError('not the recorded shape') → raise ValueError('not the recorded shapex')": (
+                "The text of the error is free."
+            ),
         },
     ),
 ]

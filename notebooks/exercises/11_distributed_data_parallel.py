@@ -77,7 +77,8 @@ class _World:
             stop(threads[rank])
         if endless:
             raise Wrong(
-                f"rank {endless[0]} of {self.size} had not ended after {SECONDS} seconds: a loop without end?"
+                f"rank {endless[0]} of {self.size} had not ended after {SECONDS}"
+                " seconds: a loop without end?"
             )
         if errors:
             error = min(errors, key=lambda found: found[:2])[2]
@@ -114,10 +115,12 @@ class _World:
         if not self.wait(to, lambda: mail):
             if self.deadlock:
                 raise _InVain(
-                    f"all {self.size} ranks wait for a value that nobody has sent: a deadlock"
+                    f"all {self.size} ranks wait for a value that nobody has sent: a"
+                    " deadlock"
                 )
             raise _InVain(
-                f"rank {to} of {self.size} waits for one more value, which rank {source} never sends"
+                f"rank {to} of {self.size} waits for one more value, which rank"
+                f" {source} never sends"
             )
         return mail.pop(0)
 
@@ -139,8 +142,8 @@ class _Dist:
         if name.startswith("_") or not hasattr(torch.distributed, name):
             raise AttributeError(f"torch.distributed has no {name!r}")
         raise _Stop(
-            f"`dist` of this exercise has no {name}; it has all_reduce, all_gather, broadcast and others that the "
-            "lesson names, and is set up already"
+            f"`dist` of this exercise has no {name}; it has all_reduce, all_gather,"
+            " broadcast and others that the lesson names, and is set up already"
         )
 
     def get_rank(self, group=None):
@@ -181,7 +184,8 @@ class _Dist:
     def gather(self, tensor, gather_list=None, dst=0, group=None, async_op=False):
         if (gather_list is None) == (self._rank == dst):
             raise ValueError(
-                "Argument ``gather_list`` must be specified on destination rank, and on no other one."
+                "Argument ``gather_list`` must be specified on destination rank, and on"
+                " no other one."
             )
         _need_tensors("gather_list", gather_list)
         return self._collective(
@@ -210,7 +214,8 @@ class _Dist:
     def gather_object(self, obj, object_gather_list=None, dst=0, group=None):
         if (object_gather_list is None) == (self._rank == dst):
             raise ValueError(
-                "Argument ``object_gather_list`` must be specified on destination rank, and on no other."
+                "Argument ``object_gather_list`` must be specified on destination rank,"
+                " and on no other."
             )
         self._collective(
             f"gather_object to {dst}",
@@ -258,7 +263,8 @@ class _Dist:
         if not objects and name != "barrier":
             if not isinstance(value, torch.Tensor):
                 raise TypeError(
-                    f"Invalid function argument. Expected a torch.Tensor, but got {type(value)} instead."
+                    "Invalid function argument. Expected a torch.Tensor, but got"
+                    f" {type(value)} instead."
                 )
             value, name = (
                 value.detach().clone(),
@@ -267,7 +273,8 @@ class _Dist:
         self._count = number = self._count + 1
         if number > 1000:
             raise _Stop(
-                f"rank {self._rank} of {self._world.size} has called 1,000 collectives and goes on"
+                f"rank {self._rank} of {self._world.size} has called 1,000 collectives"
+                " and goes on"
             )
         with self._world.news:
             calls = self._world.calls[number]
@@ -282,14 +289,16 @@ class _Dist:
                     rank for rank in range(self._world.size) if rank not in calls
                 )
                 raise _InVain(
-                    f"rank {self._rank} of {self._world.size} waits in {name.split()[0]}, which rank {missing} never "
-                    "calls: a hang; all ranks must call it"
+                    f"rank {self._rank} of {self._world.size} waits in"
+                    f" {name.split()[0]}, which rank {missing} never calls: a hang; all"
+                    " ranks must call it"
                 )
             for rank, (other, _) in sorted(calls.items()):
                 if other != name:
                     raise _Stop(
-                        f"collective number {number} is {name} on rank {self._rank}, and {other} on rank {rank}: "
-                        "all ranks must call the same ones, in the same order, with the same shapes and dtypes"
+                        f"collective number {number} is {name} on rank {self._rank},"
+                        f" and {other} on rank {rank}: all ranks must call the same"
+                        " ones, in the same order, with the same shapes and dtypes"
                     )
             finish([calls[rank][1] for rank in range(self._world.size)])
 
@@ -303,7 +312,8 @@ class _Dist:
         """At the end of a rank's work."""
         if self._open:
             raise _Stop(
-                f"rank {self._rank} started a collective with async_op=True and never called wait() on it"
+                f"rank {self._rank} started a collective with async_op=True and never"
+                " called wait() on it"
             )
 
 
@@ -316,7 +326,8 @@ def _need_tensors(name, places):
     )
     if kinds:
         raise TypeError(
-            f"Expected parameter `{name}` of type List[torch.Tensor], but got elements of type {kinds[0]}."
+            f"Expected parameter `{name}` of type List[torch.Tensor], but got elements"
+            f" of type {kinds[0]}."
         )
 
 
@@ -360,12 +371,14 @@ def check_mean_loss(answer):
                 dist._close()
                 if got is None:
                     raise Wrong(
-                        f"on {shown} you returned None, expected the mean (all_reduce itself returns nothing)"
+                        f"on {shown} you returned None, expected the mean (all_reduce"
+                        " itself returns nothing)"
                     )
                 if loss.item() != losses[rank]:
                     raise Wrong(
-                        f"on {shown} `loss` was {losses[rank]} and now is {loss.item():g}: a collective writes into "
-                        "the tensor that it gets, so give it another one"
+                        f"on {shown} `loss` was {losses[rank]} and now is"
+                        f" {loss.item():g}: a collective writes into the tensor that it"
+                        " gets, so give it another one"
                     )
             return _number(got, f"on {shown}")
 
@@ -374,7 +387,10 @@ def check_mean_loss(answer):
             if math.isclose(got, mean, rel_tol=1e-5):
                 continue
             mine, theirs = apart(got, mean)
-            why = f"the losses of {world.size} ranks are {losses}; rank {rank} returned {mine}, expected {theirs}"
+            why = (
+                f"the losses of {world.size} ranks are {losses}; rank {rank} returned"
+                f" {mine}, expected {theirs}"
+            )
             if math.isclose(got, sum(losses), rel_tol=1e-5):
                 why += ": all_reduce leaves the sum"
             elif math.isclose(got, losses[rank], rel_tol=1e-5):
@@ -403,22 +419,27 @@ def check_share(answer):
             [i for i in count if count[i] > 1],
             [i for i in range(n) if i not in count],
         )
-        shown = f"for n = {n}, world = {world}, seed = {seed}, epoch = {epoch} you dealt out {dealt}"
+        shown = (
+            f"for n = {n}, world = {world}, seed = {seed}, epoch = {epoch} you dealt"
+            f" out {dealt}"
+        )
         for i in count:
             if not 0 <= i < n:
                 raise Wrong(f"{shown}: there is no index {i}")
         if twice and lost:
             raise Wrong(
-                f"{shown}: {twice[0]} twice, {lost[0]} not at all. All ranks must shuffle alike, and take different "
-                "parts"
+                f"{shown}: {twice[0]} twice, {lost[0]} not at all. All ranks must"
+                " shuffle alike, and take different parts"
             )
         if twice:
             raise Wrong(
-                f"{shown}: {twice[0]} twice, but each index belongs to one rank, without padding"
+                f"{shown}: {twice[0]} twice, but each index belongs to one rank,"
+                " without padding"
             )
         if lost and n % world:
             raise Wrong(
-                f"{shown}: {lost[0]} not at all, but what does not divide must be dealt out, too"
+                f"{shown}: {lost[0]} not at all, but what does not divide must be dealt"
+                " out, too"
             )
         if lost:
             raise Wrong(
@@ -426,7 +447,8 @@ def check_share(answer):
             )
         if max(map(len, dealt)) - min(map(len, dealt)) > 1:
             raise Wrong(
-                f"{shown}, {[len(part) for part in dealt]} samples: no rank may have two more than another"
+                f"{shown}, {[len(part) for part in dealt]} samples: no rank may have"
+                " two more than another"
             )
 
     seeds, epochs = (0, 1, 7), (0, 1, 2, 3, 10)
@@ -438,27 +460,31 @@ def check_share(answer):
     for (seed, epoch), order in orders.items():
         if order == sorted(order):
             raise Wrong(
-                f"not shuffled: with n = 50, seed = {seed}, epoch = {epoch}, rank 0 of 2 gets {order[:4]} …"
+                f"not shuffled: with n = 50, seed = {seed}, epoch = {epoch}, rank 0 of"
+                f" 2 gets {order[:4]} …"
             )
         if share(50, 0, 2, seed, epoch) != order:
             raise Wrong(
-                "two calls with the same arguments gave two orders: the order must follow from seed and epoch"
+                "two calls with the same arguments gave two orders: the order must"
+                " follow from seed and epoch"
             )
     for seed, (a, b) in itertools.product(seeds, itertools.combinations(epochs, 2)):
         if orders[seed, a] == orders[seed, b]:
             raise Wrong(
-                f"with seed {seed}, epochs {a} and {b} have the same order: it must follow from the epoch, too"
+                f"with seed {seed}, epochs {a} and {b} have the same order: it must"
+                " follow from the epoch, too"
             )
     for epoch, (a, b) in itertools.product(epochs, itertools.combinations(seeds, 2)):
         if orders[a, epoch] == orders[b, epoch]:
             raise Wrong(
-                f"in epoch {epoch}, seeds {a} and {b} give the same order: it must follow from the seed, too"
+                f"in epoch {epoch}, seeds {a} and {b} give the same order: it must"
+                " follow from the seed, too"
             )
     for seed, (a, b) in itertools.product(seeds, itertools.combinations(epochs, 2)):
         if set(orders[seed, a]) == set(orders[seed, b]):
             raise Wrong(
-                f"with seed {seed}, rank 0 of 2 has the same samples in epochs {a} and {b}, in another order: shuffle "
-                "all samples before you deal them out"
+                f"with seed {seed}, rank 0 of 2 has the same samples in epochs {a} and"
+                f" {b}, in another order: shuffle all samples before you deal them out"
             )
 
 
@@ -474,7 +500,8 @@ def _indices(got, shown):
     )
     if not whole or any(isinstance(i, bool) for i in got):
         raise Wrong(
-            f"for {shown} you returned {got!r}, expected a list of indices, whole numbers"
+            f"for {shown} you returned {got!r}, expected a list of indices, whole"
+            " numbers"
         )
     return list(got)
 
@@ -494,12 +521,18 @@ def check_loss_factor(answer):
         if not wrong:
             continue
         mine, theirs = apart(got[wrong[0]], factors[wrong[0]])
-        why = f"for rank = {wrong[0]}, sizes = {sizes} you returned {mine}, expected {theirs}"
+        why = (
+            f"for rank = {wrong[0]}, sizes = {sizes} you returned {mine}, expected"
+            f" {theirs}"
+        )
         if all(
             math.isclose(a * len(sizes), b, rel_tol=1e-5)
             for a, b in zip(got, factors, strict=True)
         ):
-            why += ": DDP divides the sum over the ranks by their number, so multiply by it"
+            why += (
+                ": DDP divides the sum over the ranks by their number, so multiply"
+                " by it"
+            )
         elif len(set(sizes)) > 1 and len(set(got)) == 1:
             why += ": a rank with more samples must weigh more"
         elif len(got) > 1 and got[0] < got[1] and sizes[0] > sizes[1]:
@@ -534,12 +567,14 @@ def check_ring_all_gather(answer):
                 sent[rank] += 1
                 if sent[rank] > 2 * world.size:
                     raise _Stop(
-                        f"rank {rank} of {world.size} has sent {sent[rank]} values and goes on"
+                        f"rank {rank} of {world.size} has sent {sent[rank]} values and"
+                        " goes on"
                     )
                 # more than one of the values, which are strings
                 if str(value).count("'") > 2:
                     raise _Stop(
-                        f"rank {rank} of {world.size} sent {value}: one value in each message, please"
+                        f"rank {rank} of {world.size} sent {value}: one value in each"
+                        " message, please"
                     )
                 world.send(rank, right, value)
 
@@ -577,11 +612,13 @@ def check_ring_all_gather(answer):
                 )
             if sent[rank] < size - 1:
                 raise Wrong(
-                    f"rank {rank} of {size} sent only {sent[rank]} of {size - 1}: ranks do not share variables"
+                    f"rank {rank} of {size} sent only {sent[rank]} of {size - 1}: ranks"
+                    " do not share variables"
                 )
             if sent[rank] > size - 1:
                 raise Wrong(
-                    f"rank {rank} of {size} sent too many values: {sent[rank]} instead of {size - 1}"
+                    f"rank {rank} of {size} sent too many values: {sent[rank]} instead"
+                    f" of {size - 1}"
                 )
 
 
@@ -647,17 +684,22 @@ def check_one_against_several(answer):
                 and _amdahl(one, several, processes, mine)
             ):
                 why += (
-                    ": that is Amdahl's law, where a part of one process's time does not divide; here one process has "
-                    "no such rest, it computes all the time"
+                    ": that is Amdahl's law, where a part of one process's time does"
+                    " not divide; here one process has no such rest, it computes all"
+                    " the time"
                 )
             elif name == "limit" and theirs < 1 and mine == 1:
-                why += ": any number of them may be slower than one process, so the limit may be below 1"
+                why += (
+                    ": any number of them may be slower than one process, so the limit"
+                    " may be below 1"
+                )
             elif name == "limit" and rest <= 0:
                 why += ": there is no rest that would not shrink"
             elif name == "limit":
                 why += (
-                    f": a sample takes {1 / several:.4g} s, of which {1 / one / processes:.4g} s are computing; "
-                    "with endless processes only the rest remains"
+                    f": a sample takes {1 / several:.4g} s, of which"
+                    f" {1 / one / processes:.4g} s are computing; with endless"
+                    " processes only the rest remains"
                 )
             raise Wrong(why)
 
@@ -733,7 +775,8 @@ def check_train_right(answer):
 def _judge_training(trained, samplers, epochs):
     if not any(trained):
         raise Wrong(
-            "no step was trained: call step(index) for each index of the sampler, in every epoch"
+            "no step was trained: call step(index) for each index of the sampler, in"
+            " every epoch"
         )
     for rank, (seen, sampler) in enumerate(zip(trained, samplers, strict=True)):
         gave = sampler.gave()
@@ -743,12 +786,14 @@ def _judge_training(trained, samplers, epochs):
                 min(len(seen), len(gave)),
             )
             raise Wrong(
-                f"rank {rank} trained {len(seen)} times, its sampler gave {len(gave)} indices; from number {k} on "
-                f"you trained on {seen[k : k + 4]}, and it gave {gave[k : k + 4]}"
+                f"rank {rank} trained {len(seen)} times, its sampler gave {len(gave)}"
+                f" indices; from number {k} on you trained on {seen[k : k + 4]}, and it"
+                f" gave {gave[k : k + 4]}"
             )
         if len(sampler.begun) != epochs:
             raise Wrong(
-                f"rank {rank} went through its sampler {len(sampler.begun)} instead of {epochs} times"
+                f"rank {rank} went through its sampler {len(sampler.begun)} instead of"
+                f" {epochs} times"
             )
         twice = next(
             (k for k in range(epochs) if sampler.begun[k] in sampler.begun[:k]), None
@@ -756,13 +801,14 @@ def _judge_training(trained, samplers, epochs):
         if twice is not None:
             first = sampler.begun.index(sampler.begun[twice])
             raise Wrong(
-                f"epochs {first} and {twice} train in the same order on rank {rank}: the sampler must be told the "
-                "epoch, before the loop over it begins"
+                f"epochs {first} and {twice} train in the same order on rank {rank}:"
+                " the sampler must be told the epoch, before the loop over it begins"
             )
         if sampler.begun != samplers[0].begun:
             raise Wrong(
-                f"the samplers were told the epochs {samplers[0].begun} on rank 0, and {sampler.begun} on rank {rank}: "
-                "so the ranks take each other's samples"
+                f"the samplers were told the epochs {samplers[0].begun} on rank 0, and"
+                f" {sampler.begun} on rank {rank}: so the ranks take each other's"
+                " samples"
             )
 
 
@@ -770,11 +816,13 @@ def _judge_files(saved, size, epochs):
     ranks = sorted(rank for rank, _ in saved)
     if any(ranks):
         raise Wrong(
-            f"in {epochs} epochs, files came from ranks {ranks[:12]}: only rank 0 writes, one in each epoch"
+            f"in {epochs} epochs, files came from ranks {ranks[:12]}: only rank 0"
+            " writes, one in each epoch"
         )
     if len(saved) != epochs:
         raise Wrong(
-            f"rank 0 wrote {len(saved)} files in {epochs} epochs: one in each, after the training"
+            f"rank 0 wrote {len(saved)} files in {epochs} epochs: one in each, after"
+            " the training"
         )
     for epoch, (_, accuracy) in enumerate(saved):
         accuracy = _number(accuracy, f"after epoch {epoch}", "saved")
@@ -788,11 +836,14 @@ def _judge_files(saved, size, epochs):
             continue
         mine, theirs = apart(accuracy, right)
         why = (
-            f"after epoch {epoch}, the ranks had {list(RIGHT[:size])} of {totals} samples right, so {theirs} in all; "
-            f"you saved {mine}"
+            f"after epoch {epoch}, the ranks had {list(RIGHT[:size])} of {totals}"
+            f" samples right, so {theirs} in all; you saved {mine}"
         )
         if math.isclose(accuracy, sum(each) / size, abs_tol=1e-5):
-            why += ", the mean of the ranks' accuracies. Sum what was right and how many there were, then divide"
+            why += (
+                ", the mean of the ranks' accuracies. Sum what was right and how many"
+                " there were, then divide"
+            )
         elif math.isclose(accuracy, each[0], abs_tol=1e-5):
             why += ", the accuracy of rank 0 alone"
         elif math.isclose(accuracy, before, abs_tol=1e-5):
@@ -850,13 +901,21 @@ EXERCISES = [
         stars=1,
         check=check_mean_loss,
         hints=[
-            "Which collective leaves the same sum on every rank? And what does it do with the tensor that it gets?",
-            "all_reduce writes the sum into the tensor and returns nothing. Give it a copy of `loss`, or a new tensor.",
+            (
+                "Which collective leaves the same sum on every rank? And what does it"
+                " do with the tensor that it gets?"
+            ),
+            (
+                "all_reduce writes the sum into the tensor and returns nothing. Give it"
+                " a copy of `loss`, or a new tensor."
+            ),
             "mean = loss / dist.get_world_size(), then dist.all_reduce(mean).",
         ],
         solution=MEAN,
-        praise="So a loop logs the loss of the whole batch. All ranks must call it; only the line that prints belongs "
-        "under `if rank == 0:`.",
+        praise=(
+            "So a loop logs the loss of the whole batch. All ranks must call it; only"
+            " the line that prints belongs under `if rank == 0:`."
+        ),
         right=[
             """
 def mean_loss(dist, loss):
@@ -894,49 +953,49 @@ def mean_loss(dist, loss):
 def mean_loss(dist, loss):
     dist.all_reduce(loss)
     return loss / dist.get_world_size()
-""": "writes into the tensor",
+""": ("writes into the tensor"),
             """
 def mean_loss(dist, loss):
     total = loss.clone()
     dist.all_reduce(total)
     return total
-""": "all_reduce leaves the sum",
+""": ("all_reduce leaves the sum"),
             """
 def mean_loss(dist, loss):
     return dist.all_reduce(loss / dist.get_world_size())
-""": "all_reduce itself returns nothing",
+""": ("all_reduce itself returns nothing"),
             """
 def mean_loss(dist, loss):
     total = loss.clone()
     dist.all_reduce(total)
     return total / 2
-""": "expected",
+""": ("expected"),
             """
 def mean_loss(dist, loss):
     mean = loss / dist.get_world_size()
     if dist.get_rank() == 0:
         dist.all_reduce(mean)
     return mean
-""": "waits in all_reduce, which rank 1 never calls: a hang",
+""": ("waits in all_reduce, which rank 1 never calls: a hang"),
             """
 def mean_loss(dist, loss):
     mean = loss / dist.get_world_size()
     dist.reduce(mean, dst=0)
     return mean
-""": "rank 1 returned",
+""": ("rank 1 returned"),
             """
 def mean_loss(dist, loss):
     mean = loss / dist.get_world_size()
     dist.all_reduce(mean, async_op=True)
     return mean
-""": "never called wait()",
+""": ("never called wait()"),
             "def mean_loss(dist, loss):\n    return loss\n": "its own loss only",
             """
 def mean_loss(dist, loss):
     losses = [None] * dist.get_world_size()
     dist.all_gather(losses, loss)
     return sum(losses) / len(losses)
-""": "Expected parameter `tensor_list` of type List[torch.Tensor]",
+""": ("Expected parameter `tensor_list` of type List[torch.Tensor]"),
         },
     ),
     Exercise(
@@ -946,13 +1005,25 @@ def mean_loss(dist, loss):
         stars=2,
         check=check_share,
         hints=[
-            "All ranks must make the same shuffled list. From what can its seed follow, that all of them know?",
-            "torch.Generator().manual_seed(...) and torch.randperm(n, generator=...) give one order to all ranks.",
-            "The slice [rank::world] takes every world-th element, beginning with the rank's own.",
+            (
+                "All ranks must make the same shuffled list. From what can its seed"
+                " follow, that all of them know?"
+            ),
+            (
+                "torch.Generator().manual_seed(...) and torch.randperm(n,"
+                " generator=...) give one order to all ranks."
+            ),
+            (
+                "The slice [rank::world] takes every world-th element, beginning with"
+                " the rank's own."
+            ),
         ],
         solution=SHARE,
-        praise="DistributedSampler adds seed and epoch, too, so its seed 0 in epoch 1 is seed 1 in epoch 0. "
-        "And shares of unequal length need join, or a loss that is weighted.",
+        praise=(
+            "DistributedSampler adds seed and epoch, too, so its seed 0 in epoch 1 is"
+            " seed 1 in epoch 0. And shares of unequal length need join, or a loss that"
+            " is weighted."
+        ),
         right=[
             SHARE.replace("seed + epoch", "1000 * seed + epoch").replace(
                 "[rank", ".tolist()[rank"
@@ -994,7 +1065,7 @@ def share(n, rank, world, seed, epoch):
             """
 def share(n, rank, world, seed, epoch):
     return list(range(rank, n, world))
-""": "not shuffled",
+""": ("not shuffled"),
             """
 import torch
 
@@ -1003,7 +1074,7 @@ def share(n, rank, world, seed, epoch):
     mine = torch.arange(n)[rank::world]
     order = torch.randperm(len(mine), generator=torch.Generator().manual_seed(1000 * seed + epoch))
     return mine[order].tolist()
-""": "the same samples in epochs 0 and 1",
+""": ("the same samples in epochs 0 and 1"),
             """
 from torch.utils.data import DistributedSampler
 
@@ -1012,7 +1083,7 @@ def share(n, rank, world, seed, epoch):
     sampler = DistributedSampler(range(n), world, rank, seed=seed)
     sampler.set_epoch(epoch)
     return list(sampler)
-""": "without padding",
+""": ("without padding"),
             """
 from torch.utils.data import DistributedSampler
 
@@ -1021,7 +1092,7 @@ def share(n, rank, world, seed, epoch):
     sampler = DistributedSampler(range(n), world, rank, seed=seed, drop_last=True)
     sampler.set_epoch(epoch)
     return list(sampler)
-""": "what does not divide must be dealt out",
+""": ("what does not divide must be dealt out"),
             """
 import torch
 
@@ -1030,7 +1101,7 @@ def share(n, rank, world, seed, epoch):
     order = torch.randperm(n, generator=torch.Generator().manual_seed(1000 * seed + epoch)).tolist()
     size = n // world
     return order[rank * size : (rank + 1) * size if rank < world - 1 else n]
-""": "no rank may have two more",
+""": ("no rank may have two more"),
         },
         equivalent={
             "generator.manual_seed(seed + epoch) → generator.manual_seed(seed - epoch)": (
@@ -1045,16 +1116,24 @@ def share(n, rank, world, seed, epoch):
         stars=2,
         check=check_loss_factor,
         hints=[
-            "The mean over all samples is the weighted mean of the ranks' means. What is the weight of rank r?",
-            "The weight is sizes[rank] / sum(sizes). But DDP also divides by the number of ranks.",
+            (
+                "The mean over all samples is the weighted mean of the ranks' means."
+                " What is the weight of rank r?"
+            ),
+            (
+                "The weight is sizes[rank] / sum(sizes). But DDP also divides by the"
+                " number of ranks."
+            ),
             "sizes[rank] * len(sizes) / sum(sizes).",
         ],
         solution="""
 def loss_factor(rank, sizes):
     return sizes[rank] * len(sizes) / sum(sizes)
 """,
-        praise="For equal shares it is 1. With a sum loss in place of the mean, the factor is len(sizes) / sum(sizes): "
-        "that is the line in train_ddp.py.",
+        praise=(
+            "For equal shares it is 1. With a sum loss in place of the mean, the factor"
+            " is len(sizes) / sum(sizes): that is the line in train_ddp.py."
+        ),
         right=[
             """
 def loss_factor(rank, sizes):
@@ -1081,7 +1160,7 @@ def loss_factor(rank, sizes):
             """
 def loss_factor(rank, sizes):
     return sizes[rank] / sum(sizes)
-""": "so multiply by it",
+""": ("so multiply by it"),
             """
 def loss_factor(rank, sizes):
     return 1
@@ -1089,19 +1168,19 @@ def loss_factor(rank, sizes):
             """
 def loss_factor(rank, sizes):
     return len(sizes) / sum(sizes)
-""": "must weigh more",
+""": ("must weigh more"),
             """
 def loss_factor(rank, sizes):
     return sum(sizes) / (len(sizes) * sizes[rank])
-""": "not less",
+""": ("not less"),
             """
 def loss_factor(rank, sizes):
     return 2 * sizes[rank] / sum(sizes)
-""": "expected",
+""": ("expected"),
             """
 def loss_factor(rank, sizes):
     return sizes[rank] * len(sizes) // sum(sizes)
-""": "you returned 1, expected 1.5",
+""": ("you returned 1, expected 1.5"),
         },
     ),
     Exercise(
@@ -1111,13 +1190,22 @@ def loss_factor(rank, sizes):
         stars=3,
         check=check_ring_all_gather,
         hints=[
-            "In each of world - 1 steps: send one value to the right, receive one from the left. Which one to send?",
+            (
+                "In each of world - 1 steps: send one value to the right, receive one"
+                " from the left. Which one to send?"
+            ),
             "Send on what you received last. At the start that is your own value.",
-            "What arrives in the first step is from rank - 1, in the second from rank - 2. Below 0, count modulo world "
-            "(or let Python count from the end).",
+            (
+                "What arrives in the first step is from rank - 1, in the second from"
+                " rank - 2. Below 0, count modulo world (or let Python count from the"
+                " end)."
+            ),
         ],
         solution=RING,
-        praise="With chunks that are added on the way before it, this is the all-reduce of the lesson.",
+        praise=(
+            "With chunks that are added on the way before it, this is the all-reduce of"
+            " the lesson."
+        ),
         right=[
             """
 def ring_all_gather(rank, world, value, send, receive):
@@ -1174,7 +1262,7 @@ def ring_all_gather(rank, world, value, send, receive):
     while any((world, r) not in found for r in range(world)):
         pass
     return [found[world, r] for r in range(world)]
-""": "ranks do not share variables",
+""": ("ranks do not share variables"),
             RING.replace(
                 "rank - step", "(rank + step) % world"
             ): "in the order of ranks",
@@ -1184,10 +1272,10 @@ def ring_all_gather(rank, world, value, send, receive):
             RING.replace(
                 "    for",
                 "    if rank == 1:\n        raise ValueError('broken')\n    for",
-            ): ("for rank 1 of 2 your function raised ValueError: broken"),
+            ): "for rank 1 of 2 your function raised ValueError: broken",
             RING.replace(
                 "    for", "    if rank == 1:\n        return values\n    for"
-            ): ("waits for one more value, which rank 1 never sends"),
+            ): "waits for one more value, which rank 1 never sends",
             """
 def ring_all_gather(rank, world, value, send, receive):
     values = {rank: value}
@@ -1195,14 +1283,14 @@ def ring_all_gather(rank, world, value, send, receive):
         send(values)
         values = values | receive()
     return [values[r] for r in range(world)]
-""": "one value in each message",
+""": ("one value in each message"),
             """
 def ring_all_gather(rank, world, value, send, receive):
     values = []
     while len(values) < world:
         values += values
     return values
-""": "had not ended",
+""": ("had not ended"),
         },
     ),
     Exercise(
@@ -1212,9 +1300,18 @@ def ring_all_gather(rank, world, value, send, receive):
         stars=3,
         check=check_one_against_several,
         hints=[
-            "A sample takes 1 / one seconds with one process, and 1 / several with all of them.",
-            "If only computing took time, it would be 1 / (one * processes). What is more than that does not shrink.",
-            "limit = (1 / one) / (1 / several - 1 / (one * processes)), and infinite where the rest is not above 0.",
+            (
+                "A sample takes 1 / one seconds with one process, and 1 / several with"
+                " all of them."
+            ),
+            (
+                "If only computing took time, it would be 1 / (one * processes). What"
+                " is more than that does not shrink."
+            ),
+            (
+                "limit = (1 / one) / (1 / several - 1 / (one * processes)), and"
+                " infinite where the rest is not above 0."
+            ),
         ],
         solution="""
 def one_against_several(one, several, processes):
@@ -1223,9 +1320,12 @@ def one_against_several(one, several, processes):
     limit = 1 / one / rest if rest > 0 else float("inf")
     return speedup, speedup / processes, limit
 """,
-        praise="It resembles Amdahl's law; but there one process pays for the part that does not divide as well, and "
-        "here it is the price of having several. A limit below 1 means that one process is the best choice for this "
-        "work on this machine. A larger batch shrinks the rest of each sample.",
+        praise=(
+            "It resembles Amdahl's law; but there one process pays for the part that"
+            " does not divide as well, and here it is the price of having several. A"
+            " limit below 1 means that one process is the best choice for this work on"
+            " this machine. A larger batch shrinks the rest of each sample."
+        ),
         right=[
             """
 import math
@@ -1250,33 +1350,33 @@ def one_against_several(one, several, processes):
             """
 def one_against_several(one, several, processes):
     return one / several, one / several / processes, 1.0
-""": "the other way round",
+""": ("the other way round"),
             """
 def one_against_several(one, several, processes):
     return several / one, several / one, 1.0
-""": "the efficiency is",
+""": ("the efficiency is"),
             """
 def one_against_several(one, several, processes):
     return several / one, several / one / processes, float(processes)
-""": "only the rest remains",
+""": ("only the rest remains"),
             """
 def one_against_several(one, several, processes):
     speedup = several / one
     serial = (processes / speedup - 1) / (processes - 1) if processes > 1 else 1
     return speedup, speedup / processes, 1 / serial if serial > 1e-12 else float("inf")
-""": "one process has no such rest",
+""": ("one process has no such rest"),
             """
 def one_against_several(one, several, processes):
     speedup = several / one
     rest = 1 / several - 1 / (one * processes)
     return speedup, speedup / processes, max(1, 1 / one / rest) if rest > 0 else float("inf")
-""": "may be slower than one process",
+""": ("may be slower than one process"),
             """
 def one_against_several(one, several, processes):
     speedup = several / one
     rest = 1 / several - 1 / (one * processes)
     return speedup, speedup / processes, 1 / one / rest if rest else float("inf")
-""": "no rest that would not shrink",
+""": ("no rest that would not shrink"),
         },
     ),
     Exercise(
@@ -1286,12 +1386,24 @@ def one_against_several(one, several, processes):
         stars=2,
         check=check_train_right,
         hints=[
-            "What does the sampler have to be told in each epoch? And who must call a collective?",
-            "The mean of the ranks' accuracies is not the accuracy of all samples when their shares differ.",
-            "counts = torch.tensor(count()), all_reduce by all ranks, then rank 0 saves right / total.",
+            (
+                "What does the sampler have to be told in each epoch? And who must call"
+                " a collective?"
+            ),
+            (
+                "The mean of the ranks' accuracies is not the accuracy of all samples"
+                " when their shares differ."
+            ),
+            (
+                "counts = torch.tensor(count()), all_reduce by all ranks, then rank 0"
+                " saves right / total."
+            ),
         ],
         solution=TRAIN,
-        praise="A training that reads the file afterwards needs a barrier, or it may be faster than the writer.",
+        praise=(
+            "A training that reads the file afterwards needs a barrier, or it may be"
+            " faster than the writer."
+        ),
         right=[
             """
 import torch
@@ -1312,14 +1424,15 @@ def train_right(dist, sampler, step, count, save, epochs):
 """,
             TRAIN.replace(
                 SUM,
-                "        mine = torch.tensor(count())\n"
-                "        parts = [torch.zeros_like(mine) for _ in range(dist.get_world_size())]\n"
-                "        dist.all_gather(parts, mine)\n        counts = sum(parts)\n",
+                "        mine = torch.tensor(count())\n        parts ="
+                " [torch.zeros_like(mine) for _ in range(dist.get_world_size())]\n     "
+                "   dist.all_gather(parts, mine)\n        counts = sum(parts)\n",
             ),
             TRAIN.replace(
                 SUM,
-                "        parts = [None] * dist.get_world_size()\n        dist.all_gather_object(parts, count())\n"
-                "        counts = torch.tensor(parts).sum(0)\n",
+                "        parts = [None] * dist.get_world_size()\n       "
+                " dist.all_gather_object(parts, count())\n        counts ="
+                " torch.tensor(parts).sum(0)\n",
             ),
             TRAIN.replace("dist.all_reduce(counts)", "dist.reduce(counts, dst=0)"),
             """
@@ -1365,7 +1478,7 @@ def train_right(dist, sampler, step, count, save, epochs):
         if dist.get_rank() == 0:
             dist.all_reduce(counts)
             save(counts[0].item() / counts[1].item())
-""": "waits in all_reduce, which rank 1 never calls: a hang",
+""": ("waits in all_reduce, which rank 1 never calls: a hang"),
             """
 import torch
 
@@ -1380,7 +1493,7 @@ def train_right(dist, sampler, step, count, save, epochs):
         dist.all_reduce(accuracy)
         if dist.get_rank() == 0:
             save(accuracy.item() / dist.get_world_size())
-""": "then divide",
+""": ("then divide"),
             TRAIN.replace(
                 "        dist.all_reduce(counts)\n", ""
             ): "the accuracy of rank 0 alone",
@@ -1393,7 +1506,7 @@ def train_right(dist, sampler, step, count, save, epochs):
             TRAIN.replace(
                 "dist.all_reduce(counts)",
                 "(dist.all_reduce, dist.reduce)[dist.get_rank()](counts)",
-            ): ("all ranks must call the same ones"),
+            ): "all ranks must call the same ones",
             TRAIN.replace(SUM, "").replace(
                 "        sampler", SUM + "        sampler"
             ): "count after each epoch",
@@ -1409,10 +1522,12 @@ def train_right(dist, sampler, step, count, save, epochs):
             TRAIN.replace(
                 "step(index)",
                 "step(index)\n        if dist.get_rank() == 1:\n            1 / 0",
-            ): ("for rank 1 of 2 your function raised ZeroDivisionError"),
+            ): "for rank 1 of 2 your function raised ZeroDivisionError",
         },
         equivalent={
-            "right, total = counts.tolist() → right, total = counts": "A tensor with one number is a number, too.",
+            "right, total = counts.tolist() → right, total = counts": (
+                "A tensor with one number is a number, too."
+            ),
             "right, total = counts.tolist() → right, total = counts.cpu()": (
                 "A tensor with one number is a number, too."
             ),

@@ -37,7 +37,8 @@ class Blocks(torch.nn.Sequential):
 def check_shard_blocks(answer):
     if dist.is_initialized():
         raise Wrong(
-            "a process group is open in this kernel: first call torch.distributed.destroy_process_group()"
+            "a process group is open in this kernel: first call"
+            " torch.distributed.destroy_process_group()"
         )
     for mesh_shape, count in (((4,), 3), ((2, 4), 2)):
         with fake_processes(math.prod(mesh_shape)) as collectives:
@@ -59,32 +60,40 @@ def _check_shards(answer, mesh_shape, count, collectives):
             answer,
             model,
             mesh,
-            shown=f"{count} blocks and a mesh of {' × '.join(map(str, mesh_shape))} processes",
+            shown=(
+                f"{count} blocks and a mesh of {' × '.join(map(str, mesh_shape))}"
+                " processes"
+            ),
         )
     except Wrong as error:
         # what PyTorch says then is another thing in each version
         if isinstance(model, FSDPModule):
             raise Wrong(
-                "the model was sharded before its blocks, so nothing is left for them: blocks first"
+                "the model was sharded before its blocks, so nothing is left for them:"
+                " blocks first"
             ) from error
         raise
     sharded = [module for module in model.modules() if isinstance(module, FSDPModule)]
     if not sharded:
         raise Wrong(
-            "nothing of the model is sharded: call fully_shard, which changes a module in place"
+            "nothing of the model is sharded: call fully_shard, which changes a module"
+            " in place"
         )
     for number, block in enumerate(model):
         if block not in sharded:
             raise Wrong(
-                f"block {number} is no group of its own, so it is gathered together with others"
+                f"block {number} is no group of its own, so it is gathered together"
+                " with others"
             )
     if not isinstance(model.scale, DTensor):
         raise Wrong(
-            "a parameter that is in no block is still whole: shard the model itself, too, after its blocks"
+            "a parameter that is in no block is still whole: shard the model itself,"
+            " too, after its blocks"
         )
     if len(sharded) > count + 1:
         raise Wrong(
-            f"{len(sharded)} groups for {count} blocks and the model: one for each block, not for each layer"
+            f"{len(sharded)} groups for {count} blocks and the model: one for each"
+            " block, not for each layer"
         )
     for name, p in model.named_parameters():
         if p.device_mesh.shape != mesh.shape:
@@ -93,25 +102,30 @@ def _check_shards(answer, mesh_shape, count, collectives):
                 for shape in (p.device_mesh.shape, mesh.shape)
             ]
             raise Wrong(
-                f"{name} is sharded over {shapes[0]} processes, and `mesh` is {shapes[1]}: pass mesh=mesh"
+                f"{name} is sharded over {shapes[0]} processes, and `mesh` is"
+                f" {shapes[1]}: pass mesh=mesh"
             )
         if not p.requires_grad:
             raise Wrong(
-                f"{name} does not require a gradient any more: sharding is all that is asked"
+                f"{name} does not require a gradient any more: sharding is all that is"
+                " asked"
             )
     model(torch.zeros(1, WIDTH)).sum().backward()
     gathered = [size for name, size, _ in collectives if name == "all_gather"]
     if max(gathered) > block_bytes:
         raise Wrong(
-            f"{max(gathered):,} bytes are gathered at once, and a block has {block_bytes:,}: one call for each"
+            f"{max(gathered):,} bytes are gathered at once, and a block has"
+            f" {block_bytes:,}: one call for each"
         )
     if max(gathered) < block_bytes:
         raise Wrong(
-            f"a block has {block_bytes:,} bytes, and {max(gathered):,} were gathered: leave mp_policy as it is"
+            f"a block has {block_bytes:,} bytes, and {max(gathered):,} were gathered:"
+            " leave mp_policy as it is"
         )
     if gathered.count(block_bytes) < 2 * count:
         raise Wrong(
-            "a block stays gathered between forward and backward: leave reshard_after_forward as it is"
+            "a block stays gathered between forward and backward: leave"
+            " reshard_after_forward as it is"
         )
 
 
@@ -135,7 +149,10 @@ def check_latency_share(answer):
         if math.isclose(got, expected, rel_tol=1e-9, abs_tol=1e-12):
             continue
         got_text, expected_text = apart(got, expected)
-        why = f"expected {expected_text}: {steps} steps, and {share:.4g} times the bytes from each rank"
+        why = (
+            f"expected {expected_text}: {steps} steps, and {share:.4g} times the bytes"
+            " from each rank"
+        )
         if ranks == 1:
             why = "expected 0: a single rank sends nothing"
         elif math.isclose(got, latency * steps, rel_tol=1e-9):
@@ -174,7 +191,10 @@ def check_rest_of_epoch(answer):
         epoch, done = divmod(steps, -(-samples // batch))
         batches = _rest(_order(samples)(epoch), done, batch)
         for rank in range(size):
-            shown = f"steps = {steps}, batch = {batch}, rank = {rank}, size = {size}, {samples} samples an epoch"
+            shown = (
+                f"steps = {steps}, batch = {batch}, rank = {rank}, size = {size},"
+                f" {samples} samples an epoch"
+            )
             got = call(answer, steps, _order(samples), batch, rank, size, shown=shown)
             expected = [samples[rank::size] for samples in batches]
             if isinstance(got, (list, tuple)):
@@ -185,7 +205,8 @@ def check_rest_of_epoch(answer):
                 isinstance(part, (list, tuple)) for part in got
             ):
                 raise Wrong(
-                    f"for {shown} you returned {got!r}, expected a list of lists, one for each step"
+                    f"for {shown} you returned {got!r}, expected a list of lists, one"
+                    " for each step"
                 )
             got = [list(part) for part in got]
             if got != expected:
@@ -220,11 +241,17 @@ def _slip(got, expected, order, epoch, done, batch, rank, size):
     if got == [part for part in expected if part]:
         return "; a step in which this rank has no sample is an empty list"
     if sum(batches, [])[rank::size] == sum(got, []) != sum(expected, []):
-        return "; the samples are divided within each step, so that steps are the same for any number of processes"
+        return (
+            "; the samples are divided within each step, so that steps are the same for"
+            " any number of processes"
+        )
     if not got and done == 0:
         return "; the epoch before has just ended, so this is all of the next one"
     if len(got) != len(expected):
-        return f"; {len(expected)} steps remain, the last of which may be smaller, not {len(got)}"
+        return (
+            f"; {len(expected)} steps remain, the last of which may be smaller, not"
+            f" {len(got)}"
+        )
     if got == batches:
         return "; these are the samples of all ranks"
     for length in (len, lambda part: batch):
@@ -236,7 +263,10 @@ def _slip(got, expected, order, epoch, done, batch, rank, size):
                 "; a rank takes every size-th sample of a step, not a part in one piece"
             )
     wrong = next(number for number, part in enumerate(got) if part != expected[number])
-    return f"; step {done + wrong} of the epoch takes {batches[wrong]}, this rank those at {rank}, {rank + size}, …"
+    return (
+        f"; step {done + wrong} of the epoch takes {batches[wrong]}, this rank those at"
+        f" {rank}, {rank + size}, …"
+    )
 
 
 def check_save(answer):
@@ -255,7 +285,8 @@ def check_save(answer):
             raise Wrong("a first save, with no old checkpoint, did not write one")
         if any(there):
             raise Wrong(
-                "a first save, with no old checkpoint, wrote to path directly: a crash leaves half a file there"
+                "a first save, with no old checkpoint, wrote to path directly: a crash"
+                " leaves half a file there"
             )
         _save_badly(answer, path.with_name("badly.pt"))
 
@@ -317,41 +348,50 @@ def _save_well(answer, path):
         raise Wrong("after a save that went well, there is no file at path")
     if path.read_bytes() != b"new checkpoint":
         raise Wrong(
-            f"after a save that went well, path holds {path.read_bytes()!r}, expected b'new checkpoint'"
+            f"after a save that went well, path holds {path.read_bytes()!r}, expected"
+            " b'new checkpoint'"
         )
     if "gone" in seen:
         raise Wrong(
-            "for a moment there was no checkpoint at all: os.replace renames over the old file in one step"
+            "for a moment there was no checkpoint at all: os.replace renames over the"
+            " old file in one step"
         )
     if seen["while writing"] != b"old checkpoint":
         raise Wrong(
-            "path was written directly: a crash while writing leaves half a file. Write beside it, then rename"
+            "path was written directly: a crash while writing leaves half a file. Write"
+            " beside it, then rename"
         )
     names = sorted(p.name for p in path.parent.iterdir())
     if names != [path.name]:
         raise Wrong(
-            f"after a save that went well, the folder holds {names}, expected {path.name} alone"
+            f"after a save that went well, the folder holds {names}, expected"
+            f" {path.name} alone"
         )
     if path.stat().st_ino == before:
         raise Wrong(
-            "the new bytes were copied into the old file: a crash in that moment leaves half. Use os.replace"
+            "the new bytes were copied into the old file: a crash in that moment leaves"
+            " half. Use os.replace"
         )
     at_path, beside, size = seen.get("at fsync", (b"new checkpoint", True, 0))
     if at_path != b"old checkpoint":
         raise Wrong(
-            "os.fsync was not called before the rename: after a power cut the name may point to no bytes"
+            "os.fsync was not called before the rename: after a power cut the name may"
+            " point to no bytes"
         )
     if not beside:
         raise Wrong(
-            "the other file is not in the folder of path: from disk to disk, a rename is a copy, or fails"
+            "the other file is not in the folder of path: from disk to disk, a rename"
+            " is a copy, or fails"
         )
     if size == 0:
         raise Wrong(
-            "os.fsync was called before anything was written: write, flush, fsync, in this order"
+            "os.fsync was called before anything was written: write, flush, fsync, in"
+            " this order"
         )
     if size < len(b"new checkpoint"):
         raise Wrong(
-            "os.fsync was called while Python's own buffer still held bytes: call file.flush() first"
+            "os.fsync was called while Python's own buffer still held bytes: call"
+            " file.flush() first"
         )
 
 
@@ -373,18 +413,21 @@ def _save_badly(answer, path):
         except Exception as raised:
             if isinstance(raised, FileExistsError):
                 raise Wrong(
-                    f"{after}its half file is still there, and the next save cannot open it: {raised}"
+                    f"{after}its half file is still there, and the next save cannot"
+                    f" open it: {raised}"
                 ) from raised
             if error not in (raised, raised.__cause__):
                 raise Wrong(
-                    f"{after}write raised {error!r}, and save {raised!r}: let the error through"
+                    f"{after}write raised {error!r}, and save {raised!r}: let the error"
+                    " through"
                 ) from raised
         else:
             raise Wrong(f"write raised {error!r}, but save did not: nobody will notice")
         held = path.read_bytes() if path.exists() else "nothing"
         if held != b"old checkpoint":
             raise Wrong(
-                f"write failed in the middle, and path holds {held!r}, expected b'old checkpoint'"
+                f"write failed in the middle, and path holds {held!r}, expected b'old"
+                " checkpoint'"
             )
         after = "after a save that failed, "
     call(
@@ -395,7 +438,8 @@ def _save_badly(answer, path):
     )
     if path.read_bytes() != b"third try":
         raise Wrong(
-            f"a save after two that failed left {path.read_bytes()!r}, expected b'third try'"
+            f"a save after two that failed left {path.read_bytes()!r}, expected b'third"
+            " try'"
         )
 
 
@@ -441,7 +485,10 @@ def check_best_interval(answer):
         expected = cost / T + T / (2 * M)
         if not math.isclose(share, expected, rel_tol=1e-6):
             texts = apart(share, expected)
-            why = f"expected {texts[1]}: cost / T for saving and T / (2 M) for work that is repeated, M = {M:.4g} s"
+            why = (
+                f"expected {texts[1]}: cost / T for saving and T / (2 M) for work that"
+                f" is repeated, M = {M:.4g} s"
+            )
             if math.isclose(share, 100 * expected, rel_tol=1e-6):
                 why = f"expected {texts[1]}, not percent"
             elif math.isclose(share, 1 - expected, rel_tol=1e-6):
@@ -476,7 +523,8 @@ def check_efficiency(answer):
         }
         if not isinstance(got, dict) or set(got) != set(seconds):
             raise Wrong(
-                f"for {shown} you returned {got!r}, expected a dict with the keys {sorted(seconds)}"
+                f"for {shown} you returned {got!r}, expected a dict with the keys"
+                f" {sorted(seconds)}"
             )
         for n in seconds:
             value = expect_number(got[n], shown)
@@ -491,15 +539,24 @@ def check_efficiency(answer):
             elif strong and math.isclose(
                 value, seconds[first] / seconds[n], rel_tol=1e-9
             ):
-                why += f": that is the speed-up; {n} devices could have been {n / first:g} times as fast as {first}"
+                why += (
+                    f": that is the speed-up; {n} devices could have been {n / first:g}"
+                    f" times as fast as {first}"
+                )
             elif not strong and math.isclose(
                 value, seconds[first] / seconds[n] * first / n, rel_tol=1e-9
             ):
-                why += ": each device has as much work as before, so the same time would be perfect"
+                why += (
+                    ": each device has as much work as before, so the same time would"
+                    " be perfect"
+                )
             elif math.isclose(value, 1 / expected[n], rel_tol=1e-9):
                 why += ": the ideal time over the measured one, not the other way round"
             elif first != next(iter(seconds)):
-                why += f": relative to the smallest number, {first}, wherever it stands in the dict"
+                why += (
+                    f": relative to the smallest number, {first}, wherever it stands in"
+                    " the dict"
+                )
             elif strong:
                 why += f": ideal is the time at {first}, times {first} / {n}"
             else:
@@ -528,8 +585,14 @@ EXERCISES = [
         stars=1,
         check=check_shard_blocks,
         hints=[
-            "from torch.distributed.fsdp import fully_shard. It changes the module that it gets.",
-            "for block in model: fully_shard(block, mesh=mesh). What is still whole then?",
+            (
+                "from torch.distributed.fsdp import fully_shard. It changes the module"
+                " that it gets."
+            ),
+            (
+                "for block in model: fully_shard(block, mesh=mesh). What is still whole"
+                " then?"
+            ),
             "After the loop, fully_shard(model, mesh=mesh) takes what is in no block.",
         ],
         solution="""
@@ -540,8 +603,11 @@ def shard_blocks(model, mesh):
         fully_shard(block, mesh=mesh)
     fully_shard(model, mesh=mesh)
 """,
-        praise="Over a mesh of two dimensions, the same lines give hybrid sharding: the gathers stay within a row of "
-        "the mesh, and only gradients, already cut, cross it.",
+        praise=(
+            "Over a mesh of two dimensions, the same lines give hybrid sharding: the"
+            " gathers stay within a row of the mesh, and only gradients, already cut,"
+            " cross it."
+        ),
         right=[
             """
 from torch.distributed.fsdp import fully_shard
@@ -568,21 +634,21 @@ from torch.distributed.fsdp import fully_shard
 
 def shard_blocks(model, mesh):
     fully_shard(model, mesh=mesh)
-""": "block 0 is no group of its own",
+""": ("block 0 is no group of its own"),
             """
 from torch.distributed.fsdp import fully_shard
 
 def shard_blocks(model, mesh):
     for block in model:
         fully_shard(block, mesh=mesh)
-""": "in no block is still whole",
+""": ("in no block is still whole"),
             """
 from torch.distributed.fsdp import fully_shard
 
 def shard_blocks(model, mesh):
     for part in [*model, model]:
         fully_shard(part)
-""": "over 8 processes, and `mesh` is 2 × 4",
+""": ("over 8 processes, and `mesh` is 2 × 4"),
             """
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 
@@ -590,7 +656,7 @@ def shard_blocks(model, mesh):
     policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16)
     for part in [*model, model]:
         fully_shard(part, mesh=mesh, mp_policy=policy)
-""": "560 were gathered",
+""": ("560 were gathered"),
             """
 from torch.distributed.fsdp import fully_shard
 
@@ -598,39 +664,39 @@ def shard_blocks(model, mesh):
     model.requires_grad_(False)
     for part in [*model, model]:
         fully_shard(part, mesh=mesh)
-""": "does not require a gradient any more",
+""": ("does not require a gradient any more"),
             """
 from torch.distributed.fsdp import fully_shard
 
 def shard_blocks(model, mesh):
     fully_shard([*model], mesh=mesh)
     fully_shard(model, mesh=mesh)
-""": "bytes are gathered at once",
+""": ("bytes are gathered at once"),
             """
 from torch.distributed.fsdp import fully_shard
 
 def shard_blocks(model, mesh):
     for part in reversed([*model.modules()]):
         fully_shard(part, mesh=mesh)
-""": "not for each layer",
+""": ("not for each layer"),
             """
 from torch.distributed.fsdp import fully_shard
 
 def shard_blocks(model, mesh):
     for part in [*model, model]:
         fully_shard(part, mesh=mesh, reshard_after_forward=False)
-""": "stays gathered",
+""": ("stays gathered"),
             """
 from torch.distributed.fsdp import fully_shard
 
 def shard_blocks(model, mesh):
     for part in [model, *model]:
         fully_shard(part, mesh=mesh)
-""": "blocks first",
+""": ("blocks first"),
             """
 def shard_blocks(model, mesh):
     return model
-""": "nothing of the model is sharded",
+""": ("nothing of the model is sharded"),
         },
     ),
     Exercise(
@@ -640,7 +706,10 @@ def shard_blocks(model, mesh):
         stars=2,
         check=check_latency_share,
         hints=[
-            "How many steps does a ring of p ranks make, and how many bytes leave each rank in all?",
+            (
+                "How many steps does a ring of p ranks make, and how many bytes leave"
+                " each rank in all?"
+            ),
             "2(p - 1) steps of latency; 2(p - 1)/p of the bytes over the bandwidth.",
             "Divide the first by the sum of both. Mind one rank, where both are 0.",
         ],
@@ -652,8 +721,11 @@ def latency_share(size, ranks, latency, bandwidth):
     sending = 2 * (ranks - 1) / ranks * size / bandwidth
     return waiting / (waiting + sending)
 """,
-        praise="Divide both by 2(p - 1): latency against size / p / bandwidth. More ranks cut the message into "
-        "smaller pieces, and the pieces become too small for the wire.",
+        praise=(
+            "Divide both by 2(p - 1): latency against size / p / bandwidth. More ranks"
+            " cut the message into smaller pieces, and the pieces become too small for"
+            " the wire."
+        ),
         right=[
             """
 from utils.simulate.collectives import Link, all_reduce
@@ -672,32 +744,32 @@ def latency_share(size, ranks, latency, bandwidth):
             """
 def latency_share(size, ranks, latency, bandwidth):
     return 2 * (ranks - 1) * latency
-""": "not its share",
+""": ("not its share"),
             """
 def latency_share(size, ranks, latency, bandwidth):
     return latency / (size / ranks / bandwidth)
-""": "Divide by the whole time",
+""": ("Divide by the whole time"),
             """
 def latency_share(size, ranks, latency, bandwidth):
     return (ranks - 1) * latency / ((ranks - 1) * latency + size / bandwidth)
-""": "one piece of the bytes",
+""": ("one piece of the bytes"),
             """
 def latency_share(size, ranks, latency, bandwidth):
     waiting, sending = 2 * (ranks - 1) * latency, 2 * (ranks - 1) / ranks * size / bandwidth
     return waiting / (waiting + sending)
-""": "ZeroDivisionError",
+""": ("ZeroDivisionError"),
             """
 def latency_share(size, ranks, latency, bandwidth):
     return latency / (latency + size / ranks / bandwidth)
-""": "a single rank sends nothing",
+""": ("a single rank sends nothing"),
             """
 def latency_share(size, ranks, latency, bandwidth):
     return ranks * latency / (ranks * latency + (ranks - 1) / ranks * size / bandwidth)
-""": "2046 steps",
+""": ("2046 steps"),
             """
 def latency_share(size, ranks, latency, bandwidth):
     return 100 * (ranks > 1) * latency / (latency + size / ranks / bandwidth)
-""": "not percent",
+""": ("not percent"),
         },
     ),
     Exercise(
@@ -707,8 +779,14 @@ def latency_share(size, ranks, latency, bandwidth):
         stars=3,
         check=check_rest_of_epoch,
         hints=[
-            "First find the epoch and the step in it. An epoch has as many steps as batches, the last smaller one too.",
-            "divmod(steps, steps_per_epoch) gives both. The samples before step * batch are done.",
+            (
+                "First find the epoch and the step in it. An epoch has as many steps as"
+                " batches, the last smaller one too."
+            ),
+            (
+                "divmod(steps, steps_per_epoch) gives both. The samples before step *"
+                " batch are done."
+            ),
             "Cut what remains into batches first, then take [rank::size] of each.",
         ],
         solution="""
@@ -718,8 +796,11 @@ def rest_of_epoch(steps, order, batch, rank, size):
     samples = order(epoch)
     return [samples[first : first + batch][rank::size] for first in range(done * batch, len(samples), batch)]
 """,
-        praise="Nothing in it depends on how many processes there were before. That is what lets a job go on with "
-        "fewer: the global batches stay the same, only their division changes.",
+        praise=(
+            "Nothing in it depends on how many processes there were before. That is"
+            " what lets a job go on with fewer: the global batches stay the same, only"
+            " their division changes."
+        ),
         right=[
             """
 import math
@@ -744,8 +825,9 @@ def rest_of_epoch(steps, order, batch, rank, size):
 """,
         ],
         equivalent={
-            "per_epoch = -(-len(order(0)) // batch) → per_epoch = -(-len(order(1)) // batch)": "All epochs have the "
-            "same number of samples.",
+            "per_epoch = -(-len(order(0)) // batch) → per_epoch = -(-len(order(1)) // batch)": (
+                "All epochs have the same number of samples."
+            ),
         },
         wrong={
             """
@@ -753,14 +835,14 @@ def rest_of_epoch(steps, order, batch, rank, size):
     epoch, done = divmod(steps, len(order(0)) // batch)
     samples = order(epoch)
     return [samples[first : first + batch][rank::size] for first in range(done * batch, len(samples), batch)]
-""": "steps remain",
+""": ("steps remain"),
             """
 def rest_of_epoch(steps, order, batch, rank, size):
     epoch, done = divmod(steps, -(-len(order(0)) // batch))
     samples = order(epoch)
     rest = [samples[first : first + batch] for first in range(done * batch, len(samples), batch)]
     return [part[rank * len(part) // size : (rank + 1) * len(part) // size] for part in rest]
-""": "not a part in one piece",
+""": ("not a part in one piece"),
             """
 def rest_of_epoch(steps, order, batch, rank, size):
     epoch, done = divmod(steps, -(-len(order(0)) // batch))
@@ -768,44 +850,44 @@ def rest_of_epoch(steps, order, batch, rank, size):
     if done == 0 and epoch > 0:
         return []
     return [samples[first : first + batch][rank::size] for first in range(0, len(samples), batch)]
-""": "has just ended",
+""": ("has just ended"),
             """
 def rest_of_epoch(steps, order, batch, rank, size):
     epoch, done = divmod(steps, -(-len(order(0)) // batch))
     samples = order(epoch)
     parts = [samples[first : first + batch] for first in range(done * batch, len(samples), batch)]
     return [[sample for sample in part if sample % size == rank] for part in parts]
-""": "step 1 of the epoch takes [4, 11, 18, 3, 10, 17]",
+""": ("step 1 of the epoch takes [4, 11, 18, 3, 10, 17]"),
             """
 def rest_of_epoch(steps, order, batch, rank, size):
     epoch = steps // -(-len(order(0)) // batch)
     samples = order(epoch)
     return [samples[first : first + batch][rank::size] for first in range(0, len(samples), batch)]
-""": "steps remain",
+""": ("steps remain"),
             """
 def rest_of_epoch(steps, order, batch, rank, size):
     return order(0)[rank::size]
-""": "a list of lists",
+""": ("a list of lists"),
             """
 def rest_of_epoch(steps, order, batch, rank, size):
     done = steps % -(-len(order(0)) // batch)
     samples = order(0)
     return [samples[first : first + batch][rank::size] for first in range(done * batch, len(samples), batch)]
-""": "you took the order of epoch 0",
+""": ("you took the order of epoch 0"),
             """
 def rest_of_epoch(steps, order, batch, rank, size):
     epoch, done = divmod(steps, -(-len(order(0)) // batch))
     rest = order(epoch)[done * batch + rank :: size]
     per_rank = -(-batch // size)
     return [rest[first : first + per_rank] for first in range(0, len(rest), per_rank)]
-""": "divided within each step",
+""": ("divided within each step"),
             """
 def rest_of_epoch(steps, order, batch, rank, size):
     epoch, done = divmod(steps, -(-len(order(0)) // batch))
     samples = order(epoch)
     parts = [samples[first : first + batch][rank::size] for first in range(done * batch, len(samples), batch)]
     return [part for part in parts if part]
-""": "is an empty list",
+""": ("is an empty list"),
         },
     ),
     Exercise(
@@ -816,12 +898,21 @@ def rest_of_epoch(steps, order, batch, rank, size):
         check=check_save,
         hints=[
             "Give write a file with another name, in the same folder as path.",
-            "After write: file.flush(), then os.fsync(file.fileno()), then close. An error goes no further.",
-            "Last, os.replace(temporary, path): it takes the place of an old file, on Windows too.",
+            (
+                "After write: file.flush(), then os.fsync(file.fileno()), then close."
+                " An error goes no further."
+            ),
+            (
+                "Last, os.replace(temporary, path): it takes the place of an old file,"
+                " on Windows too."
+            ),
         ],
         solution=SAVE,
-        praise="A crash leaves a .tmp behind, which the next save overwrites. On Linux a careful program also calls "
-        "fsync on the folder, so that the new name survives a power cut.",
+        praise=(
+            "A crash leaves a .tmp behind, which the next save overwrites. On Linux a"
+            " careful program also calls fsync on the folder, so that the new name"
+            " survives a power cut."
+        ),
         right=[
             """
 import io
@@ -858,7 +949,7 @@ def save(write, path):
 def save(write, path):
     with open(path, "wb") as file:
         write(file)
-""": "written directly",
+""": ("written directly"),
             SAVE.replace(
                 "        file.flush()\n        os.fsync(file.fileno())\n", ""
             ): "os.fsync was not called",
@@ -866,7 +957,8 @@ def save(write, path):
                 "        file.flush()\n        os.fsync(file.fileno())\n", ""
             ).replace(
                 "    os.replace(temporary, path)",
-                "    os.replace(temporary, path)\n    with open(path, 'rb+') as file:\n        os.fsync(file.fileno())",
+                "    os.replace(temporary, path)\n    with open(path, 'rb+') as file:\n"
+                "        os.fsync(file.fileno())",
             ): "os.fsync was not called before the rename",
             SAVE.replace(
                 "    os.replace(", "    path.unlink()\n    os.rename("
@@ -878,7 +970,8 @@ def save(write, path):
             ): "before anything was written",
             SAVE.replace(
                 "    temporary =",
-                "    if not path.exists():\n        return write(open(path, 'wb', buffering=0))\n    temporary =",
+                "    if not path.exists():\n        return write(open(path, 'wb',"
+                " buffering=0))\n    temporary =",
             ): "wrote to path directly",
             """
 import os
@@ -893,7 +986,7 @@ def save(write, path):
     except OSError:
         return
     os.replace(temporary, path)
-""": "nobody will notice",
+""": ("nobody will notice"),
             """
 import os
 
@@ -906,7 +999,7 @@ def save(write, path):
             os.fsync(file.fileno())
     finally:
         os.replace(temporary, path)
-""": "failed in the middle",
+""": ("failed in the middle"),
             SAVE.replace("import os", "import os, shutil").replace(
                 "os.replace", "shutil.copy"
             ): "the folder holds",
@@ -931,11 +1024,15 @@ def save(write, path):
             SAVE.replace('"wb"', '"xb"'): "the next save cannot open it",
         },
         equivalent={
-            "temporary = path.with_name(path.name + '.tmp') → temporary = path.with_name('.tmp')": "Any other name in "
-            "the folder will do.",
-            "temporary = path.with_name(path.name + '.tmp') → "
-            "temporary = path.with_name(path.name + '.tmpx')": "Any other name in the folder will do.",
-            "os.fsync(file.fileno()) → os.fsync(file)": "os.fsync takes a file as well as its number.",
+            "temporary = path.with_name(path.name + '.tmp') → temporary = path.with_name('.tmp')": (
+                "Any other name in the folder will do."
+            ),
+            "temporary = path.with_name(path.name + '.tmp') → temporary = path.with_name(path.name + '.tmpx')": (
+                "Any other name in the folder will do."
+            ),
+            "os.fsync(file.fileno()) → os.fsync(file)": (
+                "os.fsync takes a file as well as its number."
+            ),
         },
     ),
     Exercise(
@@ -945,9 +1042,15 @@ def save(write, path):
         stars=2,
         check=check_best_interval,
         hints=[
-            "Twice as many hosts crash twice as often: how many seconds pass between crashes of the job?",
+            (
+                "Twice as many hosts crash twice as often: how many seconds pass"
+                " between crashes of the job?"
+            ),
             "M = host_mtbf / hosts, and T = sqrt(2 · cost · M).",
-            "The share is cost / T for saving and T / (2 M) for repeated work. At the best T both are equal.",
+            (
+                "The share is cost / T for saving and T / (2 M) for repeated work. At"
+                " the best T both are equal."
+            ),
         ],
         solution="""
 def best_interval(cost, host_mtbf, hosts):
@@ -955,8 +1058,11 @@ def best_interval(cost, host_mtbf, hosts):
     interval = (2 * cost * mtbf) ** 0.5
     return interval, cost / interval + interval / (2 * mtbf)
 """,
-        praise="The share is sqrt(2 · cost / M): four times as many hosts lose twice as much, unless saving gets "
-        "faster. Sharded checkpoints do, because each host writes its own part.",
+        praise=(
+            "The share is sqrt(2 · cost / M): four times as many hosts lose twice as"
+            " much, unless saving gets faster. Sharded checkpoints do, because each"
+            " host writes its own part."
+        ),
         right=[
             """
 import math
@@ -978,35 +1084,35 @@ def best_interval(cost, host_mtbf, hosts):
 def best_interval(cost, host_mtbf, hosts):
     interval = (2 * cost * host_mtbf) ** 0.5
     return interval, cost / interval + interval / (2 * host_mtbf)
-""": "of one host",
+""": ("of one host"),
             """
 def best_interval(cost, host_mtbf, hosts):
     mtbf = host_mtbf / hosts
     interval = (2 * cost * mtbf) ** 0.5
     return interval, cost / interval
-""": "work that is repeated",
+""": ("work that is repeated"),
             """
 def best_interval(cost, host_mtbf, hosts):
     return (2 * cost * host_mtbf / hosts) ** 0.5
-""": "expected a pair",
+""": ("expected a pair"),
             """
 def best_interval(cost, host_mtbf, hosts):
     mtbf = host_mtbf / hosts
     interval = (cost * mtbf) ** 0.5
     return interval, cost / interval + interval / (2 * mtbf)
-""": "the root is of twice the product",
+""": ("the root is of twice the product"),
             """
 def best_interval(cost, host_mtbf, hosts):
     mtbf = host_mtbf * hosts
     interval = (2 * cost * mtbf) ** 0.5
     return interval, cost / interval + interval / (2 * mtbf)
-""": "more hosts crash more often",
+""": ("more hosts crash more often"),
             """
 def best_interval(cost, host_mtbf, hosts):
     mtbf = host_mtbf / hosts
     interval = (2 * cost * mtbf) ** 0.5
     return interval, 1 - cost / interval - interval / (2 * mtbf)
-""": "not what remains",
+""": ("not what remains"),
         },
     ),
     Exercise(
@@ -1017,7 +1123,10 @@ def best_interval(cost, host_mtbf, hosts):
         check=check_efficiency,
         hints=[
             "What would a step take at n devices if nothing were lost?",
-            "Weak: as long as at the smallest number. Strong: that time, times smallest / n.",
+            (
+                "Weak: as long as at the smallest number. Strong: that time, times"
+                " smallest / n."
+            ),
             "Efficiency is that ideal time divided by the measured one.",
         ],
         solution="""
@@ -1026,8 +1135,11 @@ def efficiency(seconds, strong):
     ideal = {n: seconds[first] * (first / n if strong else 1) for n in seconds}
     return {n: ideal[n] / seconds[n] for n in seconds}
 """,
-        praise="When somebody publishes an efficiency, ask for three things: weak or strong, relative to how many "
-        "devices, and the seconds themselves. 90 % of a slow base is easy to reach.",
+        praise=(
+            "When somebody publishes an efficiency, ask for three things: weak or"
+            " strong, relative to how many devices, and the seconds themselves. 90 % of"
+            " a slow base is easy to reach."
+        ),
         right=[
             """
 def efficiency(seconds, strong):
@@ -1051,38 +1163,38 @@ def efficiency(seconds, strong):
             """
 def efficiency(seconds, strong):
     return {n: seconds[min(seconds)] / t for n, t in seconds.items()}
-""": "that is the speed-up",
+""": ("that is the speed-up"),
             """
 def efficiency(seconds, strong):
     first = min(seconds)
     return {n: seconds[first] * first / (n * t) for n, t in seconds.items()}
-""": "as much work as before",
+""": ("as much work as before"),
             """
 def efficiency(seconds, strong):
     first = next(iter(seconds))
     return {n: seconds[first] * (first / n if strong else 1) / t for n, t in seconds.items()}
-""": "wherever it stands",
+""": ("wherever it stands"),
             """
 def efficiency(seconds, strong):
     first = min(seconds)
     return {n: min(1, seconds[first] / t * (first / n if strong else 1)) for n, t in seconds.items()}
-""": "faster than the ideal is more than 1",
+""": ("faster than the ideal is more than 1"),
             """
 def efficiency(seconds, strong):
     first = min(seconds)
     if strong:
         return {n: min(1, seconds[first] * first / (n * t)) for n, t in seconds.items()}
     return {n: seconds[first] / t for n, t in seconds.items()}
-""": "at 4 devices, expected 1.25: faster than the ideal",
+""": ("at 4 devices, expected 1.25: faster than the ideal"),
             """
 def efficiency(seconds, strong):
     return {n: seconds[min(seconds)] / t / (n if strong else 1) for n, t in seconds.items()}
-""": "ideal is the time at 64, times 64 / 64",
+""": ("ideal is the time at 64, times 64 / 64"),
             """
 def efficiency(seconds, strong):
     first = min(seconds)
     return {n: t / seconds[first] * (n / first if strong else 1) for n, t in seconds.items()}
-""": "not the other way round",
+""": ("not the other way round"),
         },
     ),
 ]

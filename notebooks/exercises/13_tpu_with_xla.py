@@ -82,8 +82,8 @@ def check_run_epoch(answer):
         ]
         shown = f"{count} pair{'s' * (count != 1)}"
         unstarted = Wrong(
-            "device() of the torch_xla that your function is given was never called: it starts the runtime and "
-            "returns the device"
+            "device() of the torch_xla that your function is given was never called: it"
+            " starts the runtime and returns the device"
         )
         try:
             got = call(answer, toy, take_step, loader, shown=shown)
@@ -93,13 +93,15 @@ def check_run_epoch(answer):
             ) from None
         if isinstance(got, Generator):
             raise Wrong(
-                f"for {shown} you returned a generator, which has run nothing yet; expected a list of losses"
+                f"for {shown} you returned a generator, which has run nothing yet;"
+                " expected a list of losses"
             )
         if count and not toy.started:
             raise unstarted
         if len(given) != count:
             raise Wrong(
-                f"for {shown} take_step was called {len(given)} times, expected {count}: once for each pair"
+                f"for {shown} take_step was called {len(given)} times, expected"
+                f" {count}: once for each pair"
             )
         for x, y in given:
             if [getattr(tensor, "dtype", None) for tensor in (x, y)] != [
@@ -107,24 +109,29 @@ def check_run_epoch(answer):
                 torch.long,
             ]:
                 raise Wrong(
-                    f"take_step got {_named(x)} and {_named(y)}, expected x and y as in loader, but moved"
+                    f"take_step got {_named(x)} and {_named(y)}, expected x and y as in"
+                    " loader, but moved"
                 )
             for name, tensor in (("x", x), ("y", y)):
                 if tensor.device.type != "meta":
                     raise Wrong(
-                        f"{name} was on {tensor.device} in take_step; torch_xla.device() returned meta"
+                        f"{name} was on {tensor.device} in take_step;"
+                        " torch_xla.device() returned meta"
                     )
         if count and not toy.programs:
             raise Wrong(
-                f"for {shown} all steps are recorded and none has run: end each with a torch_xla.sync()"
+                f"for {shown} all steps are recorded and none has run: end each with a"
+                " torch_xla.sync()"
             )
         if max(toy.programs, default=1) > 1:
             raise Wrong(
-                f"for {shown} one program held {max(toy.programs)} steps: sync() after each take_step"
+                f"for {shown} one program held {max(toy.programs)} steps: sync() after"
+                " each take_step"
             )
         if toy.recorded:
             raise Wrong(
-                f"for {shown} the last step is recorded, but has not run: the sync() belongs behind take_step"
+                f"for {shown} the last step is recorded, but has not run: the sync()"
+                " belongs behind take_step"
             )
         shapes = (
             [getattr(loss, "shape", None) for loss in got]
@@ -138,7 +145,8 @@ def check_run_epoch(answer):
             )
             what = f"a {type(got).__name__} of {len(got)} ({of})" if many else repr(got)
             raise Wrong(
-                f"for {shown} you returned {what}, expected a list of {count} losses, as take_step returns them"
+                f"for {shown} you returned {what}, expected a list of {count} losses,"
+                " as take_step returns them"
             )
 
 
@@ -228,7 +236,10 @@ STATES = [  # torch, torch_xla, runtime, expected, what is to be said of the ver
         "2.9.0",
         "TPU",
         "mismatch",
-        "the versions come first: what the runtime of such a pair says is worth nothing",
+        (
+            "the versions come first: what the runtime of such a pair says is worth"
+            " nothing"
+        ),
     ),
 ]
 
@@ -326,12 +337,21 @@ def check_programs(answer):
             if got == expected[::-1]:
                 why += ": the programs come first, then the numbers copied"
             elif got[1] != reads:
-                why += f": a number is read {reads} times, and each time one number is copied"
+                why += (
+                    f": a number is read {reads} times, and each time one number is"
+                    " copied"
+                )
             elif place == "before backward":
-                why += ": before backward the forward pass runs once for the number, and again as a part of the step: "
+                why += (
+                    ": before backward the forward pass runs once for the number, and"
+                    " again as a part of the step: "
+                )
                 why += f"{steps} + {reads} programs"
             elif got[0] == steps + reads:
-                why += ": after the sync the loss is computed already, reading it runs nothing"
+                why += (
+                    ": after the sync the loss is computed already, reading it runs"
+                    " nothing"
+                )
             else:
                 why += ": each step is one program"
             raise Wrong(why)
@@ -344,8 +364,14 @@ UNITS = {"d": 86400, "h": 3600, "m": 60, "s": 1, "ms": 1e-3, "us": 1e-6}
 
 def _block(name, samples, accumulator):
     rates = "  ValueRate: 512ms024.100us / second\n  Rate: 1.2 / second\n"
-    percentiles = "  Percentiles: 1%=098ms449.199us; 50%=01s905ms000.000us; 99%=01s905ms000.000us\n"
-    return f"Metric: {name}\n  TotalSamples: {samples}\n  Accumulator: {accumulator}\n{rates}{percentiles}"
+    percentiles = (
+        "  Percentiles: 1%=098ms449.199us; 50%=01s905ms000.000us;"
+        " 99%=01s905ms000.000us\n"
+    )
+    return (
+        f"Metric: {name}\n  TotalSamples: {samples}\n  Accumulator:"
+        f" {accumulator}\n{rates}{percentiles}"
+    )
 
 
 LOCK, RUN = (
@@ -430,7 +456,10 @@ def check_read_report(answer):
         elif got == (0, 0):
             why += ": it has a block `Metric: CompileTime`"
         elif others:
-            why += f": read the block `Metric: CompileTime`, not that of {' or '.join(others)}"
+            why += (
+                ": read the block `Metric: CompileTime`, not that of"
+                f" {' or '.join(others)}"
+            )
         raise Wrong(why)
 
 
@@ -489,7 +518,8 @@ def check_buckets(answer):
                 )
             if bucket > most * n + 1e-9:
                 raise Wrong(
-                    f"for {shown} you returned {got}: {n} grows to {bucket}, more than {most} times"
+                    f"for {shown} you returned {got}: {n} grows to {bucket}, more than"
+                    f" {most} times"
                 )
         fewest = _fewest(lengths, most)
         if len(got) > fewest:
@@ -513,9 +543,18 @@ EXERCISES = [
         stars=1,
         check=check_run_epoch,
         hints=[
-            "torch_xla.device() once, before the loop: it starts the runtime and says where the tensors go.",
-            "x.to(device) returns a tensor on the device; y needs it as well. torch_xla.sync() ends a step.",
-            "In the loop: losses.append(take_step(x.to(device), y.to(device))), then torch_xla.sync().",
+            (
+                "torch_xla.device() once, before the loop: it starts the runtime and"
+                " says where the tensors go."
+            ),
+            (
+                "x.to(device) returns a tensor on the device; y needs it as well."
+                " torch_xla.sync() ends a step."
+            ),
+            (
+                "In the loop: losses.append(take_step(x.to(device), y.to(device))),"
+                " then torch_xla.sync()."
+            ),
         ],
         solution="""
 def run_epoch(torch_xla, take_step, loader):
@@ -525,8 +564,11 @@ def run_epoch(torch_xla, take_step, loader):
         torch_xla.sync()
     return losses
 """,
-        praise="With `import torch_xla` the same lines train on a TPU. sync() launches and does not wait: the host "
-        "records the next step while the device works on this one.",
+        praise=(
+            "With `import torch_xla` the same lines train on a TPU. sync() launches and"
+            " does not wait: the host records the next step while the device works on"
+            " this one."
+        ),
         right=[
             """
 def run_epoch(torch_xla, take_step, loader):
@@ -572,7 +614,7 @@ def run_epoch(torch_xla, take_step, loader):
         losses.append(take_step(x.to("xla"), y.to("xla")))
         torch_xla.sync()
     return losses
-""": "device() of the torch_xla that your function is given was never called",
+""": ("device() of the torch_xla that your function is given was never called"),
             """
 def run_epoch(torch_xla, take_step, loader):
     device, losses = torch_xla.device(), []
@@ -581,14 +623,14 @@ def run_epoch(torch_xla, take_step, loader):
         if number % 2:
             torch_xla.sync()
     return losses
-""": "one program held 2 steps",
+""": ("one program held 2 steps"),
             """
 def run_epoch(torch_xla, take_step, loader):
     device, losses = torch_xla.device(), []
     for x, y in loader:
         losses.append(take_step(x.to(device), y.to(device)))
     return losses
-""": "none has run",
+""": ("none has run"),
             """
 def run_epoch(torch_xla, take_step, loader):
     device, losses = torch_xla.device(), []
@@ -596,7 +638,7 @@ def run_epoch(torch_xla, take_step, loader):
         losses.append(take_step(x.to(device), y.to(device)))
     torch_xla.sync()
     return losses
-""": "one program held 3 steps",
+""": ("one program held 3 steps"),
             """
 def run_epoch(torch_xla, take_step, loader):
     device, losses = torch_xla.device(), []
@@ -604,7 +646,7 @@ def run_epoch(torch_xla, take_step, loader):
         torch_xla.sync()
         losses.append(take_step(x.to(device), y.to(device)))
     return losses
-""": "the sync() belongs behind take_step",
+""": ("the sync() belongs behind take_step"),
             """
 def run_epoch(torch_xla, take_step, loader):
     device, losses = torch_xla.device(), []
@@ -613,7 +655,7 @@ def run_epoch(torch_xla, take_step, loader):
         losses.append(take_step(x, y))
         torch_xla.sync()
     return losses
-""": "x was on cpu",
+""": ("x was on cpu"),
             """
 def run_epoch(torch_xla, take_step, loader):
     device, losses = torch_xla.device(), []
@@ -621,7 +663,7 @@ def run_epoch(torch_xla, take_step, loader):
         losses.append(take_step(x.to(device), y))
         torch_xla.sync()
     return losses
-""": "y was on cpu",
+""": ("y was on cpu"),
             """
 def run_epoch(torch_xla, take_step, loader):
     losses = []
@@ -629,7 +671,7 @@ def run_epoch(torch_xla, take_step, loader):
         losses.append(take_step(x.to("meta"), y.to("meta")))
         torch_xla.sync()
     return losses
-""": "was never called",
+""": ("was never called"),
             """
 def run_epoch(torch_xla, take_step, loader):
     device, losses = torch_xla.device(), []
@@ -637,7 +679,7 @@ def run_epoch(torch_xla, take_step, loader):
         losses.append(take_step(x.to(device), y.to(device)).item())
         torch_xla.sync()
     return losses
-""": "item()",
+""": ("item()"),
             """
 def run_epoch(torch_xla, take_step, loader):
     device = torch_xla.device()
@@ -645,7 +687,7 @@ def run_epoch(torch_xla, take_step, loader):
         loss = take_step(x.to(device), y.to(device))
         torch_xla.sync()
     return loss
-""": "expected a list of 3 losses",
+""": ("expected a list of 3 losses"),
         },
     ),
     Exercise(
@@ -655,9 +697,15 @@ def run_epoch(torch_xla, take_step, loader):
         stars=2,
         check=check_state,
         hints=[
-            "Ask in the order in which things can fail: package, versions, runtime, device.",
+            (
+                "Ask in the order in which things can fail: package, versions, runtime,"
+                " device."
+            ),
             "A release is the first two numbers: version.split('.')[:2].",
-            "`'2.10.0'.startswith('2.1')` is True, and 2.10 is not 2.1: compare the lists.",
+            (
+                "`'2.10.0'.startswith('2.1')` is True, and 2.10 is not 2.1: compare the"
+                " lists."
+            ),
         ],
         solution="""
 def state(torch_version, xla_version, runtime):
@@ -669,7 +717,10 @@ def state(torch_version, xla_version, runtime):
         return "no runtime"
     return "TPU" if runtime == "TPU" else "no TPU"
 """,
-        praise="Such a function belongs at the top of a program for TPUs: one clear line in place of a mangled symbol.",
+        praise=(
+            "Such a function belongs at the top of a program for TPUs: one clear line"
+            " in place of a mangled symbol."
+        ),
         right=[
             """
 import re
@@ -721,7 +772,7 @@ def state(torch_version, xla_version, runtime):
     if torch_version != xla_version:
         return "mismatch"
     return {"TPU": "TPU", None: "no runtime"}.get(runtime, "no TPU")
-""": "how torch was built",
+""": ("how torch was built"),
             """
 def state(torch_version, xla_version, runtime):
     if xla_version is None:
@@ -729,7 +780,7 @@ def state(torch_version, xla_version, runtime):
     if not xla_version.startswith(torch_version[:3]):
         return "mismatch"
     return {"TPU": "TPU", None: "no runtime"}.get(runtime, "no TPU")
-""": "compare numbers",
+""": ("compare numbers"),
             """
 def state(torch_version, xla_version, runtime):
     if xla_version is None:
@@ -737,13 +788,13 @@ def state(torch_version, xla_version, runtime):
     if torch_version.split("+")[0] != xla_version:
         return "mismatch"
     return {"TPU": "TPU", None: "no runtime"}.get(runtime, "no TPU")
-""": "repair",
+""": ("repair"),
             """
 def state(torch_version, xla_version, runtime):
     if xla_version is None:
         return "not installed"
     return {"TPU": "TPU", None: "no runtime"}.get(runtime, "no TPU")
-""": "the import would fail",
+""": ("the import would fail"),
             """
 def state(torch_version, xla_version, runtime):
     if xla_version is None:
@@ -751,7 +802,7 @@ def state(torch_version, xla_version, runtime):
     if not torch_version.startswith(".".join(xla_version.split(".")[:2])):
         return "mismatch"
     return {"TPU": "TPU", None: "no runtime"}.get(runtime, "no TPU")
-""": "2.10 is not 2.1:",
+""": ("2.10 is not 2.1:"),
             """
 def state(torch_version, xla_version, runtime):
     if xla_version is None:
@@ -759,7 +810,7 @@ def state(torch_version, xla_version, runtime):
     if float(torch_version[:4].rstrip(".")) != float(xla_version[:4].rstrip(".")):
         return "mismatch"
     return {"TPU": "TPU", None: "no runtime"}.get(runtime, "no TPU")
-""": "2.1 is not 2.10:",
+""": ("2.1 is not 2.10:"),
             """
 def state(torch_version, xla_version, runtime):
     if xla_version is None:
@@ -767,7 +818,7 @@ def state(torch_version, xla_version, runtime):
     if torch_version.split(".")[:2] != xla_version.split(".")[:2]:
         return "mismatch"
     return {"CPU": "no TPU", None: "no runtime"}.get(runtime, "TPU")
-""": "no TPU is behind it",
+""": ("no TPU is behind it"),
             """
 def state(torch_version, xla_version, runtime):
     if xla_version is None:
@@ -775,7 +826,7 @@ def state(torch_version, xla_version, runtime):
     if "".join(torch_version.split(".")[:2]) != "".join(xla_version.split(".")[:2]):
         return "mismatch"
     return {"TPU": "TPU", None: "no runtime"}.get(runtime, "no TPU")
-""": "compare number by number",
+""": ("compare number by number"),
             """
 def state(torch_version, xla_version, runtime):
     if xla_version is None:
@@ -785,7 +836,7 @@ def state(torch_version, xla_version, runtime):
     if torch_version.split(".")[:2] != xla_version.split(".")[:2]:
         return "mismatch"
     return "TPU" if runtime == "TPU" else "no TPU"
-""": "2.11 is not 2.9",
+""": ("2.11 is not 2.9"),
             """
 def state(torch_version, xla_version, runtime):
     if xla_version is None:
@@ -793,7 +844,7 @@ def state(torch_version, xla_version, runtime):
     if torch_version.split(".")[:2] != xla_version.split(".")[:2]:
         return "mismatch"
     return runtime or "no runtime"
-""": "you returned 'CPU', expected one of",
+""": ("you returned 'CPU', expected one of"),
         },
     ),
     Exercise(
@@ -805,7 +856,10 @@ def state(torch_version, xla_version, runtime):
         hints=[
             "Which numbers are inputs of a program, and which are baked in?",
             "0, 1 and -1 have a program each. All others share one.",
-            "Give each value a name, the same for all ordinary ones, and count the different names.",
+            (
+                "Give each value a name, the same for all ordinary ones, and count the"
+                " different names."
+            ),
         ],
         solution="""
 def compilations(values):
@@ -827,49 +881,52 @@ def compilations(values):
     return len(cache)
 """,
         ],
-        praise="A warm-up that begins at 0 and ends at 1 compiles three programs, and the last one in the middle of a "
-        "run. As a tensor on the device, the factor costs none.",
+        praise=(
+            "A warm-up that begins at 0 and ends at 1 compiles three programs, and the"
+            " last one in the middle of a run. As a tensor on the device, the factor"
+            " costs none."
+        ),
         wrong={
             """
 def compilations(values):
     return len(set(values))
-""": "ordinary numbers are inputs",
+""": ("ordinary numbers are inputs"),
             """
 def compilations(values):
     return min(len(values), 1)
-""": "1 is baked in",
+""": ("1 is baked in"),
             """
 def compilations(values):
     return len({v if v in (0, 1) else "input" for v in values})
-""": "-1 is baked in",
+""": ("-1 is baked in"),
             """
 def compilations(values):
     return 1 + len({v for v in values if v in (0, 1, -1)})
-""": "have a program each",
+""": ("have a program each"),
             """
 def compilations(values):
     return len({abs(v) if v in (0, 1, -1) else None for v in values})
-""": "0, 1 and -1 have a program each",
+""": ("0, 1 and -1 have a program each"),
             """
 def compilations(values):
     return sum(v in (0, 1, -1) for v in values) + 1
-""": "is kept for the second 1",
+""": ("is kept for the second 1"),
             """
 def compilations(values):
     return len({v if v in (0, 1, -1) else v > 0 for v in values})
-""": "ordinary numbers are inputs",
+""": ("ordinary numbers are inputs"),
             """
 def compilations(values):
     return len({int(v) if int(v) in (0, 1, -1) else None for v in values})
-""": "ordinary numbers are inputs",
+""": ("ordinary numbers are inputs"),
             """
 def compilations(values):
     return len({round(v, 2) if round(v, 2) in (0, 1, -1) else None for v in values})
-""": "not what is near them",
+""": ("not what is near them"),
             """
 def compilations(values):
     return len({v if v in (0, 1, -1) else type(v) for v in values})
-""": "an int and a float are inputs",
+""": ("an int and a float are inputs"),
         },
     ),
     Exercise(
@@ -881,7 +938,10 @@ def compilations(values):
         hints=[
             "Without any reading, each step is one program. How many steps read?",
             "steps // every of them, and each copies one number.",
-            "Before backward, each reading adds a program for the forward pass. After the sync it adds none.",
+            (
+                "Before backward, each reading adds a program for the forward pass."
+                " After the sync it adds none."
+            ),
         ],
         solution="""
 def programs_and_copies(steps, every, place):
@@ -916,46 +976,49 @@ def programs_and_copies(steps, every, place):
     return np.array([steps, 0]) + reads * np.array([place.startswith("before"), 1])
 """,
         ],
-        praise="The counts do not show the third cost: at each copy the host waits until the device is done. A list of "
-        "losses that stays on the device has none of the three.",
+        praise=(
+            "The counts do not show the third cost: at each copy the host waits until"
+            " the device is done. A list of losses that stays on the device has none of"
+            " the three."
+        ),
         wrong={
             """
 def programs_and_copies(steps, every, place):
     return steps + steps // every, steps // every
-""": "reading it runs nothing",
+""": ("reading it runs nothing"),
             """
 def programs_and_copies(steps, every, place):
     return steps, steps // every
-""": "again as a part of the step",
+""": ("again as a part of the step"),
             """
 def programs_and_copies(steps, every, place):
     reads = -(-steps // every)
     return steps + (reads if place == "before backward" else 0), reads
-""": "is read 2 times",
+""": ("is read 2 times"),
             """
 def programs_and_copies(steps, every, place):
     reads = round(steps / every)
     return steps + (reads if place == "before backward" else 0), reads
-""": "is read 2 times",
+""": ("is read 2 times"),
             """
 def programs_and_copies(steps, every, place):
     reads = steps // every
     return (2 * steps if place == "before backward" else steps), reads
-""": "the forward pass runs once for the number",
+""": ("the forward pass runs once for the number"),
             """
 def programs_and_copies(steps, every, place):
     reads = steps // every
     return reads, steps + (reads if place == "before backward" else 0)
-""": "the programs come first",
+""": ("the programs come first"),
             """
 def programs_and_copies(steps, every, place):
     reads = steps // every
     return (2 * reads if place == "before backward" else steps), reads
-""": "of the step: 20 + 2 programs",
+""": ("of the step: 20 + 2 programs"),
             """
 def programs_and_copies(steps, every, place):
     return steps + (steps // every if place == "before backward" else 0), steps
-""": "is read 2 times",
+""": ("is read 2 times"),
         },
     ),
     Exercise(
@@ -965,9 +1028,18 @@ def programs_and_copies(steps, every, place):
         stars=3,
         check=check_read_report,
         hints=[
-            "Find the line `Metric: CompileTime` first; the two lines you need are the next two.",
-            r"import re; re.findall(r'([\d.]+)([a-z]+)', text) splits the accumulated time into numbers and units.",
-            "Seconds of a unit: {'d': 86400, 'h': 3600, 'm': 60, 's': 1, 'ms': 1e-3, 'us': 1e-6}.",
+            (
+                "Find the line `Metric: CompileTime` first; the two lines you need are"
+                " the next two."
+            ),
+            (
+                r"import re; re.findall(r'([\d.]+)([a-z]+)', text) splits the"
+                r" accumulated time into numbers and units."
+            ),
+            (
+                "Seconds of a unit: {'d': 86400, 'h': 3600, 'm': 60, 's': 1, 'ms':"
+                " 1e-3, 'us': 1e-6}."
+            ),
         ],
         solution="""
 import re
@@ -1017,8 +1089,11 @@ def read_report(report):
     return [int(found[1]), seconds]
 """,
         ],
-        praise="In a program of your own, met.metric_data('CompileTime') gives the same two figures (in nanoseconds). "
-        "The report is what you get from somebody who asks why the TPU is slow.",
+        praise=(
+            "In a program of your own, met.metric_data('CompileTime') gives the same"
+            " two figures (in nanoseconds). The report is what you get from somebody"
+            " who asks why the TPU is slow."
+        ),
         wrong={
             """
 import re
@@ -1029,7 +1104,7 @@ def read_report(report):
     parts = re.findall(r"([\\d.]+)([a-z]+)", found[2])
     unit = {"h": 3600, "m": 60, "s": 1, "ms": 1e-3, "us": 1e-6}
     return int(found[1]), sum(float(n) * unit[u] for n, u in parts)
-""": "not that of DeviceLockWait",
+""": ("not that of DeviceLockWait"),
             """
 import re
 
@@ -1040,7 +1115,7 @@ def read_report(report):
         return 0, 0.0
     unit = {"d": 86400, "h": 3600, "m": 1e-3, "s": 1, "ms": 1e-3, "us": 1e-6}
     return int(found[1]), sum(float(n) * unit[u] for n, u in re.findall(r"([\\d.]+)([a-z]+)", found[2]))
-""": "m is minutes",
+""": ("m is minutes"),
             """
 import re
 
@@ -1048,7 +1123,7 @@ import re
 def read_report(report):
     found = re.search(r"Metric: CompileTime\\n +TotalSamples: (\\d+)\\n +Accumulator: (\\d+)s", report)
     return (int(found[1]), float(found[2])) if found else (0, 0.0)
-""": "what it has in ms, us is not counted",
+""": ("what it has in ms, us is not counted"),
             """
 import re
 
@@ -1059,7 +1134,7 @@ def read_report(report):
         return 0, 0.0
     unit = {"h": 3600, "m": 60, "s": 1, "ms": 1e-3, "us": 1e-6}
     return int(found[1]), sum(float(n) * unit[u] for n, u in re.findall(r"([\\d.]+)(h|ms|m|us|s)", found[2]))
-""": "what it has in d is not counted",
+""": ("what it has in d is not counted"),
             """
 import re
 
@@ -1070,7 +1145,7 @@ def read_report(report):
         return 0, 0.0
     unit = {"d": 86400, "h": 3600, "m": 60, "s": 1, "ms": 1e-3, "us": 1e-6}
     return int(found[1]), sum(float(n) * unit[u] for n, u in re.findall(r"([\\d.]+)([a-z]+)", found[2]))
-""": "not that of LazyCompileTime",
+""": ("not that of LazyCompileTime"),
             """
 import re
 
@@ -1081,7 +1156,7 @@ def read_report(report):
         return 0, 0.0
     unit = {"d": 86400, "h": 3600, "m": 60, "s": 1, "ms": 1e-3, "us": 1e-6}
     return int(found[1]), sum(float(n) * unit[u] for n, u in re.findall(r"([\\d.]+)([a-z]+)", found[2]))
-""": "not that of CompileTimeLazy",
+""": ("not that of CompileTimeLazy"),
             """
 import re
 
@@ -1092,7 +1167,7 @@ def read_report(report):
         return 0, 0.0
     unit = {"d": 86400, "h": 3600, "m": 60, "s": 1, "ms": 1e-3, "us": 1e-6}
     return int(found[1]), sum(float(n) * unit[u] for n, u in re.findall(r"([\\d.]+)([a-z]+)", found[2]))
-""": "the compilations are its TotalSamples",
+""": ("the compilations are its TotalSamples"),
             """
 import re
 
@@ -1101,7 +1176,7 @@ def read_report(report):
     found = re.search(r"Metric: CompileTime\\n +TotalSamples: (\\d+)\\n +Accumulator: (\\S+)", report)
     unit = {"d": 86400, "h": 3600, "m": 60, "s": 1, "ms": 1e-3, "us": 1e-6}
     return int(found[1]), sum(float(n) * unit[u] for n, u in re.findall(r"([\\d.]+)([a-z]+)", found[2]))
-""": "for a report without CompileTime your function raised TypeError",
+""": ("for a report without CompileTime your function raised TypeError"),
             """
 import re
 
@@ -1112,7 +1187,7 @@ def read_report(report):
         return 0, 0.0
     unit = {"d": 86400, "h": 3600, "m": 60, "s": 1, "ms": 1e-3, "us": 1e-6}
     return found[1], sum(float(n) * unit[u] for n, u in re.findall(r"([\\d.]+)([a-z]+)", found[2]))
-""": "expected a pair of numbers",
+""": ("expected a pair of numbers"),
         },
     ),
     Exercise(
@@ -1122,9 +1197,18 @@ def read_report(report):
         stars=3,
         check=check_buckets,
         hints=[
-            "The longest length needs a bucket of at least its size. Does a larger one ever help?",
-            "A bucket of size n serves all lengths from n / most to n. Which length is the first too short for it?",
-            "Go from the longest to the shortest; open a new bucket where length * most < last bucket.",
+            (
+                "The longest length needs a bucket of at least its size. Does a larger"
+                " one ever help?"
+            ),
+            (
+                "A bucket of size n serves all lengths from n / most to n. Which length"
+                " is the first too short for it?"
+            ),
+            (
+                "Go from the longest to the shortest; open a new bucket where length *"
+                " most < last bucket."
+            ),
         ],
         solution="""
 def buckets(lengths, most):
@@ -1164,13 +1248,16 @@ def buckets(lengths, most):
                 return chosen
 """,
         ],
-        praise="Beginning with the longest is optimal: its bucket is forced, and so is each next one. For lengths from "
-        "1 to n about log(n) / log(most) buckets are enough, which is why powers of two do so well.",
+        praise=(
+            "Beginning with the longest is optimal: its bucket is forced, and so is"
+            " each next one. For lengths from 1 to n about log(n) / log(most) buckets"
+            " are enough, which is why powers of two do so well."
+        ),
         wrong={
             """
 def buckets(lengths, most):
     return sorted(set(lengths))
-""": "enough. Begin with the longest",
+""": ("enough. Begin with the longest"),
             """
 def buckets(lengths, most):
     return [max(lengths)]
@@ -1182,7 +1269,7 @@ def buckets(lengths, most):
         if not chosen or n * most < chosen[-1]:
             chosen.append(n)
     return chosen
-""": "sort the buckets",
+""": ("sort the buckets"),
             """
 def buckets(lengths, most):
     found = []
@@ -1190,7 +1277,7 @@ def buckets(lengths, most):
         if not found or n > found[-1]:
             found.append(n * most)
     return found
-""": "a whole number of rows",
+""": ("a whole number of rows"),
             """
 def buckets(lengths, most):
     chosen, size = [min(lengths)], min(lengths)
@@ -1198,11 +1285,11 @@ def buckets(lengths, most):
         size = max(size + 1, int(size * most))
         chosen.append(size)
     return chosen
-""": "enough. Begin with the longest",
+""": ("enough. Begin with the longest"),
             """
 def buckets(lengths, most):
     return [min(lengths)]
-""": "holds the length",
+""": ("holds the length"),
             """
 def buckets(lengths, most):
     chosen = []
@@ -1210,7 +1297,7 @@ def buckets(lengths, most):
         if not chosen or n * most <= chosen[-1]:
             chosen.append(n)
     return chosen[::-1]
-""": "125 is 1.25 times 100, no more",
+""": ("125 is 1.25 times 100, no more"),
             """
 def buckets(lengths, most):
     chosen, first = [], None
@@ -1220,7 +1307,7 @@ def buckets(lengths, most):
             chosen.append(n)
         chosen[-1] = n if len(chosen) == 1 else chosen[-1]
     return chosen
-""": "holds the length",
+""": ("holds the length"),
             """
 def buckets(lengths, most):
     chosen = []
@@ -1228,7 +1315,7 @@ def buckets(lengths, most):
         if not chosen or n > chosen[0] * most ** len(chosen):
             chosen.append(n)
     return chosen
-""": "holds the length",
+""": ("holds the length"),
         },
     ),
 ]

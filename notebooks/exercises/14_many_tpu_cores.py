@@ -50,13 +50,16 @@ class _Mesh:
             axis_names or (f"axis {k}" for k in range(len(self.mesh_shape)))
         )
         assert len(self.device_ids) == n, (
-            f"Number of device IDs ({len(self.device_ids)}) must match the global number of devices ({n})"
+            f"Number of device IDs ({len(self.device_ids)}) must match the global"
+            f" number of devices ({n})"
         )
         assert math.prod(self.mesh_shape) == n, (
-            f"Number of device IDs ({n}) must match mesh size ({math.prod(self.mesh_shape)})"
+            f"Number of device IDs ({n}) must match mesh size"
+            f" ({math.prod(self.mesh_shape)})"
         )
         assert len(self.axis_names) == len(self.mesh_shape), (
-            f"Number of axis names ({len(self.axis_names)}) must match mesh dimensions ({len(self.mesh_shape)})"
+            f"Number of axis names ({len(self.axis_names)}) must match mesh dimensions"
+            f" ({len(self.mesh_shape)})"
         )
 
     def shape(self):
@@ -79,7 +82,8 @@ def check_cut(answer):
             raise Wrong(f"{shown} the mesh is {found.shape()}, expected {mesh}")
         if found.device_ids != list(range(n)):
             raise Wrong(
-                f"{shown} the mesh has the devices {found.device_ids}, expected {list(range(n))}, row by row"
+                f"{shown} the mesh has the devices {found.device_ids}, expected"
+                f" {list(range(n))}, row by row"
             )
         for device, (mine, theirs) in enumerate(
             zip(held, blocks(x.shape, mesh, (None, "data")), strict=True)
@@ -90,7 +94,10 @@ def check_cut(answer):
                     why = (
                         "the first entry of a spec is for the rows, and they stay whole"
                     )
-                shown += f" and the spec {spec}, device {device} holds {_block(mine)}, expected {_block(theirs)}"
+                shown += (
+                    f" and the spec {spec}, device {device} holds {_block(mine)},"
+                    f" expected {_block(theirs)}"
+                )
                 raise Wrong(f"{shown}: {why}")
 
 
@@ -131,14 +138,20 @@ def check_rows(answer):
             if not rows % n and got == (first, end - 1):
                 why += ": `end` is the first row that it does not hold, as in a slice"
             elif not rows % n and got == (first, end - first):
-                why += ": the second number says where its rows end, not how many there are"
+                why += (
+                    ": the second number says where its rows end, not how many"
+                    " there are"
+                )
             elif not rows % n and got in (
                 (first - part, end - part),
                 (first + 1, end + 1),
             ):
                 why += ": devices and rows count from 0"
             else:
-                why += f": each part has {part} row{'s' * (part > 1)}, {rows} / {n} rounded up"
+                why += (
+                    f": each part has {part} row{'s' * (part > 1)}, {rows} / {n}"
+                    " rounded up"
+                )
                 if first == end:
                     why += f", and the devices before it hold all {rows}"
                 elif end - first < part:
@@ -162,12 +175,17 @@ def check_loader(answer):
             loader = call(answer, data, batch, rank, world, shown=shown)
             if not isinstance(loader, DataLoader):
                 raise Wrong(
-                    f"for {shown} you returned {type(loader).__name__}, expected a DataLoader"
+                    f"for {shown} you returned {type(loader).__name__}, expected a"
+                    " DataLoader"
                 )
             if not hasattr(loader.sampler, "set_epoch"):
-                why = f"the loader's sampler, a {type(loader.sampler).__name__}, has no set_epoch, which the caller uses"
+                why = (
+                    f"the loader's sampler, a {type(loader.sampler).__name__}, has no"
+                    " set_epoch, which the caller uses"
+                )
                 raise Wrong(
-                    f"for {shown} {why}. DistributedSampler has it, and divides the data"
+                    f"for {shown} {why}. DistributedSampler has it, and divides the"
+                    " data"
                 )
             # other processes would give the same, and take longer
             loader.num_workers = 0
@@ -195,7 +213,8 @@ def _judge_epochs(epochs, size, shown):
         raise Wrong(f"for {shown} the loader has no batches")
     if len(sizes) > 1:
         raise Wrong(
-            f"for {shown} the batches have {sizes} samples: each other shape is another compilation"
+            f"for {shown} the batches have {sizes} samples: each other shape is another"
+            " compilation"
         )
     if sizes != [size]:
         why = ": `batch` counts all processes" if sizes[0] > size else ""
@@ -205,7 +224,8 @@ def _judge_epochs(epochs, size, shown):
     for k, epoch in ((1, 0), (2, 1), (2, 0)):
         if epochs[k] == epochs[epoch]:
             raise Wrong(
-                f"for {shown} epochs {epoch} and {k} have the same order, expected a new one: shuffle by epoch"
+                f"for {shown} epochs {epoch} and {k} have the same order, expected a"
+                " new one: shuffle by epoch"
             )
 
 
@@ -213,29 +233,37 @@ def _judge_shares(taken, samples, batch, world, epoch):
     shown = f"for {samples} samples, batch = {batch}, world = {world}, epoch {epoch}:"
     if len({len(share) for share in taken}) > 1:
         raise Wrong(
-            f"{shown} the processes have {[len(share) for share in taken]} samples, expected as many each"
+            f"{shown} the processes have {[len(share) for share in taken]} samples,"
+            " expected as many each"
         )
     missing = samples // world // (batch // world) * (batch // world) - len(taken[0])
     if missing > 0:
         raise Wrong(
-            f"{shown} a process gets {len(taken[0])} samples, expected {missing} more: all whole batches"
+            f"{shown} a process gets {len(taken[0])} samples, expected {missing} more:"
+            " all whole batches"
         )
     for share in taken:
         if again := sorted({n for n in share if share.count(n) > 1}):
             raise Wrong(
-                f"{shown} a process gets number {again[0]} more than once, so others are left out"
+                f"{shown} a process gets number {again[0]} more than once, so others"
+                " are left out"
             )
     flat = [n for share in taken for n in share]
     twice = sorted({n for n in flat if flat.count(n) > 1})
     if len(twice) >= world:  # a sampler pads by up to world - 1
-        why = "expected none. Do all use the same order in an epoch, and each its own part of it?"
+        why = (
+            "expected none. Do all use the same order in an epoch, and each its own"
+            " part of it?"
+        )
         raise Wrong(
-            f"{shown} {len(twice)} samples came to two processes, such as number {twice[0]}: {why}"
+            f"{shown} {len(twice)} samples came to two processes, such as number"
+            f" {twice[0]}: {why}"
         )
     if twice:
         raise Wrong(
-            f"{shown} sample {twice[0]} came to two processes: {samples} is no multiple of {world}, and the sampler "
-            "fills up with samples that it has given already; DistributedSampler(..., drop_last=True) does not"
+            f"{shown} sample {twice[0]} came to two processes: {samples} is no multiple"
+            f" of {world}, and the sampler fills up with samples that it has given"
+            " already; DistributedSampler(..., drop_last=True) does not"
         )
 
 
@@ -264,7 +292,8 @@ def check_pair(answer):
             raise NotAnswered
         if not all(axis is None or isinstance(axis, str) for axis in spec):
             raise Wrong(
-                f"{name} is {tuple(spec)}, expected the name of an axis, or None, for each of the two"
+                f"{name} is {tuple(spec)}, expected the name of an axis, or None, for"
+                " each of the two"
             )
         if "model" not in spec:
             raise Wrong(
@@ -279,12 +308,14 @@ def check_pair(answer):
         moved.append([f"{c.kind} along {c.axis}" for c in found])
     if moved[0]:
         raise Wrong(
-            f"with up_weight {tuple(up)}, {' and '.join(moved[0])} in the first layer, expected nothing"
+            f"with up_weight {tuple(up)}, {' and '.join(moved[0])} in the first layer,"
+            " expected nothing"
         )
     if moved[1] != ["all-reduce along model"]:
         raise Wrong(
-            f"with up_weight {tuple(up)} and down_weight {tuple(down)}, {' and '.join(moved[1]) or 'nothing'} in the "
-            "second layer, expected one all-reduce along model: its inputs are cut along 'model' already"
+            f"with up_weight {tuple(up)} and down_weight {tuple(down)},"
+            f" {' and '.join(moved[1]) or 'nothing'} in the second layer, expected one"
+            " all-reduce along model: its inputs are cut along 'model' already"
         )
 
 
@@ -297,11 +328,20 @@ def check_break_even(answer):
         why = f"for width = {width}, p = {p} you returned {mine}, expected {theirs}: "
         why += f"two all-reduces of tokens × {width} against one of 8 × {width}²"
         if not math.isclose(got, _tokens(answer, width, 3 * p), rel_tol=1e-6):
-            why += ". p drops out: both are sums over all p devices, and the factor of a ring stands on both sides"
+            why += (
+                ". p drops out: both are sums over all p devices, and the factor of a"
+                " ring stands on both sides"
+            )
         elif math.isclose(got, 8 * width, rel_tol=1e-6):
-            why += ". Both all-reduces of activations count, forward and backward; and all numbers have 2 bytes"
+            why += (
+                ". Both all-reduces of activations count, forward and backward; and all"
+                " numbers have 2 bytes"
+            )
         elif math.isclose(got, 2 * width, rel_tol=1e-6):
-            why += ". The pair has two weights, of 4 × width² each; and the bytes of a number stand on both sides"
+            why += (
+                ". The pair has two weights, of 4 × width² each; and the bytes of a"
+                " number stand on both sides"
+            )
         raise Wrong(why)
 
 
@@ -369,12 +409,24 @@ EXERCISES = [
         stars=1,
         check=check_cut,
         hints=[
-            "First a mesh, then a mark: xs.Mesh(devices, sizes, names), xs.mark_sharding(tensor, mesh, spec).",
-            'The mesh: range(n) as devices, (n // 2, 2) as sizes, ("data", "model") as names.',
-            "A spec has one entry for each dimension of the tensor: rows, then columns. None leaves a dimension whole.",
+            (
+                "First a mesh, then a mark: xs.Mesh(devices, sizes, names),"
+                " xs.mark_sharding(tensor, mesh, spec)."
+            ),
+            (
+                'The mesh: range(n) as devices, (n // 2, 2) as sizes, ("data", "model")'
+                " as names."
+            ),
+            (
+                "A spec has one entry for each dimension of the tensor: rows, then"
+                " columns. None leaves a dimension whole."
+            ),
         ],
         solution=CUT,
-        praise="Each column lies on two devices, as the spec does not name `model`: what it does not name is copied.",
+        praise=(
+            "Each column lies on two devices, as the spec does not name `model`: what"
+            " it does not name is copied."
+        ),
         right=[
             """
 import numpy as np
@@ -408,8 +460,9 @@ def cut_columns(xs, x, n):
             CUT.replace(
                 '(None, "data")', '(None, ("data", "model"))'
             ): "here along `data`",
-            CUT
-            + '    xs.mark_sharding(x, mesh, ("data", None))\n': "Existing annotation must be cleared first",
+            CUT + '    xs.mark_sharding(x, mesh, ("data", None))\n': (
+                "Existing annotation must be cleared first"
+            ),
             CUT.replace('(None, "data")', '("data",)'): "needs a spec of as many",
             CUT.replace(
                 '(None, "data")', '(None, "columns")'
@@ -430,13 +483,21 @@ def cut_columns(xs, x, n):
         stars=2,
         check=check_rows,
         hints=[
-            "All parts have the size of the largest: rows / n, rounded up. -(-a // b) rounds up.",
-            "Device d begins at d times that size, and no part goes beyond the end of the tensor.",
+            (
+                "All parts have the size of the largest: rows / n, rounded up. -(-a //"
+                " b) rounds up."
+            ),
+            (
+                "Device d begins at d times that size, and no part goes beyond the end"
+                " of the tensor."
+            ),
             "min(..., rows) for the beginning and for the end.",
         ],
-        solution="def my_rows(device, rows, n):\n"
-        "    part = -(-rows // n)\n"
-        "    return min(device * part, rows), min((device + 1) * part, rows)\n",
+        solution=(
+            "def my_rows(device, rows, n):\n"
+            "    part = -(-rows // n)\n"
+            "    return min(device * part, rows), min((device + 1) * part, rows)\n"
+        ),
         right=[
             """
 def my_rows(device, rows, n):
@@ -462,7 +523,10 @@ def my_rows(device, rows, n):
     return first, end
 """,
         ],
-        praise="On a mesh with several axes this holds for each dimension, with the place along its axis as device.",
+        praise=(
+            "On a mesh with several axes this holds for each dimension, with the place"
+            " along its axis as device."
+        ),
         wrong={
             "def my_rows(device, rows, n):\n    part = rows // n\n    return device * part, (device + 1) * part\n": (
                 "rounded up"
@@ -470,21 +534,28 @@ def my_rows(device, rows, n):
             "def my_rows(device, rows, n):\n    k = -(-rows // n)\n    return device * k, (device + 1) * k\n": (
                 "hold all 10"
             ),
-            "def my_rows(device, rows, n):\n    q, r = divmod(rows, n)\n"
-            "    first = device * q + min(device, r)\n    return first, first + q + (device < r)\n": "rounded up",
+            "def my_rows(device, rows, n):\n    q, r = divmod(rows, n)\n    first = device * q + min(device, r)\n    return first, first + q + (device < r)\n": (
+                "rounded up"
+            ),
             "def my_rows(device, rows, n):\n    return rows // n\n": "expected a pair",
-            "def my_rows(device, rows, n):\n    k = -(-rows // n)\n"
-            "    return min(device * k, rows), min((device + 1) * k, rows) - 1\n": "as in a slice",
-            "def my_rows(device, rows, n):\n    k = -(-rows // n)\n    return device * k, k\n": "not how many",
+            "def my_rows(device, rows, n):\n    k = -(-rows // n)\n    return min(device * k, rows), min((device + 1) * k, rows) - 1\n": (
+                "as in a slice"
+            ),
+            "def my_rows(device, rows, n):\n    k = -(-rows // n)\n    return device * k, k\n": (
+                "not how many"
+            ),
             "def my_rows(device, rows, n):\n    k = -(-rows // n)\n    return (device - 1) * k, device * k\n": (
                 "devices and rows count from 0"
             ),
-            "def my_rows(device, rows, n):\n    k = -(-n // rows)\n"
-            "    return min(device * k, rows), min((device + 1) * k, rows)\n": "each part has 3 rows",
-            "def my_rows(device, rows, n):\n    k = -(-rows // n)\n"
-            "    return device * k, min((device + 1) * k, rows)\n": "you returned (12, 10), expected (10, 10)",
-            "def my_rows(device, rows, n):\n    k = rows // n\n"
-            "    return device * k, rows if device == n - 1 else (device + 1) * k\n": "10 / 8 rounded up",
+            "def my_rows(device, rows, n):\n    k = -(-n // rows)\n    return min(device * k, rows), min((device + 1) * k, rows)\n": (
+                "each part has 3 rows"
+            ),
+            "def my_rows(device, rows, n):\n    k = -(-rows // n)\n    return device * k, min((device + 1) * k, rows)\n": (
+                "you returned (12, 10), expected (10, 10)"
+            ),
+            "def my_rows(device, rows, n):\n    k = rows // n\n    return device * k, rows if device == n - 1 else (device + 1) * k\n": (
+                "10 / 8 rounded up"
+            ),
             "def my_rows(device, rows, n):\n    k = rows / n\n    return device * k, (device + 1) * k\n": (
                 "two whole numbers"
             ),
@@ -497,9 +568,18 @@ def my_rows(device, rows, n):
         stars=2,
         check=check_loader,
         hints=[
-            "DistributedSampler divides the data. DataLoader takes it as sampler=..., without shuffle.",
-            "The sampler takes the number of processes, the rank and shuffle=True. A process takes batch // world.",
-            "drop_last=True twice: in the sampler, or it repeats samples; in the loader, or the last batch is smaller.",
+            (
+                "DistributedSampler divides the data. DataLoader takes it as"
+                " sampler=..., without shuffle."
+            ),
+            (
+                "The sampler takes the number of processes, the rank and shuffle=True."
+                " A process takes batch // world."
+            ),
+            (
+                "drop_last=True twice: in the sampler, or it repeats samples; in the"
+                " loader, or the last batch is smaller."
+            ),
         ],
         solution=LOADER,
         right=[
@@ -510,10 +590,14 @@ def my_rows(device, rows, n):
             SHARE,
             OWN,
         ],
-        praise="The seed of the sampler must be the same in all processes. The default is; one of your own may not be.",
+        praise=(
+            "The seed of the sampler must be the same in all processes. The default is;"
+            " one of your own may not be."
+        ),
         wrong={
-            "from torch.utils.data import DataLoader\n\ndef my_loader(data, batch, rank, world):\n"
-            "    return DataLoader(data, batch_size=batch // world, shuffle=True, drop_last=True)\n": "no set_epoch",
+            "from torch.utils.data import DataLoader\n\ndef my_loader(data, batch, rank, world):\n    return DataLoader(data, batch_size=batch // world, shuffle=True, drop_last=True)\n": (
+                "no set_epoch"
+            ),
             OWN.replace(
                 "Share(mine)", "None, shuffle=True"
             ): "a RandomSampler, has no set_epoch",
@@ -536,21 +620,19 @@ def my_rows(device, rows, n):
                 "len(data) // (batch * world) * batch * world))\n    sampler",
                 1,
             ): "expected 4 more: all whole batches",
-            "from torch.utils.data import DataLoader, DistributedSampler\n\ndef my_loader(data, batch, rank, world):\n"
-            "    sampler = DistributedSampler(data, world, rank, drop_last=True)\n"
-            "    return DataLoader(data, batch_size=batch // world, sampler=sampler)\n": "another compilation",
-            "from torch.utils.data import DataLoader, DistributedSampler\n\ndef my_loader(data, batch, rank, world):\n"
-            "    sampler = DistributedSampler(data, world, rank, drop_last=True)\n"
-            "    return DataLoader(data, batch_size=batch, sampler=sampler, drop_last=True)\n": "counts all processes",
-            "from torch.utils.data import DataLoader, DistributedSampler\n\ndef my_loader(data, batch, rank, world):\n"
-            "    sampler = DistributedSampler(data, world, rank, shuffle=False, drop_last=True)\n"
-            "    return DataLoader(data, batch_size=batch // world, sampler=sampler, drop_last=True)\n": "same order",
-            "from torch.utils.data import DataLoader, DistributedSampler\n\ndef my_loader(data, batch, rank, world):\n"
-            "    sampler = DistributedSampler(data, world, rank, shuffle=True)\n"
-            "    return DataLoader(data, batch_size=batch // world, sampler=sampler, drop_last=True)\n": "fills up",
-            "from torch.utils.data import DataLoader, DistributedSampler\n\ndef my_loader(data, batch, rank, world):\n"
-            "    sampler = DistributedSampler(data, world, 0, drop_last=True)\n"
-            "    return DataLoader(data, batch_size=batch // world, sampler=sampler, drop_last=True)\n": (
+            "from torch.utils.data import DataLoader, DistributedSampler\n\ndef my_loader(data, batch, rank, world):\n    sampler = DistributedSampler(data, world, rank, drop_last=True)\n    return DataLoader(data, batch_size=batch // world, sampler=sampler)\n": (
+                "another compilation"
+            ),
+            "from torch.utils.data import DataLoader, DistributedSampler\n\ndef my_loader(data, batch, rank, world):\n    sampler = DistributedSampler(data, world, rank, drop_last=True)\n    return DataLoader(data, batch_size=batch, sampler=sampler, drop_last=True)\n": (
+                "counts all processes"
+            ),
+            "from torch.utils.data import DataLoader, DistributedSampler\n\ndef my_loader(data, batch, rank, world):\n    sampler = DistributedSampler(data, world, rank, shuffle=False, drop_last=True)\n    return DataLoader(data, batch_size=batch // world, sampler=sampler, drop_last=True)\n": (
+                "same order"
+            ),
+            "from torch.utils.data import DataLoader, DistributedSampler\n\ndef my_loader(data, batch, rank, world):\n    sampler = DistributedSampler(data, world, rank, shuffle=True)\n    return DataLoader(data, batch_size=batch // world, sampler=sampler, drop_last=True)\n": (
+                "fills up"
+            ),
+            "from torch.utils.data import DataLoader, DistributedSampler\n\ndef my_loader(data, batch, rank, world):\n    sampler = DistributedSampler(data, world, 0, drop_last=True)\n    return DataLoader(data, batch_size=batch // world, sampler=sampler, drop_last=True)\n": (
                 "came to two processes"
             ),
         },
@@ -562,23 +644,39 @@ def my_rows(device, rows, n):
         stars=2,
         check=check_pair,
         hints=[
-            "Lesson and Megatron-LM cut the first layer by its outputs, the second one by its inputs.",
-            "A Linear keeps outputs × inputs: the first entry of a spec is for the outputs.",
-            'up_weight = ("model", None). What is cut along "model" then, in what down gets?',
+            (
+                "Lesson and Megatron-LM cut the first layer by its outputs, the second"
+                " one by its inputs."
+            ),
+            (
+                "A Linear keeps outputs × inputs: the first entry of a spec is for the"
+                " outputs."
+            ),
+            (
+                'up_weight = ("model", None). What is cut along "model" then, in what'
+                " down gets?"
+            ),
         ],
         solution='pair_specs = (("model", None), (None, "model"))\n',
         right=[
             'pair_specs = [["model", None], [None, "model"]]\n',
             'pair_specs = (("model",), None), (None, ("model",))\n',
         ],
-        praise="The rows of X stay cut along data, so this is data parallel and tensor parallel at once.",
+        praise=(
+            "The rows of X stay cut along data, so this is data parallel and tensor"
+            " parallel at once."
+        ),
         wrong={
-            'pair_specs = ((None, "model"), ("model", None))\n': "in the first layer, expected nothing",
+            'pair_specs = ((None, "model"), ("model", None))\n': (
+                "in the first layer, expected nothing"
+            ),
             'pair_specs = (("model", None), ("model", None))\n': "in the second layer",
             'pair_specs = (("data", None), (None, "model"))\n': "cut along 'model'",
             'pair_specs = (("model", "data"), (None, "model"))\n': "in the first layer",
             'pair_specs = (("model",), (None, "model"))\n': "two entries",
-            'pair_specs = (("model", ("data", "model")), (None, "model"))\n': "the name of an axis",
+            'pair_specs = (("model", ("data", "model")), (None, "model"))\n': (
+                "the name of an axis"
+            ),
         },
     ),
     Exercise(
@@ -588,9 +686,18 @@ def my_rows(device, rows, n):
         stars=2,
         check=check_break_even,
         hints=[
-            "An all-reduce of S bytes sends 2 (p - 1) / p times S. Write down S for both ways.",
-            "Tensor parallel: twice tokens × width numbers. Data parallel: width × 4 width, twice.",
-            "2 × tokens × width = 8 × width². What happened to p, and to the bytes of a number?",
+            (
+                "An all-reduce of S bytes sends 2 (p - 1) / p times S. Write down S for"
+                " both ways."
+            ),
+            (
+                "Tensor parallel: twice tokens × width numbers. Data parallel: width ×"
+                " 4 width, twice."
+            ),
+            (
+                "2 × tokens × width = 8 × width². What happened to p, and to the bytes"
+                " of a number?"
+            ),
         ],
         solution="def my_break_even(width, p):\n    return 4 * width\n",
         right=[
@@ -608,13 +715,22 @@ def my_break_even(width, p):
     return Fraction(8 * width**2, 2 * width)
 """,
         ],
-        praise="Below four times the width, tensor parallel sends less, whatever the number of devices.",
+        praise=(
+            "Below four times the width, tensor parallel sends less, whatever the"
+            " number of devices."
+        ),
         wrong={
-            "def my_break_even(width, p):\n    return 8 * width\n": "Both all-reduces of activations",
+            "def my_break_even(width, p):\n    return 8 * width\n": (
+                "Both all-reduces of activations"
+            ),
             "def my_break_even(width, p):\n    return 2 * width\n": "two weights",
             "def my_break_even(width, p):\n    return 4 * width / p\n": "p drops out",
-            "def my_break_even(width, p):\n    return 8 * width * (p - 1) / p\n": "both sides",
-            "def my_break_even(width, p):\n    return None\n": "expected a number of tokens",
+            "def my_break_even(width, p):\n    return 8 * width * (p - 1) / p\n": (
+                "both sides"
+            ),
+            "def my_break_even(width, p):\n    return None\n": (
+                "expected a number of tokens"
+            ),
         },
     ),
 ]

@@ -53,7 +53,8 @@ def check_optimizer_of(answer):
         }
         if len(held) < len(params):
             raise Wrong(
-                f"for {shown} the optimizer holds {len(held)} of the model's {len(params)} tensors of weights"
+                f"for {shown} the optimizer holds {len(held)} of the model's"
+                f" {len(params)} tensors of weights"
             )
         for group in got.param_groups:
             if abs(float(group["lr"]) - lr) > 1e-6 * lr:
@@ -74,8 +75,9 @@ def check_optimizer_of(answer):
             ) from error
         if asked.names.count("_fused_adamw_") != 1:
             raise Wrong(
-                f"for {shown} a step asks for {len(asked.names)} operations ({', '.join(asked.names[:3])}, …), "
-                f"expected one that updates all {len(params)} tensors of weights"
+                f"for {shown} a step asks for {len(asked.names)} operations"
+                f" ({', '.join(asked.names[:3])}, …), expected one that updates all"
+                f" {len(params)} tensors of weights"
             )
 
 
@@ -101,8 +103,9 @@ def check_whole_gain(answer):
             continue
         values = {
             "that is how long a step now takes, in seconds": time,
-            "that is the share of the time that is left; how many times as fast is its reciprocal": time
-            / step,
+            "that is the share of the time that is left; how many times as fast is its reciprocal": (
+                time / step
+            ),
             "that is the share of the time that is gone": 1 - time / step,
             "that is how many seconds are gone": step - time,
             "1 means as fast as before": step / time - 1,
@@ -147,11 +150,13 @@ def check_samples_of(answer):
                 else repr(got)
             )
             raise Wrong(
-                f"for {shown} you returned {what}, expected a tensor of {batch} integers"
+                f"for {shown} you returned {what}, expected a tensor of {batch}"
+                " integers"
             )
         if got.min() < 0 or got.max() >= n:
             raise Wrong(
-                f"for {shown} you returned {got.tolist()}: samples are numbered from 0 to {n - 1}"
+                f"for {shown} you returned {got.tolist()}: samples are numbered from 0"
+                f" to {n - 1}"
             )
         return got.tolist()
 
@@ -173,13 +178,17 @@ def check_samples_of(answer):
                         why = f"the seed must go into the order. {LOW_BITS}"
                     elif seed == other:
                         why = "each epoch has an order of its own"
-                    pairs = f"epoch {earlier} of seed {other} and epoch {epoch} of seed {seed}"
+                    pairs = (
+                        f"epoch {earlier} of seed {other} and epoch {epoch} of seed"
+                        f" {seed}"
+                    )
                     raise Wrong(f"{pairs} have the same order: {why}")
                 found[order] = seed, epoch
         if not torch.equal(torch.random.get_rng_state(), state):
             raise Wrong(
-                "the samples are right, but PyTorch's own generator was seeded or drawn from on the way: dropout would "
-                "draw other numbers. Take a torch.Generator of your own"
+                "the samples are right, but PyTorch's own generator was seeded or drawn"
+                " from on the way: dropout would draw other numbers. Take a"
+                " torch.Generator of your own"
             )
 
 
@@ -190,13 +199,17 @@ def _check_epochs(ask, n, batch):
     for step in steps[::-3]:
         if ask(step) != drawn[step]:
             raise Wrong(
-                f"step {step} gives other samples when it is asked for again: no resumed run is the same"
+                f"step {step} gives other samples when it is asked for again: no"
+                " resumed run is the same"
             )
     epochs = [
         [drawn[per_epoch * epoch + k] for k in range(per_epoch)]
         for epoch in range(EPOCHS)
     ]
-    shown = f"with {n} samples in batches of {batch}, an epoch has {per_epoch} step{'s' * (per_epoch > 1)}"
+    shown = (
+        f"with {n} samples in batches of {batch}, an epoch has {per_epoch}"
+        f" step{'s' * (per_epoch > 1)}"
+    )
     for number, epoch in enumerate(epochs):
         seen = [sample for samples in epoch for sample in samples]
         if len(set(seen)) < len(seen):
@@ -205,7 +218,8 @@ def _check_epochs(ask, n, batch):
             (b - a) % n == 1 for samples in epoch for a, b in pairwise(samples)
         ):
             raise Wrong(
-                f"{shown}; each holds neighbors, as {epoch[0]}: draw an order of the samples"
+                f"{shown}; each holds neighbors, as {epoch[0]}: draw an order of the"
+                " samples"
             )
     if epochs[0] == epochs[1]:
         why = f"the number of the epoch must go into the seed. {LOW_BITS}"
@@ -214,7 +228,8 @@ def _check_epochs(ask, n, batch):
         {*map(frozenset, e)} == {*map(frozenset, epochs[0])} for e in epochs
     ):
         raise Wrong(
-            f"{shown}; their samples are the same in all epochs: draw an order of samples, not of batches"
+            f"{shown}; their samples are the same in all epochs: draw an order of"
+            " samples, not of batches"
         )
     never = sorted(
         set(range(n))
@@ -222,7 +237,8 @@ def _check_epochs(ask, n, batch):
     )
     if never:
         raise Wrong(
-            f"{shown}; in {EPOCHS} epochs the samples {never} never come: let each epoch leave out others"
+            f"{shown}; in {EPOCHS} epochs the samples {never} never come: let each"
+            " epoch leave out others"
         )
 
 
@@ -349,7 +365,8 @@ def check_accuracy(answer):
             got = call(answer, model, batches, shown=shown)
         if torch.is_tensor(got):
             raise Wrong(
-                f"for {shown} you returned a tensor, expected a Python number: ask for it once, at the end"
+                f"for {shown} you returned a tensor, expected a Python number: ask for"
+                " it once, at the end"
             )
         got, expected = float(expect_number(got, shown)), 1 - len(missed) / n
         if abs(got - expected) > 1e-6:
@@ -357,10 +374,16 @@ def check_accuracy(answer):
             if abs(got - 100 * expected) < 1e-3:
                 why = "a share goes from 0 to 1"
             if model.training:
-                why = "in train mode, dropout changes the scores: leave the model in eval mode"
+                why = (
+                    "in train mode, dropout changes the scores: leave the model in eval"
+                    " mode"
+                )
             means = [(part == 1).float().mean().item() for part in offset.split(size)]
             if abs(got - sum(means) / len(means)) < 1e-6:
-                why = f"that is the mean over batches, but the last one has {len(labels[-1])} samples, not {size}"
+                why = (
+                    "that is the mean over batches, but the last one has"
+                    f" {len(labels[-1])} samples, not {size}"
+                )
             raise Wrong(
                 "for {} you returned {}, expected {}: {}".format(
                     shown, *apart(got, expected), why
@@ -368,19 +391,25 @@ def check_accuracy(answer):
             )
         if len(asked.names) > 1:
             names = ", ".join(asked.names[:4]) + ", …" * (len(asked.names) > 4)
-            count = f"you asked for {len(asked.names)} values in {len(batches)} batches ({names})"
+            count = (
+                f"you asked for {len(asked.names)} values in {len(batches)} batches"
+                f" ({names})"
+            )
             raise Wrong(f"the right value, but {count}: add up on the device")
         if model.grad:
             raise Wrong(
-                "the right value, but the forward passes kept what a backward pass needs: torch.no_grad()"
+                "the right value, but the forward passes kept what a backward pass"
+                " needs: torch.no_grad()"
             )
         if not torch.is_grad_enabled():
             raise Wrong(
-                "the right value, but gradients are off for the rest of the program: with torch.no_grad()"
+                "the right value, but gradients are off for the rest of the program:"
+                " with torch.no_grad()"
             )
         if model.training or not all(p.requires_grad for p in model.parameters()):
             raise Wrong(
-                "the right value, but the model is another one now: leave its mode and its weights alone"
+                "the right value, but the model is another one now: leave its mode and"
+                " its weights alone"
             )
 
 
@@ -501,7 +530,8 @@ def check_take_step(answer):
             raise NotAnswered
         if "scale" not in scaler.calls:
             raise Wrong(
-                "the losses were not scaled by the scaler that is given: scaler.scale(…).backward()"
+                "the losses were not scaled by the scaler that is given:"
+                " scaler.scale(…).backward()"
             )
         if "step" not in scaler.calls:
             raise Wrong(
@@ -509,17 +539,20 @@ def check_take_step(answer):
             )
         if len(stepped) != 1:
             raise Wrong(
-                f"for {shown} the optimizer took {len(stepped)} steps: one batch, one step"
+                f"for {shown} the optimizer took {len(stepped)} steps: one batch, one"
+                " step"
             )
         if "update" not in scaler.calls:
             raise Wrong("the scaler was not updated: scaler.update() after its step")
         if scaler.calls.index("update") < scaler.calls.index("step"):
             raise Wrong(
-                "scaler.update() came before scaler.step(optimizer), and made it forget what was unscaled"
+                "scaler.update() came before scaler.step(optimizer), and made it forget"
+                " what was unscaled"
             )
         if scaler.calls.count("update") > 1:
             raise Wrong(
-                f"scaler.update() was called {scaler.calls.count('update')} times: one batch, one update"
+                f"scaler.update() was called {scaler.calls.count('update')} times: one"
+                " batch, one update"
             )
         expected, norm = _stepped(parts, [n / 8 for n in sizes], limit)
         if not torch.allclose(_weights(model), expected, atol=1e-5):
@@ -531,9 +564,15 @@ def check_take_step(answer):
             elif limit > norm:
                 why = "weigh each part by its share of the samples"
                 if len(sizes) == 1:
-                    why = f"a single part weighs 1, and its gradient's norm of {norm:.3g} is below the limit"
+                    why = (
+                        f"a single part weighs 1, and its gradient's norm of {norm:.3g}"
+                        " is below the limit"
+                    )
                     if moved < 2 / scale:
-                        why = "the scale was taken out twice: scaler.step does it where unscale_ did not"
+                        why = (
+                            "the scale was taken out twice: scaler.step does it where"
+                            " unscale_ did not"
+                        )
                 for text, factors in FAULTS.items():
                     if torch.allclose(
                         _weights(model),
@@ -542,9 +581,15 @@ def check_take_step(answer):
                     ):
                         why = text
             elif moved > 1.001:  # the same parts are right without clipping
-                why = f"the gradient's norm is {norm:.3g}, clip it to the limit before the step"
+                why = (
+                    f"the gradient's norm is {norm:.3g}, clip it to the limit before"
+                    " the step"
+                )
             elif moved < 2 / scale:
-                why = "it was clipped while it still had the scale: unscale before you clip"
+                why = (
+                    "it was clipped while it still had the scale: unscale before you"
+                    " clip"
+                )
             else:
                 why = "clip the norm of all gradients together, once"
             far = (
@@ -633,13 +678,15 @@ def check_take_over(answer):
             )
         if got is not new:
             raise Wrong(
-                f"for {shown} you returned {'nothing' if got is None else 'something else'}, expected `new`"
+                f"for {shown} you returned"
+                f" {'nothing' if got is None else 'something else'}, expected `new`"
             )
         for name, kind in KINDS.items():
             found = type(getattr(new, name, None))
             if not issubclass(found, kind):
                 raise Wrong(
-                    f"new.{name} is now of type {found.__name__}, expected {kind.__name__}"
+                    f"new.{name} is now of type {found.__name__}, expected"
+                    f" {kind.__name__}"
                 )
         if (
             not _same_model(old, twin)
@@ -649,7 +696,8 @@ def check_take_over(answer):
             raise Wrong("the old run has changed: copy from it, and leave it as it was")
         if _memory(old) & _memory(new) or new.generator is old.generator:
             raise Wrong(
-                "the two runs share memory: what one does, the other sees. Copy, then load_state_dict"
+                "the two runs share memory: what one does, the other sees. Copy, then"
+                " load_state_dict"
             )
         done = getattr(new, "done", None)
         if done != old.done:
@@ -661,14 +709,16 @@ def check_take_over(answer):
             )
         if not _same_model(new, old):
             raise Wrong(
-                "the weights, the buffers or the mode of new.model are not those of old.model"
+                "the weights, the buffers or the mode of new.model are not those of"
+                " old.model"
             )
         params = [p for group in new.optimizer.param_groups for p in group["params"]]
         if {id(p) for p in params} != {id(p) for p in new.model.parameters()}:
             raise Wrong("new.optimizer does not update the weights of new.model")
         if not _same_generator(new, old):
             raise Wrong(
-                "the generators draw different samples from here on: get_state and set_state"
+                "the generators draw different samples from here on: get_state and"
+                " set_state"
             )
         _go_on(old, 3)
         try:
@@ -679,8 +729,8 @@ def check_take_over(answer):
             ) from error
         if not _same_model(new, old):
             raise Wrong(
-                f"for {shown}, three steps later the weights differ: the optimizer's moments or settings (its "
-                "state_dict) did not come along"
+                f"for {shown}, three steps later the weights differ: the optimizer's"
+                " moments or settings (its state_dict) did not come along"
             )
 
 
@@ -692,7 +742,10 @@ EXERCISES = [
         stars=1,
         check=check_optimizer_of,
         hints=[
-            "torch.optim.AdamW has three implementations. Which of them updates all weights at once?",
+            (
+                "torch.optim.AdamW has three implementations. Which of them updates all"
+                " weights at once?"
+            ),
             "foreach=True still has a dozen operations a step. fused=True has one.",
             "torch.optim.AdamW(model.parameters(), lr, fused=True)",
         ],
@@ -700,7 +753,10 @@ EXERCISES = [
 def optimizer_of(model, lr):
     return torch.optim.AdamW(model.parameters(), lr, fused=True)
 """,
-        praise="On a CPU and on a GPU the same word. On XLA leave it out: there the compiler fuses the whole step.",
+        praise=(
+            "On a CPU and on a GPU the same word. On XLA leave it out: there the"
+            " compiler fuses the whole step."
+        ),
         right=[
             """
 from torch import optim
@@ -720,36 +776,36 @@ def optimizer_of(model, lr):
             """
 def optimizer_of(model, lr):
     return torch.optim.AdamW(model.parameters(), lr)
-""": "expected one that updates all",
+""": ("expected one that updates all"),
             """
 def optimizer_of(model, lr):
     return torch.optim.AdamW(model.parameters(), lr=lr, foreach=True)
-""": "expected one that updates all",
+""": ("expected one that updates all"),
             """
 def optimizer_of(model, lr):
     return torch.optim.AdamW(model.parameters(), fused=True)
-""": "the learning rate is 0.001, expected 0.1",
+""": ("the learning rate is 0.001, expected 0.1"),
             """
 def optimizer_of(model, lr):
     return torch.optim.Adam(model.parameters(), lr, fused=True)
-""": "expected a torch.optim.AdamW",
+""": ("expected a torch.optim.AdamW"),
             """
 def optimizer_of(model, lr):
     return torch.optim.AdamW(model[0].parameters(), lr, fused=True)
-""": "holds 2 of the model's 4 tensors of weights",
+""": ("holds 2 of the model's 4 tensors of weights"),
             """
 def optimizer_of(model, lr):
     weights = [p for layer in model.children() for p in layer.parameters(recurse=False)]
     return torch.optim.AdamW(weights, lr, fused=True)
-""": "holds 2 of the model's 4 tensors of weights",
+""": ("holds 2 of the model's 4 tensors of weights"),
             """
 def optimizer_of(model, lr):
     return torch.optim.AdamW(model.parameters(), lr, fused=True), model
-""": "you returned an object of type tuple",
+""": ("you returned an object of type tuple"),
             """
 def optimizer_of(model, lr):
     return torch.optim.AdamW([{"params": [p]} for p in model.parameters()], lr, fused=True)
-""": "expected one that updates all",
+""": ("expected one that updates all"),
         },
     ),
     Exercise(
@@ -759,8 +815,14 @@ def optimizer_of(model, lr):
         stars=2,
         check=check_whole_gain,
         hints=[
-            "Write the new time of a step as a sum: what stays, and what the part takes now.",
-            "What stays is step - part. The part takes part / times, and nothing if times is infinite.",
+            (
+                "Write the new time of a step as a sum: what stays, and what the part"
+                " takes now."
+            ),
+            (
+                "What stays is step - part. The part takes part / times, and nothing if"
+                " times is infinite."
+            ),
             "step / (step - part + part / times)",
         ],
         solution="""
@@ -782,45 +844,48 @@ def whole_gain(step, part, times):
     return float(Fraction(step) / (Fraction(step) - saved))
 """,
         ],
-        praise="This is Amdahl's law. A rung that makes a tenth of the step disappear gains 11%, however clever it is: "
-        "so measure the parts before you choose the rung.",
+        praise=(
+            "This is Amdahl's law. A rung that makes a tenth of the step disappear"
+            " gains 11%, however clever it is: so measure the parts before you choose"
+            " the rung."
+        ),
         wrong={
             """
 def whole_gain(step, part, times):
     return times * part / step
-""": "the rest still takes",
+""": ("the rest still takes"),
             """
 def whole_gain(step, part, times):
     return 1 + part / step * (times - 1)
-""": "the rest still takes",
+""": ("the rest still takes"),
             """
 def whole_gain(step, part, times):
     return step / (step - part)
-""": "the rest still takes",
+""": ("the rest still takes"),
             """
 def whole_gain(step, part, times):
     return 1 / (1 - part + part / times)
-""": "the rest still takes",
+""": ("the rest still takes"),
             """
 def whole_gain(step, part, times):
     return step - part + part / times
-""": "how long a step now takes",
+""": ("how long a step now takes"),
             """
 def whole_gain(step, part, times):
     return (step - part + part / times) / step
-""": "is its reciprocal",
+""": ("is its reciprocal"),
             """
 def whole_gain(step, part, times):
     return step / (step - part + part / times) - 1
-""": "1 means as fast as before",
+""": ("1 means as fast as before"),
             """
 def whole_gain(step, part, times):
     return step / (step - part / times)
-""": "the rest still takes 18 s",
+""": ("the rest still takes 18 s"),
             """
 def whole_gain(step, part, times):
     return "faster"
-""": "expected a number",
+""": ("expected a number"),
         },
     ),
     Exercise(
@@ -830,9 +895,18 @@ def whole_gain(step, part, times):
         stars=3,
         check=check_samples_of,
         hints=[
-            "How many whole batches has an epoch? divmod then gives the epoch and the batch in it.",
-            "A torch.Generator of your own, seeded with seed and epoch, draws torch.randperm(n).",
-            "Make one number of both: 1_000_003 * seed + epoch, so that no two pairs meet in practice.",
+            (
+                "How many whole batches has an epoch? divmod then gives the epoch and"
+                " the batch in it."
+            ),
+            (
+                "A torch.Generator of your own, seeded with seed and epoch, draws"
+                " torch.randperm(n)."
+            ),
+            (
+                "Make one number of both: 1_000_003 * seed + epoch, so that no two"
+                " pairs meet in practice."
+            ),
         ],
         solution="""
 def samples_of(step, n, batch, seed):
@@ -870,89 +944,92 @@ def samples_of(step, n, batch, seed):
 """,
         ],
         equivalent={
-            "generator = torch.Generator().manual_seed(1000003 * seed + epoch) → "
-            "generator = torch.Generator().manual_seed(1000003 * seed - epoch)": "Counted down, the seeds of the "
-            "epochs are as different as counted up.",
+            "generator = torch.Generator().manual_seed(1000003 * seed + epoch) → generator = torch.Generator().manual_seed(1000003 * seed - epoch)": (
+                "Counted down, the seeds of the epochs are as different as counted up."
+            ),
             **{
-                "generator = torch.Generator().manual_seed(1000003 * seed + epoch) → "
-                f"generator = torch.Generator().manual_seed({factor} * seed + epoch)": "Any factor larger than the "
-                "number of epochs keeps the seeds apart."
+                f"generator = torch.Generator().manual_seed(1000003 * seed + epoch) → generator = torch.Generator().manual_seed({factor} * seed + epoch)": (
+                    "Any factor larger than the number of epochs keeps the seeds apart."
+                )
                 for factor in (1_000_002, 1_000_004)
             },
         },
-        praise="No state to save, nothing to skip: step 1,000,000 of a resumed run finds its samples at once. With "
-        "several processes each takes every size-th of them, as in train.py.",
+        praise=(
+            "No state to save, nothing to skip: step 1,000,000 of a resumed run finds"
+            " its samples at once. With several processes each takes every size-th of"
+            " them, as in train.py."
+        ),
         wrong={
             """
 def samples_of(step, n, batch, seed):
     return torch.randint(n, (batch,), generator=torch.Generator().manual_seed(1_000_003 * seed + step))
-""": "samples come twice",
+""": ("samples come twice"),
             """
 def samples_of(step, n, batch, seed):
     torch.manual_seed(seed)
     order = torch.randperm(n)
     index = step % (n // batch)
     return order[index * batch : (index + 1) * batch]
-""": "the order of the first",
+""": ("the order of the first"),
             """
 def samples_of(step, n, batch, seed):
     index = step % (n // batch)
     return torch.randperm(n)[index * batch : (index + 1) * batch]
-""": "when it is asked for again",
+""": ("when it is asked for again"),
             """
 def samples_of(step, n, batch, seed):
     epoch, index = divmod(step, n // batch)
     order = torch.randperm(n, generator=torch.Generator().manual_seed(seed + epoch))
     return order[index * batch : (index + 1) * batch]
-""": "repeat each other",
+""": ("repeat each other"),
             """
 def samples_of(step, n, batch, seed):
     epoch, index = divmod(step, n // batch)
     order = torch.randperm(n, generator=torch.Generator().manual_seed(seed ^ epoch))
     return order[index * batch : (index + 1) * batch]
-""": "repeat each other",
+""": ("repeat each other"),
             """
 def samples_of(step, n, batch, seed):
     epoch, index = divmod(step, n // batch)
     order = torch.randperm(n, generator=torch.Generator().manual_seed(seed * n + epoch))
     return order[index * batch : (index + 1) * batch]
-""": "epoch 64 of seed 0 and epoch 0 of seed 1",
+""": ("epoch 64 of seed 0 and epoch 0 of seed 1"),
             """
 def samples_of(step, n, batch, seed):
     epoch, index = divmod(step, n // batch)
     order = torch.randperm(n, generator=torch.Generator().manual_seed((seed << 32) + epoch))
     return order[index * batch : (index + 1) * batch]
-""": "lowest 32 bits",
+""": ("lowest 32 bits"),
             """
 def samples_of(step, n, batch, seed):
     epoch, index = divmod(step, n // batch)
     torch.manual_seed(1_000_003 * seed + epoch)
     return torch.randperm(n)[index * batch : (index + 1) * batch]
-""": "dropout would draw other numbers",
+""": ("dropout would draw other numbers"),
             """
 def samples_of(step, n, batch, seed):
     epoch, index = divmod(step, n // batch)
     order = torch.randperm(n // batch * batch, generator=torch.Generator().manual_seed(1_000_003 * seed + epoch))
     return order[index * batch : (index + 1) * batch]
-""": "the samples [20, 21, 22] never come",
+""": ("the samples [20, 21, 22] never come"),
             """
 def samples_of(step, n, batch, seed):
     epoch, index = divmod(step, -(-n // batch))
     order = torch.randperm(n, generator=torch.Generator().manual_seed(1_000_003 * seed + epoch))
     return order[index * batch : (index + 1) * batch]
-""": "expected a tensor of 5 integers",
+""": ("expected a tensor of 5 integers"),
             """
 def samples_of(step, n, batch, seed):
     epoch, index = divmod(step, n // batch)
     order = torch.randperm(n, generator=torch.Generator().manual_seed(seed))
     which = torch.randperm(n // batch, generator=torch.Generator().manual_seed(1_000_003 * seed + epoch))[index]
     return order[which * batch : (which + 1) * batch]
-""": "not of batches",
+""": ("not of batches"),
             """
 def samples_of(step, n, batch, seed):
     index = step % (n // batch)
     return torch.arange(index * batch, (index + 1) * batch)
-""": "each holds neighbors",
+""": ("each holds neighbors"),
         },
     ),
     Exercise(
@@ -962,9 +1039,18 @@ def samples_of(step, n, batch, seed):
         stars=2,
         check=check_accuracy,
         hints=[
-            "Count the right ones in a tensor on the device; the number of samples is known from the shapes.",
-            "right = right + (scores.argmax(1) == labels).sum(), and .item() after the loop.",
-            "Wrap it in torch.no_grad(), or write the decorator @torch.no_grad() above the function.",
+            (
+                "Count the right ones in a tensor on the device; the number of samples"
+                " is known from the shapes."
+            ),
+            (
+                "right = right + (scores.argmax(1) == labels).sum(), and .item() after"
+                " the loop."
+            ),
+            (
+                "Wrap it in torch.no_grad(), or write the decorator @torch.no_grad()"
+                " above the function."
+            ),
         ],
         solution="""
 @torch.no_grad()
@@ -1009,8 +1095,10 @@ def accuracy(model, batches):
     return right.item() / seen
 """,
         ],
-        praise="The host runs ahead of the device through all batches and waits once. On XLA it would be one program "
-        "a batch, as long as each ends with a sync().",
+        praise=(
+            "The host runs ahead of the device through all batches and waits once. On"
+            " XLA it would be one program a batch, as long as each ends with a sync()."
+        ),
         wrong={
             """
 @torch.no_grad()
@@ -1020,13 +1108,13 @@ def accuracy(model, batches):
         right += (model(inputs).argmax(1) == labels).sum().item()
         seen += len(labels)
     return right / seen
-""": "values in 3 batches",
+""": ("values in 3 batches"),
             """
 @torch.no_grad()
 def accuracy(model, batches):
     shares = [(model(inputs).argmax(1) == labels).float().mean() for inputs, labels in batches]
     return torch.stack(shares).mean().item()
-""": "that is the mean over batches",
+""": ("that is the mean over batches"),
             """
 def accuracy(model, batches):
     right, seen = 0, 0
@@ -1034,7 +1122,7 @@ def accuracy(model, batches):
         right = right + (model(inputs).argmax(1) == labels).sum()
         seen += len(labels)
     return right.item() / seen
-""": "torch.no_grad()",
+""": ("torch.no_grad()"),
             """
 @torch.no_grad()
 def accuracy(model, batches):
@@ -1043,7 +1131,7 @@ def accuracy(model, batches):
         right = right + (model(inputs).argmax(1) == labels).sum()
         seen += len(labels)
     return right / seen
-""": "you returned a tensor",
+""": ("you returned a tensor"),
             """
 @torch.no_grad()
 def accuracy(model, batches):
@@ -1052,7 +1140,7 @@ def accuracy(model, batches):
         right += (model(inputs).argmax(1) == labels).sum().cpu().numpy()
         seen += len(labels)
     return right / seen
-""": "you asked for 3 values in 3 batches (cpu, cpu, cpu)",
+""": ("you asked for 3 values in 3 batches (cpu, cpu, cpu)"),
             """
 @torch.no_grad()
 def accuracy(model, batches):
@@ -1061,7 +1149,7 @@ def accuracy(model, batches):
         right += sum((model(inputs).argmax(1) == labels).tolist())
         seen += len(labels)
     return right / seen
-""": "(tolist, tolist, tolist)",
+""": ("(tolist, tolist, tolist)"),
             """
 @torch.no_grad()
 def accuracy(model, batches):
@@ -1070,26 +1158,26 @@ def accuracy(model, batches):
         right += (model(inputs).argmax(1).to(device) == labels.to(device)).sum()
         seen += len(labels)
     return right.item() / seen
-""": "(to, to, to, item)",
+""": ("(to, to, to, item)"),
             """
 @torch.no_grad()
 def accuracy(model, batches):
     model.train()
     right = sum((model(inputs).argmax(1) == labels).sum() for inputs, labels in batches)
     return right.item() / sum(len(labels) for _, labels in batches)
-""": "dropout changes the scores",
+""": ("dropout changes the scores"),
             """
 def accuracy(model, batches):
     torch.set_grad_enabled(False)
     right = torch.cat([model(inputs).argmax(1) == labels for inputs, labels in batches])
     return right.float().mean().item()
-""": "gradients are off for the rest",
+""": ("gradients are off for the rest"),
             """
 @torch.no_grad()
 def accuracy(model, batches):
     right = sum((model(inputs).argmax(1) == labels).sum() for inputs, labels in batches)
     return 100 * right.item() / sum(len(labels) for _, labels in batches)
-""": "from 0 to 1",
+""": ("from 0 to 1"),
         },
     ),
     Exercise(
@@ -1099,9 +1187,18 @@ def accuracy(model, batches):
         stars=3,
         check=check_take_step,
         hints=[
-            "Each part's mean counts with its share: its number of samples over that of the whole batch.",
-            "In the loop: scaler.scale(loss * share).backward(). After it, once: unscale, clip, step, update, zero.",
-            "scaler.unscale_(optimizer) before clip_grad_norm_, or the limit is compared with scaled gradients.",
+            (
+                "Each part's mean counts with its share: its number of samples over"
+                " that of the whole batch."
+            ),
+            (
+                "In the loop: scaler.scale(loss * share).backward(). After it, once:"
+                " unscale, clip, step, update, zero."
+            ),
+            (
+                "scaler.unscale_(optimizer) before clip_grad_norm_, or the limit is"
+                " compared with scaled gradients."
+            ),
         ],
         solution="""
 def take_step(model, optimizer, scaler, parts, loss_of, limit):
@@ -1148,8 +1245,11 @@ def take_step(model, optimizer, scaler, parts, loss_of, limit):
     return norm
 """,
         ],
-        praise="For text, the share is one of tokens that count, not of samples; with several processes it is a share "
-        "of all their tokens. Libraries have got exactly this wrong.",
+        praise=(
+            "For text, the share is one of tokens that count, not of samples; with"
+            " several processes it is a share of all their tokens. Libraries have got"
+            " exactly this wrong."
+        ),
         wrong={
             """
 def take_step(model, optimizer, scaler, parts, loss_of, limit):
@@ -1160,7 +1260,7 @@ def take_step(model, optimizer, scaler, parts, loss_of, limit):
     scaler.step(optimizer)
     scaler.update()
     optimizer.zero_grad()
-""": "its share of the samples",
+""": ("its share of the samples"),
             """
 def take_step(model, optimizer, scaler, parts, loss_of, limit):
     whole = sum(len(inputs) for inputs, _ in parts)
@@ -1170,7 +1270,7 @@ def take_step(model, optimizer, scaler, parts, loss_of, limit):
     scaler.step(optimizer)
     scaler.update()
     optimizer.zero_grad()
-""": "unscale before you clip",
+""": ("unscale before you clip"),
             """
 def take_step(model, optimizer, scaler, parts, loss_of, limit):
     for inputs, targets in parts:
@@ -1180,7 +1280,7 @@ def take_step(model, optimizer, scaler, parts, loss_of, limit):
         scaler.step(optimizer)
         scaler.update()
         optimizer.zero_grad()
-""": "one batch, one step",
+""": ("one batch, one step"),
             """
 def take_step(model, optimizer, scaler, parts, loss_of, limit):
     whole = sum(len(inputs) for inputs, _ in parts)
@@ -1191,7 +1291,7 @@ def take_step(model, optimizer, scaler, parts, loss_of, limit):
     torch.nn.utils.clip_grad_norm_(model.parameters(), limit)
     scaler.step(optimizer)
     optimizer.zero_grad()
-""": "update() came before",
+""": ("update() came before"),
             """
 def take_step(model, optimizer, scaler, parts, loss_of, limit):
     count = len(parts) * len(parts[0][0])
@@ -1202,7 +1302,7 @@ def take_step(model, optimizer, scaler, parts, loss_of, limit):
     scaler.step(optimizer)
     scaler.update()
     optimizer.zero_grad()
-""": "its share of the samples",
+""": ("its share of the samples"),
             """
 def take_step(model, optimizer, scaler, parts, loss_of, limit):
     whole = sum(len(inputs) for inputs, _ in parts)
@@ -1213,7 +1313,7 @@ def take_step(model, optimizer, scaler, parts, loss_of, limit):
     optimizer.zero_grad()
     scaler.step(optimizer)
     scaler.update()
-""": "no gradient was left",
+""": ("no gradient was left"),
             """
 def take_step(model, optimizer, scaler, parts, loss_of, limit):
     whole = sum(len(inputs) for inputs, _ in parts)
@@ -1222,7 +1322,7 @@ def take_step(model, optimizer, scaler, parts, loss_of, limit):
     torch.nn.utils.clip_grad_norm_(model.parameters(), limit)
     optimizer.step()
     optimizer.zero_grad()
-""": "the losses were not scaled by the scaler",
+""": ("the losses were not scaled by the scaler"),
             """
 def take_step(model, optimizer, scaler, parts, loss_of, limit):
     for inputs, targets in parts:
@@ -1232,7 +1332,7 @@ def take_step(model, optimizer, scaler, parts, loss_of, limit):
     scaler.step(optimizer)
     scaler.update()
     optimizer.zero_grad()
-""": "were added, and are to be one mean",
+""": ("were added, and are to be one mean"),
             """
 def take_step(model, optimizer, scaler, parts, loss_of, limit):
     whole = sum(len(inputs) for inputs, _ in parts)
@@ -1243,7 +1343,7 @@ def take_step(model, optimizer, scaler, parts, loss_of, limit):
     optimizer.step()
     scaler.update()
     optimizer.zero_grad()
-""": "not taken through the scaler",
+""": ("not taken through the scaler"),
             """
 def take_step(model, optimizer, scaler, parts, loss_of, limit):
     whole = sum(len(inputs) for inputs, _ in parts)
@@ -1254,7 +1354,7 @@ def take_step(model, optimizer, scaler, parts, loss_of, limit):
     scaler.update()
     scaler.step(optimizer)
     optimizer.zero_grad()
-""": "update() came before",
+""": ("update() came before"),
             """
 def take_step(model, optimizer, scaler, parts, loss_of, limit):
     whole = sum(len(inputs) for inputs, _ in parts)
@@ -1263,7 +1363,7 @@ def take_step(model, optimizer, scaler, parts, loss_of, limit):
     scaler.step(optimizer)
     scaler.update()
     optimizer.zero_grad()
-""": "clip it to the limit",
+""": ("clip it to the limit"),
             """
 def take_step(model, optimizer, scaler, parts, loss_of, limit):
     whole = sum(len(inputs) for inputs, _ in parts)
@@ -1275,7 +1375,7 @@ def take_step(model, optimizer, scaler, parts, loss_of, limit):
     scaler.step(optimizer)
     scaler.update()
     optimizer.zero_grad()
-""": "clip",
+""": ("clip"),
             """
 def take_step(model, optimizer, scaler, parts, loss_of, limit):
     whole = sum(len(inputs) for inputs, _ in parts)
@@ -1285,7 +1385,7 @@ def take_step(model, optimizer, scaler, parts, loss_of, limit):
     torch.nn.utils.clip_grad_norm_(model.parameters(), limit)
     scaler.step(optimizer)
     scaler.update()
-""": "still there",
+""": ("still there"),
         },
     ),
     Exercise(
@@ -1295,9 +1395,18 @@ def take_step(model, optimizer, scaler, parts, loss_of, limit):
         stars=3,
         check=check_take_over,
         hints=[
-            "Four things decide the next step: weights and buffers, the optimizer's moments, the samples, the number.",
-            "model and optimizer have state_dict and load_state_dict, a generator has get_state and set_state.",
-            "Does optimizer.load_state_dict copy the tensors? Not those of the right type and device: deepcopy first.",
+            (
+                "Four things decide the next step: weights and buffers, the optimizer's"
+                " moments, the samples, the number."
+            ),
+            (
+                "model and optimizer have state_dict and load_state_dict, a generator"
+                " has get_state and set_state."
+            ),
+            (
+                "Does optimizer.load_state_dict copy the tensors? Not those of the"
+                " right type and device: deepcopy first."
+            ),
         ],
         solution="""
 import copy
@@ -1350,8 +1459,10 @@ def take_over(new, old):
     return new
 """,
         ],
-        praise="A file in between does the copying for you. The generator is the part that most checkpoints forget: "
-        "the run goes on well, but it is another run.",
+        praise=(
+            "A file in between does the copying for you. The generator is the part that"
+            " most checkpoints forget: the run goes on well, but it is another run."
+        ),
         wrong={
             """
 def take_over(new, old):
@@ -1359,7 +1470,7 @@ def take_over(new, old):
     new.generator.set_state(old.generator.get_state())
     new.done = old.done
     return new
-""": "moments",
+""": ("moments"),
             """
 import copy
 
@@ -1369,7 +1480,7 @@ def take_over(new, old):
     new.optimizer.load_state_dict(copy.deepcopy(old.optimizer.state_dict()))
     new.done = old.done
     return new
-""": "draw different samples",
+""": ("draw different samples"),
             """
 def take_over(new, old):
     new.model.load_state_dict(old.model.state_dict())
@@ -1377,7 +1488,7 @@ def take_over(new, old):
     new.generator.set_state(old.generator.get_state())
     new.done = old.done
     return new
-""": "share memory",
+""": ("share memory"),
             """
 import copy
 
@@ -1388,7 +1499,7 @@ def take_over(new, old):
     new.generator.set_state(old.generator.get_state())
     new.done = old.done
     return new
-""": "does not update the weights",
+""": ("does not update the weights"),
             """
 import copy
 
@@ -1398,14 +1509,14 @@ def take_over(new, old):
     new.optimizer.load_state_dict(copy.deepcopy(old.optimizer.state_dict()))
     new.generator.set_state(old.generator.get_state())
     return new
-""": "new.done is",
+""": ("new.done is"),
             """
 import copy
 
 
 def take_over(new, old):
     return copy.deepcopy(old)
-""": "you returned something else",
+""": ("you returned something else"),
             """
 import copy
 
@@ -1416,7 +1527,7 @@ def take_over(new, old):
     new.generator.set_state(old.generator.get_state())
     new.done = old.done
     return new
-""": "are not those of old.model",
+""": ("are not those of old.model"),
             """
 def take_over(new, old):
     new.model.load_state_dict(old.model.state_dict())
@@ -1426,7 +1537,7 @@ def take_over(new, old):
     new.generator.set_state(old.generator.get_state())
     new.done = old.done
     return new
-""": "moments or settings",
+""": ("moments or settings"),
             """
 import copy
 
@@ -1437,7 +1548,7 @@ def take_over(new, old):
     new.generator = old.generator.get_state()
     new.done = old.done
     return new
-""": "new.generator is now of type Tensor",
+""": ("new.generator is now of type Tensor"),
             """
 import copy
 
@@ -1450,7 +1561,7 @@ def take_over(new, old):
     new.generator.set_state(old.generator.get_state())
     new.done = old.done
     return new
-""": "the buffers",
+""": ("the buffers"),
             """
 import copy
 
@@ -1461,7 +1572,7 @@ def take_over(new, old):
     new.generator.manual_seed(old.generator.initial_seed())
     new.done = old.done
     return new
-""": "draw different samples",
+""": ("draw different samples"),
         },
     ),
 ]

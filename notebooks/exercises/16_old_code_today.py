@@ -41,7 +41,8 @@ class _Matrix(nn.Module):
         there = fn(self.weight.detach())
         if (there.device, there.dtype) != (self.weight.device, self.weight.dtype):
             raise RuntimeError(
-                "net is where it should be: move nothing, and leave the casts to autocast"
+                "net is where it should be: move nothing, and leave the casts to"
+                " autocast"
             )
         return self
 
@@ -74,11 +75,13 @@ def _check_autocast(answer, device):
     if net.seen is None:
         why = f"autocast was not on for {x.device.type} when net was called"
         raise Wrong(
-            f"for {shown} {why}: call it within `with torch.autocast(…)`, and name the type of x's device"
+            f"for {shown} {why}: call it within `with torch.autocast(…)`, and name the"
+            " type of x's device"
         )
     if net.seen != torch.bfloat16:
         raise Wrong(
-            f"for {shown} autocast was set to {net.seen}, expected torch.bfloat16: name it with dtype="
+            f"for {shown} autocast was set to {net.seen}, expected torch.bfloat16: name"
+            " it with dtype="
         )
     old = [
         str(warning.message)
@@ -93,17 +96,20 @@ def _check_autocast(answer, device):
         raise Wrong(f"for {shown} autocast is still on afterwards: use a with block")
     if got.dtype != torch.bfloat16 or got.shape != (4, 2):
         raise Wrong(
-            f"for {shown} you returned {got.dtype} of shape {tuple(got.shape)}, expected net(x) as it is"
+            f"for {shown} you returned {got.dtype} of shape {tuple(got.shape)},"
+            " expected net(x) as it is"
         )
     if device == "cpu" and not got.requires_grad:
         raise Wrong(
-            f"for {shown} the result has no graph, expected net(x) as it is: autocast alone, nothing around it"
+            f"for {shown} the result has no graph, expected net(x) as it is: autocast"
+            " alone, nothing around it"
         )
     if not net.training:
         raise Wrong(f"for {shown} net is in eval mode afterwards: leave it as it is")
     if device == "cpu" and (got != 3).any():
         raise Wrong(
-            f"for {shown} you returned {got[0].tolist()} in each row, expected net(x) as it is, {[3.0, 3.0]}"
+            f"for {shown} you returned {got[0].tolist()} in each row, expected net(x)"
+            f" as it is, {[3.0, 3.0]}"
         )
 
 
@@ -114,12 +120,18 @@ MESSAGES = [  # message of a warning, expected, why
         "the name behind `to`",
     ),
     (
-        "`torch.cuda.amp.autocast(args...)` is deprecated. Please use `torch.amp.autocast('cuda', args...)` instead.",
+        (
+            "`torch.cuda.amp.autocast(args...)` is deprecated. Please use"
+            " `torch.amp.autocast('cuda', args...)` instead."
+        ),
         "torch.amp.autocast",
         "the name behind `use`, without its options",
     ),
     (
-        "`torch.distributed.reduce_op` is deprecated, please use `torch.distributed.ReduceOp` instead",
+        (
+            "`torch.distributed.reduce_op` is deprecated, please use"
+            " `torch.distributed.ReduceOp` instead"
+        ),
         "torch.distributed.ReduceOp",
         "the name behind `use`",
     ),
@@ -129,7 +141,10 @@ MESSAGES = [  # message of a warning, expected, why
         "it offers no replacement",
     ),
     (
-        "`functorch.vmap` is deprecated. Please use `torch.vmap` instead; see `torch.func`.",
+        (
+            "`functorch.vmap` is deprecated. Please use `torch.vmap` instead; see"
+            " `torch.func`."
+        ),
         "torch.vmap",
         "the name behind `use`, not the last one",
     ),
@@ -421,11 +436,13 @@ def _check_training(answer, count, scale=1):
         )
     if mean.requires_grad or model.kept > 2:  # two may be: the last loss and the lowest
         raise Wrong(
-            "the graphs of all batches are kept, by the sum of their losses: add up loss.detach()"
+            "the graphs of all batches are kept, by the sum of their losses: add up"
+            " loss.detach()"
         )
     if mean.numel() != 1:
         raise Wrong(
-            f"for {shown} the mean loss has the shape {tuple(mean.shape)}, expected a single number"
+            f"for {shown} the mean loss has the shape {tuple(mean.shape)}, expected a"
+            " single number"
         )
     if not math.isclose(mean.item(), expected, rel_tol=1e-5):
         text, wanted = apart(mean.item(), expected)
@@ -445,25 +462,32 @@ def _check_training(answer, count, scale=1):
         for name in weights
     ):
         raise Wrong(
-            "the best weights are no tensors of the same shapes as in the model's state_dict()"
+            "the best weights are no tensors of the same shapes as in the model's"
+            " state_dict()"
         )
     current = model.state_dict()
     if any(best[name].data_ptr() == current[name].data_ptr() for name in best):
         raise Wrong(
-            "the best weights share memory with the model: state_dict() is no copy, clone each tensor"
+            "the best weights share memory with the model: state_dict() is no copy,"
+            " clone each tensor"
         )
     if not _same(best, weights):
         why = "compare each loss with the lowest so far, and copy before the step"
         raise Wrong(
-            f"for {shown} the best weights are not those with which the lowest loss was computed: {why}"
+            f"for {shown} the best weights are not those with which the lowest loss was"
+            f" computed: {why}"
         )
     if _same(current, start):
         why = "the order of a step is zero_grad, backward, step"
         raise Wrong(
-            f"for {shown} the weights of the model that was passed did not change: {why}"
+            f"for {shown} the weights of the model that was passed did not change:"
+            f" {why}"
         )
     if not _same(current, twin.state_dict()):
-        why = "one step of plain SGD with lr=0.1 for each batch, on the model that was passed"
+        why = (
+            "one step of plain SGD with lr=0.1 for each batch, on the model that was"
+            " passed"
+        )
         why = (
             why
             if count == 1
@@ -515,7 +539,8 @@ class _NoValues(TorchFunctionMode):
             and getattr(args[1], "is_meta", False)
         ):
             raise RuntimeError(
-                "Expected all tensors to be on the same device, but found at least two, cpu and meta"
+                "Expected all tensors to be on the same device, but found at least two,"
+                " cpu and meta"
             )
         return func(*args, **(kwargs or {}))
 
@@ -540,11 +565,13 @@ def _check_movement(answer):
             raised = error
     if any(device.type != "meta" for device in model.inputs):
         raise Wrong(
-            "the batch was not moved to `device`: `x.to(device)` returns the moved tensor, so keep its result"
+            "the batch was not moved to `device`: `x.to(device)` returns the moved"
+            " tensor, so keep its result"
         )
     if any(not weight.is_meta for weight in model.parameters()):
         raise Wrong(
-            "with the device `meta`, the model that was passed stays on the CPU: move it to `device`"
+            "with the device `meta`, the model that was passed stays on the CPU: move"
+            " it to `device`"
         )
     used = [
         id(weight)
@@ -554,12 +581,14 @@ def _check_movement(answer):
     ]
     if used and not {id(weight) for weight in model.parameters()} <= set(used):
         raise Wrong(
-            "the optimizer has other parameters than the moved model: move first, then build the optimizer"
+            "the optimizer has other parameters than the moved model: move first, then"
+            " build the optimizer"
         )
     if raised and "cannot be called on meta tensors" not in str(raised):
         raised = f"{type(raised).__name__}: {raised}"
         raise Wrong(
-            f"with the device `meta`, where x, y, and each new tensor must be, your function raised {raised}"
+            "with the device `meta`, where x, y, and each new tensor must be, your"
+            f" function raised {raised}"
         )
 
 
@@ -647,11 +676,13 @@ def check_bare(answer):
             )
         if set(got) != set(expected):
             raise Wrong(
-                f"for the keys {keys} you returned the keys {list(got)}, expected {expected}: {why}"
+                f"for the keys {keys} you returned the keys {list(got)}, expected"
+                f" {expected}: {why}"
             )
         if got is state or list(state) != keys:
             raise Wrong(
-                f"for the keys {keys} you changed or returned the dict that was passed: return a new one"
+                f"for the keys {keys} you changed or returned the dict that was passed:"
+                " return a new one"
             )
         if any(not isinstance(got[name], torch.Tensor) for name in expected):
             raise Wrong(f"for the keys {keys} the values are no tensors any more")
@@ -743,26 +774,43 @@ EXERCISES = [
         stars=1,
         check=check_under_autocast,
         hints=[
-            'The row under "Mixed precision" has both forms. Which of them asks for a device type?',
-            "torch.autocast takes a type of device, such as x.device.type, and the dtype; use it with `with`.",
-            "with torch.autocast(x.device.type, dtype=torch.bfloat16): and in it, return net(x).",
+            (
+                'The row under "Mixed precision" has both forms. Which of them asks for'
+                " a device type?"
+            ),
+            (
+                "torch.autocast takes a type of device, such as x.device.type, and the"
+                " dtype; use it with `with`."
+            ),
+            (
+                "with torch.autocast(x.device.type, dtype=torch.bfloat16): and in it,"
+                " return net(x)."
+            ),
         ],
         solution="""
 def under_autocast(net, x):
     with torch.autocast(x.device.type, dtype=torch.bfloat16):
         return net(x)
 """,
-        praise="The dtype is worth a word: without it, it is bfloat16 on a CPU and float16 on a CUDA GPU.",
+        praise=(
+            "The dtype is worth a word: without it, it is bfloat16 on a CPU and float16"
+            " on a CUDA GPU."
+        ),
         right=[
-            "def under_autocast(net, x):\n"
-            "    with torch.amp.autocast(device_type=x.device.type, dtype=torch.bfloat16):\n"
-            "        y = net(x)\n"
-            "    return y",
-            "def under_autocast(net, x):\n"
-            "    return torch.autocast(str(x.device).split(':')[0], torch.bfloat16)(net)(x)",
-            "def under_autocast(net, x):\n"
-            "    with torch.autocast(next(net.parameters()).device.type, dtype=torch.bfloat16):\n"
-            "        return net(x)",
+            (
+                "def under_autocast(net, x):\n    with"
+                " torch.amp.autocast(device_type=x.device.type,"
+                " dtype=torch.bfloat16):\n        y = net(x)\n    return y"
+            ),
+            (
+                "def under_autocast(net, x):\n    return"
+                " torch.autocast(str(x.device).split(':')[0], torch.bfloat16)(net)(x)"
+            ),
+            (
+                "def under_autocast(net, x):\n    with"
+                " torch.autocast(next(net.parameters()).device.type,"
+                " dtype=torch.bfloat16):\n        return net(x)"
+            ),
         ],
         wrong={
             "def under_autocast(net, x):\n    with torch.cuda.amp.autocast():\n        return net(x)": (
@@ -777,22 +825,30 @@ def under_autocast(net, x):
             "def under_autocast(net, x):\n    with torch.autocast(x.device.type):\n        return net(x)": (
                 "autocast was set to torch.float16, expected torch.bfloat16"
             ),
-            "def under_autocast(net, x):\n    with torch.autocast(x.device, dtype=torch.bfloat16):\n"
-            "        return net(x)": "Expected `device_type` of type `str`",
-            "def under_autocast(net, x):\n    return net(x).to(torch.bfloat16)": "autocast was not on for cpu",
-            "def under_autocast(net, x):\n    with torch.autocast(x.device.type, dtype=torch.bfloat16):\n"
-            "        return net(x).float()": "you returned torch.float32",
-            "def under_autocast(net, x):\n    with torch.autocast('cpu', dtype=torch.bfloat16):\n"
-            "        return net.cpu()(x.cpu())": "move nothing",
-            "def under_autocast(net, x):\n    torch.set_autocast_enabled(x.device.type, True)\n"
-            "    torch.set_autocast_dtype(x.device.type, torch.bfloat16)\n    return net(x)": "still on afterwards",
-            "@torch.no_grad()\ndef under_autocast(net, x):\n"
-            "    with torch.autocast(x.device.type, dtype=torch.bfloat16):\n        return net(x)": "has no graph",
-            "def under_autocast(net, x):\n    scaler = torch.amp.GradScaler(x.device.type)\n"
-            "    with torch.autocast(x.device.type, dtype=torch.bfloat16):\n"
-            "        return scaler.scale(net(x))": "in each row, expected net(x) as it is",
-            "def under_autocast(net, x):\n    with torch.autocast(x.device.type, dtype=torch.bfloat16):\n"
-            "        y = net\n    return y(x)": "autocast was not on for cpu when net was called",
+            "def under_autocast(net, x):\n    with torch.autocast(x.device, dtype=torch.bfloat16):\n        return net(x)": (
+                "Expected `device_type` of type `str`"
+            ),
+            "def under_autocast(net, x):\n    return net(x).to(torch.bfloat16)": (
+                "autocast was not on for cpu"
+            ),
+            "def under_autocast(net, x):\n    with torch.autocast(x.device.type, dtype=torch.bfloat16):\n        return net(x).float()": (
+                "you returned torch.float32"
+            ),
+            "def under_autocast(net, x):\n    with torch.autocast('cpu', dtype=torch.bfloat16):\n        return net.cpu()(x.cpu())": (
+                "move nothing"
+            ),
+            "def under_autocast(net, x):\n    torch.set_autocast_enabled(x.device.type, True)\n    torch.set_autocast_dtype(x.device.type, torch.bfloat16)\n    return net(x)": (
+                "still on afterwards"
+            ),
+            "@torch.no_grad()\ndef under_autocast(net, x):\n    with torch.autocast(x.device.type, dtype=torch.bfloat16):\n        return net(x)": (
+                "has no graph"
+            ),
+            "def under_autocast(net, x):\n    scaler = torch.amp.GradScaler(x.device.type)\n    with torch.autocast(x.device.type, dtype=torch.bfloat16):\n        return scaler.scale(net(x))": (
+                "in each row, expected net(x) as it is"
+            ),
+            "def under_autocast(net, x):\n    with torch.autocast(x.device.type, dtype=torch.bfloat16):\n        y = net\n    return y(x)": (
+                "autocast was not on for cpu when net was called"
+            ),
         },
     ),
     Exercise(
@@ -802,9 +858,18 @@ def under_autocast(net, x):
         stars=2,
         check=check_replacement,
         hints=[
-            "A regular expression with re.search: which words stand directly before the name?",
-            "The name ends where something else begins that is no letter, digit, underscore or dot.",
-            r're.search(r"\b(?:use|to) `([\w.]+)", message) finds the name in its first group, or returns None.',
+            (
+                "A regular expression with re.search: which words stand directly before"
+                " the name?"
+            ),
+            (
+                "The name ends where something else begins that is no letter, digit,"
+                " underscore or dot."
+            ),
+            (
+                r're.search(r"\b(?:use|to) `([\w.]+)", message) finds the name in its'
+                r" first group, or returns None."
+            ),
         ],
         solution=r"""
 import re
@@ -815,47 +880,62 @@ def replacement(message):
     return found[1] if found else None
 """,
         right=[
-            "def replacement(message):\n"
-            "    for word in (' use `', ' to `'):\n"
-            "        if word in message:\n"
-            "            return message.split(word)[1].split('`')[0].split('(')[0]\n"
-            "    return None",
-            "import re\n\ndef replacement(message):\n"
-            "    names = re.findall(r'\\b(?:use|to)\\s+`([^`(]+)', message)\n"
-            "    return names[0] if names else None",
-            "def replacement(message):\n"
-            "    parts = message.split('`')\n"
-            "    for before, name in zip(parts[::2], parts[1::2]):\n"
-            "        if before.split()[-1:] in (['use'], ['to']):\n"
-            "            return name.partition('(')[0]",
+            (
+                "def replacement(message):\n    for word in (' use `', ' to `'):\n     "
+                "   if word in message:\n            return"
+                " message.split(word)[1].split('`')[0].split('(')[0]\n    return None"
+            ),
+            (
+                "import re\n\ndef replacement(message):\n"
+                "    names = re.findall(r'\\b(?:use|to)\\s+`([^`(]+)', message)\n"
+                "    return names[0] if names else None"
+            ),
+            (
+                "def replacement(message):\n"
+                "    parts = message.split('`')\n"
+                "    for before, name in zip(parts[::2], parts[1::2]):\n"
+                "        if before.split()[-1:] in (['use'], ['to']):\n"
+                "            return name.partition('(')[0]"
+            ),
         ],
-        praise="Run over the log of a job, this lists what to change before the next version removes it.",
+        praise=(
+            "Run over the log of a job, this lists what to change before the next"
+            " version removes it."
+        ),
         wrong={
-            "def replacement(message):\n    return message.split('`')[3]": "without its options",
-            "def replacement(message):\n    parts = message.split('`')\n"
-            "    return parts[3] if len(parts) > 3 else None": "without its options",
+            "def replacement(message):\n    return message.split('`')[3]": (
+                "without its options"
+            ),
+            "def replacement(message):\n    parts = message.split('`')\n    return parts[3] if len(parts) > 3 else None": (
+                "without its options"
+            ),
             "def replacement(message):\n    import re\n    return re.findall(r'`([\\w.]+)', message)[-1]": (
                 "raised IndexError"
             ),
-            "def replacement(message):\n    import re\n    found = re.findall(r'`([\\w.]+)', message)\n"
-            "    return found[1] if len(found) > 1 else None": "the name behind `use`, wherever it stands",
-            "def replacement(message):\n    import re\n    found = re.findall(r'`([\\w.]+)', message)\n"
-            "    return found[-1] if len(found) > 1 else None": "not the last one",
-            "def replacement(message):\n    import re\n    found = re.search(r'use `([\\w.]+)', message)\n"
-            "    return found[1] if found else None": "the name behind `to`",
-            "def replacement(message):\n    import re\n    found = re.search(r'(use|to) `([a-z.]+)', message)\n"
-            "    return found[2] if found else None": "you returned 'torch.cuda.memory', expected",
-            "def replacement(message):\n    import re\n    found = re.search(r'(?:use|to) `([\\w.]+)', message)\n"
-            "    return found[1] if found else None": "`into` is another word",
-            "def replacement(message):\n    import re\n"
-            "    found = re.search(r'\\b(?:use|to)\\b.*?`([\\w.]+)', message)\n"
-            "    return found[1] if found else None": "directly in front of the name",
-            "def replacement(message):\n    import re\n"
-            "    found = re.match(r'.*\\b(?:use|to) `([\\w.]+)', message)\n"
-            "    return found[1] if found else None": "in the second line",
-            "def replacement(message):\n    import re\n"
-            "    found = re.search(r'\\b(?:use|to) `(torch[\\w.]+)', message)\n"
-            "    return found[1] if found else None": "one of another library",
+            "def replacement(message):\n    import re\n    found = re.findall(r'`([\\w.]+)', message)\n    return found[1] if len(found) > 1 else None": (
+                "the name behind `use`, wherever it stands"
+            ),
+            "def replacement(message):\n    import re\n    found = re.findall(r'`([\\w.]+)', message)\n    return found[-1] if len(found) > 1 else None": (
+                "not the last one"
+            ),
+            "def replacement(message):\n    import re\n    found = re.search(r'use `([\\w.]+)', message)\n    return found[1] if found else None": (
+                "the name behind `to`"
+            ),
+            "def replacement(message):\n    import re\n    found = re.search(r'(use|to) `([a-z.]+)', message)\n    return found[2] if found else None": (
+                "you returned 'torch.cuda.memory', expected"
+            ),
+            "def replacement(message):\n    import re\n    found = re.search(r'(?:use|to) `([\\w.]+)', message)\n    return found[1] if found else None": (
+                "`into` is another word"
+            ),
+            "def replacement(message):\n    import re\n    found = re.search(r'\\b(?:use|to)\\b.*?`([\\w.]+)', message)\n    return found[1] if found else None": (
+                "directly in front of the name"
+            ),
+            "def replacement(message):\n    import re\n    found = re.match(r'.*\\b(?:use|to) `([\\w.]+)', message)\n    return found[1] if found else None": (
+                "in the second line"
+            ),
+            "def replacement(message):\n    import re\n    found = re.search(r'\\b(?:use|to) `(torch[\\w.]+)', message)\n    return found[1] if found else None": (
+                "one of another library"
+            ),
             "def replacement(message):\n    import re\n    return re.search(r'(use|to) `([\\w.]+)', message)[2]": (
                 "'NoneType' object is not subscriptable"
             ),
@@ -882,77 +962,62 @@ def verdict(old, new, factor=10):
         return "wrong"
     return "slower" if old["seconds"] >= factor * new["seconds"] else "fine"
 """,
-        praise="utils/today/cell.py asks in the same order; everything else in it is for running code safely.",
+        praise=(
+            "utils/today/cell.py asks in the same order; everything else in it is for"
+            " running code safely."
+        ),
         right=[
-            "def verdict(old, new, factor=10):\n"
-            "    findings = {\n"
-            "        'raises': old['error'] is not None,\n"
-            "        'warns': len(old['warnings']) > 0,\n"
-            "        'wrong': old['printed'] != new['printed'],\n"
-            "        'slower': old['seconds'] / new['seconds'] >= factor,\n"
-            "        'fine': True,\n"
-            "    }\n"
-            "    return next(word for word, found in findings.items() if found)",
-            "def verdict(old, new, factor=10):\n"
-            "    word = 'fine'\n"
-            "    if new['seconds'] * factor <= old['seconds']:\n        word = 'slower'\n"
-            "    if not old['printed'] == new['printed']:\n        word = 'wrong'\n"
-            "    if any(True for _ in old['warnings']):\n        word = 'warns'\n"
-            "    if isinstance(old['error'], str):\n        word = 'raises'\n"
-            "    return word",
+            (
+                "def verdict(old, new, factor=10):\n"
+                "    findings = {\n"
+                "        'raises': old['error'] is not None,\n"
+                "        'warns': len(old['warnings']) > 0,\n"
+                "        'wrong': old['printed'] != new['printed'],\n"
+                "        'slower': old['seconds'] / new['seconds'] >= factor,\n"
+                "        'fine': True,\n"
+                "    }\n"
+                "    return next(word for word, found in findings.items() if found)"
+            ),
+            (
+                "def verdict(old, new, factor=10):\n    word = 'fine'\n    if"
+                " new['seconds'] * factor <= old['seconds']:\n        word = 'slower'\n"
+                "    if not old['printed'] == new['printed']:\n        word = 'wrong'\n"
+                "    if any(True for _ in old['warnings']):\n        word = 'warns'\n  "
+                "  if isinstance(old['error'], str):\n        word = 'raises'\n   "
+                " return word"
+            ),
         ],
         wrong={
-            "def verdict(old, new, factor=10):\n    if old['error']:\n        return 'raises'\n"
-            "    if old['warnings']:\n        return 'warns'\n    if old['printed'] != new['printed']:\n"
-            "        return 'wrong'\n    return 'slower' if old['seconds'] >= factor * new['seconds'] else 'fine'": (
+            "def verdict(old, new, factor=10):\n    if old['error']:\n        return 'raises'\n    if old['warnings']:\n        return 'warns'\n    if old['printed'] != new['printed']:\n        return 'wrong'\n    return 'slower' if old['seconds'] >= factor * new['seconds'] else 'fine'": (
                 "compare with None"
             ),
-            "def verdict(old, new, factor=10):\n    if old['error'] is not None:\n        return 'raises'\n"
-            "    if old['printed'] != new['printed']:\n        return 'wrong'\n    if old['warnings']:\n"
-            "        return 'warns'\n    return 'slower' if old['seconds'] >= factor * new['seconds'] else 'fine'": (
+            "def verdict(old, new, factor=10):\n    if old['error'] is not None:\n        return 'raises'\n    if old['printed'] != new['printed']:\n        return 'wrong'\n    if old['warnings']:\n        return 'warns'\n    return 'slower' if old['seconds'] >= factor * new['seconds'] else 'fine'": (
                 "a warning is not silence"
             ),
-            "def verdict(old, new, factor=10):\n    if old['error'] is not None:\n        return 'raises'\n"
-            "    if old['warnings']:\n        return 'warns'\n    if old['printed'] != new['printed']:\n"
-            "        return 'wrong'\n    return 'slower' if old['seconds'] >= 10 * new['seconds'] else 'fine'": (
+            "def verdict(old, new, factor=10):\n    if old['error'] is not None:\n        return 'raises'\n    if old['warnings']:\n        return 'warns'\n    if old['printed'] != new['printed']:\n        return 'wrong'\n    return 'slower' if old['seconds'] >= 10 * new['seconds'] else 'fine'": (
                 "use the argument"
             ),
-            "def verdict(old, new, factor=10):\n    if old['error'] is not None:\n        return 'raises'\n"
-            "    if old['warnings']:\n        return 'warns'\n    if old['printed'] != new['printed']:\n"
-            "        return 'wrong'\n    return 'slower' if old['seconds'] > factor * new['seconds'] else 'fine'": (
+            "def verdict(old, new, factor=10):\n    if old['error'] is not None:\n        return 'raises'\n    if old['warnings']:\n        return 'warns'\n    if old['printed'] != new['printed']:\n        return 'wrong'\n    return 'slower' if old['seconds'] > factor * new['seconds'] else 'fine'": (
                 "10 times as long is at least 10 times"
             ),
-            "def verdict(old, new, factor=10):\n    if old['error'] != new['error']:\n        return 'raises'\n"
-            "    if old['warnings'] != new['warnings']:\n        return 'warns'\n"
-            "    if old['printed'] != new['printed']:\n        return 'wrong'\n"
-            "    return 'slower' if old['seconds'] >= factor * new['seconds'] else 'fine'": (
+            "def verdict(old, new, factor=10):\n    if old['error'] != new['error']:\n        return 'raises'\n    if old['warnings'] != new['warnings']:\n        return 'warns'\n    if old['printed'] != new['printed']:\n        return 'wrong'\n    return 'slower' if old['seconds'] >= factor * new['seconds'] else 'fine'": (
                 "what the old part does counts"
             ),
-            "def verdict(old, new, factor=10):\n    if old['error'] is not None:\n        return 'raises'\n"
-            "    if old['warnings']:\n        return 'warns'\n"
-            "    if old['seconds'] >= factor * new['seconds']:\n        return 'slower'\n"
-            "    return 'wrong' if old['printed'] != new['printed'] else 'fine'": "not made better by being slow",
-            "def verdict(old, new, factor=10):\n    if old['error'] is not None:\n        return 'raises'\n"
-            "    if old['warnings']:\n        return 'warns'\n    if old['printed'] != new['printed']:\n"
-            "        return 'wrong'\n    return 'slower' if old['seconds'] >= factor else 'fine'": (
+            "def verdict(old, new, factor=10):\n    if old['error'] is not None:\n        return 'raises'\n    if old['warnings']:\n        return 'warns'\n    if old['seconds'] >= factor * new['seconds']:\n        return 'slower'\n    return 'wrong' if old['printed'] != new['printed'] else 'fine'": (
+                "not made better by being slow"
+            ),
+            "def verdict(old, new, factor=10):\n    if old['error'] is not None:\n        return 'raises'\n    if old['warnings']:\n        return 'warns'\n    if old['printed'] != new['printed']:\n        return 'wrong'\n    return 'slower' if old['seconds'] >= factor else 'fine'": (
                 "you returned 'fine', expected 'slower': 10 times as long"
             ),
-            "def verdict(old, new, factor=10):\n    if old['error'] is not None or new['error'] is not None:\n"
-            "        return 'raises'\n    if old['warnings']:\n        return 'warns'\n"
-            "    if old['printed'] != new['printed']:\n        return 'wrong'\n"
-            "    return 'slower' if old['seconds'] >= factor * new['seconds'] else 'fine'": (
+            "def verdict(old, new, factor=10):\n    if old['error'] is not None or new['error'] is not None:\n        return 'raises'\n    if old['warnings']:\n        return 'warns'\n    if old['printed'] != new['printed']:\n        return 'wrong'\n    return 'slower' if old['seconds'] >= factor * new['seconds'] else 'fine'": (
                 "the error came from the new one"
             ),
-            "def verdict(old, new, factor=10):\n    if old['error'] is not None:\n        return 'raises'\n"
-            "    if old['warnings'] or new['warnings']:\n        return 'warns'\n"
-            "    if old['printed'] != new['printed']:\n        return 'wrong'\n"
-            "    return 'slower' if old['seconds'] >= factor * new['seconds'] else 'fine'": (
+            "def verdict(old, new, factor=10):\n    if old['error'] is not None:\n        return 'raises'\n    if old['warnings'] or new['warnings']:\n        return 'warns'\n    if old['printed'] != new['printed']:\n        return 'wrong'\n    return 'slower' if old['seconds'] >= factor * new['seconds'] else 'fine'": (
                 "the warning came from the new one"
             ),
-            "def verdict(old, new, factor=10):\n    if old['error'] is not None:\n        return 'raises'\n"
-            "    if len(old['warnings']) == 1:\n        return 'warns'\n"
-            "    if old['printed'] != new['printed']:\n        return 'wrong'\n"
-            "    return 'slower' if old['seconds'] >= factor * new['seconds'] else 'fine'": "outweighs the time",
+            "def verdict(old, new, factor=10):\n    if old['error'] is not None:\n        return 'raises'\n    if len(old['warnings']) == 1:\n        return 'warns'\n    if old['printed'] != new['printed']:\n        return 'wrong'\n    return 'slower' if old['seconds'] >= factor * new['seconds'] else 'fine'": (
+                "outweighs the time"
+            ),
         },
     ),
     Exercise(
@@ -962,12 +1027,24 @@ def verdict(old, new, factor=10):
         stars=3,
         check=check_train,
         hints=[
-            "Print what you believe: the device of x, whether total requires a gradient, whether best changes later.",
-            "Keep `x = x.to(device)`, add up `loss.detach()`, clone each tensor of the state dict.",
-            "And the order: the optimizer is built from the parameters that the model has after the move.",
+            (
+                "Print what you believe: the device of x, whether total requires a"
+                " gradient, whether best changes later."
+            ),
+            (
+                "Keep `x = x.to(device)`, add up `loss.detach()`, clone each tensor of"
+                " the state dict."
+            ),
+            (
+                "And the order: the optimizer is built from the parameters that the"
+                " model has after the move."
+            ),
         ],
         solution=TRAIN,
-        praise="On a CPU three of the four bugs change no result: that is why such code lives so long.",
+        praise=(
+            "On a CPU three of the four bugs change no result: that is why such code"
+            " lives so long."
+        ),
         right=[SHORT, BY_HAND],
         wrong={
             OLD: "the graphs of all batches are kept",
@@ -982,7 +1059,7 @@ def verdict(old, new, factor=10):
             ): "the graphs of all batches are kept",
             TRAIN.replace("total += loss.detach()", "total += loss").replace(
                 "return total", "return total.detach()"
-            ): ("the graphs of all batches are kept"),
+            ): "the graphs of all batches are kept",
             TRAIN.replace(
                 "total += loss.detach()", "total += loss.item()"
             ): "expected a tensor",
@@ -1010,7 +1087,7 @@ def verdict(old, new, factor=10):
             ): "(targets near 1,000,000) the best weights are None",
             TRAIN.replace("        loss.backward()\n", "").replace(
                 STEP, STEP + "        loss.backward()\n"
-            ): ("did not change: the order of a step"),
+            ): "did not change: the order of a step",
             TRAIN.replace(
                 "total / len(batches), best", "best, total / len(batches)"
             ): "the mean loss comes first",
@@ -1020,7 +1097,9 @@ def verdict(old, new, factor=10):
             "loss = torch.nn.functional.mse_loss(model(x), y) → loss = torch.nn.functional.mse_loss(y, model(x))": (
                 "The squared error is the same both ways around."
             ),
-            "if loss < lowest: → if loss <= lowest:": "Of two equal losses, either may be called the lowest.",
+            "if loss < lowest: → if loss <= lowest:": (
+                "Of two equal losses, either may be called the lowest."
+            ),
             "total, best, lowest = (0, None, float('inf')) → total, best, lowest = (0, 0, float('inf'))": (
                 "The first batch replaces it."
             ),
@@ -1033,9 +1112,18 @@ def verdict(old, new, factor=10):
         stars=2,
         check=check_bare,
         hints=[
-            "A wrapper puts its name before every key, so look at all keys before you take anything away.",
-            "Either wrapper may be the outer one. In which order do you look, so that both are found?",
-            "all(key.startswith(prefix) for key in state) asks, key.removeprefix(prefix) takes away.",
+            (
+                "A wrapper puts its name before every key, so look at all keys before"
+                " you take anything away."
+            ),
+            (
+                "Either wrapper may be the outer one. In which order do you look, so"
+                " that both are found?"
+            ),
+            (
+                "all(key.startswith(prefix) for key in state) asks,"
+                " key.removeprefix(prefix) takes away."
+            ),
         ],
         solution="""
 def bare(state):
@@ -1044,67 +1132,60 @@ def bare(state):
             state = {key.removeprefix(wrapper): tensor for key, tensor in state.items()}
     return dict(state)
 """,
-        praise="Better still is to save what is inside the wrapper: `model.module.state_dict()`, or `net.compile()`.",
+        praise=(
+            "Better still is to save what is inside the wrapper:"
+            " `model.module.state_dict()`, or `net.compile()`."
+        ),
         right=[
-            "def bare(state):\n"
-            "    state, left = dict(state), ['module.', '_orig_mod.']\n"
-            "    while state:\n"
-            "        found = [prefix for prefix in left if all(key.startswith(prefix) for key in state)]\n"
-            "        if not found:\n            break\n"
-            "        state = {key[len(found[0]) :]: tensor for key, tensor in state.items()}\n"
-            "        left.remove(found[0])\n"
-            "    return state",
-            "from itertools import permutations\n\ndef bare(state):\n"
-            "    both = ['module.', '_orig_mod.']\n"
-            "    for prefix in [''.join(p) for n in (2, 1) for p in permutations(both, n)]:\n"
-            "        if all(key.startswith(prefix) for key in state):\n"
-            "            return {key[len(prefix):]: tensor for key, tensor in state.items()}\n"
-            "    return dict(state)",
-            "import os\nimport re\n\ndef bare(state):\n"
-            "    common = os.path.commonprefix(list(state))\n"
-            "    found = re.match(r'(module\\.(_orig_mod\\.)?|_orig_mod\\.(module\\.)?)?', common)[0]\n"
-            "    return {key[len(found):]: tensor.clone() for key, tensor in state.items()}",
+            (
+                "def bare(state):\n    state, left = dict(state), ['module.',"
+                " '_orig_mod.']\n    while state:\n        found = [prefix for prefix"
+                " in left if all(key.startswith(prefix) for key in state)]\n        if"
+                " not found:\n            break\n        state = {key[len(found[0]) :]:"
+                " tensor for key, tensor in state.items()}\n       "
+                " left.remove(found[0])\n    return state"
+            ),
+            (
+                "from itertools import permutations\n\ndef bare(state):\n    both ="
+                " ['module.', '_orig_mod.']\n    for prefix in [''.join(p) for n in (2,"
+                " 1) for p in permutations(both, n)]:\n        if"
+                " all(key.startswith(prefix) for key in state):\n            return"
+                " {key[len(prefix):]: tensor for key, tensor in state.items()}\n   "
+                " return dict(state)"
+            ),
+            (
+                "import os\nimport re\n\ndef bare(state):\n    common ="
+                " os.path.commonprefix(list(state))\n    found ="
+                " re.match(r'(module\\.(_orig_mod\\.)?|_orig_mod\\.(module\\.)?)?',"
+                " common)[0]\n    return {key[len(found):]: tensor.clone() for key,"
+                " tensor in state.items()}"
+            ),
         ],
         wrong={
             "def bare(state):\n    return {k.removeprefix('module.'): v for k, v in state.items()}": (
                 "all keys begin with _orig"
             ),
-            "def bare(state):\n    return {k.replace('module.', '').replace('_orig_mod.', ''): v for k, v in"
-            " state.items()}": ("a layer is named module"),
-            "def bare(state):\n"
-            "    for prefix in ('module.', '_orig_mod.', 'module.'):\n"
-            "        if all(key.startswith(prefix) for key in state):\n"
-            "            for key in list(state):\n"
-            "                state[key.removeprefix(prefix)] = state.pop(key)\n"
-            "    return state": "you changed or returned the dict",
-            "def bare(state):\n"
-            "    for prefix in ('module.', '_orig_mod.', 'module.'):\n"
-            "        if all(key.startswith(prefix) for key in state):\n"
-            "            state = {key.removeprefix(prefix): tensor for key, tensor in state.items()}\n"
-            "    return dict(state)": "the second one is a layer named module",
-            "def bare(state):\n"
-            "    for prefix in ('module.', '_orig_mod.'):\n"
-            "        if all(key.startswith(prefix) for key in state):\n"
-            "            state = {key.removeprefix(prefix): tensor for key, tensor in state.items()}\n"
-            "    return dict(state)": "both wrappers, in the other order",
-            "def bare(state):\n"
-            "    state = {key.removeprefix('_orig_mod.'): tensor for key, tensor in state.items()}\n"
-            "    state = {key.removeprefix('module.'): tensor for key, tensor in state.items()}\n"
-            "    return {key.removeprefix('_orig_mod.'): tensor for key, tensor in state.items()}": (
+            "def bare(state):\n    return {k.replace('module.', '').replace('_orig_mod.', ''): v for k, v in state.items()}": (
                 "a layer is named module"
             ),
-            "def bare(state):\n"
-            "    for _ in range(2):\n"
-            "        for prefix in ('module.', '_orig_mod.'):\n"
-            "            if all(key.startswith(prefix) for key in state):\n"
-            "                state = {key.lstrip(prefix): tensor for key, tensor in state.items()}\n"
-            "    return dict(state)": "module. goes, and nothing else",
-            "def bare(state):\n"
-            "    first = next(iter(state), '')\n"
-            "    for prefix in ('module._orig_mod.', '_orig_mod.module.', 'module.', '_orig_mod.'):\n"
-            "        if first.startswith(prefix):\n"
-            "            return {key[len(prefix) :]: tensor for key, tensor in state.items()}\n"
-            "    return dict(state)": "a layer is named module",
+            "def bare(state):\n    for prefix in ('module.', '_orig_mod.', 'module.'):\n        if all(key.startswith(prefix) for key in state):\n            for key in list(state):\n                state[key.removeprefix(prefix)] = state.pop(key)\n    return state": (
+                "you changed or returned the dict"
+            ),
+            "def bare(state):\n    for prefix in ('module.', '_orig_mod.', 'module.'):\n        if all(key.startswith(prefix) for key in state):\n            state = {key.removeprefix(prefix): tensor for key, tensor in state.items()}\n    return dict(state)": (
+                "the second one is a layer named module"
+            ),
+            "def bare(state):\n    for prefix in ('module.', '_orig_mod.'):\n        if all(key.startswith(prefix) for key in state):\n            state = {key.removeprefix(prefix): tensor for key, tensor in state.items()}\n    return dict(state)": (
+                "both wrappers, in the other order"
+            ),
+            "def bare(state):\n    state = {key.removeprefix('_orig_mod.'): tensor for key, tensor in state.items()}\n    state = {key.removeprefix('module.'): tensor for key, tensor in state.items()}\n    return {key.removeprefix('_orig_mod.'): tensor for key, tensor in state.items()}": (
+                "a layer is named module"
+            ),
+            "def bare(state):\n    for _ in range(2):\n        for prefix in ('module.', '_orig_mod.'):\n            if all(key.startswith(prefix) for key in state):\n                state = {key.lstrip(prefix): tensor for key, tensor in state.items()}\n    return dict(state)": (
+                "module. goes, and nothing else"
+            ),
+            "def bare(state):\n    first = next(iter(state), '')\n    for prefix in ('module._orig_mod.', '_orig_mod.module.', 'module.', '_orig_mod.'):\n        if first.startswith(prefix):\n            return {key[len(prefix) :]: tensor for key, tensor in state.items()}\n    return dict(state)": (
+                "a layer is named module"
+            ),
         },
     ),
 ]

@@ -55,11 +55,15 @@ def read_checkpoint(path, settings):
         checkpoint = torch.load(path, map_location="cpu", weights_only=True)
         saved = {name: checkpoint["settings"][name] for name in settings}
     except Exception as error:
-        broken = f"{path} is damaged, or no checkpoint of this script ({type(error).__name__})"
+        broken = (
+            f"{path} is damaged, or no checkpoint of this script"
+            f" ({type(error).__name__})"
+        )
         raise Problem(f"{broken}. Delete it, or use another --checkpoint.") from None
     for name, now in settings.items():
         if saved[name] != now:
             raise Problem(
-                f"{path} was written with {name} {saved[name]}, now it is {now}. Use another --checkpoint."
+                f"{path} was written with {name} {saved[name]}, now it is {now}. Use"
+                " another --checkpoint."
             )
     return checkpoint

@@ -180,7 +180,8 @@ def load(args):
     cut = len(text) * 9 // 10
     if len(text) - cut <= args.context:
         raise Problem(
-            f"{args.data} is too short: its last tenth, for the test, must be longer than --context"
+            f"{args.data} is too short: its last tenth, for the test, must be longer"
+            " than --context"
         )
     return Text(text[:cut], args.context), Text(text[cut:], args.context)
 
@@ -191,7 +192,8 @@ def model_of(args):
             raise Problem(f"--{name} must be greater than 0")
     if args.width % args.heads:
         raise Problem(
-            f"--width {args.width} cannot be divided into {args.heads} heads of one size"
+            f"--width {args.width} cannot be divided into {args.heads} heads of one"
+            " size"
         )
     torch.manual_seed(args.seed)  # on the CPU: the same first weights for every device
     return (

@@ -181,13 +181,15 @@ def pick_device(args):
         return torch_xla.device()
     if kind != "cpu" and (found is None or found.type != kind):
         raise Problem(
-            f"PyTorch {torch.__version__} finds no {kind} device here. Lesson 01 helps to find out why."
+            f"PyTorch {torch.__version__} finds no {kind} device here. Lesson 01 helps"
+            " to find out why."
         )
     if kind == "cuda":
         index, gpus = int(os.environ.get("LOCAL_RANK", 0)), torch.cuda.device_count()
         if index >= gpus:
             raise Problem(
-                f"more processes than GPUs: this machine has {gpus}. Start fewer, or add --device cpu."
+                f"more processes than GPUs: this machine has {gpus}. Start fewer, or"
+                " add --device cpu."
             )
         torch.cuda.set_device(index)
         # TF32 for what stays float32: ten bits of mantissa are enough
@@ -229,7 +231,8 @@ def join(device):
             os.environ.setdefault(f"{backend}_SOCKET_IFNAME", inside[0])
     if device.type not in ("cpu", "cuda"):
         raise Problem(
-            f"several processes need CPUs or CUDA GPUs, not {device.type}. For TPUs see lesson 14."
+            f"several processes need CPUs or CUDA GPUs, not {device.type}. For TPUs see"
+            " lesson 14."
         )
     dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
     return dist.get_rank(), dist.get_world_size()
@@ -250,7 +253,8 @@ class Trainer:
     def __init__(self, args, device, data, rank=0, size=1):
         if args.batch % (size * args.accumulate):
             raise Problem(
-                f"--batch {args.batch} cannot be divided by {size} process(es) x {args.accumulate} parts"
+                f"--batch {args.batch} cannot be divided by {size} process(es) x"
+                f" {args.accumulate} parts"
             )
         if (
             args.accumulate > 1
@@ -258,7 +262,8 @@ class Trainer:
             and device.type == "cuda"
         ):
             raise Problem(
-                f"--compile {args.compile} overwrites gradients that add up: leave out --accumulate"
+                f"--compile {args.compile} overwrites gradients that add up: leave out"
+                " --accumulate"
             )
         if len(data) < args.batch:
             raise Problem(
@@ -406,7 +411,8 @@ def train(args, stop):
         dist.all_gather_object(found, done)
         if len(set(found)) > 1:
             raise Problem(
-                "not all processes see the same checkpoint: put it where all machines can read it"
+                "not all processes see the same checkpoint: put it where all machines"
+                " can read it"
             )
     # without lines of steps that will be taken again, or a line that was cut off
     if args.metrics and rank == 0:
@@ -468,7 +474,8 @@ def train(args, stop):
         )
         with torch.no_grad():
             print(
-                f"{done} steps on {device.type}, test loss {loss_of(trainer.net, inputs, targets).item():.4f}"
+                f"{done} steps on {device.type}, test loss"
+                f" {loss_of(trainer.net, inputs, targets).item():.4f}"
             )
     if dist.is_initialized():
         # first: a DDP model that outlives its group can hang the process (PyTorch 2.11,

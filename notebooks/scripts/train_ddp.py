@@ -142,7 +142,8 @@ def number(name, default=0):
     text = os.environ.get(name, str(default))
     if not text.isdecimal():
         raise Problem(
-            f"{name} is {text!r}, not a whole number. Start with torchrun, which sets it."
+            f"{name} is {text!r}, not a whole number. Start with torchrun, which"
+            " sets it."
         )
     return int(text)
 
@@ -157,17 +158,20 @@ def pick_device(args):
     if rank >= size or (size > 1 and "RANK" not in os.environ):
         found = f"RANK is {os.environ.get('RANK', 'not set')} and WORLD_SIZE is {size}"
         raise Problem(
-            f"{found}. Ranks count from 0 to WORLD_SIZE - 1. Start with torchrun, which sets both."
+            f"{found}. Ranks count from 0 to WORLD_SIZE - 1. Start with torchrun, which"
+            " sets both."
         )
     if args.batch < size:
         raise Problem(
-            f"--batch {args.batch} is too small for {size} processes: each needs a sample."
+            f"--batch {args.batch} is too small for {size} processes: each needs a"
+            " sample."
         )
     if args.cpu or gpus == 0:
         return torch.device("cpu")
     if number("LOCAL_RANK", rank) >= gpus:
         raise Problem(
-            f"more processes than GPUs: this machine has {gpus}. Start fewer, or add --cpu."
+            f"more processes than GPUs: this machine has {gpus}. Start fewer, or add"
+            " --cpu."
         )
     torch.accelerator.set_device_index(number("LOCAL_RANK", rank))
     return torch.device("cuda", number("LOCAL_RANK", rank))
@@ -235,7 +239,8 @@ def open_store(host, rank, size, timeout, one_machine):
         except OSError as error:
             reason = str(error).split(" (")[0]
             raise Problem(
-                f"rank 0 cannot listen at {host}:{port} ({reason}). Choose another MASTER_PORT."
+                f"rank 0 cannot listen at {host}:{port} ({reason}). Choose another"
+                " MASTER_PORT."
             ) from None
         options["master_listen_fd"] = listener.detach()
     else:
@@ -252,7 +257,8 @@ def wait_for(host, port, timeout):
             if time.monotonic() > deadline:
                 advice = "Is rank 0 running? Are MASTER_ADDR and MASTER_PORT right?"
                 raise Problem(
-                    f"no answer from {host}:{port} for {timeout:g} s ({error}). {advice}"
+                    f"no answer from {host}:{port} for {timeout:g} s ({error})."
+                    f" {advice}"
                 ) from None
         time.sleep(0.1)
 
@@ -390,7 +396,8 @@ def agree_on_checkpoint(args):
             box[0] = read_checkpoint(args.checkpoint, settings(args))
             if args.resume and box[0] is None:
                 raise Problem(
-                    f"there is no checkpoint {args.checkpoint}. Check the name, or leave out --resume."
+                    f"there is no checkpoint {args.checkpoint}. Check the name, or"
+                    " leave out --resume."
                 )
         except Problem as problem:
             box[1] = str(problem)
@@ -431,7 +438,8 @@ def train(args):
             seen += checkpoint["seen"].to(device)
     model = DistributedDataParallel(model)
     say(
-        f"world size {dist.get_world_size()}, {device.type}, {dist.get_backend()}: steps {first} to {end}"
+        f"world size {dist.get_world_size()}, {device.type}, {dist.get_backend()}:"
+        f" steps {first} to {end}"
     )
 
     begin, samples = time.perf_counter(), 0
@@ -451,7 +459,8 @@ def train(args):
 
     accuracy, loss = evaluate(model.module, *test_set)
     say(
-        f"test accuracy {accuracy:.1%}, {speed:,.0f} samples/s, each sample seen {low} to {high} times"
+        f"test accuracy {accuracy:.1%}, {speed:,.0f} samples/s, each sample seen {low}"
+        f" to {high} times"
     )
     result = {
         "accuracy": accuracy,

@@ -18,7 +18,10 @@ import sysconfig
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
-LIBRARIES = "c10_cuda torch_cuda torch_cuda_linalg torch_python torch_cpu caffe2_nvrtc torch_nvshmem".split()
+LIBRARIES = (
+    "c10_cuda torch_cuda torch_cuda_linalg torch_python torch_cpu caffe2_nvrtc"
+    " torch_nvshmem".split()
+)
 PACKAGES = pathlib.Path(sysconfig.get_path("purelib"))
 TORCH = PACKAGES / "torch"
 
@@ -45,7 +48,10 @@ def missing():
     if not (TORCH / "lib" / "libtorch_cuda.so").exists():
         return "a CUDA build of PyTorch in this Python"
     if not includes():
-        return "the headers of CUDA, which the wheels of PyTorch's CUDA builds bring (nvidia/cu13 or nvidia/cuda_runtime)"
+        return (
+            "the headers of CUDA, which the wheels of PyTorch's CUDA builds bring"
+            " (nvidia/cu13 or nvidia/cuda_runtime)"
+        )
     return None
 
 
@@ -101,7 +107,8 @@ def stubs():
             lines.append(f"int {name}(void) {{ emulator_launched(); return 0; }}")
         else:
             lines.append(
-                f'int {name}(void) {{ emulator_log("no implementation of", "{name}"); return 801; }}'
+                f'int {name}(void) {{ emulator_log("no implementation of", "{name}");'
+                " return 801; }"
             )
     return "\n".join(lines) + "\n"
 

@@ -21,7 +21,8 @@ GPU = torch.device("cuda")
 
 if "libemulator" not in os.environ.get("LD_PRELOAD", ""):
     pytest.exit(
-        "no emulated device here: python -m tests.emulator.run --gpus 2 python -m pytest tests/emulator/checks.py",
+        "no emulated device here: python -m tests.emulator.run --gpus 2 python -m"
+        " pytest tests/emulator/checks.py",
         2,
     )
 
@@ -118,8 +119,8 @@ print(torch.empty(900 * 2**20, dtype=torch.uint8, device="cuda").numel())
 """
     out, err = program(source, gib=1)
     assert (
-        "CUDA out of memory. Tried to allocate 400.00 MiB. GPU 0 has a total capacity of 1024.00 MiB"
-        in out
+        "CUDA out of memory. Tried to allocate 400.00 MiB. GPU 0 has a total capacity"
+        " of 1024.00 MiB" in out
     ), err
     assert out.splitlines()[-1] == str(900 * MIB)
 
@@ -461,7 +462,10 @@ print(begin.elapsed_time(end) < 3)
 
 
 WAITS = "operation not permitted when stream is capturing"
-PAGEABLE = "Cannot copy between CPU and CUDA tensors during CUDA graph capture unless the CPU tensor is pinned"
+PAGEABLE = (
+    "Cannot copy between CPU and CUDA tensors during CUDA graph capture unless the CPU"
+    " tensor is pinned"
+)
 
 
 @pytest.mark.parametrize(

@@ -118,7 +118,10 @@ def run_lesson(number, gpu, record=False):
         )
     said = re.findall(rf"^{number}_\S+ +(.*)$", done.stdout, re.M)
     well = done.returncode == 0 and not leaks
-    line = f"{number} on {gpus} × {gpu:4}  {said[-1] if said else done.stdout.strip().splitlines()[-1]}"
+    line = (
+        f"{number} on {gpus} × {gpu:4} "
+        f" {said[-1] if said else done.stdout.strip().splitlines()[-1]}"
+    )
     return (
         f"{line}  ({seconds:.0f} s in all){'' if well else '  FAILED'}",
         "\n".join([done.stdout, *leaks]),

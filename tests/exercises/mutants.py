@@ -389,7 +389,8 @@ def alike(text):
     words.
     """
     pair = re.search(
-        r"you returned (.+?), (?:but )?(?:expected|it is|it should be) (.+?)(?::| \(|\.? *\n|$)",
+        r"you returned (.+?), (?:but )?(?:expected|it is|it should be) (.+?)(?::|"
+        r" \(|\.? *\n|$)",
         text,
     )
     return pair is not None and pair[1] == pair[2]
@@ -413,8 +414,8 @@ def report(number):
     unclear = [m.change for m, said in found if "cannot be judged" in said]
     equivalent = len(passed) - len(missed)
     lines = [
-        f"{number}  {len(found):4} mutants  {len(found) - len(passed):4} refused  {equivalent:3} equivalent  "
-        f"{len(missed):3} accepted  {seconds:5.1f} s"
+        f"{number}  {len(found):4} mutants  {len(found) - len(passed):4} refused "
+        f" {equivalent:3} equivalent  {len(missed):3} accepted  {seconds:5.1f} s"
     ]
     lines += [f"    accepted: {change}" for change in missed]
     lines += [
@@ -457,8 +458,9 @@ def main():
                 faults.append(number)
     count, refused, equivalent = total
     print(
-        f"{len(numbers)} exercises: {count} mutants, {refused} refused, {equivalent} equivalent, "
-        f"{count - refused - equivalent} accepted; {time.perf_counter() - start:.0f} s"
+        f"{len(numbers)} exercises: {count} mutants, {refused} refused, {equivalent}"
+        f" equivalent, {count - refused - equivalent} accepted;"
+        f" {time.perf_counter() - start:.0f} s"
     )
     if refused < 0.99 * (count - equivalent) or equivalent > 0.1 * count:
         faults.append("all together")

@@ -111,7 +111,9 @@ def test_report_lists_what_a_check_lets_pass(monkeypatch):
         solution="def left(x):\n    return x if x > 0 else 0",
         praise="Good.",
         equivalent={
-            "return x if x > 0 else 0 → return x if True else 0": "There is never less than nothing.",
+            "return x if x > 0 else 0 → return x if True else 0": (
+                "There is never less than nothing."
+            ),
             "gone → gone": "Nothing does this any longer.",
         },
     )

@@ -238,7 +238,10 @@ def test_a_real_old_python_is_told_so(version):
     [
         (
             None,
-            "Install a newer one (https://www.python.org/downloads/) and run: make lab PYTHON=python3.12",
+            (
+                "Install a newer one (https://www.python.org/downloads/) and run: make"
+                " lab PYTHON=python3.12"
+            ),
         ),
         ("/opt/python3.13", "Run: make lab PYTHON=/opt/python3.13"),
     ],
@@ -305,8 +308,8 @@ def test_no_venv_module(small_course, tmp_path):
 def test_a_folder_in_the_way_is_kept(small_course):
     line = last_line(set_up(small_course, "--venv", "utils"))
     assert (
-        line
-        == "utils is no virtual environment: move it away and run the same command again."
+        line == "utils is no virtual environment: move it away and run the same command"
+        " again."
     )
     assert (small_course / "utils" / "__init__.py").exists()
 
@@ -317,7 +320,9 @@ def test_disk_nearly_full(monkeypatch):
     monkeypatch.delattr(setup_env, "create")  # it must not come so far
     with pytest.raises(
         SystemExit,
-        match=r"^The disk is nearly full: \d+\.\d GB free, the environment needs at least",
+        match=(
+            r"^The disk is nearly full: \d+\.\d GB free, the environment needs at least"
+        ),
     ):
         setup_env.main()
 
@@ -429,7 +434,10 @@ def test_jupyterlab_serves_a_copy_of_the_first_lesson(tmp_path, interruptible):
         and f"from local directory: {course}\n" in printed
     )
     assert (course / "work" / "00_start_here.ipynb").exists()
-    home = f"The home folder cannot be written: settings go to {Path(sys.prefix) / 'home'}\n"
+    home = (
+        "The home folder cannot be written: settings go to"
+        f" {Path(sys.prefix) / 'home'}\n"
+    )
     # Windows does not find the home folder through HOME
     assert os.name == "nt" or home in printed
 
@@ -449,7 +457,10 @@ def test_where_neither_home_nor_environment_can_be_written_settings_are_lost_in_
     tmp_path,
 ):
     (tmp_path / "home").touch()
-    code = f"import lab, os, sys; sys.prefix = {str(tmp_path)!r}; lab.provide_home(); print(os.environ['HOME'])"
+    code = (
+        f"import lab, os, sys; sys.prefix = {str(tmp_path)!r}; lab.provide_home();"
+        " print(os.environ['HOME'])"
+    )
     said, home = run(
         sys.executable, "-c", code, cwd=ROOT / "tools", HOME="/dev/null/none"
     ).stdout.splitlines()

@@ -16,8 +16,14 @@ from tools import lab
 from tools.lessons import run
 
 LESSON = "05_of_the_test.ipynb"
-TEXT = "See [a](05_of_the_test.ipynb), [b](../docs/glossary.md#kernel), [c](scripts/train.py), [d](https://x.org/scripts/)"
-PICTURE = '<img src="diagrams/machine.svg">, [e](exercises/05_x.py#L3), not (scripts/train.py), [f](scripture.md)'
+TEXT = (
+    "See [a](05_of_the_test.ipynb), [b](../docs/glossary.md#kernel),"
+    " [c](scripts/train.py), [d](https://x.org/scripts/)"
+)
+PICTURE = (
+    '<img src="diagrams/machine.svg">, [e](exercises/05_x.py#L3), not'
+    " (scripts/train.py), [f](scripture.md)"
+)
 
 
 def write(path, *sources):
@@ -158,7 +164,10 @@ def test_what_the_reader_has_changed_is_never_touched(copy, course, capsys, old,
     change(copy, old, new)
     damaged = old in ('"cells": [', '"source"', '"metadata"')
     assert again(copy)
-    line = f"work/{LESSON}: the course has a newer edition. To get it, rename yours and start again.\n"
+    line = (
+        f"work/{LESSON}: the course has a newer edition. To get it, rename yours and"
+        " start again.\n"
+    )
     assert capsys.readouterr().out == (line if damaged else "")
     change(course / "notebooks" / LESSON, "x = 0", "x = 1")
     assert again(copy) and capsys.readouterr().out == line
@@ -195,7 +204,10 @@ def test_a_course_that_cannot_be_written_is_copied_home(course, tmp_path, capsys
     # the second time, files are there that the course had when it was older
     for _ in range(2):
         assert lab.provide_course() == (home, "work")
-        line = f"The course's folder cannot be written: your copies of the lessons are in {home / 'work'}\n"
+        line = (
+            "The course's folder cannot be written: your copies of the lessons are in"
+            f" {home / 'work'}\n"
+        )
         assert capsys.readouterr().out == line
         lab.copy_lessons(home / "work")
         files = {
@@ -247,7 +259,10 @@ def test_a_copied_lesson_finds_the_course(kernel, monkeypatch, tmp_path, read_on
     (setup,) = (cell for cell in nb.cells if cell.id == "setup")
     more = [
         "from utils import course; print(course.COURSE)",
-        "from utils import launch; run = launch.torchrun('scripts/train_ddp.py', '--help', processes=1, quiet=True)",
+        (
+            "from utils import launch; run = launch.torchrun('scripts/train_ddp.py',"
+            " '--help', processes=1, quiet=True)"
+        ),
         "check('00.1', 5); progress(); recordings.pretending()",
     ]
     nb.cells = [setup, *map(nbformat.v4.new_code_cell, more)]

@@ -82,11 +82,20 @@ class Lesson:
         if not self.counts["cells"]:
             yield "it has no code cells"
         if self.left:
-            yield f"code cells that did not run to the end: {', '.join(map(str, sorted(self.left)))} (the first is 0)"
+            yield (
+                "code cells that did not run to the end:"
+                f" {', '.join(map(str, sorted(self.left)))} (the first is 0)"
+            )
         if self.kernel_mib > options.kernel_mib:
-            yield f"its kernel needed {self.kernel_mib:.0f} MiB of memory, more than {options.kernel_mib:.0f}"
+            yield (
+                f"its kernel needed {self.kernel_mib:.0f} MiB of memory, more than"
+                f" {options.kernel_mib:.0f}"
+            )
         if self.family_mib > options.family_mib:
-            yield f"its processes needed {self.family_mib:.0f} MiB of memory, more than {options.family_mib:.0f}"
+            yield (
+                f"its processes needed {self.family_mib:.0f} MiB of memory, more than"
+                f" {options.family_mib:.0f}"
+            )
 
     def only_missed_claims(self, options):
         """Whether nothing is wrong with it but claims about time that were missed."""
@@ -102,8 +111,14 @@ def summary(n):
     from the counts of lessons.
     """
     cells = f"{n['done']} of {n['cells']} code cells ran"
-    live = f"({n['done'] - n['not live']} live, {n['not live']} shown from recordings or not available)"
-    return f"{cells}  {live}  {n['held']} claims held, {n['unjudged']} not judged  {n['seconds']:.1f} s"
+    live = (
+        f"({n['done'] - n['not live']} live, {n['not live']} shown from recordings or"
+        " not available)"
+    )
+    return (
+        f"{cells}  {live}  {n['held']} claims held, {n['unjudged']} not judged "
+        f" {n['seconds']:.1f} s"
+    )
 
 
 def family_mib(pid):
@@ -247,10 +262,14 @@ class Lessons:
         print(f"Lessons with Python {platform.python_version()}, {', '.join(versions)}")
         width = max(map(len, ["total", *self.lessons]))
         for name, lesson in self.lessons.items():
-            memory = f"{lesson.kernel_mib:.0f} MiB, {lesson.family_mib:.0f} with its processes"
+            memory = (
+                f"{lesson.kernel_mib:.0f} MiB, {lesson.family_mib:.0f} with its"
+                " processes"
+            )
             print(f"{name:{width}}  {summary(lesson.counts)}  {memory}")
         print(
-            f"{'total':{width}}  {summary(sum((x.counts for x in self.lessons.values()), Counter()))}"
+            f"{'total':{width}} "
+            f" {summary(sum((x.counts for x in self.lessons.values()), Counter()))}"
         )
         if self.options.findings:
             found = [
@@ -401,7 +420,10 @@ def findings(item):
         ):
             yield (
                 "stderr",
-                f"the cell wrote to stderr (if it must, tag it `lab-stderr`): {out.text.strip()}",
+                (
+                    "the cell wrote to stderr (if it must, tag it `lab-stderr`):"
+                    f" {out.text.strip()}"
+                ),
             )
 
 
@@ -484,7 +506,8 @@ def main(arguments):
     status, failed = run_lessons(paths, for_pytest, options)
     if failed and all(lesson.only_missed_claims(options) for lesson in failed):
         print(
-            f"Only claims were missed. Once more: {', '.join(x.path.stem for x in failed)}",
+            "Only claims were missed. Once more:"
+            f" {', '.join(x.path.stem for x in failed)}",
             flush=True,
         )
         status, failed = run_lessons(

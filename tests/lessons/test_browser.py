@@ -258,7 +258,8 @@ def test_lesson(lesson, course, page, capsys):
         assert sum(changed for _, changed in moved) >= len(controls) - 1
     with capsys.disabled():
         print(
-            f"\n{lesson.stem}: figures redrawn after {', '.join(f'{t:.0f}' for t in times)} ms"
+            f"\n{lesson.stem}: figures redrawn after"
+            f" {', '.join(f'{t:.0f}' for t in times)} ms"
         )
 
 

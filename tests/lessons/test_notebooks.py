@@ -143,7 +143,10 @@ def test_lessons_rely_on_no_private_name(path):
 
 
 def test_private_names_are_found():
-    source = "from torch._inductor import config\nfrom torch import _dynamo\nself._a = x._b.__len__"
+    source = (
+        "from torch._inductor import config\nfrom torch import _dynamo\nself._a ="
+        " x._b.__len__"
+    )
     assert private_names(source) == ["_inductor", "_dynamo", "_b"]
 
 

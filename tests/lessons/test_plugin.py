@@ -63,12 +63,18 @@ def test_good_lessons_pass_and_are_counted(tmp_path):
     three = write_notebook(tmp_path / "02_tagged.ipynb", source, tags=["lab-stderr"])
     status, output = run(one, two, three)
     assert status == 0 and "FAILED" not in output, output
-    counts = "3 of 3 code cells ran  (2 live, 1 shown from recordings or not available)  1 claims held, 0 not judged"
+    counts = (
+        "3 of 3 code cells ran  (2 live, 1 shown from recordings or not available)  1"
+        " claims held, 0 not judged"
+    )
     ((seconds, mebibytes),) = re.findall(
         rf"^00_one     {re.escape(counts)}  (.*) s  (.*) MiB, ", output, re.M
     )
     assert 0 < float(seconds) < 60 and 20 < int(mebibytes) < 1536
-    counts = "6 of 6 code cells ran  (5 live, 1 shown from recordings or not available)  1 claims held, 1 not judged"
+    counts = (
+        "6 of 6 code cells ran  (5 live, 1 shown from recordings or not available)  1"
+        " claims held, 1 not judged"
+    )
     assert f"\ntotal      {counts}" in output
 
 
@@ -95,13 +101,19 @@ def test_cells_run_twice_in_one_kernel(tmp_path):
 
 
 def test_temporary_files_go(tmp_path):
-    source = "import pathlib, tempfile; pathlib.Path('where.txt').write_text(tempfile.mkdtemp())"
+    source = (
+        "import pathlib, tempfile;"
+        " pathlib.Path('where.txt').write_text(tempfile.mkdtemp())"
+    )
     assert run(write_notebook(tmp_path / "00_files.ipynb", source))[0] == 0
     assert not Path((tmp_path / "where.txt").read_text()).exists()
 
 
 def test_a_result_that_cannot_be_recorded_fails(tmp_path):
-    setup = f"import sys; sys.path.insert(0, {str(ROOT)!r})\nfrom utils.cells import *\nenable_conditional_cells()"
+    setup = (
+        f"import sys; sys.path.insert(0, {str(ROOT)!r})\nfrom utils.cells import"
+        " *\nenable_conditional_cells()"
+    )
     cell = "%%requires cuda --result numbers\nnumbers = {}"
     bad = write_notebook(
         tmp_path / "00_bad.ipynb",
@@ -122,8 +134,8 @@ def test_a_result_that_cannot_be_recorded_fails(tmp_path):
         and "01_good  3 of 3 code cells ran" in output
     )
     assert (
-        "result 'numbers' would come back changed from a recording: use lists for tuples"
-        in output
+        "result 'numbers' would come back changed from a recording: use lists for"
+        " tuples" in output
     )
 
 

@@ -17,10 +17,13 @@ from tests.conftest import ROOT, notebook
 from tools import record
 from tools.lessons import run
 
-CUDA = "%%requires cuda --result numbers\nnumbers = [1.5, 2]\nclaim('it is fast', 2, at_least=1, limit=4)"
+CUDA = (
+    "%%requires cuda --result numbers\nnumbers = [1.5, 2]\nclaim('it is fast', 2,"
+    " at_least=1, limit=4)"
+)
 FIGURE = (
-    "%%requires cuda --name picture\n"
-    "fig, ax = plots.figure('A finding', about='no device, a test', xlabel='x', ylabel='y')\nplots.show(fig, 'a line')"
+    "%%requires cuda --name picture\nfig, ax = plots.figure('A finding', about='no"
+    " device, a test', xlabel='x', ylabel='y')\nplots.show(fig, 'a line')"
 )
 OTHER = "%%requires mps --result other\nother = 1"
 PLAIN = [
@@ -187,8 +190,14 @@ def test_a_failure_is_said_in_one_line_and_nothing_of_the_lesson_is_ready_to_sen
 
 
 def test_recording_leaves_the_lesson_alone_and_the_lesson_recording(recorder):
-    names = "import json as kept\nrecord, recordings, json = 'a lesson may call', 'its functions', 'like that'"
-    after = "assert (record, recordings, json) == ('a lesson may call', 'its functions', 'like that')"
+    names = (
+        "import json as kept\nrecord, recordings, json = 'a lesson may call', 'its"
+        " functions', 'like that'"
+    )
+    after = (
+        "assert (record, recordings, json) == ('a lesson may call', 'its functions',"
+        " 'like that')"
+    )
     noise = "print('late', file=sys.stderr), print('a line of some library')"
     chatty = f"get_ipython().events.register('pre_run_cell', lambda info: ({noise}))"
     status, output, left = recorder({"42_a_lesson": [names, chatty, CUDA, after]})
@@ -439,7 +448,10 @@ def test_a_lesson_in_which_the_time_ends_is_left_for_another_time(
 
 
 def test_what_is_missing_is_named():
-    without = "import sys; sys.modules['nbclient'] = sys.modules['sklearn'] = None; import tools.record"
+    without = (
+        "import sys; sys.modules['nbclient'] = sys.modules['sklearn'] = None; import"
+        " tools.record"
+    )
     done = subprocess.run(
         [sys.executable, "-c", without], cwd=ROOT, capture_output=True, text=True
     )

@@ -22,10 +22,12 @@ CELLS = {
     "notebooks/01_older.ipynb": ["# Do", f"## How so?\n\n{WORDS} word\n### Why?\nword"],
 }
 CELLS[START].append(
-    "| path | for | lessons | hours |\n|---|---|---|---|\n| [Short](../docs/paths.md#short) | all | x | 1 |"
+    "| path | for | lessons | hours |\n|---|---|---|---|\n|"
+    " [Short](../docs/paths.md#short) | all | x | 1 |"
 )
 PAGES = {
-    PATHS: """# Paths
+    PATHS: (
+        """# Paths
 
 | path | for whom | lessons | hours |
 |---|---|---|---|
@@ -49,8 +51,10 @@ PAGES = {
 ## What the core of a lesson is
 - [01 · Older](../notebooks/01_older.ipynb): 2 minutes
   - How so?
-""",
-    README: """| | lesson | question | core | all |
+"""
+    ),
+    README: (
+        """| | lesson | question | core | all |
 |---|---|---|---|---|
 | 00 | [Start](notebooks/00_start_here.ipynb) | What? | 4 | 4 |
 | 01 | [Older](notebooks/01_older.ipynb) | Why? | 2 | 2 |
@@ -58,8 +62,10 @@ PAGES = {
 
 | [Short](docs/paths.md#short) | all | 00 01 | 10 min |
 | [Long](docs/paths.md#long) | nobody | 01 | 5 min |
-""",
-    GLOSSARY: """# Glossary
+"""
+    ),
+    GLOSSARY: (
+        """# Glossary
 
 ### kernel
 A program. It runs, as `x.y` says. [00]
@@ -69,8 +75,12 @@ Of 2.5 things. So it matters. [01]
 
 [00]: ../notebooks/00_start_here.ipynb
 [01]: ../notebooks/01_older.ipynb
-""",
-    "CONTRIBUTING.md": "[a](docs/glossary.md#kernel) [b](#one-two) [c](http://x/#y)\n# One, two\n```\n# Three\n```\n",
+"""
+    ),
+    "CONTRIBUTING.md": (
+        "[a](docs/glossary.md#kernel) [b](#one-two) [c](http://x/#y)\n# One,"
+        " two\n```\n# Three\n```\n"
+    ),
 }
 
 
@@ -90,7 +100,8 @@ def course(tmp_path, monkeypatch):
     monkeypatch.setattr(rules, "OLD_FORM", {"01"})
     monkeypatch.setattr(exercises, "FOLDER", tmp_path)
     (tmp_path / "00_start_here.py").write_text(
-        "from types import SimpleNamespace\nEXERCISES = [SimpleNamespace(number='00.1', stars=1)]\n"
+        "from types import SimpleNamespace\nEXERCISES = [SimpleNamespace(number='00.1',"
+        " stars=1)]\n"
     )
     for name, text in {
         **PAGES,

@@ -16,7 +16,10 @@ from tests.scripts import processes
 from tests.scripts.processes import checkpoint, train, train_ddp
 from utils.launch import free_port
 
-SMALL = "--device=cpu --width=16 --layers=1 --heads=2 --context=16 --batch=8 --lr=0.01 --log-every=1".split()
+SMALL = (
+    "--device=cpu --width=16 --layers=1 --heads=2 --context=16 --batch=8 --lr=0.01"
+    " --log-every=1".split()
+)
 TRAININGS = {
     train: [*SMALL, "--steps=60"],
     train_ddp: ["--cpu", "--epochs=3", "--pause=0.01"],
@@ -227,13 +230,17 @@ TRAIN_MISTAKES = {
     "--speed=1": "unrecognized arguments: --speed=1",
     "--heads=0": "--heads must be greater than 0",
     "--width=30 --heads=4": "--width 30 cannot be divided into 4 heads",
-    "--batch=10 --accumulate=4": "--batch 10 cannot be divided by 1 process(es) x 4 parts",
+    "--batch=10 --accumulate=4": (
+        "--batch 10 cannot be divided by 1 process(es) x 4 parts"
+    ),
     "--batch=1000000": "fewer than --batch 1000000",
     "--data=nowhere.txt": "No such file or directory: 'nowhere.txt'",
     "--data=.": "Is a directory: '.'",
     "--data=empty": "empty: cannot mmap an empty file",
     "--data=short": "short is too short: its last tenth",
-    "--checkpoint=no/folder/run.pt --steps=1": "cannot write no/folder/run.pt ([Errno 2] No such file",
+    "--checkpoint=no/folder/run.pt --steps=1": (
+        "cannot write no/folder/run.pt ([Errno 2] No such file"
+    ),
     "--metrics=no/folder/metrics": "No such file or directory: 'no",
 }
 DDP_MISTAKES = {  # what is in capitals is a variable
@@ -241,10 +248,18 @@ DDP_MISTAKES = {  # what is in capitals is a variable
     "--batch=-1": "--batch must be greater than 0",
     "--accumulate=0": "--accumulate must be greater than 0",
     "--resume": "--resume needs --checkpoint FILE",
-    "--resume --checkpoint=none.pt": "there is no checkpoint none.pt. Check the name, or leave out --resume.",
-    "--epochs=1 --checkpoint=no/run.pt": "cannot write no/run.pt ([Errno 2] No such file",
-    "WORLD_SIZE=two RANK=0": "WORLD_SIZE is 'two', not a whole number. Start with torchrun",
-    "WORLD_SIZE=2 RANK=2": "RANK is 2 and WORLD_SIZE is 2. Ranks count from 0 to WORLD_SIZE - 1",
+    "--resume --checkpoint=none.pt": (
+        "there is no checkpoint none.pt. Check the name, or leave out --resume."
+    ),
+    "--epochs=1 --checkpoint=no/run.pt": (
+        "cannot write no/run.pt ([Errno 2] No such file"
+    ),
+    "WORLD_SIZE=two RANK=0": (
+        "WORLD_SIZE is 'two', not a whole number. Start with torchrun"
+    ),
+    "WORLD_SIZE=2 RANK=2": (
+        "RANK is 2 and WORLD_SIZE is 2. Ranks count from 0 to WORLD_SIZE - 1"
+    ),
     "WORLD_SIZE=2": "RANK is not set and WORLD_SIZE is 2.",
     "--batch=3 WORLD_SIZE=4 RANK=1": "--batch 3 is too small for 4 processes",
 }

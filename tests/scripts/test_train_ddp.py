@@ -67,7 +67,10 @@ def start(tmp_path_factory):
     (folder / "sklearn").mkdir()
     (folder / "sklearn" / "__init__.py").touch()
     numpy.savez(folder / "digits.npz", *load_digits(return_X_y=True))
-    source = f"import numpy\ndef load_digits(return_X_y): return numpy.load({str(folder / 'digits.npz')!r}).values()\n"
+    source = (
+        "import numpy\ndef load_digits(return_X_y): return"
+        f" numpy.load({str(folder / 'digits.npz')!r}).values()\n"
+    )
     (folder / "sklearn" / "datasets.py").write_text(source)
 
     def start(command, **env):
@@ -439,7 +442,8 @@ def two_hosts():
                 sh(f"ip -n {host.name} link set {host.nic} up")
         except (OSError, subprocess.CalledProcessError) as error:
             pytest.skip(
-                f"cannot make network namespaces here: {getattr(error, 'stderr', None) or error}"
+                "cannot make network namespaces here:"
+                f" {getattr(error, 'stderr', None) or error}"
             )
         yield hosts
     finally:
@@ -523,7 +527,10 @@ def test_more_processes_than_gpus(monkeypatch):
     monkeypatch.setenv("RANK", "2")
     with pytest.raises(
         train_ddp.Problem,
-        match=r"^more processes than GPUs: this machine has 2. Start fewer, or add --cpu.$",
+        match=(
+            r"^more processes than GPUs: this machine has 2. Start fewer, or add"
+            r" --cpu.$"
+        ),
     ):
         train_ddp.pick_device(train_ddp.parse_arguments([]))
     assert train_ddp.pick_device(train_ddp.parse_arguments(["--cpu"])) == torch.device(

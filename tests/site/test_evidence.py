@@ -195,7 +195,10 @@ numbers = [1, 2]
 claim("a rule", numbers[1], at_least=2, limit=4)
 claim("a time", numbers[0], at_most=9, unit="s", timed=True)"""
 READS = '%%requires result:numbers\nclaim(f"{name} of it", True)'
-PLAIN = 'claim("of the CPU", 1, at_least=1)\nwith expect_error(ValueError, "odd"):\n    claim("a false one", 2, at_least=3)'
+PLAIN = (
+    'claim("of the CPU", 1, at_least=1)\nwith expect_error(ValueError, "odd"):\n   '
+    ' claim("a false one", 2, at_least=3)'
+)
 RULE = "✓ a rule: 2 (claimed ≥ 2; limit 4, reached 50%) · {}"
 TIME = "✓ a time: 5 s (claimed ≤ 9 s) · {}"
 HERE = "✓ of the CPU: 1 (claimed ≥ 1) · A CPU (this machine)"
@@ -210,7 +213,10 @@ def course(tmp_path):
     )
     for name, cell in zip(["title", "cuda", "reads", "plain"], nb.cells, strict=True):
         cell.id = name
-    text = f"{HERE}\nValueError: `odd` | words\nand a second line\n… (3 more lines)\nprinted"
+    text = (
+        f"{HERE}\nValueError: `odd` | words\nand a second line\n… (3 more"
+        " lines)\nprinted"
+    )
     nb.cells[3].outputs = [nbformat.v4.new_output("stream", text=text)]
     (tmp_path / "notebooks" / "recorded").mkdir(parents=True)
     nbformat.write(nb, tmp_path / "notebooks" / "00_a_lesson.ipynb")
@@ -273,8 +279,8 @@ def test_what_nobody_has_measured_is_said(course):
         and "| 5 claims | best" in text
     )
     assert (
-        "| [`numbers`](../notebooks/00_a_lesson.ipynb#cuda)<br>needs a CUDA GPU | nothing yet |"
-        in text
+        "| [`numbers`](../notebooks/00_a_lesson.ipynb#cuda)<br>needs a CUDA GPU |"
+        " nothing yet |" in text
     )
 
 
@@ -380,12 +386,12 @@ def test_messages_are_shown_as_they_are_to_their_end(course):
     index = evidence.pages(course)["docs/errors.md"]
     assert "### `` `odd` | words ``\n" in index
     assert (
-        "text\n:class: message\n\nValueError: `odd` | words\nand a second line\n… (3 more lines)\n```\n"
-        in index
+        "text\n:class: message\n\nValueError: `odd` | words\nand a second line\n… (3"
+        " more lines)\n```\n" in index
     )
     assert (
-        r"[Lesson 00 · What \| is it?](../notebooks/00_a_lesson.ipynb#plain) (PyTorch 2.13.0)"
-        in index
+        r"[Lesson 00 · What \| is it?](../notebooks/00_a_lesson.ipynb#plain) (PyTorch"
+        r" 2.13.0)" in index
     )
     assert "printed" not in index
 
@@ -407,7 +413,10 @@ def test_messages_are_shown_as_they_are_to_their_end(course):
             ["OSError: a\nb"],
         ),
         (
-            "! warns\n  old    UserWarning: a\n           b\n         c\n         OSError: d\n         prints KeyError",
+            (
+                "! warns\n  old    UserWarning: a\n           b\n         c\n        "
+                " OSError: d\n         prints KeyError"
+            ),
             "%%today a/b: warns",
             ["UserWarning: a\n  b\nc", "OSError: d"],
         ),
@@ -506,7 +515,10 @@ def test_what_a_run_left_is_in_the_tables(course):
         "3 of 3, 1 live | 1 held, 0 not judged | 5 s, 368 MiB, 1,200 with its processes"
     )
     assert f"| {what} | 2026-11-22 |" in text
-    notes = "times not judged; 2 findings; second run, after missed claims about time; the lesson has changed since"
+    notes = (
+        "times not judged; 2 findings; second run, after missed claims about time; the"
+        " lesson has changed since"
+    )
     assert f"| {what} | 2026-11-22; {notes}; ✗ it failed |" in text
 
 

@@ -197,9 +197,10 @@ def test_links():
     )
     site, repository = notebooks.address("Site"), notebooks.address()
     kept = "`f[0](x)` [d](#e) [f](https://x.y)"
-    assert single.absolute(text + kept) == (
-        f"[a]({site}/docs/glossary.html#device) [b]({repository}/blob/main/notebooks/scripts/train.py) "
-        f"[c]({site}/notebooks/05_streams.html) {kept}"
+    assert (
+        single.absolute(text + kept) == f"[a]({site}/docs/glossary.html#device)"
+        f" [b]({repository}/blob/main/notebooks/scripts/train.py)"
+        f" [c]({site}/notebooks/05_streams.html) {kept}"
     )
     # Colab opens no others
     assert notebooks.address("Lessons").startswith("https://github.com/")
@@ -261,8 +262,8 @@ def test_another_edition_has_a_folder_of_its_own_and_wants_a_kernel_of_its_own(
     assert run(changed, SAYS, folder=tmp_path) == ([str(tmp_path / newer), "newer"], "")
     _, error = run(cell(), SAYS, changed, folder=tmp_path)
     assert (
-        error
-        == "AssertionError: This kernel holds another edition of the course: restart it."
+        error == "AssertionError: This kernel holds another edition of the course:"
+        " restart it."
     )
 
 
@@ -276,7 +277,8 @@ def test_a_damaged_block_is_refused_and_nothing_is_unpacked(tmp_path, old, new):
     assert printed == [] and list(tmp_path.iterdir()) == []
     assert (
         error
-        == "AssertionError: CARRIED is damaged (its SHA-256 is another one): get this notebook again."
+        == "AssertionError: CARRIED is damaged (its SHA-256 is another one): get this"
+        " notebook again."
     )
 
 

@@ -20,7 +20,10 @@ from utils import messages
 from utils.exercises import Exercise, lesson_exercises
 
 ASK = 'predict("05.race", "The sum is", "4", "0")'
-STORED = '<div style="x"><b>Predict.</b> Is <code>x</code> … <b>4</b> · <b>an error</b></div>'
+STORED = (
+    '<div style="x"><b>Predict.</b> Is <code>x</code> … <b>4</b> · <b>an'
+    " error</b></div>"
+)
 
 
 def text(source, **more):
@@ -163,7 +166,8 @@ def test_an_answer_knows_its_question():
         == '<details class="answer" data-key="05.race"><summary>The answer</summary>'
     )
     assert asked.startswith(
-        '<div class="predict" data-key="05.race"><p><b>Predict.</b> Is <code>x</code> …</p>'
+        '<div class="predict" data-key="05.race"><p><b>Predict.</b> Is <code>x</code>'
+        " …</p>"
     )
     assert re.findall("<li>(.*?)</li>", asked) == ["4", "an error"]
 
@@ -213,7 +217,10 @@ def test_hints_and_solution_stand_below_the_stub():
     )
     nb, _ = made(stub, exercises={"05.1": exercise})
     assert parts(nb)[2:] == [
-        '<details class="hint"><summary>Hint 1</summary><p>Look at &lt;x&gt;.</p></details>',
+        (
+            '<details class="hint"><summary>Hint 1</summary><p>Look at'
+            " &lt;x&gt;.</p></details>"
+        ),
         '<details class="hint"><summary>Hint 2</summary><p>x + 1</p></details>',
         '<details class="solution"><summary>Solution</summary>',
         "def f(x):\n    return x + 1",
@@ -246,8 +253,8 @@ def test_a_picture_becomes_a_file_with_its_alternative_and_size():
         parts(nb)[1] == f'<img src="../_static/pictures/{png}" alt="a &gt; b" {size}>'
     )
     assert (
-        parts(nb)[3]
-        == f'<img src="../_static/pictures/{drawing}" alt="D." {size.replace("380", "400")}>'
+        parts(nb)[3] == f'<img src="../_static/pictures/{drawing}" alt="D."'
+        f" {size.replace('380', '400')}>"
     )
 
 

@@ -24,7 +24,10 @@ from utils.today.cell import TodayError
 LINUX = pytest.mark.skipif(
     sys.platform != "linux", reason="elsewhere nothing is forked"
 )
-LEAVES = "import subprocess, sys\np = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])"
+LEAVES = (
+    "import subprocess, sys\np = subprocess.Popen([sys.executable, '-c', 'import time;"
+    " time.sleep(600)'])"
+)
 STRICT = pytest.mark.parametrize("strict", [False, True])
 
 
@@ -55,7 +58,9 @@ def wait_for_the_end_of(*pids):
 
 VERDICTS = {  # announcement → old part, with a new part that prints 1
     "fine": "print(1)",
-    'warns "FutureWarning: soon gone"': "import warnings\nwarnings.warn('soon gone', FutureWarning)",
+    'warns "FutureWarning: soon gone"': (
+        "import warnings\nwarnings.warn('soon gone', FutureWarning)"
+    ),
     'raises "ValueError: no such thing"': "raise ValueError('no such thing')",
     "wrong": "print(2)",
     "slower 3": "import time\ntime.sleep(0.2)\nprint(1)",
@@ -79,7 +84,10 @@ def test_each_verdict_is_measured(announced, capsys, monkeypatch):
     ):
         with pytest.raises(
             TodayError,
-            match=rf"^group/name: announced as {other}, but with PyTorch \S+ it is \w+: .*$",
+            match=(
+                rf"^group/name: announced as {other}, but with PyTorch \S+ it is"
+                r" \w+: .*$"
+            ),
         ):
             cell(VERDICTS[announced], announced=other)
 
@@ -106,7 +114,10 @@ def test_a_busy_moment_of_the_machine_does_not_change_how_much_slower(
     assert today._fastest(["old", "new"])[0]["error"]
 
 
-OF_TODAY = r"the part of today must run without error and without warning, and with PyTorch \S+ it says: "
+OF_TODAY = (
+    r"the part of today must run without error and without warning, and with PyTorch"
+    r" \S+ it says: "
+)
 # What a PyTorch of the future may do: (announcement, old part, new part, what is said
 # of it)
 FUTURES = {
@@ -120,13 +131,19 @@ FUTURES = {
         'warns "soon gone"',
         "import warnings\nwarnings.warn('will be removed', FutureWarning)",
         "print(1)",
-        r"announced with the words 'soon gone', but PyTorch \S+ says: FutureWarning: will be removed",
+        (
+            r"announced with the words 'soon gone', but PyTorch \S+ says:"
+            r" FutureWarning: will be removed"
+        ),
     ),
     "removed": (
         'warns "soon gone"',
         "torch.was_there_once",
         "print(1)",
-        r"announced as warns, but with PyTorch \S+ it is raises: AttributeError: module 'torch' has no attribute",
+        (
+            r"announced as warns, but with PyTorch \S+ it is raises: AttributeError:"
+            r" module 'torch' has no attribute"
+        ),
     ),
     "the new part warns": (
         "fine",
@@ -215,7 +232,10 @@ def test_what_cannot_be_read_is_said(header, body, message):
 
 
 def test_the_first_condition_that_holds_counts(capsys):
-    lines = "#: before 2.0: raises\n#: from 2.0: wrong\n#: from 2.1: raises\n#: because so\n"
+    lines = (
+        "#: before 2.0: raises\n#: from 2.0: wrong\n#: from 2.1: raises\n#: because"
+        " so\n"
+    )
     cell("print(2)", announced="fine", lines=lines)
     shown = capsys.readouterr().out
     assert (
@@ -275,7 +295,10 @@ def test_long_messages_are_cut_and_it_says_so(capsys):
 @pytest.mark.parametrize(
     ("source", "shown"),
     {
-        "net(x).numpy()": r"✗ raises(?s:.*)Like movement/numpy-grad in this lesson: .*\n    net\(x\)\.detach\(\)",
+        "net(x).numpy()": (
+            r"✗ raises(?s:.*)Like movement/numpy-grad in this lesson: .*\n   "
+            r" net\(x\)\.detach\(\)"
+        ),
         "raise ValueError('nobody knows this')": "No row of this lesson is like it",
         # silent: found by the code
         "best = net.state_dict()": "✓ fine(?s:.*)Like movement/best-state",
@@ -336,14 +359,20 @@ def test_a_piece_may_do_what_it_likes(method, monkeypatch):
     monkeypatch.setenv("FROM_HERE", "1")
     monkeypatch.delenv("PATH")
     pieces = {
-        "while True:\n    print('x' * 10_000)": "it printed more than 4 MiB and was stopped",
+        "while True:\n    print('x' * 10_000)": (
+            "it printed more than 4 MiB and was stopped"
+        ),
         "import os\nos._exit(0)": "its process ended with status 0",
         "import os\nos._exit(3)": "its process ended with status 3",
         "raise SystemExit": "",
         "raise SystemExit(2)": "",
         "warnings.warn('hm')\nwarnings.warn('hm')\n1 / 0": "",
-        "import os\nprint(__name__, len(os.listdir()), *map(os.environ.get, ['FROM_HERE', 'GIVEN', 'PATH']))": "",
-        "import sys\nprint(len(sys.argv), sys.stdin.read(), {'utils', 'pytest'} & sys.modules.keys())": "",
+        "import os\nprint(__name__, len(os.listdir()), *map(os.environ.get, ['FROM_HERE', 'GIVEN', 'PATH']))": (
+            ""
+        ),
+        "import sys\nprint(len(sys.argv), sys.stdin.read(), {'utils', 'pytest'} & sys.modules.keys())": (
+            ""
+        ),
         f"import sys\nsys.exit({str(ROOT)!r} in sys.path)": "",
         "import multiprocessing\nmultiprocessing.set_start_method('spawn')": "",
     }
@@ -407,7 +436,10 @@ def test_what_a_piece_leaves_running_is_ended(method):
 
 
 def test_a_piece_may_spawn_what_it_defines_and_is_waited_for(method):
-    source = "import multiprocessing\ndef there():\n    print('there')\nif __name__ == '__main__':\n    "
+    source = (
+        "import multiprocessing\ndef there():\n    print('there')\nif __name__ =="
+        " '__main__':\n    "
+    )
     assert (
         of(
             source
@@ -520,7 +552,8 @@ def test_in_a_notebook(run):
         row.replace("wrong", "fine"),
         "%%requires compiler --name some_row\n" + row,
         "%%requires tpu --name other_row\n" + row,
-        "%%today\nimport sys\nprint(net(x).shape, sys.argv[1:], 'IPython' in sys.modules)",
+        "%%today\nimport sys\nprint(net(x).shape, sys.argv[1:], 'IPython' in"
+        " sys.modules)",
     )
     texts = [text_of(cell) for cell in cells]
     assert texts[1].startswith("≠ wrong") and "prints cpu" in texts[1]

@@ -21,7 +21,9 @@ WRITTEN = {
     "detection/name": "torch.cuda.get_device_name(0)",
     "detection/ordinal": "x.to('cuda:1')",
     "movement/list-of-layers": "self.layers = [nn.Linear(8, 2)]",
-    "streams/cold-run": "start = time.time()\nc = torch.matmul(a, b)\nprint(time.time() - start)",
+    "streams/cold-run": (
+        "start = time.time()\nc = torch.matmul(a, b)\nprint(time.time() - start)"
+    ),
     "memory/total-loss": "total_loss += loss",
     "data/many-workers": "DataLoader(data, num_workers=16)",
     "distributed/nothing-starts": "mp.spawn(train, nprocs=torch.cuda.device_count())",

@@ -84,7 +84,10 @@ def test_folding_a_cell_does_not_ask_for_a_new_recording():
 def test_a_cell_about_time_may_end_in_a_strict_run_that_judges_no_time(
     run, timed, untimed, goes_on
 ):
-    ends = f"from utils.cells import CellEnds\nraise CellEnds('no clock here', timed={timed})"
+    ends = (
+        "from utils.cells import CellEnds\nraise CellEnds('no clock here',"
+        f" timed={timed})"
+    )
     (cell,) = run(ends, env={"LAB_STRICT": "1", "LAB_UNTIMED": untimed})
     states = [
         output.get("metadata", {}).get("device_lab", {}).get("state")
@@ -143,7 +146,8 @@ def test_unmet_cell_without_recording_is_one_quiet_line_and_leaves_no_value_of_a
         "%%requires cuda:64\n1",
     )
     assert re.fullmatch(
-        "NOT RUN HERE · needs .* CUDA GPUs?, and PyTorch sees .* here; not recorded yet",
+        "NOT RUN HERE · needs .* CUDA GPUs?, and PyTorch sees .* here; not"
+        " recorded yet",
         text_of(cell),
     )
     # why, it was said
@@ -167,7 +171,10 @@ def test_a_cell_that_reads_a_result_says_nothing_of_a_device(run):
     assert text_of(reads) == "1"
 
 
-NESTED = "run = get_ipython().run_cell\nabout()\nrun('about()')\nrun(' ')\nrun('%%requires')\nrun('1 / 0')\nabout()"
+NESTED = (
+    "run = get_ipython().run_cell\nabout()\nrun('about()')\nrun('"
+    " ')\nrun('%%requires')\nrun('1 / 0')\nabout()"
+)
 ABOUT = {  # cell → where its numbers come from, in each line that it prints
     "%%requires cuda --result x\nx = 1\nabout()": ["x"],
     "about()": ["cpu"],
@@ -184,7 +191,10 @@ ABOUT = {  # cell → where its numbers come from, in each line that it prints
 
 
 def test_what_a_cell_says_about_its_numbers_is_what_its_header_names(run):
-    begin = "import asyncio\nfrom utils import recordings\ndef about(): print('from', recordings.origin())"
+    begin = (
+        "import asyncio\nfrom utils import recordings\ndef about(): print('from',"
+        " recordings.origin())"
+    )
     _, *shown = run(begin, *ABOUT, env=PRETEND)
     for cell, expected in zip(shown, ABOUT.values(), strict=True):
         said = re.findall(
@@ -207,8 +217,9 @@ def test_live_result_names_this_machine(run):
 
 def test_importing_twice_keeps_one_transformer(run):
     (cell,) = run(
-        "import importlib, utils\nimportlib.reload(utils)\n"
-        "print(sum(getattr(t, '__name__', '') == 'requires_cell' for t in get_ipython().input_transformers_cleanup))"
+        "import importlib, utils\nimportlib.reload(utils)\nprint(sum(getattr(t,"
+        " '__name__', '') == 'requires_cell' for t in"
+        " get_ipython().input_transformers_cleanup))"
     )
     assert text_of(cell).strip() == "1"
 
@@ -270,8 +281,10 @@ def test_a_package_that_a_lesson_can_do_without_is_a_need_and_no_error(run, stri
     words = "No module named 'accelerate'"
     there, gone, job, waits, _ = run(
         f'raise ModuleNotFoundError("{words}")',
-        f'import sys\nsys.modules["accelerate"] = None\nraise ModuleNotFoundError("{words}")\ntheirs = 1',
-        f'from utils.launch import LaunchError\nraise LaunchError("its last words: {words}")',
+        'import sys\nsys.modules["accelerate"] = None\nraise'
+        f' ModuleNotFoundError("{words}")\ntheirs = 1',
+        'from utils.launch import LaunchError\nraise LaunchError("its last words:'
+        f' {words}")',
         "print(theirs)",
         'del sys.modules["accelerate"]',
         strict=strict,
@@ -281,6 +294,7 @@ def test_a_package_that_a_lesson_can_do_without_is_a_need_and_no_error(run, stri
         assert errors_of(cell) == []
         assert (
             text_of(cell)
-            == "NOT RUN HERE · needs the package `accelerate`, and it is not installed here"
+            == "NOT RUN HERE · needs the package `accelerate`, and it is not installed"
+            " here"
         )
     assert text_of(waits).startswith("NOT RUN HERE · this cell waits for `theirs`.")

@@ -10,9 +10,10 @@ H200 = Provenance("NVIDIA H200", False, "2026-11-20", {})
 
 def test_line_names_promise_figure_limit_and_device(capsys):
     claim("copies reach the link", 55.4, at_least=50, limit=63, unit="GB/s", where=H200)
-    assert capsys.readouterr().out == (
-        "✓ copies reach the link: 55.4 GB/s (claimed ≥ 50 GB/s; limit 63 GB/s, reached 88%)"
-        " · NVIDIA H200 (recorded 2026-11-20)\n"
+    assert (
+        capsys.readouterr().out
+        == "✓ copies reach the link: 55.4 GB/s (claimed ≥ 50 GB/s; limit 63 GB/s,"
+        " reached 88%) · NVIDIA H200 (recorded 2026-11-20)\n"
     )
 
 

@@ -209,7 +209,10 @@ def test_what_a_machine_without_an_accelerator_lacks():
         (
             "2.13.0",
             "2.9.0",
-            "torch_xla and torch of the same release, and here are torch_xla 2.9.0 and torch 2.13.0",
+            (
+                "torch_xla and torch of the same release, and here are torch_xla 2.9.0"
+                " and torch 2.13.0"
+            ),
         ),
     ],
 )

@@ -39,7 +39,10 @@ names = [open(f"/proc/self/task/{thread}/comm").read() for thread in os.listdir(
 print(sum(name.startswith("pt_gloo_runloop") for name in names), flush=True)
 os._exit(0)
 """
-FAILS = "import os\nif os.environ['RANK'] == '1':\n    raise ValueError('rank one is unhappy')"
+FAILS = (
+    "import os\nif os.environ['RANK'] == '1':\n    raise ValueError('rank one is"
+    " unhappy')"
+)
 SLEEPS = "import os, time\nprint('asleep', flush=True)\ntime.sleep(600)"
 
 
@@ -88,7 +91,10 @@ def test_each_rank_answers(script, capsys, monkeypatch):
 
 def test_without_a_network_store_as_windows_needs_it(script, monkeypatch):
     monkeypatch.setattr(launch, "DEFAULTS", {**launch.DEFAULTS, **launch.WINDOWS})
-    source = "import torch.distributed as dist\ndist.init_process_group('gloo')\nprint(dist.get_world_size())"
+    source = (
+        "import torch.distributed as"
+        " dist\ndist.init_process_group('gloo')\nprint(dist.get_world_size())"
+    )
     run = launch.torchrun(
         script(source + "\ndist.destroy_process_group()"), processes=2
     )
@@ -101,7 +107,10 @@ def test_a_missing_script_is_named():
 
 
 def test_a_failure_is_an_error_unless_announced(script, capsys):
-    words = "the job ended with status 1, its last words: ValueError: rank one is unhappy; run the cell again."
+    words = (
+        "the job ended with status 1, its last words: ValueError: rank one is unhappy;"
+        " run the cell again."
+    )
     with pytest.raises(LaunchError, match=f"^{words}$"):
         launch.torchrun(script(FAILS))
     launch.torchrun(script(FAILS), fails="one is unhappy")
@@ -116,7 +125,8 @@ def test_a_rank_that_dies_without_a_word(script):
     ):
         launch.torchrun(
             script(
-                "import os, signal\nif os.environ['RANK'] == '1':\n    os.kill(os.getpid(), signal.SIGKILL)"
+                "import os, signal\nif os.environ['RANK'] == '1':\n   "
+                " os.kill(os.getpid(), signal.SIGKILL)"
             )
         )
 
@@ -142,7 +152,10 @@ def test_no_colors(script, monkeypatch):
     monkeypatch.setenv("FORCE_COLOR", "1")
     run = launch.torchrun(script(FAILS), fails="(?m)^ValueError: rank one")
     assert "\x1b" not in run.errors[1]
-    red = "import sys\nsys.stderr.write('\\x1b[1;35mValueError\\x1b[0m: \\x1b[35mred\\x1b[0m\\n')\nsys.exit(1)"
+    red = (
+        "import sys\nsys.stderr.write('\\x1b[1;35mValueError\\x1b[0m:"
+        " \\x1b[35mred\\x1b[0m\\n')\nsys.exit(1)"
+    )
     with pytest.raises(
         LaunchError, match="last words: ValueError: red; run the cell again"
     ):
@@ -150,7 +163,10 @@ def test_no_colors(script, monkeypatch):
 
 
 def test_the_last_error_of_a_child_is_caught_also_where_the_block_fails(capfd):
-    dies = "import sys\nsys.stderr.write('\\x1b[1;35mValueError\\x1b[0m: red\\n')\nraise ValueError('unhappy')"
+    dies = (
+        "import sys\nsys.stderr.write('\\x1b[1;35mValueError\\x1b[0m: red\\n')\nraise"
+        " ValueError('unhappy')"
+    )
     with pytest.raises(KeyError), launch.child_stderr() as said:
         subprocess.run([sys.executable, "-c", dies], stderr=2)
         raise KeyError
@@ -212,8 +228,8 @@ def test_an_interrupted_or_ended_kernel_leaves_nothing(script):
     # behind a shell's &, too
     hears = "import signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"
     code = (
-        hears
-        + f"from utils import launch\nlaunch.torchrun({str(script(SLEEPS))!r}, timeout=100)"
+        hears + f"from utils import launch\nlaunch.torchrun({str(script(SLEEPS))!r},"
+        " timeout=100)"
     )
     with subprocess.Popen(
         [sys.executable, "-c", code],
@@ -269,8 +285,14 @@ def test_each_program_of_a_lesson_ends_its_process_group():
 
 def test_what_pytorch_writes_for_itself_is_not_what_a_program_says():
     noise = "[Gloo] Rank 0 is connected to 1 peer ranks.\n"
-    warning = "socket.cpp:207] [c10d] The hostname of the client socket cannot be retrieved. err=-3\n"
-    noise += f"[W1123 00:20:12.342796725 {warning}[rank1]:[W1123 00:20:12.342796725 {warning}"
+    warning = (
+        "socket.cpp:207] [c10d] The hostname of the client socket cannot be retrieved."
+        " err=-3\n"
+    )
+    noise += (
+        f"[W1123 00:20:12.342796725 {warning}[rank1]:[W1123 00:20:12.342796725"
+        f" {warning}"
+    )
     assert launch.NOISE.sub(
         "", f"first\n{noise}[W1123] a warning of another kind\n"
     ) == ("first\n[W1123] a warning of another kind\n")

@@ -36,7 +36,10 @@ PRIVATE = {
 }
 EXPECT = "with expect_error(RuntimeError, 'same device') as caught:\n    "
 ANNOUNCED = r"announced: RuntimeError with 'same device'; on PyTorch \S+ "
-JOB = "from utils import launch\nlaunch._judge(launch.Run(1, {}, {0: 'RuntimeError: no peer'}, ''), "
+JOB = (
+    "from utils import launch\nlaunch._judge(launch.Run(1, {}, {0: 'RuntimeError: no"
+    " peer'}, ''), "
+)
 # what a cell announces and what happens: source, what the reader is told, the error of
 # a strict run
 FUTURES = {
@@ -63,11 +66,17 @@ FUTURES = {
     "a job that dies": (JOB + "None)", "RuntimeError: no peer", "LaunchError"),
     "a job with another failure": (
         JOB + "'port')",
-        r"announced: a failure with 'port'; on PyTorch \S+ it says: RuntimeError: no peer",
+        (
+            r"announced: a failure with 'port'; on PyTorch \S+ it says: RuntimeError:"
+            r" no peer"
+        ),
         "LaunchError",
     ),
     "a job that does not fail": (
-        "from utils import launch\nlaunch._judge(launch.Run(0, {0: ''}, {}, ''), 'port')",
+        (
+            "from utils import launch\nlaunch._judge(launch.Run(0, {0: ''}, {}, ''),"
+            " 'port')"
+        ),
         "announced: a failure with 'port'; on PyTorch .* the job ends well",
         "LaunchError",
     ),
@@ -134,7 +143,8 @@ def test_cells_that_need_what_was_not_made_say_that_they_wait(run):
     texts = [text_of(cell) for cell in cells]
     assert (
         texts[1]
-        == "NOT RUN HERE · this cell waits for `private`. Run the cell above again first."
+        == "NOT RUN HERE · this cell waits for `private`. Run the cell above again"
+        " first."
     )
     assert texts[2].startswith("NOT RUN HERE · this cell waits for `later`.")
     assert texts[3].startswith("NOT RUN HERE · this cell waits for `use`.")
@@ -164,7 +174,8 @@ def test_a_job_that_dies_leaves_cells_that_wait(run):
 @pytest.mark.parametrize("strict", [False, True])
 def test_half_a_result_is_none(run, strict):
     cells = run(
-        "%%requires cuda --result half\nhalf = {}\nfor n in [1, 0]:\n    half[n] = 1 / n",
+        "%%requires cuda --result half\nhalf = {}\nfor n in [1, 0]:\n    half[n] ="
+        " 1 / n",
         "%%requires result:half\nhalf[0]",
         "'half' in globals()",
         strict=strict,

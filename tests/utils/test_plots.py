@@ -12,8 +12,9 @@ from tests.conftest import text_of
 from utils import plots
 
 FIGURE = (
-    "fig, ax = plots.figure('A finding', {where!r}, xlabel='size (bytes)', ylabel='bandwidth (GB/s)')\n"
-    "ax.plot([1, 2])\nplots.show(fig, alt='A line that rises.')"
+    "fig, ax = plots.figure('A finding', {where!r}, xlabel='size (bytes)',"
+    " ylabel='bandwidth (GB/s)')\nax.plot([1, 2])\nplots.show(fig, alt='A line that"
+    " rises.')"
 )
 EXPLORER = """
 import ipywidgets
@@ -48,8 +49,8 @@ def test_figure_names_the_device_and_the_finding():
 def test_explorer_leaves_a_picture_and_redraws(run):
     cell, moved, other = run(
         EXPLORER,
-        "slider.value = 7\nimport gc\n"
-        "pictures = [o for o in gc.get_objects() if isinstance(o, ipywidgets.HTML)]\nprint(pictures[0].value[-110:])",
+        "slider.value = 7\nimport gc\npictures = [o for o in gc.get_objects() if"
+        " isinstance(o, ipywidgets.HTML)]\nprint(pictures[0].value[-110:])",
         "print(pictures[0].value.count('data:image/png'))",
         alone=True,  # other tests leave widgets
     )

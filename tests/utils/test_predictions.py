@@ -271,7 +271,8 @@ def test_a_score_that_cannot_be_written_lasts_for_now(
     box.click("4")
     assert (
         box.said()
-        == "You said: 4 (Your score cannot be written here; it lasts until this kernel stops.)"
+        == "You said: 4 (Your score cannot be written here; it lasts until this kernel"
+        " stops.)"
     )
     reveal("05.race", "0")
     exercises.progress()

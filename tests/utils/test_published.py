@@ -167,7 +167,10 @@ def show(run, tmp_path):
             write(
                 tmp_path, source if isinstance(source, str) else {"bandwidth": source}
             )
-        use = f"import pathlib\nfrom utils import recordings\nrecordings.FOLDER = pathlib.Path({str(tmp_path)!r})"
+        use = (
+            "import pathlib\nfrom utils import recordings\nrecordings.FOLDER ="
+            f" pathlib.Path({str(tmp_path)!r})"
+        )
         return run(use, *sources, **options)[1:]
 
     return go
@@ -233,7 +236,10 @@ def test_a_card_names_source_experiment_need_and_figures_in_text_and_in_html(sho
     one = {**SOURCE, "figures": SOURCE["figures"][:1]}
     first, beside = show([], [SOURCE, one], CELL, CELL)
     card, second = first.outputs
-    source = "A. Author (https://example.org/post?a=1&b=2), published 2012\nCopies of 16 MB. Ours: many sizes."
+    source = (
+        "A. Author (https://example.org/post?a=1&b=2), published 2012\nCopies of 16 MB."
+        " Ours: many sizes."
+    )
     needs = (
         re.escape(f"PUBLISHED · {source}")
         + r" \(This cell needs .*\.\)\n"
@@ -246,8 +252,8 @@ def test_a_card_names_source_experiment_need_and_figures_in_text_and_in_html(sho
     )
     page = card.data["text/html"]
     assert (
-        '<a href="https://example.org/post?a=1&amp;b=2">A. Author</a>, published 2012<br>Copies'
-        in page
+        '<a href="https://example.org/post?a=1&amp;b=2">A. Author</a>, published'
+        " 2012<br>Copies" in page
     )
     assert (
         ">PUBLISHED</b>" in page and page.count("<tr>") == 3 and page.count("<td") == 9
@@ -302,7 +308,10 @@ def test_a_damaged_file_is_one_line_said_once_and_hides_nothing(show):
 
 
 def test_each_badge_is_words_in_a_frame(run):
-    source = "from utils.messages import BADGES, note\nfor state in BADGES: note('a < b', state)"
+    source = (
+        "from utils.messages import BADGES, note\nfor state in BADGES: note('a < b',"
+        " state)"
+    )
     (cell,) = run(source)
     for output, (state, badge) in zip(
         cell.outputs, messages.BADGES.items(), strict=True

@@ -84,7 +84,10 @@ def test_what_was_stored_is_found_the_newest_first_and_the_emulated_last_if_it_w
             "is not a recording of this course",
         ),
         (
-            f'{{"format": "{recordings.FORMAT}", "cells": {{}}, "claims": {{"a": {{"source": "0", "lines": 1}}}}}}',
+            (
+                f'{{"format": "{recordings.FORMAT}", "cells": {{}}, "claims": {{"a":'
+                ' {"source": "0", "lines": 1}}}'
+            ),
             "damaged",
         ),
         ({"outputs": [{"html": "<script>alert(1)</script>"}]}, "is damaged"),
@@ -225,16 +228,25 @@ def replay(run, tmp_path):
     def go(entries, *sources):
         for entry in entries:
             recordings.store(tmp_path, "02_tensors", {"bandwidth": entry})
-        use = f"import pathlib\nfrom utils import recordings\nrecordings.FOLDER = pathlib.Path({str(tmp_path)!r})"
+        use = (
+            "import pathlib\nfrom utils import recordings\nrecordings.FOLDER ="
+            f" pathlib.Path({str(tmp_path)!r})"
+        )
         return run(use, *sources)[1:]
 
     return go
 
 
 def test_replay_shows_text_picture_and_value_with_their_origin(replay):
-    read = "%%requires result:bandwidth\nprint(bandwidth, '|', where('bandwidth'), '|', recordings.origin())"
+    read = (
+        "%%requires result:bandwidth\nprint(bandwidth, '|', where('bandwidth'), '|',"
+        " recordings.origin())"
+    )
     cell, after, again, changed = replay([ENTRY], CELL, read, CELL, CELL + "\nx = 2")
-    facts = "NVIDIA H200 on 2026-11-20 (torch 2.11.0, cuda 13.0, driver 580.1). This cell needs "
+    facts = (
+        "NVIDIA H200 on 2026-11-20 (torch 2.11.0, cuda 13.0, driver 580.1). This cell"
+        " needs "
+    )
     text = text_of(cell)
     assert (
         text.startswith(f"RECORDED · {facts}")

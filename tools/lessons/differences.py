@@ -30,7 +30,10 @@ def line(name, kept):
     if not found:
         return None
     if found[0]["source"] != kept["source"]:
-        return f"not compared with the emulated device: {name} (the cell has changed since then)"
+        return (
+            f"not compared with the emulated device: {name} (the cell has changed since"
+            " then)"
+        )
     ours, theirs = words(kept), words(found[0])
     places = differences(ours, theirs)
     if not places:

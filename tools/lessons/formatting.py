@@ -109,7 +109,10 @@ def findings(lesson, sources):
         )
     for found in json.loads(done.stdout):
         cell = list(programs[pathlib.Path(found["filename"])])[found["cell"] - 1]
-        yield f"cell {cell}, line {found['location']['row']}: {found['code']} {found['message']}"
+        yield (
+            f"cell {cell}, line {found['location']['row']}: {found['code']}"
+            f" {found['message']}"
+        )
 
 
 def _programs(sources):

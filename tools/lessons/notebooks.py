@@ -200,7 +200,10 @@ def _code(nb, path):
         formatting.WIDER.get(path.name[:2], 0),
     )
     if wide != most:  # where there are fewer, that is the new limit
-        yield f"{wide} lines of code over {formatting.NARROW} columns, not {most} as in tools/lessons/formatting.py (WIDER)"
+        yield (
+            f"{wide} lines of code over {formatting.NARROW} columns, not {most} as in"
+            " tools/lessons/formatting.py (WIDER)"
+        )
     for name, source in code.items():
         try:
             header = cells.header(source)
@@ -208,7 +211,10 @@ def _code(nb, path):
             yield f"cell {name}: {error}"
         else:
             if header and not header.name and not header.word.startswith("result:"):
-                yield f"cell {name} cannot be recorded: give it --result NAME or --name NAME"
+                yield (
+                    f"cell {name} cannot be recorded: give it --result NAME or --name"
+                    " NAME"
+                )
 
 
 def _text_cells(nb, path):
@@ -228,11 +234,17 @@ def _exercises(nb, path):
     if not least <= len(known) <= 6:
         yield f"{len(known)} exercises, not {least} to 6"
     if asked != list(known):
-        yield f"the cells with the tag `exercise` check {asked}, the module of the lesson has {list(known)}"
+        yield (
+            f"the cells with the tag `exercise` check {asked}, the module of the lesson"
+            f" has {list(known)}"
+        )
     for exercise in known.values():
         begin = f"**{exercise.number}** {'★' * exercise.stars} "
         if not any(cell.source.startswith(begin) for cell in nb.cells):
-            yield f"no text cell begins with {begin!r}: the number of the exercise and its stars"
+            yield (
+                f"no text cell begins with {begin!r}: the number of the exercise and"
+                " its stars"
+            )
 
 
 def _outputs(nb, path):
@@ -269,7 +281,10 @@ def recording_problems():
         for cell in rules.code_cells(nbformat.read(path, as_version=4)):
             header = cells.header(cell.source)
             if header and header.name in names:
-                yield f"the name {header.name} stands twice, in {names[header.name][0]} and {path.stem}"
+                yield (
+                    f"the name {header.name} stands twice, in {names[header.name][0]}"
+                    f" and {path.stem}"
+                )
             if header and header.name:
                 names[header.name] = (path.stem, cells.source_hash(cell.source))
     for path in sorted(recordings.FOLDER.glob("*/*")):

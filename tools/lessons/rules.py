@@ -228,7 +228,10 @@ def problems(nb, path, badges):
             rules.append(
                 (
                     fits,
-                    f"folded cell {cell.id} needs a line `# @title …` of at most {TITLE_MOST} characters",
+                    (
+                        f"folded cell {cell.id} needs a line `# @title …` of at most"
+                        f" {TITLE_MOST} characters"
+                    ),
                 )
             )
             rules.append(
@@ -238,7 +241,10 @@ def problems(nb, path, badges):
             rules.append(
                 (
                     title is None,
-                    f"cell {cell.id} has a line `# @title`, but is not folded (tag `fold`)",
+                    (
+                        f"cell {cell.id} has a line `# @title`, but is not folded (tag"
+                        " `fold`)"
+                    ),
                 )
             )
             rules.append(

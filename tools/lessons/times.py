@@ -143,7 +143,10 @@ def with_times(text, course):
     def of_step(found):
         names = _names(found[4])
         minutes = round(course.lessons.get(found[2], NONE).minutes(names))
-        return f"{found[1]}{'' if names else 'the core, '}{minutes} minute{'s' * (minutes != 1)}\n{found[4]}"
+        return (
+            f"{found[1]}{'' if names else 'the core, '}{minutes}"
+            f" minute{'s' * (minutes != 1)}\n{found[4]}"
+        )
 
     def of_path(found):
         if found[2] not in course.paths:
@@ -209,7 +212,10 @@ def _wrong_steps(text, course):
                 if name not in lesson.parts:
                     yield f"{heading}: lesson {number} has no section {name!r}"
     if rules.OLD_FORM & {*course.lessons} != {number for number, _, _ in course.cores}:
-        yield f"{CORES}: does not name just the lessons without a heading Deeper (OLD_FORM in tools/lessons/rules.py)"
+        yield (
+            f"{CORES}: does not name just the lessons without a heading Deeper"
+            " (OLD_FORM in tools/lessons/rules.py)"
+        )
 
 
 def _wrong_terms(text, lessons):
@@ -224,7 +230,10 @@ def _wrong_terms(text, lessons):
             or said[-5:] != f" [{file[:2]}]"
             or f"\n{said[-4:]}: ../notebooks/{file}\n" not in text
         ):
-            yield f"{name} does not end with the number of a lesson, or its link leads nowhere"
+            yield (
+                f"{name} does not end with the number of a lesson, or its link leads"
+                " nowhere"
+            )
         if len(re.findall(r"[.?!](?= )", said)) != 2:
             yield f"{name} has not two sentences"
 

@@ -34,10 +34,18 @@ NEEDS = {  # what a word after %%requires stands for, wherever this page is made
 }
 ENVIRONMENTS = {  # of the status page → what makes its files
     "main": "the versions of requirements.txt: `make test`, `make lesson`",
-    "XLA": "the oldest PyTorch, with torch_xla on XLA's own CPU device: `make test`, `make test-tpu`",
-    "Colab-like": "the versions and the front end of Colab's GPU runtime: `make test-colab`",
+    "XLA": (
+        "the oldest PyTorch, with torch_xla on XLA's own CPU device: `make test`, `make"
+        " test-tpu`"
+    ),
+    "Colab-like": (
+        "the versions and the front end of Colab's GPU runtime: `make test-colab`"
+    ),
     "newest": "the newest PyTorch, as a reader: `make test-next`",
-    "emulated Tesla T4": "CUDA's own code on a GPU that does not exist, each cell twice: `make test-cuda`",
+    "emulated Tesla T4": (
+        "CUDA's own code on a GPU that does not exist, each cell twice: `make"
+        " test-cuda`"
+    ),
     "emulated NVIDIA H200": "the same as another GPU: `make test-cuda`",
 }
 
@@ -233,7 +241,8 @@ def read_status(root=ROOT):
 # limit.
 FIGURE = re.compile(
     r"(?P<sign>[✓✗]) (?P<text>.*?)"
-    r"(?:: (?P<value>[^:]*?) \(claimed (?P<promised>[≥≤].*?)(?:; limit (?P<limit>.*), reached (?P<share>\S+))?\)"
+    r"(?:: (?P<value>[^:]*?) \(claimed (?P<promised>[≥≤].*?)(?:; limit (?P<limit>.*),"
+    r" reached (?P<share>\S+))?\)"
     r"| \(claimed\)) · (?P<where>.*)"
 )
 
@@ -540,7 +549,10 @@ def evidence(lessons, status, published):
             )
             rows = [
                 [
-                    f"[{code(cell.header.name)}]({lesson.link(cell)})<br>needs {lesson.needs(cell)}",
+                    (
+                        f"[{code(cell.header.name)}]({lesson.link(cell)})<br>needs"
+                        f" {lesson.needs(cell)}"
+                    ),
                     text,
                 ]
                 for cell, _, text in shows
@@ -555,7 +567,10 @@ def evidence(lessons, status, published):
         (kinds["measured"], "measured on a device that is named"),
         (
             kinds["computed"],
-            "computed, simulated, or checked on figures of others: no device of ours measured",
+            (
+                "computed, simulated, or checked on figures of others: no device of"
+                " ours measured"
+            ),
         ),
         (
             kinds["emulated"],
@@ -568,7 +583,10 @@ def evidence(lessons, status, published):
         (shown["recorded"], f"RECORDED on a device that is named: {devices}"),
         (
             shown["emulated"],
-            "EMULATED: PyTorch's own CUDA code on a device without a GPU; only cells whose point is no time",
+            (
+                "EMULATED: PyTorch's own CUDA code on a device without a GPU; only"
+                " cells whose point is no time"
+            ),
         ),
         (shown["published"], "PUBLISHED by others, and not measured here"),
         (shown["nothing"], "nothing yet"),
@@ -576,8 +594,11 @@ def evidence(lessons, status, published):
     return "\n".join(
         [
             "# Evidence\n",
-            "What the lessons claim, and what has been measured for it. This page is made from the cells of the "
-            "lessons, from their stored outputs, from recordings and from the last test run: no figure is typed.\n",
+            (
+                "What the lessons claim, and what has been measured for it. This page"
+                " is made from the cells of the lessons, from their stored outputs,"
+                " from recordings and from the last test run: no figure is typed.\n"
+            ),
             f"**{gpu_sentence(lessons)}**\n",
             table([f"{kinds.total()} claims", "best that is known"], known),
             table(
@@ -587,10 +608,14 @@ def evidence(lessons, status, published):
                 ],
                 seen,
             ),
-            "A claim has a bound, sometimes also a physical limit, above which a figure would be a mistake of the "
-            "measurement. “Stored here” is what you see in the lesson on this site. In ‹ › stands code: the cell "
-            "computes it. What none of our machines can measure is said to be open. If yours can, "
-            "[send a recording](../CONTRIBUTING.md#send-a-recording).\n",
+            (
+                "A claim has a bound, sometimes also a physical limit, above which a"
+                " figure would be a mistake of the measurement. “Stored here” is what"
+                " you see in the lesson on this site. In ‹ › stands code: the cell"
+                " computes it. What none of our machines can measure is said to be"
+                " open. If yours can, [send a"
+                " recording](../CONTRIBUTING.md#send-a-recording).\n"
+            ),
             *parts,
         ]
     )
@@ -648,16 +673,22 @@ def status_page(lessons, status):
         rows.append([f"[{lesson.stem[:2]}]({lesson.link()})", *ran])
     parts = [
         "# Status of the tests\n",
-        "What the last run of each lesson's cells said, in each environment: `make test` and its sisters write it, "
-        "and this page is made from what they left on the machine that built this site.\n",
+        (
+            "What the last run of each lesson's cells said, in each environment: `make"
+            " test` and its sisters write it, and this page is made from what they left"
+            " on the machine that built this site.\n"
+        ),
     ]
     if not status:
         parts.append(
-            "Nothing has run on this machine: after `make test`, `make site` fills this table.\n"
+            "Nothing has run on this machine: after `make test`, `make site` fills this"
+            " table.\n"
         )
     parts += [
-        "✓: every cell ran to its end, and every claim that was judged held. ✗: something failed. –: no run. "
-        "changed: the lesson has changed since.\n",
+        (
+            "✓: every cell ran to its end, and every claim that was judged held. ✗:"
+            " something failed. –: no run. changed: the lesson has changed since.\n"
+        ),
         table(["lesson", *ENVIRONMENTS], rows),
     ]
     for environment in ENVIRONMENTS:
@@ -864,10 +895,14 @@ def errors(lessons, root):
     count = Counter(message.kind for message in found)
     parts = [
         "# Errors and warnings\n",
-        f"{len(found)} messages that cells of the lessons got, word for word, each with the place that explains it. "
-        "They stand by the class of the error, then by their words. Numbers, names and paths in yours will differ: "
-        "look for the words between them. [Lesson 16](../notebooks/16_old_code_today.ipynb) runs code that you paste, "
-        "and finds its message.\n",
+        (
+            f"{len(found)} messages that cells of the lessons got, word for word, each"
+            " with the place that explains it. They stand by the class of the error,"
+            " then by their words. Numbers, names and paths in yours will differ: look"
+            " for the words between them. [Lesson"
+            " 16](../notebooks/16_old_code_today.ipynb) runs code that you paste, and"
+            " finds its message.\n"
+        ),
         " · ".join(f"[{kind}](#{anchor[kind]}) {count[kind]}" for kind in kinds) + "\n",
     ]
     for kind in kinds:
@@ -883,7 +918,8 @@ def errors(lessons, root):
             for message in messages:
                 fence = ticks(message.text, 3)
                 parts.append(
-                    f"{fence}{{code-block}} text\n:class: message\n\n{message.text}\n{fence}\n"
+                    f"{fence}{{code-block}} text\n:class:"
+                    f" message\n\n{message.text}\n{fence}\n"
                 )
                 parts += [*found[message], ""]
     return "\n".join(parts)
@@ -893,4 +929,7 @@ def _place(lesson, cell, where):
     row = cell.row
     label = md(row.slug if row else re.sub("[`*]", "", cell.section))
     because = f": because {md(row.because)}" if row and row.because else ""
-    return f"- [Lesson {lesson.stem[:2]} · {label}]({lesson.link(cell)}){because} ({md(where)})"
+    return (
+        f"- [Lesson {lesson.stem[:2]} · {label}]({lesson.link(cell)}){because}"
+        f" ({md(where)})"
+    )

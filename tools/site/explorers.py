@@ -161,7 +161,8 @@ def scripts(numbers):
     if missing:
         CACHE.mkdir(parents=True, exist_ok=True)
         print(
-            f"Drawing explorers: {', '.join(missing)}. The first time this takes some minutes.",
+            f"Drawing explorers: {', '.join(missing)}. The first time this takes some"
+            " minutes.",
             flush=True,
         )
         with ProcessPoolExecutor(
@@ -288,7 +289,10 @@ def page(stem, root):
 
 # pixels that the smallest text keeps on a phone; the figure scrolls sideways there
 LEGIBLE = 9
-NOTE = "Drawn beforehand by the lesson's code, for these positions of the controls. In a notebook there are more."
+NOTE = (
+    "Drawn beforehand by the lesson's code, for these positions of the controls. In a"
+    " notebook there are more."
+)
 
 
 def _field(number, name, control):
@@ -300,8 +304,14 @@ def _field(number, name, control):
     if control["kind"] == "checkbox":
         field = f'<input type="checkbox" id="{name}"{" checked" if first else ""}>'
     elif control["kind"] == "range":
-        bounds = f'min="0" max="{len(texts) - 1}" value="{first}" aria-valuetext="{texts[first]}"'
-        field = f'<input type="range" id="{name}" {bounds}><output for="{name}">{texts[first]}</output>'
+        bounds = (
+            f'min="0" max="{len(texts) - 1}" value="{first}"'
+            f' aria-valuetext="{texts[first]}"'
+        )
+        field = (
+            f'<input type="range" id="{name}" {bounds}><output'
+            f' for="{name}">{texts[first]}</output>'
+        )
     else:
         options = [
             f'<option value="{n}">{text}</option>' for n, text in enumerate(texts)

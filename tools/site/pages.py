@@ -174,7 +174,10 @@ def _text(cell, key, links, has_answers):
         )
         yield None, v4.new_markdown_cell(text)
         if has_answers:
-            switch = '<button type="button" class="show-answers" aria-pressed="false" hidden>Show all answers</button>'
+            switch = (
+                '<button type="button" class="show-answers" aria-pressed="false"'
+                " hidden>Show all answers</button>"
+            )
             yield None, raw(f"<p>{switch}</p>")
         return
     text, rest = ("", cell.source) if key is None else explanation(cell.source)
@@ -276,14 +279,18 @@ def question(key, outputs):
     )
     text = stored.partition("</b>")[2].partition("<b>")[0].strip()
     options = "".join(f"<li>{option}</li>" for option in OPTION.findall(stored)[1:])
-    return f'<div class="predict" data-key="{html.escape(key)}"><p><b>Predict.</b> {text}</p><ul>{options}</ul></div>'
+    return (
+        f'<div class="predict" data-key="{html.escape(key)}"><p><b>Predict.</b>'
+        f" {text}</p><ul>{options}</ul></div>"
+    )
 
 
 def help_with(exercise):
     """Cells with the hints and the solution of an exercise, each behind a click."""
     for count, hint in enumerate(exercise.hints, 1):
         yield raw(
-            f'<details class="hint"><summary>Hint {count}</summary><p>{html.escape(hint)}</p></details>'
+            '<details class="hint"><summary>Hint'
+            f" {count}</summary><p>{html.escape(hint)}</p></details>"
         )
     yield raw('<details class="solution"><summary>Solution</summary>')
     yield v4.new_code_cell(exercise.solution.strip())

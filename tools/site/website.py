@@ -63,7 +63,10 @@ def launch_line(path, single):
         if single
         else ""
     )
-    return f'<p class="launch">Run it on {run} · {one}<a href="{in_repository(path)}">source</a></p>'
+    return (
+        f'<p class="launch">Run it on {run} · {one}<a'
+        f' href="{in_repository(path)}">source</a></p>'
+    )
 
 
 def table_below(heading, text):
@@ -135,9 +138,18 @@ def not_found():
     names the site's address.
     """
     link = f'<a href="{address("Site")}/">the first page</a>'
-    head = '<!doctype html><html lang="en"><meta charset="utf-8"><title>No such page</title>'
-    view = '<meta name="viewport" content="width=device-width, initial-scale=1"><link rel="icon" href="data:,">'
-    return f"{head}{view}<h1>There is no such page</h1><p>Go to {link} of the PyTorch Device Lab.</p></html>\n"
+    head = (
+        '<!doctype html><html lang="en"><meta charset="utf-8"><title>No such'
+        " page</title>"
+    )
+    view = (
+        '<meta name="viewport" content="width=device-width, initial-scale=1"><link'
+        ' rel="icon" href="data:,">'
+    )
+    return (
+        f"{head}{view}<h1>There is no such page</h1><p>Go to {link} of the PyTorch"
+        " Device Lab.</p></html>\n"
+    )
 
 
 def build(out):

@@ -153,9 +153,11 @@ class CachingAllocator:
             self.empty_cache()  # PyTorch does the same before it gives up
         if self.memory_reserved + size > self.capacity:
             raise torch.OutOfMemoryError(
-                f"simulated GPU out of memory: tried to reserve {size / MIB:.0f} MiB. Of its {self.capacity / MIB:.0f} "
-                f"MiB, {self.memory_allocated / MIB:.1f} MiB are allocated and "
-                f"{(self.memory_reserved - self.memory_allocated) / MIB:.1f} MiB reserved but unallocated."
+                f"simulated GPU out of memory: tried to reserve {size / MIB:.0f} MiB."
+                f" Of its {self.capacity / MIB:.0f} MiB,"
+                f" {self.memory_allocated / MIB:.1f} MiB are allocated and"
+                f" {(self.memory_reserved - self.memory_allocated) / MIB:.1f} MiB"
+                " reserved but unallocated."
             )
         segment = Segment(self._made, size, need <= SMALL)
         segment.blocks.append(Block(segment, 0, size))

@@ -57,7 +57,8 @@ def all_reduce(size: float, ranks: int, link: Link, algorithm: str = "ring") -> 
     """
     if size < 0 or ranks < 1 or ranks != int(ranks):
         raise LabError(
-            f"a collective needs bytes and a whole number of ranks, at least one: not {size}, {ranks}"
+            "a collective needs bytes and a whole number of ranks, at least one: not"
+            f" {size}, {ranks}"
         )
     if link.latency < 0 or link.bandwidth <= 0:
         raise LabError(
@@ -65,7 +66,8 @@ def all_reduce(size: float, ranks: int, link: Link, algorithm: str = "ring") -> 
         )
     if algorithm not in ALGORITHMS:
         raise LabError(
-            f"no all-reduce algorithm {algorithm!r}: choose one of {', '.join(ALGORITHMS)}"
+            f"no all-reduce algorithm {algorithm!r}: choose one of"
+            f" {', '.join(ALGORITHMS)}"
         )
     if ranks == 1:
         return 0.0
@@ -208,7 +210,8 @@ def ddp_step(
         or not whole
     ):
         raise LabError(
-            "a step needs at least one bucket, a share for each, and no negative bytes or seconds"
+            "a step needs at least one bucket, a share for each, and no negative bytes"
+            " or seconds"
         )
     if not forward + backward > 0:
         raise LabError("a step needs a time above 0 for its forward and backward pass")
@@ -265,7 +268,8 @@ def scaling(
             raise LabError(f"{n} devices do not fill nodes of {per_node}")
         if strong and local < 1:
             raise LabError(
-                f"a global batch of {batch} is less than one sample for each of {n} devices"
+                f"a global batch of {batch} is less than one sample for each of {n}"
+                " devices"
             )
         if n <= per_node:
             cost = partial(all_reduce, ranks=n, link=inner)

@@ -67,7 +67,8 @@ class _Recorder(TorchDispatchMode):
             operation.tags
         ):
             raise LabError(
-                f"{name} needs a value while the graph is captured, and nothing has run yet"
+                f"{name} needs a value while the graph is captured, and nothing has"
+                " run yet"
             )
         returns = [returned.alias_info for returned in schema.returns]
         if returns and all(alias and not alias.is_write for alias in returns):

@@ -137,7 +137,8 @@ def _check(shape, mesh, spec):
     unknown = [axis for axis in used if axis not in mesh]
     if len(spec) != len(shape):
         raise LabError(
-            f"a tensor with {len(shape)} dimensions needs a spec of as many, not {len(spec)}"
+            f"a tensor with {len(shape)} dimensions needs a spec of as many, not"
+            f" {len(spec)}"
         )
     if unknown:
         raise LabError(f"the mesh has no axis {unknown[0]!r}, only {', '.join(mesh)}")

@@ -121,7 +121,8 @@ def pipeline(
         engine["in"] = engine["out"] = "copy"
     if chunks < 1 or copy_engines not in (1, 2) or order not in ("depth", "breadth"):
         raise LabError(
-            "a pipeline has at least one chunk, 1 or 2 copy engines, and order 'depth' or 'breadth'"
+            "a pipeline has at least one chunk, 1 or 2 copy engines, and order 'depth'"
+            " or 'breadth'"
         )
     shares, stages = dict(zip(engine, seconds, strict=True)), list(engine)
     depth = [(chunk, stage) for chunk in range(chunks) for stage in stages]

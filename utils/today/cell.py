@@ -62,7 +62,8 @@ SIGNS = {"fine": "✓", "warns": "!", "raises": "✗", "wrong": "≠", "slower":
 TODAY = re.compile(r"^# -+ today\s*$", re.M)
 HEADER = re.compile(r"(?P<slug>[a-z]+/[\w.-]+): (?P<announced>.+)")
 ANNOUNCED = re.compile(
-    r'(?P<verdict>fine|warns|raises|wrong|any|newer|slower (?P<factor>\d+))(?: "(?P<pattern>.+)")?'
+    r"(?P<verdict>fine|warns|raises|wrong|any|newer|slower (?P<factor>\d+))(?:"
+    r' "(?P<pattern>.+)")?'
 )
 LINES, WIDTH = 3, 108  # of a message that are shown; characters of a line
 # of a row that is slower: the parts take turns, and the fastest run of each counts
@@ -129,7 +130,8 @@ def parse(header, body):
     found = HEADER.fullmatch(header.strip())
     if not found:
         raise TodayError(
-            f'cannot read {header.strip()!r}: write %%today GROUP/NAME: VERDICT "pattern"'
+            f"cannot read {header.strip()!r}: write %%today GROUP/NAME: VERDICT"
+            ' "pattern"'
         )
     expected, because, lines = {}, "", body.splitlines()
     while lines and lines[0].startswith("#:"):
@@ -144,7 +146,8 @@ def parse(header, body):
     old, *new = TODAY.split("\n".join(lines))
     if len(new) != 1 or not old.strip() or not new[0].strip():
         raise TodayError(
-            f"{found['slug']}: a row has an old part, a line `# ---- today` and a new part"
+            f"{found['slug']}: a row has an old part, a line `# ---- today` and a new"
+            " part"
         )
     return Row(found["slug"], expected, because, old.strip("\n"), new[0].strip("\n"))
 
@@ -318,14 +321,23 @@ def changes(row, verdict, old, new):
     found, text = measured(old, new, verdict.factor), said(old) or clean(old["printed"])
     if new and said(new):
         told = _first(said(new))
-        yield f"the part of today must run without error and without warning, and with {pytorch()} it says: {told}"
+        yield (
+            "the part of today must run without error and without warning, and with"
+            f" {pytorch()} it says: {told}"
+        )
     if found not in (verdict.word, NOT_COMPARED) and verdict.word not in (
         "any",
         "newer",
     ):
-        yield f"announced as {verdict.word}, but with {pytorch()} it is {found}: {_first(text)}"
+        yield (
+            f"announced as {verdict.word}, but with {pytorch()} it is {found}:"
+            f" {_first(text)}"
+        )
     elif verdict.pattern and not re.search(verdict.pattern, text):
-        yield f"announced with the words {verdict.pattern!r}, but {pytorch()} says: {_first(text)}"
+        yield (
+            f"announced with the words {verdict.pattern!r}, but {pytorch()} says:"
+            f" {_first(text)}"
+        )
 
 
 def _execute(parts, together=True):
@@ -398,7 +410,8 @@ def _paste(body):
     source = body if indentation.is_python(body) else indentation.restored(body) or body
     if source != body:
         print(
-            "Its indentation was lost. This is what was run; see whether each block ends where it should:\n"
+            "Its indentation was lost. This is what was run; see whether each block"
+            " ends where it should:\n"
         )
         print(textwrap.indent(source.strip("\n"), "    ") + "\n")
     (outcome,) = _execute([source])
@@ -407,7 +420,8 @@ def _paste(body):
     _part("yours", outcome)
     if outcome["error"] and outcome["error"][0] == "IndentationError":
         print(
-            "\nIts indentation was lost, and cannot be put back without guessing: indent it, and run the cell again."
+            "\nIts indentation was lost, and cannot be put back without guessing:"
+            " indent it, and run the cell again."
         )
     similar = pasted.like(rows(), said(outcome), source)
     for row in similar:
@@ -474,7 +488,10 @@ def table(text="", group="", verdict=""):
     )
     return (
         fig,
-        f"A table of rows of this lesson. {title}: {', '.join(row.slug for row in found[:MOST]) or 'none'}.",
+        (
+            f"A table of rows of this lesson. {title}:"
+            f" {', '.join(row.slug for row in found[:MOST]) or 'none'}."
+        ),
     )
 
 
@@ -486,7 +503,9 @@ def _listed(found, with_code):
         f", the first {MOST} shown" if len(found) > MOST else ""
     )
     for n, row in enumerate(found[:MOST]):
-        yield f"{row.slug:30}{row.here().word:8}{_first(_seen.get(row.slug) or row.because, 74)}"
+        yield (
+            f"{row.slug:30}{row.here().word:8}{_first(_seen.get(row.slug) or row.because, 74)}"
+        )
         if n < with_code:
             yield textwrap.indent(f"{row.old}\n# ---- today\n{row.new}\n", "    ")
 

@@ -11,7 +11,9 @@ LESSONS = "torch|torch_xla|functorch|apex"
 
 # A message that many lines give: which row it belongs to, unless the code says more.
 GENERAL = {
-    r"not compiled with CUDA|Found no NVIDIA driver|No CUDA GPUs are available|No HIP GPUs": "movement/not-compiled",
+    r"not compiled with CUDA|Found no NVIDIA driver|No CUDA GPUs are available|No HIP GPUs": (
+        "movement/not-compiled"
+    ),
     r"Cannot access accelerator device when none is available": "detection/none-there",
 }
 
@@ -19,7 +21,9 @@ GENERAL = {
 # not named here have the names of PyTorch that stand in their old part and nowhere else
 # in the lesson; errors of the index have their message.
 MARKS = {
-    "detection/cuda-or-cpu": r"[\"']cuda(:0)?[\"'] if .*is_available\(\)|is_available\(\).*\n\s+device =",
+    "detection/cuda-or-cpu": (
+        r"[\"']cuda(:0)?[\"'] if .*is_available\(\)|is_available\(\).*\n\s+device ="
+    ),
     "detection/name": r"torch\.cuda\.get_device_name",
     "detection/built-for": r"torch\.accelerator\.current_accelerator\(\)",
     "detection/index-is-none": r"\.index is not None",
@@ -37,30 +41,42 @@ MARKS = {
     "movement/async": r"async ?= ?True",
     "movement/storage": r"\.storage\(\)",
     "streams/synchronize": r"torch\.cuda\.synchronize\(",
-    "streams/cold-run": r"(?s)time\.(time|perf_counter)\(\).*(matmul|mm|@).*time\.(time|perf_counter)\(\)",
-    "streams/host-wait": r"(?s)^(?!.*wait_stream).*torch\.cuda\.Stream\(.*torch\.cuda\.stream\(",
+    "streams/cold-run": (
+        r"(?s)time\.(time|perf_counter)\(\).*(matmul|mm|@).*time\.(time|perf_counter)\(\)"
+    ),
+    "streams/host-wait": (
+        r"(?s)^(?!.*wait_stream).*torch\.cuda\.Stream\(.*torch\.cuda\.stream\("
+    ),
     "streams/pin-then-copy": r"\.pin_memory\(\)",
     "memory/total-loss": r"loss\w* \+= loss\b(?!\.)",
     "memory/set-to-none": r"zero_grad\(set_to_none ?= ?True",
     "memory/checkpoint": r"(?s)^(?!.*use_reentrant).*utils\.checkpoint",
     "amp/half-weights": r"\.half\(\)",
     "amp/tf32-flag": r"allow_tf32 ?=",
-    "amp/clip-first": r"(?s)scale\(.*\)\.backward\((?!.*unscale_.*clip_grad).*clip_grad",
+    "amp/clip-first": (
+        r"(?s)scale\(.*\)\.backward\((?!.*unscale_.*clip_grad).*clip_grad"
+    ),
     "data/one-by-one": r"(?!)",
     "data/many-workers": r"num_workers ?= ?(1[6-9]|[2-9]\d)",
     "data/next": r"\.next\(\)",
     "data/iterable-twice": r"(?s)^(?!.*get_worker_info).*IterableDataset.*num_workers",
     "distributed/same-order": r"(?s)^(?!.*set_epoch).*DistributedSampler\(",
-    "distributed/nothing-starts": r"(?s)device_count\(\).*spawn\(|spawn\(.*device_count\(\)",
+    "distributed/nothing-starts": (
+        r"(?s)device_count\(\).*spawn\(|spawn\(.*device_count\(\)"
+    ),
     "distributed/wrapped-first": r"\bDataParallel\(.*\)\.(to|cuda)\(",
     "distributed/master-addr": r"(?s)^(?!.*MASTER_ADDR).*\bmp\.spawn\(",
-    "distributed/device-ids": r"DistributedDataParallel\(.*device_ids|DDP\(.*device_ids",
+    "distributed/device-ids": (
+        r"DistributedDataParallel\(.*device_ids|DDP\(.*device_ids"
+    ),
     "distributed/local-rank": r"--local_rank",
     "distributed/data-parallel": r"\bDataParallel\(",
     "distributed/nccl": r"[\"']nccl[\"']",
     "distributed/reduce-op": r"\breduce_op\b",
     "graphs/compiled-keys": r"(?s)= torch\.compile\(.*state_dict\(\)",
-    "graphs/inputs-in-capture": r"cuda\.graph\(.*\n(?:[ \t]+.*\n)*?[ \t]+\w+ = torch\.\w+\(.*(device|\.cuda)",
+    "graphs/inputs-in-capture": (
+        r"cuda\.graph\(.*\n(?:[ \t]+.*\n)*?[ \t]+\w+ = torch\.\w+\(.*(device|\.cuda)"
+    ),
     "graphs/capturable": r"(?s)^(?!.*capturable).*Adam.*cuda\.graph\(",
     "graphs/compiled-twice": r"(?s)(\w+) = torch\.compile\(.*= torch\.compile\(\1\b",
     "graphs/cuda-time": r"cuda_time_total[\"']",

@@ -183,7 +183,8 @@ def store_pictures(context, url, name, scheme):
     for width in WIDTHS[scheme]:
         page.set_viewport_size({"width": width, "height": 900})
         page.evaluate(
-            "document.querySelectorAll('img').forEach(image => { image.loading = 'eager' })"
+            "document.querySelectorAll('img').forEach(image => { image.loading ="
+            " 'eager' })"
         )
         page.wait_for_load_state("networkidle")
         height = min(page.evaluate("document.documentElement.scrollHeight"), 12_000)
@@ -398,7 +399,8 @@ def test_a_lesson_on_paper(contexts, address):
             f"{selector} is printed"
         )
     colors = page.evaluate(
-        "[getComputedStyle(document.body).backgroundColor, getComputedStyle(document.body).color]"
+        "[getComputedStyle(document.body).backgroundColor,"
+        " getComputedStyle(document.body).color]"
     )
     assert colors == ["rgb(255, 255, 255)", "rgb(0, 0, 0)"]
     pages = drawn_on(page.pdf(format="A4", print_background=True))
