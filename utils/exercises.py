@@ -11,7 +11,7 @@ import json
 import sys
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -49,16 +49,14 @@ class TimeUp(BaseException):
 class Exercise:
     """One exercise.
 
-    number: "02.1". title: a few words. name: what the answer is called in the lesson.
-    stars: 1 "use the call", two or three minutes; 2 five or six; 3 ten. check: function
-    of the answer that raises Wrong. hints: up to three, from a nudge to almost the
-    answer. solution: source code that defines `name`. praise: the sentence shown when
-    it is right, which goes one step deeper.
-
-    For the tests: right: sources of other right answers, the commonest idiom and an
-    unusual one among them. wrong: typical wrong answers as {source: fragment of the
-    message they must get}. equivalent: changes to the solution (as
-    tests/exercises/mutants.py writes them) that leave it right, with the reason.
+    number: "02.1".
+    title: a few words.
+    name: what the answer is called in the lesson.
+    stars: 1 "use the call", two or three minutes; 2 five or six; 3 ten.
+    check: function of the answer that raises Wrong.
+    hints: up to three, from a nudge to almost the answer.
+    solution: source code that defines `name`.
+    praise: the sentence shown when it is right, which goes one step deeper.
     """
 
     number: str
@@ -69,9 +67,6 @@ class Exercise:
     hints: list
     solution: str
     praise: str
-    right: list = field(default_factory=list)
-    wrong: dict = field(default_factory=dict)
-    equivalent: dict = field(default_factory=dict)
 
 
 def call(answer, *args, shown=None):

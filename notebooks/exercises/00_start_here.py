@@ -39,35 +39,5 @@ def device_type(x):
     return x.device.type
 """,
         praise="The index is a separate part, x.device.index; for the CPU it is None.",
-        right=[
-            "def device_type(x):\n    return str(x.device).split(':')[0]",
-            (
-                "import re\ndef device_type(x):\n    return re.match('[a-z]+',"
-                " str(x.device))[0]"
-            ),
-            "def device_type(x):\n    return torch.device(x.device).type",
-            "from operator import attrgetter\ndevice_type = attrgetter('device.type')",
-        ],
-        wrong={
-            "def device_type(x):\n    return x.device": "its type alone is asked",
-            "def device_type(x):\n    return str(x.device)": (
-                "you returned 'cuda:1', expected 'cuda'"
-            ),
-            "def device_type(x):\n    return 'cpu'": (
-                "for a tensor on meta you returned 'cpu'"
-            ),
-            "def device_type(x):\n    return 'cuda' if x.is_cuda else 'cpu'": (
-                "expected 'meta'"
-            ),
-            "def device_type(x):\n    return str(x.device)[:4]": (
-                "for a tensor on xpu:0 you returned 'xpu:'"
-            ),
-            "def device_type(x):\n    return str(x.device)[:-2] if x.device.index else str(x.device)": (
-                "on cuda:12"
-            ),
-            "def device_type(x):\n    return x.type()": (
-                "you returned 'torch.FloatTensor', expected 'cpu'"
-            ),
-        },
     ),
 ]

@@ -434,46 +434,6 @@ def is_device(text):
             "This judges the spelling. Whether the device is there is another question,"
             " and comes at its first use."
         ),
-        right=[
-            (
-                "def is_device(text):\n    try:\n        return"
-                " isinstance(torch.device(text), torch.device)\n    except"
-                " RuntimeError:\n        return False"
-            ),
-            (
-                "from contextlib import suppress\ndef is_device(text):\n    with"
-                " suppress(RuntimeError):\n        torch.device(text)\n        return"
-                " True\n    return False"
-            ),
-        ],
-        wrong={
-            "def is_device(text):\n    return text in ('cpu', 'cuda', 'mps')": (
-                "for 'cuda:1' you returned False"
-            ),
-            "def is_device(text):\n    try:\n        torch.device(text.lower())\n        return True\n    except RuntimeError:\n        return False": (
-                "for 'CUDA' you returned True"
-            ),
-            "def is_device(text):\n    return text.split(':')[0] in ('cpu', 'cuda', 'mps', 'xla')": (
-                "for 'meta'"
-            ),
-            "def is_device(text):\n    torch.device(text)\n    return True": (
-                "Catch it, and return False"
-            ),
-            "def is_device(text):\n    return torch.device(text)": (
-                "expected True or False"
-            ),
-            "def is_device(text):\n    try:\n        torch.ones(1, device=text)\n    except Exception:\n        return False\n    return True": (
-                "and asks for no hardware"
-            ),
-            "import re\ndef is_device(text):\n    return bool(re.fullmatch(r'(cpu|cuda|mps|xpu|xla|meta|hpu|vulkan)(:\\d+)?', text))": (
-                "for 'cuda:01'"
-            ),
-        },
-        equivalent={
-            "except RuntimeError: → except Exception:": (
-                "For a text torch.device raises no other error."
-            )
-        },
     ),
     Exercise(
         number="01.2",
@@ -504,75 +464,10 @@ def can_run(capability, arch_list):
             return True
     return False
 """,
-        right=[
-            (
-                "def can_run(capability, arch_list):\n    major, minor = capability\n  "
-                "  def fits(entry):\n        kind, digits = entry.split('_')\n       "
-                " high, low = divmod(int(digits), 10)\n        if kind == 'sm':\n      "
-                "      return high == major and low <= minor\n        return high <"
-                " major or (high == major and low <= minor)\n    return any(fits(entry)"
-                " for entry in arch_list)"
-            ),
-            (
-                "def can_run(capability, arch_list):\n"
-                "    mine = capability[0] * 10 + capability[1]\n"
-                "    own = {f'sm_{n}' for n in range(mine // 10 * 10, mine + 1)}\n"
-                "    ptx = {f'compute_{n}' for n in range(mine + 1)}\n"
-                "    return not (own | ptx).isdisjoint(arch_list)"
-            ),
-            (
-                "import re\ndef can_run(capability, arch_list):\n    found ="
-                " re.findall(r'(sm|compute)_(\\d+)(\\d)', ' '.join(arch_list))\n   "
-                " return bool([k for k, a, b in found if (int(a), int(b)) <="
-                " capability\n                 and (k == 'compute' or int(a) =="
-                " capability[0])])"
-            ),
-        ],
         praise=(
             "A letter at the end, as in sm_90a, marks code for that one generation: it"
             " runs nowhere else."
         ),
-        wrong={
-            "def can_run(capability, arch_list):\n    return 'sm_%d%d' % tuple(capability) in arch_list": (
-                "higher minor version"
-            ),
-            "def can_run(capability, arch_list):\n    mine = capability[0] * 10 + capability[1]\n    return any(int(a.split('_')[1]) <= mine for a in arch_list)": (
-                "never runs on another major version"
-            ),
-            "def can_run(capability, arch_list):\n    return any(a.startswith('sm_') and int(a[3:]) // 10 == capability[0] for a in arch_list)": (
-                "at least 6"
-            ),
-            "def can_run(capability, arch_list):\n    return any(a.startswith('sm_') and int(a[3:-1]) == capability[0]\n               and int(a[-1]) <= capability[1] for a in arch_list)": (
-                "compute_90 is PTX"
-            ),
-            "def can_run(capability, arch_list):\n    return any((int(a.split('_')[1][0]), int(a.split('_')[1][1])) <= tuple(capability)\n               and (a[0] == 'c' or int(a.split('_')[1][0]) == capability[0])\n               for a in arch_list)": (
-                "which is newer than 9.0"
-            ),
-            "def can_run(capability, arch_list):\n    def fits(a):\n        kind, n = a.split('_')\n        return kind == 'compute' or int(n[:-1]) == capability[0] and int(n[-1]) <= capability[1]\n    return any(fits(a) for a in arch_list)": (
-                "which is older"
-            ),
-            "def can_run(capability, arch_list):\n    def fits(a):\n        kind, n = a.split('_')\n        version = int(n[:-1]), int(n[-1])\n        return version < capability if kind == 'compute' else (\n            version[0] == capability[0] and version[1] <= capability[1])\n    return any(fits(a) for a in arch_list)": (
-                "and runs on 9.0 as well"
-            ),
-            "def can_run(capability, arch_list):\n    major, minor = capability\n    own = max((int(a[-1]) for a in arch_list if a[:-1] == f'sm_{major}'), default=10)\n    ptx = [divmod(int(a[8:]), 10) for a in arch_list if a.startswith('compute')]\n    return own <= minor or any(p <= capability for p in ptx)": (
-                "enough, here sm_80"
-            ),
-            "def can_run(capability, arch_list):\n    major, minor = capability\n    own = any(a[:-1] == f'sm_{major}' and int(a[-1]) <= minor for a in arch_list)\n    ptx = max((int(a[8:]) for a in arch_list if a.startswith('compute')), default=999)\n    return own or ptx <= 10 * major + minor": (
-                "enough, here compute_80"
-            ),
-            "def can_run(capability, arch_list):\n    major, minor = capability\n    names = [f'sm_{major}{k}' for k in range(minor + 2)]\n    names += [f'compute_{k}' for k in range(10 * major + minor + 1)]\n    return any(a in names for a in arch_list)": (
-                "sm_87 needs a minor version of at least 7"
-            ),
-            "def can_run(capability, arch_list):\n    mine = capability[0] * 10 + capability[1]\n    own = {f'sm_{n}' for n in range(mine // 10 * 10, mine + 1)}\n    ptx = {f'compute_{n}' for n in range(mine + 2)}\n    return not (own | ptx).isdisjoint(arch_list)": (
-                "PTX for 8.7 does not run on 8.6"
-            ),
-            "def can_run(capability, arch_list):\n    major, minor = capability\n    def fits(a):\n        kind, n = a.split('_')\n        high, low = divmod(int(n), 10)\n        if kind == 'sm':\n            return high == major and low <= minor\n        return high < major or (high, low) == capability\n    return any(fits(a) for a in arch_list)": (
-                "8.9 is newer than 8.6"
-            ),
-            "def can_run(capability, arch_list):\n    for a in arch_list:\n        kind, n = a.split('_')\n        version = int(n[:-1]), int(n[-1])\n        return version <= capability and (kind == 'compute' or version[0] == capability[0])\n    return False": (
-                "sm_86 runs on 8.9"
-            ),
-        },
     ),
     Exercise(
         number="01.3",
@@ -601,46 +496,10 @@ first_broken = {
     "attic": "kernels",
 }
 """,
-        right=[
-            (
-                "first_broken = dict(attic='kernels', notebook='gpu',"
-                " server='versions', cluster='visible', docker='driver',"
-                " office='build')"
-            ),
-            (
-                "machines = 'office docker cluster server notebook"
-                " attic'.split()\nfirst_broken = dict(zip(machines, 'build driver"
-                " visible versions gpu kernels'.split()))"
-            ),
-        ],
         praise=(
             "Repairing a later link first costs an afternoon: a new PyTorch does not"
             " help a machine without a card."
         ),
-        wrong={
-            "first_broken = dict(office='driver', docker='driver', cluster='visible', server='versions', notebook='gpu', attic='kernels')": (
-                "the suffix of PyTorch names the CPU"
-            ),
-            "first_broken = dict(office='build', docker='driver', cluster='visible', server='build', notebook='gpu', attic='kernels')": (
-                "compare the driver with OLDEST"
-            ),
-            "first_broken = dict(office='build', docker='driver', cluster='visible', server='versions', notebook='build', attic='kernels')": (
-                "without a card neither would help"
-            ),
-            "first_broken = dict(office='cable', docker='driver', cluster='visible', server='versions', notebook='gpu', attic='kernels')": (
-                "expected one of gpu, driver"
-            ),
-            "first_broken = {'office': 'build'}": "yours has office",
-            "first_broken = ['build', 'driver', 'visible', 'versions', 'gpu', 'kernels']": (
-                "expected a dict of machine"
-            ),
-            "first_broken = dict.fromkeys('office docker cluster server notebook attic'.split(), 'build')": (
-                "nothing in the container can speak to it"
-            ),
-            "first_broken = dict(office='build', docker='driver', cluster='visible', server='versions', notebook=..., attic='kernels')": (
-                "not answered yet"
-            ),
-        },
     ),
     Exercise(
         number="01.4",
@@ -672,72 +531,10 @@ def choose(wish, available):
             return device
     return available[0] if available else torch.device("cpu")
 """,
-        right=[
-            (
-                "def choose(wish, available):\n    wished = torch.device(wish)\n    if"
-                " wished.type == 'cpu' or wished in available:\n        return wished\n"
-                "    if wished.index is None and wished.type in [d.type for d in"
-                " available]:\n        return wished\n    return available[0] if"
-                " available else torch.device('cpu')"
-            ),
-            (
-                "def choose(wish, available):\n    cpu = torch.device('cpu')\n    there"
-                " = [str(d) for d in available]\n    if wish.startswith('cpu'):\n      "
-                "  return cpu\n    fits = [d for d in there if d == wish or"
-                " d.split(':')[0] == wish]\n    return torch.device((fits + there +"
-                " ['cpu'])[0])"
-            ),
-            (
-                "def choose(wish, available):\n    wished = torch.device(wish)\n    cpu"
-                " = torch.device('cpu')\n    def fit(d):\n        return d.type =="
-                " wished.type and (wished.index is None or d.index == wished.index)\n  "
-                "  return cpu if wished.type == 'cpu' else next(filter(fit, available),"
-                " next(iter(available), cpu))"
-            ),
-        ],
         praise=(
             "A program should also say when it falls back: a training run that lands on"
             " the CPU unseen costs days."
         ),
-        wrong={
-            "def choose(wish, available):\n    return torch.device(wish)": (
-                "there is no such GPU"
-            ),
-            "def choose(wish, available):\n    return wish": "expected a torch.device",
-            "def choose(wish, available):\n    return available[0] if available else torch.device('cpu')": (
-                "expected cuda:1: it is there"
-            ),
-            "def choose(wish, available):\n    wished = torch.device(wish)\n    return wished if wished in available else available[0]": (
-                "the CPU is always there"
-            ),
-            "def choose(wish, available):\n    wished = torch.device(wish)\n    return wished if wished.type == 'cpu' or wished in available else available[0]": (
-                "raised IndexError"
-            ),
-            "def choose(wish, available):\n    wished = torch.device(wish)\n    there = wished.type in [d.type for d in available]\n    return wished if there else torch.device('cpu')": (
-                "there is no such GPU"
-            ),
-            "def choose(wish, available):\n    wished = torch.device(wish)\n    return wished if wished in available else torch.device('cpu')": (
-                "so the first accelerator"
-            ),
-            "def choose(wish, available):\n    wished = torch.device(wish)\n    if wished.type == 'cpu' or wished in available:\n        return wished\n    return available[0] if available else torch.device('cpu')": (
-                "a fair answer to a wish without an index"
-            ),
-            "def choose(wish, available):\n    for d in [*available, torch.device('cpu')]:\n        if wish.startswith('cpu') or str(d).startswith(wish):\n            return torch.device('cpu') if wish.startswith('cpu') else d\n    return available[0] if available else torch.device('cpu')": (
-                "cuda:10 is not cuda:1"
-            ),
-            "def choose(wish, available):\n    wished = torch.device(wish)\n    if wished.type == 'cpu' or wished in available:\n        return wished\n    same = [d for d in available if d.type == wished.type]\n    return (same or available or [torch.device('cpu')])[0]": (
-                "the first of the list, of whatever type"
-            ),
-            "def choose(wish, available):\n    wished = torch.device(wish)\n    if wished.type != 'cpu' and wished.index is None:\n        wished = torch.device(wished.type, 0)\n    if wished.type == 'cpu' or wished in available:\n        return wished\n    return available[0] if available else torch.device('cpu')": (
-                "whatever its number"
-            ),
-            "def choose(wish, available):\n    wished = torch.device(wish)\n    if wished.type == 'cpu':\n        return wished\n    for d in available:\n        if d == wished or (wish == 'cuda' and d.type == 'cuda'):\n            return d\n    return available[0] if available else torch.device('cpu')": (
-                "for 'xpu' and"
-            ),
-            "def choose(wish, available):\n    wished = torch.device(wish)\n    if wished.type == 'cpu':\n        return wished\n    for d in available:\n        if d.type == wished.type and (not wished.index or d.index == wished.index):\n            return d\n    return available[0] if available else torch.device('cpu')": (
-                "0 is an index, too"
-            ),
-        },
     ),
     Exercise(
         number="01.5",
@@ -766,61 +563,8 @@ def crossover(sizes, cpu_times, other_times):
             start = size
     return start
 """,
-        right=[
-            (
-                "def crossover(sizes, cpu_times, other_times):\n    wins = [o < c for"
-                " c, o in zip(cpu_times, other_times)]\n    return next((size for i,"
-                " size in enumerate(sizes) if all(wins[i:])), None)"
-            ),
-            (
-                "def crossover(sizes, cpu_times, other_times):\n"
-                "    best = None\n"
-                "    for i in reversed(range(len(sizes))):\n"
-                "        if other_times[i] >= cpu_times[i]:\n            break\n"
-                "        best = sizes[i]\n"
-                "    return best"
-            ),
-            (
-                "import numpy as np\ndef crossover(sizes, cpu_times, other_times):\n   "
-                " lost = np.flatnonzero(np.array(other_times) >= np.array(cpu_times))\n"
-                "    first = lost[-1] + 1 if lost.size else 0\n    return"
-                " np.array(sizes)[first] if first < len(sizes) else None"
-            ),
-            (
-                "def crossover(sizes, cpu_times, other_times):\n    if not sizes or"
-                " other_times[-1] >= cpu_times[-1]:\n        return None\n    before ="
-                " crossover(sizes[:-1], cpu_times[:-1], other_times[:-1])\n    return"
-                " sizes[-1] if before is None else before"
-            ),
-        ],
         praise=(
             "The true crossing lies between your answer and the last size that lost."
         ),
-        wrong={
-            "def crossover(sizes, cpu_times, other_times):\n    return next(n for n, c, o in zip(sizes, cpu_times, other_times) if o < c)": (
-                "raised StopIteration"
-            ),
-            "def crossover(sizes, cpu_times, other_times):\n    return next((n for n, c, o in zip(sizes, cpu_times, other_times) if o < c), None)": (
-                "does not last"
-            ),
-            "def crossover(sizes, cpu_times, other_times):\n    return next((i for i, (c, o) in enumerate(zip(cpu_times, other_times)) if o < c), None)": (
-                "you returned 2, expected 256"
-            ),
-            "def crossover(sizes, cpu_times, other_times):\n    start = None\n    for n, c, o in zip(sizes, cpu_times, other_times):\n        if o > c:\n            start = None\n        elif start is None:\n            start = n\n    return start": (
-                "equally fast is not faster"
-            ),
-            "def crossover(sizes, cpu_times, other_times):\n    if other_times[-1] >= cpu_times[-1]:\n        return None\n    i = len(sizes) - 1\n    while other_times[i - 1] < cpu_times[i - 1]:\n        i -= 1\n    return sizes[i]": (
-                "IndexError"
-            ),
-            "def crossover(sizes, cpu_times, other_times):\n    lost = [n for n, c, o in zip(sizes, cpu_times, other_times) if o >= c]\n    return lost[-1] if lost else None": (
-                "you returned 64, expected 256"
-            ),
-            "def crossover(sizes, cpu_times, other_times):\n    wins = [n for n, c, o in zip(sizes, cpu_times, other_times) if o < c]\n    return wins[-1] if wins else None": (
-                "you returned 256, expected 16"
-            ),
-            "def crossover(sizes, cpu_times, other_times):\n    wins = [n for n, c, o in zip(sizes, cpu_times, other_times) if o < c]\n    return wins[0] if wins else None": (
-                "does not last"
-            ),
-        },
     ),
 ]

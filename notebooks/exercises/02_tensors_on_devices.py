@@ -555,35 +555,6 @@ def check_summary(answer):
             )
 
 
-# Parts that several answers share
-SAME = """
-def ensure_same_device(*tensors):
-    devices = {x.device for x in tensors if x.dim() > 0 or x.device.type != "cpu"}
-    if len(devices) > 1:
-        found = ", ".join(str(x.device) for x in tensors)
-        raise ValueError(f"all tensors must be on one device, found {found}")
-"""
-TENSOR = """
-def move_all(nested, device):
-    if isinstance(nested, torch.Tensor):
-        return nested.to(device)
-"""
-DICT = """
-    if isinstance(nested, dict):
-        return {key: move_all(value, device) for key, value in nested.items()}
-"""
-LIST = """
-    if isinstance(nested, (list, tuple)):
-        return type(nested)(move_all(value, device) for value in nested)
-"""
-MOVE = TENSOR.rstrip() + DICT.rstrip() + LIST + "    return nested\n"
-FETCH = """
-def summary(losses):
-    stacked = torch.stack(losses)
-    mean, largest = torch.stack([stacked.mean(), stacked.max()]).tolist()
-    return mean, largest
-"""
-
 EXERCISES = [
     Exercise(
         number="02.0",
@@ -603,57 +574,6 @@ def zeros_beside(x, n):
             "x.new_zeros(n) does the same in one word, and takes the dtype of x as"
             " well."
         ),
-        right=[
-            """
-def zeros_beside(x, n):
-    return x.new_zeros(n)
-""",
-            """
-def zeros_beside(x, n):
-    with x.device:
-        return torch.zeros(n)
-""",
-            """
-def zeros_beside(x, n):
-    return torch.full((n,), 0.0, dtype=x.dtype, device=str(x.device))
-""",
-        ],
-        wrong={
-            """
-def zeros_beside(x, n):
-    return torch.zeros(n)
-""": ("say device= when you make it"),
-            """
-def zeros_beside(x, n):
-    return torch.zeros(n).to(x.device)
-""": ("was made elsewhere, and moved (to)"),
-            """
-def zeros_beside(x, n):
-    return torch.zeros_like(x)
-""": ("the shape is (2,), expected (3,)"),
-            """
-def zeros_beside(x, n):
-    return torch.zeros(n, device=x.device.type)
-""": ("x on cuda:1"),
-            """
-def zeros_beside(x, n):
-    return torch.empty(n, device=x.device)
-""": ("expected three zeros"),
-            """
-def zeros_beside(x, n):
-    return x.resize_(n).zero_()
-""": ("you changed the shape of x"),
-            """
-def zeros_beside(x, n):
-    x.zero_()
-    return x.new_zeros(n)
-""": ("leave x as it is"),
-            """
-def zeros_beside(x, n):
-    torch.set_default_device(x.device)
-    return torch.zeros(n)
-""": ("leaves meta as the default device"),
-        },
     ),
     Exercise(
         number="02.1",
@@ -683,41 +603,6 @@ copies = [False, True, False, True, False, True]
             " without a word where it cannot, as in x.reshape(2, 3).T.reshape(6). view"
             " raises an error there."
         ),
-        right=[
-            "copies = (0, 1, 0, 1, 0, 1)",
-            """
-x = torch.arange(6.0)
-made = [x.to("cpu"), x.to(torch.float64), x[2:].cpu(), x.to("cpu", copy=True)]
-made += [x.reshape(2, 3).contiguous(), x.reshape(2, 3).T.contiguous()]
-copies = [y.untyped_storage().data_ptr() != x.untyped_storage().data_ptr() for y in made]
-""",
-        ],
-        wrong={
-            "copies = [True, True, False, True, False, True]": (
-                "so .to hands back x itself"
-            ),
-            "copies = [False, False, False, True, False, True]": (
-                "need memory of their own"
-            ),
-            "copies = [False, True, True, True, False, True]": "a slice is a view",
-            "copies = [False, True, False, False, False, True]": "copies in any case",
-            "copies = [False, True, False, True, True, True]": (
-                "shares the storage of x"
-            ),
-            "copies = [False, True, False, True, False, False]": (
-                "has a storage of its own: the transposed view"
-            ),
-            "copies = [False, True]": "expected a list of 6 values",
-            'copies = ["no", "yes", "no", "yes", "no", "yes"]': (
-                "you said 'no': write True or False"
-            ),
-            """
-x = torch.arange(6.0)
-made = [x.to("cpu"), x.to(torch.float64), x[2:].cpu(), x.to("cpu", copy=True)]
-made += [x.reshape(2, 3).contiguous(), x.reshape(2, 3).T.contiguous()]
-copies = [y.data_ptr() != x.data_ptr() for y in made]
-""": ("a slice is a view"),
-        },
     ),
     Exercise(
         number="02.2",
@@ -733,95 +618,17 @@ copies = [y.data_ptr() != x.data_ptr() for y in made]
             ),
             "Stack the two results as well, and fetch both at once with tolist().",
         ],
-        solution=FETCH,
+        solution="""
+def summary(losses):
+    stacked = torch.stack(losses)
+    mean, largest = torch.stack([stacked.mean(), stacked.max()]).tolist()
+    return mean, largest
+""",
         praise=(
             "torch.stack(losses).tolist() and plain Python afterwards is one wait too."
             " It carries every loss across; computed on the device, two numbers cross,"
             " however long the list is."
         ),
-        right=[
-            FETCH.replace(".tolist()", ".cpu().tolist()"),
-            """
-def summary(losses):
-    here = torch.empty(len(losses))
-    here.copy_(torch.stack(losses))
-    assert f"{here.max():.3f}" in f"{here.max():.4f} {here}"
-    return here.mean().item(), here.max().item()
-""",
-            """
-def summary(losses):
-    total, largest = torch.tensor(0.0), losses[0]
-    for x in losses:
-        total, largest = total + x, torch.maximum(largest, x)
-    return torch.stack([total / len(losses), largest]).tolist()
-""",
-            """
-def summary(losses):
-    values = torch.stack(losses).cpu().numpy()
-    return values.mean(), values.max()
-""",
-            """
-def summary(losses):
-    out = torch.empty(2, device=losses[0].device)
-    out[0] = sum(losses) / len(losses)
-    out[1] = torch.stack(losses).max()
-    mean, largest = out.to("cpu")
-    return float(mean), largest.item()
-""",
-        ],
-        wrong={
-            """
-def summary(losses):
-    values = [x.item() for x in losses]
-    return sum(values) / len(values), max(values)
-""": ("3 waits for the losses [1.0, 4.0, 1.0] (item, item, item)"),
-            """
-def summary(losses):
-    stacked = torch.stack(losses)
-    return stacked.mean().item(), stacked.max().item()
-""": ("2 waits"),
-            """
-def summary(losses):
-    mean = sum(losses) / len(losses)
-    return torch.stack([mean, max(losses)]).tolist()
-""": ("(__bool__, __bool__, tolist)"),
-            """
-def summary(losses):
-    stacked = torch.tensor(losses)
-    return torch.stack([stacked.mean(), stacked.max()]).tolist()
-""": ("(tensor, tensor, tensor)"),
-            """
-def summary(losses):
-    values = torch.stack(losses).numpy()
-    return values.mean(), values.max()
-""": ("Use Tensor.cpu()"),
-            """
-def summary(losses):
-    stacked = torch.stack(losses)
-    return stacked.mean(), stacked.max()
-""": ("Python numbers are asked"),
-            """
-def summary(losses):
-    stacked = torch.stack(losses)
-    return torch.stack([stacked.sum(), stacked.max()]).tolist()
-""": ("expected 2 as the mean"),
-            """
-def summary(losses):
-    stacked = torch.stack(losses)
-    return torch.stack([stacked.max(), stacked.mean()]).tolist()
-""": ("the mean comes first"),
-            """
-def summary(losses):
-    out, stacked = torch.empty(2), torch.stack(losses)
-    out[0], out[1] = stacked.mean(), stacked.max()
-    return out.tolist()
-""": ("(__setitem__, __setitem__)"),
-            """
-def summary(losses):
-    values = torch.stack(losses).to("cpu", non_blocking=True)
-    return values.mean().item(), values.max().item()
-""": ("nothing waits for it"),
-        },
     ),
     Exercise(
         number="02.3",
@@ -843,65 +650,6 @@ def link_from_two(n1, t1, n2, t2):
             "Two points always give two numbers, and no idea how well the model fits."
             " So the lesson took thirteen."
         ),
-        right=[
-            """
-def link_from_two(n1, t1, n2, t2):
-    seconds_per_byte = (t1 - t2) / (n1 - n2)
-    return [t2 - n2 * seconds_per_byte, 1 / seconds_per_byte]
-""",
-            """
-def link_from_two(n1, t1, n2, t2):
-    system = torch.tensor([[1.0, n1], [1.0, n2]])
-    latency, slope = torch.linalg.solve(system, torch.tensor([t1, t2])).tolist()
-    return latency, 1 / slope
-""",
-            """
-import numpy as np
-
-def link_from_two(n1, t1, n2, t2):
-    slope, latency = np.polyfit([n1, n2], [t1, t2], 1)
-    return np.array([latency, 1 / slope])
-""",
-        ],
-        wrong={
-            """
-def link_from_two(n1, t1, n2, t2):
-    return t1, n2 / t2
-""": ("take the difference of the two measurements"),
-            """
-def link_from_two(n1, t1, n2, t2):
-    return t1, (n2 - n1) / (t2 - t1)
-""": ("what remains of a time when the time of its bytes"),
-            """
-def link_from_two(n1, t1, n2, t2):
-    return (n2 - n1) / (t2 - t1)
-""": ("expected a pair"),
-            """
-def link_from_two(n1, t1, n2, t2):
-    bandwidth = (n2 - n1) / (t2 - t1)
-    return bandwidth, t1 - n1 / bandwidth
-""": ("the latency comes first"),
-            """
-def link_from_two(n1, t1, n2, t2):
-    slope = (t2 - t1) / (n2 - n1)
-    return t1 - n1 * slope, slope
-""": ("that is seconds per byte"),
-            """
-def link_from_two(n1, t1, n2, t2):
-    bandwidth = (n2 - n1) / (t2 - t1)
-    return t1 - n1 / bandwidth, bandwidth / 1e9
-""": ("that is in GB/s"),
-            """
-def link_from_two(n1, t1, n2, t2):
-    bandwidth = (n1 - n2) / (t2 - t1)
-    return t1 - n1 / bandwidth, bandwidth
-""": ("the same way round"),
-            """
-def link_from_two(n1, t1, n2, t2):
-    bandwidth = (n2 - n1) // (t2 - t1)
-    return t1 - n1 / bandwidth, bandwidth
-""": ("do not round it"),
-        },
     ),
     Exercise(
         number="02.4",
@@ -923,73 +671,18 @@ def link_from_two(n1, t1, n2, t2):
                 " tensors)."
             ),
         ],
-        solution=SAME,
+        solution="""
+def ensure_same_device(*tensors):
+    devices = {x.device for x in tensors if x.dim() > 0 or x.device.type != "cpu"}
+    if len(devices) > 1:
+        found = ", ".join(str(x.device) for x in tensors)
+        raise ValueError(f"all tensors must be on one device, found {found}")
+""",
         praise=(
             "Put it at the doors of your own library, where the message can name what"
             " the caller passed. Inside, PyTorch checks anyway; and a version that"
             " moves the arguments would hide a copy in each call."
         ),
-        right=[
-            """
-def ensure_same_device(*tensors):
-    devices = set()
-    for x in tensors:
-        if x.ndim == 0 and x.device == torch.device("cpu"):
-            continue
-        devices.add(x.device)
-    if len(devices) > 1:
-        raise ValueError(f"different devices: {devices}")
-""",
-            """
-def ensure_same_device(*tensors):
-    placed = [t for t in tensors if t.shape != () or t.device.type != "cpu"]
-    if any(t.device != placed[0].device for t in placed):
-        raise ValueError("not one device", [(t.device.type, t.device.index) for t in placed])
-    return tensors
-""",
-        ],
-        wrong={
-            """
-def ensure_same_device(*tensors):
-    return [x.to(tensors[0].device) for x in tensors]
-""": ("hides a copy in each call"),
-            """
-def ensure_same_device(*tensors):
-    if len({x.device for x in tensors}) > 1:
-        raise ValueError([str(x.device) for x in tensors])
-""": ("a number on the CPU may join any device"),
-            """
-def ensure_same_device(*tensors):
-    if len({x.device.type for x in tensors if x.dim()}) > 1:
-        raise ValueError([str(x.device) for x in tensors])
-""": ("cuda:0 and cuda:1 are two devices"),
-            SAME.replace("{found}", "{len(devices)}"): "does not name cpu",
-            SAME.replace(
-                "{found}", "cpu meta cuda:0 cuda:1 cuda:2"
-            ): "names cuda:0, where none of them is",
-            SAME.replace("str(x.device)", "x.device.type"): "does not name cuda:0",
-            """
-def ensure_same_device(*tensors):
-    assert len({x.device for x in tensors if x.dim()}) < 2, tensors
-""": ("expected a ValueError, you raised AssertionError"),
-            """
-def ensure_same_device(*tensors):
-    if len({x.device for x in tensors if x.dim()}) > 1:
-        raise ValueError([str(x.device) for x in tensors])
-""": ("a vector on cpu and a number on cuda:0"),
-            SAME.replace(
-                "{x.device for", "{(x.device, x.dtype) for"
-            ): "types do not matter",
-            SAME.replace(
-                "x.dim() > 0", "x.numel() > 1"
-            ): "a vector of length one is a vector",
-            SAME.replace(
-                "for x in tensors if", "for x in tensors[:2] if"
-            ): "not only the first two",
-            SAME.replace(
-                "for x in tensors if", "for x in tensors[::max(1, len(tensors) - 1)] if"
-            ): "not only the first and the last",
-        },
     ),
     Exercise(
         number="02.5",
@@ -1008,74 +701,19 @@ def ensure_same_device(*tensors):
                 " a list and a tuple a tuple."
             ),
         ],
-        solution=MOVE,
+        solution="""
+def move_all(nested, device):
+    if isinstance(nested, torch.Tensor):
+        return nested.to(device)
+    if isinstance(nested, dict):
+        return {key: move_all(value, device) for key, value in nested.items()}
+    if isinstance(nested, (list, tuple)):
+        return type(nested)(move_all(value, device) for value in nested)
+    return nested
+""",
         praise=(
             "A named tuple would need type(nested)(*values). PyTorch's own code does"
             " this with torch.utils._pytree.tree_map, which knows named tuples too."
         ),
-        right=[
-            """
-def move_all(nested, device):
-    match nested:
-        case torch.Tensor():
-            return nested.to(device, non_blocking=True)
-        case dict():
-            return dict((key, move_all(value, device)) for key, value in nested.items())
-        case list():
-            return [move_all(value, device) for value in nested]
-        case tuple():
-            return tuple(move_all(value, device) for value in nested)
-    return nested
-""",
-            """
-from torch.utils._pytree import tree_map
-
-def move_all(nested, device):
-    return tree_map(lambda value: value.to(device) if isinstance(value, torch.Tensor) else value, nested)
-""",
-        ],
-        wrong={
-            TENSOR.rstrip() + DICT + "    return nested\n": (
-                "is the list of the input itself"
-            ),
-            MOVE.replace(
-                "type(nested)", "list"
-            ): "should be of type tuple, you returned one of type list",
-            MOVE.replace(
-                "nested.to(device)", "nested.to(device, copy=True)"
-            ): "was copied on its way",
-            MOVE.replace(
-                "nested.to(device)", "nested.float().to(device)"
-            ): "only the device may change",
-            MOVE.replace(
-                "return nested.to(device)",
-                "return nested if nested.device.type == device.type else"
-                " nested.to(device)",
-            ): "should be a tensor on cuda:1, it is on cuda:0",
-            MOVE.replace(
-                "return nested.to(device)", "nested.to(device)"
-            ): "it is on cpu",
-            MOVE.replace(
-                "nested.to(device)", "nested.to(device.type)"
-            ): "moves a tensor to 'cuda'",
-            MOVE.replace(
-                "nested.to(device)", "nested.detach().to(device)"
-            ): "hand on the same one",
-            "import copy\n"
-            + MOVE.replace(
-                "    return nested\n", "    return copy.deepcopy(nested)\n"
-            ): "a copy of it",
-            """
-def move_all(nested, device):
-    for key, value in nested.items():
-        if isinstance(value, torch.Tensor):
-            nested[key] = value.to(device)
-    return nested
-""": ("the input itself was changed"),
-            """
-def move_all(nested, device):
-    return {key: value.to(device) for key, value in nested.items()}
-""": ("raised AttributeError"),
-        },
     ),
 ]

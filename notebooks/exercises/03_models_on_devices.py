@@ -613,50 +613,6 @@ def _steps(model, optimizer, count):
     return losses
 
 
-# Parts that several answers share
-STANDARDIZE = """
-class Standardize(torch.nn.Module):
-    def __init__(self, mean, std):
-        super().__init__()
-        self.register_buffer("mean", mean)
-        self.register_buffer("std", std)
-
-    def forward(self, x):
-        return (x - self.mean) / self.std
-"""
-COUNT = """
-def count_crossings(places, sizes):
-    path = ["cpu", *places, "cpu"]
-    crossed = [size for i, size in enumerate(sizes) if path[i] != path[i + 1]]
-    return len(crossed), sum(crossed)
-"""
-EVALUATE = """
-def evaluate(model, batch):
-    modes = [(module, module.training) for module in model.modules()]
-    model.eval()
-    try:
-        with torch.no_grad():
-            return model(batch)
-    finally:
-        for module, training in modes:
-            module.training = training
-"""
-LOAD = """
-def load_onto(model, file, device):
-    state = torch.load(file, map_location="cpu", weights_only=True)
-    model.load_state_dict(state)
-    return model.to(device)
-"""
-RESUME = """
-def resume(make_model, state, device):
-    model = make_model()
-    model.load_state_dict(state["model"])
-    model.to(device)
-    optimizer = torch.optim.Adam(model.parameters())
-    optimizer.load_state_dict(state["optimizer"])
-    return model, optimizer
-"""
-
 EXERCISES = [
     Exercise(
         number="03.1",
@@ -672,81 +628,20 @@ EXERCISES = [
             ),
             'self.register_buffer("mean", mean), and then use it as self.mean.',
         ],
-        solution=STANDARDIZE,
-        praise=(
-            "A third way to lose them is a buffer with persistent=False: it moves, and"
-            " is in no file."
-        ),
-        right=[
-            """
-from torch import nn
-
-class Standardize(nn.Module):
-    def __init__(self, mean, std):
-        super().__init__()
-        self.mean, self.std = nn.Buffer(mean), nn.Buffer(std)
-
-    def forward(self, x):
-        return x.sub(self.mean).div(self.std)
-""",
-            """
+        solution="""
 class Standardize(torch.nn.Module):
     def __init__(self, mean, std):
         super().__init__()
-        self.register_buffer("both", torch.stack([1 / std, -mean / std]))
-
-    def forward(self, x):
-        return x * self.both[0] + self.both[1]
-""",
-            """
-class Standardize(torch.nn.Module):
-    def __init__(self, mean, std):
-        super().__init__()
-        self.mean = torch.nn.Parameter(mean, requires_grad=False)
-        self.std = torch.nn.Parameter(std, requires_grad=False)
+        self.register_buffer("mean", mean)
+        self.register_buffer("std", std)
 
     def forward(self, x):
         return (x - self.mean) / self.std
 """,
-        ],
-        wrong={
-            STANDARDIZE.replace(
-                'self.register_buffer("mean", mean)', "self.mean = mean"
-            ): "must both be in the state_dict",
-            STANDARDIZE.replace(
-                'self.register_buffer("mean", mean)',
-                "self.mean = torch.nn.Parameter(mean)",
-            ): "an optimizer would train mean: make buffers",
-            STANDARDIZE.replace(
-                "return (x", "with torch.no_grad():\n            return (x"
-            ): "no gradient passes through",
-            STANDARDIZE.replace(
-                '"std", std)', '"std", std, persistent=False)'
-            ): "the file would hold ['mean']",
-            STANDARDIZE.replace("(x - self.mean)", "x - self.mean"): "you returned",
-            STANDARDIZE.replace(
-                "return (x - self.mean) / self.std",
-                "x -= self.mean\n        return x / self.std",
-            ): "forward changed its input",
-            """
-class Standardize(torch.nn.Module):
-    def __init__(self, mean, std):
-        super().__init__()
-        self.mean, self.std = mean, std
-
-    def forward(self, x):
-        return (x - self.mean.to(x.device)) / self.std.to(x.device)
-""": ("the file would hold []"),
-            STANDARDIZE.replace(
-                "(x - self.mean) / self.std", "(x - self.fixed) / self.std"
-            ).replace(
-                "super().__init__()", "super().__init__()\n        self.fixed = mean"
-            ): "moved to meta, forward raised",
-            STANDARDIZE.replace(
-                "(x - self.mean) / self.std",
-                "(x.cpu() - self.mean.cpu()) / self.std.cpu()",
-            ): "moved to meta, forward raised",
-        },
+        praise=(
+            "A third way to lose them is a buffer with persistent=False: it moves, and"
+            " is in no file."
+        ),
     ),
     Exercise(
         number="03.2",
@@ -762,67 +657,16 @@ class Standardize(torch.nn.Module):
             ),
             "At the border between path[i] and path[i + 1], sizes[i] bytes cross.",
         ],
-        solution=COUNT,
+        solution="""
+def count_crossings(places, sizes):
+    path = ["cpu", *places, "cpu"]
+    crossed = [size for i, size in enumerate(sizes) if path[i] != path[i + 1]]
+    return len(crossed), sum(crossed)
+""",
         praise=(
             "In training, count every border twice, except one that the batch itself"
             " crosses: data needs no gradient."
         ),
-        right=[
-            """
-from itertools import pairwise
-
-def count_crossings(places, sizes):
-    crossed = [size for size, (a, b) in zip(sizes, pairwise(["cpu", *places, "cpu"]), strict=True) if a != b]
-    return len(crossed), sum(crossed)
-""",
-            """
-def count_crossings(places, sizes):
-    here, count, total = "cpu", 0, 0
-    for place, size in zip(list(places) + ["cpu"], sizes):
-        if place != here:
-            count += 1
-            total += size
-        here = place
-    return [count, total]
-""",
-            """
-import numpy as np
-
-def count_crossings(places, sizes):
-    path = np.array(["cpu", *places, "cpu"])
-    crossed = path[1:] != path[:-1]
-    return crossed.sum(), np.dot(crossed, sizes)
-""",
-        ],
-        wrong={
-            """
-def count_crossings(places, sizes):
-    crossed = [size for size, a, b in zip(sizes[1:], places[:-1], places[1:]) if a != b]
-    return len(crossed), sum(crossed)
-""": ("the whole path is"),
-            COUNT.replace(
-                "enumerate(sizes)", "enumerate(sizes[1:] + [0])"
-            ): "what crosses in front of layer i is sizes[i]",
-            COUNT.replace(
-                " if path[i] != path[i + 1]", ""
-            ): "nothing crosses between equal neighbors",
-            COUNT.replace(
-                "path[i] != path[i + 1]", "path[i] is not path[i + 1]"
-            ): "between equal neighbors",
-            COUNT.replace(
-                "path[i] != path[i + 1]", "path[i][:4] != path[i + 1][:4]"
-            ): "a border lies wherever two neighbors differ",
-            COUNT.replace(
-                "len(crossed), sum(crossed)", "sum(crossed), len(crossed)"
-            ): "the number of crossings comes first",
-            COUNT.replace(
-                "len(crossed), sum(crossed)", "2 * len(crossed), 2 * sum(crossed)"
-            ): "no gradient goes back",
-            """
-def count_crossings(places, sizes):
-    return sum(a != b for a, b in zip(places, places[1:]))
-""": ("expected a pair"),
-        },
     ),
     Exercise(
         number="03.3",
@@ -844,98 +688,21 @@ def count_crossings(places, sizes):
                 " itself; train() would go deeper."
             ),
         ],
-        solution=EVALUATE,
+        solution="""
+def evaluate(model, batch):
+    modes = [(module, module.training) for module in model.modules()]
+    model.eval()
+    try:
+        with torch.no_grad():
+            return model(batch)
+    finally:
+        for module, training in modes:
+            module.training = training
+""",
         praise=(
             "Frozen batch norms inside a model that trains are common in fine-tuning,"
             " and model.train() after an evaluation thaws them without a word."
         ),
-        right=[
-            """
-@torch.no_grad()
-def evaluate(model, batch):
-    before = {module: module.training for module in model.modules()}
-    try:
-        return model.eval()(batch)
-    finally:
-        for module, training in before.items():
-            module.train(training)
-""",
-            """
-import copy
-
-def evaluate(model, batch):
-    with torch.inference_mode():
-        result = copy.deepcopy(model).eval()(batch)
-    return result.clone()
-""",
-        ],
-        wrong={
-            """
-def evaluate(model, batch):
-    with torch.no_grad():
-        return model(batch)
-""": ("the running mean of batch norm changed"),
-            """
-def evaluate(model, batch):
-    return model.eval()(batch)
-""": ("the answer carries a graph"),
-            EVALUATE.replace("with torch.no_grad():", "if True:").replace(
-                "model(batch)", "model(batch).detach()"
-            ): "do not cut a graph off afterwards",
-            EVALUATE.replace("no_grad", "inference_mode"): "an inference tensor",
-            EVALUATE.replace(
-                "with torch.no_grad():",
-                "torch.set_grad_enabled(False)\n        if True:",
-            ): "autograd is off afterwards",
-            """
-def evaluate(model, batch):
-    model.eval()
-    with torch.no_grad():
-        return model(batch)
-""": ("the model was in train mode before"),
-            """
-def evaluate(model, batch):
-    before = model.training
-    model.eval()
-    with torch.no_grad():
-        result = model(batch)
-    model.train(before)
-    return result
-""": ("but its layer `frozen`"),
-            EVALUATE.replace(
-                "model.modules()", "[model, *model.children()]"
-            ): "but its layer `block.0`",
-            EVALUATE.replace(
-                "model.modules()]", "model.modules() if not list(module.children())]"
-            )
-            .replace(
-                "    model.eval()\n", "    was = model.training\n    model.eval()\n"
-            )
-            .replace(
-                "    finally:", "    finally:\n        model.train(was)"
-            ): "but its layer `block`",
-            EVALUATE.replace("    try:\n        with", "    if True:\n        with")
-            .replace(
-                "            return model(batch)", "            result = model(batch)"
-            )
-            .replace("    finally:\n", "    if True:\n")
-            .replace(
-                "            module.training = training\n",
-                "            module.training = training\n    return result\n",
-            ): "use try and finally",
-            EVALUATE.replace(
-                "    finally:",
-                "    except ValueError:\n        return None\n    finally:",
-            ): "your function kept it to itself",
-            EVALUATE.replace(
-                "    finally:",
-                "    except ValueError:\n        raise RuntimeError('failed')\n   "
-                " finally:",
-            ): "the caller saw a RuntimeError",
-            EVALUATE.replace(
-                "model(batch)", "model(batch).argmax(1)"
-            ): "you returned torch.int64 of shape (5,)",
-        },
     ),
     Exercise(
         number="03.4",
@@ -954,80 +721,16 @@ def evaluate(model, batch):
             ),
             "model.to(device) moves in place and hands back the model.",
         ],
-        solution=LOAD,
+        solution="""
+def load_onto(model, file, device):
+    state = torch.load(file, map_location="cpu", weights_only=True)
+    model.load_state_dict(state)
+    return model.to(device)
+""",
         praise=(
             "With a model on meta, load_state_dict(state, assign=True) would do the"
             " same without a second copy."
         ),
-        right=[
-            LOAD.replace(
-                "load_state_dict(state)", "load_state_dict(state, assign=True)"
-            ),
-            """
-def load_onto(model, file, device):
-    model = model.to(device)
-    model.load_state_dict(torch.load(file, lambda storage, tag: storage, weights_only=True))
-    return model
-""",
-            """
-def load_onto(model, file, device):
-    state = torch.load(file, map_location=torch.device("cpu"))
-    answer = model.load_state_dict(state, strict=False)
-    if answer.missing_keys:
-        raise KeyError(f"not in the file: {answer.missing_keys}")
-    return model.to(device)
-""",
-        ],
-        equivalent={
-            "state = torch.load(file, map_location='cpu', weights_only=True) → state = torch.load(file, map_location='cpu')": (
-                "weights_only=True is the default since PyTorch 2.6."
-            ),
-        },
-        wrong={
-            LOAD.replace('map_location="cpu", ', ""): "map_location",
-            LOAD.replace(
-                "weights_only=True", "weights_only=False"
-            ): "a stranger's code ran here",
-            LOAD.replace(
-                "load_state_dict(state)", "load_state_dict(state, strict=False)"
-            ): "nobody heard of it",
-            LOAD.replace(
-                "return model.to(device)", "return model"
-            ): "0.weight of the model is on cpu",
-            LOAD.replace(
-                'map_location="cpu"', "map_location=device"
-            ): "twice for a while",
-            LOAD.replace('"cpu"', "device")
-            .replace("(state)", "(state, assign=True)")
-            .replace(
-                ".to(device)", ""
-            ): "asked for meta, but mask of the model is on cpu",
-            LOAD.replace(
-                "model.load_state_dict(state)",
-                "model.to(device).load_state_dict({key: x.to(device) for key, x in"
-                " state.items()})",
-            ): "twice for a while",
-            LOAD.replace(
-                "model.load_state_dict(state)\n    ", ""
-            ): "0.weight in the model is not that of the file",
-            LOAD.replace(
-                "return model.to(device)", "model.to(device)"
-            ): "expected the model",
-            """
-def load_onto(model, file, device):
-    state = torch.load(file, map_location="cpu", weights_only=True)
-    return model.to(device).load_state_dict(state)
-""": ("you returned <All keys matched successfully>, expected the model"),
-            """
-def load_onto(model, file, device):
-    try:
-        state = torch.load(file, map_location="cpu", weights_only=True)
-        model.load_state_dict(state)
-    except Exception:
-        pass
-    return model.to(device)
-""": ("nobody heard of it"),
-        },
     ),
     Exercise(
         number="03.5",
@@ -1046,80 +749,19 @@ def load_onto(model, file, device):
                 " are, so it comes last."
             ),
         ],
-        solution=RESUME,
-        right=[
-            """
+        solution="""
 def resume(make_model, state, device):
-    model = make_model().to(device)
+    model = make_model()
     model.load_state_dict(state["model"])
-    optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
+    model.to(device)
+    optimizer = torch.optim.Adam(model.parameters())
     optimizer.load_state_dict(state["optimizer"])
     return model, optimizer
 """,
-            """
-def resume(make_model, state, device):
-    model = make_model()
-    optimizer = torch.optim.Adam(model.to(device).parameters(), lr=1.0)
-    for name, item in {"model": model, "optimizer": optimizer}.items():
-        item.load_state_dict(state[name])
-    return [model, optimizer]
-""",
-        ],
         praise=(
             "The check moves to meta, which replaces the parameters as XLA does. On"
             " CUDA the wrong order goes unnoticed, until the state is on the wrong"
             " device."
         ),
-        wrong={
-            """
-def resume(make_model, state, device):
-    model = make_model()
-    optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
-    model.load_state_dict(state["model"])
-    optimizer.load_state_dict(state["optimizer"])
-    return model.to(device), optimizer
-""": ("The move replaced them"),
-            RESUME.replace(
-                '    optimizer.load_state_dict(state["optimizer"])\n', ""
-            ): "its running means are lost",
-            RESUME.replace(
-                '    model.load_state_dict(state["model"])\n', ""
-            ): "weight of the model is not that of the state",
-            RESUME.replace(
-                "    model.to(device)\n", ""
-            ): "asked for meta, but the model is on cpu",
-            RESUME.replace(
-                "return model, optimizer", "return model"
-            ): "expected a pair",
-            RESUME.replace(
-                "return model, optimizer", "return optimizer, model"
-            ): "you returned a pair (Adam, Linear)",
-            RESUME.replace(
-                "torch.optim.Adam", "torch.optim.SGD"
-            ): "expected (model, Adam optimizer)",
-            RESUME.replace(
-                "make_model()", "torch.nn.Linear(2, 1)"
-            ): "your function raised RuntimeError",
-            RESUME.replace(
-                "    return model, optimizer",
-                '    optimizer.param_groups[0]["lr"] = 0.1\n    return model,'
-                " optimizer",
-            ): "the optimizer's learning rate is 0.1, and that of the state 0.02",
-            RESUME.replace(
-                "model.to(device)", "model.to(device).eval()"
-            ): "the model is in eval mode",
-            RESUME.replace(
-                "model.parameters()", "reversed(list(model.parameters()))"
-            ): "three more steps raised",
-            RESUME.replace(
-                "model.to(device)", "model.to(device).half()"
-            ): "weight of the model is torch.float16",
-            RESUME.replace(
-                "model.to(device)", "model.to(device).requires_grad_(False)"
-            ): "want no gradient any more",
-            RESUME.replace(
-                "    model = ", "    torch.set_default_device(device)\n    model = "
-            ): "the default device",
-        },
     ),
 ]

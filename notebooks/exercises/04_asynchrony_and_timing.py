@@ -870,66 +870,6 @@ def _check_seconds(name, got, products, kind):
     )
 
 
-TIMER = """
-from torch.utils.benchmark import Timer
-
-def timer_seconds(a, b, threads, number):
-    timer = Timer("a @ b", globals={"a": a, "b": b}, num_threads=threads)
-    return timer.timeit(number).median
-"""
-
-MEDIAN = """
-from statistics import median
-
-def median_seconds(fn, wait, clock, n=9):
-    fn()
-    wait()
-    samples = []
-    for _ in range(n):
-        start = clock()
-        fn()
-        wait()
-        samples.append(clock() - start)
-    return median(samples)
-"""
-
-TRAIN = """
-import torch.nn.functional as F
-
-def train(model, optimizer, batches):
-    losses = []
-    for x, y in batches:
-        loss = F.cross_entropy(model(x), y)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        losses.append({kept})
-    return {returned}
-"""
-
-PRODUCTS = """
-import time
-from statistics import median
-
-def product_seconds(m, k, n, devices):
-    result = {}
-    for name, (device, wait) in devices.items():
-        a, b = torch.randn(m, k, device=device), torch.randn(k, n, device=device)
-        samples = []
-        for _ in range(10):
-            start = time.perf_counter()
-            a @ b
-            wait()
-            samples.append(time.perf_counter() - start)
-        result[name] = median(samples[1:])
-    return result
-"""
-
-
-def train_source(kept, returned):
-    return TRAIN.format(kept=kept, returned=returned)
-
-
 EXERCISES = [
     Exercise(
         number="04.0",
@@ -945,61 +885,18 @@ EXERCISES = [
             'Timer("a @ b", globals={"a": a, "b": b}, num_threads=…)',
             "timeit(number) returns a measurement, which has a median.",
         ],
-        solution=TIMER,
-        equivalent={
-            "return timer.timeit(number).median → return timer.timeit(number).mean": (
-                "timeit makes one block of runs, "
-                "so that median and mean are the same number."
-            ),
-        },
+        solution="""
+from torch.utils.benchmark import Timer
+
+def timer_seconds(a, b, threads, number):
+    timer = Timer("a @ b", globals={"a": a, "b": b}, num_threads=threads)
+    return timer.timeit(number).median
+""",
         praise=(
             "timeit makes one block of runs, so that its median is their mean;"
             " blocked_autorange makes several blocks. On a GPU the same line waits for"
             " the device."
         ),
-        right=[
-            """
-def timer_seconds(a, b, threads, number):
-    from torch.utils.benchmark import Timer
-
-    return Timer(stmt="fn()", globals={"fn": lambda: a @ b}, num_threads=threads).timeit(number).mean
-""",
-            """
-import torch.utils.benchmark as benchmark
-from timeit import default_timer
-
-def timer_seconds(a, b, threads, number):
-    timer = benchmark.Timer("torch.mm(a, b)", "import torch", "", default_timer, locals(), num_threads=threads)
-    return timer.timeit(number=number).times[0]
-""",
-        ],
-        wrong={
-            TIMER.replace(", num_threads=threads", ""): "Timer's default is one thread",
-            TIMER.replace(", num_threads=threads", "").replace(
-                "    timer =", "    torch.set_num_threads(threads)\n    timer ="
-            ): "Timer's default is one thread",
-            TIMER.replace(".median", ""): "It has a median",
-            TIMER.replace("timeit(number)", "timeit()"): "timeit makes a million runs",
-            TIMER.replace(
-                "timeit(number)", "timeit(20)"
-            ): "number = 7, and Timer computed 22 products",
-            TIMER.replace(
-                ".median", ".raw_times[0]"
-            ): "seconds of one product are asked",
-            TIMER.replace(
-                ".median", ".median * 1e3"
-            ): "seconds of one product are asked",
-            """
-import time
-
-def timer_seconds(a, b, threads, number):
-    torch.set_num_threads(threads)
-    start = time.perf_counter()
-    for _ in range(number):
-        a @ b
-    return (time.perf_counter() - start) / number
-""": ("outside of Timer"),
-        },
     ),
     Exercise(
         number="04.1",
@@ -1015,79 +912,24 @@ def timer_seconds(a, b, threads, number):
             "In the loop: clock, fn, wait, clock. Keep the difference.",
             "from statistics import median; return median(samples).",
         ],
-        solution=MEDIAN,
+        solution="""
+from statistics import median
+
+def median_seconds(fn, wait, clock, n=9):
+    fn()
+    wait()
+    samples = []
+    for _ in range(n):
+        start = clock()
+        fn()
+        wait()
+        samples.append(clock() - start)
+    return median(samples)
+""",
         praise=(
             "The clock as an argument makes the timer testable: with a made-up clock,"
             " its answer is exact."
         ),
-        right=[
-            """
-import numpy as np
-
-def median_seconds(fn, wait, clock, n=9):
-    def once():
-        wait()
-        start = clock()
-        fn()
-        wait()
-        return clock() - start
-
-    return np.median([once() for _ in range(n + 1)][1:])
-""",
-            """
-def median_seconds(fn, wait, clock, n=9):
-    for _ in range(3):
-        fn()
-    wait()
-    times = [clock()]
-    for _ in range(n):
-        fn()
-        wait()
-        times.append(clock())
-    return sorted(after - before for before, after in zip(times, times[1:]))[n // 2]
-""",
-        ],
-        wrong={
-            MEDIAN.replace("        wait()\n", ""): "that is the launch",
-            MEDIAN.replace(
-                "clock() - start", "start - clock()"
-            ): "not the other way round",
-            MEDIAN.replace("n=9)", "n=9, samples=[])").replace(
-                "    samples = []\n", ""
-            ): "runs of an earlier call",
-            """
-def median_seconds(fn, wait, clock, n=9):
-    fn()
-    wait()
-    start = clock()
-    for _ in range(n):
-        fn()
-    wait()
-    return (clock() - start) / n
-""": ("that is a mean"),
-            MEDIAN.replace(
-                "    fn()\n    wait()\n    samples", "    samples"
-            ): "fn ran 9 times",
-            MEDIAN.replace(
-                "    wait()\n    samples", "    samples"
-            ): "the first run (500 ms) is in it",
-            """
-def median_seconds(fn, wait, clock, n=9):
-    start = clock()
-    for _ in range(n + 1):
-        fn()
-    wait()
-    return (clock() - start) / (n + 1)
-""": ("the first run (500 ms) is in it"),
-            MEDIAN.replace("median(samples)", "sum(samples)"): "that is a sum",
-            MEDIAN.replace(
-                "median(samples)", "min(samples)"
-            ): "that is the fastest run",
-            MEDIAN.replace("median(samples)", "samples[-1]"): "not the middle one",
-            MEDIAN.replace("range(n)", "range(9)"): "for n = 5 you measured",
-            "import time\n"
-            + MEDIAN.replace("clock()", "time.perf_counter()"): "some other clock",
-        },
     ),
     Exercise(
         number="04.2",
@@ -1122,111 +964,6 @@ def faster(a, b):
             " is on the safe side: two intervals may overlap a little where speedup(a,"
             " b), which looks at the ratio, already sees a difference."
         ),
-        right=[
-            """
-import math
-
-def interval(samples):
-    n, half = len(samples), 1.96 * math.sqrt(len(samples))
-    low, high = max(1, math.floor((n - half) / 2)), min(n, math.ceil(1 + (n + half) / 2))
-    ordered = sorted(samples)
-    return ordered[low - 1], ordered[high - 1]
-
-def faster(a, b):
-    if len(a) < 6 or len(b) < 6:
-        return "cannot tell"
-    a, b = interval(a), interval(b)
-    if a[1] < b[0]:
-        return "a"
-    if b[1] < a[0]:
-        return "b"
-    return "cannot tell"
-""",
-            """
-import numpy as np
-
-def faster(a, b):
-    def ranks(samples):
-        n = len(samples)
-        low, high = (n - 1.96 * n**0.5) // 2, (n + 1.96 * n**0.5) / 2
-        return np.sort(samples)[max(0, int(low) - 1)], np.sort(samples)[min(n - 1, int(np.ceil(high)))]
-
-    if any(len(samples) < 6 for samples in (a, b)):
-        return "cannot tell"
-    first, second = sorted([(*ranks(a), "a"), (*ranks(b), "b")])
-    return first[2] if first[1] < second[0] else "cannot tell"
-""",
-        ],
-        wrong={
-            """
-from statistics import median
-
-def faster(a, b):
-    return "a" if median(a) < median(b) else "b"
-""": ("the same samples in another order"),
-            """
-def faster(a, b):
-    if min(len(a), len(b)) < 6:
-        return "cannot tell"
-    if max(a) < min(b):
-        return "a"
-    return "b" if max(b) < min(a) else "cannot tell"
-""": ("two outliers move the mean"),
-            """
-def faster(a, b):
-    if max(a) < min(b):
-        return "a"
-    return "b" if max(b) < min(a) else "cannot tell"
-""": ("two outliers move the mean"),
-            """
-from utils.timing import median_interval as interval
-
-def faster(a, b):
-    (low_a, high_a), (low_b, high_b) = interval(a), interval(b)
-    if high_a < low_b:
-        return "a"
-    return "b" if high_b < low_a else "cannot tell"
-""": ("fewer than six samples"),
-            """
-from statistics import mean
-
-def faster(a, b):
-    if abs(mean(a) - mean(b)) < 0.1:
-        return "cannot tell"
-    return "a" if mean(a) < mean(b) else "b"
-""": ("two outliers move the mean"),
-            """
-from statistics import quantiles
-
-def faster(a, b):
-    if min(len(a), len(b)) < 6:
-        return "cannot tell"
-    (low_a, _, high_a), (low_b, _, high_b) = quantiles(a), quantiles(b)
-    if high_a < low_b:
-        return "a"
-    return "b" if high_b < low_a else "cannot tell"
-""": ("here all seven samples, overlap"),
-            """
-from statistics import median
-
-def faster(a, b):
-    if min(len(a), len(b)) < 6:
-        return "cannot tell"
-    if median(a) < 0.95 * median(b):
-        return "a"
-    return "b" if median(b) < 0.95 * median(a) else "cannot tell"
-""": ("here all seven samples, overlap"),
-            """
-from utils.timing import median_interval as interval
-
-def faster(a, b):
-    if min(len(a), len(b)) < 6:
-        return "cannot tell"
-    if interval(a)[1] <= interval(b)[0]:
-        return "a"
-    return "b" if interval(b)[1] <= interval(a)[0] else "cannot tell"
-""": ("without width"),
-        },
     ),
     Exercise(
         number="04.3",
@@ -1254,75 +991,6 @@ def bound(m, k, n, b, rate, bandwidth):
             " halves the memory's time, whether or not the arithmetic gets faster:"
             " lesson 08."
         ),
-        right=[
-            """
-def bound(m, k, n, b, rate, bandwidth):
-    intensity = 2 * m * k * n / (b * (m * k + k * n + m * n))
-    if intensity >= rate / bandwidth:
-        return [intensity, "arithmetic", 2 * m * k * n / rate]
-    return [intensity, "memory", b * (m * k + k * n + m * n) / bandwidth]
-""",
-            """
-import numpy as np
-
-def bound(m, k, n, b, rate, bandwidth):
-    flop = 2 * np.prod([m, k, n])
-    moved = b * sum(rows * columns for rows, columns in ((m, k), (k, n), (m, n)))
-    seconds, limit = max((flop / rate, "arithmetic"), (moved / bandwidth, "memory"))
-    return np.float64(flop / moved), limit, seconds
-""",
-        ],
-        wrong={
-            """
-def bound(m, k, n, b, rate, bandwidth):
-    flop, moved = 2 * m * k * n, 4 * (m * k + k * n + m * n)
-    arithmetic, memory = flop / rate, moved / bandwidth
-    return flop / moved, "arithmetic" if arithmetic > memory else "memory", max(arithmetic, memory)
-""": ("for numbers of 4 bytes, and b = 2"),
-            """
-def bound(m, k, n, b, rate, bandwidth):
-    flop, moved = m * k * n, b * (m * k + k * n + m * n)
-    return flop / moved, "memory", max(flop / rate, moved / bandwidth)
-""": ("that is two"),
-            """
-def bound(m, k, n, b, rate, bandwidth):
-    flop, moved = 2 * m * k * n, m * k + k * n + m * n
-    return flop / moved, "memory", max(flop / rate, moved / bandwidth)
-""": ("FLOP per number"),
-            """
-def bound(m, k, n, b, rate, bandwidth):
-    flop, moved = 2 * m * k * n, b * (m * k + k * n)
-    return flop / moved, "memory", max(flop / rate, moved / bandwidth)
-""": ("the result is written to memory"),
-            """
-def bound(m, k, n, b, rate, bandwidth):
-    flop, moved = 2 * m * k * n, b * (m * k + k * n + m * n)
-    return flop / moved, "arithmetic", max(flop / rate, moved / bandwidth)
-""": ("the ridge is at 206"),
-            """
-def bound(m, k, n, b, rate, bandwidth):
-    flop, moved = 2 * m * k * n, b * (m * k + k * n + m * n)
-    limit = "arithmetic" if flop / moved > rate / bandwidth else "memory"
-    return flop / moved, limit, flop / rate + moved / bandwidth
-""": ("the two go on at the same time"),
-            """
-def bound(m, k, n, b, rate, bandwidth):
-    flop, moved = 2 * m * k * n, b * (m * k + k * n + m * n)
-    limit = "arithmetic" if flop / moved > rate / bandwidth else "memory"
-    return flop / moved, limit, max(flop / (rate * 1e12), moved / (bandwidth * 1e9))
-""": ("come in FLOP/s and bytes/s"),
-            """
-def bound(m, k, n, b, rate, bandwidth):
-    flop, moved = 2 * m * k * n, b * (m * k + k * n + m * n)
-    limit = "arithmetic" if flop / moved > rate / bandwidth else "memory"
-    return flop / moved, limit, min(flop / rate, moved / bandwidth)
-""": ("that is the shorter of the two"),
-        },
-        equivalent={
-            "limit = 'arithmetic' if arithmetic > memory else 'memory' → limit = 'arithmetic' if arithmetic >= memory else 'memory'": (
-                "At the ridge both take as long, and either word is right."
-            ),
-        },
     ),
     Exercise(
         number="04.4",
@@ -1338,99 +1006,24 @@ def bound(m, k, n, b, rate, bandwidth):
             "After the loop: torch.stack makes one tensor of the list.",
             "return torch.stack(losses).tolist() is the one wait.",
         ],
-        solution=train_source("loss.detach()", "torch.stack(losses).tolist()"),
+        solution="""
+import torch.nn.functional as F
+
+def train(model, optimizer, batches):
+    losses = []
+    for x, y in batches:
+        loss = F.cross_entropy(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.detach())
+    return torch.stack(losses).tolist()
+""",
         praise=(
             "On a GPU the host now runs ahead by whole batches. For a progress bar,"
             " read the losses every hundred steps: item() waits for all that is in the"
             " queue by then, even when the loss itself is an old one."
         ),
-        right=[
-            train_source("loss.detach()", "torch.stack(losses).cpu().tolist()"),
-            train_source(
-                "loss.detach()", "[float(x) for x in torch.stack(losses).cpu().numpy()]"
-            ),
-            train_source("loss.detach()", "torch.stack(losses).tolist()")
-            .replace(
-                "        loss =",
-                "        x, y = x.to(device), y.to(device)\n        loss =",
-            )
-            .replace(
-                "    losses =",
-                "    device = next(model.parameters()).device\n    losses =",
-            )
-            .replace("    return", "    torch.cpu.synchronize()\n    return"),
-            """
-import torch.nn.functional as F
-
-def train(model, optimizer, batches):
-    losses = torch.empty(len(batches), device=batches[0][0].device)
-    for step, (x, y) in enumerate(batches):
-        loss = F.cross_entropy(model(x), y)
-        loss.backward()
-        optimizer.step()
-        optimizer.zero_grad()
-        losses[step] = loss.detach()
-    return losses.tolist()
-""",
-        ],
-        wrong={
-            train_source("loss.item()", "losses"): "right losses, but 5 waits",
-            train_source(
-                "loss.detach()", "[loss.item() for loss in losses]"
-            ): "right losses, but 5 waits",
-            train_source(
-                "loss.detach().cpu()", "torch.stack(losses).tolist()"
-            ): "right losses, but 5 waits",
-            train_source(
-                "loss.detach()", "torch.tensor(losses).tolist()"
-            ): "right losses, but 5 waits",
-            train_source("loss.detach()", "losses"): "Python numbers are asked",
-            train_source(
-                "loss.detach()", "torch.stack(losses).numpy().tolist()"
-            ): "numpy() raises for a tensor on a GPU",
-            train_source(
-                "loss", "torch.stack(losses).tolist()"
-            ): "the graph of every step is still there",
-            train_source(
-                "loss.detach()", "torch.stack(losses).squeeze().tolist()"
-            ): "for a list of one batch",
-            train_source("loss.detach()", "torch.stack(losses).tolist()").replace(
-                "        optimizer.zero_grad()\n", ""
-            ): "in each step zero_grad, backward, step",
-            train_source("loss.detach()", "torch.stack(losses).tolist()").replace(
-                "        optimizer.step()\n", ""
-            ): "the model without any training",
-            train_source("loss.detach()", "torch.stack(losses).tolist()").replace(
-                "model(x), y", "model(x).softmax(1), y"
-            ): "the first is wrong already",
-            train_source("loss.detach()", "torch.stack(losses).tolist()").replace(
-                "        loss =", "        zeros = x[y == 0]\n        loss ="
-            ): "5 × mask",
-            train_source("loss.detach()", "torch.stack(losses).tolist()").replace(
-                "model(x), y", "model(x.cpu()), y.cpu()"
-            ): "10 × cpu",
-            train_source("loss.detach()", "torch.stack(losses).tolist()").replace(
-                "        loss =", "        torch.cpu.synchronize()\n        loss ="
-            ): "5 calls of synchronize",
-            train_source("loss.detach()", "torch.stack(losses).tolist()").replace(
-                "    losses = []",
-                "    losses, optimizer = [], torch.optim.SGD(model.parameters(),"
-                " lr=0.1)",
-            ): "in each step zero_grad, backward, step",
-            """
-import torch.nn.functional as F
-
-def train(model, optimizer, batches):
-    losses = torch.zeros(len(batches))
-    for step, (x, y) in enumerate(batches):
-        loss = F.cross_entropy(model(x), y)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        losses[step] = loss.detach()
-    return losses.tolist()
-""": ("5 × copy to the CPU"),
-        },
     ),
     Exercise(
         number="04.5",
@@ -1452,144 +1045,26 @@ def train(model, optimizer, batches):
                 " inside of the loop."
             ),
         ],
-        solution=PRODUCTS,
+        solution="""
+import time
+from statistics import median
+
+def product_seconds(m, k, n, devices):
+    result = {}
+    for name, (device, wait) in devices.items():
+        a, b = torch.randn(m, k, device=device), torch.randn(k, n, device=device)
+        samples = []
+        for _ in range(10):
+            start = time.perf_counter()
+            a @ b
+            wait()
+            samples.append(time.perf_counter() - start)
+        result[name] = median(samples[1:])
+    return result
+""",
         praise=(
             "Before you compare the two numbers: state m, k, n, the precision, and how"
             " many threads the CPU had."
         ),
-        right=[
-            PRODUCTS.replace("        samples = ", "        a @ b\n        samples = "),
-            "import time\n"
-            + MEDIAN
-            + """
-def product_seconds(m, k, n, devices):
-    result = {}
-    for name, (device, wait) in devices.items():
-        a, b = torch.rand(m, k, device=device), torch.rand(k, n, device=device)
-        result[name] = median_seconds(lambda: torch.mm(a, b), wait, time.perf_counter, n=5)
-    return result
-""",
-            """
-import timeit
-import numpy as np
-
-def product_seconds(m, k, n, devices):
-    def prepare(device, wait):
-        a, b = torch.ones(m, k, device=device), torch.ones(k, n, device=device)
-        return lambda: (torch.einsum("ij,jk->ik", a, b), wait())
-
-    jobs = {name: prepare(*pair) for name, pair in devices.items()}
-    return {name: np.median(timeit.repeat(job, number=1, repeat=8)[3:]) for name, job in jobs.items()}
-""",
-            """
-import time
-import torch.nn.functional as F
-from statistics import median
-
-def product_seconds(m, k, n, devices):
-    times = {name: [] for name in devices}
-    matrices = {name: [torch.randn(shape, device=d) for shape in ((m, k), (k, n))] for name, (d, _) in devices.items()}
-    for run in range(10):
-        for name, (device, wait) in devices.items():
-            wait()
-            start = time.monotonic()
-            F.linear(matrices[name][0], matrices[name][1].T)
-            wait()
-            times[name].append(time.monotonic() - start)
-    return {name: median(samples[1:]) for name, samples in times.items()}
-""",
-        ],
-        wrong={
-            PRODUCTS.replace("            wait()\n", ""): "that is the launch",
-            PRODUCTS.replace(
-                "        samples = ", "        a @ b\n        samples = "
-            ).replace(
-                "samples[1:]", "samples"
-            ): "the run before was still in the queue",
-            PRODUCTS.replace(
-                "device=device", 'device="cpu"'
-            ): "no matrix was created on 'slow'",
-            PRODUCTS.replace("perf_counter", "perf_counter_ns"): "seconds are asked",
-            PRODUCTS.replace("        samples = []\n", "").replace(
-                "result =", "samples, result = [],"
-            ): "samples of another device",
-            PRODUCTS.replace(
-                "randn(m, k, device=device)", "randn(m, k).to(device)"
-            ): "create the matrices there",
-            PRODUCTS.replace(
-                "torch.randn(k, n, device=device)", "torch.randn(k, n)"
-            ): "only one of the two matrices",
-            PRODUCTS.replace(
-                "            start =",
-                "            a = torch.randn(m, k, device=device)\n            start =",
-            ): "outside of the timed loop",
-            PRODUCTS.replace("range(10)", "range(2)"): "at least three runs",
-            PRODUCTS.replace(
-                "median(samples[1:])", "sum(samples)"
-            ): "not that of all runs",
-            PRODUCTS.replace(
-                "samples[1:]", "samples"
-            ): "the first run, which is slow, is among the samples",
-            PRODUCTS.replace("samples[1:]", "samples").replace(
-                "range(10)", "range(9)"
-            ): "the first run, which is slow",
-            PRODUCTS.replace(
-                "median(samples[1:])", "min(samples)"
-            ): "that is the fastest run",
-            PRODUCTS.replace(
-                "median(samples[1:])", "sum(samples[1:]) / 9"
-            ): "that is a mean",
-            PRODUCTS.replace(
-                "torch.randn(k, n", "torch.randn(k, k"
-            ): "expected (40, 30) by (30, 20)",
-            PRODUCTS.replace(
-                "result[name] =", "result['cpu'] ="
-            ): "expected a dict with the names",
-            """
-import time
-from statistics import median
-
-def product_seconds(m, k, n, devices):
-    jobs, result = {}, {}
-    for name, (device, wait) in devices.items():
-        a, b = torch.randn(m, k, device=device), torch.randn(k, n, device=device)
-        jobs[name] = lambda: (a @ b, wait())
-    for name, job in jobs.items():
-        samples = []
-        for _ in range(10):
-            start = time.perf_counter()
-            job()
-            samples.append(time.perf_counter() - start)
-        result[name] = median(samples[1:])
-    return result
-""": ("Has the loop moved on by then?"),
-            """
-import time
-
-def product_seconds(m, k, n, devices):
-    result = {}
-    for name, (device, wait) in devices.items():
-        a, b = torch.randn(m, k, device=device), torch.randn(k, n, device=device)
-        a @ b
-        wait()
-        start = time.perf_counter()
-        for _ in range(9):
-            a @ b
-        wait()
-        result[name] = (time.perf_counter() - start) / 9
-    return result
-""": ("only a mean can come out of 9 products"),
-        },
-        equivalent={
-            "for _ in range(10): → for _ in range(11):": (
-                "How many runs there are is open."
-            ),
-            "for _ in range(10): → for _ in range(9):": (
-                "How many runs there are is open."
-            ),
-            "result[name] = median(samples[1:]) → result[name] = median(samples[2:])": (
-                "Two runs to warm up are fine."
-            ),
-        },
     ),
 ]

@@ -851,48 +851,6 @@ def _judge_files(saved, size, epochs):
         raise Wrong(why)
 
 
-MEAN = """
-def mean_loss(dist, loss):
-    mean = loss / dist.get_world_size()
-    dist.all_reduce(mean)
-    return mean
-"""
-SHARE = """
-import torch
-
-
-def share(n, rank, world, seed, epoch):
-    generator = torch.Generator()
-    generator.manual_seed(seed + epoch)
-    return torch.randperm(n, generator=generator)[rank::world]
-"""
-RING = """
-def ring_all_gather(rank, world, value, send, receive):
-    values = [value] * world
-    for step in range(1, world):
-        send(value)
-        value = receive()
-        values[rank - step] = value
-    return values
-"""
-TRAIN = """
-import torch
-
-
-def train_right(dist, sampler, step, count, save, epochs):
-    for epoch in range(epochs):
-        sampler.set_epoch(epoch)
-        for index in sampler:
-            step(index)
-        counts = torch.tensor(count())
-        dist.all_reduce(counts)
-        if dist.get_rank() == 0:
-            right, total = counts.tolist()
-            save(right / total)
-"""
-# in TRAIN
-SUM = "        counts = torch.tensor(count())\n        dist.all_reduce(counts)\n"
-
 EXERCISES = [
     Exercise(
         number="11.0",
@@ -911,92 +869,16 @@ EXERCISES = [
             ),
             "mean = loss / dist.get_world_size(), then dist.all_reduce(mean).",
         ],
-        solution=MEAN,
+        solution="""
+def mean_loss(dist, loss):
+    mean = loss / dist.get_world_size()
+    dist.all_reduce(mean)
+    return mean
+""",
         praise=(
             "So a loop logs the loss of the whole batch. All ranks must call it; only"
             " the line that prints belongs under `if rank == 0:`."
         ),
-        right=[
-            """
-def mean_loss(dist, loss):
-    total = loss.detach().clone()
-    dist.all_reduce(total, op=dist.ReduceOp.SUM)
-    return (total / dist.get_world_size()).item()
-""",
-            """
-import torch
-
-
-def mean_loss(dist, loss):
-    losses = [torch.zeros_like(loss) for _ in range(dist.get_world_size())]
-    dist.all_gather(losses, loss)
-    return torch.stack(losses).mean()
-""",
-            """
-import torch
-
-
-def mean_loss(dist, loss):
-    mean = torch.tensor([loss.item()])
-    dist.all_reduce(mean, op=dist.ReduceOp.AVG, async_op=True).wait()
-    return mean
-""",
-            """
-def mean_loss(dist, loss):
-    losses = [None] * dist.get_world_size()
-    dist.all_gather_object(losses, loss.item())
-    return sum(losses) / len(losses)
-""",
-        ],
-        wrong={
-            """
-def mean_loss(dist, loss):
-    dist.all_reduce(loss)
-    return loss / dist.get_world_size()
-""": ("writes into the tensor"),
-            """
-def mean_loss(dist, loss):
-    total = loss.clone()
-    dist.all_reduce(total)
-    return total
-""": ("all_reduce leaves the sum"),
-            """
-def mean_loss(dist, loss):
-    return dist.all_reduce(loss / dist.get_world_size())
-""": ("all_reduce itself returns nothing"),
-            """
-def mean_loss(dist, loss):
-    total = loss.clone()
-    dist.all_reduce(total)
-    return total / 2
-""": ("expected"),
-            """
-def mean_loss(dist, loss):
-    mean = loss / dist.get_world_size()
-    if dist.get_rank() == 0:
-        dist.all_reduce(mean)
-    return mean
-""": ("waits in all_reduce, which rank 1 never calls: a hang"),
-            """
-def mean_loss(dist, loss):
-    mean = loss / dist.get_world_size()
-    dist.reduce(mean, dst=0)
-    return mean
-""": ("rank 1 returned"),
-            """
-def mean_loss(dist, loss):
-    mean = loss / dist.get_world_size()
-    dist.all_reduce(mean, async_op=True)
-    return mean
-""": ("never called wait()"),
-            "def mean_loss(dist, loss):\n    return loss\n": "its own loss only",
-            """
-def mean_loss(dist, loss):
-    losses = [None] * dist.get_world_size()
-    dist.all_gather(losses, loss)
-    return sum(losses) / len(losses)
-""": ("Expected parameter `tensor_list` of type List[torch.Tensor]"),
-        },
     ),
     Exercise(
         number="11.1",
@@ -1018,96 +900,20 @@ def mean_loss(dist, loss):
                 " the rank's own."
             ),
         ],
-        solution=SHARE,
+        solution="""
+import torch
+
+
+def share(n, rank, world, seed, epoch):
+    generator = torch.Generator()
+    generator.manual_seed(seed + epoch)
+    return torch.randperm(n, generator=generator)[rank::world]
+""",
         praise=(
             "DistributedSampler adds seed and epoch, too, so its seed 0 in epoch 1 is"
             " seed 1 in epoch 0. And shares of unequal length need join, or a loss that"
             " is weighted."
         ),
-        right=[
-            SHARE.replace("seed + epoch", "1000 * seed + epoch").replace(
-                "[rank", ".tolist()[rank"
-            ),
-            """
-import random
-
-
-def share(n, rank, world, seed, epoch):
-    indices = list(range(n))
-    random.Random(f"{seed}, {epoch}").shuffle(indices)
-    return indices[rank * n // world : (rank + 1) * n // world]
-""",
-            """
-import numpy as np
-
-
-def share(n, rank, world, seed, epoch):
-    return np.array_split(np.random.default_rng([seed, epoch]).permutation(n), world)[rank]
-""",
-            """
-import torch
-
-
-def share(n, rank, world, seed, epoch):
-    torch.manual_seed(hash((seed, epoch)))
-    order = torch.randperm(n).tolist()
-    return [order[i] for i in range(n) if i % world == rank]
-""",
-        ],
-        wrong={
-            SHARE.replace(
-                "seed + epoch", "seed + epoch + 7919 * rank"
-            ): "shuffle alike",
-            SHARE.replace("seed + epoch", "seed"): "epochs 0 and 1 have the same order",
-            SHARE.replace("seed + epoch", "epoch"): "seeds 0 and 1 give the same order",
-            SHARE.replace("seed + epoch", "max(seed, epoch)"): "the same order",
-            SHARE.replace(", generator=generator", ""): "shuffle alike",
-            """
-def share(n, rank, world, seed, epoch):
-    return list(range(rank, n, world))
-""": ("not shuffled"),
-            """
-import torch
-
-
-def share(n, rank, world, seed, epoch):
-    mine = torch.arange(n)[rank::world]
-    order = torch.randperm(len(mine), generator=torch.Generator().manual_seed(1000 * seed + epoch))
-    return mine[order].tolist()
-""": ("the same samples in epochs 0 and 1"),
-            """
-from torch.utils.data import DistributedSampler
-
-
-def share(n, rank, world, seed, epoch):
-    sampler = DistributedSampler(range(n), world, rank, seed=seed)
-    sampler.set_epoch(epoch)
-    return list(sampler)
-""": ("without padding"),
-            """
-from torch.utils.data import DistributedSampler
-
-
-def share(n, rank, world, seed, epoch):
-    sampler = DistributedSampler(range(n), world, rank, seed=seed, drop_last=True)
-    sampler.set_epoch(epoch)
-    return list(sampler)
-""": ("what does not divide must be dealt out"),
-            """
-import torch
-
-
-def share(n, rank, world, seed, epoch):
-    order = torch.randperm(n, generator=torch.Generator().manual_seed(1000 * seed + epoch)).tolist()
-    size = n // world
-    return order[rank * size : (rank + 1) * size if rank < world - 1 else n]
-""": ("no rank may have two more"),
-        },
-        equivalent={
-            "generator.manual_seed(seed + epoch) → generator.manual_seed(seed - epoch)": (
-                "Another seed in each epoch, and for each seed."
-            ),
-        },
     ),
     Exercise(
         number="11.2",
@@ -1134,54 +940,6 @@ def loss_factor(rank, sizes):
             "For equal shares it is 1. With a sum loss in place of the mean, the factor"
             " is len(sizes) / sum(sizes): that is the line in train_ddp.py."
         ),
-        right=[
-            """
-def loss_factor(rank, sizes):
-    mean_size = sum(sizes) / len(sizes)
-    return sizes[rank] / mean_size
-""",
-            """
-import torch
-
-
-def loss_factor(rank, sizes):
-    sizes = torch.tensor(sizes, dtype=torch.float64)
-    return (sizes / sizes.mean())[rank]
-""",
-            """
-from fractions import Fraction
-
-
-def loss_factor(rank, sizes):
-    return len(sizes) * Fraction(sizes[rank], sum(sizes))
-""",
-        ],
-        wrong={
-            """
-def loss_factor(rank, sizes):
-    return sizes[rank] / sum(sizes)
-""": ("so multiply by it"),
-            """
-def loss_factor(rank, sizes):
-    return 1
-""": "must weigh more",
-            """
-def loss_factor(rank, sizes):
-    return len(sizes) / sum(sizes)
-""": ("must weigh more"),
-            """
-def loss_factor(rank, sizes):
-    return sum(sizes) / (len(sizes) * sizes[rank])
-""": ("not less"),
-            """
-def loss_factor(rank, sizes):
-    return 2 * sizes[rank] / sum(sizes)
-""": ("expected"),
-            """
-def loss_factor(rank, sizes):
-    return sizes[rank] * len(sizes) // sum(sizes)
-""": ("you returned 1, expected 1.5"),
-        },
     ),
     Exercise(
         number="11.3",
@@ -1201,97 +959,19 @@ def loss_factor(rank, sizes):
                 " end)."
             ),
         ],
-        solution=RING,
+        solution="""
+def ring_all_gather(rank, world, value, send, receive):
+    values = [value] * world
+    for step in range(1, world):
+        send(value)
+        value = receive()
+        values[rank - step] = value
+    return values
+""",
         praise=(
             "With chunks that are added on the way before it, this is the all-reduce of"
             " the lesson."
         ),
-        right=[
-            """
-def ring_all_gather(rank, world, value, send, receive):
-    values = [None] * world
-    values[rank] = value
-    for step in range(world - 1):
-        send(values[(rank - step) % world])
-        values[(rank - step - 1) % world] = receive()
-    return values
-""",
-            """
-def ring_all_gather(rank, world, value, send, receive):
-    found = {rank: value}
-    message = rank, value
-    while len(found) < world:
-        send(message)
-        message = receive()
-        found[message[0]] = message[1]
-    return [found[r] for r in range(world)]
-""",
-            """
-from collections import deque
-
-
-def ring_all_gather(rank, world, value, send, receive):
-    values = deque([value])
-    for _ in range(world - 1):
-        send(values[0])
-        values.appendleft(receive())
-    values.rotate(rank + 1)
-    return tuple(values)
-""",
-        ],
-        wrong={
-            RING.replace(
-                "value = receive()\n        values[rank - step] = value",
-                "values[rank - step] = receive()",
-            ): "expected",
-            RING.replace(
-                "send(value)\n        value = receive()",
-                "value = receive()\n        send(value)",
-            ): "a deadlock",
-            RING.replace(
-                "    return", "    send(value)\n    return"
-            ): "too many values: 2 instead of 1",
-            RING.replace("value = receive()\n", "left = receive()\n").replace(
-                "] = value", "] = left"
-            ): "your own value again",
-            """
-found = {}
-
-def ring_all_gather(rank, world, value, send, receive):
-    found[world, rank] = value
-    while any((world, r) not in found for r in range(world)):
-        pass
-    return [found[world, r] for r in range(world)]
-""": ("ranks do not share variables"),
-            RING.replace(
-                "rank - step", "(rank + step) % world"
-            ): "in the order of ranks",
-            RING.replace(
-                "return values", "return sorted(values)"
-            ): "in the order of ranks",
-            RING.replace(
-                "    for",
-                "    if rank == 1:\n        raise ValueError('broken')\n    for",
-            ): "for rank 1 of 2 your function raised ValueError: broken",
-            RING.replace(
-                "    for", "    if rank == 1:\n        return values\n    for"
-            ): "waits for one more value, which rank 1 never sends",
-            """
-def ring_all_gather(rank, world, value, send, receive):
-    values = {rank: value}
-    for _ in range(world - 1):
-        send(values)
-        values = values | receive()
-    return [values[r] for r in range(world)]
-""": ("one value in each message"),
-            """
-def ring_all_gather(rank, world, value, send, receive):
-    values = []
-    while len(values) < world:
-        values += values
-    return values
-""": ("had not ended"),
-        },
     ),
     Exercise(
         number="11.4",
@@ -1326,58 +1006,6 @@ def one_against_several(one, several, processes):
             " limit below 1 means that one process is the best choice for this work on"
             " this machine. A larger batch shrinks the rest of each sample."
         ),
-        right=[
-            """
-import math
-
-
-def one_against_several(one, several, processes):
-    if several >= one * processes:
-        return several / one, several / (one * processes), math.inf
-    return several / one, several / (one * processes), 1 / (one / several - 1 / processes)
-""",
-            """
-import numpy as np
-
-
-def one_against_several(one, several, processes):
-    speedup = np.float64(several) / one
-    with np.errstate(divide="ignore"):
-        return np.array([speedup, speedup / processes, 1 / max(np.float64(0), 1 / speedup - 1 / processes)])
-""",
-        ],
-        wrong={
-            """
-def one_against_several(one, several, processes):
-    return one / several, one / several / processes, 1.0
-""": ("the other way round"),
-            """
-def one_against_several(one, several, processes):
-    return several / one, several / one, 1.0
-""": ("the efficiency is"),
-            """
-def one_against_several(one, several, processes):
-    return several / one, several / one / processes, float(processes)
-""": ("only the rest remains"),
-            """
-def one_against_several(one, several, processes):
-    speedup = several / one
-    serial = (processes / speedup - 1) / (processes - 1) if processes > 1 else 1
-    return speedup, speedup / processes, 1 / serial if serial > 1e-12 else float("inf")
-""": ("one process has no such rest"),
-            """
-def one_against_several(one, several, processes):
-    speedup = several / one
-    rest = 1 / several - 1 / (one * processes)
-    return speedup, speedup / processes, max(1, 1 / one / rest) if rest > 0 else float("inf")
-""": ("may be slower than one process"),
-            """
-def one_against_several(one, several, processes):
-    speedup = several / one
-    rest = 1 / several - 1 / (one * processes)
-    return speedup, speedup / processes, 1 / one / rest if rest else float("inf")
-""": ("no rest that would not shrink"),
-        },
     ),
     Exercise(
         number="11.5",
@@ -1399,73 +1027,7 @@ def one_against_several(one, several, processes):
                 " saves right / total."
             ),
         ],
-        solution=TRAIN,
-        praise=(
-            "A training that reads the file afterwards needs a barrier, or it may be"
-            " faster than the writer."
-        ),
-        right=[
-            """
-import torch
-
-
-def train_right(dist, sampler, step, count, save, epochs):
-    for epoch in range(epochs):
-        sampler.set_epoch(epoch + 1)
-        for index in sampler:
-            step(index)
-        right, total = (torch.tensor(float(n)) for n in count())
-        works = [dist.all_reduce(n, op=dist.ReduceOp.SUM, async_op=True) for n in (right, total)]
-        for work in works:
-            work.wait()
-        if dist.get_rank() == 0:
-            save((right / total).item())
-        dist.barrier()
-""",
-            TRAIN.replace(
-                SUM,
-                "        mine = torch.tensor(count())\n        parts ="
-                " [torch.zeros_like(mine) for _ in range(dist.get_world_size())]\n     "
-                "   dist.all_gather(parts, mine)\n        counts = sum(parts)\n",
-            ),
-            TRAIN.replace(
-                SUM,
-                "        parts = [None] * dist.get_world_size()\n       "
-                " dist.all_gather_object(parts, count())\n        counts ="
-                " torch.tensor(parts).sum(0)\n",
-            ),
-            TRAIN.replace("dist.all_reduce(counts)", "dist.reduce(counts, dst=0)"),
-            """
-import torch
-
-
-def train_right(dist, sampler, step, count, save, epochs):
-    rank, world = dist.get_rank(), dist.get_world_size()
-    for epoch in range(epochs):
-        sampler.set_epoch(epoch)
-        for index in sampler:
-            step(index)
-        mine = torch.tensor(count())
-        if rank > 0:
-            dist.gather(mine)
-        else:
-            parts = [torch.empty_like(mine) for _ in range(world)]
-            dist.gather(mine, parts, dst=0)
-            right, total = torch.stack(parts).sum(0)
-            save(right / total)
-""",
-        ],
-        wrong={
-            TRAIN.replace(
-                "        sampler.set_epoch(epoch)\n", ""
-            ): "the sampler must be told the epoch",
-            TRAIN.replace("        sampler.set_epoch(epoch)\n", "").replace(
-                SUM, "        sampler.set_epoch(epoch)\n" + SUM
-            ): "epochs 0 and 1 train in the same order",
-            TRAIN.replace(
-                "set_epoch(epoch)", "set_epoch(epochs * dist.get_rank() + epoch)"
-            ): "each other's samples",
-            """
+        solution="""
 import torch
 
 
@@ -1475,62 +1037,14 @@ def train_right(dist, sampler, step, count, save, epochs):
         for index in sampler:
             step(index)
         counts = torch.tensor(count())
+        dist.all_reduce(counts)
         if dist.get_rank() == 0:
-            dist.all_reduce(counts)
-            save(counts[0].item() / counts[1].item())
-""": ("waits in all_reduce, which rank 1 never calls: a hang"),
-            """
-import torch
-
-
-def train_right(dist, sampler, step, count, save, epochs):
-    for epoch in range(epochs):
-        sampler.set_epoch(epoch)
-        for index in sampler:
-            step(index)
-        right, total = count()
-        accuracy = torch.tensor(right / total)
-        dist.all_reduce(accuracy)
-        if dist.get_rank() == 0:
-            save(accuracy.item() / dist.get_world_size())
-""": ("then divide"),
-            TRAIN.replace(
-                "        dist.all_reduce(counts)\n", ""
-            ): "the accuracy of rank 0 alone",
-            TRAIN.replace(
-                "dist.all_reduce(counts)", "dist.all_reduce(counts, async_op=True)"
-            ): "never called wait()",
-            TRAIN.replace(
-                "dist.all_reduce(counts)", "dist.scatter(counts)"
-            ): "has no scatter; it has",
-            TRAIN.replace(
-                "dist.all_reduce(counts)",
-                "(dist.all_reduce, dist.reduce)[dist.get_rank()](counts)",
-            ): "all ranks must call the same ones",
-            TRAIN.replace(SUM, "").replace(
-                "        sampler", SUM + "        sampler"
-            ): "count after each epoch",
-            TRAIN.replace("if dist.get_rank() == 0", "if True"): "only rank 0 writes",
-            TRAIN.replace(
-                "            step(index)\n",
-                "            step(index)\n            save(0.5)\n",
-            ): "only rank 0 writes",
-            TRAIN.replace(
-                "save(", "save(epoch, "
-            ): "save() takes 1 positional argument",
-            TRAIN.replace("in sampler:", "in enumerate(sampler):"): "from number 0 on",
-            TRAIN.replace(
-                "step(index)",
-                "step(index)\n        if dist.get_rank() == 1:\n            1 / 0",
-            ): "for rank 1 of 2 your function raised ZeroDivisionError",
-        },
-        equivalent={
-            "right, total = counts.tolist() → right, total = counts": (
-                "A tensor with one number is a number, too."
-            ),
-            "right, total = counts.tolist() → right, total = counts.cpu()": (
-                "A tensor with one number is a number, too."
-            ),
-        },
+            right, total = counts.tolist()
+            save(right / total)
+""",
+        praise=(
+            "A training that reads the file afterwards needs a barrier, or it may be"
+            " faster than the writer."
+        ),
     ),
 ]

@@ -569,126 +569,6 @@ def run_epoch(torch_xla, take_step, loader):
             " does not wait: the host records the next step while the device works on"
             " this one."
         ),
-        right=[
-            """
-def run_epoch(torch_xla, take_step, loader):
-    losses = []
-    for x, y in loader:
-        x, y = x.to(torch_xla.device()), y.to(torch_xla.device())
-        with torch_xla.step():
-            loss = take_step(x, y)
-        losses.append(loss.detach())
-    return losses
-""",
-            """
-def run_epoch(torch_xla, take_step, loader):
-    device, compiled = torch_xla.device(), torch_xla.compile(take_step)
-    return [compiled(*(part.to(device) for part in pair)) for pair in loader]
-""",
-            """
-def run_epoch(torch_xla, take_step, loader):
-    device = torch_xla.device()
-
-    def steps():
-        for x, y in loader:
-            yield take_step(x.to(device=device), y.to(device=device))
-            torch_xla.sync(wait=True)
-
-    return tuple(steps())
-""",
-            """
-def run_epoch(torch_xla, take_step, loader):
-    @torch_xla.compile(full_graph=True)
-    def step(x, y):
-        return take_step(x.to(device), y.to(device))
-
-    device = torch_xla.device()
-    return [step(x, y) for x, y in loader]
-""",
-        ],
-        wrong={
-            """
-def run_epoch(torch_xla, take_step, loader):
-    losses = []
-    for x, y in loader:
-        losses.append(take_step(x.to("xla"), y.to("xla")))
-        torch_xla.sync()
-    return losses
-""": ("device() of the torch_xla that your function is given was never called"),
-            """
-def run_epoch(torch_xla, take_step, loader):
-    device, losses = torch_xla.device(), []
-    for number, (x, y) in enumerate(loader):
-        losses.append(take_step(x.to(device), y.to(device)))
-        if number % 2:
-            torch_xla.sync()
-    return losses
-""": ("one program held 2 steps"),
-            """
-def run_epoch(torch_xla, take_step, loader):
-    device, losses = torch_xla.device(), []
-    for x, y in loader:
-        losses.append(take_step(x.to(device), y.to(device)))
-    return losses
-""": ("none has run"),
-            """
-def run_epoch(torch_xla, take_step, loader):
-    device, losses = torch_xla.device(), []
-    for x, y in loader:
-        losses.append(take_step(x.to(device), y.to(device)))
-    torch_xla.sync()
-    return losses
-""": ("one program held 3 steps"),
-            """
-def run_epoch(torch_xla, take_step, loader):
-    device, losses = torch_xla.device(), []
-    for x, y in loader:
-        torch_xla.sync()
-        losses.append(take_step(x.to(device), y.to(device)))
-    return losses
-""": ("the sync() belongs behind take_step"),
-            """
-def run_epoch(torch_xla, take_step, loader):
-    device, losses = torch_xla.device(), []
-    for x, y in loader:
-        x.to(device), y.to(device)
-        losses.append(take_step(x, y))
-        torch_xla.sync()
-    return losses
-""": ("x was on cpu"),
-            """
-def run_epoch(torch_xla, take_step, loader):
-    device, losses = torch_xla.device(), []
-    for x, y in loader:
-        losses.append(take_step(x.to(device), y))
-        torch_xla.sync()
-    return losses
-""": ("y was on cpu"),
-            """
-def run_epoch(torch_xla, take_step, loader):
-    losses = []
-    for x, y in loader:
-        losses.append(take_step(x.to("meta"), y.to("meta")))
-        torch_xla.sync()
-    return losses
-""": ("was never called"),
-            """
-def run_epoch(torch_xla, take_step, loader):
-    device, losses = torch_xla.device(), []
-    for x, y in loader:
-        losses.append(take_step(x.to(device), y.to(device)).item())
-        torch_xla.sync()
-    return losses
-""": ("item()"),
-            """
-def run_epoch(torch_xla, take_step, loader):
-    device = torch_xla.device()
-    for x, y in loader:
-        loss = take_step(x.to(device), y.to(device))
-        torch_xla.sync()
-    return loss
-""": ("expected a list of 3 losses"),
-        },
     ),
     Exercise(
         number="13.1",
@@ -721,131 +601,6 @@ def state(torch_version, xla_version, runtime):
             "Such a function belongs at the top of a program for TPUs: one clear line"
             " in place of a mangled symbol."
         ),
-        right=[
-            """
-import re
-
-
-def state(torch_version, xla_version, runtime):
-    if not xla_version:
-        return "not installed"
-    torch_release, xla_release = (re.match(r"\\d+\\.\\d+", v)[0] for v in (torch_version, xla_version))
-    if torch_release != xla_release:
-        return "mismatch"
-    return {"TPU": "TPU", None: "no runtime"}.get(runtime, "no TPU")
-""",
-            """
-def state(torch_version, xla_version, runtime):
-    if xla_version is None:
-        return "not installed"
-    first, second = ([int(n) for n in v.split("+")[0].split(".")] for v in (torch_version, xla_version))
-    if first[0] != second[0] or first[1] != second[1]:
-        return "mismatch"
-    if runtime is None:
-        return "no runtime"
-    if runtime == "TPU":
-        return "TPU"
-    return "no TPU"
-""",
-            """
-from packaging.version import Version
-
-
-def state(torch_version, xla_version, runtime):
-    match (xla_version, runtime):
-        case None, _:
-            return "not installed"
-        case v, _ if Version(v).release[:2] != Version(torch_version).release[:2]:
-            return "mismatch"
-        case _, None:
-            return "no runtime"
-        case _, "TPU":
-            return "TPU"
-    return "no TPU"
-""",
-        ],
-        wrong={
-            """
-def state(torch_version, xla_version, runtime):
-    if xla_version is None:
-        return "not installed"
-    if torch_version != xla_version:
-        return "mismatch"
-    return {"TPU": "TPU", None: "no runtime"}.get(runtime, "no TPU")
-""": ("how torch was built"),
-            """
-def state(torch_version, xla_version, runtime):
-    if xla_version is None:
-        return "not installed"
-    if not xla_version.startswith(torch_version[:3]):
-        return "mismatch"
-    return {"TPU": "TPU", None: "no runtime"}.get(runtime, "no TPU")
-""": ("compare numbers"),
-            """
-def state(torch_version, xla_version, runtime):
-    if xla_version is None:
-        return "not installed"
-    if torch_version.split("+")[0] != xla_version:
-        return "mismatch"
-    return {"TPU": "TPU", None: "no runtime"}.get(runtime, "no TPU")
-""": ("repair"),
-            """
-def state(torch_version, xla_version, runtime):
-    if xla_version is None:
-        return "not installed"
-    return {"TPU": "TPU", None: "no runtime"}.get(runtime, "no TPU")
-""": ("the import would fail"),
-            """
-def state(torch_version, xla_version, runtime):
-    if xla_version is None:
-        return "not installed"
-    if not torch_version.startswith(".".join(xla_version.split(".")[:2])):
-        return "mismatch"
-    return {"TPU": "TPU", None: "no runtime"}.get(runtime, "no TPU")
-""": ("2.10 is not 2.1:"),
-            """
-def state(torch_version, xla_version, runtime):
-    if xla_version is None:
-        return "not installed"
-    if float(torch_version[:4].rstrip(".")) != float(xla_version[:4].rstrip(".")):
-        return "mismatch"
-    return {"TPU": "TPU", None: "no runtime"}.get(runtime, "no TPU")
-""": ("2.1 is not 2.10:"),
-            """
-def state(torch_version, xla_version, runtime):
-    if xla_version is None:
-        return "not installed"
-    if torch_version.split(".")[:2] != xla_version.split(".")[:2]:
-        return "mismatch"
-    return {"CPU": "no TPU", None: "no runtime"}.get(runtime, "TPU")
-""": ("no TPU is behind it"),
-            """
-def state(torch_version, xla_version, runtime):
-    if xla_version is None:
-        return "not installed"
-    if "".join(torch_version.split(".")[:2]) != "".join(xla_version.split(".")[:2]):
-        return "mismatch"
-    return {"TPU": "TPU", None: "no runtime"}.get(runtime, "no TPU")
-""": ("compare number by number"),
-            """
-def state(torch_version, xla_version, runtime):
-    if xla_version is None:
-        return "not installed"
-    if runtime is None:
-        return "no runtime"
-    if torch_version.split(".")[:2] != xla_version.split(".")[:2]:
-        return "mismatch"
-    return "TPU" if runtime == "TPU" else "no TPU"
-""": ("2.11 is not 2.9"),
-            """
-def state(torch_version, xla_version, runtime):
-    if xla_version is None:
-        return "not installed"
-    if torch_version.split(".")[:2] != xla_version.split(".")[:2]:
-        return "mismatch"
-    return runtime or "no runtime"
-""": ("you returned 'CPU', expected one of"),
-        },
     ),
     Exercise(
         number="13.2",
@@ -865,69 +620,11 @@ def state(torch_version, xla_version, runtime):
 def compilations(values):
     return len({v if v in (0, 1, -1) else None for v in values})
 """,
-        right=[
-            """
-def compilations(values):
-    baked = {v for v in values if v in {-1, 0, 1}}
-    return len(baked) + any(v not in baked for v in values)
-""",
-            """
-def compilations(values):
-    cache = []
-    for v in values:
-        program = float(v) if v == 0 or abs(v) == 1 else "x * input"
-        if program not in cache:
-            cache.append(program)
-    return len(cache)
-""",
-        ],
         praise=(
             "A warm-up that begins at 0 and ends at 1 compiles three programs, and the"
             " last one in the middle of a run. As a tensor on the device, the factor"
             " costs none."
         ),
-        wrong={
-            """
-def compilations(values):
-    return len(set(values))
-""": ("ordinary numbers are inputs"),
-            """
-def compilations(values):
-    return min(len(values), 1)
-""": ("1 is baked in"),
-            """
-def compilations(values):
-    return len({v if v in (0, 1) else "input" for v in values})
-""": ("-1 is baked in"),
-            """
-def compilations(values):
-    return 1 + len({v for v in values if v in (0, 1, -1)})
-""": ("have a program each"),
-            """
-def compilations(values):
-    return len({abs(v) if v in (0, 1, -1) else None for v in values})
-""": ("0, 1 and -1 have a program each"),
-            """
-def compilations(values):
-    return sum(v in (0, 1, -1) for v in values) + 1
-""": ("is kept for the second 1"),
-            """
-def compilations(values):
-    return len({v if v in (0, 1, -1) else v > 0 for v in values})
-""": ("ordinary numbers are inputs"),
-            """
-def compilations(values):
-    return len({int(v) if int(v) in (0, 1, -1) else None for v in values})
-""": ("ordinary numbers are inputs"),
-            """
-def compilations(values):
-    return len({round(v, 2) if round(v, 2) in (0, 1, -1) else None for v in values})
-""": ("not what is near them"),
-            """
-def compilations(values):
-    return len({v if v in (0, 1, -1) else type(v) for v in values})
-""": ("an int and a float are inputs"),
-        },
     ),
     Exercise(
         number="13.3",
@@ -948,78 +645,11 @@ def programs_and_copies(steps, every, place):
     reads = steps // every
     return steps + (reads if place == "before backward" else 0), reads
 """,
-        right=[
-            """
-def programs_and_copies(steps, every, place):
-    programs = copies = 0
-    for step in range(1, steps + 1):
-        programs += 1
-        if step % every == 0:
-            copies += 1
-            programs += place == "before backward"
-    return [programs, copies]
-""",
-            """
-import numpy as np
-
-
-def programs_and_copies(steps, every, place):
-    reads = np.count_nonzero(np.arange(1, steps + 1) % every == 0)
-    return np.int64(steps + {"before backward": reads, "after sync": 0}[place]), reads
-""",
-            """
-import numpy as np
-
-
-def programs_and_copies(steps, every, place):
-    reads = steps // every
-    return np.array([steps, 0]) + reads * np.array([place.startswith("before"), 1])
-""",
-        ],
         praise=(
             "The counts do not show the third cost: at each copy the host waits until"
             " the device is done. A list of losses that stays on the device has none of"
             " the three."
         ),
-        wrong={
-            """
-def programs_and_copies(steps, every, place):
-    return steps + steps // every, steps // every
-""": ("reading it runs nothing"),
-            """
-def programs_and_copies(steps, every, place):
-    return steps, steps // every
-""": ("again as a part of the step"),
-            """
-def programs_and_copies(steps, every, place):
-    reads = -(-steps // every)
-    return steps + (reads if place == "before backward" else 0), reads
-""": ("is read 2 times"),
-            """
-def programs_and_copies(steps, every, place):
-    reads = round(steps / every)
-    return steps + (reads if place == "before backward" else 0), reads
-""": ("is read 2 times"),
-            """
-def programs_and_copies(steps, every, place):
-    reads = steps // every
-    return (2 * steps if place == "before backward" else steps), reads
-""": ("the forward pass runs once for the number"),
-            """
-def programs_and_copies(steps, every, place):
-    reads = steps // every
-    return reads, steps + (reads if place == "before backward" else 0)
-""": ("the programs come first"),
-            """
-def programs_and_copies(steps, every, place):
-    reads = steps // every
-    return (2 * reads if place == "before backward" else steps), reads
-""": ("of the step: 20 + 2 programs"),
-            """
-def programs_and_copies(steps, every, place):
-    return steps + (steps // every if place == "before backward" else 0), steps
-""": ("is read 2 times"),
-        },
     ),
     Exercise(
         number="13.4",
@@ -1041,154 +671,26 @@ def programs_and_copies(steps, every, place):
                 " 1e-3, 'us': 1e-6}."
             ),
         ],
-        solution="""
+        solution=r"""
 import re
 
 SECONDS = {"d": 86400, "h": 3600, "m": 60, "s": 1, "ms": 1e-3, "us": 1e-6}
 
 
 def read_report(report):
-    found = re.search(r"Metric: CompileTime\\n +TotalSamples: (\\d+)\\n +Accumulator: (\\S+)", report)
+    found = re.search(
+        r"Metric: CompileTime\n +TotalSamples: (\d+)\n +Accumulator: (\S+)", report
+    )
     if found is None:
         return 0, 0
-    parts = re.findall(r"([\\d.]+)([a-z]+)", found[2])
+    parts = re.findall(r"([\d.]+)([a-z]+)", found[2])
     return int(found[1]), sum(float(number) * SECONDS[unit] for number, unit in parts)
 """,
-        right=[
-            """
-UNITS = [("us", 1e-6), ("ms", 1e-3), ("s", 1), ("m", 60), ("h", 3600), ("d", 86400)]
-
-
-def read_report(report):
-    lines = report.splitlines()
-    if "Metric: CompileTime" not in lines:
-        return 0, 0.0
-    at = lines.index("Metric: CompileTime")
-    samples, rest = lines[at + 1].split()[-1], lines[at + 2].split()[-1]
-    seconds = 0.0
-    for unit, factor in UNITS:
-        if rest.endswith(unit):
-            rest = rest[: -len(unit)]
-            digits = rest[max((k + 1 for k, c in enumerate(rest) if c.isalpha()), default=0) :]
-            rest = rest[: len(rest) - len(digits)]
-            seconds += float(digits) * factor
-    return int(samples), seconds
-""",
-            """
-import re
-
-
-def read_report(report):
-    unit = r"(?:([\\d.]+){})?"
-    time = "".join(map(unit.format, ("d", "h", r"m(?!s)", "s", "ms", "us")))
-    found = re.search(r"^Metric: CompileTime$\\s*TotalSamples: (\\d+)\\s*Accumulator: " + time, report, re.MULTILINE)
-    if not found:
-        return [0, 0]
-    parts = [float(part or 0) for part in found.groups()[1:]]
-    seconds = sum(part * factor for part, factor in zip(parts, (86400, 3600, 60, 1, 1e-3, 1e-6)))
-    return [int(found[1]), seconds]
-""",
-        ],
         praise=(
             "In a program of your own, met.metric_data('CompileTime') gives the same"
             " two figures (in nanoseconds). The report is what you get from somebody"
             " who asks why the TPU is slow."
         ),
-        wrong={
-            """
-import re
-
-
-def read_report(report):
-    found = re.search(r"TotalSamples: (\\d+)\\n +Accumulator: (\\S+)", report)
-    parts = re.findall(r"([\\d.]+)([a-z]+)", found[2])
-    unit = {"h": 3600, "m": 60, "s": 1, "ms": 1e-3, "us": 1e-6}
-    return int(found[1]), sum(float(n) * unit[u] for n, u in parts)
-""": ("not that of DeviceLockWait"),
-            """
-import re
-
-
-def read_report(report):
-    found = re.search(r"Metric: CompileTime\\n +TotalSamples: (\\d+)\\n +Accumulator: (\\S+)", report)
-    if found is None:
-        return 0, 0.0
-    unit = {"d": 86400, "h": 3600, "m": 1e-3, "s": 1, "ms": 1e-3, "us": 1e-6}
-    return int(found[1]), sum(float(n) * unit[u] for n, u in re.findall(r"([\\d.]+)([a-z]+)", found[2]))
-""": ("m is minutes"),
-            """
-import re
-
-
-def read_report(report):
-    found = re.search(r"Metric: CompileTime\\n +TotalSamples: (\\d+)\\n +Accumulator: (\\d+)s", report)
-    return (int(found[1]), float(found[2])) if found else (0, 0.0)
-""": ("what it has in ms, us is not counted"),
-            """
-import re
-
-
-def read_report(report):
-    found = re.search(r"Metric: CompileTime\\n +TotalSamples: (\\d+)\\n +Accumulator: (\\S+)", report)
-    if found is None:
-        return 0, 0.0
-    unit = {"h": 3600, "m": 60, "s": 1, "ms": 1e-3, "us": 1e-6}
-    return int(found[1]), sum(float(n) * unit[u] for n, u in re.findall(r"([\\d.]+)(h|ms|m|us|s)", found[2]))
-""": ("what it has in d is not counted"),
-            """
-import re
-
-
-def read_report(report):
-    found = re.search(r"CompileTime\\n +TotalSamples: (\\d+)\\n +Accumulator: (\\S+)", report)
-    if found is None:
-        return 0, 0.0
-    unit = {"d": 86400, "h": 3600, "m": 60, "s": 1, "ms": 1e-3, "us": 1e-6}
-    return int(found[1]), sum(float(n) * unit[u] for n, u in re.findall(r"([\\d.]+)([a-z]+)", found[2]))
-""": ("not that of LazyCompileTime"),
-            """
-import re
-
-
-def read_report(report):
-    found = re.search(r"Metric: CompileTime.*\\n +TotalSamples: (\\d+)\\n +Accumulator: (\\S+)", report)
-    if found is None:
-        return 0, 0.0
-    unit = {"d": 86400, "h": 3600, "m": 60, "s": 1, "ms": 1e-3, "us": 1e-6}
-    return int(found[1]), sum(float(n) * unit[u] for n, u in re.findall(r"([\\d.]+)([a-z]+)", found[2]))
-""": ("not that of CompileTimeLazy"),
-            """
-import re
-
-
-def read_report(report):
-    found = re.search(r"Metric: CompileTime\\n +TotalSamples: (\\d).*\\n +Accumulator: (\\S+)", report)
-    if found is None:
-        return 0, 0.0
-    unit = {"d": 86400, "h": 3600, "m": 60, "s": 1, "ms": 1e-3, "us": 1e-6}
-    return int(found[1]), sum(float(n) * unit[u] for n, u in re.findall(r"([\\d.]+)([a-z]+)", found[2]))
-""": ("the compilations are its TotalSamples"),
-            """
-import re
-
-
-def read_report(report):
-    found = re.search(r"Metric: CompileTime\\n +TotalSamples: (\\d+)\\n +Accumulator: (\\S+)", report)
-    unit = {"d": 86400, "h": 3600, "m": 60, "s": 1, "ms": 1e-3, "us": 1e-6}
-    return int(found[1]), sum(float(n) * unit[u] for n, u in re.findall(r"([\\d.]+)([a-z]+)", found[2]))
-""": ("for a report without CompileTime your function raised TypeError"),
-            """
-import re
-
-
-def read_report(report):
-    found = re.search(r"Metric: CompileTime\\n +TotalSamples: (\\d+)\\n +Accumulator: (\\S+)", report)
-    if found is None:
-        return 0, 0.0
-    unit = {"d": 86400, "h": 3600, "m": 60, "s": 1, "ms": 1e-3, "us": 1e-6}
-    return found[1], sum(float(n) * unit[u] for n, u in re.findall(r"([\\d.]+)([a-z]+)", found[2]))
-""": ("expected a pair of numbers"),
-        },
     ),
     Exercise(
         number="13.5",
@@ -1218,104 +720,10 @@ def buckets(lengths, most):
             chosen.append(n)
     return chosen[::-1]
 """,
-        right=[
-            """
-def buckets(lengths, most):
-    found = []
-    while lengths:
-        longest = max(lengths)
-        found.insert(0, longest)
-        lengths = [n for n in lengths if n * most < longest]
-    return found
-""",
-            """
-def buckets(lengths, most):
-    found = []
-    for n in sorted(lengths):
-        if not found or n > found[-1]:
-            found.append(int(n * most))  # the largest bucket that the shortest may have
-    return found
-""",
-            """
-from itertools import combinations
-
-
-def buckets(lengths, most):
-    sizes = sorted(set(lengths))
-    for count in range(1, len(sizes) + 1):
-        for chosen in combinations(sizes, count):
-            if all(any(n <= size <= most * n for size in chosen) for n in sizes):
-                return chosen
-""",
-        ],
         praise=(
             "Beginning with the longest is optimal: its bucket is forced, and so is"
             " each next one. For lengths from 1 to n about log(n) / log(most) buckets"
             " are enough, which is why powers of two do so well."
         ),
-        wrong={
-            """
-def buckets(lengths, most):
-    return sorted(set(lengths))
-""": ("enough. Begin with the longest"),
-            """
-def buckets(lengths, most):
-    return [max(lengths)]
-""": "grows to",
-            """
-def buckets(lengths, most):
-    chosen = []
-    for n in sorted(set(lengths), reverse=True):
-        if not chosen or n * most < chosen[-1]:
-            chosen.append(n)
-    return chosen
-""": ("sort the buckets"),
-            """
-def buckets(lengths, most):
-    found = []
-    for n in sorted(lengths):
-        if not found or n > found[-1]:
-            found.append(n * most)
-    return found
-""": ("a whole number of rows"),
-            """
-def buckets(lengths, most):
-    chosen, size = [min(lengths)], min(lengths)
-    while size < max(lengths):
-        size = max(size + 1, int(size * most))
-        chosen.append(size)
-    return chosen
-""": ("enough. Begin with the longest"),
-            """
-def buckets(lengths, most):
-    return [min(lengths)]
-""": ("holds the length"),
-            """
-def buckets(lengths, most):
-    chosen = []
-    for n in sorted(set(lengths), reverse=True):
-        if not chosen or n * most <= chosen[-1]:
-            chosen.append(n)
-    return chosen[::-1]
-""": ("125 is 1.25 times 100, no more"),
-            """
-def buckets(lengths, most):
-    chosen, first = [], None
-    for n in sorted(set(lengths)):
-        if first is None or n > first * most:
-            first = n
-            chosen.append(n)
-        chosen[-1] = n if len(chosen) == 1 else chosen[-1]
-    return chosen
-""": ("holds the length"),
-            """
-def buckets(lengths, most):
-    chosen = []
-    for n in sorted(set(lengths)):
-        if not chosen or n > chosen[0] * most ** len(chosen):
-            chosen.append(n)
-    return chosen
-""": ("holds the length"),
-        },
     ),
 ]

@@ -354,53 +354,6 @@ def _tokens(answer, width, p):
     return int(got) if float(got).is_integer() else float(got)
 
 
-SHARE = """
-import torch
-from torch.utils.data import DataLoader, Sampler
-
-
-class Share(Sampler):
-    def __init__(self, samples, rank, world):
-        self.samples, self.rank, self.world, self.epoch = samples, rank, world, 0
-
-    def set_epoch(self, epoch):
-        self.epoch = epoch
-
-    def __iter__(self):
-        order = torch.randperm(self.samples, generator=torch.Generator().manual_seed(self.epoch)).tolist()
-        return iter(order[self.rank : self.samples // self.world * self.world : self.world])
-
-
-def my_loader(data, batch, rank, world):
-    return DataLoader(data, batch // world, sampler=Share(len(data), rank, world), drop_last=True)
-"""
-OWN = """
-from torch.utils.data import DataLoader, RandomSampler
-
-
-class Share(RandomSampler):
-    def set_epoch(self, epoch):
-        pass
-
-
-def my_loader(data, batch, rank, world):
-    mine = torch.utils.data.Subset(data, range(rank, len(data) // world * world, world))
-    return DataLoader(mine, batch_size=batch // world, sampler=Share(mine), drop_last=True)
-"""
-LOADER = """
-from torch.utils.data import DataLoader, DistributedSampler
-
-
-def my_loader(data, batch, rank, world):
-    sampler = DistributedSampler(data, world, rank, drop_last=True)
-    return DataLoader(data, batch_size=batch // world, sampler=sampler, drop_last=True)
-"""
-CUT = """
-def cut_columns(xs, x, n):
-    mesh = xs.Mesh(range(n), (n // 2, 2), ("data", "model"))
-    xs.mark_sharding(x, mesh, (None, "data"))
-"""
-
 EXERCISES = [
     Exercise(
         number="14.0",
@@ -422,59 +375,15 @@ EXERCISES = [
                 " columns. None leaves a dimension whole."
             ),
         ],
-        solution=CUT,
+        solution="""
+def cut_columns(xs, x, n):
+    mesh = xs.Mesh(range(n), (n // 2, 2), ("data", "model"))
+    xs.mark_sharding(x, mesh, (None, "data"))
+""",
         praise=(
             "Each column lies on two devices, as the spec does not name `model`: what"
             " it does not name is copied."
         ),
-        right=[
-            """
-import numpy as np
-
-
-def cut_columns(xs, x, n):
-    mesh = xs.Mesh(np.arange(n), mesh_shape=(n // 2, 2), axis_names=("data", "model"))
-    return xs.mark_sharding(x, mesh, partition_spec=(None, "data"))
-""",
-            """
-import torch
-
-
-def cut_columns(xs, x, n):
-    sizes = {"data": n // 2, "model": 2}
-    mesh = xs.Mesh(torch.arange(n).tolist(), list(sizes.values()), list(sizes))
-    xs.mark_sharding(x, mesh, (None, 0))
-""",
-            CUT.replace('"data"))', '("data",)))'),
-        ],
-        wrong={
-            CUT.replace(
-                '(None, "data")', '("data", None)'
-            ): "the rows, and they stay whole",
-            CUT.replace(
-                '(None, "data")', '(None, "model")'
-            ): "expected rows 0:12 and columns 0:2: the second entry",
-            CUT.replace(
-                '(None, "data")', '("model", "data")'
-            ): "the rows, and they stay whole",
-            CUT.replace(
-                '(None, "data")', '(None, ("data", "model"))'
-            ): "here along `data`",
-            CUT + '    xs.mark_sharding(x, mesh, ("data", None))\n': (
-                "Existing annotation must be cleared first"
-            ),
-            CUT.replace('(None, "data")', '("data",)'): "needs a spec of as many",
-            CUT.replace(
-                '(None, "data")', '(None, "columns")'
-            ): "the mesh has no axis 'columns'",
-            CUT.replace("(n // 2, 2)", "(4, 2)"): "must match mesh size",
-            CUT.replace("(n // 2, 2)", "(2, n // 2)"): "the mesh is",
-            CUT.replace("range(n)", "range(n)[::-1]"): "row by row",
-            CUT.replace(
-                "    xs.mark_sharding", "    # xs.mark_sharding"
-            ): "nothing was marked",
-            CUT.replace("mark_sharding(x,", "mark_sharding(x.clone(),"): "x itself",
-        },
     ),
     Exercise(
         number="14.1",
@@ -498,68 +407,10 @@ def cut_columns(xs, x, n):
             "    part = -(-rows // n)\n"
             "    return min(device * part, rows), min((device + 1) * part, rows)\n"
         ),
-        right=[
-            """
-def my_rows(device, rows, n):
-    part = -(-rows // n)
-    held = range(rows)[device * part : (device + 1) * part]
-    return held.start, held.stop
-""",
-            """
-import torch
-
-
-def my_rows(device, rows, n):
-    parts = torch.arange(rows).chunk(n)
-    mine = parts[device].tolist() if device < len(parts) else []
-    return [mine[0], mine[-1] + 1] if mine else [0, 0]
-""",
-            """
-import math
-
-
-def my_rows(device, rows, n):
-    first, end, step = slice(math.ceil(rows / n) * device, math.ceil(rows / n) * (device + 1)).indices(rows)
-    return first, end
-""",
-        ],
         praise=(
             "On a mesh with several axes this holds for each dimension, with the place"
             " along its axis as device."
         ),
-        wrong={
-            "def my_rows(device, rows, n):\n    part = rows // n\n    return device * part, (device + 1) * part\n": (
-                "rounded up"
-            ),
-            "def my_rows(device, rows, n):\n    k = -(-rows // n)\n    return device * k, (device + 1) * k\n": (
-                "hold all 10"
-            ),
-            "def my_rows(device, rows, n):\n    q, r = divmod(rows, n)\n    first = device * q + min(device, r)\n    return first, first + q + (device < r)\n": (
-                "rounded up"
-            ),
-            "def my_rows(device, rows, n):\n    return rows // n\n": "expected a pair",
-            "def my_rows(device, rows, n):\n    k = -(-rows // n)\n    return min(device * k, rows), min((device + 1) * k, rows) - 1\n": (
-                "as in a slice"
-            ),
-            "def my_rows(device, rows, n):\n    k = -(-rows // n)\n    return device * k, k\n": (
-                "not how many"
-            ),
-            "def my_rows(device, rows, n):\n    k = -(-rows // n)\n    return (device - 1) * k, device * k\n": (
-                "devices and rows count from 0"
-            ),
-            "def my_rows(device, rows, n):\n    k = -(-n // rows)\n    return min(device * k, rows), min((device + 1) * k, rows)\n": (
-                "each part has 3 rows"
-            ),
-            "def my_rows(device, rows, n):\n    k = -(-rows // n)\n    return device * k, min((device + 1) * k, rows)\n": (
-                "you returned (12, 10), expected (10, 10)"
-            ),
-            "def my_rows(device, rows, n):\n    k = rows // n\n    return device * k, rows if device == n - 1 else (device + 1) * k\n": (
-                "10 / 8 rounded up"
-            ),
-            "def my_rows(device, rows, n):\n    k = rows / n\n    return device * k, (device + 1) * k\n": (
-                "two whole numbers"
-            ),
-        },
     ),
     Exercise(
         number="14.2",
@@ -581,61 +432,18 @@ def my_rows(device, rows, n):
                 " loader, or the last batch is smaller."
             ),
         ],
-        solution=LOADER,
-        right=[
-            LOADER.replace(
-                "world, rank, drop_last=True",
-                "num_replicas=world, rank=rank, shuffle=True, seed=7, drop_last=True",
-            ).replace("sampler=sampler", "sampler=sampler, num_workers=1"),
-            SHARE,
-            OWN,
-        ],
+        solution="""
+from torch.utils.data import DataLoader, DistributedSampler
+
+
+def my_loader(data, batch, rank, world):
+    sampler = DistributedSampler(data, world, rank, drop_last=True)
+    return DataLoader(data, batch_size=batch // world, sampler=sampler, drop_last=True)
+""",
         praise=(
             "The seed of the sampler must be the same in all processes. The default is;"
             " one of your own may not be."
         ),
-        wrong={
-            "from torch.utils.data import DataLoader\n\ndef my_loader(data, batch, rank, world):\n    return DataLoader(data, batch_size=batch // world, shuffle=True, drop_last=True)\n": (
-                "no set_epoch"
-            ),
-            OWN.replace(
-                "Share(mine)", "None, shuffle=True"
-            ): "a RandomSampler, has no set_epoch",
-            SHARE.replace(
-                ", generator=torch.Generator().manual_seed(self.epoch)", ""
-            ): "Do all use the same order",
-            OWN.replace(
-                "Share(mine)", "Share(mine, replacement=True)"
-            ): "so others are left out",
-            SHARE.replace(
-                "self.epoch)).tolist", "self.epoch * (self.rank + 1))).tolist"
-            ): "epoch 1: 12 samples",
-            LOADER.replace(
-                "drop_last=True)\n    return", "drop_last=True, seed=rank)\n    return"
-            ): "Do all use the same order",
-            LOADER.replace("batch // world", "batch * world"): "counts all processes",
-            LOADER.replace(
-                "    sampler",
-                "    data = torch.utils.data.Subset(data, range("
-                "len(data) // (batch * world) * batch * world))\n    sampler",
-                1,
-            ): "expected 4 more: all whole batches",
-            "from torch.utils.data import DataLoader, DistributedSampler\n\ndef my_loader(data, batch, rank, world):\n    sampler = DistributedSampler(data, world, rank, drop_last=True)\n    return DataLoader(data, batch_size=batch // world, sampler=sampler)\n": (
-                "another compilation"
-            ),
-            "from torch.utils.data import DataLoader, DistributedSampler\n\ndef my_loader(data, batch, rank, world):\n    sampler = DistributedSampler(data, world, rank, drop_last=True)\n    return DataLoader(data, batch_size=batch, sampler=sampler, drop_last=True)\n": (
-                "counts all processes"
-            ),
-            "from torch.utils.data import DataLoader, DistributedSampler\n\ndef my_loader(data, batch, rank, world):\n    sampler = DistributedSampler(data, world, rank, shuffle=False, drop_last=True)\n    return DataLoader(data, batch_size=batch // world, sampler=sampler, drop_last=True)\n": (
-                "same order"
-            ),
-            "from torch.utils.data import DataLoader, DistributedSampler\n\ndef my_loader(data, batch, rank, world):\n    sampler = DistributedSampler(data, world, rank, shuffle=True)\n    return DataLoader(data, batch_size=batch // world, sampler=sampler, drop_last=True)\n": (
-                "fills up"
-            ),
-            "from torch.utils.data import DataLoader, DistributedSampler\n\ndef my_loader(data, batch, rank, world):\n    sampler = DistributedSampler(data, world, 0, drop_last=True)\n    return DataLoader(data, batch_size=batch // world, sampler=sampler, drop_last=True)\n": (
-                "came to two processes"
-            ),
-        },
     ),
     Exercise(
         number="14.3",
@@ -658,26 +466,10 @@ def my_rows(device, rows, n):
             ),
         ],
         solution='pair_specs = (("model", None), (None, "model"))\n',
-        right=[
-            'pair_specs = [["model", None], [None, "model"]]\n',
-            'pair_specs = (("model",), None), (None, ("model",))\n',
-        ],
         praise=(
             "The rows of X stay cut along data, so this is data parallel and tensor"
             " parallel at once."
         ),
-        wrong={
-            'pair_specs = ((None, "model"), ("model", None))\n': (
-                "in the first layer, expected nothing"
-            ),
-            'pair_specs = (("model", None), ("model", None))\n': "in the second layer",
-            'pair_specs = (("data", None), (None, "model"))\n': "cut along 'model'",
-            'pair_specs = (("model", "data"), (None, "model"))\n': "in the first layer",
-            'pair_specs = (("model",), (None, "model"))\n': "two entries",
-            'pair_specs = (("model", ("data", "model")), (None, "model"))\n': (
-                "the name of an axis"
-            ),
-        },
     ),
     Exercise(
         number="14.4",
@@ -700,37 +492,9 @@ def my_rows(device, rows, n):
             ),
         ],
         solution="def my_break_even(width, p):\n    return 4 * width\n",
-        right=[
-            """
-def my_break_even(width, p):
-    ring = 2 * (p - 1) / p
-    gradients = ring * 2 * (width * 4 * width + 4 * width * width)
-    return gradients / (ring * 2 * 2 * width)
-""",
-            """
-from fractions import Fraction
-
-
-def my_break_even(width, p):
-    return Fraction(8 * width**2, 2 * width)
-""",
-        ],
         praise=(
             "Below four times the width, tensor parallel sends less, whatever the"
             " number of devices."
         ),
-        wrong={
-            "def my_break_even(width, p):\n    return 8 * width\n": (
-                "Both all-reduces of activations"
-            ),
-            "def my_break_even(width, p):\n    return 2 * width\n": "two weights",
-            "def my_break_even(width, p):\n    return 4 * width / p\n": "p drops out",
-            "def my_break_even(width, p):\n    return 8 * width * (p - 1) / p\n": (
-                "both sides"
-            ),
-            "def my_break_even(width, p):\n    return None\n": (
-                "expected a number of tokens"
-            ),
-        },
     ),
 ]

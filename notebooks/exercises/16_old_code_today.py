@@ -693,79 +693,6 @@ def check_bare(answer):
             raise Wrong(f"for the keys {keys} the tensors went to other names")
 
 
-TRAIN = """
-def train(model, batches, device):
-    model.to(device)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    total, best, lowest = 0, None, float("inf")
-    for x, y in batches:
-        x, y = x.to(device), y.to(device)
-        loss = torch.nn.functional.mse_loss(model(x), y)
-        if loss < lowest:
-            lowest, best = loss, {name: tensor.clone() for name, tensor in model.state_dict().items()}
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        total += loss.detach()
-    return total / len(batches), best
-"""
-MOVE = "    model.to(device)\n"
-SHORT = """
-import copy
-
-def train(model, batches, device):
-    optimizer = torch.optim.SGD(model.to(device).parameters(), lr=0.1)
-    losses, best = [], None
-    for x, y in batches:
-        optimizer.zero_grad()
-        loss = torch.nn.functional.mse_loss(model(x.to(device)), y.to(device))
-        losses.append(loss.detach())
-        if loss.item() <= min(losses):
-            best = copy.deepcopy(model.state_dict())
-        loss.backward()
-        optimizer.step()
-    return torch.stack(losses).mean(), best
-"""
-BY_HAND = """
-def train(model, batches, device):
-    model = model.to(device)
-    total = torch.zeros((), device=device)
-    best, lowest = {}, None
-    for n, (x, y) in enumerate(batches):
-        loss = (model(x.to(device)) - y.to(device)).square().mean()
-        value = loss.item()
-        if lowest is None or value < lowest:
-            lowest = value
-            best = {name: tensor.to("cpu", copy=True) for name, tensor in model.state_dict().items()}
-        gradients = torch.autograd.grad(loss, list(model.parameters()))
-        with torch.no_grad():
-            total += loss
-            for parameter, gradient in zip(model.parameters(), gradients):
-                parameter -= 0.1 * gradient
-    return total / (n + 1), best
-"""
-OLD = """
-def train(model, batches, device):
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    model.to(device)
-    total, best, lowest = 0, None, float("inf")
-    for x, y in batches:
-        x.to(device), y.to(device)
-        loss = torch.nn.functional.mse_loss(model(x), y)
-        if loss < lowest:
-            lowest, best = loss, model.state_dict()
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        total += loss
-    return total / len(batches), best
-"""
-STEP = "        optimizer.step()\n"
-KEEP = TRAIN.split("\n")[8:10]
-LATE_COPY = TRAIN.replace("\n".join(KEEP) + "\n", "").replace(
-    STEP, STEP + "\n".join(KEEP) + "\n"
-)
-
 EXERCISES = [
     Exercise(
         number="16.0",
@@ -796,60 +723,6 @@ def under_autocast(net, x):
             "The dtype is worth a word: without it, it is bfloat16 on a CPU and float16"
             " on a CUDA GPU."
         ),
-        right=[
-            (
-                "def under_autocast(net, x):\n    with"
-                " torch.amp.autocast(device_type=x.device.type,"
-                " dtype=torch.bfloat16):\n        y = net(x)\n    return y"
-            ),
-            (
-                "def under_autocast(net, x):\n    return"
-                " torch.autocast(str(x.device).split(':')[0], torch.bfloat16)(net)(x)"
-            ),
-            (
-                "def under_autocast(net, x):\n    with"
-                " torch.autocast(next(net.parameters()).device.type,"
-                " dtype=torch.bfloat16):\n        return net(x)"
-            ),
-        ],
-        wrong={
-            "def under_autocast(net, x):\n    with torch.cuda.amp.autocast():\n        return net(x)": (
-                "autocast was not on for cpu"
-            ),
-            "def under_autocast(net, x):\n    with torch.cpu.amp.autocast():\n        return net(x)": (
-                "not the form of today: `torch.cpu.amp.autocast(args...)` is deprecated"
-            ),
-            "def under_autocast(net, x):\n    with torch.autocast('cpu', torch.bfloat16):\n        return net(x)": (
-                "autocast was not on for xpu"
-            ),
-            "def under_autocast(net, x):\n    with torch.autocast(x.device.type):\n        return net(x)": (
-                "autocast was set to torch.float16, expected torch.bfloat16"
-            ),
-            "def under_autocast(net, x):\n    with torch.autocast(x.device, dtype=torch.bfloat16):\n        return net(x)": (
-                "Expected `device_type` of type `str`"
-            ),
-            "def under_autocast(net, x):\n    return net(x).to(torch.bfloat16)": (
-                "autocast was not on for cpu"
-            ),
-            "def under_autocast(net, x):\n    with torch.autocast(x.device.type, dtype=torch.bfloat16):\n        return net(x).float()": (
-                "you returned torch.float32"
-            ),
-            "def under_autocast(net, x):\n    with torch.autocast('cpu', dtype=torch.bfloat16):\n        return net.cpu()(x.cpu())": (
-                "move nothing"
-            ),
-            "def under_autocast(net, x):\n    torch.set_autocast_enabled(x.device.type, True)\n    torch.set_autocast_dtype(x.device.type, torch.bfloat16)\n    return net(x)": (
-                "still on afterwards"
-            ),
-            "@torch.no_grad()\ndef under_autocast(net, x):\n    with torch.autocast(x.device.type, dtype=torch.bfloat16):\n        return net(x)": (
-                "has no graph"
-            ),
-            "def under_autocast(net, x):\n    scaler = torch.amp.GradScaler(x.device.type)\n    with torch.autocast(x.device.type, dtype=torch.bfloat16):\n        return scaler.scale(net(x))": (
-                "in each row, expected net(x) as it is"
-            ),
-            "def under_autocast(net, x):\n    with torch.autocast(x.device.type, dtype=torch.bfloat16):\n        y = net\n    return y(x)": (
-                "autocast was not on for cpu when net was called"
-            ),
-        },
     ),
     Exercise(
         number="16.1",
@@ -879,67 +752,10 @@ def replacement(message):
     found = re.search(r"\b(?:use|to) `([\w.]+)", message)
     return found[1] if found else None
 """,
-        right=[
-            (
-                "def replacement(message):\n    for word in (' use `', ' to `'):\n     "
-                "   if word in message:\n            return"
-                " message.split(word)[1].split('`')[0].split('(')[0]\n    return None"
-            ),
-            (
-                "import re\n\ndef replacement(message):\n"
-                "    names = re.findall(r'\\b(?:use|to)\\s+`([^`(]+)', message)\n"
-                "    return names[0] if names else None"
-            ),
-            (
-                "def replacement(message):\n"
-                "    parts = message.split('`')\n"
-                "    for before, name in zip(parts[::2], parts[1::2]):\n"
-                "        if before.split()[-1:] in (['use'], ['to']):\n"
-                "            return name.partition('(')[0]"
-            ),
-        ],
         praise=(
             "Run over the log of a job, this lists what to change before the next"
             " version removes it."
         ),
-        wrong={
-            "def replacement(message):\n    return message.split('`')[3]": (
-                "without its options"
-            ),
-            "def replacement(message):\n    parts = message.split('`')\n    return parts[3] if len(parts) > 3 else None": (
-                "without its options"
-            ),
-            "def replacement(message):\n    import re\n    return re.findall(r'`([\\w.]+)', message)[-1]": (
-                "raised IndexError"
-            ),
-            "def replacement(message):\n    import re\n    found = re.findall(r'`([\\w.]+)', message)\n    return found[1] if len(found) > 1 else None": (
-                "the name behind `use`, wherever it stands"
-            ),
-            "def replacement(message):\n    import re\n    found = re.findall(r'`([\\w.]+)', message)\n    return found[-1] if len(found) > 1 else None": (
-                "not the last one"
-            ),
-            "def replacement(message):\n    import re\n    found = re.search(r'use `([\\w.]+)', message)\n    return found[1] if found else None": (
-                "the name behind `to`"
-            ),
-            "def replacement(message):\n    import re\n    found = re.search(r'(use|to) `([a-z.]+)', message)\n    return found[2] if found else None": (
-                "you returned 'torch.cuda.memory', expected"
-            ),
-            "def replacement(message):\n    import re\n    found = re.search(r'(?:use|to) `([\\w.]+)', message)\n    return found[1] if found else None": (
-                "`into` is another word"
-            ),
-            "def replacement(message):\n    import re\n    found = re.search(r'\\b(?:use|to)\\b.*?`([\\w.]+)', message)\n    return found[1] if found else None": (
-                "directly in front of the name"
-            ),
-            "def replacement(message):\n    import re\n    found = re.match(r'.*\\b(?:use|to) `([\\w.]+)', message)\n    return found[1] if found else None": (
-                "in the second line"
-            ),
-            "def replacement(message):\n    import re\n    found = re.search(r'\\b(?:use|to) `(torch[\\w.]+)', message)\n    return found[1] if found else None": (
-                "one of another library"
-            ),
-            "def replacement(message):\n    import re\n    return re.search(r'(use|to) `([\\w.]+)', message)[2]": (
-                "'NoneType' object is not subscriptable"
-            ),
-        },
     ),
     Exercise(
         number="16.2",
@@ -966,59 +782,6 @@ def verdict(old, new, factor=10):
             "utils/today/cell.py asks in the same order; everything else in it is for"
             " running code safely."
         ),
-        right=[
-            (
-                "def verdict(old, new, factor=10):\n"
-                "    findings = {\n"
-                "        'raises': old['error'] is not None,\n"
-                "        'warns': len(old['warnings']) > 0,\n"
-                "        'wrong': old['printed'] != new['printed'],\n"
-                "        'slower': old['seconds'] / new['seconds'] >= factor,\n"
-                "        'fine': True,\n"
-                "    }\n"
-                "    return next(word for word, found in findings.items() if found)"
-            ),
-            (
-                "def verdict(old, new, factor=10):\n    word = 'fine'\n    if"
-                " new['seconds'] * factor <= old['seconds']:\n        word = 'slower'\n"
-                "    if not old['printed'] == new['printed']:\n        word = 'wrong'\n"
-                "    if any(True for _ in old['warnings']):\n        word = 'warns'\n  "
-                "  if isinstance(old['error'], str):\n        word = 'raises'\n   "
-                " return word"
-            ),
-        ],
-        wrong={
-            "def verdict(old, new, factor=10):\n    if old['error']:\n        return 'raises'\n    if old['warnings']:\n        return 'warns'\n    if old['printed'] != new['printed']:\n        return 'wrong'\n    return 'slower' if old['seconds'] >= factor * new['seconds'] else 'fine'": (
-                "compare with None"
-            ),
-            "def verdict(old, new, factor=10):\n    if old['error'] is not None:\n        return 'raises'\n    if old['printed'] != new['printed']:\n        return 'wrong'\n    if old['warnings']:\n        return 'warns'\n    return 'slower' if old['seconds'] >= factor * new['seconds'] else 'fine'": (
-                "a warning is not silence"
-            ),
-            "def verdict(old, new, factor=10):\n    if old['error'] is not None:\n        return 'raises'\n    if old['warnings']:\n        return 'warns'\n    if old['printed'] != new['printed']:\n        return 'wrong'\n    return 'slower' if old['seconds'] >= 10 * new['seconds'] else 'fine'": (
-                "use the argument"
-            ),
-            "def verdict(old, new, factor=10):\n    if old['error'] is not None:\n        return 'raises'\n    if old['warnings']:\n        return 'warns'\n    if old['printed'] != new['printed']:\n        return 'wrong'\n    return 'slower' if old['seconds'] > factor * new['seconds'] else 'fine'": (
-                "10 times as long is at least 10 times"
-            ),
-            "def verdict(old, new, factor=10):\n    if old['error'] != new['error']:\n        return 'raises'\n    if old['warnings'] != new['warnings']:\n        return 'warns'\n    if old['printed'] != new['printed']:\n        return 'wrong'\n    return 'slower' if old['seconds'] >= factor * new['seconds'] else 'fine'": (
-                "what the old part does counts"
-            ),
-            "def verdict(old, new, factor=10):\n    if old['error'] is not None:\n        return 'raises'\n    if old['warnings']:\n        return 'warns'\n    if old['seconds'] >= factor * new['seconds']:\n        return 'slower'\n    return 'wrong' if old['printed'] != new['printed'] else 'fine'": (
-                "not made better by being slow"
-            ),
-            "def verdict(old, new, factor=10):\n    if old['error'] is not None:\n        return 'raises'\n    if old['warnings']:\n        return 'warns'\n    if old['printed'] != new['printed']:\n        return 'wrong'\n    return 'slower' if old['seconds'] >= factor else 'fine'": (
-                "you returned 'fine', expected 'slower': 10 times as long"
-            ),
-            "def verdict(old, new, factor=10):\n    if old['error'] is not None or new['error'] is not None:\n        return 'raises'\n    if old['warnings']:\n        return 'warns'\n    if old['printed'] != new['printed']:\n        return 'wrong'\n    return 'slower' if old['seconds'] >= factor * new['seconds'] else 'fine'": (
-                "the error came from the new one"
-            ),
-            "def verdict(old, new, factor=10):\n    if old['error'] is not None:\n        return 'raises'\n    if old['warnings'] or new['warnings']:\n        return 'warns'\n    if old['printed'] != new['printed']:\n        return 'wrong'\n    return 'slower' if old['seconds'] >= factor * new['seconds'] else 'fine'": (
-                "the warning came from the new one"
-            ),
-            "def verdict(old, new, factor=10):\n    if old['error'] is not None:\n        return 'raises'\n    if len(old['warnings']) == 1:\n        return 'warns'\n    if old['printed'] != new['printed']:\n        return 'wrong'\n    return 'slower' if old['seconds'] >= factor * new['seconds'] else 'fine'": (
-                "outweighs the time"
-            ),
-        },
     ),
     Exercise(
         number="16.3",
@@ -1040,70 +803,29 @@ def verdict(old, new, factor=10):
                 " model has after the move."
             ),
         ],
-        solution=TRAIN,
+        solution="""
+def train(model, batches, device):
+    model.to(device)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    total, best, lowest = 0, None, float("inf")
+    for x, y in batches:
+        x, y = x.to(device), y.to(device)
+        loss = torch.nn.functional.mse_loss(model(x), y)
+        if loss < lowest:
+            lowest, best = (
+                loss,
+                {name: tensor.clone() for name, tensor in model.state_dict().items()},
+            )
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        total += loss.detach()
+    return total / len(batches), best
+""",
         praise=(
             "On a CPU three of the four bugs change no result: that is why such code"
             " lives so long."
         ),
-        right=[SHORT, BY_HAND],
-        wrong={
-            OLD: "the graphs of all batches are kept",
-            TRAIN.replace(
-                "x, y = x.to(device), y.to(device)", "x.to(device), y.to(device)"
-            ): "so keep its result",
-            TRAIN.replace(
-                "x, y = x.to(device), y.to(device)", "x = x.to(device)"
-            ): "x, y, and each new tensor",
-            TRAIN.replace(
-                "total += loss.detach()", "total += loss"
-            ): "the graphs of all batches are kept",
-            TRAIN.replace("total += loss.detach()", "total += loss").replace(
-                "return total", "return total.detach()"
-            ): "the graphs of all batches are kept",
-            TRAIN.replace(
-                "total += loss.detach()", "total += loss.item()"
-            ): "expected a tensor",
-            TRAIN.replace(
-                "total, best, lowest = 0", "total, best, lowest = torch.tensor(0.0)"
-            ): "each new tensor",
-            TRAIN.replace("tensor.clone()", "tensor"): "share memory",
-            LATE_COPY: "copy before the step",
-            TRAIN.replace(
-                "lowest, best = loss,", "best ="
-            ): "compare each loss with the lowest so far",
-            TRAIN.replace(
-                "        optimizer.zero_grad()\n", ""
-            ): "the gradients of its batch alone",
-            TRAIN.replace("lr=0.1", "lr=0.01"): "one step of plain SGD with lr=0.1",
-            TRAIN.replace(
-                "lr=0.1", "lr=0.1, momentum=0.9"
-            ): "one step of plain SGD with lr=0.1",
-            TRAIN.replace(MOVE, "").replace(
-                "    total, best", MOVE + "    total, best"
-            ): "move first, then build",
-            TRAIN.replace(MOVE, ""): "stays on the CPU: move it",
-            TRAIN.replace(
-                'float("inf")', "1000.0"
-            ): "(targets near 1,000,000) the best weights are None",
-            TRAIN.replace("        loss.backward()\n", "").replace(
-                STEP, STEP + "        loss.backward()\n"
-            ): "did not change: the order of a step",
-            TRAIN.replace(
-                "total / len(batches), best", "best, total / len(batches)"
-            ): "the mean loss comes first",
-            BY_HAND.replace("zeros((), device=device)", "zeros(())"): "each new tensor",
-        },
-        equivalent={
-            "loss = torch.nn.functional.mse_loss(model(x), y) → loss = torch.nn.functional.mse_loss(y, model(x))": (
-                "The squared error is the same both ways around."
-            ),
-            "if loss < lowest: → if loss <= lowest:": (
-                "Of two equal losses, either may be called the lowest."
-            ),
-            "total, best, lowest = (0, None, float('inf')) → total, best, lowest = (0, 0, float('inf'))": (
-                "The first batch replaces it."
-            ),
-        },
     ),
     Exercise(
         number="16.4",
@@ -1136,56 +858,5 @@ def bare(state):
             "Better still is to save what is inside the wrapper:"
             " `model.module.state_dict()`, or `net.compile()`."
         ),
-        right=[
-            (
-                "def bare(state):\n    state, left = dict(state), ['module.',"
-                " '_orig_mod.']\n    while state:\n        found = [prefix for prefix"
-                " in left if all(key.startswith(prefix) for key in state)]\n        if"
-                " not found:\n            break\n        state = {key[len(found[0]) :]:"
-                " tensor for key, tensor in state.items()}\n       "
-                " left.remove(found[0])\n    return state"
-            ),
-            (
-                "from itertools import permutations\n\ndef bare(state):\n    both ="
-                " ['module.', '_orig_mod.']\n    for prefix in [''.join(p) for n in (2,"
-                " 1) for p in permutations(both, n)]:\n        if"
-                " all(key.startswith(prefix) for key in state):\n            return"
-                " {key[len(prefix):]: tensor for key, tensor in state.items()}\n   "
-                " return dict(state)"
-            ),
-            (
-                "import os\nimport re\n\ndef bare(state):\n    common ="
-                " os.path.commonprefix(list(state))\n    found ="
-                " re.match(r'(module\\.(_orig_mod\\.)?|_orig_mod\\.(module\\.)?)?',"
-                " common)[0]\n    return {key[len(found):]: tensor.clone() for key,"
-                " tensor in state.items()}"
-            ),
-        ],
-        wrong={
-            "def bare(state):\n    return {k.removeprefix('module.'): v for k, v in state.items()}": (
-                "all keys begin with _orig"
-            ),
-            "def bare(state):\n    return {k.replace('module.', '').replace('_orig_mod.', ''): v for k, v in state.items()}": (
-                "a layer is named module"
-            ),
-            "def bare(state):\n    for prefix in ('module.', '_orig_mod.', 'module.'):\n        if all(key.startswith(prefix) for key in state):\n            for key in list(state):\n                state[key.removeprefix(prefix)] = state.pop(key)\n    return state": (
-                "you changed or returned the dict"
-            ),
-            "def bare(state):\n    for prefix in ('module.', '_orig_mod.', 'module.'):\n        if all(key.startswith(prefix) for key in state):\n            state = {key.removeprefix(prefix): tensor for key, tensor in state.items()}\n    return dict(state)": (
-                "the second one is a layer named module"
-            ),
-            "def bare(state):\n    for prefix in ('module.', '_orig_mod.'):\n        if all(key.startswith(prefix) for key in state):\n            state = {key.removeprefix(prefix): tensor for key, tensor in state.items()}\n    return dict(state)": (
-                "both wrappers, in the other order"
-            ),
-            "def bare(state):\n    state = {key.removeprefix('_orig_mod.'): tensor for key, tensor in state.items()}\n    state = {key.removeprefix('module.'): tensor for key, tensor in state.items()}\n    return {key.removeprefix('_orig_mod.'): tensor for key, tensor in state.items()}": (
-                "a layer is named module"
-            ),
-            "def bare(state):\n    for _ in range(2):\n        for prefix in ('module.', '_orig_mod.'):\n            if all(key.startswith(prefix) for key in state):\n                state = {key.lstrip(prefix): tensor for key, tensor in state.items()}\n    return dict(state)": (
-                "module. goes, and nothing else"
-            ),
-            "def bare(state):\n    first = next(iter(state), '')\n    for prefix in ('module._orig_mod.', '_orig_mod.module.', 'module.', '_orig_mod.'):\n        if first.startswith(prefix):\n            return {key[len(prefix) :]: tensor for key, tensor in state.items()}\n    return dict(state)": (
-                "a layer is named module"
-            ),
-        },
     ),
 ]

@@ -19,10 +19,12 @@ import torch
 
 from tests.conftest import ROOT
 from tests.exercises import mutants
+from tests.exercises.answers import all_answers, edit
 from utils import exercises
 from utils.exercises import NotAnswered, Wrong
 
 ALL = exercises.all_exercises()
+ANSWERS = all_answers()
 
 
 def answer(exercise, source):
@@ -40,33 +42,39 @@ def no_score(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "tabulate", None)
 
 
+def test_every_exercise_has_answers():
+    assert list(ANSWERS) == list(ALL)
+
+
 @pytest.mark.parametrize("number", ALL)
 def test_exercise_is_complete(number):
-    exercise = ALL[number]
-    assert (
-        1 <= len(exercise.hints) <= 3
-        and exercise.wrong
-        and exercise.title
-        and exercise.praise.endswith(".")
-    )
-    assert (
-        exercise.stars in (1, 2, 3)
-        and len(set(map(textwrap.dedent, exercise.right))) >= 2
-    )
-    assert exercise.solution.strip() not in map(str.strip, exercise.right)
-    assert all(reason.endswith(".") for reason in exercise.equivalent.values())
+    exercise, answers = ALL[number], ANSWERS[number]
+    assert 1 <= len(exercise.hints) <= 3
+    assert exercise.title
+    assert exercise.praise.endswith(".")
+    assert exercise.stars in (1, 2, 3)
+    assert len(set(map(textwrap.dedent, answers.right))) >= 2
+    assert exercise.solution.strip() not in map(str.strip, answers.right)
+    assert answers.wrong
+    assert all(reason.endswith(".") for reason in answers.equivalent.values())
     lesson = [other for other in ALL.values() if other.number[:2] == number[:2]]
     assert any(other.stars == 1 for other in lesson)  # one to use the call
 
 
+@pytest.mark.parametrize("change", [("z", "y"), ("x", "y"), ("x", "x", 2)])
+def test_edit_that_does_not_do_what_it_says_is_an_error(change):
+    with pytest.raises(ValueError, match="occurs"):
+        edit("x + x", change)
+
+
 def answers():
-    """(number, source, signs of the verdict, what it says) of all answers that the
-    exercises list.
+    """(number, source, signs of the verdict, what it says) of the solutions and of all
+    answers.
     """
     for number, exercise in ALL.items():
-        for source in [exercise.solution, *exercise.right]:
+        for source in [exercise.solution, *ANSWERS[number].right]:
             yield number, source, "✓", ""
-        for source, message in exercise.wrong.items():
+        for source, message in ANSWERS[number].wrong.items():
             yield number, source, "✗○", message
 
 
@@ -80,7 +88,7 @@ def test_answer_gets_its_verdict(number, source, signs, message, capsys):
 @pytest.mark.parametrize("number", ALL)
 def test_sample_of_mutants_is_refused(number, monkeypatch):
     monkeypatch.setattr(exercises, "SECONDS", 5)
-    known = ALL[number].equivalent
+    known = ANSWERS[number].equivalent
     for mutant, said in mutants.judged(
         number, lambda all: random.Random(number).sample(all, min(6, len(all)))
     ):
