@@ -1,8 +1,9 @@
 """Wrong answers to the exercises, derived from each solution by one change to its
 syntax tree.
 
-`python -m tests.exercises.mutants` gives all of them to the checks and prints one line an exercise; with numbers of lessons or
-exercises ("05", "05.2") only theirs, and every mutant that a check let pass.
+`python -m tests.exercises.mutants` gives all of them to the checks and prints one line
+an exercise, and every mutant that a check let pass; with numbers of lessons or
+exercises ("05", "05.2") only theirs.
 
 Tools for mutation (mutmut 3.8, cosmic-ray 8.7, poodle 1.3) change the files of a
 package and run its test suite once a mutant, in a new process. Here a function judges
@@ -20,11 +21,13 @@ import re
 import sys
 import time
 import warnings
+from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 
 import torch
 
+from tests.exercises.answers import all_answers
 from utils import exercises
 
 COMPARE = {
@@ -136,39 +139,66 @@ def mutants(source):
     """
     tree = ast.parse(source)
     original = ast.unparse(tree)
-    for node in ast.walk(tree):
-        _prepare(node)
+    notes = Notes(_next_parameters(tree), _unordered(tree))
     found = {}
-    for number, node in enumerate(ast.walk(tree)):
-        for k in range(len(list(_changes(node)))):
-            changed = copy.deepcopy(tree)
-            target = next(n for at, n in enumerate(ast.walk(changed)) if at == number)
-            list(_changes(target))[k]()
-            text = ast.unparse(ast.fix_missing_locations(changed))
+    for node in list(ast.walk(tree)):
+        for change in _changes(node, notes):
+            text = _unparsed_with(tree, node, change)
             if text != original and text not in found and _compiles(text):
                 found[text] = Mutant(_change(original, text), text)
     return list(found.values())
 
 
-def _prepare(node):
-    """Notes in the tree what a change of one node needs to know about others."""
-    if isinstance(node, ast.FunctionDef):  # a parameter is mistaken for the next one
-        names = [a.arg for a in node.args.args]
-        for inner in ast.walk(node):
-            if isinstance(inner, ast.Name) and inner.id in names and len(names) > 1:
-                inner.mistaken = names[(names.index(inner.id) + 1) % len(names)]
-    if isinstance(node, ast.Compare) and isinstance(node.ops[-1], (ast.In, ast.NotIn)):
-        node.comparators[-1].unordered = True
-    if isinstance(node, ast.Call) and getattr(node.func, "id", None) in (
-        "isinstance",
-        "min",
-        "max",
-    ):
-        node.unordered = True
-        for argument in node.args[1:]:
-            argument.unordered = True
-    if isinstance(node, ast.ExceptHandler) and node.type is not None:
-        node.type.unordered = True
+@dataclass(frozen=True)
+class Notes:
+    """What a change of one node needs to know about others.
+
+    next_parameter: name that uses a parameter → the parameter that it is mistaken for.
+    unordered: nodes the order of whose parts says nothing.
+    """
+
+    next_parameter: dict
+    unordered: set
+
+
+def _next_parameters(tree):
+    found = {}
+    for function in ast.walk(tree):
+        if not isinstance(function, ast.FunctionDef):
+            continue
+        names = [parameter.arg for parameter in function.args.args]
+        if len(names) < 2:
+            continue
+        following = dict(zip(names, names[1:] + names[:1], strict=True))
+        for node in ast.walk(function):
+            if isinstance(node, ast.Name) and node.id in following:
+                found[node] = following[node.id]
+    return found
+
+
+def _unordered(tree):
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Compare):
+            if isinstance(node.ops[-1], (ast.In, ast.NotIn)):
+                found.add(node.comparators[-1])
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            if node.func.id in ("isinstance", "min", "max"):
+                found.update([node, *node.args[1:]])
+        if isinstance(node, ast.ExceptHandler) and node.type is not None:
+            found.add(node.type)
+    return found
+
+
+def _unparsed_with(tree, node, change):
+    """The tree as text, with the fields of one node as `change` says."""
+    before = {field: getattr(node, field) for field in change}
+    for field, value in change.items():
+        setattr(node, field, value)
+    text = ast.unparse(tree)
+    for field, value in before.items():
+        setattr(node, field, value)
+    return text
 
 
 def _compiles(text):
@@ -189,158 +219,68 @@ def _change(old, new):
     )
 
 
-def _changes(node):
-    """The possible changes of this node, each a function that makes it (in place)."""
+# --------------------------------------------------------------------------------------
+# The changes of a node. Each is a dict: field of the node → its new value.
 
-    def setting(owner, field, value):
-        return lambda: setattr(owner, field, value)
 
-    def putting(items, place, value):
-        return lambda: items.__setitem__(place, value)
-
-    def dropping(items, place):
-        return lambda: items.pop(place)
-
-    def exchanging(items, place):
-        return lambda: items.__setitem__(
-            slice(place, place + 2), items[place : place + 2][::-1]
-        )
-
-    # An expression that a statement or another expression holds: replaced by something
-    # next to it.
-    for field, value in ast.iter_fields(node):
-        inside = value if isinstance(value, list) else [value]
-        for place, item in enumerate(inside):
-            if isinstance(item, ast.expr):
-                for new in _instead(item):
-                    yield (
-                        putting(value, place, new)
-                        if isinstance(value, list)
-                        else setting(node, field, new)
-                    )
-
-    if isinstance(node, ast.Compare):
-        for place, operator in enumerate(node.ops):
-            for new in COMPARE[type(operator)]:
-                yield putting(node.ops, place, new())
-    if isinstance(node, (ast.BinOp, ast.AugAssign)):
-        for new in OPERATE.get(type(node.op), ()):
-            yield setting(node, "op", new())
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ORDERED):
-        left, right = node.left, node.right
-        yield lambda: (setattr(node, "left", right), setattr(node, "right", left))
-    if isinstance(node, ast.BoolOp):
-        yield setting(
-            node, "op", ast.Or() if isinstance(node.op, ast.And) else ast.And()
-        )
-        for place in range(len(node.values)):
-            yield dropping(node.values, place)
-    if isinstance(node, (ast.If, ast.IfExp, ast.While)):
-        yield setting(node, "test", ast.UnaryOp(ast.Not(), node.test))
-        if not isinstance(node, ast.While):
-            yield setting(node, "test", ast.Constant(True))
-    if isinstance(node, ast.comprehension):
-        for place, test in enumerate(node.ifs):
-            yield dropping(node.ifs, place)
-            yield putting(node.ifs, place, ast.UnaryOp(ast.Not(), test))
-    if isinstance(node, ast.Call):
-        for place in range(len(node.args)):
-            yield dropping(node.args, place)
-            if place + 1 < len(node.args) and not hasattr(node, "unordered"):
-                yield exchanging(node.args, place)
-        for place in range(len(node.keywords)):
-            yield dropping(node.keywords, place)
-    if isinstance(node, (ast.Tuple, ast.List, ast.Set)) and isinstance(
-        getattr(node, "ctx", ast.Load()), ast.Load
-    ):
-        for place in range(len(node.elts)):
-            if not isinstance(node, ast.Tuple):
-                yield dropping(node.elts, place)
-            if (
-                place + 1 < len(node.elts)
-                and not isinstance(node, ast.Set)
-                and not hasattr(node, "unordered")
-            ):
-                yield exchanging(node.elts, place)
-    if isinstance(node, ast.Dict):
-        for place in range(len(node.values) - 1):
-            yield exchanging(node.values, place)
-    if isinstance(node, ast.Slice):
-        for field in ("lower", "upper", "step"):
-            yield setting(node, field, None)
-    # late binding
-    if isinstance(node, (ast.Lambda, ast.FunctionDef)) and node.args.defaults:
-        yield setting(node.args, "defaults", [])
-        count = len(node.args.defaults)
-        if [a.arg for a in node.args.args[-count:]] == [
-            getattr(d, "id", None) for d in node.args.defaults
-        ]:
-            yield lambda: (
-                setattr(node.args, "args", node.args.args[:-count]),
-                setattr(node.args, "defaults", []),
-            )
+def _changes(node, notes):
+    """All changes of this node; those of its parts are theirs."""
+    changes = [
+        *_expressions(node, notes),
+        *_operators(node),
+        *_conditions(node),
+        *_arguments(node, notes),
+        *_elements(node, notes),
+        *_defaults(node),
+    ]
     if isinstance(node, ast.ExceptHandler) and node.type is not None:
-        yield setting(node, "type", ast.Name("Exception", ast.Load()))
-    if isinstance(node, (ast.For, ast.While)):
-        yield lambda: node.body.append(ast.Break())
-    if isinstance(node, (ast.FunctionDef, ast.Module)):
-        yield from _returns_early(node)
-    for field in ("body", "orelse", "finalbody"):
-        lines = getattr(node, field, None)
-        for place, line in enumerate(lines if isinstance(lines, list) else ()):
-            if isinstance(line, (ast.With, ast.Try)):
-                yield lambda lines=lines, place=place, line=line: lines.__setitem__(
-                    slice(place, place + 1), line.body
-                )
-            if isinstance(
-                line,
-                (ast.FunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom, ast.Pass),
-            ):
-                continue
-            if isinstance(node, ast.Module) or (
-                isinstance(line, ast.Expr) and isinstance(line.value, ast.Constant)
-            ):
-                continue  # the answer itself, a docstring
-            yield (
-                dropping(lines, place)
-                if len(lines) > 1 or field != "body"
-                else putting(lines, place, ast.Pass())
-            )
+        changes.append({"type": ast.Name("Exception", ast.Load())})
+    return [*changes, *_loops(node), *_statements(node)]
 
 
-def _instead(item):
-    """What an expression is replaced by: its constants off by one, its neighbors, its
-    parts.
+def _put(items, place, *new):
+    """A copy of the list with `new` in place of one item."""
+    return [*items[:place], *new, *items[place + 1 :]]
+
+
+def _exchanged(items, place):
+    """A copy of the list in which an item has changed places with the next one."""
+    return [*items[:place], items[place + 1], items[place], *items[place + 2 :]]
+
+
+def _expressions(node, notes):
+    """An expression that this node holds is replaced by something next to it."""
+    for field, value in ast.iter_fields(node):
+        if isinstance(value, ast.expr):
+            for new in _instead(value, notes):
+                yield {field: new}
+        elif isinstance(value, list):
+            for place, item in enumerate(value):
+                for new in _instead(item, notes):
+                    yield {field: _put(value, place, new)}
+
+
+def _instead(item, notes):
+    """What an expression is replaced by: a constant off by one, a neighbor, a part of
+    it.
     """
     if isinstance(item, ast.Constant):
-        value = item.value
-        if isinstance(value, bool):
-            yield ast.Constant(not value)
-        elif isinstance(value, int):
-            yield ast.Constant(value + 1)
-            if value:
-                yield ast.Constant(value - 1)
-        elif isinstance(value, float):
-            yield from (ast.Constant(2 * value + 1), ast.Constant(0.0))
-        elif isinstance(value, str):
-            yield ast.Constant(value + "x" if value else "x")
-        elif value is None:
-            yield ast.Constant(0)
+        yield from map(ast.Constant, _other_values(item.value))
     if isinstance(item, ast.UnaryOp):
         yield item.operand
     if isinstance(item, ast.BinOp):
-        yield from (item.left, item.right)
+        yield item.left
+        yield item.right
     if isinstance(item, ast.IfExp):
         yield item.orelse
     if isinstance(item, ast.Name) and isinstance(item.ctx, ast.Load):
-        yield from (ast.Name(new, ast.Load()) for new in NEIGHBORS.get(item.id, ()))
-        if hasattr(item, "mistaken"):
-            yield ast.Name(item.mistaken, ast.Load())
+        for name in NEIGHBORS.get(item.id, ()):
+            yield ast.Name(name, ast.Load())
+        if item in notes.next_parameter:
+            yield ast.Name(notes.next_parameter[item], ast.Load())
     if isinstance(item, ast.Attribute) and isinstance(item.ctx, ast.Load):
-        yield from (
-            ast.Attribute(item.value, new, ast.Load())
-            for new in NEIGHBORS.get(item.attr, ())
-        )
+        for name in NEIGHBORS.get(item.attr, ()):
+            yield ast.Attribute(item.value, name, ast.Load())
     if isinstance(item, ast.Call):
         if isinstance(item.func, ast.Attribute):  # x.cpu() → x
             yield item.func.value
@@ -349,13 +289,136 @@ def _instead(item):
             yield item.args[0]
 
 
-def _returns_early(function):
-    """The function's last line, a return, also at the end of each loop's body."""
-    last = function.body[-1]
-    if isinstance(last, ast.Return):
-        for loop in function.body:
-            if isinstance(loop, (ast.For, ast.While)):
-                yield lambda loop=loop: loop.body.append(last)
+def _other_values(value):
+    if isinstance(value, bool):
+        return [not value]
+    if isinstance(value, int):
+        return [value + 1, value - 1] if value else [1]
+    if isinstance(value, float):
+        return [2 * value + 1, 0.0]
+    if isinstance(value, str):
+        return [value + "x"]
+    return [0] if value is None else []
+
+
+def _operators(node):
+    if isinstance(node, ast.Compare):
+        for place, operator in enumerate(node.ops):
+            for new in COMPARE[type(operator)]:
+                yield {"ops": _put(node.ops, place, new())}
+    if isinstance(node, (ast.BinOp, ast.AugAssign)):
+        for new in OPERATE.get(type(node.op), ()):
+            yield {"op": new()}
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ORDERED):
+        yield {"left": node.right, "right": node.left}
+    if isinstance(node, ast.BoolOp):
+        yield {"op": ast.Or() if isinstance(node.op, ast.And) else ast.And()}
+        for place in range(len(node.values)):
+            yield {"values": _put(node.values, place)}
+
+
+def _conditions(node):
+    """A condition is negated, or left out."""
+    if isinstance(node, (ast.If, ast.IfExp, ast.While)):
+        yield {"test": ast.UnaryOp(ast.Not(), node.test)}
+        if not isinstance(node, ast.While):
+            yield {"test": ast.Constant(True)}
+    if isinstance(node, ast.comprehension):
+        for place, test in enumerate(node.ifs):
+            yield {"ifs": _put(node.ifs, place)}
+            yield {"ifs": _put(node.ifs, place, ast.UnaryOp(ast.Not(), test))}
+
+
+def _arguments(node, notes):
+    """An argument of a call is left out, or exchanged with the next one."""
+    if not isinstance(node, ast.Call):
+        return
+    for place in range(len(node.args)):
+        yield {"args": _put(node.args, place)}
+        if place + 1 < len(node.args) and node not in notes.unordered:
+            yield {"args": _exchanged(node.args, place)}
+    for place in range(len(node.keywords)):
+        yield {"keywords": _put(node.keywords, place)}
+
+
+def _elements(node, notes):
+    """An element is left out, or exchanged with the next one; a slice loses a bound."""
+    is_read = isinstance(getattr(node, "ctx", None), ast.Load)
+    if isinstance(node, ast.Set) or (
+        isinstance(node, (ast.Tuple, ast.List)) and is_read
+    ):
+        has_order = not isinstance(node, ast.Set) and node not in notes.unordered
+        for place in range(len(node.elts)):
+            if not isinstance(node, ast.Tuple):
+                yield {"elts": _put(node.elts, place)}
+            if has_order and place + 1 < len(node.elts):
+                yield {"elts": _exchanged(node.elts, place)}
+    if isinstance(node, ast.Dict):
+        for place in range(len(node.values) - 1):
+            yield {"values": _exchanged(node.values, place)}
+    if isinstance(node, ast.Slice):
+        for field in ("lower", "upper", "step"):
+            yield {field: None}
+
+
+def _defaults(node):
+    """Late binding: parameters lose their defaults, and go where they are named like
+    them (n=n).
+    """
+    if isinstance(node, (ast.Lambda, ast.FunctionDef)) and node.args.defaults:
+        without = copy.copy(node.args)
+        without.defaults = []
+        yield {"args": without}
+        count = len(node.args.defaults)
+        names = [parameter.arg for parameter in node.args.args[-count:]]
+        if names == [getattr(value, "id", None) for value in node.args.defaults]:
+            fewer = copy.copy(without)
+            fewer.args = node.args.args[:-count]
+            yield {"args": fewer}
+
+
+def _loops(node):
+    """A loop ends after its first round: by a break, or by the return that stands
+    behind it.
+    """
+    if isinstance(node, (ast.For, ast.While)):
+        yield {"body": [*node.body, ast.Break()]}
+    if isinstance(node, (ast.FunctionDef, ast.Module)):
+        last = node.body[-1]
+        for place, line in enumerate(node.body):
+            if isinstance(line, (ast.For, ast.While)) and isinstance(last, ast.Return):
+                loop = copy.copy(line)
+                loop.body = [*line.body, last]
+                yield {"body": _put(node.body, place, loop)}
+
+
+# What is not dropped: without it nothing runs at all.
+KEPT = (ast.FunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom, ast.Pass)
+
+
+def _statements(node):
+    """A statement is dropped; the body of a with or try stands alone."""
+    for field in ("body", "orelse", "finalbody"):
+        lines = getattr(node, field, None)
+        if not isinstance(lines, list):  # a lambda's body is an expression
+            continue
+        for place, line in enumerate(lines):
+            if isinstance(line, (ast.With, ast.Try)):
+                yield {field: _put(lines, place, *line.body)}
+            is_docstring = isinstance(line, ast.Expr) and isinstance(
+                line.value, ast.Constant
+            )
+            # what stands in no function is the answer itself
+            if isinstance(line, KEPT) or isinstance(node, ast.Module) or is_docstring:
+                continue
+            if field == "body" and len(lines) == 1:
+                yield {field: [ast.Pass()]}
+            else:
+                yield {field: _put(lines, place)}
+
+
+# --------------------------------------------------------------------------------------
+# Their verdicts
 
 
 def verdict(number, source):
@@ -397,75 +460,78 @@ def alike(text):
 
 
 def report(number):
-    """Lines for one exercise, and its counts: mutants, refused, equivalent."""
+    """What is to be printed of one exercise, as lines, and a Counter of its mutants."""
     exercises.SECONDS = 5
     exercises._remember = lambda number, state: None
     # a package of the site's builder, which no lesson may expect
     sys.modules["tabulate"] = None
     start = time.perf_counter()
-    exercise, found = exercises.find_exercise(number), judged(number)
+    found = judged(number)
     seconds = time.perf_counter() - start
-    known = exercise.equivalent
-    passed = [m for m, said in found if said.startswith("✓")]
-    missed = [m.change for m in passed if m.change not in known]
-    stale = set(known) - {m.change for m in passed}
-    same = [said for _, said in found if alike(said)]
-    endless = [m.change for m, said in found if "had not ended" in said]
-    unclear = [m.change for m, said in found if "cannot be judged" in said]
-    equivalent = len(passed) - len(missed)
+    known = all_answers()[number].equivalent
+    passed = [mutant.change for mutant, said in found if said.startswith("✓")]
+    missed = [change for change in passed if change not in known]
+    stale = sorted(set(known) - set(passed))
+    same = [said.splitlines()[0] for _, said in found if alike(said)]
+    unclear = [mutant.change for mutant, said in found if "cannot be judged" in said]
+    endless = [mutant.change for mutant, said in found if "had not ended" in said]
+    count = Counter(
+        mutants=len(found),
+        refused=len(found) - len(passed),
+        equivalent=len(passed) - len(missed),
+        accepted=len(missed),
+        faults=len(stale) + len(same),
+    )
     lines = [
-        f"{number}  {len(found):4} mutants  {len(found) - len(passed):4} refused "
-        f" {equivalent:3} equivalent  {len(missed):3} accepted  {seconds:5.1f} s"
+        f"{number}  {count['mutants']:4} mutants  {count['refused']:4} refused "
+        f" {count['equivalent']:3} equivalent  {count['accepted']:3} accepted "
+        f" {seconds:5.1f} s"
     ]
-    lines += [f"    accepted: {change}" for change in missed]
-    lines += [
-        f"    listed as equivalent, but refused or no mutant: {change}"
-        for change in sorted(stale)
-    ]
-    lines += [f"    says the same twice: {said.splitlines()[0]}" for said in same[:3]]
-    lines += [f"    refused, but not judged: {change}" for change in unclear]
-    lines += [f"    refused, because it never ended: {change}" for change in endless]
-    return lines, (
-        len(found),
-        len(found) - len(passed),
-        equivalent,
-        len(stale) + len(same),
+    for what, those in (
+        ("accepted", missed),
+        ("listed as equivalent, but refused or no mutant", stale),
+        ("says the same twice", same[:3]),
+        ("refused, but not judged", unclear),
+        ("refused, because it never ended", endless),
+    ):
+        lines += [f"    {what}: {text}" for text in those]
+    return lines, count
+
+
+def is_good(count, refused, equivalent):
+    """Whether these shares of the mutants are refused, and at most equivalent. An
+    exercise may always list two.
+    """
+    wrong = count["mutants"] - count["equivalent"]
+    return (
+        not count["faults"]
+        and count["refused"] >= refused * wrong
+        and count["equivalent"] <= max(2, equivalent * count["mutants"])
     )
 
 
 def main():
-    wanted = sys.argv[1:]
-    numbers = [
-        n
-        for n in exercises.all_exercises()
-        if not wanted or any(n.startswith(w) for w in wanted)
-    ]
-    faults, total = [], [0, 0, 0]
+    wanted = tuple(sys.argv[1:]) or ("",)
+    numbers = [n for n in exercises.all_exercises() if n.startswith(wanted)]
+    bad, total = [], Counter()
     start = time.perf_counter()
     with ProcessPoolExecutor() as pool:
-        for number, (lines, (count, refused, equivalent, wrong)) in zip(
-            numbers, pool.map(report, numbers), strict=True
-        ):
+        reports = pool.map(report, numbers)
+        for number, (lines, count) in zip(numbers, reports, strict=True):
             print(*lines, sep="\n", flush=True)
-            total = [
-                a + b for a, b in zip(total, (count, refused, equivalent), strict=True)
-            ]
-            if (
-                wrong
-                or refused < 0.97 * (count - equivalent)
-                or equivalent > max(2, 0.2 * count)
-            ):
-                faults.append(number)
-    count, refused, equivalent = total
+            total += count
+            if not is_good(count, refused=0.97, equivalent=0.2):
+                bad.append(number)
     print(
-        f"{len(numbers)} exercises: {count} mutants, {refused} refused, {equivalent}"
-        f" equivalent, {count - refused - equivalent} accepted;"
+        f"{len(numbers)} exercises: {total['mutants']} mutants, {total['refused']}"
+        f" refused, {total['equivalent']} equivalent, {total['accepted']} accepted;"
         f" {time.perf_counter() - start:.0f} s"
     )
-    if refused < 0.99 * (count - equivalent) or equivalent > 0.1 * count:
-        faults.append("all together")
-    if faults:
-        sys.exit(f"NOT GOOD ENOUGH: {', '.join(faults)}")
+    total["faults"] = 0  # said above
+    if not is_good(total, refused=0.99, equivalent=0.1):
+        bad.append("all together")
+    if bad:
+        sys.exit(f"NOT GOOD ENOUGH: {', '.join(bad)}")
 
 
 if __name__ == "__main__":
