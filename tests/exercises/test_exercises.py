@@ -1,5 +1,6 @@
-"""Every solution passes its check; every stub and every listed wrong answer does not,
-with the intended message.
+"""Every solution passes its check, and so does every right answer of
+tests/exercises/answers; every stub and every wrong answer does not, with the intended
+message.
 
 A fixed sample of the mutants as well; `make test-exercises` gives all of them to the
 checks.

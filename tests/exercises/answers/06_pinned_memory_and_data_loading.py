@@ -298,7 +298,7 @@ def send_packed(tensors, device):
             ("def", "import numpy\ndef"),
             (
                 "cat([x.reshape(-1) for x in tensors])",
-                ("from_numpy(numpy.concatenate([x.numpy().ravel() for x in tensors]))"),
+                "from_numpy(numpy.concatenate([x.numpy().ravel() for x in tensors]))",
             ),
         ): "unsupported ScalarType BFloat16",
         """

@@ -101,7 +101,7 @@ def complete(model, optimizer, scaler, x, y, max_norm):
         edit(
             COMPLETE,
             (
-                ("    torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm)\n"),
+                "    torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm)\n",
                 "",
             ),
         ): "it was not clipped",

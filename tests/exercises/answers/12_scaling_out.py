@@ -388,7 +388,7 @@ def save(write, path):
             ),
             (
                 "replace(temporary, path)",
-                ("replace(temporary, path)\n    os.remove(path.with_suffix('.old'))"),
+                "replace(temporary, path)\n    os.remove(path.with_suffix('.old'))",
             ),
         ): "no checkpoint at all",
         edit(

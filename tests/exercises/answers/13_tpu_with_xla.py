@@ -70,7 +70,7 @@ def run_epoch(torch_xla, take_step, loader):
             RUN_EPOCH,
             (
                 "losses.append(take_step(x.to(device), y.to(device)))",
-                ("x.to(device), y.to(device)\n        losses.append(take_step(x, y))"),
+                "x.to(device), y.to(device)\n        losses.append(take_step(x, y))",
             ),
         ): "x was on cpu",
         edit(RUN_EPOCH, ("y.to(device)", "y")): "y was on cpu",

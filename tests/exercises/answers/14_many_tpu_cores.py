@@ -186,7 +186,7 @@ ANSWERS["14.2"] = Answers(
             LOADER,
             (
                 "world, rank, drop_last=True",
-                ("num_replicas=world, rank=rank, shuffle=True, seed=7, drop_last=True"),
+                "num_replicas=world, rank=rank, shuffle=True, seed=7, drop_last=True",
             ),
             ("sampler=sampler", "sampler=sampler, num_workers=1"),
         ),
