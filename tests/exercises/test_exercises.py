@@ -19,7 +19,7 @@ import torch
 
 from tests.conftest import ROOT
 from tests.exercises import mutants
-from utils import exercises, expect
+from utils import exercises, expect, score
 from utils.exercises import NotAnswered, Wrong
 
 ALL = exercises.all_exercises()
@@ -33,8 +33,8 @@ def answer(exercise, source):
 
 @pytest.fixture(autouse=True)
 def no_score(monkeypatch, tmp_path):
-    monkeypatch.setattr(exercises, "SCORE", tmp_path / "score.json")
-    monkeypatch.setattr(exercises, "_score", None)
+    monkeypatch.setattr(score, "SCORE", tmp_path / "score.json")
+    monkeypatch.setattr(score, "_score", None)
     monkeypatch.delenv("LAB_STRICT", raising=False)
     # a package of the site's builder, which no lesson may expect
     monkeypatch.setitem(sys.modules, "tabulate", None)
@@ -222,11 +222,11 @@ def test_hints_come_one_by_one_and_end(capsys, monkeypatch):
 
 def test_score_is_kept_and_a_damaged_one_is_replaced(capsys, monkeypatch):
     exercises.check("00.1", lambda x: x.device.type)
-    monkeypatch.setattr(exercises, "_score", None)
+    monkeypatch.setattr(score, "_score", None)
     exercises.progress()
     assert "✓ 00.1" in capsys.readouterr().out
-    exercises.SCORE.write_text("{")
-    monkeypatch.setattr(exercises, "_score", None)
+    score.SCORE.write_text("{")
+    monkeypatch.setattr(score, "_score", None)
     exercises.progress()
     out = capsys.readouterr().out
     assert "damaged" in out and "○ 00.1" in out
@@ -234,8 +234,8 @@ def test_score_is_kept_and_a_damaged_one_is_replaced(capsys, monkeypatch):
 
 def test_progress_shows_one_lesson(capsys):
     exercises.check("00.1", lambda x: x.device.type)
-    exercises.keep_score("predict 00.a", {"said": "1", "right": True})
-    exercises.keep_score("predict 05.a", {"said": "1", "right": False})
+    score.keep_score("predict 00.a", {"said": "1", "right": True})
+    score.keep_score("predict 05.a", {"said": "1", "right": False})
     capsys.readouterr()
     exercises.progress("00")
     *rows, solved, predictions = capsys.readouterr().out.splitlines()
@@ -258,7 +258,7 @@ def test_progress_shows_one_lesson(capsys):
 
 
 def test_score_that_cannot_be_written_lasts_for_now(capsys, monkeypatch, tmp_path):
-    monkeypatch.setattr(exercises, "SCORE", tmp_path / "no such folder" / "score.json")
+    monkeypatch.setattr(score, "SCORE", tmp_path / "no such folder" / "score.json")
     exercises.check("00.1", lambda x: x.device.type)
     exercises.progress()
     out = capsys.readouterr().out
