@@ -87,14 +87,12 @@ def close(
 
 
 def tensor(got, expected, shown, why=""):
-    """Wrong unless `got` is a tensor with shape, dtype and, almost, the numbers of
+    """Wrong unless `got` is a tensor with dtype, shape and, almost, the numbers of
     `expected`.
     """
     instance(got, torch.Tensor, shown, "a tensor")
-    if got.shape != expected.shape or got.dtype != expected.dtype:
-        forms = [f"{x.dtype} of shape {tuple(x.shape)}" for x in (got, expected)]
-        raise Wrong(f"for {shown} you returned {forms[0]}, expected {forms[1]}")
-    if not torch.allclose(got, expected):
+    equal(got.dtype, expected.dtype, shown, said="you returned numbers of")
+    if got.shape != expected.shape or not torch.allclose(got, expected):
         mine, theirs = distinct_texts(got.tolist(), expected.tolist())
         raise Wrong(
             f"for {shown} you returned {mine}, expected {theirs}{_because(why)}"
