@@ -91,7 +91,9 @@ def tensor(got, expected, shown, why=""):
     `expected`.
     """
     instance(got, torch.Tensor, shown, "a tensor")
-    equal(got.dtype, expected.dtype, shown, said="you returned numbers of")
+    if got.dtype != expected.dtype:
+        forms = [f"{x.dtype} of shape {tuple(x.shape)}" for x in (got, expected)]
+        raise Wrong(f"for {shown} you returned {forms[0]}, expected {forms[1]}")
     if got.shape != expected.shape or not torch.allclose(got, expected):
         mine, theirs = distinct_texts(got.tolist(), expected.tolist())
         raise Wrong(

@@ -145,13 +145,13 @@ cpu |  | cpu | the CPU is always there
 xpu:0 | xpu:0 | xpu:0 | it is there
 cuda:1 | xpu:0 xpu:1 | xpu:0 | xpu:1 is of another type, so the first accelerator
 cuda | xpu:0 | xpu:0 | there is no GPU of this type, so the first accelerator
-cuda | xla:0 cuda:0 | cuda:0 cuda | cuda:0 is there, and the wish has no index
-xpu | cuda:0 xpu:0 | xpu:0 xpu | xpu:0 is there, and the wish has no index
+cuda | xla:0 cuda:0 | cuda:0 cuda | a fair answer to a wish without an index
+xpu | cuda:0 xpu:0 | xpu:0 xpu | a fair answer to a wish without an index
 cuda | xpu:0 cuda:1 | cuda:1 cuda | the first of its type will do, whatever its number
-cuda:5 | xpu:0 cuda:0 | xpu:0 | cuda:5 is not there, so the first, of whatever type
+cuda:5 | xpu:0 cuda:0 | xpu:0 | so the first of the list, of whatever type
 cuda:1 | cuda:0 cuda:10 | cuda:0 | cuda:10 is not cuda:1, so the first accelerator
 xla:0 | cuda:0 xla:0 | xla:0 | it is there; cuda:0 has its index and another type
-cuda:0 | cuda:1 cuda:0 | cuda:0 | it is there, the second of the list; 0 is an index
+cuda:0 | cuda:1 cuda:0 | cuda:0 | it is there, as the second; 0 is an index, too
 mps | cuda:1 cuda:0 | cuda:1 | there is no Apple GPU, so the first of the list
 """
 
@@ -170,10 +170,10 @@ TIMES = """
 16, 64, 256 | 1, 5, 90 | 8, 9, 10 | 256 | slower at 16 and 64, faster at 256
 16, 64, 256 | 9, 9, 90 | 1, 2, 10 | 16 | faster everywhere
 16, 64, 256 | 1, 2, 3 | 8, 9, 10 | None | never faster
-16, 64, 256, 1024 | 1, 9, 20, 90 | 8, 8, 30, 40 | 1024 | 256 is slower again, after 64
-16, 64, 256 | 1, 9, 20 | 8, 8, 30 | None | slower again at the largest size
-16, 64, 256, 1024 | 1, 9, 20, 90 | 8, 8, 19, 40 | 64 | faster from 64 on
-16, 64, 256, 1024 | 9, 2, 20, 90 | 8, 8, 19, 40 | 256 | 64 is slower again, after 16
+16, 64, 256, 1024 | 1, 9, 20, 90 | 8, 8, 30, 40 | 1024 | the win at 64 does not last
+16, 64, 256 | 1, 9, 20 | 8, 8, 30 | None | slower again at the end, so no start holds
+16, 64, 256, 1024 | 1, 9, 20, 90 | 8, 8, 19, 40 | 64 | faster from 64 on: the smallest
+16, 64, 256, 1024 | 9, 2, 20, 90 | 8, 8, 19, 40 | 256 | the win at 16 does not last
 16, 64, 256, 1024, 4096 | 9, 9, 20, 80, 90 | 8, 8, 19, 85, 40 | 4096 | 1024 is slower
 16, 64 | 8, 9 | 8, 4 | 64 | equally fast is not faster
 16, 64 | 9, 4 | 8, 4 | None | equally fast is not faster

@@ -370,7 +370,9 @@ def _faster_cases():
     yield [1.0] * 7, [1.1] * 9, "a", alike
     left = [1.00, 1.01, 1.02, 1.03, 1.04, 1.05, 1.15]
     right = [1.12, 1.22, 1.23, 1.24, 1.25, 1.26, 1.27]
-    why = "the medians are 20 % apart, but the intervals, here all seven, overlap"
+    why = (
+        "the medians are 20 % apart, but the intervals, here all seven samples, overlap"
+    )
     yield left, right, unclear, why
     touches = [steady[-1], *[x + 0.07 for x in steady[1:-1]], 2.0]
     yield steady, touches, unclear, "the intervals share the value 1.07"

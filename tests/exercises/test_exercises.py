@@ -320,7 +320,8 @@ def test_call_turns_errors_and_dots_into_verdicts():
         ),
         (
             lambda: expect.tensor(torch.ones(2), torch.tensor([1, 1]), "x = 3"),
-            "you returned numbers of torch.float32, expected torch.int64",
+            "you returned torch.float32 of shape (2,), expected torch.int64 of shape"
+            " (2,)",
         ),
         (
             lambda: expect.tensor(torch.ones(1), torch.zeros(1), "x = 3", "it is x"),
