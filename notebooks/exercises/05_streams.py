@@ -344,14 +344,34 @@ def _make_then_use(answer):
         early = "use" in dict(log)
     finally:
         gate.set()
-    streams = {"producer": producer, "consumer": consumer}
-    ended = {name: stream.ends(2) for name, stream in streams.items()}
+    ended = {"producer": producer.ends(2), "consumer": consumer.ends(2)}
     for name in ("make", "use"):
         if (name, host) in log:
             raise Wrong(
                 f"your function ran {name} itself. launch takes the function, without"
                 f" (): launch({name})"
             )
+    _check_streams({"producer": producer, "consumer": consumer}, ended, late)
+    ran = [what for what, _ in log]
+    if ran.count("make") != 1 or ran.count("use") != 1:
+        raise Wrong(
+            f"each must be launched once: make ran {ran.count('make')} times, use"
+            f" {ran.count('use')} times"
+        )
+    where = dict(log)
+    if where["make"] != producer.thread:
+        raise Wrong("make is not on the producer. Launch make on producer")
+    if where["use"] != consumer.thread:
+        raise Wrong("use is not on the consumer. Launch use on consumer")
+    if early:
+        raise Wrong(
+            "use ran while make was still running: nothing makes the consumer wait"
+            " for it"
+        )
+
+
+def _check_streams(streams, ended, late):
+    """Whether the host waited, and whether all that was launched ended well."""
     for stream in streams.values():
         if stream.held:
             raise Wrong(
@@ -373,22 +393,6 @@ def _make_then_use(answer):
                 f"two seconds after make had ended, {name} was still waiting: it waits"
                 " for itself"
             )
-    ran = [what for what, _ in log]
-    if ran.count("make") != 1 or ran.count("use") != 1:
-        raise Wrong(
-            f"each must be launched once: make ran {ran.count('make')} times, use"
-            f" {ran.count('use')} times"
-        )
-    where = dict(log)
-    if where["make"] != producer.thread:
-        raise Wrong("make is not on the producer. Launch make on producer")
-    if where["use"] != consumer.thread:
-        raise Wrong("use is not on the consumer. Launch use on consumer")
-    if early:
-        raise Wrong(
-            "use ran while make was still running: nothing makes the consumer wait"
-            " for it"
-        )
 
 
 def _until(condition, seconds):

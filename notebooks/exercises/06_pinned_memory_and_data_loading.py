@@ -393,25 +393,13 @@ def _fetch_sum(answer, sent, hold):
             f"for {shown} the copy into `here` was launched {copied} times: once is"
             " asked"
         )
-    if not finished:
-        if got == expected:
-            raise Wrong(
-                f"for {shown} the number is right, but not from the copy, which was not"
-                " done: wait, and read `here`"
-            )
-        if stream.told:
-            raise Wrong(
-                "you made the stream wait; it is the host that reads `here`:"
-                " event.result()"
-            )
-        if hold > 1:
-            raise Wrong(
-                f"when the copy took {hold} s you returned {got}: wait for the copy's"
-                " event, guess no times"
-            )
+    if not finished and got == expected:
         raise Wrong(
-            f"{returned}: that was in `here` before the copy, which ended later"
+            f"for {shown} the number is right, but not from the copy, which was not"
+            " done: wait, and read `here`"
         )
+    if not finished:
+        raise Wrong(_why_too_early(stream, got, returned))
     if not torch.equal(here, sent):
         raise Wrong(
             f"for {shown} `here` holds {here.tolist()}: the copy goes from `there` into"
@@ -428,6 +416,19 @@ def _fetch_sum(answer, sent, hold):
     if got != expected:
         raise Wrong(f"{returned}, expected {expected}")
     return stream.waited
+
+
+def _why_too_early(stream, got, returned):
+    if stream.told:
+        return (
+            "you made the stream wait; it is the host that reads `here`: event.result()"
+        )
+    if stream.hold > 1:
+        return (
+            f"when the copy took {stream.hold} s you returned {got}: wait for the"
+            " copy's event, guess no times"
+        )
+    return f"{returned}: that was in `here` before the copy, which ended later"
 
 
 MUST = "the host must fill a slot with the batch, and the copy must come from there"
