@@ -226,11 +226,9 @@ def _latency_fault(got, latency):
         (latency * 1e6, "that is in µs, and seconds are asked"),
         (latency * 1e3, "that is in ms, and seconds are asked"),
     ]
-    if fault := got and expect.explain(got, slips, rel_tol=1e-3):
-        return fault
-    if any(got and math.isclose(got, round(latency, digits)) for digits in range(9)):
-        return "do not round it"
-    return "it is what remains of a time when the time of its bytes is taken off"
+    slips += [(round(latency, digits), "do not round it") for digits in range(9)]
+    other = "it is what remains of a time when the time of its bytes is taken off"
+    return expect.explain(got, slips, other, rel_tol=1e-3) if got else other
 
 
 def check_ensure_same_device(answer):
