@@ -1,13 +1,11 @@
-"""Exercises: check an answer, give hints, show the solution, keep the score.
+"""Exercises: check an answer, give hints, show the solution, show the score.
 
 Each lesson's exercises stand in notebooks/exercises/<lesson>.py as a list named
 EXERCISES.
 """
 
-import contextlib
 import ctypes
 import importlib.util
-import json
 import sys
 import threading
 from collections.abc import Callable
@@ -17,10 +15,10 @@ import numpy as np
 import torch
 
 from utils.course import COURSE
-from utils.messages import LabError, strict
+from utils.messages import LabError
+from utils.score import keep_score, load_score
 
 FOLDER = COURSE / "notebooks" / "exercises"
-SCORE = COURSE / ".progress.json"
 DOTS = ...
 SECONDS = 15  # that a check may take; those of the course take less than two
 
@@ -70,8 +68,8 @@ class Exercise:
 
 
 def call(answer, *args, shown=None):
-    """Call the reader's function; NotAnswered if it still returns `...`, also in a list
-    or tuple, Wrong if it raises.
+    """Call the reader's function; NotAnswered if it still returns `...`, also in a
+    list, tuple or dict, Wrong if it raises.
 
     shown: how the message names the input; by default its repr. The function gets
     copies of lists, dicts and sets, so that it may change them; what it gets and what
@@ -89,11 +87,20 @@ def call(answer, *args, shown=None):
         raise Wrong(
             f"for {shown} your function raised {type(error).__name__}: {first}"
         ) from error
-    if result is DOTS or (
-        isinstance(result, (list, tuple)) and any(value is DOTS for value in result)
-    ):
+    if unanswered(result):
         raise NotAnswered
     return plain(result)
+
+
+def unanswered(value):
+    """Whether `value` is the dots of the stub, or a list, tuple or dict that has some
+    among its values.
+    """
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, (list, tuple)):
+        return any(item is DOTS for item in value)
+    return value is DOTS
 
 
 def is_number(value):
@@ -175,7 +182,6 @@ def find_exercise(number):
 # What the reader calls
 
 _hints_given = {}
-_score = None  # the score where no file can keep it
 
 
 def check(number: str, answer) -> None:
@@ -211,18 +217,14 @@ def _judge(exercise, answer):
 
     def judge():
         try:
-            if answer is DOTS:
+            if unanswered(answer):
                 raise NotAnswered
             exercise.check(plain(answer))
             raised.append(None)
         except BaseException as error:
             raised.append(error)
 
-    # Where a CUDA build finds no GPU, the first FakeTensorMode of a process puts
-    # something in place of its devices that ends with the thread (seen in 2.11), and
-    # the next one would crash. So the first is not that of the check.
-    if hasattr(torch._C, "_ensureCUDADeviceGuardSet") and not torch.cuda.is_available():
-        torch._C._ensureCUDADeviceGuardSet()
+    _use_up_first_fake_mode()
     thread = threading.Thread(target=judge, daemon=True)
     thread.start()
     try:
@@ -231,21 +233,32 @@ def _judge(exercise, answer):
         while _imports(thread):
             thread.join(1)
     finally:  # also if the reader interrupts
-        for _ in range(5):
-            if thread.is_alive():
-                stop(thread)
-                thread.join(0.2)
-    if not raised or isinstance(raised[0], TimeUp):
-        goes_on = (
-            " It goes on in the background: restart the kernel."
-            if thread.is_alive()
-            else ""
-        )
-        return Wrong(
-            f"your answer had not ended after {SECONDS} seconds: does a loop never"
-            f" end?{goes_on}"
-        )
-    return raised[0]
+        _end(thread)
+    if raised and not isinstance(raised[0], TimeUp):
+        return raised[0]
+    said = f"your answer had not ended after {SECONDS} seconds: does a loop never end?"
+    if thread.is_alive():
+        said += " It goes on in the background: restart the kernel."
+    return Wrong(said)
+
+
+def _use_up_first_fake_mode():
+    """Where a CUDA build finds no GPU, the first FakeTensorMode of a process puts
+    something in place of its devices that ends with the thread (seen in 2.11), and the
+    next one would crash. So the first is not that of a check.
+    """
+    if hasattr(torch._C, "_ensureCUDADeviceGuardSet") and not torch.cuda.is_available():
+        torch._C._ensureCUDADeviceGuardSet()
+
+
+def _end(thread):
+    """Stop a thread that still runs, as well as Python can: an answer may catch it, or
+    be in a call that never comes back.
+    """
+    for _ in range(5):
+        if thread.is_alive():
+            stop(thread)
+            thread.join(0.2)
 
 
 def stop(thread):
@@ -317,49 +330,6 @@ def progress(lesson: str | None = None) -> None:
     ]
     if judged:
         print(f"predictions: {sum(judged)} of {len(judged)} right")
-
-
-def load_score() -> dict:
-    """What is kept: "02.1" → "solved" or "tried"; "predict 02.views" → {"said": the
-    guess, "right": whether it is}.
-
-    Read anew each time: another lesson may be open in another kernel. LAB_STRICT=1
-    reads nothing.
-    """
-    score = {}
-    if not strict():
-        try:
-            score = dict(json.loads(SCORE.read_text(encoding="utf-8")).items())
-        except OSError:  # none yet, or none that can be read
-            pass
-        except (ValueError, AttributeError):  # no JSON, or none of ours
-            print(
-                f"{SCORE.name} is damaged: your earlier score is lost, a new one starts"
-                " here."
-            )
-            with contextlib.suppress(OSError):
-                SCORE.replace(SCORE.with_name(f"{SCORE.name}.damaged"))
-    return {**score, **(_score or {})}
-
-
-def keep_score(name: str, value: str | dict) -> str:
-    """Keep `value` as the score of `name`; returns what is to be said where the file
-    cannot be written, else "".
-    """
-    global _score
-    score = {**load_score(), name: value}
-    if not strict():  # tests and stored outputs must not depend on anybody's score
-        try:
-            SCORE.write_text(
-                json.dumps(score, indent=1, sort_keys=True), encoding="utf-8"
-            )
-        except OSError:
-            _score = score
-            return (
-                "(Your score cannot be written here; it lasts until this kernel stops.)"
-            )
-    _score = score if strict() else None
-    return ""
 
 
 def _remember(number, state):

@@ -9,8 +9,8 @@ import os
 import re
 from importlib.util import find_spec
 
-from utils.exercises import keep_score, load_score
 from utils.messages import LabError, strict
+from utils.score import keep_score, load_score
 
 _asked = {}  # key → options, in this kernel
 _revealed = {}  # key → answer, in this kernel

@@ -2,6 +2,7 @@
 
 import torch
 
+from utils import expect
 from utils.exercises import Exercise, Wrong, call
 from utils.simulate.fake import fake_gpus
 
@@ -11,15 +12,14 @@ def check_device_type(answer):
     with fake_gpus():
         elsewhere = [torch.ones(2, device=name) for name in names]
     for x in (torch.ones(2), torch.ones(2, device="meta"), *elsewhere):
-        shown, expected = f"a tensor on {x.device}", x.device.type
+        shown = f"a tensor on {x.device}"
         got = call(answer, x, shown=shown)
         if isinstance(got, torch.device):
             raise Wrong(
                 f"for {shown} you returned a torch.device; its type alone is asked, as"
                 " text"
             )
-        if not isinstance(got, str) or got != expected:
-            raise Wrong(f"for {shown} you returned {got!r}, expected {expected!r}")
+        expect.equal(got, x.device.type, shown)
 
 
 EXERCISES = [

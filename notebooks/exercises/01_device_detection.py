@@ -1,8 +1,11 @@
 """Exercises of lesson 01."""
 
+import ast
+
 import torch
 
-from utils.exercises import DOTS, Exercise, NotAnswered, Wrong, call
+from utils import expect
+from utils.exercises import Exercise, Wrong, call
 
 
 def accepted(text):
@@ -13,35 +16,16 @@ def accepted(text):
     return True
 
 
+def rows(table):
+    """The cells of a table, line by line."""
+    return [line.split(" | ") for line in table.strip().splitlines()]
+
+
 def check_is_device(answer):
-    known = [
-        "cpu",
-        "gpu",
-        "cuda:1",
-        "cpu:0",
-        "mps",
-        "CUDA",
-        "xla",
-        "cuda:99",
-        "meta",
-        "xpu:3",
-        "tpu",
-        "hpu",
-        "vulkan",
-    ]
-    spelled = [
-        "cuda:-1",
-        "cuda 1",
-        "cuda:",
-        "",
-        " cpu",
-        "cuda:x",
-        "cuda:1.5",
-        "cuda:0:1",
-        "cuda:01",
-        "1",
-        "cuda,cpu",
-    ]
+    known = ["cpu", "gpu", "cuda:1", "cpu:0", "mps", "CUDA", "xla", "cuda:99", "meta"]
+    known += ["xpu:3", "tpu", "hpu", "vulkan"]
+    spelled = ["cuda:-1", "cuda 1", "cuda:", "", " cpu", "cuda:x", "cuda:1.5"]
+    spelled += ["cuda:0:1", "cuda:01", "1", "cuda,cpu"]
     for text in known + spelled:
         expected = accepted(text)
         try:
@@ -49,174 +33,79 @@ def check_is_device(answer):
         except Wrong as wrong:
             if expected or not isinstance(wrong.__cause__, RuntimeError):
                 raise
-            why = "this is how torch.device refuses a text. Catch it, and return False"
             raise Wrong(
-                f"for {text!r} your function raised RuntimeError: {why}"
+                f"for {text!r} your function raised RuntimeError: this is how"
+                " torch.device refuses a text. Catch it, and return False"
             ) from wrong
-        if not isinstance(got, bool):
-            raise Wrong(f"for {text!r} you returned {got!r}, expected True or False")
-        if got != expected:
-            verb = "accepts" if expected else "refuses"
-            why = (
-                "it knows many types, with or without an index, and asks for no"
-                " hardware"
-            )
-            why = (
-                why if expected else "let it judge the text as it is, and keep no list"
-            )
+        expect.instance(got, bool, repr(text), "True or False")
+        if got and not expected:
             raise Wrong(
-                f"for {text!r} you returned {got}, but torch.device {verb} it: {why}"
+                f"for {text!r} you returned True, but torch.device refuses it: let it"
+                " judge the text as it is, and keep no list"
+            )
+        if expected and not got:
+            raise Wrong(
+                f"for {text!r} you returned False, but torch.device accepts it: it"
+                " knows many types, with or without an index, and asks for no hardware"
             )
 
 
-CODE_CASES = [
-    ((7, 5), ["sm_75", "sm_80", "sm_90"], True, "sm_75 is code for exactly this GPU"),
-    (
-        (8, 9),
-        ["sm_75", "sm_86", "sm_90"],
-        True,
-        "sm_86 runs on 8.9: same major version, higher minor version",
-    ),
-    (
-        (9, 0),
-        ["sm_80", "sm_86"],
-        False,
-        "machine code never runs on another major version",
-    ),
-    ((8, 0), ["sm_75", "sm_86"], False, "sm_86 needs a minor version of at least 6"),
-    (
-        (12, 0),
-        ["sm_80", "sm_90", "compute_90"],
-        True,
-        "compute_90 is PTX, and runs on 9.0 and everything newer",
-    ),
-    ((9, 0), ["compute_90"], True, "compute_90 is PTX, and runs on 9.0 as well"),
-    (
-        (8, 0),
-        ["compute_75", "sm_90"],
-        True,
-        "compute_75 is PTX, and 8.0 is newer than 7.5",
-    ),
-    (
-        (8, 0),
-        ["sm_75", "compute_86"],
-        False,
-        "PTX for 8.6 does not run on 8.0, which is older",
-    ),
-    (
-        (6, 0),
-        ["sm_75", "sm_80", "compute_75"],
-        False,
-        "PTX for 7.5 does not run on something older",
-    ),
-    ((8, 6), ["sm_75", "sm_87"], False, "sm_87 needs a minor version of at least 7"),
-    ((8, 6), ["compute_87"], False, "PTX for 8.7 does not run on 8.6, which is older"),
-    (
-        (8, 9),
-        ["sm_90", "compute_86"],
-        True,
-        "compute_86 is PTX, and 8.9 is newer than 8.6",
-    ),
-    (
-        (9, 0),
-        ["compute_100"],
-        False,
-        "compute_100 is PTX for 10.0, which is newer than 9.0",
-    ),
-    (
-        (10, 3),
-        ["sm_90", "sm_100"],
-        True,
-        "sm_100 is 10.0: the last digit is the minor version",
-    ),
-    (
-        (10, 0),
-        ["sm_90", "sm_103"],
-        False,
-        "sm_103 is 10.3: the last digit is the minor version",
-    ),
-    (
-        (12, 0),
-        ["sm_90", "sm_100"],
-        False,
-        "sm_100 is 10.0, another major version than 12.0",
-    ),
-    ((12, 0), ["compute_103"], True, "compute_103 is PTX for 10.3, and 12.0 is newer"),
-    (
-        (8, 6),
-        ["sm_86", "sm_90", "compute_90"],
-        True,
-        "one entry that runs is enough, here the first",
-    ),
-    ((8, 0), ["sm_80", "sm_86"], True, "one entry that runs is enough, here sm_80"),
-    (
-        (9, 0),
-        ["compute_80", "compute_120"],
-        True,
-        "one entry that runs is enough, here compute_80",
-    ),
-    (
-        (8, 6),
-        ["sm_87", "compute_80"],
-        True,
-        "one entry that runs is enough, here compute_80",
-    ),
-    (
-        (9, 0),
-        ["compute_120", "sm_90"],
-        True,
-        "one entry that runs is enough, here sm_90",
-    ),
-    (
-        (6, 1),
-        ["sm_75", "sm_80", "sm_86", "sm_90", "sm_100", "sm_120"],
-        False,
-        "all of them are newer than 6.1",
-    ),
-    ((8, 6), [], False, "a build without GPU code runs on no GPU"),
-]
+CODE_CASES = """
+7.5 | sm_75 sm_80 sm_90 | yes | sm_75 is code for exactly this GPU
+8.9 | sm_75 sm_86 sm_90 | yes | sm_86 runs on 8.9: same major, higher minor version
+9.0 | sm_80 sm_86 | no | machine code never runs on another major version
+8.0 | sm_75 sm_86 | no | sm_86 needs a minor version of at least 6
+12.0 | sm_80 sm_90 compute_90 | yes | compute_90 is PTX, for 9.0 and everything newer
+9.0 | compute_90 | yes | compute_90 is PTX, and runs on 9.0 as well
+8.0 | compute_75 sm_90 | yes | compute_75 is PTX, and 8.0 is newer than 7.5
+8.0 | sm_75 compute_86 | no | PTX for 8.6 does not run on 8.0, which is older
+6.0 | sm_75 sm_80 compute_75 | no | PTX for 7.5 does not run on something older
+8.6 | sm_75 sm_87 | no | sm_87 needs a minor version of at least 7
+8.6 | compute_87 | no | PTX for 8.7 does not run on 8.6, which is older
+8.9 | sm_90 compute_86 | yes | compute_86 is PTX, and 8.9 is newer than 8.6
+9.0 | compute_100 | no | compute_100 is PTX for 10.0, which is newer than 9.0
+10.3 | sm_90 sm_100 | yes | sm_100 is 10.0: the last digit is the minor version
+10.0 | sm_90 sm_103 | no | sm_103 is 10.3: the last digit is the minor version
+12.0 | sm_90 sm_100 | no | sm_100 is 10.0, another major version than 12.0
+12.0 | compute_103 | yes | compute_103 is PTX for 10.3, and 12.0 is newer
+8.6 | sm_86 sm_90 compute_90 | yes | one entry that runs is enough, here the first
+8.0 | sm_80 sm_86 | yes | one entry that runs is enough, here sm_80
+9.0 | compute_80 compute_120 | yes | one entry that runs is enough, here compute_80
+8.6 | sm_87 compute_80 | yes | one entry that runs is enough, here compute_80
+9.0 | compute_120 sm_90 | yes | one entry that runs is enough, here sm_90
+6.1 | sm_75 sm_80 sm_86 sm_90 sm_100 sm_120 | no | all of them are newer than 6.1
+8.6 |  | no | a build without GPU code runs on no GPU
+"""
 
 
 def check_can_run(answer):
-    for capability, arch_list, expected, why in CODE_CASES:
+    for version, code, runs, why in rows(CODE_CASES):
+        capability = tuple(map(int, version.split(".")))
+        arch_list = code.split()
         shown = f"{capability} and {arch_list}"
         got = call(answer, capability, arch_list, shown=shown)
-        if not isinstance(got, bool) or got != expected:
-            raise Wrong(f"for {shown} you returned {got!r}, expected {expected}: {why}")
+        expect.equal(got, runs == "yes", shown, why)
 
 
 LINKS = ("gpu", "driver", "build", "versions", "visible", "kernels")
 FIRST_BROKEN = {
-    "office": (
-        "build",
-        "card and driver answer, and the suffix of PyTorch names the CPU",
-    ),
+    "office": "build | card and driver answer, and the suffix of PyTorch names the CPU",
     "docker": (
-        "driver",
-        "the card is there, but nothing in the container can speak to it",
+        "driver | the card is there, but nothing in the container can speak to it"
     ),
     "cluster": (
-        "visible",
-        (
-            "card, driver and build fit together; the process is not allowed to see the"
-            " card"
-        ),
+        "visible | card, driver and build fit together; the process is not allowed to"
+        " see the card"
     ),
     "server": (
-        "versions",
-        (
-            "card, driver and build are there; compare the driver with OLDEST for this"
-            " CUDA"
-        ),
+        "versions | card, driver and build are there; compare the driver with OLDEST"
+        " for this CUDA"
     ),
     "notebook": (
-        "gpu",
-        "driver and build are missing as well, but without a card neither would help",
+        "gpu | driver and build are missing as well, but without a card neither would"
+        " help"
     ),
-    "attic": (
-        "kernels",
-        "is_available() covers the first five links, and it says True",
-    ),
+    "attic": ("kernels | is_available() covers the first five links, and it says True"),
 }
 
 
@@ -228,10 +117,9 @@ def check_first_broken(answer):
             f"expected a dict with the keys {', '.join(FIRST_BROKEN)}; yours has"
             f" {', '.join(map(str, answer))}"
         )
-    if any(value is DOTS for value in answer.values()):
-        raise NotAnswered
-    for machine, (expected, why) in FIRST_BROKEN.items():
+    for machine, reason in FIRST_BROKEN.items():
         got = answer[machine]
+        expected, why = reason.split(" | ")
         if not isinstance(got, str) or got not in LINKS:
             raise Wrong(
                 f"for {machine!r} you answered {got!r}, expected one of"
@@ -244,162 +132,66 @@ def check_first_broken(answer):
             )
 
 
-WISHES = [  # wish, what is there, expected (and what is as good), why
-    ("cuda:1", ["cuda:0", "cuda:1"], "cuda:1", "it is there"),
-    (
-        "cuda:5",
-        ["cuda:0", "cuda:1"],
-        "cuda:0",
-        "there is no such GPU, so the first accelerator",
-    ),
-    ("mps", ["cuda:0"], "cuda:0", "there is no Apple GPU, so the first accelerator"),
-    (
-        "cuda",
-        ["cuda:0", "cuda:1"],
-        "cuda:0 cuda",
-        "without an index, it is the first of its type",
-    ),
-    ("cpu", ["cuda:0"], "cpu", "the CPU is always there, and was wished for"),
-    ("cpu:0", ["cuda:0"], "cpu cpu:0", "this is the CPU, too: look at the type"),
-    ("cuda:0", [], "cpu", "no accelerator is there"),
-    ("cuda", [], "cpu", "no accelerator is there"),
-    ("cpu", [], "cpu", "the CPU is always there"),
-    ("xpu:0", ["xpu:0"], "xpu:0", "it is there"),
-    (
-        "cuda:1",
-        ["xpu:0", "xpu:1"],
-        "xpu:0",
-        "xpu:1 is of another type, so the first accelerator",
-    ),
-    (
-        "cuda",
-        ["xpu:0"],
-        "xpu:0",
-        "there is no GPU of this type, so the first accelerator",
-    ),
-    (
-        "cuda",
-        ["xla:0", "cuda:0"],
-        "cuda:0 cuda",
-        "cuda:0 is there, and a fair answer to a wish without an index",
-    ),
-    (
-        "xpu",
-        ["cuda:0", "xpu:0"],
-        "xpu:0 xpu",
-        "xpu:0 is there, and a fair answer to a wish without an index",
-    ),
-    (
-        "cuda",
-        ["xpu:0", "cuda:1"],
-        "cuda:1 cuda",
-        "the first of its type will do, whatever its number",
-    ),
-    (
-        "cuda:5",
-        ["xpu:0", "cuda:0"],
-        "xpu:0",
-        "cuda:5 is not there, so the first of the list, of whatever type",
-    ),
-    (
-        "cuda:1",
-        ["cuda:0", "cuda:10"],
-        "cuda:0",
-        "cuda:10 is not cuda:1, so the first accelerator",
-    ),
-    (
-        "xla:0",
-        ["cuda:0", "xla:0"],
-        "xla:0",
-        "it is there; cuda:0 has the same index and another type",
-    ),
-    (
-        "cuda:0",
-        ["cuda:1", "cuda:0"],
-        "cuda:0",
-        "it is there, as the second of the list; 0 is an index, too",
-    ),
-    (
-        "mps",
-        ["cuda:1", "cuda:0"],
-        "cuda:1",
-        "there is no Apple GPU, so the first of the list",
-    ),
-]
+WISHES = """
+cuda:1 | cuda:0 cuda:1 | cuda:1 | it is there
+cuda:5 | cuda:0 cuda:1 | cuda:0 | there is no such GPU, so the first accelerator
+mps | cuda:0 | cuda:0 | there is no Apple GPU, so the first accelerator
+cuda | cuda:0 cuda:1 | cuda:0 cuda | without an index, it is the first of its type
+cpu | cuda:0 | cpu | the CPU is always there, and was wished for
+cpu:0 | cuda:0 | cpu cpu:0 | this is the CPU, too: look at the type
+cuda:0 |  | cpu | no accelerator is there
+cuda |  | cpu | no accelerator is there
+cpu |  | cpu | the CPU is always there
+xpu:0 | xpu:0 | xpu:0 | it is there
+cuda:1 | xpu:0 xpu:1 | xpu:0 | xpu:1 is of another type, so the first accelerator
+cuda | xpu:0 | xpu:0 | there is no GPU of this type, so the first accelerator
+cuda | xla:0 cuda:0 | cuda:0 cuda | a fair answer to a wish without an index
+xpu | cuda:0 xpu:0 | xpu:0 xpu | a fair answer to a wish without an index
+cuda | xpu:0 cuda:1 | cuda:1 cuda | the first of its type will do, whatever its number
+cuda:5 | xpu:0 cuda:0 | xpu:0 | so the first of the list, of whatever type
+cuda:1 | cuda:0 cuda:10 | cuda:0 | cuda:10 is not cuda:1, so the first accelerator
+xla:0 | cuda:0 xla:0 | xla:0 | it is there; cuda:0 has its index and another type
+cuda:0 | cuda:1 cuda:0 | cuda:0 | it is there, as the second; 0 is an index, too
+mps | cuda:1 cuda:0 | cuda:1 | there is no Apple GPU, so the first of the list
+"""
 
 
 def check_choose(answer):
-    for wish, there, right, why in WISHES:
-        expected = right.split()[0]
+    for wish, devices, right, why in rows(WISHES):
+        there, expected = devices.split(), right.split()[0]
         shown = f"{wish!r} and {there or 'no accelerator'}"
         got = call(answer, wish, [torch.device(d) for d in there], shown=shown)
-        if not isinstance(got, torch.device):
-            raise Wrong(
-                f"for {shown} you returned {got!r}, expected a torch.device, here"
-                f" {expected}"
-            )
+        expect.instance(got, torch.device, shown, f"a torch.device, here {expected}")
         if got not in map(torch.device, right.split()):
             raise Wrong(f"for {shown} you returned {got}, expected {expected}: {why}")
 
 
-SIZES = [16, 64, 256, 1024]
-TIMES = [  # sizes, on the CPU, on the other device, expected, why
-    (SIZES[:3], [1, 5, 90], [8, 9, 10], 256, "slower at 16 and 64, faster at 256"),
-    (SIZES[:3], [9, 9, 90], [1, 2, 10], 16, "faster everywhere"),
-    (SIZES[:3], [1, 2, 3], [8, 9, 10], None, "never faster"),
-    (
-        SIZES,
-        [1, 9, 20, 90],
-        [8, 8, 30, 40],
-        1024,
-        "the win at 64 does not last: 256 is slower again",
-    ),
-    (
-        SIZES[:3],
-        [1, 9, 20],
-        [8, 8, 30],
-        None,
-        "slower again at the largest size, so no start holds",
-    ),
-    (
-        SIZES,
-        [1, 9, 20, 90],
-        [8, 8, 19, 40],
-        64,
-        "faster from 64 on, so 64 is the smallest",
-    ),
-    (
-        SIZES,
-        [9, 2, 20, 90],
-        [8, 8, 19, 40],
-        256,
-        "the win at 16 does not last: 64 is slower",
-    ),
-    (
-        [*SIZES, 4096],
-        [9, 9, 20, 80, 90],
-        [8, 8, 19, 85, 40],
-        4096,
-        "three wins in a row do not last: 1024 is slower",
-    ),
-    ([16, 64], [8, 9], [8, 4], 64, "equally fast is not faster"),
-    ([16, 64], [9, 4], [8, 4], None, "equally fast is not faster"),
-    ([32, 512], [0.25, 8.5], [0.2, 8.4], 32, "faster everywhere, if only by a little"),
-    ([48], [2.5], [2.0], 48, "faster at the only size"),
-    ([48], [2.0], [2.5], None, "slower at the only size"),
-    ([], [], [], None, "nothing was measured"),
-]
+TIMES = """
+16, 64, 256 | 1, 5, 90 | 8, 9, 10 | 256 | slower at 16 and 64, faster at 256
+16, 64, 256 | 9, 9, 90 | 1, 2, 10 | 16 | faster everywhere
+16, 64, 256 | 1, 2, 3 | 8, 9, 10 | None | never faster
+16, 64, 256, 1024 | 1, 9, 20, 90 | 8, 8, 30, 40 | 1024 | the win at 64 does not last
+16, 64, 256 | 1, 9, 20 | 8, 8, 30 | None | slower again at the end, so no start holds
+16, 64, 256, 1024 | 1, 9, 20, 90 | 8, 8, 19, 40 | 64 | faster from 64 on: the smallest
+16, 64, 256, 1024 | 9, 2, 20, 90 | 8, 8, 19, 40 | 256 | the win at 16 does not last
+16, 64, 256, 1024, 4096 | 9, 9, 20, 80, 90 | 8, 8, 19, 85, 40 | 4096 | 1024 is slower
+16, 64 | 8, 9 | 8, 4 | 64 | equally fast is not faster
+16, 64 | 9, 4 | 8, 4 | None | equally fast is not faster
+32, 512 | 0.25, 8.5 | 0.2, 8.4 | 32 | faster everywhere, if only by a little
+48 | 2.5 | 2.0 | 48 | faster at the only size
+48 | 2.0 | 2.5 | None | slower at the only size
+ |  |  | None | nothing was measured
+"""
 
 
 def check_crossover(answer):
-    for sizes, cpu_times, other_times, expected, why in TIMES:
-        shown = f"sizes {sizes}, CPU {cpu_times}, other {other_times}"
-        got = call(answer, sizes, cpu_times, other_times, shown=shown)
-        if not isinstance(got, (int, float, type(None))):
-            raise Wrong(
-                f"for {shown} you returned {got!r}, expected a size or None, here"
-                f" {expected}"
-            )
+    for *lists, smallest, why in rows(TIMES):
+        given = [ast.literal_eval(f"[{numbers}]") for numbers in lists]
+        expected = ast.literal_eval(smallest)
+        shown = "sizes {}, CPU {}, other {}".format(*given)
+        got = call(answer, *given, shown=shown)
+        kinds = int, float, type(None)
+        expect.instance(got, kinds, shown, f"a size or None, here {expected}")
         if got != expected:
             raise Wrong(f"for {shown} you returned {got!r}, expected {expected}: {why}")
 

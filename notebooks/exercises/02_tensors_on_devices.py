@@ -9,19 +9,17 @@ import numpy as np
 import torch
 from torch.overrides import TorchFunctionMode
 
-from utils.exercises import DOTS, Exercise, NotAnswered, Wrong, apart, call, is_number
+from utils import expect
+from utils.exercises import DOTS, Exercise, NotAnswered, Wrong, call
 from utils.simulate.fake import fake_gpus
 from utils.waits import CountWaits
 
 
 def _pair(got, shown, names):
     """`got` as two numbers, or what is wrong with it."""
-    got = got.tolist() if isinstance(got, np.ndarray) else got
     if not isinstance(got, (tuple, list)) or len(got) != 2:
         raise Wrong(f"for {shown} you returned {got!r}, expected a pair ({names})")
-    if any(value is DOTS for value in got):
-        raise NotAnswered
-    if not all(map(is_number, got)):
+    if not all(map(expect.is_number, got)):
         returned = " ".join(repr(got).split())
         raise Wrong(
             f"for {shown} you returned {returned}; Python numbers are asked, as a pair"
@@ -52,14 +50,9 @@ class NoNumber(TorchFunctionMode):
     def __torch_function__(self, function, types, args=(), kwargs=None):
         kwargs = kwargs or {}
         name = getattr(function, "__name__", "")
-        bare = [
-            value
-            for value in (*args, *kwargs.values())
-            if isinstance(value, (str, torch.device))
-        ]
-        if (name == "cuda" and len(args) < 2 and not kwargs) or "cuda" in map(
-            str, bare
-        ):
+        given = [*args, *kwargs.values()]
+        places = [str(x) for x in given if isinstance(x, (str, torch.device))]
+        if "cuda" in places or (name == "cuda" and len(given) == 1):
             raise Wrong(
                 f"your function moves a tensor to 'cuda' ({name}): move it to the"
                 " device that it was given"
@@ -85,19 +78,16 @@ class Moves(TorchFunctionMode):
 
 def check_zeros_beside(answer):
     with _gpus():
-        for x, n in (
-            (torch.ones(2), 3),
-            (torch.ones(2, 2, device="meta"), 4),
-            (torch.tensor(1.0, device="cuda:1"), 1),
-            (torch.ones(5, device="cuda:0"), 2),
-        ):
-            _check_zeros(answer, x, n)
+        _check_zeros(answer, torch.ones(2), 3)
+        _check_zeros(answer, torch.ones(2, 2, device="meta"), 4)
+        _check_zeros(answer, torch.tensor(1.0, device="cuda:1"), 1)
+        _check_zeros(answer, torch.ones(5, device="cuda:0"), 2)
     before = torch.are_deterministic_algorithms_enabled()
     # fills what torch.empty leaves unwritten with NaN
     torch.use_deterministic_algorithms(True)
     try:
-        x = torch.ones(2)
-        got = call(answer, x, 3, shown="x on cpu and n = 3")
+        x, shown = torch.ones(2), "x on cpu and n = 3"
+        got = call(answer, x, 3, shown=shown)
     finally:
         torch.use_deterministic_algorithms(before)
     if x.tolist() != [1, 1]:
@@ -106,9 +96,7 @@ def check_zeros_beside(answer):
             " as it is"
         )
     if got.tolist() != [0, 0, 0]:
-        raise Wrong(
-            f"for x on cpu and n = 3 you returned {got.tolist()}, expected three zeros"
-        )
+        raise Wrong(f"for {shown} you returned {got.tolist()}, expected three zeros")
 
 
 def _check_zeros(answer, x, n):
@@ -127,14 +115,12 @@ def _check_zeros(answer, x, n):
             f"for {shown} you changed the shape of x to {tuple(x.shape)}: make a new"
             " tensor"
         )
-    if not isinstance(got, torch.Tensor):
-        raise Wrong(f"for {shown} you returned {got!r}, expected a tensor")
+    expect.instance(got, torch.Tensor, shown, "a tensor")
     if got.device != x.device:
         raise Wrong(
             f"for {shown} your tensor is on {got.device}: say device= when you make it"
         )
-    if got.shape != (n,):
-        raise Wrong(f"for {shown} the shape is {tuple(got.shape)}, expected ({n},)")
+    expect.equal(tuple(got.shape), (n,), shown, said="the shape is")
     if moves.names:
         raise Wrong(
             f"for {shown} your tensor was made elsewhere, and moved ({moves.names[0]}):"
@@ -157,15 +143,11 @@ LINES = {
 
 
 def check_copies(answer):
-    answer = (
-        answer.tolist() if isinstance(answer, (np.ndarray, torch.Tensor)) else answer
-    )
+    answer = expect.listed(answer)
     if not isinstance(answer, (list, tuple)) or len(answer) != len(LINES):
         raise Wrong(
             f"expected a list of {len(LINES)} values, one for each line, got {answer!r}"
         )
-    if any(given is DOTS for given in answer):
-        raise NotAnswered
     x = torch.arange(6.0)
     for given, (line, why) in zip(answer, LINES.items(), strict=True):
         if not isinstance(given, int) or given not in (False, True):
@@ -191,43 +173,45 @@ def check_link_from_two(answer):
     for latency, bandwidth, n1, n2 in LINKS:
         t1, t2 = latency + n1 / bandwidth, latency + n2 / bandwidth
         shown = f"{n1} bytes in {t1:.5g} s and {n2} bytes in {t2:.5g} s"
-        got = call(answer, n1, t1, n2, t2, shown=shown)
-        got = _pair(
-            got.tolist() if isinstance(got, torch.Tensor) else got,
-            shown,
-            "latency, bandwidth",
-        )
-        almost = 1e-5 * min(t1, t2)  # as exact as float32
-        if math.isclose(got[0], bandwidth, rel_tol=1e-3):
+        got = expect.listed(call(answer, n1, t1, n2, t2, shown=shown))
+        first, second = _pair(got, shown, "latency, bandwidth")
+        if math.isclose(first, bandwidth, rel_tol=1e-3):
             raise Wrong(
                 "the order is another one: the latency comes first, then the bandwidth"
             )
-        if not math.isclose(got[1], bandwidth, rel_tol=1e-3):
-            returned, expected = apart(got[1], bandwidth)
-            raise Wrong(
-                f"for {shown} you returned a bandwidth of {returned} bytes per second,"
-                f" expected {expected}: {_bandwidth_fault(got[1], bandwidth)}"
-            )
-        if not math.isclose(got[0], latency, rel_tol=1e-3, abs_tol=almost):
-            returned, expected = apart(got[0], latency)
-            raise Wrong(
-                f"for {shown} you returned a latency of {returned} s, expected"
-                f" {expected} s: {_latency_fault(got[0], latency)}"
-            )
+        expect.close(
+            second,
+            bandwidth,
+            shown,
+            _bandwidth_fault(second, bandwidth),
+            said="you returned a bandwidth of",
+            unit=" bytes per second",
+            rel_tol=1e-3,
+        )
+        expect.close(
+            first,
+            latency,
+            shown,
+            _latency_fault(first, latency),
+            said="you returned a latency of",
+            unit=" s",
+            rel_tol=1e-3,
+            abs_tol=1e-5 * min(t1, t2),  # as exact as float32
+        )
 
 
 def _bandwidth_fault(got, bandwidth):
-    if math.isclose(got * bandwidth, 1, rel_tol=1e-3):
-        return "that is seconds per byte, so take the reciprocal"
-    for unit, size in {
-        "GB/s": 1e9,
-        "GiB/s": 2**30,
-        "MB/s": 1e6,
-        "MiB/s": 2**20,
-        "bits per second": 1 / 8,
-    }.items():
-        if math.isclose(got * size, bandwidth, rel_tol=1e-3):
-            return f"that is in {unit}, and bytes per second are asked"
+    asked = "and bytes per second are asked"
+    slips = [
+        (1 / bandwidth, "that is seconds per byte, so take the reciprocal"),
+        (bandwidth / 1e9, f"that is in GB/s, {asked}"),
+        (bandwidth / 2**30, f"that is in GiB/s, {asked}"),
+        (bandwidth / 1e6, f"that is in MB/s, {asked}"),
+        (bandwidth / 2**20, f"that is in MiB/s, {asked}"),
+        (bandwidth * 8, f"that is in bits per second, {asked}"),
+    ]
+    if fault := expect.explain(got, slips, rel_tol=1e-3):
+        return fault
     if abs(got - bandwidth) < 1:
         return "do not round it"
     if got < 0:
@@ -238,72 +222,60 @@ def _bandwidth_fault(got, bandwidth):
 
 
 def _latency_fault(got, latency):
-    for unit, size in {"µs": 1e-6, "ms": 1e-3}.items():
-        if math.isclose(got * size, latency, rel_tol=1e-3):
-            return f"that is in {unit}, and seconds are asked"
-    if any(got and math.isclose(got, round(latency, digits)) for digits in range(9)):
-        return "do not round it"
-    return "it is what remains of a time when the time of its bytes is taken off"
+    slips = [
+        (latency * 1e6, "that is in µs, and seconds are asked"),
+        (latency * 1e3, "that is in ms, and seconds are asked"),
+    ]
+    slips += [(round(latency, digits), "do not round it") for digits in range(9)]
+    other = "it is what remains of a time when the time of its bytes is taken off"
+    return expect.explain(got, slips, other, rel_tol=1e-3) if got else other
 
 
 def check_ensure_same_device(answer):
     if not callable(answer):
         raise Wrong(f"expected a function, got {answer!r}")
+    two = "cuda:0 and cuda:1 are two devices"
+    pass_by = "the number may pass, but the two others may not meet"
+    joins = "a number on the CPU may join any device"
     with _gpus():
         cpu, meta = torch.ones(2), torch.ones(2, device="meta")
         first, second, third = (torch.ones(2, device=f"cuda:{i}") for i in range(3))
         number, there = torch.tensor(1.0), torch.tensor(1.0, device="cuda:0")
-        joins, two, vector = (
-            "a number on the CPU may join any device",
-            "cuda:0 and cuda:1 are two devices",
-            "a vector of length one is a vector",
-        )
+        whole, one = torch.ones(2, dtype=torch.int64), torch.ones(1)
         _let_pass(answer, "they share a device", cpu, torch.ones(3, 3))
-        _let_pass(
-            answer,
-            "they share a device, and types do not matter",
-            cpu,
-            torch.ones(2, dtype=torch.int64),
-        )
-        errors = [
-            ((meta, cpu), _raised(answer, "they do not share a device", meta, cpu))
-        ]
+        _let_pass(answer, "they share a device, and types do not matter", cpu, whole)
+        refused = {(meta, cpu): "they do not share a device"}
+        errors = _all_raised(answer, refused)
         _let_pass(answer, "they share a device", meta, meta, meta)
-        for tensors in (
-            (meta, number),
-            (number, first, number),
-            (number, there),
-            (number, number),
-        ):
-            _let_pass(answer, joins, *tensors)
+        _let_pass(answer, joins, meta, number)
+        _let_pass(answer, joins, number, first, number)
+        _let_pass(answer, joins, number, there)
+        _let_pass(answer, joins, number, number)
         _let_pass(answer, "one tensor is on one device", first)
         _let_pass(answer, "nothing is on two devices")
-        for why, *tensors in (
-            (two, first, second),
-            (vector, first, torch.ones(1)),
-            ("a number may only join if it is on the CPU", cpu, there),
-            ("compare them all, not only the first two", cpu, cpu, meta),
-            ("compare them all, not only the last two", meta, cpu, cpu),
-            ("compare them all, not only the first and the last", cpu, first, cpu),
-            (
-                "the number may pass, but the two others may not meet",
-                number,
-                second,
-                third,
-            ),
-            (
-                "the number may pass, but the two others may not meet",
-                first,
-                number,
-                second,
-            ),
-            ("the number may pass, but the two others may not meet", cpu, number, meta),
-            (two, there, torch.tensor(1.0, device="cuda:1")),
-            ("they are on three devices", third, meta, cpu),
-        ):
-            errors.append((tensors, _raised(answer, why, *tensors)))
+        refused = {
+            (first, second): two,
+            (first, one): "a vector of length one is a vector",
+            (cpu, there): "a number may only join if it is on the CPU",
+            (cpu, cpu, meta): "compare them all, not only the first two",
+            (meta, cpu, cpu): "compare them all, not only the last two",
+            (cpu, first, cpu): "compare them all, not only the first and the last",
+            (number, second, third): pass_by,
+            (first, number, second): pass_by,
+            (cpu, number, meta): pass_by,
+            (there, torch.tensor(1.0, device="cuda:1")): two,
+            (third, meta, cpu): "they are on three devices",
+        }
+        errors += _all_raised(answer, refused)
     for tensors, error in errors:
         _check_names(str(error), tensors)
+
+
+def _all_raised(answer, refused):
+    """Pairs of tensors and the error that the answer raised for them."""
+    return [
+        (tensors, _raised(answer, why, *tensors)) for tensors, why in refused.items()
+    ]
 
 
 def _ask(answer, tensors):
@@ -352,18 +324,17 @@ def _check_names(message, tensors):
     others = {"meta", "cuda:0", "cuda:1", "cuda:2"} - {str(x.device) for x in tensors}
     for device in sorted(meet | others):
         kind, _, index = device.partition(":")
-        named = re.search(
-            rf"\b{kind}\W+(index=)?{index}\b" if index else rf"\b{kind}\b", message
-        )
-        if bool(named) != (device in meet):
-            fault = (
-                f"names {device}, where none of them is"
-                if named
-                else f"does not name {device}"
-            )
-            raise Wrong(
-                f"for {_described(tensors)} your message {message[:150]!r} {fault}"
-            )
+        pattern = rf"\b{kind}\b"
+        if index:  # cuda:1, or what stands between in device(type='cuda', index=1)
+            pattern = rf"\b{kind}\W+(index=)?{index}\b"
+        named = re.search(pattern, message)
+        if named and device not in meet:
+            fault = f"names {device}, where none of them is"
+        elif not named and device in meet:
+            fault = f"does not name {device}"
+        else:
+            continue
+        raise Wrong(f"for {_described(tensors)} your message {message[:150]!r} {fault}")
 
 
 def _described(tensors):
@@ -377,11 +348,8 @@ def _described(tensors):
 def check_move_all(answer):
     if not callable(answer):
         raise Wrong(f"expected a function, got {answer!r}")
-    x, y, z = (
-        torch.ones(2),
-        torch.arange(6).reshape(2, 3).T,
-        torch.zeros(1, dtype=torch.float64),
-    )
+    x, y = torch.ones(2), torch.arange(6).reshape(2, 3).T
+    z = torch.zeros(1, dtype=torch.float64)
     batch = {
         "image": x,
         "boxes": [y, (z, 5, "dog")],
@@ -403,19 +371,16 @@ def _check_moved(answer, nested, device):
     """Not by `call` alone, which copies what it hands over and what it gets: the same
     objects count here.
     """
-    before, results = list(_parts(nested)), []
-    shown = f"{_text(nested)}, to {device}"
+    before, results = list(map(id, _parts(nested))), []
+
+    def move():
+        results.append(answer(nested, torch.device(device)))
+
     with NoNumber():
-        call(
-            lambda: results.append(answer(nested, torch.device(device))) and None,
-            shown=shown,
-        )
+        call(move, shown=f"{_text(nested)}, to {device}")
     if results[0] is DOTS:
         raise NotAnswered
-    after = list(_parts(nested))
-    if len(before) != len(after) or any(
-        a is not b for a, b in zip(before, after, strict=True)
-    ):
+    if before != list(map(id, _parts(nested))):
         raise Wrong(
             "the input itself was changed: build new dicts and lists, the caller may"
             " still need the old ones"
@@ -435,74 +400,64 @@ def _text(nested):
     if isinstance(nested, torch.Tensor):
         return f"<{nested.device}>"
     if isinstance(nested, dict):
-        return (
-            "{"
-            + ", ".join(f"{key!r}: {_text(value)}" for key, value in nested.items())
-            + "}"
-        )
-    if isinstance(nested, (list, tuple)):
-        inside = ", ".join(map(_text, nested))
-        return (
-            f"[{inside}]"
-            if isinstance(nested, list)
-            else f"({inside}{',' * (len(nested) == 1)})"
-        )
+        items = (f"{key!r}: {_text(value)}" for key, value in nested.items())
+        return f"{{{', '.join(items)}}}"
+    if isinstance(nested, list):
+        return f"[{', '.join(map(_text, nested))}]"
+    if isinstance(nested, tuple):
+        comma = "," if len(nested) == 1 else ""
+        return f"({', '.join(map(_text, nested))}{comma})"
     return repr(nested)
 
 
 def _same_structure(got, given, path, device):
     if isinstance(given, torch.Tensor):
-        if not isinstance(got, torch.Tensor) or got.device != device:
-            found = f"on {got.device}" if isinstance(got, torch.Tensor) else repr(got)
-            raise Wrong(f"{path} should be a tensor on {device}, it is {found}")
-        if got.dtype != given.dtype or got.shape != given.shape:
-            old, new = (f"{x.dtype} {tuple(x.shape)}" for x in (given, got))
-            raise Wrong(
-                f"{path} changed from {old} to {new}: only the device may change"
-            )
-        if (
-            given.device == device
-            and got is not given
-            and device.type == "cpu"
-            and got.is_set_to(given)
-        ):
-            raise Wrong(
-                f"{path} was on cpu already, and you made another tensor of its"
-                " storage: hand on the same one"
-            )
-        if given.device == device and got is not given:
-            raise Wrong(
-                f"{path} was on {device} already, and was copied on its way: .to alone"
-                " knows better"
-            )
-        return
-    if type(got) is not type(given) and isinstance(given, (dict, list, tuple)):
+        return _same_tensor(got, given, path, device)
+    if not isinstance(given, (dict, list, tuple)):
+        if got is given:
+            return
+        alike = type(got) is type(given) and got == given
+        found = "a copy of it" if alike else repr(got)
+        raise Wrong(f"{path} should be {given!r} as it was, it is {found}")
+    kind = type(given).__name__
+    if type(got) is not type(given):
         raise Wrong(
-            f"{path} should be of type {type(given).__name__}, you returned one of type"
+            f"{path} should be of type {kind}, you returned one of type"
             f" {type(got).__name__}"
         )
-    if isinstance(given, (dict, list)) and got is given:
+    if got is given and kind != "tuple":
         raise Wrong(
-            f"{path} is the {type(given).__name__} of the input itself: build new dicts"
-            " and lists"
+            f"{path} is the {kind} of the input itself: build new dicts and lists"
         )
-    if isinstance(given, dict):
+    if kind == "dict":
         if list(got) != list(given):
             raise Wrong(
                 f"{path} should have the keys {list(given)}, it has {list(got)}"
             )
-        for key in given:
-            _same_structure(got[key], given[key], f"{path}[{key!r}]", device)
-    elif isinstance(given, (list, tuple)):
-        if len(got) != len(given):
-            raise Wrong(f"{path} should have {len(given)} entries, it has {len(got)}")
-        for i, value in enumerate(given):
-            _same_structure(got[i], value, f"{path}[{i}]", device)
-    elif got is not given:
-        found = (
-            "a copy of it" if type(got) is type(given) and got == given else repr(got)
+    elif len(got) != len(given):
+        raise Wrong(f"{path} should have {len(given)} entries, it has {len(got)}")
+    for key in given if kind == "dict" else range(len(given)):
+        _same_structure(got[key], given[key], f"{path}[{key!r}]", device)
+
+
+def _same_tensor(got, given, path, device):
+    if not isinstance(got, torch.Tensor) or got.device != device:
+        found = f"on {got.device}" if isinstance(got, torch.Tensor) else repr(got)
+        raise Wrong(f"{path} should be a tensor on {device}, it is {found}")
+    if got.dtype != given.dtype or got.shape != given.shape:
+        old, new = (f"{x.dtype} {tuple(x.shape)}" for x in (given, got))
+        raise Wrong(f"{path} changed from {old} to {new}: only the device may change")
+    if given.device != device or got is given:
+        return
+    if device.type == "cpu" and got.is_set_to(given):
+        raise Wrong(
+            f"{path} was on cpu already, and you made another tensor of its storage:"
+            " hand on the same one"
         )
-        raise Wrong(f"{path} should be {given!r} as it was, it is {found}")
+    raise Wrong(
+        f"{path} was on {device} already, and was copied on its way: .to alone knows"
+        " better"
+    )
 
 
 LOSSES = [
@@ -520,39 +475,47 @@ def check_summary(answer):
         shown = f"the losses {values}" if len(values) < 9 else f"{len(values)} losses"
         with waits:
             got = call(answer, losses, shown=shown)
-        got = _pair(got, shown, "mean, maximum")
-        expected = sum(values) / len(values), max(values)
-        right = [
-            math.isclose(a, b, rel_tol=1e-5) for a, b in zip(got, expected, strict=True)
+        got = got.tolist() if isinstance(got, np.ndarray) else got
+        mine = _pair(got, shown, "mean, maximum")
+        mean, largest = sum(values) / len(values), max(values)
+        swapped = [
+            math.isclose(a, b, rel_tol=1e-5)
+            for a, b in zip(mine, (largest, mean), strict=True)
         ]
-        if not all(right):
-            if math.isclose(got[0], expected[1], rel_tol=1e-5) and math.isclose(
-                got[1], expected[0], rel_tol=1e-5
-            ):
-                raise Wrong(
-                    "the order is another one: the mean comes first, then the maximum"
-                )
-            name, place = ("maximum", 1) if right[0] else ("mean", 0)
-            returned, asked = apart(got[place], expected[place])
+        if all(swapped) and not math.isclose(mean, largest, rel_tol=1e-5):
             raise Wrong(
-                f"for {shown} you returned {returned}, expected {asked} as the {name}"
+                "the order is another one: the mean comes first, then the maximum"
             )
-        if waits.late and not waits.names:
-            raise Wrong(
-                "with non_blocking=True the copy has only been asked for, and nothing"
-                " waits for it: you may read numbers that have not arrived"
-            )
-        if not waits.names:
-            raise Wrong(
-                f"right values for {shown}, and no wait that this check counts: use a"
-                " method of tensors"
-            )
-        if len(waits.names) > 1:
-            names = ", ".join(waits.names[:5]) + (", …" if len(waits.names) > 5 else "")
-            raise Wrong(
-                f"right values, but {len(waits.names)} waits for {shown} ({names}):"
-                " compute on the device, fetch once"
-            )
+        _close_as(mine[0], mean, "mean", shown)
+        _close_as(mine[1], largest, "maximum", shown)
+        _one_wait(waits, shown)
+
+
+def _close_as(got, expected, name, shown):
+    if not math.isclose(got, expected, rel_tol=1e-5):
+        returned, asked = expect.distinct_texts(got, expected)
+        raise Wrong(
+            f"for {shown} you returned {returned}, expected {asked} as the {name}"
+        )
+
+
+def _one_wait(waits, shown):
+    if waits.late and not waits.names:
+        raise Wrong(
+            "with non_blocking=True the copy has only been asked for, and nothing"
+            " waits for it: you may read numbers that have not arrived"
+        )
+    if not waits.names:
+        raise Wrong(
+            f"right values for {shown}, and no wait that this check counts: use a"
+            " method of tensors"
+        )
+    if len(waits.names) > 1:
+        names = ", ".join(waits.names[:5]) + (", …" if len(waits.names) > 5 else "")
+        raise Wrong(
+            f"right values, but {len(waits.names)} waits for {shown} ({names}):"
+            " compute on the device, fetch once"
+        )
 
 
 EXERCISES = [

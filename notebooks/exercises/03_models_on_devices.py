@@ -10,46 +10,35 @@ from unittest import mock
 import torch
 from torch import nn
 
-from utils.exercises import DOTS, Exercise, NotAnswered, Wrong, call
+from utils import expect
+from utils.exercises import Exercise, Wrong, call
 
 META = torch.device("meta")
 
 
 def _short(value):
-    return (
-        repr(value)
-        if len(repr(value)) <= 60
-        else f"an object of type {type(value).__name__}"
-    )
+    text = repr(value)
+    return text if len(text) <= 60 else f"an object of type {type(value).__name__}"
 
 
 def check_standardize(answer):
-    for mean, std, x in (
-        ([1.0, 2.0], [2.0, 4.0], [[3.0, 2.0], [1.0, 10.0]]),
-        ([0.5, -1.0, 5.0], [0.5, 4.0, 1.0], [[1.0, 2.0, 3.0]]),
-    ):
-        _check_module(answer, torch.tensor(mean), torch.tensor(std), torch.tensor(x))
+    x = torch.tensor([[3.0, 2.0], [1.0, 10.0]])
+    _check_module(answer, torch.tensor([1.0, 2.0]), torch.tensor([2.0, 4.0]), x)
+    x = torch.tensor([[1.0, 2.0, 3.0]])
+    _check_module(
+        answer, torch.tensor([0.5, -1.0, 5.0]), torch.tensor([0.5, 4.0, 1.0]), x
+    )
 
 
 def _check_module(answer, mean, std, x):
-    module = call(
-        answer,
-        mean.clone(),
-        std.clone(),
-        shown=f"mean {mean.tolist()} and std {std.tolist()}",
-    )
+    shown = f"mean {mean.tolist()} and std {std.tolist()}"
+    module = call(answer, mean.clone(), std.clone(), shown=shown)
     if not isinstance(module, nn.Module):
         raise Wrong(f"expected a class that makes an nn.Module, it makes {module!r}")
     expected, batch = (x - mean) / std, x.clone()
     for again in ("", ", the second time"):
         shown = f"mean {mean.tolist()}, std {std.tolist()} and x {x.tolist()}{again}"
-        got = call(module, batch, shown=shown)
-        if not isinstance(got, torch.Tensor):
-            raise Wrong(f"for {shown} you returned {got!r}, expected a tensor")
-        if got.shape != expected.shape or not torch.allclose(got, expected):
-            raise Wrong(
-                f"for {shown} you returned {got.tolist()}, expected {expected.tolist()}"
-            )
+        expect.tensor(call(module, batch, shown=shown), expected, shown)
         if not torch.equal(batch, x):
             raise Wrong("forward changed its input: the caller may still need it")
     trained = [name for name, p in module.named_parameters() if p.requires_grad]
@@ -73,14 +62,16 @@ def _check_module(answer, mean, std, x):
         ) from error
     if there.device != META:
         raise Wrong(f"moved to meta, forward gave a tensor on {there.device}")
-    if not call(
-        module, x.to(META).requires_grad_(), shown="an x that requires gradients"
-    ).requires_grad:
+    x_to_train = x.to(META).requires_grad_()
+    if not call(module, x_to_train, shown="an x that requires gradients").requires_grad:
         raise Wrong(
             "no gradient passes through forward to x: what stands in front of the"
             " module would not be trained"
         )
-    other = answer(torch.zeros_like(mean), torch.ones_like(std))
+    _loads(answer(torch.zeros_like(mean), torch.ones_like(std)), saved, x, expected)
+
+
+def _loads(other, saved, x, expected):
     try:
         other.load_state_dict(saved)
         same = torch.allclose(other(x), expected)
@@ -112,23 +103,16 @@ def check_count_crossings(answer):
         # as from a file: equal texts, but other objects than "cpu"
         read = ["".join(place) for place in places]
         got = call(answer, read, list(sizes), shown=shown)
-        if not isinstance(got, (tuple, list)) or len(got) != 2:
-            raise Wrong(
-                f"for {shown} you returned {got!r}, expected a pair (crossings, bytes)"
-            )
-        if not all(isinstance(value, (int, float)) for value in got):
-            raise Wrong(f"for {shown} you returned {got!r}, expected two whole numbers")
-        if tuple(got) != expected:
-            raise Wrong(
-                f"for {shown} you returned {tuple(got)}, expected {expected}:"
-                f" {_why(places, got, expected)}"
-            )
+        got = tuple(expect.numbers(got, 2, shown, "a pair (crossings, bytes)"))
+        if got != expected:
+            why = _why(places, got, expected)
+            raise Wrong(f"for {shown} you returned {got}, expected {expected}: {why}")
 
 
 def _why(places, got, expected):
-    if tuple(got) == expected[::-1]:
+    if got == expected[::-1]:
         return "the number of crossings comes first, then the bytes"
-    if tuple(got) == tuple(2 * value for value in expected):
+    if got == tuple(2 * value for value in expected):
         return "this is the forward pass alone, and no gradient goes back"
     path = " → ".join(["cpu", *places, "cpu"])
     if got[0] < expected[0]:
@@ -175,30 +159,20 @@ def _modes(model):
 
 def check_evaluate(answer):
     batch = torch.arange(20.0).reshape(5, 4)
-    _check_evaluation(answer, Picky(), batch, "a model in train mode")
-    _check_evaluation(answer, Picky().eval(), batch, "a model in eval mode")
     dropping = Picky().eval()
     dropping.block[1].train()
-    _check_evaluation(
-        answer, dropping, batch, "a model in eval mode whose dropout is in train mode"
-    )
     mixed = Picky()
-    mixed.block.eval()
-    for part in mixed.block:
-        part.train()
-    _check_evaluation(
-        answer,
-        mixed,
-        batch,
-        "a model with a block in eval mode whose parts are in train mode",
-    )
+    mixed.block.training = False
+    for shown, model in {
+        "a model in train mode": Picky(),
+        "a model in eval mode": Picky().eval(),
+        "a model in eval mode whose dropout is in train mode": dropping,
+        "a model with a block in eval mode whose parts are in train mode": mixed,
+    }.items():
+        _check_evaluation(answer, model, batch, shown)
     _check_evaluation(answer, Picky(), batch[:1], "a batch of one row")
-    _check_evaluation(
-        answer,
-        Picky(),
-        batch.clone().requires_grad_(),
-        "a batch that requires gradients",
-    )
+    recorded = batch.clone().requires_grad_()
+    _check_evaluation(answer, Picky(), recorded, "a batch that requires gradients")
     with torch.no_grad():
         _check_evaluation(answer, Picky(), batch, "a call inside of no_grad")
     _check_error(answer, Picky(), torch.zeros(5, 4), ValueError)
@@ -206,15 +180,9 @@ def check_evaluate(answer):
 
 
 def _check_evaluation(answer, model, batch, shown):
-    before, modes, grad = (
-        copy.deepcopy(model.state_dict()),
-        _modes(model),
-        torch.is_grad_enabled(),
-    )
-    wants, numbers = (
-        [p.requires_grad for p in model.parameters()],
-        batch.detach().clone(),
-    )
+    before, modes = copy.deepcopy(model.state_dict()), _modes(model)
+    wants = [p.requires_grad for p in model.parameters()]
+    grad, numbers = torch.is_grad_enabled(), batch.detach().clone()
     model.recorded.clear()
     got = call(answer, model, batch, shown=shown)
     after, on = _modes(model), torch.is_grad_enabled()
@@ -226,10 +194,7 @@ def _check_evaluation(answer, model, batch, shown):
         )
     if not model.recorded:
         raise Wrong(f"for {shown} you returned a tensor without calling the model")
-    if any(
-        not torch.equal(value, before[name])
-        for name, value in model.state_dict().items()
-    ):
+    if not _same_values(model.state_dict(), before):
         raise Wrong(
             f"for {shown} the running mean of batch norm changed: the model computed in"
             " train mode"
@@ -266,15 +231,12 @@ def _check_evaluation(answer, model, batch, shown):
         )
     with torch.no_grad():
         expected = model.eval()(batch)
-    if got.dtype != expected.dtype or got.shape != expected.shape:
-        forms = [f"{x.dtype} of shape {tuple(x.shape)}" for x in (got, expected)]
-        raise Wrong(
-            f"for {shown} you returned {forms[0]}, and the model answers {forms[1]}"
-        )
-    if not torch.allclose(got, expected):
-        raise Wrong(
-            f"for {shown} the answer is not the one of eval mode (is dropout still on?)"
-        )
+    why = "the answer is not the one of eval mode (is dropout still on?)"
+    expect.tensor(got, expected, shown, why)
+
+
+def _same_values(state, before):
+    return all(torch.equal(value, before[name]) for name, value in state.items())
 
 
 def _mode_message(before, after):
@@ -293,32 +255,28 @@ def _check_error(answer, model, batch, kind):
     model.train()
     model.frozen.eval()
     modes = _modes(model)
+    raised = f"the model raised a {kind.__name__}"
     try:
         answer(model, batch)
     except Exception as error:
         after, on = _modes(model), torch.is_grad_enabled()
         torch.set_grad_enabled(True)
         if after != modes:
-            message = (
-                f"the model raised a {kind.__name__}, and afterwards it was in another"
-                " mode"
-            )
-            raise Wrong(f"{message}: use try and finally") from error
+            raise Wrong(
+                f"{raised}, and afterwards it was in another mode: use try and finally"
+            ) from error
         if not on:
             raise Wrong(
-                "the model raised an error, and afterwards autograd was off: use a with"
-                " block"
+                f"{raised}, and afterwards autograd was off: use a with block"
             ) from error
         if not isinstance(error, kind):
-            message = (
-                f"the model raised a {kind.__name__}, and the caller saw a"
-                f" {type(error).__name__}"
-            )
-            raise Wrong(f"{message}: let the model's own error pass") from error
+            raise Wrong(
+                f"{raised}, and the caller saw a {type(error).__name__}: let the"
+                " model's own error pass"
+            ) from error
     else:
         raise Wrong(
-            "the model raised an error, and your function kept it to itself: the caller"
-            " must hear of it"
+            f"{raised}, and your function kept it to itself: the caller must hear of it"
         )
 
 
@@ -367,24 +325,17 @@ def _small(seed=0):
 def check_load_onto(answer):
     cpu, state = torch.device("cpu"), _small(seed=1).state_dict()
     for tag in ("cpu", "cuda:99", "cuda:7", "xla:0"):
-        model = _small()
-        got = call(
-            answer, model, _file_from(tag, state), cpu, shown=f"a file from {tag}"
-        )
+        model, shown = _small(), f"a file from {tag}"
+        got = call(answer, model, _file_from(tag, state), cpu, shown=shown)
         _check_place(got, model, cpu)
         for key, value in model.state_dict().items():
             if not torch.equal(value, state[key]):
-                raise Wrong(
-                    f"for a file from {tag}, {key} in the model is not that of the file"
-                )
+                raise Wrong(f"for {shown}, {key} in the model is not that of the file")
     _must_move(answer, state)
     for key in ("0.bias", "1.running_mean"):
+        rest = {name: value for name, value in state.items() if name != key}
         try:
-            answer(
-                _small(),
-                _file({name: value for name, value in state.items() if name != key}),
-                cpu,
-            )
+            answer(_small(), _file(rest), cpu)
         except Exception:  # any error tells the caller
             continue
         raise Wrong(
@@ -407,26 +358,14 @@ def _must_move(answer, state):
             got = answer(model, _file(state), META)
         except Exception as error:
             got = error
-    there = any(
-        str(value) == "meta"
-        for each in load.call_args_list
-        for value in [*each.args, *each.kwargs.values()]
-    )
-    states = [
-        value
-        for each in load_state.call_args_list
-        for value in [*each.args, *each.kwargs.values()]
-    ]
-    moved = [
-        x
-        for state in states
-        if isinstance(state, dict)
-        for x in state.values()
-        if isinstance(x, torch.Tensor)
-    ]
+    there = any(str(value) == "meta" for value in _given(load))
+    for value in _given(load_state):
+        if isinstance(value, dict):
+            tensors = [x for x in value.values() if isinstance(x, torch.Tensor)]
+            there = there or any(x.is_meta for x in tensors)
     # they are the weights, then
     assigned = any(each.kwargs.get("assign") for each in load_state.call_args_list)
-    if not assigned and (there or any(x.is_meta for x in moved)):
+    if there and not assigned:
         raise Wrong(
             "the file's weights come to the device beside the model's: there they are"
             " twice for a while. Load to CPU"
@@ -436,6 +375,15 @@ def _must_move(answer, state):
             f"for the device meta your function raised {type(got).__name__}: {got}"
         ) from got
     _check_place(got, model, META)
+
+
+def _given(called):
+    """All that a mock got, in any of its calls."""
+    return [
+        value
+        for each in called.call_args_list
+        for value in (*each.args, *each.kwargs.values())
+    ]
 
 
 def _check_place(got, model, device):
@@ -469,65 +417,64 @@ def _must_refuse(answer, state):
 
 
 def check_resume(answer):
-    for make_model, lr, device in (
-        (lambda: nn.Linear(2, 1), 0.1, torch.device("cpu")),
-        (
-            lambda: nn.Sequential(nn.Linear(2, 3), nn.Linear(3, 1)),
-            0.02,
-            torch.device("cpu"),
-        ),
-        (lambda: nn.Linear(2, 1), 0.1, META),
-    ):
-        state, expected = _half_trained(make_model, lr)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # a copy to meta says that it does nothing
-            got = call(
-                answer,
-                make_model,
-                copy.deepcopy(state),
-                device,
-                shown=f"the device {device}",
-            )
-        if torch.get_default_device().type != "cpu":
-            torch.set_default_device(None)
-            raise Wrong(
-                f"for the device {device} the default device is another one afterwards:"
-                " leave it alone"
-            )
-        if not isinstance(got, (tuple, list)) or len(got) != 2:
-            raise Wrong(
-                f"you returned {_short(got)}, expected a pair (model, optimizer)"
-            )
-        model, optimizer = got
-        if model is DOTS or optimizer is DOTS:
-            raise NotAnswered
-        if not isinstance(model, nn.Module) or not isinstance(
-            optimizer, torch.optim.Adam
-        ):
-            kinds = ", ".join(type(value).__name__ for value in got)
-            raise Wrong(
-                f"you returned a pair ({kinds}), expected (model, Adam optimizer)"
-            )
-        _check_pair(model, optimizer, device)
-        _check_state(model, optimizer, state)
-        if device != META:
-            try:
-                losses = _steps(model, optimizer, 3)
-            except Exception as error:
-                raise Wrong(
-                    f"three more steps raised {type(error).__name__}: {error}"
-                ) from error
-            _check_losses(losses, expected)
+    cpu = torch.device("cpu")
+    _check_resumed(answer, lambda: nn.Linear(2, 1), 0.1, cpu)
+    _check_resumed(answer, _two_layers, 0.02, cpu)
+    _check_resumed(answer, lambda: nn.Linear(2, 1), 0.1, META)
+
+
+def _two_layers():
+    return nn.Sequential(nn.Linear(2, 3), nn.Linear(3, 1))
+
+
+def _check_resumed(answer, make_model, lr, device):
+    state, expected = _half_trained(make_model, lr)
+    shown = f"the device {device}"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a copy to meta says that it does nothing
+        got = call(answer, make_model, copy.deepcopy(state), device, shown=shown)
+    if torch.get_default_device().type != "cpu":
+        torch.set_default_device(None)
+        raise Wrong(
+            f"for {shown} the default device is another one afterwards: leave it alone"
+        )
+    if not isinstance(got, (tuple, list)) or len(got) != 2:
+        raise Wrong(f"you returned {_short(got)}, expected a pair (model, optimizer)")
+    model, optimizer = got
+    kinds = nn.Module, torch.optim.Adam
+    if not all(map(isinstance, got, kinds)):
+        names = ", ".join(type(value).__name__ for value in got)
+        raise Wrong(f"you returned a pair ({names}), expected (model, Adam optimizer)")
+    _check_pair(model, optimizer, device)
+    _check_state(model, optimizer, state)
+    if device == META:
+        return
+    try:
+        losses = _steps(model, optimizer, 3)
+    except Exception as error:
+        raise Wrong(
+            f"three more steps raised {type(error).__name__}: {error}"
+        ) from error
+    if not all(map(_close, losses, expected)):
+        got, asked = ([round(x, 5) for x in values] for values in (losses, expected))
+        raise Wrong(
+            f"three more steps gave the losses {got}; without the interruption they are"
+            f" {asked}"
+        )
+
+
+def _close(a, b):
+    return math.isclose(a, b, rel_tol=1e-4)
 
 
 def _check_state(model, optimizer, state):
     for key, x in model.state_dict().items():
-        if x.dtype != state["model"][key].dtype:
+        saved = state["model"][key]
+        if x.dtype != saved.dtype:
             raise Wrong(
-                f"{key} of the model is {x.dtype}, and that of the state"
-                f" {state['model'][key].dtype}"
+                f"{key} of the model is {x.dtype}, and that of the state {saved.dtype}"
             )
-        if not x.is_meta and not torch.equal(x, state["model"][key]):
+        if not x.is_meta and not torch.equal(x, saved):
             raise Wrong(
                 f"{key} of the model is not that of the state: load it, and change"
                 " nothing after that"
@@ -539,26 +486,11 @@ def _check_state(model, optimizer, state):
         )
     if not model.training:
         raise Wrong("the model is in eval mode, and a training is to go on")
-    lr, saved = (
-        optimizer.param_groups[0]["lr"],
-        state["optimizer"]["param_groups"][0]["lr"],
-    )
-    if lr != saved:
+    lr = optimizer.param_groups[0]["lr"]
+    saved_lr = state["optimizer"]["param_groups"][0]["lr"]
+    if lr != saved_lr:
         raise Wrong(
-            f"the optimizer's learning rate is {lr}, and that of the state {saved}"
-        )
-
-
-def _check_losses(losses, expected):
-    if not all(
-        math.isclose(a, b, rel_tol=1e-4) for a, b in zip(losses, expected, strict=True)
-    ):
-        got, asked = (
-            [round(loss, 5) for loss in values] for values in (losses, expected)
-        )
-        raise Wrong(
-            f"three more steps gave the losses {got}; without the interruption they are"
-            f" {asked}"
+            f"the optimizer's learning rate is {lr}, and that of the state {saved_lr}"
         )
 
 
@@ -569,11 +501,9 @@ def _check_pair(model, optimizer, device):
         )
     held = {id(p) for group in optimizer.param_groups for p in group["params"]}
     if held != {id(p) for p in model.parameters()}:
-        why = (
-            ". The move replaced them: build the optimizer after it"
-            if device == META
-            else ""
-        )
+        why = ""
+        if device == META:
+            why = ". The move replaced them: build the optimizer after it"
         raise Wrong(
             f"for {device}: the optimizer holds parameters that the model does not"
             f" have, so training would change nothing{why}"

@@ -17,16 +17,8 @@ import torch
 import torch.nn.functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from utils.exercises import (
-    DOTS,
-    Exercise,
-    NotAnswered,
-    Wrong,
-    apart,
-    call,
-    expect_number,
-    is_number,
-)
+from utils import expect
+from utils.exercises import Exercise, Wrong, call
 from utils.timing import median_interval
 from utils.waits import CountWaits
 
@@ -49,13 +41,8 @@ class Products(TorchDispatchMode):
         # of each product: seconds, shapes, types of device, whether timed
         self.made = {"cpu": [], "meta": []}
         self.random = {kind: random.Random(kind) for kind in self.made}
-        self.queue, self.queues, self.moves, self.created, self.clock_read = (
-            [],
-            [],
-            0,
-            0,
-            False,
-        )
+        self.queue, self.queues = [], []  # seconds; how many there were at each wait
+        self.moves, self.created, self.clock_read = 0, 0, False
         self.places = set()  # where matrices were created
         # number of a timed product on `meta` → seconds, with those that were in the
         # queue before it
@@ -66,14 +53,11 @@ class Products(TorchDispatchMode):
         name = func._schema.name.removeprefix("aten::")
         if name in ("mm", "bmm", "addmm", "baddbmm"):
             a, b = args[-2:]
-            self.multiplied(
-                {a.device.type, b.device.type},
-                (tuple(a.shape[-2:]), tuple(b.shape[-2:])),
-            )
+            kinds = {a.device.type, b.device.type}
+            self.multiplied(kinds, (tuple(a.shape[-2:]), tuple(b.shape[-2:])))
         elif name in ("_to_copy", "copy_"):
-            self.moves += any(
-                isinstance(x, torch.Tensor) and x.device != result.device for x in args
-            )
+            tensors = [x for x in args if isinstance(x, torch.Tensor)]
+            self.moves += any(x.device != result.device for x in tensors)
         elif name in self.FACTORIES:
             self.created += 1
             self.places.add(result.device.type)
@@ -107,13 +91,14 @@ class Products(TorchDispatchMode):
         return usual * MS / (1 if kind == "meta" else 2)
 
     def wait(self):
-        if self.queue:
-            timed = [product[3] for product in self.made["meta"][-len(self.queue) :]]
-            if timed[-1] and not any(timed[:-1]) and len(timed) > 1:
-                self.spoiled[len(self.made["meta"]) - 1] = sum(self.queue) + self.LAUNCH
-            self.now += sum(self.queue)
-            self.queues.append(len(self.queue))
-            self.queue.clear()
+        if not self.queue:
+            return
+        timed = [product[3] for product in self.made["meta"][-len(self.queue) :]]
+        if timed[-1] and not any(timed[:-1]) and len(timed) > 1:
+            self.spoiled[len(self.made["meta"]) - 1] = sum(self.queue) + self.LAUNCH
+        self.now += sum(self.queue)
+        self.queues.append(len(self.queue))
+        self.queue.clear()
 
     @contextlib.contextmanager
     def clocks(self, answer):
@@ -121,26 +106,18 @@ class Products(TorchDispatchMode):
         all others what they did.
         """
         here, changed, clocks = threading.get_ident(), [], {}
-        for name in (
-            "perf_counter",
-            "monotonic",
-            "time",
-            "process_time",
-            "thread_time",
-        ):
-            for real, scale in (
-                (getattr(time, name), 1),
-                (getattr(time, name + "_ns"), 1e9),
-            ):
-                clocks[real] = self._clock(real, scale, here)
+        names = "perf_counter", "monotonic", "time", "process_time", "thread_time"
+        for name in names:
+            real, real_ns = getattr(time, name), getattr(time, name + "_ns")
+            clocks[real] = self._clock(real, 1, here)
+            clocks[real_ns] = self._clock(real_ns, 1e9, here)
         # timer=default_timer
         with_default = [timeit.Timer.__init__, timeit.timeit, timeit.repeat]
         defaults = [function.__defaults__ for function in with_default]
         try:
             for function in with_default:
-                function.__defaults__ = tuple(
-                    clocks.get(x, x) for x in function.__defaults__
-                )
+                values = [clocks.get(x, x) for x in function.__defaults__]
+                function.__defaults__ = tuple(values)
             for names in (vars(time), vars(timeit), getattr(answer, "__globals__", {})):
                 for name, value in list(names.items()):
                     if isinstance(value, types.BuiltinFunctionType) and value in clocks:
@@ -179,18 +156,19 @@ class TimedProducts(Products):
         self.done.append(time.perf_counter())
         self.threads.append(torch.get_num_threads())
         frame = sys._getframe()
-        while frame and not frame.f_globals.get("__name__", "").startswith(
-            "torch.utils.benchmark"
-        ):
+        while frame is not None:
+            module = frame.f_globals.get("__name__", "")
+            if module.startswith("torch.utils.benchmark"):
+                self.by_timer += 1
+                break
             frame = frame.f_back
-        self.by_timer += frame is not None
 
 
 def check_timer_seconds(answer):
     threads_before = torch.get_num_threads()
     try:
-        for threads, number in ((3, 20), (1, 7)):
-            _check_timer(answer, threads, number)
+        _check_timer(answer, threads=3, number=20)
+        _check_timer(answer, threads=1, number=7)
     finally:
         torch.set_num_threads(threads_before)
 
@@ -198,18 +176,16 @@ def check_timer_seconds(answer):
 def _check_timer(answer, threads, number):
     products = TimedProducts(most=300)
     shown = f"8 × 4 by 4 × 8, threads = {threads}, number = {number}"
+    a, b = torch.ones(8, 4), torch.ones(4, 8)
     try:
         with products:
-            got = call(
-                answer, torch.ones(8, 4), torch.ones(4, 8), threads, number, shown=shown
-            )
+            got = call(answer, a, b, threads, number, shown=shown)
     except Wrong:
         if len(products.done) == products.most:
-            why = (
+            raise Wrong(
                 f"{products.most} products, and no end: without a number, timeit makes"
                 " a million runs"
-            )
-            raise Wrong(why) from None
+            ) from None
         raise
     if not products.done:
         raise Wrong("no product of a and b was computed")
@@ -226,7 +202,7 @@ def _check_timer(answer, threads, number):
             f"for {shown} you returned a Measurement, expected a number of seconds. It"
             " has a median"
         )
-    expect_number(got, shown, "a number of seconds")
+    expect.number(got, shown, "a number of seconds")
     if products.threads[-1] != threads:
         raise Wrong(
             f"threads = {threads}, and the products ran with {products.threads[-1]}:"
@@ -281,16 +257,10 @@ def check_median_seconds(answer):
     for n in (None, 5, 3, 15, 1):
         device = MadeUpDevice()
         shown = f"a made-up device, n = {n}" if n else "a made-up device"
-        got = call(
-            answer,
-            device.fn,
-            device.wait,
-            device.clock,
-            *([n] if n else []),
-            shown=shown,
-        )
+        given = [device.fn, device.wait, device.clock]
+        got = call(answer, *given, *([n] if n else []), shown=shown)
         n = n or 9
-        if not is_number(got):
+        if not expect.is_number(got):
             raise Wrong(f"expected a number of seconds, got {got!r}")
         if len(device.samples) < n + 1:
             raise Wrong(
@@ -300,187 +270,145 @@ def check_median_seconds(answer):
         if device.readings == 0:
             raise Wrong("you read some other clock: the time is what `clock()` returns")
         expected = median(device.samples[-n:])
-        if not math.isclose(got, expected, rel_tol=1e-6):
-            got_text, expected_text = apart(got * 1e3, expected * 1e3)
+        if not _same(got, expected):
+            texts = expect.distinct_texts(got * 1e3, expected * 1e3)
             why = _why(got, expected, device.samples, n, earlier)
             raise Wrong(
-                f"for n = {n} you measured {got_text} ms, the median is {expected_text}"
-                f" ms: {why}"
+                f"for n = {n} you measured {texts[0]} ms, the median is {texts[1]} ms:"
+                f" {why}"
             )
         earlier += device.samples[-n:]
 
 
-def _why(got, expected, samples, n, earlier):
-    def is_(value):
-        return math.isclose(got, value, rel_tol=1e-6)
+def _same(a, b):
+    return math.isclose(a, b, rel_tol=1e-6)
 
+
+def _why(got, expected, samples, n, earlier):
     counted = samples[-n:]
     if 0 <= got < 0.1 * MS:
         return (
             "that is the launch. Wait for the device before you read the clock the"
             " second time"
         )
-    if any(is_(expected * unit) for unit in (1e3, 1e6, 1e9)):
-        return "seconds are asked"
-    if is_(-expected):
-        return (
-            "the second reading of the clock minus the first, not the other way round"
-        )
-    if earlier and is_(median(earlier + counted)):
-        return (
-            "runs of an earlier call are among the samples. Begin each call with an"
-            " empty list"
-        )
-    if n > 1 and math.isclose(got, mean(counted), rel_tol=0.01):
-        return "that is a mean, and one run of 40 ms decides it. Take the median"
-    if n > 1 and (math.isclose(got, sum(counted), rel_tol=0.01) or is_(sum(samples))):
-        return "that is a sum"
-    if n > 1 and (is_(min(counted)) or is_(max(counted))):
-        return (
-            f"that is the {'fastest' if is_(min(counted)) else 'slowest'} run. Take the"
-            " median"
-        )
-    if got > 50 * MS or is_(median(samples)) or is_(median([1.0, *counted[1:]])):
-        return (
-            "the first run (500 ms) is in it, or the work that was in the queue before"
-            " (30 ms). Run fn once and wait, before any clock is read"
-        )
+    not_first = (
+        "the first run (500 ms) is in it, or the work that was in the queue before"
+        " (30 ms). Run fn once and wait, before any clock is read"
+    )
+    swapped = "the second reading of the clock minus the first, not the other way round"
+    left = (
+        "runs of an earlier call are among the samples. Begin each call with an empty"
+        " list"
+    )
+    slips = [(expected * unit, "seconds are asked") for unit in (1e3, 1e6, 1e9)]
+    slips += [(-expected, swapped)]
+    if earlier:
+        slips += [(median(earlier + counted), left)]
+    if n > 1:
+        if math.isclose(got, mean(counted), rel_tol=0.01):
+            return "that is a mean, and one run of 40 ms decides it. Take the median"
+        if math.isclose(got, sum(counted), rel_tol=0.01):
+            return "that is a sum"
+        slips += [
+            (sum(samples), "that is a sum"),
+            (min(counted), "that is the fastest run. Take the median"),
+            (max(counted), "that is the slowest run. Take the median"),
+        ]
+    slips += [
+        (median(samples), not_first),
+        (median([1.0, *counted[1:]]), not_first),
+    ]
     for k in {9, n - 1, n + 1} - {0, n}:
-        if k < len(samples) and is_(median(samples[-k:])):
-            return f"that is the median of {k} runs"
-    if any(map(is_, counted)):
-        return "that is one of the runs, but not the middle one. Sort them"
+        if k < len(samples):
+            slips += [(median(samples[-k:]), f"that is the median of {k} runs")]
+    if got <= 50 * MS:
+        one = "that is one of the runs, but not the middle one. Sort them"
+        slips += [(run, one) for run in counted]
+    if slip := expect.explain(got, slips):
+        return slip
+    if got > 50 * MS:
+        return not_first
     return f"fn ran {len(samples)} times. For each of n runs: clock, fn, wait, clock"
 
 
+def _swapped(a, b, why_a, why_b):
+    """Two cases: one where a is faster, and the same the other way round."""
+    yield a, b, "a", why_a
+    yield b, a, "b", why_b
+
+
 def _faster_cases():
+    unclear = "cannot tell"
     steady = [1.00, 1.01, 1.02, 1.03, 1.04, 1.05, 1.06, 1.07]
     slower = [x + 0.5 for x in steady]
-    yield steady, slower, "a", "all of a lies below all of b"
-    yield slower, steady, "b", "all of b lies below all of a"
-    yield (
-        steady,
-        steady[::-1],
-        "cannot tell",
-        "these are the same samples in another order",
+    yield from _swapped(
+        steady, slower, "all of a lies below all of b", "all of b lies below all of a"
     )
+    why = "these are the same samples in another order"
+    yield steady, steady[::-1], unclear, why
     close = [x + 0.001 for x in steady]
-    yield (
-        steady,
-        close,
-        "cannot tell",
-        "the medians differ, but the intervals of the medians overlap",
-    )
+    why = "the medians differ, but the intervals of the medians overlap"
+    yield steady, close, unclear, why
     many = [1 + k / 100 for k in range(20)]
     spiky = [*many[:-2], 9.0, 9.0]
-    shifted = [x + 0.5 for x in many]
-    yield (
-        shifted,
-        spiky,
-        "b",
-        "two outliers move the mean of b, but not the interval of its median",
-    )
+    why = "two outliers move the mean of b, but not the interval of its median"
+    yield [x + 0.5 for x in many], spiky, "b", why
     few = "with fewer than six samples on either side, nobody can tell"
-    for a, b in (
-        ([1.0, 1.1], [2.0, 2.1]),
-        (steady, slower[:5]),
-        (steady[:5], slower),
-        (slower, []),
-        ([], []),
-    ):
-        yield a, b, "cannot tell", few
-    six = [x / 1e6 for x in steady[:6]], [x / 1e6 for x in slower[:6]]
-    yield *six, "a", "six samples are enough, and all of a lies below all of b"
-    yield (
-        six[1],
-        six[0],
-        "b",
+    yield [1.0, 1.1], [2.0, 2.1], unclear, few
+    yield steady, slower[:5], unclear, few
+    yield steady[:5], slower, unclear, few
+    yield slower, [], unclear, few
+    yield [], [], unclear, few
+    yield from _swapped(
+        [x / 1e6 for x in steady[:6]],
+        [x / 1e6 for x in slower[:6]],
+        "six samples are enough, and all of a lies below all of b",
         "six samples are enough, and all of b lies below all of a",
     )
     alike = "samples that are all alike have an interval without width"
-    yield [1.0] * 7, [1.0] * 9, "cannot tell", alike
+    yield [1.0] * 7, [1.0] * 9, unclear, alike
     yield [1.0] * 7, [1.1] * 9, "a", alike
-    left, right = (
-        [1.00, 1.01, 1.02, 1.03, 1.04, 1.05, 1.15],
-        [1.12, 1.22, 1.23, 1.24, 1.25, 1.26, 1.27],
+    left = [1.00, 1.01, 1.02, 1.03, 1.04, 1.05, 1.15]
+    right = [1.12, 1.22, 1.23, 1.24, 1.25, 1.26, 1.27]
+    why = (
+        "the medians are 20 % apart, but the intervals, here all seven samples, overlap"
     )
-    yield (
-        left,
-        right,
-        "cannot tell",
-        (
-            "the medians are 20 % apart, but the intervals, here all seven samples,"
-            " overlap"
-        ),
+    yield left, right, unclear, why
+    touches = [steady[-1], *[x + 0.07 for x in steady[1:-1]], 2.0]
+    yield steady, touches, unclear, "the intervals share the value 1.07"
+    yield touches, steady, unclear, "the intervals share the value 1.07"
+    wide = [0.5 + k / 400 for k in range(140)]
+    wide += [1 + k / 1e5 for k in range(120)]
+    wide += [1.2 + k / 100 for k in range(140)]
+    why = (
+        "the medians are only 2 % apart, but with 400 samples the intervals are narrow"
     )
-    touches = [x + 0.07 for x in steady[:-1]] + [2.0]
-    touches[0] = steady[-1]
-    yield steady, touches, "cannot tell", "the intervals share the value 1.07"
-    yield touches, steady, "cannot tell", "the intervals share the value 1.07"
-    wide = (
-        [0.5 + k / 400 for k in range(140)]
-        + [1 + k / 1e5 for k in range(120)]
-        + [1.2 + k / 100 for k in range(140)]
-    )
-    later = [1.02 * x for x in wide]
-    yield (
-        wide,
-        later,
-        "a",
-        "the medians are only 2 % apart, but with 400 samples the intervals are narrow",
-    )
-    yield (
-        later,
-        wide,
-        "b",
-        "the medians are only 2 % apart, but with 400 samples the intervals are narrow",
-    )
+    yield from _swapped(wide, [1.02 * x for x in wide], why, why)
     mixed = random.Random(0)
     for n in (8, 11, 20, 30, 50, 101):
         a = mixed.sample(range(n), n)
         low, high = median_interval(a)
-        beside, over = (
-            [x + high - low + 0.5 for x in a],
-            [x + high - low - 0.5 for x in a],
-        )
+        beside = [x + high - low + 0.5 for x in a]
+        over = [x + high - low - 0.5 for x in a]
         mixed.shuffle(beside)
-        yield (
-            a,
-            beside,
-            "a",
-            f"the interval of a ends at {high}, that of b begins at {high + 0.5}",
-        )
-        yield (
-            a,
-            over,
-            "cannot tell",
-            f"the interval of a ends at {high}, that of b begins at {high - 0.5}",
-        )
-        yield (
-            beside,
-            a,
-            "b",
-            f"the interval of b ends at {high}, that of a begins at {high + 0.5}",
-        )
-        yield (
-            over,
-            a,
-            "cannot tell",
-            f"the interval of b ends at {high}, that of a begins at {high - 0.5}",
-        )
+        ends = f"the interval of a ends at {high}, that of b begins at"
+        ends_b = f"the interval of b ends at {high}, that of a begins at"
+        yield from _swapped(a, beside, f"{ends} {high + 0.5}", f"{ends_b} {high + 0.5}")
+        yield a, over, unclear, f"{ends} {high - 0.5}"
+        yield over, a, unclear, f"{ends_b} {high - 0.5}"
 
 
 def check_faster(answer):
     for a, b, expected, why in _faster_cases():
         shown = f"a = {_short(a)}, b = {_short(b)}"
-        got = call(answer, a, b, shown=shown)
-        if not isinstance(got, str) or got != expected:
-            raise Wrong(f"for {shown} you said {got!r}, expected {expected!r}: {why}")
+        expect.equal(call(answer, a, b, shown=shown), expected, shown, why, "you said")
 
 
 def _short(samples):
-    text = ", ".join(f"{x:g}" for x in samples[:6])
-    return f"[{text}{f', … {len(samples)} samples' if len(samples) > 6 else ''}]"
+    texts = [f"{x:g}" for x in samples[:6]]
+    if len(samples) > 6:
+        texts.append(f"… {len(samples)} samples")
+    return f"[{', '.join(texts)}]"
 
 
 def check_bound(answer):
@@ -496,7 +424,6 @@ def check_bound(answer):
         (1, 1, 1, 2, 1e12, 1e12),
     ]
     for m, k, n, b, rate, bandwidth in cases:
-        flop, moved = 2 * m * k * n, b * (m * k + k * n + m * n)
         shown = (
             f"m = {m}, k = {k}, n = {n}, b = {b}, {rate:.3g} FLOP/s, {bandwidth:.3g}"
             " bytes/s"
@@ -508,72 +435,57 @@ def check_bound(answer):
                 " 'arithmetic', seconds)"
             )
         intensity, limit, seconds = got
-        if not is_number(intensity) or not is_number(seconds):
+        if not expect.is_number(intensity) or not expect.is_number(seconds):
             raise Wrong(
                 f"for {shown} you returned {got!r}; the first and the third should be"
                 " numbers"
             )
-        if not math.isclose(intensity, flop / moved, rel_tol=1e-6):
-            texts = apart(intensity, flop / moved)
-            raise Wrong(
-                f"for {shown} your intensity is {texts[0]}, expected"
-                f" {texts[1]}{_slip(got, m, k, n, b)}"
-            )
-        ridge = flop / rate == moved / bandwidth
-        expected = "arithmetic" if flop / rate > moved / bandwidth else "memory"
-        if not isinstance(limit, str) or limit not in (
-            expected,
-            *(["arithmetic"] if ridge else []),
-        ):
-            raise Wrong(
-                f"for {shown} you said {limit!r}, expected {expected!r}: the ridge is"
-                f" at {rate / bandwidth:.3g} FLOP per byte, the product has"
+        flop, moved = 2 * m * k * n, b * (m * k + k * n + m * n)
+        why = f"{flop:,} FLOP over {moved:,} bytes"
+        slips = _intensity_slips(m, k, n, b)
+        said = "your intensity is"
+        expect.close(intensity, flop / moved, shown, why, slips, said)
+        arithmetic, memory = flop / rate, moved / bandwidth
+        if not (limit == "arithmetic" and arithmetic == memory):  # the ridge
+            expected = "arithmetic" if arithmetic > memory else "memory"
+            why = (
+                f"the ridge is at {rate / bandwidth:.3g} FLOP per byte, the product has"
                 f" {flop / moved:.3g}"
             )
-        least = max(flop / rate, moved / bandwidth)
-        if not math.isclose(seconds, least, rel_tol=1e-6):
-            texts = apart(seconds, least)
-            why = _time_slip(seconds, flop / rate, moved / bandwidth)
-            raise Wrong(
-                f"for {shown} you said {texts[0]} s, expected {texts[1]} s: {why}"
-            )
+            expect.equal(limit, expected, shown, why, "you said")
+        why = f"the arithmetic takes {arithmetic:.3g} s, the memory {memory:.3g} s"
+        slips = _time_slips(arithmetic, memory)
+        longer = max(arithmetic, memory)
+        expect.close(seconds, longer, shown, why, slips, "you said", " s")
 
 
-def _slip(got, m, k, n, b):
-    moved = b * (m * k + k * n + m * n)
-    if b != 4 and math.isclose(got[0], 2 * m * k * n / (moved / b * 4), rel_tol=1e-6):
-        return f": that is for numbers of 4 bytes, and b = {b}"
-    if math.isclose(got[0], m * k * n / moved, rel_tol=1e-6):
-        return ": a multiplication and an addition for each term, that is two"
-    if math.isclose(got[0], 2 * m * k * n / (moved / b), rel_tol=1e-6):
-        return ": that is FLOP per number. How many bytes has a number?"
-    if math.isclose(got[0], 2 * m * k * n / (moved - b * m * n), rel_tol=1e-6):
-        return ": the result is written to memory, too"
-    if math.isclose(got[0], moved / (2 * m * k * n), rel_tol=1e-6):
-        return ": that is bytes per FLOP"
-    return f": {2 * m * k * n:,} FLOP over {moved:,} bytes"
+def _intensity_slips(m, k, n, b):
+    flop, values = 2 * m * k * n, m * k + k * n + m * n
+    slips = [
+        (flop / 2 / b / values, "a multiplication and an addition a term, that is two"),
+        (flop / values, "that is FLOP per number. How many bytes has a number?"),
+        (flop / b / (values - m * n), "the result is written to memory, too"),
+        (b * values / flop, "that is bytes per FLOP"),
+    ]
+    if b != 4:
+        wide = f"that is for numbers of 4 bytes, and b = {b}"
+        slips.insert(0, (flop / 4 / values, wide))
+    return slips
 
 
-def _time_slip(seconds, arithmetic, memory):
-    if math.isclose(seconds, arithmetic + memory, rel_tol=1e-6):
-        return (
-            "the two go on at the same time, so the longer one is the least that it can"
-            " take"
-        )
-    if math.isclose(seconds, min(arithmetic, memory), rel_tol=1e-6):
-        return (
-            "that is the shorter of the two, and the product has to wait for the"
-            " longer one"
-        )
+def _time_slips(arithmetic, memory):
+    both = (
+        "the two go on at the same time, so the longer one is the least that it can"
+        " take"
+    )
+    shorter = (
+        "that is the shorter of the two, and the product has to wait for the longer one"
+    )
+    units = "rate and bandwidth come in FLOP/s and bytes/s, and seconds are asked"
+    slips = [(arithmetic + memory, both), (min(arithmetic, memory), shorter)]
     for power in (-12, -9, -6, -3, 3, 6, 9, 12):
-        if any(
-            math.isclose(seconds, 10.0**power * time, rel_tol=1e-6)
-            for time in (arithmetic, memory)
-        ):
-            return (
-                "rate and bandwidth come in FLOP/s and bytes/s, and seconds are asked"
-            )
-    return f"the arithmetic takes {arithmetic:.3g} s, the memory {memory:.3g} s"
+        slips += [(10.0**power * time, units) for time in (arithmetic, memory)]
+    return slips
 
 
 class Graph(torch.autograd.Function):
@@ -613,67 +525,63 @@ def check_train(answer):
 
 
 def _check_train(answer, count, options):
-    generator = torch.Generator().manual_seed(0)
-    batches = [
-        (
-            torch.randn(8, 4, generator=generator),
-            torch.randint(3, (8,), generator=generator),
-        )
-        for _ in range(count)
-    ]
+    random = torch.Generator().manual_seed(0)
+    batches = []
+    for _ in range(count):
+        x = torch.randn(8, 4, generator=random)
+        batches.append((x, torch.randint(3, (8,), generator=random)))
     model = Watched(4, 3)
     with torch.no_grad():
         for p in model.parameters():
-            p.copy_(torch.randn(p.shape, generator=generator))
+            p.copy_(torch.randn(p.shape, generator=random))
     start, twin = copy.deepcopy(model), copy.deepcopy(model)
     for layer in (model, start, twin):
         layer.graphs, layer.kept = weakref.WeakSet(), 0
     expected = _losses(twin, batches, options)
     watched = CountWaits(numpy_raises=False)
     many = "five batches" if count > 1 else "a list of one batch"
+    optimizer = torch.optim.SGD(model.parameters(), **options)
     with watched:
-        got = call(
-            answer,
-            model,
-            torch.optim.SGD(model.parameters(), **options),
-            batches,
-            shown=many,
-        )
+        got = call(answer, model, optimizer, batches, shown=many)
     if not isinstance(got, (list, tuple)) or len(got) != count:
-        text = (
-            f"the {type(got).__name__} {got.tolist()}"
-            if hasattr(got, "tolist")
-            else repr(got)
-        )
-        raise Wrong(
-            f"for {many} you returned {text}, expected a list of"
-            f" {'five losses' if count > 1 else 'one loss'}"
-        )
-    if any(isinstance(value, bool) or not isinstance(value, float) for value in got):
+        text = repr(got)
+        if hasattr(got, "tolist"):
+            text = f"the {type(got).__name__} {got.tolist()}"
+        asked = "five losses" if count > 1 else "one loss"
+        raise Wrong(f"for {many} you returned {text}, expected a list of {asked}")
+    if not all(isinstance(value, float) for value in got):
         raise Wrong(
             f"you returned {list(got)!r}; Python numbers are asked, not tensors"
         )
     if not _all_close(got, expected):
+        untrained = [F.cross_entropy(start(x), y).item() for x, y in batches]
         why = (
             "in each step zero_grad, backward, step of the given optimizer, and nothing"
             " else"
         )
-        if not math.isclose(got[0], expected[0], rel_tol=1e-4):
+        if not _all_close(got[:1], expected[:1]):
             why = (
                 "the first is wrong already. F.cross_entropy(model(x), y), before the"
                 " step"
             )
-        elif _all_close(got, [F.cross_entropy(start(x), y).item() for x, y in batches]):
+        elif _all_close(got, untrained):
             why = f"that is the model without any training; {why}"
         losses = [[round(x, 4) for x in values] for values in (got, expected)]
         raise Wrong(
             f"for {many} the losses are {losses[0]}, expected {losses[1]}: {why}"
         )
-    if not all(
-        torch.allclose(p, q, atol=1e-5)
-        for p, q in zip(model.parameters(), twin.parameters(), strict=True)
-    ):
-        raise Wrong("right losses, but the weights differ after the last step")
+    for p, q in zip(model.parameters(), twin.parameters(), strict=True):
+        if not torch.allclose(p, q, atol=1e-5):
+            raise Wrong("right losses, but the weights differ after the last step")
+    _one_wait(watched, many)
+    if model.kept > 1:
+        raise Wrong(
+            "right losses and one wait, but the graph of every step is still there:"
+            " keep loss.detach()"
+        )
+
+
+def _one_wait(watched, many):
     waits = [SAID.get(name, name) for name in watched.names if name != "synchronize"]
     synchronized = watched.count - len(waits)
     if "numpy" in waits:
@@ -691,11 +599,6 @@ def _check_train(answer, count, options):
         raise Wrong(
             f"right losses, but {synchronized} calls of synchronize, and each is a"
             " wait: leave them out"
-        )
-    if model.kept > 1:
-        raise Wrong(
-            "right losses and one wait, but the graph of every step is still there:"
-            " keep loss.detach()"
         )
 
 
@@ -718,9 +621,8 @@ def _losses(model, batches, options):
 
 
 def check_product_seconds(answer):
-    _check_products(
-        answer, (40, 30, 20), {"slow": torch.device("meta"), "cpu": torch.device("cpu")}
-    )
+    places = {"slow": torch.device("meta"), "cpu": torch.device("cpu")}
+    _check_products(answer, (40, 30, 20), places)
     _check_products(answer, (3, 5, 2), {"other": "meta"})
 
 
@@ -734,20 +636,16 @@ def _check_products(answer, sizes, devices):
         got = call(answer, m, k, n, given, shown=shown)
     if not isinstance(got, dict) or set(got) != set(given):
         raise Wrong(f"expected a dict with the names {list(given)}, got {got!r}")
-    if any(value is DOTS for value in got.values()):
-        raise NotAnswered
-    if not all(map(is_number, got.values())):
+    if not all(map(expect.is_number, got.values())):
         raise Wrong(f"expected a number of seconds for each name, got {got!r}")
+    elsewhere = any(products.made.values())
     for name, device in devices.items():
-        elsewhere = any(products.made.values())
         if elsewhere and str(device) not in products.places and not products.moves:
             raise Wrong(
                 f"no matrix was created on {name!r}: device= takes the device of this"
                 " name"
             )
-        _check_device(
-            name, products.made[str(device)], str(device), (m, k, n), elsewhere
-        )
+        _check_device(name, products.made[str(device)], str(device), sizes, elsewhere)
     if products.moves:
         raise Wrong(
             f"{products.moves} moves to another device: create the matrices there, with"
@@ -793,13 +691,9 @@ def _check_device(name, made, kind, sizes, elsewhere):
 
 def _check_seconds(name, got, products, kind):
     samples = [product[0] + products.LAUNCH for product in products.made[kind]]
-    timed = [product[3] for product in products.made[kind]]
     usual = median(samples[1:])
-    got_text, usual_text = apart(got * 1e3, usual * 1e3)
-    text = (
-        f"a product on {name!r} takes about {usual_text} ms, you measured {got_text}"
-        " ms: "
-    )
+    mine, theirs = expect.distinct_texts(got * 1e3, usual * 1e3)
+    text = f"a product on {name!r} takes about {theirs} ms, you measured {mine} ms: "
     if got < 0.1 * usual:
         raise Wrong(
             text
@@ -813,61 +707,60 @@ def _check_seconds(name, got, products, kind):
             f"{text}only a mean can come out of {most} products and one wait. Wait"
             " after each, take the median"
         )
-
-    def is_(value):
-        return math.isclose(got, value, rel_tol=1e-6)
-
-    warm = max((number for number, seen in enumerate(timed) if not seen), default=0) + 1
+    timed = [product[3] for product in products.made[kind]]
     spoiled = products.spoiled if kind == "meta" else {}
+    if not _is_median(got, samples, timed, spoiled):
+        raise Wrong(_seconds_slip(name, got, text, products, kind, samples, spoiled))
+
+
+def _is_median(got, samples, timed, spoiled):
+    """Whether `got` is the median of the samples, after some runs to warm up."""
+    warm = max((number for number, seen in enumerate(timed) if not seen), default=0) + 1
     last = max(spoiled, default=0)  # no sample up to it counts
     for first in {*range(1, 6), warm, last + 1}:  # so many runs to warm up
         runs = samples[first:]
         if len(runs) < 3 or first <= last:
             continue
-        if is_(median(runs)) or is_(median_low(runs)):
-            return
-        # that would be the median of all
-        if is_(median_high(runs)) and not spoiled and not (timed[0] and first == 1):
-            return
-    if spoiled:
-        measured = [
-            spoiled.get(number, seconds) for number, seconds in enumerate(samples)
-        ]
-        if any(is_(median(measured[first:])) for first in range(1, last + 1)):
-            raise Wrong(
+        if _same(got, median(runs)) or _same(got, median_low(runs)):
+            return True
+        # with the first run among them, that would be the median of all
+        of_all = timed[0] and first == 1
+        if _same(got, median_high(runs)) and not spoiled and not of_all:
+            return True
+    return False
+
+
+def _seconds_slip(name, got, text, products, kind, samples, spoiled):
+    measured = [spoiled.get(number, seconds) for number, seconds in enumerate(samples)]
+    for first in range(1, max(spoiled, default=0) + 1):
+        if _same(got, median(measured[first:])):
+            return (
                 f"on {name!r} the run before was still in the queue when you read the"
                 " clock: call wait() first"
             )
     runs = samples[1:]
-    if is_(median(samples)):
-        raise Wrong(text + "the first run, which is slow, is among the samples")
+    if _same(got, median(samples)):
+        return text + "the first run, which is slow, is among the samples"
     if any(math.isclose(got, x, rel_tol=0.02) for x in (mean(runs), mean(samples))):
-        raise Wrong(
-            text + "that is a mean, which one slow run decides. Take the median"
-        )
-    if is_(min(runs)) or is_(max(samples)) or is_(max(runs)):
-        raise Wrong(
-            f"{text}that is the {'fastest' if is_(min(runs)) else 'slowest'} run. Take"
-            " the median"
-        )
-    if any(is_(usual * unit) for unit in (1e3, 1e6, 1e9)):
-        raise Wrong(text + "seconds are asked")
-    others = [
-        x[0] + products.LAUNCH
-        for other, made in products.made.items()
-        if other != kind
-        for x in made[1:]
+        return text + "that is a mean, which one slow run decides. Take the median"
+    slowest = "that is the slowest run. Take the median"
+    slips = [
+        (min(runs), "that is the fastest run. Take the median"),
+        (max(samples), slowest),
+        (max(runs), slowest),
     ]
-    if others and (is_(median(others + runs)) or is_(median(others + samples))):
-        raise Wrong(
-            text + "samples of another device are among yours. A new list for each"
-        )
+    slips += [(median(runs) * unit, "seconds are asked") for unit in (1e3, 1e6, 1e9)]
+    others = []
+    for other, made in products.made.items():
+        if other != kind:
+            others += [product[0] + products.LAUNCH for product in made[1:]]
+    if others:
+        mixed = "samples of another device are among yours. A new list for each"
+        slips += [(median(others + runs), mixed), (median(others + samples), mixed)]
+    other = "that is not the median of the runs, from a launch to the end of the wait"
     if got > sum(runs) / 2:
-        raise Wrong(text + "one product's time is asked, not that of all runs")
-    raise Wrong(
-        text
-        + "that is not the median of the runs, from a launch to the end of the wait"
-    )
+        other = "one product's time is asked, not that of all runs"
+    return text + expect.explain(got, slips, other)
 
 
 EXERCISES = [

@@ -11,7 +11,8 @@ from unittest import mock
 import torch
 from torch.overrides import TorchFunctionMode
 
-from utils.exercises import DOTS, Exercise, NotAnswered, Wrong, apart, call
+from utils import expect
+from utils.exercises import Exercise, Wrong, call
 from utils.simulate.timeline import Op, makespan, races, schedule
 from utils.simulate.toy import ToyStream
 
@@ -98,12 +99,13 @@ class NotingGpu(TorchFunctionMode):
         result, name = function(*args, **(kwargs or {})), function.__name__
         if name in HOLDS:
             self.held.append(f".{name}()")
-        elif isinstance(result, torch.Tensor) and not self._launches_nothing(
-            name, result, args
-        ):
-            stream = self.current[-1]
-            self.work.append((stream, set(stream.before)))
-            stream.before.add(len(self.work))
+        elif isinstance(result, torch.Tensor):
+            given_back = any(result is x for x in args) and not name.endswith("_")
+            launched = not (name.startswith("empty") or result._is_view() or given_back)
+            if launched:
+                stream = self.current[-1]
+                self.work.append((stream, set(stream.before)))
+                stream.before.add(len(self.work))
         return result
 
     def asked(self):
@@ -119,11 +121,6 @@ class NotingGpu(TorchFunctionMode):
     def no_new_stream(*args, **options):
         raise Wrong("you made a new stream: use those that your function gets")
 
-    @staticmethod
-    def _launches_nothing(name, result, args):
-        given_back = any(result is x for x in args) and not name.endswith("_")
-        return name.startswith("empty") or result._is_view() or given_back
-
     @contextlib.contextmanager
     def in_place_of_cuda(self):
         """Within it, torch.cuda and torch.accelerator know these streams, with or
@@ -137,46 +134,51 @@ class NotingGpu(TorchFunctionMode):
         event = {"Event": lambda *args, **options: NotingEvent(self)}
         cuda = {
             "stream": lambda stream: stream,
+            "StreamContext": lambda stream: stream,
             "default_stream": lambda device=None: self.main,
+            "Stream": self.no_new_stream,
         }
-        cuda |= {"StreamContext": cuda["stream"], "Stream": self.no_new_stream}
+
+        def record_stream(x, stream):
+            self.recorded.append((x, stream))
+
         with (
             mock.patch.multiple(torch.cuda, **names, **event, **cuda),
             mock.patch.multiple(torch.accelerator, **names),
             mock.patch.multiple(torch, **event),
-            mock.patch.object(
-                torch.Tensor,
-                "record_stream",
-                lambda x, stream: self.recorded.append((x, stream)),
-            ),
+            mock.patch.object(torch.Tensor, "record_stream", record_stream),
             self,
         ):
             yield
 
+    def all_before(self, stream):
+        """Whether all that was launched comes before what is launched there now."""
+        return set(range(1, len(self.work) + 1)) <= stream.before
+
+    def expect_no_hold(self):
+        if self.held:
+            raise Wrong(
+                f"you called {self.held[0]}, which holds the host: let one stream wait"
+                " for the other"
+            )
+
+    def expect_main(self):
+        if self.current != [self.main]:
+            raise Wrong(
+                "after your function side is still the current stream: use"
+                " torch.cuda.stream(side) in a with"
+            )
+
 
 def check_square_on_side(answer):
     for values in ([3.0, -1.0, 0.5], [[2.0, 7.0]]):
-        x, gpu = torch.tensor(values), NotingGpu()
+        x, gpu, shown = torch.tensor(values), NotingGpu(), f"x = {values}"
         gpu.main.before.add("x")
         with gpu.in_place_of_cuda():
-            got = call(answer, x, gpu.main, gpu.side, shown=f"x = {values}")
-        expected = torch.tensor(values) ** 2
-        if not isinstance(got, torch.Tensor):
-            raise Wrong(
-                f"for x = {values} you returned {got!r}, expected the tensor x * x"
-            )
-        if got.dtype != x.dtype:
-            raise Wrong(f"x is of {x.dtype}, and you returned {got.dtype}")
-        if gpu.held:
-            raise Wrong(
-                f"you called {gpu.held[0]}, which holds the host: let one stream wait"
-                " for the other"
-            )
-        if got.shape != expected.shape or not torch.allclose(got, expected):
-            raise Wrong(
-                f"for x = {values} you returned {got.tolist()}, expected"
-                f" {expected.tolist()}"
-            )
+            got = call(answer, x, gpu.main, gpu.side, shown=shown)
+        expect.instance(got, torch.Tensor, shown, "the tensor x * x")
+        gpu.expect_no_hold()
+        expect.tensor(got, torch.tensor(values) ** 2, shown)
         if x.tolist() != values:
             raise Wrong(
                 f"your function changed x itself: it was {values} and is {x.tolist()}."
@@ -191,40 +193,23 @@ def check_square_on_side(answer):
             raise Wrong(
                 "side does not wait for main before it reads x: x may not be there yet"
             )
-        if not set(range(1, len(gpu.work) + 1)) <= gpu.main.before:
+        if not gpu.all_before(gpu.main):
             raise Wrong(
                 "main does not wait for side after x * x was launched there: it may"
                 " read the result too early"
             )
-        if gpu.current != [gpu.main]:
-            raise Wrong(
-                "after your function side is still the current stream: use"
-                " torch.cuda.stream(side) in a with"
-            )
+        gpu.expect_main()
 
 
 def check_sum_on_main(answer):
     for values in ([3.0, -1.0, 0.5], [[2.0, 7.0]]):
-        batch, gpu = torch.tensor(values), NotingGpu()
+        batch, gpu, shown = torch.tensor(values), NotingGpu(), f"batch = {values}"
         gpu.side.before.add("batch")
         with gpu.in_place_of_cuda():
-            got = call(answer, batch, gpu.main, gpu.side, shown=f"batch = {values}")
-        expected = torch.tensor(values).sum()
-        if gpu.held:
-            raise Wrong(
-                f"you called {gpu.held[0]}, which holds the host: let one stream wait"
-                " for the other"
-            )
-        if not isinstance(got, torch.Tensor):
-            raise Wrong(
-                f"for batch = {values} you returned {got!r}, expected the tensor"
-                " batch.sum()"
-            )
-        if got.shape != expected.shape or not torch.allclose(got, expected):
-            raise Wrong(
-                f"for batch = {values} you returned {got.tolist()}, expected"
-                f" {expected.item():g}"
-            )
+            got = call(answer, batch, gpu.main, gpu.side, shown=shown)
+        gpu.expect_no_hold()
+        expect.instance(got, torch.Tensor, shown, "the tensor batch.sum()")
+        expect.tensor(got, torch.tensor(values).sum(), shown)
         if batch.tolist() != values:
             raise Wrong(
                 f"your function changed batch itself: it was {values} and is"
@@ -240,22 +225,18 @@ def check_sum_on_main(answer):
                 " be going on"
             )
         users = [stream for x, stream in gpu.recorded if x is batch]
-        way_back = set(range(1, len(gpu.work) + 1)) <= gpu.side.before
-        if gpu.main not in users and not way_back:
-            named = (
-                "you recorded side, whose block it is anyway; the allocator must hear"
-                " of the other user. As it is, "
-            )
-            fault = (
-                "nothing keeps side from writing into the block of batch while main"
-                " still reads it"
-            )
-            raise Wrong((named if gpu.side in users else "") + fault)
-        if gpu.current != [gpu.main]:
+        if gpu.main not in users and not gpu.all_before(gpu.side):
+            named = ""
+            if gpu.side in users:
+                named = (
+                    "you recorded side, whose block it is anyway; the allocator must"
+                    " hear of the other user. As it is, "
+                )
             raise Wrong(
-                "after your function side is still the current stream: use"
-                " torch.cuda.stream(side) in a with"
+                f"{named}nothing keeps side from writing into the block of batch while"
+                " main still reads it"
             )
+        gpu.expect_main()
 
 
 class WatchedEvent(Future):
@@ -284,13 +265,8 @@ class WatchedStream(ToyStream):
     def __init__(self, gate):
         super().__init__()
         self.thread = self._worker.submit(threading.get_ident).result()
-        self.host, self.gate, self.now, self.error, self.held = (
-            threading.get_ident(),
-            gate,
-            None,
-            None,
-            None,
-        )
+        self.host, self.gate = threading.get_ident(), gate
+        self.now = self.error = self.held = None
 
     def launch(self, fn, *args):
         event = super().launch(self._run, fn, *args)
@@ -328,10 +304,10 @@ class WatchedStream(ToyStream):
         """Whether the queue is empty, or what is at its head waits for an event that
         has not come.
         """
+        if Future.done(self.record_event()):
+            return True
         event = getattr(self.now, "__self__", None)
-        return Future.done(self.record_event()) or (
-            isinstance(event, Future) and not Future.done(event)
-        )
+        return isinstance(event, Future) and not Future.done(event)
 
     def ends(self, seconds):
         """Whether all that is in the queue ends within so many seconds."""
@@ -344,9 +320,8 @@ def check_make_then_use(answer):
 
 
 def _make_then_use(answer):
-    # log: what happened in which thread
-    gate, making, log = threading.Event(), threading.Event(), []
-    host = threading.get_ident()
+    gate, making = threading.Event(), threading.Event()
+    log, host = [], threading.get_ident()  # log: what happened in which thread
 
     def make():
         log.append(("make", threading.get_ident()))
@@ -358,37 +333,45 @@ def _make_then_use(answer):
     def use():
         log.append(("use", threading.get_ident()))
 
-    streams = {"producer": WatchedStream(gate), "consumer": WatchedStream(gate)}
-    producer, consumer = streams.values()
+    producer, consumer = WatchedStream(gate), WatchedStream(gate)
     try:
         call(answer, producer, consumer, make, use, shown="two toy streams")
-        events = [what for what, _ in log]
-        late = "made" in events and not any(thread == host for _, thread in log)
-        end = time.monotonic() + 2
-        while (
-            not making.wait(0.0005)
-            and not (producer.stands() and consumer.stands())
-            and time.monotonic() < end
-        ):
-            pass
+        late = "made" in dict(log) and host not in dict(log).values()
+        _until(lambda: making.is_set() or (producer.stands() and consumer.stands()), 2)
         # the limit for waits of other kinds than those of a stream, such as a lock
-        end = time.monotonic() + 0.4
-        while (
-            log == [("make", producer.thread)]
-            and not consumer.stands()
-            and time.monotonic() < end
-        ):
-            time.sleep(0.0005)
-        before = [what for what, _ in log]
+        made = [("make", producer.thread)]
+        _until(lambda: log != made or consumer.stands(), 0.4)
+        early = "use" in dict(log)
     finally:
         gate.set()
-    ended = {name: stream.ends(2) for name, stream in streams.items()}
+    ended = {"producer": producer.ends(2), "consumer": consumer.ends(2)}
     for name in ("make", "use"):
         if (name, host) in log:
             raise Wrong(
                 f"your function ran {name} itself. launch takes the function, without"
                 f" (): launch({name})"
             )
+    _check_streams({"producer": producer, "consumer": consumer}, ended, late)
+    ran = [what for what, _ in log]
+    if ran.count("make") != 1 or ran.count("use") != 1:
+        raise Wrong(
+            f"each must be launched once: make ran {ran.count('make')} times, use"
+            f" {ran.count('use')} times"
+        )
+    where = dict(log)
+    if where["make"] != producer.thread:
+        raise Wrong("make is not on the producer. Launch make on producer")
+    if where["use"] != consumer.thread:
+        raise Wrong("use is not on the consumer. Launch use on consumer")
+    if early:
+        raise Wrong(
+            "use ran while make was still running: nothing makes the consumer wait"
+            " for it"
+        )
+
+
+def _check_streams(streams, ended, late):
+    """Whether the host waited, and whether all that was launched ended well."""
     for stream in streams.values():
         if stream.held:
             raise Wrong(
@@ -410,28 +393,13 @@ def _make_then_use(answer):
                 f"two seconds after make had ended, {name} was still waiting: it waits"
                 " for itself"
             )
-    ran = [what for what, _ in log]
-    if ran.count("make") != 1 or ran.count("use") != 1:
-        times = f"make ran {ran.count('make')} times, use {ran.count('use')} times"
-        raise Wrong(f"each must be launched once: {times}")
-    where = dict(log)
-    if where["make"] != producer.thread:
-        raise Wrong("make is not on the producer. Launch make on producer")
-    if where["use"] != consumer.thread:
-        raise Wrong("use is not on the consumer. Launch use on consumer")
-    if "use" in before:
-        raise Wrong(
-            "use ran while make was still running: nothing makes the consumer wait"
-            " for it"
-        )
 
 
-def _chunks(count):
-    return [
-        (f"s{k}", engine, seconds)
-        for k in range(count)
-        for engine, seconds in (("in", 1), ("compute", 2.5))
-    ]
+def _until(condition, seconds):
+    """Wait until the condition holds, at most so many seconds."""
+    end = time.monotonic() + seconds
+    while not condition() and time.monotonic() < end:
+        time.sleep(0.0005)
 
 
 OPERATIONS = {
@@ -464,7 +432,11 @@ OPERATIONS = {
         ("b", "compute", 1),
         ("b", "compute", 2),
     ],
-    "four chunks": _chunks(4),
+    "four chunks": [
+        (f"s{k}", engine, seconds)
+        for k in range(4)
+        for engine, seconds in (("in", 1), ("compute", 2.5))
+    ],
     "no operations": [],
 }
 
@@ -479,10 +451,10 @@ def check_last_end(answer):
                 f" {expected:g}"
             )
         if not math.isclose(got, expected):
-            why = ": nothing ends later than 0" if not ops else ""
-            texts = apart(float(got), expected)
+            mine, theirs = expect.distinct_texts(float(got), expected)
+            why = "" if ops else ": nothing ends later than 0"
             raise Wrong(
-                f"{what}: for {ops} you returned {texts[0]}, expected {texts[1]}{why}"
+                f"{what}: for {ops} you returned {mine}, expected {theirs}{why}"
             )
 
 
@@ -491,30 +463,26 @@ ENGINES = {"in": "copy", "compute": "compute", "out": "copy"}
 
 def check_issue_order(answer):
     for chunks in (4, 1, 2, 7):
-        got = call(answer, chunks)
+        got, shown = call(answer, chunks), f"chunks={chunks}"
         if not isinstance(got, (list, tuple)):
-            kind = (
-                got
-                if isinstance(got, (int, float, str, type(None)))
-                else type(got).__name__
-            )
+            if not isinstance(got, (int, float, str, type(None))):
+                got = type(got).__name__
             raise Wrong(
-                f"for chunks={chunks} you returned {kind!r}, expected a list of pairs"
-                " such as ('in', 0)"
+                f"for {shown} you returned {got!r}, expected a list of pairs such as"
+                " ('in', 0)"
             )
         got = [tuple(pair) if isinstance(pair, list) else pair for pair in got]
         wanted = [(stage, chunk) for chunk in range(chunks) for stage in ENGINES]
         for pair in (*got, *wanted):
             if pair not in wanted:
                 raise Wrong(
-                    f"for chunks={chunks} there is no {pair!r}; the last one is ('out',"
+                    f"for {shown} there is no {pair!r}; the last one is ('out',"
                     f" {chunks - 1})"
                 )
             if got.count(pair) != 1:
-                must = f"each of the {3 * chunks} pairs must be there once"
                 raise Wrong(
-                    f"for chunks={chunks} {must}: yours have {pair!r} {got.count(pair)}"
-                    " times"
+                    f"for {shown} each of the {3 * chunks} pairs must be there once:"
+                    f" yours have {pair!r} {got.count(pair)} times"
                 )
         for chunk in range(chunks):
             stages = [stage for stage, number in got if number == chunk]
@@ -523,12 +491,11 @@ def check_issue_order(answer):
                     f"chunk {chunk} of {chunks} goes through {stages}: a stream keeps"
                     " this order, so one stage would work with what is not there yet"
                 )
-        spans = schedule(
-            [
-                Op(f"{stage} {chunk}", f"stream {chunk}", ENGINES[stage], 1)
-                for stage, chunk in got
-            ]
-        )
+        ops = [
+            Op(f"{stage} {chunk}", f"stream {chunk}", ENGINES[stage], 1)
+            for stage, chunk in got
+        ]
+        spans = schedule(ops)
         steps, best = makespan(spans), max(2 * chunks, 3)
         if steps > best:
             raise Wrong(
@@ -562,13 +529,11 @@ FEWEST_WAITS, LOADER_ENDS = 4, 15
 
 
 def check_waits(answer):
-    pairs = list(answer) if isinstance(answer, (list, tuple, set, frozenset)) else None
-    if pairs is not None and any(pair is DOTS for pair in pairs):
-        raise NotAnswered
-    names = [op.name for op in LOADER]
-    if pairs is None:
+    if not isinstance(answer, (list, tuple, set, frozenset)):
         raise Wrong(f"expected a list of pairs of names, got {answer!r}")
-    for pair in pairs:
+    names = [op.name for op in LOADER]
+    pairs = []
+    for pair in answer:
         if (
             not isinstance(pair, (list, tuple))
             or len(pair) != 2
@@ -582,20 +547,19 @@ def check_waits(answer):
                 f"{pair!r}: the first of a pair is the one that is issued earlier, and"
                 " is waited for"
             )
-        if list(map(tuple, pairs)).count(tuple(pair)) > 1:
+        if tuple(pair) in pairs:
             raise Wrong(f"{pair!r} is there twice: once is enough")
-    after = {
-        name: tuple(first for first, later in pairs if later == name) for name in names
-    }
-    ops = [Op(**{**vars(op), "after": after[op.name]}) for op in LOADER]
+        pairs.append(tuple(pair))
+    ops = []
+    for op in LOADER:
+        after = tuple(first for first, later in pairs if later == op.name)
+        ops.append(Op(**{**vars(op), "after": after}))
     left = races(ops)
     if left:
         first, second = left[0]
-        why = (
-            "reads the buffer that the other fills"
-            if "load" in first
-            else "overwrites what the other still reads"
-        )
+        why = "overwrites what the other still reads"
+        if "load" in first:
+            why = "reads the buffer that the other fills"
         raise Wrong(f"{second!r} still races with {first!r}: it {why}")
     if makespan(schedule(ops)) > LOADER_ENDS:
         raise Wrong(

@@ -7,15 +7,15 @@ import warnings
 from concurrent.futures import Future
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.data import DataLoader, TensorDataset
 
-from utils.exercises import Exercise, Wrong, call, is_number
+from utils import expect
+from utils.exercises import Exercise, Wrong, call
+from utils.operators import Operators
 from utils.simulate.toy import ToyStream
 
 
 def check_make_loader(answer):
-    dataset = TensorDataset(torch.arange(40))
     for workers, name in (
         (0, "cpu"),
         (2, "cuda"),
@@ -24,61 +24,64 @@ def check_make_loader(answer):
         (2, "mps"),
         (1, "xpu"),
     ):
-        device, shown = torch.device(name), f"workers={workers}, device={name}"
-        # of more workers than cores; none of them is started
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            loader = call(answer, dataset, workers, device, shown=shown)
-        if not isinstance(loader, DataLoader):
-            raise Wrong(
-                f"for {shown} you returned a thing of type {type(loader).__name__},"
-                " expected a DataLoader"
-            )
-        if loader.dataset is not dataset:
-            raise Wrong("the loader must load from `dataset` itself")
-        if len(loader) != 3 or loader.batch_sampler is None:
-            raise Wrong(
-                "40 samples in batches of 16 are 3 batches (16, 16, 8), your loader"
-                f" has {len(loader)}"
-            )
-        epochs = [
-            [int(n) for batch in loader.batch_sampler for n in batch] for _ in range(2)
-        ]
-        if epochs[0] == epochs[1]:
-            raise Wrong("the batches are not shuffled: in each epoch they are the same")
-        missing = sorted({*range(40)} - {*epochs[0]} | {*range(40)} - {*epochs[1]})
-        if missing:
-            raise Wrong(
-                "in an epoch each sample must come once: in one of yours sample"
-                f" {missing[0]} never came"
-            )
-        if loader.num_workers != workers:
-            raise Wrong(f"for {shown} the loader has num_workers={loader.num_workers}")
-        if workers and not loader.persistent_workers:
-            raise Wrong(
-                f"for {shown} the workers do not stay alive: each epoch starts new ones"
-            )
-        if loader.pin_memory != (device.type == "cuda"):
-            wrong = (
-                "pins its batches" if loader.pin_memory else "does not pin its batches"
-            )
-            raise Wrong(
-                f"for {shown} the loader {wrong}: pin for CUDA devices (cuda, cuda:1,"
-                " …), and for no others"
-            )
-        if workers == 0:
-            try:
-                sizes = [len(batch) for (batch,) in loader]
-            except Exception as error:
-                first = str(error).partition("\n")[0]
-                raise Wrong(
-                    f"for {shown} the loader raised {type(error).__name__}: {first}"
-                ) from error
-            if sizes != [16, 16, 8]:
-                raise Wrong(
-                    "40 samples in batches of 16 are 16, 16 and 8; your loader gives"
-                    f" {sizes}"
-                )
+        _check_loader(answer, workers, torch.device(name))
+
+
+def _check_loader(answer, workers, device):
+    dataset = TensorDataset(torch.arange(40))
+    shown = f"workers={workers}, device={device}"
+    # of more workers than cores; none of them is started
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        loader = call(answer, dataset, workers, device, shown=shown)
+    if not isinstance(loader, DataLoader):
+        raise Wrong(
+            f"for {shown} you returned a thing of type {type(loader).__name__},"
+            " expected a DataLoader"
+        )
+    if loader.dataset is not dataset:
+        raise Wrong("the loader must load from `dataset` itself")
+    if len(loader) != 3 or loader.batch_sampler is None:
+        raise Wrong(
+            "40 samples in batches of 16 are 3 batches (16, 16, 8), your loader has"
+            f" {len(loader)}"
+        )
+    first, second = (
+        [int(n) for batch in loader.batch_sampler for n in batch] for _ in range(2)
+    )
+    if first == second:
+        raise Wrong("the batches are not shuffled: in each epoch they are the same")
+    missing = sorted({*range(40)} - {*first} | {*range(40)} - {*second})
+    if missing:
+        raise Wrong(
+            "in an epoch each sample must come once: in one of yours sample"
+            f" {missing[0]} never came"
+        )
+    if loader.num_workers != workers:
+        raise Wrong(f"for {shown} the loader has num_workers={loader.num_workers}")
+    if workers and not loader.persistent_workers:
+        raise Wrong(
+            f"for {shown} the workers do not stay alive: each epoch starts new ones"
+        )
+    if loader.pin_memory != (device.type == "cuda"):
+        does = "pins" if loader.pin_memory else "does not pin"
+        raise Wrong(
+            f"for {shown} the loader {does} its batches: pin for CUDA devices (cuda,"
+            " cuda:1, …), and for no others"
+        )
+    if workers:
+        return
+    try:
+        sizes = [len(batch) for (batch,) in loader]
+    except Exception as error:
+        line = str(error).partition("\n")[0]
+        raise Wrong(
+            f"for {shown} the loader raised {type(error).__name__}: {line}"
+        ) from error
+    if sizes != [16, 16, 8]:
+        raise Wrong(
+            f"40 samples in batches of 16 are 16, 16 and 8; your loader gives {sizes}"
+        )
 
 
 def _whole_number(got, shown):
@@ -94,78 +97,73 @@ def _whole_number(got, shown):
     return got
 
 
+# bytes of a sample → limits
+LIMITS = {
+    600: [2**20],
+    150_528: [2**27],
+    602_112: [3 * 2**26],
+    1024: [2**20, 2**20 - 1, 2**20 + 1],
+    1000: [1500, 1000, 100],
+    1: [1],
+    3: [7],
+    4: [8],
+    64: [64, 63],
+}
+
+
 def _block(size):
     return 1 << max(size - 1, 0).bit_length()
 
 
 def check_largest_batch(answer):
-    cases = (
-        (600, 2**20),
-        (150_528, 2**27),
-        (602_112, 3 * 2**26),
-        (1024, 2**20),
-        (1000, 1500),
-        (1, 1),
-        (3, 7),
-        (4, 8),
-    )
-    cases += (
-        (1024, 2**20 - 1),
-        (1024, 2**20 + 1),
-        (1000, 1000),
-        (1000, 100),
-        (64, 64),
-        (64, 63),
-    )
-    for sample, limit in cases:
-        shown = f"samples of {sample:,} bytes and a limit of {limit:,}"
-        got = _whole_number(call(answer, sample, limit, shown=shown), shown)
-        if got < 0:
-            raise Wrong(f"for {shown} you returned {got}, expected at least 0")
-        if got and _block(got * sample) > limit:
-            these = (
-                f"these {got * sample:,} bytes take a block of {_block(got * sample):,}"
-            )
-            none = "" if _block(sample) <= limit else ". Not even one fits: 0"
-            raise Wrong(f"for {shown} you returned {got}: {these}{none}")
-        following = _block((got + 1) * sample)
-        if following <= limit:
-            raise Wrong(
-                f"for {shown} you returned {got}, but {got + 1} would fit: a block of"
-                f" {following:,} bytes"
-            )
+    for sample, limits in LIMITS.items():
+        for limit in limits:
+            _check_batch(answer, sample, limit)
+
+
+def _check_batch(answer, sample, limit):
+    shown = f"samples of {sample:,} bytes and a limit of {limit:,}"
+    got = _whole_number(call(answer, sample, limit, shown=shown), shown)
+    if got < 0:
+        raise Wrong(f"for {shown} you returned {got}, expected at least 0")
+    block, following = _block(got * sample), _block((got + 1) * sample)
+    if got and block > limit:
+        none = "" if _block(sample) <= limit else ". Not even one fits: 0"
+        raise Wrong(
+            f"for {shown} you returned {got}: these {got * sample:,} bytes take a block"
+            f" of {block:,}{none}"
+        )
+    if following <= limit:
+        raise Wrong(
+            f"for {shown} you returned {got}, but {got + 1} would fit: a block of"
+            f" {following:,} bytes"
+        )
 
 
 def check_workers_needed(answer):
-    cases = (
+    for load, copy, compute, overlapped in (
         (30, 10, 20, True),
         (30, 10, 20, False),
         (100, 10, 20, True),
         (100, 5, 20, False),
         (3, 10, 20, True),
-    )
-    cases += (
         (60, 10, 20, True),
         (61, 10, 20, True),
         (60, 10, 20, False),
         (59, 10, 20, True),
         (0, 10, 20, True),
-    )
-    cases += (
         (12.5, 4.5, 4.5, False),
         (12.5, 4.5, 4.5, True),
         (10.5, 1, 3.5, True),
         (20.01, 10, 20, True),
         (630, 10, 20, True),
-    )
-    for load, copy, compute, overlapped in cases:
+    ):
         shown = (
             f"load {load} ms, copy {copy} ms, compute {compute} ms, overlapped"
             f" {overlapped}"
         )
-        got = _whole_number(
-            call(answer, load, copy, compute, overlapped, shown=shown), shown
-        )
+        got = call(answer, load, copy, compute, overlapped, shown=shown)
+        _whole_number(got, shown)
         step = compute if overlapped else copy + compute
         expected = max(1, int(-(-load // step)))
         if got == expected:
@@ -186,33 +184,22 @@ def check_workers_needed(answer):
         raise Wrong(f"for {shown} you returned {got}, expected {expected}: {why}")
 
 
-class CountCopies(TorchDispatchMode):
-    """Counts copies from the CPU to another device, and notes which devices were named
+def _sent_by(operators):
+    """How many copies went from the CPU to another device, and which devices were named
     until the first one.
     """
-
-    def __init__(self):
-        super().__init__()
-        self.count, self.named = 0, set()
-
-    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-        kwargs = kwargs or {}
-        name = function.overloadpacket.__name__
-        sent = (
-            name == "_to_copy"
-            and args[0].device.type == "cpu"
-            and str(kwargs.get("device", "cpu")) != "cpu"
-        )
-        into = (
-            name == "copy_"
-            and args[0].device.type != "cpu"
-            and args[1].device.type == "cpu"
-        )
-        # what is made from a tensor on meta names no index: there is none
-        if not self.count:
-            self.named.add(str(kwargs.get("device")))
-        self.count += sent or into
-        return function(*args, **kwargs)
+    count, named = 0, set()
+    for name, args, kwargs, _ in operators.ran:
+        device = str(kwargs.get("device"))
+        if (
+            not count
+        ):  # what is made from a tensor on meta names no index: there is none
+            named.add(device)
+        if name == "_to_copy" and device not in ("None", "cpu"):
+            count += args[0].device.type == "cpu"
+        if name == "copy_" and args[0].device.type != "cpu":
+            count += args[1].device.type == "cpu"
+    return count, named
 
 
 SMALL = {
@@ -236,28 +223,26 @@ SMALL = {
 
 def check_send_packed(answer):
     for what, tensors in SMALL.items():
-        shown = (
-            f"{what} ({', '.join(str(tuple(x.shape)) for x in tensors)} of"
-            f" {tensors[0].dtype})"
-        )
+        shapes = ", ".join(str(tuple(x.shape)) for x in tensors)
+        shown = f"{what} ({shapes} of {tensors[0].dtype})"
         before = [x.clone() for x in tensors]
-        with CountCopies() as copies:
-            got = call(
-                answer, tensors, torch.device("meta:1"), shown=f"{shown}, sent to meta"
-            )
+        meta, cpu = torch.device("meta:1"), torch.device("cpu")
+        with Operators() as operators:
+            got = call(answer, tensors, meta, shown=f"{shown}, sent to meta")
         _check_unchanged(tensors, before, shown)
         _check_sent(got, tensors, "meta", shown)
-        if copies.count != 1:
-            many = f"{copies.count} copies to the device for {len(tensors)} tensors"
-            raise Wrong(f"{shown}: right shapes, but {many}: one is asked")
-        if "meta" in copies.named:
+        count, named = _sent_by(operators)
+        if count != 1:
+            raise Wrong(
+                f"{shown}: right shapes, but {count} copies to the device for"
+                f" {len(tensors)} tensors: one is asked"
+            )
+        if "meta" in named:
             raise Wrong(
                 "`device` was meta:1, you sent to meta: with GPUs, that is another one."
                 " Use `device` as it is"
             )
-        there = call(
-            answer, tensors, torch.device("cpu"), shown=f"{shown}, sent to cpu"
-        )
+        there = call(answer, tensors, cpu, shown=f"{shown}, sent to cpu")
         _check_unchanged(tensors, before, shown)
         _check_sent(there, tensors, "cpu", shown)
         for n, (mine, x) in enumerate(zip(there, tensors, strict=True)):
@@ -276,29 +261,24 @@ def _check_unchanged(tensors, before, shown):
 
 def _check_sent(got, tensors, device, shown):
     if not isinstance(got, (list, tuple)) or len(got) != len(tensors):
-        kind = (
-            f"{len(got)} things"
-            if isinstance(got, (list, tuple))
-            else type(got).__name__
-        )
+        kind = type(got).__name__
+        if isinstance(got, (list, tuple)):
+            kind = f"{len(got)} things"
         raise Wrong(
             f"for {shown} you returned {kind}, expected a list of {len(tensors)}"
             " tensors"
         )
     for n, (mine, x) in enumerate(zip(got, tensors, strict=True)):
+        entry = f"{shown}: entry {n}"
         if not isinstance(mine, torch.Tensor):
-            raise Wrong(f"{shown}: entry {n} should be a tensor, it is {mine!r}")
+            raise Wrong(f"{entry} should be a tensor, it is {mine!r}")
         if mine.device.type != device:
-            raise Wrong(
-                f"{shown}: entry {n} should be on {device}, it is on {mine.device}"
-            )
+            raise Wrong(f"{entry} should be on {device}, it is on {mine.device}")
         if mine.dtype != x.dtype:
-            raise Wrong(
-                f"{shown}: entry {n} left as {x.dtype} and came as {mine.dtype}"
-            )
+            raise Wrong(f"{entry} left as {x.dtype} and came as {mine.dtype}")
         if mine.shape != x.shape:
             raise Wrong(
-                f"{shown}: entry {n} should have the shape {tuple(x.shape)}, it has"
+                f"{entry} should have the shape {tuple(x.shape)}, it has"
                 f" {tuple(mine.shape)}"
             )
 
@@ -338,29 +318,18 @@ class HeldStream(ToyStream):
 
     def __init__(self, hold, at_launch=int, around=contextlib.nullcontext):
         super().__init__()
-        self.hold, self.at_launch, self.around, self.host = (
-            hold,
-            at_launch,
-            around,
-            threading.get_ident(),
-        )
-        self.copies, self.gates, self.pending, self.waited, self.told = (
-            [],
-            [],
-            [],
-            False,
-            False,
-        )
+        self.hold, self.at_launch, self.around = hold, at_launch, around
+        self.host = threading.get_ident()
+        self.copies, self.gates, self.pending = [], [], []
+        self.waited = self.told = False
 
     def launch(self, fn, *args):
         self.pending.append(sum(not Future.done(event) for event in self.copies))
         self.gates.append(threading.Event())
         self.at_launch(len(self.gates) - 1)
         event = super().launch(self._run, len(self.gates) - 1, fn, *args)
-        event.__class__, event.let_go = (
-            HeldEvent,
-            functools.partial(self.let_go, len(self.gates)),
-        )
+        event.__class__ = HeldEvent
+        event.let_go = functools.partial(self.let_go, len(self.gates))
         self.copies.append(event)
         return event
 
@@ -414,10 +383,8 @@ def _fetch_sum(answer, sent, hold):
     got = call(answer, stream, there, here, shown=shown)
     finished = bool(stream.copies) and all(map(Future.done, stream.copies))
     stream.end()
-    if not is_number(got):
-        raise Wrong(
-            f"for {shown} you returned {got!r}, expected a Python number: .item()"
-        )
+    expect.number(got, shown, "a Python number: .item()")
+    returned = f"for {shown} you returned {got}"
     if not stream.copies:
         raise Wrong("nothing was launched on the stream: launch the copy there")
     copied = sum(Future.result(event) is here for event in stream.copies)
@@ -431,20 +398,8 @@ def _fetch_sum(answer, sent, hold):
             f"for {shown} the number is right, but not from the copy, which was not"
             " done: wait, and read `here`"
         )
-    if not finished and stream.told:
-        raise Wrong(
-            "you made the stream wait; it is the host that reads `here`: event.result()"
-        )
-    if not finished and hold > 1:
-        raise Wrong(
-            f"when the copy took {hold} s you returned {got}: wait for the copy's"
-            " event, guess no times"
-        )
     if not finished:
-        raise Wrong(
-            f"for {shown} you returned {got}: that was in `here` before the copy, which"
-            " ended later"
-        )
+        raise Wrong(_why_too_early(stream, got, returned))
     if not torch.equal(here, sent):
         raise Wrong(
             f"for {shown} `here` holds {here.tolist()}: the copy goes from `there` into"
@@ -452,17 +407,31 @@ def _fetch_sum(answer, sent, hold):
         )
     if got == late:
         raise Wrong(
-            f"for {shown} you returned {got}: that is `there`, where the device has"
-            " gone on. Read `here`"
+            f"{returned}: that is `there`, where the device has gone on. Read `here`"
         )
     if got == early:
         raise Wrong(
-            f"for {shown} you returned {got}, expected {expected}: read `here` after"
-            " the wait, not before"
+            f"{returned}, expected {expected}: read `here` after the wait, not before"
         )
     if got != expected:
-        raise Wrong(f"for {shown} you returned {got}, expected {expected}")
+        raise Wrong(f"{returned}, expected {expected}")
     return stream.waited
+
+
+def _why_too_early(stream, got, returned):
+    if stream.told:
+        return (
+            "you made the stream wait; it is the host that reads `here`: event.result()"
+        )
+    if stream.hold > 1:
+        return (
+            f"when the copy took {stream.hold} s you returned {got}: wait for the"
+            " copy's event, guess no times"
+        )
+    return f"{returned}: that was in `here` before the copy, which ended later"
+
+
+MUST = "the host must fill a slot with the batch, and the copy must come from there"
 
 
 def check_feed(answer):
@@ -471,10 +440,8 @@ def check_feed(answer):
 
 
 def _feed(answer, batches):
-    slots, there = (
-        [torch.full((4,), -1.0) for _ in range(2)],
-        [torch.full((4,), -2.0) for _ in batches],
-    )
+    slots = [torch.full((4,), -1.0) for _ in range(2)]
+    there = [torch.full((4,), -2.0) for _ in batches]
     given, late = [batch.clone() for batch in batches], []
 
     def filled(n):  # at the launch of copy n, one of the slots must hold batch n
@@ -490,22 +457,45 @@ def _feed(answer, batches):
         if n < len(given):
             batches[n].copy_(given[n])
 
-    stream, shown = (
-        HeldStream(1, filled, batch_gone),
-        f"{len(batches)} batches and two slots",
-    )
+    stream = HeldStream(1, filled, batch_gone)
+    shown = f"{len(batches)} batches and two slots"
     events = call(answer, stream, batches, slots, there, shown=shown)
     stream.end()
     if len(stream.copies) != len(batches):
-        launched = (
+        raise Wrong(
             f"{len(stream.copies)} operations were launched on the stream for"
-            f" {len(batches)} batches"
+            f" {len(batches)} batches: one copy for each is asked"
         )
-        raise Wrong(f"{launched}: one copy for each is asked")
-    must = "the host must fill a slot with the batch, and the copy must come from there"
+    _check_arrived(there, given, stream)
+    if late:
+        raise Wrong(
+            f"right numbers, but when copy {late[0]} was launched no slot held batch"
+            f" {late[0]}: {MUST}"
+        )
+    if max(stream.pending) > 1:
+        raise Wrong(
+            f"right numbers, but {max(stream.pending)} copies were pending at a launch,"
+            f" more than two slots allow: {MUST}"
+        )
+    in_slots = sorted(slot.tolist() for slot in slots if slot[0] >= 0)
+    if in_slots != [batch.tolist() for batch in given[-2:]]:
+        raise Wrong(
+            "everything arrived, but not through the slots in turn: fill a slot, and"
+            " copy from there"
+        )
+    _check_overlap(stream.pending)
+    copies = list(map(id, stream.copies))
+    if not isinstance(events, (list, tuple)) or list(map(id, events)) != copies:
+        raise Wrong(
+            f"everything arrived; return the list of the {len(batches)} events, in the"
+            " order of the batches"
+        )
+
+
+def _check_arrived(there, given, stream):
     for n, got in enumerate(there):
         if (got == -3).any():
-            raise Wrong(f"the copy of batch {n} took the batch itself: {must}")
+            raise Wrong(f"the copy of batch {n} took the batch itself: {MUST}")
         if (got == -2).any():
             raise Wrong(
                 f"nothing arrived in there[{n}]: is it what that copy writes into? (A"
@@ -526,44 +516,21 @@ def _feed(answer, batches):
             f"{arrived}: before the launch, fill the slot with the batch,"
             " slot.copy_(batch)"
         )
-    if late:
+
+
+def _check_overlap(pending):
+    if len(pending) > 1 and not pending[1]:
         raise Wrong(
-            f"right numbers, but when copy {late[0]} was launched no slot held batch"
-            f" {late[0]}: {must}"
+            "right numbers, but the host waited for the first copy before it filled the"
+            " second slot"
         )
-    if max(stream.pending) > 1:
-        many = (
-            f"{max(stream.pending)} copies were pending at a launch, more than two"
-            " slots allow"
-        )
-        raise Wrong(f"right numbers, but {many}: {must}")
-    if sorted(slot.tolist() for slot in slots if slot[0] >= 0) != [
-        batch.tolist() for batch in given[-2:]
-    ]:
-        raise Wrong(
-            "everything arrived, but not through the slots in turn: fill a slot, and"
-            " copy from there"
-        )
-    for n, pending in enumerate(stream.pending):
-        if n and not pending:
+    for n, count in enumerate(pending):
+        if n > 1 and not count:
             raise Wrong(
                 f"right numbers, but the host waited for the copy of batch {n - 1}"
                 f" before it filled the slot for batch {n}: nothing overlaps there."
                 f" That slot was free when the copy of batch {n - 2} was done"
-                if n > 1
-                else (
-                    "right numbers, but the host waited for the first copy before it"
-                    " filled the second slot"
-                )
             )
-    right = isinstance(events, (list, tuple)) and len(events) == len(batches)
-    if not right or any(
-        event is not copy for event, copy in zip(events, stream.copies, strict=True)
-    ):
-        raise Wrong(
-            f"everything arrived; return the list of the {len(batches)} events, in the"
-            " order of the batches"
-        )
 
 
 EXERCISES = [

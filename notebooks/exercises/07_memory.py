@@ -9,16 +9,8 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from utils.exercises import (
-    DOTS,
-    Exercise,
-    NotAnswered,
-    Wrong,
-    apart,
-    call,
-    expect_number,
-    is_number,
-)
+from utils import expect
+from utils.exercises import DOTS, Exercise, NotAnswered, Wrong, call
 from utils.simulate.allocator import MIB, CachingAllocator
 
 
@@ -48,77 +40,53 @@ def asked_by_torch_cuda(gpu):
     this CachingAllocator.
     """
 
-    def figure(name):
-        def ask(device=None):
+    def answers(ask):
+        def function(device=None):
             only_gpu(device)
-            return getattr(gpu, name)
+            return ask()
 
-        return ask
+        return function
 
-    def start_anew(device=None):
-        only_gpu(device)
-        gpu.max_memory_allocated, gpu.max_memory_reserved = (
-            gpu.memory_allocated,
-            gpu.memory_reserved,
-        )
+    def start_anew():
+        gpu.max_memory_allocated = gpu.memory_allocated
+        gpu.max_memory_reserved = gpu.memory_reserved
 
-    def stats(device=None):
-        only_gpu(device)
-        figures = {"allocated": gpu.memory_allocated, "reserved": gpu.memory_reserved}
-        peaks = {
-            "allocated": gpu.max_memory_allocated,
-            "reserved": gpu.max_memory_reserved,
-        }
-        found = {f"{name}_bytes.all.current": value for name, value in figures.items()}
-        return found | {
-            f"{name}_bytes.all.peak": value for name, value in peaks.items()
-        }
+    def stats():
+        found = {}
+        for name in ("allocated", "reserved"):
+            kind = f"{name}_bytes.all"
+            found[f"{kind}.current"] = getattr(gpu, f"memory_{name}")
+            found[f"{kind}.peak"] = getattr(gpu, f"max_memory_{name}")
+        return found
 
-    def mem_get_info(device=None):
-        only_gpu(device)
-        return 80 * 2**30 - gpu.memory_reserved, 80 * 2**30
-
-    figures = (
-        "memory_allocated",
-        "max_memory_allocated",
-        "memory_reserved",
-        "max_memory_reserved",
-    )
-    functions = {name: figure(name) for name in figures}
-    functions |= {
-        "reset_peak_memory_stats": start_anew,
-        "reset_max_memory_allocated": start_anew,
-    }
-    functions |= {
-        "memory_stats": stats,
-        "mem_get_info": mem_get_info,
+    functions = {
+        "memory_allocated": answers(lambda: gpu.memory_allocated),
+        "max_memory_allocated": answers(lambda: gpu.max_memory_allocated),
+        "memory_reserved": answers(lambda: gpu.memory_reserved),
+        "max_memory_reserved": answers(lambda: gpu.max_memory_reserved),
+        "reset_peak_memory_stats": answers(start_anew),
+        "reset_max_memory_allocated": answers(start_anew),
+        "memory_stats": answers(stats),
+        "mem_get_info": answers(lambda: (80 * 2**30 - gpu.memory_reserved, 80 * 2**30)),
         "empty_cache": gpu.empty_cache,
-    }
-    choose = (
-        "synchronize",
-        "set_device",
-        "_exchange_device",
-        "_maybe_exchange_device",
-        "reset_accumulated_memory_stats",
-    )
-    functions |= dict.fromkeys(choose, only_gpu)
-    functions |= {
         "is_available": lambda: True,
         "init": lambda: None,
         "device_count": lambda: 1,
+        "current_device": lambda: 0,
+        "current_device_index": lambda: 0,
+        "synchronize": only_gpu,
+        "set_device": only_gpu,
+        "_exchange_device": only_gpu,
+        "_maybe_exchange_device": only_gpu,
+        "reset_accumulated_memory_stats": only_gpu,
     }
-    functions |= {"current_device": lambda: 0, "current_device_index": lambda: 0}
     with contextlib.ExitStack() as stack:
         for module in (torch.cuda, torch.cuda.memory, torch.accelerator):
-            known = {
-                name: function
-                for name, function in functions.items()
-                if hasattr(module, name)
-            }
+            known = {name: f for name, f in functions.items() if hasattr(module, name)}
             stack.enter_context(unittest.mock.patch.multiple(module, **known))
         # what a function that was imported by its name, before, comes down to
         below = unittest.mock.patch.object(
-            torch._C, "_cuda_resetPeakMemoryStats", start_anew, create=True
+            torch._C, "_cuda_resetPeakMemoryStats", answers(start_anew), create=True
         )
         stack.enter_context(below)
         yield
@@ -150,56 +118,45 @@ def check_extra_peak(answer):
         gpu.malloc(max(1, kept * MIB))
         if earlier:
             gpu.free(gpu.malloc(earlier * MIB))
-        before, reserved, peak = (
-            gpu.memory_allocated,
-            gpu.memory_reserved,
-            gpu.max_memory_allocated,
-        )
-        shown = (
-            f"work() that makes tensors of {', '.join(map(str, needed)) or 'no'} MiB"
-        )
+        before, reserved = gpu.memory_allocated, gpu.memory_reserved
+        peak = gpu.max_memory_allocated
+        work = workload(gpu, needed, left, calls)
+        made = ", ".join(map(str, needed)) or "no"
+        shown = f"work() that makes tensors of {made} MiB"
         with asked_by_torch_cuda(gpu):
-            got = call(answer, workload(gpu, needed, left, calls), shown=shown)
-        expected = sum(needed) * MIB
+            got = call(answer, work, shown=shown)
         if len(calls) != 1:
             raise Wrong(
                 f"work() ran {len(calls)} times: call it once, between the two"
                 " questions"
             )
-        expect_number(got, shown, "a number of bytes")
-        if got != expected:
-            mine, theirs = apart(got, expected)
-            cached = (
-                ": reserved is what the cache holds, allocated is what tensors need"
-            )
-            other = (
-                ": the highest that is allocated during work(), less what was allocated"
-                " before"
-            )
-            slips = {
-                gpu.max_memory_allocated - peak: (
-                    ": an earlier peak is in it. reset_peak_memory_stats() starts anew"
-                ),
-                gpu.max_memory_reserved - before: cached,
-                0: ": that is what is left afterwards; the maximum was higher",
-                left * MIB: ": that is what is left afterwards; the maximum was higher",
-                gpu.memory_reserved - reserved or None: cached,
-                gpu.memory_reserved: cached,
-                peak: (
-                    ": that is an earlier peak. reset_peak_memory_stats() starts the"
-                    " maximum anew"
-                ),
-                peak - before: (
-                    ": an earlier peak is in it. reset_peak_memory_stats() starts the"
-                    " maximum anew"
-                ),
-                before + expected: ": that counts what was allocated before",
-                sum(needed): ". Return bytes",
-            }
-            raise Wrong(
-                f"for {shown} you returned {mine}, expected"
-                f" {theirs}{slips.get(got, other)}"
-            )
+        expect.number(got, shown, "a number of bytes")
+        expected = sum(needed) * MIB
+        if got == expected:
+            continue
+        cached = "reserved is what the cache holds, allocated is what tensors need"
+        in_it = "an earlier peak is in it. reset_peak_memory_stats() starts anew"
+        rest = "that is what is left afterwards; the maximum was higher"
+        slips = {
+            gpu.max_memory_allocated - peak: in_it,
+            gpu.max_memory_reserved - before: cached,
+            0: rest,
+            left * MIB: rest,
+            gpu.memory_reserved - reserved or None: cached,
+            gpu.memory_reserved: cached,
+            peak: (
+                "that is an earlier peak. reset_peak_memory_stats() starts the maximum"
+                " anew"
+            ),
+            peak - before: in_it,
+            before + expected: "that counts what was allocated before",
+            sum(needed): "that is in MiB. Return bytes",
+        }
+        other = (
+            "the highest that is allocated during work(), less what was allocated"
+            " before"
+        )
+        expect.equal(got, expected, shown, slips.get(got, other))
 
 
 STAYS = (
@@ -243,33 +200,27 @@ def check_four_rules(answer):
         expected = (gpu.memory_allocated, gpu.memory_reserved)
         shown = f"{size:,} byte{'s' if size > 1 else ''}"
         got = call(answer, size, shown=shown)
-        if (
-            not isinstance(got, (tuple, list))
-            or len(got) != 2
-            or not all(map(is_number, got))
-        ):
-            raise Wrong(
-                f"for {shown} you returned {got!r}, expected a pair (allocated,"
-                " reserved)"
-            )
-        if tuple(got) == expected[::-1] != expected:
+        mine = expect.numbers(got, 2, shown, "a pair (allocated, reserved)")
+        if tuple(mine) == expected[::-1] != expected:
             raise Wrong(
                 f"for {shown} you returned {got!r}: the order is (allocated, reserved)"
             )
-        for what, theirs, mine in zip(
-            ("allocated", "reserved"), expected, got, strict=True
+        for number, right, what in zip(
+            mine, expected, ("allocated", "reserved"), strict=True
         ):
-            if mine != theirs:
-                in_mb = mine and (mine * MIB == theirs or mine % 10**6 == 0)
-                why = "return bytes, and 1 MiB is 2**20 of them" if in_mb else reason
-                if mine == expected[1] and size < 10 * MIB - 512:
-                    why = (
-                        "a tensor below 10 MiB shares its segment, and the rest stays"
-                        " free for others"
-                    )
-                raise Wrong(
-                    f"for {shown} {what} is {theirs:,}, you returned {mine:,}: {why}"
+            if number == right:
+                continue
+            why = reason
+            if number and (number * MIB == right or number % 10**6 == 0):
+                why = "return bytes, and 1 MiB is 2**20 of them"
+            if number == expected[1] and size < 10 * MIB - 512:
+                why = (
+                    "a tensor below 10 MiB shares its segment, and the rest stays free"
+                    " for others"
                 )
+            raise Wrong(
+                f"for {shown} {what} is {right:,}, you returned {number:,}: {why}"
+            )
 
 
 class Kept:
@@ -278,7 +229,7 @@ class Kept:
 
 
 class Graph(torch.autograd.graph.saved_tensors_hooks):
-    """Counts what is kept for a backward pass, parameters left out: now, and at most."""
+    """Counts what is kept for a backward pass, now and at most; parameters left out."""
 
     def __init__(self, model):
         self.kept, self.most = weakref.WeakSet(), 0
@@ -293,25 +244,18 @@ class Graph(torch.autograd.graph.saved_tensors_hooks):
         return kept
 
     def bytes(self):
-        return sum(
-            {
-                k.x.untyped_storage().data_ptr(): k.x.untyped_storage().nbytes()
-                for k in self.kept
-            }.values()
-        )
+        storages = [kept.x.untyped_storage() for kept in self.kept]
+        sizes = {storage.data_ptr(): storage.nbytes() for storage in storages}
+        return sum(sizes.values())
 
 
 def network(samples=10, columns=1):
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        model = nn.Sequential(
-            nn.Linear(6, 32), nn.GELU(), nn.Linear(32, columns)
-        ).double()
-        x, y = (
-            torch.randn(samples, 6, dtype=torch.double),
-            torch.randn(samples, columns, dtype=torch.double),
-        )
-        return model, x, y
+        model = nn.Sequential(nn.Linear(6, 32), nn.GELU(), nn.Linear(32, columns))
+        model.double()
+        x = torch.randn(samples, 6, dtype=torch.double)
+        return model, x, torch.randn(samples, columns, dtype=torch.double)
 
 
 def check_validate(answer):
@@ -330,29 +274,27 @@ def check_validate(answer):
         before, given = _state(model), (x.clone(), y.clone())
         with torch.no_grad():
             errors = (model(x) - y).square().split(sizes)
-        batches, graph = (
-            list(zip(x.split(sizes), y.split(sizes), strict=True)),
-            Graph(model),
-        )
+        batches = list(zip(x.split(sizes), y.split(sizes), strict=True))
+        graph = Graph(model)
         shown = f"batches of {', '.join(map(str, sizes))} samples"
         with graph, torch.enable_grad():
             got = call(answer, model, batches, shown=shown)
             gradients_on = torch.is_grad_enabled()
         if isinstance(got, torch.Tensor):
             raise Wrong(f"for {shown} you returned a tensor, expected a Python number")
-        expect_number(got, shown, "a Python number")
+        expect.number(got, shown, "a Python number")
         if not (torch.equal(x, given[0]) and torch.equal(y, given[1])):
             raise Wrong(
                 f"for {shown} your function has changed the numbers in the batches: it"
                 " should only read them"
             )
         expected = torch.cat(errors).mean().item()
-        if not math.isclose(got, expected, rel_tol=1e-5):
-            mine, theirs = apart(got, expected)
-            raise Wrong(
-                f"for {shown} you returned {mine}, expected"
-                f" {theirs}{_average_slip(got, errors, earlier)}"
-            )
+        why = (
+            "the squares of model(x) - y, both of shape (n, 1), over all samples,"
+            " divided by their number"
+        )
+        slips = _average_slips(errors, earlier)
+        expect.close(got, expected, shown, why, slips, rel_tol=1e-5)
         earlier += errors
         if graph.most:
             raise Wrong(
@@ -369,38 +311,35 @@ def check_validate(answer):
 
 def _state(model):
     """What a validation must leave alone."""
+    parameters = list(model.parameters())
     return {
         "modes": [module.training for module in model.modules()],
-        "asked": [p.requires_grad for p in model.parameters()],
-        "gradients": [
-            None if p.grad is None else p.grad.tolist() for p in model.parameters()
-        ],
-        "weights": [p.tolist() for p in model.parameters()],
+        "asked": [p.requires_grad for p in parameters],
+        "gradients": [None if p.grad is None else p.grad.tolist() for p in parameters],
+        "weights": [p.tolist() for p in parameters],
     }
 
 
 def _is_as_found(before, now):
-    if any(
-        then and not after
-        for then, after in zip(before["asked"], now["asked"], strict=True)
-    ):
-        raise Wrong(
-            "right value, but the weights ask for no gradient anymore. torch.no_grad()"
-            " leaves them alone"
-        )
-    if before["asked"] != now["asked"]:
+    changed = [name for name in before if before[name] != now[name]]
+    if "asked" in changed:
+        if sum(now["asked"]) < sum(before["asked"]):
+            raise Wrong(
+                "right value, but the weights ask for no gradient anymore."
+                " torch.no_grad() leaves them alone"
+            )
         raise Wrong(
             "right value, but a weight that was frozen asks for a gradient now."
             " torch.no_grad() leaves it alone"
         )
-    if before["weights"] != now["weights"]:
+    if "weights" in changed:
         raise Wrong("right value, but the weights have changed")
-    if before["gradients"] != now["gradients"]:
+    if "gradients" in changed:
         raise Wrong(
             "right value, but the gradients that the model had are not what they were:"
             " no zero_grad() is needed"
         )
-    if before["modes"] != now["modes"]:
+    if "modes" in changed:
         mode = {True: "training mode", False: "evaluation mode"}
         then, after = mode[before["modes"][0]], mode[not before["modes"][0]]
         raise Wrong(
@@ -409,13 +348,11 @@ def _is_as_found(before, now):
         )
 
 
-def _average_slip(got, errors, earlier):
-    every = torch.cat(errors)
+def _average_slips(errors, earlier):
+    every, means = torch.cat(errors), [e.mean() for e in errors]
     slips = {
-        "a batch counts by its number of samples": (
-            sum(e.mean() for e in errors) / len(errors)
-        ),
-        "the means of the batches add up": sum(e.mean() for e in errors),
+        "a batch counts by its number of samples": sum(means) / len(errors),
+        "the means of the batches add up": sum(means),
         "that is the sum; divide it by the number of samples": every.sum(),
         "divide by the number of samples, not of batches": every.sum() / len(errors),
         "that is its square root": every.mean().sqrt(),
@@ -423,30 +360,18 @@ def _average_slip(got, errors, earlier):
             torch.cat([*earlier, *errors]).mean()
         ),
     }
-    slips |= {f"that is batch {n} alone": e.mean() for n, e in enumerate(errors)}
-    found = [
-        slip
-        for slip, value in slips.items()
-        if math.isclose(got, value.item(), rel_tol=1e-5)
-    ]
-    other = (
-        "the squares of model(x) - y, both of shape (n, 1), over all samples, divided"
-        " by their number"
-    )
-    return f": {found[0] if found else other}"
+    slips |= {f"that is batch {n} alone": mean for n, mean in enumerate(means)}
+    return [(value.item(), text) for text, value in slips.items()]
 
 
 def check_forecast(answer):
-    cases = [
+    for count, activations in [
         (10**8, 10**10),
         (10**9, 10**6),
         (10**8, 5 * 10**8),
         (10**8, 8 * 10**8),
         (10**8, 8 * 10**8 + 1000),
         (10**8, 8 * 10**8 - 1000),
-    ]
-    for count, activations in [
-        *cases,
         (10**8, 4 * 10**8),
         (10**8, 10**9),
         (123_456_789, 0),
@@ -455,29 +380,27 @@ def check_forecast(answer):
         shown = f"{count:,} parameters and {activations:,} bytes of activations"
         got = call(answer, count, activations, shown=shown)
         expected = max(12 * count + activations, 20 * count)
-        expect_number(got, shown, "a number of bytes")
+        expect.number(got, shown, "a number of bytes")
         if got == expected:
             continue
-        mine, theirs = (f"{value:,}" for value in (got, expected))
         if got in (16 * count + activations, 20 * count + activations):
             raise Wrong(
                 f"for {shown} you added up what is never there at the same time:"
-                f" {mine}, expected {theirs}"
+                f" {got:,}, expected {expected:,}"
             )
-        if any(
-            math.isclose(got * unit, expected) for unit in (10**6, 10**9, 2**20, 2**30)
-        ):
+        units = 10**6, 10**9, 2**20, 2**30
+        if any(math.isclose(got * unit, expected) for unit in units):
             raise Wrong(
-                f"for {shown} you returned {mine}, expected {theirs}. Return bytes"
+                f"for {shown} you returned {got:,}, expected {expected:,}. Return bytes"
             )
-        which = (
-            "the optimizer's step, with its extra copy"
-            if expected == 20 * count
-            else "the start of backward (weights, AdamW, activations)"
-        )
-        raise Wrong(
-            f"for {shown} you returned {mine}, expected {theirs}: the peak is {which}"
-        )
+        why = "the peak is the start of backward (weights, AdamW, activations)"
+        if expected == 20 * count:
+            why = "the peak is the optimizer's step, with its extra copy"
+        raise Wrong(f"for {shown} you returned {got:,}, expected {expected:,}: {why}")
+
+
+def _flat(gradients):
+    return torch.cat([g.flatten() for g in gradients])
 
 
 def gradient(model, pieces):
@@ -485,13 +408,11 @@ def gradient(model, pieces):
     as it was.
     """
     loss = sum(weight * F.mse_loss(model(x), y) for weight, x, y in pieces)
-    return torch.cat(
-        [g.flatten() for g in torch.autograd.grad(loss, list(model.parameters()))]
-    )
+    return _flat(torch.autograd.grad(loss, list(model.parameters())))
 
 
 def check_accumulate_gradients(answer):
-    cases = [
+    for n, size, columns in [
         (10, 20, 1),
         (10, 5, 1),
         (10, 4, 1),
@@ -500,74 +421,72 @@ def check_accumulate_gradients(answer):
         (7, 3, 1),
         (4, 1, 1),
         (10, 4, 2),
-    ]
-    for n, size, columns in cases:
-        model, x, y = network(n, columns)
-        right = gradient(model, [(1, x, y)])
-        weights, given = (
-            [p.detach().clone() for p in model.parameters()],
-            (x.clone(), y.clone()),
-        )
-        for p in model.parameters() if n == 10 else ():
+    ]:
+        _check_accumulated(answer, n, size, columns)
+
+
+def _check_accumulated(answer, n, size, columns):
+    model, x, y = network(n, columns)
+    right = gradient(model, [(1, x, y)])
+    weights, given = _flat(model.parameters()).detach(), (x.clone(), y.clone())
+    if n == 10:
+        for p in model.parameters():
             p.grad = torch.full_like(p, 0.5)  # of an earlier step
-        one, graph, sizes, runs = Graph(model), Graph(model), [], []
-        with one:
-            alone = F.mse_loss(model(x[:size]), y[:size])
-        del alone
-        model[0].register_forward_pre_hook(
-            lambda _, given, sizes=sizes: sizes.append(len(given[0]))
+    one, graph, sizes, runs = Graph(model), Graph(model), [], []
+    with one:
+        alone = F.mse_loss(model(x[:size]), y[:size])
+    del alone
+    model[0].register_forward_pre_hook(lambda _, given: sizes.append(len(given[0])))
+    model[-1].bias.register_hook(lambda _: runs.append("backward"))
+    shown = f"a batch of {n} in pieces of {size}"
+    with graph, torch.enable_grad():
+        call(answer, model, x, y, size, shown=shown)
+    if not (torch.equal(x, given[0]) and torch.equal(y, given[1])):
+        raise Wrong(
+            f"for {shown} your function has changed the numbers in x or y: it should"
+            " only read them"
         )
-        model[-1].bias.register_hook(lambda _, runs=runs: runs.append("backward"))
-        shown = f"a batch of {n} in pieces of {size}"
-        with graph, torch.enable_grad():
-            call(answer, model, x, y, size, shown=shown)
-        found, count = [p.grad for p in model.parameters()], math.ceil(n / size)
-        if not (torch.equal(x, given[0]) and torch.equal(y, given[1])):
-            raise Wrong(
-                f"for {shown} your function has changed the numbers in x or y: it"
-                " should only read them"
-            )
-        if any(
-            not torch.equal(p, w)
-            for p, w in zip(model.parameters(), weights, strict=True)
-        ):
-            raise Wrong("the weights have changed: only .grad is asked for")
-        if max(sizes, default=0) > size:
-            chunked = (
-                f". x.split({size}) gives pieces of {size}, x.chunk({size}) gives"
-                f" {size} pieces"
-            )
-            at_once = (
-                f"the model got {max(sizes)} samples at once, {size} at most are"
-                " asked for"
-            )
-            raise Wrong(f"for {shown} {at_once}{chunked if len(sizes) > 1 else ''}")
-        if sum(sizes) != n:
-            raise Wrong(
-                f"for {shown}: {sum(sizes)} samples went through the model, there"
-                f" are {n}"
-            )
-        if any(g is None for g in found):
-            raise Wrong(f"for {shown} a parameter has no gradient afterwards")
-        if len(sizes) > count:
-            raise Wrong(
-                f"for {shown} the model got {len(sizes)} pieces, {count} would do:"
-                f" x.split({size}) gives pieces of {size}, x.chunk({size}) gives {size}"
-                " pieces"
-            )
-        got = torch.cat([g.flatten() for g in found])
-        if not torch.allclose(got, right, rtol=1e-9):
-            raise Wrong(f"for {shown} {_gradient_slip(got, right, model, x, y, size)}")
-        if graph.most > 1.2 * one.most:
-            cure = (
-                "call backward for each piece"
-                if len(runs) < count
-                else "let go of each piece's graph"
-            )
-            raise Wrong(
-                f"right gradient, but for {shown} up to {graph.most:,} bytes were kept"
-                f" for the backward pass, one piece needs {one.most:,}: {cure}"
-            )
+    if not torch.equal(_flat(model.parameters()), weights):
+        raise Wrong("the weights have changed: only .grad is asked for")
+    _check_pieces(sizes, n, size, shown)
+    count, found = math.ceil(n / size), [p.grad for p in model.parameters()]
+    if any(g is None for g in found):
+        raise Wrong(f"for {shown} a parameter has no gradient afterwards")
+    if len(sizes) > count:
+        raise Wrong(
+            f"for {shown} the model got {len(sizes)} pieces, {count} would do:"
+            f" {_split(size)}"
+        )
+    got = _flat(found)
+    if not torch.allclose(got, right, rtol=1e-9):
+        raise Wrong(f"for {shown} {_gradient_slip(got, right, model, x, y, size)}")
+    if graph.most > 1.2 * one.most:
+        cure = "let go of each piece's graph"
+        if len(runs) < count:
+            cure = "call backward for each piece"
+        raise Wrong(
+            f"right gradient, but for {shown} up to {graph.most:,} bytes were kept for"
+            f" the backward pass, one piece needs {one.most:,}: {cure}"
+        )
+
+
+def _split(size):
+    return (
+        f"x.split({size}) gives pieces of {size}, x.chunk({size}) gives {size} pieces"
+    )
+
+
+def _check_pieces(sizes, n, size, shown):
+    if max(sizes, default=0) > size:
+        chunked = f". {_split(size)}" if len(sizes) > 1 else ""
+        raise Wrong(
+            f"for {shown} the model got {max(sizes)} samples at once, {size} at most"
+            f" are asked for{chunked}"
+        )
+    if sum(sizes) != n:
+        raise Wrong(
+            f"for {shown}: {sum(sizes)} samples went through the model, there are {n}"
+        )
 
 
 def _gradient_slip(got, right, model, x, y, size):
@@ -579,30 +498,23 @@ def _gradient_slip(got, right, model, x, y, size):
     n, k, columns = len(x), len(pieces), y.shape[1]
     share = "weigh each piece's mean by its share of the samples"
     last = "only the last piece is left: zero_grad comes once, before the loop"
-    slips = [
-        (f"the means of the pieces add up: {share}", [(1, *piece) for piece in pieces]),
-        (
-            f"every piece counts alike, however small: {share}",
-            [(1 / k, *piece) for piece in pieces],
-        ),
-        (
-            "a piece may have fewer than size samples: weigh it by its own number",
-            [(size / n, *piece) for piece in pieces],
-        ),
-        (last, [(len(pieces[-1][0]) / n, *pieces[-1])]),
-        (last, [(1, *pieces[-1])]),
-        (last, [(1 / k, *pieces[-1])]),
-        ("you have the gradient of a sum, mse_loss is a mean", [(y.numel(), x, y)]),
-        (
-            (
-                f"you divided by {n} samples; the mean is over all {y.numel()} numbers"
-                " of y"
-            ),
-            [(columns, x, y)],
-        ),
-    ]
-    for text, weighted in slips:
-        if torch.allclose(got, gradient(model, weighted), rtol=1e-6):
+    alike = f"every piece counts alike, however small: {share}"
+    by_size = "a piece may have fewer than size samples: weigh it by its own number"
+    numbers = (
+        f"you divided by {n} samples; the mean is over all {y.numel()} numbers of y"
+    )
+    for text, weight, parts in [
+        (f"the means of the pieces add up: {share}", 1, pieces),
+        (alike, 1 / k, pieces),
+        (by_size, size / n, pieces),
+        (last, len(pieces[-1][0]) / n, pieces[-1:]),
+        (last, 1, pieces[-1:]),
+        (last, 1 / k, pieces[-1:]),
+        ("you have the gradient of a sum, mse_loss is a mean", y.numel(), [(x, y)]),
+        (numbers, columns, [(x, y)]),
+    ]:
+        taken = gradient(model, [(weight, *part) for part in parts])
+        if torch.allclose(got, taken, rtol=1e-6):
             return text
     return (
         f"the gradient is not that of F.mse_loss(model(x), y): {got.norm():.5g} long,"
@@ -624,14 +536,8 @@ class Attempts:
     """
 
     def __init__(self, room, error=None, at=0):
-        self.room, self.error, self.at, self.calls, self.tensors, self.held = (
-            room,
-            error,
-            at,
-            [],
-            [],
-            False,
-        )
+        self.room, self.error, self.at = room, error, at
+        self.calls, self.tensors, self.held = [], [], False
         self.raised = lambda: None
 
     def __call__(self, n):
@@ -665,51 +571,39 @@ def _shorter(calls):
 
 
 def check_largest_that_fits(answer):
-    for n, room in (
-        (64, 64),
-        (64, 20),
-        (100, 7),
-        (5, 1),
-        (5, 4),
-        (7, 3),
-        (2, 2),
-        (2, 1),
-        (1, 1),
-        (999, 998),
-    ):
-        attempt = Attempts(room)
-        shown = f"{n} samples where {room} fit"
-        try:
-            got = call(answer, attempt, n, shown=shown)
-        except Enough as stop:
-            raise Wrong(f"for {shown}: {stop}") from None
-        _is_dropped(attempt, shown)
-        expected = [n]
-        while expected[-1] > room:
-            expected.append(expected[-1] // 2)
-        if attempt.calls != expected or not is_number(got) or got != expected[-1]:
-            raise Wrong(
-                f"for {shown} you tried {_shorter(attempt.calls)} and returned {got!r},"
-                f" expected {expected} and {expected[-1]}"
-            )
+    # samples → how many fit
+    fit = {64: [64, 20], 100: [7], 5: [1, 4], 7: [3], 2: [2, 1], 1: [1], 999: [998]}
+    for n, rooms in fit.items():
+        for room in rooms:
+            _check_fits(answer, n, room)
     _lets_through(answer, Attempts(0), "where not even one sample fits", [8, 4, 2, 1])
-    for error, more in (
-        (ValueError("a wrong value"), ""),
-        (RuntimeError("mat1 and mat2 shapes cannot be multiplied"), ""),
-        (
-            RuntimeError("CUDA error: an illegal memory access was encountered"),
-            " about an illegal memory access",
-        ),
-    ):
-        name = type(error).__name__ + more
-        _lets_through(
-            answer, Attempts(64, error, at=8), f"where the attempt raises a {name}", [8]
-        )
-        _lets_through(
-            answer,
-            Attempts(4, error, at=4),
-            f"where the second attempt raises a {name}",
-            [8, 4],
+    illegal = "CUDA error: an illegal memory access was encountered"
+    for name, error in {
+        "ValueError": ValueError("a wrong value"),
+        "RuntimeError": RuntimeError("mat1 and mat2 shapes cannot be multiplied"),
+        "RuntimeError about an illegal memory access": RuntimeError(illegal),
+    }.items():
+        first = f"where the attempt raises a {name}"
+        _lets_through(answer, Attempts(64, error, at=8), first, [8])
+        second = f"where the second attempt raises a {name}"
+        _lets_through(answer, Attempts(4, error, at=4), second, [8, 4])
+
+
+def _check_fits(answer, n, room):
+    attempt, shown = Attempts(room), f"{n} samples where {room} fit"
+    try:
+        got = call(answer, attempt, n, shown=shown)
+    except Enough as stop:
+        raise Wrong(f"for {shown}: {stop}") from None
+    _is_dropped(attempt, shown)
+    expected = [n]
+    while expected[-1] > room:
+        expected.append(expected[-1] // 2)
+    found = expect.is_number(got) and got == expected[-1]
+    if attempt.calls != expected or not found:
+        raise Wrong(
+            f"for {shown} you tried {_shorter(attempt.calls)} and returned {got!r},"
+            f" expected {expected} and {expected[-1]}"
         )
 
 
@@ -722,27 +616,24 @@ def _is_dropped(attempt, shown):
 
 
 def _lets_through(answer, attempt, shown, expected):
+    through = f"{shown} the error should come through"
     try:
         got = answer(attempt, 8)
     except Enough as stop:
-        raise Wrong(f"{shown} the error should come through: {stop}") from None
+        raise Wrong(f"{through}: {stop}") from None
     except Exception as error:
         if error is not (attempt.error or attempt.raised()):
-            name = f"{type(error).__name__}: {error}"
             raise Wrong(
-                f"{shown} the attempt's own error should come through, not a new {name}"
+                f"{shown} the attempt's own error should come through, not a new"
+                f" {type(error).__name__}: {error}"
             ) from error
     else:
         if got is DOTS:
             raise NotAnswered
-        only = (
-            ": only running out of memory is a reason to try again"
-            if attempt.error
-            else ""
-        )
-        raise Wrong(
-            f"{shown} the error should come through; you returned {got!r}{only}"
-        )
+        only = ""
+        if attempt.error:
+            only = ": only running out of memory is a reason to try again"
+        raise Wrong(f"{through}; you returned {got!r}{only}")
     _is_dropped(attempt, shown)
     if attempt.calls != expected:
         raise Wrong(f"{shown} you tried {_shorter(attempt.calls)}, expected {expected}")

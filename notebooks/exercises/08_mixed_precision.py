@@ -8,7 +8,8 @@ import math
 import torch
 import torch.nn.functional as F
 
-from utils.exercises import DOTS, Exercise, NotAnswered, Wrong, apart, call, is_number
+from utils import expect
+from utils.exercises import Exercise, NotAnswered, Wrong, call
 from utils.simulate.fake import fake_autocast, fake_gpus
 
 
@@ -19,9 +20,8 @@ class Product(torch.nn.Module):
 
     def __init__(self, weight, lift):
         super().__init__()
-        self.weight = torch.nn.Parameter(
-            weight, requires_grad=weight.device.type == "cpu"
-        )
+        on_cpu = weight.device.type == "cpu"
+        self.weight = torch.nn.Parameter(weight, requires_grad=on_cpu)
         self.seen, self.inputs, self.lift = [], [], lift
 
     def forward(self, x):
@@ -35,69 +35,61 @@ def check_autocast(answer):
         (False, True), ("cpu", "xpu"), (torch.float16, torch.bfloat16)
     ):
         with fake_gpus() if kind == "xpu" else contextlib.nullcontext():
-            model, x = (
-                Product(torch.ones(8, 4, device=kind) / 3, lift),
-                torch.ones(2, 8, device=kind),
-            )
-            default, out = (
-                torch.get_autocast_dtype(kind),
-                torch.float32 if lift else dtype,
-            )
-            shown = f"a tensor on {kind} and {dtype}"
-            got = call(answer, model, x, dtype, shown=shown)
-            if autocast_type(kind):
-                torch.set_autocast_enabled(kind, False)
-                raise Wrong(
-                    "autocast is still on behind your function: use it in a with"
-                    " statement"
-                )
-            if torch.get_autocast_dtype(kind) != default:
-                torch.set_autocast_dtype(kind, default)
-                raise Wrong(
-                    f"autocast has another default type for {kind} now: hand dtype to"
-                    " torch.autocast instead"
-                )
-            if model.weight.dtype != torch.float32:
-                raise Wrong(
-                    f"the weight is {model.weight.dtype} now: autocast casts a copy,"
-                    " and leaves it as it is"
-                )
-            if not model.seen:
-                raise Wrong(f"for {shown} the model did not run: call model(x)")
-            if model.seen[0] is None:
-                gpu = (
-                    " (an Intel GPU; the tensor is a fake, so you need none)"
-                    if kind == "xpu"
-                    else ""
-                )
-                raise Wrong(
-                    f"for {shown}{gpu} autocast was off while the model ran: it must be"
-                    " on for x.device.type"
-                )
-            if model.seen[0] != dtype:
-                raise Wrong(f"for {shown} autocast ran with {model.seen[0]}")
-            if not isinstance(got, torch.Tensor) or got.shape != (2, 4):
-                raise Wrong(
-                    f"for {shown} you returned {got!r}, expected what model(x) gives"
-                )
-            if model.inputs[0] != torch.float32:
-                raise Wrong(
-                    f"for {shown} the model got x in {model.inputs[0]}: hand it over as"
-                    " it is, autocast casts"
-                )
-            if got.dtype != out:
-                last = f", the model's last operation gave {out}" if lift else ""
-                raise Wrong(
-                    f"for {shown} your output is {got.dtype}{last}: return it as it"
-                    " comes out"
-                )
-            if kind == "cpu" and not got.requires_grad:
-                raise Wrong(
-                    f"for {shown} backward() would fail on your output: no"
-                    " torch.no_grad(), no detach()"
-                )
-            if got.device.type != kind:
-                raise Wrong(f"for {shown} your output is on {got.device}")
+            _check_autocast(answer, lift, kind, dtype)
+
+
+def _check_autocast(answer, lift, kind, dtype):
+    model = Product(torch.ones(8, 4, device=kind) / 3, lift)
+    x, default = torch.ones(2, 8, device=kind), torch.get_autocast_dtype(kind)
+    shown = f"a tensor on {kind} and {dtype}"
+    got = call(answer, model, x, dtype, shown=shown)
+    if autocast_type(kind):
+        torch.set_autocast_enabled(kind, False)
+        raise Wrong(
+            "autocast is still on behind your function: use it in a with statement"
+        )
+    if torch.get_autocast_dtype(kind) != default:
+        torch.set_autocast_dtype(kind, default)
+        raise Wrong(
+            f"autocast has another default type for {kind} now: hand dtype to"
+            " torch.autocast instead"
+        )
+    if model.weight.dtype != torch.float32:
+        raise Wrong(
+            f"the weight is {model.weight.dtype} now: autocast casts a copy, and leaves"
+            " it as it is"
+        )
+    if not model.seen:
+        raise Wrong(f"for {shown} the model did not run: call model(x)")
+    if model.seen[0] is None:
+        gpu = ""
+        if kind == "xpu":
+            gpu = " (an Intel GPU; the tensor is a fake, so you need none)"
+        raise Wrong(
+            f"for {shown}{gpu} autocast was off while the model ran: it must be on for"
+            " x.device.type"
+        )
+    if model.seen[0] != dtype:
+        raise Wrong(f"for {shown} autocast ran with {model.seen[0]}")
+    if not isinstance(got, torch.Tensor) or got.shape != (2, 4):
+        raise Wrong(f"for {shown} you returned {got!r}, expected what model(x) gives")
+    if model.inputs[0] != torch.float32:
+        raise Wrong(
+            f"for {shown} the model got x in {model.inputs[0]}: hand it over as it is,"
+            " autocast casts"
+        )
+    if got.dtype != (torch.float32 if lift else dtype):
+        last = ", the model's last operation gave torch.float32" if lift else ""
+        raise Wrong(
+            f"for {shown} your output is {got.dtype}{last}: return it as it comes out"
+        )
+    if kind == "cpu" and not got.requires_grad:
+        raise Wrong(
+            f"for {shown} backward() would fail on your output: no torch.no_grad(), no"
+            " detach()"
+        )
+    if got.device.type != kind:
+        raise Wrong(f"for {shown} your output is on {got.device}")
 
 
 LINES = {
@@ -119,20 +111,12 @@ LINES = {
 def check_dtypes(answer):
     if not isinstance(answer, (list, tuple)) or len(answer) != len(LINES):
         raise Wrong(f"expected a list of {len(LINES)} names of types, got {answer!r}")
-    if any(given is DOTS for given in answer):
-        raise NotAnswered
     with fake_autocast(torch.float16):
-        h, w = (
-            torch.ones(8, 8, dtype=torch.float16, device="cuda"),
-            torch.ones(8, 8, device="cuda"),
-        )
-        right = [
-            str(eval(line, {"torch": torch, "h": h, "w": w}).dtype).removeprefix(
-                "torch."
-            )
-            for line in LINES
-        ]
-    for given, expected, (line, why) in zip(answer, right, LINES.items(), strict=True):
+        h = torch.ones(8, 8, dtype=torch.float16, device="cuda")
+        names = {"torch": torch, "h": h, "w": torch.ones(8, 8, device="cuda")}
+        dtypes = [str(eval(line, names).dtype) for line in LINES]
+    for given, dtype, (line, why) in zip(answer, dtypes, LINES.items(), strict=True):
+        expected = dtype.removeprefix("torch.")
         if str(given).removeprefix("torch.") != expected:
             raise Wrong(
                 f"for {line} you said {given!r}, PyTorch gives {expected}: {why}"
@@ -150,6 +134,11 @@ def _inputs(e, m):
         f"the largest number of this format is {largest:.6g}, and what is too large"
         " becomes infinite"
     )
+    first = (
+        "round first: the nearest is the largest number. Infinite is what is too large"
+        " then"
+    )
+    beyond = "the next number would be too large, and it is the even one: infinity"
     return [
         (0.3, f"the nearest of its neighbors, which are 2**{-2 - m} apart"),
         (-0.3, "rounding to the nearest, below zero as above"),
@@ -173,24 +162,9 @@ def _inputs(e, m):
         (70000.0, reach),
         (-70000.0, f"{reach}, here on the other side"),
         (1e38, reach),
-        (
-            largest + 0.9 * half,
-            (
-                "round first: the nearest is the largest number. Infinite is what is"
-                " too large then"
-            ),
-        ),
-        (
-            largest + half,
-            "the next number would be too large, and it is the even one: infinity",
-        ),
-        (
-            -largest - half,
-            (
-                "the next number would be too large, and it is the even one: infinity,"
-                " on the other side"
-            ),
-        ),
+        (largest + 0.9 * half, first),
+        (largest + half, beyond),
+        (-largest - half, f"{beyond}, on the other side"),
     ]
 
 
@@ -198,14 +172,16 @@ def _nearest(x, e, m):
     """Counts through all numbers of the format: an even place has an even mantissa, the
     last stands for infinity.
     """
-    bias, last = 2 ** (e - 1) - 1, (2**e - 1) * 2**m
-    sizes = [
-        math.ldexp(i % 2**m + 2**m * (i >= 2**m), max(i // 2**m, 1) - bias - m)
-        for i in range(last + 1)
-    ]
+    bias, count = 2 ** (e - 1) - 1, (2**e - 1) * 2**m + 1
+    sizes = []
+    for i in range(count):
+        exponent, mantissa = divmod(i, 2**m)
+        if exponent:  # a normal number
+            mantissa += 2**m
+        sizes.append(math.ldexp(mantissa, max(exponent, 1) - bias - m))
     size = min(abs(x), sizes[-1])
-    place = min(range(last + 1), key=lambda i: (abs(sizes[i] - size), i % 2))
-    return math.copysign(math.inf if place == last else sizes[place], x)
+    place = min(range(count), key=lambda i: (abs(sizes[i] - size), i % 2))
+    return math.copysign(math.inf if place == count - 1 else sizes[place], x)
 
 
 def check_keep(answer):
@@ -217,62 +193,50 @@ def check_keep(answer):
         (3, 4): None,
     }
     for (e, m), dtype in formats.items():
-        name = (
-            f"PyTorch's {str(dtype).removeprefix('torch.')}" if dtype else "this format"
-        )
-        for x, why in _inputs(e, m):
+        name = "this format"
+        if dtype:
+            name = f"PyTorch's {str(dtype).removeprefix('torch.')}"
+        for value, why in _inputs(e, m):
             # what float32 keeps of it: PyTorch goes through float32, too
-            x = torch.tensor(x).item()
-            expected = (
-                torch.tensor(float(x)).to(dtype).float().item()
-                if dtype
-                else _nearest(x, e, m)
-            )
-            shown = f"keep_bits({x:.9g}, {e}, {m})"
-            got = call(answer, x, e, m, shown=shown)
-            if not is_number(got):
-                raise Wrong(f"{shown} gave {got!r}, expected a Python number")
-            if got != expected:
-                mine, theirs = apart(float(got), expected)
-                raise Wrong(f"{shown} gave {mine}, {name} keeps {theirs}: {why}")
-    expected, got = (
-        round(0.1 * 2**34) / 2**34,
-        call(answer, 0.1, 8, 30, shown="keep_bits(0.1, 8, 30)"),
-    )
-    if not is_number(got) or got != expected:
-        why = (
-            "float32 keeps 23 bits of mantissa, a Python number 52: compute with those"
-        )
-        raise Wrong(
-            f"keep_bits(0.1, 8, 30) gave {got!r}, this format keeps {expected!r}: {why}"
-        )
+            x = torch.tensor(value).item()
+            if dtype:
+                expected = torch.tensor(float(x)).to(dtype).float().item()
+            else:
+                expected = _nearest(x, e, m)
+            _check_kept(answer, (x, e, m), f"{x:.9g}", expected, name, why)
+    why = "float32 keeps 23 bits of mantissa, a Python number 52: compute with those"
+    expected = round(0.1 * 2**34) / 2**34
+    _check_kept(answer, (0.1, 8, 30), "0.1", expected, "this format", why)
+
+
+def _check_kept(answer, given, x, expected, name, why):
+    shown = f"keep_bits({x}, {given[1]}, {given[2]})"
+    got = call(answer, *given, shown=shown)
+    if not expect.is_number(got):
+        raise Wrong(f"{shown} gave {got!r}, expected a Python number")
+    if got != expected:
+        mine, theirs = expect.distinct_texts(float(got), expected)
+        raise Wrong(f"{shown} gave {mine}, {name} keeps {theirs}: {why}")
 
 
 def check_update(answer):
     _refuse_stub(answer)
-    ones, signs = (
-        torch.ones(4),
-        torch.tensor([-1.0, 0.0, 1.0, -2.0], dtype=torch.bfloat16),
-    )
-    small = torch.tensor([-1e-3, 0.0, 1e-3, -2.0], dtype=torch.bfloat16)
-    grid = torch.arange(6.0).view(2, 3)
+    ones, grid = torch.ones(4), torch.arange(6.0).view(2, 3)
+    signs = torch.tensor([-1.0, 0.0, 1.0, -2.0]).bfloat16()
+    small = torch.tensor([-1e-3, 0.0, 1e-3, -2.0]).bfloat16()
+    tiny = torch.tensor([-1e-8, 0.0, 1e-7, -1e-6]).bfloat16()
     _follow(answer, ones, [signs], 0.5)
     _follow(answer, ones, 100 * [small], 0.1)
-    _follow(
-        answer,
-        ones,
-        [torch.tensor([-1e-8, 0.0, 1e-7, -1e-6], dtype=torch.bfloat16)],
-        1e6,
-    )
+    _follow(answer, ones, [tiny], 1e6)
     _follow(answer, grid, [(grid - k).bfloat16() for k in range(4)], 0.03)
 
 
 def _follow(answer, start, gradients, lr):
     master, weight = start.clone(), torch.nn.Parameter(start.bfloat16())
     address, expected, rounded = weight.data_ptr(), start.clone(), start.clone()
+    shown = "a bfloat16 weight, its float32 master copy, a bfloat16 gradient"
     for grad in gradients:
         before = master.clone()
-        shown = "a bfloat16 weight, its float32 master copy, a bfloat16 gradient"
         call(answer, weight, master, grad.clone(), lr, shown=shown)
         if not torch.is_grad_enabled():
             raise Wrong(
@@ -285,23 +249,10 @@ def _follow(answer, start, gradients, lr):
             )
         expected -= lr * grad.float()
         rounded -= lr * grad
-    when = (
-        f"after {len(gradients)} updates" if len(gradients) > 1 else "after an update"
-    )
-    if weight.dtype != torch.bfloat16:
-        raise Wrong(
-            f"the weight is {weight.dtype} now; the forward pass needs it in bfloat16"
-        )
-    if weight.data_ptr() != address:
-        raise Wrong(
-            "the weight has new memory now: fill the old one, with copy_, and no one"
-            " else has to know"
-        )
-    if not weight.requires_grad:
-        raise Wrong(
-            "the weight asks for no gradient anymore: switch autograd off with"
-            " torch.no_grad() only"
-        )
+    _same_parameter(weight, address)
+    when = "after an update"
+    if len(gradients) > 1:
+        when = f"after {len(gradients)} updates"
     if torch.equal(master, start):
         raise Wrong(
             f"{when} the master copy is what it was: it is the one to be updated, in"
@@ -319,11 +270,9 @@ def _follow(answer, start, gradients, lr):
             f" {_list(expected)}{slip}"
         )
     if torch.equal(weight.detach(), before.bfloat16()):
-        same = (
-            "what it was"
-            if torch.equal(before, start)
-            else "the master copy of one step ago"
-        )
+        same = "the master copy of one step ago"
+        if torch.equal(before, start):
+            same = "what it was"
         raise Wrong(f"the weight is {same}: it should be the new master copy, rounded")
     if not torch.equal(weight.detach(), master.bfloat16()):
         raise Wrong(
@@ -332,20 +281,36 @@ def _follow(answer, start, gradients, lr):
         )
 
 
+def _same_parameter(weight, address):
+    if weight.dtype != torch.bfloat16:
+        raise Wrong(
+            f"the weight is {weight.dtype} now; the forward pass needs it in bfloat16"
+        )
+    if weight.data_ptr() != address:
+        raise Wrong(
+            "the weight has new memory now: fill the old one, with copy_, and no one"
+            " else has to know"
+        )
+    if not weight.requires_grad:
+        raise Wrong(
+            "the weight asks for no gradient anymore: switch autograd off with"
+            " torch.no_grad() only"
+        )
+
+
 def _update_slip(master, start, expected, lr, steps):
     if torch.allclose(master, 2 * start - expected):
         return ": a step goes against the gradient"
-    if master.flatten()[0] == 1:
+    first = master.flatten()[0]
+    if first == 1:
         return ": small updates were lost, because they went through 16 bits"
     taken, step = master - start, expected - start
     times = (taken * step).sum() / (step * step).sum()
     if steps == 1 and torch.allclose(taken, times * step, rtol=1e-3):
         return f": that is a step of {times * lr:.3g} times the gradient"
-    return (
-        ": it was overwritten by the rounded weight"
-        if 1 < master.flatten()[0] < expected.flatten()[0]
-        else ""
-    )
+    if 1 < first < expected.flatten()[0]:
+        return ": it was overwritten by the rounded weight"
+    return ""
 
 
 def _list(x):
@@ -383,35 +348,25 @@ class Run:
     """
 
     def __init__(self, answer, max_norm, k, scale=2.0**10, more="", single=False):
-        generator = torch.Generator().manual_seed(0)
-        self.model, self.k = (
-            torch.nn.Sequential(
-                torch.nn.Linear(8, 16), torch.nn.ReLU(), torch.nn.Linear(16, 3)
-            ),
-            k,
-        )
+        random = torch.Generator().manual_seed(0)
+        layers = torch.nn.Linear(8, 16), torch.nn.ReLU(), torch.nn.Linear(16, 3)
+        self.model, self.k, self.max_norm = torch.nn.Sequential(*layers), k, max_norm
         with torch.no_grad():
             for p in self.model.parameters():
-                p.copy_(torch.randn(p.shape, generator=generator))
+                p.copy_(torch.randn(p.shape, generator=random))
                 # left over from the step before, with its scale
                 p.grad = torch.full_like(p, 5000.0)
-        x, y = (
-            torch.randn(32, 8, generator=generator),
-            torch.randint(3, (32,), generator=generator),
-        )
+        x = torch.randn(32, 8, generator=random)
+        y = torch.randint(3, (32,), generator=random)
         twin = copy.deepcopy(self.model)
         twin.zero_grad()
         loss = F.cross_entropy(twin(x), y)
         loss.backward()
-        self.loss = loss.item()
-        self.whole, self.max_norm = flat(twin), max_norm
-        self.forward, self.backward, self.there, self.seen, self.scaler = (
-            [],
-            [],
-            [],
-            [],
-            SpyScaler(scale),
-        )
+        self.loss, self.whole = loss.item(), flat(twin)
+        self.scaler = SpyScaler(scale)
+        # types of autocast in each pass; gradients that backward added to; gradients
+        # that the optimizer saw
+        self.forward, self.backward, self.there, self.seen = [], [], [], []
         self.model.register_forward_hook(
             lambda *_: self.forward.append(autocast_type())
         )
@@ -421,15 +376,13 @@ class Run:
         optimizer.register_step_pre_hook(lambda *_: self.seen.append(flat(self.model)))
         start = flat_weights(self.model)
         batches = list(zip(x.split(32 // k), y.split(32 // k), strict=True))
-        shown = f"{k} batches, max_norm {max_norm}{more}"
         given = batches[0] if single else (batches,)
-        self.returned = call(
-            answer, self.model, optimizer, self.scaler, *given, max_norm, shown=shown
-        )
-        self.lr, self.moved = (
-            optimizer.param_groups[0]["lr"],
-            start - flat_weights(self.model),
-        )
+        given = self.model, optimizer, self.scaler, *given, max_norm
+        shown = f"{k} batches, max_norm {max_norm}{more}"
+        self.returned = call(answer, *given, shown=shown)
+        self.lr = optimizer.param_groups[0]["lr"]
+        self.moved = start - flat_weights(self.model)
+        self.batches = f"{k} batch{'es' if k > 1 else ''}"
 
     def note(self, _):
         """Before a gradient is added: whether that is within autocast, and to what it
@@ -439,14 +392,15 @@ class Run:
         self.there.append(self.last.grad is not None and bool(self.last.grad.any()))
 
     def check(self):
-        count = {
-            name: self.scaler.calls.count(name) for name in ("scale", "step", "update")
-        }
-        batches = f"{self.k} batch{'es' if self.k > 1 else ''}"
+        self.check_passes()
+        self.check_scaler()
+        self.check_gradient()
+
+    def check_passes(self):
         if len(self.forward) != self.k:
             raise Wrong(
-                f"{batches}: the model ran {_times(len(self.forward))}, the optimizer"
-                f" {_times(len(self.seen))}, expected {self.k} and 1"
+                f"{self.batches}: the model ran {_times(len(self.forward))}, the"
+                f" optimizer {_times(len(self.seen))}, expected {self.k} and 1"
             )
         if not all(self.forward):
             raise Wrong(
@@ -462,13 +416,17 @@ class Run:
             )
         if len(self.backward) != self.k:
             raise Wrong(
-                f"backward ran {_times(len(self.backward))} for {batches}: call it for"
-                " each of them, or the activations of all stay in memory until the end"
+                f"backward ran {_times(len(self.backward))} for {self.batches}: call it"
+                " for each of them, or the activations of all stay in memory until the"
+                " end"
             )
-        if count["scale"] != self.k:
+
+    def check_scaler(self):
+        calls = self.scaler.calls
+        if calls.count("scale") != self.k:
             raise Wrong(
-                f"{self.k} backward passes, {count['scale']} calls of scaler.scale:"
-                " each loss needs it once"
+                f"{self.k} backward passes, {calls.count('scale')} calls of"
+                " scaler.scale: each loss needs it once"
             )
         if any(dtype != torch.float32 for dtype in self.scaler.scaled):
             raise Wrong(
@@ -477,31 +435,33 @@ class Run:
             )
         if len(self.seen) != 1:
             raise Wrong(
-                f"{len(self.seen)} optimizer steps for {batches}: accumulate first,"
-                " step once"
+                f"{len(self.seen)} optimizer steps for {self.batches}: accumulate"
+                " first, step once"
             )
-        if count["step"] != 1:
+        if calls.count("step") != 1:
             raise Wrong(
                 "use scaler.step(optimizer): it skips the step where a gradient is not"
                 " finite"
             )
-        if count["update"] != 1:
+        if calls.count("update") != 1:
             raise Wrong(
-                f"scaler.update() was called {_times(count['update'])}: once for each"
-                " step of the optimizer"
+                f"scaler.update() was called {_times(calls.count('update'))}: once for"
+                " each step of the optimizer"
             )
-        if self.scaler.calls.index("update") < self.scaler.calls.index("step"):
+        if calls.index("update") < calls.index("step"):
             raise Wrong(
                 "update() came before step(): it ends a step, and makes the scale for"
                 " the next one"
             )
-        size, (seen,) = self.whole.norm().item(), self.seen
+
+    def check_gradient(self):
+        size, seen = self.whole.norm().item(), self.seen[0]
         expected, found = min(self.max_norm, size), seen.norm().item()
         if not math.isclose(found, expected, rel_tol=0.02):
             slip = self.slip(found, expected, size)
             raise Wrong(
-                f"{batches}: the optimizer saw a gradient of norm {found:.3g}, expected"
-                f" {expected:.3g}: {slip}"
+                f"{self.batches}: the optimizer saw a gradient of norm {found:.3g},"
+                f" expected {expected:.3g}: {slip}"
             )
         if F.cosine_similarity(seen, self.whole, 0) < 0.999:
             raise Wrong(
@@ -573,12 +533,17 @@ def autocast_type(kind="cpu"):
 
 
 def flat(model):
-    return torch.cat(
-        [
-            torch.zeros_like(p).flatten() if p.grad is None else p.grad.flatten()
-            for p in model.parameters()
-        ]
-    )
+    """The gradients of all parameters, zeros where there is none."""
+    grads = [
+        torch.zeros_like(p) if p.grad is None else p.grad for p in model.parameters()
+    ]
+    return torch.cat([grad.flatten() for grad in grads])
+
+
+LARGE = {
+    "scale": 2.0**40,
+    "more": ", a scale so large that gradients are infinite",
+}
 
 
 def flat_weights(model):
@@ -602,44 +567,24 @@ def check_accumulate(answer):
     # at first nothing to clip
     for max_norm, k in ((1e6, 4), (0.125, 4), (1e6, 2), (0.5, 1), (0.25, 8)):
         Run(answer, max_norm, k).check()
-    Run(
-        answer,
-        0.5,
-        2,
-        scale=2.0**40,
-        more=", a scale so large that gradients are infinite",
-    ).check_skipped()
+    Run(answer, 0.5, 2, **LARGE).check_skipped()
 
 
 def check_complete(answer):
+    right = "the step is right; you returned"
     for max_norm in (1e6, 0.125, 0.5):  # at first nothing to clip
         run = Run(answer, max_norm, 1, single=True)
         run.check()
         returned = run.returned
         if isinstance(returned, torch.Tensor) and returned.numel() == 1:
             returned = returned.item()
-        if not is_number(returned):
-            raise Wrong(
-                f"the step is right; you returned {returned!r}: return the loss"
-            )
+        if not expect.is_number(returned):
+            raise Wrong(f"{right} {returned!r}: return the loss")
         if math.isclose(returned, run.loss * 2**10, rel_tol=0.02):
-            raise Wrong(
-                "the step is right; you returned the loss times the scale: return the"
-                " loss itself"
-            )
+            raise Wrong(f"{right} the loss times the scale: return the loss itself")
         if not math.isclose(returned, run.loss, rel_tol=0.02):
-            raise Wrong(
-                f"the step is right; you returned {returned:.4g}, the loss is"
-                f" {run.loss:.4g}"
-            )
-    Run(
-        answer,
-        0.5,
-        1,
-        scale=2.0**40,
-        more=", a scale so large that gradients are infinite",
-        single=True,
-    ).check_skipped()
+            raise Wrong(f"{right} {returned:.4g}, the loss is {run.loss:.4g}")
+    Run(answer, 0.5, 1, **LARGE, single=True).check_skipped()
 
 
 EXERCISES = [

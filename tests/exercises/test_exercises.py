@@ -21,7 +21,7 @@ import torch
 from tests.conftest import ROOT
 from tests.exercises import mutants
 from tests.exercises.answers import all_answers, edit
-from utils import exercises
+from utils import exercises, expect, score
 from utils.exercises import NotAnswered, Wrong
 
 ALL = exercises.all_exercises()
@@ -36,8 +36,8 @@ def answer(exercise, source):
 
 @pytest.fixture(autouse=True)
 def no_score(monkeypatch, tmp_path):
-    monkeypatch.setattr(exercises, "SCORE", tmp_path / "score.json")
-    monkeypatch.setattr(exercises, "_score", None)
+    monkeypatch.setattr(score, "SCORE", tmp_path / "score.json")
+    monkeypatch.setattr(score, "_score", None)
     monkeypatch.delenv("LAB_STRICT", raising=False)
     # a package of the site's builder, which no lesson may expect
     monkeypatch.setitem(sys.modules, "tabulate", None)
@@ -200,7 +200,7 @@ def test_function_gets_copies_and_numpy_results_become_pythons():
     ],
 )
 def test_got_and_expected_never_look_alike(got, expected, texts):
-    found = exercises.apart(got, expected)
+    found = expect.distinct_texts(got, expected)
     assert texts is None or found == texts
     assert found[0] != found[1] or got is expected or got != got
 
@@ -231,11 +231,11 @@ def test_hints_come_one_by_one_and_end(capsys, monkeypatch):
 
 def test_score_is_kept_and_a_damaged_one_is_replaced(capsys, monkeypatch):
     exercises.check("00.1", lambda x: x.device.type)
-    monkeypatch.setattr(exercises, "_score", None)
+    monkeypatch.setattr(score, "_score", None)
     exercises.progress()
     assert "✓ 00.1" in capsys.readouterr().out
-    exercises.SCORE.write_text("{")
-    monkeypatch.setattr(exercises, "_score", None)
+    score.SCORE.write_text("{")
+    monkeypatch.setattr(score, "_score", None)
     exercises.progress()
     out = capsys.readouterr().out
     assert "damaged" in out and "○ 00.1" in out
@@ -243,8 +243,8 @@ def test_score_is_kept_and_a_damaged_one_is_replaced(capsys, monkeypatch):
 
 def test_progress_shows_one_lesson(capsys):
     exercises.check("00.1", lambda x: x.device.type)
-    exercises.keep_score("predict 00.a", {"said": "1", "right": True})
-    exercises.keep_score("predict 05.a", {"said": "1", "right": False})
+    score.keep_score("predict 00.a", {"said": "1", "right": True})
+    score.keep_score("predict 05.a", {"said": "1", "right": False})
     capsys.readouterr()
     exercises.progress("00")
     *rows, solved, predictions = capsys.readouterr().out.splitlines()
@@ -267,7 +267,7 @@ def test_progress_shows_one_lesson(capsys):
 
 
 def test_score_that_cannot_be_written_lasts_for_now(capsys, monkeypatch, tmp_path):
-    monkeypatch.setattr(exercises, "SCORE", tmp_path / "no such folder" / "score.json")
+    monkeypatch.setattr(score, "SCORE", tmp_path / "no such folder" / "score.json")
     exercises.check("00.1", lambda x: x.device.type)
     exercises.progress()
     out = capsys.readouterr().out
@@ -299,5 +299,56 @@ def test_call_turns_errors_and_dots_into_verdicts():
         exercises.call(lambda x: ..., 3)
     with pytest.raises(NotAnswered):
         exercises.call(lambda x: (x, ...), 3)
+    with pytest.raises(NotAnswered):
+        exercises.call(lambda x: {x: ...}, 3)
     with pytest.raises(Wrong, match="expected a function"):
         exercises.call(5, 3)
+
+
+@pytest.mark.parametrize(
+    ("expectation", "said"),
+    [
+        (lambda: expect.number(True, "x = 3"), "you returned True, expected a number"),
+        (
+            lambda: expect.numbers((1, "a"), 2, "x = 3", "a pair"),
+            "you returned (1, 'a'), expected a pair",
+        ),
+        (
+            lambda: expect.equal(1, True, "x = 3", "it is odd"),
+            "you returned 1, expected True: it is odd",
+        ),
+        (
+            lambda: expect.close(4, 5.5, "x = 3", lambda: "half is added", unit=" s"),
+            "you returned 4 s, expected 5.5 s: half is added",
+        ),
+        (
+            lambda: expect.close(
+                2.0, 4, "x = 3", "why", [(2, "that is half")], "it is"
+            ),
+            "it is 2, expected 4: that is half",
+        ),
+        (
+            lambda: expect.tensor(torch.ones(2), torch.tensor([1, 1]), "x = 3"),
+            "you returned torch.float32 of shape (2,), expected torch.int64 of shape"
+            " (2,)",
+        ),
+        (
+            lambda: expect.tensor(torch.ones(1), torch.zeros(1), "x = 3", "it is x"),
+            "you returned [1.0], expected [0.0]: it is x",
+        ),
+    ],
+)
+def test_expectations_say_input_what_came_out_what_was_expected_and_why(
+    expectation, said
+):
+    with pytest.raises(Wrong) as caught:
+        expectation()
+    assert str(caught.value) == f"for x = 3 {said}"
+
+
+def test_what_was_expected_passes():
+    expect.equal((1, "a"), (1, "a"), "x = 3")
+    expect.close(0.1 + 0.2, 0.3, "x = 3")
+    expect.close(float("inf"), float("inf"), "x = 3")
+    expect.tensor(torch.ones(2) + 1e-7, torch.ones(2), "x = 3")
+    assert expect.numbers((1, 2.5), 2, "x = 3", "a pair") == [1, 2.5]

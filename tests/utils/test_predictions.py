@@ -12,7 +12,7 @@ import ipywidgets  # noqa: F401 (with the real get_ipython)
 import pytest
 
 from tests.conftest import ROOT, errors_of, text_of
-from utils import exercises, predictions
+from utils import exercises, predictions, score
 from utils.messages import LabError
 from utils.predictions import predict, reveal
 
@@ -22,8 +22,8 @@ WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 
 @pytest.fixture(autouse=True)
 def no_score(monkeypatch, tmp_path):
-    monkeypatch.setattr(exercises, "SCORE", tmp_path / "score.json")
-    monkeypatch.setattr(exercises, "_score", None)
+    monkeypatch.setattr(score, "SCORE", tmp_path / "score.json")
+    monkeypatch.setattr(score, "_score", None)
     monkeypatch.delenv("LAB_STRICT", raising=False)
     new_kernel()
 
@@ -61,7 +61,7 @@ def ask(monkeypatch):
 
 
 def kept():
-    return json.loads(exercises.SCORE.read_text(encoding="utf-8"))
+    return json.loads(score.SCORE.read_text(encoding="utf-8"))
 
 
 # --------------------------------------------------------------------------------------
@@ -85,7 +85,7 @@ def test_buttons_and_a_guess_that_can_be_changed(ask, capsys):
 def test_who_runs_all_first_and_chooses_then_sees_the_comparison_at_once(ask, capsys):
     box = ask(*RACE)
     reveal("05.race", "0")
-    assert capsys.readouterr().out == "" and not exercises.SCORE.exists()
+    assert capsys.readouterr().out == "" and not score.SCORE.exists()
     box.click("0")
     assert box.said().strip() == "You said 0, and 0 it is."
     assert kept() == {"predict 05.race": {"said": "0", "right": True}}
@@ -196,7 +196,7 @@ assert "ipywidgets" not in sys.modules"""
 def test_strictly_a_wrong_reveal_is_an_error_and_no_score_is_touched(
     monkeypatch, capsys
 ):
-    exercises.SCORE.write_text('{"predict 05.race": {"said": "4"}}')
+    score.SCORE.write_text('{"predict 05.race": {"said": "4"}}')
     monkeypatch.setenv("LAB_STRICT", "1")
     with pytest.raises(
         LabError, match=r"^reveal\('05.race', '0'\): no predict above asks for it$"
@@ -216,7 +216,7 @@ def test_strictly_a_wrong_reveal_is_an_error_and_no_score_is_touched(
 
 def test_progress_counts_what_has_been_revealed(ask, capsys):
     # as it was before there were predictions
-    exercises.SCORE.write_text('{"00.1": "solved"}')
+    score.SCORE.write_text('{"00.1": "solved"}')
     exercises.progress()
     out = capsys.readouterr().out
     assert "✓ 00.1" in out and out.endswith(" solved\n")
@@ -233,14 +233,14 @@ def test_progress_counts_what_has_been_revealed(ask, capsys):
 def test_two_kernels_keep_one_score(ask):
     ask(*RACE).click("0")
     # by a lesson in another kernel
-    exercises.SCORE.write_text(json.dumps({**kept(), "02.1": "solved"}))
+    score.SCORE.write_text(json.dumps({**kept(), "02.1": "solved"}))
     ask(*RACE).click("4")
     assert kept() == {"02.1": "solved", "predict 05.race": {"said": "4"}}
 
 
 @pytest.mark.parametrize("text", ["{", "[1]", "\x00"])
 def test_a_damaged_score_says_so_once_and_a_new_one_starts(ask, capsys, text):
-    exercises.SCORE.write_text(text)
+    score.SCORE.write_text(text)
     box = ask(*RACE)
     box.click("0")
     out = capsys.readouterr().out
@@ -256,7 +256,7 @@ def test_a_damaged_score_says_so_once_and_a_new_one_starts(ask, capsys, text):
     "entry", ['"solved"', "[]", '{"said": 4}', "{}", '{"said": "5", "right": [1]}']
 )
 def test_an_entry_that_makes_no_sense_is_no_guess(ask, capsys, entry):
-    exercises.SCORE.write_text(f'{{"predict 05.race": {entry}, "00.1": []}}')
+    score.SCORE.write_text(f'{{"predict 05.race": {entry}, "00.1": []}}')
     assert ask(*RACE).said() == ""
     reveal("05.race", "0")
     exercises.progress()
@@ -266,7 +266,7 @@ def test_an_entry_that_makes_no_sense_is_no_guess(ask, capsys, entry):
 def test_a_score_that_cannot_be_written_lasts_for_now(
     ask, capsys, monkeypatch, tmp_path
 ):
-    monkeypatch.setattr(exercises, "SCORE", tmp_path / "no such folder" / "score.json")
+    monkeypatch.setattr(score, "SCORE", tmp_path / "no such folder" / "score.json")
     box = ask(*RACE)
     box.click("4")
     assert (
