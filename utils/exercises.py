@@ -75,8 +75,8 @@ class Exercise:
 
 
 def call(answer, *args, shown=None):
-    """Call the reader's function; NotAnswered if it still returns `...`, also in a list
-    or tuple, Wrong if it raises.
+    """Call the reader's function; NotAnswered if it still returns `...`, also in a
+    list, tuple or dict, Wrong if it raises.
 
     shown: how the message names the input; by default its repr. The function gets
     copies of lists, dicts and sets, so that it may change them; what it gets and what
@@ -94,11 +94,20 @@ def call(answer, *args, shown=None):
         raise Wrong(
             f"for {shown} your function raised {type(error).__name__}: {first}"
         ) from error
-    if result is DOTS or (
-        isinstance(result, (list, tuple)) and any(value is DOTS for value in result)
-    ):
+    if unanswered(result):
         raise NotAnswered
     return plain(result)
+
+
+def unanswered(value):
+    """Whether `value` is the dots of the stub, or a list, tuple or dict that has some
+    among its values.
+    """
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, (list, tuple)):
+        return any(item is DOTS for item in value)
+    return value is DOTS
 
 
 def is_number(value):
@@ -216,7 +225,7 @@ def _judge(exercise, answer):
 
     def judge():
         try:
-            if answer is DOTS:
+            if unanswered(answer):
                 raise NotAnswered
             exercise.check(plain(answer))
             raised.append(None)

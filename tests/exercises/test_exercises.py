@@ -19,7 +19,7 @@ import torch
 
 from tests.conftest import ROOT
 from tests.exercises import mutants
-from utils import exercises
+from utils import exercises, expect
 from utils.exercises import NotAnswered, Wrong
 
 ALL = exercises.all_exercises()
@@ -191,7 +191,7 @@ def test_function_gets_copies_and_numpy_results_become_pythons():
     ],
 )
 def test_got_and_expected_never_look_alike(got, expected, texts):
-    found = exercises.apart(got, expected)
+    found = expect.distinct_texts(got, expected)
     assert texts is None or found == texts
     assert found[0] != found[1] or got is expected or got != got
 
@@ -290,5 +290,56 @@ def test_call_turns_errors_and_dots_into_verdicts():
         exercises.call(lambda x: ..., 3)
     with pytest.raises(NotAnswered):
         exercises.call(lambda x: (x, ...), 3)
+    with pytest.raises(NotAnswered):
+        exercises.call(lambda x: {x: ...}, 3)
     with pytest.raises(Wrong, match="expected a function"):
         exercises.call(5, 3)
+
+
+@pytest.mark.parametrize(
+    ("expectation", "said"),
+    [
+        (lambda: expect.number(True, "x = 3"), "you returned True, expected a number"),
+        (
+            lambda: expect.numbers((1, "a"), 2, "x = 3", "a pair"),
+            "you returned (1, 'a'), expected a pair",
+        ),
+        (
+            lambda: expect.equal(1, True, "x = 3", "it is odd"),
+            "you returned 1, expected True: it is odd",
+        ),
+        (
+            lambda: expect.close(4, 5.5, "x = 3", lambda: "half is added", unit=" s"),
+            "you returned 4 s, expected 5.5 s: half is added",
+        ),
+        (
+            lambda: expect.close(
+                2.0, 4, "x = 3", "why", [(2, "that is half")], "it is"
+            ),
+            "it is 2, expected 4: that is half",
+        ),
+        (
+            lambda: expect.tensor(torch.ones(2), torch.ones(1), "x = 3"),
+            "you returned torch.float32 of shape (2,), expected torch.float32 of shape"
+            " (1,)",
+        ),
+        (
+            lambda: expect.tensor(torch.ones(1), torch.zeros(1), "x = 3", "it is x"),
+            "you returned [1.0], expected [0.0]: it is x",
+        ),
+    ],
+)
+def test_expectations_say_input_what_came_out_what_was_expected_and_why(
+    expectation, said
+):
+    with pytest.raises(Wrong) as caught:
+        expectation()
+    assert str(caught.value) == f"for x = 3 {said}"
+
+
+def test_what_was_expected_passes():
+    expect.equal((1, "a"), (1, "a"), "x = 3")
+    expect.close(0.1 + 0.2, 0.3, "x = 3")
+    expect.close(float("inf"), float("inf"), "x = 3")
+    expect.tensor(torch.ones(2) + 1e-7, torch.ones(2), "x = 3")
+    assert expect.numbers((1, 2.5), 2, "x = 3", "a pair") == [1, 2.5]
