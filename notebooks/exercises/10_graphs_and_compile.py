@@ -46,48 +46,60 @@ def _compile(*args, backend="inductor", real=torch.compile, **options):
     return real(*args, backend=backend, **options)
 
 
+X = torch.ones(4)
+
+
+COUNTED = [  # the case, function, its inputs, number of graphs, why
+    (
+        "x * 2 on four tensors alike",
+        doubled,
+        [X, X + 1, X + 2, X + 3],
+        1,
+        "a graph has several nodes",
+    ),
+    (
+        "x * 2 on float32, float64, float32",
+        doubled,
+        [X, X.double(), X],
+        2,
+        "a new dtype is compiled again",
+    ),
+    (
+        "x * 2 on no tensor",
+        doubled,
+        [],
+        0,
+        "it is compiled at the first call, and there is none",
+    ),
+    (
+        "the lesson's `careful` on a positive tensor",
+        careful,
+        [X],
+        2,
+        "one graph up to the `if`, one after it",
+    ),
+    (
+        "`careful` on a positive and a negative tensor",
+        careful,
+        [X, -X],
+        3,
+        "each way out is a graph",
+    ),
+    (
+        "the same, asked again",
+        careful,
+        [X, -X],
+        3,
+        "begin with no graphs, and with torch.compiler.reset()",
+    ),
+]
+
+
 def check_count_graphs(answer):
-    x, before = torch.ones(4), 0
-    again = "begin with no graphs, and with torch.compiler.reset()"
-    for text, fn, inputs, expected, why in (
-        (
-            "x * 2 on four tensors alike",
-            doubled,
-            [x, x + 1, x + 2, x + 3],
-            1,
-            "a graph has several nodes",
-        ),
-        (
-            "x * 2 on float32, float64, float32",
-            doubled,
-            [x, x.double(), x],
-            2,
-            "a new dtype is compiled again",
-        ),
-        (
-            "x * 2 on no tensor",
-            doubled,
-            [],
-            0,
-            "it is compiled at the first call, and there is none",
-        ),
-        (
-            "the lesson's `careful` on a positive tensor",
-            careful,
-            [x],
-            2,
-            "one graph up to the `if`, one after it",
-        ),
-        (
-            "`careful` on a positive and a negative tensor",
-            careful,
-            [x, -x],
-            3,
-            "each way out is a graph",
-        ),
-        ("the same, asked again", careful, [x, -x], 3, again),
-    ):
-        if why is not again:
+    before = 0
+    for text, fn, inputs, expected, why in COUNTED:
+        again = text == "the same, asked again"
+        if not again:
             # what the lesson or another answer has compiled says nothing about this one
             torch.compiler.reset()
         with mock.patch.object(torch, "compile", _compile):
@@ -95,7 +107,7 @@ def check_count_graphs(answer):
         expect.number(got, text)
         if expected == 1 and got == len(inputs):
             why = "later calls find the graph of the first"
-        elif got == 0 and why is not again:
+        elif got == 0 and not again:
             why = (
                 "your backend was never asked: does torch.compile get it, and do you"
                 " call what it returns?"
@@ -107,28 +119,21 @@ def check_count_graphs(answer):
     # PyTorch says that it gives up, and so does the verdict
     logging.disable(logging.WARNING)
     try:
-        for time in range(1, 11):
-            shown = "x * 2, asked ten times,"
-            why = (
-                "after eight graphs of a function PyTorch compiles it no more. Begin"
-                " with torch.compiler.reset()"
-            )
-            got = _call(answer, doubled, [x], shown="x * 2, asked ten times")
-            expect.equal(got, 1, shown, why, said=f"at time {time} you returned")
+        _ask_ten_times(answer)
     finally:
         logging.disable(logging.NOTSET)
         torch.compiler.reset()
 
 
-TIMES = [  # n, kernel, launch
-    (50, 2.0, 5.0),
-    (50, 20.0, 5.0),
-    (1, 3.0, 5.0),
-    (4, 5.0, 5.0),
-    (200, 0.5, 8.0),
-    (3, 2, 7),
-    (10, 4, 3),
-]
+def _ask_ten_times(answer):
+    shown = "x * 2, asked ten times"
+    why = (
+        "after eight graphs of a function PyTorch compiles it no more. Begin with"
+        " torch.compiler.reset()"
+    )
+    for time in range(1, 11):
+        got = _call(answer, doubled, [X], shown=shown)
+        expect.equal(got, 1, f"{shown}, at time {time}", why)
 
 
 GRAPHS = """
@@ -148,6 +153,17 @@ def count_graphs(fn, inputs):
 
 # --------------------------------------------------------------------------------------
 # 10.1
+
+
+TIMES = [  # n, kernel, launch
+    (50, 2.0, 5.0),
+    (50, 20.0, 5.0),
+    (1, 3.0, 5.0),
+    (4, 5.0, 5.0),
+    (200, 0.5, 8.0),
+    (3, 2, 7),
+    (10, 4, 3),
+]
 
 
 def check_graph_gain(answer):
@@ -219,6 +235,10 @@ def _gain_slips(n, kernel, launch, eager, graph):
     return slips
 
 
+# --------------------------------------------------------------------------------------
+# 10.2
+
+
 PAYING = [  # first, compiled, eager, number of calls
     (10.0, 0.5, 1.0, 20),
     (10.0, 9.0, 10.0, 2),
@@ -232,10 +252,6 @@ PAYING = [  # first, compiled, eager, number of calls
     (3.25, 0.25, 1.25, 4),
     (1024, 2**-10, 2**-9, 2**20),
 ]
-
-
-# --------------------------------------------------------------------------------------
-# 10.2
 
 
 def check_calls_until_it_pays(answer):

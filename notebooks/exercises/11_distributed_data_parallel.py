@@ -338,36 +338,40 @@ class _Work:
 
 def check_mean_loss(answer):
     for losses in ([0.5, 3.0, 1.0], [4.0], [1.5, 2.25]):
-        world = _World(len(losses))
+        _judge_mean_loss(answer, losses)
 
-        def work(rank, world=world, losses=losses):
-            dist, loss = _Dist(rank, world), torch.tensor(losses[rank])
-            shown = f"rank {rank} of {world.size}"
-            for _ in range(2):
-                got = call(answer, dist, loss, shown=shown)
-                dist._close()
-                if got is None:
-                    raise Wrong(
-                        f"on {shown} you returned None, expected the mean (all_reduce"
-                        " itself returns nothing)"
-                    )
-                if loss.item() != losses[rank]:
-                    raise Wrong(
-                        f"on {shown} `loss` was {losses[rank]} and now is"
-                        f" {loss.item():g}: a collective writes into the tensor that it"
-                        " gets, so give it another one"
-                    )
-            return _number(got, f"on {shown} you returned")
 
-        shown = f"{world.size} ranks with the losses {losses},"
-        mean = sum(losses) / world.size
-        for rank, got in enumerate(world.run(work)):
-            slips = [
-                (sum(losses), "all_reduce leaves the sum"),
-                (losses[rank], "it has its own loss only"),
-            ]
-            said = f"rank {rank} returned"
-            expect.close(got, mean, shown, slips=slips, said=said, rel_tol=1e-5)
+def _judge_mean_loss(answer, losses):
+    world = _World(len(losses))
+
+    def work(rank):
+        dist, loss = _Dist(rank, world), torch.tensor(losses[rank])
+        shown = f"rank {rank} of {world.size}"
+        for _ in range(2):
+            got = call(answer, dist, loss, shown=shown)
+            dist._close()
+            if got is None:
+                raise Wrong(
+                    f"on {shown} you returned None, expected the mean (all_reduce"
+                    " itself returns nothing)"
+                )
+            if loss.item() != losses[rank]:
+                raise Wrong(
+                    f"on {shown} `loss` was {losses[rank]} and now is {loss.item():g}:"
+                    " a collective writes into the tensor that it gets, so give it"
+                    " another one"
+                )
+        return _number(got, f"on {shown} you returned")
+
+    shown = f"{world.size} ranks with the losses {losses},"
+    mean = sum(losses) / world.size
+    for rank, got in enumerate(world.run(work)):
+        slips = [
+            (sum(losses), "all_reduce leaves the sum"),
+            (losses[rank], "it has its own loss only"),
+        ]
+        said = f"rank {rank} returned"
+        expect.close(got, mean, shown, slips=slips, said=said, rel_tol=1e-5)
 
 
 DEALT = [  # n, world, seed, epoch
@@ -515,33 +519,38 @@ def _named(function):
 def check_ring_all_gather(answer):
     for size in (2, 3, 1, 5):
         # in no order, and one value twice
-        world, values, sent = _World(size), list("dbeba")[:size], [0] * size
-
-        def work(rank, world=world, values=values, sent=sent):
-            left, right = (rank - 1) % world.size, (rank + 1) % world.size
-            shown = f"rank {rank} of {world.size}"
-
-            @_named
-            def send(value):
-                sent[rank] += 1
-                if sent[rank] > 2 * world.size:
-                    raise _Stop(f"{shown} has sent {sent[rank]} values and goes on")
-                # more than one of the values, which are strings
-                if str(value).count("'") > 2:
-                    raise _Stop(
-                        f"{shown} sent {value}: one value in each message, please"
-                    )
-                world.send(rank, right, value)
-
-            @_named
-            def receive():
-                return world.receive(left, rank)
-
-            given = rank, world.size, values[rank], send, receive
-            return call(answer, *given, shown=shown)
-
-        for rank, got in enumerate(world.run(work)):
+        values, sent = list("dbeba")[:size], [0] * size
+        results = _run_ring(answer, values, sent)
+        for rank, got in enumerate(results):
             _judge_gathered(got, values, rank, sent[rank])
+
+
+def _run_ring(answer, values, sent):
+    """What the answer returns on each rank. sent: gets how many values it sent."""
+    world = _World(len(values))
+
+    def work(rank):
+        left, right = (rank - 1) % world.size, (rank + 1) % world.size
+        shown = f"rank {rank} of {world.size}"
+
+        @_named
+        def send(value):
+            sent[rank] += 1
+            if sent[rank] > 2 * world.size:
+                raise _Stop(f"{shown} has sent {sent[rank]} values and goes on")
+            # more than one of the values, which are strings
+            if str(value).count("'") > 2:
+                raise _Stop(f"{shown} sent {value}: one value in each message, please")
+            world.send(rank, right, value)
+
+        @_named
+        def receive():
+            return world.receive(left, rank)
+
+        given = rank, world.size, values[rank], send, receive
+        return call(answer, *given, shown=shown)
+
+    return world.run(work)
 
 
 def _judge_gathered(got, values, rank, sent):
@@ -658,30 +667,33 @@ RIGHT, TOTAL = (3, 2, 3), (4, 7, 3)
 
 def check_train_right(answer):
     for size, epochs in ((2, 3), (3, 2), (1, 1)):
-        world, samplers = _World(size), [_Sampler(rank, size) for rank in range(size)]
-        trained, saved = [[] for _ in range(size)], []
-
-        def work(
-            rank, world=world, samplers=samplers, epochs=epochs, kept=(trained, saved)
-        ):
-            trained, saved = kept
-
-            @_named
-            def count():
-                return RIGHT[rank], TOTAL[rank] + len(trained[rank]) // 4
-
-            @_named
-            def save(accuracy):
-                saved.append((rank, accuracy))
-
-            dist, step = _Dist(rank, world), trained[rank].append
-            given = dist, samplers[rank], step, count, save, epochs
-            call(answer, *given, shown=f"rank {rank} of {world.size}")
-            dist._close()
-
-        world.run(work)
+        samplers = [_Sampler(rank, size) for rank in range(size)]
+        trained, saved = _train(answer, samplers, epochs)
         _judge_training(trained, samplers, epochs)
         _judge_files(saved, size, epochs)
+
+
+def _train(answer, samplers, epochs):
+    """What each rank was trained on, and (rank, accuracy) of all files."""
+    world = _World(len(samplers))
+    trained, saved = [[] for _ in samplers], []
+
+    def work(rank):
+        @_named
+        def count():
+            return RIGHT[rank], TOTAL[rank] + len(trained[rank]) // 4
+
+        @_named
+        def save(accuracy):
+            saved.append((rank, accuracy))
+
+        dist, step = _Dist(rank, world), trained[rank].append
+        given = dist, samplers[rank], step, count, save, epochs
+        call(answer, *given, shown=f"rank {rank} of {world.size}")
+        dist._close()
+
+    world.run(work)
+    return trained, saved
 
 
 def _judge_training(trained, samplers, epochs):

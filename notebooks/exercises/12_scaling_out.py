@@ -393,43 +393,42 @@ def _watch_save(answer, path):
 
 def _save_badly(answer, path):
     path.write_bytes(b"old checkpoint")
-    after = ""
-    for error in (
-        OSError("no space left on device"),
-        ValueError("this cannot be saved"),
-    ):
-
-        def fails(file, error=error):
-            file.write(b"half a ")
-            file.flush()
-            raise error
-
-        try:
-            answer(fails, path)
-        except FileExistsError as raised:
-            raise Wrong(
-                f"{after}its half file is still there, and the next save cannot open"
-                f" it: {raised}"
-            ) from raised
-        except Exception as raised:
-            if error not in (raised, raised.__cause__):
-                raise Wrong(
-                    f"{after}write raised {error!r}, and save {raised!r}: let the error"
-                    " through"
-                ) from raised
-        else:
-            raise Wrong(f"write raised {error!r}, but save did not: nobody will notice")
-        held = path.read_bytes() if path.exists() else "nothing"
-        if held != b"old checkpoint":
-            raise Wrong(
-                f"write failed in the middle, and path holds {held!r}, expected"
-                " b'old checkpoint'"
-            )
-        after = "after a save that failed, "
+    _fail(answer, path, OSError("no space left on device"), "")
+    after = "after a save that failed, "
+    _fail(answer, path, ValueError("this cannot be saved"), after)
     shown = "a save after two that failed"
     call(answer, lambda file: file.write(b"third try"), path, shown=shown)
     if path.read_bytes() != b"third try":
         raise Wrong(f"{shown} left {path.read_bytes()!r}, expected b'third try'")
+
+
+def _fail(answer, path, error, after):
+    def write(file):
+        file.write(b"half a ")
+        file.flush()
+        raise error
+
+    try:
+        answer(write, path)
+    except FileExistsError as raised:
+        raise Wrong(
+            f"{after}its half file is still there, and the next save cannot open it:"
+            f" {raised}"
+        ) from raised
+    except Exception as raised:
+        if error not in (raised, raised.__cause__):
+            raise Wrong(
+                f"{after}write raised {error!r}, and save {raised!r}: let the error"
+                " through"
+            ) from raised
+    else:
+        raise Wrong(f"write raised {error!r}, but save did not: nobody will notice")
+    held = path.read_bytes() if path.exists() else "nothing"
+    if held != b"old checkpoint":
+        raise Wrong(
+            f"write failed in the middle, and path holds {held!r}, expected b'old"
+            " checkpoint'"
+        )
 
 
 CRASHES = [  # cost, host_mtbf, hosts
@@ -480,11 +479,7 @@ def check_best_interval(answer):
 
 
 WEAK = {8: 0.25, 64: 0.26, 512: 0.3125}
-
-
 FIXED = {1: 64.0, 8: 8.0, 64: 1.25, 512: 0.5}
-
-
 SCALED = [  # devices → seconds, whether all share one problem
     (WEAK, False),
     (FIXED, True),

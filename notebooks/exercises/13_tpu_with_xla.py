@@ -66,36 +66,39 @@ def _named(x):
 
 
 def check_run_epoch(answer):
-    for count in (3, 1, 0):
-        toy, given = ToyXLA(), []
+    for count, shown in ((3, "3 pairs"), (1, "1 pair"), (0, "0 pairs")):
+        _judge_epoch(answer, count, shown)
 
-        def take_step(x, y, *, toy=toy, given=given):
-            given.append((x, y))
-            toy.recorded += 1
-            return torch.empty((), device="meta")
 
-        x, y = torch.ones(4, 2), torch.ones(4, dtype=torch.long)
-        loader = [(x.clone(), y.clone()) for _ in range(count)]
-        shown = "1 pair" if count == 1 else f"{count} pairs"
-        unstarted = Wrong(
-            "device() of the torch_xla that your function is given was never called: it"
-            " starts the runtime and returns the device"
+def _judge_epoch(answer, count, shown):
+    toy, given = ToyXLA(), []
+
+    def take_step(x, y):
+        given.append((x, y))
+        toy.recorded += 1
+        return torch.empty((), device="meta")
+
+    x, y = torch.ones(4, 2), torch.ones(4, dtype=torch.long)
+    loader = [(x.clone(), y.clone()) for _ in range(count)]
+    unstarted = Wrong(
+        "device() of the torch_xla that your function is given was never called: it"
+        " starts the runtime and returns the device"
+    )
+    try:
+        got = call(answer, toy, take_step, loader, shown=shown)
+    except Wrong as error:  # .to("xla"), or an import of the real one
+        if "xla" in str(error) and not toy.started:
+            raise unstarted from None
+        raise
+    if isinstance(got, Generator):
+        raise Wrong(
+            f"for {shown} you returned a generator, which has run nothing yet; expected"
+            " a list of losses"
         )
-        try:
-            got = call(answer, toy, take_step, loader, shown=shown)
-        except Wrong as error:  # .to("xla"), or an import of the real one
-            if "xla" in str(error) and not toy.started:
-                raise unstarted from None
-            raise
-        if isinstance(got, Generator):
-            raise Wrong(
-                f"for {shown} you returned a generator, which has run nothing yet;"
-                " expected a list of losses"
-            )
-        if count and not toy.started:
-            raise unstarted
-        _judge_steps(toy, given, count, shown)
-        _judge_losses(got, count, shown)
+    if count and not toy.started:
+        raise unstarted
+    _judge_steps(toy, given, count, shown)
+    _judge_losses(got, count, shown)
 
 
 def _judge_steps(toy, given, count, shown):
@@ -186,8 +189,6 @@ STATES = [  # torch, torch_xla, runtime, expected, what is to be said of the ver
     ("2.9.0", "2.9.0", None, "no runtime", "they are equal"),
     ("2.10.1+cpu", "2.10.0", "TPU", "TPU", "both are release 2.10"),
 ]
-
-
 MISMATCHES = [  # torch, torch_xla, what is to be said of them; no runtime
     ("2.11.0+cu128", "2.9.0", "2.11 is not 2.9, so the import would fail"),
     ("2.8.0", "2.9.0", "2.8 is not 2.9, so the import would fail"),
@@ -199,8 +200,6 @@ MISMATCHES = [  # torch, torch_xla, what is to be said of them; no runtime
     ("12.9.0", "2.9.0", "12.9 is not 2.9: compare numbers, not letters"),
     ("12.1.0", "12.10.0", "12.1 is not 12.10: a number may have any number of digits"),
 ]
-
-
 VERSIONS_FIRST = (
     "2.13.0",
     "2.9.0",
@@ -330,14 +329,8 @@ def _block(name, samples, accumulator):
 
 
 LOCK = _block("DeviceLockWait", 40, "05s017ms000.000us")
-
-
 RUN = _block("ExecuteTime", 16, "009ms125.250us")
-
-
 LAZY = _block("LazyCompileTime", 7, "03s000ms000.000us")
-
-
 COUNTER = "Counter: UncachedCompile\n  Value: 14\n"
 # samples and accumulator of CompileTime (None: it is missing), what stands before it,
 # what behind it

@@ -423,32 +423,36 @@ def _stepped(parts, factors, limit):
 
 def check_take_step(answer):
     for sizes, limit, scale in STEPS:
-        model, optimizer, inputs, targets = _run()
-        before, scaler = _weights(model), _Scaler(scale)
-        stepped, returned, take_one = [], [], optimizer.step
+        _judge_step(answer, sizes, limit, scale)
 
-        def step(*args, stepped=stepped, take_one=take_one, **more):
-            stepped.append(1)
-            return take_one(*args, **more)
 
-        # whatever it returns: the step is judged by what it did
-        def quiet(*args, returned=returned):
-            returned.append(answer(*args))
+def _judge_step(answer, sizes, limit, scale):
+    model, optimizer, inputs, targets = _run()
+    before, scaler = _weights(model), _Scaler(scale)
+    stepped, returned, take_one = [], [], optimizer.step
 
-        optimizer.step = step
-        shown = f"parts of {' and '.join(map(str, sizes))} samples, limit {limit:g}"
-        parts = list(zip(inputs.split(sizes), targets.split(sizes), strict=True))
-        given = model, optimizer, scaler, parts, _mean_loss, limit
-        call(quiet if callable(answer) else answer, *given, shown=shown)
-        if returned == [DOTS] and not scaler.calls and not stepped:
-            raise NotAnswered
-        _judge_calls(scaler.calls, len(stepped), shown)
-        _judge_weights(model, before, parts, limit, scale, shown)
-        gradients = [p.grad for p in model.parameters() if p.grad is not None]
-        if any(gradient.any() for gradient in gradients):
-            raise Wrong(
-                "the gradients are still there: the next step would add its own to them"
-            )
+    def step(*args, **more):
+        stepped.append(1)
+        return take_one(*args, **more)
+
+    # whatever it returns: the step is judged by what it did
+    def quiet(*args):
+        returned.append(answer(*args))
+
+    optimizer.step = step
+    shown = f"parts of {' and '.join(map(str, sizes))} samples, limit {limit:g}"
+    parts = list(zip(inputs.split(sizes), targets.split(sizes), strict=True))
+    given = model, optimizer, scaler, parts, _mean_loss, limit
+    call(quiet if callable(answer) else answer, *given, shown=shown)
+    if returned == [DOTS] and not scaler.calls and not stepped:
+        raise NotAnswered
+    _judge_calls(scaler.calls, len(stepped), shown)
+    _judge_weights(model, before, parts, limit, scale, shown)
+    gradients = [p.grad for p in model.parameters() if p.grad is not None]
+    if any(gradient.any() for gradient in gradients):
+        raise Wrong(
+            "the gradients are still there: the next step would add its own to them"
+        )
 
 
 def _judge_calls(calls, steps, shown):
