@@ -3,6 +3,7 @@
 import math
 import os
 from functools import partial
+from typing import NamedTuple
 
 import torch
 from torch import nn
@@ -10,15 +11,9 @@ from torch.nn import functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from utils.exercises import (
-    Exercise,
-    Wrong,
-    apart,
-    call,
-    expect_number,
-    is_number,
-    plain,
-)
+from utils import expect
+from utils.exercises import Exercise, Wrong, call, plain
+from utils.operators import Operators
 from utils.simulate.roofline import transformer_flops
 from utils.waits import CountWaits
 
@@ -26,91 +21,58 @@ from utils.waits import CountWaits
 os.environ.setdefault("KINETO_LOG_LEVEL", "99")
 
 
-def _close(got, right):
-    return is_number(got) and math.isclose(got, right, abs_tol=1e-9)
-
-
 # --------------------------------------------------------------------------------------
 # 09.0
 
 
 def five_sums():
+    """five sums in a loop"""
     for _ in range(5):
         torch.ones(3).sum()
 
 
 def two_layers():
+    """a training step of two layers"""
     layers = nn.Sequential(nn.Linear(4, 3), nn.GELU(), nn.Linear(3, 2))
     layers(torch.ones(8, 4)).square().mean().backward()
 
 
 def one_product():
+    """one product"""
     torch.ones(2, 3) @ torch.ones(3, 2)
 
 
-CALLS = [
-    (
-        "aten::sum",
-        "five sums in a loop",
-        five_sums,
-        5,
-        "the row of a name has the count of all its calls",
-    ),
+CALLS = [  # operator, program, number of calls, why
+    ("aten::sum", five_sums, 5, "the row of a name has the count of all its calls"),
     (
         "aten::mm",
-        "one product",
         one_product,
         1,
         "aten::matmul calls it; operators that others call count as well",
     ),
-    (
-        "aten::addmm",
-        "a training step of two layers",
-        two_layers,
-        2,
-        "each layer multiplies once in its forward pass",
-    ),
-    (
-        "aten::mm",
-        "a training step of two layers",
-        two_layers,
-        3,
-        "the lesson says why not four",
-    ),
-    (
-        "aten::add",
-        "a training step of two layers",
-        two_layers,
-        0,
-        "aten::addmm is another operator",
-    ),
-    (
-        "aten::linear",
-        "a training step of two layers",
-        two_layers,
-        2,
-        "operators that call others count as well",
-    ),
-    ("aten::mm", "five sums in a loop", five_sums, 0, "it is never called"),
+    ("aten::addmm", two_layers, 2, "each layer multiplies once in its forward pass"),
+    ("aten::mm", two_layers, 3, "the lesson says why not four"),
+    ("aten::add", two_layers, 0, "aten::addmm is another operator"),
+    ("aten::linear", two_layers, 2, "operators that call others count as well"),
+    ("aten::mm", five_sums, 0, "it is never called"),
 ]
 
 
 def check_calls_of(answer):
-    for name, text, program, expected, why in CALLS:
-        shown = f"{name!r} in {text}"
+    for name, program, expected, why in CALLS:
+        shown = f"{name!r} in {program.__doc__}"
         got = call(answer, name, program, shown=shown)
-        expect_number(got, shown, "a number of calls, 0 if there is none")
-        if got != expected:
-            if isinstance(got, float):
-                why = "the number of calls is asked, not their time"
-            elif program is five_sums and got == 0:
-                why = (
-                    "call the program in the `with` block, ask after it, and for the"
-                    " whole name, aten:: included"
-                )
-            elif program is five_sums and got == 2 * expected:
-                why = "call the program once"
-            raise Wrong(f"for {shown} you returned {got}, expected {expected}: {why}")
+        expect.number(got, shown, "a number of calls, 0 if there is none")
+        if isinstance(got, float):
+            why = "the number of calls is asked, not their time"
+        elif program is five_sums and got == 0:
+            why = (
+                "call the program in the `with` block, ask after it, and for the whole"
+                " name, aten:: included"
+            )
+        elif program is five_sums and got == 2 * expected:
+            why = "call the program once"
+        expect.equal(got, expected, shown, why)
 
 
 # --------------------------------------------------------------------------------------
@@ -203,28 +165,19 @@ SELF_TIMES = [
 
 def check_self_times(answer):
     for text, spans, expected, why in SELF_TIMES:
-        got = call(answer, spans, shown=f"{text}, {spans}")
-        if not isinstance(got, dict):
-            raise Wrong(
-                f"for {text} you returned {got!r}, expected a dict of name → self time"
-            )
+        shown = f"{text}, {spans}"
+        got = call(answer, spans, shown=shown)
+        expect.instance(got, dict, text, "a dict of name → self time")
         got = plain(dict(got))  # a Counter or a defaultdict will do
         if set(got) != set(expected):
             raise Wrong(
-                f"for {text}, {spans}, your names are {sorted(map(str, got))}, expected"
+                f"for {shown}, your names are {sorted(map(str, got))}, expected"
                 f" {sorted(expected)}: every name of a span, none else"
             )
-        for name, right in expected.items():
-            if not is_number(got[name]):
-                raise Wrong(
-                    f"for {text} you gave {name!r} {got[name]!r}, expected a number"
-                )
-            if not _close(got[name], right):
-                value, wanted = apart(got[name], right)
-                raise Wrong(
-                    f"for {text}, {spans}, you gave {name!r} {value}, expected"
-                    f" {wanted}: {why}"
-                )
+        for name, time in expected.items():
+            expect.number(got[name], f"{shown}, as {name!r},")
+            said = f"you gave {name!r}"
+            expect.close(got[name], time, shown, why, said=said, abs_tol=1e-9)
 
 
 # --------------------------------------------------------------------------------------
@@ -318,30 +271,17 @@ GAPS = [
 
 def check_longest_gap(answer):
     for text, spans, expected, why in GAPS:
-        got = call(answer, spans, shown=f"{text}, {spans}")
-        if expected is None:
-            if got is not None:
-                raise Wrong(
-                    f"for {text}, {spans}, you returned {got!r}: there is no gap,"
-                    f" expected None ({why})"
-                )
-        elif got is None:
+        shown = f"{text}, {spans}"
+        got = call(answer, spans, shown=shown)
+        if expected is None and got is not None:
             raise Wrong(
-                f"for {text}, {spans}, you returned None, expected {expected}: {why}"
+                f"for {shown} you returned {got!r}: there is no gap, expected None"
+                f" ({why})"
             )
-        elif (
-            not isinstance(got, (tuple, list))
-            or len(got) != 2
-            or not all(map(is_number, got))
-        ):
-            raise Wrong(
-                f"for {text}, {spans}, you returned {got!r}, expected the pair"
-                f" {expected}: start and end"
-            )
-        elif not all(map(_close, got, expected)):
-            raise Wrong(
-                f"for {text}, {spans}, you returned {got!r}, expected {expected}: {why}"
-            )
+        if got is not None:
+            asked = f"the pair {expected}: start and end"
+            got = tuple(expect.numbers(got, 2, shown, asked))
+        expect.equal(got, expected, shown, why)
 
 
 # --------------------------------------------------------------------------------------
@@ -370,34 +310,25 @@ FIGURES = [  # step, busy, data, fetched
 
 
 def check_name_fault(answer):
-    for (step, busy, data, fetched), right in FIGURES:
+    for figures, right in FIGURES:
+        step, busy, data, fetched = figures
         shown = f"{step=}, {busy=}, {data=}, {fetched=}"
-        got = call(answer, step, busy, data, fetched, shown=shown)
+        got = call(answer, *figures, shown=shown)
         if not isinstance(got, str) or got not in NAMES:
-            raise Wrong(
-                f"for {shown} you returned {got!r}, expected one of"
-                f" {', '.join(map(repr, NAMES))}"
-            )
-        if got != right:
-            share = f"the GPU worked {100 * busy / step:g}% of the step"
-            took = f"the data range took {data} of {step - busy:g} ms of idle time"
-            why = {
-                "busy": f"{share}, and that is asked first",
-                "input-bound": (
-                    f"{share}, {took}, more than half"
-                    + (
-                        ", which is asked before the fetches"
-                        if got == "sync-bound"
-                        else ""
-                    )
-                ),
-                "sync-bound": f"{took}, not more than half; values fetched: {fetched}",
-                "launch-bound": (
-                    f"{share}, {took}, values fetched: {fetched}; none of the three is"
-                    " enough"
-                ),
-            }[right]
-            raise Wrong(f"for {shown} you said {got!r}, expected {right!r}: {why}")
+            names = ", ".join(map(repr, NAMES))
+            raise Wrong(f"for {shown} you returned {got!r}, expected one of {names}")
+        share = f"the GPU worked {100 * busy / step:g}% of the step"
+        took = f"the data range took {data} of {step - busy:g} ms of idle time"
+        fetches = f"values fetched: {fetched}"
+        why = {
+            "busy": f"{share}, and that is asked first",
+            "input-bound": f"{share}, {took}, more than half",
+            "sync-bound": f"{took}, not more than half; {fetches}",
+            "launch-bound": f"{share}, {took}, {fetches}; none of the three is enough",
+        }[right]
+        if right == "input-bound" and got == "sync-bound":
+            why += ", which is asked before the fetches"
+        expect.equal(got, right, shown, why, said="you said")
 
 
 # --------------------------------------------------------------------------------------
@@ -408,32 +339,6 @@ class Fetched(BaseException):
     """Ends an answer at its first fetch. No Exception, so that `except Exception` does
     not catch it.
     """
-
-
-class Operators(TorchDispatchMode):
-    """Counts the operators that run; notes types that products compute in, and sizes of
-    tensors made from nothing.
-    """
-
-    def __init__(self):
-        super().__init__()
-        self.count, self.types, self.made = 0, set(), []
-
-    def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
-        self.count += 1
-        name, result = (
-            operation.overloadpacket.__name__,
-            operation(*args, **(kwargs or {})),
-        )
-        if name in ("mm", "addmm", "bmm", "mv", "addmv", "dot"):
-            self.types |= {x.dtype for x in args if isinstance(x, torch.Tensor)}
-        made = name == "lift_fresh" or not any(
-            isinstance(x, torch.Tensor) for x in tree_leaves(args)
-        )
-        # lift_fresh: what torch.tensor makes
-        if made and isinstance(result, torch.Tensor):
-            self.made.append(result.numel())
-        return result
 
 
 def slow_epoch(batches, weight):
@@ -448,54 +353,56 @@ def slow_epoch(batches, weight):
     return sum(losses) / count, right / count
 
 
+EPOCHS = [  # sizes of the batches, numbers a sample, classes
+    ((16, 16), 24, 5),
+    ((16, 16, 8), 24, 5),
+    ((1, 6), 10, 3),
+    ((3,), 7, 4),
+]
+
+
 def check_epoch(answer):
     draw = torch.Generator().manual_seed(0)
-    for sizes, width, classes in (
-        ((16, 16), 24, 5),
-        ((16, 16, 8), 24, 5),
-        ((1, 6), 10, 3),
-        ((3,), 7, 4),
-    ):
+    for sizes, width, classes in EPOCHS:
         weight = torch.randn(width, classes, generator=draw)
         batches = []
         for size in sizes:
             x = torch.randint(0, 256, (size, width), dtype=torch.uint8, generator=draw)
             batches.append((x, torch.randint(0, classes, (size,), generator=draw)))
-        expected, shown = (
-            slow_epoch(batches, weight),
-            f"batches of {', '.join(map(str, sizes))} samples",
-        )
-        before = [x.clone() for pair in batches for x in pair] + [weight.clone()]
+        expected = slow_epoch(batches, weight)
+        shown = f"batches of {', '.join(map(str, sizes))} samples"
+        pairs = list(batches)
+        tensors = [*tree_leaves(batches), weight]
+        before = [x.clone() for x in tensors]
+        # bound, so that it gets the list itself and no copy
+        bound = partial(answer, batches, weight) if callable(answer) else answer
         waits, operators = CountWaits(numpy_raises=False), Operators()
-        mine = list(batches)
         with operators, waits:
-            # not a copy
-            got = call(
-                partial(answer, batches, weight) if callable(answer) else answer,
-                shown=shown,
-            )
-        if len(batches) != len(mine) or any(
-            a is not b for a, b in zip(batches, mine, strict=True)
-        ):
+            got = call(bound, shown=shown)
+        if list(map(id, batches)) != list(map(id, pairs)):
             raise Wrong(
                 f"for {shown} your function changed the list of batches; the next epoch"
                 " needs it"
             )
-        if not all(
-            map(torch.equal, before, [x for pair in batches for x in pair] + [weight])
-        ):
+        if not all(map(torch.equal, before, tensors)):
             raise Wrong(
                 f"for {shown} your function wrote into a batch or into weight; the next"
                 " epoch needs them"
             )
-        _judge_epoch(got, expected, shown, batches, weight, operators.types)
-        # what writes into a tensor on the CPU is refused below, on a GPU that takes
-        # nothing from there
-        fetches = [name for name in waits.names if name not in ("__setitem__", "copy_")]
-        _judge_work(
-            fetches, operators, f"right numbers for {shown}, but", len(sizes), width
-        )
+        _judge_epoch(got, expected, shown, batches, weight, _product_types(operators))
+        _judge_work(waits, operators, f"right numbers for {shown}, but", sizes, width)
     _try_on_a_gpu(answer)
+
+
+def _product_types(operators):
+    """The types that products compute in."""
+    products = ("mm", "addmm", "bmm", "mv", "addmv", "dot")
+    return {
+        x.dtype
+        for name, args, _, _ in operators.ran
+        for x in args
+        if name in products and isinstance(x, torch.Tensor)
+    }
 
 
 def _judge_epoch(got, expected, shown, batches, weight, types):
@@ -504,7 +411,7 @@ def _judge_epoch(got, expected, shown, batches, weight, types):
             f"for {shown} you returned {got!r}, expected a pair (mean loss, share of"
             " right answers)"
         )
-    if not all(map(is_number, got)):
+    if not all(map(expect.is_number, got)):
         kinds = " and ".join(type(value).__name__ for value in got)
         raise Wrong(
             f"for {shown} you returned {got!r}; Python numbers are asked, not {kinds}"
@@ -513,72 +420,99 @@ def _judge_epoch(got, expected, shown, batches, weight, types):
         raise Wrong(
             f"for {shown} a product computes in 16 bits; float32 is asked: x.float()"
         )
-    sizes, single = (
-        [len(y) for _, y in batches],
-        [slow_epoch([batch], weight) for batch in batches],
+    loss, share = map(float, got)
+    swapped = math.isclose(loss, expected[1], rel_tol=1e-4, abs_tol=1e-6)
+    if swapped and math.isclose(share, expected[0], rel_tol=1e-4):
+        raise Wrong(
+            f"for {shown} you returned {got}: the mean loss comes first, the share"
+            " second"
+        )
+    alone = [slow_epoch([batch], weight) for batch in batches]
+    losses, shares = zip(*alone, strict=True)
+    why = (
+        "asked is the mean of cross_entropy over all samples, with x / 64 @ weight as"
+        " scores"
     )
-    near = lambda a, b: math.isclose(a, b, rel_tol=1e-4, abs_tol=1e-6)  # noqa: E731
-    for k, (what, a, b) in enumerate(
-        zip(("mean loss", "share of right answers"), got, expected, strict=True)
-    ):
-        if not near(a, b):
-            why = (
-                (
-                    "asked is the mean of cross_entropy over all samples, with x / 64 @"
-                    " weight as scores"
-                ),
-                (
-                    "a sample is right where the largest of its scores is that of its"
-                    " class: scores.argmax(1) == y"
-                ),
-            )[k]
-            if near(got[0], expected[1]) and near(got[1], expected[0]):
-                why = "the mean loss comes first, the share second"
-            elif near(a, b * sum(sizes)):
-                why = "divide the sum by the number of samples"
-            elif near(a, b * sum(sizes) / len(sizes)):
-                why = "divide the sum by the number of samples, not of batches"
-            elif k == 1 and near(a, 100 * b):
-                why = "a share is asked, not percent"
-            elif near(a, sum(one[k] for one in single) / len(single)):
-                why = (
-                    "divide by the number of samples; a mean of means is no mean when"
-                    " the batches differ in size"
-                )
-            elif near(a, single[0][k]):
-                why = "that is the first batch alone"
-            elif near(a * sizes[0], b):
-                why = "cross_entropy gives the mean of a batch; add up sums"
-            elif len(set(sizes)) > 1:
-                why = "all samples count, and the batches differ in size"
-            value, wanted = apart(float(a), b)
-            raise Wrong(f"for {shown} your {what} is {value}, expected {wanted}: {why}")
+    _judge_mean(loss, expected[0], losses, batches, shown, "mean loss", why)
+    why = (
+        "a sample is right where the largest of its scores is that of its class:"
+        " scores.argmax(1) == y"
+    )
+    what = "share of right answers"
+    _judge_mean(share, expected[1], shares, batches, shown, what, why)
 
 
-def _judge_work(fetches, operators, but, batches, width):
-    if torch.float64 in operators.types:
+def _judge_mean(got, expected, alone, batches, shown, what, why):
+    """alone: the same of each batch alone."""
+    sizes = [len(y) for _, y in batches]
+    total = expected * sum(sizes)
+    slips = [
+        (total, "divide the sum by the number of samples"),
+        (total / len(sizes), "divide the sum by the number of samples, not of batches"),
+        (
+            sum(alone) / len(alone),
+            "divide by the number of samples; a mean of means is no mean when the"
+            " batches differ in size",
+        ),
+        (alone[0], "that is the first batch alone"),
+        (
+            expected / sizes[0],
+            "cross_entropy gives the mean of a batch; add up sums",
+        ),
+    ]
+    if what != "mean loss":
+        slips.insert(2, (100 * expected, "a share is asked, not percent"))
+    if len(set(sizes)) > 1:
+        why = "all samples count, and the batches differ in size"
+    expect.close(
+        got,
+        expected,
+        shown,
+        why,
+        slips,
+        said=f"your {what} is",
+        rel_tol=1e-4,
+        abs_tol=1e-6,
+    )
+
+
+def _judge_work(waits, operators, but, sizes, width):
+    if torch.float64 in _product_types(operators):
         raise Wrong(f"{but} a product still computes in float64: use x.float()")
-    if {"numpy", "__array__"} & set(fetches):
+    if {"numpy", "__array__"} & set(waits.names):
         raise Wrong(
             f"{but} NumPy cannot read a tensor on a GPU: that raises. .cpu() first, or"
             " .tolist()"
         )
+    # what writes into a tensor on the CPU is refused below, on a GPU that takes nothing
+    # from there
+    fetches = [name for name in waits.names if name not in ("__setitem__", "copy_")]
     if len(fetches) > 1:
         more = " …" if len(fetches) > 4 else ""
         raise Wrong(
             f"{but} {len(fetches)} fetches ({', '.join(fetches[:4])}{more}): add up on"
             " the device, fetch both sums at once at the end"
         )
-    if operators.count > 20 * batches + 15:
+    if len(operators.ran) > 20 * len(sizes) + 15:
         raise Wrong(
-            f"{but} {operators.count} operators: cross_entropy and argmax take a whole"
-            " batch at once"
+            f"{but} {len(operators.ran)} operators: cross_entropy and argmax take a"
+            " whole batch at once"
         )
-    if batches > 1 and operators.made.count(width) >= batches:
+    made = [x.numel() for x in _made(operators)]
+    if len(sizes) > 1 and made.count(width) >= len(sizes):
         raise Wrong(
             f"{but} a tensor for the scale is still made for each batch: a constant"
             " factor needs none"
         )
+
+
+def _made(operators):
+    """The tensors that were made from no other one."""
+    for name, args, _, result in operators.ran:
+        given = any(isinstance(x, torch.Tensor) for x in tree_leaves(args))
+        # lift_fresh: what torch.tensor makes
+        if isinstance(result, torch.Tensor) and (name == "lift_fresh" or not given):
+            yield result
 
 
 class AsOnAGpu(TorchDispatchMode):
@@ -590,27 +524,16 @@ class AsOnAGpu(TorchDispatchMode):
 
     def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
         name, kwargs = operation.overloadpacket.__name__, kwargs or {}
-        given = [
-            x
-            for value in args
-            for x in (value if isinstance(value, (list, tuple)) else [value])
-        ]
-        given = [x for x in given if isinstance(x, torch.Tensor)]
+        given = [x for x in tree_leaves(args) if isinstance(x, torch.Tensor)]
         to_host = name == "_to_copy" and str(kwargs.get("device")) == "cpu"
-        if (to_host or name == "_local_scalar_dense") and given[
-            0
-        ].device.type == "meta":
+        if (to_host or name == "_local_scalar_dense") and given[0].is_meta:
             raise Fetched
         if not name.startswith(("index", "copy_", "_to_copy")):
             # a number on the CPU may join, but not receive
-            written = given[:1] if operation._schema.is_mutable else []
-            here = [
-                x
-                for x in given
-                if x.device.type == "cpu"
-                and (x.dim() > 0 or any(x is each for each in written))
-            ]
-            if here and any(x.device.type == "meta" for x in given):
+            here = [x for x in given if not x.is_meta and x.dim() > 0]
+            if operation._schema.is_mutable and given and not given[0].is_meta:
+                here.append(given[0])
+            if here and any(x.is_meta for x in given):
                 raise RuntimeError(
                     "Expected all tensors to be on the same device, found cuda:0 and"
                     f" cpu in {name}"
@@ -623,14 +546,10 @@ def _try_on_a_gpu(answer):
     for size in (16, 8):
         x = torch.zeros(size, 24, dtype=torch.uint8, device="meta")
         batches.append((x, torch.zeros(size, dtype=torch.int64, device="meta")))
+    weight = torch.zeros(24, 5, device="meta")
     try:
         with AsOnAGpu():
-            call(
-                answer,
-                batches,
-                torch.zeros(24, 5, device="meta"),
-                shown="the same on a GPU",
-            )
+            call(answer, batches, weight, shown="the same on a GPU")
     except Fetched:  # meta has no values
         return
     except Wrong as problem:
@@ -646,31 +565,23 @@ def _try_on_a_gpu(answer):
 class Attention(nn.Module):
     def __init__(self, hidden, heads):
         super().__init__()
-        self.qkv, self.out = nn.Linear(hidden, 3 * hidden), nn.Linear(hidden, hidden)
-        self.up, self.down = (
-            nn.Linear(hidden, 4 * hidden),
-            nn.Linear(4 * hidden, hidden),
-        )
+        self.qkv = nn.Linear(hidden, 3 * hidden)
+        self.out = nn.Linear(hidden, hidden)
+        self.up = nn.Linear(hidden, 4 * hidden)
+        self.down = nn.Linear(4 * hidden, hidden)
         self.heads = heads
 
     def forward(self, x):
         batch, length, hidden = x.shape
-        q, k, v = (
-            self.qkv(x).view(batch, length, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
-        )
-        mixed = (
-            F.scaled_dot_product_attention(q, k, v)
-            .transpose(1, 2)
-            .reshape(batch, length, hidden)
-        )
+        qkv = self.qkv(x).view(batch, length, 3, self.heads, -1)
+        mixed = F.scaled_dot_product_attention(*qkv.permute(2, 0, 3, 1, 4))
+        mixed = mixed.transpose(1, 2).reshape(batch, length, hidden)
         return x + self.down(F.gelu(self.up(x + self.out(mixed))))
 
 
 def _blocks(hidden, heads, layers):
-    huge = hidden > 10_000
-
     def make():
-        if huge and torch.empty(0).device.type != "meta":
+        if hidden > 10_000 and not torch.empty(0).is_meta:
             raise Wrong(
                 "the large model was built on the CPU, where it takes 26 GB: build it"
                 " on meta"
@@ -680,121 +591,130 @@ def _blocks(hidden, heads, layers):
     return make
 
 
-def _step_flops(layers, hidden, length, batch):
-    """FLOP of a training step of blocks, in parts: forward, backward, and of both the
-    share of the attention.
+def _two_layers():
+    return nn.Sequential(nn.Linear(30, 50), nn.ReLU(), nn.Linear(50, 20))
+
+
+class Flops(NamedTuple):
+    """FLOP of a training step, and of parts of it: forward, all without the attention,
+    and the gradient of the input, which nobody asks for.
     """
-    forward, attention = (
-        24 * batch * layers * length * hidden**2,
-        4 * batch * layers * length**2 * hidden,
-    )
-    # the gradient of the input, which nobody asks for
+
+    whole: int
+    forward: int
+    products: int
+    first: int
+
+
+def _step_flops(layers, hidden, length, batch):
+    forward = 24 * batch * layers * length * hidden**2
+    attention = 4 * batch * layers * length**2 * hidden
     first = 2 * batch * length * hidden * 3 * hidden
     whole = transformer_flops(layers, hidden, length, batch) - first
-    return whole, forward + attention, whole - 3 * attention, first
+    return Flops(whole, forward + attention, whole - 3 * attention, first)
+
+
+MODELS = [  # hidden, heads, layers, shape, seconds, peak
+    (64, 4, 1, (2, 128, 64), 1e-3, 0.5),
+    (32, 2, 3, (4, 64, 32), 2e-3, 0.1),
+    (16384, 128, 2, (8, 4096, 16384), 1.5, 989),
+]
 
 
 def check_mfu_of(answer):
-    for hidden, heads, layers, shape, seconds, peak in (
-        (64, 4, 1, (2, 128, 64), 1e-3, 0.5),
-        (32, 2, 3, (4, 64, 32), 2e-3, 0.1),
-        (16384, 128, 2, (8, 4096, 16384), 1.5, 989),
-    ):
+    for hidden, heads, layers, shape, seconds, peak in MODELS:
         shown = f"{layers} × width {hidden}, input {shape}, {seconds} s, {peak} TFLOP/s"
-        parts = _step_flops(layers, hidden, shape[1], shape[0])
-        _judge_mfu(
-            answer, _blocks(hidden, heads, layers), shape, seconds, peak, shown, *parts
-        )
+        flops = _step_flops(layers, hidden, shape[1], shape[0])
+        make = _blocks(hidden, heads, layers)
+        _judge_mfu(answer, make, shape, seconds, peak, shown, flops)
     shown = (
         "a model without attention, two layers 30 → 50 → 20, input (10, 30), 1e-06 s,"
         " 0.5 TFLOP/s"
     )
-    layers = lambda: nn.Sequential(nn.Linear(30, 50), nn.ReLU(), nn.Linear(50, 20))  # noqa: E731
     first, second = 2 * 10 * 30 * 50, 2 * 10 * 50 * 20
     whole = 2 * first + 3 * second
-    _judge_mfu(
-        answer, layers, (10, 30), 1e-6, 0.5, shown, whole, first + second, whole, first
-    )
+    flops = Flops(whole, first + second, whole, first)
+    _judge_mfu(answer, _two_layers, (10, 30), 1e-6, 0.5, shown, flops)
 
 
-def _judge_mfu(
-    answer, make, shape, seconds, peak, shown, whole, forward, plain_products, first
-):
+def _judge_mfu(answer, make, shape, seconds, peak, shown, flops):
     got = _call_mfu(answer, make, shape, seconds, peak, shown)
-    if torch.empty(0).device.type == "meta":
+    if torch.empty(0).is_meta:
         torch.set_default_device(None)
         raise Wrong(
             "the default device is still meta after your function; `with"
             ' torch.device("meta"):` sets it back'
         )
-    expected = whole / seconds / peak / 1e12
-    expect_number(got, shown)
-    if math.isclose(got, expected, rel_tol=1e-3):
-        return
-    faults = {
-        "that is the forward pass; a training step is forward and backward": (
-            forward / whole
-        ),
-        "the input needs no gradient, so the product that makes it is not computed": (
-            1 + first / whole
-        ),
-        "a share is asked, not percent": 100,
-        "that is twice the forward pass; count forward and backward": (
-            2 * forward / whole
-        ),
-        "twice as much: the counter has multiplications and additions already; count one step": (
-            2
-        ),
-        "half as much: multiplications and additions count, and the counter has both": (
-            0.5
-        ),
-        "the counter has the backward pass already": 3,
-        "forward and backward must run inside of the counter's `with` block": 0,
-        "a TFLOP is 10¹² FLOP": 1e12,
-        "a factor of 1000: a TFLOP is 10¹² FLOP, not 10⁹, and the time is in seconds": (
-            1e3
-        ),
-        "divide by the seconds": seconds,
-        "divide by the seconds, do not multiply": seconds**2,
-        "a / b * c multiplies by c: put the whole divisor in brackets": 1e24,
-        "divide by the peak": peak * 1e12,
-        "divide by the peak, do not multiply": peak**2,
-        "that is the inverse": 1 / expected**2,
-        "the attention is not counted. On the CPU it is not in every version; count on meta": (
-            plain_products / whole
-        ),
-    }
-    why = next(
-        (
-            text
-            for text, ratio in faults.items()
-            if math.isclose(got / expected, ratio, rel_tol=1e-3)
-        ),
-        None,
-    )
-    if got in [round(expected, digits) for digits in range(4)]:
-        why = "do not round"
-    why = why or (
+    expect.number(got, shown)
+    expected = flops.whole / seconds / peak / 1e12
+    slips = [(round(expected, digits), "do not round") for digits in range(4)]
+    faults = _mfu_faults(flops, seconds, peak, expected)
+    slips += [(expected * ratio, text) for ratio, text in faults]
+    why = (
         "count the model itself, forward and backward, on meta: a formula leaves"
         " something out, other devices count attention differently"
     )
-    value, wanted = apart(float(got), expected)
-    raise Wrong(f"for {shown} you returned {value}, expected {wanted}: {why}")
+    expect.close(float(got), expected, shown, why, slips, rel_tol=1e-3)
+
+
+def _mfu_faults(flops, seconds, peak, expected):
+    """Pairs (how many times the right result, what went wrong)."""
+    forward = flops.forward / flops.whole
+    return [
+        (forward, "that is the forward pass; a training step is forward and backward"),
+        (
+            1 + flops.first / flops.whole,
+            "the input needs no gradient, so the product that makes it is not computed",
+        ),
+        (100, "a share is asked, not percent"),
+        (
+            2 * forward,
+            "that is twice the forward pass; count forward and backward",
+        ),
+        (
+            2,
+            "twice as much: the counter has multiplications and additions already;"
+            " count one step",
+        ),
+        (
+            0.5,
+            "half as much: multiplications and additions count, and the counter has"
+            " both",
+        ),
+        (3, "the counter has the backward pass already"),
+        (0, "forward and backward must run inside of the counter's `with` block"),
+        (1e12, "a TFLOP is 10¹² FLOP"),
+        (
+            1e3,
+            "a factor of 1000: a TFLOP is 10¹² FLOP, not 10⁹, and the time is in"
+            " seconds",
+        ),
+        (seconds, "divide by the seconds"),
+        (seconds**2, "divide by the seconds, do not multiply"),
+        (1e24, "a / b * c multiplies by c: put the whole divisor in brackets"),
+        (peak * 1e12, "divide by the peak"),
+        (peak**2, "divide by the peak, do not multiply"),
+        (1 / expected**2, "that is the inverse"),
+        (
+            flops.products / flops.whole,
+            "the attention is not counted. On the CPU it is not in every version;"
+            " count on meta",
+        ),
+    ]
 
 
 def _call_mfu(answer, make, shape, seconds, peak, shown):
     try:
         return call(answer, make, shape, seconds, peak, shown=shown)
     except Wrong as problem:
-        if getattr(problem.__cause__, "name", None) == "tabulate":
+        cause = problem.__cause__
+        if getattr(cause, "name", None) == "tabulate":
             raise Wrong(
                 "FlopCounterMode() prints a table at its end and needs the package"
                 " tabulate for it; you want the number only:"
                 " FlopCounterMode(display=False)"
             ) from None
-        raise (
-            problem.__cause__ if isinstance(problem.__cause__, Wrong) else problem
-        ) from None
+        raise (cause if isinstance(cause, Wrong) else problem) from None
 
 
 EXERCISES = [

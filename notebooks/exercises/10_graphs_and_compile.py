@@ -6,7 +6,8 @@ from unittest import mock
 
 import torch
 
-from utils.exercises import Exercise, Wrong, apart, call, expect_number, is_number
+from utils import expect
+from utils.exercises import Exercise, Wrong, call
 from utils.simulate.timeline import Op, makespan, schedule
 
 # --------------------------------------------------------------------------------------
@@ -45,112 +46,122 @@ def _compile(*args, backend="inductor", real=torch.compile, **options):
     return real(*args, backend=backend, **options)
 
 
+X = torch.ones(4)
+
+
+COUNTED = [  # the case, function, its inputs, number of graphs, why
+    (
+        "x * 2 on four tensors alike",
+        doubled,
+        [X, X + 1, X + 2, X + 3],
+        1,
+        "a graph has several nodes",
+    ),
+    (
+        "x * 2 on float32, float64, float32",
+        doubled,
+        [X, X.double(), X],
+        2,
+        "a new dtype is compiled again",
+    ),
+    (
+        "x * 2 on no tensor",
+        doubled,
+        [],
+        0,
+        "it is compiled at the first call, and there is none",
+    ),
+    (
+        "the lesson's `careful` on a positive tensor",
+        careful,
+        [X],
+        2,
+        "one graph up to the `if`, one after it",
+    ),
+    (
+        "`careful` on a positive and a negative tensor",
+        careful,
+        [X, -X],
+        3,
+        "each way out is a graph",
+    ),
+    (
+        "the same, asked again",
+        careful,
+        [X, -X],
+        3,
+        "begin with no graphs, and with torch.compiler.reset()",
+    ),
+]
+
+
 def check_count_graphs(answer):
-    x, before = torch.ones(4), 0
-    for text, fn, inputs, expected, why in (
-        (
-            "x * 2 on four tensors alike",
-            doubled,
-            [x, x + 1, x + 2, x + 3],
-            1,
-            "a graph has several nodes",
-        ),
-        (
-            "x * 2 on float32, float64, float32",
-            doubled,
-            [x, x.double(), x],
-            2,
-            "a new dtype is compiled again",
-        ),
-        (
-            "x * 2 on no tensor",
-            doubled,
-            [],
-            0,
-            "it is compiled at the first call, and there is none",
-        ),
-        (
-            "the lesson's `careful` on a positive tensor",
-            careful,
-            [x],
-            2,
-            "one graph up to the `if`, one after it",
-        ),
-        (
-            "`careful` on a positive and a negative tensor",
-            careful,
-            [x, -x],
-            3,
-            "each way out is a graph",
-        ),
-        (
-            "the same, asked again",
-            careful,
-            [x, -x],
-            3,
-            "begin with no graphs, and with torch.compiler.reset()",
-        ),
-    ):
-        if "again" not in text:
+    before = 0
+    for text, fn, inputs, expected, why in COUNTED:
+        again = text == "the same, asked again"
+        if not again:
             # what the lesson or another answer has compiled says nothing about this one
             torch.compiler.reset()
         with mock.patch.object(torch, "compile", _compile):
             got = _call(answer, fn, inputs, shown=text)
-        if expect_number(got, text) != expected:
-            if expected == 1 and got == len(inputs):
-                why = "later calls find the graph of the first"
-            elif got == 0 and "again" not in text:
-                why = (
-                    "your backend was never asked: does torch.compile get it, and do"
-                    " you call what it returns?"
-                )
-            elif got == expected + before:
-                why = "the graphs of earlier calls are among them"
-            raise Wrong(f"for {text} you returned {got}, expected {expected}: {why}")
+        expect.number(got, text)
+        if expected == 1 and got == len(inputs):
+            why = "later calls find the graph of the first"
+        elif got == 0 and not again:
+            why = (
+                "your backend was never asked: does torch.compile get it, and do you"
+                " call what it returns?"
+            )
+        elif got == expected + before:
+            why = "the graphs of earlier calls are among them"
+        expect.equal(got, expected, text, why)
         before += expected
     # PyTorch says that it gives up, and so does the verdict
     logging.disable(logging.WARNING)
     try:
-        for time in range(1, 11):
-            got = _call(answer, doubled, [x], shown="x * 2, asked ten times")
-            if got != 1:
-                raise Wrong(
-                    f"for x * 2, asked ten times, you returned {got} at time {time},"
-                    " expected 1: after eight graphs of a function PyTorch compiles it"
-                    " no more. Begin with torch.compiler.reset()"
-                )
+        _ask_ten_times(answer)
     finally:
         logging.disable(logging.NOTSET)
         torch.compiler.reset()
+
+
+def _ask_ten_times(answer):
+    shown = "x * 2, asked ten times"
+    why = (
+        "after eight graphs of a function PyTorch compiles it no more. Begin with"
+        " torch.compiler.reset()"
+    )
+    for time in range(1, 11):
+        got = _call(answer, doubled, [X], shown=shown)
+        expect.equal(got, 1, f"{shown}, at time {time}", why)
 
 
 # --------------------------------------------------------------------------------------
 # 10.1
 
 
+TIMES = [  # n, kernel, launch
+    (50, 2.0, 5.0),
+    (50, 20.0, 5.0),
+    (1, 3.0, 5.0),
+    (4, 5.0, 5.0),
+    (200, 0.5, 8.0),
+    (3, 2, 7),
+    (10, 4, 3),
+]
+
+
 def check_graph_gain(answer):
-    for n, kernel, launch in (
-        (50, 2.0, 5.0),
-        (50, 20.0, 5.0),
-        (1, 3.0, 5.0),
-        (4, 5.0, 5.0),
-        (200, 0.5, 8.0),
-        (3, 2, 7),
-        (10, 4, 3),
-    ):
+    for n, kernel, launch in TIMES:
         shown = f"n = {n}, kernel = {kernel} µs, launch = {launch} µs"
-        got = expect_number(call(answer, n, kernel, launch, shown=shown), shown)
-        eager, graph = (
-            _step(kernel, launches)
-            for launches in ([launch] * n, [launch] + [0] * (n - 1))
-        )
-        if not math.isclose(got, eager / graph, rel_tol=1e-6):
-            value, wanted = apart(float(got), eager / graph)
-            times = f"eager {eager:g} µs, graph {graph:g} µs"
-            raise Wrong(
-                f"for {shown} you returned {value}, expected {wanted} ({times}): "
-                f"{_gain_fault(got, n, kernel, launch, eager, graph)}"
-            )
+        got = expect.number(call(answer, n, kernel, launch, shown=shown), shown)
+        eager = _step(kernel, [launch] * n)
+        graph = _step(kernel, [launch] + [0] * (n - 1))
+        slips = _gain_slips(n, kernel, launch, eager, graph)
+        why = "draw both rows, host and device, for three kernels"
+        fault = expect.explain(got, slips, why)
+        why = f"eager {eager:g} µs, graph {graph:g} µs; {fault}"
+        expect.close(float(got), eager / graph, shown, why)
 
 
 def _step(kernel, launches):
@@ -161,107 +172,104 @@ def _step(kernel, launches):
     return makespan(schedule(ops))
 
 
-def _gain_fault(got, n, kernel, launch, eager, graph):
-    """What was taken for the two times, if that explains `got`."""
-    right, near = eager / graph, lambda value: math.isclose(got, value, rel_tol=1e-6)
-    if near(graph / eager):
-        return "how many times as fast is eager / graph"
-    if near(eager - graph):
-        return "a ratio is asked, not a difference"
-    if near(right - 1):
-        return "how many times as fast, not how much faster"
-    if near(100 * right):
-        return "no percent are asked"
-    if near(eager / (n * (launch + kernel))):
-        return "the graph needs a single launch"
-    longer_kernel = kernel + 1
-    if near(
-        (max(n * launch + longer_kernel, launch + n * longer_kernel) - 1)
-        / (launch + n * longer_kernel - 1)
-    ):
-        return (
-            "there is no gap between kernels; the lesson's graph_gain has one of 1 µs"
-        )
-    serial = (
-        "you added launches and kernels, but the host issues the next one while the"
-        " device works"
-    )
-    longer = (
-        "the longer of both sets the pace, but the first kernel waits for a launch, the"
-        " last one ends later"
-    )
-    long_kernels = (
-        "that is the host-bound case; here the kernels are longer than the launches and"
-        " set the pace"
-    )
-    long_launches = (
-        "that is the device-bound case; here the launches are longer than the kernels"
-        " and set the pace"
-    )
-    eagers = {"": eager, serial: n * (launch + kernel), longer: n * max(launch, kernel)}
-    eagers |= {long_kernels: n * launch + kernel, long_launches: launch + n * kernel}
-    for eager_fault, time in eagers.items():
-        if math.isclose(got, time / graph, rel_tol=1e-6):
-            return eager_fault
-    for eager_fault, time in eagers.items():
-        if math.isclose(got, time / (n * kernel), rel_tol=1e-6):
-            return "; ".join(filter(None, ["the graph has a launch, too", eager_fault]))
-    if math.isclose(got, eager / (launch + kernel), rel_tol=1e-6):
-        return "the graph runs all n kernels"
-    if got in [round(right, digits) for digits in range(4)]:
-        return "do not round"
-    return "draw both rows, host and device, for three kernels"
+def _gain_slips(n, kernel, launch, eager, graph):
+    """Pairs (gain, what was taken for the two times)."""
+    gain = eager / graph
+    longer = kernel + 1
+    eager_with_gaps = max(n * launch + longer, launch + n * longer) - 1
+    graph_with_gaps = launch + n * longer - 1
+    slips = [
+        (graph / eager, "how many times as fast is eager / graph"),
+        (eager - graph, "a ratio is asked, not a difference"),
+        (gain - 1, "how many times as fast, not how much faster"),
+        (100 * gain, "no percent are asked"),
+        (eager / (n * (launch + kernel)), "the graph needs a single launch"),
+        (
+            eager_with_gaps / graph_with_gaps,
+            "there is no gap between kernels; the lesson's graph_gain has one of 1 µs",
+        ),
+    ]
+    eagers = [
+        (
+            n * (launch + kernel),
+            "you added launches and kernels, but the host issues the next one while the"
+            " device works",
+        ),
+        (
+            n * max(launch, kernel),
+            "the longer of both sets the pace, but the first kernel waits for a launch,"
+            " the last one ends later",
+        ),
+        (
+            n * launch + kernel,
+            "that is the host-bound case; here the kernels are longer than the launches"
+            " and set the pace",
+        ),
+        (
+            launch + n * kernel,
+            "that is the device-bound case; here the launches are longer than the"
+            " kernels and set the pace",
+        ),
+    ]
+    no_launch = "the graph has a launch, too"
+    slips += [(time / graph, fault) for time, fault in eagers]
+    slips.append((eager / (n * kernel), no_launch))
+    slips += [(time / (n * kernel), f"{no_launch}; {fault}") for time, fault in eagers]
+    slips.append((eager / (launch + kernel), "the graph runs all n kernels"))
+    slips += [(round(gain, digits), "do not round") for digits in range(4)]
+    return slips
 
 
 # --------------------------------------------------------------------------------------
 # 10.2
 
 
+PAYING = [  # first, compiled, eager, number of calls
+    (10.0, 0.5, 1.0, 20),
+    (10.0, 9.0, 10.0, 2),
+    (9.5, 0.5, 1.0, 19),
+    (10.25, 0.25, 1.0, 14),
+    (10.5, 0.25, 1.0, 14),
+    (60, 1, 3, 30),
+    (20.0, 1.0, 1.0, math.inf),
+    (20.0, 2.0, 1.0, math.inf),
+    (0.5, 0.25, 1.0, 1),
+    (3.25, 0.25, 1.25, 4),
+    (1024, 2**-10, 2**-9, 2**20),
+]
+
+
 def check_calls_until_it_pays(answer):
-    for first, compiled, eager, expected in (
-        (10.0, 0.5, 1.0, 20),
-        (10.0, 9.0, 10.0, 2),
-        (9.5, 0.5, 1.0, 19),
-        (10.25, 0.25, 1.0, 14),
-        (10.5, 0.25, 1.0, 14),
-        (60, 1, 3, 30),
-        (20.0, 1.0, 1.0, math.inf),
-        (20.0, 2.0, 1.0, math.inf),
-        (0.5, 0.25, 1.0, 1),
-        (3.25, 0.25, 1.25, 4),
-        (1024, 2**-10, 2**-9, 2**20),
-    ):
+    for first, compiled, eager, expected in PAYING:
         shown = f"first = {first} s, compiled = {compiled} s, eager = {eager} s"
         got = call(answer, first, compiled, eager, shown=shown)
-        expect_number(got, shown, 'a number, float("inf") for never')
+        expect.number(got, shown, 'a number, float("inf") for never')
         if got == expected:
             continue
+        said = f"for {shown} you returned {got}"
         if expected == math.inf:
             raise Wrong(
-                f'for {shown} you returned {got}, expected float("inf"): no call is'
-                " faster than an eager one, so it never pays"
+                f'{said}, expected float("inf"): no call is faster than an eager one,'
+                " so it never pays"
             )
         if got == math.inf:
             raise Wrong(
-                f"for {shown} you returned inf, but it pays after {expected} calls:"
-                " each later one saves time"
+                f"{said}, but it pays after {expected} calls: each later one saves time"
             )
         if not math.isfinite(got) or got != int(got) or got < 1:
             raise Wrong(
-                f"for {shown} you returned {got}: a number of calls is whole, at least"
-                f" 1; expected {expected}"
+                f"{said}: a number of calls is whole, at least 1; expected {expected}"
             )
         got = int(got)
         ours, theirs = first + (got - 1) * compiled, got * eager
-        late = f"after {got} calls: compiled {ours:g} s, eager {theirs:g} s"
         if ours >= theirs:
             raise Wrong(
-                f"for {shown} you returned {got}, but it has not paid yet {late}; less"
-                " time is asked, not equal"
+                f"{said}, but it has not paid yet after {got} calls: compiled"
+                f" {ours:g} s, eager {theirs:g} s; less time is asked, not equal"
             )
         raise Wrong(
-            f"for {shown} you returned {got}, but {expected} will do: the first call"
-            " has done the work of one, too"
+            f"{said}, but {expected} will do: the first call has done the work of one,"
+            " too"
         )
 
 
@@ -298,39 +306,24 @@ OPERATIONS = {  # operations, outputs: what the case is about
 def check_vectors_moved(answer):
     for why, (operations, outputs) in OPERATIONS.items():
         shown = f"{operations} with outputs {outputs}"
+        asked = "a pair of numbers (one kernel an operation, fused)"
         got = call(answer, operations, outputs, shown=shown)
-        if not isinstance(got, (tuple, list)) or len(got) != 2:
-            raise Wrong(
-                f"for {shown} you returned {got!r}, expected a pair (one kernel an"
-                " operation, fused)"
-            )
-        if not all(map(is_number, got)):
-            raise Wrong(f"for {shown} you returned {got!r}, expected two numbers")
-        made, used = (
-            {name for name, _ in operations},
-            {name for _, read in operations for name in read},
-        )
-        each, fused = (
-            sum(len(set(read)) + 1 for _, read in operations),
-            len(used - made) + len(outputs),
-        )
-        if list(got) == [fused, each] != [each, fused]:
+        got = expect.numbers(got, 2, shown, asked)
+        made = {name for name, _ in operations}
+        used = {name for _, read in operations for name in read}
+        each = sum(len(set(read)) + 1 for _, read in operations)
+        fused = len(used - made) + len(outputs)
+        if got == [fused, each] != [each, fused]:
             raise Wrong(
                 f"for {shown} you returned {got!r}: first comes one kernel an"
                 " operation, then the fused one"
             )
-        if got[0] != each:
-            raise Wrong(
-                f"for {shown} you counted {got[0]!r} vectors for one kernel an"
-                f" operation, expected {each}: each reads its different inputs and"
-                f" writes its result ({why})"
-            )
-        if got[1] != fused:
-            raise Wrong(
-                f"for {shown} you counted {got[1]!r} vectors for the fused kernel,"
-                f" expected {fused}: read once what no operation makes, write the"
-                f" outputs ({why})"
-            )
+        rule = f"each reads its different inputs and writes its result ({why})"
+        kernels = f"{shown}, one kernel an operation,"
+        expect.equal(got[0], each, kernels, rule, said="you counted")
+        rule = f"read once what no operation makes, write the outputs ({why})"
+        kernels = f"{shown}, the fused kernel,"
+        expect.equal(got[1], fused, kernels, rule, said="you counted")
 
 
 # --------------------------------------------------------------------------------------
@@ -357,7 +350,12 @@ def check_clip(answer):
                 f"for {name}, your function wrote into x; the caller may still need it:"
                 " return a new tensor"
             )
-        _compare(got, x, limit, name)
+        _judge_clipped(got, x, limit, name)
+    _clip_compiled(answer, list(inputs.items())[:3])
+    _clip_on_meta(answer)
+
+
+def _clip_compiled(answer, inputs):
     graphs = []
 
     def counting(graph_module, example_inputs):
@@ -369,7 +367,7 @@ def check_clip(answer):
     # Lengths and limits as they are: PyTorch 2.9 translates conditions on those that
     # vary with a C++ compiler.
     compiled = torch.compile(answer, backend=counting, fullgraph=True, dynamic=False)
-    for name, (x, limit) in list(inputs.items())[:3]:
+    for name, (x, limit) in inputs:
         try:
             got = compiled(x.clone(), limit)
         except Exception as error:
@@ -380,55 +378,50 @@ def check_clip(answer):
             raise Wrong(
                 f"right values, but there is still a graph break: {line}"
             ) from error
-        _compare(got, x, limit, f"{name}, compiled")
-    calls = [
-        node.target
-        for graph in graphs
-        for node in graph.graph.nodes
-        if node.op == "call_method"
-    ]
-    waits = [name for name in calls if name in ("item", "tolist", "cpu", "numpy")]
-    if waits:  # PyTorch compiles some of them, and the wait remains
-        raise Wrong(
-            f"right values, but a value is fetched ({waits[0]}): let the device choose,"
-            " as torch.where does"
-        )
+        _judge_clipped(got, x, limit, f"{name}, compiled")
+    nodes = [node for graph in graphs for node in graph.graph.nodes]
+    for node in nodes:
+        waits = node.target in ("item", "tolist", "cpu", "numpy")
+        # PyTorch compiles some of them, and the wait remains
+        if node.op == "call_method" and waits:
+            raise Wrong(
+                f"right values, but a value is fetched ({node.target}): let the device"
+                " choose, as torch.where does"
+            )
     if not graphs:
         raise Wrong(
             "right values, but nothing in it could be compiled: compute with PyTorch's"
             " operations"
         )
+
+
+def _clip_on_meta(answer):
     try:
         got = answer(torch.empty(2, device="meta"), 1.0)
     except Exception as error:
         # a Python max, say, asks eagerly, and nobody when compiled
-        if "item()" not in str(error):
-            line = str(error).splitlines()[0]
-            raise Wrong(
-                f"right on the CPU, but for an x on meta, {type(error).__name__}:"
-                f" {line}"
-            ) from error
-    else:
-        if got.device.type != "meta":
-            raise Wrong(
-                f"right on the CPU, but for an x on meta the result is on {got.device}"
-            )
+        if "item()" in str(error):
+            return
+        line = str(error).splitlines()[0]
+        raise Wrong(
+            f"right on the CPU, but for an x on meta, {type(error).__name__}: {line}"
+        ) from error
+    if got.device.type != "meta":
+        raise Wrong(
+            f"right on the CPU, but for an x on meta the result is on {got.device}"
+        )
 
 
 def _numbers(x):
     return x.double().round(decimals=6).tolist()
 
 
-def _compare(got, x, limit, name):
+def _judge_clipped(got, x, limit, name):
     norm = x.norm()
     expected = x * (limit / norm) if norm > limit else x
     if not isinstance(got, torch.Tensor) or got.shape != x.shape:
         raise Wrong(f"for {name} you returned {got!r}, expected a tensor like x")
-    if got.dtype != x.dtype:
-        raise Wrong(
-            f"for {name} you returned {got.dtype}, expected {x.dtype}: the dtype stays"
-            " that of x"
-        )
+    expect.equal(got.dtype, x.dtype, name, "the dtype stays that of x")
     if got.isnan().any():
         raise Wrong(
             f"for {name} you returned {got.tolist()}: 0 / 0 is not a number; where does"
@@ -448,24 +441,14 @@ def _compare(got, x, limit, name):
 
 def check_graphed(answer):
     three = torch.tensor([[1.0], [2.0], [3.0]])
-    first = _judge_graphed(
-        answer,
-        "x * 2 + 1",
-        lambda x: x * 2 + 1,
-        three,
-        [three * n + 7 for n in (10, 20, 30)],
-    )
+    later = [three * n + 7 for n in (10, 20, 30)]
+    first = _judge_graphed(answer, "x * 2 + 1", lambda x: x * 2 + 1, three, later)
     table = torch.arange(6, dtype=torch.float64).view(3, 2)
-    _judge_graphed(
-        answer,
-        "(x - x.sum()).exp()",
-        lambda x: (x - x.sum()).exp(),
-        table,
-        [table / 8, -table, table],
-    )
-    _judge_graphed(
-        answer, "x.sum(0)", lambda x: x.sum(0), table + 5, [table, -table, table + 2]
-    )
+    later = [table / 8, -table, table]
+    text = "(x - x.sum()).exp()"
+    _judge_graphed(answer, text, lambda x: (x - x.sum()).exp(), table, later)
+    later = [table, -table, table + 2]
+    _judge_graphed(answer, "x.sum(0)", lambda x: x.sum(0), table + 5, later)
     shown = "the function of the first graph, after graphed has made others,"
     x = torch.ones(3, 1)
     if not torch.equal(call(first, x, shown=shown), x * 2 + 1):
@@ -476,6 +459,7 @@ def check_graphed(answer):
 
 
 def _judge_graphed(answer, text, operation, example, inputs):
+    """Judges what graphed makes of a function, and returns it."""
     ran = []
 
     def fn(x):
@@ -494,7 +478,7 @@ def _judge_graphed(answer, text, operation, example, inputs):
             "fn was never called: graphed runs it once, in `with graph.capture():`, to"
             " record it"
         )
-    captured, kept = len(ran), []
+    captured, kept, last = len(ran), [], None
     for x in inputs:
         before = x.clone()
         kept.append(call(replay, x, shown=f"{shown}, then a new tensor of this shape,"))
@@ -503,11 +487,10 @@ def _judge_graphed(answer, text, operation, example, inputs):
                 "the caller's example was written to: the static input must be a tensor"
                 " of your own"
             )
-        _same_as_eager(
-            kept[-1], operation(before), frozen, operation(inputs[len(kept) - 2]), shown
-        )
+        _same_as_eager(kept[-1], operation(before), frozen, last, shown)
         if not torch.equal(x, before):
             raise Wrong("your function wrote into the tensor that the caller passed")
+        last = operation(x)
     if len(ran) > captured:
         raise Wrong(
             f"fn ran {len(ran) - captured} more times: record it once, then replay"
@@ -517,24 +500,10 @@ def _judge_graphed(answer, text, operation, example, inputs):
             "a later call overwrote an earlier result: hand out a clone of the static"
             " output"
         )
-    rows, columns = example.shape
-    shapes = [(rows, 1)] if columns > 1 else []
-    shapes += [
-        (1, 1),
-        (rows - 1, 1),
-        (rows + 1, columns),
-        (1, columns),
-        (rows, columns, 1),
-        (columns,),
-        (),
-    ]
-    for shape in shapes:
-        if shape != example.shape:
-            _must_raise(replay, shape, example.shape)
+    _judge_other_shapes(replay, tuple(example.shape))
     example.zero_()  # the caller's own
-    _same_as_eager(
-        call(replay, inputs[0], shown=shown), operation(inputs[0]), frozen, None, shown
-    )
+    got = call(replay, inputs[0], shown=shown)
+    _same_as_eager(got, operation(inputs[0]), frozen, None, shown)
     again = inputs[0] + 1
     call(replay, again, shown=shown)
     again.sub_(3)
@@ -544,6 +513,15 @@ def _judge_graphed(answer, text, operation, example, inputs):
             " returned the old result"
         )
     return replay
+
+
+def _judge_other_shapes(replay, captured):
+    rows, columns = captured
+    shapes = [(rows, 1), (1, 1), (rows - 1, 1), (rows + 1, columns), (1, columns)]
+    shapes += [(rows, columns, 1), (columns,), ()]
+    for shape in shapes:
+        if shape != captured:
+            _must_raise(replay, shape, captured)
 
 
 def _must_raise(replay, shape, captured):
@@ -558,8 +536,8 @@ def _must_raise(replay, shape, captured):
     if isinstance(got, Exception):
         raise Wrong(f"for a shape of {shape} your function returned an error: raise it")
     raise Wrong(
-        f"a tensor of shape {shape} passed without an error, captured was"
-        f" {tuple(captured)}: copy_ broadcasts, so compare the shapes first"
+        f"a tensor of shape {shape} passed without an error, captured was {captured}:"
+        " copy_ broadcasts, so compare the shapes first"
     )
 
 
@@ -570,11 +548,11 @@ def _same_as_eager(got, expected, frozen, last, shown):
         raise Wrong(
             "the result holds NaN: nothing has been replayed yet when it is read"
         )
+    said = f"for {shown}, your function returned"
     if got.shape != expected.shape or got.dtype != expected.dtype:
         raise Wrong(
-            f"for {shown}, your function returned {got.dtype} of shape"
-            f" {tuple(got.shape)}, fn gives {expected.dtype} of shape"
-            f" {tuple(expected.shape)}"
+            f"{said} {got.dtype} of shape {tuple(got.shape)}, fn gives"
+            f" {expected.dtype} of shape {tuple(expected.shape)}"
         )
     if torch.equal(got, expected):
         return
@@ -589,10 +567,7 @@ def _same_as_eager(got, expected, frozen, last, shown):
             "the result is that of the tensor before: copy_ first, then replay, then"
             " read"
         )
-    raise Wrong(
-        f"for {shown}, your function returned {got.tolist()}, fn gives"
-        f" {expected.tolist()}"
-    )
+    raise Wrong(f"{said} {got.tolist()}, fn gives {expected.tolist()}")
 
 
 EXERCISES = [

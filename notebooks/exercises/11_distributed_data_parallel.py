@@ -10,7 +10,8 @@ import time
 import torch
 from torch.utils.data import DistributedSampler
 
-from utils.exercises import Exercise, Wrong, apart, call, stop
+from utils import expect
+from utils.exercises import Exercise, Wrong, call, stop
 
 SECONDS = 4  # that the ranks of one world may take; they need some milliseconds
 
@@ -31,13 +32,9 @@ class _World:
     """
 
     def __init__(self, size):
-        self.size, self.news, self.ended, self.over, self.deadlock = (
-            size,
-            threading.Condition(),
-            0,
-            False,
-            False,
-        )
+        self.size = size
+        self.news = threading.Condition()
+        self.ended, self.over, self.deadlock = 0, False, False
         # rank → function that says whether what it waits for is there
         self.waiting = {}
         # number of the collective → rank → (its name, what it gave)
@@ -95,13 +92,10 @@ class _World:
             return ready()
 
     def _look(self):
-        running = self.size - self.ended - len(self.waiting)
-        if (
-            not self.over
-            and not running
-            and not any(ready() for ready in self.waiting.values())
-        ):
-            self.over, self.deadlock = True, not self.ended
+        all_wait = self.ended + len(self.waiting) == self.size
+        if all_wait and not self.over:
+            if not any(ready() for ready in self.waiting.values()):
+                self.over, self.deadlock = True, not self.ended
         self.news.notify_all()
 
     def send(self, source, to, value):
@@ -112,17 +106,17 @@ class _World:
     def receive(self, source, to):
         with self.news:
             mail = self.mail[source, to]
-        if not self.wait(to, lambda: mail):
-            if self.deadlock:
-                raise _InVain(
-                    f"all {self.size} ranks wait for a value that nobody has sent: a"
-                    " deadlock"
-                )
+        if self.wait(to, lambda: mail):
+            return mail.pop(0)
+        if self.deadlock:
             raise _InVain(
-                f"rank {to} of {self.size} waits for one more value, which rank"
-                f" {source} never sends"
+                f"all {self.size} ranks wait for a value that nobody has sent: a"
+                " deadlock"
             )
-        return mail.pop(0)
+        raise _InVain(
+            f"rank {to} of {self.size} waits for one more value, which rank {source}"
+            " never sends"
+        )
 
 
 class _Dist:
@@ -130,10 +124,8 @@ class _Dist:
     names.
     """
 
-    ReduceOp, group = (
-        getattr(torch.distributed, "ReduceOp", None),
-        getattr(torch.distributed, "group", None),
-    )
+    ReduceOp = getattr(torch.distributed, "ReduceOp", None)
+    group = getattr(torch.distributed, "group", None)
 
     def __init__(self, rank, world):
         self._rank, self._world, self._count, self._open = rank, world, 0, []
@@ -159,47 +151,40 @@ class _Dist:
         return self._collective("barrier", None, lambda given: None, async_op)
 
     def broadcast(self, tensor, src, group=None, async_op=False):
-        return self._collective(
-            f"broadcast from {src}",
-            tensor,
-            lambda given: tensor.copy_(given[src]),
-            async_op,
-        )
+        def finish(given):
+            tensor.copy_(given[src])
+
+        return self._of_tensors(f"broadcast from {src}", tensor, finish, async_op)
 
     def all_reduce(self, tensor, op=None, group=None, async_op=False):
-        return self._collective(
-            "all_reduce",
-            tensor,
-            lambda given: tensor.copy_(self._reduced(given, op)),
-            async_op,
-        )
+        def finish(given):
+            tensor.copy_(_reduced(given, op))
+
+        return self._of_tensors("all_reduce", tensor, finish, async_op)
 
     def reduce(self, tensor, dst=0, op=None, group=None, async_op=False):
         def finish(given):
             if self._rank == dst:
-                tensor.copy_(self._reduced(given, op))
+                tensor.copy_(_reduced(given, op))
 
-        return self._collective(f"reduce to {dst}", tensor, finish, async_op)
+        return self._of_tensors(f"reduce to {dst}", tensor, finish, async_op)
 
     def gather(self, tensor, gather_list=None, dst=0, group=None, async_op=False):
-        if (gather_list is None) == (self._rank == dst):
-            raise ValueError(
-                "Argument ``gather_list`` must be specified on destination rank, and on"
-                " no other one."
-            )
+        self._need_list("gather_list", gather_list, dst)
         _need_tensors("gather_list", gather_list)
-        return self._collective(
-            f"gather to {dst}",
-            tensor,
-            lambda given: _fill(gather_list, given),
-            async_op,
-        )
+
+        def finish(given):
+            _fill(gather_list, given)
+
+        return self._of_tensors(f"gather to {dst}", tensor, finish, async_op)
 
     def all_gather(self, tensor_list, tensor, group=None, async_op=False):
         _need_tensors("tensor_list", tensor_list)
-        return self._collective(
-            "all_gather", tensor, lambda given: _fill(tensor_list, given), async_op
-        )
+
+        def finish(given):
+            _fill(tensor_list, given)
+
+        return self._of_tensors("all_gather", tensor, finish, async_op)
 
     def all_gather_into_tensor(
         self, output_tensor, input_tensor, group=None, async_op=False
@@ -207,30 +192,22 @@ class _Dist:
         def finish(given):
             output_tensor.copy_(torch.stack(given).reshape(output_tensor.shape))
 
-        return self._collective(
-            "all_gather_into_tensor", input_tensor, finish, async_op
-        )
+        name = "all_gather_into_tensor"
+        return self._of_tensors(name, input_tensor, finish, async_op)
 
     def gather_object(self, obj, object_gather_list=None, dst=0, group=None):
-        if (object_gather_list is None) == (self._rank == dst):
-            raise ValueError(
-                "Argument ``object_gather_list`` must be specified on destination rank,"
-                " and on no other."
-            )
-        self._collective(
-            f"gather_object to {dst}",
-            obj,
-            lambda given: _fill(object_gather_list, given),
-            objects=True,
-        )
+        self._need_list("object_gather_list", object_gather_list, dst)
+
+        def finish(given):
+            _fill(object_gather_list, given)
+
+        self._collective(f"gather_object to {dst}", obj, finish)
 
     def all_gather_object(self, object_list, obj, group=None):
-        self._collective(
-            "all_gather_object",
-            obj,
-            lambda given: _fill(object_list, given),
-            objects=True,
-        )
+        def finish(given):
+            _fill(object_list, given)
+
+        self._collective("all_gather_object", obj, finish)
 
     def send(self, tensor, dst, group=None):
         self._world.send(self._rank, dst, tensor.detach().clone())
@@ -246,61 +223,55 @@ class _Dist:
     def irecv(self, tensor, src, group=None):
         return _Work(lambda: self.recv(tensor, src))
 
-    def _reduced(self, given, op):
-        ways = {
-            "SUM": torch.sum,
-            "AVG": torch.mean,
-            "MAX": torch.amax,
-            "MIN": torch.amin,
-            "PRODUCT": torch.prod,
-        }
-        return ways["SUM" if op is None else op.name](torch.stack(given), 0)
+    def _need_list(self, name, places, dst):
+        if (places is None) == (self._rank == dst):
+            raise ValueError(
+                f"Argument ``{name}`` must be specified on destination rank, and on no"
+                " other one."
+            )
 
-    def _collective(self, name, value, finish, async_op=False, objects=False):
+    def _of_tensors(self, name, tensor, finish, async_op):
+        """A collective of tensors that have one dtype and one shape on all ranks."""
+        if not isinstance(tensor, torch.Tensor):
+            raise TypeError(
+                "Invalid function argument. Expected a torch.Tensor, but got"
+                f" {type(tensor)} instead."
+            )
+        name = f"{name} ({tensor.dtype}, shape {tuple(tensor.shape)})"
+        return self._collective(name, tensor.detach().clone(), finish, async_op)
+
+    def _collective(self, name, value, finish, async_op=False):
         """Calls finish with the list of what all ranks gave, in their order, as soon as
         all are there.
         """
-        if not objects and name != "barrier":
-            if not isinstance(value, torch.Tensor):
-                raise TypeError(
-                    "Invalid function argument. Expected a torch.Tensor, but got"
-                    f" {type(value)} instead."
-                )
-            value, name = (
-                value.detach().clone(),
-                f"{name} ({value.dtype}, shape {tuple(value.shape)})",
-            )
+        rank, world = self._rank, self._world
         self._count = number = self._count + 1
         if number > 1000:
             raise _Stop(
-                f"rank {self._rank} of {self._world.size} has called 1,000 collectives"
-                " and goes on"
+                f"rank {rank} of {world.size} has called 1,000 collectives and goes on"
             )
-        with self._world.news:
-            calls = self._world.calls[number]
-            calls[self._rank] = name, value
-            self._world.news.notify_all()
+        with world.news:
+            calls = world.calls[number]
+            calls[rank] = name, value
+            world.news.notify_all()
 
         def wait():
             if work in self._open:
                 self._open.remove(work)
-            if not self._world.wait(self._rank, lambda: len(calls) == self._world.size):
-                missing = next(
-                    rank for rank in range(self._world.size) if rank not in calls
-                )
+            if not world.wait(rank, lambda: len(calls) == world.size):
+                missing = min(set(range(world.size)) - set(calls))
                 raise _InVain(
-                    f"rank {self._rank} of {self._world.size} waits in"
-                    f" {name.split()[0]}, which rank {missing} never calls: a hang; all"
-                    " ranks must call it"
+                    f"rank {rank} of {world.size} waits in {name.split()[0]}, which"
+                    f" rank {missing} never calls: a hang; all ranks must call it"
                 )
-            for rank, (other, _) in sorted(calls.items()):
-                if other != name:
+            for other, (called, _) in sorted(calls.items()):
+                if called != name:
                     raise _Stop(
-                        f"collective number {number} is {name} on rank {self._rank},"
-                        f" and {other} on rank {rank}: all ranks must call the same"
-                        " ones, in the same order, with the same shapes and dtypes"
+                        f"collective number {number} is {name} on rank {rank}, and"
+                        f" {called} on rank {other}: all ranks must call the same ones,"
+                        " in the same order, with the same shapes and dtypes"
                     )
-            finish([calls[rank][1] for rank in range(self._world.size)])
+            finish([calls[other][1] for other in range(world.size)])
 
         work = _Work(wait)
         if async_op:
@@ -317,25 +288,34 @@ class _Dist:
             )
 
 
+def _reduced(given, op):
+    ways = {
+        "SUM": torch.sum,
+        "AVG": torch.mean,
+        "MAX": torch.amax,
+        "MIN": torch.amin,
+        "PRODUCT": torch.prod,
+    }
+    return ways["SUM" if op is None else op.name](torch.stack(given), 0)
+
+
 def _need_tensors(name, places):
     """What PyTorch asks of the list that a gather fills."""
-    kinds = (
-        [type(place) for place in places if not isinstance(place, torch.Tensor)]
-        if places is not None
-        else []
-    )
-    if kinds:
-        raise TypeError(
-            f"Expected parameter `{name}` of type List[torch.Tensor], but got elements"
-            f" of type {kinds[0]}."
-        )
+    for place in () if places is None else places:
+        if not isinstance(place, torch.Tensor):
+            raise TypeError(
+                f"Expected parameter `{name}` of type List[torch.Tensor], but got"
+                f" elements of type {type(place)}."
+            )
 
 
 def _fill(places, given):
     """What a gather leaves in its list: in the tensors that stand there, or, of
     objects, in their places.
     """
-    for k, value in enumerate(given if places is not None else ()):
+    if places is None:
+        return
+    for k, value in enumerate(given):
         if isinstance(value, torch.Tensor) and isinstance(places[k], torch.Tensor):
             places[k].copy_(value)
         else:
@@ -358,44 +338,50 @@ class _Work:
 
 def check_mean_loss(answer):
     for losses in ([0.5, 3.0, 1.0], [4.0], [1.5, 2.25]):
-        world = _World(len(losses))
+        _judge_mean_loss(answer, losses)
 
-        def work(rank, world=world, losses=losses):
-            dist, loss, shown = (
-                _Dist(rank, world),
-                torch.tensor(losses[rank]),
-                f"rank {rank} of {world.size}",
-            )
-            for _ in range(2):
-                got = call(answer, dist, loss, shown=shown)
-                dist._close()
-                if got is None:
-                    raise Wrong(
-                        f"on {shown} you returned None, expected the mean (all_reduce"
-                        " itself returns nothing)"
-                    )
-                if loss.item() != losses[rank]:
-                    raise Wrong(
-                        f"on {shown} `loss` was {losses[rank]} and now is"
-                        f" {loss.item():g}: a collective writes into the tensor that it"
-                        " gets, so give it another one"
-                    )
-            return _number(got, f"on {shown}")
 
-        for rank, got in enumerate(world.run(work)):
-            mean = sum(losses) / world.size
-            if math.isclose(got, mean, rel_tol=1e-5):
-                continue
-            mine, theirs = apart(got, mean)
-            why = (
-                f"the losses of {world.size} ranks are {losses}; rank {rank} returned"
-                f" {mine}, expected {theirs}"
-            )
-            if math.isclose(got, sum(losses), rel_tol=1e-5):
-                why += ": all_reduce leaves the sum"
-            elif math.isclose(got, losses[rank], rel_tol=1e-5):
-                why += ": it has its own loss only"
-            raise Wrong(why)
+def _judge_mean_loss(answer, losses):
+    world = _World(len(losses))
+
+    def work(rank):
+        dist, loss = _Dist(rank, world), torch.tensor(losses[rank])
+        shown = f"rank {rank} of {world.size}"
+        for _ in range(2):
+            got = call(answer, dist, loss, shown=shown)
+            dist._close()
+            if got is None:
+                raise Wrong(
+                    f"on {shown} you returned None, expected the mean (all_reduce"
+                    " itself returns nothing)"
+                )
+            if loss.item() != losses[rank]:
+                raise Wrong(
+                    f"on {shown} `loss` was {losses[rank]} and now is {loss.item():g}:"
+                    " a collective writes into the tensor that it gets, so give it"
+                    " another one"
+                )
+        return _number(got, f"on {shown} you returned")
+
+    shown = f"{world.size} ranks with the losses {losses},"
+    mean = sum(losses) / world.size
+    for rank, got in enumerate(world.run(work)):
+        slips = [
+            (sum(losses), "all_reduce leaves the sum"),
+            (losses[rank], "it has its own loss only"),
+        ]
+        said = f"rank {rank} returned"
+        expect.close(got, mean, shown, slips=slips, said=said, rel_tol=1e-5)
+
+
+DEALT = [  # n, world, seed, epoch
+    (12, 3, 0, 0),
+    (10, 4, 0, 1),
+    (7, 2, 3, 0),
+    (3, 5, 1, 2),
+    (5, 1, 0, 0),
+    (0, 2, 0, 0),
+]
 
 
 def check_share(answer):
@@ -405,70 +391,57 @@ def check_share(answer):
         )
         return _indices(call(answer, n, rank, world, seed, epoch, shown=shown), shown)
 
-    for n, world, seed, epoch in (
-        (12, 3, 0, 0),
-        (10, 4, 0, 1),
-        (7, 2, 3, 0),
-        (3, 5, 1, 2),
-        (5, 1, 0, 0),
-        (0, 2, 0, 0),
-    ):
+    for n, world, seed, epoch in DEALT:
         dealt = [share(n, rank, world, seed, epoch) for rank in range(world)]
-        count = collections.Counter(sum(dealt, []))
-        twice, lost = (
-            [i for i in count if count[i] > 1],
-            [i for i in range(n) if i not in count],
-        )
-        shown = (
-            f"for n = {n}, world = {world}, seed = {seed}, epoch = {epoch} you dealt"
-            f" out {dealt}"
-        )
-        for i in count:
-            if not 0 <= i < n:
-                raise Wrong(f"{shown}: there is no index {i}")
-        if twice and lost:
-            raise Wrong(
-                f"{shown}: {twice[0]} twice, {lost[0]} not at all. All ranks must"
-                " shuffle alike, and take different parts"
-            )
-        if twice:
-            raise Wrong(
-                f"{shown}: {twice[0]} twice, but each index belongs to one rank,"
-                " without padding"
-            )
-        if lost and n % world:
-            raise Wrong(
-                f"{shown}: {lost[0]} not at all, but what does not divide must be dealt"
-                " out, too"
-            )
-        if lost:
-            raise Wrong(
-                f"{shown}: {lost[0]} not at all, but every index belongs to one rank"
-            )
-        if max(map(len, dealt)) - min(map(len, dealt)) > 1:
-            raise Wrong(
-                f"{shown}, {[len(part) for part in dealt]} samples: no rank may have"
-                " two more than another"
-            )
+        shown = f"n = {n}, world = {world}, seed = {seed}, epoch = {epoch}"
+        _judge_dealt(dealt, n, world, f"for {shown} you dealt out {dealt}")
+    _judge_orders(lambda seed, epoch: share(50, 0, 2, seed, epoch))
 
+
+def _judge_dealt(dealt, n, world, shown):
+    count = collections.Counter(itertools.chain.from_iterable(dealt))
+    for i in count:
+        if not 0 <= i < n:
+            raise Wrong(f"{shown}: there is no index {i}")
+    twice = [i for i in count if count[i] > 1]
+    lost = [i for i in range(n) if i not in count]
+    if twice and lost:
+        raise Wrong(
+            f"{shown}: {twice[0]} twice, {lost[0]} not at all. All ranks must shuffle"
+            " alike, and take different parts"
+        )
+    if twice:
+        raise Wrong(
+            f"{shown}: {twice[0]} twice, but each index belongs to one rank, without"
+            " padding"
+        )
+    if lost:
+        why = "every index belongs to one rank"
+        if n % world:
+            why = "what does not divide must be dealt out, too"
+        raise Wrong(f"{shown}: {lost[0]} not at all, but {why}")
+    sizes = [len(part) for part in dealt]
+    if max(sizes) - min(sizes) > 1:
+        raise Wrong(f"{shown}, {sizes} samples: no rank may have two more than another")
+
+
+def _judge_orders(share):
+    """share(seed, epoch): what rank 0 of 2 gets of 50 samples."""
     seeds, epochs = (0, 1, 7), (0, 1, 2, 3, 10)
-    orders = {
-        (seed, epoch): share(50, 0, 2, seed, epoch)
-        for seed in seeds
-        for epoch in epochs
-    }
+    orders = {at: share(*at) for at in itertools.product(seeds, epochs)}
     for (seed, epoch), order in orders.items():
         if order == sorted(order):
             raise Wrong(
                 f"not shuffled: with n = 50, seed = {seed}, epoch = {epoch}, rank 0 of"
                 f" 2 gets {order[:4]} …"
             )
-        if share(50, 0, 2, seed, epoch) != order:
+        if share(seed, epoch) != order:
             raise Wrong(
                 "two calls with the same arguments gave two orders: the order must"
                 " follow from seed and epoch"
             )
-    for seed, (a, b) in itertools.product(seeds, itertools.combinations(epochs, 2)):
+    pairs_of_epochs = list(itertools.combinations(epochs, 2))
+    for seed, (a, b) in itertools.product(seeds, pairs_of_epochs):
         if orders[seed, a] == orders[seed, b]:
             raise Wrong(
                 f"with seed {seed}, epochs {a} and {b} have the same order: it must"
@@ -480,7 +453,7 @@ def check_share(answer):
                 f"in epoch {epoch}, seeds {a} and {b} give the same order: it must"
                 " follow from the seed, too"
             )
-    for seed, (a, b) in itertools.product(seeds, itertools.combinations(epochs, 2)):
+    for seed, (a, b) in itertools.product(seeds, pairs_of_epochs):
         if set(orders[seed, a]) == set(orders[seed, b]):
             raise Wrong(
                 f"with seed {seed}, rank 0 of 2 has the same samples in epochs {a} and"
@@ -489,16 +462,12 @@ def check_share(answer):
 
 
 def _indices(got, shown):
-    if hasattr(got, "tolist"):  # a tensor, an array
-        got = got.tolist()
+    got = expect.listed(got)
     if isinstance(got, (list, tuple)):  # of tensors with one number each
         got = [
             i.item() if isinstance(i, torch.Tensor) and i.dim() == 0 else i for i in got
         ]
-    whole = isinstance(got, (list, tuple, range)) and all(
-        isinstance(i, numbers.Integral) for i in got
-    )
-    if not whole or any(isinstance(i, bool) for i in got):
+    if not isinstance(got, (list, range)) or not all(map(_is_whole, got)):
         raise Wrong(
             f"for {shown} you returned {got!r}, expected a list of indices, whole"
             " numbers"
@@ -506,45 +475,38 @@ def _indices(got, shown):
     return list(got)
 
 
+def _is_whole(value):
+    return isinstance(value, numbers.Integral) and not isinstance(value, bool)
+
+
 def check_loss_factor(answer):
     for sizes in ([48, 16], [32, 32], [5, 3, 0, 8], [10], [1, 99], [5, 4, 2]):
+        ranks = [f"rank = {rank}, sizes = {sizes}" for rank in range(len(sizes))]
         got = []
-        for rank in range(len(sizes)):
-            shown = f"rank = {rank}, sizes = {sizes}"
-            got.append(_number(call(answer, rank, sizes, shown=shown), f"for {shown}"))
-        factors = [size * len(sizes) / sum(sizes) for size in sizes]
-        wrong = [
-            r
-            for r, f in enumerate(factors)
-            if not math.isclose(got[r], f, rel_tol=1e-5, abs_tol=1e-9)
-        ]
-        if not wrong:
-            continue
-        mine, theirs = apart(got[wrong[0]], factors[wrong[0]])
-        why = (
-            f"for rank = {wrong[0]}, sizes = {sizes} you returned {mine}, expected"
-            f" {theirs}"
-        )
-        if all(
-            math.isclose(a * len(sizes), b, rel_tol=1e-5)
-            for a, b in zip(got, factors, strict=True)
-        ):
-            why += (
-                ": DDP divides the sum over the ranks by their number, so multiply"
-                " by it"
-            )
-        elif len(set(sizes)) > 1 and len(set(got)) == 1:
-            why += ": a rank with more samples must weigh more"
+        for rank, shown in enumerate(ranks):
+            factor = call(answer, rank, sizes, shown=shown)
+            got.append(_number(factor, f"for {shown} you returned"))
+        why = ""
+        if len(set(sizes)) > 1 and len(set(got)) == 1:
+            why = "a rank with more samples must weigh more"
         elif len(got) > 1 and got[0] < got[1] and sizes[0] > sizes[1]:
-            why += ": the rank with more samples must weigh more, not less"
-        raise Wrong(why)
+            why = "the rank with more samples must weigh more, not less"
+        divided = (
+            "DDP divides the sum over the ranks by their number, so multiply by it"
+        )
+        for mine, size, shown in zip(got, sizes, ranks, strict=True):
+            share = size / sum(sizes)
+            slips = [(share, divided)]
+            theirs = len(sizes) * share
+            expect.close(mine, theirs, shown, why, slips, rel_tol=1e-5, abs_tol=1e-9)
 
 
-def _number(got, shown, verb="returned"):
+def _number(got, said):
+    """said: the beginning of the message where it is no number."""
     if isinstance(got, torch.Tensor) and got.numel() == 1:
         got = got.item()
     if isinstance(got, bool) or not isinstance(got, numbers.Real):
-        raise Wrong(f"{shown} you {verb} {got!r}, expected a number")
+        raise Wrong(f"{said} {got!r}, expected a number")
     return float(got)
 
 
@@ -557,156 +519,126 @@ def _named(function):
 def check_ring_all_gather(answer):
     for size in (2, 3, 1, 5):
         # in no order, and one value twice
-        world, values, sent = _World(size), list("dbeba")[:size], [0] * size
+        values, sent = list("dbeba")[:size], [0] * size
+        results = _run_ring(answer, values, sent)
+        for rank, got in enumerate(results):
+            _judge_gathered(got, values, rank, sent[rank])
 
-        def work(rank, world=world, values=values, sent=sent):
-            left, right = (rank - 1) % world.size, (rank + 1) % world.size
 
-            @_named
-            def send(value):
-                sent[rank] += 1
-                if sent[rank] > 2 * world.size:
-                    raise _Stop(
-                        f"rank {rank} of {world.size} has sent {sent[rank]} values and"
-                        " goes on"
-                    )
-                # more than one of the values, which are strings
-                if str(value).count("'") > 2:
-                    raise _Stop(
-                        f"rank {rank} of {world.size} sent {value}: one value in each"
-                        " message, please"
-                    )
-                world.send(rank, right, value)
+def _run_ring(answer, values, sent):
+    """What the answer returns on each rank. sent: gets how many values it sent."""
+    world = _World(len(values))
 
-            @_named
-            def receive():
-                return world.receive(left, rank)
+    def work(rank):
+        left, right = (rank - 1) % world.size, (rank + 1) % world.size
+        shown = f"rank {rank} of {world.size}"
 
-            return call(
-                answer,
-                rank,
-                world.size,
-                values[rank],
-                send,
-                receive,
-                shown=f"rank {rank} of {world.size}",
-            )
+        @_named
+        def send(value):
+            sent[rank] += 1
+            if sent[rank] > 2 * world.size:
+                raise _Stop(f"{shown} has sent {sent[rank]} values and goes on")
+            # more than one of the values, which are strings
+            if str(value).count("'") > 2:
+                raise _Stop(f"{shown} sent {value}: one value in each message, please")
+            world.send(rank, right, value)
 
-        for rank, got in enumerate(world.run(work)):
-            got = list(got) if isinstance(got, (list, tuple)) else got
-            if got != values:
-                same = isinstance(got, list) and sorted(map(str, got)) == sorted(values)
-                why = (
-                    ": the same values, but in the order of ranks, please"
-                    if same
-                    else ""
-                )
-                if (
-                    isinstance(got, list)
-                    and size > 2
-                    and {*map(str, got)} == {values[rank], values[rank - 1]}
-                ):
-                    why = ": send on what you received, not your own value again"
-                raise Wrong(
-                    f"rank {rank} of {size} returned {got!r}, expected {values}{why}"
-                )
-            if sent[rank] < size - 1:
-                raise Wrong(
-                    f"rank {rank} of {size} sent only {sent[rank]} of {size - 1}: ranks"
-                    " do not share variables"
-                )
-            if sent[rank] > size - 1:
-                raise Wrong(
-                    f"rank {rank} of {size} sent too many values: {sent[rank]} instead"
-                    f" of {size - 1}"
-                )
+        @_named
+        def receive():
+            return world.receive(left, rank)
+
+        given = rank, world.size, values[rank], send, receive
+        return call(answer, *given, shown=shown)
+
+    return world.run(work)
+
+
+def _judge_gathered(got, values, rank, sent):
+    size, why = len(values), ""
+    if isinstance(got, (list, tuple)):
+        got, held = list(got), sorted(map(str, got))
+        if size > 2 and set(held) == {values[rank], values[rank - 1]}:
+            why = "send on what you received, not your own value again"
+        elif held == sorted(values):
+            why = "the same values, but in the order of ranks, please"
+    shown = f"rank {rank} of {size}"
+    expect.equal(got, values, shown, why)
+    if sent < size - 1:
+        raise Wrong(
+            f"{shown} sent only {sent} of {size - 1}: ranks do not share variables"
+        )
+    if sent > size - 1:
+        raise Wrong(f"{shown} sent too many values: {sent} instead of {size - 1}")
+
+
+RATES = [  # samples a second of one process, of several, and how many these are
+    (200.0, 1000.0, 8),
+    (1000.0, 1600.0, 2),
+    (1000.0, 2000.0, 2),
+    (500.0, 400.0, 2),
+    (1000.0, 1000.0, 1),
+    (1200.0, 500.0, 2),
+    (1000.0, 2100.0, 2),
+    (121245.0, 47150.0, 4),
+    (300.0, 900.0, 3),
+    (700.0, 2300.0, 4),
+]
 
 
 def check_one_against_several(answer):
-    cases = [
-        (200.0, 1000.0, 8),
-        (1000.0, 1600.0, 2),
-        (1000.0, 2000.0, 2),
-        (500.0, 400.0, 2),
-        (1000.0, 1000.0, 1),
-    ]
-    cases += [
-        (1200.0, 500.0, 2),
-        (1000.0, 2100.0, 2),
-        (121245.0, 47150.0, 4),
-        (300.0, 900.0, 3),
-        (700.0, 2300.0, 4),
-    ]
-    for one, several, processes in cases:
+    for one, several, processes in RATES:
         shown = f"one = {one:g}, several = {several:g}, processes = {processes}"
-        got = call(answer, one, several, processes, shown=shown)
-        got = got.tolist() if hasattr(got, "tolist") else got
+        got = expect.listed(call(answer, one, several, processes, shown=shown))
         if not isinstance(got, (tuple, list)) or len(got) != 3:
             raise Wrong(f"for {shown} you returned {got!r}, expected three numbers")
-        # seconds a sample that do not shrink
-        rest = 1 / several - 1 / (one * processes)
-        expected = [
-            several / one,
-            several / one / processes,
-            1 / one / rest if rest > 0 else math.inf,
+        speed_up = several / one
+        efficiency = speed_up / processes
+        slips = [
+            (1 / speed_up, "more samples a second are faster, so the other way round"),
+            (efficiency, "that is the efficiency, and the speed-up comes first"),
         ]
-        for name, mine, theirs in zip(
-            ("speed-up", "efficiency", "limit"), got, expected, strict=True
-        ):
-            mine = _number(mine, f"for {shown}, as {name},")
-            if mine == theirs or math.isclose(mine, theirs, rel_tol=1e-5):
-                continue
-            texts = apart(mine, theirs)
-            why = f"for {shown} the {name} is {texts[1]}, you returned {texts[0]}"
-            if name == "speed-up" and math.isclose(mine, one / several, rel_tol=1e-5):
-                why += ": more samples a second are faster, so the other way round"
-            elif name == "speed-up" and math.isclose(mine, expected[1], rel_tol=1e-5):
-                why += ": that is the efficiency, and the speed-up comes first"
-            elif name == "efficiency" and math.isclose(
-                mine, 100 * theirs, rel_tol=1e-5
-            ):
-                why += ": no percent, please"
-            if name == "limit" and any(
-                mine != 1 and mine == round(theirs, k)
-                for k in range(6)
-                if theirs < math.inf
-            ):
-                why += ": do not round it"
-            elif (
-                name == "limit"
-                and theirs < math.inf
-                and math.isclose(mine, theirs * one, rel_tol=1e-5)
-            ):
-                why += ": that is in samples a second, but the speed-up has no unit"
-            elif (
-                name == "limit"
-                and processes > 1
-                and _amdahl(one, several, processes, mine)
-            ):
-                why += (
-                    ": that is Amdahl's law, where a part of one process's time does"
-                    " not divide; here one process has no such rest, it computes all"
-                    " the time"
-                )
-            elif name == "limit" and theirs < 1 and mine == 1:
-                why += (
-                    ": any number of them may be slower than one process, so the limit"
-                    " may be below 1"
-                )
-            elif name == "limit" and rest <= 0:
-                why += ": there is no rest that would not shrink"
-            elif name == "limit":
-                why += (
-                    f": a sample takes {1 / several:.4g} s, of which"
-                    f" {1 / one / processes:.4g} s are computing; with endless"
-                    " processes only the rest remains"
-                )
-            raise Wrong(why)
+        _judge_rate(got[0], speed_up, shown, "speed-up", slips)
+        slips = [(100 * efficiency, "no percent, please")]
+        _judge_rate(got[1], efficiency, shown, "efficiency", slips)
+        _judge_limit(got[2], one, several, processes, shown)
 
 
-def _amdahl(one, several, processes, limit):
-    serial = (processes * one / several - 1) / (processes - 1)
-    return serial > 1e-12 and math.isclose(limit, 1 / serial, rel_tol=1e-5)
+def _judge_rate(got, expected, shown, name, slips, why=""):
+    got = _number(got, f"for {shown}, as {name}, you returned")
+    said = f"you say that the {name} is"
+    expect.close(got, expected, shown, why, slips, said=said, rel_tol=1e-5)
+
+
+def _judge_limit(got, one, several, processes, shown):
+    # seconds a sample that do not shrink
+    rest = 1 / several - 1 / (one * processes)
+    if rest > 0:
+        limit = 1 / one / rest
+        why = (
+            f"a sample takes {1 / several:.4g} s, of which {1 / one / processes:.4g} s"
+            " are computing; with endless processes only the rest remains"
+        )
+    else:
+        limit, why = math.inf, "there is no rest that would not shrink"
+    rounded = [round(limit, digits) for digits in range(6)]
+    slips = [(value, "do not round it") for value in rounded if value != 1]
+    slips.append(
+        (limit * one, "that is in samples a second, but the speed-up has no unit")
+    )
+    if processes > 1 and processes * one > several:
+        serial = (processes * one / several - 1) / (processes - 1)
+        amdahl = (
+            "that is Amdahl's law, where a part of one process's time does not divide;"
+            " here one process has no such rest, it computes all the time"
+        )
+        slips.append((1 / serial, amdahl))
+    if limit < 1:
+        slower = (
+            "any number of them may be slower than one process, so the limit may be"
+            " below 1"
+        )
+        slips.append((1, slower))
+    _judge_rate(got, limit, shown, "limit", slips, why)
 
 
 class _Sampler(DistributedSampler):
@@ -735,41 +667,33 @@ RIGHT, TOTAL = (3, 2, 3), (4, 7, 3)
 
 def check_train_right(answer):
     for size, epochs in ((2, 3), (3, 2), (1, 1)):
-        world, samplers = _World(size), [_Sampler(rank, size) for rank in range(size)]
-        trained, saved = [[] for _ in range(size)], []
-
-        def work(
-            rank,
-            world=world,
-            samplers=samplers,
-            trained=trained,
-            saved=saved,
-            epochs=epochs,
-        ):
-            @_named
-            def count():
-                return RIGHT[rank], TOTAL[rank] + len(trained[rank]) // 4
-
-            @_named
-            def save(accuracy):
-                saved.append((rank, accuracy))
-
-            dist, shown = _Dist(rank, world), f"rank {rank} of {world.size}"
-            call(
-                answer,
-                dist,
-                samplers[rank],
-                trained[rank].append,
-                count,
-                save,
-                epochs,
-                shown=shown,
-            )
-            dist._close()
-
-        world.run(work)
+        samplers = [_Sampler(rank, size) for rank in range(size)]
+        trained, saved = _train(answer, samplers, epochs)
         _judge_training(trained, samplers, epochs)
         _judge_files(saved, size, epochs)
+
+
+def _train(answer, samplers, epochs):
+    """What each rank was trained on, and (rank, accuracy) of all files."""
+    world = _World(len(samplers))
+    trained, saved = [[] for _ in samplers], []
+
+    def work(rank):
+        @_named
+        def count():
+            return RIGHT[rank], TOTAL[rank] + len(trained[rank]) // 4
+
+        @_named
+        def save(accuracy):
+            saved.append((rank, accuracy))
+
+        dist, step = _Dist(rank, world), trained[rank].append
+        given = dist, samplers[rank], step, count, save, epochs
+        call(answer, *given, shown=f"rank {rank} of {world.size}")
+        dist._close()
+
+    world.run(work)
+    return trained, saved
 
 
 def _judge_training(trained, samplers, epochs):
@@ -779,36 +703,32 @@ def _judge_training(trained, samplers, epochs):
             " every epoch"
         )
     for rank, (seen, sampler) in enumerate(zip(trained, samplers, strict=True)):
-        gave = sampler.gave()
+        gave, begun = sampler.gave(), sampler.begun
         if seen != gave:
-            k = next(
-                (k for k, (a, b) in enumerate(zip(seen, gave, strict=False)) if a != b),
-                min(len(seen), len(gave)),
-            )
+            k = 0
+            while seen[k : k + 1] == gave[k : k + 1]:
+                k += 1
             raise Wrong(
                 f"rank {rank} trained {len(seen)} times, its sampler gave {len(gave)}"
                 f" indices; from number {k} on you trained on {seen[k : k + 4]}, and it"
                 f" gave {gave[k : k + 4]}"
             )
-        if len(sampler.begun) != epochs:
+        if len(begun) != epochs:
             raise Wrong(
-                f"rank {rank} went through its sampler {len(sampler.begun)} instead of"
+                f"rank {rank} went through its sampler {len(begun)} instead of"
                 f" {epochs} times"
             )
-        twice = next(
-            (k for k in range(epochs) if sampler.begun[k] in sampler.begun[:k]), None
-        )
-        if twice is not None:
-            first = sampler.begun.index(sampler.begun[twice])
-            raise Wrong(
-                f"epochs {first} and {twice} train in the same order on rank {rank}:"
-                " the sampler must be told the epoch, before the loop over it begins"
-            )
-        if sampler.begun != samplers[0].begun:
+        for k, epoch in enumerate(begun):
+            if epoch in begun[:k]:
+                raise Wrong(
+                    f"epochs {begun.index(epoch)} and {k} train in the same order on"
+                    f" rank {rank}: the sampler must be told the epoch, before the loop"
+                    " over it begins"
+                )
+        if begun != samplers[0].begun:
             raise Wrong(
                 f"the samplers were told the epochs {samplers[0].begun} on rank 0, and"
-                f" {sampler.begun} on rank {rank}: so the ranks take each other's"
-                " samples"
+                f" {begun} on rank {rank}: so the ranks take each other's samples"
             )
 
 
@@ -824,31 +744,26 @@ def _judge_files(saved, size, epochs):
             f"rank 0 wrote {len(saved)} files in {epochs} epochs: one in each, after"
             " the training"
         )
+    right = RIGHT[:size]
     for epoch, (_, accuracy) in enumerate(saved):
-        accuracy = _number(accuracy, f"after epoch {epoch}", "saved")
+        accuracy = _number(accuracy, f"after epoch {epoch} you saved")
         totals = [total + epoch + 1 for total in TOTAL[:size]]
-        each = [right / total for right, total in zip(RIGHT, totals, strict=False)]
-        right, before = (
-            sum(RIGHT[:size]) / sum(totals),
-            sum(RIGHT[:size]) / (sum(totals) - size),
-        )
-        if math.isclose(accuracy, right, abs_tol=1e-5):
-            continue
-        mine, theirs = apart(accuracy, right)
-        why = (
-            f"after epoch {epoch}, the ranks had {list(RIGHT[:size])} of {totals}"
-            f" samples right, so {theirs} in all; you saved {mine}"
-        )
-        if math.isclose(accuracy, sum(each) / size, abs_tol=1e-5):
-            why += (
-                ", the mean of the ranks' accuracies. Sum what was right and how many"
-                " there were, then divide"
-            )
-        elif math.isclose(accuracy, each[0], abs_tol=1e-5):
-            why += ", the accuracy of rank 0 alone"
-        elif math.isclose(accuracy, before, abs_tol=1e-5):
-            why += ", as before this epoch: count after each epoch's training"
-        raise Wrong(why)
+        each = [r / total for r, total in zip(right, totals, strict=True)]
+        slips = [
+            (
+                sum(each) / size,
+                "that is the mean of the ranks' accuracies. Sum what was right and how"
+                " many there were, then divide",
+            ),
+            (each[0], "that is the accuracy of rank 0 alone"),
+            (
+                sum(right) / (sum(totals) - size),
+                "as before this epoch: count after each epoch's training",
+            ),
+        ]
+        shown = f"{list(right)} of {totals} right on the ranks, after epoch {epoch},"
+        expected = sum(right) / sum(totals)
+        expect.close(accuracy, expected, shown, "", slips, "you saved", rel_tol=1e-5)
 
 
 EXERCISES = [

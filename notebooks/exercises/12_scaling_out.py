@@ -5,12 +5,13 @@ import math
 import os
 import pathlib
 import tempfile
-import unittest.mock
+from unittest import mock
 
 import torch
 import torch.distributed as dist
 
-from utils.exercises import Exercise, Wrong, apart, call, expect_number
+from utils import expect
+from utils.exercises import Exercise, Wrong, call
 from utils.simulate.collectives import Link, all_reduce
 from utils.simulate.fake import fake_processes
 
@@ -21,14 +22,13 @@ class Blocks(torch.nn.Sequential):
     """Some blocks, and a parameter that is in none of them."""
 
     def __init__(self, count):
-        Linear, Block = torch.nn.Linear, torch.nn.Sequential
-        super().__init__(
-            *(
-                Block(Linear(WIDTH, 16), torch.nn.ReLU(), Linear(16, WIDTH))
-                for _ in range(count)
-            )
-        )
+        super().__init__(*(self.block() for _ in range(count)))
         self.scale = torch.nn.Parameter(torch.ones(WIDTH))
+
+    @staticmethod
+    def block():
+        up, down = torch.nn.Linear(WIDTH, 16), torch.nn.Linear(16, WIDTH)
+        return torch.nn.Sequential(up, torch.nn.ReLU(), down)
 
     def forward(self, x):
         return self.scale * super().forward(x)
@@ -50,21 +50,13 @@ def _check_shards(answer, mesh_shape, count, collectives):
     from torch.distributed.fsdp import FSDPModule
     from torch.distributed.tensor import DTensor
 
-    mesh = init_device_mesh(
-        "cpu", mesh_shape, mesh_dim_names=("replicate", "shard")[-len(mesh_shape) :]
-    )
+    names = ("replicate", "shard")[-len(mesh_shape) :]
+    mesh = init_device_mesh("cpu", mesh_shape, mesh_dim_names=names)
     model = Blocks(count)
     block_bytes = sum(p.nbytes for p in model[0].parameters())
+    shown = f"{count} blocks and a mesh of {_times(mesh_shape)} processes"
     try:
-        call(
-            answer,
-            model,
-            mesh,
-            shown=(
-                f"{count} blocks and a mesh of {' × '.join(map(str, mesh_shape))}"
-                " processes"
-            ),
-        )
+        call(answer, model, mesh, shown=shown)
     except Wrong as error:
         # what PyTorch says then is another thing in each version
         if isinstance(model, FSDPModule):
@@ -97,13 +89,9 @@ def _check_shards(answer, mesh_shape, count, collectives):
         )
     for name, p in model.named_parameters():
         if p.device_mesh.shape != mesh.shape:
-            shapes = [
-                " × ".join(map(str, shape))
-                for shape in (p.device_mesh.shape, mesh.shape)
-            ]
             raise Wrong(
-                f"{name} is sharded over {shapes[0]} processes, and `mesh` is"
-                f" {shapes[1]}: pass mesh=mesh"
+                f"{name} is sharded over {_times(p.device_mesh.shape)} processes, and"
+                f" `mesh` is {_times(mesh.shape)}: pass mesh=mesh"
             )
         if not p.requires_grad:
             raise Wrong(
@@ -129,78 +117,84 @@ def _check_shards(answer, mesh_shape, count, collectives):
         )
 
 
+def _times(shape):
+    return " × ".join(map(str, shape))
+
+
+ALL_REDUCES = [  # size, ranks, latency, bandwidth
+    (100e6, 1024, 5e-6, 200e9),
+    (100e6, 8, 5e-6, 200e9),
+    (1024, 2, 1e-5, 1e9),
+    (1e9, 2, 0.0, 1e9),
+    (0, 4, 1e-6, 1e9),
+    (1e6, 1, 1e-6, 1e9),
+]
+
+
 def check_latency_share(answer):
-    cases = [
-        (100e6, 1024, 5e-6, 200e9),
-        (100e6, 8, 5e-6, 200e9),
-        (1024, 2, 1e-5, 1e9),
-        (1e9, 2, 0.0, 1e9),
-        (0, 4, 1e-6, 1e9),
-        (1e6, 1, 1e-6, 1e9),
-    ]
-    for size, ranks, latency, bandwidth in cases:
+    for size, ranks, latency, bandwidth in ALL_REDUCES:
         shown = f"{size:g} bytes, {ranks} ranks, {latency:g} s, {bandwidth:g} bytes/s"
-        got = expect_number(
-            call(answer, size, ranks, latency, bandwidth, shown=shown), shown
-        )
-        steps, share = 2 * (ranks - 1), 2 * (ranks - 1) / ranks
-        whole = all_reduce(size, ranks, Link(latency, bandwidth))
-        expected = steps * latency / whole if whole else 0.0
-        if math.isclose(got, expected, rel_tol=1e-9, abs_tol=1e-12):
-            continue
-        got_text, expected_text = apart(got, expected)
-        why = (
-            f"expected {expected_text}: {steps} steps, and {share:.4g} times the bytes"
-            " from each rank"
-        )
+        got = call(answer, size, ranks, latency, bandwidth, shown=shown)
+        expect.number(got, shown)
         if ranks == 1:
-            why = "expected 0: a single rank sends nothing"
-        elif math.isclose(got, latency * steps, rel_tol=1e-9):
-            why += ". That is the time of the latency, not its share"
-        elif math.isclose(got, 1 - expected, rel_tol=1e-9):
-            why += ". That is the share of the bytes"
-        elif math.isclose(got, whole, rel_tol=1e-9):
-            why += ". That is the whole time"
-        elif expected < 1 and math.isclose(
-            got, expected / (1 - expected), rel_tol=1e-9
-        ):
-            why += ". Divide by the whole time, not by that of the bytes"
-        elif math.isclose(got, 100 * expected, rel_tol=1e-9):
-            why += ". A number from 0 to 1 is asked, not percent"
-        elif math.isclose(
-            got,
-            (ranks - 1) * latency / ((ranks - 1) * latency + size / bandwidth),
-            rel_tol=1e-9,
-        ):
-            why += ". A step carries one piece of the bytes, 1/p of them"
-        raise Wrong(f"for {shown} you returned {got_text}, {why}")
+            why = "a single rank sends nothing"
+            expect.close(got, 0.0, shown, why, abs_tol=1e-12)
+            continue
+        steps = 2 * (ranks - 1)
+        whole = all_reduce(size, ranks, Link(latency, bandwidth))
+        waiting = steps * latency
+        sending = whole - waiting
+        half = waiting / 2
+        slips = [
+            (waiting, "That is the time of the latency, not its share"),
+            (sending / whole, "That is the share of the bytes"),
+            (whole, "That is the whole time"),
+            (
+                waiting / sending if sending else math.inf,
+                "Divide by the whole time, not by that of the bytes",
+            ),
+            (100 * waiting / whole, "A number from 0 to 1 is asked, not percent"),
+            (
+                half / (half + size / bandwidth),
+                "A step carries one piece of the bytes, 1/p of them",
+            ),
+        ]
+        fault = expect.explain(got, slips, "Asked is the latency's share of the time")
+        why = f"{steps} steps, and {steps / ranks:.4g} times the bytes from each rank."
+        expect.close(
+            got, waiting / whole, shown, f"{why} {fault}", rel_tol=1e-9, abs_tol=1e-12
+        )
+
+
+RUNS = [  # steps, batch, size, samples
+    (8, 6, 2, 22),
+    (9, 6, 3, 22),
+    (4, 6, 1, 22),
+    (1, 4, 3, 22),
+    (11, 4, 3, 22),
+    (0, 5, 2, 22),
+    (8, 6, 4, 22),
+    (5, 2, 3, 10),
+    (4, 2, 3, 10),
+    (12, 50, 3, 10),
+    (7, 1, 2, 5),
+    (3, 1, 1, 1),
+]
 
 
 def check_rest_of_epoch(answer):
-    cases = [
-        (8, 6, 2, 22),
-        (9, 6, 3, 22),
-        (4, 6, 1, 22),
-        (1, 4, 3, 22),
-        (11, 4, 3, 22),
-        (0, 5, 2, 22),
-        (8, 6, 4, 22),
-    ]
-    cases += [(5, 2, 3, 10), (4, 2, 3, 10), (12, 50, 3, 10), (7, 1, 2, 5), (3, 1, 1, 1)]
-    for steps, batch, size, samples in cases:
+    for steps, batch, size, samples in RUNS:
         epoch, done = divmod(steps, -(-samples // batch))
-        batches = _rest(_order(samples)(epoch), done, batch)
+        order = _order(samples)
+        batches = _rest(order(epoch), done, batch)
         for rank in range(size):
             shown = (
                 f"steps = {steps}, batch = {batch}, rank = {rank}, size = {size},"
                 f" {samples} samples an epoch"
             )
-            got = call(answer, steps, _order(samples), batch, rank, size, shown=shown)
-            expected = [samples[rank::size] for samples in batches]
+            got = call(answer, steps, order, batch, rank, size, shown=shown)
             if isinstance(got, (list, tuple)):
-                got = [
-                    part.tolist() if hasattr(part, "tolist") else part for part in got
-                ]
+                got = [expect.listed(part) for part in got]
             if not isinstance(got, list) or not all(
                 isinstance(part, (list, tuple)) for part in got
             ):
@@ -209,14 +203,11 @@ def check_rest_of_epoch(answer):
                     " for each step"
                 )
             got = [list(part) for part in got]
+            expected = [part[rank::size] for part in batches]
             if got != expected:
-                why = f"the run is in epoch {epoch}, steps done: {done}"
-                why += _slip(
-                    got, expected, _order(samples), epoch, done, batch, rank, size
-                )
-                raise Wrong(
-                    f"for {shown} you returned {got}, expected {expected}: {why}"
-                )
+                slip = _slip(got, expected, order, epoch, done, batch, rank, size)
+                why = f"the run is in epoch {epoch}, steps done: {done}; {slip}"
+                expect.equal(got, expected, shown, why)
 
 
 def _order(samples):
@@ -236,35 +227,36 @@ def _rest(samples, done, batch):
 def _slip(got, expected, order, epoch, done, batch, rank, size):
     batches = _rest(order(epoch), done, batch)
     for other in (0, epoch - 1, epoch + 1):
-        if got == [samples[rank::size] for samples in _rest(order(other), done, batch)]:
-            return f"; you took the order of epoch {other}"
+        if got == [part[rank::size] for part in _rest(order(other), done, batch)]:
+            return f"you took the order of epoch {other}"
     if got == [part for part in expected if part]:
-        return "; a step in which this rank has no sample is an empty list"
+        return "a step in which this rank has no sample is an empty list"
     if sum(batches, [])[rank::size] == sum(got, []) != sum(expected, []):
         return (
-            "; the samples are divided within each step, so that steps are the same for"
+            "the samples are divided within each step, so that steps are the same for"
             " any number of processes"
         )
     if not got and done == 0:
-        return "; the epoch before has just ended, so this is all of the next one"
+        return "the epoch before has just ended, so this is all of the next one"
     if len(got) != len(expected):
         return (
-            f"; {len(expected)} steps remain, the last of which may be smaller, not"
+            f"{len(expected)} steps remain, the last of which may be smaller, not"
             f" {len(got)}"
         )
     if got == batches:
-        return "; these are the samples of all ranks"
+        return "these are the samples of all ranks"
     for length in (len, lambda part: batch):
-        if got == [
-            s[rank * length(s) // size : (rank + 1) * length(s) // size]
-            for s in batches
-        ]:
+        pieces = []
+        for part in batches:
+            first, end = rank * length(part) // size, (rank + 1) * length(part) // size
+            pieces.append(part[first:end])
+        if got == pieces:
             return (
-                "; a rank takes every size-th sample of a step, not a part in one piece"
+                "a rank takes every size-th sample of a step, not a part in one piece"
             )
     wrong = next(number for number, part in enumerate(got) if part != expected[number])
     return (
-        f"; step {done + wrong} of the epoch takes {batches[wrong]}, this rank those at"
+        f"step {done + wrong} of the epoch takes {batches[wrong]}, this rank those at"
         f" {rank}, {rank + size}, …"
     )
 
@@ -292,63 +284,15 @@ def check_save(answer):
 
 
 def _save_well(answer, path):
-    seen, real = {}, os.fsync
-
-    def write(file):
-        file.write(b"new ")
-        file.flush()
-        seen["while writing"] = path.read_bytes() if path.exists() else b""
-        file.write(b"checkpoint")
-
-    def fsync(descriptor):
-        state = os.fstat(
-            descriptor if isinstance(descriptor, int) else descriptor.fileno()
-        )
-        beside = any(p.stat().st_ino == state.st_ino for p in path.parent.iterdir())
-        seen.setdefault(
-            "at fsync",
-            (path.read_bytes() if path.exists() else b"", beside, state.st_size),
-        )
-        return real(descriptor)
-
-    def watched(function):
-        def run(*args, **kwargs):
-            result = function(*args, **kwargs)
-            if not path.exists():
-                seen["gone"] = True
-            return result
-
-        return run
-
     path.write_bytes(b"old checkpoint")
     before = path.stat().st_ino
-    with contextlib.ExitStack() as stack:
-        for name in ("unlink", "remove", "rename", "replace"):
-            stack.enter_context(
-                unittest.mock.patch.object(os, name, watched(getattr(os, name)))
-            )
-        syncs = [
-            getattr(os, name) for name in ("fsync", "fdatasync") if hasattr(os, name)
-        ]
-        for function in syncs:
-            stack.enter_context(
-                unittest.mock.patch.object(os, function.__name__, fsync)
-            )
-        names = {
-            name: fsync
-            for name, value in getattr(answer, "__globals__", {}).items()
-            if any(value is f for f in syncs)
-        }
-        # from os import fsync
-        stack.enter_context(
-            unittest.mock.patch.dict(getattr(answer, "__globals__", {}), names)
-        )
-        call(answer, write, path, shown="a write that goes well")
+    seen = _watch_save(answer, path)
     if not path.exists():
         raise Wrong("after a save that went well, there is no file at path")
-    if path.read_bytes() != b"new checkpoint":
+    held = path.read_bytes()
+    if held != b"new checkpoint":
         raise Wrong(
-            f"after a save that went well, path holds {path.read_bytes()!r}, expected"
+            f"after a save that went well, path holds {held!r}, expected"
             " b'new checkpoint'"
         )
     if "gone" in seen:
@@ -395,173 +339,213 @@ def _save_well(answer, path):
         )
 
 
+def _watch_save(answer, path):
+    """What was seen during a save that goes well: at path "while writing"; at the first
+    "fsync", at path, whether the file lies beside it, and its size; "gone" if there was
+    nothing at path for a moment.
+    """
+    seen = {}
+
+    def held():
+        return path.read_bytes() if path.exists() else b""
+
+    def write(file):
+        file.write(b"new ")
+        file.flush()
+        seen["while writing"] = held()
+        file.write(b"checkpoint")
+
+    def fsync(descriptor, real=os.fsync):
+        number = descriptor if isinstance(descriptor, int) else descriptor.fileno()
+        state = os.fstat(number)
+        beside = any(p.stat().st_ino == state.st_ino for p in path.parent.iterdir())
+        seen.setdefault("at fsync", (held(), beside, state.st_size))
+        return real(descriptor)
+
+    def watched(function):
+        def run(*args, **kwargs):
+            result = function(*args, **kwargs)
+            if not path.exists():
+                seen["gone"] = True
+            return result
+
+        return run
+
+    watches = {"fsync": fsync}
+    if hasattr(os, "fdatasync"):
+        watches["fdatasync"] = fsync
+    # from os import fsync
+    syncs = [getattr(os, name) for name in watches]
+    imported = {
+        name: fsync
+        for name, value in getattr(answer, "__globals__", {}).items()
+        if any(value is sync for sync in syncs)
+    }
+    for name in ("unlink", "remove", "rename", "replace"):
+        watches[name] = watched(getattr(os, name))
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(mock.patch.multiple(os, **watches))
+        own_names = getattr(answer, "__globals__", {})
+        stack.enter_context(mock.patch.dict(own_names, imported))
+        call(answer, write, path, shown="a write that goes well")
+    return seen
+
+
 def _save_badly(answer, path):
     path.write_bytes(b"old checkpoint")
-    after = ""
-    for error in (
-        OSError("no space left on device"),
-        ValueError("this cannot be saved"),
-    ):
-
-        def fails(file, error=error):
-            file.write(b"half a ")
-            file.flush()
-            raise error
-
-        try:
-            answer(fails, path)
-        except Exception as raised:
-            if isinstance(raised, FileExistsError):
-                raise Wrong(
-                    f"{after}its half file is still there, and the next save cannot"
-                    f" open it: {raised}"
-                ) from raised
-            if error not in (raised, raised.__cause__):
-                raise Wrong(
-                    f"{after}write raised {error!r}, and save {raised!r}: let the error"
-                    " through"
-                ) from raised
-        else:
-            raise Wrong(f"write raised {error!r}, but save did not: nobody will notice")
-        held = path.read_bytes() if path.exists() else "nothing"
-        if held != b"old checkpoint":
-            raise Wrong(
-                f"write failed in the middle, and path holds {held!r}, expected b'old"
-                " checkpoint'"
-            )
-        after = "after a save that failed, "
-    call(
-        answer,
-        lambda file: file.write(b"third try"),
-        path,
-        shown="a save after two that failed",
-    )
+    _fail(answer, path, OSError("no space left on device"), "")
+    after = "after a save that failed, "
+    _fail(answer, path, ValueError("this cannot be saved"), after)
+    shown = "a save after two that failed"
+    call(answer, lambda file: file.write(b"third try"), path, shown=shown)
     if path.read_bytes() != b"third try":
+        raise Wrong(f"{shown} left {path.read_bytes()!r}, expected b'third try'")
+
+
+def _fail(answer, path, error, after):
+    def write(file):
+        file.write(b"half a ")
+        file.flush()
+        raise error
+
+    try:
+        answer(write, path)
+    except FileExistsError as raised:
         raise Wrong(
-            f"a save after two that failed left {path.read_bytes()!r}, expected b'third"
-            " try'"
+            f"{after}its half file is still there, and the next save cannot open it:"
+            f" {raised}"
+        ) from raised
+    except Exception as raised:
+        if error not in (raised, raised.__cause__):
+            raise Wrong(
+                f"{after}write raised {error!r}, and save {raised!r}: let the error"
+                " through"
+            ) from raised
+    else:
+        raise Wrong(f"write raised {error!r}, but save did not: nobody will notice")
+    held = path.read_bytes() if path.exists() else "nothing"
+    if held != b"old checkpoint":
+        raise Wrong(
+            f"write failed in the middle, and path holds {held!r}, expected b'old"
+            " checkpoint'"
         )
 
 
+CRASHES = [  # cost, host_mtbf, hosts
+    (60.0, 3e7, 2048),
+    (5.0, 3e7, 1),
+    (120.0, 1e7, 16),
+    (60.0, 3e7, 512),
+]
+
+
 def check_best_interval(answer):
-    for cost, host_mtbf, hosts in (
-        (60.0, 3e7, 2048),
-        (5.0, 3e7, 1),
-        (120.0, 1e7, 16),
-        (60.0, 3e7, 512),
-    ):
+    for cost, host_mtbf, hosts in CRASHES:
         shown = f"cost = {cost:g} s, host_mtbf = {host_mtbf:g} s, {hosts} hosts"
-        got = call(answer, cost, host_mtbf, hosts, shown=shown)
-        got = got.tolist() if hasattr(got, "tolist") else got
-        if not isinstance(got, (tuple, list)) or len(got) != 2:
-            raise Wrong(
-                f"for {shown} you returned {got!r}, expected a pair (seconds, share)"
-            )
+        got = expect.listed(call(answer, cost, host_mtbf, hosts, shown=shown))
+        seconds, share = expect.numbers(got, 2, shown, "a pair (seconds, share)")
         M = host_mtbf / hosts
         T = math.sqrt(2 * cost * M)
-        seconds, share = (expect_number(value, shown) for value in got)
-        if not math.isclose(seconds, T, rel_tol=1e-6):
-            texts = apart(seconds, T)
-            why = f"expected {texts[1]} s, as the job crashes every {M:.4g} s"
-            for other, text in (
-                (
-                    math.sqrt(2 * cost * host_mtbf),
-                    "you took the time between crashes of one host",
-                ),
-                (math.sqrt(cost * M), "the root is of twice the product, 2 · cost · M"),
-                (
-                    math.sqrt(2 * cost * host_mtbf * hosts),
-                    "more hosts crash more often, not less",
-                ),
-                (T / 60, "seconds are asked, not minutes"),
-                (T / 3600, "seconds are asked, not hours"),
-                (M, "a checkpoint at each crash is too late: T = sqrt(2 · cost · M)"),
-                (T**2, "the root is missing"),
-                (cost / T + T / (2 * M), "that is the share. First the seconds"),
-            ):
-                if math.isclose(seconds, other, rel_tol=1e-6):
-                    why += f"; {text}"
-            raise Wrong(f"for {shown} you returned an interval of {texts[0]} s, {why}")
-        expected = cost / T + T / (2 * M)
-        if not math.isclose(share, expected, rel_tol=1e-6):
-            texts = apart(share, expected)
-            why = (
-                f"expected {texts[1]}: cost / T for saving and T / (2 M) for work that"
-                f" is repeated, M = {M:.4g} s"
-            )
-            if math.isclose(share, 100 * expected, rel_tol=1e-6):
-                why = f"expected {texts[1]}, not percent"
-            elif math.isclose(share, 1 - expected, rel_tol=1e-6):
-                why = f"expected {texts[1]}, which is lost, not what remains"
-            raise Wrong(f"for {shown} you returned a share of {texts[0]}, {why}")
+        lost = cost / T + T / (2 * M)
+        slips = [
+            (
+                math.sqrt(2 * cost * host_mtbf),
+                "you took the time between crashes of one host",
+            ),
+            (math.sqrt(cost * M), "the root is of twice the product, 2 · cost · M"),
+            (
+                math.sqrt(2 * cost * host_mtbf * hosts),
+                "more hosts crash more often, not less",
+            ),
+            (T / 60, "seconds are asked, not minutes"),
+            (T / 3600, "seconds are asked, not hours"),
+            (M, "a checkpoint at each crash is too late"),
+            (T**2, "the root is missing"),
+            (lost, "that is the share. First the seconds"),
+        ]
+        fault = expect.explain(seconds, slips, "T = sqrt(2 · cost · M)")
+        why = f"the job crashes every {M:.4g} s; {fault}"
+        said = "you returned an interval of"
+        expect.close(seconds, T, shown, why, said=said, unit=" s")
+        slips = [
+            (100 * lost, "a share is asked, not percent"),
+            (1 - lost, "asked is what is lost, not what remains"),
+        ]
+        why = (
+            "cost / T for saving and T / (2 M) for work that is repeated, M ="
+            f" {M:.4g} s"
+        )
+        expect.close(share, lost, shown, why, slips, said="you returned a share of")
+
+
+WEAK = {8: 0.25, 64: 0.26, 512: 0.3125}
+FIXED = {1: 64.0, 8: 8.0, 64: 1.25, 512: 0.5}
+SCALED = [  # devices → seconds, whether all share one problem
+    (WEAK, False),
+    (FIXED, True),
+    ({512: 0.5, 8: 0.25}, False),
+    ({64: 1.0, 128: 0.625}, True),
+    ({256: 0.5, 16: 4.0}, True),
+    ({8: 0.5}, False),
+    ({4: 0.5}, True),
+    (WEAK, True),
+    (FIXED, False),
+    ({1: 8.0, 4: 1.6}, True),  # faster than the ideal
+]
 
 
 def check_efficiency(answer):
-    weak = {8: 0.25, 64: 0.26, 512: 0.3125}
-    fixed = {1: 64.0, 8: 8.0, 64: 1.25, 512: 0.5}
-    cases = [
-        (weak, False),
-        (fixed, True),
-        ({512: 0.5, 8: 0.25}, False),
-        ({64: 1.0, 128: 0.625}, True),
-    ]
-    cases += [
-        ({256: 0.5, 16: 4.0}, True),
-        ({8: 0.5}, False),
-        ({4: 0.5}, True),
-        (weak, True),
-        (fixed, False),
-    ]
-    cases += [({1: 8.0, 4: 1.6}, True)]  # faster than the ideal
-    for seconds, strong in cases:
+    for seconds, strong in SCALED:
         shown = f"{seconds}, strong={strong}"
         got = call(answer, seconds, strong, shown=shown)
-        first = min(seconds)
-        expected = {
-            n: seconds[first] / t * (first / n if strong else 1)
-            for n, t in seconds.items()
-        }
         if not isinstance(got, dict) or set(got) != set(seconds):
             raise Wrong(
                 f"for {shown} you returned {got!r}, expected a dict with the keys"
                 f" {sorted(seconds)}"
             )
+        first = min(seconds)
         for n in seconds:
-            value = expect_number(got[n], shown)
-            if math.isclose(value, expected[n], rel_tol=1e-9):
+            speed_up, more = seconds[first] / seconds[n], n / first
+            expected = speed_up / more if strong else speed_up
+            value = expect.number(got[n], shown)
+            if math.isclose(value, expected, rel_tol=1e-9):
                 continue
-            texts = apart(value, expected[n])
-            why = f"expected {texts[1]}"
-            if math.isclose(value, 100 * expected[n], rel_tol=1e-9):
-                why += ": a share, not percent"
-            elif value == 1 < expected[n]:
-                why += ": faster than the ideal is more than 1"
-            elif strong and math.isclose(
-                value, seconds[first] / seconds[n], rel_tol=1e-9
-            ):
-                why += (
-                    f": that is the speed-up; {n} devices could have been {n / first:g}"
-                    f" times as fast as {first}"
-                )
-            elif not strong and math.isclose(
-                value, seconds[first] / seconds[n] * first / n, rel_tol=1e-9
-            ):
-                why += (
-                    ": each device has as much work as before, so the same time would"
-                    " be perfect"
-                )
-            elif math.isclose(value, 1 / expected[n], rel_tol=1e-9):
-                why += ": the ideal time over the measured one, not the other way round"
-            elif first != next(iter(seconds)):
-                why += (
-                    f": relative to the smallest number, {first}, wherever it stands in"
+            otherwise = f"ideal is the time at {first}"
+            if first != next(iter(seconds)):
+                otherwise = (
+                    f"relative to the smallest number, {first}, wherever it stands in"
                     " the dict"
                 )
             elif strong:
-                why += f": ideal is the time at {first}, times {first} / {n}"
-            else:
-                why += f": ideal is the time at {first}"
-            raise Wrong(f"for {shown} you returned {texts[0]} at {n} devices, {why}")
+                otherwise += f", times {first} / {n}"
+            slips = _efficiency_slips(speed_up, more, expected, strong)
+            why = expect.explain(value, slips, otherwise)
+            mine, theirs = expect.distinct_texts(value, expected)
+            raise Wrong(
+                f"for {shown} you returned {mine} at {n} devices, expected {theirs}:"
+                f" {why}"
+            )
+
+
+def _efficiency_slips(speed_up, more, expected, strong):
+    """more: how many times as many devices as the smallest number of them."""
+    slips = [(100 * expected, "a share, not percent")]
+    if expected > 1:
+        slips.append((1, "faster than the ideal is more than 1"))
+    if strong:
+        text = (
+            f"that is the speed-up; {more:g} times as many devices could have been"
+            f" {more:g} times as fast"
+        )
+        slips.append((speed_up, text))
+    else:
+        text = (
+            "each device has as much work as before, so the same time would be perfect"
+        )
+        slips.append((speed_up / more, text))
+    text = "the ideal time over the measured one, not the other way round"
+    slips.append((1 / expected, text))
+    return slips
 
 
 EXERCISES = [

@@ -9,19 +9,16 @@ from numbers import Real
 
 import torch
 
-from utils.exercises import Exercise, Wrong, apart, call
+from utils import expect
+from utils.exercises import Exercise, Wrong, call
 
 
 def _is_number(value):
     return isinstance(value, Real) and not isinstance(value, bool)
 
 
-def _listed(got):
-    return got.tolist() if hasattr(got, "tolist") else got  # of a tensor or an array
-
-
 def _pair(got, shown, meaning):
-    got = _listed(got)
+    got = expect.listed(got)
     if (
         not isinstance(got, (tuple, list))
         or len(got) != 2
@@ -69,85 +66,90 @@ def _named(x):
 
 
 def check_run_epoch(answer):
-    for count in (3, 1, 0):
-        toy, given = ToyXLA(), []
+    for count, shown in ((3, "3 pairs"), (1, "1 pair"), (0, "0 pairs")):
+        _judge_epoch(answer, count, shown)
 
-        def take_step(x, y, *, toy=toy, given=given):
-            given.append((x, y))
-            toy.recorded += 1
-            return torch.empty((), device="meta")
 
-        loader = [
-            (torch.ones(4, 2), torch.ones(4, dtype=torch.long)) for _ in range(count)
-        ]
-        shown = f"{count} pair{'s' * (count != 1)}"
-        unstarted = Wrong(
-            "device() of the torch_xla that your function is given was never called: it"
-            " starts the runtime and returns the device"
+def _judge_epoch(answer, count, shown):
+    toy, given = ToyXLA(), []
+
+    def take_step(x, y):
+        given.append((x, y))
+        toy.recorded += 1
+        return torch.empty((), device="meta")
+
+    x, y = torch.ones(4, 2), torch.ones(4, dtype=torch.long)
+    loader = [(x.clone(), y.clone()) for _ in range(count)]
+    unstarted = Wrong(
+        "device() of the torch_xla that your function is given was never called: it"
+        " starts the runtime and returns the device"
+    )
+    try:
+        got = call(answer, toy, take_step, loader, shown=shown)
+    except Wrong as error:  # .to("xla"), or an import of the real one
+        if "xla" in str(error) and not toy.started:
+            raise unstarted from None
+        raise
+    if isinstance(got, Generator):
+        raise Wrong(
+            f"for {shown} you returned a generator, which has run nothing yet; expected"
+            " a list of losses"
         )
-        try:
-            got = call(answer, toy, take_step, loader, shown=shown)
-        except Wrong as error:  # .to("xla"), or an import of the real one
-            raise (
-                unstarted if "xla" in str(error) and not toy.started else error
-            ) from None
-        if isinstance(got, Generator):
+    if count and not toy.started:
+        raise unstarted
+    _judge_steps(toy, given, count, shown)
+    _judge_losses(got, count, shown)
+
+
+def _judge_steps(toy, given, count, shown):
+    if len(given) != count:
+        raise Wrong(
+            f"for {shown} take_step was called {len(given)} times, expected {count}:"
+            " once for each pair"
+        )
+    for x, y in given:
+        types = [getattr(tensor, "dtype", None) for tensor in (x, y)]
+        if types != [torch.float32, torch.long]:
             raise Wrong(
-                f"for {shown} you returned a generator, which has run nothing yet;"
-                " expected a list of losses"
+                f"take_step got {_named(x)} and {_named(y)}, expected x and y as in"
+                " loader, but moved"
             )
-        if count and not toy.started:
-            raise unstarted
-        if len(given) != count:
-            raise Wrong(
-                f"for {shown} take_step was called {len(given)} times, expected"
-                f" {count}: once for each pair"
-            )
-        for x, y in given:
-            if [getattr(tensor, "dtype", None) for tensor in (x, y)] != [
-                torch.float32,
-                torch.long,
-            ]:
+        for name, tensor in (("x", x), ("y", y)):
+            if tensor.device.type != "meta":
                 raise Wrong(
-                    f"take_step got {_named(x)} and {_named(y)}, expected x and y as in"
-                    " loader, but moved"
+                    f"{name} was on {tensor.device} in take_step; torch_xla.device()"
+                    " returned meta"
                 )
-            for name, tensor in (("x", x), ("y", y)):
-                if tensor.device.type != "meta":
-                    raise Wrong(
-                        f"{name} was on {tensor.device} in take_step;"
-                        " torch_xla.device() returned meta"
-                    )
-        if count and not toy.programs:
-            raise Wrong(
-                f"for {shown} all steps are recorded and none has run: end each with a"
-                " torch_xla.sync()"
-            )
-        if max(toy.programs, default=1) > 1:
-            raise Wrong(
-                f"for {shown} one program held {max(toy.programs)} steps: sync() after"
-                " each take_step"
-            )
-        if toy.recorded:
-            raise Wrong(
-                f"for {shown} the last step is recorded, but has not run: the sync()"
-                " belongs behind take_step"
-            )
-        shapes = (
-            [getattr(loss, "shape", None) for loss in got]
-            if isinstance(got, (list, tuple))
-            else None
+    if count and not toy.programs:
+        raise Wrong(
+            f"for {shown} all steps are recorded and none has run: end each with a"
+            " torch_xla.sync()"
         )
-        if shapes != [torch.Size()] * count:
-            many = isinstance(got, (list, tuple, dict))
-            of = (
-                ", ".join(sorted({type(item).__name__ for item in got})) if many else ""
-            )
-            what = f"a {type(got).__name__} of {len(got)} ({of})" if many else repr(got)
-            raise Wrong(
-                f"for {shown} you returned {what}, expected a list of {count} losses,"
-                " as take_step returns them"
-            )
+    if max(toy.programs, default=1) > 1:
+        raise Wrong(
+            f"for {shown} one program held {max(toy.programs)} steps: sync() after each"
+            " take_step"
+        )
+    if toy.recorded:
+        raise Wrong(
+            f"for {shown} the last step is recorded, but has not run: the sync()"
+            " belongs behind take_step"
+        )
+
+
+def _judge_losses(got, count, shown):
+    if isinstance(got, (list, tuple)):
+        shapes = [getattr(loss, "shape", None) for loss in got]
+        if shapes == [torch.Size()] * count:
+            return
+    what = repr(got)
+    if isinstance(got, (list, tuple, dict)):
+        types = ", ".join(sorted({type(item).__name__ for item in got}))
+        what = f"a {type(got).__name__} of {len(got)} ({types})"
+    raise Wrong(
+        f"for {shown} you returned {what}, expected a list of {count} losses, as"
+        " take_step returns them"
+    )
 
 
 # ---- 13.1 ----
@@ -185,78 +187,41 @@ STATES = [  # torch, torch_xla, runtime, expected, what is to be said of the ver
     ),
     ("2.9.0", "2.9.0", "NEURON", "no TPU", "they are equal"),
     ("2.9.0", "2.9.0", None, "no runtime", "they are equal"),
-    (
-        "2.11.0+cu128",
-        "2.9.0",
-        None,
-        "mismatch",
-        "2.11 is not 2.9, so the import would fail",
-    ),
-    ("2.8.0", "2.9.0", None, "mismatch", "2.8 is not 2.9, so the import would fail"),
-    (
-        "2.1.0",
-        "2.10.0",
-        None,
-        "mismatch",
-        "2.1 is not 2.10: compare numbers, not the first letters",
-    ),
-    (
-        "2.10.0",
-        "2.1.0",
-        None,
-        "mismatch",
-        "2.10 is not 2.1: compare numbers, not the first letters",
-    ),
     ("2.10.1+cpu", "2.10.0", "TPU", "TPU", "both are release 2.10"),
-    ("3.9.0", "2.9.0", None, "mismatch", "both numbers count, also the first"),
-    ("2.3.0", "3.2.0", None, "mismatch", "2.3 is not 3.2: their order counts"),
-    (
-        "21.1.0",
-        "2.11.0",
-        None,
-        "mismatch",
-        "21.1 is not 2.11: compare number by number",
-    ),
-    (
-        "12.9.0",
-        "2.9.0",
-        None,
-        "mismatch",
-        "12.9 is not 2.9: compare numbers, not letters",
-    ),
-    (
-        "12.1.0",
-        "12.10.0",
-        None,
-        "mismatch",
-        "12.1 is not 12.10: a number may have any number of digits",
-    ),
-    (
-        "2.13.0",
-        "2.9.0",
-        "TPU",
-        "mismatch",
-        (
-            "the versions come first: what the runtime of such a pair says is worth"
-            " nothing"
-        ),
-    ),
 ]
+MISMATCHES = [  # torch, torch_xla, what is to be said of them; no runtime
+    ("2.11.0+cu128", "2.9.0", "2.11 is not 2.9, so the import would fail"),
+    ("2.8.0", "2.9.0", "2.8 is not 2.9, so the import would fail"),
+    ("2.1.0", "2.10.0", "2.1 is not 2.10: compare numbers, not the first letters"),
+    ("2.10.0", "2.1.0", "2.10 is not 2.1: compare numbers, not the first letters"),
+    ("3.9.0", "2.9.0", "both numbers count, also the first"),
+    ("2.3.0", "3.2.0", "2.3 is not 3.2: their order counts"),
+    ("21.1.0", "2.11.0", "21.1 is not 2.11: compare number by number"),
+    ("12.9.0", "2.9.0", "12.9 is not 2.9: compare numbers, not letters"),
+    ("12.1.0", "12.10.0", "12.1 is not 12.10: a number may have any number of digits"),
+]
+VERSIONS_FIRST = (
+    "2.13.0",
+    "2.9.0",
+    "TPU",
+    "mismatch",
+    "the versions come first: what the runtime of such a pair says is worth nothing",
+)
 
 
 def check_state(answer):
-    for torch_version, xla_version, runtime, expected, versions in STATES:
+    mismatches = [(*pair, None, "mismatch", why) for *pair, why in MISMATCHES]
+    states = [*STATES, *mismatches, VERSIONS_FIRST]
+    for torch_version, xla_version, runtime, expected, versions in states:
         shown = (
             f"torch {torch_version!r}, torch_xla {xla_version!r}, runtime {runtime!r}"
         )
         got = call(answer, torch_version, xla_version, runtime, shown=shown)
-        if got == expected:
-            continue
         if not isinstance(got, str) or got not in ANSWERS:
             texts = ", ".join(map(repr, ANSWERS))
             raise Wrong(f"for {shown} you returned {got!r}, expected one of {texts}")
         why = versions if "mismatch" in (got, expected) else ANSWERS[expected]
-        raise Wrong(f"for {shown} you returned {got!r}, expected {expected!r}: {why}")
+        expect.equal(got, expected, shown, why)
 
 
 # ---- 13.2 ----
@@ -306,12 +271,7 @@ def check_compilations(answer):
             raise Wrong(
                 f"for {values} you returned {got!r}, expected a number of programs"
             )
-        if got != expected:
-            raise Wrong(
-                "for {} you returned {}, expected {}: {}".format(
-                    values, *apart(got, expected), why
-                )
-            )
+        expect.equal(got, expected, values, why)
 
 
 # ---- 13.3 ----
@@ -322,39 +282,33 @@ LOOPS = [(20, 1), (20, 10), (7, 3), (8, 3), (5, 10), (6, 6), (0, 5), (100, 25)]
 
 def check_programs(answer):
     for steps, every in LOOPS:
+        reads = steps // every
         for place in ("before backward", "after sync"):
             shown = f"steps={steps}, every={every}, {place!r}"
-            got = _pair(
-                call(answer, steps, every, place, shown=shown),
-                shown,
-                "programs run, numbers copied",
-            )
-            reads = steps // every
-            expected = (steps + reads * (place == "before backward"), reads)
-            if got == expected:
-                continue
-            why = f"for {shown} you returned {got}, expected {expected}"
+            got = call(answer, steps, every, place, shown=shown)
+            got = _pair(got, shown, "programs run, numbers copied")
+            expected = (steps, reads)
+            if place == "before backward":
+                expected = (steps + reads, reads)
+            why = "each step is one program"
             if got == expected[::-1]:
-                why += ": the programs come first, then the numbers copied"
+                why = "the programs come first, then the numbers copied"
             elif got[1] != reads:
-                why += (
-                    f": a number is read {reads} times, and each time one number is"
+                why = (
+                    f"a number is read {reads} times, and each time one number is"
                     " copied"
                 )
             elif place == "before backward":
-                why += (
-                    ": before backward the forward pass runs once for the number, and"
-                    " again as a part of the step: "
+                why = (
+                    "before backward the forward pass runs once for the number, and"
+                    f" again as a part of the step: {steps} + {reads} programs"
                 )
-                why += f"{steps} + {reads} programs"
             elif got[0] == steps + reads:
-                why += (
-                    ": after the sync the loss is computed already, reading it runs"
+                why = (
+                    "after the sync the loss is computed already, reading it runs"
                     " nothing"
                 )
-            else:
-                why += ": each step is one program"
-            raise Wrong(why)
+            expect.equal(got, expected, shown, why)
 
 
 # ---- 13.4 ----
@@ -363,21 +317,20 @@ UNITS = {"d": 86400, "h": 3600, "m": 60, "s": 1, "ms": 1e-3, "us": 1e-6}
 
 
 def _block(name, samples, accumulator):
-    rates = "  ValueRate: 512ms024.100us / second\n  Rate: 1.2 / second\n"
-    percentiles = (
+    return (
+        f"Metric: {name}\n"
+        f"  TotalSamples: {samples}\n"
+        f"  Accumulator: {accumulator}\n"
+        "  ValueRate: 512ms024.100us / second\n"
+        "  Rate: 1.2 / second\n"
         "  Percentiles: 1%=098ms449.199us; 50%=01s905ms000.000us;"
         " 99%=01s905ms000.000us\n"
     )
-    return (
-        f"Metric: {name}\n  TotalSamples: {samples}\n  Accumulator:"
-        f" {accumulator}\n{rates}{percentiles}"
-    )
 
 
-LOCK, RUN = (
-    _block("DeviceLockWait", 40, "05s017ms000.000us"),
-    _block("ExecuteTime", 16, "009ms125.250us"),
-)
+LOCK = _block("DeviceLockWait", 40, "05s017ms000.000us")
+RUN = _block("ExecuteTime", 16, "009ms125.250us")
+LAZY = _block("LazyCompileTime", 7, "03s000ms000.000us")
 COUNTER = "Counter: UncachedCompile\n  Value: 14\n"
 # samples and accumulator of CompileTime (None: it is missing), what stands before it,
 # what behind it
@@ -393,25 +346,21 @@ REPORTS = [
     (12, "07s250ms000.000us", "", LOCK + RUN),
     (None, "", LOCK + RUN, COUNTER),
     (None, "", "", ""),
-    (
-        5,
-        "02s000ms000.000us",
-        _block("LazyCompileTime", 7, "03s000ms000.000us") + LOCK,
-        RUN,
-    ),
-    (None, "", _block("LazyCompileTime", 7, "03s000ms000.000us"), RUN),
+    (5, "02s000ms000.000us", LAZY + LOCK, RUN),
+    (None, "", LAZY, RUN),
     (6, "04s000ms000.000us", _block("CompileTimeLazy", 8, "01s000ms000.000us"), RUN),
 ]
 
 
 def _why_seconds(got, expected, parts):
     """What may have gone wrong with an accumulated time. parts: unit → seconds."""
+    slips = []
     for count in range(1, len(parts)):
         for units in combinations(parts, count):
-            if math.isclose(
-                got, expected - sum(parts[unit] for unit in units), rel_tol=1e-9
-            ):
-                return f"what it has in {', '.join(units)} is not counted"
+            rest = expected - sum(parts[unit] for unit in units)
+            slips.append((rest, f"what it has in {', '.join(units)} is not counted"))
+    if fault := expect.explain(got, slips, rel_tol=1e-9):
+        return fault
     if abs(got - expected) < 1e-6:
         return "the number of us may have decimals"
     if math.isclose(got, expected - parts.get("m", 0) * (1 - 1e-3 / 60), rel_tol=1e-9):
@@ -421,46 +370,40 @@ def _why_seconds(got, expected, parts):
 
 def check_read_report(answer):
     for samples, accumulator, before, after in REPORTS:
-        report = (
-            before
-            + (_block("CompileTime", samples, accumulator) if samples else "")
-            + after
-        )
-        shown = (
-            f"{samples} compilation{'s' * (samples != 1)} in {accumulator}"
-            if samples
-            else "a report without CompileTime"
-        )
-        shown = shown if report else "an empty report"
+        report, shown = before + after, "a report without CompileTime"
+        if samples:
+            report = before + _block("CompileTime", samples, accumulator) + after
+            compilations = "compilation" if samples == 1 else "compilations"
+            shown = f"{samples} {compilations} in {accumulator}"
+        elif not report:
+            shown = "an empty report"
         got = _pair(call(answer, report, shown=shown), shown, "compilations, seconds")
-        parts = re.findall(r"([\d.]+)([a-z]+)", accumulator)
+        # "01s003ms004.500us": a number and a unit, again and again
         parts = {
-            unit: float(number) * UNITS[unit] for number, unit in parts if float(number)
+            unit: float(number) * UNITS[unit]
+            for number, unit in re.findall(r"([\d.]+)([a-z]+)", accumulator)
+            if float(number)
         }
         expected = samples or 0, round(sum(parts.values()), 9)
-        if got[0] == expected[0] and math.isclose(got[1], expected[1], rel_tol=1e-9):
-            continue
-        others = [
-            name for name in re.findall("Metric: (.+)", report) if name != "CompileTime"
-        ]
         if got[0] == expected[0]:
-            why = "for {} you returned {} s, expected {} s: ".format(
-                shown, *apart(float(got[1]), expected[1])
-            )
-            raise Wrong(why + _why_seconds(got[1], expected[1], parts))
-        why = f"for {shown} you returned {got}, expected {expected}"
+            seconds, why = float(got[1]), _why_seconds(got[1], expected[1], parts)
+            expect.close(seconds, expected[1], shown, why, unit=" s", rel_tol=1e-9)
+            continue
+        # the names of all blocks but CompileTime
+        others = re.findall("Metric: (?!CompileTime$)(.+)", report, re.M)
+        why = ""
         if math.isclose(got[0], expected[1], rel_tol=1e-9):
-            why += ": the compilations come first"
+            why = "the compilations come first"
         elif math.isclose(got[1], expected[1], rel_tol=1e-9):
-            why += ": the compilations are its TotalSamples"
+            why = "the compilations are its TotalSamples"
         elif got == (0, 0):
-            why += ": it has a block `Metric: CompileTime`"
+            why = "it has a block `Metric: CompileTime`"
         elif others:
-            why += (
-                ": read the block `Metric: CompileTime`, not that of"
+            why = (
+                "read the block `Metric: CompileTime`, not that of"
                 f" {' or '.join(others)}"
             )
-        raise Wrong(why)
+        expect.equal(got, expected, shown, why)
 
 
 # ---- 13.5 ----
@@ -485,54 +428,41 @@ def _covers(found, lengths, most):
 
 
 def _fewest(lengths, most):
+    """The smallest number of buckets. Those that end at a length are enough: a larger
+    one lets the lengths grow more.
+    """
     distinct = sorted(set(lengths))
-    sizes = range(1, len(distinct) + 1)
-    return next(
-        k
-        for k in sizes
-        if any(_covers(c, distinct, most) for c in combinations(distinct, k))
-    )
+    for count in range(1, len(distinct) + 1):
+        for found in combinations(distinct, count):
+            if _covers(found, distinct, most):
+                return count
 
 
 def check_buckets(answer):
     for lengths, most in BUCKETS:
         shown = f"lengths {lengths}, most {most}"
-        got = call(answer, lengths, most, shown=shown)
-        got = _listed(got)
+        got = expect.listed(call(answer, lengths, most, shown=shown))
+        said = f"for {shown} you returned {got!r}"
         if not isinstance(got, (list, tuple)) or not all(map(_is_number, got)):
-            raise Wrong(f"for {shown} you returned {got!r}, expected a list of numbers")
+            raise Wrong(f"{said}, expected a list of numbers")
         got = list(got)
         if not all(float(bucket).is_integer() for bucket in got):
-            raise Wrong(
-                f"for {shown} you returned {got}: a bucket is a whole number of rows"
-            )
+            raise Wrong(f"{said}: a bucket is a whole number of rows")
         if got != sorted(set(got)):
-            raise Wrong(
-                f"for {shown} you returned {got}: sort the buckets, and name each once"
-            )
+            raise Wrong(f"{said}: sort the buckets, and name each once")
         for n in lengths:
             bucket = next((b for b in got if b >= n), None)
             if bucket is None:
-                raise Wrong(
-                    f"for {shown} you returned {got}: no bucket holds the length {n}"
-                )
+                raise Wrong(f"{said}: no bucket holds the length {n}")
             if bucket > most * n + 1e-9:
-                raise Wrong(
-                    f"for {shown} you returned {got}: {n} grows to {bucket}, more than"
-                    f" {most} times"
-                )
+                raise Wrong(f"{said}: {n} grows to {bucket}, more than {most} times")
         fewest = _fewest(lengths, most)
         if len(got) > fewest:
-            enough = f"{fewest} {'is' if fewest == 1 else 'are'} enough"
-            just = max(lengths) == most * min(lengths)
-            why = (
-                f": {max(lengths)} is {most} times {min(lengths)}, no more"
-                if just
-                else ". Begin with the longest"
-            )
-            raise Wrong(
-                f"for {shown} you returned {got}, {len(got)} buckets; {enough}{why}"
-            )
+            enough = "1 is enough" if fewest == 1 else f"{fewest} are enough"
+            why = ". Begin with the longest"
+            if max(lengths) == most * min(lengths):
+                why = f": {max(lengths)} is {most} times {min(lengths)}, no more"
+            raise Wrong(f"{said}, {len(got)} buckets; {enough}{why}")
 
 
 EXERCISES = [

@@ -8,7 +8,8 @@ import operator
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
-from utils.exercises import DOTS, Exercise, NotAnswered, Wrong, apart, call, plain
+from utils import expect
+from utils.exercises import DOTS, Exercise, NotAnswered, Wrong, call, plain
 from utils.messages import LabError
 from utils.simulate.sharding import blocks, product
 
@@ -31,24 +32,19 @@ class _Spmd:
             for axis in partition_spec
         )
         held = blocks(t.shape, mesh.shape(), spec)
-        if any(
-            old is t and any(cut) and before != held
-            for old, _, cut, before in self.marked
-        ):
-            raise RuntimeError("Existing annotation must be cleared first")
+        for old, _, cut, before in self.marked:
+            if old is t and any(cut) and before != held:
+                raise RuntimeError("Existing annotation must be cleared first")
         self.marked.append((t, mesh, spec, held))
         return t
 
 
 class _Mesh:
     def __init__(self, n, device_ids, mesh_shape, axis_names=None):
-        self.device_ids, self.mesh_shape = (
-            plain(list(device_ids)),
-            tuple(map(operator.index, mesh_shape)),
-        )
-        self.axis_names = tuple(
-            axis_names or (f"axis {k}" for k in range(len(self.mesh_shape)))
-        )
+        self.device_ids = plain(list(device_ids))
+        self.mesh_shape = tuple(map(operator.index, mesh_shape))
+        axes = len(self.mesh_shape)
+        self.axis_names = tuple(axis_names or (f"axis {k}" for k in range(axes)))
         assert len(self.device_ids) == n, (
             f"Number of device IDs ({len(self.device_ids)}) must match the global"
             f" number of devices ({n})"
@@ -57,9 +53,9 @@ class _Mesh:
             f"Number of device IDs ({n}) must match mesh size"
             f" ({math.prod(self.mesh_shape)})"
         )
-        assert len(self.axis_names) == len(self.mesh_shape), (
+        assert len(self.axis_names) == axes, (
             f"Number of axis names ({len(self.axis_names)}) must match mesh dimensions"
-            f" ({len(self.mesh_shape)})"
+            f" ({axes})"
         )
 
     def shape(self):
@@ -69,8 +65,9 @@ class _Mesh:
 def check_cut(answer):
     for n, rows, columns in ((8, 12, 8), (4, 6, 10), (6, 8, 6)):
         xs, x, mesh = _Spmd(n), torch.zeros(rows, columns), {"data": n // 2, "model": 2}
-        shown = f"for {n} devices and a {rows} × {columns} matrix"
-        call(answer, xs, x, n, shown=shown[4:])
+        given = f"{n} devices and a {rows} × {columns} matrix"
+        call(answer, xs, x, n, shown=given)
+        shown = f"for {given}"
         if not xs.marked:
             raise Wrong(
                 f"{shown} nothing was marked: expected xs.mark_sharding(x, mesh, spec)"
@@ -80,93 +77,78 @@ def check_cut(answer):
             raise Wrong(f"{shown} another tensor was marked, expected x itself")
         if list(found.shape().items()) != list(mesh.items()):
             raise Wrong(f"{shown} the mesh is {found.shape()}, expected {mesh}")
-        if found.device_ids != list(range(n)):
+        devices = list(range(n))
+        if found.device_ids != devices:
             raise Wrong(
                 f"{shown} the mesh has the devices {found.device_ids}, expected"
-                f" {list(range(n))}, row by row"
+                f" {devices}, row by row"
             )
-        for device, (mine, theirs) in enumerate(
-            zip(held, blocks(x.shape, mesh, (None, "data")), strict=True)
-        ):
+        why = "the second entry of a spec cuts the columns, here along `data`"
+        if spec[0] is not None:
+            why = "the first entry of a spec is for the rows, and they stay whole"
+        expected = blocks(x.shape, mesh, (None, "data"))
+        for device, mine, theirs in zip(devices, held, expected, strict=True):
             if mine != theirs:
-                why = "the second entry of a spec cuts the columns, here along `data`"
-                if spec[0] is not None:
-                    why = (
-                        "the first entry of a spec is for the rows, and they stay whole"
-                    )
-                shown += (
-                    f" and the spec {spec}, device {device} holds {_block(mine)},"
-                    f" expected {_block(theirs)}"
+                raise Wrong(
+                    f"{shown} and the spec {spec}, device {device} holds"
+                    f" {_block(mine)}, expected {_block(theirs)}: {why}"
                 )
-                raise Wrong(f"{shown}: {why}")
 
 
 def _block(block):
-    return " and ".join(
-        f"{name} {first}:{end}"
-        for name, (first, end) in zip(("rows", "columns"), block, strict=True)
-    )
+    (top, bottom), (left, right) = block
+    return f"rows {top}:{bottom} and columns {left}:{right}"
 
 
 def check_rows(answer):
     for rows, n in ((24, 8), (10, 8), (12, 8), (7, 3), (9, 4), (3, 4), (5, 1)):
-        expected = [tuple(block[0]) for block in blocks((rows,), {"all": n}, ("all",))]
-        for device, (first, end) in enumerate(expected):
+        for device, (held,) in enumerate(blocks((rows,), {"all": n}, ("all",))):
             shown = f"device = {device}, rows = {rows}, n = {n}"
-            got = call(answer, device, rows, n, shown=shown)
-            got = got.tolist() if hasattr(got, "tolist") else got
+            got = expect.listed(call(answer, device, rows, n, shown=shown))
             if not isinstance(got, (tuple, list)) or len(got) != 2:
                 raise Wrong(
                     f"for {shown} you returned {got!r}, expected a pair (first, end)"
                 )
-            got = tuple(
-                value.item()
-                if isinstance(value, torch.Tensor) and value.ndim == 0
-                else value
-                for value in got
-            )
-            if not all(
-                isinstance(value, int) and not isinstance(value, bool) for value in got
-            ):
+            got, expected = tuple(map(expect.listed, got)), tuple(held)
+            if not all(type(value) is int for value in got):
                 raise Wrong(
                     f"for {shown} you returned {got}, expected two whole numbers"
                 )
-            if got == (first, end) or (first == end and got[0] == got[1]):
-                continue
-            part = -(-rows // n)
-            why = f"for {shown} you returned {got}, expected {(first, end)}"
-            if not rows % n and got == (first, end - 1):
-                why += ": `end` is the first row that it does not hold, as in a slice"
-            elif not rows % n and got == (first, end - first):
-                why += (
-                    ": the second number says where its rows end, not how many"
-                    " there are"
-                )
-            elif not rows % n and got in (
-                (first - part, end - part),
-                (first + 1, end + 1),
-            ):
-                why += ": devices and rows count from 0"
-            else:
-                why += (
-                    f": each part has {part} row{'s' * (part > 1)}, {rows} / {n}"
-                    " rounded up"
-                )
-                if first == end:
-                    why += f", and the devices before it hold all {rows}"
-                elif end - first < part:
-                    why += f", but the tensor ends at {rows}"
-            raise Wrong(why)
+            nothing = expected[0] == expected[1]
+            if not (nothing and got[0] == got[1]):
+                why = _why_rows(got, *expected, rows, n)
+                expect.equal(got, expected, shown, why)
+
+
+def _why_rows(got, first, end, rows, n):
+    part = -(-rows // n)
+    if not rows % n:
+        if got == (first, end - 1):
+            return "`end` is the first row that it does not hold, as in a slice"
+        if got == (first, end - first):
+            return "the second number says where its rows end, not how many there are"
+        if got in ((first - part, end - part), (first + 1, end + 1)):
+            return "devices and rows count from 0"
+    count = "1 row" if part == 1 else f"{part} rows"
+    why = f"each part has {count}, {rows} / {n} rounded up"
+    if first == end:
+        return f"{why}, and the devices before it hold all {rows}"
+    if end - first < part:
+        return f"{why}, but the tensor ends at {rows}"
+    return why
+
+
+LOADED = [  # samples, batch, world
+    (50, 8, 1),
+    (50, 8, 2),
+    (50, 8, 4),
+    (37, 12, 3),
+    (50, 4, 4),
+]
 
 
 def check_loader(answer):
-    for samples, batch, world in (
-        (50, 8, 1),
-        (50, 8, 2),
-        (50, 8, 4),
-        (37, 12, 3),
-        (50, 4, 4),
-    ):
+    for samples, batch, world in LOADED:
         data, taken = TensorDataset(torch.arange(samples)), []
         for rank in range(world):
             shown = (
@@ -179,13 +161,10 @@ def check_loader(answer):
                     " DataLoader"
                 )
             if not hasattr(loader.sampler, "set_epoch"):
-                why = (
-                    f"the loader's sampler, a {type(loader.sampler).__name__}, has no"
-                    " set_epoch, which the caller uses"
-                )
                 raise Wrong(
-                    f"for {shown} {why}. DistributedSampler has it, and divides the"
-                    " data"
+                    f"for {shown} the loader's sampler, a"
+                    f" {type(loader.sampler).__name__}, has no set_epoch, which the"
+                    " caller uses. DistributedSampler has it, and divides the data"
                 )
             # other processes would give the same, and take longer
             loader.num_workers = 0
@@ -193,7 +172,7 @@ def check_loader(answer):
             _judge_epochs(epochs, batch // world, shown)
             taken.append(epochs)
         for epoch in (0, 1, 2):
-            shares = [[n for part in epochs[epoch] for n in part] for epochs in taken]
+            shares = [sum(epochs[epoch], []) for epochs in taken]
             _judge_shares(shares, samples, batch, world, epoch)
 
 
@@ -231,33 +210,30 @@ def _judge_epochs(epochs, size, shown):
 
 def _judge_shares(taken, samples, batch, world, epoch):
     shown = f"for {samples} samples, batch = {batch}, world = {world}, epoch {epoch}:"
-    if len({len(share) for share in taken}) > 1:
+    sizes = [len(share) for share in taken]
+    if len(set(sizes)) > 1:
         raise Wrong(
-            f"{shown} the processes have {[len(share) for share in taken]} samples,"
-            " expected as many each"
+            f"{shown} the processes have {sizes} samples, expected as many each"
         )
-    missing = samples // world // (batch // world) * (batch // world) - len(taken[0])
+    own_batch = batch // world
+    missing = samples // world // own_batch * own_batch - sizes[0]
     if missing > 0:
         raise Wrong(
-            f"{shown} a process gets {len(taken[0])} samples, expected {missing} more:"
-            " all whole batches"
+            f"{shown} a process gets {sizes[0]} samples, expected {missing} more: all"
+            " whole batches"
         )
     for share in taken:
-        if again := sorted({n for n in share if share.count(n) > 1}):
+        if again := _twice(share):
             raise Wrong(
                 f"{shown} a process gets number {again[0]} more than once, so others"
                 " are left out"
             )
-    flat = [n for share in taken for n in share]
-    twice = sorted({n for n in flat if flat.count(n) > 1})
+    twice = _twice(sum(taken, []))
     if len(twice) >= world:  # a sampler pads by up to world - 1
-        why = (
-            "expected none. Do all use the same order in an epoch, and each its own"
-            " part of it?"
-        )
         raise Wrong(
             f"{shown} {len(twice)} samples came to two processes, such as number"
-            f" {twice[0]}: {why}"
+            f" {twice[0]}: expected none. Do all use the same order in an epoch, and"
+            " each its own part of it?"
         )
     if twice:
         raise Wrong(
@@ -265,6 +241,10 @@ def _judge_shares(taken, samples, batch, world, epoch):
             f" of {world}, and the sampler fills up with samples that it has given"
             " already; DistributedSampler(..., drop_last=True) does not"
         )
+
+
+def _twice(numbers):
+    return sorted({n for n in numbers if numbers.count(n) > 1})
 
 
 def _names(spec):
@@ -280,11 +260,9 @@ def _names(spec):
 def check_pair(answer):
     if not isinstance(answer, (tuple, list)) or len(answer) != 2:
         raise Wrong(f"expected two specs, got {answer!r}")
-    if any(spec is DOTS for spec in answer):
-        raise NotAnswered
-    answer, mesh = [_names(spec) for spec in answer], {"data": 4, "model": 2}
-    for name, spec in zip(("up_weight", "down_weight"), answer, strict=True):
-        if not isinstance(spec, (tuple, list)) or len(spec) != 2:
+    up, down = map(_names, answer)
+    for name, spec in (("up_weight", up), ("down_weight", down)):
+        if not isinstance(spec, tuple) or len(spec) != 2:
             raise Wrong(
                 f"{name} is {spec!r}, expected two entries, for outputs and inputs"
             )
@@ -292,31 +270,33 @@ def check_pair(answer):
             raise NotAnswered
         if not all(axis is None or isinstance(axis, str) for axis in spec):
             raise Wrong(
-                f"{name} is {tuple(spec)}, expected the name of an axis, or None, for"
-                " each of the two"
+                f"{name} is {spec}, expected the name of an axis, or None, for each of"
+                " the two"
             )
         if "model" not in spec:
-            raise Wrong(
-                f"{name} is {tuple(spec)}, expected one dimension cut along 'model'"
-            )
-    (up, down), specs, moved = answer, ("data", None), []
-    for name, spec, sizes in (("up", up, (64, 32, 128)), ("down", down, (64, 128, 32))):
-        try:
-            specs, found = product(*sizes, mesh, specs, tuple(spec)[::-1])
-        except LabError as error:
-            raise Wrong(f"{name}_weight is {tuple(spec)}: {error}") from None
-        moved.append([f"{c.kind} along {c.axis}" for c in found])
-    if moved[0]:
+            raise Wrong(f"{name} is {spec}, expected one dimension cut along 'model'")
+    hidden, moved = _moved("up", up, (64, 32, 128), ("data", None))
+    if moved:
         raise Wrong(
-            f"with up_weight {tuple(up)}, {' and '.join(moved[0])} in the first layer,"
-            " expected nothing"
+            f"with up_weight {up}, {' and '.join(moved)} in the first layer, expected"
+            " nothing"
         )
-    if moved[1] != ["all-reduce along model"]:
+    _, moved = _moved("down", down, (64, 128, 32), hidden)
+    if moved != ["all-reduce along model"]:
         raise Wrong(
-            f"with up_weight {tuple(up)} and down_weight {tuple(down)},"
-            f" {' and '.join(moved[1]) or 'nothing'} in the second layer, expected one"
+            f"with up_weight {up} and down_weight {down},"
+            f" {' and '.join(moved) or 'nothing'} in the second layer, expected one"
             " all-reduce along model: its inputs are cut along 'model' already"
         )
+
+
+def _moved(name, spec, sizes, inputs):
+    """How the outputs of a layer are cut whose inputs are, and its collectives."""
+    try:
+        outputs, found = product(*sizes, {"data": 4, "model": 2}, inputs, spec[::-1])
+    except LabError as error:
+        raise Wrong(f"{name}_weight is {spec}: {error}") from None
+    return outputs, [f"{c.kind} along {c.axis}" for c in found]
 
 
 def check_break_even(answer):
@@ -324,25 +304,30 @@ def check_break_even(answer):
         got = _tokens(answer, width, p)
         if math.isclose(got, 4 * width, rel_tol=1e-6):
             continue
-        mine, theirs = apart(got, 4 * width)
-        why = f"for width = {width}, p = {p} you returned {mine}, expected {theirs}: "
-        why += f"two all-reduces of tokens × {width} against one of 8 × {width}²"
-        if not math.isclose(got, _tokens(answer, width, 3 * p), rel_tol=1e-6):
-            why += (
-                ". p drops out: both are sums over all p devices, and the factor of a"
+        if math.isclose(got, _tokens(answer, width, 3 * p), rel_tol=1e-6):
+            slips = [
+                (
+                    8 * width,
+                    "Both all-reduces of activations count, forward and backward; and"
+                    " all numbers have 2 bytes",
+                ),
+                (
+                    2 * width,
+                    "The pair has two weights, of 4 × width² each; and the bytes of a"
+                    " number stand on both sides",
+                ),
+            ]
+            fault = expect.explain(got, slips, "For which tokens are they equal?")
+        else:
+            fault = (
+                "p drops out: both are sums over all p devices, and the factor of a"
                 " ring stands on both sides"
             )
-        elif math.isclose(got, 8 * width, rel_tol=1e-6):
-            why += (
-                ". Both all-reduces of activations count, forward and backward; and all"
-                " numbers have 2 bytes"
-            )
-        elif math.isclose(got, 2 * width, rel_tol=1e-6):
-            why += (
-                ". The pair has two weights, of 4 × width² each; and the bytes of a"
-                " number stand on both sides"
-            )
-        raise Wrong(why)
+        shown = f"width = {width}, p = {p}"
+        why = (
+            f"two all-reduces of tokens × {width} against one of 8 × {width}². {fault}"
+        )
+        expect.close(got, 4 * width, shown, why)
 
 
 def _tokens(answer, width, p):

@@ -8,31 +8,14 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
-from utils.exercises import (
-    DOTS,
-    Exercise,
-    NotAnswered,
-    Wrong,
-    apart,
-    call,
-    expect_number,
-)
+from utils import expect
+from utils.exercises import DOTS, Exercise, NotAnswered, Wrong, call
+from utils.operators import Operators
+from utils.waits import READS
 
 # ---- 15.0 ----
-
-
-class _Operations(TorchDispatchMode):
-    """Notes the names of the operations that are asked for."""
-
-    def __init__(self):
-        super().__init__()
-        self.names = []
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        self.names += [func.overloadpacket.__name__] * (func.namespace == "aten")
-        return func(*args, **(kwargs or {}))
 
 
 def check_optimizer_of(answer):
@@ -48,37 +31,41 @@ def check_optimizer_of(answer):
             raise Wrong(
                 f"for {shown} you returned {what}, expected a torch.optim.AdamW"
             )
-        held = {id(p) for group in got.param_groups for p in group["params"]} & {
-            id(p) for p in params
-        }
+        held = _ids(_held(got)) & _ids(params)
         if len(held) < len(params):
             raise Wrong(
                 f"for {shown} the optimizer holds {len(held)} of the model's"
                 f" {len(params)} tensors of weights"
             )
         for group in got.param_groups:
-            if abs(float(group["lr"]) - lr) > 1e-6 * lr:
-                raise Wrong(
-                    "the learning rate is {}, expected {}".format(
-                        *apart(float(group["lr"]), lr)
-                    )
-                )
+            expect.close(float(group["lr"]), lr, shown, said="the learning rate is")
         for p in params:
             p.grad = torch.ones_like(p)
         try:
             got.step()  # the first one makes the buffers
-            with _Operations() as asked:
+            with Operators() as operators:
                 got.step()
         except Exception as error:
             raise Wrong(
                 f"for {shown} its step() raised {type(error).__name__}: {error}"
             ) from error
-        if asked.names.count("_fused_adamw_") != 1:
+        names = [operator.name for operator in operators.ran]
+        # step() marks itself for the profiler
+        names = [name for name in names if not name.startswith("_record_function")]
+        if names.count("_fused_adamw_") != 1:
             raise Wrong(
-                f"for {shown} a step asks for {len(asked.names)} operations"
-                f" ({', '.join(asked.names[:3])}, …), expected one that updates all"
+                f"for {shown} a step asks for {len(names)} operations"
+                f" ({', '.join(names[:3])}, …), expected one that updates all"
                 f" {len(params)} tensors of weights"
             )
+
+
+def _held(optimizer):
+    return [p for group in optimizer.param_groups for p in group["params"]]
+
+
+def _ids(tensors):
+    return set(map(id, tensors))
 
 
 # ---- 15.1 ----
@@ -97,36 +84,23 @@ GAINS = [  # step, part, times, what the case is about
 def check_whole_gain(answer):
     for step, part, times, why in GAINS:
         shown = f"step = {step} s, part = {part} s, times = {times} ({why})"
-        got = float(expect_number(call(answer, step, part, times, shown=shown), shown))
+        got = float(expect.number(call(answer, step, part, times, shown=shown), shown))
         time = step - part + part / times
-        if abs(got - step / time) <= 1e-6 * step / time:  # float32 will do
-            continue
-        values = {
-            "that is how long a step now takes, in seconds": time,
-            "that is the share of the time that is left; how many times as fast is its reciprocal": (
-                time / step
-            ),
-            "that is the share of the time that is gone": 1 - time / step,
-            "that is how many seconds are gone": step - time,
-            "1 means as fast as before": step / time - 1,
-            "1 means as fast as before, and no percent": 100 * (step / time - 1),
-        }
-        reason = (
-            f"the rest still takes {step - part:g} s, the part now {part / times:g} s"
-        )
-        reason = next(
+        gain = step / time
+        slips = [
+            (time, "that is how long a step now takes, in seconds"),
             (
-                text
-                for text, value in values.items()
-                if value and abs(got - value) < 1e-9
+                time / step,
+                "that is the share of the time that is left; how many times as fast is"
+                " its reciprocal",
             ),
-            reason,
-        )
-        raise Wrong(
-            "for {} you returned {}, expected {}: {}".format(
-                shown, *apart(got, step / time), reason
-            )
-        )
+            (1 - time / step, "that is the share of the time that is gone"),
+            (step - time, "that is how many seconds are gone"),
+            (gain - 1, "1 means as fast as before"),
+            (100 * (gain - 1), "1 means as fast as before, and no percent"),
+        ]
+        why = f"the rest still takes {step - part:g} s, the part now {part / times:g} s"
+        expect.close(got, gain, shown, why, slips)  # float32 will do
 
 
 # ---- 15.2 ----
@@ -136,54 +110,12 @@ LOW_BITS = "(Of the seed of a generator on the CPU, only the lowest 32 bits coun
 
 
 def check_samples_of(answer):
-    def ask(step, n, batch, seed):
-        shown = f"step = {step}, n = {n}, batch = {batch}, seed = {seed}"
-        got = call(answer, step, n, batch, seed, shown=shown)
-        if (
-            not torch.is_tensor(got)
-            or got.shape != (batch,)
-            or got.dtype not in (torch.int64, torch.int32)
-        ):
-            what = (
-                f"a {got.dtype} tensor of shape {tuple(got.shape)}"
-                if torch.is_tensor(got)
-                else repr(got)
-            )
-            raise Wrong(
-                f"for {shown} you returned {what}, expected a tensor of {batch}"
-                " integers"
-            )
-        if got.min() < 0 or got.max() >= n:
-            raise Wrong(
-                f"for {shown} you returned {got.tolist()}: samples are numbered from 0"
-                f" to {n - 1}"
-            )
-        return got.tolist()
-
     # whatever the answer does to the generator of all, it is undone
     with torch.random.fork_rng(devices=[]):
         state = torch.random.get_rng_state()
         for n, batch in ((23, 5), (20, 5), (7, 1), (10, 10)):
-            _check_epochs(
-                lambda step, n=n, batch=batch: ask(step, n, batch, 7), n, batch
-            )
-        found, large = {}, (64, 100, 1000)
-        for seed in (*range(EPOCHS), *large):
-            for epoch in (*range(EPOCHS), *large):
-                order = tuple(ask(epoch, 64, 64, seed))
-                if order in found:
-                    other, earlier = found[order]
-                    why = "two runs that should differ repeat each other"
-                    if epoch == earlier:
-                        why = f"the seed must go into the order. {LOW_BITS}"
-                    elif seed == other:
-                        why = "each epoch has an order of its own"
-                    pairs = (
-                        f"epoch {earlier} of seed {other} and epoch {epoch} of seed"
-                        f" {seed}"
-                    )
-                    raise Wrong(f"{pairs} have the same order: {why}")
-                found[order] = seed, epoch
+            _check_epochs(answer, n, batch)
+        _check_seeds(answer)
         if not torch.equal(torch.random.get_rng_state(), state):
             raise Wrong(
                 "the samples are right, but PyTorch's own generator was seeded or drawn"
@@ -192,12 +124,51 @@ def check_samples_of(answer):
             )
 
 
-def _check_epochs(ask, n, batch):
+def _ask(answer, step, n, batch, seed=7):
+    shown = f"step = {step}, n = {n}, batch = {batch}, seed = {seed}"
+    got = call(answer, step, n, batch, seed, shown=shown)
+    whole = torch.is_tensor(got) and got.dtype in (torch.int64, torch.int32)
+    if not whole or got.shape != (batch,):
+        what = repr(got)
+        if torch.is_tensor(got):
+            what = f"a {got.dtype} tensor of shape {tuple(got.shape)}"
+        raise Wrong(
+            f"for {shown} you returned {what}, expected a tensor of {batch} integers"
+        )
+    if got.min() < 0 or got.max() >= n:
+        raise Wrong(
+            f"for {shown} you returned {got.tolist()}: samples are numbered from 0 to"
+            f" {n - 1}"
+        )
+    return got.tolist()
+
+
+def _check_seeds(answer):
+    found, numbers = {}, (*range(EPOCHS), 64, 100, 1000)
+    for seed in numbers:
+        for epoch in numbers:
+            order = tuple(_ask(answer, epoch, 64, 64, seed))
+            if order not in found:
+                found[order] = seed, epoch
+                continue
+            other, earlier = found[order]
+            why = "two runs that should differ repeat each other"
+            if epoch == earlier:
+                why = f"the seed must go into the order. {LOW_BITS}"
+            elif seed == other:
+                why = "each epoch has an order of its own"
+            raise Wrong(
+                f"epoch {earlier} of seed {other} and epoch {epoch} of seed {seed} have"
+                f" the same order: {why}"
+            )
+
+
+def _check_epochs(answer, n, batch):
     per_epoch = n // batch
     steps = random.Random(0).sample(range(EPOCHS * per_epoch), EPOCHS * per_epoch)
-    drawn = {step: ask(step) for step in steps}
+    drawn = {step: _ask(answer, step, n, batch) for step in steps}
     for step in steps[::-3]:
-        if ask(step) != drawn[step]:
+        if _ask(answer, step, n, batch) != drawn[step]:
             raise Wrong(
                 f"step {step} gives other samples when it is asked for again: no"
                 " resumed run is the same"
@@ -206,35 +177,30 @@ def _check_epochs(ask, n, batch):
         [drawn[per_epoch * epoch + k] for k in range(per_epoch)]
         for epoch in range(EPOCHS)
     ]
-    shown = (
-        f"with {n} samples in batches of {batch}, an epoch has {per_epoch}"
-        f" step{'s' * (per_epoch > 1)}"
-    )
+    count = "1 step" if per_epoch == 1 else f"{per_epoch} steps"
+    shown = f"with {n} samples in batches of {batch}, an epoch has {count}"
     for number, epoch in enumerate(epochs):
-        seen = [sample for samples in epoch for sample in samples]
+        seen = sum(epoch, [])
         if len(set(seen)) < len(seen):
             raise Wrong(f"{shown}; in epoch {number} samples come twice")
-        if batch > 1 and all(
-            (b - a) % n == 1 for samples in epoch for a, b in pairwise(samples)
-        ):
+        pairs = [pair for samples in epoch for pair in pairwise(samples)]
+        if pairs and all((b - a) % n == 1 for a, b in pairs):
             raise Wrong(
                 f"{shown}; each holds neighbors, as {epoch[0]}: draw an order of the"
                 " samples"
             )
     if epochs[0] == epochs[1]:
-        why = f"the number of the epoch must go into the seed. {LOW_BITS}"
-        raise Wrong(f"the second epoch has the order of the first: {why}")
-    if 1 < batch < n and all(
-        {*map(frozenset, e)} == {*map(frozenset, epochs[0])} for e in epochs
-    ):
+        raise Wrong(
+            "the second epoch has the order of the first: the number of the epoch must"
+            f" go into the seed. {LOW_BITS}"
+        )
+    batches = {frozenset(map(frozenset, epoch)) for epoch in epochs}
+    if 1 < batch < n and len(batches) == 1:
         raise Wrong(
             f"{shown}; their samples are the same in all epochs: draw an order of"
             " samples, not of batches"
         )
-    never = sorted(
-        set(range(n))
-        - {sample for epoch in epochs for samples in epoch for sample in samples}
-    )
+    never = sorted(set(range(n)) - set(sum(drawn.values(), [])))
     if never:
         raise Wrong(
             f"{shown}; in {EPOCHS} epochs the samples {never} never come: let each"
@@ -250,67 +216,37 @@ class _Asked(TorchFunctionMode):
     and costs nothing more.
     """
 
-    NAMES = {
-        "item",
-        "tolist",
-        "cpu",
-        "numpy",
-        "__array__",
-        "nonzero",
-        "is_nonzero",
-        "equal",
-        "allclose",
-        "unique",
-    }
-    NAMES |= {
-        "__bool__",
-        "__float__",
-        "__int__",
-        "__index__",
-        "__format__",
-        "__repr__",
-        "__contains__",
-    }
-
     def __init__(self, given):
         super().__init__()
-        # and id → tensor, kept so that no id serves twice
-        self.names, self.on_host = [], {}
+        self.names = []
+        # id → tensor, kept so that no id serves twice
+        self.on_host = {}
         # to move these to the model's device asks for no value
-        self.given = set(map(id, given))
+        self.given = _ids(given)
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         name, kwargs = getattr(func, "__name__", ""), kwargs or {}
-        found = [
-            x
-            for arg in args
-            for x in (arg if isinstance(arg, (list, tuple)) else [arg])
-            if torch.is_tensor(x)
-        ]
+        found = [x for x in tree_leaves(args) if torch.is_tensor(x)]
         host = bool(found) and all(id(x) in self.on_host for x in found)
-        to_host = (
-            name == "to"
-            and "cpu" in map(str, [*args[1:], *kwargs.values()])
-            and id(args[0]) not in self.given
-        )
-        to_host = to_host or name == "cpu"
-        from_list = (
-            name in ("tensor", "as_tensor")
-            and bool(args)
-            and isinstance(args[0], (list, tuple))
+        to_host = name == "cpu"
+        if name == "to" and id(args[0]) not in self.given:
+            to_host = "cpu" in map(str, [*args[1:], *kwargs.values()])
+        from_list = name in ("tensor", "as_tensor") and any(
+            isinstance(data, (list, tuple)) for data in args[:1]
         )
         by_mask = (
             name == "__getitem__" and getattr(args[1], "dtype", None) == torch.bool
         )
-        if not host:
-            self.names += [name] * (to_host or by_mask or name in self.NAMES)
-            # it reads one after the other
-            self.names += [name] * (len(found) if from_list else 0)
+        reads = name in READS or name in ("numpy", "__array__")
+        if not host and (to_host or by_mask or reads):
+            self.names.append(name)
+        if not host and from_list:  # it reads one after the other
+            self.names += [name for _ in found]
         with torch._C.DisableTorchFunction():
             result = func(*args, **kwargs)
         if torch.is_tensor(result) and (to_host or from_list or host):
-            # on a CPU, .cpu() hands back x itself
-            result = result.view_as(result) if to_host else result
+            if to_host:  # on a CPU, .cpu() hands back x itself
+                result = result.view_as(result)
             self.on_host[id(result)] = result
         return result
 
@@ -322,11 +258,9 @@ class _Watched(nn.Module):
 
     def __init__(self, classes):
         super().__init__()
-        self.layer, self.drop, self.grad = (
-            nn.Linear(classes, classes, bias=False),
-            nn.Dropout(0.9),
-            False,
-        )
+        self.layer = nn.Linear(classes, classes, bias=False)
+        self.drop = nn.Dropout(0.9)
+        self.grad = False
         with torch.no_grad():
             self.layer.weight.copy_(torch.eye(classes).roll(1, 0))
 
@@ -346,21 +280,13 @@ EVALUATIONS = [  # classes, number of samples, in batches of, which are missed
 
 def check_accuracy(answer):
     for classes, n, size, missed in EVALUATIONS:
-        largest, offset = (
-            torch.arange(n) % classes,
-            torch.tensor([2 if k in missed else 1 for k in range(n)]),
-        )
-        inputs, labels = (
-            F.one_hot(largest, classes).float().split(size),
-            ((largest + offset) % classes).split(size),
-        )
-        model, batches = (
-            _Watched(classes).eval(),
-            list(zip(inputs, labels, strict=True)),
-        )
-        shown = (
-            f"{n} samples in batches of {', '.join(str(len(part)) for part in labels)}"
-        )
+        largest = torch.arange(n) % classes
+        offset = torch.tensor([2 if k in missed else 1 for k in range(n)])
+        inputs = F.one_hot(largest, classes).float().split(size)
+        labels = ((largest + offset) % classes).split(size)
+        batches = list(zip(inputs, labels, strict=True))
+        model = _Watched(classes).eval()
+        shown = f"{n} samples in batches of {', '.join(str(len(y)) for y in labels)}"
         with _Asked([*inputs, *labels]) as asked:
             got = call(answer, model, batches, shown=shown)
         if torch.is_tensor(got):
@@ -368,49 +294,48 @@ def check_accuracy(answer):
                 f"for {shown} you returned a tensor, expected a Python number: ask for"
                 " it once, at the end"
             )
-        got, expected = float(expect_number(got, shown)), 1 - len(missed) / n
-        if abs(got - expected) > 1e-6:
-            why = f"{n - len(missed)} of the {n} samples are right"
-            if abs(got - 100 * expected) < 1e-3:
-                why = "a share goes from 0 to 1"
-            if model.training:
-                why = (
-                    "in train mode, dropout changes the scores: leave the model in eval"
-                    " mode"
-                )
-            means = [(part == 1).float().mean().item() for part in offset.split(size)]
-            if abs(got - sum(means) / len(means)) < 1e-6:
-                why = (
-                    "that is the mean over batches, but the last one has"
-                    f" {len(labels[-1])} samples, not {size}"
-                )
-            raise Wrong(
-                "for {} you returned {}, expected {}: {}".format(
-                    shown, *apart(got, expected), why
-                )
+        got, expected = float(expect.number(got, shown)), 1 - len(missed) / n
+        means = [(part == 1).float().mean().item() for part in offset.split(size)]
+        mean = sum(means) / len(means)
+        why = f"{n - len(missed)} of the {n} samples are right"
+        if abs(got - mean) < 1e-6:
+            why = (
+                "that is the mean over batches, but the last one has"
+                f" {len(labels[-1])} samples, not {size}"
             )
-        if len(asked.names) > 1:
-            names = ", ".join(asked.names[:4]) + ", …" * (len(asked.names) > 4)
-            count = (
-                f"you asked for {len(asked.names)} values in {len(batches)} batches"
-                f" ({names})"
+        elif model.training:
+            why = (
+                "in train mode, dropout changes the scores: leave the model in eval"
+                " mode"
             )
-            raise Wrong(f"the right value, but {count}: add up on the device")
-        if model.grad:
-            raise Wrong(
-                "the right value, but the forward passes kept what a backward pass"
-                " needs: torch.no_grad()"
-            )
-        if not torch.is_grad_enabled():
-            raise Wrong(
-                "the right value, but gradients are off for the rest of the program:"
-                " with torch.no_grad()"
-            )
-        if model.training or not all(p.requires_grad for p in model.parameters()):
-            raise Wrong(
-                "the right value, but the model is another one now: leave its mode and"
-                " its weights alone"
-            )
+        elif abs(got - 100 * expected) < 1e-3:
+            why = "a share goes from 0 to 1"
+        expect.close(got, expected, shown, why, rel_tol=0, abs_tol=1e-6)
+        _judge_evaluation(asked.names, len(batches), model)
+
+
+def _judge_evaluation(asked, batches, model):
+    if len(asked) > 1:
+        names = ", ".join([*asked[:4], "…"] if len(asked) > 4 else asked)
+        raise Wrong(
+            f"the right value, but you asked for {len(asked)} values in"
+            f" {batches} batches ({names}): add up on the device"
+        )
+    if model.grad:
+        raise Wrong(
+            "the right value, but the forward passes kept what a backward pass needs:"
+            " torch.no_grad()"
+        )
+    if not torch.is_grad_enabled():
+        raise Wrong(
+            "the right value, but gradients are off for the rest of the program: with"
+            " torch.no_grad()"
+        )
+    if model.training or not all(p.requires_grad for p in model.parameters()):
+        raise Wrong(
+            "the right value, but the model is another one now: leave its mode and its"
+            " weights alone"
+        )
 
 
 # ---- 15.4 ----
@@ -445,38 +370,39 @@ class _Scaler(torch.amp.GradScaler):
 def _run():
     """Model, optimizer, inputs and targets, always the same."""
     draw, model = torch.Generator().manual_seed(0), nn.Linear(3, 1)
+    _draw_weights(model, draw)
+    inputs = torch.randn(8, 3, generator=draw)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
+    return model, optimizer, inputs, 3 * inputs.sum(1, keepdim=True) + 2
+
+
+def _draw_weights(model, draw):
     with torch.no_grad():
         for p in model.parameters():
             p.copy_(torch.randn(p.shape, generator=draw) / 2)
-    inputs = torch.randn(8, 3, generator=draw)
-    return (
-        model,
-        torch.optim.SGD(model.parameters(), lr=0.5),
-        inputs,
-        3 * inputs.sum(1, keepdim=True) + 2,
-    )
 
 
-STEPS = [
+STEPS = [  # sizes of the parts, limit, scale
     ([8], 1e9, 1024.0),
     ([4, 4], 1e9, 8.0),
     ([6, 2], 1e9, 1024.0),
     ([4, 4], 0.5, 1024.0),
     ([5, 2, 1], 1.0, 8.0),
 ]
-FAULTS = {  # of parts that have these lengths: what a fault multiplies their means with
-    "the means of the parts were added, and are to be one mean": lambda lengths: [
-        1.0 for _ in lengths
-    ],
-    "weigh each part by its share of the samples": lambda lengths: [
-        1 / len(lengths) for _ in lengths
-    ],
-    "only the last part counted": lambda lengths: (
-        [0.0 for _ in lengths[1:]] + [lengths[-1] / 8]
-    ),
-    "each loss is a mean already": lambda lengths: [1 / n for n in lengths],
-    "a mean is not a sum": lambda lengths: [float(n) for n in lengths],
-}
+
+
+def _faults(sizes):
+    """Pairs (what a fault multiplies the means of the parts with, its text)."""
+    means_added = [1.0 for _ in sizes]
+    equal = [1 / len(sizes) for _ in sizes]
+    last = [0.0 for _ in sizes[1:]] + [sizes[-1] / 8]
+    return [
+        (means_added, "the means of the parts were added, and are to be one mean"),
+        (equal, "weigh each part by its share of the samples"),
+        (last, "only the last part counted"),
+        ([1 / n for n in sizes], "each loss is a mean already"),
+        ([float(n) for n in sizes], "a mean is not a sum"),
+    ]
 
 
 def _weights(model):
@@ -488,10 +414,8 @@ def _stepped(parts, factors, limit):
     norm of its gradient.
     """
     model, optimizer, _, _ = _run()
-    sum(
-        factor * _mean_loss(model, *part)
-        for factor, part in zip(factors, parts, strict=True)
-    ).backward()
+    for factor, part in zip(factors, parts, strict=True):
+        (factor * _mean_loss(model, *part)).backward()
     norm = nn.utils.clip_grad_norm_(model.parameters(), limit)
     optimizer.step()
     return _weights(model), norm
@@ -499,112 +423,100 @@ def _stepped(parts, factors, limit):
 
 def check_take_step(answer):
     for sizes, limit, scale in STEPS:
-        model, optimizer, inputs, targets = _run()
-        before = _weights(model)
-        scaler, stepped, step = _Scaler(scale), [], optimizer.step
-        optimizer.step = lambda *args, step=step, stepped=stepped, **more: (
-            stepped.append(1),
-            step(*args, **more),
-        )[1]
-        shown = f"parts of {' and '.join(map(str, sizes))} samples, limit {limit:g}"
-        parts, returned = (
-            list(zip(inputs.split(sizes), targets.split(sizes), strict=True)),
-            [],
+        _judge_step(answer, sizes, limit, scale)
+
+
+def _judge_step(answer, sizes, limit, scale):
+    model, optimizer, inputs, targets = _run()
+    before, scaler = _weights(model), _Scaler(scale)
+    stepped, returned, take_one = [], [], optimizer.step
+
+    def step(*args, **more):
+        stepped.append(1)
+        return take_one(*args, **more)
+
+    # whatever it returns: the step is judged by what it did
+    def quiet(*args):
+        returned.append(answer(*args))
+
+    optimizer.step = step
+    shown = f"parts of {' and '.join(map(str, sizes))} samples, limit {limit:g}"
+    parts = list(zip(inputs.split(sizes), targets.split(sizes), strict=True))
+    given = model, optimizer, scaler, parts, _mean_loss, limit
+    call(quiet if callable(answer) else answer, *given, shown=shown)
+    if returned == [DOTS] and not scaler.calls and not stepped:
+        raise NotAnswered
+    _judge_calls(scaler.calls, len(stepped), shown)
+    _judge_weights(model, before, parts, limit, scale, shown)
+    gradients = [p.grad for p in model.parameters() if p.grad is not None]
+    if any(gradient.any() for gradient in gradients):
+        raise Wrong(
+            "the gradients are still there: the next step would add its own to them"
         )
 
-        # whatever it returns: the step is judged by what it did
-        def quiet(*args, returned=returned):
-            returned.append(answer(*args))
 
-        call(
-            quiet if callable(answer) else answer,
-            model,
-            optimizer,
-            scaler,
-            parts,
-            _mean_loss,
-            limit,
-            shown=shown,
+def _judge_calls(calls, steps, shown):
+    if "scale" not in calls:
+        raise Wrong(
+            "the losses were not scaled by the scaler that is given:"
+            " scaler.scale(…).backward()"
         )
-        if returned == [DOTS] and not scaler.calls and not stepped:
-            raise NotAnswered
-        if "scale" not in scaler.calls:
-            raise Wrong(
-                "the losses were not scaled by the scaler that is given:"
-                " scaler.scale(…).backward()"
+    if "step" not in calls:
+        raise Wrong("the step was not taken through the scaler: scaler.step(optimizer)")
+    if steps != 1:
+        raise Wrong(
+            f"for {shown} the optimizer took {steps} steps: one batch, one step"
+        )
+    updates = calls.count("update")
+    if not updates:
+        raise Wrong("the scaler was not updated: scaler.update() after its step")
+    if calls.index("update") < calls.index("step"):
+        raise Wrong(
+            "scaler.update() came before scaler.step(optimizer), and made it forget"
+            " what was unscaled"
+        )
+    if updates > 1:
+        raise Wrong(
+            f"scaler.update() was called {updates} times: one batch, one update"
+        )
+
+
+def _judge_weights(model, before, parts, limit, scale, shown):
+    weights, sizes = _weights(model), [len(inputs) for inputs, _ in parts]
+    expected, norm = _stepped(parts, [n / 8 for n in sizes], limit)
+    if torch.allclose(weights, expected, atol=1e-5):
+        return
+    moved = ((weights - before).norm() / (expected - before).norm()).item()
+    if moved == 0:
+        why = "no gradient was left when the step was taken"
+    elif limit > norm:
+        why = "weigh each part by its share of the samples"
+        if len(sizes) == 1 and moved < 2 / scale:
+            why = (
+                "the scale was taken out twice: scaler.step does it where unscale_ did"
+                " not"
             )
-        if "step" not in scaler.calls:
-            raise Wrong(
-                "the step was not taken through the scaler: scaler.step(optimizer)"
+        elif len(sizes) == 1:
+            why = (
+                f"a single part weighs 1, and its gradient's norm of {norm:.3g} is"
+                " below the limit"
             )
-        if len(stepped) != 1:
-            raise Wrong(
-                f"for {shown} the optimizer took {len(stepped)} steps: one batch, one"
-                " step"
-            )
-        if "update" not in scaler.calls:
-            raise Wrong("the scaler was not updated: scaler.update() after its step")
-        if scaler.calls.index("update") < scaler.calls.index("step"):
-            raise Wrong(
-                "scaler.update() came before scaler.step(optimizer), and made it forget"
-                " what was unscaled"
-            )
-        if scaler.calls.count("update") > 1:
-            raise Wrong(
-                f"scaler.update() was called {scaler.calls.count('update')} times: one"
-                " batch, one update"
-            )
-        expected, norm = _stepped(parts, [n / 8 for n in sizes], limit)
-        if not torch.allclose(_weights(model), expected, atol=1e-5):
-            moved = (
-                (_weights(model) - before).norm() / (expected - before).norm()
-            ).item()
-            if moved == 0:
-                why = "no gradient was left when the step was taken"
-            elif limit > norm:
-                why = "weigh each part by its share of the samples"
-                if len(sizes) == 1:
-                    why = (
-                        f"a single part weighs 1, and its gradient's norm of {norm:.3g}"
-                        " is below the limit"
-                    )
-                    if moved < 2 / scale:
-                        why = (
-                            "the scale was taken out twice: scaler.step does it where"
-                            " unscale_ did not"
-                        )
-                for text, factors in FAULTS.items():
-                    if torch.allclose(
-                        _weights(model),
-                        _stepped(parts, factors(sizes), limit)[0],
-                        atol=1e-5,
-                    ):
-                        why = text
-            elif moved > 1.001:  # the same parts are right without clipping
-                why = (
-                    f"the gradient's norm is {norm:.3g}, clip it to the limit before"
-                    " the step"
-                )
-            elif moved < 2 / scale:
-                why = (
-                    "it was clipped while it still had the scale: unscale before you"
-                    " clip"
-                )
-            else:
-                why = "clip the norm of all gradients together, once"
-            far = (
-                f"{moved:.3g} times as far as"
-                if abs(moved - 1) > 0.01
-                else "in another direction than"
-            )
-            far = f"the weights moved {far} by a step on the whole batch"
-            raise Wrong(f"for {shown} {far}: {why}")
-        if any(
-            p.grad is not None and p.grad.abs().max() > 0 for p in model.parameters()
-        ):
-            raise Wrong(
-                "the gradients are still there: the next step would add its own to them"
-            )
+        for factors, text in _faults(sizes):
+            faulty, _ = _stepped(parts, factors, limit)
+            if torch.allclose(weights, faulty, atol=1e-5):
+                why = text
+    elif moved > 1.001:  # the same parts are right without clipping
+        why = f"the gradient's norm is {norm:.3g}, clip it to the limit before the step"
+    elif moved < 2 / scale:
+        why = "it was clipped while it still had the scale: unscale before you clip"
+    else:
+        why = "clip the norm of all gradients together, once"
+    far = "in another direction than"
+    if abs(moved - 1) > 0.01:
+        far = f"{moved:.3g} times as far as"
+    raise Wrong(
+        f"for {shown} the weights moved {far} by a step on the whole batch: {why}"
+    )
 
 
 # ---- 15.5 ----
@@ -613,9 +525,7 @@ def check_take_step(answer):
 def _fresh(seed):
     draw = torch.Generator().manual_seed(seed)
     model = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Linear(8, 1))
-    with torch.no_grad():
-        for p in model.parameters():
-            p.copy_(torch.randn(p.shape, generator=draw) / 2)
+    _draw_weights(model, draw)
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.05)
     return SimpleNamespace(model=model, optimizer=optimizer, generator=draw, done=0)
 
@@ -633,12 +543,7 @@ def _go_on(run, steps):
 
 def _memory(run):
     tensors = [*run.model.parameters(), *run.model.buffers()]
-    tensors += [
-        v
-        for s in run.optimizer.state.values()
-        for v in s.values()
-        if torch.is_tensor(v)
-    ]
+    tensors += filter(torch.is_tensor, tree_leaves(dict(run.optimizer.state)))
     return {x.untyped_storage().data_ptr() for x in tensors}
 
 
@@ -647,10 +552,9 @@ def _same_model(a, b):
         {**dict(run.model.named_parameters()), **dict(run.model.named_buffers())}
         for run in (a, b)
     )
-    same = mine.keys() == theirs.keys() and all(
-        torch.equal(mine[key], theirs[key]) for key in mine
-    )
-    return same and a.model.training == b.model.training
+    if mine.keys() != theirs.keys() or a.model.training != b.model.training:
+        return False
+    return all(torch.equal(mine[key], theirs[key]) for key in mine)
 
 
 KINDS = {
@@ -670,56 +574,17 @@ def check_take_over(answer):
         for run in (old, twin):  # twin is what old must still be afterwards
             run.optimizer.param_groups[0]["weight_decay"] = 0.5
             _go_on(run, steps)
-        shown = f"an old run after {steps} step{'s' * (steps != 1)} and a new one"
+        count = "1 step" if steps == 1 else f"{steps} steps"
+        shown = f"an old run after {count} and a new one"
         got = call(answer, new, old, shown=shown)
         if got is old:
             raise Wrong(
                 "you returned the old run itself: bring the new one to its state"
             )
         if got is not new:
-            raise Wrong(
-                f"for {shown} you returned"
-                f" {'nothing' if got is None else 'something else'}, expected `new`"
-            )
-        for name, kind in KINDS.items():
-            found = type(getattr(new, name, None))
-            if not issubclass(found, kind):
-                raise Wrong(
-                    f"new.{name} is now of type {found.__name__}, expected"
-                    f" {kind.__name__}"
-                )
-        if (
-            not _same_model(old, twin)
-            or not _same_generator(old, twin)
-            or old.done != twin.done
-        ):
-            raise Wrong("the old run has changed: copy from it, and leave it as it was")
-        if _memory(old) & _memory(new) or new.generator is old.generator:
-            raise Wrong(
-                "the two runs share memory: what one does, the other sees. Copy, then"
-                " load_state_dict"
-            )
-        done = getattr(new, "done", None)
-        if done != old.done:
-            texts = apart(done, old.done)
-            raise Wrong(
-                "new.done is {}, old.done is {}: the learning rate follows from it".format(
-                    *texts
-                )
-            )
-        if not _same_model(new, old):
-            raise Wrong(
-                "the weights, the buffers or the mode of new.model are not those of"
-                " old.model"
-            )
-        params = [p for group in new.optimizer.param_groups for p in group["params"]]
-        if {id(p) for p in params} != {id(p) for p in new.model.parameters()}:
-            raise Wrong("new.optimizer does not update the weights of new.model")
-        if not _same_generator(new, old):
-            raise Wrong(
-                "the generators draw different samples from here on: get_state and"
-                " set_state"
-            )
+            what = "nothing" if got is None else "something else"
+            raise Wrong(f"for {shown} you returned {what}, expected `new`")
+        _judge_state(new, old, twin)
         _go_on(old, 3)
         try:
             _go_on(new, 3)
@@ -732,6 +597,42 @@ def check_take_over(answer):
                 f"for {shown}, three steps later the weights differ: the optimizer's"
                 " moments or settings (its state_dict) did not come along"
             )
+
+
+def _judge_state(new, old, twin):
+    for name, kind in KINDS.items():
+        found = type(getattr(new, name, None))
+        if not issubclass(found, kind):
+            raise Wrong(
+                f"new.{name} is now of type {found.__name__}, expected {kind.__name__}"
+            )
+    same = _same_model(old, twin) and _same_generator(old, twin)
+    if not same or old.done != twin.done:
+        raise Wrong("the old run has changed: copy from it, and leave it as it was")
+    if _memory(old) & _memory(new) or new.generator is old.generator:
+        raise Wrong(
+            "the two runs share memory: what one does, the other sees. Copy, then"
+            " load_state_dict"
+        )
+    done = getattr(new, "done", None)
+    if done != old.done:
+        mine, theirs = expect.distinct_texts(done, old.done)
+        raise Wrong(
+            f"new.done is {mine}, old.done is {theirs}: the learning rate follows from"
+            " it"
+        )
+    if not _same_model(new, old):
+        raise Wrong(
+            "the weights, the buffers or the mode of new.model are not those of"
+            " old.model"
+        )
+    if _ids(_held(new.optimizer)) != _ids(new.model.parameters()):
+        raise Wrong("new.optimizer does not update the weights of new.model")
+    if not _same_generator(new, old):
+        raise Wrong(
+            "the generators draw different samples from here on: get_state and"
+            " set_state"
+        )
 
 
 EXERCISES = [
