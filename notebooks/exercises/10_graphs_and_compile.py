@@ -33,8 +33,10 @@ def _call(answer, *args, shown):
         return call(answer, *args, shown=shown)
     except Wrong as problem:
         own = problem.__cause__ if isinstance(problem.__cause__, Wrong) else problem
-        lines = str(own).splitlines()
-        raise Wrong(" ".join(lines[: 1 + lines[0].endswith(":")])) from problem
+        first, *more = str(own).splitlines()
+        if first.endswith(":") and more:
+            first += f" {more[0]}"
+        raise Wrong(first) from problem
 
 
 def _compile(*args, backend="inductor", real=torch.compile, **options):
