@@ -86,85 +86,73 @@ NESTED = [
     ("mm", 75, 85),
 ]
 INSIDE = "self time is the length less the time of what is inside"
-SELF_TIMES = [
-    (
-        "two operators one after the other",
+SELF_TIMES = {  # the case: spans, expected, why
+    "two operators one after the other": (
         [("a", 0, 3), ("b", 5, 9)],
         {"a": 3, "b": 4},
         "nothing is inside of them",
     ),
-    (
-        "a name twice",
+    "a name twice": (
         [("mm", 0, 2), ("relu", 3, 4), ("mm", 5, 10)],
         {"mm": 7, "relu": 1},
         "add up all spans of a name",
     ),
-    (
-        "one operator inside another",
+    "one operator inside another": (
         [("linear", 0, 10), ("mm", 2, 9)],
         {"linear": 3, "mm": 7},
         INSIDE,
     ),
-    (
-        "a step with three levels",
+    "a step with three levels": (
         NESTED,
         {"step": 30, "linear": 30, "mm": 40},
         "only the direct children count, their own children are in their time already",
     ),
-    (
-        "the same step in another order",
+    "the same step in another order": (
         NESTED[::-1],
         {"step": 30, "linear": 30, "mm": 40},
         "the order of the list says nothing, sort it first",
     ),
-    (
-        "operators that touch",
+    "operators that touch": (
         [("a", 2, 5), ("b", 5, 9), ("c", 9, 10)],
         {"a": 3, "b": 4, "c": 1},
         "what begins where another span ends is not inside of it",
     ),
-    (
-        "a child that begins with its parent",
+    "a child that begins with its parent": (
         [("mm", 0, 4), ("linear", 0, 10)],
         {"linear": 6, "mm": 4},
         "of two that begin together, the longer one is the parent",
     ),
-    (
-        "a child that ends with its parent",
+    "a child that ends with its parent": (
         [("linear", 0, 10), ("mm", 6, 10)],
         {"linear": 6, "mm": 4},
         "mm lies inside of linear",
     ),
-    (
-        "three that end together",
+    "three that end together": (
         [("call", 0, 10), ("linear", 2, 10), ("mm", 6, 10)],
         {"call": 2, "linear": 4, "mm": 4},
         "the parent of mm is linear, the shortest around it",
     ),
-    (
-        "children that fill their parent",
+    "children that fill their parent": (
         [("linear", 0, 10), ("mm", 0, 4), ("add", 4, 10)],
         {"linear": 0, "mm": 4, "add": 6},
         "nothing of linear is left, so it gets 0",
     ),
-    (
-        "a function that calls itself",
+    "a function that calls itself": (
         [("f", 0, 10), ("f", 2, 6)],
         {"f": 10},
         "add up the self times of both calls, 6 and 4",
     ),
-    (
-        "times with fractions",
+    "times with fractions": (
         [("step", 0.25, 2.0), ("mm", 0.5, 1.75)],
         {"step": 0.5, "mm": 1.25},
         INSIDE,
     ),
-    ("no spans", [], {}, "there are no names"),
-]
+    "no spans": ([], {}, "there are no names"),
+}
 
 
 def check_self_times(answer):
-    for text, spans, expected, why in SELF_TIMES:
+    for text, (spans, expected, why) in SELF_TIMES.items():
         shown = f"{text}, {spans}"
         got = call(answer, spans, shown=shown)
         expect.instance(got, dict, text, "a dict of name → self time")
@@ -184,93 +172,80 @@ def check_self_times(answer):
 # 09.2
 
 FROM_TO = "a gap goes from the end of all that ran before to the next start"
-GAPS = [
-    (
-        "three kernels of one stream",
+GAPS = {  # the case: spans, expected, why
+    "three kernels of one stream": (
         [(0, 2), (5, 6), (7, 9)],
         (2, 5),
         "the gaps are (2, 5) and (6, 7)",
     ),
-    ("kernels that touch", [(0, 1), (1, 2)], None, "one begins as the other ends"),
-    (
-        "a single kernel",
+    "kernels that touch": ([(0, 1), (1, 2)], None, "one begins as the other ends"),
+    "a single kernel": (
         [(3, 4)],
         None,
         "what comes before the first start does not count",
     ),
-    (
-        "kernels that start late",
+    "kernels that start late": (
         [(100, 101), (103, 104)],
         (101, 103),
         "what comes before the first start is no gap",
     ),
-    (
-        "four kernels",
+    "four kernels": (
         [(0, 1), (2, 3), (10, 11), (13, 14)],
         (3, 10),
         "the gaps are (1, 2), (3, 10), (11, 13)",
     ),
-    (
-        "gaps that grow",
+    "gaps that grow": (
         [(0, 1), (2, 3), (6, 7), (11, 12)],
         (7, 11),
         "the gaps are (1, 2), (3, 6), (7, 11)",
     ),
-    (
-        "gaps that grow, late",
+    "gaps that grow, late": (
         [(100, 101), (103, 104), (110, 111)],
         (104, 110),
         "the gaps are (101, 103) and (104, 110); their lengths decide",
     ),
-    (
-        "kernels that touch, and a gap",
+    "kernels that touch, and a gap": (
         [(0, 1), (1, 2), (4, 5)],
         (2, 4),
         "the second kernel runs until 2",
     ),
-    (
-        "kernels in no order",
+    "kernels in no order": (
         [(7, 9), (5, 6), (0, 2)],
         (2, 5),
         "sort the kernels by their start first",
     ),
-    (
-        "a long kernel of one stream over short ones of another",
+    "a long kernel of one stream over short ones of another": (
         [(0, 10), (1, 2), (3, 4), (12, 13)],
         (10, 12),
         "the first kernel runs until 10, whatever ends earlier in another stream",
     ),
-    (
-        "a long kernel over a short one",
+    "a long kernel over a short one": (
         [(0, 5), (1, 2), (6, 7)],
         (5, 6),
         "the first kernel runs until 5",
     ),
-    (
-        "a kernel that ends last, but starts early",
+    "a kernel that ends last, but starts early": (
         [(0, 1), (5, 6), (2, 10)],
         (1, 2),
         "one kernel runs from 2 on",
     ),
-    (
-        "two streams that fill each other's gaps",
+    "two streams that fill each other's gaps": (
         [(0, 4), (6, 9), (3, 7)],
         None,
         "something runs all the time",
     ),
-    (
-        "two kernels that start together",
+    "two kernels that start together": (
         [(0, 3), (0, 1), (2, 4)],
         None,
         "something runs all the time",
     ),
-    ("times with fractions", [(0.5, 0.75), (1.5, 2.25)], (0.75, 1.5), FROM_TO),
-    ("no kernels", [], None, "where nothing runs, nothing starves"),
-]
+    "times with fractions": ([(0.5, 0.75), (1.5, 2.25)], (0.75, 1.5), FROM_TO),
+    "no kernels": ([], None, "where nothing runs, nothing starves"),
+}
 
 
 def check_longest_gap(answer):
-    for text, spans, expected, why in GAPS:
+    for text, (spans, expected, why) in GAPS.items():
         shown = f"{text}, {spans}"
         got = call(answer, spans, shown=shown)
         if expected is None and got is not None:

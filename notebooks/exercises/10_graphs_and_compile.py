@@ -33,8 +33,10 @@ def _call(answer, *args, shown):
         return call(answer, *args, shown=shown)
     except Wrong as problem:
         own = problem.__cause__ if isinstance(problem.__cause__, Wrong) else problem
-        lines = str(own).splitlines()
-        raise Wrong(" ".join(lines[: 1 + lines[0].endswith(":")])) from problem
+        first, *more = str(own).splitlines()
+        if first.endswith(":") and more:
+            first += f" {more[0]}"
+        raise Wrong(first) from problem
 
 
 def _compile(*args, backend="inductor", real=torch.compile, **options):
@@ -47,57 +49,60 @@ def _compile(*args, backend="inductor", real=torch.compile, **options):
 
 
 X = torch.ones(4)
-
-
-COUNTED = [  # the case, function, its inputs, number of graphs, why
-    (
-        "x * 2 on four tensors alike",
+COUNTED = {  # the case: function, its inputs, number of graphs, why
+    "x * 2 on four tensors alike": (
         doubled,
         [X, X + 1, X + 2, X + 3],
         1,
         "a graph has several nodes",
     ),
-    (
-        "x * 2 on float32, float64, float32",
+    "x * 2 on float32, float64, float32": (
         doubled,
         [X, X.double(), X],
         2,
         "a new dtype is compiled again",
     ),
-    (
-        "x * 2 on no tensor",
+    "x * 2 on no tensor": (
         doubled,
         [],
         0,
         "it is compiled at the first call, and there is none",
     ),
-    (
-        "the lesson's `careful` on a positive tensor",
+    "the lesson's `careful` on a positive tensor": (
         careful,
         [X],
         2,
         "one graph up to the `if`, one after it",
     ),
-    (
-        "`careful` on a positive and a negative tensor",
+    "`careful` on a positive and a negative tensor": (
         careful,
         [X, -X],
         3,
         "each way out is a graph",
     ),
-    (
-        "the same, asked again",
+    "the same, asked again": (
         careful,
         [X, -X],
         3,
         "begin with no graphs, and with torch.compiler.reset()",
     ),
-]
+}
+
+
+def _ask_ten_times(answer):
+    shown = "x * 2, asked ten times"
+    why = (
+        "after eight graphs of a function PyTorch compiles it no more. Begin with"
+        " torch.compiler.reset()"
+    )
+    for time in range(1, 11):
+        got = _call(answer, doubled, [X], shown=shown)
+        expect.equal(got, 1, f"{shown}, at time {time}", why)
 
 
 def check_count_graphs(answer):
     before = 0
-    for text, fn, inputs, expected, why in COUNTED:
+    for text, (fn, inputs, expected, why) in COUNTED.items():
         again = text == "the same, asked again"
         if not again:
             # what the lesson or another answer has compiled says nothing about this one
@@ -123,17 +128,6 @@ def check_count_graphs(answer):
     finally:
         logging.disable(logging.NOTSET)
         torch.compiler.reset()
-
-
-def _ask_ten_times(answer):
-    shown = "x * 2, asked ten times"
-    why = (
-        "after eight graphs of a function PyTorch compiles it no more. Begin with"
-        " torch.compiler.reset()"
-    )
-    for time in range(1, 11):
-        got = _call(answer, doubled, [X], shown=shown)
-        expect.equal(got, 1, f"{shown}, at time {time}", why)
 
 
 # --------------------------------------------------------------------------------------

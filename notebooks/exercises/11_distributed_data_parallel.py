@@ -687,7 +687,8 @@ def _train(answer, samplers, epochs):
         def save(accuracy):
             saved.append((rank, accuracy))
 
-        dist, step = _Dist(rank, world), trained[rank].append
+        dist = _Dist(rank, world)
+        step = trained[rank].append
         given = dist, samplers[rank], step, count, save, epochs
         call(answer, *given, shown=f"rank {rank} of {world.size}")
         dist._close()

@@ -386,7 +386,8 @@ def check_read_report(answer):
         }
         expected = samples or 0, round(sum(parts.values()), 9)
         if got[0] == expected[0]:
-            seconds, why = float(got[1]), _why_seconds(got[1], expected[1], parts)
+            seconds = float(got[1])
+            why = _why_seconds(seconds, expected[1], parts)
             expect.close(seconds, expected[1], shown, why, unit=" s", rel_tol=1e-9)
             continue
         # the names of all blocks but CompileTime

@@ -64,7 +64,8 @@ class _Mesh:
 
 def check_cut(answer):
     for n, rows, columns in ((8, 12, 8), (4, 6, 10), (6, 8, 6)):
-        xs, x, mesh = _Spmd(n), torch.zeros(rows, columns), {"data": n // 2, "model": 2}
+        xs, x = _Spmd(n), torch.zeros(rows, columns)
+        mesh = {"data": n // 2, "model": 2}
         given = f"{n} devices and a {rows} × {columns} matrix"
         call(answer, xs, x, n, shown=given)
         shown = f"for {given}"
@@ -109,7 +110,8 @@ def check_rows(answer):
                 raise Wrong(
                     f"for {shown} you returned {got!r}, expected a pair (first, end)"
                 )
-            got, expected = tuple(map(expect.listed, got)), tuple(held)
+            got = tuple(map(expect.listed, got))
+            expected = tuple(held)
             if not all(type(value) is int for value in got):
                 raise Wrong(
                     f"for {shown} you returned {got}, expected two whole numbers"

@@ -294,7 +294,8 @@ def check_accuracy(answer):
                 f"for {shown} you returned a tensor, expected a Python number: ask for"
                 " it once, at the end"
             )
-        got, expected = float(expect.number(got, shown)), 1 - len(missed) / n
+        got = float(expect.number(got, shown))
+        expected = 1 - len(missed) / n
         means = [(part == 1).float().mean().item() for part in offset.split(size)]
         mean = sum(means) / len(means)
         why = f"{n - len(missed)} of the {n} samples are right"
@@ -369,7 +370,8 @@ class _Scaler(torch.amp.GradScaler):
 
 def _run():
     """Model, optimizer, inputs and targets, always the same."""
-    draw, model = torch.Generator().manual_seed(0), nn.Linear(3, 1)
+    model = nn.Linear(3, 1)
+    draw = torch.Generator().manual_seed(0)
     _draw_weights(model, draw)
     inputs = torch.randn(8, 3, generator=draw)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
@@ -482,7 +484,8 @@ def _judge_calls(calls, steps, shown):
 
 
 def _judge_weights(model, before, parts, limit, scale, shown):
-    weights, sizes = _weights(model), [len(inputs) for inputs, _ in parts]
+    weights = _weights(model)
+    sizes = [len(inputs) for inputs, _ in parts]
     expected, norm = _stepped(parts, [n / 8 for n in sizes], limit)
     if torch.allclose(weights, expected, atol=1e-5):
         return

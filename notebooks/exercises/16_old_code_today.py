@@ -104,82 +104,66 @@ def _check_autocast(answer, device):
         )
 
 
-MESSAGES = [  # message of a warning, expected, why
-    (
-        "`torch.cuda.memory_cached` has been renamed to `torch.cuda.memory_reserved`",
+MESSAGES = {  # message of a warning: expected, why
+    "`torch.cuda.memory_cached` has been renamed to `torch.cuda.memory_reserved`": (
         "torch.cuda.memory_reserved",
         "the name behind `to`",
     ),
-    (
-        "`torch.cuda.amp.autocast(args...)` is deprecated. Please use"
-        " `torch.amp.autocast('cuda', args...)` instead.",
+    "`torch.cuda.amp.autocast(args...)` is deprecated. Please use"
+    " `torch.amp.autocast('cuda', args...)` instead.": (
         "torch.amp.autocast",
         "the name behind `use`, without its options",
     ),
-    (
-        "`torch.distributed.reduce_op` is deprecated, please use"
-        " `torch.distributed.ReduceOp` instead",
+    "`torch.distributed.reduce_op` is deprecated, please use"
+    " `torch.distributed.ReduceOp` instead": (
         "torch.distributed.ReduceOp",
         "the name behind `use`",
     ),
-    (
-        "'pin_memory' argument is set as true but no accelerator is found",
+    "'pin_memory' argument is set as true but no accelerator is found": (
         None,
         "it offers no replacement",
     ),
-    (
-        "`functorch.vmap` is deprecated. Please use `torch.vmap` instead; see"
-        " `torch.func`.",
-        "torch.vmap",
-        "the name behind `use`, not the last one",
-    ),
-    (
-        "The attribute `use_cuda` will be deprecated soon.",
+    "`functorch.vmap` is deprecated. Please use `torch.vmap` instead; see"
+    " `torch.func`.": ("torch.vmap", "the name behind `use`, not the last one"),
+    "The attribute `use_cuda` will be deprecated soon.": (
         None,
         "it offers no replacement",
     ),
-    (
-        "Please use `torch.vmap` instead of `functorch.vmap`.",
+    "Please use `torch.vmap` instead of `functorch.vmap`.": (
         "torch.vmap",
         "the name behind `use`, wherever it stands",
     ),
-    (
-        "Detected call of `lr_scheduler.step()` before `optimizer.step()`.",
+    "Detected call of `lr_scheduler.step()` before `optimizer.step()`.": (
         None,
         "none of its names stands behind `use` or `to`",
     ),
-    (
-        "To copy from a tensor, it is recommended to use source.detach().clone()",
+    "To copy from a tensor, it is recommended to use source.detach().clone()": (
         None,
         "no name in it has a backtick",
     ),
-    (
-        "`torch.old` moved to `torch.utils._new2.name_3`",
+    "`torch.old` moved to `torch.utils._new2.name_3`": (
         "torch.utils._new2.name_3",
         "a name may hold digits and underscores",
     ),
-    (
-        "`numpy.row_stack` is an old name, please use `numpy.vstack`.",
+    "`numpy.row_stack` is an old name, please use `numpy.vstack`.": (
         "numpy.vstack",
         "the name may be one of another library",
     ),
-    (
-        "`torch.old` goes away.\nPlease use `torch.new` instead.",
+    "`torch.old` goes away.\nPlease use `torch.new` instead.": (
         "torch.new",
         "the name behind `use`, in the second line",
     ),
-    (
-        "To use a GPU, call `torch.accelerator.is_available` first.",
+    "To use a GPU, call `torch.accelerator.is_available` first.": (
         None,
         "what stands directly in front of the name is `call`",
     ),
-    ("The result was copied into `x.grad`.", None, "`into` is another word than `to`"),
-    ("", None, "an empty text offers nothing"),
-]
+    "The result was copied into `x.grad`.": (None, "`into` is another word than `to`"),
+    "": (None, "an empty text offers nothing"),
+}
 
 
 def check_replacement(answer):
-    for message, expected, why in MESSAGES:
+    for message, (expected, why) in MESSAGES.items():
         got = call(answer, message)
         expect.equal(got, expected, repr(message), why)
 

@@ -97,10 +97,11 @@ def test_sample_of_mutants_is_refused(number, monkeypatch):
         assert not mutants.alike(said), said
 
 
+NAN = float("nan")
 JUNK = [None, 5, "x", [], {}, (), [1] * 6, int, torch.ones(2)]
 JUNK += [
     lambda *a, junk=junk: junk
-    for junk in (None, 5, -1.5, "x", [], (None, None), torch.ones(2), True)
+    for junk in (None, 5, -1.5, NAN, "x", [], (None, None), torch.ones(2), True)
 ]
 
 
