@@ -103,20 +103,6 @@ def unanswered(value):
     return value is DOTS
 
 
-def is_number(value):
-    """Whether `value` is a Python number; a boolean is none."""
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
-
-
-def expect_number(got, shown, asked="a number"):
-    """`got`, what the answer returned for the input `shown`; Wrong if it is no number.
-    asked: what was expected.
-    """
-    if not is_number(got):
-        raise Wrong(f"for {shown} you returned {got!r}, expected {asked}")
-    return got
-
-
 def plain(value):
     """A copy of `value`, through lists, tuples, sets and dicts, with NumPy's numbers
     and booleans as Python's.
@@ -127,24 +113,6 @@ def plain(value):
         return {plain(key): plain(item) for key, item in value.items()}
     return (
         type(value)(map(plain, value)) if type(value) in (list, tuple, set) else value
-    )
-
-
-def apart(got, expected):
-    """Both as texts that differ: floats with as many digits as it takes, types named
-    where only they differ.
-    """
-    if isinstance(got, float) and isinstance(expected, (int, float)):
-        for digits in range(4, 18):
-            texts = f"{got:.{digits}g}", f"{expected:.{digits}g}"
-            if texts[0] != texts[1]:
-                return texts
-    texts = repr(got), repr(expected)
-    if texts[0] != texts[1]:
-        return texts
-    return tuple(
-        f"{text} ({type(value).__name__})"
-        for text, value in zip(texts, (got, expected), strict=True)
     )
 
 
