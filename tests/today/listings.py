@@ -427,7 +427,12 @@ print(model(data).dtype)
 from torch.utils.data import DataLoader
 
 loader = DataLoader(
-    x, batch_size=2, num_workers=64, pin_memory=True, prefetch_factor=2, persistent_workers=True
+    x,
+    batch_size=2,
+    num_workers=64,
+    pin_memory=True,
+    prefetch_factor=2,
+    persistent_workers=True,
 )
 """
     ),
@@ -474,7 +479,8 @@ model = torch.compile(model, mode="max-autotune")
 # right: graphs/activity-cuda graphs/cuda-time
 from torch.profiler import ProfilerActivity, profile, record_function
 
-with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA], record_shapes=True) as prof:
+activities = [ProfilerActivity.CPU, ProfilerActivity.CUDA]
+with profile(activities=activities, record_shapes=True) as prof:
     with record_function("inference"):
         net(x)
 print(len(prof.key_averages().table(sort_by="cuda_time_total", row_limit=10)) > 0)
@@ -485,7 +491,9 @@ print(len(prof.key_averages().table(sort_by="cuda_time_total", row_limit=10)) > 
 # right: 09
 from torch.profiler import ProfilerActivity, profile
 
-with profile(activities=[ProfilerActivity.CPU], profile_memory=True, acc_events=True) as prof:
+with profile(
+    activities=[ProfilerActivity.CPU], profile_memory=True, acc_events=True
+) as prof:
     net(x)
 print(len(prof.key_averages().table(sort_by="self_cpu_memory_usage", row_limit=5)) > 0)
 """
@@ -679,7 +687,8 @@ model = CNN().to(device)
 optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
 scheduler = torch.optim.lr_scheduler.StepLR(optimizer, step_size=1)
 for epoch in range(2):
-    loss = F.cross_entropy(model(torch.randn(4, 1, 28, 28, device=device)), torch.zeros(4, dtype=torch.long))
+    output = model(torch.randn(4, 1, 28, 28, device=device))
+    loss = F.cross_entropy(output, torch.zeros(4, dtype=torch.long))
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()

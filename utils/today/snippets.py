@@ -110,7 +110,7 @@ def _carry_out(jobs, limit):
 
 
 def _start(job):
-    """Start the process of one piece (and, before the first, the server that forks it)."""
+    """Start the process of a piece, before the first also the server that forks it."""
     for name in ("printed", "stderr"):
         pathlib.Path(job["place"], name).touch()
     context = multiprocessing.get_context(METHOD)
@@ -228,7 +228,9 @@ def _run(job):
 
 
 def _become_program(job):
-    """Make this process what `python snippet.py` would be in the piece's own folder. Returns the path of that file."""
+    """Make this process what `python snippet.py` would be in the piece's own folder.
+    Returns the path of that file.
+    """
     if hasattr(os, "setsid"):
         os.setsid()  # a process group, which is ended as a whole
     threading.Thread(target=_end_with_caller, args=(job["limit"],), daemon=True).start()
