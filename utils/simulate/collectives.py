@@ -68,10 +68,8 @@ def all_reduce(size: float, ranks: int, link: Link, algorithm: str = "ring") -> 
             f"a link has a latency of 0 or more and a bandwidth above 0: not {link}"
         )
     if algorithm not in ALGORITHMS:
-        raise LabError(
-            f"no all-reduce algorithm {algorithm!r}: choose one of"
-            f" {', '.join(ALGORITHMS)}"
-        )
+        known = ", ".join(ALGORITHMS)
+        raise LabError(f"no all-reduce algorithm {algorithm!r}: choose one of {known}")
     if ranks == 1:
         return 0.0
     steps = 2 * (ranks - 1) if algorithm == "ring" else 2 * math.ceil(math.log2(ranks))
@@ -88,9 +86,7 @@ def all_gather(size: float, ranks: int, link: Link) -> float:
 
 
 def reduce_scatter(size: float, ranks: int, link: Link) -> float:
-    """Seconds until each rank has 1/p of the sum of `size` bytes of each rank: a ring
-    of p-1 steps.
-    """
+    """Seconds until each rank has 1/p of the sum of `size` bytes: a ring, p-1 steps."""
     return all_reduce(size, ranks, link) / 2
 
 
@@ -128,10 +124,9 @@ def hierarchical(
 
     if not overlap:
         return sum(phases(size))
-    waiting = phases(0)
-    return sum(waiting) + max(
-        all_ - first for all_, first in zip(phases(size), waiting, strict=True)
-    )
+    inside, across = phases(0)  # latencies alone
+    all_inside, all_across = phases(size)
+    return inside + across + max(all_inside - inside, all_across - across)
 
 
 def buckets(
@@ -202,8 +197,7 @@ def ddp_step(
     done, beside the backward pass. The optimizer's time is left out.
 
     sizes: bytes of each bucket in the order of reduction
-    forward: seconds
-    backward: seconds
+    forward, backward: seconds
     cost: function of bytes that gives the seconds of an all-reduce
     shares: how the backward pass divides into the buckets, in any unit (default: by
         bytes)
@@ -223,10 +217,8 @@ def ddp_step(
         ops.append(Op(f"all-reduce {i}", "network", "network", cost(size), after))
     spans = schedule(ops)
     computed, reduced = spans[len(sizes)].end, spans[-1].end
-    communication = sum(
-        span.op.seconds for span in spans if span.op.engine == "network"
-    )
-    return Step(reduced, communication, reduced - computed, spans)
+    network = [span.op.seconds for span in spans if span.op.engine == "network"]
+    return Step(reduced, sum(network), reduced - computed, spans)
 
 
 def _check_step(sizes, shares, forward, backward):
@@ -277,9 +269,8 @@ def scaling(
     assignment = buckets(sizes, cap, first)
     total = per_bucket(sizes, assignment)
     work = per_bucket(sizes if shares is None else shares, assignment)
-    slower = Link(
-        max(inner.latency, outer.latency), min(inner.bandwidth, outer.bandwidth)
-    )
+    latency = max(inner.latency, outer.latency)
+    slower = Link(latency, min(inner.bandwidth, outer.bandwidth))
 
     def cost(size, n):
         if n <= per_node:

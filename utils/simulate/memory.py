@@ -38,12 +38,12 @@ def rehearse(make: Callable, step: Callable) -> dict[str, dict[str, int]]:
         step(model, optimizer, lambda name: None)
         tracker = MemTracker()
         tracker.track_external(model, optimizer)
+
+        def mark(name):
+            states[name] = _kinds(tracker, "current")
+
         with tracker:
-            step(
-                model,
-                optimizer,
-                lambda name: states.update({name: _kinds(tracker, "current")}),
-            )
+            step(model, optimizer, mark)
             states["peak"] = _kinds(tracker, "peak")
     return states
 
@@ -56,9 +56,8 @@ def _kinds(tracker, moment):
         "Activation": "activations",
     }
     state = dict.fromkeys(KINDS, 0)
-    for kind, count in (
-        tracker.get_tracker_snapshot(moment).get(torch.device("cpu"), {}).items()
-    ):
+    counts = tracker.get_tracker_snapshot(moment).get(torch.device("cpu"), {})
+    for kind, count in counts.items():
         if kind != "Total":
             state[names.get(kind.value, "other")] += count
     return {**state, "total": sum(state.values())}
@@ -69,68 +68,71 @@ def _kinds(tracker, moment):
 
 
 def training_step(
-    layers: int, hidden: int, sequence: int, batch: int, *,
-    vocabulary: int = 0, precision: str = "fp32", optimizer: str = "adamw", checkpointing: bool = False,
-) -> dict[str, dict[str, int]]:  # fmt: skip
+    layers: int,
+    hidden: int,
+    sequence: int,
+    batch: int,
+    *,
+    vocabulary: int = 0,
+    precision: str = "fp32",
+    optimizer: str = "adamw",
+    checkpointing: bool = False,
+) -> dict[str, dict[str, int]]:
     """Bytes that a training step of a transformer holds, by phase and kind, as
     `rehearse` gives them.
 
-    The model: `layers` blocks of width `hidden` (attention by
-    scaled_dot_product_attention, feed-forward part four times as wide, GELU, no
-    dropout); with a `vocabulary`, also an embedding, a last layer norm, a head that
-    shares the embedding's weights, and cross-entropy. sequence: tokens in a sample.
-    precision: "fp32", or "autocast" for torch.autocast to a 16-bit type. optimizer:
-    "adamw", "momentum" or "sgd", on all parameters at once, as by default on CUDA
-    (`foreach`): AdamW then needs one more copy. checkpointing: each block recomputed.
-    LabError for others.
+    layers: blocks (attention by scaled_dot_product_attention, feed-forward part four
+        times as wide, GELU, no dropout)
+    hidden: width of a block
+    sequence: tokens in a sample
+    batch: samples
+    vocabulary: with it, there is also an embedding, a last layer norm, a head that
+        shares the embedding's weights, and cross-entropy
+    precision: "fp32", or "autocast" for torch.autocast to a 16-bit type
+    optimizer: "adamw", "momentum" or "sgd", on all parameters at once, as by default on
+        CUDA (`foreach`): AdamW then needs one more copy
+    checkpointing: each block recomputed
 
-    A block saves 16 values a token and channel: inputs of two layer norms, input of the
-    QKV product, Q, K, V, input of the output product, input of the feed-forward part,
-    four before the GELU and four after. As autocast keeps the layer norms' inputs in
-    fp32, that is 64 bytes, or 36. The peak is the phase with the highest total.
+    LabError for other precisions and optimizers. A block saves 16 values a token and
+    channel: inputs of two layer norms, input of the QKV product, Q, K, V, input of the
+    output product, input of the feed-forward part, four before the GELU and four after.
+    As autocast keeps the layer norms' inputs in fp32, that is 64 bytes, or 36. The peak
+    is the phase with the highest total.
     """
     sizes = {"adamw": 8, "momentum": 4, "sgd": 0}
     if optimizer not in sizes or precision not in ("fp32", "autocast"):
         raise LabError(
             f"optimizer is one of {', '.join(sizes)}; precision is fp32 or autocast"
         )
-    half, count, unit = (
-        precision == "autocast",
-        parameters(layers, hidden, vocabulary),
-        sequence * batch * hidden,
-    )
+    half, count = precision == "autocast", parameters(layers, hidden, vocabulary)
+    unit = sequence * batch * hidden  # values in the input of a block
     weights, states = 4 * count, sizes[optimizer] * count
     # of the weights, in 16 bits, until the backward pass
     copies = 2 * count if half else 0
-    one_block = (36 if half else 64) * unit
-    saved = 4 * unit * layers if checkpointing else one_block * layers
+    block = (36 if half else 64) * unit
+    saved = (4 * unit if checkpointing else block) * layers
     # log-probabilities and two gradients of that size, fp32
     loss = 12 * sequence * batch * vocabulary
-    start = _phase(
-        weights, 0, states, saved + copies, max((14 if half else 24) * unit, loss)
-    )
-    # the first block, recomputed, while the gradients of all others are there
+    start = max((14 if half else 24) * unit, loss)
+    gradients, again, moving = weights, 0, 0
     if checkpointing:
-        done, again, moving = (
-            (layers - 1, one_block, 18)
-            if half
-            else (layers - 2 / 3, one_block - 16 * unit, 36)
-        )
-        end = _phase(
-            weights,
-            weights * done / layers,
-            states,
-            again + 4 * unit + copies / layers,
-            moving * unit,
-        )
-    else:
-        end = _phase(weights, weights, states, 0, 0)
-    step = _phase(weights, weights, states, 0, weights if optimizer == "adamw" else 0)
+        done, again, moving = _first_block_again(layers, block, unit, half)
+        gradients, again = weights * done / layers, again + copies / layers
+    update = weights if optimizer == "adamw" else 0
     return {
-        "start of the backward pass": start,
-        "end of the backward pass": end,
-        "optimizer step": step,
+        "start of the backward pass": _phase(weights, 0, states, saved + copies, start),
+        "end of the backward pass": _phase(weights, gradients, states, again, moving),
+        "optimizer step": _phase(weights, weights, states, 0, update),
     }
+
+
+def _first_block_again(layers, block, unit, half):
+    """While the first block is recomputed, the last thing that the backward pass does:
+    blocks whose gradients are there, bytes of activations, bytes on the way.
+    """
+    if half:
+        return layers - 1, block + 4 * unit, 18 * unit
+    return layers - 2 / 3, block - 12 * unit, 36 * unit
 
 
 def _phase(*counts):
@@ -142,9 +144,8 @@ def parameters(layers: int, hidden: int, vocabulary: int = 0) -> int:
     """Number of parameters of the transformer of `training_step`: 12h² + 13h a block,
     embedding, last layer norm.
     """
-    return layers * (12 * hidden**2 + 13 * hidden) + (
-        vocabulary * hidden + 2 * hidden if vocabulary else 0
-    )
+    blocks = layers * (12 * hidden**2 + 13 * hidden)
+    return blocks + (vocabulary * hidden + 2 * hidden if vocabulary else 0)
 
 
 def zero(parameters: float, gpus: int = 1, stage: int = 0) -> float:

@@ -101,36 +101,43 @@ def makespan(spans: Iterable[Span]) -> float:
 
 
 def pipeline(
-    chunks: int, seconds: Sequence[float], *,
-    streams: int | None = None, order: str = "depth", copy_engines: int = 2, pinned: bool = True, launch: float = 0.0,
-) -> list[Op]:  # fmt: skip
+    chunks: int,
+    seconds: Sequence[float],
+    *,
+    streams: int | None = None,
+    order: str = "depth",
+    copy_engines: int = 2,
+    pinned: bool = True,
+    launch: float = 0.0,
+) -> list[Op]:
     """The operations of "copy in, compute, copy out" on work cut into `chunks`, as a
     list of Op for `schedule`.
 
-    seconds: (copy in, compute, copy out) for the whole work; each chunk takes its
-    share. streams: how many to deal the chunks out to (default: one a chunk). order:
-    "depth" issues chunk by chunk, "breadth" stage by stage. copy_engines: 2, one a
-    direction, or 1 for both. pinned: False makes the copies hold the host. launch: host
-    time to issue one operation. With equal stages, two copy engines and one stream a
-    chunk, makespan over serial time is (n + 2)/(3n) for n chunks; "breadth" on one copy
-    engine gives 8/12 for four, "depth" 12/12, as on the Tesla C1060 of the source
-    above.
+    chunks: how many, at least one
+    seconds: (copy in, compute, copy out) for the whole work; each chunk takes its share
+    streams: how many to deal the chunks out to (default: one a chunk)
+    order: "depth" issues chunk by chunk, "breadth" stage by stage
+    copy_engines: 2, one a direction, or 1 for both
+    pinned: False makes the copies hold the host
+    launch: host time to issue one operation
+
+    With equal stages, two copy engines and one stream a chunk, makespan over serial
+    time is (n + 2)/(3n) for n chunks; "breadth" on one copy engine gives 8/12 for four,
+    "depth" 12/12, as on the Tesla C1060 of the source above.
     """
-    engine = {"in": "copy in", "compute": "compute", "out": "copy out"}
-    if copy_engines == 1:
-        engine["in"] = engine["out"] = "copy"
     if chunks < 1 or copy_engines not in (1, 2) or order not in ("depth", "breadth"):
         raise LabError(
             "a pipeline has at least one chunk, 1 or 2 copy engines, and order 'depth'"
             " or 'breadth'"
         )
-    shares, stages = dict(zip(engine, seconds, strict=True)), list(engine)
-    depth = [(chunk, stage) for chunk in range(chunks) for stage in stages]
-    issue = (
-        depth
-        if order == "depth"
-        else sorted(depth, key=lambda pair: stages.index(pair[1]))
-    )
+    engine = {"in": "copy in", "compute": "compute", "out": "copy out"}
+    if copy_engines == 1:
+        engine["in"] = engine["out"] = "copy"
+    shares = dict(zip(engine, seconds, strict=True))
+    if order == "depth":
+        issue = [(chunk, stage) for chunk in range(chunks) for stage in engine]
+    else:
+        issue = [(chunk, stage) for stage in engine for chunk in range(chunks)]
     return [
         Op(
             name=f"{stage} {chunk}",
@@ -157,16 +164,21 @@ def races(ops: Sequence[Op]) -> list[tuple[str, str]]:
     before, last, host, found = {}, {}, set(), []
     for op in ops:
         _check(op, before)
-        known = [*op.after, *([last[op.stream]] if op.stream in last else [])]
+        known = list(op.after)
+        if op.stream in last:
+            known.append(last[op.stream])
         before[op.name] = host.union(*({name} | before[name] for name in known))
         last[op.stream] = op.name
         if op.blocks:
             host = host | before[op.name] | {op.name}
     for n, second in enumerate(ops):
         for first in ops[:n]:
-            shared = set(first.writes) & {*second.reads, *second.writes} or set(
-                first.reads
-            ) & set(second.writes)
-            if shared and first.name not in before[second.name]:
+            if _share(first, second) and first.name not in before[second.name]:
                 found.append((first.name, second.name))
     return found
+
+
+def _share(first, second):
+    """Whether two operations touch the same buffer, one of them writing."""
+    touched = {*first.reads, *first.writes} & {*second.reads, *second.writes}
+    return bool(touched & {*first.writes, *second.writes})
