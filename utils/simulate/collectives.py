@@ -199,12 +199,10 @@ def ddp_step(
     sizes: bytes of each bucket in the order of reduction
     forward, backward: seconds
     cost: function of bytes that gives the seconds of an all-reduce
-    shares: how the backward pass divides into the buckets, in any unit (default: by
-        bytes)
+    shares: of the buckets in the backward pass, in any unit (default: by bytes)
 
-    LabError for what is negative, and where there is no bucket. Source: Li et al.,
-    "PyTorch Distributed: Experiences on Accelerating Data Parallel Training" (VLDB
-    2020).
+    LabError for what is negative, and for no bucket. Source: Li et al., "PyTorch
+    Distributed: Experiences on Accelerating Data Parallel Training" (VLDB 2020).
     """
     shares = sizes if shares is None else shares
     _check_step(sizes, shares, forward, backward)
@@ -257,35 +255,37 @@ def scaling(
     sizes: bytes of each parameter's gradient in order of registration
     forward, backward: seconds for one sample
     batch: samples, of each device (weak scaling) or, with strong=True, of all together
-    per_node: devices in a node
-    inner, outer, algorithm, overlap: see `hierarchical`
+    per_node, inner, outer, algorithm, overlap: see `hierarchical`
     flat: the algorithm goes across all ranks, at the pace of the slower link
     cap, first: see `buckets`
     shares: backward time of each parameter in any unit (default: by bytes)
 
-    LabError for numbers of devices that do not fill their nodes, and for less than one
-    sample a device.
+    LabError for devices that do not fill their nodes or have less than one sample.
     """
     assignment = buckets(sizes, cap, first)
     total = per_bucket(sizes, assignment)
     work = per_bucket(sizes if shares is None else shares, assignment)
-    latency = max(inner.latency, outer.latency)
-    slower = Link(latency, min(inner.bandwidth, outer.bandwidth))
-
-    def cost(size, n):
-        if n <= per_node:
-            return all_reduce(size, n, inner)
-        if flat:
-            return all_reduce(size, n, slower, algorithm)
-        nodes = n // per_node
-        return hierarchical(size, per_node, nodes, inner, outer, algorithm, overlap)
-
+    levels = inner, outer, algorithm, overlap, flat
     steps = []
     for n in devices:
         local = _samples(n, per_node, batch, strong)
         seconds = local * forward, local * backward
-        steps.append(ddp_step(total, *seconds, partial(cost, n=n), work))
+        cost = partial(_across, devices=n, per_node=per_node, levels=levels)
+        steps.append(ddp_step(total, *seconds, cost, work))
     return steps
+
+
+def _across(size, devices, per_node, levels):
+    """Seconds of an all-reduce on so many devices."""
+    inner, outer, algorithm, overlap, flat = levels
+    if devices <= per_node:
+        return all_reduce(size, devices, inner)
+    if flat:
+        latency = max(inner.latency, outer.latency)
+        slower = Link(latency, min(inner.bandwidth, outer.bandwidth))
+        return all_reduce(size, devices, slower, algorithm)
+    nodes = devices // per_node
+    return hierarchical(size, per_node, nodes, inner, outer, algorithm, overlap)
 
 
 def _samples(devices, per_node, batch, strong):

@@ -67,6 +67,15 @@ def _kinds(tracker, moment):
 # Closed forms
 
 
+# Bytes that a block saves for each token and channel: 16 values, which are the inputs
+# of two layer norms, input of the QKV product, Q, K, V, input of the output product,
+# input of the feed-forward part, four before the GELU and four after. Autocast keeps
+# the layer norms' inputs in fp32.
+SAVED = {"fp32": 64, "autocast": 36}
+PHASES = "start of the backward pass", "end of the backward pass", "optimizer step"
+STATES = {"adamw": 8, "momentum": 4, "sgd": 0}  # bytes a parameter
+
+
 def training_step(
     layers: int,
     hidden: int,
@@ -79,60 +88,46 @@ def training_step(
     checkpointing: bool = False,
 ) -> dict[str, dict[str, int]]:
     """Bytes that a training step of a transformer holds, by phase and kind, as
-    `rehearse` gives them.
+    `rehearse` gives them. The peak is the phase with the highest total.
 
     layers: blocks (attention by scaled_dot_product_attention, feed-forward part four
         times as wide, GELU, no dropout)
     hidden: width of a block
-    sequence: tokens in a sample
-    batch: samples
+    sequence, batch: tokens in a sample, samples
     vocabulary: with it, there is also an embedding, a last layer norm, a head that
         shares the embedding's weights, and cross-entropy
     precision: "fp32", or "autocast" for torch.autocast to a 16-bit type
     optimizer: "adamw", "momentum" or "sgd", on all parameters at once, as by default on
-        CUDA (`foreach`): AdamW then needs one more copy
+        CUDA (`foreach`): AdamW then needs one more copy; LabError for others
     checkpointing: each block recomputed
-
-    LabError for other precisions and optimizers. A block saves 16 values a token and
-    channel: inputs of two layer norms, input of the QKV product, Q, K, V, input of the
-    output product, input of the feed-forward part, four before the GELU and four after.
-    As autocast keeps the layer norms' inputs in fp32, that is 64 bytes, or 36. The peak
-    is the phase with the highest total.
     """
-    sizes = {"adamw": 8, "momentum": 4, "sgd": 0}
-    if optimizer not in sizes or precision not in ("fp32", "autocast"):
-        raise LabError(
-            f"optimizer is one of {', '.join(sizes)}; precision is fp32 or autocast"
-        )
+    if optimizer not in STATES or precision not in SAVED:
+        known = ", ".join(STATES)
+        raise LabError(f"optimizer is one of {known}; precision is fp32 or autocast")
     half, count = precision == "autocast", parameters(layers, hidden, vocabulary)
     unit = sequence * batch * hidden  # values in the input of a block
-    weights, states = 4 * count, sizes[optimizer] * count
-    # of the weights, in 16 bits, until the backward pass
-    copies = 2 * count if half else 0
-    block = (36 if half else 64) * unit
-    saved = (4 * unit if checkpointing else block) * layers
+    weights, states, block = 4 * count, STATES[optimizer] * count, SAVED[precision]
+    copies = 2 * count if half else 0  # of the weights, until the backward pass
+    saved = (4 if checkpointing else block) * unit * layers
     # log-probabilities and two gradients of that size, fp32
     loss = 12 * sequence * batch * vocabulary
-    start = max((14 if half else 24) * unit, loss)
-    gradients, again, moving = weights, 0, 0
+    moving = max((14 if half else 24) * unit, loss)
+    start = _phase(weights, 0, states, saved + copies, moving)
+    end = _phase(weights, weights, states, 0, 0)
     if checkpointing:
-        done, again, moving = _first_block_again(layers, block, unit, half)
-        gradients, again = weights * done / layers, again + copies / layers
-    update = weights if optimizer == "adamw" else 0
-    return {
-        "start of the backward pass": _phase(weights, 0, states, saved + copies, start),
-        "end of the backward pass": _phase(weights, gradients, states, again, moving),
-        "optimizer step": _phase(weights, weights, states, 0, update),
-    }
+        done, again, moving = _first_block_again(layers, half)
+        again = again * unit + copies / layers
+        end = _phase(weights, weights * done / layers, states, again, moving * unit)
+    copy = weights if optimizer == "adamw" else 0
+    step = _phase(weights, weights, states, 0, copy)
+    return dict(zip(PHASES, (start, end, step), strict=True))
 
 
-def _first_block_again(layers, block, unit, half):
-    """While the first block is recomputed, the last thing that the backward pass does:
-    blocks whose gradients are there, bytes of activations, bytes on the way.
+def _first_block_again(layers, half):
+    """When the last block of the backward pass is recomputed: how many blocks have
+    gradients; bytes of activations and on the way, for each token and channel.
     """
-    if half:
-        return layers - 1, block + 4 * unit, 18 * unit
-    return layers - 2 / 3, block - 12 * unit, 36 * unit
+    return (layers - 1, 36 + 4, 18) if half else (layers - 2 / 3, 64 - 16 + 4, 36)
 
 
 def _phase(*counts):

@@ -63,7 +63,6 @@ def product(
     """What X @ W moves: (the result's spec, a list of Collective). X is rows × inner, W
     is inner × columns.
 
-    mesh: name of each axis → its size
     x, w: specs, with one axis or None a dimension
     width: bytes of a number
 
@@ -74,9 +73,8 @@ def product(
     3. If one inner dimension is cut and the other is not: gather the matrix that is
        cut, or use that part of the other one that fits, where it is not cut along this
        axis, and all-reduce the result; what is smaller.
-    XLA's partitioner mostly does the same: lesson 14 counts how often, and
-    tests/simulate/test_sharding.py holds cases seen with torch_xla 2.9.0. Where two
-    cuts do not go together, it may move blocks to another axis first.
+    XLA's partitioner mostly does the same (lesson 14 counts how often); where two cuts
+    do not go together, it may move blocks to another axis first.
     """
     left = _Factor((rows, inner), list(x), mesh, width)
     right = _Factor((inner, columns), list(w), mesh, width)

@@ -110,10 +110,8 @@ def pipeline(
     pinned: bool = True,
     launch: float = 0.0,
 ) -> list[Op]:
-    """The operations of "copy in, compute, copy out" on work cut into `chunks`, as a
-    list of Op for `schedule`.
+    """The operations of "copy in, compute, copy out" on work cut into `chunks`.
 
-    chunks: how many, at least one
     seconds: (copy in, compute, copy out) for the whole work; each chunk takes its share
     streams: how many to deal the chunks out to (default: one a chunk)
     order: "depth" issues chunk by chunk, "breadth" stage by stage
@@ -121,9 +119,8 @@ def pipeline(
     pinned: False makes the copies hold the host
     launch: host time to issue one operation
 
-    With equal stages, two copy engines and one stream a chunk, makespan over serial
-    time is (n + 2)/(3n) for n chunks; "breadth" on one copy engine gives 8/12 for four,
-    "depth" 12/12, as on the Tesla C1060 of the source above.
+    With equal stages and a stream each, n chunks take (n + 2)/(3n) of the serial time,
+    four on one copy engine 8/12 by "breadth", 12/12 by "depth" (Tesla C1060, as above).
     """
     if chunks < 1 or copy_engines not in (1, 2) or order not in ("depth", "breadth"):
         raise LabError(
@@ -134,10 +131,9 @@ def pipeline(
     if copy_engines == 1:
         engine["in"] = engine["out"] = "copy"
     shares = dict(zip(engine, seconds, strict=True))
+    issue = [(chunk, stage) for stage in engine for chunk in range(chunks)]
     if order == "depth":
-        issue = [(chunk, stage) for chunk in range(chunks) for stage in engine]
-    else:
-        issue = [(chunk, stage) for stage in engine for chunk in range(chunks)]
+        issue.sort(key=lambda pair: pair[0])
     return [
         Op(
             name=f"{stage} {chunk}",
