@@ -23,10 +23,12 @@ import torch.nn.functional as F
 from torch import nn
 
 torch.manual_seed(0)
-device = torch.accelerator.current_accelerator(check_available=True) or torch.device("cpu")
+device = (
+    torch.accelerator.current_accelerator(check_available=True) or torch.device("cpu")
+)
 x = torch.ones(4, 8)
 net = nn.Linear(8, 2)
-"""  # noqa: E501 (readers see it as lesson 16 stores it)
+"""
 ENV = {
     name: value for name, value in launch.DEFAULTS.items() if name != "OMP_NUM_THREADS"
 }
