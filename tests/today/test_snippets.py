@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from tests.conftest import ROOT
-from utils import launch
+from utils.jobs import folder
 from utils.today import snippets
 
 LEAVES = (
@@ -25,7 +25,7 @@ LEAVES = (
 
 def of(source, limit=snippets.LIMIT, prelude=""):
     """What one piece of code does."""
-    (outcome,) = snippets.run_snippets(prelude, [source], launch.folder(), limit=limit)
+    (outcome,) = snippets.run_snippets(prelude, [source], folder(), limit=limit)
     return outcome
 
 
@@ -41,7 +41,7 @@ def wait_for_the_end_of(*pids):
 
 @pytest.fixture(params=["forkserver", "spawn"])
 def method(request, monkeypatch):
-    """Both ways to start processes; that of Windows and macOS is tried on Linux, too."""
+    """Both ways to start processes; that of Windows and macOS works on Linux, too."""
     if request.param == "forkserver" and sys.platform != "linux":
         pytest.skip("nothing is forked here")
     if request.param == "forkserver":
@@ -77,7 +77,7 @@ def test_a_piece_may_do_what_it_likes(method, monkeypatch):
         )
     prelude = "import warnings\nwarnings.warn('of the prelude')"
     outcomes = snippets.run_snippets(
-        prelude, list(pieces), launch.folder(), env={"GIVEN": "2"}
+        prelude, list(pieces), folder(), env={"GIVEN": "2"}
     )
     assert [outcome["ended"] for outcome in outcomes] == list(pieces.values())
     endless, _, _, left, left_2, failed, named, bare, path, free, *_ = outcomes
@@ -91,7 +91,7 @@ def test_a_piece_may_do_what_it_likes(method, monkeypatch):
     assert bare["printed"] == "1  set()\n"
     assert path["error"] is None and free["error"] is None
     assert multiprocessing.get_start_method(allow_none=True) is None
-    assert not list(launch.folder().glob("snip*"))
+    assert not list(folder().glob("snip*"))
 
 
 def test_a_piece_that_hangs_is_stopped(method):
@@ -165,13 +165,13 @@ snippets.run_snippets("", [{LEAVES + chr(10) + "p.wait()"!r}], folder)
 def test_a_program_is_not_run_again_and_takes_its_pieces_with_it(
     method, start, tmp_path
 ):
-    folder = tmp_path / "a folder"
-    folder.mkdir()
+    place = tmp_path / "a folder"
+    place.mkdir()
     for name in ("my program.py", "my_module.py"):
-        (folder / name).write_text(PROGRAM)
+        (place / name).write_text(PROGRAM)
     command = [sys.executable, *start, snippets.METHOD]
     with subprocess.Popen(
-        command, cwd=folder, stdout=subprocess.PIPE, text=True
+        command, cwd=place, stdout=subprocess.PIPE, text=True
     ) as program:
         assert [program.stdout.readline() for _ in range(2)] == ["it runs\n", "[]\n"]
         program.stdout.readline()

@@ -11,8 +11,8 @@ import re
 import sys
 import textwrap
 
-from utils import launch
 from utils.claims import claim
+from utils.jobs import DEFAULTS, folder
 from utils.messages import finding, pytorch
 from utils.today import lookup, pasted, snippets
 from utils.today.row import TodayError, parse, rows
@@ -29,9 +29,7 @@ device = (
 x = torch.ones(4, 8)
 net = nn.Linear(8, 2)
 """
-ENV = {
-    name: value for name, value in launch.DEFAULTS.items() if name != "OMP_NUM_THREADS"
-}
+ENV = {name: value for name, value in DEFAULTS.items() if name != "OMP_NUM_THREADS"}
 NOT_COMPARED = "not compared"  # of a silent old part where the new one failed
 # announcements that are no verdicts
 UNCOMPARED = {"any": "not checked", "newer": "the form of today is newer"}
@@ -94,7 +92,7 @@ def measured(old, new=None, factor=None):
 
 
 def _execute(parts, together=True):
-    return snippets.run_snippets(PRELUDE, parts, launch.folder(), together, env=ENV)
+    return snippets.run_snippets(PRELUDE, parts, folder(), together, env=ENV)
 
 
 def _fastest(parts):
