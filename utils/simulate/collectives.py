@@ -6,15 +6,10 @@ the latency) and a time for each byte (beta, one over the bandwidth). Units: byt
 seconds, bytes/s. 1 GB/s is 10^9 bytes/s.
 
 The model errs in both directions, so vary what a prediction assumes and tell the range.
-It says too little time where a real job has what it leaves out: slower devices and
-hosts for which the others wait, data loading, the optimizer, congestion, links that
-reach four fifths of their rate, communication that slows the computation beside it (and
-the reverse), changes of algorithm and protocol with the size of the message (in the
-sizes of DDP's buckets a real all-reduce over nodes took twice as long and more),
-pipelines, sharded parameters, batches too small to fill a device. It says too much
-where a real job does what the model does not: sums in the switch (NVLS), the best
-algorithm for each call, phases of an all-reduce that overlap (`hierarchical` has both:
-all of it, and none).
+It says too little time where a real job waits for slower devices, hosts and data,
+meets congestion, or has links that reach four fifths of their rate (in the sizes of
+DDP's buckets a real all-reduce over nodes took twice as long and more); too much where
+switches sum (NVLS), or each call gets its best algorithm. Lesson 12 has the rest.
 """
 
 import math
@@ -55,8 +50,8 @@ def all_reduce(size: float, ranks: int, link: Link, algorithm: str = "ring") -> 
         2(p-1)/p of the bytes (Thakur, Rabenseifner, Gropp, "Optimization of Collective
         Communication Operations in MPICH", 2005)
 
-    log2 is rounded up; a tree of two ranks needs only half of the bytes; what a number
-    of ranks that is no power of two costs halving-doubling besides is left out.
+    log2 is rounded up. Left out: that a tree of two ranks needs half of the bytes, and
+    what a number of ranks that is no power of two costs halving-doubling besides.
     """
     if size < 0 or ranks < 1 or ranks != int(ranks):
         raise LabError(
@@ -108,9 +103,9 @@ def hierarchical(
     inner: link of a rank in its node
     outer: link of a node, all its adapters together, which its ranks share
     algorithm: across nodes, as in `all_reduce`; within a node it is a ring
-    overlap: the bytes go through in many small pieces, one in the node while another is
-        on the network, so the slower of the two sets the pace, and the latencies add
-        up. With overlap=False a phase begins when all of the one before is over.
+    overlap: the bytes go through in small pieces, one in the node while another is on
+        the network: the slower sets the pace, latencies add up. With overlap=False a
+        phase begins when all of the one before is over.
 
     All-reduces of 1 GiB and more that were measured on four nodes of eight GPUs lie
     between the two; of 64 MiB and less they took longer than either.
@@ -317,10 +312,10 @@ class Published(NamedTuple):
     role: str
 
 
-# Two numbers for two clusters of 2017. Horovod's: the latency of a step and the share
-# of the line rate that its links reach, both fitted to VGG-16. Goyal's: the bandwidth
-# of a node's link. It comes out at a quarter of the line rate: it stands for losses
-# that the model lacks, since with the line rate the model says that nothing is exposed.
+# Fitted are, for Horovod's cluster of 2017, the latency of a step and the share of the
+# line rate that its links reach, to VGG-16; for Goyal's the bandwidth of a node's link,
+# which comes out at a quarter of the line rate: it stands for losses that the model
+# lacks.
 _GOYAL = "Goyal et al., Accurate, Large Minibatch SGD (2017), "
 _HOROVOD, _README = "Horovod, docs/benchmarks.rst", "Horovod, README of 2017"
 _DLE = "NVIDIA, DeepLearningExamples, ResNet-50 v1.5"

@@ -6,14 +6,13 @@ The host issues operations one after the other; each goes to a stream and to an 
 its operations in the order of issue, and one that is not ready holds up those behind
 it; an operation that waits for an event starts after the operation the event follows.
 
-A model with errors in both directions, no bound. It says too much where several
-hardware queues stand in front of an engine (since compute capability 3.5), or where
-small kernels share the processors. It says too little where engines slow each other
-down because they share a memory, where handing over between queues takes time, and on
-the Fermi generation when kernels of several streams are issued back to back: the GPU
-then signals the end of each only when all have ended, and the copies out wait. A Tesla
-C2050 so takes 9/12 of the serial time for four chunks, breadth first; `schedule` says
-6/12, unless each copy out is given all kernels as `after`.
+No bound: it errs in both directions. It says too much where several hardware queues
+stand in front of an engine (since compute capability 3.5), or where small kernels share
+the processors; too little where engines share a memory, where handing over between
+queues takes time, and on the Fermi generation, whose GPU signals the end of kernels
+issued back to back only when all have ended (a Tesla C2050 takes 9/12 of the serial
+time for four chunks, breadth first; `schedule` says 6/12, unless each copy out is given
+all kernels as `after`).
 
 Source: M. Harris, "How to Overlap Data Transfers in CUDA C/C++" (NVIDIA 2012): times of
 a Tesla C1060, C2050, K20c.
@@ -30,11 +29,14 @@ from utils.messages import LabError
 class Op:
     """One operation as the host issues it.
 
-    name: unique. stream, engine: where it queues. seconds: how long it takes (any unit
-    of time, the same in all). after: names of earlier operations it waits for (events).
-    launch: time the host needs to issue it. blocks: whether the host waits until it is
-    done, as for a copy that is not asynchronous. reads, writes: names of the buffers it
-    touches, for `races`.
+    name: unique
+    stream, engine: where it queues
+    seconds: how long it takes (any unit of time, the same in all)
+    after: names of earlier operations it waits for (events)
+    launch: time the host needs to issue it
+    blocks: whether the host waits until it is done, as for a copy that is not
+        asynchronous
+    reads, writes: names of the buffers it touches, for `races`
     """
 
     name: str
