@@ -146,7 +146,7 @@ def link_limit() -> tuple[float | None, str]:
     if not torch.cuda.is_available():
         return None, "no host link known"
     name = torch.cuda.get_device_name(0)
-    if re.search(r"\bG[HB]\d", name):
+    if re.search(r"\bG[HB]\d", name):  # GH200, GB200
         return None, f"{name} is joined to its CPU by NVLink-C2C, not PCIe"
     # The generation falls when the GPU rests, the width does not; a card with 16 lanes
     # may sit in a slot with 4.

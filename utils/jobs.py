@@ -49,7 +49,7 @@ NOISE = re.compile(
     r" retrieved).*\n",
     re.M,
 )
-COLORS = re.compile(r"\x1b\[[\d;]*m")
+COLORS = re.compile(r"\x1b\[[\d;]*m")  # what a terminal takes for a color
 _running = []  # jobs that nobody has stopped yet
 
 

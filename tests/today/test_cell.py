@@ -78,15 +78,6 @@ FUTURES = {
         "print(1)",
         r"announced with the words 'gone', but PyTorch \S+ says: ValueError: no",
     ),
-    "other words of a warning": (
-        'warns "soon gone"',
-        "import warnings\nwarnings.warn('will be removed', FutureWarning)",
-        "print(1)",
-        (
-            r"announced with the words 'soon gone', but PyTorch \S+ says:"
-            r" FutureWarning: will be removed"
-        ),
-    ),
     "removed": (
         'warns "soon gone"',
         "torch.was_there_once",

@@ -12,7 +12,7 @@ import sys
 import textwrap
 
 from utils.claims import claim
-from utils.jobs import DEFAULTS, folder
+from utils.jobs import COLORS, DEFAULTS, folder
 from utils.messages import finding, pytorch
 from utils.today import lookup, pasted, snippets
 from utils.today.row import TodayError, parse, rows
@@ -62,7 +62,7 @@ def clean(text):
     """Text without the paths of this machine, without empty lines and without what the
     front end adds in color.
     """
-    text = re.sub(r"\x1b\[[\d;]*m", "", text)  # a color
+    text = COLORS.sub("", text)
     # the folders of a path (two or more, with a drive or not), but not of an address
     text = re.sub(
         r"(?<![\w/:.])(?:[A-Za-z]:)?(?:[/\\]+[\w.+~@-]+?){2,}[/\\]+(?=[\w.-]+)",

@@ -147,7 +147,7 @@ def spelled_out(source):
     """Source code without comments, with the full names of what it imports; also of
     code that is no Python.
     """
-    code = re.sub(r"#.*", "", source)
+    code = re.sub(r"#.*", "", source)  # without comments
     names = dict(USUAL)
     # from MODULE import NAME as ALIAS, NAME
     imports = r"^\s*from (\S+) import \(?([\w, ]+)"
@@ -155,6 +155,7 @@ def spelled_out(source):
         for one in imported.split(","):
             name, _, alias = one.strip().partition(" as ")
             names[(alias or name).strip()] = f"{module}.{name.strip()}"
+    # import MODULE as ALIAS
     for module, alias in re.findall(r"^\s*import (\S+) as (\w+)", code, re.M):
         names[alias] = module
     # one of these names before a dot or a call, and no attribute itself
