@@ -44,10 +44,8 @@ def missing_code(device: torch.device | str) -> str | None:
     built = torch.cuda.get_arch_list()
     if not built or any(_runs(capability, entry) for entry in built):
         return None
-    name, generation = (
-        torch.cuda.get_device_name(device),
-        ".".join(map(str, capability)),
-    )
+    name = torch.cuda.get_device_name(device)
+    generation = ".".join(map(str, capability))
     return (
         f"a CUDA GPU that this PyTorch holds code for, and the {name} has compute"
         f" capability {generation}, the build {' '.join(built)}"
