@@ -71,7 +71,7 @@ class CountWaits(TorchFunctionMode):
         if call.name == "__iter__":
             result = list(result)
         elif call.fetches():
-            result = result.clone()  # where it is at home, .cpu() gives the same tensor
+            result = result.clone()  # on a CPU, x.cpu() is x itself
         on_cpu = call.result_on_cpu()
         for tensor in _tensors(tree_leaves(result)):
             tensor.on_cpu = on_cpu
