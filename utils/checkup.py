@@ -29,27 +29,23 @@ def checkup() -> Iterator[tuple[bool, str]]:
 
 
 def _check_software():
-    ok = (3, 10) <= sys.version_info[:2] <= (3, 13)
-    yield (
-        ok,
-        f"Python {platform.python_version()}"
-        + ("" if ok else ": tested are 3.10 to 3.13"),
-    )
-    flavor = (
-        f"built for CUDA {torch.version.cuda}"
-        if torch.version.cuda
-        else "built for the CPU only"
-    )
-    if torch.version.hip:
+    python = f"Python {platform.python_version()}"
+    if (3, 10) <= sys.version_info[:2] <= (3, 13):
+        yield True, python
+    else:
+        yield False, f"{python}: tested are 3.10 to 3.13"
+    flavor = "built for the CPU only"
+    if torch.version.cuda:
+        flavor = f"built for CUDA {torch.version.cuda}"
+    elif torch.version.hip:
         flavor = f"built for ROCm {torch.version.hip}"
     elif torch.backends.mps.is_built():
         flavor = "built with MPS"
-    ok = torch.__version__ >= (2, 9)
-    yield (
-        ok,
-        f"PyTorch {torch.__version__}, {flavor}"
-        + ("" if ok else ": the lessons need 2.9 or newer"),
-    )
+    pytorch = f"PyTorch {torch.__version__}, {flavor}"
+    if torch.__version__ >= (2, 9):
+        yield True, pytorch
+    else:
+        yield False, f"{pytorch}: the lessons need 2.9 or newer"
     for package in ("numpy", "matplotlib", "ipywidgets", "psutil"):
         if not package_version(package):
             yield False, f"{package} is not installed: pip install {package}"
@@ -59,86 +55,62 @@ def _check_software():
 
 def _check_devices():
     threads = torch.get_num_threads()
-    yield (
-        True,
-        (
-            f"CPU: {name_of('cpu')}, {memory_gib():.0f} GiB memory, {threads} threads"
-            " for PyTorch"
-        ),
-    )
+    memory = f"{memory_gib():.0f} GiB memory"
+    yield True, f"CPU: {name_of('cpu')}, {memory}, {threads} threads for PyTorch"
     gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
     for i in range(gpus):
-        p, lack = torch.cuda.get_device_properties(i), missing_code(f"cuda:{i}")
-        name = (
-            f"emulated {p.name}: numbers and memory real, times modeled"
-            if emulated()
-            else p.name
-        )
-        text = (
-            f"GPU {i}: {name}, {p.total_memory / 2**30:.1f} GiB, compute capability"
-            f" {p.major}.{p.minor}"
-        )
-        if lack:
-            text += (
-                ": this PyTorch has no code for it; install a build that has (lesson"
-                " 01), "
-            )
-            text += (
-                "or hide the GPU with CUDA_VISIBLE_DEVICES=-1 before you start Python"
-            )
-        yield lack is None, text
+        yield _check_gpu(i)
     if not gpus:
         yield (
             False,
-            (
-                "CUDA GPU: none that PyTorch can use; lesson 01 finds out why, and all"
-                " lessons run without"
-            ),
+            "CUDA GPU: none that PyTorch can use; lesson 01 finds out why, and all"
+            " lessons run without",
         )
-    mps = missing_mps() is None
-    yield (
-        mps,
-        "Apple GPU (MPS): "
-        + ("available" if mps else "none; it takes a Mac with an Apple chip"),
+    if missing_mps():
+        yield False, "Apple GPU (MPS): none; it takes a Mac with an Apple chip"
+    else:
+        yield True, "Apple GPU (MPS): available"
+    if torch.xpu.is_available():
+        yield True, "Intel GPU (XPU): available"
+    else:
+        xpu = "none; it takes an Intel GPU and PyTorch's XPU build"
+        yield False, f"Intel GPU (XPU): {xpu}"
+    if xla := missing_xla():
+        advice = "the lessons run without; on Colab choose a TPU runtime"
+        yield False, f"TPU: needs {xla}; {advice}"
+    else:
+        version = package_version("torch_xla")
+        yield True, f"torch_xla {version}: the XLA cells run live here"
+
+
+def _check_gpu(index):
+    gpu, lack = torch.cuda.get_device_properties(index), missing_code(f"cuda:{index}")
+    name = gpu.name
+    if emulated():
+        name = f"emulated {name}: numbers and memory real, times modeled"
+    text = (
+        f"GPU {index}: {name}, {gpu.total_memory / 2**30:.1f} GiB, compute capability"
+        f" {gpu.major}.{gpu.minor}"
     )
-    xpu = torch.xpu.is_available()
-    yield (
-        xpu,
-        "Intel GPU (XPU): "
-        + (
-            "available"
-            if xpu
-            else "none; it takes an Intel GPU and PyTorch's XPU build"
-        ),
-    )
-    xla = missing_xla()
-    text = f"TPU: needs {xla}; the lessons run without; on Colab choose a TPU runtime"
-    yield (
-        xla is None,
-        text
-        if xla
-        else f"torch_xla {package_version('torch_xla')}: the XLA cells run live here",
-    )
+    if lack:
+        text += (
+            ": this PyTorch has no code for it; install a build that has (lesson 01),"
+            " or hide the GPU with CUDA_VISIBLE_DEVICES=-1 before you start Python"
+        )
+    return lack is None, text
 
 
 def _check_tools():
-    missing = missing_compiler()
-    text = (
-        "works here, there is a C++ compiler"
-        if missing is None
-        else f"needs {missing}; only lesson 10 uses it"
-    )
-    yield missing is None, f"torch.compile on the CPU: {text}"
+    compiles = "torch.compile on the CPU:"
+    if missing := missing_compiler():
+        yield False, f"{compiles} needs {missing}; only lesson 10 uses it"
+    else:
+        yield True, f"{compiles} works here, there is a C++ compiler"
     free = shutil.disk_usage(COURSE).free / 2**30
-    yield (
-        free > 1,
-        f"disk: {free:.0f} GiB free"
-        + ("" if free > 1 else "; free some space before you go on"),
-    )
-    machines = sorted(
-        p.name for p in (COURSE / "notebooks" / "recorded").glob("*") if p.is_dir()
-    )
-    yield (
-        bool(machines),
-        "recorded results from: " + (", ".join(machines) or "no machine yet"),
-    )
+    if free > 1:
+        yield True, f"disk: {free:.0f} GiB free"
+    else:
+        yield False, f"disk: {free:.0f} GiB free; free some space before you go on"
+    folders = (COURSE / "notebooks" / "recorded").glob("*")
+    machines = ", ".join(sorted(path.name for path in folders if path.is_dir()))
+    yield bool(machines), f"recorded results from: {machines or 'no machine yet'}"

@@ -14,6 +14,5 @@ def digits() -> tuple[torch.Tensor, torch.Tensor]:
     from sklearn.datasets import load_digits
 
     pixels, labels = load_digits(return_X_y=True)
-    return torch.tensor(pixels / 16, dtype=torch.float32), torch.tensor(
-        labels, dtype=torch.int64
-    )
+    images = torch.tensor(pixels / 16, dtype=torch.float32)
+    return images, torch.tensor(labels, dtype=torch.int64)

@@ -40,16 +40,12 @@ def missing_code(device: torch.device | str) -> str | None:
     # ROCm names its generations in another way
     if torch.device(device).type != "cuda" or not torch.version.cuda:
         return None
-    capability, built = (
-        torch.cuda.get_device_capability(device),
-        torch.cuda.get_arch_list(),
-    )
+    capability = torch.cuda.get_device_capability(device)
+    built = torch.cuda.get_arch_list()
     if not built or any(_runs(capability, entry) for entry in built):
         return None
-    name, generation = (
-        torch.cuda.get_device_name(device),
-        ".".join(map(str, capability)),
-    )
+    name = torch.cuda.get_device_name(device)
+    generation = ".".join(map(str, capability))
     return (
         f"a CUDA GPU that this PyTorch holds code for, and the {name} has compute"
         f" capability {generation}, the build {' '.join(built)}"
@@ -60,6 +56,7 @@ def _runs(capability: tuple[int, int], entry: str) -> bool:
     """Whether code for `entry`, such as "sm_86", runs on a GPU of this (major, minor).
     Exercise 01.2 is this rule.
     """
+    # sm_86, compute_90, sm_100a: kind, major, minor, letter
     found = re.fullmatch(r"(sm|compute)_(\d+)(\d)(a|f)?", entry)
     if not found:
         # a kind of code that nobody knew when this was written: let PyTorch judge
@@ -83,28 +80,22 @@ def cpu_name() -> str:
     """
     info, name = pathlib.Path("/proc/cpuinfo"), ""
     if info.exists():
-        lines = re.findall(
-            r"^model name\s*:\s*(.+)$",
-            info.read_text(encoding="utf-8", errors="replace"),
-            re.M,
-        )
-        name = lines[0].strip() if lines else ""
+        text = info.read_text(encoding="utf-8", errors="replace")
+        found = re.search(r"^model name\s*:\s*(.+)$", text, re.M)
+        name = found[1].strip() if found else ""
     elif sys.platform == "darwin":
         name = output_of("sysctl", "-n", "machdep.cpu.brand_string")
     name = name or platform.processor() or platform.machine() or "unknown CPU"
-    return (
-        " ".join(re.sub(r"\((R|TM|tm)\)|\bCPU\b|\bProcessor\b|@.*", " ", name).split())
-        or name
-    )
+    # marks, words that tell nothing, and the clock: "@ 2.00GHz"
+    short = re.sub(r"\((R|TM|tm)\)|\bCPU\b|\bProcessor\b|@.*", " ", name)
+    return " ".join(short.split()) or name
 
 
 def cores() -> int:
     """Number of processors this process may use (logical cores)."""
-    return (
-        len(os.sched_getaffinity(0))
-        if hasattr(os, "sched_getaffinity")
-        else os.cpu_count()
-    )
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count()
 
 
 def memory_gib() -> float:
@@ -127,12 +118,10 @@ def name_of(kind: str) -> str:
 
     Raises LabError where it has none of that kind.
     """
-    # some ROCm builds give an empty name
     if kind == "cuda" and torch.cuda.is_available():
-        name = (
-            torch.cuda.get_device_name(0)
-            or f"AMD {torch.cuda.get_device_properties(0).gcnArchName}"
-        )
+        name = torch.cuda.get_device_name(0)
+        if not name:  # in some builds for ROCm
+            name = f"AMD {torch.cuda.get_device_properties(0).gcnArchName}"
         return f"emulated {name}" if emulated() else name
     if kind == "xpu" and torch.xpu.is_available():
         return torch.xpu.get_device_name(0)
@@ -152,8 +141,7 @@ def name_of(kind: str) -> str:
     return f"{cpu_name()}, {cores()} core{'s' if cores() != 1 else ''}"
 
 
-# device number on the PCI bus → generation (jax/_src/hardware_utils.py, read
-# 2026-11-22)
+# number on the PCI bus → generation (jax/_src/hardware_utils.py, read 2026-11-22)
 TPU_CHIPS = {
     "0x005e": "TPU v4",
     "0x0062": "TPU v5p",
@@ -175,14 +163,14 @@ def tpu_name(bus: str | pathlib.Path = "/sys/bus/pci/devices") -> str:
             chip = TPU_CHIPS.get((vendor.parent / "device").read_text().strip())
             if chip:
                 return chip
-    found = re.match(
-        r"(?:tpu-?)?v?(\d+)(litepod|lite|[a-z]*)",
-        os.environ.get("TPU_ACCELERATOR_TYPE", "").lower(),
-    )
+    kind = os.environ.get("TPU_ACCELERATOR_TYPE", "").lower()
+    found = re.match(r"(?:tpu-?)?v?(\d+)(litepod|lite|[a-z]*)", kind)
     if not found:
         return "TPU"
-    letter = {"litepod": "e", "lite": "e"}.get(found[2], found[2])
-    return f"TPU{found[1]}x" if letter == "x" else f"TPU v{found[1]}{letter}"
+    generation, letter = found.groups()
+    if letter == "x":
+        return f"TPU{generation}x"
+    return f"TPU v{generation}{'e' if letter.startswith('lite') else letter}"
 
 
 def versions() -> dict[str, str]:
@@ -191,8 +179,9 @@ def versions() -> dict[str, str]:
         "torch": torch.__version__,
         "python": platform.python_version(),
         "system": platform.system(),
+        "cpu": name_of("cpu"),
+        "torch_xla": package_version("torch_xla"),
     }
-    found |= {"cpu": name_of("cpu"), "torch_xla": package_version("torch_xla")}
     if torch.cuda.is_available():
         found["cuda"], found["rocm"] = torch.version.cuda, torch.version.hip
         major, minor = torch.cuda.get_device_capability(0)

@@ -25,15 +25,15 @@ class DeviceRow(NamedTuple):
 
     name: str
     pattern: str
+    source: str
     fp32: float | None
     tf32: float | None
     fp16: float | None
     bf16: float | None
     fp8: float | None
-    memory: float | None
-    bandwidth: float | None
+    memory: float
+    bandwidth: float
     link: float | None
-    source: str
     checked: str = "2026-11-20"
     rated: bool = False
 
@@ -72,207 +72,58 @@ _5090 = "Linux Format 5/2025: 170 multiprocessors, 2,407 MHz; dense tensor peaks
 _AMD = "AMD's MI300X page, in ml-engineering (2026-08); MLPerf 4.1 for the link"
 _NOW = "2026-11-22"
 
-DEVICE_TABLE = [
-    #         name              pattern                    fp32  tf32   fp16  bf16  fp8   GiB  GB/s  link
-    DeviceRow(
-        "P100 PCIe",
-        r"P100-PCIE-16GB",
-        9.3,
-        None,
-        18.7,
-        None,
-        None,
-        16,
-        732,
-        _P3,
-        "NVIDIA's P100, second-hand",
-    ),
-    DeviceRow(
-        "V100 SXM2", r"V100-SXM2-16GB", 15.7, None, 125, None, None, 16, 900, _P3, _PL
-    ),
-    DeviceRow(
-        "V100 SXM2 32 GB",
-        r"V100-SXM2-32GB",
-        15.7,
-        None,
-        125,
-        None,
-        None,
-        32,
-        900,
-        _P3,
-        _PL,
-    ),
-    DeviceRow(
-        "V100 PCIe", r"V100-PCIE-16GB", 14, None, 112, None, None, 16, 900, _P3, _PL
-    ),
-    DeviceRow(
-        "V100 PCIe 32 GB",
-        r"V100-PCIE-32GB",
-        14,
-        None,
-        112,
-        None,
-        None,
-        32,
-        900,
-        _P3,
-        _PL,
-    ),
-    DeviceRow("T4", r"T4", 8.1, None, 65, None, None, 16, 320, _P3, _PL),
-    DeviceRow(
-        "L4",
-        r"L4",
-        30.3,
-        60,
-        121,
-        121,
-        242,
-        24,
-        300,
-        _P4,
-        "resellers' pages on the L4, sparse figures halved",
-    ),
-    DeviceRow("L40S", r"L40S", 91.6, 183, 362, 362, 733, 48, 864, _P4, _L40S, _NOW),
-    DeviceRow(
-        "A100 40 GB",
-        r"A100-(SXM4?|PCIE)-40GB",
-        19.5,
-        156,
-        312,
-        312,
-        None,
-        40,
-        1555,
-        _P4,
-        _ML,
-    ),
-    DeviceRow(
-        "A100 80 GB PCIe",
-        r"A100 80GB PCIe",
-        19.5,
-        156,
-        312,
-        312,
-        None,
-        80,
-        1935,
-        _P4,
-        _ML,
-    ),
-    DeviceRow(
-        "A100 80 GB SXM",
-        r"A100-SXM4?-80GB",
-        19.5,
-        156,
-        312,
-        312,
-        None,
-        80,
-        2039,
-        _P4,
-        _ML,
-    ),
-    DeviceRow("H100 PCIe", r"H100 PCIe", 51, 378, 756, 756, 1513, 80, 2000, _P5, _ML),
-    DeviceRow(
-        "H100 SXM", r"H100 80GB HBM3", 67, 494.5, 989, 989, 1979, 80, 3350, _P5, _ML
-    ),
-    DeviceRow("H200 SXM", r"H200", 67, 494.5, 989, 989, 1979, 141, 4800, _P5, _ML),
-    DeviceRow(
-        "B200 SXM", r"B200", 75, 1125, 2250, 2250, 4500, 180, 7700, _P5, _HGX, _NOW
-    ),
-    DeviceRow(
-        "RTX 4090",
-        r"GeForce RTX 4090",
-        82.6,
-        82.6,
-        165.2,
-        165.2,
-        330.3,
-        24,
-        1008,
-        _P4,
-        _4090,
-        _NOW,
-        rated=True,
-    ),
-    DeviceRow(
-        "RTX 5090",
-        r"GeForce RTX 5090",
-        104.8,
-        104.8,
-        209.5,
-        209.5,
-        419,
-        32,
-        1792,
-        _P5,
-        _5090,
-        _NOW,
-        rated=True,
-    ),
+# fmt: off
+DEVICE_TABLE = [  # the figures of a column below each other
+    #   fp32    tf32    fp16    bf16     fp8  GiB  GB/s  link
+    DeviceRow("P100 PCIe", r"P100-PCIE-16GB", "NVIDIA's P100, second-hand",
+         9.3,   None,   18.7,   None,   None,  16,  732,  _P3),
+    DeviceRow("V100 SXM2", r"V100-SXM2-16GB", _PL,
+        15.7,   None,    125,   None,   None,  16,  900,  _P3),
+    DeviceRow("V100 SXM2 32 GB", r"V100-SXM2-32GB", _PL,
+        15.7,   None,    125,   None,   None,  32,  900,  _P3),
+    DeviceRow("V100 PCIe", r"V100-PCIE-16GB", _PL,
+          14,   None,    112,   None,   None,  16,  900,  _P3),
+    DeviceRow("V100 PCIe 32 GB", r"V100-PCIE-32GB", _PL,
+          14,   None,    112,   None,   None,  32,  900,  _P3),
+    DeviceRow("T4", r"T4", _PL,
+         8.1,   None,     65,   None,   None,  16,  320,  _P3),
+    DeviceRow("L4", r"L4", "resellers' pages on the L4, sparse figures halved",
+        30.3,     60,    121,    121,    242,  24,  300,  _P4),
+    DeviceRow("L40S", r"L40S", _L40S,
+        91.6,    183,    362,    362,    733,  48,  864,  _P4, _NOW),
+    DeviceRow("A100 40 GB", r"A100-(SXM4?|PCIE)-40GB", _ML,
+        19.5,    156,    312,    312,   None,  40, 1555,  _P4),
+    DeviceRow("A100 80 GB PCIe", r"A100 80GB PCIe", _ML,
+        19.5,    156,    312,    312,   None,  80, 1935,  _P4),
+    DeviceRow("A100 80 GB SXM", r"A100-SXM4?-80GB", _ML,
+        19.5,    156,    312,    312,   None,  80, 2039,  _P4),
+    DeviceRow("H100 PCIe", r"H100 PCIe", _ML,
+          51,    378,    756,    756,   1513,  80, 2000,  _P5),
+    DeviceRow("H100 SXM", r"H100 80GB HBM3", _ML,
+          67,  494.5,    989,    989,   1979,  80, 3350,  _P5),
+    DeviceRow("H200 SXM", r"H200", _ML,
+          67,  494.5,    989,    989,   1979, 141, 4800,  _P5),
+    DeviceRow("B200 SXM", r"B200", _HGX,
+          75,   1125,   2250,   2250,   4500, 180, 7700,  _P5, _NOW),
+    DeviceRow("RTX 4090", r"GeForce RTX 4090", _4090,
+        82.6,   82.6,  165.2,  165.2,  330.3,  24, 1008,  _P4, _NOW, rated=True),
+    DeviceRow("RTX 5090", r"GeForce RTX 5090", _5090,
+       104.8,  104.8,  209.5,  209.5,    419,  32, 1792,  _P5, _NOW, rated=True),
     # A partition of an MI300X (CPX, DPX) has the same name as the whole.
-    DeviceRow(
-        "MI300X",
-        r"Instinct MI300X( OAM| VF)?",
-        163.4,
-        653.7,
-        1307.4,
-        1307.4,
-        2614.9,
-        192,
-        5300,
-        _P5,
-        _AMD,
-        _NOW,
-    ),
-    DeviceRow(
-        "TPU v4", r"TPU v4", None, None, None, 275, None, 32, 1200, None, _G + "v4"
-    ),
-    DeviceRow(
-        "TPU v5e",
-        r"TPU v5e|TPU v5 lite",
-        None,
-        None,
-        None,
-        197,
-        None,
-        16,
-        819,
-        None,
-        _G + "v5e",
-    ),
-    DeviceRow(
-        "TPU v5p", r"TPU v5p?", None, None, None, 459, 459, 95, 2765, None, _G + "v5p"
-    ),
-    DeviceRow(
-        "TPU v6e",
-        r"TPU v6e|TPU v6 lite",
-        None,
-        None,
-        None,
-        918,
-        918,
-        32,
-        1638,
-        _P5,
-        _G + "v6e",
-    ),
-    DeviceRow(
-        "TPU7x",
-        r"TPU ?7x",
-        None,
-        None,
-        None,
-        2307,
-        4614,
-        192,
-        7380,
-        None,
-        _G + "tpu7x",
-        _NOW,
-    ),
+    DeviceRow("MI300X", r"Instinct MI300X( OAM| VF)?", _AMD,
+       163.4,  653.7, 1307.4, 1307.4, 2614.9, 192, 5300,  _P5, _NOW),
+    DeviceRow("TPU v4", r"TPU v4", _G + "v4",
+        None,   None,   None,    275,   None,  32, 1200, None),
+    DeviceRow("TPU v5e", r"TPU v5e|TPU v5 lite", _G + "v5e",
+        None,   None,   None,    197,   None,  16,  819, None),
+    DeviceRow("TPU v5p", r"TPU v5p?", _G + "v5p",
+        None,   None,   None,    459,    459,  95, 2765, None),
+    DeviceRow("TPU v6e", r"TPU v6e|TPU v6 lite", _G + "v6e",
+        None,   None,   None,    918,    918,  32, 1638,  _P5),
+    DeviceRow("TPU7x", r"TPU ?7x", _G + "tpu7x",
+        None,   None,   None,   2307,   4614, 192, 7380, None, _NOW),
 ]
+# fmt: on
 
 
 def look_up(name: str) -> DeviceRow | None:
@@ -281,15 +132,11 @@ def look_up(name: str) -> DeviceRow | None:
     The whole name must fit: an "NVIDIA H200 NVL" is no "NVIDIA H200", a MIG slice or a
     virtual GPU no whole GPU, a "Laptop GPU" not the card of that name.
     """
-    bare = re.sub(r"^((emulated|NVIDIA|Tesla|AMD) )+", "", name)
-    return next(
-        (
-            row
-            for row in DEVICE_TABLE
-            if row.name == name or re.fullmatch(row.pattern, bare)
-        ),
-        None,
-    )
+    bare = re.sub(r"^((emulated|NVIDIA|Tesla|AMD) )+", "", name)  # without the maker
+    for row in DEVICE_TABLE:
+        if row.name == name or re.fullmatch(row.pattern, bare):
+            return row
+    return None
 
 
 def link_limit() -> tuple[float | None, str]:
@@ -299,7 +146,7 @@ def link_limit() -> tuple[float | None, str]:
     if not torch.cuda.is_available():
         return None, "no host link known"
     name = torch.cuda.get_device_name(0)
-    if re.search(r"\bG[HB]\d", name):
+    if re.search(r"\bG[HB]\d", name):  # GH200, GB200
         return None, f"{name} is joined to its CPU by NVLink-C2C, not PCIe"
     # The generation falls when the GPU rests, the width does not; a card with 16 lanes
     # may sit in a slot with 4.
@@ -310,9 +157,8 @@ def link_limit() -> tuple[float | None, str]:
     generation, *widths = (int(text) if text.isdigit() else None for text in fields)
     lanes = min(filter(None, widths), default=None)
     if lanes and generation in PCIE:
-        return pcie_limit(
-            generation, lanes
-        ), f"PCIe {generation} x{lanes}, from nvidia-smi"
+        limit = pcie_limit(generation, lanes)
+        return limit, f"PCIe {generation} x{lanes}, from nvidia-smi"
     row = look_up(name)
     if row and row.link:
         return row.link, f"PCIe, from the device table ({row.name})"
@@ -343,15 +189,13 @@ def nvidia_smi(
     the first one of nvidia-smi. when: an answer is kept, and asked for again with
     another number here.
     """
-    uuid = (
-        getattr(torch.cuda.get_device_properties(device), "uuid", None)
-        if device is not None
-        else None
-    )
-    # some builds of PyTorch do not tell it; another card's answer would be worse
-    if device is not None and not uuid:
-        return ""
-    gpu = f"GPU-{uuid}" if uuid else "0"
+    gpu = "0"
+    if device is not None:
+        uuid = getattr(torch.cuda.get_device_properties(device), "uuid", None)
+        # some builds of PyTorch do not tell it; another card's answer would be worse
+        if not uuid:
+            return ""
+        gpu = f"GPU-{uuid}"
     return output_of(
         "nvidia-smi", f"--query-gpu={field}", "--format=csv,noheader", f"--id={gpu}"
     )

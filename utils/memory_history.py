@@ -10,28 +10,25 @@ import torch
 
 
 @contextlib.contextmanager
-def memory_history(max_entries: int = 100_000) -> Iterator[list[dict]]:
+def memory_history() -> Iterator[list[dict]]:
     """Record what the CUDA allocator does in the block; yields a list that is filled
-    when the block ends.
+    when the block ends, also by an error, with dicts of
 
-    Each entry is {"action", "bytes", "address", "code"}. action: "alloc",
-    "free_completed", "segment_alloc" (asked of the driver), "segment_free" (given
-    back), "oom" and others of torch.cuda.memory. bytes: as requested, before rounding
-    (for segments: of the segment). address: 0 for "oom". code: the innermost line of
-    Python that belongs to no library, as "function:line", or "" (the backward pass has
-    none); the function is "<module>" for a cell. max_entries: the oldest are dropped
-    beyond it. The block's error, if any, goes on after the list is filled.
+    action: "alloc", "free_completed", "segment_alloc" (asked of the driver),
+        "segment_free" (given back), "oom" and others of torch.cuda.memory
+    bytes: as requested, before rounding (for segments: of the segment)
+    address: 0 for "oom"
+    code: the innermost line of Python that belongs to no library, as "function:line"
+        (of a cell "<module>:line"), or "" (the backward pass has none)
 
-    Uses torch.cuda.memory._record_memory_history and ._snapshot, which are private:
-    only here. Where a PyTorch has them no longer, the AttributeError names them (in a
-    notebook that ends the cell, not the lesson). Needs a CUDA GPU.
+    Of more than 100,000 the oldest are dropped. Uses two private functions of
+    torch.cuda.memory, only here; where a PyTorch has them no longer, the AttributeError
+    names them (in a notebook that ends the cell, not the lesson). Needs a CUDA GPU.
     """
     device = torch.cuda.current_device()
-    record, snapshot = (
-        torch.cuda.memory._record_memory_history,
-        torch.cuda.memory._snapshot,
-    )
-    record("all", stacks="python", max_entries=max_entries, clear_history=True)
+    record = torch.cuda.memory._record_memory_history
+    snapshot = torch.cuda.memory._snapshot
+    record("all", stacks="python", max_entries=100_000, clear_history=True)
     events = []
     try:
         yield events
@@ -42,23 +39,17 @@ def memory_history(max_entries: int = 100_000) -> Iterator[list[dict]]:
 
 
 def _entry(trace):
-    libraries = (
-        "site-packages",
-        "dist-packages",
-        sysconfig.get_path("stdlib"),
-        "<frozen",
-    )
-    own = [
-        f
-        for f in trace.get("frames", [])
-        if not any(part in f["filename"] for part in libraries)
-    ]
-    code = f"{own[0]['name']}:{own[0]['line']}" if own else ""
-    # an action that is no allocation may have neither
-    nbytes, address = trace.get("size", 0), trace.get("addr", 0)
+    packages = "site-packages", "dist-packages", "<frozen"
+    libraries = (*packages, sysconfig.get_path("stdlib"))
+    code = ""
+    for frame in trace.get("frames", []):
+        if not any(part in frame["filename"] for part in libraries):
+            code = f"{frame['name']}:{frame['line']}"
+            break
+    # an action that is no allocation may have neither size nor address
     return {
         "action": trace["action"],
-        "bytes": nbytes,
-        "address": address,
+        "bytes": trace.get("size", 0),
+        "address": trace.get("addr", 0),
         "code": code,
     }

@@ -29,6 +29,7 @@ if TYPE_CHECKING:  # importing them takes longer than the rest of utils
 # tell apart.
 BLUE, ORANGE, GREEN, VERMILION = "#0072B2", "#E69F00", "#009E73", "#D55E00"
 PURPLE, SKY, GRAY = "#CC79A7", "#56B4E9", "#7F7F7F"
+COLORS = [BLUE, VERMILION, GREEN, ORANGE, PURPLE, SKY, GRAY]  # of curves, in order
 
 DIAGRAMS = COURSE / "notebooks" / "diagrams"
 
@@ -63,50 +64,52 @@ def figure(
     axes).
 
     where: the name of a result, a device type or a Provenance; by default the result
-    that the cell's header names, or this CPU. about: text in its place, where no device
-    was measured. xlabel, ylabel: with units. panels: number of axes side by side (then
-    axes is a list); titles: one for each of them. size: inches. left: inches kept free
-    for labels, such as long names of rows. When the figure is shown, axes with labeled
-    curves get a legend, unless it has one, and logarithmic ones to base 10 get plain
-    numbers, unless their ticks are set.
+        that the cell's header names, or this CPU
+    about: text in its place, where no device was measured
+    xlabel, ylabel: with units
+    panels: number of axes side by side (then axes is a list)
+    size: of the figure, in inches
+    left: inches kept free for labels, such as long names of rows
+    titles: one for each panel
+
+    When the figure is shown, axes with labeled curves get a legend, unless it has one,
+    and logarithmic ones to base 10 get plain numbers, unless their ticks are set.
     """
     import matplotlib
     from cycler import cycler
     from matplotlib.figure import Figure
 
-    colors = [BLUE, VERMILION, GREEN, ORANGE, PURPLE, SKY, GRAY]
-    matplotlib.rcParams.update({**STYLE, "axes.prop_cycle": cycler(color=colors)})
-    width, height = size
-    # fixed margins, in inches: a layout engine takes longer than the drawing
+    matplotlib.rcParams.update({**STYLE, "axes.prop_cycle": cycler(color=COLORS)})
     fig = Figure(figsize=size, label=finding)
-    top = 0.85 if titles else 0.6
-    margins = {
-        "left": left / width,
-        "right": 1 - 0.12 / width,
-        "bottom": 0.52 / height,
-        "top": 1 - top / height,
-    }
-    axes = fig.subplots(
-        1, panels, squeeze=False, gridspec_kw={**margins, "wspace": 0.25}
-    )[0]
+    margins = _margins(size, left, top=0.85 if titles else 0.6)
+    axes = list(fig.subplots(1, panels, squeeze=False, gridspec_kw=margins)[0])
     for ax in axes:
         ax.set_xlabel(xlabel)
         ax.set_ylabel(ylabel)
     for ax, title in zip(axes, titles, strict=False):
         ax.set_title(title, fontsize=9)
-    fig.text(
-        0.08 / width,
-        1 - 0.08 / height,
-        finding,
-        va="top",
-        fontsize=11,
-        fontweight="bold",
-    )
     text = textwrap.shorten(about or origin(where), 110, placeholder=" …")
-    fig.text(
-        0.08 / width, 1 - 0.32 / height, text, va="top", fontsize=8.5, color="#555555"
-    )
-    return fig, (axes[0] if panels == 1 else list(axes))
+    _headline(fig, 0.08, finding, fontsize=11, fontweight="bold")
+    _headline(fig, 0.32, text, fontsize=8.5, color="#555555")
+    return fig, (axes[0] if panels == 1 else axes)
+
+
+def _margins(size, left, top):
+    """Fixed ones, in inches: a layout engine takes longer than the drawing."""
+    width, height = size
+    return {
+        "left": left / width,
+        "right": 1 - 0.12 / width,
+        "bottom": 0.52 / height,
+        "top": 1 - top / height,
+        "wspace": 0.25,
+    }
+
+
+def _headline(fig, down, text, **style):
+    """Text at the left edge. down: inches below the upper one."""
+    width, height = fig.get_size_inches()
+    fig.text(0.08 / width, 1 - down / height, text, va="top", **style)
 
 
 def show(fig: "Figure", alt: str) -> None:
@@ -118,11 +121,9 @@ def show(fig: "Figure", alt: str) -> None:
 
 def _alternative(fig, alt):
     finding = fig.get_label()
-    return (
-        alt
-        if finding in alt
-        else f"{alt} {finding}{'' if finding[-1:] in '.!?' else '.'}"
-    )
+    if finding in alt:
+        return alt
+    return f"{alt} {finding}" if finding[-1:] in ".!?" else f"{alt} {finding}."
 
 
 def _finish(fig):
@@ -142,18 +143,12 @@ def _plain_ticks(axis):
     from matplotlib.ticker import FuncFormatter, LogLocator
 
     low, high = axis.get_view_interval()
-    if (
-        axis.get_scale() != "log"
-        or not axis.isDefault_majloc
-        or axis.get_transform().base != 10
-        or high > 3e3 * low
-    ):
+    if axis.get_scale() != "log" or axis.get_transform().base != 10:
         return
-    axis.set_major_locator(
-        LogLocator(
-            subs=(1, 1.5, 2, 3, 5, 7) if high < 10 * low else (1, 2, 5), numticks=20
-        )
-    )
+    if not axis.isDefault_majloc or high > 3e3 * low:
+        return
+    steps = (1, 1.5, 2, 3, 5, 7) if high < 10 * low else (1, 2, 5)
+    axis.set_major_locator(LogLocator(subs=steps, numticks=20))
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.12g}"))
 
 
@@ -240,17 +235,14 @@ def explorer(draw: Callable, **controls: "ipywidgets.ValueWidget") -> None:
         if hasattr(control, "continuous_update"):
             control.continuous_update = False
     names, first = list(recordings.running), _draw(draw, controls)
-    image, count = (
-        ipywidgets.HTML(first["text/html"] + "<!-- drawing 1 -->"),
-        itertools.count(2),
-    )
-
     # the number shows that it was drawn, also where the picture stays the same
+    image = ipywidgets.HTML(first["text/html"] + "<!-- drawing 1 -->")
+    count = itertools.count(2)
+
     def redraw(change):
         with recordings.running_again(names):
-            image.value = (
-                _draw(draw, controls)["text/html"] + f"<!-- drawing {next(count)} -->"
-            )
+            drawn = _draw(draw, controls)["text/html"]
+        image.value = f"{drawn}<!-- drawing {next(count)} -->"
 
     # now, so that Python does not do it in the middle of one of the first redraws
     gc.collect()
@@ -299,44 +291,29 @@ def stacked(
     return ends
 
 
-def gantt(
-    ax: "Axes", bars: Sequence[tuple[str, float, float, str, str]], unit: str = "ms"
-) -> None:
+def gantt(ax: "Axes", bars: Sequence[tuple[str, float, float, str, str]]) -> None:
     """Draw a timeline on `ax`, first row on top.
 
-    bars: (row, start, end, text, color) each; rows appear in the order of their first
-    bar. unit: of start and end. A text that its bar has no room for is left out. White
-    lines part the bars. A bar that is shorter than 0.5% of the whole has a line of its
-    own color instead, about a pixel wide: a white one would cover it.
+    bars: (row, start, end, text, color) each, in ms; rows appear in the order of their
+    first bar. A text that its bar has no room for is left out. White lines part the
+    bars. A bar that is shorter than 0.5% of the whole has a line of its own color
+    instead, about a pixel wide: a white one would cover it.
     """
     rows = list(dict.fromkeys(bar[0] for bar in bars))
     whole = max((bar[2] for bar in bars), default=0)
-    thin, inches = 0.005 * whole, ax.get_position().width * ax.figure.get_figwidth()
+    inches = ax.get_position().width * ax.figure.get_figwidth()
     for row, start, end, text, color in bars:
-        edge, width = (color, 0.8) if end - start < thin else ("white", 0.4)
-        ax.barh(
-            rows.index(row),
-            end - start,
-            left=start,
-            height=0.7,
-            color=color,
-            edgecolor=edge,
-            linewidth=width,
-        )
-        # inches that a character of this size needs
-        if 0.06 * len(text) * whole <= inches * (end - start):
-            ax.text(
-                (start + end) / 2,
-                rows.index(row),
-                text,
-                ha="center",
-                va="center",
-                fontsize=8,
-                clip_on=True,
-            )
+        at, length = rows.index(row), end - start
+        edge, width = ("white", 0.4) if length >= 0.005 * whole else (color, 0.8)
+        style = {"color": color, "edgecolor": edge, "linewidth": width}
+        ax.barh(at, length, left=start, height=0.7, **style)
+        # 0.06: inches that a character of this size needs
+        if 0.06 * len(text) * whole <= inches * length:
+            place = {"ha": "center", "va": "center", "clip_on": True}
+            ax.text((start + end) / 2, at, text, fontsize=8, **place)
     ax.set_yticks(range(len(rows)), rows)
     ax.set_ylim(len(rows) - 0.4, -0.6)
     ax.set_xlim(left=0)
     ax.set_axisbelow(True)
-    ax.set_xlabel(f"time ({unit})")
+    ax.set_xlabel("time (ms)")
     ax.grid(axis="y", visible=False)

@@ -7,40 +7,17 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves
 
-READS = {
-    "item",
-    "tolist",
-    "nonzero",
-    "argwhere",
-    "masked_select",
-    "is_nonzero",
-    "equal",
-    "allclose",
-    "unique",
-}
-READS |= {
-    "__bool__",
-    "__float__",
-    "__int__",
-    "__index__",
-    "__complex__",
-    "__format__",
-    "__repr__",
-    "__contains__",
-}
-MAKES = {
-    "empty",
-    "zeros",
-    "ones",
-    "full",
-    "rand",
-    "randn",
-    "arange",
-    "linspace",
-    "tensor",
-    "as_tensor",
-    "from_numpy",
-}
+# calls whose answer is a value, or whose result is as large as the values say
+READS = set(
+    "item tolist nonzero argwhere masked_select is_nonzero equal allclose unique"
+    " __bool__ __float__ __int__ __index__ __complex__ __format__ __repr__"
+    " __contains__".split()
+)
+# calls that make a tensor on the CPU where no device is named
+MAKES = set(
+    "empty zeros ones full rand randn arange linspace tensor as_tensor"
+    " from_numpy".split()
+)
 
 
 class CountWaits(TorchFunctionMode):
@@ -78,85 +55,106 @@ class CountWaits(TorchFunctionMode):
         return super().__exit__(*error)
 
     def __torch_function__(self, function, types, args=(), kwargs=None):
-        if (
-            function == torch.Tensor.device.__get__
-            and args[0].device.type == "cpu"
-            and _on_gpu(args)
-        ):
-            # so that x.to(y.device) is no fetch, and x.to("cpu") is one
+        call = _Call(function, args, kwargs or {})
+        if call.asks_device():
             return torch.device("cpu", 0)
-        name, kwargs = getattr(function, "__name__", ""), kwargs or {}
-        given = [*args, *kwargs.values()]
-        there = _on_gpu(tree_leaves(given))
-        to_cpu = name == "to" and any(
-            str(v) == "cpu" for v in given if isinstance(v, (str, torch.device))
-        )
-        fetches = there and (name == "cpu" or to_cpu)
-        # a place on the CPU
-        fills = there and name in ("copy_", "__setitem__") and not _on_gpu(args[:1])
-        arrays = there and name in ("numpy", "__array__", "__dlpack__")
-        if arrays and self.numpy_raises:
+        if call.gives_array() and self.numpy_raises:
             raise TypeError(
                 "can't convert cuda:0 device type tensor to numpy. Use Tensor.cpu()"
                 " first."
             )
-        if (fetches or fills) and kwargs.get("non_blocking"):
+        if call.copies() and call.kwargs.get("non_blocking"):
             self.late += 1
-        elif fetches or fills or arrays or (there and name in READS):
-            self.names.append(name)
-        elif (
-            name == "__getitem__"
-        ):  # a mask, or a number: where and how large is the result?
-            self.names += [
-                name
-                for index in _on_gpu(_flat(args[1]))
-                if index.dtype == torch.bool or not index.dim()
-            ]
-        elif name in (
-            "tensor",
-            "as_tensor",
-            "new_tensor",
-        ):  # reads each tensor in a list, one after the other
-            self.names += [
-                name
-                for x in _on_gpu(
-                    tree_leaves([v for v in given if isinstance(v, (list, tuple))])
-                )
-            ]
+        else:
+            self.names += [call.name] * call.waits()
+        result = function(*args, **call.kwargs)
+        if call.name == "__iter__":
+            result = list(result)
+        elif call.fetches():
+            result = result.clone()  # on a CPU, x.cpu() is x itself
+        on_cpu = call.result_on_cpu()
+        for tensor in _tensors(tree_leaves(result)):
+            tensor.on_cpu = on_cpu
+        return iter(result) if call.name == "__iter__" else result
+
+
+class _Call:
+    """A call of one of PyTorch's functions, and what it asks of the tensors that pass
+    for tensors on a GPU.
+    """
+
+    def __init__(self, function, args, kwargs):
+        self.function, self.args, self.kwargs = function, args, kwargs
+        self.name = getattr(function, "__name__", "")
+        self.given = [*args, *kwargs.values()]
+        self.tensors = _tensors(tree_leaves(self.given))
+        self.on_gpu = bool(_on_gpu(self.tensors))  # any of them
+
+    def asks_device(self):
+        """x.device: not the real one, so that x.to(y.device) is no fetch, and
+        x.to("cpu") is one.
+        """
+        return (
+            self.function == torch.Tensor.device.__get__
+            and self.args[0].device.type == "cpu"
+            and self.on_gpu
+        )
+
+    def fetches(self):
+        """From the GPU to a new tensor on the CPU."""
+        targets = [v for v in self.given if isinstance(v, (str, torch.device))]
+        to_cpu = self.name == "to" and "cpu" in map(str, targets)
+        return self.on_gpu and (self.name == "cpu" or to_cpu)
+
+    def fills(self):
+        """From the GPU to a place in a tensor on the CPU."""
+        target = _on_gpu(_tensors(self.args[:1]))
+        into = self.name in ("copy_", "__setitem__") and not target
+        return self.on_gpu and into
+
+    def copies(self):
+        return self.fetches() or self.fills()
+
+    def gives_array(self):
+        return self.on_gpu and self.name in ("numpy", "__array__", "__dlpack__")
+
+    def waits(self):
+        """How many values on the GPU it waits for."""
+        reads = self.on_gpu and self.name in READS
+        if self.copies() or self.gives_array() or reads:
+            return 1
+        if self.name == "__getitem__":
+            # a mask, or a number: where and how large is the result?
+            parts = _on_gpu(_tensors(_index_parts(self.args[1])))
+            return len([x for x in parts if x.dtype == torch.bool or not x.dim()])
+        if self.name in ("tensor", "as_tensor", "new_tensor"):
+            # each tensor in a list, one after the other
+            lists = [value for value in self.given if isinstance(value, (list, tuple))]
+            return len(_on_gpu(_tensors(tree_leaves(lists))))
+        return 0
+
+    def result_on_cpu(self):
+        """Whether what it gives is known to be on the CPU."""
         makes = (
-            name in MAKES
-            and str(kwargs.get("device", "cpu")) == "cpu"
-            and not _on_gpu(given)
+            self.name in MAKES
+            and str(self.kwargs.get("device", "cpu")) == "cpu"
+            and not _on_gpu(_tensors(self.given))
         )
-        result = function(*args, **kwargs)
-        result = (
-            list(result)
-            if name == "__iter__"
-            else result.clone()
-            if fetches
-            else result
-        )
-        for x in tree_leaves(result):
-            if isinstance(x, torch.Tensor):
-                known = not there and any(
-                    isinstance(v, torch.Tensor) for v in tree_leaves(given)
-                )
-                x.on_cpu = bool(fetches or fills or makes or known)
-        return iter(result) if name == "__iter__" else result
+        of_others = bool(self.tensors) and not self.on_gpu
+        return self.copies() or makes or of_others
 
 
-def _on_gpu(values):
-    return [
-        x
-        for x in values
-        if isinstance(x, torch.Tensor) and not getattr(x, "on_cpu", False)
-    ]
+def _tensors(values):
+    return [value for value in values if isinstance(value, torch.Tensor)]
 
 
-def _flat(index):
-    items = index if isinstance(index, tuple) else (index,)
-    return [
-        part
-        for item in items
-        for part in ([item.start, item.stop] if isinstance(item, slice) else [item])
-    ]
+def _on_gpu(tensors):
+    return [x for x in tensors if not getattr(x, "on_cpu", False)]
+
+
+def _index_parts(index):
+    """What stands between the brackets, with the ends of slices."""
+    parts = []
+    for item in index if isinstance(index, tuple) else (index,):
+        parts += [item.start, item.stop] if isinstance(item, slice) else [item]
+    return parts

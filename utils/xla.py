@@ -33,11 +33,8 @@ def synchronize() -> None:
 
 def graph_text(*tensors: torch.Tensor) -> str:
     """What has been recorded for `tensors` and not run yet, as torch_xla's intermediate
-    representation (IR).
-
-    One line an operation: %number = shape operation(inputs). Runs nothing. A private
-    call: torch_xla offers no public one for the IR (xm.get_stablehlo, which is public,
-    shows what it is translated to).
+    representation: one line an operation, %number = shape operation(inputs). Runs
+    nothing. A private call: torch_xla offers no public one.
     """
     import torch_xla
 
@@ -57,6 +54,7 @@ class Node(NamedTuple):
 
 def graph_nodes(text: str) -> list[Node]:
     """The lines of `graph_text`, inputs before what uses them. Needs no torch_xla."""
+    # %7 = f32[4,2]{1,0} aten::mm(%6, %2), …
     lines = re.findall(r"%(\d+) = (.+?)(?:\{[\d,]*\})? ([\w:]+)\(([^)]*)\)", text)
     return [
         Node(int(n), op, shape, tuple(map(int, re.findall(r"%(\d+)", used))))
@@ -80,11 +78,9 @@ def held(tensor: torch.Tensor) -> list[list[list[int]]]:
     if not isinstance(sharded, xs.XLAShardedTensor):
         return [whole] * torch_xla.runtime.global_runtime_device_count()
     for shard in sharded.local_shards:
-        block = (
-            whole
-            if shard.indices is ...
-            else [[part.start, part.stop] for part in shard.indices]
-        )
+        block = whole
+        if shard.indices is not ...:
+            block = [[part.start, part.stop] for part in shard.indices]
         found[int(shard.shard_device.rpartition(":")[2])] = block
     return [block for _, block in sorted(found.items())]
 
@@ -121,10 +117,10 @@ def collectives(text: str) -> list[list]:
     operands stand before the results.
     """
     found = []
-    for result, kind, starts in re.findall(
-        rf"= (\(?\w+\[.*?) ({KINDS})(-start)?\(", text
-    ):
-        shapes = re.findall(r"(\w+)\[([\d,]*)\]", result)
+    # %ar = f32[64,8]{1,0} all-reduce(…), or: (f32[8], f32[64]) all-gather-start(…)
+    calls = re.findall(rf"= (\(?\w+\[.*?) ({KINDS})(-start)?\(", text)
+    for result, kind, starts in calls:
+        shapes = re.findall(r"(\w+)\[([\d,]*)\]", result)  # type and dimensions
         if starts and kind == "all-gather":
             shapes = shapes[len(shapes) // 2 :]
         elif starts and kind != "all-reduce":
@@ -133,7 +129,6 @@ def collectives(text: str) -> list[list]:
             WIDTHS.get(dtype, 4) * math.prod(int(d) for d in dims.split(",") if d)
             for dtype, dims in shapes
         ]
-        found.append(
-            [kind, " ".join(f"{dtype}[{dims}]" for dtype, dims in shapes), sum(sizes)]
-        )
+        shown = " ".join(f"{dtype}[{dims}]" for dtype, dims in shapes)
+        found.append([kind, shown, sum(sizes)])
     return found

@@ -29,8 +29,7 @@ def _read(text):
 
 
 SOURCES = {
-    "S0 product on the GPU": (
-        """
+    "S0 product on the GPU": """
 # right: detection/cuda-or-cpu streams/synchronize streams/cold-run
 import time
 
@@ -44,10 +43,8 @@ if torch.cuda.is_available():
     print("seconds:", time.time() - start)
 else:
     print("no GPU")
-"""
-    ),
-    "S0 product on the TPU": (
-        """
+""",
+    "S0 product on the TPU": """
 # right: tpu/is-there tpu/mark-step
 try:
     import torch_xla.core.xla_model as xm
@@ -62,47 +59,37 @@ if tpu:
     print(c.shape)
 else:
     print("no TPU")
-"""
-    ),
-    "S0 pick a device": (
-        """
+""",
+    "S0 pick a device": """
 # right: detection/cuda-or-cpu
 def get_device():
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 model = MyModel().to(get_device())
-"""
-    ),
-    "S0 Accelerate": (
-        """
+""",
+    "S0 Accelerate": """
 # right: 15
 from accelerate import Accelerator
 
 accelerator = Accelerator()
 model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
-"""
-    ),
-    "S1 devices": (
-        """
+""",
+    "S1 devices": """
 # right: tpu/device-tpu
 cpu = torch.device("cpu")
 gpu = torch.device("cuda:0")
 tpu = torch.device("tpu")
 print(cpu, gpu, tpu)
-"""
-    ),
-    "S1 tensors": (
-        """
+""",
+    "S1 tensors": """
 # right: movement/not-compiled detection/ordinal
 cpu_tensor = torch.ones(2, 2)
 gpu_tensor = cpu_tensor.to("cuda")
 gpu_tensor = cpu_tensor.cuda()
 second = cpu_tensor.to("cuda:1")
 back = gpu_tensor.cpu()
-"""
-    ),
-    "S1 DDP by spawn": (
-        """
+""",
+    "S1 DDP by spawn": """
 # right: distributed/master-addr
 # also: distributed/device-ids
 import torch.distributed as dist
@@ -116,10 +103,8 @@ def train(rank, world_size):
     dist.destroy_process_group()
 
 train(0, 1)
-"""
-    ),
-    "S1 DDP on a CPU": (
-        """
+""",
+    "S1 DDP on a CPU": """
 # right: distributed/device-ids
 import os
 import torch.distributed as dist
@@ -130,10 +115,8 @@ os.environ["MASTER_PORT"] = "0"
 rank = 0
 dist.init_process_group("gloo", rank=rank, world_size=1)
 model = DDP(nn.Linear(10, 10), device_ids=[rank])
-"""
-    ),
-    "S1 pin_memory": (
-        """
+""",
+    "S1 pin_memory": """
 # right: data/pin-without-gpu
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -141,10 +124,8 @@ data = TensorDataset(torch.randn(40, 8))
 loader = DataLoader(data, batch_size=10, pin_memory=True)
 for (batch,) in loader:
     batch = batch.to(device, non_blocking=True)
-"""
-    ),
-    "S1 AMP": (
-        """
+""",
+    "S1 AMP": """
 # right: amp/autocast amp/scaler
 # also: amp/cuda-on-cpu
 from torch.cuda.amp import GradScaler, autocast
@@ -156,10 +137,8 @@ with autocast():
 scaler.scale(loss).backward()
 scaler.step(optimizer)
 scaler.update()
-"""
-    ),
-    "S1 training on a TPU": (
-        """
+""",
+    "S1 training on a TPU": """
 # right: tpu/parallel-loader tpu/optimizer-step tpu/spawn
 # also: tpu/is-there tpu/mark-step
 import torch_xla
@@ -178,44 +157,32 @@ def train(index):
         xm.optimizer_step(optimizer)
 
 xmp.spawn(train, nprocs=8)
-"""
-    ),
-    "S2 install": (
-        """
+""",
+    "S2 install": """
 # right: 01
 pip3 install torch torchvision torchaudio --extra-index-url https://download.pytorch.org/whl/cu116
-"""
-    ),
-    "S2 version": (
-        """
+""",
+    "S2 version": """
 # right:
 import torch
 print(torch.__version__)
-"""
-    ),
-    "S2 names of devices": (
-        """
+""",
+    "S2 names of devices": """
 # right:
 cpu = torch.device("cpu:0")
 gpu = torch.device("cuda:0")
 print(cpu, gpu)
-"""
-    ),
-    "S2 is there one": (
-        """
+""",
+    "S2 is there one": """
 # right: detection/cuda-or-cpu 01
 print(torch.cuda.is_available())
-"""
-    ),
-    "S2 device by number": (
-        """
+""",
+    "S2 device by number": """
 # right: detection/device-number
 gpu = torch.device(0)
 print(gpu)
-"""
-    ),
-    "S2 race and cure": (
-        """
+""",
+    "S2 race and cure": """
 # right: streams/host-wait
 # also: streams/synchronize
 s = torch.cuda.Stream()
@@ -225,78 +192,60 @@ with torch.cuda.stream(s):
     b = torch.sum(a)
 torch.cuda.synchronize()
 print(b)
-"""
-    ),
-    "S2 memory": (
-        """
+""",
+    "S2 memory": """
 # right: memory/cached
 # also: memory/max-cached memory/empty-cache
 print(torch.cuda.memory_cached())
 print(torch.cuda.max_memory_cached())
 torch.cuda.empty_cache()
-"""
-    ),
-    "S2 pin": (
-        """
+""",
+    "S2 pin": """
 # right: streams/pin-then-copy
 # also: movement/id
 a = torch.randn(3, 3)
 b = a.pin_memory()
 print(a.is_pinned(), b.is_pinned(), id(a) == id(b))
 c = b.to(device, non_blocking=True)
-"""
-    ),
-    "S2 Tensor on a GPU": (
-        """
+""",
+    "S2 Tensor on a GPU": """
 # right: movement/legacy-constructor
 # also: movement/big-t
 x = torch.Tensor([1.0, 2.0], device="cuda")
 print(x)
-"""
-    ),
-    "S3 check": (
-        """
+""",
+    "S3 check": """
 # right: detection/cuda-or-cpu detection/name
 device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 if torch.cuda.is_available():
     print(torch.cuda.device_count(), torch.cuda.get_device_name(0))
 print("using", device)
-"""
-    ),
-    "S3 several GPUs": (
-        """
+""",
+    "S3 several GPUs": """
 # right: distributed/data-parallel
 model = nn.Linear(10, 2)
 if torch.cuda.device_count() > 1:
     model = nn.DataParallel(model)
 model.to(device)
-"""
-    ),
-    "S4 check": (
-        """
+""",
+    "S4 check": """
 # right: detection/name
 print(torch.version.cuda, torch.cuda.is_available(), torch.cuda.device_count())
 print(torch.cuda.current_device())
 print(torch.cuda.get_device_name(0))
 print(torch.cuda.get_device_properties(0).total_memory / 1024**3, "GB")
-"""
-    ),
-    "S4 set a device": (
-        """
+""",
+    "S4 set a device": """
 # right: detection/ordinal
 torch.cuda.set_device(1)
 print(torch.cuda.current_device())
-"""
-    ),
-    "S4 enumerate": (
-        """
+""",
+    "S4 enumerate": """
 # right: 01
 for i in range(torch.cuda.device_count()):
     print(i, torch.cuda.get_device_properties(i).name)
-"""
-    ),
-    "S4 cleanup": (
-        """
+""",
+    "S4 cleanup": """
 # right: memory/empty-cache
 import gc
 
@@ -304,18 +253,14 @@ y = torch.randn(100, 100)
 del y
 gc.collect()
 torch.cuda.empty_cache()
-"""
-    ),
-    "S4 memory": (
-        """
+""",
+    "S4 memory": """
 # right: 07
 print(torch.cuda.memory_allocated() / 1024**2)
 print(torch.cuda.memory_reserved() / 1024**2)
 print(torch.cuda.max_memory_allocated() / 1024**2)
-"""
-    ),
-    "S4 tips": (
-        """
+""",
+    "S4 tips": """
 # right: memory/set-to-none
 optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
 with torch.no_grad():
@@ -324,10 +269,8 @@ optimizer.zero_grad(set_to_none=True)
 loss = F.mse_loss(net(x), torch.ones(4, 2))
 loss.backward()
 optimizer.step()
-"""
-    ),
-    "S4 DDP": (
-        """
+""",
+    "S4 DDP": """
 # right: distributed/nothing-starts distributed/master-addr
 # also: distributed/nccl
 import torch.distributed as dist
@@ -341,28 +284,22 @@ def train(rank, world_size):
 if __name__ == "__main__":
     world_size = torch.cuda.device_count()
     mp.spawn(train, args=(world_size,), nprocs=world_size)
-"""
-    ),
-    "S4 DDP, cut out": (
-        """
+""",
+    "S4 DDP, cut out": """
 # right: distributed/undefined
 # also: distributed/nccl distributed/device-ids
 import torch.distributed as dist
 
 dist.init_process_group(backend="nccl", rank=rank, world_size=world_size)
 model = nn.parallel.DistributedDataParallel(net, device_ids=[rank])
-"""
-    ),
-    "S4 NCCL": (
-        """
+""",
+    "S4 NCCL": """
 # right: distributed/nccl
 import torch.distributed as dist
 
 dist.init_process_group("nccl", init_method="tcp://127.0.0.1:0", rank=0, world_size=1)
-"""
-    ),
-    "S4 sampler": (
-        """
+""",
+    "S4 sampler": """
 # right: distributed/same-order
 from torch.utils.data import DataLoader, DistributedSampler
 
@@ -371,22 +308,16 @@ loader = DataLoader(x, sampler=sampler)
 for epoch in range(3):
     for batch in loader:
         pass
-"""
-    ),
-    "S4 launcher": (
-        """
+""",
+    "S4 launcher": """
 # right: distributed/launch 11
 python -m torch.distributed.launch --nproc_per_node=4 train.py
-"""
-    ),
-    "S4 torchrun": (
-        """
+""",
+    "S4 torchrun": """
 # right: 11
 torchrun --nproc_per_node=4 train.py
-"""
-    ),
-    "S4 torchrun, the script": (
-        """
+""",
+    "S4 torchrun, the script": """
 # right: distributed/no-rank
 import os
 import torch.distributed as dist
@@ -394,10 +325,8 @@ import torch.distributed as dist
 dist.init_process_group(backend="gloo")
 local_rank = int(os.environ["LOCAL_RANK"])
 torch.cuda.set_device(local_rank)
-"""
-    ),
-    "S4 AMP": (
-        """
+""",
+    "S4 AMP": """
 # right: amp/autocast amp/scaler
 # also: amp/cuda-on-cpu
 scaler = torch.cuda.amp.GradScaler()
@@ -411,28 +340,27 @@ for epoch in range(2):
     torch.nn.utils.clip_grad_norm_(net.parameters(), max_norm=1.0)
     scaler.step(optimizer)
     scaler.update()
-"""
-    ),
-    "S4 half": (
-        """
+""",
+    "S4 half": """
 # right: amp/half-weights
 model = nn.Linear(10, 2).half()
 data = torch.randn(4, 10).half()
 print(model(data).dtype)
-"""
-    ),
-    "S4 loader": (
-        """
+""",
+    "S4 loader": """
 # right: data/many-workers data/pin-without-gpu data/workers-for-little
 from torch.utils.data import DataLoader
 
 loader = DataLoader(
-    x, batch_size=2, num_workers=64, pin_memory=True, prefetch_factor=2, persistent_workers=True
+    x,
+    batch_size=2,
+    num_workers=64,
+    pin_memory=True,
+    prefetch_factor=2,
+    persistent_workers=True,
 )
-"""
-    ),
-    "S4 CUDA graph": (
-        """
+""",
+    "S4 CUDA graph": """
 # right: graphs/capturable graphs/inputs-in-capture
 # also: movement/not-compiled streams/host-wait memory/set-to-none
 model = nn.Linear(8, 2).cuda()
@@ -452,46 +380,39 @@ with torch.cuda.graph(graph):
 for _ in range(10):
     data = torch.randn(4, 8, device="cuda")
     graph.replay()
-"""
-    ),
-    "S4 compile": (
-        """
+""",
+    "S4 compile": """
 # right: 10
 model = torch.compile(net, backend="eager")
 fast = torch.compile(net, mode="reduce-overhead")
-"""
-    ),
-    "S4 compiled twice": (
-        """
+""",
+    "S4 compiled twice": """
 # right: graphs/compiled-twice
 model = torch.compile(net)
 model = torch.compile(model, mode="reduce-overhead")
 model = torch.compile(model, mode="max-autotune")
-"""
-    ),
-    "S4 profiler": (
-        """
+""",
+    "S4 profiler": """
 # right: graphs/activity-cuda graphs/cuda-time
 from torch.profiler import ProfilerActivity, profile, record_function
 
-with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA], record_shapes=True) as prof:
+activities = [ProfilerActivity.CPU, ProfilerActivity.CUDA]
+with profile(activities=activities, record_shapes=True) as prof:
     with record_function("inference"):
         net(x)
 print(len(prof.key_averages().table(sort_by="cuda_time_total", row_limit=10)) > 0)
-"""
-    ),
-    "S4 memory profile": (
-        """
+""",
+    "S4 memory profile": """
 # right: 09
 from torch.profiler import ProfilerActivity, profile
 
-with profile(activities=[ProfilerActivity.CPU], profile_memory=True, acc_events=True) as prof:
+with profile(
+    activities=[ProfilerActivity.CPU], profile_memory=True, acc_events=True
+) as prof:
     net(x)
 print(len(prof.key_averages().table(sort_by="self_cpu_memory_usage", row_limit=5)) > 0)
-"""
-    ),
-    "S4 out of memory": (
-        """
+""",
+    "S4 out of memory": """
 # right: memory/empty-cache memory/oom-class memory/cuda-oom
 try:
     y = net(x)
@@ -500,10 +421,8 @@ except RuntimeError as error:
         torch.cuda.empty_cache()
     else:
         raise
-"""
-    ),
-    "S4 ensure_same_device": (
-        """
+""",
+    "S4 ensure_same_device": """
 # right: 02
 def ensure_same_device(*tensors):
     device = tensors[0].device
@@ -511,85 +430,63 @@ def ensure_same_device(*tensors):
 
 a, b = ensure_same_device(torch.randn(2), torch.randn(2))
 print((a + b).device)
-"""
-    ),
-    "S4 save and load": (
-        """
+""",
+    "S4 save and load": """
 # right: movement/whole-model
 torch.save(net, "model.pth")
 model = torch.load("model.pth")
 model.eval()
-"""
-    ),
-    "S4 save and load weights": (
-        """
+""",
+    "S4 save and load weights": """
 # right:
 torch.save(net.state_dict(), "model.pth")
 net.load_state_dict(torch.load("model.pth", map_location=device, weights_only=True))
 net.to(device)
-"""
-    ),
-    "S4 checkpointing": (
-        """
+""",
+    "S4 checkpointing": """
 # right: memory/checkpoint
 from torch.utils.checkpoint import checkpoint
 
 y = checkpoint(net, x.requires_grad_())
-"""
-    ),
-    "wrapped and sent": (
-        """
+""",
+    "wrapped and sent": """
 # right: distributed/data-parallel distributed/wrapped-first movement/not-compiled
 model = torch.nn.DataParallel(net, device_ids=[0, 1]).cuda()
-"""
-    ),
-    "a device as a text": (
-        """
+""",
+    "a device as a text": """
 # right: detection/cuda-or-cpu
 device = 'cuda:0' if torch.cuda.is_available() else 'cpu'
-"""
-    ),
-    "cached, of a device": (
-        """
+""",
+    "cached, of a device": """
 # right: memory/max-cached
 peak = torch.cuda.max_memory_cached(device=0) / 1e6
-"""
-    ),
-    "only mark_step": (
-        """
+""",
+    "only mark_step": """
 # right: tpu/mark-step
 import torch_xla.core.xla_model as xm
 
 xm.mark_step()
-"""
-    ),
-    "Variable": (
-        """
+""",
+    "Variable": """
 # right: movement/variable movement/not-compiled
 from torch.autograd import Variable
 
 inputs = Variable(torch.randn(2, 8)).cuda()
 net(inputs)
-"""
-    ),
-    "async": (
-        """
+""",
+    "async": """
 # right: movement/async
 images = x.cuda(async=True)
-"""
-    ),
-    "next": (
-        """
+""",
+    "next": """
 # right: data/next
 from torch.utils.data import DataLoader
 
 loader = DataLoader(x, batch_size=2, shuffle=True)
 data_iter = iter(loader)
 images = data_iter.next()
-"""
-    ),
-    "the best weights": (
-        """
+""",
+    "the best weights": """
 # right: movement/best-state
 best_acc = 0.0
 for epoch in range(2):
@@ -597,61 +494,47 @@ for epoch in range(2):
     if acc > best_acc:
         best_acc = acc
         best_weights = net.state_dict()
-"""
-    ),
-    "running loss": (
-        """
+""",
+    "running loss": """
 # right: memory/total-loss
 running_loss = 0.0
 for step in range(3):
     loss = net(x).square().mean()
     running_loss += loss
 print(running_loss / 3)
-"""
-    ),
-    "events": (
-        """
+""",
+    "events": """
 # right: streams/event
 start = torch.cuda.Event(enable_timing=True)
 end = torch.cuda.Event(enable_timing=True)
 start.record()
 y = net(x)
 end.record()
-"""
-    ),
-    "reset": (
-        """
+""",
+    "reset": """
 # right: memory/reset-max
 torch.cuda.reset_max_memory_allocated()
 y = net(x)
-"""
-    ),
-    "TF32": (
-        """
+""",
+    "TF32": """
 # right: amp/tf32-flag
 torch.backends.cuda.matmul.allow_tf32 = True
 torch.backends.cudnn.allow_tf32 = True
-"""
-    ),
-    "old launcher's option": (
-        """
+""",
+    "old launcher's option": """
 # right: distributed/local-rank
 import argparse
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--local_rank", type=int, default=-1)
 args, _ = parser.parse_known_args([])
-"""
-    ),
-    "script": (
-        """
+""",
+    "script": """
 # right: graphs/jit-script
 scripted = torch.jit.script(net)
 print(scripted(x).shape)
-"""
-    ),
-    "counting hits": (
-        """
+""",
+    "counting hits": """
 # right:
 correct = 0
 with torch.no_grad():
@@ -659,10 +542,8 @@ with torch.no_grad():
         predicted = net(inputs).argmax(dim=1)
         correct += (predicted == labels).sum().item()
 print(correct / 4)
-"""
-    ),
-    "a convolutional network": (
-        """
+""",
+    "a convolutional network": """
 # right:
 class CNN(nn.Module):
     def __init__(self):
@@ -679,15 +560,14 @@ model = CNN().to(device)
 optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
 scheduler = torch.optim.lr_scheduler.StepLR(optimizer, step_size=1)
 for epoch in range(2):
-    loss = F.cross_entropy(model(torch.randn(4, 1, 28, 28, device=device)), torch.zeros(4, dtype=torch.long))
+    output = model(torch.randn(4, 1, 28, 28, device=device))
+    loss = F.cross_entropy(output, torch.zeros(4, dtype=torch.long))
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()
     scheduler.step()
-"""
-    ),
-    "a dataset": (
-        """
+""",
+    "a dataset": """
 # right:
 from torch.utils.data import DataLoader, Dataset
 
@@ -700,22 +580,17 @@ class Squares(Dataset):
 
 for batch in DataLoader(Squares(), batch_size=5, shuffle=True):
     print(batch.shape)
-"""
-    ),
-    "seeds": (
-        """
+""",
+    "seeds": """
 # right:
 torch.manual_seed(42)
 torch.cuda.manual_seed_all(42)
 torch.backends.cudnn.deterministic = True
-"""
-    ),
-    "float16 by hand": (
-        """
+""",
+    "float16 by hand": """
 # right:
 y = x.to(torch.float16)
 print(y.dtype, y.element_size())
-"""
-    ),
+""",
 }
 LISTINGS = {name: _read(text) for name, text in SOURCES.items()}

@@ -3,15 +3,17 @@ whatever this machine has.
 """
 
 import re
+import textwrap
 
 import pytest
 
 from tests.today.listings import LISTINGS
 from utils.course import COURSE
 from utils.today import cell as today
-from utils.today import pasted
+from utils.today import lookup, pasted
+from utils.today.row import rows
 
-ROWS = today.rows()
+ROWS = rows()
 MARKS = pasted.marks(ROWS)
 NO_MARK = "(?!)"  # a regular expression that fits nothing: the row has only its message
 # where the old part of a row is written otherwise than listings, or its part of today
@@ -110,18 +112,52 @@ def test_lessons_that_are_named_exist():
     }.items(),
 )
 def test_find_has_an_answer(words, shown, capsys):
-    today.find(words)
+    lookup.find(words)
     assert shown in capsys.readouterr().out
 
 
-def test_a_flat_listing_is_run_with_its_indentation(capsys):
-    today.run_cell("", "for n in range(2):\ntotal = n\nprint(total)")
+def flat(source):
+    return re.sub(r"(?m)^[ \t]+", "", source)
+
+
+# of what is like this one, an operation in a block cannot be known without its block
+BY_INDENTATION = {"S4 CUDA graph": {"graphs/inputs-in-capture"}}
+
+
+@pytest.mark.parametrize("name", LISTINGS)
+def test_a_listing_without_its_indentation_is_like_the_same_rows(name):
+    source = LISTINGS[name].source
+    shown = {row.slug for row in pasted.like(ROWS, "", source)}
+    left = {row.slug for row in pasted.like(ROWS, "", flat(source))}
+    assert left == shown - BY_INDENTATION.get(name, set())
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        flat(LISTINGS["S0 product on the GPU"].source),
+        # some of it is there: what the rest was, nobody knows
+        "for x in y:\n    a = 1\nb = 2\nif x:\nc = 3",
+        "for x in y:\n        a = 1\n    b = 2",
+        "import torch\n    x = torch.ones(2)",
+    ],
+)
+def test_a_listing_that_has_lost_its_indentation_is_not_run(
+    source, capsys, monkeypatch
+):
+    monkeypatch.setattr(today, "_execute", None)
+    today.run_cell("", source)
+    line, *rest = capsys.readouterr().out.splitlines()
+    assert line.startswith("this listing has lost its indentation: ")
+    assert line.endswith("; indent it and run the cell again") and rest
+    if "cuda" in source:
+        assert any("Like streams/synchronize" in other for other in rest)
+
+
+def test_other_listings_are_run(capsys):
+    # all of it indented; no Python, which says so itself
+    for source in ("    x = 1\n    if x:\n        print(x)\n", "pip install torch"):
+        assert not today.lost_indentation(textwrap.dedent(source))
+        today.run_cell("", source)
     shown = capsys.readouterr().out
-    assert (
-        "lost. This is what was run" in shown
-        and "\n        total = n\n        print(total)" in shown
-    )
-    assert "fine" in shown and "prints 0\n" in shown
-    today.run_cell("", "for n in range(2):\n    a = 1\nif a:\nb = 2")
-    shown = capsys.readouterr().out
-    assert "was lost, and cannot be put back" in shown and "raises" in shown
+    assert "yours  prints 1\n" in shown and "SyntaxError" in shown

@@ -8,10 +8,11 @@ import nbformat
 import pytest
 
 from tests.conftest import ROOT, text_of
-from utils import cells
-from utils.today import cell as today
+from utils import cells, today
+from utils.today.row import INDEX as HEADING
+from utils.today.row import LESSON
 
-CELLS = nbformat.read(today.LESSON, as_version=4).cells
+CELLS = nbformat.read(LESSON, as_version=4).cells
 GROUPS = {
     "detection",
     "movement",
@@ -23,7 +24,7 @@ GROUPS = {
     "graphs",
     "tpu",
 }
-INDEX = next(n for n, cell in enumerate(CELLS) if cell.source.startswith(today.INDEX))
+INDEX = next(n for n, cell in enumerate(CELLS) if cell.source.startswith(HEADING))
 
 
 def slug_of(cell):
@@ -187,6 +188,6 @@ def test_every_old_form_of_the_tutorials_is_a_row(item):
 
 def test_the_lesson_is_the_one_that_is_searched():
     assert (
-        today.LESSON == ROOT / "notebooks" / "16_old_code_today.ipynb"
+        LESSON == ROOT / "notebooks" / "16_old_code_today.ipynb"
         and len(today.rows()) > 70
     )

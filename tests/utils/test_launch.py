@@ -15,7 +15,7 @@ import pytest
 from IPython.core.interactiveshell import InteractiveShell
 
 from tests.conftest import ROOT
-from utils import launch
+from utils import jobs, launch
 from utils.launch import LaunchError
 
 RANKS = """
@@ -90,7 +90,7 @@ def test_each_rank_answers(script, capsys, monkeypatch):
 
 
 def test_without_a_network_store_as_windows_needs_it(script, monkeypatch):
-    monkeypatch.setattr(launch, "DEFAULTS", {**launch.DEFAULTS, **launch.WINDOWS})
+    monkeypatch.setattr(jobs, "DEFAULTS", {**jobs.DEFAULTS, **jobs.WINDOWS})
     source = (
         "import torch.distributed as"
         " dist\ndist.init_process_group('gloo')\nprint(dist.get_world_size())"
@@ -293,9 +293,9 @@ def test_what_pytorch_writes_for_itself_is_not_what_a_program_says():
         f"[W1123 00:20:12.342796725 {warning}[rank1]:[W1123 00:20:12.342796725"
         f" {warning}"
     )
-    assert launch.NOISE.sub(
-        "", f"first\n{noise}[W1123] a warning of another kind\n"
-    ) == ("first\n[W1123] a warning of another kind\n")
+    assert jobs.NOISE.sub("", f"first\n{noise}[W1123] a warning of another kind\n") == (
+        "first\n[W1123] a warning of another kind\n"
+    )
 
 
 def test_the_cell_magic(capsys):

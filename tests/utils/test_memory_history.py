@@ -57,11 +57,11 @@ def test_the_recording_is_switched_off_when_the_block_fails(monkeypatch):
     monkeypatch.setattr(
         torch.cuda.memory, "_record_memory_history", record := mock.Mock()
     )
-    with pytest.raises(ZeroDivisionError), memory_history(max_entries=7) as events:
+    with pytest.raises(ZeroDivisionError), memory_history() as events:
         raise ZeroDivisionError
     assert [event["action"] for event in events] == ["oom"]
     on, off = record.mock_calls
-    assert on.kwargs["max_entries"] == 7 and off == mock.call(None)
+    assert on.kwargs["max_entries"] == 100_000 and off == mock.call(None)
 
 
 @pytest.mark.parametrize("name", ["_record_memory_history", "_snapshot"])

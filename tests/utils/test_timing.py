@@ -15,7 +15,7 @@ import pytest
 import torch
 import torch.utils.benchmark
 
-from utils import hardware, timing, xla
+from utils import clocks, hardware, timing, xla
 from utils.claims import ClaimError, claim
 from utils.messages import LabError
 from utils.timing import (
@@ -78,7 +78,7 @@ def gpu(monkeypatch):
     monkeypatch.setattr(torch.accelerator, "synchronize", gpu.synchronize)
     monkeypatch.setattr(torch.cuda, "device", lambda device: torch.no_grad())
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: PROPERTIES)
-    monkeypatch.setattr(timing.torch, "empty", gpu.empty)
+    monkeypatch.setattr(torch, "empty", gpu.empty)
     monkeypatch.setattr(hardware, "throttle_reasons", lambda device: [])
     monkeypatch.setattr(torch.cuda, "init", lambda: None)
     return gpu
@@ -134,9 +134,8 @@ def test_host_clock_waits_before_and_after_each_sample(gpu):
     # not the microsecond of the launch
     assert m.median == pytest.approx(2e-3, rel=0.01)
     gpu.kernel(1.0)  # already queued: not charged to the function
-    assert timing._host_seconds(
-        lambda: gpu.kernel(2e-3), torch.device("cuda"), 1
-    ) == pytest.approx(2e-3, rel=0.01)
+    seconds = clocks.host_seconds(lambda: gpu.kernel(2e-3), torch.device("cuda"), 1)
+    assert seconds == pytest.approx(2e-3, rel=0.01)
 
 
 def test_a_clock_that_the_device_does_not_have():
@@ -179,7 +178,7 @@ def test_cold_on_the_cpu_overwrites_more_than_a_cache(monkeypatch):
     written = []
     fake = types.SimpleNamespace(zero_=lambda: written.append(1))
     monkeypatch.setattr(
-        timing.torch,
+        torch,
         "empty",
         lambda size, dtype, device: (written.append(size), fake)[1],
     )
@@ -341,7 +340,7 @@ def test_host_clock_on_the_cpu():
     assert measure(lambda: None, "cpu", n=12).n == 12
 
 
-def test_garbage_collection_is_off_while_sampling_and_on_again_after_also_after_an_error():
+def test_garbage_collection_is_off_while_sampling_and_on_again_after_an_error():
     seen = []
 
     def fails_late():

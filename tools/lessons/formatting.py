@@ -14,7 +14,8 @@ import tempfile
 
 from nbformat import v4, writes
 
-from utils.today.cell import PRELUDE, TODAY
+from utils.today.cell import PRELUDE
+from utils.today.row import TODAY
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 HEAD = re.compile(r"(?:%%(?:requires|today|torchrun)\b.*(?:\n|$))*")

@@ -69,9 +69,8 @@ class CachingAllocator:
 
     def __init__(self, capacity: float = math.inf):
         self.capacity, self.segments, self.history = capacity, [], []
-        self.memory_allocated = self.max_memory_allocated = self.max_memory_reserved = (
-            self._made
-        ) = 0
+        self.memory_allocated = self.max_memory_allocated = 0
+        self.max_memory_reserved = self._made = 0
 
     @property
     def memory_reserved(self) -> int:
@@ -93,9 +92,8 @@ class CachingAllocator:
             block.size = need
         block.requested = size
         self.memory_allocated += block.size
-        self.max_memory_allocated = max(
-            self.max_memory_allocated, self.memory_allocated
-        )
+        most = max(self.max_memory_allocated, self.memory_allocated)
+        self.max_memory_allocated = most
         self.history.append("malloc")
         return block
 
@@ -109,13 +107,9 @@ class CachingAllocator:
         block.requested, blocks = 0, block.segment.blocks
         at = blocks.index(block)
         for left, right in ((at, at + 1), (at - 1, at)):
-            if (
-                0 <= left
-                and right < len(blocks)
-                and not blocks[left].requested
-                and not blocks[right].requested
-            ):
-                blocks[left].size += blocks[right].size
+            pair = blocks[max(left, 0) : right + 1]
+            if len(pair) == 2 and not any(piece.requested for piece in pair):
+                pair[0].size += pair[1].size
                 del blocks[right]
         self.history.append("free")
 
@@ -133,31 +127,27 @@ class CachingAllocator:
         return sum(segment.size for segment in unused)
 
     def _smallest_free(self, need):
-        small = need <= SMALL
         fits = [
-            b
-            for s in self.segments
-            if s.small == small
-            for b in s.blocks
-            if not b.requested and b.size >= need
+            block
+            for segment in self.segments
+            if segment.small == (need <= SMALL)
+            for block in segment.blocks
+            if not block.requested and block.size >= need
         ]
-        return min(
-            fits,
-            key=lambda block: (block.size, block.segment.number, block.offset),
-            default=None,
-        )
+        # of equal ones the first: segments and blocks are in order
+        return min(fits, key=lambda block: block.size, default=None)
 
     def _from_driver(self, need):
         size = segment_size(need)
         if self.memory_reserved + size > self.capacity:
             self.empty_cache()  # PyTorch does the same before it gives up
         if self.memory_reserved + size > self.capacity:
+            unused = self.memory_reserved - self.memory_allocated
             raise torch.OutOfMemoryError(
                 f"simulated GPU out of memory: tried to reserve {size / MIB:.0f} MiB."
                 f" Of its {self.capacity / MIB:.0f} MiB,"
                 f" {self.memory_allocated / MIB:.1f} MiB are allocated and"
-                f" {(self.memory_reserved - self.memory_allocated) / MIB:.1f} MiB"
-                " reserved but unallocated."
+                f" {unused / MIB:.1f} MiB reserved but unallocated."
             )
         segment = Segment(self._made, size, need <= SMALL)
         segment.blocks.append(Block(segment, 0, size))

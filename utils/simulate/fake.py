@@ -17,14 +17,12 @@ from torch.utils._pytree import tree_leaves
 @contextlib.contextmanager
 def fake_gpus() -> Iterator[None]:
     """Within it, cuda:0, cuda:1, … exist for bare tensors, on a machine with any number
-    of real GPUs, or none.
+    of real GPUs, or none. "Bare" means without gradients: autograd asks the real device
+    for its stream.
 
-    PyTorch's FakeTensorMode, which its compiler uses to rehearse a program. On a
-    machine with a GPU the mode also makes real tensors on the named device, and fails
-    where a GPU with that index is missing: up to 2.11 for every fake tensor
-    (`init_gpu_context`), and in all versions for `torch.tensor(data, device=…)`
-    (`avoid_device_init`). Not here. "Bare" means without gradients: autograd asks the
-    real device for its stream.
+    PyTorch's FakeTensorMode, kept from making real tensors where there is a GPU: it
+    does up to 2.11 for every fake tensor (`init_gpu_context`), and in all versions for
+    `torch.tensor(data, device=…)` (`avoid_device_init`).
     """
     with (
         unittest.mock.patch.object(

@@ -52,20 +52,19 @@ class ToyGraph:
                     old.copy_(new)
 
 
+# operations whose result, or its shape, depends on values
+ASKS = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
+
+
 class _Recorder(TorchDispatchMode):
     def __init__(self, graph):
         super().__init__()
         self.graph = graph
 
     def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
-        kwargs, schema, name = (
-            kwargs or {},
-            operation._schema,
-            operation.overloadpacket.__name__,
-        )
-        if {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape} & set(
-            operation.tags
-        ):
+        kwargs, schema = kwargs or {}, operation._schema
+        name = operation.overloadpacket.__name__
+        if ASKS & set(operation.tags):
             raise LabError(
                 f"{name} needs a value while the graph is captured, and nothing has"
                 " run yet"
@@ -90,22 +89,16 @@ class _Recorder(TorchDispatchMode):
 
 
 def _written(schema, args, kwargs):
-    values = {
-        argument.name: value
-        for argument, value in zip(schema.arguments, args, strict=False)
-    } | kwargs
+    """What an operation in place returns: the arguments that it writes to."""
+    values = dict(zip([a.name for a in schema.arguments], args, strict=False)) | kwargs
     written = [
         values[a.name]
         for a in schema.arguments
         if a.alias_info and a.alias_info.is_write and a.name in values
     ]
-    return (
-        written[0]
-        if len(schema.returns) == 1
-        else tuple(written)
-        if schema.returns
-        else None
-    )
+    if len(schema.returns) == 1:
+        return written[0]
+    return tuple(written) if schema.returns else None
 
 
 def _tensors(result):

@@ -38,12 +38,12 @@ def rehearse(make: Callable, step: Callable) -> dict[str, dict[str, int]]:
         step(model, optimizer, lambda name: None)
         tracker = MemTracker()
         tracker.track_external(model, optimizer)
+
+        def mark(name):
+            states[name] = _kinds(tracker, "current")
+
         with tracker:
-            step(
-                model,
-                optimizer,
-                lambda name: states.update({name: _kinds(tracker, "current")}),
-            )
+            step(model, optimizer, mark)
             states["peak"] = _kinds(tracker, "peak")
     return states
 
@@ -56,9 +56,8 @@ def _kinds(tracker, moment):
         "Activation": "activations",
     }
     state = dict.fromkeys(KINDS, 0)
-    for kind, count in (
-        tracker.get_tracker_snapshot(moment).get(torch.device("cpu"), {}).items()
-    ):
+    counts = tracker.get_tracker_snapshot(moment).get(torch.device("cpu"), {})
+    for kind, count in counts.items():
         if kind != "Total":
             state[names.get(kind.value, "other")] += count
     return {**state, "total": sum(state.values())}
@@ -68,69 +67,67 @@ def _kinds(tracker, moment):
 # Closed forms
 
 
+# Bytes that a block saves for each token and channel: 16 values, which are the inputs
+# of two layer norms, input of the QKV product, Q, K, V, input of the output product,
+# input of the feed-forward part, four before the GELU and four after. Autocast keeps
+# the layer norms' inputs in fp32.
+SAVED = {"fp32": 64, "autocast": 36}
+PHASES = "start of the backward pass", "end of the backward pass", "optimizer step"
+STATES = {"adamw": 8, "momentum": 4, "sgd": 0}  # bytes a parameter
+
+
 def training_step(
-    layers: int, hidden: int, sequence: int, batch: int, *,
-    vocabulary: int = 0, precision: str = "fp32", optimizer: str = "adamw", checkpointing: bool = False,
-) -> dict[str, dict[str, int]]:  # fmt: skip
+    layers: int,
+    hidden: int,
+    sequence: int,
+    batch: int,
+    *,
+    vocabulary: int = 0,
+    precision: str = "fp32",
+    optimizer: str = "adamw",
+    checkpointing: bool = False,
+) -> dict[str, dict[str, int]]:
     """Bytes that a training step of a transformer holds, by phase and kind, as
-    `rehearse` gives them.
+    `rehearse` gives them. The peak is the phase with the highest total.
 
-    The model: `layers` blocks of width `hidden` (attention by
-    scaled_dot_product_attention, feed-forward part four times as wide, GELU, no
-    dropout); with a `vocabulary`, also an embedding, a last layer norm, a head that
-    shares the embedding's weights, and cross-entropy. sequence: tokens in a sample.
-    precision: "fp32", or "autocast" for torch.autocast to a 16-bit type. optimizer:
-    "adamw", "momentum" or "sgd", on all parameters at once, as by default on CUDA
-    (`foreach`): AdamW then needs one more copy. checkpointing: each block recomputed.
-    LabError for others.
-
-    A block saves 16 values a token and channel: inputs of two layer norms, input of the
-    QKV product, Q, K, V, input of the output product, input of the feed-forward part,
-    four before the GELU and four after. As autocast keeps the layer norms' inputs in
-    fp32, that is 64 bytes, or 36. The peak is the phase with the highest total.
+    layers: blocks (attention by scaled_dot_product_attention, feed-forward part four
+        times as wide, GELU, no dropout)
+    hidden: width of a block
+    sequence, batch: tokens in a sample, samples
+    vocabulary: with it, there is also an embedding, a last layer norm, a head that
+        shares the embedding's weights, and cross-entropy
+    precision: "fp32", or "autocast" for torch.autocast to a 16-bit type
+    optimizer: "adamw", "momentum" or "sgd", on all parameters at once, as by default on
+        CUDA (`foreach`): AdamW then needs one more copy; LabError for others
+    checkpointing: each block recomputed
     """
-    sizes = {"adamw": 8, "momentum": 4, "sgd": 0}
-    if optimizer not in sizes or precision not in ("fp32", "autocast"):
-        raise LabError(
-            f"optimizer is one of {', '.join(sizes)}; precision is fp32 or autocast"
-        )
-    half, count, unit = (
-        precision == "autocast",
-        parameters(layers, hidden, vocabulary),
-        sequence * batch * hidden,
-    )
-    weights, states = 4 * count, sizes[optimizer] * count
-    # of the weights, in 16 bits, until the backward pass
-    copies = 2 * count if half else 0
-    one_block = (36 if half else 64) * unit
-    saved = 4 * unit * layers if checkpointing else one_block * layers
+    if optimizer not in STATES or precision not in SAVED:
+        known = ", ".join(STATES)
+        raise LabError(f"optimizer is one of {known}; precision is fp32 or autocast")
+    half, count = precision == "autocast", parameters(layers, hidden, vocabulary)
+    unit = sequence * batch * hidden  # values in the input of a block
+    weights, states, block = 4 * count, STATES[optimizer] * count, SAVED[precision]
+    copies = 2 * count if half else 0  # of the weights, until the backward pass
+    saved = (4 if checkpointing else block) * unit * layers
     # log-probabilities and two gradients of that size, fp32
     loss = 12 * sequence * batch * vocabulary
-    start = _phase(
-        weights, 0, states, saved + copies, max((14 if half else 24) * unit, loss)
-    )
-    # the first block, recomputed, while the gradients of all others are there
+    moving = max((14 if half else 24) * unit, loss)
+    start = _phase(weights, 0, states, saved + copies, moving)
+    end = _phase(weights, weights, states, 0, 0)
     if checkpointing:
-        done, again, moving = (
-            (layers - 1, one_block, 18)
-            if half
-            else (layers - 2 / 3, one_block - 16 * unit, 36)
-        )
-        end = _phase(
-            weights,
-            weights * done / layers,
-            states,
-            again + 4 * unit + copies / layers,
-            moving * unit,
-        )
-    else:
-        end = _phase(weights, weights, states, 0, 0)
-    step = _phase(weights, weights, states, 0, weights if optimizer == "adamw" else 0)
-    return {
-        "start of the backward pass": start,
-        "end of the backward pass": end,
-        "optimizer step": step,
-    }
+        done, again, moving = _first_block_again(layers, half)
+        again = again * unit + copies / layers
+        end = _phase(weights, weights * done / layers, states, again, moving * unit)
+    copy = weights if optimizer == "adamw" else 0
+    step = _phase(weights, weights, states, 0, copy)
+    return dict(zip(PHASES, (start, end, step), strict=True))
+
+
+def _first_block_again(layers, half):
+    """When the last block of the backward pass is recomputed: how many blocks have
+    gradients; bytes of activations and on the way, for each token and channel.
+    """
+    return (layers - 1, 36 + 4, 18) if half else (layers - 2 / 3, 64 - 16 + 4, 36)
 
 
 def _phase(*counts):
@@ -142,9 +139,8 @@ def parameters(layers: int, hidden: int, vocabulary: int = 0) -> int:
     """Number of parameters of the transformer of `training_step`: 12h² + 13h a block,
     embedding, last layer norm.
     """
-    return layers * (12 * hidden**2 + 13 * hidden) + (
-        vocabulary * hidden + 2 * hidden if vocabulary else 0
-    )
+    blocks = layers * (12 * hidden**2 + 13 * hidden)
+    return blocks + (vocabulary * hidden + 2 * hidden if vocabulary else 0)
 
 
 def zero(parameters: float, gpus: int = 1, stage: int = 0) -> float:

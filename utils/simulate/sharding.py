@@ -47,12 +47,8 @@ class Collective(NamedTuple):
 
     def sent(self) -> float:
         """Bytes that each device sends, in a ring."""
-        return (
-            (2 if self.kind == "all-reduce" else 1)
-            * (self.ranks - 1)
-            / self.ranks
-            * self.size
-        )
+        rounds = 2 if self.kind == "all-reduce" else 1
+        return rounds * (self.ranks - 1) / self.ranks * self.size
 
 
 def product(
@@ -67,65 +63,75 @@ def product(
     """What X @ W moves: (the result's spec, a list of Collective). X is rows × inner, W
     is inner × columns.
 
-    x, w: specs, with one axis or None a dimension. width: bytes of a number. The rules:
-    1. Cut along the same axis of the mesh, the inner dimensions fit: each device has a part of the sum, all-reduce.
-    2. If one inner dimension is cut and the other is not: gather the matrix that is cut, or use that part of the
-       other one that fits, where it is not cut along this axis, and all-reduce the result; what is smaller.
-    3. One axis cannot cut rows and columns of the result: gather the smaller matrix.
-    XLA's partitioner mostly does the same: lesson 14 counts how often, and tests/simulate/test_sharding.py holds cases seen with
-    torch_xla 2.9.0. Where two cuts do not go together, it may move blocks to another axis first.
+    x, w: specs, with one axis or None a dimension
+    width: bytes of a number
+
+    The rules:
+    1. One axis cannot cut rows and columns of the result: gather the smaller matrix.
+    2. Cut along the same axis of the mesh, the inner dimensions fit: each device has a
+       part of the sum, all-reduce.
+    3. If one inner dimension is cut and the other is not: gather the matrix that is
+       cut, or use that part of the other one that fits, where it is not cut along this
+       axis, and all-reduce the result; what is smaller.
+    XLA's partitioner mostly does the same (lesson 14 counts how often); where two cuts
+    do not go together, it may move blocks to another axis first.
     """
-    shapes = {"x": (rows, inner), "w": (inner, columns)}
-    spec = {"x": list(x), "w": list(w)}
-    for name in "xw":
-        _check(shapes[name], mesh, spec[name])
-        if not all(axes is None or isinstance(axes, str) for axes in spec[name]):
-            raise LabError(
-                f"a product takes one axis or None a dimension, not {tuple(spec[name])}"
-            )
+    left = _Factor((rows, inner), list(x), mesh, width)
+    right = _Factor((inner, columns), list(w), mesh, width)
     moved, summed = [], []
-
-    def size(shape, spec):
-        return width * math.prod(
-            -(-d // _parts(_axes(axes), mesh))
-            for d, axes in zip(shape, spec, strict=True)
-        )
-
-    def gather(name, axis):
-        spec[name] = [None if axes == axis else axes for axes in spec[name]]
-        moved.append(
-            Collective("all-gather", axis, size(shapes[name], spec[name]), mesh[axis])
-        )
-
     for axis in mesh:
-        if spec["x"][0] == axis and spec["w"][1] == axis:
-            gather("x" if rows < columns else "w", axis)
+        if left.spec[0] == axis and right.spec[1] == axis:
+            moved.append((left if rows < columns else right).gather(axis))
     for axis in mesh:
-        cut = {"x": spec["x"][1] == axis, "w": spec["w"][0] == axis}
-        if all(cut.values()):
+        if left.spec[1] == axis and right.spec[0] == axis:
             summed.append(axis)
-        elif any(cut.values()):
-            one, other = ("x", "w") if cut["x"] else ("w", "x")
-            whole = size(
-                shapes[one], [None if axes == axis else axes for axes in spec[one]]
-            )
-            if (
-                axis not in spec[other]
-                and size((rows, columns), (spec["x"][0], spec["w"][1])) < whole
-            ):
+        elif axis in (left.spec[1], right.spec[0]):
+            cut, other = (left, right) if left.spec[1] == axis else (right, left)
+            result = _size((rows, columns), (left.spec[0], right.spec[1]), mesh, width)
+            if axis not in other.spec and result < cut.size_without(axis):
                 summed.append(axis)
             else:
-                gather(one, axis)
-    out = (spec["x"][0], spec["w"][1])
-    for axis in summed:
-        moved.append(
-            Collective("all-reduce", axis, size((rows, columns), out), mesh[axis])
-        )
+                moved.append(cut.gather(axis))
+    out = (left.spec[0], right.spec[1])
+    size = _size((rows, columns), out, mesh, width)
+    moved += [Collective("all-reduce", axis, size, mesh[axis]) for axis in summed]
     return out, [c for c in moved if c.ranks > 1]
 
 
+class _Factor:
+    """A matrix of a product, whose spec changes when it is gathered."""
+
+    def __init__(self, shape, spec, mesh, width):
+        _check(shape, mesh, spec)
+        if not all(axes is None or isinstance(axes, str) for axes in spec):
+            raise LabError(
+                f"a product takes one axis or None a dimension, not {tuple(spec)}"
+            )
+        self.shape, self.spec, self.mesh, self.width = shape, spec, mesh, width
+
+    def _without(self, axis):
+        return [None if axes == axis else axes for axes in self.spec]
+
+    def size_without(self, axis):
+        """Bytes on a device if it were not cut along this axis."""
+        return _size(self.shape, self._without(axis), self.mesh, self.width)
+
+    def gather(self, axis):
+        self.spec = self._without(axis)
+        size = _size(self.shape, self.spec, self.mesh, self.width)
+        return Collective("all-gather", axis, size, self.mesh[axis])
+
+
+def _size(shape, spec, mesh, width):
+    """Bytes of a device's block."""
+    parts = [_parts(_axes(axes), mesh) for axes in spec]
+    return width * math.prod(-(-d // p) for d, p in zip(shape, parts, strict=True))
+
+
 def _axes(axes):
-    return () if axes is None else (axes,) if isinstance(axes, str) else tuple(axes)
+    if axes is None:
+        return ()
+    return (axes,) if isinstance(axes, str) else tuple(axes)
 
 
 def _parts(axes, mesh):

@@ -6,14 +6,13 @@ The host issues operations one after the other; each goes to a stream and to an 
 its operations in the order of issue, and one that is not ready holds up those behind
 it; an operation that waits for an event starts after the operation the event follows.
 
-A model with errors in both directions, no bound. It says too much where several
-hardware queues stand in front of an engine (since compute capability 3.5), or where
-small kernels share the processors. It says too little where engines slow each other
-down because they share a memory, where handing over between queues takes time, and on
-the Fermi generation when kernels of several streams are issued back to back: the GPU
-then signals the end of each only when all have ended, and the copies out wait. A Tesla
-C2050 so takes 9/12 of the serial time for four chunks, breadth first; `schedule` says
-6/12, unless each copy out is given all kernels as `after`.
+No bound: it errs in both directions. It says too much where several hardware queues
+stand in front of an engine (since compute capability 3.5), or where small kernels share
+the processors; too little where engines share a memory, where handing over between
+queues takes time, and on the Fermi generation, whose GPU signals the end of kernels
+issued back to back only when all have ended (a Tesla C2050 takes 9/12 of the serial
+time for four chunks, breadth first; `schedule` says 6/12, unless each copy out is given
+all kernels as `after`).
 
 Source: M. Harris, "How to Overlap Data Transfers in CUDA C/C++" (NVIDIA 2012): times of
 a Tesla C1060, C2050, K20c.
@@ -30,11 +29,14 @@ from utils.messages import LabError
 class Op:
     """One operation as the host issues it.
 
-    name: unique. stream, engine: where it queues. seconds: how long it takes (any unit
-    of time, the same in all). after: names of earlier operations it waits for (events).
-    launch: time the host needs to issue it. blocks: whether the host waits until it is
-    done, as for a copy that is not asynchronous. reads, writes: names of the buffers it
-    touches, for `races`.
+    name: unique
+    stream, engine: where it queues
+    seconds: how long it takes (any unit of time, the same in all)
+    after: names of earlier operations it waits for (events)
+    launch: time the host needs to issue it
+    blocks: whether the host waits until it is done, as for a copy that is not
+        asynchronous
+    reads, writes: names of the buffers it touches, for `races`
     """
 
     name: str
@@ -101,36 +103,39 @@ def makespan(spans: Iterable[Span]) -> float:
 
 
 def pipeline(
-    chunks: int, seconds: Sequence[float], *,
-    streams: int | None = None, order: str = "depth", copy_engines: int = 2, pinned: bool = True, launch: float = 0.0,
-) -> list[Op]:  # fmt: skip
-    """The operations of "copy in, compute, copy out" on work cut into `chunks`, as a
-    list of Op for `schedule`.
+    chunks: int,
+    seconds: Sequence[float],
+    *,
+    streams: int | None = None,
+    order: str = "depth",
+    copy_engines: int = 2,
+    pinned: bool = True,
+    launch: float = 0.0,
+) -> list[Op]:
+    """The operations of "copy in, compute, copy out" on work cut into `chunks`.
 
-    seconds: (copy in, compute, copy out) for the whole work; each chunk takes its
-    share. streams: how many to deal the chunks out to (default: one a chunk). order:
-    "depth" issues chunk by chunk, "breadth" stage by stage. copy_engines: 2, one a
-    direction, or 1 for both. pinned: False makes the copies hold the host. launch: host
-    time to issue one operation. With equal stages, two copy engines and one stream a
-    chunk, makespan over serial time is (n + 2)/(3n) for n chunks; "breadth" on one copy
-    engine gives 8/12 for four, "depth" 12/12, as on the Tesla C1060 of the source
-    above.
+    seconds: (copy in, compute, copy out) for the whole work; each chunk takes its share
+    streams: how many to deal the chunks out to (default: one a chunk)
+    order: "depth" issues chunk by chunk, "breadth" stage by stage
+    copy_engines: 2, one a direction, or 1 for both
+    pinned: False makes the copies hold the host
+    launch: host time to issue one operation
+
+    With equal stages and a stream each, n chunks take (n + 2)/(3n) of the serial time,
+    four on one copy engine 8/12 by "breadth", 12/12 by "depth" (Tesla C1060, as above).
     """
-    engine = {"in": "copy in", "compute": "compute", "out": "copy out"}
-    if copy_engines == 1:
-        engine["in"] = engine["out"] = "copy"
     if chunks < 1 or copy_engines not in (1, 2) or order not in ("depth", "breadth"):
         raise LabError(
             "a pipeline has at least one chunk, 1 or 2 copy engines, and order 'depth'"
             " or 'breadth'"
         )
-    shares, stages = dict(zip(engine, seconds, strict=True)), list(engine)
-    depth = [(chunk, stage) for chunk in range(chunks) for stage in stages]
-    issue = (
-        depth
-        if order == "depth"
-        else sorted(depth, key=lambda pair: stages.index(pair[1]))
-    )
+    engine = {"in": "copy in", "compute": "compute", "out": "copy out"}
+    if copy_engines == 1:
+        engine["in"] = engine["out"] = "copy"
+    shares = dict(zip(engine, seconds, strict=True))
+    issue = [(chunk, stage) for stage in engine for chunk in range(chunks)]
+    if order == "depth":
+        issue.sort(key=lambda pair: pair[0])
     return [
         Op(
             name=f"{stage} {chunk}",
@@ -157,16 +162,21 @@ def races(ops: Sequence[Op]) -> list[tuple[str, str]]:
     before, last, host, found = {}, {}, set(), []
     for op in ops:
         _check(op, before)
-        known = [*op.after, *([last[op.stream]] if op.stream in last else [])]
+        known = list(op.after)
+        if op.stream in last:
+            known.append(last[op.stream])
         before[op.name] = host.union(*({name} | before[name] for name in known))
         last[op.stream] = op.name
         if op.blocks:
             host = host | before[op.name] | {op.name}
     for n, second in enumerate(ops):
         for first in ops[:n]:
-            shared = set(first.writes) & {*second.reads, *second.writes} or set(
-                first.reads
-            ) & set(second.writes)
-            if shared and first.name not in before[second.name]:
+            if _share(first, second) and first.name not in before[second.name]:
                 found.append((first.name, second.name))
     return found
+
+
+def _share(first, second):
+    """Whether two operations touch the same buffer, one of them writing."""
+    touched = {*first.reads, *first.writes} & {*second.reads, *second.writes}
+    return bool(touched & {*first.writes, *second.writes})

@@ -31,7 +31,7 @@ class ToyStream:
         return self._last
 
     def wait_event(self, event: Future) -> None:
-        """Make the work launched from now on wait for `event`. The host does not wait."""
+        """Make the work launched from now on wait for `event`; the host goes on."""
         self.launch(event.result)
 
     def wait_stream(self, other: "ToyStream") -> None:

@@ -6,14 +6,13 @@ import collections
 import re
 
 MOST = 5  # rows that are shown
-# packages of which a name can be the mark of a row
-LESSONS = "torch|torch_xla|functorch|apex"
+# whose names can be the mark of a row
+PACKAGES = "torch|torch_xla|functorch|apex"
 
 # A message that many lines give: which row it belongs to, unless the code says more.
 GENERAL = {
-    r"not compiled with CUDA|Found no NVIDIA driver|No CUDA GPUs are available|No HIP GPUs": (
-        "movement/not-compiled"
-    ),
+    r"not compiled with CUDA|Found no NVIDIA driver|No CUDA GPUs are available"
+    r"|No HIP GPUs": "movement/not-compiled",
     r"Cannot access accelerator device when none is available": "detection/none-there",
 }
 
@@ -22,7 +21,7 @@ GENERAL = {
 # in the lesson; errors of the index have their message.
 MARKS = {
     "detection/cuda-or-cpu": (
-        r"[\"']cuda(:0)?[\"'] if .*is_available\(\)|is_available\(\).*\n\s+device ="
+        r"[\"']cuda(:0)?[\"'] if .*is_available\(\)|is_available\(\).*:\n\s*device ="
     ),
     "detection/name": r"torch\.cuda\.get_device_name",
     "detection/built-for": r"torch\.accelerator\.current_accelerator\(\)",
@@ -134,37 +133,39 @@ ELSEWHERE = [
 ]
 
 
+# what listings use under these names, also where they show no import
+USUAL = {
+    "nn": "torch.nn",
+    "dist": "torch.distributed",
+    "optim": "torch.optim",
+    "xm": "torch_xla.core.xla_model",
+    "xmp": "torch_xla.distributed.xla_multiprocessing",
+}
+
+
 def spelled_out(source):
     """Source code without comments, with the full names of what it imports; also of
     code that is no Python.
     """
-    code = re.sub(r"#.*", "", source)
-    # also where no import is shown
-    names = {"nn": "torch.nn", "dist": "torch.distributed", "optim": "torch.optim"}
-    names |= {
-        "xm": "torch_xla.core.xla_model",
-        "xmp": "torch_xla.distributed.xla_multiprocessing",
-    }
-    for module, imported in re.findall(
-        r"^\s*from (\S+) import \(?([\w, ]+)", code, re.M
-    ):
+    code = re.sub(r"#.*", "", source)  # without comments
+    names = dict(USUAL)
+    # from MODULE import NAME as ALIAS, NAME
+    imports = r"^\s*from (\S+) import \(?([\w, ]+)"
+    for module, imported in re.findall(imports, code, re.M):
         for one in imported.split(","):
             name, _, alias = one.strip().partition(" as ")
             names[(alias or name).strip()] = f"{module}.{name.strip()}"
-    names |= {
-        alias: module
-        for module, alias in re.findall(r"^\s*import (\S+) as (\w+)", code, re.M)
-    }
-    pattern = "|".join(map(re.escape, names))
-    full = re.sub(
-        rf"(?<![\w.])({pattern})(?=\s*[.(])", lambda found: names[found[1]], code
-    )
-    return full + "\n" + code
+    # import MODULE as ALIAS
+    for module, alias in re.findall(r"^\s*import (\S+) as (\w+)", code, re.M):
+        names[alias] = module
+    # one of these names before a dot or a call, and no attribute itself
+    used = rf"(?<![\w.])({'|'.join(map(re.escape, names))})(?=\s*[.(])"
+    return re.sub(used, lambda found: names[found[1]], code) + "\n" + code
 
 
 def names_in(source):
-    """The dotted names of PyTorch's packages in source code: torch.cuda.memory_cached."""
-    return set(re.findall(rf"(?<![\w.])(?:{LESSONS})(?:\.\w+)+", spelled_out(source)))
+    """Dotted names of PyTorch's packages in source code: torch.cuda.memory_cached."""
+    return set(re.findall(rf"(?<![\w.])(?:{PACKAGES})(?:\.\w+)+", spelled_out(source)))
 
 
 def marks(rows):
@@ -197,28 +198,21 @@ def like(rows, message, source):
     marked = [slug for slug, mark in marks(rows).items() if re.search(mark, code)]
     told, general = [], []
     for line in message.split("\n"):
-        which = next(
-            (slug for pattern, slug in GENERAL.items() if re.search(pattern, line)),
-            None,
-        )
-        found = [
-            slug
-            for slug, row in rows.items()
-            if any(re.search(pattern, line) for pattern in row.patterns())
-        ]
-        if which:
-            found = [slug for slug in found if slug in marked]
-            general += [] if found else [which]
+        found = [slug for slug, row in rows.items() if _says(row, line)]
+        for pattern, slug in GENERAL.items():
+            if re.search(pattern, line):
+                found = [other for other in found if other in marked]
+                if not found:
+                    general.append(slug)
         told += found
-    plain = [slug for slug in marked if rows[slug].expected[""].word != "fine"]
-    ordered = [
-        *[slug for slug in told if slug in marked],
-        *general,
-        *told,
-        *plain,
-        *marked,
-    ]
-    return [rows[slug] for slug in dict.fromkeys(ordered) if slug in rows][:MOST]
+    both = [slug for slug in told if slug in marked]
+    old = [slug for slug in marked if rows[slug].expected[""].word != "fine"]
+    ordered = dict.fromkeys([*both, *general, *told, *old, *marked])
+    return [rows[slug] for slug in ordered if slug in rows][:MOST]
+
+
+def _says(row, line):
+    return any(re.search(pattern, line) for pattern in row.patterns())
 
 
 def elsewhere(text):

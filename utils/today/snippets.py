@@ -53,30 +53,35 @@ def run_snippets(prelude, parts, folder, together=True, limit=LIMIT, env=None):
 
     Of each: "printed" and "stderr" (text), "warnings" ([category, text] each), "error"
     ([class, text] or None), "seconds" (without the prelude; None if it raised), "ended"
-    ("" or why it did not end by itself). folder: where each gets an empty folder of its
-    own. together: side by side, not one after the other. limit: in seconds. env:
-    variables of the processes besides this one's.
+    ("" or why it did not end by itself).
+
+    folder: where each gets an empty folder of its own
+    together: side by side, not one after the other
+    limit: in seconds
+    env: variables of the processes besides this one's
     """
-    xla = any("torch_xla" in part for part in parts) and importlib.util.find_spec(
-        "torch_xla"
-    )
-    together = together and not xla  # a TPU serves one process at a time
+    xla = any("torch_xla" in part for part in parts)
+    xla = xla and importlib.util.find_spec("torch_xla") is not None
     not_theirs = (pathlib.Path(__file__).parents[2], pathlib.Path.cwd())
-    job = {
-        "limit": limit,
-        "env": {**os.environ, **(env or {})},
-        "prelude": f"{prelude}\n",
-        "xla": bool(xla),
-    }
-    job["path"] = [
-        entry for entry in sys.path if entry and pathlib.Path(entry) not in not_theirs
+    path = [
+        place for place in sys.path if place and pathlib.Path(place) not in not_theirs
     ]
     jobs = [
-        {**job, "part": part, "place": tempfile.mkdtemp(prefix="snippet-", dir=folder)}
+        {
+            "part": part,
+            "place": tempfile.mkdtemp(prefix="snippet-", dir=folder),
+            "limit": limit,
+            "env": {**os.environ, **(env or {})},
+            "path": path,
+            "prelude": f"{prelude}\n",
+            "xla": xla,
+        }
         for part in parts
     ]
+    # a TPU serves one process at a time
+    groups = [jobs] if together and not xla else [[job] for job in jobs]
     try:
-        for group in [jobs] if together else [[job] for job in jobs]:
+        for group in groups:
             _carry_out(group, limit)
         return [_outcome(job) for job in jobs]
     finally:
@@ -110,7 +115,7 @@ def _carry_out(jobs, limit):
 
 
 def _start(job):
-    """Start the process of one piece (and, before the first, the server that forks it)."""
+    """Start the process of a piece, before the first also the server that forks it."""
     for name in ("printed", "stderr"):
         pathlib.Path(job["place"], name).touch()
     context = multiprocessing.get_context(METHOD)
@@ -119,10 +124,8 @@ def _start(job):
     process = context.Process(
         target=runpy.run_path, args=(__file__, {"job": job}, "__snippet__")
     )
-    main, method = (
-        sys.modules["__main__"],
-        multiprocessing.get_start_method(allow_none=True),
-    )
+    main = sys.modules["__main__"]
+    method = multiprocessing.get_start_method(allow_none=True)
     # or the new process would run this program's file again
     sys.modules["__main__"] = types.ModuleType("__main__")
     try:
@@ -145,21 +148,17 @@ def _why_ended(process, job, late):
         return f"it did not end within {job['limit']} s and was stopped"
     if code is None:
         written = sum((place / name).stat().st_size for name in ("printed", "stderr"))
-        return (
-            f"it printed more than {PRINTED_MOST // 2**20} MiB and was stopped"
-            if written > PRINTED_MOST
-            else None
-        )
+        if written <= PRINTED_MOST:
+            return None
+        return f"it printed more than {PRINTED_MOST // 2**20} MiB and was stopped"
     # multiprocessing's answer if the server is not there to tell
     if code == 255 and psutil.pid_exists(process.pid):
         raise ServerError
     if code < 0:
         return f"its process was ended by {signal.Signals(-code).name}"
-    return (
-        ""
-        if (place / "outcome.json").exists()
-        else f"its process ended with status {code}"
-    )
+    if (place / "outcome.json").exists():
+        return ""
+    return f"its process ended with status {code}"
 
 
 def _kill(process):
@@ -197,15 +196,15 @@ def _run(job):
     outcome = {"error": None, "seconds": None}
     with warnings.catch_warnings(record=True) as caught:
         try:
-            exec(
-                compile(job["prelude"], path, "exec"), sys.modules["__main__"].__dict__
-            )
+            names = sys.modules["__main__"].__dict__
+            exec(compile(job["prelude"], path, "exec"), names)
             caught.clear()  # what the prelude warned of is not the piece's
-            code = compile(
-                "\n" * job["prelude"].count("\n") + job["part"], path, "exec"
-            )
+            above = "\n" * job["prelude"].count(
+                "\n"
+            )  # so that lines have their numbers
+            code = compile(above + job["part"], path, "exec")
             began = time.perf_counter()
-            exec(code, sys.modules["__main__"].__dict__)
+            exec(code, names)
             outcome["seconds"] = time.perf_counter() - began
             for other in [*threading.enumerate(), *multiprocessing.active_children()]:
                 if other is not threading.current_thread() and not other.daemon:
@@ -228,7 +227,9 @@ def _run(job):
 
 
 def _become_program(job):
-    """Make this process what `python snippet.py` would be in the piece's own folder. Returns the path of that file."""
+    """Make this process what `python snippet.py` would be in the piece's own folder.
+    Returns the path of that file.
+    """
     if hasattr(os, "setsid"):
         os.setsid()  # a process group, which is ended as a whole
     threading.Thread(target=_end_with_caller, args=(job["limit"],), daemon=True).start()

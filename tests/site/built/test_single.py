@@ -24,7 +24,7 @@ from tools import setup_env
 from tools.lessons import notebooks
 from tools.site import single
 from utils.exercises import lesson_exercises
-from utils.launch import NOISE
+from utils.jobs import NOISE
 
 # Colab's versions, or (make test-site, a sample) those of the environment that runs the
 # tests.

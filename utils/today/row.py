@@ -1,0 +1,189 @@
+"""The rows of lesson 16: how an old snippet, its replacement and what is announced of
+them are written, and which rows the lesson has.
+
+A cell is one row:
+
+    %%today amp/autocast: warns "torch.cuda.amp.autocast"
+    #: before 2.4: fine
+    #: because the same class serves all devices now
+    with torch.cuda.amp.autocast():
+        ...
+    # ---- today
+    with torch.autocast("cpu"):
+        ...
+
+The verdict (fine, warns, raises, wrong, slower 5) is measured, and must be the
+announced one; the regular expression must match what the old part printed in its
+warning, its error or, if wrong, on the screen. Lines `#: CONDITION: VERDICT` announce
+another verdict for some versions or machines, the first that holds counts; there "any"
+says that nobody has checked, "newer" that this PyTorch does not have the form of today
+yet, which is then not run.
+"""
+
+import functools
+import importlib.util
+import json
+import re
+import sys
+from dataclasses import dataclass, replace
+
+import torch
+
+from utils import cells
+from utils.course import COURSE
+from utils.messages import LabError
+
+LESSON = COURSE / "notebooks" / "16_old_code_today.ipynb"
+INDEX = "## Which message did you get?"  # where its index by message begins
+# the line between the two parts
+TODAY = re.compile(r"^# -+ today\s*$", re.M)
+# amp/autocast: warns "torch.cuda.amp.autocast"
+HEADER = re.compile(r"(?P<slug>[a-z]+/[\w.-]+): (?P<announced>.+)")
+# raises "a message", or: slower 5
+ANNOUNCED = re.compile(
+    r"(?P<verdict>fine|warns|raises|wrong|any|newer|slower (?P<factor>\d+))(?:"
+    r' "(?P<pattern>.+)")?'
+)
+MACHINES = {  # conditions that are no version
+    "with cuda": torch.cuda.is_available,
+    "with cuda-build": lambda: (
+        torch.backends.cuda.is_built() and not torch.cuda.is_available()
+    ),
+    "with torch_xla": lambda: importlib.util.find_spec("torch_xla") is not None,
+    "with tpu": lambda: cells.missing("tpu") is None,
+    "with mps": torch.backends.mps.is_available,
+    "with accelerator": torch.accelerator.is_available,
+    "on Linux": lambda: sys.platform == "linux",
+    "on Windows": lambda: sys.platform == "win32",
+    "on macOS": lambda: sys.platform == "darwin",
+}
+
+
+class TodayError(LabError):
+    """A row that does not do what it announces, or that cannot be read."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One announcement. word: the verdict. pattern: regular expression, or None.
+    factor: of "slower".
+    """
+
+    word: str
+    pattern: str = None
+    factor: int = None
+
+
+@dataclass(frozen=True)
+class Row:
+    """A snippet and its replacement. expected: condition → Verdict, in order, the last
+    for "" (everything else).
+    """
+
+    slug: str
+    expected: dict
+    because: str
+    old: str
+    new: str
+    indexed: bool = False  # whether it stands in the index by message
+
+    @property
+    def group(self):
+        """The part of the slug before the stroke: "memory"."""
+        return self.slug.split("/")[0]
+
+    def patterns(self):
+        """The regular expressions of all its announcements, also of those that do not
+        hold here.
+        """
+        return [
+            verdict.pattern for verdict in self.expected.values() if verdict.pattern
+        ]
+
+    def here(self):
+        """The Verdict that is announced for this PyTorch on this machine."""
+        return next(
+            verdict for condition, verdict in self.expected.items() if holds(condition)
+        )
+
+
+def parse(header, body):
+    """The Row of a cell's first line (without %%today) and its other lines. TodayError
+    where they are no row.
+    """
+    found = HEADER.fullmatch(header.strip())
+    if not found:
+        raise TodayError(
+            f"cannot read {header.strip()!r}: write %%today GROUP/NAME: VERDICT"
+            ' "pattern"'
+        )
+    expected, because, lines = {}, "", body.splitlines()
+    while lines and lines[0].startswith("#:"):
+        text = lines.pop(0)[2:].strip()
+        if text.startswith("because "):
+            because = text.removeprefix("because ")
+        else:
+            condition, _, announced = text.partition(": ")
+            holds(condition)  # TodayError for one that is unknown
+            expected[condition] = _verdict(announced)
+    expected[""] = _verdict(found["announced"])
+    old, *new = TODAY.split("\n".join(lines))
+    if len(new) != 1 or not old.strip() or not new[0].strip():
+        raise TodayError(
+            f"{found['slug']}: a row has an old part, a line `# ---- today` and a new"
+            " part"
+        )
+    return Row(found["slug"], expected, because, old.strip("\n"), new[0].strip("\n"))
+
+
+def _verdict(text):
+    found = ANNOUNCED.fullmatch(text.strip())
+    if not found:
+        raise TodayError(
+            f"cannot read the announcement {text.strip()!r}: known are fine, warns,"
+            " raises, wrong, slower 5"
+        )
+    factor = int(found["factor"]) if found["factor"] else None
+    return Verdict(found["verdict"].split()[0], found["pattern"], factor)
+
+
+def holds(condition):
+    """Whether a condition holds here: "before 2.11", "from 2.12", "with cuda, on Linux"
+    (all of them); "" always.
+    """
+    return all(_holds(part.strip()) for part in condition.split(",") if part.strip())
+
+
+def _holds(condition):
+    word, _, number = condition.partition(" ")
+    if word in ("before", "in", "from") and re.fullmatch(r"\d+\.\d+", number):
+        version, named = _major_minor(torch.__version__), _major_minor(number)
+        if word == "in":
+            return version == named
+        return version < named if word == "before" else version >= named
+    if condition not in MACHINES:
+        known = ["before 2.11", "in 2.11", "from 2.12", *MACHINES]
+        raise TodayError(
+            f"unknown condition {condition!r}; known are {', '.join(known)}"
+        )
+    return MACHINES[condition]()
+
+
+def _major_minor(version):
+    return [int(number) for number in version.split(".")[:2]]
+
+
+@functools.cache
+def rows():
+    """All rows of lesson 16, as a dict slug → Row, also those that have not run."""
+    if not LESSON.exists():
+        return {}
+    found, indexed = {}, False
+    for cell in json.loads(LESSON.read_text(encoding="utf-8"))["cells"]:
+        lines = cells.body("".join(cell["source"])).splitlines()
+        indexed = indexed or lines[:1] == [INDEX]
+        # a row, not the cell that readers paste into: %%today alone
+        if cell["cell_type"] == "code" and lines and re.match(r"%%today \S", lines[0]):
+            row = parse(lines[0].removeprefix("%%today "), "\n".join(lines[1:]))
+            found[row.slug] = replace(row, indexed=indexed)
+    return found
