@@ -26,7 +26,7 @@ You will be able to add two numbers.
 
 FACTS
 [setup fold]
-pass
+# @title Set-up
 [recipe]
 x = torch.ones(2)
 x.sum()
