@@ -55,15 +55,11 @@ MODES = {
     "max-autotune-no-cudagraphs": {"first": 30.0, "median": 0.0006},
     "max-autotune": {"first": 33.0, "median": 0.0003},
 }
+VERSIONS = {"VERSIONS": dict.fromkeys(FAULTS)}
 ROWS = [
     Row("06", "feeding-figure", "data_feeding", FEEDING),
     Row(
-        "09",
-        "gain-gpu-figure",
-        "profiling_faults",
-        FAULTS,
-        ("gain-figure",),
-        {"VERSIONS": dict.fromkeys(FAULTS)},
+        "09", "gain-gpu-figure", "profiling_faults", FAULTS, ("gain-figure",), VERSIONS
     ),
     Row("10", "modes-figure", "compile_modes", MODES),
 ]
@@ -75,12 +71,10 @@ def sources(lesson):
 
 
 def functions_of(source):
-    """The code of a cell without all that is neither an import nor a function or class."""
+    """The imports, functions and classes in the code of a cell."""
     kinds = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.ClassDef)
-    tree = ast.parse(source)
-    return ast.unparse(
-        ast.Module([node for node in tree.body if isinstance(node, kinds)], [])
-    )
+    body = [node for node in ast.parse(source).body if isinstance(node, kinds)]
+    return ast.unparse(ast.Module(body, []))
 
 
 def drawn(row, value, monkeypatch):
@@ -92,14 +86,8 @@ def drawn(row, value, monkeypatch):
     origin = recordings.Provenance("A made-up GPU", False, "2026-11-20", {})
     monkeypatch.setitem(recordings.results, row.result, origin)
     source = sources(row.lesson)
-    names = {
-        "torch": torch,
-        "np": numpy,
-        "plots": plots,
-        "claim": claim,
-        **row.names,
-        row.result: value,
-    }
+    names = {"torch": torch, "np": numpy, "plots": plots, "claim": claim}
+    names |= {**row.names, row.result: value}
     for cell in row.functions:
         exec(functions_of(source[cell]), names)
     assert cells.header(source[row.figure]).word == f"result:{row.result}"
@@ -107,23 +95,20 @@ def drawn(row, value, monkeypatch):
     ((fig, alt),) = shown
     fig.draw_without_rendering()
     (ax,) = fig.axes
-    rows = {
-        round(at): label.get_text()
-        for at, label in zip(ax.get_yticks(), ax.get_yticklabels(), strict=True)
-    }
+    labels = zip(ax.get_yticks(), ax.get_yticklabels(), strict=True)
+    rows = {round(at): label.get_text() for at, label in labels}
+    texts = (ax.title, ax.xaxis.label, ax.yaxis.label, *ax.texts)
     return {
         "texts": [alt, *(text.get_text() for text in fig.texts)],
-        "labels": [
-            text.get_text()
-            for text in (ax.title, ax.xaxis.label, ax.yaxis.label, *ax.texts)
-        ],
+        "labels": [text.get_text() for text in texts],
         "rows": rows,
-        "bars": {
-            rows[round(bar.get_y() + bar.get_height() / 2)]: _bar(bar)
-            for bar in ax.patches
-        },
+        "bars": {rows[round(_middle(bar))]: _bar(bar) for bar in ax.patches},
         "lines": [(line.get_xydata().tolist(), line.get_color()) for line in ax.lines],
     }
+
+
+def _middle(bar):
+    return bar.get_y() + bar.get_height() / 2
 
 
 def _bar(bar):
@@ -131,9 +116,8 @@ def _bar(bar):
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.lesson} {row.figure}")
-def test_a_figure_from_a_recording_is_the_one_drawn_live_in_any_order_of_keys(
-    row, monkeypatch
-):
+def test_a_figure_from_a_recording_is_the_one_drawn_live(row, monkeypatch):
+    """Whatever the order of its keys."""
     live = drawn(row, row.value, monkeypatch)
     assert set(live["bars"]) == set(row.value) and len(live["texts"]) == 3
     assert drawn(row, recordings.plain(row.result, row.value), monkeypatch) == live

@@ -8,6 +8,7 @@ fork, each is a new Python.
 import datetime
 import json
 import multiprocessing
+import operator
 import os
 import pathlib
 import random
@@ -69,9 +70,8 @@ def start(main, *words, **env):
     if CONTEXT.get_start_method() == "forkserver":
         _serve()
     method = multiprocessing.get_start_method(allow_none=True)
-    with mock.patch.dict(
-        os.environ, PYTHONPATH=str(ROOT)
-    ):  # the server finds tests.scripts.processes, whatever the folder
+    # the server finds tests.scripts.processes, whatever the folder
+    with mock.patch.dict(os.environ, PYTHONPATH=str(ROOT)):
         process.start()
     # starting has fixed it; other tests look at it
     multiprocessing.set_start_method(method, force=True)
@@ -113,10 +113,11 @@ def log_of(path):
 
 def wait_for_step(path, step):
     """Wait until a training has logged this step."""
-    wait_until(
-        lambda: any(line["step"] >= step for line in log_of(path)[-1:]),
-        f"step {step} in {path}",
-    )
+
+    def logged():
+        return any(line["step"] >= step for line in log_of(path)[-1:])
+
+    wait_until(logged, f"step {step} in {path}")
 
 
 def chance():
@@ -137,8 +138,5 @@ def assert_same_bits(one, two):
         if isinstance(value, dict):
             assert_same_bits(value, two[name])
         else:
-            assert (
-                torch.equal(value, two[name])
-                if torch.is_tensor(value)
-                else value == two[name]
-            ), name
+            same = torch.equal if torch.is_tensor(value) else operator.eq
+            assert same(value, two[name]), name
