@@ -20,16 +20,11 @@ from unittest import mock
 
 import torch
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-SCRIPTS = ROOT / "notebooks" / "scripts"
-sys.path.append(str(SCRIPTS))
-import checkpoint  # noqa: E402, F401 (for the tests)
-import train  # noqa: E402, F401
-import train_ddp  # noqa: E402, F401
+from tests.scripts import ROOT
 
 CONTEXT = multiprocessing.get_context("spawn" if os.name == "nt" else "forkserver")
 # torch._dynamo: the first optimizer imports it, and that takes as long as all the rest.
-PRELOAD = ["pytest", "tests.scripts.processes", "torch._dynamo"]
+PRELOAD = ["pytest", "tests.scripts.processes", "train", "train_ddp", "torch._dynamo"]
 
 
 def _serve():

@@ -13,10 +13,11 @@ import sys
 
 import pytest
 import torch
+import train_ddp
 import yaml
 from torch.distributed.run import get_args_parser
 
-from tests.scripts.processes import SCRIPTS, train_ddp
+from tests.scripts import SCRIPTS
 
 SBATCH, JOB = SCRIPTS / "train_ddp.sbatch", SCRIPTS / "train_ddp.yaml"
 

@@ -11,9 +11,9 @@ import sys
 import pytest
 import torch
 import torch.distributed as dist
+import train
 
-from tests.scripts import processes
-from tests.scripts.processes import SCRIPTS, train
+from tests.scripts import SCRIPTS, processes
 from tests.scripts.test_train_checkpoints import SMALL
 from utils import launch
 from utils.needs import missing_xla

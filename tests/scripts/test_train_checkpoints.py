@@ -10,11 +10,13 @@ import socket
 import stat
 import time
 
+import checkpoint
 import pytest
 import torch
+import train
+import train_ddp
 
 from tests.scripts import processes
-from tests.scripts.processes import checkpoint, train, train_ddp
 from utils.launch import free_port
 
 SMALL = (

@@ -22,17 +22,11 @@ import psutil
 import pytest
 import torch
 import torch.distributed as dist
+import train_ddp
 from sklearn.datasets import load_digits
 
-from tests.scripts import processes
-from tests.scripts.processes import (
-    SCRIPTS,
-    load,
-    log_of,
-    train_ddp,
-    wait_for_step,
-    wait_until,
-)
+from tests.scripts import SCRIPTS, processes
+from tests.scripts.processes import load, log_of, wait_for_step, wait_until
 from utils.launch import free_port
 
 SCRIPT = SCRIPTS / "train_ddp.py"
