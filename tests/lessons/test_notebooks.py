@@ -28,7 +28,6 @@ from utils import devices
 
 ROW = "%%today a/b: fine\n#: before 2.9: any\n#: because it is so\n{}\n# ---- today\n{}"
 JOB = "%%torchrun 2\nx = 1\nprint(x)"
-READS = ROW.format("y = net(x)", "y = F.relu(x)")
 OTHER_PART = "%%requires cuda\n" + ROW.format("y = x", "z = y")
 LINTED = {  # two cells → where Ruff finds what in them
     "unknown name": ("x = 1", "%%requires cuda\ny = x + z", "cell b, line 2: F821"),
@@ -41,9 +40,7 @@ LINTED = {  # two cells → where Ruff finds what in them
         "%%torchrun 2\nprint(x)",
         "cell b, line 2: F821",
     ),
-    "name of a row": (READS, "print(y)", "cell b, line 1: F821"),
     "name of a row's other part": ("", OTHER_PART, "cell b, line 7: F821"),
-    "no Python": ("x = 1", "%%requires cuda\ny = (", "cell b, line 2: invalid-syntax"),
 }
 
 
@@ -65,7 +62,6 @@ FORMATTED = {
         "%%requires cuda\nx = ( 1,2 )",
         "%%requires cuda\nx = (1, 2)",
     ),
-    "a job": ("%%torchrun 2\nx=1", "%%torchrun 2\nx = 1"),
     "a row": (BROKEN_ROW, MENDED_ROW),
     "88 columns": (WIDE, WIDE.replace("f(", "f(\n    ").replace("5)", "5\n)")),
     "too many lines": (LONG, LONG.strip()),

@@ -17,6 +17,7 @@ from nbformat import v4, writes
 from utils.today.cell import PRELUDE, TODAY
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+# the lines that begin with one of the course's %% words, at the top of a cell
 HEAD = re.compile(r"(?:%%(?:requires|today|torchrun)\b.*(?:\n|$))*")
 # of a cell; tools/lessons/rules.py allows 15 to lessons of the new form
 LINES_MOST = 20

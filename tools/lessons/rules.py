@@ -225,7 +225,7 @@ def _silent_cells(nb, number):
 
 
 def _is_silent(cell):
-    """Whether a cell is a visible one whose stored output says that it could not run."""
+    """Whether a visible cell's stored output says that it could not run."""
     states = [
         output.get("metadata", {}).get("device_lab", {}).get("state")
         for output in cell.outputs
