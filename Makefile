@@ -164,8 +164,8 @@ test-single: env-test env-test-colab
 # BENCH_ARGS="--batches 32 --rounds 5 --width 256": options of the comparison, and of train.py.
 bench:
 	@$(PYTHON) tools/setup_env.py --venv .venv-bench --requirements benchmarks/requirements.txt
-	$(BENCH) benchmarks/import_cost.py
-	$(BENCH) benchmarks/train_loops.py $(BENCH_ARGS)
+	$(BENCH) -m benchmarks.import_cost
+	$(BENCH) -m benchmarks.train_loops $(BENCH_ARGS)
 
 format: env-test
 	$(VENV) -m ruff format .

@@ -1,7 +1,7 @@
 """The training of train.py, written as one writes it with Accelerate and with
 Lightning: same model, data, optimizer.
 
-python benchmarks/peers.py train.py|Accelerate|Lightning [options of train.py]
+python -m benchmarks.peers train.py|Accelerate|Lightning [options of train.py]
 
 Each line of input is a number of steps. They are taken, and a line of output tells
 their number so far, the seconds that they took and the most bytes that a GPU held. The
@@ -12,20 +12,14 @@ import argparse
 import itertools
 import json
 import logging
-import pathlib
 import sys
 import time
 import warnings
 
+import tasks
 import torch
+import train
 from torch.utils.data import DataLoader, TensorDataset
-
-sys.path.insert(
-    0, str(pathlib.Path(__file__).resolve().parent.parent / "notebooks" / "scripts")
-)
-
-import tasks  # noqa: E402
-import train  # noqa: E402
 
 
 class Orders:
@@ -39,51 +33,43 @@ class Orders:
     def more(self):
         """Whether to take another step."""
         if not self.left:
-            if self.device.type != "cpu":
-                torch.accelerator.synchronize()
-            if self.begin is not None:
-                most = (
-                    torch.cuda.max_memory_allocated()
-                    if self.device.type == "cuda"
-                    else 0
-                )
-                print(
-                    f"step {self.done}:"
-                    f" {json.dumps([time.perf_counter() - self.begin, most])}",
-                    flush=True,
-                )
+            self.report()
             self.left = int(sys.stdin.readline() or 0)
             self.begin = time.perf_counter()
         self.left, self.done = self.left - 1, self.done + 1
         return self.left >= 0
 
+    def report(self):
+        most = 0
+        if self.device.type != "cpu":
+            torch.accelerator.synchronize()
+        if self.device.type == "cuda":
+            most = torch.cuda.max_memory_allocated()
+        if self.begin is not None:
+            said = json.dumps([time.perf_counter() - self.begin, most])
+            print(f"step {self.done}: {said}", flush=True)
+
 
 def data_loader(args, device):
     """The same samples, as a data set for DataLoader."""
     data, _ = tasks.load(args)
-    tensors = data.take(torch.arange(len(data)))
-    pin = device.type == "cuda"
-    return DataLoader(
-        TensorDataset(*tensors),
-        args.batch,
-        shuffle=True,
-        drop_last=True,
-        pin_memory=pin,
-    )
+    samples = TensorDataset(*data.take(torch.arange(len(data))))
+    options = {"shuffle": True, "drop_last": True, "pin_memory": device.type == "cuda"}
+    return DataLoader(samples, args.batch, **options)
 
 
 def parts(args, device):
     """Model, optimizer and schedule as train.py has them."""
-    layout = (
-        torch.channels_last
-        if args.task == "digits" and device.type == "cuda"
-        else torch.preserve_format
-    )
+    layout = torch.preserve_format
+    if args.task == "digits" and device.type == "cuda":
+        layout = torch.channels_last
     model = tasks.model_of(args).to(device, memory_format=layout)
     optimizer = torch.optim.AdamW(model.parameters(), args.lr, fused=True)
-    schedule = torch.optim.lr_scheduler.LambdaLR(
-        optimizer, lambda step: train.learning_rate(step, args) / args.lr
-    )
+
+    def factor(step):
+        return train.learning_rate(step, args) / args.lr
+
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, factor)
     return model, optimizer, schedule
 
 
@@ -103,9 +89,8 @@ def with_accelerate(args):
     precision = names[train.pick_precision(device, args)]
     accelerator = Accelerator(mixed_precision=precision, cpu=device.type == "cpu")
     model, optimizer, schedule = parts(args, device)
-    prepared = accelerator.prepare(
-        model, optimizer, data_loader(args, device), schedule
-    )
+    loader = data_loader(args, device)
+    prepared = accelerator.prepare(model, optimizer, loader, schedule)
     model, optimizer, loader, schedule = prepared
     orders = Orders(device)
     # epoch after epoch
@@ -127,11 +112,8 @@ def with_lightning(args):
     warnings.filterwarnings("ignore", module="lightning")
     device = train.pick_device(args)
     orders = Orders(device)
-    names = {
-        torch.float32: "32-true",
-        torch.bfloat16: "bf16-mixed",
-        torch.float16: "16-mixed",
-    }
+    names = {torch.float32: "32-true", torch.bfloat16: "bf16-mixed"}
+    names[torch.float16] = "16-mixed"
 
     class Module(lightning.LightningModule):
         def __init__(self):
@@ -152,31 +134,24 @@ def with_lightning(args):
         def on_train_batch_end(self, trainer, *_):
             trainer.should_stop = not orders.more()
 
-    off = (
-        "logger",
-        "enable_checkpointing",
-        "enable_progress_bar",
-        "enable_model_summary",
+    trainer = lightning.Trainer(
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        gradient_clip_val=args.clip,
+        devices=1,
+        max_epochs=-1,
+        max_steps=-1,
+        accelerator=device.type,
+        precision=names[train.pick_precision(device, args)],
+        callbacks=[Between()],
     )
-    options = dict.fromkeys(off, False) | {
-        "gradient_clip_val": args.clip,
-        "devices": 1,
-        "max_epochs": -1,
-    }
-    options |= {
-        "accelerator": device.type,
-        "precision": names[train.pick_precision(device, args)],
-    }
-    lightning.Trainer(max_steps=-1, callbacks=[Between()], **options).fit(
-        Module(), data_loader(args, device)
-    )
+    trainer.fit(Module(), data_loader(args, device))
 
 
-WAYS = {
-    "train.py": with_train,
-    "Accelerate": with_accelerate,
-    "Lightning": with_lightning,
-}
+WAYS = {"train.py": with_train, "Accelerate": with_accelerate}
+WAYS["Lightning"] = with_lightning
 
 
 def main():

@@ -1,8 +1,8 @@
 """train.py against Accelerate and Lightning: same model, data, optimizer and precision,
 interleaved in one run.
 
-python benchmarks/train_loops.py [--seconds 130] [--batches 32 256] [--peers Accelerate
-Lightning] [options of train.py]
+python -m benchmarks.train_loops [--seconds 130] [--batches 32 256]
+                                 [--peers Accelerate Lightning] [options of train.py]
 
 Each way runs in a process of its own, as its users start it, and takes its steps when
 it is told to. Samples/s are compared round by round: in each round every way takes its
@@ -23,25 +23,20 @@ wrong side.
 import argparse
 import json
 import os
-import pathlib
 import random
 import statistics
 import subprocess
 import sys
 import time
 
+import tasks
 import torch
+import train
 from torch.utils.flop_counter import FlopCounterMode
 
-HERE = pathlib.Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE.parent)]
-
-import peers  # noqa: E402
-import tasks  # noqa: E402
-import train  # noqa: E402
-
-from utils import devices, hardware  # noqa: E402
-from utils.timing import median_interval  # noqa: E402
+from benchmarks import ROOT, peers
+from utils import devices, hardware
+from utils.timing import median_interval
 
 # TURN: seconds that a turn takes at least, if one step does not take longer
 STARTS, TURN = 5, 0.5
@@ -56,34 +51,29 @@ LADDER = {  # what train.py can be told; each adds to the one before
 
 def spread(numbers):
     low, high = median_interval(numbers)
-    return (
-        f"{statistics.median(numbers):6.3f}  (95%: {low:.3f} to {high:.3f},"
-        f" n={len(numbers)})"
-    )
+    interval = f"95%: {low:.3f} to {high:.3f}, n={len(numbers)}"
+    return f"{statistics.median(numbers):6.3f}  ({interval})"
 
 
 def verdict(what, bad, beyond_doubt):
     """One line about a target, None where it is met. `bad`: by the median.
     `beyond_doubt`: by the interval, too.
     """
-    return (
-        f"{'target missed' if beyond_doubt else 'cannot tell, by the median'}: {what}"
-        if bad
-        else None
-    )
+    if not bad:
+        return None
+    begin = "target missed" if beyond_doubt else "cannot tell, by the median"
+    return f"{begin}: {what}"
 
 
 class Way:
     """A process that takes steps when it is told to: peers.py."""
 
     def __init__(self, name, words):
-        command = [sys.executable, peers.__file__, name, *words]
-        pipes = {
-            "stdin": subprocess.PIPE,
-            "stdout": subprocess.PIPE,
-            "stderr": subprocess.STDOUT,
-        }
-        self.name, self.process = name, subprocess.Popen(command, text=True, **pipes)
+        command = [sys.executable, "-m", peers.__name__, name, *words]
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+        pipes["stderr"] = subprocess.STDOUT
+        self.name = name
+        self.process = subprocess.Popen(command, cwd=ROOT, text=True, **pipes)
 
     def take(self, steps):
         """Take so many steps. Returns the seconds that they took, and the most bytes
@@ -125,7 +115,20 @@ def compare(words, batch, names, seconds):
 
 def decides(ratios):
     low, high = median_interval(ratios)
-    return "ahead of" if low > 1 else "behind" if high < 1 else "cannot tell from"
+    if low > 1:
+        return "ahead of"
+    return "behind" if high < 1 else "cannot tell from"
+
+
+def wait_for_first_step(words):
+    """Start train.py and wait for the line that says its first step is done. Its end is
+    not waited for.
+    """
+    command = [sys.executable, train.__file__, "--steps=1", *words]
+    quiet = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+    run = subprocess.Popen(command, text=True, **quiet)
+    next(line for line in run.stdout if line.startswith("step 1"))
+    return run
 
 
 def first_steps(words, names):
@@ -137,18 +140,9 @@ def first_steps(words, names):
         for name in random.sample(list(found), len(found)):
             begin = time.perf_counter()
             if name == "train.py":
-                command = [sys.executable, train.__file__, "--steps=1", *words]
-                with subprocess.Popen(
-                    command,
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.DEVNULL,
-                    text=True,
-                ) as run:
-                    seconds = next(
-                        time.perf_counter() - begin
-                        for line in run.stdout
-                        if line.startswith("step 1")
-                    )
+                run = wait_for_first_step(words)
+                seconds = time.perf_counter() - begin
+                run.communicate()
             else:
                 way = Way(name, words)
                 way.take(1)
@@ -160,8 +154,8 @@ def first_steps(words, names):
 
 
 def flops(args):
-    """Operations of one sample: products of the forward pass and of the backward pass,
-    counted without computing.
+    """Operations of one sample, in the products of forward and backward pass: counted
+    without computing.
     """
     with FlopCounterMode(display=False) as counter, torch.device("meta"):
         text = torch.zeros(1, args.context, dtype=torch.uint8)
@@ -170,12 +164,10 @@ def flops(args):
 
 
 def ladder(words, steps=20):
-    """Print samples/s, share of the device's peak and memory for each rung of LADDER."""
-    row = (
-        hardware.look_up(torch.cuda.get_device_name())
-        if torch.cuda.is_available()
-        else None
-    )
+    """Print samples/s, share of the device's peak and memory of each rung of LADDER."""
+    row = None
+    if torch.cuda.is_available():
+        row = hardware.look_up(torch.cuda.get_device_name())
     for rung, more in LADDER.items():
         args = train.parse_arguments([*words, *more, "--steps=100000"])
         way = Way("train.py", [*words, *more, "--steps=100000"])
@@ -189,7 +181,9 @@ def ladder(words, steps=20):
         rate = args.batch * steps / seconds
         teraflops = rate * flops(args) / 1e12
         line = f"  {rung:12} {rate:9,.1f} samples/s  {teraflops:8.3f} TFLOP/s"
-        peak = row and (row.tf32 or row.fp32 if args.precision == "fp32" else row.bf16)
+        peak = None
+        if row:
+            peak = row.tf32 or row.fp32 if args.precision == "fp32" else row.bf16
         line += f", {teraflops / peak:.0%} of {peak:g}" if peak else ", peak unknown"
         if torch.cuda.is_available():
             line += f", at most {most / 2**30:.1f} GiB"
@@ -201,36 +195,31 @@ def main():
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     add = parser.add_argument
-    add(
-        "--seconds",
-        type=float,
-        default=130,
-        help="of rounds, for each batch (default: %(default)s)",
-    )
-    add(
-        "--batches",
-        type=int,
-        nargs="*",
-        default=[32, 256],
-        help="(default: %(default)s)",
-    )
-    add(
-        "--peers",
-        nargs="*",
-        choices=peers.WAYS,
-        default=["Accelerate", "Lightning"],
-        help="(default: %(default)s)",
-    )
-    add(
-        "--ladder",
-        action="store_true",
-        help="climb the ladder without a CUDA GPU too, with the options",
-    )
+    each = "of rounds, for each batch (default: %(default)s)"
+    add("--seconds", type=float, default=130, help=each)
+    default = {"help": "(default: %(default)s)", "nargs": "*"}
+    add("--batches", type=int, default=[32, 256], **default)
+    names = ["Accelerate", "Lightning"]
+    add("--peers", choices=peers.WAYS, default=names, **default)
+    climb = "climb the ladder without a CUDA GPU too, with the options"
+    add("--ladder", action="store_true", help=climb)
     options, words = parser.parse_known_args()
     device = train.pick_device(train.parse_arguments(words))
     if device.type == "cpu":
         torch.set_num_threads(1)
         os.environ["OMP_NUM_THREADS"] = "1"
+    verdicts = report_rates(words, options, device)
+    verdicts += report_starts(words, options.peers)
+    if device.type == "cuda" or options.ladder:
+        print("ladder")
+        ladder(words if options.ladder else [*FILLS_A_GPU, *words])
+    verdicts = [line for line in verdicts if line]
+    print("\n".join(verdicts) or "every target is met")
+    return 1 if verdicts else 0
+
+
+def report_rates(words, options, device):
+    """Compare samples/s and print them; the verdicts."""
     found = {
         batch: compare(words, batch, options.peers, options.seconds)
         for batch in options.batches
@@ -241,42 +230,33 @@ def main():
         for peer, r in ratios.items()
     ]
     print(f"train.py, by the 95% intervals: {', '.join(decided)}")
-    print(
-        f"{devices.name_of(device.type)}, torch {torch.__version__},"
-        f" {torch.get_num_threads()} thread(s)"
-    )
+    threads = f"{torch.get_num_threads()} thread(s)"
+    print(f"{devices.name_of(device.type)}, torch {torch.__version__}, {threads}")
     verdicts = []
     for batch, (ratios, rates) in found.items():
-        print(
-            f"batch {batch}: train.py {statistics.median(rates):,.0f} samples/s. Its"
-            " samples/s divided by those of"
-        )
+        ours = f"train.py {statistics.median(rates):,.0f} samples/s"
+        print(f"batch {batch}: {ours}. Its samples/s divided by those of")
         for peer, numbers in ratios.items():
             print(f"  {peer:12} {spread(numbers)}")
+            slower = statistics.median(numbers) < 1
             doubtless = median_interval(numbers)[1] < 1
-            verdicts.append(
-                verdict(
-                    f"slower than {peer} at batch {batch}",
-                    statistics.median(numbers) < 1,
-                    doubtless,
-                )
-            )
+            what = f"slower than {peer} at batch {batch}"
+            verdicts.append(verdict(what, slower, doubtless))
+    return verdicts
+
+
+def report_starts(words, names):
+    """Compare the seconds to the first step and print them; the verdicts."""
     print("seconds from starting a process to the end of its first step")
-    starts = first_steps(words, options.peers)
+    starts, verdicts = first_steps(words, names), []
     ours = starts["train.py"]
     for name, numbers in starts.items():
         print(f"  {name:12} {spread(numbers)}")
         later = statistics.median(numbers) < statistics.median(ours)
         doubtless = median_interval(numbers)[1] < median_interval(ours)[0]
-        verdicts.append(
-            verdict(f"first step later than that of {name}", later, doubtless)
-        )
-    if device.type == "cuda" or options.ladder:
-        print("ladder")
-        ladder(words if options.ladder else [*FILLS_A_GPU, *words])
-    verdicts = [line for line in verdicts if line]
-    print("\n".join(verdicts) or "every target is met")
-    return 1 if verdicts else 0
+        what = f"first step later than that of {name}"
+        verdicts.append(verdict(what, later, doubtless))
+    return verdicts
 
 
 if __name__ == "__main__":

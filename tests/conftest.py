@@ -1,4 +1,4 @@
-"""What several tests share: a notebook built from sources, and a kernel that runs it."""
+"""What tests share: a notebook built from sources, and a kernel that runs it."""
 
 import asyncio
 import contextlib
@@ -23,7 +23,8 @@ def renew():
     import os, sys
     shell = get_ipython()
     callbacks = shell.events.callbacks.values()
-    changed = shell.input_transformers_cleanup, shell.input_transformers_post, *callbacks, sys.path
+    changed = [shell.input_transformers_cleanup, shell.input_transformers_post]
+    changed += [*callbacks, sys.path]
     if not hasattr(shell, "as_new"):
         shell.as_new = [list(kept) for kept in changed]
     for kept, now in zip(shell.as_new, changed):
@@ -54,7 +55,7 @@ def temporary_files():
 
 
 def notebook(*sources, preamble=True):
-    """A notebook whose code cells hold `sources`, after a cell that imports the course."""
+    """A notebook whose cells hold `sources`, after one that imports the course."""
     first = [PREAMBLE.format(root=str(ROOT))] if preamble else []
     cells = [
         nbformat.v4.new_code_cell(source, id=f"cell-{n}")
@@ -99,13 +100,11 @@ def kernel():
             with pytest.raises(RuntimeError):
                 asyncio.get_running_loop()
             environment = {**os.environ, **(env or {})}
-            reset = nbformat.v4.new_code_cell(
-                RESET.format(env=environment, folder=str(folder))
-            )
-            owner.execute_cell(reset, 0, store_history=False)
-            client = NotebookClient(
-                nb, km=owner.km, **{**runner.PATIENT, "timeout": 600, **options}
-            )
+            reset = RESET.format(env=environment, folder=str(folder))
+            cell = nbformat.v4.new_code_cell(reset)
+            owner.execute_cell(cell, 0, store_history=False)
+            options = {**runner.PATIENT, "timeout": 600, **options}
+            client = NotebookClient(nb, km=owner.km, **options)
             client.kc = owner.kc
             yield client
 

@@ -9,7 +9,7 @@ import torch
 
 
 class Problem(Exception):
-    """Something the user can put right: the scripts show it as one line, exit code 2."""
+    """Something the user can put right: scripts show it as one line, exit code 2."""
 
 
 def save_checkpoint(checkpoint, path):

@@ -1,11 +1,16 @@
 """Train a small network on any device: CPU, NVIDIA or AMD GPU, Apple GPU or TPU, in one
 process or several.
 
-  python train.py                                      a small GPT, on text that it makes itself
-  python train.py --task digits                        a small convolutional network, on handwritten digits
-  python train.py --data book.txt --width 256          a wider GPT, on a text of yours
-  python train.py --checkpoint run.pt                  save to run.pt; started again, it goes on from there
-  torchrun --standalone --nproc-per-node=2 train.py    two processes, each with a GPU of its own (or on the CPU)
+  python train.py
+      a small GPT, on text that it makes itself
+  python train.py --task digits
+      a small convolutional network, on handwritten digits
+  python train.py --data book.txt --width 256
+      a wider GPT, on a text of yours
+  python train.py --checkpoint run.pt
+      save to run.pt; started again, it goes on from there
+  torchrun --standalone --nproc-per-node=2 train.py
+      two processes, each with a GPU of its own (or on the CPU)
 
 Ctrl-C ends the training after the step it is in (several processes: at the next look at
 the loss, for which torchrun gives them 30 seconds). With --checkpoint it loses nothing.

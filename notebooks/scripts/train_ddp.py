@@ -1,15 +1,17 @@
 """Train a small network on handwritten digits with one process or many. The result does
 not depend on how many.
 
-  python train_ddp.py                                           one process
-  torchrun --standalone --nproc-per-node=2 train_ddp.py         two processes on this machine
+  python train_ddp.py
+      one process
+  torchrun --standalone --nproc-per-node=2 train_ddp.py
+      two processes on this machine
   torchrun --standalone --nproc-per-node=2 --max-restarts=3 train_ddp.py --checkpoint run.pt
-                                                                the same, and it survives a dead process
+      the same, and it survives a dead process
 
 Each process takes one GPU (NCCL). Without a GPU, or with --cpu, it computes on the CPU
 (gloo). The last line of output is a JSON object with the results. checkpoint.py must
 lie beside this file.
-"""
+"""  # noqa: E501 (a command as it is typed)
 
 # ruff: noqa: E402
 import argparse
@@ -304,7 +306,7 @@ def my_share(samples):
 
 
 def train_step(model, optimizer, images, labels, batch, seen, args):
-    """One optimizer step on one global batch. Returns this process's part of its loss."""
+    """One optimizer step on a global batch. Returns this process's part of its loss."""
     optimizer.zero_grad()
     loss = torch.zeros((), device=images.device)
     parts = my_share(batch).to(images.device).tensor_split(args.accumulate)

@@ -120,7 +120,9 @@ def main(rank, args):
         if way == "DDP":  # backward() averages the gradients
             wrapped = DistributedDataParallel(model, gradient_as_bucket_view=True)
             results = train(wrapped, torch.optim.SGD.step, data, args.epochs, device)
-        else:  # the same weights everywhere, then optimizer_step averages the gradients and takes the step
+        else:
+            # the same weights everywhere, then optimizer_step averages the gradients
+            # and takes the step
             xm.broadcast_master_param(model)
             results = train(model, xm.optimizer_step, data, args.epochs, device)
         found["losses"][way], found["compilations"][way], found["seen"] = results

@@ -29,7 +29,8 @@ with torch.cuda.stream(side):
 x.record_stream(side)
 del x  # stays in use until the side stream has done what it was asked for
 torch.cuda.synchronize()
-torch.empty(1, device="cuda")  # at the next request the allocator looks whether that is so
+# at the next request the allocator looks whether that is so
+torch.empty(1, device="cuda")
 claim("left", in_use() - before, at_most=0, unit="bytes")
 """
 BUGS = {  # what: (lesson and cell, or a source; right; wrong; the error)

@@ -1,4 +1,6 @@
-"""Build the emulated CUDA device for the PyTorch of the Python that runs this: `python -m tests.emulator.build`.
+"""Build the emulated CUDA device for the PyTorch of the Python that runs this.
+
+python -m tests.emulator.build
 
 Needs Linux on x86-64, g++, and what tests/cuda-requirements.txt installs: a CUDA build
 of PyTorch, and CUDA's headers. The first time it takes a minute or two; run again, it
@@ -29,12 +31,8 @@ TORCH = PACKAGES / "torch"
 def folder():
     """Where the libraries for this Python's PyTorch are, or will be."""
     version = importlib.metadata.version("torch")
-    return (
-        ROOT
-        / "build"
-        / "emulator"
-        / f"torch-{version}-{sysconfig.get_config_var('SOABI')}"
-    )
+    name = f"torch-{version}-{sysconfig.get_config_var('SOABI')}"
+    return ROOT / "build" / "emulator" / name
 
 
 def missing():
@@ -70,20 +68,13 @@ def needed():
     for library in LIBRARIES:
         path = TORCH / "lib" / f"lib{library}.so"
         if path.exists():
-            listed = subprocess.run(
-                ["nm", "-D", "--undefined-only", path],
-                capture_output=True,
-                text=True,
-                check=True,
-            )
-            names |= {
-                line.split()[-1].split("@")[0] for line in listed.stdout.splitlines()
-            }
-    return {
-        name
-        for name in names
-        if re.match(r"cuda[A-Z]|cublas|cu[A-Z]", name) and not name.startswith("cuFile")
-    }
+            command = ["nm", "-D", "--undefined-only", path]
+            options = {"capture_output": True, "text": True, "check": True}
+            for line in subprocess.run(command, **options).stdout.splitlines():
+                names.add(line.split()[-1].split("@")[0])
+    # of the runtime (cudaMalloc), of cuBLAS, of the driver (cuInit); not cuFile
+    cuda = re.compile(r"cuda[A-Z]|cublas|cu[A-Z]")
+    return {name for name in names if cuda.match(name) and "cuFile" not in name}
 
 
 def stubs():
@@ -93,10 +84,9 @@ def stubs():
     One of cuBLAS succeeds and does nothing, as a kernel does; one of CUDA is not
     supported, and says so in the log.
     """
-    sources = "\n".join(
-        path.read_text(encoding="utf-8")
-        for path in sorted((HERE / "runtime").glob("*.cpp"))
-    )
+    paths = sorted((HERE / "runtime").glob("*.cpp"))
+    sources = "\n".join(path.read_text(encoding="utf-8") for path in paths)
+    # the NAME in "API type NAME(" at the beginning of a line
     defined = set(re.findall(r"^API [^(]*?\**(\w+)\(", sources, re.M))
     lines = [
         "void emulator_log(const char*, const char*);",
@@ -106,10 +96,8 @@ def stubs():
         if name.startswith("cublas"):
             lines.append(f"int {name}(void) {{ emulator_launched(); return 0; }}")
         else:
-            lines.append(
-                f'int {name}(void) {{ emulator_log("no implementation of", "{name}");'
-                " return 801; }"
-            )
+            log = f'emulator_log("no implementation of", "{name}");'
+            lines.append(f"int {name}(void) {{ {log} return 801; }}")
     return "\n".join(lines) + "\n"
 
 
@@ -118,21 +106,21 @@ def compiled(source, out, *options):
     PyTorch is newer.
     """
     target = out / (source.stem + ".o")
-    inputs = [
-        source,
-        *source.parent.glob("*.h"),
-        HERE / "runtime" / "emulator.h",
-        TORCH / "version.py",
-    ]
-    if not target.exists() or target.stat().st_mtime < max(
-        path.stat().st_mtime for path in inputs if path.exists()
-    ):
+    inputs = [source, *source.parent.glob("*.h"), HERE / "runtime" / "emulator.h"]
+    inputs = [path for path in (*inputs, TORCH / "version.py") if path.exists()]
+    newest = max(path.stat().st_mtime for path in inputs)
+    if not target.exists() or target.stat().st_mtime < newest:
         compiler = "gcc" if source.suffix == ".c" else "g++"
         print(f"compiling {source.name}", flush=True)
-        subprocess.run(
-            [compiler, "-O1", "-fPIC", "-c", source, "-o", target, *options], check=True
-        )
+        command = [compiler, "-O1", "-fPIC", "-c", source, "-o", target, *options]
+        subprocess.run(command, check=True)
     return target
+
+
+def link(objects, out, *options):
+    """Link a shared library `out`."""
+    command = ["g++", "-shared", *objects, "-o", out, *options]
+    subprocess.run(command, check=True)
 
 
 def build():
@@ -141,78 +129,37 @@ def build():
     out.mkdir(parents=True, exist_ok=True)
     cuda = [f"-I{path}" for path in includes()]
 
-    generated = out / "stubs.c"
-    text = stubs()
+    generated, text = out / "stubs.c", stubs()
     if not generated.exists() or generated.read_text() != text:
         generated.write_text(text)
-    runtime = [
-        compiled(path, out, "-std=c++17", *cuda)
-        for path in sorted((HERE / "runtime").glob("*.cpp"))
-    ]
+    sources = sorted((HERE / "runtime").glob("*.cpp"))
+    runtime = [compiled(path, out, "-std=c++17", *cuda) for path in sources]
     runtime.append(compiled(generated, out))
     # The soname is that of the driver: dlopen("libcuda.so.1") finds it. With its own
     # libstdc++, as it is loaded first.
-    subprocess.run(
-        [
-            "g++",
-            "-shared",
-            *runtime,
-            "-o",
-            out / "libemulator.so",
-            "-Wl,-soname,libcuda.so.1",
-            "-ldl",
-            "-lpthread",
-        ]
-        + ["-static-libstdc++", "-static-libgcc", "-Wl,--exclude-libs,ALL"],
-        check=True,
+    options = (
+        "-Wl,-soname,libcuda.so.1 -ldl -lpthread"
+        " -static-libstdc++ -static-libgcc -Wl,--exclude-libs,ALL".split()
     )
+    link(runtime, out / "libemulator.so", *options)
     # for programs that look for the driver's file, as Triton does
     driver = out / "libcuda.so.1"
     driver.unlink(missing_ok=True)
     driver.symlink_to("libemulator.so")
 
-    torch_includes = [
-        TORCH / "include",
-        TORCH / "include/torch/csrc/api/include",
-        sysconfig.get_path("include"),
-    ]
-    options = [
-        "-std=c++20",
-        "-w",
-        "-DTORCH_EXTENSION_NAME=emulator_operators",
-        "-DTORCH_API_INCLUDE_EXTENSION_H",
-    ]
-    options += [
-        *(f"-I{path}" for path in torch_includes),
-        *cuda,
-        f"-I{HERE / 'runtime'}",
-    ]
-    operators = [
-        compiled(path, out, *options)
-        for path in sorted((HERE / "operators").glob("*.cpp"))
-    ]
-    subprocess.run(
-        [
-            "g++",
-            "-shared",
-            *operators,
-            "-o",
-            out / "emulator_operators.so",
-            f"-L{TORCH / 'lib'}",
-            f"-L{out}",
-        ]
-        + [
-            "-lc10",
-            "-lc10_cuda",
-            "-ltorch",
-            "-ltorch_cpu",
-            "-ltorch_cuda",
-            "-ltorch_python",
-            "-l:libemulator.so",
-        ]
-        + [f"-Wl,-rpath,{TORCH / 'lib'}", "-Wl,--allow-shlib-undefined"],
-        check=True,
+    headers = [TORCH / "include", TORCH / "include/torch/csrc/api/include"]
+    headers += [sysconfig.get_path("include"), *includes(), HERE / "runtime"]
+    options = ["-std=c++20", "-w", *(f"-I{path}" for path in headers)]
+    options.append("-DTORCH_EXTENSION_NAME=emulator_operators")
+    options.append("-DTORCH_API_INCLUDE_EXTENSION_H")
+    sources = sorted((HERE / "operators").glob("*.cpp"))
+    operators = [compiled(path, out, *options) for path in sources]
+    options = [f"-L{TORCH / 'lib'}", f"-L{out}", f"-Wl,-rpath,{TORCH / 'lib'}"]
+    options += (
+        "-lc10 -lc10_cuda -ltorch -ltorch_cpu -ltorch_cuda -ltorch_python"
+        " -l:libemulator.so -Wl,--allow-shlib-undefined".split()
     )
+    link(operators, out / "emulator_operators.so", *options)
     return out
 
 

@@ -39,27 +39,18 @@ def program(source, gpu="T4", gpus=1, gib=None, **variables):
     """What a program prints that runs in a process of its own, above other emulated
     GPUs; and its standard error.
     """
-    environment = {
-        **os.environ,
-        **run.environment(gpu, gpus, gib, os.environ["EMULATOR_LOG"]),
-        **variables,
-    }
-    done = subprocess.run(
-        [sys.executable, "-c", source],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+    emulated = run.environment(gpu, gpus, gib, os.environ["EMULATOR_LOG"])
+    options = {"env": {**os.environ, **emulated, **variables}, "timeout": 120}
+    command = [sys.executable, "-c", source]
+    done = subprocess.run(command, capture_output=True, text=True, **options)
     return done.stdout, done.stderr
 
 
 def close(got, expected, tolerance=2e-5):
     assert got.is_cuda and got.dtype == expected.dtype and got.shape == expected.shape
     assert got.stride() == expected.stride() or got.is_contiguous()
-    torch.testing.assert_close(
-        got.cpu(), expected, rtol=tolerance, atol=tolerance, equal_nan=True
-    )
+    options = {"rtol": tolerance, "atol": tolerance, "equal_nan": True}
+    torch.testing.assert_close(got.cpu(), expected, **options)
 
 
 # --------------------------------------------------------------------------------------
@@ -87,10 +78,8 @@ def test_allocator_rounds_as_it_does_on_a_gpu(size, allocated, reserved):
     assert torch.cuda.memory_allocated() - before[0] == allocated
     assert torch.cuda.memory_reserved() - before[1] == reserved
     del x
-    assert (
-        torch.cuda.memory_allocated() == before[0]
-        and torch.cuda.memory_reserved() - before[1] == reserved
-    )
+    assert torch.cuda.memory_allocated() == before[0]
+    assert torch.cuda.memory_reserved() - before[1] == reserved
     torch.cuda.empty_cache()
     assert torch.cuda.memory_reserved() == before[1]
 
@@ -118,10 +107,8 @@ del kept
 print(torch.empty(900 * 2**20, dtype=torch.uint8, device="cuda").numel())
 """
     out, err = program(source, gib=1)
-    assert (
-        "CUDA out of memory. Tried to allocate 400.00 MiB. GPU 0 has a total capacity"
-        " of 1024.00 MiB" in out
-    ), err
+    assert "CUDA out of memory. Tried to allocate 400.00 MiB." in out, err
+    assert "GPU 0 has a total capacity of 1024.00 MiB" in out
     assert out.splitlines()[-1] == str(900 * MIB)
 
 
@@ -261,51 +248,36 @@ def test_random_numbers_follow_the_seed():
     torch.manual_seed(3)
     first, second = torch.rand(5, device=GPU), torch.rand(5, device=GPU)
     torch.manual_seed(3)
-    assert torch.equal(torch.rand(5, device=GPU), first) and not torch.equal(
-        first, second
-    )
+    assert torch.equal(torch.rand(5, device=GPU), first)
+    assert not torch.equal(first, second)
 
 
 # --------------------------------------------------------------------------------------
 # Errors: PyTorch's own
 
 
+def ones(*shape):
+    return torch.ones(*shape, device=GPU)
+
+
+SAME = "Expected all tensors to be on the same"
+
+
 @pytest.mark.parametrize(
     ("mistake", "words"),
     [
-        (
-            lambda: torch.ones(2, device=GPU) + torch.ones(2),
-            "Expected all tensors to be on the same device, but found",
-        ),
-        (
-            lambda: F.linear(torch.ones(1, 2, device=GPU), torch.ones(2, 2)),
-            "Expected all tensors to be on the same",
-        ),
-        (
-            lambda: F.embedding(torch.tensor([1]), torch.ones(3, 3, device=GPU)),
-            "Expected all tensors to be on the same",
-        ),
-        (
-            lambda: torch.cat([torch.ones(3, device=GPU), torch.ones(3)]),
-            "Expected all tensors to be on the same",
-        ),
-        (
-            lambda: torch.ones(2, device=GPU).numpy(),
-            "can't convert cuda:0 device type tensor to numpy",
-        ),
-        (
-            lambda: nn.Conv2d(3, 3, 1).to(GPU)(torch.ones(2, 3, 4, 4)),
-            "should be the same",
-        ),
+        (lambda: ones(2) + torch.ones(2), f"{SAME} device, but found"),
+        (lambda: F.linear(ones(1, 2), torch.ones(2, 2)), SAME),
+        (lambda: F.embedding(torch.tensor([1]), ones(3, 3)), SAME),
+        (lambda: torch.cat([ones(3), torch.ones(3)]), SAME),
+        (lambda: ones(2).numpy(), "can't convert cuda:0 device type tensor to numpy"),
+        (lambda: nn.Conv2d(3, 3, 1).to(GPU)(torch.ones(2, 3, 4, 4)), "be the same"),
         (lambda: torch.ones(1, device="cuda:7"), "invalid device ordinal"),
-        (
-            lambda: torch.ones(2, 3, device=GPU) @ torch.ones(2, 3, device=GPU),
-            "mat1 and mat2 shapes cannot be multiplied",
-        ),
+        (lambda: ones(2, 3) @ ones(2, 3), "mat1 and mat2 shapes cannot be multiplied"),
     ],
 )
 def test_mistakes_get_the_messages_of_pytorch(mistake, words):
-    with pytest.raises((RuntimeError, TypeError), match=words.replace("(", r"\(")):
+    with pytest.raises((RuntimeError, TypeError), match=words):
         mistake()
 
 
@@ -321,12 +293,8 @@ print(y)
 @pytest.mark.parametrize(("blocking", "line"), [("0", 6), ("1", 4)])
 def test_an_index_out_of_range_is_found_at_the_next_wait(blocking, line):
     out, err = program(INDEX, CUDA_LAUNCH_BLOCKING=blocking, PYTHON_COLORS="0")
-    assert (
-        f"line {line}, in <module>" in err
-        and "device-side assert triggered" in err
-        and "index out of bounds" in err
-    )
-    assert out == ""
+    assert f"line {line}, in <module>" in err and out == ""
+    assert "device-side assert triggered" in err and "index out of bounds" in err
 
 
 def test_a_forked_process_cannot_use_the_gpu():
@@ -341,9 +309,8 @@ if os.fork() == 0:
     os._exit(0)
 os.wait()
 """
-    assert program(source)[0].startswith(
-        "Cannot re-initialize CUDA in forked subprocess"
-    )
+    out, _ = program(source)
+    assert out.startswith("Cannot re-initialize CUDA in forked subprocess")
 
 
 # --------------------------------------------------------------------------------------
@@ -374,9 +341,8 @@ def test_an_event_orders_two_streams_and_measures():
         end.record()
     assert not end.query()
     end.wait()
-    assert x.sum().item() == 8 and start.elapsed_time(end) == pytest.approx(
-        SLEEP / 1.59e6, rel=0.2
-    )
+    assert x.sum().item() == 8
+    assert start.elapsed_time(end) == pytest.approx(SLEEP / 1.59e6, rel=0.2)
 
 
 def test_a_copy_to_pinned_memory_returns_early_and_one_to_pageable_memory_waits():
@@ -416,9 +382,11 @@ found = []
 for mode in ("default", "reduce-overhead"):
     torch.compiler.reset()
     torch.manual_seed(0)
-    convolutions = [nn.Conv2d(1, 4, 3, padding=1), nn.ReLU(), nn.Conv2d(4, 4, 3, padding=1), nn.MaxPool2d(2)]
-    net = nn.Sequential(*convolutions, nn.Flatten(), nn.Linear(64, 10)).cuda()
-    optimizer, compiled = torch.optim.SGD(net.parameters(), lr=0.1), torch.compile(net, mode=mode)
+    first, second = nn.Conv2d(1, 4, 3, padding=1), nn.Conv2d(4, 4, 3, padding=1)
+    layers = [first, nn.ReLU(), second, nn.MaxPool2d(2), nn.Flatten()]
+    net = nn.Sequential(*layers, nn.Linear(64, 10)).cuda()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    compiled = torch.compile(net, mode=mode)
     for _ in range(5):
         loss = nn.functional.cross_entropy(compiled(x), y)
         loss.backward()
@@ -454,11 +422,11 @@ begin.record()
 product = large @ large
 end.record()
 torch.cuda.synchronize()
-print((small @ small)[0, 0].item(), product.shape == large.shape, product[0, 0].item() == 4096, end="")
-print(begin.elapsed_time(end) < 3)
+computed, quick = product[0, 0].item() == 4096, begin.elapsed_time(end) < 3
+print((small @ small)[0, 0].item(), product.shape == large.shape, computed, quick)
 """
-    assert program(source, EMULATOR_MAX_GFLOP="1")[0] == "64.0 True FalseTrue\n"
-    assert program(source)[0] == "64.0 True TrueFalse\n"
+    assert program(source, EMULATOR_MAX_GFLOP="1")[0] == "64.0 True False True\n"
+    assert program(source)[0] == "64.0 True True False\n"
 
 
 WAITS = "operation not permitted when stream is capturing"
@@ -515,9 +483,8 @@ def test_autocast_and_scaler():
 def test_two_gpus_hold_their_own_tensors():
     assert torch.cuda.device_count() == 2
     x = torch.arange(4.0, device="cuda:1")
-    assert torch.cuda.memory_allocated(1) >= 512 and torch.equal(
-        x.to("cuda:0").cpu(), x.cpu()
-    )
+    assert torch.cuda.memory_allocated(1) >= 512
+    assert torch.equal(x.to("cuda:0").cpu(), x.cpu())
     with pytest.raises(RuntimeError, match="cuda:1 and cuda:0|cuda:0 and cuda:1"):
         x + torch.ones(4, device="cuda:0")
     with torch.cuda.device(1):
@@ -538,7 +505,8 @@ def test_an_h200_says_that_it_is_one():
     source = """
 import torch
 properties = torch.cuda.get_device_properties(0)
-print(properties.name, properties.major, properties.total_memory // 2**30, torch.cuda.is_bf16_supported(False))
+gib, bf16 = properties.total_memory // 2**30, torch.cuda.is_bf16_supported(False)
+print(properties.name, properties.major, gib, bf16)
 """
     assert program(source, gpu="H200")[0] == "NVIDIA H200 9 139 True\n"
     assert program(source)[0] == "Tesla T4 7 14 False\n"
@@ -551,8 +519,5 @@ print(properties.name, properties.major, properties.total_memory // 2**30, torch
 def test_no_kernel_went_uncomputed():
     torch.cuda.synchronize()
     log = pathlib.Path(os.environ["EMULATOR_LOG"])  # made with its first line
-    assert [
-        line
-        for line in (log.read_text() if log.exists() else "").splitlines()
-        if "LEAK" in line
-    ] == []
+    lines = log.read_text().splitlines() if log.exists() else []
+    assert [line for line in lines if "LEAK" in line] == []

@@ -51,11 +51,8 @@ def _gloo_for_nccl():
     def init_process_group(backend=None, *args, **kwargs):
         # starts NCCL's communicator at once, which Gloo refuses
         kwargs.pop("device_id", None)
-        return original(
-            "gloo" if backend is None else str(backend).replace("nccl", "gloo"),
-            *args,
-            **kwargs,
-        )
+        backend = "gloo" if backend is None else str(backend).replace("nccl", "gloo")
+        return original(backend, *args, **kwargs)
 
     dist.init_process_group = init_process_group
     dist.distributed_c10d.init_process_group = init_process_group
@@ -74,16 +71,12 @@ def _aot_eager_for_triton(torch):
 
     @functools.wraps(original)
     def call(self, model, inputs):
-        tensors = [
-            x
-            for x in [*inputs, *model.parameters(), *model.buffers()]
-            if isinstance(x, torch.Tensor)
-        ]
-        if any(x.is_cuda for x in tensors) and not os.environ.get("EMULATOR_TRITON"):
-            graphs = self.config.get("triton.cudagraphs")
-            return torch._dynamo.lookup_backend(
-                "cudagraphs" if graphs else "aot_eager"
-            )(model, inputs)
-        return original(self, model, inputs)
+        parts = [*inputs, *model.parameters(), *model.buffers()]
+        on_gpu = any(isinstance(x, torch.Tensor) and x.is_cuda for x in parts)
+        if not on_gpu or os.environ.get("EMULATOR_TRITON"):
+            return original(self, model, inputs)
+        graphs = self.config.get("triton.cudagraphs")
+        backend = torch._dynamo.lookup_backend("cudagraphs" if graphs else "aot_eager")
+        return backend(model, inputs)
 
     wrapper.__call__ = call

@@ -1,4 +1,6 @@
-"""Run a command as on a machine with CUDA GPUs: `python -m tests.emulator.run [options] COMMAND …`.
+"""Run a command as on a machine with CUDA GPUs.
+
+python -m tests.emulator.run [options] COMMAND …
 
 The command sees the PyTorch of this Python (a CUDA build), above emulated GPUs.
 EMULATOR_LOG names a file for all that the emulator could not do; it stays empty where
@@ -27,19 +29,10 @@ def environment(gpu, gpus, gib, log, gflop=None, mib=None):
     found = {
         # By its name: a path with a space would be two entries of LD_PRELOAD.
         "LD_PRELOAD": "libemulator.so",
-        "LD_LIBRARY_PATH": os.pathsep.join(
-            filter(None, [str(folder), os.environ.get("LD_LIBRARY_PATH")])
-        ),
-        "PATH": os.pathsep.join(
-            [
-                str(pathlib.Path(sys.executable).parent),
-                str(here / "bin"),
-                os.environ["PATH"],
-            ]
-        ),
-        "PYTHONPATH": os.pathsep.join(
-            filter(None, [str(here / "site"), os.environ.get("PYTHONPATH")])
-        ),
+        "LD_LIBRARY_PATH": before(folder, "LD_LIBRARY_PATH"),
+        "PATH": f"{pathlib.Path(sys.executable).parent}{os.pathsep}"
+        + before(here / "bin", "PATH"),
+        "PYTHONPATH": before(here / "site", "PYTHONPATH"),
         "EMULATOR_FOLDER": str(folder),
         "EMULATOR_GPU": GPUS[gpu],
         "EMULATOR_GPUS": str(gpus),
@@ -47,41 +40,41 @@ def environment(gpu, gpus, gib, log, gflop=None, mib=None):
         "TRITON_LIBCUDA_PATH": str(folder),
         "TRITON_CACHE_DIR": str(folder / "triton"),
     }
-    found |= {"EMULATOR_GPU_GIB": str(gib)} if gib else {}
-    found |= {"EMULATOR_MAX_GFLOP": str(gflop)} if gflop else {}
-    return found | ({"EMULATOR_MAX_MIB": str(mib)} if mib else {})
+    limits = {"GPU_GIB": gib, "MAX_GFLOP": gflop, "MAX_MIB": mib}
+    for name, limit in limits.items():
+        if limit:
+            found[f"EMULATOR_{name}"] = str(limit)
+    return found
+
+
+def before(path, name):
+    """`path`, and then what the variable `name` holds."""
+    return os.pathsep.join(filter(None, [str(path), os.environ.get(name)]))
 
 
 def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--gpu", choices=GPUS, default="T4")
-    parser.add_argument(
-        "--gpus", type=int, choices=(1, 2), default=1, help="how many (default: 1)"
-    )
-    parser.add_argument(
-        "--gib", type=float, help="memory of each, in GiB (default: the real card's)"
-    )
-    parser.add_argument("--gflop", type=float, help="leave larger products uncomputed")
-    parser.add_argument(
-        "--mib", type=float, help="leave operators uncomputed that move more"
-    )
-    parser.add_argument("command", nargs=argparse.REMAINDER)
+    add = parser.add_argument
+    add("--gpu", choices=GPUS, default="T4")
+    add("--gpus", type=int, choices=(1, 2), default=1, help="how many (default: 1)")
+    real = "memory of each, in GiB (default: the real card's)"
+    add("--gib", type=float, help=real)
+    add("--gflop", type=float, help="leave larger products uncomputed")
+    add("--mib", type=float, help="leave operators uncomputed that move more")
+    add("command", nargs=argparse.REMAINDER)
     args = parser.parse_args()
     if not args.command:
         parser.error("no command")
     if not (build.folder() / "emulator_operators.so").exists():
-        sys.exit(
-            "The emulated CUDA device is not built yet: python -m tests.emulator.build"
-        )
+        sys.exit("The emulated device is not built yet: python -m tests.emulator.build")
     log = os.environ.get("EMULATOR_LOG")
     if not log:  # this run's alone
         log = build.folder() / "log.txt"
         log.unlink(missing_ok=True)
-    os.environ.update(
-        environment(args.gpu, args.gpus, args.gib, log, args.gflop, args.mib)
-    )
+    limits = {"gflop": args.gflop, "mib": args.mib}
+    os.environ |= environment(args.gpu, args.gpus, args.gib, log, **limits)
     os.environ.pop("PJRT_DEVICE", None)
     os.execvp(args.command[0], args.command)
 

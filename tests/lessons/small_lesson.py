@@ -3,14 +3,19 @@ rules break it, one by one.
 """
 
 import re
+from pathlib import Path
 from types import SimpleNamespace
 
 import nbformat
 
 from tools.lessons import notebooks
 
-NAME = "99_small.ipynb"
+PATH = Path("99_small.ipynb")
 EXERCISES = {f"99.{n}": SimpleNamespace(number=f"99.{n}", stars=n) for n in (1, 2, 3)}
+FACTS = (
+    "**Core:** 1 minutes · **Deeper:** 1 minutes · **Runs live on:** any machine"
+    " · **Before this:** nothing"
+)
 TEXT = """
 [title text]
 # Add numbers
@@ -19,9 +24,9 @@ BADGES
 
 You will be able to add two numbers.
 
-**Core:** 1 minutes · **Deeper:** 1 minutes · **Runs live on:** any machine, in a second · **Before this:** nothing
+FACTS
 [setup fold]
-pass
+# @title Set-up
 [recipe]
 x = torch.ones(2)
 x.sum()
@@ -30,7 +35,8 @@ The last line adds: section 1.
 [sum text]
 ## 1 · What is a sum?
 
-A **sum** is a number, other than what [lesson 02](02_tensors_on_devices.ipynb), section 9, says.
+A **sum** is a number, other than what
+[lesson 02](02_tensors_on_devices.ipynb), section 9, says.
 [ask-sum]
 predict("99.sum", "The sum will be", "1", "2")
 [add]
@@ -56,7 +62,8 @@ plots.diagram("machine")
 [draw fold]
 # @title Draw a line
 def draw(end):
-    return plots.figure(f"To {end}", about="a model", xlabel="n (1)", ylabel="m (1)")[0], "A line."
+    fig, ax = plots.figure(f"To {end}", about="a model", xlabel="n (1)", ylabel="m (1)")
+    return fig, "A line."
 [explorer]
 plots.explorer(draw, end=3)
 [explorer-text text]
@@ -101,24 +108,24 @@ check("99.3", add)
 """
 
 
+# "[name tag]", and what stands below it until the next such line
+CELL = re.compile(r"^\[([\w-]+) ?(\w*)\]\n(.*?)(?=\n\[[\w-]+ ?\w*\]\n|\Z)", re.M | re.S)
+
+
 def lesson(path):
     """The small lesson as a notebook, as if it had been executed."""
-    nb = nbformat.v4.new_notebook()
-    for name, tag, source in re.findall(
-        r"^\[([\w-]+) ?(\w*)\]\n(.*?)(?=\n\[[\w-]+ ?\w*\]\n|\Z)", TEXT, re.M | re.S
-    ):
+    nb, number = nbformat.v4.new_notebook(), 0
+    for name, tag, source in CELL.findall(TEXT):
         if tag == "text":
-            nb.cells.append(
-                nbformat.v4.new_markdown_cell(
-                    source.replace("BADGES", notebooks.badges(path)), id=name
-                )
-            )
+            source = source.replace("BADGES", notebooks.badges(path))
+            source = source.replace("FACTS", FACTS)
+            nb.cells.append(nbformat.v4.new_markdown_cell(source, id=name))
         else:
-            number = sum(cell.cell_type == "code" for cell in nb.cells) + 1
-            nb.cells.append(
-                nbformat.v4.new_code_cell(source, id=name, execution_count=number)
-            )
-            nb.cells[-1].metadata.tags = [tag] * bool(tag)
+            number += 1
+            made = nbformat.v4.new_code_cell(source, id=name, execution_count=number)
+            if tag:
+                made.metadata.tags = [tag]
+            nb.cells.append(made)
     return nb
 
 
@@ -127,7 +134,7 @@ def breaker(folder, monkeypatch):
     form.
     """
     monkeypatch.setattr(notebooks, "lesson_exercises", lambda number: EXERCISES)
-    path = folder / NAME
+    path = folder / PATH
 
     def problems(change, write=notebooks.canonical):
         nb = lesson(path)

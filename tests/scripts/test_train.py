@@ -2,20 +2,18 @@
 stopped and continued.
 """
 
-import contextlib
 import gc
 import os
 import platform
-import re
 import signal
 import sys
 
 import pytest
 import torch
 import torch.distributed as dist
+import train
 
-from tests.scripts import processes
-from tests.scripts.processes import SCRIPTS, train
+from tests.scripts import SCRIPTS, processes
 from tests.scripts.test_train_checkpoints import SMALL
 from utils import launch
 from utils.needs import missing_xla
@@ -39,13 +37,11 @@ def one_thread():
 
 def run_here(folder, *words, stop=()):
     """The script in this process: exit code, and the lines of its metrics file."""
+    words = [*SMALL, f"--metrics={folder / 'metrics'}", *map(str, words)]
     with pytest.MonkeyPatch.context() as patch:
         for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"):
             patch.delenv(name, raising=False)
-        args = train.parse_arguments(
-            [*SMALL, f"--metrics={folder / 'metrics'}", *map(str, words)]
-        )
-        code = train.train(args, list(stop))
+        code = train.train(train.parse_arguments(words), list(stop))
     return code, metrics(folder)
 
 
@@ -84,35 +80,27 @@ def test_the_curve_stays(undisturbed, tmp_path, words):
     """
     code, lines = run_here(tmp_path, "--steps", STEPS, *words)
     tolerance = 3e-2 if "16" in words[0] else 1e-4
-    assert code == 0 and losses(lines) == pytest.approx(
-        losses(undisturbed[1]), abs=tolerance
-    )
+    assert code == 0
+    assert losses(lines) == pytest.approx(losses(undisturbed[1]), abs=tolerance)
+
+
+def files(folder):
+    """Options: where metrics and checkpoint go."""
+    return ["--metrics", folder / "metrics", "--checkpoint", folder / "run.pt"]
 
 
 def test_two_processes_draw_the_curve_of_one(undisturbed, tmp_path):
-    words = [
-        *SMALL,
-        "--steps",
-        STEPS,
-        "--metrics",
-        tmp_path / "metrics",
-        "--checkpoint",
-        tmp_path / "run.pt",
-    ]
+    words = [*SMALL, "--steps", STEPS, *files(tmp_path)]
     run = launch.torchrun(SCRIPTS / "train.py", *words, processes=2)
     assert losses(metrics(tmp_path)) == pytest.approx(losses(undisturbed[1]), abs=1e-4)
     assert "test loss" in run.printed[0] and not run.printed[1]
-    one, two = (
-        processes.load(path / "run.pt")["model"] for path in (undisturbed[0], tmp_path)
-    )
-    # Not the bias of the keys: it adds the same to all scores of a row, so its gradient
-    # is rounding and nothing else, and Adam divides that by its own size.
-    far = {
-        name: (one[name] - two[name]).abs().max().item()
-        for name in one
-        if not name.endswith("qkv.bias")
-    }
-    assert max(far.values()) < 2e-3, far
+    one = processes.load(undisturbed[0] / "run.pt")["model"]
+    two = processes.load(tmp_path / "run.pt")["model"]
+    for name in one:
+        # Not the bias of the keys: it adds the same to all scores of a row, so its
+        # gradient is rounding and nothing else, and Adam divides that by its own size.
+        if not name.endswith("qkv.bias"):
+            assert (one[name] - two[name]).abs().max() < 2e-3, name
 
 
 @pytest.mark.skipif(missing_xla() is not None, reason=f"needs {missing_xla()}")
@@ -151,26 +139,19 @@ def test_a_text_of_ones_own_is_mapped_not_read(tmp_path):
     with open(book, "ab") as file:
         # a terabyte with nothing in it: nobody has that much memory
         file.truncate(2**40)
-    training, test = train.load(
-        train.parse_arguments(["--data", str(book), "--context=16"])
-    )
-    assert len(training) > 2**35 and test.take(torch.tensor([len(test) - 1]))[
-        0
-    ].tolist() == [[0] * 16]
+    args = train.parse_arguments(["--data", str(book), "--context=16"])
+    training, test = train.load(args)
+    inputs, _ = test.take(torch.tensor([len(test) - 1]))
+    assert len(training) > 2**35 and inputs.tolist() == [[0] * 16]
 
 
 def test_the_course_of_the_learning_rate():
     args = train.parse_arguments(["--steps=100", "--lr=1"])
     rates = [train.learning_rate(step, args) for step in range(100)]
-    assert (
-        rates[0] == 0.1
-        and max(rates) == rates[9] == rates[10] == 1
-        and rates[99] < 0.001
-    )
-    assert (
-        sorted(rates[:10]) == rates[:10]
-        and sorted(rates[10:], reverse=True) == rates[10:]
-    )
+    assert rates[0] == 0.1 and rates[99] < 0.001
+    assert max(rates) == rates[9] == rates[10] == 1
+    assert sorted(rates[:10]) == rates[:10]
+    assert sorted(rates[10:], reverse=True) == rates[10:]
 
 
 # --------------------------------------------------------------------------------------
@@ -179,15 +160,7 @@ def test_the_course_of_the_learning_rate():
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_ctrl_c_saves_and_stops(undisturbed, tmp_path, number):
-    words = [
-        *SMALL,
-        "--steps",
-        STEPS,
-        "--checkpoint",
-        tmp_path / "run.pt",
-        "--metrics",
-        tmp_path / "metrics",
-    ]
+    words = [*SMALL, "--steps", STEPS, *files(tmp_path)]
     process = processes.start(train.main, *words, "--save-every=1000")
     processes.wait_for_step(tmp_path / "metrics", 6)
     os.kill(process.pid, number)
@@ -195,9 +168,8 @@ def test_ctrl_c_saves_and_stops(undisturbed, tmp_path, number):
     saved = processes.load(tmp_path / "run.pt")["step"]
     assert 5 < saved < STEPS and saved == metrics(tmp_path)[-1]["step"]
     assert processes.run_main(train.main, *words).status == 0
-    processes.assert_same_bits(
-        processes.load(tmp_path / "run.pt"), processes.load(undisturbed[0] / "run.pt")
-    )
+    continued, whole = tmp_path / "run.pt", undisturbed[0] / "run.pt"
+    processes.assert_same_bits(processes.load(continued), processes.load(whole))
 
 
 def test_the_metrics_go_back_to_the_checkpoint(undisturbed, tmp_path):
@@ -214,18 +186,10 @@ def test_the_metrics_go_back_to_the_checkpoint(undisturbed, tmp_path):
     assert losses(lines) == losses(undisturbed[1])
 
 
-def test_ctrl_c_stops_two_processes_at_the_same_step(tmp_path):
-    words = [
-        *SMALL,
-        "--steps=100000",
-        "--log-every=5",
-        "--metrics",
-        "metrics",
-        "--checkpoint",
-        "run.pt",
-    ]
-    job = launch.start(SCRIPTS / "train.py", *words, processes=2)
+def test_ctrl_c_stops_two_processes_at_the_same_step():
     folder = launch.folder()
+    words = [*SMALL, "--steps=100000", "--log-every=5", *files(folder)]
+    job = launch.start(SCRIPTS / "train.py", *words, processes=2)
     for name in ("metrics", "run.pt"):
         (folder / name).unlink(missing_ok=True)
     processes.wait_for_step(folder / "metrics", 15)
@@ -265,20 +229,15 @@ def test_auto_takes_no_stand_in_for_a_tpu(monkeypatch):
     """Where torch_xla is installed without a TPU, XLA's CPU device is slower than the
     CPU.
     """
-    monkeypatch.setattr(
-        torch.accelerator, "current_accelerator", lambda check_available: None
-    )
+    monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda **_: None)
     assert train.pick_device(train.parse_arguments([])) == torch.device("cpu")
 
 
 def test_graphs_and_accumulation_exclude_each_other():
-    data, _ = train.load(
-        args := train.parse_arguments(["--accumulate=2", "--compile=reduce-overhead"])
-    )
-    with pytest.raises(
-        train.Problem,
-        match="--compile reduce-overhead overwrites gradients that add up",
-    ):
+    args = train.parse_arguments(["--accumulate=2", "--compile=reduce-overhead"])
+    data, _ = train.load(args)
+    says = "--compile reduce-overhead overwrites gradients that add up"
+    with pytest.raises(train.Problem, match=says):
         train.Trainer(args, torch.device("cuda"), data)
 
 
@@ -290,21 +249,17 @@ def test_the_model_goes_before_its_group(tmp_path, monkeypatch, stop):
     left, destroy = [], dist.destroy_process_group
 
     def destroyed():
-        left.extend(
-            it
-            for it in gc.get_objects()
-            if type(it) is torch.nn.parallel.DistributedDataParallel
-        )
+        ddp = torch.nn.parallel.DistributedDataParallel
+        left.extend(it for it in gc.get_objects() if type(it) is ddp)
         destroy()
+
+    def gather(found, mine):
+        found[:] = [mine, mine]
 
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     # the first of two processes, alone
     monkeypatch.setattr(train, "join", lambda device: (0, 2))
-    monkeypatch.setattr(
-        dist,
-        "all_gather_object",
-        lambda found, mine: found.__setitem__(slice(None), [mine] * 2),
-    )
+    monkeypatch.setattr(dist, "all_gather_object", gather)
     monkeypatch.setattr(dist, "destroy_process_group", destroyed)
     run_here(tmp_path, "--steps=2", "--accumulate=2", stop=stop)
     assert not dist.is_initialized() and left == []
@@ -312,30 +267,8 @@ def test_the_model_goes_before_its_group(tmp_path, monkeypatch, stop):
 
 @pytest.mark.parametrize("device", ["cuda", "mps", "xla"])
 def test_a_device_that_is_not_there(monkeypatch, device):
-    monkeypatch.setattr(
-        torch.accelerator, "current_accelerator", lambda check_available: None
-    )
+    monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda **_: None)
     monkeypatch.setitem(sys.modules, "torch_xla", None)
-    with pytest.raises(
-        train.Problem,
-        match=f"finds no {device} device here|--device xla needs torch_xla",
-    ):
+    says = f"finds no {device} device here|--device xla needs torch_xla"
+    with pytest.raises(train.Problem, match=says):
         train.pick_device(train.parse_arguments([f"--device={device}"]))
-
-
-def test_help_is_enough(capsys):
-    with pytest.raises(SystemExit), contextlib.redirect_stderr(None):
-        train.parse_arguments(["--help"])
-    text = capsys.readouterr().out
-    options = re.findall(
-        r'add\("(--[a-z-]+)"',
-        (SCRIPTS / "train.py").read_text() + (SCRIPTS / "tasks.py").read_text(),
-    )
-    assert len(options) >= 15 and all(
-        option in text for option in [*options, "--layers", "--heads", "--context"]
-    )
-    assert "torchrun --standalone" in text and "Ctrl-C" in text
-
-
-def test_it_stays_short():
-    assert len((SCRIPTS / "train.py").read_text().splitlines()) < 300

@@ -16,7 +16,8 @@ from utils.needs import missing_xla
 SCRIPT = ROOT / "notebooks" / "scripts" / "train_xla.py"
 FAKE = """
 import importlib.metadata, runpy, sys
-real, fake = importlib.metadata.version, {"torch": "2.9.0+cpu", "torch_xla": sys.argv[1]}
+real = importlib.metadata.version
+fake = {"torch": "2.9.0+cpu", "torch_xla": sys.argv[1]}
 importlib.metadata.version = lambda name: fake.get(name) or real(name)
 sys.argv = ["train_xla.py"]
 runpy.run_path(PATH, run_name="__main__")
@@ -68,13 +69,11 @@ def test_trains_and_saves_what_loads_anywhere(tmp_path):
     assert found["world_size"] == 1 and found["accuracy"] > 0.7
     assert found["seen"] == 3 * 22 * 64  # an epoch: 22 batches of 64
     compiled = found["compilations"]
-    assert sum(compiled["by hand"]) <= 3 and [
-        counts[-1] for counts in compiled.values()
-    ] == [0, 0], compiled
+    assert sum(compiled["by hand"]) <= 3, compiled
+    assert [counts[-1] for counts in compiled.values()] == [0, 0], compiled
     for losses in found["losses"].values():
         assert len(losses) == 3 and losses[2] < 0.8 * losses[0]
     assert found["losses"]["DDP"] == pytest.approx(found["losses"]["by hand"], abs=1e-5)
     state = torch.load(tmp_path / "digits.pt", weights_only=True)
-    assert {tensor.device.type for tensor in state.values()} == {"cpu"} and state[
-        "0.weight"
-    ].shape == (64, 64)
+    assert {tensor.device.type for tensor in state.values()} == {"cpu"}
+    assert state["0.weight"].shape == (64, 64)

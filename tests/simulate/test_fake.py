@@ -17,10 +17,8 @@ from utils.simulate.fake import fake_autocast, fake_gpus, fake_processes
 
 def test_two_gpus_move_and_refuse_to_meet():
     with fake_gpus():
-        first, second = (
-            torch.ones(2, device="cuda:0"),
-            torch.ones(2, device="cuda:0").to("cuda:1"),
-        )
+        first = torch.ones(2, device="cuda:0")
+        second = first.to("cuda:1")
         with pytest.raises(RuntimeError, match="two devices|two different devices"):
             first + second
     assert str(second.device) == "cuda:1" and torch.ones(2).add(1).tolist() == [2, 2]
@@ -50,17 +48,17 @@ def test_data_on_a_second_gpu_makes_no_real_tensor(monkeypatch):
     before it becomes a fake one.
     """
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(
-        fake_tensor, "init_gpu_context", lambda device: None, raising=False
-    )
+
+    def nothing(device):
+        pass
+
+    monkeypatch.setattr(fake_tensor, "init_gpu_context", nothing, raising=False)
     with fake_tensor.FakeTensorMode(), pytest.raises((RuntimeError, AssertionError)):
         torch.tensor([1.0, 2.0], device="cuda:1")
     with fake_gpus():
         data = torch.tensor([1.0, 2.0], device="cuda:1")
-        assert (
-            str(data.device),
-            str((data + torch.ones(2, device="cuda:1")).device),
-        ) == ("cuda:1", "cuda:1")
+        assert str(data.device) == "cuda:1"
+        assert str((data + torch.ones(2, device="cuda:1")).device) == "cuda:1"
     assert type(torch.tensor([1.0])) is torch.Tensor
 
 
@@ -93,10 +91,8 @@ def test_cuda_autocast_without_a_gpu(dtype):
         ]
         assert found == [dtype, torch.float32, torch.float32]
         assert half.relu().dtype == dtype and single.relu().dtype == torch.float32
-    assert (
-        not torch.is_autocast_enabled("cuda")
-        and torch.get_autocast_dtype("cuda") == torch.float16
-    )
+    assert not torch.is_autocast_enabled("cuda")
+    assert torch.get_autocast_dtype("cuda") == torch.float16
 
 
 @pytest.mark.parametrize(
@@ -105,21 +101,17 @@ def test_cuda_autocast_without_a_gpu(dtype):
 def test_what_is_fake_is_gone_after_an_error(fake):
     with pytest.raises(ValueError), fake():
         raise ValueError
-    assert (
-        not torch.is_autocast_enabled("cuda")
-        and torch.get_autocast_dtype("cuda") == torch.float16
-    )
+    assert not torch.is_autocast_enabled("cuda")
+    assert torch.get_autocast_dtype("cuda") == torch.float16
     assert not dist.is_initialized() and type(torch.ones(1)) is torch.Tensor
 
 
 def sharded_step(mesh_shape, width=64):
+    names = ("replicate", "shard")[-len(mesh_shape) :]
     with fake_processes(torch.Size(mesh_shape).numel()) as issued:
-        model = nn.Sequential(
-            *(nn.Sequential(nn.Linear(width, width), nn.ReLU()) for _ in range(2))
-        )
-        mesh = init_device_mesh(
-            "cpu", mesh_shape, mesh_dim_names=("replicate", "shard")[-len(mesh_shape) :]
-        )
+        layers = [nn.Sequential(nn.Linear(width, width), nn.ReLU()) for _ in range(2)]
+        model = nn.Sequential(*layers)
+        mesh = init_device_mesh("cpu", mesh_shape, mesh_dim_names=names)
         for part in [*model, model]:
             fully_shard(part, mesh=mesh)
         model(torch.zeros(1, width)).sum().backward()
@@ -128,31 +120,20 @@ def sharded_step(mesh_shape, width=64):
 
 # Two layers of 64 · 64 + 64 numbers, cut by rows. 128 ranks for 64 rows: each sends
 # one, of which half are padding.
+LAYER = 4 * 65 * 64  # bytes
+
+
 @pytest.mark.parametrize(
-    ("mesh_shape", "expected"),
-    [
-        (
-            (4,),
-            {("all_gather", 4 * 65 * 64, 4): 4, ("reduce_scatter", 4 * 65 * 64, 4): 2},
-        ),
-        (
-            (128,),
-            {
-                ("all_gather", 2 * 4 * 65 * 64, 128): 4,
-                ("reduce_scatter", 2 * 4 * 65 * 64, 128): 2,
-            },
-        ),
-        (
-            (16, 8),
-            {
-                ("all_gather", 16_640, 8): 4,
-                ("reduce_scatter", 16_640, 8): 2,
-                ("all_reduce", 16_640 // 8, 16): 2,
-            },
-        ),
-    ],
+    ("mesh_shape", "ranks", "size"), [((4,), 4, LAYER), ((128,), 128, 2 * LAYER)]
 )
-def test_fsdp_gathers_twice_reduces_once_and_sums_across_its_groups(
-    mesh_shape, expected
-):
-    assert Counter(sharded_step(mesh_shape)) == expected
+def test_fsdp_gathers_twice_and_reduces_once(mesh_shape, ranks, size):
+    gathered, reduced = ("all_gather", size, ranks), ("reduce_scatter", size, ranks)
+    assert Counter(sharded_step(mesh_shape)) == {gathered: 4, reduced: 2}
+
+
+def test_fsdp_sums_across_its_groups():
+    assert Counter(sharded_step((16, 8))) == {
+        ("all_gather", LAYER, 8): 4,
+        ("reduce_scatter", LAYER, 8): 2,
+        ("all_reduce", LAYER // 8, 16): 2,
+    }

@@ -57,57 +57,46 @@ class Model(nn.Module):
     def __init__(self, layers, hidden, heads, vocabulary, checkpointing):
         super().__init__()
         self.blocks = nn.ModuleList(Block(hidden, heads) for _ in range(layers))
-        self.checkpointing = checkpointing
+        self.checkpointing, self.vocabulary = checkpointing, vocabulary
         if vocabulary:
-            self.embedding, self.norm = (
-                nn.Embedding(vocabulary, hidden),
-                nn.LayerNorm(hidden),
-            )
+            self.embedding = nn.Embedding(vocabulary, hidden)
+            self.norm = nn.LayerNorm(hidden)
 
     def forward(self, x):
-        if hasattr(self, "embedding"):
+        if self.vocabulary:
             x = self.embedding(x)
         for block in self.blocks:
-            x = (
-                checkpoint(block, x, use_reentrant=False)
-                if self.checkpointing
-                else block(x)
-            )
-        return (
-            F.linear(self.norm(x), self.embedding.weight)
-            if hasattr(self, "embedding")
-            else x
-        )
+            if self.checkpointing:
+                x = checkpoint(block, x, use_reentrant=False)
+            else:
+                x = block(x)
+        if self.vocabulary:
+            x = F.linear(self.norm(x), self.embedding.weight)
+        return x
 
 
-def rehearsal(
-    layers,
-    hidden,
-    heads,
-    sequence,
-    batch,
-    vocabulary=0,
-    precision="fp32",
-    checkpointing=False,
-):
+def rehearsal(shape, precision="fp32", checkpointing=False, vocabulary=0):
+    """Memory that PyTorch counts in a step. shape: (layers, hidden, heads, sequence,
+    batch).
+    """
+    layers, hidden, heads, sequence, batch = shape
+
     def make():
         model = Model(layers, hidden, heads, vocabulary, checkpointing)
         return model, torch.optim.AdamW(model.parameters(), foreach=True)
 
     def step(model, optimizer, mark):
-        x = (
-            torch.zeros(batch, sequence, dtype=torch.long)
-            if vocabulary
-            else torch.zeros(batch, sequence, hidden)
-        )
+        if vocabulary:
+            x = torch.zeros(batch, sequence, dtype=torch.long)
+        else:
+            x = torch.zeros(batch, sequence, hidden)
         with torch.autocast("cpu", torch.bfloat16, enabled=precision == "autocast"):
             out = model(x)
             mark("forward")
-            loss = (
-                F.cross_entropy(out.flatten(0, 1), x.flatten())
-                if vocabulary
-                else out.sum()
-            )
+            if vocabulary:
+                loss = F.cross_entropy(out.flatten(0, 1), x.flatten())
+            else:
+                loss = out.sum()
         del out
         loss.backward()
         mark("backward")
@@ -122,64 +111,51 @@ def rehearsal(
 # those whose peaks lie elsewhere. Each phase is the peak of some: the end of the
 # backward pass with checkpointing, the optimizer's with few tokens.
 PLAIN = ("fp32", False, 0)
-SETTINGS = list(itertools.product(["fp32", "autocast"], [False, True], [0, 8000]))
+SETTINGS = itertools.product(["fp32", "autocast"], [False, True], [0, 8000])
 CASES = [((2, 512, 8, 256, 8), setting) for setting in SETTINGS]
 CASES += [
-    ((4, 256, 4, 128, 8), (precision, True, 0)) for precision in ("fp32", "autocast")
+    ((4, 256, 4, 128, 8), ("autocast", True, 0)),
+    ((3, 1024, 16, 512, 4), ("autocast", False, 8000)),
+    ((1, 2048, 16, 1024, 1), PLAIN),
+    ((2, 512, 8, 16, 1), PLAIN),
 ]
-CASES += [
-    ((3, 1024, 16, 512, 4), setting) for setting in (PLAIN, ("autocast", False, 8000))
-]
-CASES += [((1, 2048, 16, 1024, 1), PLAIN), ((2, 512, 8, 16, 1), PLAIN)]
 
 
 @pytest.mark.parametrize(("shape", "setting"), CASES)
 def test_peak_of_the_closed_form(shape, setting):
     layers, hidden, _, sequence, batch = shape
-    settings = dict(
-        zip(("precision", "checkpointing", "vocabulary"), setting, strict=True)
+    precision, checkpointing, vocabulary = setting
+    settings = {"checkpointing": checkpointing, "vocabulary": vocabulary}
+    states = rehearsal(shape, precision, **settings)
+    phases = training_step(
+        layers, hidden, sequence, batch, precision=precision, **settings
     )
-    states, phases = (
-        rehearsal(*shape, **settings),
-        training_step(layers, hidden, sequence, batch, **settings),
-    )
-    assert max(phase["total"] for phase in phases.values()) == pytest.approx(
-        states["peak"]["total"], rel=0.05
-    )
-    count = parameters(layers, hidden, settings["vocabulary"])
-    assert states["forward"]["parameters"] == 4 * count
-    assert states["forward"]["optimizer"] == pytest.approx(8 * count, rel=0.001)
+    peak = max(phase["total"] for phase in phases.values())
+    assert peak == pytest.approx(states["peak"]["total"], rel=0.05)
+    count = parameters(layers, hidden, vocabulary)
+    forward = states["forward"]
+    assert forward["parameters"] == 4 * count
+    assert forward["optimizer"] == pytest.approx(8 * count, rel=0.001)
     if setting in (PLAIN, ("fp32", True, 0)):
-        saved, output = (
-            phases["start of the backward pass"]["activations"],
-            4 * sequence * batch * hidden,
-        )
-        assert states["forward"]["activations"] == pytest.approx(
-            saved + output, rel=0.005
-        )
+        saved = phases["start of the backward pass"]["activations"]
+        output = 4 * sequence * batch * hidden
+        assert forward["activations"] == pytest.approx(saved + output, rel=0.005)
 
 
 def test_the_gradients_are_there_after_backward_and_gone_at_the_end():
-    states = rehearsal(2, 64, 2, 16, 2)
-    assert (
-        states["backward"]["gradients"]
-        == states["backward"]["parameters"]
-        > 0
-        == states["end"]["gradients"]
-    )
-    assert all(
-        state["total"] == sum(v for k, v in state.items() if k != "total")
-        for state in states.values()
-    )
+    states = rehearsal((2, 64, 2, 16, 2))
+    backward = states["backward"]
+    assert backward["gradients"] == backward["parameters"] > 0
+    assert states["end"]["gradients"] == 0
+    for state in states.values():
+        assert state.pop("total") == sum(state.values())
 
 
 def test_other_optimizers_hold_less():
     """Their states are 4 and 0 bytes a parameter, and they copy nothing."""
-    held = {
-        name: training_step(4, 512, 16, 1, optimizer=name)["optimizer step"]
-        for name in ("momentum", "sgd")
-    }
-    assert [phase["total"] / parameters(4, 512) for phase in held.values()] == [12, 8]
+    for name, held in (("momentum", 12), ("sgd", 8)):
+        phase = training_step(4, 512, 16, 1, optimizer=name)["optimizer step"]
+        assert phase["total"] == held * parameters(4, 512)
     with pytest.raises(LabError, match="adamw, momentum, sgd"):
         training_step(1, 8, 8, 1, optimizer="lion")
 
@@ -189,6 +165,6 @@ def test_a_private_class_that_is_gone_is_named(monkeypatch):
 
     monkeypatch.delattr(mem_tracker, "MemTracker")
     with pytest.raises(ImportError, match="cannot import name 'MemTracker'") as caught:
-        rehearsal(1, 64, 2, 16, 1)
+        rehearsal((1, 64, 2, 16, 1))
     # what the cells' line is made of
     assert caught.value.name == "torch.distributed._tools.mem_tracker"

@@ -12,7 +12,10 @@ import sys
 import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
-from torch.distributed.checkpoint.state_dict import get_model_state_dict, set_model_state_dict
+from torch.distributed.checkpoint.state_dict import (
+    get_model_state_dict,
+    set_model_state_dict,
+)
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 
@@ -26,8 +29,11 @@ if sys.argv[1] == "save":
 else:
     dcp.load(state, checkpoint_id="pieces")
     set_model_state_dict(model, state)
-print(json.dumps([model.weight.to_local().shape[0], model.weight.full_tensor().double().sum().item()]), flush=True)
-os._exit(0)  # at once: PyTorch keeps the mesh, and so the group, to the end, where its threads may still run
+total = model.weight.full_tensor().double().sum().item()
+print(json.dumps([model.weight.to_local().shape[0], total]), flush=True)
+# at once: PyTorch keeps the mesh, and so the group, to the end, where its threads may
+# still run
+os._exit(0)
 """
 
 
@@ -36,7 +42,6 @@ def test_saved_by_two_loaded_by_three(tmp_path):
     script.write_text(JOB)
     saved = launch.torchrun(script, "save", processes=2).results()
     loaded = launch.torchrun(script, "load", processes=3).results()
-    assert [rows for rows, _ in saved] == [128, 128] and [
-        rows for rows, _ in loaded
-    ] == [86, 86, 84]
+    assert [rows for rows, _ in saved] == [128, 128]
+    assert [rows for rows, _ in loaded] == [86, 86, 84]
     assert {total for _, total in saved} == {total for _, total in loaded}

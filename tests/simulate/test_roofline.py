@@ -27,29 +27,26 @@ RIDGES = {
     "A100 40 GB": 201,
     "A100 80 GB SXM": 153,
     "H100 PCIe": 378,
-}
-RIDGES |= {
     "H100 SXM": 295,
     "H200 SXM": 206,
     "B200 SXM": 292,
     "TPU v4": 229,
     "TPU v5e": 241,
     "TPU v5p": 166,
+    "TPU v6e": 560,
+    "RTX 4090": 164,
+    "RTX 5090": 117,
 }
-RIDGES |= {"RTX 4090": 164, "RTX 5090": 117, "TPU v6e": 560}
 
 
 @pytest.mark.parametrize("name", RIDGES)
 def test_ridge_points(name):
     row = look_up(name)
-    found = ridge(row.bf16 or row.fp16, row.bandwidth)
+    peak = row.bf16 or row.fp16
+    found = ridge(peak, row.bandwidth)
     assert found == pytest.approx(RIDGES[name], rel=0.005)
-    assert attainable(found, row.bf16 or row.fp16, row.bandwidth) == pytest.approx(
-        row.bf16 or row.fp16
-    )
-    assert attainable(found / 2, row.bf16 or row.fp16, row.bandwidth) == pytest.approx(
-        (row.bf16 or row.fp16) / 2
-    )
+    assert attainable(2 * found, peak, row.bandwidth) == pytest.approx(peak)
+    assert attainable(found / 2, peak, row.bandwidth) == pytest.approx(peak / 2)
 
 
 def test_a_large_square_product_has_a_third_of_its_side_as_intensity():
@@ -65,10 +62,9 @@ def test_a_large_square_product_has_a_third_of_its_side_as_intensity():
     [(4, 48, 6144, 8, 1.10, 41.5, 43.7), (64, 96, 12288, 64, 13.75, 51.4, 52.8)],
 )
 def test_published_utilization(batch, layers, hidden, gpus, seconds, mfu, hfu):
-    model = transformer_flops(layers, hidden, 2048, batch, 51200)
-    device = transformer_flops(
-        layers, hidden, 2048, batch, 51200, recompute="selective"
-    )
+    size = (layers, hidden, 2048, batch, 51200)
+    model = transformer_flops(*size)
+    device = transformer_flops(*size, recompute="selective")
     assert 100 * model / (gpus * seconds * 312e12) == pytest.approx(mfu, abs=0.2)
     assert 100 * device / (gpus * seconds * 312e12) == pytest.approx(hfu, abs=0.2)
 
@@ -88,9 +84,8 @@ def test_the_formula_agrees_with_pytorchs_counter(
         x = torch.empty(batch, sequence, hidden, requires_grad=True)
     with FlopCounterMode(display=False) as counter:
         model(x).sum().backward()
-    assert counter.get_total_flops() == pytest.approx(
-        transformer_flops(1, hidden, sequence, batch, vocabulary)
-    )
+    expected = transformer_flops(1, hidden, sequence, batch, vocabulary)
+    assert counter.get_total_flops() == pytest.approx(expected)
 
 
 def test_exercise_09_5_says_what_a_counter_with_its_table_lacks(monkeypatch):

@@ -56,9 +56,8 @@ def test_blocks_cover_a_tensor(shape, spec):
     for (a, b), (c, d) in held:
         assert 0 <= a <= b <= shape[0] and 0 <= c <= d <= shape[1]
         count[a:b, c:d] += 1
-    assert (count == 8 / math.prod(MESH[axis] for axis in axes)).all() and len(
-        held
-    ) == 8
+    assert len(held) == 8
+    assert (count == 8 / math.prod(MESH[axis] for axis in axes)).all()
 
 
 def test_blocks_of_ten_rows_on_eight_devices():
@@ -82,38 +81,30 @@ def test_devices_stand_row_by_row_and_of_two_axes_the_first_counts_slowest(
 
 
 def test_bytes_that_each_device_sends():
-    gather, reduce = (
-        sharding.Collective(kind, "data", 800, 4)
-        for kind in ("all-gather", "all-reduce")
-    )
-    assert (gather.sent(), reduce.sent()) == (600, 1200)
+    assert sharding.Collective("all-gather", "data", 800, 4).sent() == 600
+    assert sharding.Collective("all-reduce", "data", 800, 4).sent() == 1200
 
 
 def test_of_two_matrices_cut_by_one_axis_the_smaller_is_gathered():
     """As XLA's partitioner does, on a mesh of 8 (torch_xla 2.9.0, XLA's CPU device)."""
     for rows, columns, gathered in ((8, 400, 8 * 32 * 4), (400, 8, 32 * 8 * 4)):
-        out, moved = sharding.product(
-            rows, 32, columns, {"data": 8}, ("data", None), (None, "data")
-        )
+        specs = (("data", None), (None, "data"))
+        out, moved = sharding.product(rows, 32, columns, {"data": 8}, *specs)
         assert [(c.kind, c.size) for c in moved] == [("all-gather", gathered)]
-        assert out == ((None, "data") if rows < columns else ("data", None))
+        assert out == specs[rows < columns]
 
 
 def test_parts_that_do_not_divide_are_rounded_up():
     """Blocks of 3 of 10 rows and 4 columns are summed."""
-    _, moved = sharding.product(
-        10, 6, 4, MESH | {"data": 4}, ("data", None), ("model", None)
-    )
+    mesh = {"data": 4, "model": 4}
+    _, moved = sharding.product(10, 6, 4, mesh, ("data", None), ("model", None))
     assert [(c.kind, c.size) for c in moved] == [("all-reduce", 3 * 4 * 4)]
 
 
 def test_one_device_moves_nothing():
-    assert (
-        sharding.product(
-            4, 4, 4, {"data": 1, "model": 1}, ("data", "model"), ("model", "data")
-        )[1]
-        == []
-    )
+    mesh = {"data": 1, "model": 1}
+    _, moved = sharding.product(4, 4, 4, mesh, ("data", "model"), ("model", "data"))
+    assert moved == []
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,10 @@ def test_launch_returns_while_the_work_waits_and_other_streams_go_on(held):
 def test_waiting_orders_two_streams_and_not_the_host(held, how):
     one, order, gate = held
     two = ToyStream()
-    two.wait_stream(one) if how == "stream" else two.wait_event(one.record_event())
+    if how == "stream":
+        two.wait_stream(one)
+    else:
+        two.wait_event(one.record_event())
     two.launch(order.append, "two")
     time.sleep(0.05)
     assert order == [] and not two.query()

@@ -16,7 +16,7 @@ import nbformat
 import pytest
 
 from tests.conftest import ROOT
-from tools.lessons import formatting, notebooks, rules
+from tools.lessons import formatting, notebooks, parts
 from tools.site import single
 
 LESSONS = notebooks.lessons()
@@ -181,7 +181,7 @@ def test_the_set_up_cell_makes_the_names_of_the_lessons_own(singles):
 def test_no_link_leads_into_a_folder_beside_the_file(singles):
     seen = set()
     for nb, _, _ in singles.values():
-        links = re.findall(r'\]\(([^)]*)\)|(?:src|href)="([^"]*)"', rules.text_of(nb))
+        links = re.findall(r'\]\(([^)]*)\)|(?:src|href)="([^"]*)"', parts.text_of(nb))
         seen |= {target for pair in links for target in pair if target}
     assert [target for target in seen if not target.startswith(("https://", "#"))] == []
     site = notebooks.address("Site")

@@ -48,19 +48,15 @@ def gpu(monkeypatch):
             "device_count": 1,
             "get_device_name": "Some GPU",
             "get_arch_list": built,
-        }
-        facts |= {
             "get_device_capability": capability,
             "get_device_properties": properties,
         }
         for name, value in facts.items():
             monkeypatch.setattr(torch.cuda, name, lambda *index, value=value: value)
+        cuda = torch.device("cuda")
+        accelerator = torch.accelerator
         monkeypatch.setattr(torch.version, "cuda", "13.0")
-        monkeypatch.setattr(
-            torch.accelerator,
-            "current_accelerator",
-            lambda check_available: torch.device("cuda"),
-        )
+        monkeypatch.setattr(accelerator, "current_accelerator", lambda **_: cuda)
 
     return show
 
@@ -87,26 +83,18 @@ def test_a_gpu_whose_generation_is_not_in_the_build_is_missing(
 ):
     gpu(capability, built)
     assert devices.pick_device() == torch.device("cuda" if runs else "cpu")
-    (line,) = [
-        (ok, text)
-        for ok, text in checkup.checkup()
-        if text.startswith("GPU 0: Some GPU, 11.0 GiB")
-    ]
-    assert (
-        line[0] is runs
-        and ("no code for it" in line[1])
-        is ("CUDA_VISIBLE_DEVICES" in line[1])
-        is not runs
-    )
+    said = {
+        text: ok for ok, text in checkup.checkup() if text.startswith("GPU 0: Some")
+    }
+    ((text, ok),) = said.items()
+    assert ok is runs and ("no code for it" in text) is not runs
+    major, minor = capability
     for lack in (needs.missing_cuda(), needs.missing_accelerator()):
         if runs:
             assert lack is None
         else:
-            assert (
-                f"the Some GPU has compute capability {capability[0]}.{capability[1]}"
-                in lack
-                and built[0] in lack
-            )
+            assert f"the Some GPU has compute capability {major}.{minor}" in lack
+            assert built[0] in lack
     monkeypatch.setattr(torch.version, "cuda", None)  # ROCm, where nobody compares
     assert needs.missing_cuda() is None
     assert "2 CUDA GPUs, and PyTorch sees 1" in needs.missing_cuda(2)
@@ -173,10 +161,7 @@ def test_a_macs_clang_is_no_compiler_before_the_developer_tools_are_there(
 
 def test_what_torch_compile_needs_on_a_gpu(compiler, gpu, monkeypatch):
     gpu((6, 0), ["sm_60"])
-    assert (
-        needs.missing_triton()
-        == "a GPU of compute capability 7.0 or newer, and Some GPU is older"
-    )
+    assert "compute capability 7.0 or newer" in needs.missing_triton()
     gpu((7, 5), ["sm_75"])
     monkeypatch.setattr(importlib.util, "find_spec", {"triton": None}.get)
     assert "Triton" in needs.missing_triton()
@@ -190,15 +175,18 @@ def test_what_torch_compile_needs_on_a_gpu(compiler, gpu, monkeypatch):
 
 @pytest.mark.skipif(torch.accelerator.is_available(), reason="there is an accelerator")
 def test_what_a_machine_without_an_accelerator_lacks():
-    assert (
-        needs.missing_cuda()
-        == needs.missing_triton()
-        == "a CUDA GPU, and PyTorch sees none here"
-    )
+    assert needs.missing_cuda() == "a CUDA GPU, and PyTorch sees none here"
+    assert needs.missing_triton() == needs.missing_cuda()
     assert needs.missing_mps() == "an Apple GPU (MPS), and PyTorch sees none here"
     assert needs.missing_accelerator() == "an accelerator, and PyTorch sees none here"
     with pytest.raises(LabError, match="no cuda device"):
         devices.name_of("cuda")
+
+
+OTHER_RELEASE = (
+    "torch_xla and torch of the same release, and here are torch_xla 2.9.0 and torch"
+    " 2.13.0"
+)
 
 
 @pytest.mark.parametrize(
@@ -206,39 +194,31 @@ def test_what_a_machine_without_an_accelerator_lacks():
     [
         ("2.9.1+cpu", "2.9.0", None),
         ("2.9.0", None, "torch_xla, and it is not installed here"),
-        (
-            "2.13.0",
-            "2.9.0",
-            (
-                "torch_xla and torch of the same release, and here are torch_xla 2.9.0"
-                " and torch 2.13.0"
-            ),
-        ),
+        ("2.13.0", "2.9.0", OTHER_RELEASE),
     ],
 )
 def test_torch_xla_of_another_release_is_reported_before_it_is_imported(
     monkeypatch, ours, theirs, lack
 ):
-    monkeypatch.setattr(
-        needs, "package_version", {"torch": ours, "torch_xla": theirs}.get
-    )
+    found = {"torch": ours, "torch_xla": theirs}
+    monkeypatch.setattr(needs, "package_version", found.get)
     assert needs.missing_xla() == lack
-    assert lack is None or f"TPU: needs {lack}" in "".join(
-        text for ok, text in checkup.checkup() if not ok
-    )
+    bad = "".join(text for ok, text in checkup.checkup() if not ok)
+    if lack is not None:
+        assert f"TPU: needs {lack}" in bad
     if theirs is None:
-        lack = "a TPU, and neither torch_xla nor torch_tpu is installed here"
-    assert lack is None or needs.missing_tpu() == lack
+        assert "neither torch_xla nor torch_tpu" in needs.missing_tpu()
+    elif lack is not None:
+        assert needs.missing_tpu() == lack
 
 
 def test_torchtpu_is_a_tpu_without_torch_xla(monkeypatch):
     """What its documentation says; it has no device without the chip, so here a
     stand-in for PyTorch's answer.
     """
+    tpu = types.SimpleNamespace(type="tpu")
     for module in (devices, needs, recordings):
-        monkeypatch.setattr(
-            module, "pick_device", lambda: types.SimpleNamespace(type="tpu")
-        )
+        monkeypatch.setattr(module, "pick_device", lambda: tpu)
     assert needs.missing_tpu() is None
     assert str(recordings.where("tpu")) == "TPU (this machine)"
 
@@ -251,29 +231,23 @@ def test_torchtpu_is_a_tpu_without_torch_xla(monkeypatch):
     ("chip", "variable", "name"),
     [
         ("0x0063", None, "TPU v5e"),
-        ("0x0062", None, "TPU v5p"),
         # what is on the bus is surer than what a variable says
         ("0x0063", "v6e-1", "TPU v5e"),
         ("0x0027", "v3-8", "TPU v3"),  # a number that two generations share
         (None, "v5litepod-8", "TPU v5e"),
-        (None, "v5e-8", "TPU v5e"),
         (None, "v5p-16", "TPU v5p"),
-        (None, "v6e-1", "TPU v6e"),
         (None, "tpu7x-8", "TPU7x"),
-        (None, "v4-8", "TPU v4"),
         (None, "something new", "TPU"),
         (None, None, "TPU"),
     ],
 )
 def test_a_tpu_is_named_by_its_generation(monkeypatch, tmp_path, chip, variable, name):
     monkeypatch.delenv("TPU_ACCELERATOR_TYPE", raising=False)
-    for k, (vendor, device) in enumerate(
-        [("0x8086", "0x0063"), ("0x1ae0", "0x0042"), ("0x1ae0", chip)]
-    ):
-        if device:
-            (tmp_path / str(k)).mkdir()
-            (tmp_path / str(k) / "vendor").write_text(vendor + "\n")
-            (tmp_path / str(k) / "device").write_text(device + "\n")
+    bus = {"other": ("0x8086", "0x0063"), "chip": ("0x1ae0", chip or "0x0042")}
+    for slot, (vendor, device) in bus.items():
+        (tmp_path / slot).mkdir()
+        (tmp_path / slot / "vendor").write_text(vendor + "\n")
+        (tmp_path / slot / "device").write_text(device + "\n")
     if variable:
         monkeypatch.setenv("TPU_ACCELERATOR_TYPE", variable)
     assert devices.tpu_name(tmp_path) == name
@@ -288,9 +262,8 @@ def test_the_name_of_an_xla_device_is_that_of_what_the_runtime_runs_on(
     monkeypatch, kind, name
 ):
     runtime = types.SimpleNamespace(device_type=lambda: kind)
-    monkeypatch.setitem(
-        sys.modules, "torch_xla", types.SimpleNamespace(runtime=runtime)
-    )
+    torch_xla = types.SimpleNamespace(runtime=runtime)
+    monkeypatch.setitem(sys.modules, "torch_xla", torch_xla)
     monkeypatch.setitem(sys.modules, "torch_xla.runtime", runtime)
     monkeypatch.setattr(devices, "tpu_name", lambda: "TPU v5e")
     assert devices.name_of("xla") == name
@@ -318,9 +291,3 @@ def test_doctor_says_what_to_do_about_what_is_missing(monkeypatch):
         "need 2.9 or newer",
     ):
         assert advice in bad
-
-
-def test_versions_are_plain_text():
-    assert all(
-        isinstance(value, str) and value for value in devices.versions().values()
-    )

@@ -25,38 +25,31 @@ THEIRS = [
 ]
 
 
+ALLOCATED = {"action": "alloc", "size": 12, "addr": 4, "frames": [*THEIRS, OURS, CELL]}
+SEGMENT = {"action": "segment_alloc", "size": 512, "addr": 8, "frames": THEIRS}
+
+
 @pytest.mark.parametrize(
     "trace, entry",
     [
-        (
-            {"action": "segment_alloc", "size": 512, "addr": 8, "frames": THEIRS},
-            ("segment_alloc", 512, 8, ""),
-        ),
-        (
-            {"action": "alloc", "size": 12, "addr": 4, "frames": [*THEIRS, OURS, CELL]},
-            ("alloc", 12, 4, "train:3"),
-        ),
+        (SEGMENT, ("segment_alloc", 512, 8, "")),
+        (ALLOCATED, ("alloc", 12, 4, "train:3")),
         ({"action": "oom", "size": 9999}, ("oom", 9999, 0, "")),
         # new in PyTorch 2.15; a later one may add others
         ({"action": "annotate"}, ("annotate", 0, 0, "")),
     ],
 )
 def test_entries_are_plain_and_name_the_own_code(trace, entry):
-    assert _entry(trace) == dict(
-        zip(("action", "bytes", "address", "code"), entry, strict=True)
-    )
+    names = ("action", "bytes", "address", "code")
+    assert _entry(trace) == dict(zip(names, entry, strict=True))
 
 
 def test_the_recording_is_switched_off_when_the_block_fails(monkeypatch):
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 1)
-    monkeypatch.setattr(
-        torch.cuda.memory,
-        "_snapshot",
-        lambda: {"device_traces": [[], [{"action": "oom"}]]},
-    )
-    monkeypatch.setattr(
-        torch.cuda.memory, "_record_memory_history", record := mock.Mock()
-    )
+    traces = {"device_traces": [[], [{"action": "oom"}]]}
+    record, memory = mock.Mock(), torch.cuda.memory
+    monkeypatch.setattr(memory, "_snapshot", lambda: traces)
+    monkeypatch.setattr(memory, "_record_memory_history", record)
     with pytest.raises(ZeroDivisionError), memory_history() as events:
         raise ZeroDivisionError
     assert [event["action"] for event in events] == ["oom"]

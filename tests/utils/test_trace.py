@@ -23,20 +23,17 @@ def test_a_range_comes_before_the_work_within_it_and_ends_after_it():
     work = [e for e in events if e.get("cat") in ("cpu_op", "user_annotation")]
     assert {e["ph"] for e in work} == {"X"}
     second = [e["name"] for e in work].index("second")
-    assert [e["name"] for e in work[:2]] == ["first", "aten::ones"] and work[
-        second + 1
-    ]["name"] == "aten::ones"
+    assert [e["name"] for e in work[:2]] == ["first", "aten::ones"]
+    assert work[second + 1]["name"] == "aten::ones"
     first, called = work[0], work[1:second]
-    assert (
-        max(e["ts"] + e["dur"] for e in called)
-        <= first["ts"] + first["dur"]
-        <= work[second]["ts"]
-    )
-    inside = [e for e in events if first["ts"] <= e["ts"] < first["ts"] + first["dur"]]
-    assert [e["args"]["Bytes"] for e in inside if e["name"] == "[memory]"] == [
-        256 * 256 * 4,
-        -256 * 256 * 4,
+    end = first["ts"] + first["dur"]
+    assert max(e["ts"] + e["dur"] for e in called) <= end <= work[second]["ts"]
+    memory = [
+        e["args"]["Bytes"]
+        for e in events
+        if e["name"] == "[memory]" and first["ts"] <= e["ts"] < end
     ]
+    assert memory == [256 * 256 * 4, -256 * 256 * 4]
 
 
 def test_of_two_that_begin_together_the_longer_one_comes_first():
@@ -47,8 +44,6 @@ def test_of_two_that_begin_together_the_longer_one_comes_first():
     ]
     text = json.dumps({"traceEvents": written})
     prof = SimpleNamespace(
-        export_chrome_trace=lambda path: pathlib.Path(path).write_text(
-            text, encoding="utf-8"
-        )
+        export_chrome_trace=lambda path: pathlib.Path(path).write_text(text)
     )
     assert [e["name"] for e in trace_events(prof)] == ["early", "outer", "inner"]

@@ -1,33 +1,55 @@
-"""CountWaits notes what would wait for a GPU, and nothing that is on the CPU already."""
+"""CountWaits notes what would wait for a GPU, and nothing that the CPU has already."""
 
 import pytest
 import torch
 
 from utils.waits import CountWaits
 
-ONE = [
-    'f"{x[1]:.3f}"', "print(x)", "int(x[1])", "float(x[1])", "bool(x[1])", "x.tolist()", "x.cpu().tolist()",
-    'x.to("cpu").sum().item()', 'f"{x.cpu()[1]:.2f}"', "[float(v) for v in x.cpu()]", "x[x > 1]", "x[: n]", "x[n]",
-    "list(range(n))", "torch.equal(x, y)", "torch.allclose(x, y)", "x.nonzero()", "torch.tensor([x[0]])",
-    "torch.zeros(3).copy_(x).tolist()", 'x.to(torch.device("cpu")).tolist()', "x.to(y.device).tolist()",
-    "torch.zeros(3, device=x.device).tolist()", "torch.cuda.synchronize()", "torch.cpu.synchronize()",
-]  # fmt: skip
-TWO = ["x.to(x.cpu().device)", "[x.cpu(), x.tolist()]", "[x[0].item(), x[1].item()]"]
-NONE = [
-    "x + y",
-    "x[0]",
-    "x[:2]",
-    "torch.where(x > 1, x, y)",
-    "x.to(torch.float64)",
-    "torch.ones(3).tolist()",
-]
-NONE += ["x.to(y.device)", 'torch.ones(3, device="cpu").tolist()']
+# lines by how often they wait
+ONE = """
+f"{x[1]:.3f}"
+print(x)
+int(x[1])
+bool(x[1])
+x.tolist()
+x.cpu().tolist()
+x.to("cpu").sum().item()
+[float(v) for v in x.cpu()]
+x[x > 1]
+x[: n]
+x[n]
+list(range(n))
+torch.equal(x, y)
+torch.allclose(x, y)
+x.nonzero()
+torch.tensor([x[0]])
+torch.zeros(3).copy_(x).tolist()
+x.to(torch.device("cpu")).tolist()
+x.to(y.device).tolist()
+torch.zeros(3, device=x.device).tolist()
+torch.cuda.synchronize()
+torch.cpu.synchronize()
+"""
+TWO = """
+x.to(x.cpu().device)
+[x.cpu(), x.tolist()]
+[x[0].item(), x[1].item()]
+"""
+NONE = """
+x + y
+x[:2]
+torch.where(x > 1, x, y)
+x.to(torch.float64)
+torch.ones(3).tolist()
+x.to(y.device)
+torch.ones(3, device="cpu").tolist()
+"""
+LINES = [(line, 1) for line in ONE.strip().splitlines()]
+LINES += [(line, 2) for line in TWO.strip().splitlines()]
+LINES += [(line, 0) for line in NONE.strip().splitlines()]
 
 
-@pytest.mark.parametrize(
-    ("line", "count"),
-    [(line, count) for count, lines in enumerate((NONE, ONE, TWO)) for line in lines],
-)
+@pytest.mark.parametrize(("line", "count"), LINES)
 def test_counts(line, count):
     x, y, n = torch.arange(3.0), torch.ones(3), torch.tensor(2)
     with CountWaits() as waits:

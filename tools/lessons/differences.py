@@ -16,6 +16,7 @@ import re
 from utils import recordings
 
 ASIDE = "but for names of devices, versions, addresses, decimals below 0.1%"
+# numbers with a decimal point or an exponent: 1.5, -2.0e-06, 3e8
 DECIMAL = re.compile(r"[-+]?\d+(?:\.\d+(?:e[-+]?\d+)?|e[-+]?\d+)")
 CONTEXT, SHOWN = 4, 3  # words before a difference; differences that the line shows
 
@@ -24,38 +25,35 @@ def line(name, kept):
     """What the report says of the cell `name`, recorded now as `kept`; None if the
     emulated device has no such.
     """
-    found = [
-        cell for origin, cell in recordings.find(name, timeless=True) if origin.emulated
-    ]
-    if not found:
+    found = recordings.find(name, timeless=True)
+    emulated = [cell for origin, cell in found if origin.emulated]
+    if not emulated:
         return None
-    if found[0]["source"] != kept["source"]:
-        return (
-            f"not compared with the emulated device: {name} (the cell has changed since"
-            " then)"
-        )
-    ours, theirs = words(kept), words(found[0])
+    if emulated[0]["source"] != kept["source"]:
+        why = "the cell has changed since then"
+        return f"not compared with the emulated device: {name} ({why})"
+    ours, theirs = words(kept), words(emulated[0])
     places = differences(ours, theirs)
     if not places:
         return f"same as emulated: {name} ({ASIDE})"
-    shown = []
-    for i, i_end, j, j_end in places[:SHOWN]:
-        before = " ".join(ours[max(0, i - CONTEXT) : i])
-        mine, other = (
-            " ".join(ours[i:i_end][:20]) or "nothing",
-            " ".join(theirs[j:j_end][:20]) or "nothing",
-        )
-        shown.append(f"after “{before}” {mine} (emulated: {other})")
-    more = f"; {len(places) - SHOWN} more" if len(places) > SHOWN else ""
-    versions = [
-        cell["machine"].get("torch", "?").split("+")[0] for cell in (kept, found[0])
-    ]
-    built = (
-        ""
-        if len(set(versions)) == 1
-        else f" (PyTorch {versions[0]}, emulated {versions[1]})"
-    )
-    return f"differs from the emulated device{built}: {name}: {'; '.join(shown)}{more}"
+    shown = [_shown(ours, theirs, *place) for place in places[:SHOWN]]
+    if len(places) > SHOWN:
+        shown.append(f"{len(places) - SHOWN} more")
+    here, there = (_version(cell) for cell in (kept, emulated[0]))
+    built = "" if here == there else f" (PyTorch {here}, emulated {there})"
+    return f"differs from the emulated device{built}: {name}: {'; '.join(shown)}"
+
+
+def _shown(ours, theirs, i, i_end, j, j_end):
+    """One difference, at most 20 words, with the words before it."""
+    before = " ".join(ours[max(0, i - CONTEXT) : i])
+    mine = " ".join(ours[i:i_end][:20]) or "nothing"
+    other = " ".join(theirs[j:j_end][:20]) or "nothing"
+    return f"after “{before}” {mine} (emulated: {other})"
+
+
+def _version(cell):
+    return cell["machine"].get("torch", "?").split("+")[0]
 
 
 def words(cell):
@@ -66,11 +64,9 @@ def words(cell):
     text = "\n".join([*texts, json.dumps(cell["value"]) if "value" in cell else ""])
     device = cell["machine"]["device"].removeprefix(recordings.EMULATED)
     text = re.sub(rf"(?:{recordings.EMULATED})?{re.escape(device)}", "DEVICE", text)
-    text = re.sub(
-        r"DEVICE(?: \(this machine\)|: numbers and memory real, times modeled)",
-        "DEVICE",
-        text,
-    )
+    # what LIVE and EMULATED say behind the name
+    said = r"DEVICE(?: \(this machine\)|: numbers and memory real, times modeled)"
+    text = re.sub(said, "DEVICE", text)
     text = re.sub(r"\b0x[0-9a-f]{4,}\b", "ADDRESS", text)
     text = re.sub(r"(\.(?:cpp|cu|h|py)):\d+", r"\1:LINE", text)
     text = re.sub(r"\(\d+ more lines?\)", "(LINES more)", text)

@@ -18,6 +18,7 @@ from utils.today.cell import PRELUDE
 from utils.today.row import TODAY
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+# the lines that begin with one of the course's %% words, at the top of a cell
 HEAD = re.compile(r"(?:%%(?:requires|today|torchrun)\b.*(?:\n|$))*")
 # of a cell; tools/lessons/rules.py allows 15 to lessons of the new form
 LINES_MOST = 20
@@ -104,10 +105,13 @@ def findings(lesson, sources):
         programs = {home / f"{name}.ipynb": cells for name, cells in _programs(sources)}
         for path, cells in programs.items():
             path.write_text(_notebook(cells.values()), encoding="utf-8")
-        config = f"--config={ROOT / 'pyproject.toml'}"
-        done = _ruff(
-            "check", config, "--no-cache", "--output-format=json", *programs, cwd=folder
-        )
+        options = [
+            f"--config={ROOT / 'pyproject.toml'}",
+            f"--line-length={WIDE}",  # lines over 88 are counted by `long_lines`
+            "--no-cache",
+            "--output-format=json",
+        ]
+        done = _ruff("check", *options, *programs, cwd=folder)
     for found in json.loads(done.stdout):
         cell = list(programs[pathlib.Path(found["filename"])])[found["cell"] - 1]
         yield (

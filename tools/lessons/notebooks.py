@@ -17,7 +17,7 @@ import sys
 
 import nbformat
 
-from tools.lessons import formatting, rules, run
+from tools.lessons import formatting, parts, rules, run
 from tools.lessons import times as pages
 from utils import cells, recordings
 from utils.exercises import lesson_exercises
@@ -94,9 +94,9 @@ def canonical(nb, path):
         {"kernelspec": kernel, "language_info": {"name": "python"}, **accelerator}
     )
     nb.nbformat, nb.nbformat_minor = 4, 5
-    code = rules.code_cells(nb)
+    code = parts.code_cells(nb)
     sources = formatting.formatted(
-        [cell.source for cell in code], may_be_wide=not rules.is_new(path)
+        [cell.source for cell in code], may_be_wide=not parts.is_new(path)
     )
     for cell, source in zip(code, sources, strict=True):
         cell.source = source
@@ -120,7 +120,7 @@ def canonical(nb, path):
             )
         for output in cell.get("outputs", []):
             _clean_output(output)
-    rules.write_minutes(nb, path)
+    parts.write_minutes(nb, path)
     return nbformat.writes(nb) + "\n"
 
 
@@ -193,7 +193,7 @@ def problems(path):
 
 
 def _code(nb, path):
-    code = {cell.id: cell.source for cell in rules.code_cells(nb)}
+    code = {cell.id: cell.source for cell in parts.code_cells(nb)}
     yield from formatting.findings(path.stem, code)
     wide, most = (
         sum(map(formatting.long_lines, code.values())),
@@ -218,7 +218,7 @@ def _code(nb, path):
 
 
 def _text_cells(nb, path):
-    text = rules.text_of(nb)
+    text = parts.text_of(nb)
     words = EMPTY_WORDS.findall(re.sub(r"```.*?```|`[^`]*`", "", text, flags=re.S))
     yield from (
         f"empty word {word!r} (voice)"
@@ -228,7 +228,7 @@ def _text_cells(nb, path):
 
 
 def _exercises(nb, path):
-    asked = [number for cell in nb.cells for number in rules.checks(cell)]
+    asked = [number for cell in nb.cells for number in parts.checks(cell)]
     known = lesson_exercises(path.name[:2])
     least = 1 if path.name.startswith("00") else 3  # lesson 00 is short
     if not least <= len(known) <= 6:
@@ -248,7 +248,7 @@ def _exercises(nb, path):
 
 
 def _outputs(nb, path):
-    code = rules.code_cells(nb)
+    code = parts.code_cells(nb)
     if [cell.execution_count for cell in code] != list(range(1, len(code) + 1)):
         yield "outputs are not from one run from top to bottom: run `make outputs`"
     for name, output in ((cell.id, output) for cell in code for output in cell.outputs):
@@ -278,7 +278,7 @@ def recording_problems():
     """
     names = {}
     for path in lessons():
-        for cell in rules.code_cells(nbformat.read(path, as_version=4)):
+        for cell in parts.code_cells(nbformat.read(path, as_version=4)):
             header = cells.header(cell.source)
             if header and header.name in names:
                 yield (
@@ -342,7 +342,7 @@ def outputs(paths):
         nb = nbformat.read(path, as_version=4)
         run.execute(nb, path.parent, env={"LAB_STRICT": "1"})
         path.write_text(canonical(nb, path), encoding="utf-8", newline="\n")
-        print(f"{path.name}: {len(rules.code_cells(nb))} code cells executed")
+        print(f"{path.name}: {len(parts.code_cells(nb))} code cells executed")
 
 
 def main():

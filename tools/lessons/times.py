@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import nbformat
 
-from tools.lessons import rules
+from tools.lessons import parts
 from utils.exercises import lesson_exercises
 
 # the section of paths.md about lessons without a heading Deeper
@@ -46,8 +46,10 @@ class Lesson(NamedTuple):
     all: float = 0.0
 
     def minutes(self, names):
-        """How long these sections and exercises take; the core, if there are no names."""
-        return sum(self.parts.get(name, 0.0) for name in names) if names else self.core
+        """How long these sections and exercises take; without names, the core."""
+        if not names:
+            return self.core
+        return sum(self.parts.get(name, 0.0) for name in names)
 
 
 NONE = Lesson()
@@ -65,31 +67,33 @@ def read_lesson(path):
     """The Lesson in a notebook. Sections (##) have their subsections (###) in them, but
     not in the old form.
     """
-    nb, new, parts, current = (
-        nbformat.read(path, as_version=4),
-        rules.is_new(path),
-        {},
-        [],
-    )
+    nb = nbformat.read(path, as_version=4)
+    new = parts.is_new(path)
+    found, current = {}, []  # current: headings of which a piece is a part
+    for piece in _pieces(nb):
+        top = re.match(r"(###?) (.*)", piece.source)
+        if top and piece.cell_type == "markdown":
+            title = re.sub(r" \(\d+ minutes?\)$", "", top[2])
+            above = current[:1] if new and top[1] == "###" else []
+            current = [*above, title]
+        for title in current:
+            found[title] = found.get(title, 0.0) + parts.minutes([piece])
+    for exercise in lesson_exercises(path.name[:2]).values():
+        found[exercise.number] = parts.STARS[exercise.stars]
+    core, deeper = map(parts.minutes, parts.core_and_deeper(nb))
+    return Lesson(path.name, found, core if new else 0.0, core + deeper)
+
+
+def _pieces(nb):
+    """The cells of a notebook; of a text cell the part above each ## or ### and those
+    below.
+    """
     for cell in nb.cells:
-        pieces = [cell]
         if cell.cell_type == "markdown":
-            pieces = map(
-                nbformat.v4.new_markdown_cell,
-                re.split(r"^(?=###? )", cell.source, flags=re.M),
-            )
-        for piece in pieces:
-            if piece.cell_type == "markdown" and (
-                top := re.match(r"(###?) (.*)", piece.source)
-            ):
-                title = re.sub(r" \(\d+ minutes?\)$", "", top[2])
-                current = [*current[:1], title] if new and top[1] == "###" else [title]
-            for title in current:
-                parts[title] = parts.get(title, 0.0) + rules.minutes([piece])
-    core, deeper = map(rules.minutes, rules.core_and_deeper(nb))
-    exercises = lesson_exercises(path.name[:2]).values()
-    parts |= {exercise.number: rules.STARS[exercise.stars] for exercise in exercises}
-    return Lesson(path.name, parts, core if new else 0.0, core + deeper)
+            for text in re.split(r"^(?=###? )", cell.source, flags=re.M):
+                yield nbformat.v4.new_markdown_cell(text)
+        else:
+            yield cell
 
 
 def read_course(root):
@@ -99,10 +103,11 @@ def read_course(root):
     }
     paths = {}
     for part in re.split(r"^###? ", read(root / "docs" / "paths.md"), flags=re.M)[1:]:
-        if steps := [
+        steps = [
             (number, file, _names(below))
             for _, number, file, below in STEP.findall(part)
-        ]:
+        ]
+        if steps:
             paths[part.partition("\n")[0]] = steps
     cores = paths.pop(CORES, [])
     for number, _, names in cores:
@@ -119,12 +124,14 @@ def read(path):
 
 def _names(below):
     """Sections and exercises in the lines below a lesson of a path."""
-    lines = [line[4:] for line in below.splitlines()]
-    return [
-        n
-        for line in lines
-        for n in (re.findall(r"\d\d\.\d", line) if line[:8] == "exercise" else [line])
-    ]
+    names = []
+    for line in below.splitlines():
+        name = line.removeprefix("  - ")
+        if name.startswith("exercise"):
+            names += re.findall(r"\d\d\.\d", name)
+        else:
+            names.append(name)
+    return names
 
 
 def hours(minutes):
@@ -133,8 +140,8 @@ def hours(minutes):
     """
     if minutes < 45:
         return f"{max(5, 5 * round(minutes / 5))} min"
-    halves = round(minutes / 30)
-    return f"{halves // 2 or ''}{'½' * (halves % 2)}"
+    whole, half = divmod(round(minutes / 30), 2)
+    return f"{whole or ''}{'½' if half else ''}"
 
 
 def with_times(text, course):
@@ -143,10 +150,8 @@ def with_times(text, course):
     def of_step(found):
         names = _names(found[4])
         minutes = round(course.lessons.get(found[2], NONE).minutes(names))
-        return (
-            f"{found[1]}{'' if names else 'the core, '}{minutes}"
-            f" minute{'s' * (minutes != 1)}\n{found[4]}"
-        )
+        time = f"{minutes} minute" if minutes == 1 else f"{minutes} minutes"
+        return f"{found[1]}{'' if names else 'the core, '}{time}\n{found[4]}"
 
     def of_path(found):
         if found[2] not in course.paths:
@@ -187,8 +192,9 @@ def problems(root):
 def _problems(page, course):
     text, known = read(page), list(course.paths)
     rows = [name for _, name in PATH.findall(text)]
-    # elsewhere only the first of them
-    if rows != known[: None if page.name == "paths.md" else len(rows)]:
+    if page.name != "paths.md":  # elsewhere only the first of them
+        known = known[: len(rows)]
+    if rows != known:
         yield f"the table of paths names {rows}"
     if with_times(text, course) != text:
         yield "minutes or hours are not those of the lessons: run `make format`"
@@ -211,10 +217,10 @@ def _wrong_steps(text, course):
             for name in names:
                 if name not in lesson.parts:
                     yield f"{heading}: lesson {number} has no section {name!r}"
-    if rules.OLD_FORM & {*course.lessons} != {number for number, _, _ in course.cores}:
+    if parts.OLD_FORM & {*course.lessons} != {number for number, _, _ in course.cores}:
         yield (
             f"{CORES}: does not name just the lessons without a heading Deeper"
-            " (OLD_FORM in tools/lessons/rules.py)"
+            " (OLD_FORM in tools/lessons/parts.py)"
         )
 
 
@@ -234,8 +240,6 @@ def _wrong_terms(text, lessons):
                 f"{name} does not end with the number of a lesson, or its link leads"
                 " nowhere"
             )
-        if len(re.findall(r"[.?!](?= )", said)) != 2:
-            yield f"{name} has not two sentences"
 
 
 def anchors(text):

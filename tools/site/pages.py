@@ -15,7 +15,7 @@ from xml.etree import ElementTree
 
 from nbformat import from_dict, v4
 
-from tools.lessons.rules import checks, folded
+from tools.lessons.parts import checks, folded
 from utils import messages
 
 PICTURES = "_static/pictures"  # where website.py puts them, from the root of the site

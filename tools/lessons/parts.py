@@ -1,0 +1,152 @@
+"""The parts of a lesson, and how long they take a reader.
+
+Minutes are computed: 150 words of text a minute, 15 lines of visible code; 1.3 minutes
+a prediction, 1.2 a picture; 3, 6 or 10 an exercise with one, two or three stars. What
+stands before the heading `## Deeper` is the core.
+"""
+
+import ast
+import re
+
+from tools.lessons import formatting
+
+# may only become fewer
+OLD_FORM = {"01", "03", "04", "06", "07", "09"}
+OLD_FORM |= {"10", "11", "12", "13", "14", "15", "16"}
+STARS = {1: 3, 2: 6, 3: 10}  # minutes
+
+
+def is_new(path):
+    """Whether the lesson at `path` has a core, and the other parts of the new form."""
+    return path.name[:2] not in OLD_FORM
+
+
+def code_cells(nb):
+    return [cell for cell in nb.cells if cell.cell_type == "code"]
+
+
+def text_of(nb):
+    return "\n\n".join(cell.source for cell in nb.cells if cell.cell_type == "markdown")
+
+
+def folded(cell):
+    return "fold" in cell.metadata.get("tags", [])
+
+
+def is_stub(cell):
+    """Whether a cell is the stub of an exercise."""
+    return "exercise" in cell.metadata.get("tags", [])
+
+
+def checks(cell):
+    """Numbers of the exercises that a stub checks; of other cells none."""
+    if not is_stub(cell):
+        return []
+    return re.findall(r'^check\("([\d.]+)"', cell.source, re.M)
+
+
+def title_of(cell):
+    """What the line `# @title …` of a code cell says, or None: its first line, or the
+    first below a line with %%.
+    """
+    _, pieces = formatting.split(cell.source)
+    found = re.match("# ?@title (.*)", pieces[0])
+    return found and found[1]
+
+
+def heading(cell):
+    """A cell's heading without its ##, "" if it does not begin with one."""
+    if cell.cell_type != "markdown" or not cell.source.startswith("## "):
+        return ""
+    return cell.source.split("\n")[0][3:].strip()
+
+
+def core_and_deeper(nb):
+    """The cells before the heading `## Deeper`, and those from it on."""
+    for place, cell in enumerate(nb.cells):
+        if re.match(r"Deeper\b", heading(cell)):
+            return nb.cells[:place], nb.cells[place:]
+    return nb.cells, []
+
+
+def sections(cells):
+    """[(heading, cells)] of the sections of a lesson; what stands above the first is
+    left out.
+    """
+    found = []
+    for cell in cells:
+        if heading(cell):
+            found.append((heading(cell), []))
+        if found:
+            found[-1][1].append(cell)
+    return found
+
+
+def calls(cell, *names):
+    """Calls of the functions `names` ("predict", "plots.explorer") in a code cell, as
+    nodes of its syntax tree.
+    """
+    for piece in formatting.split(cell.source)[1]:
+        try:
+            nodes = list(ast.walk(ast.parse(piece)))
+        except SyntaxError:  # a line magic, or what Ruff reports
+            nodes = []
+        for node in nodes:
+            if isinstance(node, ast.Call) and ast.unparse(node.func) in names:
+                yield node
+
+
+def minutes(cells):
+    """How many minutes the cells take a reader."""
+    return sum(
+        _minutes_of_text(cell.source)
+        if cell.cell_type == "markdown"
+        else _minutes_of_code(cell)
+        for cell in cells
+    )
+
+
+def _minutes_of_text(source):
+    # no words: marks of Markdown, and what stands in brackets, such as addresses
+    words = re.sub(r"\(.*?\)|[#*`|]", " ", source).split()
+    total = len(words) / 150
+    if "**Predict.**" in source:
+        total += 1.3
+    return total + STARS.get(source.split("\n")[0].count("★"), 0)
+
+
+def _minutes_of_code(cell):
+    total = 0.0
+    if not folded(cell):
+        total += formatting.filled(cell.source) / 15
+    if "predict(" in cell.source:
+        total += 1.3
+    forms = {form for output in cell.outputs for form in output.get("data", {})}
+    if forms & {"image/png", "image/svg+xml"}:
+        total += 1.2
+    return total
+
+
+def write_minutes(nb, path):
+    """Put what `minutes` finds into the lesson: into its head, and into the headings
+    below `## Deeper`.
+    """
+    core, deeper = core_and_deeper(nb)
+    times = {"Core": core, "Deeper": deeper} if is_new(path) else {"Time": nb.cells}
+    first = nb.cells[0]
+    for name, part in times.items():
+        fact = rf"(\*\*{name}:\*\*) \S+ minutes"
+        new = rf"\1 {round(minutes(part))} minutes"
+        first.source = re.sub(fact, new, first.source)
+    for title, cells in sections(core):
+        _write_heading(title, cells, "")
+    for title, cells in sections(deeper):
+        number = max(1, round(minutes(cells)))
+        _write_heading(title, cells, f" ({number} minute{'s' if number > 1 else ''})")
+
+
+def _write_heading(title, cells, time):
+    """Let the heading of a numbered section end with `time`, and with no other."""
+    if re.match(r"\d+ · ", title):
+        plain = re.sub(r" \(\S+ minutes?\)$", "", title)
+        cells[0].source = cells[0].source.replace(title, plain + time, 1)
