@@ -1,5 +1,5 @@
 """The anatomy of a lesson: how long it takes, and the rules for its parts
-(CONTRIBUTING.md describes them).
+(docs/contributing/lessons.md describes them).
 
 Minutes are computed: 150 words of text a minute, 15 lines of visible code; 1.3 minutes
 a prediction, 1.2 a picture; 3, 6 or 10 an exercise with one, two or three stars. What
