@@ -209,7 +209,7 @@ def pip_install(venv, arguments):
         "PIP_USER": "0",
         "PYTHONIOENCODING": "utf-8",
     }
-    with subprocess.Popen(
+    pip = subprocess.Popen(
         command,
         cwd=ROOT,
         env=dict(os.environ, **settings),
@@ -217,9 +217,9 @@ def pip_install(venv, arguments):
         stderr=subprocess.STDOUT,
         encoding="utf-8",
         errors="replace",
-    ) as pip:
-        said = watch(pip)
-    if pip.returncode != 0:
+    )
+    said = watch(pip)
+    if pip.wait() != 0:
         lines = [line for line in said if not line.startswith("WARNING")]
         errors = (n for n, line in enumerate(lines) if line.lower().startswith("error"))
         print("\n".join(lines[next(errors, 0) :][-20:]), file=sys.stderr)
