@@ -89,7 +89,7 @@ lab: env
 
 format: env-check
 	$(VENV) -m ruff format -q .
-	$(VENV) -m ruff check -q --fix .
+	$(VENV) -m ruff check -q --fix-only .
 	$(VENV) -m tools.lessons.notebooks write
 
 # LAB_UNTIMED=0: claims about time are judged, too.
