@@ -319,7 +319,7 @@ def write(paths):
             path.write_text(text, encoding="utf-8", newline="\n")
             print(f"{path.name}: rewritten")
     if paths == lessons() and (changed := pages.write(ROOT)):
-        print(f"minutes in {' and '.join(changed)}: rewritten, as the lessons take")
+        print(f"minutes in {' and '.join(changed)}: rewritten, part of the change")
 
 
 def outputs(paths):
