@@ -1,15 +1,18 @@
-# The course in a container. It needs no network once it is built, and listens on this machine only:
+# The course in a container. It needs no network once it is built, and listens on this
+# machine only:
 #
 #   docker build -t device-lab .
 #   docker run --rm -it --init -p 127.0.0.1:8888:8888 -v device-lab:/course/work device-lab
 #
-# Then open the address that begins with http://127.0.0.1:8888. Copies of the lessons and the score are kept in the
-# volume. With an NVIDIA GPU: docker build --build-arg REQUIREMENTS=requirements.txt …, docker run --gpus all …
+# Then open the address that begins with http://127.0.0.1:8888. Copies of the lessons
+# and the score are kept in the volume. With an NVIDIA GPU: docker build --build-arg
+# REQUIREMENTS=requirements.txt …, docker run --gpus all …
 FROM python:3.12-slim
 ARG REQUIREMENTS=requirements-cpu.txt
 
 # For cells that compile.
-RUN apt-get update && apt-get install -y --no-install-recommends g++ && rm -rf /var/lib/apt/lists/*
+RUN apt-get update && apt-get install -y --no-install-recommends g++ \
+    && rm -rf /var/lib/apt/lists/*
 
 RUN useradd --create-home learner && install -d -o learner /course
 USER learner

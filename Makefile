@@ -1,4 +1,5 @@
-# The commands of the course. `make` alone lists them. Every path is relative: the folder's name may have spaces.
+# The commands of the course. `make` alone lists them. Every path is relative: the name of
+# the folder may have spaces.
 
 PYTHON ?= python3
 LAB_ARGS ?=
@@ -14,65 +15,107 @@ TPU := .venv-tpu/$(BIN)/python
 NEXT := .venv-next/$(BIN)/python
 CUDA := .venv-cuda/$(BIN)/python
 BENCH := .venv-bench/$(BIN)/python
+SETUP := @$(PYTHON) tools/setup_env.py
 
-# Run lessons, every code cell, and count the cells. LAB_STRICT: a claim that misses its bound is an error. LAB_UNTIMED:
-# few samples, and claims about time are not judged: so lessons run beside other work.
+# Run lessons, every code cell, and count the cells. LAB_STRICT: a claim that misses its
+# bound is an error. LAB_UNTIMED: few samples, and claims about time are not judged: so
+# lessons run beside other work.
 NBVAL := -m tests.lessons.plugin
 N ?=
-LESSONS := $(wildcard notebooks/$(N)*.ipynb)
-# These start jobs of many processes. `make test` runs them once, the commands below every time.
+LESSONS := $(or $(wildcard notebooks/$(N)*.ipynb),$(error there is no lesson $(N)))
+# These start jobs of many processes. `make test` runs them once, the commands below every
+# time.
 JOBS = $(shell grep -l '"%%torchrun' $(LESSONS))
-# torch_xla exists for Linux on x86-64 only. Elsewhere the second environment is the one with a front end like Colab's.
+# torch_xla exists for Linux on x86-64 only. Elsewhere the second environment is the one
+# with a front end like Colab's.
 SECOND := $(if $(filter Linux-x86_64,$(shell uname -sm | tr ' ' -)),test-tpu,test-colab)
-# What `make test` opens in a browser; `make test-browser` opens all lessons, or the one of N.
+# What `make test` opens in a browser; `make test-browser` opens all lessons, or N's.
 IN_BROWSER = $(N)
 SAMPLE := there_are or must_be_seen or 00_start or 13_tpu
 
-.PHONY: help lab test lesson timed untimed test-unit test-exercises test-browser test-tpu test-tpu-unit test-tpu-lessons test-colab test-next test-emulator test-cuda record-emulated lab-emulated outputs record site single test-site test-single bench format lint clean env env-test env-test-tpu env-test-colab env-test-next env-test-cuda
+.PHONY: help env env-check env-test env-test-tpu env-test-colab env-test-next
+.PHONY: env-test-cuda lab lab-emulated format check outputs lint test timed untimed
+.PHONY: test-unit test-exercises test-browser test-tpu test-tpu-unit test-tpu-lessons
+.PHONY: test-colab test-next test-emulator test-cuda record record-emulated site single
+.PHONY: test-site test-single bench clean
 
 help:
-	@echo "make lab             open your copies of the lessons, in the folder work (installs on first use; LAB_ARGS=\"--port 8899\")"
-	@echo "make lab-emulated    the same on an emulated Tesla T4 (Linux, g++): numbers and memory real, times modeled"
-	@echo "make test            check everything: style, unit tests, every cell of every lesson"
-	@echo "make lesson N=05     run one lesson as the tests do; N=05 goes with test-browser, test-tpu, test-colab, record, too"
-	@echo "make test-unit       check utils, tools and exercises (part of make test)"
-	@echo "make test-exercises  give every mutant of every solution to the checks of the exercises (EXERCISES=\"05 07.1\")"
-	@echo "make test-browser    run every lesson in JupyterLab in a browser (make test: two of them)"
-	@echo "make test-tpu        run every lesson with torch_xla, on XLA's own CPU device (part of make test)"
-	@echo "make test-colab      run every lesson with the versions of Colab's GPU runtime"
-	@echo "make test-next       run every lesson with the newest PyTorch and list what it says otherwise than announced"
-	@echo "make test-emulator   build the emulated CUDA device (Linux, g++) and check that it behaves as a GPU does"
-	@echo "make test-cuda       that, and run every lesson with CUDA cells on emulated GPUs"
-	@echo "make outputs         run the lessons and store their outputs"
-	@echo "make site            build the website from the lessons as they are stored: dist/site"
-	@echo "make single          write each lesson as one file that needs no course beside it: dist/NN_name.ipynb"
-	@echo "make test-site       check both: every page in a browser, three such files"
-	@echo "make test-single     run all of them in an empty folder, with Colab's versions and no network"
-	@echo "make record          record what this machine's devices can measure (for readers without them)"
-	@echo "make record-emulated record what the emulated CUDA device can tell: cells whose point is no time"
-	@echo "make bench           measure train.py against Accelerate and Lightning, and what importing utils costs"
-	@echo "make format          rewrite code and notebooks in the course's form"
-	@echo "make lint            check code and notebooks against that form"
+	@echo "For readers"
+	@echo "make lab             open your copies of the lessons, in the folder work"
+	@echo "                     (installs on first use; LAB_ARGS=\"--port 8899\")"
+	@echo "make lab-emulated    the same on an emulated Tesla T4 (Linux, g++):"
+	@echo "                     numbers and memory real, times modeled"
+	@echo "After a change: N=03 names a lesson"
+	@echo "make format          bring code, lessons and minutes into the course's form"
+	@echo "make check N=03      that form, and every cell of the lesson (about a minute)"
+	@echo "make outputs N=03    run the lesson and store its outputs"
+	@echo "make lint            check the form of all code, lessons and pages"
+	@echo "make test            check everything: style, unit tests, every lesson"
+	@echo "More tests; N=03 goes with browser, tpu, colab, next, single"
+	@echo "make test-unit       utils, tools and exercises (part of make test)"
+	@echo "make test-exercises  every mutant of every solution, against the checks"
+	@echo "                     (EXERCISES=\"05 07.1\")"
+	@echo "make test-browser    every lesson in a browser (make test: two of them)"
+	@echo "make test-tpu        every lesson with torch_xla, on XLA's own CPU device"
+	@echo "                     (part of make test)"
+	@echo "make test-colab      every lesson with the versions of Colab's GPU runtime"
+	@echo "make test-next       every lesson with the newest PyTorch: what it says"
+	@echo "                     otherwise than announced"
+	@echo "make test-emulator   the emulated CUDA device (Linux, g++)"
+	@echo "make test-cuda       that, and every lesson with CUDA cells on it"
+	@echo "Recordings, website, files"
+	@echo "make record          record what this machine's devices can measure"
+	@echo "make record-emulated record what the emulated CUDA device can tell"
+	@echo "make site            the website, from lessons as they are stored: dist/site"
+	@echo "make single          each lesson as one file: dist/NN_name.ipynb"
+	@echo "make test-site       both: every page in a browser, three such files"
+	@echo "make test-single     all of them, with Colab's versions and no network"
+	@echo "make bench           train.py against Accelerate and Lightning;"
+	@echo "                     what importing utils costs"
 	@echo "make clean           remove the environments and caches"
 
 env:
-	@$(PYTHON) tools/setup_env.py
+	$(SETUP)
+
+# What `env-test` has installed serves here, too.
+env-check:
+	$(SETUP) --extra check
 
 env-test:
-	@$(PYTHON) tools/setup_env.py --extra test
+	$(SETUP) --extra test
 
 lab: env
 	@$(VENV) tools/lab.py $(LAB_ARGS)
 
-# First all that measures nothing, side by side: five at a time keep both cores of a small machine busy. Then, with the
-# machine to itself, what judges times.
-test:
-	OMP_WAIT_POLICY=passive $(MAKE) -j5 lint test-unit untimed $(SECOND) test-browser WITHOUT="$(JOBS)" IN_BROWSER="$(SAMPLE)"
-	$(MAKE) timed
-	@$(VENV) -c "from tests.lessons.test_browser import BROWSER; BROWSER or print('NOT TESTED: in a browser (no Chromium)')"
+format: env-check
+	$(VENV) -m ruff format -q .
+	$(VENV) -m ruff check -q --fix-only .
+	$(VENV) -m tools.lessons.notebooks write
 
-lesson: env-test
-	LAB_STRICT=1 $(VENV) $(NBVAL) $(LESSONS)
+# LAB_UNTIMED=0: claims about time are judged, too.
+LAB_UNTIMED ?= 1
+check: env-check
+	$(VENV) -m codespell_lib $(LESSONS)
+	$(VENV) -m tools.lessons.notebooks check $(LESSONS)
+	LAB_STRICT=1 LAB_UNTIMED=$(LAB_UNTIMED) $(VENV) $(NBVAL) $(LESSONS)
+
+outputs: env-check
+	$(VENV) -m tools.lessons.notebooks outputs $(LESSONS)
+
+lint: env-check
+	$(VENV) -m ruff check .
+	$(VENV) -m ruff format --check .
+	$(VENV) -m codespell_lib
+	$(VENV) -m tools.lessons.notebooks check
+
+# First all that measures nothing, side by side: five at a time keep both cores of a small
+# machine busy. Then, with the machine to itself, what judges times.
+UNTIMED := lint test-unit untimed $(SECOND) test-browser
+test: env-test
+	OMP_WAIT_POLICY=passive $(MAKE) -j5 $(UNTIMED) WITHOUT="$(JOBS)" IN_BROWSER="$(SAMPLE)"
+	$(MAKE) timed
+	@$(VENV) -c "from tests.lessons.test_browser import BROWSER; \
+	BROWSER or print('NOT TESTED: in a browser (no Chromium)')"
 
 timed: env-test
 	LAB_STRICT=1 $(VENV) $(NBVAL) --timed=yes $(LESSONS)
@@ -81,9 +124,10 @@ timed: env-test
 untimed: env-test
 	LAB_STRICT=1 $(VENV) $(NBVAL) --timed=no $(LESSONS)
 
-# One thread a process, here and below: what they compute is small, and the cores are busy.
+# One thread a process, here and below: what they compute is small, the cores are busy.
 test-unit: env-test
-	OMP_NUM_THREADS=1 $(VENV) -m pytest tests -n 2 --dist loadfile -m "not timed" --ignore=tests/lessons/test_browser.py --ignore=tests/site/built
+	OMP_NUM_THREADS=1 $(VENV) -m pytest tests -n 2 --dist loadfile -m "not timed" \
+	    --ignore=tests/lessons/test_browser.py --ignore=tests/site/built
 
 # `make test` gives the checks a sample of these.
 test-exercises: env-test
@@ -92,37 +136,45 @@ test-exercises: env-test
 test-browser: env-test
 	LAB_UNTIMED=1 $(VENV) -m pytest -rs tests/lessons/test_browser.py -k "$(IN_BROWSER)"
 
-# PJRT_DEVICE is set here and never in a lesson: on a machine with a TPU a lesson has to find it.
+# The other environments: with the newest Python that all packages have.
+OTHER := --extra lessons --prefer 3.13
+
+# PJRT_DEVICE is set here and never in a lesson: on a machine with a TPU a lesson has to
+# find it.
 ON_XLA := PYDEVD_DISABLE_FILE_VALIDATION=1 PJRT_DEVICE=CPU TF_CPP_MIN_LOG_LEVEL=2
 env-test-tpu:
-	@$(PYTHON) tools/setup_env.py --venv .venv-tpu --requirements requirements-tpu.txt --extra lessons --prefer 3.13
+	$(SETUP) --venv .venv-tpu --requirements requirements-tpu.txt $(OTHER)
 
 test-tpu: test-tpu-unit test-tpu-lessons
 
 test-tpu-unit: env-test-tpu
-	$(ON_XLA) $(TPU) -m pytest tests/utils/test_xla.py tests/scripts/test_train_xla.py tests/scripts/test_train.py -k xla
+	$(ON_XLA) $(TPU) -m pytest -k xla tests/utils/test_xla.py \
+	    tests/scripts/test_train_xla.py tests/scripts/test_train.py
 
 test-tpu-lessons: env-test-tpu
-	OMP_NUM_THREADS=1 LAB_STRICT=1 LAB_UNTIMED=1 $(ON_XLA) $(TPU) $(NBVAL) $(filter-out $(WITHOUT),$(LESSONS))
+	OMP_NUM_THREADS=1 LAB_STRICT=1 LAB_UNTIMED=1 $(ON_XLA) \
+	    $(TPU) $(NBVAL) $(filter-out $(WITHOUT),$(LESSONS))
 
 env-test-colab:
-	@$(PYTHON) tools/setup_env.py --venv .venv-colab --requirements tests/colab-requirements.txt --extra lessons --prefer 3.13
+	$(SETUP) --venv .venv-colab --requirements tests/colab-requirements.txt $(OTHER)
 
 test-colab: env-test-colab
-	LAB_STRICT=1 LAB_UNTIMED=1 PYDEVD_DISABLE_FILE_VALIDATION=1 $(COLAB) $(NBVAL) $(filter-out $(WITHOUT),$(LESSONS))
+	LAB_STRICT=1 LAB_UNTIMED=1 PYDEVD_DISABLE_FILE_VALIDATION=1 \
+	    $(COLAB) $(NBVAL) $(filter-out $(WITHOUT),$(LESSONS))
 
-# With the newest PyTorch, as a reader: every cell ends, and what is not as announced is listed.
+# With the newest PyTorch, as a reader: every cell ends, and what is not as announced is
+# listed.
 env-test-next:
 	@mkdir -p build
 	@sed 's/^torch==.*/torch/' requirements.txt > build/next-requirements.txt
-	@$(PYTHON) tools/setup_env.py --venv .venv-next --requirements build/next-requirements.txt --extra lessons --prefer 3.13 --upgrade
+	$(SETUP) --venv .venv-next --requirements build/next-requirements.txt $(OTHER) --upgrade
 
 test-next: env-test-next
 	$(NEXT) $(NBVAL) --findings $(LESSONS)
 
 # A CUDA build of PyTorch above GPUs that do not exist: tests/emulator/README.md.
 env-test-cuda:
-	@$(PYTHON) tools/setup_env.py --venv .venv-cuda --requirements tests/cuda-requirements.txt --extra lessons --prefer 3.13
+	$(SETUP) --venv .venv-cuda --requirements tests/cuda-requirements.txt $(OTHER)
 
 test-emulator: env-test-cuda
 	$(CUDA) -m tests.emulator.build
@@ -137,13 +189,12 @@ record-emulated: env-test-cuda
 	$(CUDA) -m tests.emulator.build
 	$(CUDA) -m tests.emulator.lessons --record
 
-# Few samples and no judgment about time: here times are a model. What a CPU would compute for minutes is left out.
+# Few samples and no judgment about time: here times are a model. What a CPU would compute
+# for minutes is left out.
 lab-emulated: env-test-cuda
 	$(CUDA) -m tests.emulator.build
-	LAB_UNTIMED=1 $(CUDA) -m tests.emulator.run --gflop 20 --mib 600 $(CUDA) tools/lab.py $(LAB_ARGS)
-
-outputs: env-test
-	$(VENV) -m tools.lessons.notebooks outputs
+	LAB_UNTIMED=1 $(CUDA) -m tests.emulator.run --gflop 20 --mib 600 \
+	    $(CUDA) tools/lab.py $(LAB_ARGS)
 
 record: env
 	$(VENV) tools/record.py $(LESSONS)
@@ -154,29 +205,21 @@ site: env-test single
 single: env-test
 	$(VENV) -m tools.site.single
 
-# Of the single files a sample, in the environment that is there: `make test-single` installs Colab's and runs all.
+# Of the single files a sample, in the environment that is there: `make test-single`
+# installs Colab's and runs all.
 test-site: site
-	LAB_SINGLE_IN=.venv $(VENV) -m pytest -rs tests/site/built -k "not runs_alone or 00_ or 05_ or 13_"
+	LAB_SINGLE_IN=.venv $(VENV) -m pytest -rs tests/site/built \
+	    -k "not runs_alone or 00_ or 05_ or 13_"
 
 test-single: env-test env-test-colab
 	$(VENV) -m pytest -n 2 tests/site/built/test_single.py -k "$(N)"
 
-# BENCH_ARGS="--batches 32 --rounds 5 --width 256": options of the comparison, and of train.py.
+# BENCH_ARGS="--batches 32 --rounds 5 --width 256": options of the comparison, and of
+# train.py.
 bench:
-	@$(PYTHON) tools/setup_env.py --venv .venv-bench --requirements benchmarks/requirements.txt
+	$(SETUP) --venv .venv-bench --requirements benchmarks/requirements.txt
 	$(BENCH) -m benchmarks.import_cost
 	$(BENCH) -m benchmarks.train_loops $(BENCH_ARGS)
-
-format: env-test
-	$(VENV) -m ruff format .
-	$(VENV) -m ruff check --fix .
-	$(VENV) -m tools.lessons.notebooks write
-
-lint: env-test
-	$(VENV) -m ruff check .
-	$(VENV) -m ruff format --check .
-	$(VENV) -m codespell_lib
-	$(VENV) -m tools.lessons.notebooks check
 
 clean:
 	rm -rf .venv .venv-* build dist *.egg-info .pytest_cache .ruff_cache .hypothesis

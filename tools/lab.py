@@ -1,5 +1,6 @@
-"""Open JupyterLab on the reader's own copy of the first lesson: python tools/lab.py
-[arguments of JupyterLab]
+"""Open JupyterLab on the reader's own copy of the first lesson.
+
+    python tools/lab.py [arguments of JupyterLab]
 
 The copies, in the folder work, have no outputs: no answer below its question. A copy
 that the reader has changed or run is never touched. JupyterLab listens on this machine
@@ -19,6 +20,7 @@ from jupyter_core.paths import jupyter_config_dir, jupyter_data_dir
 from jupyterlab.labapp import LabApp
 
 ROOT = Path(__file__).resolve().parent.parent
+# "](scripts/", "src=\"diagrams/": links into folders of notebooks, up to the folder
 INTO_NOTEBOOKS = re.compile(
     r'(\]\(|(?:src|href)=")(?=(?:diagrams|exercises|recorded|scripts)\b)'
 )
@@ -58,16 +60,13 @@ def provide_course():
             " lessons is not kept."
         )
         return ROOT, "notebooks"
-    for path in (
-        path
-        for folder in ("docs", "notebooks", "utils")
-        for path in (ROOT / folder).rglob("*.*")
-    ):
-        # the lessons go to work
-        if path.is_file() and path.suffix not in (".ipynb", ".pyc"):
-            target = copy / path.relative_to(ROOT)
-            target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(path, target)
+    for folder in ("docs", "notebooks", "utils"):
+        for path in (ROOT / folder).rglob("*.*"):
+            # the lessons go to work
+            if path.is_file() and path.suffix not in (".ipynb", ".pyc"):
+                target = copy / path.relative_to(ROOT)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(path, target)
     print(
         "The course's folder cannot be written: your copies of the lessons are in"
         f" {copy / 'work'}"
@@ -77,9 +76,8 @@ def provide_course():
 
 def edition(lesson):
     """Short hash of what the cells of a lesson say."""
-    return hashlib.sha256(
-        json.dumps(["".join(cell["source"]) for cell in lesson["cells"]]).encode()
-    ).hexdigest()[:12]
+    sources = json.dumps(["".join(cell["source"]) for cell in lesson["cells"]])
+    return hashlib.sha256(sources.encode()).hexdigest()[:12]
 
 
 def for_reader(path):
@@ -91,9 +89,8 @@ def for_reader(path):
         if cell["cell_type"] == "code":
             cell |= {"outputs": [], "execution_count": None}
         else:
-            cell["source"] = INTO_NOTEBOOKS.sub(
-                r"\1../notebooks/", "".join(cell["source"])
-            ).splitlines(keepends=True)
+            text = INTO_NOTEBOOKS.sub(r"\1../notebooks/", "".join(cell["source"]))
+            cell["source"] = text.splitlines(keepends=True)
     lesson["metadata"]["device_lab"] = {"edition": edition(lesson)}
     return lesson
 
@@ -104,20 +101,13 @@ def is_kept(copy, newest):
     """
     try:
         lesson = json.loads(copy.read_text(encoding="utf-8"))
-        known, now = (
-            lesson["metadata"].get("device_lab", {}).get("edition"),
-            edition(lesson),
-        )
-        used = known != now or any(
-            cell.get("outputs") or cell.get("execution_count")
-            for cell in lesson["cells"]
-        )
-    except (
-        ValueError,
-        LookupError,
-        TypeError,
-        AttributeError,
-    ):  # no longer a notebook: still the reader's
+        known = lesson["metadata"].get("device_lab", {}).get("edition")
+        now, used = edition(lesson), False
+        for cell in lesson["cells"]:
+            used = used or cell.get("outputs") or cell.get("execution_count")
+        used = bool(used) or known != now
+    except (ValueError, LookupError, TypeError, AttributeError):
+        # no longer a notebook: still the reader's
         known = now = used = True
     if used and newest not in (known, now):
         print(
@@ -133,15 +123,11 @@ def copy_lessons(work):
     """
     for path in sorted((ROOT / "notebooks").glob("[0-9][0-9]_*.ipynb")):
         lesson, copy = for_reader(path), work / path.name
-        if not copy.exists() or not is_kept(
-            copy, lesson["metadata"]["device_lab"]["edition"]
-        ):
+        newest = lesson["metadata"]["device_lab"]["edition"]
+        if not copy.exists() or not is_kept(copy, newest):
+            text = json.dumps(lesson, indent=1, ensure_ascii=False)
             part = copy.with_suffix(".part")
-            part.write_text(
-                json.dumps(lesson, indent=1, ensure_ascii=False),
-                encoding="utf-8",
-                newline="\n",
-            )
+            part.write_text(text, encoding="utf-8", newline="\n")
             part.replace(copy)
 
 

@@ -43,7 +43,7 @@ import traceback
 import zipfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-# packages that somebody brought: CONTRIBUTING.md, "Send a recording"
+# packages that somebody brought: docs/contributing/recording.md
 SITE = ROOT / "build" / "site"
 sys.path[:0] = [str(ROOT), str(SITE)]
 
@@ -54,8 +54,7 @@ NEEDED = (
 NEEDED += "nbformat nbclient ipykernel ipywidgets".split()
 if lacking := [name for name in NEEDED if importlib.util.find_spec(name) is None]:
     print(
-        f'this Python lacks {", ".join(lacking)}: see "Send a recording" in'
-        " CONTRIBUTING.md",
+        f"this Python lacks {', '.join(lacking)}: see docs/contributing/recording.md",
         file=sys.stderr,
     )
     sys.exit(2)

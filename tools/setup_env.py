@@ -1,125 +1,115 @@
 """Create the virtual environment of the course and install what its lessons need.
 
-    python tools/setup_env.py [--extra test] [--venv .venv] [--requirements FILE] [--prefer 3.13] [--upgrade]
+    python tools/setup_env.py [--extra test] [--venv .venv] [--requirements FILE]
+                              [--prefer 3.13] [--upgrade]
 
 Run again, it installs nothing and says nothing, as long as the requirements and the
-folder of the course are the same. This file must parse on Python 2.7 and 3.6, so that a
-Python too old for the course gets a clear line.
+folder of the course are the same. This file must parse and stop on Python 3.6, so that
+a Python too old for the course gets a clear line.
 """
-
-from __future__ import print_function
 
 import argparse
 import glob
+import hashlib
 import os
 import re
 import shutil
 import subprocess
 import sys
+import threading
+import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 OLDEST, NEWEST = (3, 10), (3, 13)
 NEEDED_BYTES = 3e9
-STAMP = "device-lab.stamp"
+LARGE_MB = 10  # from this size on a download is shown
+# Extras of pyproject.toml. Each holds those before it, so that what was installed with
+# one serves for them, too.
+EXTRAS = ["", "lessons", "check", "test"]
+STAMP = "device-lab.stamp"  # file in an environment: what is installed there
 
 # What pip says when it fails (a regular expression) -> what went wrong and what to do.
 # The first match counts.
 FAILURES = [
     (
         "No space left|not enough space",
-        (
-            "The disk is full. Free some space (on Linux torch and its CUDA libraries"
-            " need about 8 GB)"
-        ),
+        "The disk is full. Free some space (on Linux torch and its CUDA libraries need"
+        " about 8 GB)",
     ),
     (
         "[Cc]onnection|timed out",
-        (
-            "The package index cannot be reached. Check the network (and HTTPS_PROXY,"
-            " if you need a proxy)"
-        ),
+        "The package index cannot be reached. Check the network (and HTTPS_PROXY, if"
+        " you need a proxy)",
     ),
     (
         "No matching distribution found",
-        (
-            "There is no ready-made package of that for this Python on this machine"
-            " (the course compiles nothing). Take a 64-bit Python 3.10 to 3.13 (make"
-            " lab PYTHON=python3.12); where there is none, the lessons run on Colab"
-        ),
+        "There is no ready-made package of that for this Python on this machine (the"
+        " course compiles nothing). Take a 64-bit Python 3.10 to 3.13 (make lab"
+        " PYTHON=python3.12); where there is none, the lessons run on Colab",
     ),
     (
         "",
-        (
-            "pip failed (see above). Correct what it names; on Windows a running"
-            " JupyterLab keeps its files in use"
-        ),
+        "pip failed (see above). Correct what it names; on Windows a running JupyterLab"
+        " keeps its files in use",
     ),
 ]
 
 
 def python_of(venv):
+    """Path of the interpreter of a virtual environment."""
     folder, name = ("Scripts", "python.exe") if os.name == "nt" else ("bin", "python")
     return os.path.join(venv, folder, name)
 
 
 def version_of(python, module="sys"):
     """'3.11' of an interpreter that runs and has this module, otherwise None."""
-    code = "import sys, %s; print('%%d.%%d' %% sys.version_info[:2])" % module
+    code = f"import sys, {module}; print('%d.%d' % sys.version_info[:2])"
     try:
-        process = subprocess.Popen(
-            [python, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE
-        )
-    except OSError:
+        said = subprocess.check_output([python, "-c", code], stderr=subprocess.DEVNULL)
+    except (OSError, subprocess.CalledProcessError):
         return None
-    text = process.communicate()[0].decode().strip()
-    return text if process.returncode == 0 else None
+    return said.decode().strip()
 
 
 def find_python(version):
     """An interpreter of this version, such as '3.13', that really runs; None when there
     is none.
     """
-    pyenv = os.path.join(
-        os.path.expanduser("~"), ".pyenv", "versions", version + "*", "bin", "python"
-    )
-    candidates = ["python" + version] + glob.glob(pyenv)
+    pyenv = os.path.join("~", ".pyenv", "versions", version + "*", "bin", "python")
+    candidates = ["python" + version, *glob.glob(os.path.expanduser(pyenv))]
     return next((each for each in candidates if version_of(each) == version), None)
 
 
 def check_python():
     """Stop on a Python that is too old; note one that is newer than tested."""
-    here = sys.version_info[:2]
-    names = ("%d.%d" % here, "%d.%d" % OLDEST, "%d.%d" % NEWEST)
-    if here < OLDEST:
-        newer = [
-            found
-            for found in map(find_python, ("3.12", "3.13", "3.11", "3.10"))
-            if found
-        ]
-        todo = (
-            "Run"
-            if newer
-            else "Install a newer one (https://www.python.org/downloads/) and run"
-        )
-        values = names + (todo, newer[0] if newer else "python3.12")
+    here, oldest, newest = (
+        ".".join(map(str, version))
+        for version in (sys.version_info[:2], OLDEST, NEWEST)
+    )
+    if sys.version_info[:2] < OLDEST:
+        found = filter(None, map(find_python, ("3.12", "3.13", "3.11", "3.10")))
+        python, todo = next(found, None), "Run"
+        if not python:
+            python = "python3.12"
+            todo = "Install a newer one (https://www.python.org/downloads/) and run"
         sys.exit(
-            "Python %s is too old for this course: it needs %s to %s. %s: make lab"
-            " PYTHON=%s" % values
+            f"Python {here} is too old for this course: it needs {oldest} to {newest}."
+            f" {todo}: make lab PYTHON={python}"
         )
-    if here > NEWEST:
+    if sys.version_info[:2] > NEWEST:
         print(
-            "Note: the lessons are not tested with Python %s (tested: %s to %s)."
-            % names
+            f"Note: the lessons are not tested with Python {here} (tested: {oldest} to"
+            f" {newest})."
         )
 
 
 def check_disk():
+    """Stop where the disk has no room for the environment."""
     free = shutil.disk_usage(ROOT).free
     if free < NEEDED_BYTES:
-        values = (free / 1e9, NEEDED_BYTES / 1e9)
         sys.exit(
-            "The disk is nearly full: %.1f GB free, the environment needs at least"
-            " %.0f GB." % values
+            f"The disk is nearly full: {free / 1e9:.1f} GB free, the environment needs"
+            f" at least {NEEDED_BYTES / 1e9:.0f} GB."
         )
 
 
@@ -128,112 +118,182 @@ def create(venv, python):
     left of an older one.
     """
     folder = os.path.join(ROOT, venv)
-    if (
-        os.path.isdir(folder)
-        and os.listdir(folder)
-        and not os.path.exists(os.path.join(folder, "pyvenv.cfg"))
-    ):
+    is_venv = os.path.exists(os.path.join(folder, "pyvenv.cfg"))
+    if os.path.isdir(folder) and os.listdir(folder) and not is_venv:
         sys.exit(
-            "%s is no virtual environment: move it away and run the same command again."
-            % venv
+            f"{venv} is no virtual environment: move it away and run the same command"
+            " again."
         )
-    print("Creating %s with Python %s" % (venv, version_of(python)))
+    version = version_of(python)
+    print(f"Creating {venv} with Python {version}", flush=True)
     if subprocess.call([python, "-m", "venv", "--clear", folder]) != 0:
         sys.exit(
             "Making a virtual environment failed (see above). If its module is missing,"
-            " as on Debian and Ubuntu: sudo apt install python%s-venv. Then run the"
-            " same command again." % version_of(python)
+            f" as on Debian and Ubuntu: sudo apt install python{version}-venv. Then run"
+            " the same command again."
         )
+
+
+# --------------------------------------------------------------------------------------
+# pip, whose sixty lines and more become one that changes
+
+
+def step(line):
+    """What pip is doing, from a line that it prints; None from one that does not say.
+
+    Collecting torch==2.13.0 (from -r requirements.txt (line 2)): Looking for torch
+    Processing /wheels/torch-2.13.0-cp311-linux.whl: the same
+      Downloading torch-2.13.0-cp311-linux.whl (175.0 MB): Downloading torch (175 MB)
+    Installing collected packages: tqdm, torch: Unpacking 2 packages
+    """
+    # a name, or the name at the begin of the last part of a path
+    found = re.match(r"(?:Collecting |Processing .*[\\/])([A-Za-z0-9_.]+)", line)
+    if found:
+        return f"Looking for {found.group(1)}"
+    # a wheel, not its metadata (".whl.metadata (29 kB)"), and its size
+    found = re.match(r" +Downloading (\w+)-\S+\.whl \(([\d.]+) ([kMG]B)\)", line)
+    if found:
+        name, size, unit = found.groups()
+        large = unit == "GB" or unit == "MB" and float(size) >= LARGE_MB
+        return f"Downloading {name} ({size} {unit})" if large else None
+    found = re.match("Installing collected packages: (.*)", line)
+    if found:
+        return f"Unpacking {len(found.group(1).split(','))} packages"
+    return "Waiting for the package index" if "WARNING: Retrying" in line else None
+
+
+def show(text):
+    """Show `text` in the line of a terminal, in place of what stood there."""
+    width = shutil.get_terminal_size().columns - 1
+    print("\r" + text[:width].ljust(width), end="\r", flush=True)
+
+
+def watch(pip):
+    """Show what the process `pip` is doing until it ends: on a terminal one line that
+    changes, with the time; otherwise a line for each step that can take long. Returns
+    the lines that it printed.
+    """
+    said, seen, doing, begin = [], 0, "Starting pip", time.time()
+
+    def read():
+        for line in pip.stdout:
+            said.append(line.rstrip())
+
+    reader = threading.Thread(target=read, daemon=True)
+    reader.start()
+    try:
+        while reader.is_alive():
+            reader.join(0.5)
+            for line in said[seen:]:
+                seen += 1
+                before, doing = doing, step(line) or doing
+                changed = doing != before and not doing.startswith("Looking")
+                if changed and not sys.stdout.isatty():
+                    print(doing, flush=True)
+            if sys.stdout.isatty():
+                seconds = int(time.time() - begin)
+                show(f"{seconds // 60}:{seconds % 60:02} {doing}")
+    finally:
+        if sys.stdout.isatty():
+            show("")
+    return said
 
 
 def pip_install(venv, arguments):
-    """Run pip install; stop with what it says and one line on what to do when it fails."""
-    quiet = {
+    """Run pip install; stop with its last lines and one on what to do when it fails."""
+    command = [python_of(os.path.join(ROOT, venv)), "-m", "pip", "install"]
+    command += ["--only-binary=:all:", "--progress-bar=off", *arguments]
+    settings = {
         "PIP_DISABLE_PIP_VERSION_CHECK": "1",
         "PIP_ROOT_USER_ACTION": "ignore",
         "PIP_USER": "0",
+        "PYTHONIOENCODING": "utf-8",
     }
-    command = [
-        python_of(os.path.join(ROOT, venv)),
-        "-m",
-        "pip",
-        "install",
-        "--only-binary=:all:",
-    ] + arguments
     pip = subprocess.Popen(
-        command, cwd=ROOT, env=dict(os.environ, **quiet), stderr=subprocess.PIPE
+        command,
+        cwd=ROOT,
+        env=dict(os.environ, **settings),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        encoding="utf-8",
+        errors="replace",
     )
-    says = pip.communicate()[1].decode("utf-8", "replace")
-    if pip.returncode != 0:
-        print(
-            "\n".join(
-                line for line in says.splitlines() if not line.startswith("WARNING")
-            ),
-            file=sys.stderr,
-        )
-        todo = next(
-            message for pattern, message in FAILURES if re.search(pattern, says)
-        )
+    said = watch(pip)
+    if pip.wait() != 0:
+        lines = [line for line in said if not line.startswith("WARNING")]
+        errors = (n for n, line in enumerate(lines) if line.lower().startswith("error"))
+        print("\n".join(lines[next(errors, 0) :][-20:]), file=sys.stderr)
+        all_said = "\n".join(said)
+        todo = next(todo for pattern, todo in FAILURES if re.search(pattern, all_said))
         sys.exit(todo + ". Then run the same command again.")
 
 
-def main():
+# --------------------------------------------------------------------------------------
+
+
+def fingerprint(requirements):
+    """Hash of all that an install depends on: the folder of the course, the versions
+    that it names.
+    """
+    content = hashlib.sha256(ROOT.encode())
+    for name in ("pyproject.toml", "requirements.txt", requirements):
+        with open(os.path.join(ROOT, name), "rb") as file:
+            content.update(file.read())
+    return content.hexdigest()
+
+
+def installed(venv):
+    """(fingerprint, extra) of a complete installation, from its stamp, or None."""
+    stamp = os.path.join(ROOT, venv, STAMP)
+    if not os.path.exists(stamp):
+        return None
+    with open(stamp, encoding="utf-8") as file:
+        first, _, extra = file.read().strip().partition(" ")
+    return first, extra
+
+
+def arguments():
+    """The arguments of the command."""
     parser = argparse.ArgumentParser(
         description="Create the environment of the course and install into it."
     )
-    parser.add_argument(
-        "--extra", default="", help="an extra of pyproject.toml: lessons, test"
-    )
-    parser.add_argument(
-        "--venv", default=".venv", help="folder of the virtual environment"
-    )
-    parser.add_argument(
+    option = parser.add_argument
+    option("--extra", default="", choices=EXTRAS, help="an extra of pyproject.toml")
+    option("--venv", default=".venv", help="folder of the virtual environment")
+    option(
         "--requirements",
         default="requirements.txt",
         help="file with the exact versions",
     )
-    parser.add_argument(
-        "--prefer", metavar="3.13", help="create it with this Python when there is one"
-    )
-    parser.add_argument(
-        "--upgrade",
-        action="store_true",
-        help="look for newer versions of what is not pinned",
-    )
-    args = parser.parse_args()
+    option("--prefer", metavar="3.13", help="the Python to take when there is one")
+    option("--upgrade", action="store_true", help="look for newer versions")
+    return parser.parse_args()
 
-    # All that an install depends on. The extra comes last, so that what was installed
-    # with one serves without it, too.
-    wanted, installed = repr(ROOT).encode(), None
-    for name in ("pyproject.toml", "requirements.txt", args.requirements):
-        with open(os.path.join(ROOT, name), "rb") as file:
-            wanted += file.read()
-    wanted += args.extra.encode()
-    stamp = os.path.join(ROOT, args.venv, STAMP)
-    if os.path.exists(stamp):
-        with open(stamp, "rb") as file:
-            installed = file.read()
+
+def main():
+    args = arguments()
+    wanted, there = fingerprint(args.requirements), installed(args.venv)
     version = version_of(python_of(os.path.join(ROOT, args.venv)), "pip")
-    if version and installed and installed.startswith(wanted) and not args.upgrade:
-        return
+    if version and there and there[0] == wanted and not args.upgrade:
+        if EXTRAS.index(args.extra) <= EXTRAS.index(there[1]):
+            return
 
     check_python()
     check_disk()
     python = args.prefer and find_python(args.prefer) or sys.executable
-    if not version or installed is None and version != version_of(python):
+    stamp = os.path.join(ROOT, args.venv, STAMP)
+    if not version or not there and version != version_of(python):
         create(args.venv, python)
-    elif installed is not None:
+    elif there:
         os.remove(stamp)  # an install that is interrupted must not look complete
-    print("Installing into %s; the first time this takes some minutes" % args.venv)
-    sys.stdout.flush()
-    course = ".[%s]" % args.extra if args.extra else "."
-    pip_install(
-        args.venv,
-        (["--upgrade"] if args.upgrade else [])
-        + ["-r", args.requirements, "-e", course],
-    )
-    with open(stamp, "wb") as file:
-        file.write(wanted)
+    print(f"Installing into {args.venv}; the first time this takes minutes", flush=True)
+    begin = time.time()
+    course = f".[{args.extra}]" if args.extra else "."
+    upgrade = ["--upgrade"] if args.upgrade else []
+    pip_install(args.venv, [*upgrade, "-r", args.requirements, "-e", course])
+    with open(stamp, "w", encoding="utf-8") as file:
+        file.write(f"{wanted} {args.extra}\n")
+    print(f"Installed in {time.time() - begin:.0f} s", flush=True)
 
 
 if __name__ == "__main__":

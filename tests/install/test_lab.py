@@ -1,15 +1,23 @@
-"""What `make lab` copies for the reader, what it never touches, and where it goes when
-the course cannot be written.
+"""What `make lab` copies for the reader, what it never touches, where it goes when the
+course or the home folder cannot be written, and that JupyterLab serves it.
 """
 
+import contextlib
 import json
 import os
 import re
 import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
 from pathlib import Path
 
 import nbformat
 import pytest
+from traitlets.config import PyFileConfigLoader
 
 from tests.conftest import ROOT, errors_of, text_of
 from tools import lab
@@ -28,34 +36,25 @@ PICTURE = (
 
 def write(path, *sources):
     """A lesson that has been run, with one folded cell."""
-    cells = [nbformat.v4.new_markdown_cell(f"{TEXT}\n{PICTURE}", id="head")]
     output = [nbformat.v4.new_output("stream", text="0\n")]
     marks = {"tags": ["fold"], "jupyter": {"source_hidden": True}, "cellView": "form"}
-    for n, source in enumerate(sources):
-        cells.append(
-            nbformat.v4.new_code_cell(
-                source, id=f"cell-{n}", execution_count=n + 1, outputs=output
-            )
-        )
-        cells[-1].metadata = nbformat.from_dict({} if n else marks)
-    kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
-    nbformat.write(
-        nbformat.v4.new_notebook(
-            cells=cells, metadata={"kernelspec": kernel, "colab": {}}
-        ),
-        path,
-    )
+    nb = nbformat.v4.new_notebook(metadata={"colab": {}})
+    nb.cells = [nbformat.v4.new_markdown_cell(f"{TEXT}\n{PICTURE}", id="head")]
+    for n, source in enumerate(sources, 1):
+        cell = nbformat.v4.new_code_cell(source, id=f"cell-{n}", outputs=output)
+        cell.execution_count = n
+        cell.metadata = nbformat.from_dict(marks if n == 1 else {})
+        nb.cells.append(cell)
+    nbformat.write(nb, path)
 
 
 @pytest.fixture
 def course(tmp_path, monkeypatch):
     """A small course in a folder with spaces, and a home folder."""
     folder = tmp_path / "a course"
-    for name in ("docs", "utils", "notebooks/scripts"):
-        (folder / name).mkdir(parents=True)
-    (folder / "docs" / "glossary.md").touch()
-    (folder / "utils" / "cells.py").touch()
-    (folder / "notebooks" / "scripts" / "train.py").touch()
+    for name in ("docs/glossary.md", "utils/cells.py", "notebooks/scripts/train.py"):
+        (folder / name).parent.mkdir(parents=True)
+        (folder / name).touch()
     write(folder / "notebooks" / LESSON, "x = 0", "print(x)  # …")
     (tmp_path / "home").mkdir()
     monkeypatch.setattr(lab, "ROOT", folder)
@@ -81,55 +80,44 @@ def again(copy):
 
 
 def change(path, old, new):
-    path.write_text(
-        path.read_text(encoding="utf-8").replace(old, new), encoding="utf-8"
-    )
+    text = path.read_text(encoding="utf-8")
+    assert old in text
+    path.write_text(text.replace(old, new), encoding="utf-8")
 
 
 def test_a_copy_has_no_outputs_and_keeps_all_else(copy, course):
-    old, new = (
-        nbformat.read(path, as_version=4)
-        for path in (course / "notebooks" / LESSON, copy)
-    )
+    old = nbformat.read(course / "notebooks" / LESSON, as_version=4)
+    new = nbformat.read(copy, as_version=4)
     nbformat.validate(new)
     assert list(copy.parent.iterdir()) == [copy]
     assert re.fullmatch("[0-9a-f]{12}", new.metadata.pop("device_lab").edition)
     assert old.metadata == new.metadata
     for before, after in zip(old.cells[1:], new.cells[1:], strict=True):
         assert (after.execution_count, after.outputs) == (None, [])
-        assert (after.id, after.metadata, after.source) == (
-            before.id,
-            before.metadata,
-            before.source,
-        )
+        for part in ("id", "metadata", "source"):
+            assert after[part] == before[part]
 
 
 def test_links_work_from_work(copy):
-    text = nbformat.read(copy, as_version=4).cells[0].source
-    assert text.splitlines() == [
-        TEXT.replace("](scripts/", "](../notebooks/scripts/"),
-        PICTURE.replace('"diagrams/', '"../notebooks/diagrams/').replace(
-            "](exercises/", "](../notebooks/exercises/"
-        ),
-    ]
+    text = TEXT.replace("](scripts/", "](../notebooks/scripts/")
+    picture = PICTURE.replace('"diagrams/', '"../notebooks/diagrams/')
+    picture = picture.replace("](exercises/", "](../notebooks/exercises/")
+    head = nbformat.read(copy, as_version=4).cells[0]
+    assert head.source.splitlines() == [text, picture]
 
 
 def targets(lesson, folder):
     """The files that a lesson links to or shows, when it lies in this folder; those of
     other lessons by name.
     """
+    # [text](target#anchor), src="target"; no address with a colon
+    link = re.compile(r'\]\(([^)#:\s]+)[^):]*\)|(?:src|href)="([^"#:]+)"')
     for cell in lesson["cells"]:
         if cell["cell_type"] == "markdown":
             text = re.sub(r"`[^`\n]*`", "", "".join(cell["source"]))
-            for found in re.findall(
-                r'\]\(([^)#:\s]+)[^):]*\)|(?:src|href)="([^"#:]+)"', text
-            ):
-                target = "".join(found)
-                yield (
-                    target
-                    if re.fullmatch(r"\d\d_\w+\.ipynb", target)
-                    else os.path.normpath(folder / target)
-                )
+            for target in map("".join, link.findall(text)):
+                is_lesson = re.fullmatch(r"\d\d_\w+\.ipynb", target)
+                yield target if is_lesson else os.path.normpath(folder / target)
 
 
 def test_every_link_of_the_course_leads_to_the_same_from_work():
@@ -147,22 +135,22 @@ def test_a_newer_edition_replaces_what_nobody_has_used(copy, course, capsys):
 
 
 @pytest.mark.parametrize(
-    ("old", "new"),
+    ("old", "new", "damaged"),
     [
-        ("print(x)", "print(x + 1)"),
-        ('"execution_count": null', '"execution_count": 1'),
-        ("See [a]", "My note. See [a]"),
-        ('"edition"', '"something_else"'),
-        ('"device_lab"', '"something_else"'),
-        ('"cells": [', '"cells": ['[:5]),
-        ('"source"', '"sources"'),
-        ('"metadata"', '"meta"'),
+        ("print(x)", "print(x + 1)", False),
+        ('"execution_count": null', '"execution_count": 1', False),
+        ("See [a]", "My note. See [a]", False),
+        ('"edition"', '"something_else"', False),
+        ('"device_lab"', '"something_else"', False),
+        ('"cells": [', '"cells', True),
+        ('"source"', '"sources"', True),
+        ('"metadata"', '"meta"', True),
     ],
 )
-def test_what_the_reader_has_changed_is_never_touched(copy, course, capsys, old, new):
-    assert old in copy.read_text(encoding="utf-8")
+def test_what_the_reader_has_changed_is_never_touched(
+    copy, course, capsys, old, new, damaged
+):
     change(copy, old, new)
-    damaged = old in ('"cells": [', '"source"', '"metadata"')
     assert again(copy)
     line = (
         f"work/{LESSON}: the course has a newer edition. To get it, rename yours and"
@@ -174,11 +162,8 @@ def test_what_the_reader_has_changed_is_never_touched(copy, course, capsys, old,
     mine = copy.rename(copy.with_name("05 mine.ipynb"))
     before = mine.read_bytes()
     lab.copy_lessons(copy.parent)
-    assert (
-        "x = 1" in copy.read_text()
-        and mine.read_bytes() == before
-        and capsys.readouterr().out == ""
-    )
+    assert "x = 1" in copy.read_text() and mine.read_bytes() == before
+    assert capsys.readouterr().out == ""
 
 
 def test_a_reader_who_is_up_to_date_by_hand_hears_nothing(copy, course, capsys):
@@ -189,51 +174,41 @@ def test_a_reader_who_is_up_to_date_by_hand_hears_nothing(copy, course, capsys):
 
 def test_only_what_is_not_there_is_copied(copy, course):
     write(course / "notebooks" / "06_more.ipynb", "y = 0")
-    assert again(copy) and {path.name for path in copy.parent.iterdir()} == {
-        LESSON,
-        "06_more.ipynb",
-    }
+    assert again(copy)
+    assert {path.name for path in copy.parent.iterdir()} == {LESSON, "06_more.ipynb"}
 
 
 # --------------------------------------------------------------------------------------
+# Where the course or the home folder cannot be written
 
 
 def test_a_course_that_cannot_be_written_is_copied_home(course, tmp_path, capsys):
     (course / "work").touch()  # no folder can be made there, not even by root
     home = tmp_path / "home" / "device-lab-work"
+    line = (
+        "The course's folder cannot be written: your copies of the lessons are in"
+        f" {home / 'work'}\n"
+    )
+    expected = {f"work/{LESSON}", "docs/glossary.md", "utils/cells.py"}
+    expected.add("notebooks/scripts/train.py")
     # the second time, files are there that the course had when it was older
     for _ in range(2):
         assert lab.provide_course() == (home, "work")
-        line = (
-            "The course's folder cannot be written: your copies of the lessons are in"
-            f" {home / 'work'}\n"
-        )
         assert capsys.readouterr().out == line
         lab.copy_lessons(home / "work")
-        files = {
-            path.relative_to(home).as_posix()
-            for path in home.rglob("*")
-            if path.is_file()
-        }
-        assert files == {
-            f"work/{LESSON}",
-            "docs/glossary.md",
-            "utils/cells.py",
-            "notebooks/scripts/train.py",
-        }
+        files = [path for path in home.rglob("*") if path.is_file()]
+        assert {path.relative_to(home).as_posix() for path in files} == expected
+        assert (home / "utils" / "cells.py").read_text() == ""
         (home / "utils" / "cells.py").write_text("old")
     assert again(home / "work" / LESSON)
-    lab.provide_course()
-    assert (home / "utils" / "cells.py").read_text() == ""
 
 
 def test_nothing_can_be_written_and_the_lessons_still_open(course, tmp_path, capsys):
     (course / "work").touch()
     (tmp_path / "home" / "device-lab-work").touch()
     assert lab.provide_course() == (course, "notebooks")
-    assert capsys.readouterr().out.startswith(
-        "Neither the course nor your home folder can be written: "
-    )
+    said = capsys.readouterr().out
+    assert said.startswith("Neither the course nor your home folder can be written: ")
 
 
 @pytest.mark.parametrize("read_only", [False, True])
@@ -257,25 +232,125 @@ def test_a_copied_lesson_finds_the_course(kernel, monkeypatch, tmp_path, read_on
     (path,) = (course / work).glob("00_*.ipynb")
     nb = nbformat.read(path, as_version=4)
     (setup,) = (cell for cell in nb.cells if cell.id == "setup")
-    more = [
-        "from utils import course; print(course.COURSE)",
-        (
-            "from utils import launch; run = launch.torchrun('scripts/train_ddp.py',"
-            " '--help', processes=1, quiet=True)"
-        ),
-        "check('00.1', 5); progress(); recordings.pretending()",
-    ]
-    nb.cells = [setup, *map(nbformat.v4.new_code_cell, more)]
+    place = "from utils import course; print(course.COURSE)"
+    job = (
+        "from utils import launch; run = launch.torchrun('scripts/train_ddp.py',"
+        " '--help', processes=1, quiet=True)"
+    )
+    score = "check('00.1', 5); progress(); recordings.pretending()"
+    nb.cells = [setup, *map(nbformat.v4.new_code_cell, [place, job, score])]
     monkeypatch.setattr(run, "kernel", kernel)
     run.execute(nb, course / work, allow_errors=True)
-    assert [errors_of(cell) for cell in nb.cells] == [[]] * 4, [
-        text_of(cell) for cell in nb.cells
-    ]
-    assert (
-        text_of(setup) == ""
-        and text_of(nb.cells[1]).strip() == str(course)
-        and "scripts/train_ddp.py" in text_of(nb.cells[2])
+    shown = list(map(text_of, nb.cells))
+    assert [errors_of(cell) for cell in nb.cells] == [[]] * 4, shown
+    assert shown[0] == "" and shown[1].strip() == str(course)
+    assert "scripts/train_ddp.py" in shown[2] and "✗ 00.1" in shown[3]
+    progress = json.loads((course / ".progress.json").read_text())
+    assert progress == {"00.1": "tried"}
+
+
+def printed(code, home):
+    """What `code` prints with this home folder; `lab` is imported."""
+    return subprocess.check_output(
+        [sys.executable, "-c", f"import lab, os, sys; {code}"],
+        cwd=ROOT / "tools",
+        env={**os.environ, "HOME": str(home)},
+        text=True,
+        timeout=120,
     )
-    assert "✗ 00.1" in text_of(nb.cells[3]) and json.loads(
-        (course / ".progress.json").read_text()
-    ) == {"00.1": "tried"}
+
+
+def test_a_home_folder_that_can_be_written_is_kept(tmp_path):
+    said = printed("lab.provide_home(); print(os.environ['HOME'])", tmp_path)
+    assert said == f"{tmp_path}\n"
+
+
+@pytest.mark.skipif(
+    os.name == "nt", reason="Windows does not find the home folder through HOME"
+)
+def test_where_neither_home_nor_environment_can_be_written_settings_are_lost(tmp_path):
+    (tmp_path / "home").touch()
+    code = f"sys.prefix = {str(tmp_path)!r}; lab.provide_home()"
+    said = printed(f"{code}; print(os.environ['HOME'])", "/dev/null/none")
+    line, home = said.splitlines()
+    assert line == f"The home folder cannot be written: settings go to {home}"
+    assert str(tmp_path) not in home
+    os.rmdir(home)
+
+
+# --------------------------------------------------------------------------------------
+# JupyterLab, and what opens the lessons elsewhere
+
+
+def page_of(log, lab):
+    """(port, content) of the page whose address JupyterLab has printed, once it is
+    served.
+    """
+    address = r"http://127\.0\.0\.1:(\d+)/lab/tree/work/00_start_here\.ipynb\?token=\w+"
+    start = time.perf_counter()
+    while True:
+        assert lab.poll() is None, log.read_text()
+        assert time.perf_counter() - start < 60, log.read_text()
+        time.sleep(0.05)
+        found = re.search(address, log.read_text())
+        # the address is printed before anybody listens there
+        with contextlib.suppress(OSError):
+            if found:
+                return int(found[1]), urllib.request.urlopen(
+                    found[0], timeout=30
+                ).read()
+
+
+def test_jupyterlab_serves_a_copy_of_the_first_lesson(tmp_path, interruptible):
+    """Also where the home folder cannot be written and the port is taken; Ctrl-C ends
+    it.
+    """
+    course, log = tmp_path / "a course", tmp_path / "log"
+    for file in ["tools/lab.py", "notebooks/00_start_here.ipynb"]:
+        (course / file).parent.mkdir(parents=True)
+        shutil.copy(ROOT / file, course / file)
+    env = {**os.environ, "HOME": "/dev/null/no-home"}
+    for variable in ("JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "XDG_DATA_HOME"):
+        env.pop(variable, None)
+    with socket.create_server(("127.0.0.1", 0)) as other, log.open("w") as file:
+        taken = other.getsockname()[1]
+        command = [sys.executable, course / "tools" / "lab.py"]
+        command += ["--no-browser", f"--port={taken}"]
+        lab = subprocess.Popen(command, cwd=tmp_path, env=env, stdout=file, stderr=file)
+        try:
+            port, content = page_of(log, lab)
+            assert port != taken and b"JupyterLab" in content
+        finally:
+            lab.send_signal(signal.SIGINT)
+            assert lab.wait(timeout=30) == 0
+    said = log.read_text()
+    assert "Traceback" not in said and "0.0.0.0" not in said
+    assert f"The port {taken} is already in use" in said
+    assert f"from local directory: {course}\n" in said
+    assert (course / "work" / "00_start_here.ipynb").exists()
+    home = Path(sys.prefix) / "home"
+    line = f"The home folder cannot be written: settings go to {home}\n"
+    # Windows does not find the home folder through HOME
+    assert os.name == "nt" or line in said
+
+
+@pytest.mark.parametrize(
+    "file", [".devcontainer/devcontainer.json", "binder/postBuild"]
+)
+def test_codespaces_and_binder_copy_the_lessons(file, course):
+    text = (ROOT / file).read_text(encoding="utf-8").replace('\\"', '"')
+    exec(re.search('python -c "(.*?)"', text)[1], {})
+    assert (course / "work" / LESSON).exists()
+
+
+def test_in_codespaces_jupyterlab_accepts_its_own_address_and_no_other(monkeypatch):
+    def config():
+        folder = str(ROOT / ".devcontainer")
+        return PyFileConfigLoader("jupyter_server_config.py", folder).load_config()
+
+    monkeypatch.delenv("CODESPACE_NAME", raising=False)
+    assert "ServerApp" not in config()
+    monkeypatch.setenv("CODESPACE_NAME", "any-name")
+    monkeypatch.setenv("GITHUB_CODESPACES_PORT_FORWARDING_DOMAIN", "app.github.dev")
+    address = "https://any-name-8888.app.github.dev"
+    assert config() == {"ServerApp": {"allow_origin": address}}

@@ -460,7 +460,7 @@ def test_what_is_missing_is_named():
     )
     fetched = re.findall(
         r"pip download \$FOR (.*)",
-        (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"),
+        (ROOT / "docs" / "contributing" / "recording.md").read_text(encoding="utf-8"),
     )
     modules = {"scikit-learn": "sklearn", "pyyaml": "yaml"}
     named = {modules.get(name, name) for line in fetched for name in line.split()}

@@ -2,6 +2,8 @@
 small course, each fault in turn.
 """
 
+import re
+
 import nbformat
 import pytest
 
@@ -11,6 +13,7 @@ from utils import exercises
 
 PATHS, README, START = times.TIMED
 GLOSSARY, GUIDE = "docs/glossary.md", "CONTRIBUTING.md"
+MORE = "docs/contributing/a.md"
 SHORT = "| [Short](#short) | all | "
 WORDS = " ".join(["word"] * 296)  # two minutes, with a heading of four words
 TABLE = """| path | for | lessons | hours |
@@ -79,6 +82,7 @@ Of 2.5 things. So it matters. [01]
 # Three
 ```
 """,
+    MORE: "[a](../glossary.md#kernel) [b](../../CONTRIBUTING.md)",
 }
 EXERCISES = """
 from types import SimpleNamespace
@@ -102,7 +106,7 @@ def course(tmp_path, monkeypatch):
     (tmp_path / "00_start_here.py").write_text(EXERCISES)
     pages = {**PAGES, **{name: notebook(texts) for name, texts in CELLS.items()}}
     for name, text in pages.items():
-        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text, encoding="utf-8")
     times.write(tmp_path)
     return tmp_path
@@ -120,6 +124,22 @@ def change(course, page, old, new):
 
 def test_the_pages_are_right():
     assert list(times.problems(ROOT)) == []
+
+
+def test_contributors_find_what_their_pages_name():
+    """Paths such as tools/lab.py, and modules such as tests.exercises.mutants."""
+    # not patterns: notebooks/1[34]*.ipynb, notebooks/NN_name.ipynb
+    path = re.compile(
+        r"(?<![\w./])((?:tools|tests|utils|docs|notebooks|benchmarks|binder|\.github"
+        r"|\.devcontainer)/[\w./-]*\w/?)(?![\w[*])"
+    )
+    module = re.compile(r"-m ((?:tools|tests)[.\w]+)")
+    for page in [ROOT / "CONTRIBUTING.md", *times.contributing(ROOT)]:
+        text = page.read_text(encoding="utf-8").replace("../", "")
+        named = [name for name in path.findall(text) if "NN" not in name]
+        named += [f"{name.replace('.', '/')}.py" for name in module.findall(text)]
+        assert named, page.name
+        assert [name for name in named if not (ROOT / name).exists()] == [], page.name
 
 
 def test_the_small_course_is_right_and_stays_as_it_is(course):
@@ -184,6 +204,7 @@ FAULTS = [
         "the link to docs/glosary.md leads nowhere",
     ),
     (GUIDE, "#one-two", "#three", "no heading for the link to #three"),
+    (MORE, "../../CONT", "../CONT", "the link to ../CONTRIBUTING.md leads nowhere"),
 ]
 
 

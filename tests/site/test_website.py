@@ -14,6 +14,7 @@ import sphinx.cmd.build
 from nbformat import v4
 
 from tools.lessons.notebooks import lessons
+from tools.lessons.times import contributing
 from tools.site import pages, website
 from tools.site.pages import explanation, find_answers, page
 from utils import messages
@@ -376,6 +377,13 @@ def test_the_start_page_has_all_lessons_and_the_tables_of_the_readme():
     assert "| 05 | [Streams](notebooks/05_streams.ipynb) |" in start
     assert "| [Everyday](docs/paths.md#everyday) |" in start
     assert "<div>E</div>" in start and not re.search("^<!-- .* -->$", start, re.M)
+
+
+def test_the_pages_for_contributors_are_on_the_site():
+    pages = {f"docs/contributing/{path.stem}" for path in contributing(website.ROOT)}
+    assert len(pages) > 5
+    assert {*website.FOR_CONTRIBUTORS} == {"CONTRIBUTING"} | pages
+    assert "\nCONTRIBUTING\n" in website.start_page("")
 
 
 def test_a_folder_that_is_no_site_is_not_replaced(tmp_path):

@@ -1,9 +1,11 @@
-"""Lessons as files: check their format and anatomy, write the canonical form, execute
-and store outputs.
+"""Lessons as files: check them, write the canonical form, execute and store outputs.
 
-python -m tools.lessons.notebooks check [FILE…]    lessons against the rules below; exit status 1 and one line a problem
-python -m tools.lessons.notebooks write [FILE…]    canonical JSON, code as Ruff writes it, set-up cells, badges, minutes
-python -m tools.lessons.notebooks outputs [FILE…]  execute lessons in this environment and store their outputs
+python -m tools.lessons.notebooks check [FILE…]
+    lessons against the rules; one line a problem, and then exit status 1
+python -m tools.lessons.notebooks write [FILE…]
+    canonical JSON, code as Ruff writes it, set-up cells, badges, minutes
+python -m tools.lessons.notebooks outputs [FILE…]
+    execute lessons in this environment and store their outputs
 
 Without FILE: all lessons; check and write then take the pages about them, too
 (tools/lessons/times.py).
@@ -31,6 +33,7 @@ WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 EMPTY_WORDS = re.compile(
     r"\b(simply|easily|powerful|note that|as we can see|obviously)\b", re.I
 )
+# /root/…, /home/me, C:\\Users: what a path of somebody's machine begins with
 MACHINE_PATH = re.compile(r"/root/|/home/\w|/Users/\w|/tmp/|\b[A-Z]:\\\\?\w")
 
 BADGES = (
@@ -51,18 +54,18 @@ def address(of="Repository"):
 
 def in_repository(path):
     """Address of a file or folder of the course in the repository."""
-    return f"{address()}/{'tree' if path.is_dir() else 'blob'}/main/{path.relative_to(ROOT).as_posix()}"
+    kind = "tree" if path.is_dir() else "blob"
+    return f"{address()}/{kind}/main/{path.relative_to(ROOT).as_posix()}"
 
 
 def setup_cell():
     """Source of the set-up cell of all lessons: that of the first one, with the address
     of the repository.
     """
-    cells_of_first = nbformat.read(lessons()[0], as_version=4).cells
-    source = next(cell.source for cell in cells_of_first if cell.id == "setup")
-    return re.sub(
-        '^REPOSITORY = ".*"$', f'REPOSITORY = "{address()}"', source, flags=re.M
-    )
+    first = nbformat.read(lessons()[0], as_version=4)
+    source = next(cell.source for cell in first.cells if cell.id == "setup")
+    line = f'REPOSITORY = "{address()}"'
+    return re.sub('^REPOSITORY = ".*"$', line, source, flags=re.M)
 
 
 def badges(path):
@@ -86,12 +89,12 @@ def lessons():
 
 def canonical(nb, path):
     """The notebook in the one form that is committed, as text."""
-    accelerator = {
+    kept = {
         key: nb.metadata[key] for key in ("accelerator", "colab") if key in nb.metadata
     }
     kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
     nb.metadata = nbformat.from_dict(
-        {"kernelspec": kernel, "language_info": {"name": "python"}, **accelerator}
+        {"kernelspec": kernel, "language_info": {"name": "python"}, **kept}
     )
     nb.nbformat, nb.nbformat_minor = 4, 5
     code = parts.code_cells(nb)
@@ -102,22 +105,18 @@ def canonical(nb, path):
         cell.source = source
     taken = set()
     for cell in nb.cells:
-        cell.source = "\n".join(
-            line.rstrip() for line in cell.source.strip().splitlines()
-        )
+        lines = cell.source.strip().splitlines()
+        cell.source = "\n".join(line.rstrip() for line in lines)
         cell.metadata = nbformat.from_dict(_metadata(cell))
+        # without an id, or with a random one
         if "id" not in cell or re.fullmatch("[0-9a-f]{8}", cell.id):
             cell.id = _slug(cell, taken)
         taken.add(cell.id)
         if cell.id == "setup":
             cell.source = setup_cell()
         if cell.cell_type == "markdown" and "colab-badge.svg" in cell.source:
-            cell.source = re.sub(
-                r"^\[!\[Open in Colab\].*$",
-                lambda _: badges(path),
-                cell.source,
-                flags=re.M,
-            )
+            line = r"^\[!\[Open in Colab\].*$"
+            cell.source = re.sub(line, lambda _: badges(path), cell.source, flags=re.M)
         for output in cell.get("outputs", []):
             _clean_output(output)
     parts.write_minutes(nb, path)
@@ -151,15 +150,16 @@ def _clean_output(output):
 
 
 def _slug(cell, taken):
-    words = re.findall(
-        r"[a-z0-9]+", re.sub(r"^(%%|#|import|from)\S*", "", cell.source.lower())
-    )[:4]
-    slug = ("-".join(words) or cell.cell_type)[:40]
-    return next(
-        s
-        for n in range(1, 999)
-        if (s := slug if n == 1 else f"{slug}-{n}") not in taken
-    )
+    """An id from the first words of a cell, which is not among those `taken`."""
+    # not from what a line of code begins with: "%%requires", "#", "import", "from"
+    source = re.sub(r"^(%%|#|import|from)\S*", "", cell.source.lower())
+    words = re.findall(r"[a-z0-9]+", source)[:4]
+    slug = first = ("-".join(words) or cell.cell_type)[:40]
+    number = 1
+    while slug in taken:
+        number += 1
+        slug = f"{first}-{number}"
+    return slug
 
 
 # --------------------------------------------------------------------------------------
@@ -176,16 +176,12 @@ def problems(path):
         return [f"not a valid notebook: {str(error).splitlines()[0]}"]
     if canonical(nbformat.reads(text, as_version=4), path) != text:
         found.append("not in canonical form: run `make format`")
-    if len(text.encode()) > NOTEBOOK_MOST:
-        found.append(
-            f"{len(text.encode()) // 1000} kB, more than {NOTEBOOK_MOST // 1000}"
-        )
-    bad = [
-        cell.id
-        for cell in nb.cells
-        if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", cell.id)
-    ]
-    found += [f"cell id {name!r} is no readable slug" for name in bad]
+    size = len(text.encode())
+    if size > NOTEBOOK_MOST:
+        found.append(f"{size // 1000} kB, more than {NOTEBOOK_MOST // 1000}")
+    for cell in nb.cells:
+        if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", cell.id):
+            found.append(f"cell id {cell.id!r} is no readable slug")
     found += rules.problems(nb, path, badges(path))
     for rule in (_code, _text_cells, _exercises, _outputs):
         found += rule(nb, path)
@@ -195,10 +191,8 @@ def problems(path):
 def _code(nb, path):
     code = {cell.id: cell.source for cell in parts.code_cells(nb)}
     yield from formatting.findings(path.stem, code)
-    wide, most = (
-        sum(map(formatting.long_lines, code.values())),
-        formatting.WIDER.get(path.name[:2], 0),
-    )
+    wide = sum(map(formatting.long_lines, code.values()))
+    most = formatting.WIDER.get(path.name[:2], 0)
     if wide != most:  # where there are fewer, that is the new limit
         yield (
             f"{wide} lines of code over {formatting.NARROW} columns, not {most} as in"
@@ -219,11 +213,9 @@ def _code(nb, path):
 
 def _text_cells(nb, path):
     text = parts.text_of(nb)
-    words = EMPTY_WORDS.findall(re.sub(r"```.*?```|`[^`]*`", "", text, flags=re.S))
-    yield from (
-        f"empty word {word!r} (voice)"
-        for word in sorted({word.lower() for word in words})
-    )
+    without_code = re.sub(r"```.*?```|`[^`]*`", "", text, flags=re.S)
+    words = {word.lower() for word in EMPTY_WORDS.findall(without_code)}
+    yield from (f"empty word {word!r} (voice)" for word in sorted(words))
     yield from pages.broken_links(text, ROOT / "notebooks")
 
 
@@ -253,13 +245,8 @@ def _outputs(nb, path):
         yield "outputs are not from one run from top to bottom: run `make outputs`"
     for name, output in ((cell.id, output) for cell in code for output in cell.outputs):
         data = output.get("data", {})
-        shown = "".join(
-            [
-                output.get("text", ""),
-                data.get("text/plain", ""),
-                data.get("text/html", ""),
-            ]
-        )
+        shown = output.get("text", "")
+        shown += data.get("text/plain", "") + data.get("text/html", "")
         if output.output_type == "error":
             yield f"cell {name} shows an error"
         if output.get("name") == "stderr":
@@ -289,9 +276,9 @@ def recording_problems():
                 names[header.name] = (path.stem, cells.source_hash(cell.source))
     for path in sorted(recordings.FOLDER.glob("*/*")):
         label = f"recorded/{path.parent.name}/{path.name}"
-        if MACHINE_PATH.search(
-            re.sub(r'"png": "[^"]*"', "", path.read_text(encoding="utf-8"))
-        ):
+        text = path.read_text(encoding="utf-8")
+        # pictures may hold any letters
+        if MACHINE_PATH.search(re.sub(r'"png": "[^"]*"', "", text)):
             yield f"{label} names a path of the machine"
         for name, cell in recordings.load(path).items():
             lesson, source = names.get(name, (None, None))
@@ -322,18 +309,17 @@ def check(paths):
 
 def write(paths):
     """Bring lessons to canonical form, with the set-up cell of the first and the
-    address in pyproject.toml.
-
-    With all lessons, write the minutes into the pages about them.
+    address in pyproject.toml. With all lessons, write the minutes into the pages about
+    them. Says which files it has changed.
     """
     for path in paths:
-        path.write_text(
-            canonical(nbformat.read(path, as_version=4), path),
-            encoding="utf-8",
-            newline="\n",
-        )
-    if paths == lessons():
-        pages.write(ROOT)
+        before = path.read_text(encoding="utf-8")
+        text = canonical(nbformat.reads(before, as_version=4), path)
+        if text != before:
+            path.write_text(text, encoding="utf-8", newline="\n")
+            print(f"{path.name}: rewritten")
+    if paths == lessons() and (changed := pages.write(ROOT)):
+        print(f"minutes in {' and '.join(changed)}: rewritten, part of the change")
 
 
 def outputs(paths):

@@ -1,4 +1,4 @@
-"""The rules for the parts of a lesson (CONTRIBUTING.md describes them).
+"""The rules for the parts of a lesson (docs/contributing/lessons.md describes them).
 
 Each rule is a function of the notebook and the lesson's number ("05") that yields a
 line of text for each place where the lesson breaks it.

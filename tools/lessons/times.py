@@ -176,16 +176,30 @@ def with_times(text, course):
 
 
 def write(root):
-    """Write minutes and hours into the pages that say them."""
-    course = read_course(root)
-    for page in (root / name for name in TIMED):
-        page.write_text(with_times(read(page), course), encoding="utf-8", newline="\n")
+    """Write minutes and hours into the pages that say them. Returns the names of those
+    that were wrong.
+    """
+    course, changed = read_course(root), []
+    for name in TIMED:
+        before = read(root / name)
+        text = with_times(before, course)
+        if text != before:
+            (root / name).write_text(text, encoding="utf-8", newline="\n")
+            changed.append(name)
+    return changed
+
+
+def contributing(root):
+    """Paths of the pages for contributors, besides CONTRIBUTING.md."""
+    return sorted((root / "docs" / "contributing").glob("*.md"))
 
 
 def problems(root):
     """What is wrong with the pages about the lessons, as lines of text."""
     course = read_course(root)
-    for name in (*TIMED, "docs/glossary.md", "CONTRIBUTING.md"):
+    names = [*TIMED, "docs/glossary.md", "CONTRIBUTING.md"]
+    names += [path.relative_to(root).as_posix() for path in contributing(root)]
+    for name in names:
         yield from (f"{name}: {problem}" for problem in _problems(root / name, course))
 
 

@@ -33,7 +33,7 @@ NEEDS = {  # what a word after %%requires stands for, wherever this page is made
     "triton": "a CUDA GPU with Triton",
 }
 ENVIRONMENTS = {  # of the status page → what makes its files
-    "main": "the versions of requirements.txt: `make test`, `make lesson`",
+    "main": "the versions of requirements.txt: `make test`, `make check`",
     "XLA": (
         "the oldest PyTorch, with torch_xla on XLA's own CPU device: `make test`, `make"
         " test-tpu`"
@@ -614,7 +614,7 @@ def evidence(lessons, status, published):
                 " you see in the lesson on this site. In ‹ › stands code: the cell"
                 " computes it. What none of our machines can measure is said to be"
                 " open. If yours can, [send a"
-                " recording](../CONTRIBUTING.md#send-a-recording).\n"
+                " recording](contributing/recording.md).\n"
             ),
             *parts,
         ]

@@ -23,6 +23,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 # in the order of the navigation
 PAGES = ["docs/paths", "docs/glossary", "docs/errors", "docs/evidence", "docs/status"]
+NAMES = ["map", "lessons", "cells", "exercises", "recording", "site", "tests"]
+FOR_CONTRIBUTORS = ["CONTRIBUTING", *(f"docs/contributing/{name}" for name in NAMES)]
 # of README's table of lessons
 ROW = re.compile(r"^\| (\d\d) \| \[(.+?)\]\(notebooks/(.+?)\.ipynb\)", re.M)
 
@@ -39,7 +41,8 @@ def repository_links(text, folder):
     """`text`, Markdown of a page in `folder`, where links to what the site lacks lead
     to the repository.
     """
-    on_site = {ROOT / f"{page}.md" for page in PAGES} | set(lessons())
+    pages_on_site = {ROOT / f"{page}.md" for page in PAGES + FOR_CONTRIBUTORS}
+    on_site = pages_on_site | set(lessons())
     return with_links(
         text,
         ROOT / folder,
@@ -83,9 +86,13 @@ def start_page(explorer):
         "explorer 00": f"```{{raw}} html\n{explorer}\n```",
         "paths": table_below("Paths", readme),
         "lessons": table_below("Lessons", readme),
-        "contents": toctree("Lessons", pages_of_lessons)
-        + "\n\n"
-        + toctree("Course", PAGES),
+        "contents": "\n\n".join(
+            [
+                toctree("Lessons", pages_of_lessons),
+                toctree("Course", PAGES),
+                toctree("Contribute", FOR_CONTRIBUTORS),
+            ]
+        ),
     }
     return repository_links(
         re.sub("^<!-- (.*) -->$", lambda found: places[found[1]], text, flags=re.M), "."
@@ -105,8 +112,8 @@ def stage(folder, singles):
     shutil.copytree(ROOT / "docs" / "_static", folder / "_static")
     shutil.copy(ROOT / "docs" / "conf.py", folder)
     pictures = folder / pages.PICTURES
-    for made in (pictures, folder / "docs", folder / "notebooks"):
-        made.mkdir()
+    for made in (pictures, folder / "docs" / "contributing", folder / "notebooks"):
+        made.mkdir(parents=True)
     explorers.write(folder / "_static" / "explorers")
     for path in lessons():
         nb, found = pages.page(
@@ -123,11 +130,14 @@ def stage(folder, singles):
             (pictures / name).write_bytes(content)
     pages = {
         f"{page}.md": read(ROOT / f"{page}.md")
-        for page in PAGES
+        for page in PAGES + FOR_CONTRIBUTORS
         if (ROOT / f"{page}.md").exists()
     }
     pages |= evidence.pages()
-    pages = {page: repository_links(text, "docs") for page, text in pages.items()}
+    pages = {
+        page: repository_links(text, pathlib.PurePosixPath(page).parent)
+        for page, text in pages.items()
+    }
     pages["index.md"] = start_page(explorers.page(lessons()[0].stem, ""))
     for page, text in pages.items():
         (folder / page).write_text(text, encoding="utf-8")
