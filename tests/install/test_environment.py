@@ -15,7 +15,6 @@ import time
 from pathlib import Path
 
 import pytest
-import yaml
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
@@ -100,11 +99,6 @@ def test_containers_have_a_python_that_the_course_supports(file):
     version = tuple(map(int, version.split(".")))
     assert setup_env.OLDEST <= version <= setup_env.NEWEST
     assert COURSE["requires-python"] == ">={}.{}".format(*setup_env.OLDEST)
-
-
-def test_conda_gives_pip_what_setup_env_gives_it():
-    conda = yaml.safe_load((ROOT / "environment.yml").read_text(encoding="utf-8"))
-    assert conda["dependencies"][-1] == {"pip": ["-r requirements.txt", "-e ."]}
 
 
 def test_each_extra_holds_those_before_it():
