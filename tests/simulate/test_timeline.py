@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from utils.messages import LabError
@@ -182,7 +182,6 @@ def test_an_operation_starts_as_soon_as_it_may(ops):
         host = span.end if span.op.blocks else host
 
 
-@settings(max_examples=300)
 @given(programs(), st.lists(st.integers(1, 50), min_size=8, max_size=8))
 def test_without_races_no_timing_can_change_the_order_of_conflicts(ops, lengths):
     """Give each operation an engine of its own and another length: without a race,
@@ -204,7 +203,6 @@ def test_without_races_no_timing_can_change_the_order_of_conflicts(ops, lengths)
                 assert earlier.end <= later.start
 
 
-@settings(max_examples=300)
 @given(programs())
 def test_each_race_found_is_shown_by_some_timing(ops):
     """Make the first of the two, and nothing else, slow: on engines of their own they
