@@ -70,18 +70,6 @@ def test_what_the_schedule_leaves_out_on_a_tesla_c2050():
     assert 9 / 12 * 9.984512 == pytest.approx(7.597984, rel=0.02)
 
 
-def test_a_streams_order_an_engines_order_and_an_event():
-    ops = [
-        Op("a", "s1", "copy", 2),
-        Op("b", "s1", "compute", 3),
-        Op("c", "s2", "copy", 1, after=("b",)),
-        Op("d", "s3", "copy", 1),
-    ]
-    # d waits behind c
-    assert [(s.start, s.end) for s in schedule(ops)] == [(0, 2), (2, 5), (5, 6), (6, 7)]
-    assert makespan(schedule([])) == 0 and races([]) == []
-
-
 @pytest.mark.parametrize(
     "call, message",
     [
