@@ -278,13 +278,6 @@ pairs = st.lists(
 )
 
 
-def test_a_step_by_hand():
-    step = ddp_step([1, 3, 2], 2, 6, lambda size: 2 * size)  # ready after 3, 6, 8
-    network = [(s.start, s.end) for s in step.spans if s.op.engine == "network"]
-    assert network == [(3, 5), (6, 12), (12, 16)]
-    assert step[:3] == (16, 12, 8) and step.efficiency == 0.5
-
-
 @given(
     pairs.filter(lambda pairs: any(share for _, share in pairs)),
     st.floats(0.1, 10),

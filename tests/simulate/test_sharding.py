@@ -101,12 +101,6 @@ def test_parts_that_do_not_divide_are_rounded_up():
     assert [(c.kind, c.size) for c in moved] == [("all-reduce", 3 * 4 * 4)]
 
 
-def test_one_device_moves_nothing():
-    mesh = {"data": 1, "model": 1}
-    _, moved = sharding.product(4, 4, 4, mesh, ("data", "model"), ("model", "data"))
-    assert moved == []
-
-
 @pytest.mark.parametrize(
     ("spec", "message"),
     [

@@ -59,36 +59,30 @@ def formatted(sources, may_be_wide=True):
     a line a cell is harder to read. Such a cell stands in WIDER.
     """
     cells = [split(source) for source in sources]
-    narrow, wide = (
-        _written([piece for _, pieces in cells for piece in pieces], width)
-        for width in (NARROW, WIDE)
-    )
-    result = []
-    for head, pieces in cells:
-        slim, broad = (
-            head + "\n# ---- today\n".join(next(written).strip("\n") for _ in pieces)
-            for written in (narrow, wide)
-        )
-        most = filled(broad) + 2 * (long_lines(broad) - long_lines(slim))
-        result.append(
-            slim if filled(slim) <= min(most, LINES_MOST) or not may_be_wide else broad
-        )
-    return result
+    narrow = _written(cells, NARROW)
+    if not may_be_wide:
+        return narrow
+    return list(map(_readable, narrow, _written(cells, WIDE)))
 
 
-def _written(pieces, width):
-    done = _ruff(
-        "format",
-        f"--line-length={width}",
-        "--stdin-filename=lesson.ipynb",
-        "-",
-        input=_notebook(pieces),
-    )
-    return iter(
-        pieces
-        if done.returncode
-        else ["".join(cell["source"]) for cell in json.loads(done.stdout)["cells"]]
-    )
+def _readable(narrow, wide):
+    most = filled(wide) + 2 * (long_lines(wide) - long_lines(narrow))
+    return narrow if filled(narrow) <= min(most, LINES_MOST) else wide
+
+
+def _written(cells, width):
+    """Cells (head, pieces of code) as Ruff writes them in `width` columns."""
+    pieces = [piece for _, pieces in cells for piece in pieces]
+    options = [f"--line-length={width}", "--stdin-filename=lesson.ipynb", "-"]
+    done = _ruff("format", *options, input=_notebook(pieces))
+    if done.returncode == 0:
+        cells_written = json.loads(done.stdout)["cells"]
+        pieces = ["".join(cell["source"]) for cell in cells_written]
+    left = iter(pieces)
+    return [
+        head + "\n# ---- today\n".join(next(left).strip("\n") for _ in its_pieces)
+        for head, its_pieces in cells
+    ]
 
 
 def findings(lesson, sources):
@@ -114,10 +108,8 @@ def findings(lesson, sources):
         done = _ruff("check", *options, *programs, cwd=folder)
     for found in json.loads(done.stdout):
         cell = list(programs[pathlib.Path(found["filename"])])[found["cell"] - 1]
-        yield (
-            f"cell {cell}, line {found['location']['row']}: {found['code']}"
-            f" {found['message']}"
-        )
+        where = f"cell {cell}, line {found['location']['row']}"
+        yield f"{where}: {found['code']} {found['message']}"
 
 
 def _programs(sources):
@@ -131,10 +123,10 @@ def _programs(sources):
         result = re.search(r"%%torchrun.*--result (\w+)", head)
         if "%%today" in head:
             for part, code in zip(("old", "new"), pieces, strict=False):
-                yield (
-                    f"{name}-{part}",
-                    {"prelude": PRELUDE, name: above + re.sub("(?m)^#:.*", "#", code)},
-                )
+                # what the row announces
+                code_alone = re.sub("(?m)^#:.*", "#", code)
+                program = {"prelude": PRELUDE, name: above + code_alone}
+                yield f"{name}-{part}", program
                 above += "#\n" * code.count("\n")
         elif "%%torchrun" in head:
             yield name, {name: above + pieces[0]}
@@ -145,13 +137,11 @@ def _programs(sources):
 
 
 def _notebook(sources):
-    return writes(
-        v4.new_notebook(cells=[v4.new_code_cell(source) for source in sources])
-    )
+    cells = [v4.new_code_cell(source) for source in sources]
+    return writes(v4.new_notebook(cells=cells))
 
 
 def _ruff(*arguments, **options):
     command = [sys.executable, "-m", "ruff", *map(str, arguments)]
-    return subprocess.run(
-        command, capture_output=True, text=True, encoding="utf-8", **options
-    )
+    options = {"capture_output": True, "encoding": "utf-8", **options}
+    return subprocess.run(command, **options)
