@@ -87,7 +87,15 @@ def _call(fn, device, calls):
 
 
 def host_samples(functions, device, calls, rounds, flush):
-    """name → seconds a call in each round, and what slowed the GPU down."""
+    """Samples of functions that take turns: name → seconds a call in each round, and
+    what slowed the GPU down.
+
+    functions: name → function
+    device: where they work
+    calls: name → calls in one sample
+    rounds: how many samples each
+    flush: what overwrites the caches before each sample, or None
+    """
     samples = {name: [] for name in functions}
     for name in _shuffled(functions, rounds):
         if flush:

@@ -273,8 +273,9 @@ def stacked(
     """Draw a bar for each row on `ax`, put together from its parts. Returns the lengths
     of the bars.
 
-    rows: name → values of its parts, in the unit of the axis. parts: name → color, in
-    the same order. The bars lie, the first on top, or stand side by side.
+    rows: name → values of its parts, in the unit of the axis
+    parts: name → color, in the same order
+    upright: the bars stand side by side instead of lying, the first on top
     """
     names, ends = list(rows), [0.0] * len(rows)
     for (part, color), values in zip(

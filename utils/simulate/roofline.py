@@ -24,7 +24,7 @@ def ridge(peak: float, bandwidth: float) -> float:
 
 def product_intensity(m: int, n: int, k: int, bytes_each: int) -> float:
     """FLOP/byte of a product (m × k) @ (k × n) that reads both factors and writes the
-    result once.
+    result once, with so many bytes a number.
     """
     return 2 * m * n * k / (bytes_each * (m * k + k * n + m * n))
 
@@ -41,8 +41,12 @@ def transformer_flops(
     """Floating-point operations of one training step (forward and backward) of a
     transformer.
 
+    layers, hidden: how many blocks, and their width
+    sequence, batch: tokens in a sample, samples
+    vocabulary: of the head; 0 for none
     recompute: "none" counts what the model needs (for MFU); "selective" adds what the
-    device does besides when attention is recomputed (for HFU), as the source counts it.
+        device does besides when attention is recomputed (for HFU)
+
     Source: Korthikanti et al., "Reducing Activation Recomputation in Large Transformer
     Models" (2022): 72 B L s h² (1 + s/6h + v/12hL), with s/3h for "selective".
     """
