@@ -1,7 +1,7 @@
 /* The explorers: pictures drawn beforehand (tools/site/explorers.py), chosen by controls.
 
-   Each picture is put together from a list in which every different element stands once. The list of a page is fetched
-   by a script element, which works from a folder as well, when the reader comes near its figure. */
+   Each picture is put together from a list in which every different tag stands once. The list of a page is fetched by a
+   script element, which works from a folder as well, when the reader comes near its figure. */
 "use strict";
 
 window.deviceLab = window.deviceLab || {};
@@ -9,17 +9,11 @@ window.deviceLab = window.deviceLab || {};
 {
   const found = {};  // number of a lesson → what its script holds
 
-  // The SVG of the element `number`, as unpack in tools/site/drawings.py.
-  function unpack(data, number) {
-    const entry = data.elements[number];
-    if (typeof entry === "string") {
-      const [form, ...numbers] = entry.split(" ");
-      return data.forms[form].replace(/¤/g, () => numbers.shift());
-    }
-    const [opening, ...steps] = entry;
-    let text = opening, part = 0;
-    for (const step of steps) text += unpack(data, part += step);
-    return text + (opening.startsWith("<svg") ? "</svg>" : "</g>");
+  // What a script brings: JSON, compressed by gzip, as text in base64.
+  function unpack(text) {
+    const bytes = Uint8Array.from(atob(text), letter => letter.charCodeAt(0));
+    const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+    return new Response(stream).json();
   }
 
   const position = field => field.type === "checkbox" ? Number(field.checked) : Number(field.value);
@@ -35,8 +29,8 @@ window.deviceLab = window.deviceLab || {};
         field.nextElementSibling.value = text;
       }
     });
-    picture.innerHTML = unpack(data, data.pictures[at]);
-    picture.setAttribute("aria-label", data.alts[data.says[at]]);
+    picture.innerHTML = data.pictures[at].map(tag => data.tags[tag]).join("");
+    picture.setAttribute("aria-label", data.alts[at]);
   }
 
   // Where the figure is wider than the page, the keyboard can scroll it.
@@ -64,10 +58,17 @@ window.deviceLab = window.deviceLab || {};
 
   const boxes = [...document.querySelectorAll(".explorer")];
 
+  const failed = box => box.querySelector(".explorer-note").textContent = "The pictures could not be loaded.";
+
   // What each script calls.
-  window.deviceLab.explorer = (number, data) => {
-    found[number] = data;
-    boxes.filter(box => box.dataset.explorer === number).forEach(begin);
+  window.deviceLab.explorer = async (number, text) => {
+    const its = boxes.filter(box => box.dataset.explorer === number);
+    try {
+      found[number] = await unpack(text);
+    } catch {  // a browser from before 2023
+      return its.forEach(failed);
+    }
+    its.forEach(begin);
   };
 
   function fetchFor(box) {
@@ -75,7 +76,7 @@ window.deviceLab = window.deviceLab || {};
     box.dataset.asked = "";
     const script = document.createElement("script");
     script.src = box.dataset.script;
-    script.onerror = () => box.querySelector(".explorer-note").textContent = "The pictures could not be loaded.";
+    script.onerror = () => failed(box);
     document.head.append(script);
   }
 

@@ -55,7 +55,7 @@ def lesson_path(number):
 
 
 def explorer_cells(number):
-    """The code cells of a lesson up to the one with its explorer, as a list of sources."""
+    """Sources of the code cells of a lesson, up to the one with its explorer."""
     nb = json.loads(lesson_path(number).read_text(encoding="utf-8"))
     sources = [
         "".join(cell["source"]) for cell in nb["cells"] if cell["cell_type"] == "code"
@@ -104,7 +104,7 @@ def needed(number):
 
 
 def statements(source):
-    """The Statements of a cell; none of one in another language (%%torchrun, %%today)."""
+    """The Statements of a cell; none where it is no Python (%%torchrun, %%today)."""
     header = cells.header(source)
     if header and not header.word.startswith("result:"):
         return [Statement(None, source, header, set(), {header.result} - {None}, set())]
@@ -217,13 +217,8 @@ def drawn(number, setting):
     fig, alt = explorer.draw(**setting)
     plots._finish(fig)
     text = io.StringIO()
-    options = {
-        "svg.fonttype": "none",
-        "svg.hashsalt": "explorer",
-        # fonts of other systems that are as wide
-        "font.sans-serif": ["DejaVu Sans", "Verdana"],
-        "font.monospace": ["DejaVu Sans Mono"],
-    }
+    options = {"svg.fonttype": "none", "svg.hashsalt": "explorer"}
+    options["font.monospace"] = ["DejaVu Sans Mono"]  # then any that a system has
     with matplotlib.rc_context(options):
         fig.savefig(text, format="svg", metadata={"Date": None})
     return text.getvalue(), plots._alternative(fig, alt)
@@ -239,12 +234,12 @@ def drawings(number, settings):
     return [(slim(svg), alt) for svg, alt in done]
 
 
-# What nobody sees: the lines before <svg>, the metadata, comments, names of groups,
-# blanks between tags; and a style sheet that would change the whole page (explorer.css
-# has it).
+# What nobody sees: the lines before <svg>, metadata, comments, names of groups, blanks
+# between tags; and what explorer.css says once: a style sheet, which would change the
+# whole page, and the font of all words but those in 'DejaVu Sans Mono'.
 UNSEEN = re.compile(
     r"(?s)\A.*?(?=<svg)|<metadata>.*?</metadata>|<style.*?</style>|<!--.*?-->"
-    r'|(?<=<g) id="[^"]*"|(?<=>)\s+(?=<)'
+    r"""|(?<=<g) id="[^"]*"|(?<=>)\s+(?=<)|font-family: 'DejaVu Sans'[^;"]*(; )?"""
 )
 
 
