@@ -65,6 +65,7 @@ def launch_line(path, single):
 def table_below(heading, text):
     """The first table below a heading of a Markdown text."""
     section = text.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+    # lines that begin with |
     return re.search(r"(?:^\|.*\n)+", section, re.M)[0]
 
 
