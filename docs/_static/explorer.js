@@ -1,31 +1,30 @@
-/* The explorers: pictures drawn beforehand (tools/site/explorers.py), chosen by controls.
+/* The explorers: pictures drawn beforehand (tools/site/explorers.py), chosen by
+   controls.
 
-   Each picture is put together from a list in which every different element stands once. The list of a page is fetched
-   by a script element, which works from a folder as well, when the reader comes near its figure. */
+   Each picture is put together from a list in which every different tag stands once.
+   The list of a page is fetched by a script element, which works from a folder as well,
+   when the reader comes near its figure. */
 "use strict";
 
 window.deviceLab = window.deviceLab || {};
 
 {
   const found = {};  // number of a lesson → what its script holds
+  const boxes = [...document.querySelectorAll(".explorer")];
 
-  // The SVG of the element `number`, as unpack in tools/site/drawings.py.
-  function unpack(data, number) {
-    const entry = data.elements[number];
-    if (typeof entry === "string") {
-      const [form, ...numbers] = entry.split(" ");
-      return data.forms[form].replace(/¤/g, () => numbers.shift());
-    }
-    const [opening, ...steps] = entry;
-    let text = opening, part = 0;
-    for (const step of steps) text += unpack(data, part += step);
-    return text + (opening.startsWith("<svg") ? "</svg>" : "</g>");
+  // What a script brings: JSON, compressed by gzip, as text in base64.
+  function unpack(text) {
+    const bytes = Uint8Array.from(atob(text), letter => letter.charCodeAt(0));
+    const packed = new Blob([bytes]).stream();
+    return new Response(packed.pipeThrough(new DecompressionStream("gzip"))).json();
   }
 
-  const position = field => field.type === "checkbox" ? Number(field.checked) : Number(field.value);
+  const position = field => Number(
+    field.type === "checkbox" ? field.checked : field.value);
 
   function show(box) {
-    const data = found[box.dataset.explorer], picture = box.querySelector(".explorer-picture");
+    const data = found[box.dataset.explorer];
+    const picture = box.querySelector(".explorer-picture");
     let at = 0;
     Object.values(data.controls).forEach((control, n) => {
       const field = box.fields[n], text = control.texts[position(field)];
@@ -35,8 +34,8 @@ window.deviceLab = window.deviceLab || {};
         field.nextElementSibling.value = text;
       }
     });
-    picture.innerHTML = unpack(data, data.pictures[at]);
-    picture.setAttribute("aria-label", data.alts[data.says[at]]);
+    picture.innerHTML = data.pictures[at].map(tag => data.tags[tag]).join("");
+    picture.setAttribute("aria-label", data.alts[at]);
   }
 
   // Where the figure is wider than the page, the keyboard can scroll it.
@@ -52,22 +51,34 @@ window.deviceLab = window.deviceLab || {};
 
   function begin(box) {
     box.fields = box.querySelectorAll("input, select");
-    const says = box.querySelector(".explorer-says"), picture = box.querySelector(".explorer-picture");
+    const says = box.querySelector(".explorer-says");
+    const picture = box.querySelector(".explorer-picture");
     for (const field of box.fields) {
       field.addEventListener("input", () => show(box));
-      field.addEventListener("change", () => says.textContent = picture.getAttribute("aria-label"));
+      field.addEventListener("change", () => {
+        says.textContent = picture.getAttribute("aria-label");
+      });
     }
-    show(box);  // a browser keeps what stood in the fields of a page that is loaded again
+    show(box);  // a browser keeps what stood in the fields of a page that is reloaded
     box.querySelector("fieldset").disabled = false;
     box.dataset.ready = "";
   }
 
-  const boxes = [...document.querySelectorAll(".explorer")];
+  function fail(box) {
+    const note = box.querySelector(".explorer-note");
+    note.textContent = "The pictures could not be loaded.";
+  }
 
   // What each script calls.
-  window.deviceLab.explorer = (number, data) => {
-    found[number] = data;
-    boxes.filter(box => box.dataset.explorer === number).forEach(begin);
+  window.deviceLab.explorer = async (number, text) => {
+    const its = boxes.filter(box => box.dataset.explorer === number);
+    try {
+      found[number] = await unpack(text);
+    } catch {  // a browser from before 2023
+      its.forEach(fail);
+      return;
+    }
+    its.forEach(begin);
   };
 
   function fetchFor(box) {
@@ -75,18 +86,22 @@ window.deviceLab = window.deviceLab || {};
     box.dataset.asked = "";
     const script = document.createElement("script");
     script.src = box.dataset.script;
-    script.onerror = () => box.querySelector(".explorer-note").textContent = "The pictures could not be loaded.";
+    script.onerror = () => fail(box);
     document.head.append(script);
   }
 
   const near = new IntersectionObserver(
-    entries => entries.filter(entry => entry.isIntersecting).forEach(entry => fetchFor(entry.target)),
+    entries => entries.filter(entry => entry.isIntersecting)
+      .forEach(entry => fetchFor(entry.target)),
     {rootMargin: "800px"},
   );
-  const size = new ResizeObserver(entries => entries.forEach(entry => reach(entry.target)));
+  const size = new ResizeObserver(
+    entries => entries.forEach(entry => reach(entry.target)));
   for (const box of boxes) {
     near.observe(box);
     size.observe(box.querySelector(".explorer-window"));
-    for (const event of ["pointerdown", "focusin"]) box.addEventListener(event, () => fetchFor(box));
+    for (const event of ["pointerdown", "focusin"]) {
+      box.addEventListener(event, () => fetchFor(box));
+    }
   }
 }

@@ -1,5 +1,6 @@
-// How Sphinx's search orders what it finds: its own numbers, but a heading with the very words comes first.
-// Sphinx copies this into language_data.js; `var`, because searchtools.js has a `var Scorer` of its own.
+// How Sphinx's search orders what it finds: its own numbers, but a heading with the very
+// words comes first. Sphinx copies this into language_data.js; `var`, because
+// searchtools.js has a `var Scorer` of its own.
 var Scorer = {
   score: ([, , anchor, , score]) => score + (anchor ? 100 : 0),
   objNameMatch: 11,

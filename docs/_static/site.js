@@ -1,4 +1,5 @@
-// Lessons in the browser: guesses are kept, answers open. Without this script every `<details>` opens by hand.
+// Lessons in the browser: guesses are kept, answers open. Without this script every
+// `<details>` opens by hand.
 "use strict";
 
 const answers = [...document.querySelectorAll("details.answer")];
@@ -21,7 +22,8 @@ const kept = {
   },
 };
 
-// A question: its options become buttons; the one that is chosen is kept, and opens the answer.
+// A question: its options become buttons; the one that is chosen is kept, and opens the
+// answer.
 for (const question of document.querySelectorAll(".predict")) {
   const key = question.dataset.key;
   const said = document.createElement("p");
@@ -74,7 +76,8 @@ if (all) {
 
 // A link into something that is folded opens it.
 const openTarget = () => {
-  let place = document.getElementById(decodeURIComponent(location.hash.slice(1)))?.parentElement;
+  const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
+  let place = target?.parentElement;
   const folded = place?.closest("details:not([open])");
   for (; place; place = place.parentElement) {
     if (place.tagName === "DETAILS") {
@@ -82,7 +85,7 @@ const openTarget = () => {
     }
   }
   if (folded) {
-    document.getElementById(decodeURIComponent(location.hash.slice(1))).scrollIntoView();
+    target.scrollIntoView();
   }
 };
 addEventListener("hashchange", openTarget);
@@ -91,7 +94,8 @@ openTarget();
 // What is too wide or too long for its place scrolls there: by the keyboard, too.
 const scrolls = new ResizeObserver((entries) => {
   for (const { target } of entries) {
-    if (target.scrollWidth > target.clientWidth || target.scrollHeight > target.clientHeight) {
+    const wide = target.scrollWidth > target.clientWidth;
+    if (wide || target.scrollHeight > target.clientHeight) {
       target.tabIndex = 0;
     } else {
       target.removeAttribute("tabindex");

@@ -7,6 +7,7 @@ import html
 import re
 import shutil
 import struct
+from types import SimpleNamespace
 
 import nbformat
 import pytest
@@ -18,13 +19,10 @@ from tools.lessons.times import contributing
 from tools.site import pages, website
 from tools.site.pages import explanation, find_answers, page
 from utils import messages
-from utils.exercises import Exercise, lesson_exercises
+from utils.exercises import lesson_exercises
 
 ASK = 'predict("05.race", "The sum is", "4", "0")'
-STORED = (
-    '<div style="x"><b>Predict.</b> Is <code>x</code> … <b>4</b> · <b>an'
-    " error</b></div>"
-)
+STORED = "<div><b>Predict.</b> Is <code>x</code> … <b>4</b> · <b>an error</b></div>"
 
 
 def text(source, **more):
@@ -32,21 +30,15 @@ def text(source, **more):
 
 
 def code(source, *outputs, **more):
-    return v4.new_code_cell(
-        source,
-        outputs=[v4.new_output("stream", text=output) for output in outputs],
-        **more,
-    )
+    """A code cell that shows these texts."""
+    outputs = [v4.new_output("stream", text=output) for output in outputs]
+    return v4.new_code_cell(source, outputs=outputs, **more)
 
 
 def made(*cells, links="", explorer=None, exercises=None):
     """The page of a lesson with these cells, and its pictures."""
-    return page(
-        v4.new_notebook(cells=list(cells)),
-        links=links,
-        exercises=exercises,
-        explorer=explorer,
-    )
+    nb = v4.new_notebook(cells=list(cells))
+    return page(nb, links=links, exercises=exercises, explorer=explorer)
 
 
 def parts(nb):
@@ -55,11 +47,9 @@ def parts(nb):
     """
     shown = []
     for cell in nb.cells:
-        if cell.cell_type == "code" and "remove-input" in cell.metadata.get("tags", []):
-            shown += [
-                output.get("text") or output.data["text/html"]
-                for output in cell.outputs
-            ]
+        if "remove-input" in cell.metadata.get("tags", []):
+            for output in cell.outputs:
+                shown.append(output.get("text") or output.data["text/html"])
         elif not cell.source.startswith('<span class="cell"'):
             shown.append(cell.source)
     return shown
@@ -133,28 +123,16 @@ def test_what_begins_below_is_no_explanation(new):
 # What the page shows
 
 
+OPENS = '<details class="answer"><summary>The answer</summary>'
+ENDS = "</details>"
+
+
 def test_neighbors_that_answer_one_question_open_together():
-    nb, _ = made(
-        HOW_MANY,
-        code("a", "1"),
-        code("b", "2"),
-        text("Three.\n\n## Next"),
-        code("c", "3"),
-    )
-    opens = '<details class="answer"><summary>The answer</summary>'
-    shown = [
-        "**Predict.** How many?",
-        "a",
-        opens,
-        "1",
-        "</details>",
-        "b",
-        opens,
-        "2",
-        "Three.",
-        "</details>",
-    ]
-    assert parts(nb) == [*shown, "## Next", "c", "3"]
+    below = text("Three.\n\n## Next"), code("c", "3")
+    nb, _ = made(HOW_MANY, code("a", "1"), code("b", "2"), *below)
+    first = ["**Predict.** How many?", "a", OPENS, "1", ENDS]
+    second = ["b", OPENS, "2", "Three.", ENDS]
+    assert parts(nb) == [*first, *second, "## Next", "c", "3"]
 
 
 def test_an_answer_knows_its_question():
@@ -162,22 +140,15 @@ def test_an_answer_knows_its_question():
     asks.outputs = [v4.new_output("display_data", {"text/html": STORED})]
     nb, _ = made(asks, code('reveal("05.race", "4")', "four"))
     asked, _, opens, *_ = parts(nb)
-    assert (
-        opens
-        == '<details class="answer" data-key="05.race"><summary>The answer</summary>'
-    )
-    assert asked.startswith(
-        '<div class="predict" data-key="05.race"><p><b>Predict.</b> Is <code>x</code>'
-        " …</p>"
-    )
+    assert opens == OPENS.replace(">", ' data-key="05.race">', 1)
+    begins = '<div class="predict" data-key="05.race"><p><b>Predict.</b> '
+    assert asked.startswith(f"{begins}Is <code>x</code> …</p>")
     assert re.findall("<li>(.*?)</li>", asked) == ["4", "an error"]
 
 
 def test_the_switch_stands_where_there_are_answers():
-    head = text(
-        "# Do it\n\n[![Open in Colab](https://x/y.svg)](https://x) more\n\nYou will.",
-        id="title",
-    )
+    badges = "[![Open in Colab](https://x/y.svg)](https://x) more"
+    head = text(f"# Do it\n\n{badges}\n\nYou will.", id="title")
     assert "show-answers" not in "".join(parts(made(head)[0]))
     nb, _ = made(head, HOW_MANY, code("a", "1"), links='<p class="launch">L</p>')
     assert parts(nb)[0] == '# Do it\n\n<p class="launch">L</p>\n\nYou will.'
@@ -185,47 +156,26 @@ def test_the_switch_stands_where_there_are_answers():
 
 
 def test_folded_code_has_its_title_as_summary_and_keeps_its_header():
-    cell = code(
-        "%%requires cuda --name x\n# @title The <data>\nx = 1",
-        "out",
-        metadata={"tags": ["fold"]},
-    )
-    nb, _ = made(cell)
+    source = "%%requires cuda --name x\n# @title The <data>\nx = 1"
+    nb, _ = made(code(source, "out", metadata={"tags": ["fold"]}))
     summary = '<details class="code"><summary>The &lt;data&gt;</summary>'
-    assert parts(nb) == [
-        summary,
-        "%%requires cuda --name x\nx = 1",
-        "</details>",
-        "out",
-    ]
+    kept = "%%requires cuda --name x\nx = 1"
+    assert parts(nb) == [summary, kept, ENDS, "out"]
 
 
 def test_hints_and_solution_stand_below_the_stub():
-    exercise = Exercise(
-        "05.1",
-        "T",
-        "f",
-        1,
-        None,
-        ["Look at <x>.", "x + 1"],
-        "\ndef f(x):\n    return x + 1\n",
-        "",
-    )
-    stub = code(
-        'def f(x):\n    return ...\n\n\ncheck("05.1", f)',
-        "○",
-        metadata={"tags": ["exercise"]},
-    )
+    hints, solution = ["Look at <x>.", "x + 1"], "\ndef f(x):\n    return x + 1\n"
+    exercise = SimpleNamespace(hints=hints, solution=solution)
+    source = 'def f(x):\n    return ...\n\n\ncheck("05.1", f)'
+    stub = code(source, "○", metadata={"tags": ["exercise"]})
     nb, _ = made(stub, exercises={"05.1": exercise})
+    hint = '<details class="hint"><summary>Hint {}</summary><p>{}</p></details>'
     assert parts(nb)[2:] == [
-        (
-            '<details class="hint"><summary>Hint 1</summary><p>Look at'
-            " &lt;x&gt;.</p></details>"
-        ),
-        '<details class="hint"><summary>Hint 2</summary><p>x + 1</p></details>',
+        hint.format(1, "Look at &lt;x&gt;."),
+        hint.format(2, "x + 1"),
         '<details class="solution"><summary>Solution</summary>',
         "def f(x):\n    return x + 1",
-        "</details>",
+        ENDS,
     ]
 
 
@@ -233,82 +183,62 @@ PNG = b"\x89PNG\r\n\x1a\n" + struct.pack(">I4sII", 13, b"IHDR", 720, 380) + b"re
 
 
 def test_a_picture_becomes_a_file_with_its_alternative_and_size():
-    cell = code("plots.show(fig)")
+    cell, diagram = code("plots.show(fig)"), code('plots.diagram("x")')
     data = {"image/png": base64.b64encode(PNG).decode(), "text/plain": "a > b"}
-    cell.outputs = [
-        v4.new_output("display_data", data, metadata={"image/png": {"alt": "a > b"}})
-    ]
+    more = {"image/png": {"alt": "a > b"}}
+    cell.outputs = [v4.new_output("display_data", data, metadata=more)]
     svg = '<svg xmlns="http://www.w3.org/2000/svg" width="720" height="400"/>'
-    diagram = code('plots.diagram("x")')
     drawn = {"image/svg+xml": svg, "text/html": "<img>", "text/plain": "D."}
     diagram.outputs = [v4.new_output("display_data", drawn)]
     nb, pictures = made(cell, diagram)
-    (png, one), (drawing, two) = pictures.items()
-    assert (
-        (one, two) == (PNG, svg.encode())
-        and png.endswith(".png")
-        and drawing.endswith(".svg")
+    assert list(pictures.values()) == [PNG, svg.encode()]
+    png, drawing = pictures
+    assert png.endswith(".png") and drawing.endswith(".svg")
+    image = (
+        '<img src="../_static/pictures/{}" alt="{}" width="720" height="{}"'
+        ' loading="lazy">'
     )
-    size = 'width="720" height="380" loading="lazy"'
-    assert (
-        parts(nb)[1] == f'<img src="../_static/pictures/{png}" alt="a &gt; b" {size}>'
-    )
-    assert (
-        parts(nb)[3] == f'<img src="../_static/pictures/{drawing}" alt="D."'
-        f" {size.replace('380', '400')}>"
-    )
+    assert parts(nb)[1] == image.format(png, "a &gt; b", 380)
+    assert parts(nb)[3] == image.format(drawing, "D.", 400)
 
 
 def test_an_explorer_takes_the_place_of_its_picture():
     cell = code("plots.explorer(draw, n=slider)", "picture")
-    assert parts(made(cell, explorer="<div>sliders</div>")[0])[1:] == [
-        "<div>sliders</div>"
-    ]
-    assert parts(made(cell)[0])[1:] == [
-        "picture",
-        '<p class="note quiet">Sliders need a running notebook.</p>',
-    ]
+    there = made(cell, explorer="<div>sliders</div>")[0]
+    assert parts(there)[1:] == ["<div>sliders</div>"]
+    note = '<p class="note quiet">Sliders need a running notebook.</p>'
+    assert parts(made(cell)[0])[1:] == ["picture", note]
 
 
 def test_styles_of_notes_become_classes():
-    note = (
-        f'<div style="{messages.QUIET}"><b style="{messages.FRAME}">LIVE</b> here</div>'
-    )
-    assert (
-        pages.classes(note)
-        == '<div class="note quiet"><b class="badge">LIVE</b> here</div>'
-    )
+    badge = f'<b style="{messages.FRAME}">LIVE</b>'
+    note = f'<div style="{messages.QUIET}">{badge} here</div>'
+    becomes = '<div class="note quiet"><b class="badge">LIVE</b> here</div>'
+    assert pages.classes(note) == becomes
 
 
 @pytest.fixture(params=lessons(), ids=lambda path: path.stem[:2], scope="module")
 def lesson(request):
     """A lesson, its page, its pictures, and its exercises."""
-    nb, exercises = (
-        nbformat.read(request.param, as_version=4),
-        lesson_exercises(request.param.name[:2]),
-    )
-    return (
-        nb,
-        *page(nb, links="", exercises=exercises, explorer="<div>E</div>"),
-        exercises,
-    )
+    nb = nbformat.read(request.param, as_version=4)
+    exercises = lesson_exercises(request.param.name[:2])
+    made = page(nb, links="", exercises=exercises, explorer="<div>E</div>")
+    return nb, *made, exercises
 
 
 def test_nothing_of_a_lesson_is_lost(lesson):
     nb, shown, pictures, exercises = lesson
     sources = "\n".join(cell.source for cell in shown.cells)
+    moved = "# @title", "[![Open in Colab]"
     outputs = []
     for cell in nb.cells:
-        asks = pages.ASKS.search(cell.source)
-        for line in cell.source.splitlines():
-            assert (
-                asks
-                or line in sources
-                or line.startswith(("# @title", "[![Open in Colab]"))
-            ), line
         if cell.id != "title":
             assert f'<span class="cell" id="{cell.id}"></span>' in sources
-        if not asks and "plots.explorer(" not in cell.source:
+        if pages.ASKS.search(cell.source):
+            continue
+        for line in cell.source.splitlines():
+            assert line in sources or line.startswith(moved), line
+        if "plots.explorer(" not in cell.source:
             outputs += cell.get("outputs", [])
     assert sum(len(cell.get("outputs", [])) for cell in shown.cells) == len(outputs)
     drawn = {
@@ -318,11 +248,9 @@ def test_nothing_of_a_lesson_is_lost(lesson):
         if kind.startswith("image/")
     }
     assert len(pictures) == len(drawn)
-    asked, answered = (
-        set(re.findall(rf'class="{name}" data-key="(.+?)"', sources))
-        for name in ("predict", "answer")
-    )
-    assert asked == answered
+    asked = re.findall(r'class="predict" data-key="(.+?)"', sources)
+    answered = re.findall(r'class="answer" data-key="(.+?)"', sources)
+    assert set(asked) == set(answered)
     assert sources.count('<details class="solution">') == len(exercises)
 
 
@@ -333,9 +261,8 @@ def test_what_is_folded_holds_no_heading_and_ends(lesson):
             depth += cell.source.count("<details") - cell.source.count("</details>")
             assert depth in (0, 1)
         elif depth and cell.cell_type == "markdown":
-            assert not re.search("^#+ ", cell.source, re.M), (
-                "a section would begin inside, and end outside"
-            )
+            # a section would begin inside, and end outside
+            assert not re.search("^#+ ", cell.source, re.M)
     assert depth == 0
 
 
@@ -354,10 +281,8 @@ def test_links_to_what_the_site_lacks_lead_to_the_repository():
         "https://pytorch.org/x#y": "https://pytorch.org/x#y",
         "nowhere.md": "nowhere.md",
     }.items():
-        assert (
-            website.repository_links(f"See [it]({link}).", "notebooks")
-            == f"See [it]({becomes})."
-        )
+        text = website.repository_links(f"See [it]({link}).", "notebooks")
+        assert text == f"See [it]({becomes})."
 
 
 def test_a_lesson_can_be_launched_and_taken_away():
@@ -405,32 +330,22 @@ def test_sphinx_links_to_cells_and_headings_and_writes_math_itself(tmp_path):
     cells = [
         text("# Page", id="title"),
         code("%%requires cuda\nif x: y", "shown", id="the-cell"),
-    ]
-    cells += [
         text("## 2 · Why\n\n**Bet.** $2 or $3? Is $n^2$ $$\\frac{a}{b}$$", id="why"),
         code("z", "hidden", id="z"),
+        text("## Recipe", id="recipe"),
     ]
-    cells += [text("## Recipe", id="recipe")]
     nbformat.write(made(*cells)[0], source / "b.ipynb")
     options = ["-q", "-W", "--keep-going", str(source), str(tmp_path / "out")]
     assert sphinx.cmd.build.main(options) == 0
-    index, shown = (
-        (tmp_path / "out" / name).read_text(encoding="utf-8")
-        for name in ("index.html", "b.html")
-    )
+    index = (tmp_path / "out" / "index.html").read_text(encoding="utf-8")
+    shown = (tmp_path / "out" / "b.html").read_text(encoding="utf-8")
     for target in re.findall(r'href="b.html#([^"]+)"', index):
         assert f'id="{target}"' in shown
     assert index.count('href="b.html#') == 3 and shown.count('id="recipe"') == 1
-    assert (
-        shown.count("<math") == 2
-        and "$2 or $3" in shown
-        and "mathjax" not in shown.lower()
-    )
-    assert (
-        '<span class="k">if</span>' in shown
-        and '<span class="cp">%%requires cuda</span>' in shown
-    )
+    assert shown.count("<math") == 2 and "mathjax" not in shown.lower()
+    assert "$2 or $3" in shown
+    assert '<span class="k">if</span>' in shown
+    assert '<span class="cp">%%requires cuda</span>' in shown
     folded = re.search(r'<details class="answer">(.*?)</details>', shown, re.S)[1]
-    assert "hidden" in folded and "shown" not in html.unescape(
-        re.sub("<.*?>", "", folded)
-    )
+    words = html.unescape(re.sub("<.*?>", "", folded))
+    assert "hidden" in words and "shown" not in words

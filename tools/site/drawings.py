@@ -2,32 +2,29 @@
 lesson.
 
 Of a lesson run only the statements that its explorer needs, found by following names
-backwards. What a device has measured is replayed as the lesson does it; nothing is
-measured here. A picture becomes a tree of SVG elements, and a list of pictures becomes
-a list in which each different element stands once.
+backwards: to run all would take minutes a lesson, and the pictures would show what this
+machine measures or has. What a device has measured is replayed as the lesson does it;
+nothing is measured here.
 """
 
 import ast
 import contextlib
 import functools
 import gc
-import html
 import io
-import itertools
 import json
 import math
 import pathlib
 import re
 from typing import NamedTuple
 from unittest import mock
-from xml.etree import ElementTree
 
 from utils import cells, plots, recordings
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 # What the lesson measures on the reader's machine has no value here. What would be
-# drawn from it is left out of GRID.
+# drawn from it is left out of explorers.GRID.
 GIVEN = {
     "04": {"memory": math.nan, "best": math.nan, "all_threads": None, "sizes": []},
     "09": {"this_cpu": {"rate": math.nan, "bandwidth": math.nan}},
@@ -43,13 +40,14 @@ class Statement(NamedTuple):
     node: ast.stmt | None
     source: str
     header: cells.Header | None
-    reads: set
+    reads: set  # names
     makes: set
-    changes: set
+    changes: set  # what is there already, such as a list that gets one element more
 
 
-# Calls by bare name that leave what they are given as it is.
-SPEAK = {"print", "claim", "reveal", "predict", "check", "display", "len"}
+DEFINITION = ast.Import | ast.ImportFrom | ast.FunctionDef | ast.ClassDef
+# what these make may have been there before
+ADDS = ast.For | ast.If | ast.With | ast.AugAssign
 
 
 def lesson_path(number):
@@ -57,7 +55,7 @@ def lesson_path(number):
 
 
 def explorer_cells(number):
-    """The code cells of a lesson up to the one with its explorer, as a list of sources."""
+    """Sources of the code cells of a lesson, up to the one with its explorer."""
     nb = json.loads(lesson_path(number).read_text(encoding="utf-8"))
     sources = [
         "".join(cell["source"]) for cell in nb["cells"] if cell["cell_type"] == "code"
@@ -69,49 +67,44 @@ def explorer_cells(number):
 def needed(number):
     """The Statements that the explorer of a lesson needs, in their order, and the
     header of its cell (or None).
+
+    From the explorer's cell upwards, a statement is needed that makes or changes a name
+    that is wanted below it; then what it reads is wanted above it. A function reads its
+    names when it is called, so these are wanted at the end: another round begins with
+    them.
     """
-    *before, last = [_statements(source) for source in explorer_cells(number)]
-    statements, given = [*itertools.chain(*before), *last], set(GIVEN.get(number, ()))
-    wanted = set(range(len(statements) - len(last), len(statements)))
-    work = list(wanted)
-    while work:
-        place = work.pop()
-        statement = statements[place]
-        # reads when it is called: what the names mean in the end
-        later = isinstance(statement.node, ast.FunctionDef)
-        for name in statement.reads - given:
-            end = len(statements) if later else place
-            found = _made(statements, name, end, given) - wanted
-            wanted |= found
-            work += found
-    return [statements[place] for place in sorted(wanted)], last[0].header
+    lists = [statements(source) for source in explorer_cells(number)]
+    every = [statement for found in lists for statement in found]
+    given = set(GIVEN.get(number, ()))
+    defined = {
+        name
+        for statement in every
+        if isinstance(statement.node, DEFINITION)
+        for name in statement.makes
+    }
+    chosen = set(range(len(every) - len(lists[-1]), len(every)))
+    at_the_end, before = set(), None
+    while at_the_end != before:
+        before, wanted = set(at_the_end), set(at_the_end)
+        for place in reversed(range(len(every))):
+            statement = every[place]
+            makes, reads = statement.makes, statement.reads - given
+            # a call of a module's function, `plots.show(…)`, does not change the module
+            touches = makes | (statement.changes - defined)
+            if place not in chosen and (makes & given or not touches & wanted):
+                continue
+            chosen.add(place)
+            if not isinstance(statement.node, ADDS):
+                wanted -= makes
+            if isinstance(statement.node, ast.FunctionDef):
+                at_the_end |= reads
+            else:
+                wanted |= reads
+    return [every[place] for place in sorted(chosen)], lists[-1][0].header
 
 
-def _made(statements, name, end, given):
-    """Where before `end` a name comes from: the last statement that makes it, and those
-    that change it.
-    """
-    found = set()
-    for place in range(end - 1, -1, -1):
-        statement = statements[place]
-        if name in statement.makes and not statement.makes & given:
-            if isinstance(
-                statement.node,
-                ast.Import | ast.ImportFrom | ast.FunctionDef | ast.ClassDef,
-            ):
-                return {place}  # calls of a module's functions do not change it
-            found.add(place)
-            if not isinstance(
-                statement.node, ast.For | ast.If | ast.With | ast.AugAssign
-            ):
-                return found
-        elif name in statement.changes:
-            found.add(place)
-    # a name of Python itself; or of nobody: then the statement fails, and says so
-    return set()
-
-
-def _statements(source):
+def statements(source):
+    """The Statements of a cell; none where it is no Python (%%torchrun, %%today)."""
     header = cells.header(source)
     if header and not header.word.startswith("result:"):
         return [Statement(None, source, header, set(), {header.result} - {None}, set())]
@@ -119,33 +112,31 @@ def _statements(source):
     try:
         nodes = ast.parse(body).body
     except SyntaxError:
-        return []  # a cell in another language: %%torchrun, %%today
+        return []
     return [
-        _statement(node, ast.get_source_segment(body, node), header) for node in nodes
+        statement_of(node, ast.get_source_segment(body, node), header) for node in nodes
     ]
 
 
-def _statement(node, source, header):
+def statement_of(node, source, header):
     reads, makes = cells._names(ast.unparse(node))
+    changes = set()
     if isinstance(node, ast.AugAssign):
         reads = reads | makes
-    changes = set()
+    if isinstance(node, ast.For):  # sets its own variables before it reads them
+        reads = reads - cells._names(ast.unparse(node.target))[0]
     if not isinstance(node, ast.FunctionDef | ast.ClassDef):
         for part in ast.walk(node):
-            if isinstance(part, ast.Subscript | ast.Attribute) and not isinstance(
-                part.ctx, ast.Load
-            ):
-                changes.add(_root(part))
-            if isinstance(part, ast.Expr) and isinstance(part.value, ast.Call):
-                call = part.value
-                if isinstance(call.func, ast.Attribute):
-                    changes.add(_root(call.func))
-                elif _root(call.func) not in SPEAK:
-                    changes |= {_root(argument) for argument in call.args}
+            if isinstance(part, ast.Subscript | ast.Attribute):
+                if not isinstance(part.ctx, ast.Load):  # name[0] = …
+                    changes.add(root(part))
+            elif isinstance(part, ast.Expr) and isinstance(part.value, ast.Call):
+                if isinstance(part.value.func, ast.Attribute):  # name.append(…)
+                    changes.add(root(part.value.func))
     return Statement(node, source, header, reads, makes, changes - {None})
 
 
-def _root(node):
+def root(node):
     """The name that an expression such as `name[0].part` begins with, or None."""
     while isinstance(node, ast.Subscript | ast.Attribute | ast.Call):
         node = node.func if isinstance(node, ast.Call) else node.value
@@ -171,20 +162,20 @@ def load(number):
     """The Explorer of a lesson. Runs the statements that it needs, in a namespace of
     their own.
     """
-    statements, header = needed(number)
+    chosen, header = needed(number)
     names = {"__name__": f"lesson_{number}", **GIVEN.get(number, {})}
     recordings.running[:] = [header and header.result]
     with (
         mock.patch.object(plots, "explorer") as explorer,
         contextlib.redirect_stdout(io.StringIO()),
     ):
-        for statement in statements:
-            _run(statement, names)
+        for statement in chosen:
+            run(statement, names)
     (draw,), controls = explorer.call_args
     return Explorer(draw, controls, header and header.result)
 
 
-def _run(statement, names):
+def run(statement, names):
     header = statement.header
     # also where this machine has the hardware: a page shows what was recorded
     if statement.node is None:
@@ -215,8 +206,9 @@ def choices(control):
 
 
 def drawn(number, setting):
-    """One setting, as (SVG as matplotlib writes it, text alternative). setting: values
-    by name of control.
+    """One setting, as (SVG as matplotlib writes it, text alternative).
+
+    number: of the lesson, "05". setting: values by name of control.
     """
     import matplotlib
 
@@ -225,180 +217,42 @@ def drawn(number, setting):
     fig, alt = explorer.draw(**setting)
     plots._finish(fig)
     text = io.StringIO()
-    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "explorer"}):
+    options = {"svg.fonttype": "none", "svg.hashsalt": "explorer"}
+    options["font.monospace"] = ["DejaVu Sans Mono"]  # then any that a system has
+    with matplotlib.rc_context(options):
         fig.savefig(text, format="svg", metadata={"Date": None})
     return text.getvalue(), plots._alternative(fig, alt)
 
 
 def drawings(number, settings):
-    """For some settings the elements of the picture and the text alternative: the work
-    of a process.
-    """
+    """Some settings as [(SVG for a page, text alternative)]: the work of a process."""
     load(number)
     gc.freeze()
     gc.disable()  # while there is nothing to find: a sixth of the time
     done = [drawn(number, setting) for setting in settings]
     gc.enable()
-    return [(elements(svg), alt) for svg, alt in done]
+    return [(slim(svg), alt) for svg, alt in done]
 
 
-# --------------------------------------------------------------------------------------
-# Each different element once
+# What nobody sees: the lines before <svg>, metadata, comments, names of groups, blanks
+# between tags; and what explorer.css says once: a style sheet, which would change the
+# whole page, and the font of all words but those in 'DejaVu Sans Mono'.
+UNSEEN = re.compile(
+    r"(?s)\A.*?(?=<svg)|<metadata>.*?</metadata>|<style.*?</style>|<!--.*?-->"
+    r"""|(?<=<g) id="[^"]*"|(?<=>)\s+(?=<)|font-family: 'DejaVu Sans'[^;"]*(; )?"""
+)
 
-FONT = "DejaVu Sans,Verdana,sans-serif"
 
-
-def elements(svg):
-    """A drawing of matplotlib as nested tuples: ("<tag …>", part, part, …) for a group,
-    text for any other element.
-
-    Dropped is what nobody sees: metadata, comments, names of groups, decimals, groups
-    of one element.
+def slim(svg):
+    """A drawing of matplotlib without what nobody sees; of coordinates, in points of a
+    bit more than a pixel each, two decimals are kept.
     """
-    root = ElementTree.fromstring(
-        re.sub(r"(?s)<metadata>.*?</metadata>|<style.*?</style>", "", svg)
+
+    def rounded(number):
+        return f"{float(number[0]):.2f}".rstrip("0").rstrip(".")
+
+    return re.sub(
+        "<[^>]+>",  # a tag: the words between tags stay as they are
+        lambda tag: re.sub(r"-?\d+\.\d{3,}(e-?\d+)?", rounded, tag[0]),
+        UNSEEN.sub("", svg),
     )
-    for element in root.iter():
-        element.tag = _local(element.tag)
-        element.attrib = {_local(name): value for name, value in element.attrib.items()}
-        if element.tag == "g":
-            element.attrib.pop("id", None)
-    root.attrib = {
-        "xmlns": "http://www.w3.org/2000/svg",
-        "viewBox": root.get("viewBox"),
-        "font-family": FONT,
-        "style": "stroke-linejoin:round;stroke-linecap:butt",
-    }
-    return _group(root)
-
-
-def _local(name):
-    return name.rpartition("}")[2]
-
-
-def _group(element):
-    parts = []
-    for child in element:
-        part = _group(child) if child.tag == "g" else _element(child)
-        if part[0] == "<g>" and len(part) <= 2:
-            parts += part[1:]
-        elif part != "<defs/>":
-            parts.append(part)
-    return (_opening(element) + ">", *parts)
-
-
-def _element(element):
-    inner = "".join(map(_element, element))
-    words = element.text or ""
-    if words.strip():
-        inner = html.escape(words.strip("\n"), quote=False) + inner
-    return (
-        f"{_opening(element)}>{inner}</{element.tag}>"
-        if inner
-        else f"{_opening(element)}/>"
-    )
-
-
-def _opening(element):
-    """The tag of an element with its attributes, but for its end."""
-    clean = {"style": _style, "d": _path, "transform": _transform}
-    text = f"<{element.tag}"
-    for name, value in element.attrib.items():
-        value = clean.get(name, _rounded)(value)
-        if value:
-            # '…': JSON would write \" for each "
-            text += f" {name}='{html.escape(value)}'"
-    return text
-
-
-def _transform(text):
-    return re.sub(r"rotate\(-?0 [^)]*\)", "", _rounded(text)).strip()
-
-
-def _style(style):
-    # the root has it
-    style = re.sub(r"font-family: 'DejaVu Sans'[^;]*(;|$)", "", style)
-    style = re.sub(
-        r"font-family: 'DejaVu Sans Mono'[^;]*",
-        "font-family: DejaVu Sans Mono,monospace",
-        style,
-    )
-    return re.sub(r"([:;]) ", r"\1", style).strip("; ")
-
-
-def _rounded(text):
-    return re.sub(r"-?\d+\.\d+(e-?\d+)?", lambda found: _number(float(found[0])), text)
-
-
-def _number(value):
-    """A coordinate in points, a bit more than a pixel each, as text: at most a
-    twentieth of one off. The small ones keep two decimals, because the shapes of marks
-    consist of them.
-    """
-    text = f"{value:.{2 if abs(value) < 10 else 1}f}".rstrip("0").rstrip(".")
-    return "0" if text == "-0" else text
-
-
-def _path(data):
-    """A path with rounded coordinates; a line along an axis as H or V."""
-    out, at = "", None
-    for letter, numbers in re.findall(r"([MLCQz])([^MLCQz]*)", data):
-        points = [_number(float(number)) for number in numbers.split()]
-        if letter == "L" and at and points[1] == at[1]:
-            out += f"H{points[0]}"
-        elif letter == "L" and at and points[0] == at[0]:
-            out += f"V{points[1]}"
-        else:
-            out += letter + " ".join(points)
-        at = points[-2:] or at
-    return out
-
-
-NUMBER = re.compile(r"(?<=[A-Z '(>])-?\d+(\.\d+)?")
-HOLE = "¤"
-
-
-def pack(pictures):
-    """Element trees as {"forms", "elements", "pictures"}: each different element stands
-    once in a list.
-
-    An element is text, "number of its form, numbers for the holes of the form", or a
-    group, [opening, numbers of its parts], each number as its difference from the one
-    before. pictures: the number of each one's root.
-    """
-    known, elements, forms = {}, [], {}
-
-    def add(part):
-        if isinstance(part, str):
-            assert HOLE not in part, part
-            form = forms.setdefault(NUMBER.sub(HOLE, part), len(forms))
-            entry = " ".join(
-                [str(form), *(found[0] for found in NUMBER.finditer(part))]
-            )
-        else:
-            numbers = [0, *map(add, part[1:])]
-            entry = (
-                part[0],
-                *(after - before for before, after in itertools.pairwise(numbers)),
-            )
-        if entry not in known:
-            known[entry] = len(elements)
-            elements.append(entry)
-        return known[entry]
-
-    roots = [add(picture) for picture in pictures]
-    return {"forms": list(forms), "elements": elements, "pictures": roots}
-
-
-def unpack(packed, number):
-    """The SVG of the element `number`; docs/_static/explorer.js does the same."""
-    entry = packed["elements"][number]
-    if isinstance(entry, str):
-        place, *numbers = entry.split(" ")
-        form = packed["forms"][int(place)]
-        for value in numbers:
-            form = form.replace(HOLE, value, 1)
-        return form
-    opening, *steps = entry
-    inner = "".join(unpack(packed, part) for part in itertools.accumulate(steps))
-    return opening + inner + ("</svg>" if opening.startswith("<svg") else "</g>")

@@ -1,14 +1,18 @@
 """Explorers that live in a web page, without a kernel: every setting is drawn
 beforehand, by the lesson's own code.
 
-    page("05_streams", "../")     the HTML that stands in the page: controls, first picture, text alternative
-    write("dist/site/_static/explorers")     a script for each lesson, NN.js, with the pictures of all settings
+    page("05_streams", "../")     the HTML that stands in the page: controls, first
+                                  picture, text alternative
+    write("dist/site/_static/explorers")     a script for each lesson, NN.js, with the
+                                             pictures of all settings
 
 GRID says at which values the controls stand; tools/site/drawings.py draws;
-docs/_static/explorer.js shows. The scripts stay in build/explorers/ until something
-changes that they depend on.
+docs/_static/explorer.js shows. What has been drawn stays in build/explorers/ until
+something changes that it depends on.
 """
 
+import base64
+import gzip
 import hashlib
 import html
 import itertools
@@ -23,8 +27,6 @@ from tools.site import drawings
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 CACHE = ROOT / "build" / "explorers"
-# What of utils the pictures depend on, besides all simulators.
-USED = ["cells", "devices", "hardware", "plots", "recordings", "timing"]
 
 # Lesson → control → the values at which it stands in the page. A control that is not
 # named keeps all it has. The first and the last are there, the one that the lesson
@@ -106,10 +108,9 @@ FIRST = {"04": {"device": "H200 SXM, 16-bit, data sheet"}}
 
 def values(number):
     """Of each control of an explorer the values at which it stands in the page."""
-    given = GRID[number]
     return {
-        name: given.get(name) or list(drawings.choices(control))
-        for name, control in _controls(number)
+        name: GRID[number].get(name) or list(drawings.choices(control))
+        for name, control in drawings.load(number).controls.items()
     }
 
 
@@ -126,16 +127,12 @@ def settings(number):
 
 def first(number):
     """The setting that an explorer begins with."""
-    return {name: control.value for name, control in _controls(number)} | FIRST.get(
-        number, {}
-    )
+    controls = drawings.load(number).controls
+    own = {name: control.value for name, control in controls.items()}
+    return own | FIRST.get(number, {})
 
 
-def _controls(number):
-    return drawings.load(number).controls.items()
-
-
-def _described(number, name, control):
+def described(number, name, control):
     """A control for the page: its label, its kind, the texts of its positions, and
     which is the first.
     """
@@ -154,93 +151,119 @@ def _described(number, name, control):
     }
 
 
-def scripts(numbers):
-    """Paths of the scripts of lessons; draws what build/explorers/ does not have yet."""
-    paths = {number: CACHE / f"{number}-{_hash(number)}.js" for number in numbers}
+def drawn(numbers):
+    """Where all pictures of lessons are kept, {number: path}; draws what is not there
+    yet.
+    """
+    paths = {number: CACHE / f"{number}-{content_hash(number)}" for number in numbers}
     missing = [number for number, path in paths.items() if not path.exists()]
-    if missing:
-        CACHE.mkdir(parents=True, exist_ok=True)
-        print(
-            f"Drawing explorers: {', '.join(missing)}. The first time this takes some"
-            " minutes.",
-            flush=True,
-        )
-        with ProcessPoolExecutor(
-            mp_context=multiprocessing.get_context("spawn")
-        ) as pool:
-            begun = {}
-            for number in missing:
-                every = settings(number)
-                parts = [every[n : n + 20] for n in range(0, len(every), 20)]
-                begun[number] = pool.map(
-                    drawings.drawings, itertools.repeat(number), parts
-                )
-            for number, drawn in begun.items():
-                _write_script(
-                    number, paths[number], list(itertools.chain.from_iterable(drawn))
-                )
-    return list(paths.values())
+    if not missing:
+        return paths
+    CACHE.mkdir(parents=True, exist_ok=True)
+    print(
+        f"Drawing explorers: {', '.join(missing)}. The first time this takes some"
+        " minutes.",
+        flush=True,
+    )
+    spawn = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(mp_context=spawn) as pool:
+        for number in missing:
+            every = settings(number)
+            parts = [every[n : n + 10] for n in range(0, len(every), 10)]
+            done = pool.map(drawings.drawings, itertools.repeat(number), parts)
+            keep(number, paths[number], list(itertools.chain.from_iterable(done)))
+    return paths
 
 
-def _write_script(number, path, found):
-    alts = list(dict.fromkeys(alt for _, alt in found))
+def keep(number, path, found):
+    """Write what the page of a lesson shows to `path`, as JSON, compressed.
+
+    found: of each setting, in their order, (SVG, text alternative). Each different tag,
+    with the words behind it, stands once in `tags`; a picture is a list of places
+    there. With that the pictures take half as much as by compression alone.
+    """
+    controls = drawings.load(number).controls.items()
+    tags, pictures = {}, []
+    for svg, _ in found:
+        parts = re.findall("<[^<]+", svg)  # each begins with a tag
+        pictures.append([tags.setdefault(part, len(tags)) for part in parts])
     content = {
-        "controls": {
-            name: _described(number, name, control)
-            for name, control in _controls(number)
-        }
+        "controls": {name: described(number, name, each) for name, each in controls},
+        "tags": list(tags),
+        "pictures": pictures,
+        "alts": [alt for _, alt in found],
     }
-    content |= drawings.pack(picture for picture, _ in found)
-    content |= {"alts": alts, "says": [alts.index(alt) for _, alt in found]}
     text = json.dumps(content, ensure_ascii=False, separators=(",", ":"))
-    for old in path.parent.glob(f"{number}-*.js"):
+    for old in path.parent.glob(f"{number}-*"):
         old.unlink()
     # whole or not at all, also where two draw at once
-    part = path.with_suffix(f".{os.getpid()}")
-    part.write_text(f'deviceLab.explorer("{number}",{text})\n', encoding="utf-8")
+    part = path.with_name(f"{os.getpid()}")
+    part.write_bytes(gzip.compress(text.encode(), mtime=0))
     part.replace(path)
 
 
-def _hash(number):
-    """Of all that the script of a lesson depends on."""
+def content_hash(number):
+    """Of all that the pictures of a lesson depend on."""
     import matplotlib
 
     statements, header = drawings.needed(number)
-    parts = [statement.source for statement in statements] + [
-        str(header),
-        matplotlib.__version__,
-    ]
-    parts += [repr(GRID[number]), repr(FIRST.get(number))]
+    stem = drawings.lesson_path(number).stem
     files = [
         pathlib.Path(drawings.__file__),
-        *(ROOT / "utils" / f"{name}.py" for name in USED),
+        *sorted((ROOT / "utils").glob("*.py")),
+        *sorted((ROOT / "utils" / "simulate").glob("*.py")),
+        *sorted((ROOT / "notebooks" / "recorded").glob(f"*/{stem}.json")),
     ]
-    files += sorted((ROOT / "utils" / "simulate").glob("*.py"))
-    files += sorted(
-        (ROOT / "notebooks" / "recorded").glob(
-            f"*/{drawings.lesson_path(number).stem}.json"
-        )
-    )
+    parts = [matplotlib.__version__, str(header)]
+    parts += [repr(GRID[number]), repr(FIRST.get(number))]
+    parts += [statement.source for statement in statements]
     parts += [path.read_text(encoding="utf-8") for path in files]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 
 
 def content(number):
-    """What the script of a lesson holds."""
-    text = scripts([number])[0].read_text(encoding="utf-8")
-    return json.loads(text[text.index(",") + 1 : text.rindex(")")])
+    """What the page of a lesson shows, as `keep` stores it."""
+    return json.loads(gzip.decompress(drawn([number])[number].read_bytes()))
 
 
 def write(folder):
-    """Write the scripts of all explorers into `folder`."""
+    """Write the scripts of all explorers into `folder`.
+
+    A script calls explorer.js with the compressed JSON as text in base64: a page that
+    is opened as a file may load scripts, but no other data.
+    """
     folder = pathlib.Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    for number, path in zip(GRID, scripts(list(GRID)), strict=True):
-        (folder / f"{number}.js").write_bytes(path.read_bytes())
+    for number, path in drawn(GRID).items():
+        text = base64.b64encode(path.read_bytes()).decode()
+        script = f'deviceLab.explorer("{number}", "{text}")\n'
+        (folder / f"{number}.js").write_text(script, encoding="ascii", newline="\n")
 
 
 # --------------------------------------------------------------------------------------
 # In the page
+
+
+# pixels that the smallest text keeps on a phone; the figure scrolls sideways there
+LEGIBLE = 9
+BOX = """\
+<div class="explorer" data-explorer="{number}" data-script="{script}">
+<fieldset disabled>
+<legend>Move a control: the figure follows</legend>
+{fields}
+</fieldset>
+<div class="explorer-window">
+<div class="explorer-picture" role="img" aria-label="{alt}"
+ style="min-width: {least}px">
+{svg}
+</div>
+</div>
+<p class="explorer-says" aria-live="polite"></p>
+<p class="explorer-note">Drawn beforehand by the lesson's code, for these positions of
+the controls. In a notebook there are more.</p>
+<noscript><p class="explorer-note">Without JavaScript the controls do nothing; this is
+the first picture.</p></noscript>
+</div>"""
 
 
 def page(stem, root):
@@ -256,66 +279,47 @@ def page(stem, root):
         return None
     found = content(number)
     controls = found["controls"]
-    at = 0
-    for control in controls.values():
-        at = at * len(control["texts"]) + control["first"]
-    svg, alt = (
-        drawings.unpack(found, found["pictures"][at]),
-        found["alts"][found["says"][at]],
+    at = settings(number).index(first(number))
+    svg = "".join(found["tags"][place] for place in found["pictures"][at])
+    return BOX.format(
+        number=number,
+        script=f"{root}_static/explorers/{number}.js",
+        fields="\n".join(
+            field(number, name, control) for name, control in controls.items()
+        ),
+        alt=html.escape(found["alts"][at]),
+        least=least_width(svg),
+        svg=svg,
     )
-    width = float(re.search(r"viewBox='0 0 ([\d.]+)", svg)[1])
-    smallest = min(
-        float(size)
-        for size in re.findall(r"font-size:([\d.]+)px", svg)
-        if float(size) >= 8
-    )
-    least = round(width * LEGIBLE / smallest)
-    fields = "\n".join(
-        _field(number, name, control) for name, control in controls.items()
-    )
-    return f"""<div class="explorer" data-explorer="{number}" data-script="{root}_static/explorers/{number}.js">
-<fieldset disabled>
-<legend>Move a control: the figure follows</legend>
-{fields}
-</fieldset>
-<div class="explorer-window">
-<div class="explorer-picture" role="img" aria-label="{html.escape(alt)}" style="min-width: {least}px">{svg}</div>
-</div>
-<p class="explorer-says" aria-live="polite"></p>
-<p class="explorer-note">{NOTE}</p>
-<noscript><p class="explorer-note">Without JavaScript the controls do nothing; this is the first picture.</p></noscript>
-</div>"""
 
 
-# pixels that the smallest text keeps on a phone; the figure scrolls sideways there
-LEGIBLE = 9
-NOTE = (
-    "Drawn beforehand by the lesson's code, for these positions of the controls. In a"
-    " notebook there are more."
-)
+def least_width(svg):
+    """Pixels that a picture needs for its smallest text (sub- and superscripts, below 8
+    points, apart) to have LEGIBLE pixels.
+    """
+    width = float(re.search(r'viewBox="0 0 ([\d.]+)', svg)[1])
+    sizes = [float(size) for size in re.findall(r"font-size: ([\d.]+)px", svg)]
+    return round(width * LEGIBLE / min(size for size in sizes if size >= 8))
 
 
-def _field(number, name, control):
-    """A control with its label, as HTML."""
-    name = f"explorer-{number}-{name}"
+def field(number, name, control):
+    """A control with its label, as HTML. control: as `described` gives it."""
+    name, first = f"explorer-{number}-{name}", control["first"]
     label = html.escape(control["label"])
     texts = [html.escape(text) for text in control["texts"]]
-    first = control["first"]
     if control["kind"] == "checkbox":
-        field = f'<input type="checkbox" id="{name}"{" checked" if first else ""}>'
+        checked = " checked" if first else ""
+        made = f'<input type="checkbox" id="{name}"{checked}>'
     elif control["kind"] == "range":
-        bounds = (
-            f'min="0" max="{len(texts) - 1}" value="{first}"'
-            f' aria-valuetext="{texts[first]}"'
-        )
-        field = (
-            f'<input type="range" id="{name}" {bounds}><output'
-            f' for="{name}">{texts[first]}</output>'
+        made = (
+            f'<input type="range" id="{name}" min="0" max="{len(texts) - 1}"'
+            f' value="{first}" aria-valuetext="{texts[first]}">'
+            f'<output for="{name}">{texts[first]}</output>'
         )
     else:
         options = [
             f'<option value="{n}">{text}</option>' for n, text in enumerate(texts)
         ]
         options[first] = options[first].replace(">", " selected>", 1)
-        field = f'<select id="{name}">{"".join(options)}</select>'
-    return f'<p><label for="{name}">{label}</label>{field}</p>'
+        made = f'<select id="{name}">{"".join(options)}</select>'
+    return f'<p><label for="{name}">{label}</label>{made}</p>'

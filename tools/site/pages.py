@@ -19,17 +19,19 @@ from tools.lessons.parts import checks, folded
 from utils import messages
 
 PICTURES = "_static/pictures"  # where website.py puts them, from the root of the site
+# a question in a text; a cell that asks one, with its key; the title of folded code
 QUESTION = re.compile(r"^\*\*(?:Predict|Bet)\.\*\*", re.M)
 ASKS = re.compile(r'^predict\(\s*"(.+?)"', re.M)
 TITLE = re.compile(r"^# @title (.+)\n?", re.M)
-# ends an explanation
+# ends an explanation: a heading, a question, an exercise ("**05.1** ★")
 NEXT_SUBJECT = re.compile(
     r"^(?:#{1,6} |\*\*(?:Predict|Bet)\.\*\*|\*\*\d\d\.\d\*\* ★)", re.M
 )
+# a text of one paragraph that ends with a colon
 ANNOUNCES = re.compile(r".*:")
 # how a paragraph begins, other than a list, a table, a formula
 BRIDGE = re.compile(r"[\w*`\[(\"“]")
-OPTION = re.compile(r"<b>(.*?)</b>")
+BADGES = re.compile(r"^\[!\[Open in Colab\].*$", re.M)
 
 
 def page(nb, *, links, exercises, explorer):
@@ -42,26 +44,18 @@ def page(nb, *, links, exercises, explorer):
     pictures, answers = {}, find_answers(nb.cells)
     pieces = []  # (key of the question that it answers, or None; cell)
     for index, cell in enumerate(nb.cells):
-        key = answers.get(index)
-        is_text = cell.cell_type == "markdown"
+        key, is_text = answers.get(index), cell.cell_type == "markdown"
         if cell.id != "title":
-            pieces.append(
-                (
-                    key if is_text else None,
-                    raw(f'<span class="cell" id="{cell.id}"></span>'),
-                )
-            )
-        pieces += (
-            _text(cell, key, links, bool(answers))
-            if is_text
-            else _code(cell, key, explorer, pictures)
-        )
+            target = raw(f'<span class="cell" id="{cell.id}"></span>')
+            pieces.append((key if is_text else None, target))
+        if is_text:
+            pieces += _text(cell, key, links, bool(answers))
+        else:
+            pieces += _code(cell, key, explorer, pictures)
         for number in checks(cell):
             pieces += [(None, piece) for piece in help_with(exercises[number])]
-    cells = list(_folded(pieces))
-    return v4.new_notebook(
-        cells=cells, metadata={"language_info": {"name": "lesson"}}
-    ), pictures
+    metadata = {"language_info": {"name": "lesson"}}
+    return v4.new_notebook(cells=list(_folded(pieces)), metadata=metadata), pictures
 
 
 def raw(text):
@@ -94,12 +88,11 @@ def find_answers(cells):
             key, end = "", _answered(cells, index)
         else:
             continue
-        for between in range(index + 1, end + 1):
-            shows = cells[between].get("outputs") and not ASKS.search(
-                cells[between].source
-            )
-            if shows or not key and cells[between].cell_type == "markdown":
-                found.setdefault(between, key)
+        for place in range(index + 1, end + 1):
+            between = cells[place]
+            shows = between.get("outputs") and not ASKS.search(between.source)
+            if shows or (not key and between.cell_type == "markdown"):
+                found.setdefault(place, key)
         after = end + 1
         if index < end and after < len(cells) and cells[after].cell_type == "markdown":
             if explanation(cells[after].source)[0]:
@@ -108,28 +101,27 @@ def find_answers(cells):
 
 
 def _reveals(cells, asks, key):
+    """The first cell after `asks` that reveals this key; `asks` where none does."""
     call = re.compile(rf'\breveal\(\s*"{re.escape(key)}"')
-    return next(
-        (i for i in range(asks + 1, len(cells)) if call.search(cells[i].source)), asks
-    )
+    for index in range(asks + 1, len(cells)):
+        if call.search(cells[index].source):
+            return index
+    return asks
 
 
 def _answered(cells, asks):
     """The last code cell that answers the question in the text `asks`; `asks` where no
     code follows.
     """
-    end = asks
-    while end + 1 < len(cells):
-        following, shown_so_far = (
-            cells[end + 1],
-            any(cell.get("outputs") for cell in cells[asks + 1 : end + 1]),
-        )
+    shown_so_far = False
+    for end in range(asks, len(cells) - 1):
+        following = cells[end + 1]
         if following.cell_type == "markdown":
             goes_on = not shown_so_far or ANNOUNCES.fullmatch(following.source)
             if end == asks or not goes_on or NEXT_SUBJECT.search(following.source):
-                break
-        end += 1
-    return end
+                return end
+        shown_so_far = shown_so_far or bool(following.get("outputs"))
+    return len(cells) - 1
 
 
 def explanation(text):
@@ -141,15 +133,13 @@ def explanation(text):
     if begin:
         return text[: begin.start()].strip(), text[begin.start() :].strip()
     explains, _, last = text.strip().rpartition("\n\n")
-    return (
-        (explains, last)
-        if explains and BRIDGE.match(last) and "```" not in text
-        else (text.strip(), "")
-    )
+    if explains and BRIDGE.match(last) and "```" not in text:
+        return explains, last
+    return text.strip(), ""
 
 
 def _folded(pieces):
-    """The cells, with one `<details>` around neighbors that answer the same question."""
+    """The cells, one `<details>` around neighbors that answer the same question."""
     current = None
     for key, cell in [*pieces, (None, None)]:
         if key != current:
@@ -168,17 +158,11 @@ def _folded(pieces):
 
 
 def _text(cell, key, links, has_answers):
+    """The pieces of a text: what explains an answer, and the rest."""
     if cell.id == "title":
-        text = re.sub(
-            r"^\[!\[Open in Colab\].*$", lambda _: links, cell.source, flags=re.M
-        )
-        yield None, v4.new_markdown_cell(text)
+        yield None, v4.new_markdown_cell(BADGES.sub(lambda _: links, cell.source))
         if has_answers:
-            switch = (
-                '<button type="button" class="show-answers" aria-pressed="false"'
-                " hidden>Show all answers</button>"
-            )
-            yield None, raw(f"<p>{switch}</p>")
+            yield None, raw(SWITCH)
         return
     text, rest = ("", cell.source) if key is None else explanation(cell.source)
     if text:
@@ -187,37 +171,39 @@ def _text(cell, key, links, has_answers):
         yield None, v4.new_markdown_cell(rest)
 
 
+SWITCH = (
+    '<p><button type="button" class="show-answers" aria-pressed="false" hidden>'
+    "Show all answers</button></p>"
+)
+
+
 def _code(cell, key, explorer, pictures):
-    """The code, folded where the notebook folds it, and what it shows."""
+    """The pieces of a code cell: the code, folded where the notebook folds it, and what
+    it shows.
+    """
     if asks := ASKS.search(cell.source):
         yield None, raw(question(asks[1], cell.outputs))
         return
+    code = v4.new_code_cell(TITLE.sub("", cell.source))
     if folded(cell):
-        title = TITLE.search(cell.source)[1]
-        yield (
-            None,
-            raw(f'<details class="code"><summary>{html.escape(title)}</summary>'),
-        )
-    yield None, v4.new_code_cell(TITLE.sub("", cell.source))
-    if folded(cell):
+        title = html.escape(TITLE.search(cell.source)[1])
+        yield None, raw(f'<details class="code"><summary>{title}</summary>')
+        yield None, code
         yield None, raw("</details>")
+    else:
+        yield None, code
     explores = "plots.explorer(" in cell.source
     if explores and explorer is not None:
         yield None, raw(explorer)
         return
     outputs = [shown(output, pictures) for output in cell.outputs]
     if explores:
-        outputs.append(
-            html_output('<p class="note quiet">Sliders need a running notebook.</p>')
-        )
+        note = '<p class="note quiet">Sliders need a running notebook.</p>'
+        outputs.append(html_output(note))
     if outputs:
         # MyST-NB skips cells without a source
-        yield (
-            key,
-            v4.new_code_cell(
-                "...", outputs=outputs, metadata={"tags": ["remove-input"]}
-            ),
-        )
+        tags = {"tags": ["remove-input"]}
+        yield key, v4.new_code_cell("...", outputs=outputs, metadata=tags)
 
 
 def html_output(text):
@@ -230,16 +216,14 @@ def shown(output, pictures):
     """
     data = output.get("data", {})
     if "image/svg+xml" in data:
-        content = data["image/svg+xml"].encode()
+        content, alt = data["image/svg+xml"].encode(), data["text/plain"]
         root = ElementTree.fromstring(content)
         size = root.get("width"), root.get("height")
-        return html_output(picture(content, ".svg", size, data["text/plain"], pictures))
+        return html_output(picture(content, ".svg", size, alt, pictures))
     if "image/png" in data:
         content = base64.b64decode(data["image/png"])
-        alt, size = (
-            output.metadata["image/png"]["alt"],
-            struct.unpack(">II", content[16:24]),
-        )
+        alt = output.metadata["image/png"]["alt"]
+        size = struct.unpack(">II", content[16:24])  # in its first block, IHDR
         return html_output(picture(content, ".png", size, alt, pictures))
     if "text/html" in data:
         return html_output(classes(data["text/html"]))
@@ -249,28 +233,26 @@ def shown(output, pictures):
 def picture(content, suffix, size, alt, pictures):
     """The HTML of a picture, which is added to `pictures`. Loaded when it comes near;
     it keeps its place until then.
+
+    content: its file. suffix: ".svg" or ".png". size: (width, height) in pixels. alt:
+    its text alternative. pictures: {file name: content}.
     """
     name = hashlib.sha256(content).hexdigest()[:16] + suffix
     pictures[name] = content
-    width, height = size
     at = f'src="../{PICTURES}/{name}" alt="{html.escape(alt)}"'
-    return f'<img {at} width="{width}" height="{height}" loading="lazy">'
+    return f'<img {at} width="{size[0]}" height="{size[1]}" loading="lazy">'
 
 
 def classes(text):
     """The HTML of utils.messages.note with classes in place of styles."""
-    for style, name in (
-        (messages.LOUD, "note"),
-        (messages.QUIET, "note quiet"),
-        (messages.FRAME, "badge"),
-    ):
-        text = text.replace(f'style="{style}"', f'class="{name}"')
-    return text
+    text = text.replace(f'style="{messages.LOUD}"', 'class="note"')
+    text = text.replace(f'style="{messages.QUIET}"', 'class="note quiet"')
+    return text.replace(f'style="{messages.FRAME}"', 'class="badge"')
 
 
 def question(key, outputs):
-    """The question of a `predict` cell, from its stored output. site.js makes buttons
-    of the options.
+    """The question of a `predict` cell, from its stored output: its first bold words
+    are "Predict.", the others its options. site.js makes buttons of these.
     """
     stored = next(
         output.data["text/html"]
@@ -278,20 +260,20 @@ def question(key, outputs):
         if "text/html" in output.get("data", {})
     )
     text = stored.partition("</b>")[2].partition("<b>")[0].strip()
-    options = "".join(f"<li>{option}</li>" for option in OPTION.findall(stored)[1:])
+    options = re.findall("<b>(.*?)</b>", stored)[1:]
+    listed = "".join(f"<li>{option}</li>" for option in options)
     return (
-        f'<div class="predict" data-key="{html.escape(key)}"><p><b>Predict.</b>'
-        f" {text}</p><ul>{options}</ul></div>"
+        f'<div class="predict" data-key="{html.escape(key)}">'
+        f"<p><b>Predict.</b> {text}</p><ul>{listed}</ul></div>"
     )
 
 
 def help_with(exercise):
     """Cells with the hints and the solution of an exercise, each behind a click."""
     for count, hint in enumerate(exercise.hints, 1):
-        yield raw(
-            '<details class="hint"><summary>Hint'
-            f" {count}</summary><p>{html.escape(hint)}</p></details>"
-        )
+        summary = f"<summary>Hint {count}</summary>"
+        text = f"{summary}<p>{html.escape(hint)}</p>"
+        yield raw(f'<details class="hint">{text}</details>')
     yield raw('<details class="solution"><summary>Solution</summary>')
     yield v4.new_code_cell(exercise.solution.strip())
     yield raw("</details>")

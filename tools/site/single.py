@@ -34,9 +34,9 @@ OWN = ("notebooks/exercises/{}.py", "notebooks/recorded/*/{}.json")
 # share one folder, and another edition gets its own.
 SETUP = '''\
 # @title Set-up: run this first
-# What this lesson needs of PyTorch Device Lab stands in CARRIED: {count} text files, the
-# package `utils` among them, as an archive (tar.xz) in base64. The cell checks it and
-# unpacks it beside the notebook; nothing is fetched or installed. To look into it
+# What this lesson needs of PyTorch Device Lab stands in CARRIED: {count} text files,
+# the package `utils` among them, as an archive (tar.xz) in base64. The cell checks it
+# and unpacks it beside the notebook; nothing is fetched or installed. To look into it
 # without running it, give the lines of CARRIED to: base64 -d | tar -tJ
 import atexit
 import base64
@@ -113,33 +113,28 @@ def carried(path):
     """
     code = code_of(path)
     patterns = [*ALWAYS, *(pattern.format(path.stem) for pattern in OWN)]
-    patterns += [
-        f"notebooks/diagrams/{name}.svg"
-        for name in re.findall(r'plots\.diagram\("(.+?)"\)', code)
-    ]
-    patterns += ["notebooks/scripts/*.*"] * bool(re.search(r"\bscripts\b", code))
-    found = {
-        file.relative_to(ROOT).as_posix(): file
+    for name in re.findall(r'plots\.diagram\("(.+?)"\)', code):
+        patterns.append(f"notebooks/diagrams/{name}.svg")
+    if re.search(r"\bscripts\b", code):
+        patterns.append("notebooks/scripts/*.*")
+    files = {
+        file.relative_to(ROOT).as_posix(): file.read_bytes()
         for pattern in patterns
         for file in ROOT.glob(pattern)
     }
-    files = {name: file.read_bytes() for name, file in found.items()}
     if "%%today" in code:
-        files[f"notebooks/{path.name}"] = nbformat.writes(
-            without_outputs(path)
-        ).encode()
+        lesson = nbformat.writes(without_outputs(path))
+        files[f"notebooks/{path.name}"] = lesson.encode()
     return files
 
 
-def edition():
+def bundle_hash():
     """Short hash of all that lessons carry: the same in all of them, another one after
     any change.
     """
-    everything = {
-        name: content
-        for path in notebooks.lessons()
-        for name, content in carried(path).items()
-    }
+    everything = {}
+    for path in notebooks.lessons():
+        everything |= carried(path)
     return hashlib.sha256(repr(sorted(everything.items())).encode()).hexdigest()[:8]
 
 
@@ -159,9 +154,8 @@ def setup_cell(files, folder):
     `folder`.
     """
     archive = packed(files)
-    _, _, imports = notebooks.setup_cell().partition(
-        "sys.path.insert(0, str(course))\n\n"
-    )
+    end = "sys.path.insert(0, str(course))\n\n"  # of what finds the course
+    imports = notebooks.setup_cell().partition(end)[2]
     return SETUP.format(
         count=len(files),
         sha256=hashlib.sha256(archive).hexdigest(),
@@ -187,7 +181,8 @@ def absolute(text):
 
     def address_of(path):
         if path.suffix in (".ipynb", ".md"):
-            return f"{notebooks.address('Site')}/{path.relative_to(ROOT).with_suffix('.html').as_posix()}"
+            page = path.relative_to(ROOT).with_suffix(".html").as_posix()
+            return f"{notebooks.address('Site')}/{page}"
         return notebooks.in_repository(path)
 
     return times.with_links(text, ROOT / "notebooks", address_of)
@@ -209,7 +204,7 @@ def single(path, folder):
 def write(out):
     """Write all lessons into the folder `out`; print a line on each."""
     out.mkdir(parents=True, exist_ok=True)
-    folder = f"pytorch-device-lab-{edition()}"
+    folder = f"pytorch-device-lab-{bundle_hash()}"
     for path in notebooks.lessons():
         text = single(path, folder)
         (out / path.name).write_text(text, encoding="utf-8", newline="\n")

@@ -25,16 +25,14 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 PAGES = ["docs/paths", "docs/glossary", "docs/errors", "docs/evidence", "docs/status"]
 NAMES = ["map", "lessons", "cells", "exercises", "recording", "site", "tests"]
 FOR_CONTRIBUTORS = ["CONTRIBUTING", *(f"docs/contributing/{name}" for name in NAMES)]
-# of README's table of lessons
+# of README's table of lessons: number, name, stem of the file
 ROW = re.compile(r"^\| (\d\d) \| \[(.+?)\]\(notebooks/(.+?)\.ipynb\)", re.M)
 
 
 def names():
-    """Short names of the lessons, {stem: "05 · Streams"}, as README's table has them."""
-    return {
-        stem: f"{number} · {name}"
-        for number, name, stem in ROW.findall(read(ROOT / "README.md"))
-    }
+    """Short names of the lessons as in README's table, {stem: "05 · Streams"}."""
+    rows = ROW.findall(read(ROOT / "README.md"))
+    return {stem: f"{number} · {name}" for number, name, stem in rows}
 
 
 def repository_links(text, folder):
@@ -43,66 +41,59 @@ def repository_links(text, folder):
     """
     pages_on_site = {ROOT / f"{page}.md" for page in PAGES + FOR_CONTRIBUTORS}
     on_site = pages_on_site | set(lessons())
-    return with_links(
-        text,
-        ROOT / folder,
-        lambda path: None if path in on_site else in_repository(path),
-    )
+
+    def address_of(path):
+        return None if path in on_site else in_repository(path)
+
+    return with_links(text, ROOT / folder, address_of)
 
 
 def launch_line(path, single):
     """Where a lesson runs, as HTML. single: whether the site offers it as one file."""
-    colab, kaggle = re.findall(r"\)\]\((.+?)\)", badges(path))
+    colab, kaggle = re.findall(r"\)\]\((.+?)\)", badges(path))  # [![…](…)](link)
     slug = address().removeprefix("https://github.com/")
-    binder = (
-        f"https://mybinder.org/v2/gh/{slug}/main?urlpath=lab/tree/notebooks/{path.name}"
-    )
-    links = {"Colab": colab, "Kaggle": kaggle, "Binder": binder}
+    binder = f"https://mybinder.org/v2/gh/{slug}/main?urlpath=lab/tree/notebooks/"
+    links = {"Colab": colab, "Kaggle": kaggle, "Binder": binder + path.name}
     run = ", ".join(
         f'<a href="{html.escape(link)}">{where}</a>' for where, link in links.items()
     )
-    one = (
-        f'<a href="../single/{path.name}" download>this lesson as one file</a> · '
-        if single
-        else ""
-    )
-    return (
-        f'<p class="launch">Run it on {run} · {one}<a'
-        f' href="{in_repository(path)}">source</a></p>'
-    )
+    parts = [f"Run it on {run}"]
+    if single:
+        at = f"../single/{path.name}"
+        parts.append(f'<a href="{at}" download>this lesson as one file</a>')
+    parts.append(f'<a href="{in_repository(path)}">source</a>')
+    return f'<p class="launch">{" · ".join(parts)}</p>'
 
 
 def table_below(heading, text):
     """The first table below a heading of a Markdown text."""
     section = text.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+    # lines that begin with |
     return re.search(r"(?:^\|.*\n)+", section, re.M)[0]
 
 
 def start_page(explorer):
-    """docs/index.md with what it has places for. explorer: that of lesson 00, as HTML."""
+    """docs/index.md with what it has places for (`<!-- name -->`). explorer: that of
+    lesson 00, as HTML.
+    """
     text, readme = read(ROOT / "docs" / "index.md"), read(ROOT / "README.md")
-    pages_of_lessons = [f"{name} <notebooks/{stem}>" for stem, name in names().items()]
+    on_lessons = [f"{name} <notebooks/{stem}>" for stem, name in names().items()]
+    contents = toctree("Lessons", on_lessons) + toctree("Course", PAGES)
+    contents += toctree("Contribute", FOR_CONTRIBUTORS)
     places = {
         "explorer 00": f"```{{raw}} html\n{explorer}\n```",
         "paths": table_below("Paths", readme),
         "lessons": table_below("Lessons", readme),
-        "contents": "\n\n".join(
-            [
-                toctree("Lessons", pages_of_lessons),
-                toctree("Course", PAGES),
-                toctree("Contribute", FOR_CONTRIBUTORS),
-            ]
-        ),
+        "contents": contents,
     }
-    return repository_links(
-        re.sub("^<!-- (.*) -->$", lambda found: places[found[1]], text, flags=re.M), "."
-    )
+    for name, content in places.items():
+        text = text.replace(f"\n<!-- {name} -->\n", f"\n{content}\n")
+    return repository_links(text, ".")
 
 
 def toctree(caption, entries):
-    return "\n".join(
-        ["```{toctree}", ":hidden:", f":caption: {caption}", "", *entries, "```"]
-    )
+    listed = "\n".join(entries)
+    return f"```{{toctree}}\n:hidden:\n:caption: {caption}\n\n{listed}\n```\n\n"
 
 
 def stage(folder, singles):
@@ -111,64 +102,57 @@ def stage(folder, singles):
     """
     shutil.copytree(ROOT / "docs" / "_static", folder / "_static")
     shutil.copy(ROOT / "docs" / "conf.py", folder)
-    pictures = folder / pages.PICTURES
-    for made in (pictures, folder / "docs" / "contributing", folder / "notebooks"):
-        made.mkdir(parents=True)
+    (folder / pages.PICTURES).mkdir()
+    (folder / "notebooks").mkdir()
     explorers.write(folder / "_static" / "explorers")
     for path in lessons():
-        nb, found = pages.page(
-            nbformat.read(path, as_version=4),
-            links=launch_line(path, path.name in singles),
-            exercises=lesson_exercises(path.name[:2]),
-            explorer=explorers.page(path.stem, "../"),
-        )
-        for cell in nb.cells:
-            if cell.cell_type == "markdown":
-                cell.source = repository_links(cell.source, "notebooks")
-        nbformat.write(nb, folder / "notebooks" / path.name)
-        for name, content in found.items():
-            (pictures / name).write_bytes(content)
-    pages = {
-        f"{page}.md": read(ROOT / f"{page}.md")
-        for page in PAGES + FOR_CONTRIBUTORS
-        if (ROOT / f"{page}.md").exists()
-    }
-    pages |= evidence.pages()
-    pages = {
-        page: repository_links(text, pathlib.PurePosixPath(page).parent)
-        for page, text in pages.items()
-    }
-    pages["index.md"] = start_page(explorers.page(lessons()[0].stem, ""))
-    for page, text in pages.items():
-        (folder / page).write_text(text, encoding="utf-8")
+        stage_lesson(path, folder, path.name in singles)
+    named = PAGES + FOR_CONTRIBUTORS
+    written = {f"{page}.md": ROOT / f"{page}.md" for page in named}
+    texts = {name: read(path) for name, path in written.items() if path.exists()}
+    for name, text in {**texts, **evidence.pages()}.items():
+        page = folder / name
+        page.parent.mkdir(parents=True, exist_ok=True)
+        text = repository_links(text, pathlib.PurePath(name).parent)
+        page.write_text(text, encoding="utf-8")
+    start = start_page(explorers.page(lessons()[0].stem, ""))
+    (folder / "index.md").write_text(start, encoding="utf-8")
 
 
-def not_found():
-    """The page for addresses that do not exist. A server shows it in any folder, so it
-    names the site's address.
+def stage_lesson(path, folder, single):
+    """Write the page of the lesson at `path`, and its pictures, to `folder`. single:
+    whether the site offers it as one file.
     """
-    link = f'<a href="{address("Site")}/">the first page</a>'
-    head = (
-        '<!doctype html><html lang="en"><meta charset="utf-8"><title>No such'
-        " page</title>"
+    nb, pictures = pages.page(
+        nbformat.read(path, as_version=4),
+        links=launch_line(path, single),
+        exercises=lesson_exercises(path.name[:2]),
+        explorer=explorers.page(path.stem, "../"),
     )
-    view = (
-        '<meta name="viewport" content="width=device-width, initial-scale=1"><link'
-        ' rel="icon" href="data:,">'
-    )
-    return (
-        f"{head}{view}<h1>There is no such page</h1><p>Go to {link} of the PyTorch"
-        " Device Lab.</p></html>\n"
-    )
+    for cell in nb.cells:
+        if cell.cell_type == "markdown":
+            cell.source = repository_links(cell.source, "notebooks")
+    nbformat.write(nb, folder / "notebooks" / path.name)
+    for name, content in pictures.items():
+        (folder / pages.PICTURES / name).write_bytes(content)
+
+
+# The page for addresses that do not exist. A server shows it in any folder, so it names
+# the site's address.
+NOT_FOUND = """\
+<!doctype html><html lang="en"><meta charset="utf-8"><title>No such page</title>
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<link rel="icon" href="data:,"><h1>There is no such page</h1>
+<p>Go to <a href="{site}/">the first page</a> of the PyTorch Device Lab.</p></html>
+"""
 
 
 def build(out):
     """Build the site in the folder `out`, anew. Returns the exit status of Sphinx; a
     warning counts as an error.
     """
-    source, doctrees = (
-        ROOT / "build" / f"{out.name}-{part}" for part in ("source", "doctrees")
-    )
+    source = ROOT / "build" / f"{out.name}-source"
+    doctrees = ROOT / "build" / f"{out.name}-doctrees"
     if out.exists() and any(out.iterdir()) and not (out / ".nojekyll").exists():
         sys.exit(f"{out} is no website of this course: not replaced")
     for old in (source, doctrees, out):
@@ -180,7 +164,8 @@ def build(out):
     stage(source, {path.name for path in singles})
     options = ["-q", "-W", "--keep-going", "-j", "auto", "-d", str(doctrees)]
     status = sphinx.cmd.build.main([*options, str(source), str(out)])
-    (out / "404.html").write_text(not_found(), encoding="utf-8")
+    not_found = NOT_FOUND.format(site=address("Site"))
+    (out / "404.html").write_text(not_found, encoding="utf-8")
     (out / "single").mkdir()
     for path in singles:
         shutil.copy(path, out / "single")
@@ -188,15 +173,9 @@ def build(out):
 
 
 def main():
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument(
-        "--out",
-        type=pathlib.Path,
-        default=ROOT / "dist" / "site",
-        help="folder (default: dist/site)",
-    )
+    parser = argparse.ArgumentParser(description="Build the website.")
+    out, where = ROOT / "dist" / "site", "folder (default: dist/site)"
+    parser.add_argument("--out", type=pathlib.Path, default=out, help=where)
     return build(parser.parse_args().out.resolve())
 
 

@@ -26,62 +26,8 @@ SMALLEST = 12  # px
 STREAMS = "notebooks/05_streams.html"
 MESSAGE = "Expected all tensors to be on the same device"
 
-# Texts that are shown smaller than so many px, as "size: text".
-SMALL_TEXT = """smallest => {
-    const found = [], walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
-    while (walker.nextNode()) {
-        const text = walker.currentNode.data.trim(), parent = walker.currentNode.parentElement;
-        if (!text || parent.closest("svg, math, script, style, noscript, .explorer-says")) continue;
-        const size = parseFloat(getComputedStyle(parent).fontSize);
-        if (size < smallest && parent.checkVisibility({visibilityProperty: true})) {
-            found.push(`${size} px: ${text.slice(0, 40)}`);
-        }
-    }
-    return [...new Set(found)];
-}"""
-# What sticks out at the right, if the page can be scrolled sideways. Furo hides that,
-# so it is undone first.
-TOO_WIDE = """() => {
-    document.documentElement.style.overflowX = "visible";
-    const width = document.documentElement.clientWidth, found = [];
-    if (document.documentElement.scrollWidth > width) {
-        for (const element of document.body.querySelectorAll("*")) {
-            const right = element.getBoundingClientRect().right;
-            if (right > width + 1) found.push(`${element.tagName}.${element.className} to ${Math.round(right)} px`);
-        }
-    }
-    document.documentElement.style.overflowX = "";
-    return found.slice(0, 5);
-}"""
-# Show all that is folded, load pictures that wait for the reader to come near. Of the
-# thousands of colored words of code, a page keeps the first of each kind and place for
-# axe, whose work on contrast would take minutes.
-SHOW_ALL = """async () => {
-    for (const details of document.querySelectorAll("details")) details.open = true;
-    const kinds = new Set();
-    for (const word of document.querySelectorAll(".highlight span[class]")) {
-        const kind = `${word.className} in ${word.closest("[class*=highlight-]").parentElement.className}`;
-        kinds.has(kind) ? word.replaceWith(...word.childNodes) : kinds.add(kind);
-    }
-    const images = [...document.images];
-    for (const image of images) image.loading = "eager";
-    await Promise.all(images.map(image => image.decode()));
-}"""
-# All that the keyboard must reach: what is shown and can be operated.
-OPERABLE = "a[href], button, summary, input, select, textarea, [tabindex='0']"
-MARK_FOCUSED = """() => {
-    const element = document.activeElement, style = getComputedStyle(element), box = element.getBoundingClientRect();
-    if (element === document.body || "reached" in element.dataset) return null;
-    element.dataset.reached = "";
-    const outlined = style.outlineStyle !== "none" && parseFloat(style.outlineWidth) >= 2;
-    const inView = box.bottom > 0 && box.top < innerHeight && box.right > 0 && box.left < innerWidth;
-    const opaque = element.checkVisibility({opacityProperty: true, visibilityProperty: true});
-    return [element.outerHTML.slice(0, 120), element.matches(":focus-visible") && outlined && opaque, inView];
-}"""
-NOT_REACHED = """operable => [...document.querySelectorAll(operable)]
-    .filter(element => !("reached" in element.dataset) && !element.disabled && element.tabIndex >= 0)
-    .filter(element => element.checkVisibility({visibilityProperty: true}) && element.getClientRects().length)
-    .map(element => element.outerHTML.slice(0, 120))"""
+# functions that look at a page, from within
+CHECKS = pathlib.Path(__file__).with_name("checks.js")
 
 
 @pytest.fixture(scope="module")
@@ -95,6 +41,8 @@ def contexts(browser):
     and goes nowhere.
     """
     found = {scheme: browser.new_context(color_scheme=scheme) for scheme in WIDTHS}
+    for context in found.values():
+        context.add_init_script(path=CHECKS)
     yield found
     for context in found.values():
         context.close()
@@ -112,66 +60,65 @@ def visit(context, url, widths):
     """What is wrong with a page, as lines of text: it is loaded, narrowed to each of
     the widths, and unfolded.
     """
-    host, found, weight = re.match(r"http://[\d.:]+/", url)[0], [], []
-    page = context.new_page()
-    page.on(
-        "console",
-        lambda line: (
-            line.type in ("error", "warning") and found.append(f"console: {line.text}")
-        ),
-    )
-    page.on("pageerror", lambda error: found.append(f"script: {error}"))
-    page.on(
-        "response",
-        lambda reply: (
-            reply.status == 200 or found.append(f"{reply.status}: {reply.url}")
-        ),
-    )
-    page.on("requestfailed", lambda request: found.append(f"failed: {request.url}"))
-    page.on(
-        "request",
-        lambda request: (
-            request.url.startswith((host, "data:"))
-            or found.append(f"host: {request.url}")
-        ),
-    )
+    page, weight = context.new_page(), []
+    found = noted(page, re.match(r"http://[\d.:]+/", url)[0])
     page.on(
         "requestfinished",
         lambda request: weight.append(request.sizes()["responseBodySize"]),
     )
-    try:
-        page.set_viewport_size({"width": widths[0], "height": 900})
-        page.goto(url)
-        page.wait_for_load_state("networkidle")
-        if sum(weight) > FIRST_VIEW:
-            found.append(f"weight: {sum(weight)} bytes before anybody scrolls")
-        page.evaluate(SHOW_ALL)
-        for width in widths:
-            page.set_viewport_size({"width": width, "height": 900})
-            found += [f"wide at {width}: {line}" for line in page.evaluate(TOO_WIDE)]
-            found += [
-                f"small at {width}: {line}"
-                for line in page.evaluate(SMALL_TEXT, SMALLEST)
-            ]
-            if width == widths[0]:
-                found += barriers(page, width)
-    finally:
-        page.close()
+    page.set_viewport_size({"width": widths[0], "height": 900})
+    page.goto(url)
+    page.wait_for_load_state("networkidle")
+    if sum(weight) > FIRST_VIEW:
+        found.append(f"weight: {sum(weight)} bytes before anybody scrolls")
+    page.evaluate("checks.showAll()")
+    for width in widths:
+        page.set_viewport_size({"width": width, "height": 900})
+        wide = page.evaluate("checks.tooWide()")
+        small = page.evaluate(f"checks.smallText({SMALLEST})")
+        found += [f"wide at {width}: {line}" for line in wide]
+        found += [f"small at {width}: {line}" for line in small]
+        if width == widths[0]:
+            found += barriers(page, width)
+    page.close()
+    return found
+
+
+def noted(page, host):
+    """A list into which goes what a page says on its console, what fails, and what it
+    asks other hosts than `host` for.
+    """
+    found = []
+
+    def note(line):
+        if line:
+            found.append(line)
+
+    def console(line):
+        return line.type in ("error", "warning") and f"console: {line.text}"
+
+    def request(request):
+        at_home = request.url.startswith((host, "data:"))
+        return not at_home and f"host: {request.url}"
+
+    def response(reply):
+        return reply.status != 200 and f"{reply.status}: {reply.url}"
+
+    page.on("console", lambda line: note(console(line)))
+    page.on("pageerror", lambda error: note(f"script: {error}"))
+    page.on("request", lambda each: note(request(each)))
+    page.on("requestfailed", lambda each: note(f"failed: {each.url}"))
+    page.on("response", lambda reply: note(response(reply)))
     return found
 
 
 def barriers(page, width):
     """What axe-core calls serious or critical, as lines of text."""
-    violations = Axe().run(page).response["violations"]
-    grave = [
-        violation
-        for violation in violations
-        if violation["impact"] in ("serious", "critical")
-    ]
     return [
-        f"axe at {width}: {v['id']}: {node['html'][:150]}"
-        for v in grave
-        for node in v["nodes"][:5]
+        f"axe at {width}: {violation['id']}: {node['html'][:150]}"
+        for violation in Axe().run(page).response["violations"]
+        if violation["impact"] in ("serious", "critical")
+        for node in violation["nodes"][:5]
     ]
 
 
@@ -182,16 +129,12 @@ def store_pictures(context, url, name, scheme):
     page.goto(url)
     for width in WIDTHS[scheme]:
         page.set_viewport_size({"width": width, "height": 900})
-        page.evaluate(
-            "document.querySelectorAll('img').forEach(image => { image.loading ="
-            " 'eager' })"
-        )
+        page.evaluate("for (const image of document.images) image.loading = 'eager'")
         page.wait_for_load_state("networkidle")
         height = min(page.evaluate("document.documentElement.scrollHeight"), 12_000)
         clip = {"x": 0, "y": 0, "width": width, "height": height}
-        page.screenshot(
-            path=folder / f"{name}_{width}_{scheme}.png", full_page=True, clip=clip
-        )
+        path = folder / f"{name}_{width}_{scheme}.png"
+        page.screenshot(path=path, full_page=True, clip=clip)
     page.close()
 
 
@@ -200,38 +143,32 @@ def store_pictures(context, url, name, scheme):
 
 
 def test_there_are_pages():
-    assert len(LESSONS) == 17 and {
-        "index.html",
-        "search.html",
-        "docs/glossary.html",
-    } <= {*PAGES}, "run `make site`"
+    others = {"index.html", "search.html", "docs/glossary.html"}
+    assert len(LESSONS) == 17 and others <= {*PAGES}, "run `make site`"
 
 
 @pytest.mark.parametrize("scheme", WIDTHS)
 @pytest.mark.parametrize("path", PAGES)
 def test_page(path, scheme, address, contexts):
     if "LAB_SHOTS" in os.environ:
-        store_pictures(
-            contexts[scheme],
-            address + path,
-            path.removesuffix(".html").replace("/", "_"),
-            scheme,
-        )
+        name = path.removesuffix(".html").replace("/", "_")
+        store_pictures(contexts[scheme], address + path, name, scheme)
     assert visit(contexts[scheme], address + path, WIDTHS[scheme]) == []
+
+
+BAD = """<!doctype html><html lang="en"><title>Bad</title>
+<body style="background: #fff"><script src="heavy.js"></script>
+<script>console.error("noise"); throw Error("broken")</script>
+<script src="http://localhost/x.js"></script><script src="lacking.js"></script>
+<main><h1>Bad</h1><p style="color: #ccc">pale</p><p style="font-size: 9px">tiny</p>
+<details><summary>More</summary><p style="font-size: 11px">folded</p></details>
+<div style="width: 600px">wide</div></main></html>"""
 
 
 def test_what_must_be_seen_is_seen(serve, contexts, tmp_path):
     """A page with one fault of each kind does not pass."""
-    heavy = "x" * FIRST_VIEW
-    (tmp_path / "bad.html").write_text(
-        """<!doctype html><html lang="en"><title>Bad</title><body style="background: #fff">
-        <script src="heavy.js"></script><script>console.error("noise"); throw Error("broken")</script>
-        <script src="http://localhost/x.js"></script><script src="lacking.js"></script>
-        <main><h1>Bad</h1><p style="color: #ccc">pale</p><p style="font-size: 9px">tiny</p>
-        <details><summary>More</summary><p style="font-size: 11px">folded</p></details>
-        <div style="width: 600px">wide</div></main></html>"""
-    )
-    (tmp_path / "heavy.js").write_text(f"/* {heavy} */")
+    (tmp_path / "bad.html").write_text(BAD)
+    (tmp_path / "heavy.js").write_text(f"/* {'x' * FIRST_VIEW} */")
     found = visit(contexts["light"], serve(tmp_path) + "bad.html", [800, 380])
     for fault in (
         "console: noise",
@@ -244,9 +181,7 @@ def test_what_must_be_seen_is_seen(serve, contexts, tmp_path):
         "small at 800: 11 px: folded",
         "axe at 800: color-contrast: .*pale",
     ):
-        assert [line for line in found if re.match(fault, line)], (
-            f"{fault} is not among {found}"
-        )
+        assert [line for line in found if re.match(fault, line)], (fault, found)
     assert not [line for line in found if line.startswith("wide at 800")]
 
 
@@ -261,7 +196,7 @@ def tab_through(page):
     found = []
     for _ in range(1000):
         page.keyboard.press("Tab")
-        reached = page.evaluate(MARK_FOCUSED)
+        reached = page.evaluate("checks.markFocused()")
         if reached:
             found.append(reached)
         elif found:
@@ -287,7 +222,7 @@ def test_tab_reaches_every_control_and_shows_where_it_is(path, width, page, addr
     # after the switches of the menus
     assert any("skip-to-content" in html for html, _, _ in reached[:3])
     assert [html for html, shown, in_view in reached if not (shown and in_view)] == []
-    assert page.evaluate(NOT_REACHED, OPERABLE) == []
+    assert page.evaluate("checks.notReached()") == []
 
 
 def test_keys_work_the_controls_of_a_lesson(page, address):
@@ -301,20 +236,16 @@ def test_keys_work_the_controls_of_a_lesson(page, address):
     page.keyboard.press("Enter")
     assert summary.evaluate("summary => summary.parentElement.open")
 
-    guess, answer = (
-        page.locator(".predict button").first,
-        page.locator("details.answer").first,
-    )
+    guess = page.locator(".predict button").first
+    answer = page.locator("details.answer").first
     assert not answer.evaluate("answer => answer.open")
     guess.focus()
     page.keyboard.press("Space")
     expect(guess).to_have_attribute("aria-pressed", "true")
     assert answer.evaluate("answer => answer.open")
 
-    picture, slider = (
-        page.locator(".explorer-picture"),
-        page.locator(".explorer input[type=range]").first,
-    )
+    picture = page.locator(".explorer-picture")
+    slider = page.locator(".explorer input[type=range]").first
     slider.scroll_into_view_if_needed()
     expect(page.locator(".explorer")).to_have_attribute("data-ready", "")
     before = picture.get_attribute("aria-label")
@@ -363,16 +294,14 @@ def test_search_finds_a_message(page, address):
 def drawn_on(pdf):
     """Of each page of a PDF: how many times its drawing shows text or a picture."""
     streams = {}
-    for number, content in re.findall(
-        rb"^(\d+) 0 obj\n<<[^>]*/FlateDecode.*?stream\n(.*?)\nendstream",
-        pdf,
-        re.M | re.S,
-    ):
+    # objects that are compressed streams, with their numbers
+    compressed = rb"^(\d+) 0 obj\n<<[^>]*/FlateDecode.*?stream\n(.*?)\nendstream"
+    for number, content in re.findall(compressed, pdf, re.M | re.S):
         streams[number] = zlib.decompress(content)
     contents = re.findall(rb"/Type /Page\n.*?/Contents (\d+) 0 R", pdf, re.S)
-    return [
-        len(re.findall(rb"\bT[jJ]\b|\bDo\b", streams[number])) for number in contents
-    ]
+    # the operators that show text (Tj, TJ) and objects such as pictures (Do)
+    shows = re.compile(rb"\bT[jJ]\b|\bDo\b")
+    return [len(shows.findall(streams[number])) for number in contents]
 
 
 def test_a_lesson_on_paper(contexts, address):
@@ -380,28 +309,18 @@ def test_a_lesson_on_paper(contexts, address):
     page.goto(address + STREAMS)
     headings = page.locator("article :is(h1, h2, h3)").all_inner_texts()
     page.evaluate("""addEventListener("beforeprint", () => {
-        window.closed = document.querySelectorAll("details.answer:not([open])").length
+        const closed = document.querySelectorAll("details.answer:not([open])");
+        window.closed = closed.length;
     })""")
     page.emulate_media(media="print")
     shown = page.evaluate("document.body.innerText")
-    assert (
-        len(headings) > 12
-        and [title for title in headings if title.rstrip("¶") not in shown] == []
-    )
-    for selector in (
-        ".sidebar-drawer",
-        ".toc-drawer",
-        ".mobile-header",
-        ".related-pages",
-        "button.theme-toggle",
-    ):
-        assert not [e for e in page.locator(selector).all() if e.is_visible()], (
-            f"{selector} is printed"
-        )
-    colors = page.evaluate(
-        "[getComputedStyle(document.body).backgroundColor,"
-        " getComputedStyle(document.body).color]"
-    )
+    assert len(headings) > 12
+    assert [title for title in headings if title.rstrip("¶") not in shown] == []
+    furniture = ".sidebar-drawer, .toc-drawer, .mobile-header, .related-pages"
+    others = page.locator(f"{furniture}, button.theme-toggle").all()
+    assert [each for each in others if each.is_visible()] == []
+    body = "getComputedStyle(document.body)"
+    colors = page.evaluate(f"[{body}.backgroundColor, {body}.color]")
     assert colors == ["rgb(255, 255, 255)", "rgb(0, 0, 0)"]
     pages = drawn_on(page.pdf(format="A4", print_background=True))
     assert page.evaluate("window.closed") == 0  # answers are printed

@@ -46,10 +46,13 @@ WAITING |= {"accelerate-xla-claim", "processes-shown"}
 SITECUSTOMIZE = """
 import socket
 
+INTERNET = socket.AF_INET, socket.AF_INET6
+HERE = "127.", "::1", "localhost"
+
 
 def guarded(connect):
     def connect_here(self, address):
-        if self.family in (socket.AF_INET, socket.AF_INET6) and not address[0].startswith(("127.", "::1", "localhost")):
+        if self.family in INTERNET and not address[0].startswith(HERE):
             raise OSError(f"refused by a test: a connection to {address[0]}")
         return connect(self, address)
 
@@ -66,7 +69,8 @@ FACTS = """
 def say_facts():
     import _socket, importlib.util, json, shutil, socket, utils
     network = []
-    for kind in (socket.socket, _socket.socket):  # the second knows nothing of SITECUSTOMIZE
+    # the second knows nothing of SITECUSTOMIZE
+    for kind in (socket.socket, _socket.socket):
         outward = kind()
         outward.settimeout(5)
         try:
@@ -74,8 +78,10 @@ def say_facts():
             network.append("there")
         except OSError as error:
             network.append(str(error))
-    modules = [name for name in ("accelerate", "tqdm", "tools") if importlib.util.find_spec(name)]
-    print(json.dumps({"utils": utils.__file__, "modules": modules, "git": shutil.which("git"), "network": network}))
+    facts = {"utils": utils.__file__, "git": shutil.which("git"), "network": network}
+    names = "accelerate", "tqdm", "tools"
+    facts["modules"] = [name for name in names if importlib.util.find_spec(name)]
+    print(json.dumps(facts))
 
 say_facts()
 """
@@ -93,26 +99,33 @@ give_answers()
 MOVES = """
 def move_controls():
     import ipywidgets
-    known = getattr(ipywidgets.widgets.widget, "_instances", None) or ipywidgets.Widget.widgets
-    boxes = [box for box in known.values() if isinstance(box, ipywidgets.VBox)]
-    (explorer,) = [box for box in boxes if "<!-- drawing" in getattr(box.children[-1], "value", "")]
+    # ipywidgets 8, 7
+    known = getattr(ipywidgets.widgets.widget, "_instances", None)
+    boxes = [
+        box for box in (known or ipywidgets.Widget.widgets).values()
+        if isinstance(box, ipywidgets.VBox)
+        and "<!-- drawing" in getattr(box.children[-1], "value", "")
+    ]
+    (explorer,) = boxes
     *controls, picture = explorer.children
     for control in controls:
         before = picture.value
         for value in others(control):
             if picture.value == before:
                 control.value = value
-        print("redrawn" if picture.value != before else f"not redrawn: {control}")
+        moved = picture.value != before
+        print("redrawn" if moved else f"not redrawn: {control}")
 
 def others(control):
+    value = control.value
     if hasattr(control, "options"):
-        pairs = [each if isinstance(each, tuple) else (each, each) for each in control.options]
-        return [value for _, value in pairs]
-    if isinstance(control.value, bool):
-        return [not control.value]
-    if isinstance(control.value, str):
+        options = control.options  # values, or pairs of a text and a value
+        return [each[1] if isinstance(each, tuple) else each for each in options]
+    if isinstance(value, bool):
+        return [not value]
+    if isinstance(value, str):
         return ["numpy"]
-    return [type(control.value)(value) for value in (control.value / 2, 2 * control.value, control.value + 1)]
+    return [type(value)(other) for other in (value / 2, 2 * value, value + 1)]
 
 move_controls()
 """
@@ -142,11 +155,10 @@ def bare(tmp_path_factory):
     home.mkdir()
     for each in os.environ["PATH"].split(os.pathsep):
         for program in pathlib.Path(each).glob("*"):
-            if (
-                not program.name.startswith(("git", "python", "pip"))
-                and not (tools / program.name).exists()
-            ):
-                (tools / program.name).symlink_to(program)
+            link = tools / program.name
+            left_out = program.name.startswith(("git", "python", "pip"))
+            if not left_out and not link.exists():
+                link.symlink_to(program)
     path = os.pathsep.join([str(venv / "bin"), str(tools)])
     variables = {"PATH": path, "HOME": str(home), "PYDEVD_DISABLE_FILE_VALIDATION": "1"}
     return {**variables, "LAB_STRICT": "1", "LAB_UNTIMED": "1"}
@@ -154,61 +166,59 @@ def bare(tmp_path_factory):
 
 @pytest.mark.parametrize("stem", LESSONS)
 def test_lesson_runs_alone(stem, bare, tmp_path):
-    nb = nbformat.reads(
-        single.single(LESSONS[stem], "pytorch-device-lab-test"), as_version=4
-    )
-    own = len(nb.cells)
-    nb.cells += map(
-        nbformat.v4.new_code_cell, [FACTS, ANSWERS.replace("NN", stem[:2]), MOVES]
-    )
-    path = tmp_path / "an empty folder" / f"{stem}.ipynb"
-    path.parent.mkdir()
+    folder = tmp_path / "an empty folder"
+    folder.mkdir()
+    own, added = run_alone(stem, bare, folder)
+    assert [text for cell in own for text in stderr(cell)] == []
+    facts, answers, moves = map(text_of, added)
+    check_facts(json.loads(facts), folder)
+    verdicts = re.findall(r"^([✓✗○]) (\d\d\.\d) ·", answers, re.M)
+    assert verdicts == [("✓", number) for number in lesson_exercises(stem[:2])], answers
+    assert set(moves.splitlines()) == {"redrawn"}, moves
+    stored = nbformat.read(LESSONS[stem], as_version=4).cells
+    before = {cell.id: cell for cell in stored}
+    for cell in own:
+        if stem.startswith("15") and cell.id in UNAVAILABLE:
+            assert states(cell) == {"unavailable"}, cell.id
+            assert "needs the package `accelerate`" in text_of(cell), cell.id
+        elif stem.startswith("15") and cell.id in WAITING:
+            assert states(cell) == {"waiting"}, cell.id
+        else:
+            told = states(before[cell.id]) & NOT_LIVE
+            assert states(cell) & NOT_LIVE == told, cell.id
+        if "plots.explorer(" in cell.source or "plots.diagram(" in cell.source:
+            assert pictures(cell) == pictures(before[cell.id]) != set(), cell.id
+
+
+def run_alone(stem, bare, folder):
+    """The code cells of a lesson, and those that are added, after a run in `folder`.
+
+    bare: variables of the environment.
+    """
+    text = single.single(LESSONS[stem], "pytorch-device-lab-test")
+    nb = nbformat.reads(text, as_version=4)
+    for source in (FACTS, ANSWERS.replace("NN", stem[:2]), MOVES):
+        nb.cells.append(nbformat.v4.new_code_cell(source))
+    path = folder / f"{stem}.ipynb"
     nbformat.write(nb, path)
-    python = shutil.which("python", path=bare["PATH"])
-    command = [python, ROOT / "tests" / "site" / "built" / "alone.py", path, "240"]
-    done = subprocess.run(
-        command, env=bare, cwd=path.parent, capture_output=True, text=True
-    )
+    command = [shutil.which("python", path=bare["PATH"]), alone.__file__, path, "240"]
+    done = subprocess.run(command, env=bare, cwd=folder, capture_output=True, text=True)
     nb = nbformat.read(path, as_version=4)
     code = [cell for cell in nb.cells if cell.cell_type == "code"]
-    assert done.returncode == 0, [
-        done.stderr,
-        *(errors_of(cell) for cell in code if errors_of(cell)),
-    ]
+    errors = [errors_of(cell) for cell in code if errors_of(cell)]
+    assert done.returncode == 0, [done.stderr, *errors]
     assert [cell.execution_count for cell in code] == list(range(1, len(code) + 1))
-    code = [cell for cell in nb.cells[:own] if cell.cell_type == "code"]
-    assert [text for cell in code for text in stderr(cell)] == []
+    return code[:-3], code[-3:]
 
-    facts, answers, moves = map(text_of, nb.cells[own:])
-    facts = json.loads(facts)
-    assert (
-        pathlib.Path(facts["utils"])
-        == path.parent / "pytorch-device-lab-test" / "utils" / "__init__.py"
-    )
+
+def check_facts(facts, folder):
+    """The lesson used what it brought with it, and nothing else was there."""
+    utils = folder / "pytorch-device-lab-test" / "utils" / "__init__.py"
+    assert pathlib.Path(facts["utils"]) == utils
     assert facts["modules"] == [] and facts["git"] is None
     refused, unreachable = facts["network"]
     assert "refused by a test" in refused
     assert "Network is unreachable" in unreachable or not alone.permitted()
-    verdicts = re.findall(r"^([✓✗○]) (\d\d\.\d) ·", answers, re.M)
-    assert verdicts == [("✓", number) for number in lesson_exercises(stem[:2])], answers
-    assert set(moves.splitlines()) == {"redrawn"}, moves
-
-    stored = {
-        cell.id: cell for cell in nbformat.read(LESSONS[stem], as_version=4).cells
-    }
-    for cell in code:
-        shown, before = states(cell), states(stored[cell.id])
-        if stem.startswith("15") and cell.id in UNAVAILABLE | WAITING:
-            assert shown == {"unavailable" if cell.id in UNAVAILABLE else "waiting"}, (
-                cell.id
-            )
-            assert (
-                "needs the package `accelerate`" in text_of(cell) or cell.id in WAITING
-            )
-        else:
-            assert shown & NOT_LIVE == before & NOT_LIVE, cell.id
-        if "plots.explorer(" in cell.source or "plots.diagram(" in cell.source:
-            assert pictures(cell) == pictures(stored[cell.id]) != set(), cell.id
 
 
 def states(cell):
