@@ -20,8 +20,8 @@ BENCH := .venv-bench/$(BIN)/python
 NBVAL := -m tests.lessons.plugin
 N ?=
 LESSONS := $(wildcard notebooks/$(N)*.ipynb)
-# These start jobs of many processes. `make test` runs them once, the commands below every time.
-JOBS = $(shell grep -l '"%%torchrun' $(LESSONS))
+# Lessons that start jobs of many processes: `make test` runs them once, the commands below every time.
+JOBS ?=
 # torch_xla exists for Linux on x86-64 only. Elsewhere the second environment is the one with a front end like Colab's.
 SECOND := $(if $(filter Linux-x86_64,$(shell uname -sm | tr ' ' -)),test-tpu,test-colab)
 # What `make test` opens in a browser; `make test-browser` opens all lessons, or the one of N.
@@ -67,7 +67,7 @@ lab: env
 # First all that measures nothing, side by side: five at a time keep both cores of a small machine busy. Then, with the
 # machine to itself, what judges times.
 test:
-	OMP_WAIT_POLICY=passive $(MAKE) -j5 lint test-unit untimed $(SECOND) test-browser WITHOUT="$(JOBS)" IN_BROWSER="$(SAMPLE)"
+	OMP_WAIT_POLICY=passive $(MAKE) -j5 lint test-unit untimed $(SECOND) test-browser JOBS=--jobs=no IN_BROWSER="$(SAMPLE)"
 	$(MAKE) timed
 	@$(VENV) -c "from tests.lessons.test_browser import BROWSER; BROWSER or print('NOT TESTED: in a browser (no Chromium)')"
 
@@ -103,13 +103,13 @@ test-tpu-unit: env-test-tpu
 	$(ON_XLA) $(TPU) -m pytest tests/utils/test_xla.py tests/scripts/test_train_xla.py tests/scripts/test_train.py -k xla
 
 test-tpu-lessons: env-test-tpu
-	OMP_NUM_THREADS=1 LAB_STRICT=1 LAB_UNTIMED=1 $(ON_XLA) $(TPU) $(NBVAL) $(filter-out $(WITHOUT),$(LESSONS))
+	OMP_NUM_THREADS=1 LAB_STRICT=1 LAB_UNTIMED=1 $(ON_XLA) $(TPU) $(NBVAL) $(JOBS) $(LESSONS)
 
 env-test-colab:
 	@$(PYTHON) tools/setup_env.py --venv .venv-colab --requirements tests/colab-requirements.txt --extra lessons --prefer 3.13
 
 test-colab: env-test-colab
-	LAB_STRICT=1 LAB_UNTIMED=1 PYDEVD_DISABLE_FILE_VALIDATION=1 $(COLAB) $(NBVAL) $(filter-out $(WITHOUT),$(LESSONS))
+	LAB_STRICT=1 LAB_UNTIMED=1 PYDEVD_DISABLE_FILE_VALIDATION=1 $(COLAB) $(NBVAL) $(JOBS) $(LESSONS)
 
 # With the newest PyTorch, as a reader: every cell ends, and what is not as announced is listed.
 env-test-next:

@@ -64,7 +64,7 @@ import nbformat  # noqa: E402
 from nbclient.exceptions import CellControlSignal, CellExecutionError, DeadKernelError  # noqa: E402
 
 from tools.lessons import differences, run  # noqa: E402
-from utils import cells, claims, recordings  # noqa: E402
+from utils import claims, grammar, recordings  # noqa: E402
 from utils.devices import emulated  # noqa: E402
 from utils.messages import NOT_LIVE, LabError  # noqa: E402
 
@@ -101,7 +101,7 @@ def conditional(nb):
     found = []
     for cell in nb.cells:
         with contextlib.suppress(LabError):  # a wrong header: the cell will say so
-            found.append((cells.header(cell.source), cell))
+            found.append((grammar.header(cell.source), cell))
     return [(header, cell) for header, cell in found if header and header.recordable]
 
 
@@ -133,7 +133,7 @@ def run_lesson(nb, folder, end=math.inf, most=MOST):
                     client.timeout = math.ceil(min(most, end - begin))
                     client.execute_cell(cell, n)
                     seconds = time.perf_counter() - begin
-                    header = cells.header(cell.source)
+                    header = grammar.header(cell.source)
                     if (
                         header
                         and header.recordable
@@ -204,7 +204,7 @@ def entry(client, cell, n, header, seconds):
         ) from None
     return {
         "requires": header.word,
-        "source": cells.source_hash(cell.source),
+        "source": grammar.source_hash(cell.source),
         "date": datetime.date.today().isoformat(),
         "seconds": round(seconds, 3),
         "machine": machine,
@@ -264,9 +264,12 @@ def claims_here(nb, stored):
         if (
             lines
             and ran_live(cell)
-            and getattr(cells.header(cell.source), "name", None) not in stored
+            and getattr(grammar.header(cell.source), "name", None) not in stored
         ):
-            found[cell.id] = {"source": cells.source_hash(cell.source), "lines": lines}
+            found[cell.id] = {
+                "source": grammar.source_hash(cell.source),
+                "lines": lines,
+            }
     return found
 
 

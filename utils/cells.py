@@ -18,89 +18,15 @@ what it did not make say that they wait. With LAB_STRICT=1 both are errors.
 """
 
 import functools
-import hashlib
 import importlib.util
 import re
 import symtable
 import sys
 import traceback
-from typing import NamedTuple
 
 from utils import needs, recordings
+from utils.grammar import RequiresError, header, results, source_hash
 from utils.messages import LabError, finding, note, pytorch, strict, untimed
-
-HEADER = re.compile(
-    r"%%requires(?:\s+(?P<word>\S+))?(?:\s+--(?P<kind>result|name)\s+(?P<name>[A-Za-z_]\w*)(?P<timeless>\s+--timeless)?)?\s*$"
-)
-
-
-class RequiresError(LabError):
-    """A %%requires line that says nothing the course knows."""
-
-
-class Header(NamedTuple):
-    """What a %%requires line says. kind: "result", "name" or None."""
-
-    word: str
-    kind: str | None = None
-    name: str | None = None
-    timeless: bool = False
-
-    @property
-    def result(self):
-        """Name of the result that the cell makes (--result NAME) or reads
-        (result:NAME), or None.
-        """
-        if self.word.startswith("result:"):
-            return self.word.removeprefix("result:")
-        return self.name if self.kind == "result" else None
-
-    @property
-    def recordable(self):
-        """Whether what the cell gives on a machine that has the hardware can be
-        recorded.
-        """
-        return bool(self.name) and not self.word.startswith("result:")
-
-
-def header(source: str) -> Header | None:
-    """The Header of a cell, None if it has none. RequiresError where it is wrong."""
-    line = source.lstrip().split("\n", 1)[0]
-    if not line.startswith("%%requires"):
-        return None
-    found = HEADER.match(line)
-    if not found or not found["word"]:
-        usage = (
-            "write %%requires WORD, perhaps with --result NAME or --name NAME, and"
-            " after a name --timeless"
-        )
-        raise RequiresError(f"cannot read {line.strip()!r}: {usage}")
-    word = found["word"]
-    if (
-        not re.fullmatch(r"result:[A-Za-z_]\w*|cuda:[1-9]\d*", word)
-        and word not in needs.NEEDS
-    ):
-        known = ", ".join([*needs.NEEDS, "cuda:2", "result:NAME"])
-        raise RequiresError(
-            f"unknown word {word!r} after %%requires; known are {known}"
-        )
-    return Header(word, found["kind"], found["name"], bool(found["timeless"]))
-
-
-def body(source: str) -> str:
-    """A cell's code without its header."""
-    first, _, rest = source.lstrip().partition("\n")
-    return rest if first.startswith("%%requires") else source
-
-
-def source_hash(source: str) -> str:
-    """Short SHA-256 of a cell's code: header, title (`# @title …`), blank ends and
-    trailing spaces do not count.
-    """
-    lines = [line.rstrip() for line in body(source).strip().splitlines()]
-    if lines and lines[0].startswith("# @title "):
-        lines = "\n".join(lines[1:]).strip().split("\n")
-    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
 
 
 def missing(word: str, variables=()) -> str | None:
@@ -118,7 +44,9 @@ def _missing_hardware(word):
     base, _, count = word.partition(":")
     if base in recordings.pretending():
         return None
-    return needs.missing_cuda(int(count)) if count else needs.NEEDS[base]()
+    if count:
+        return needs.missing_cuda(int(count))
+    return getattr(needs, f"missing_{base}")()
 
 
 # --------------------------------------------------------------------------------------
@@ -171,7 +99,6 @@ def _variables():
 # --------------------------------------------------------------------------------------
 # Cells that do not end, and those that wait for them
 
-RESULT = re.compile(r"%%\w.*\s--result\s+([A-Za-z_]\w*)")
 _gaps = set()  # names that a cell above should have made, and did not
 
 
@@ -263,7 +190,7 @@ def _after_cell(result):
     if error is None:
         return
     source = result.info.raw_cell or ""
-    for name in RESULT.findall("\n".join(source.split("\n")[:2])):
+    for name in results(source):
         _variables().pop(name, None)
         recordings.results.pop(name, None)
         _gaps.add(name)

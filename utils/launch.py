@@ -33,6 +33,7 @@ import psutil
 
 from utils.cells import CellEnds
 from utils.course import COURSE
+from utils.grammar import TORCHRUN
 from utils.messages import finding, pytorch
 
 # name of the network interface that stays on this machine
@@ -370,10 +371,6 @@ def _judge(run, fails):
 # --------------------------------------------------------------------------------------
 # The cell magic
 
-HEADER = re.compile(
-    r"(?P<processes>[1-9]\d*)(\s+--result\s+(?P<result>[A-Za-z_]\w*))?(\s+--fails\s+(?P<fails>.+))?"
-)
-
 
 def torchrun_cell(line, cell):
     """%%torchrun N [--result NAME] [--fails PATTERN]: run the cell as a script in N
@@ -383,7 +380,7 @@ def torchrun_cell(line, cell):
     the job must fail, with a message that matches this regular expression (in quotation
     marks).
     """
-    found = HEADER.fullmatch(line.strip())
+    found = TORCHRUN.fullmatch(line.strip())
     if not found:
         raise LaunchError(
             "write %%torchrun N, %%torchrun N --result NAME or %%torchrun N --fails"

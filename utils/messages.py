@@ -7,8 +7,6 @@ import os
 import re
 import sys
 
-import torch
-
 BADGES = {  # state of a conditional cell → the words that its note begins with
     "live": "LIVE",
     "replayed": "RECORDED",
@@ -65,6 +63,8 @@ def finding(
 
 def pytorch() -> str:
     """This PyTorch by name and version: "PyTorch 2.13.0"."""
+    import torch  # here: what reads lessons needs the rest of this module only
+
     return f"PyTorch {torch.__version__.split('+')[0]}"
 
 
@@ -90,6 +90,11 @@ def note(text: str, state: str | None = None, rich: str | None = None) -> None:
     style = QUIET if state in ("live", "unavailable", "waiting") else LOUD
     data = {"text/plain": plain, "text/html": f'<div style="{style}">{body}</div>'}
     display(data, raw=True, metadata={"device_lab": {"state": state}} if state else {})
+
+
+def state_of(output: dict) -> str | None:
+    """What the course says of an output: the `state` of its note."""
+    return output.get("metadata", {}).get("device_lab", {}).get("state")
 
 
 def picture(png: str, alt: str) -> None:

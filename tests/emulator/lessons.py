@@ -19,6 +19,8 @@ import time
 
 from tests.emulator import build
 from tests.emulator.run import environment
+from tests.lessons.plugin import code_of
+from utils import grammar
 
 # Memory of emulated GPUs counts as the kernel's.
 COMMAND = [
@@ -63,14 +65,14 @@ def lesson(number):
     return path
 
 
-def asks_for_a_gpu(number):
-    """Whether a cell of the lesson runs on one GPU (11 asks for two, 12 for none)."""
-    return bool(
-        re.search(
-            r'"%%requires (cuda|accelerator|triton)\b(?!:)',
-            lesson(number).read_text(encoding="utf-8"),
-        )
-    )
+def headers(number):
+    """What the %%requires lines of the lesson say."""
+    return list(filter(None, map(grammar.header, code_of(lesson(number)))))
+
+
+def words(number):
+    """The words of its %%requires lines: 11 asks for "cuda:2", 12 for no GPU."""
+    return {header.word for header in headers(number)}
 
 
 def variables(number, gpu, gpus, log):
@@ -93,8 +95,7 @@ def run_lesson(number, gpu, record=False):
     """One lesson on one kind of GPU: (line that says how it went, all that was printed,
     whether all is well).
     """
-    two = "%%requires cuda:2" in lesson(number).read_text(encoding="utf-8")
-    gpus = 2 if record or (two and gpu == "T4") else 1
+    gpus = 2 if record or ("cuda:2" in words(number) and gpu == "T4") else 1
     command = [*COMMAND, *(["--twice"] if gpu == "T4" else [])]
     if record:
         command = ["-m", "tools.record"]
@@ -149,15 +150,13 @@ def main(arguments=None):
         )
     numbers = options.numbers or ORDER
     if options.record:
-        numbers = [
-            n for n in numbers if "--timeless" in lesson(n).read_text(encoding="utf-8")
-        ]
+        numbers = [n for n in numbers if any(head.timeless for head in headers(n))]
     gpus = ["T4"] if options.record else ["T4", "H200"]
     jobs = [
         (n, gpu, options.record)
         for gpu in gpus
         for n in numbers
-        if gpu == "T4" or asks_for_a_gpu(n)
+        if gpu == "T4" or {"cuda", "accelerator", "triton"} & words(n)
     ]
     jobs.sort(key=lambda job: (ORDER.index(job[0]), job[1] != "T4"))
     begin, failed, lines = time.perf_counter(), 0, []

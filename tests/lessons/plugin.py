@@ -10,7 +10,8 @@ wrong but missed claims about time runs once more: what is measured while the ma
 does something else can miss any bound.
 
 With --timed=yes only those lessons run that judge times on every machine, with
---timed=no only the others.
+--timed=no only the others; --jobs does the same with lessons that start jobs of several
+processes.
 
 With --twice the cells of a lesson run twice in one kernel, as a reader's may who runs
 all of them again.
@@ -49,14 +50,12 @@ import pytest
 from nbval.plugin import IPyNbCell, NbCellError
 
 from tests import temporary
+from utils import grammar
+from utils.messages import NOT_LIVE, state_of
 
 # seconds to wait for a cell's outputs; nbval's own 5 s are too few on a busy machine
 OUTPUT_TIMEOUT = 60
-# Both as in utils.claims and utils.messages (a test compares): importing those loads
-# PyTorch, for seconds.
 CLAIM = re.compile(r"^[✓✗] .* \(claimed[ )].*$", re.M)
-RESULT = re.compile(r"%%requires +\S+ +--result +(\w+)")
-NOT_LIVE = {"replayed", "emulated", "published", "unavailable", "waiting"}
 ROOT = Path(__file__).resolve().parents[2]
 STATUS = ROOT / "build" / "status"
 
@@ -381,11 +380,6 @@ def again(cell, number):
     )
 
 
-def state_of(output):
-    """What the course says about an output (utils.messages.note), or None."""
-    return output.get("metadata", {}).get("device_lab", {}).get("state")
-
-
 def own(outputs):
     """Outputs that a cell makes itself, without what the course says of where they come
     from.
@@ -395,11 +389,12 @@ def own(outputs):
 
 def unrecordable(kernel, source):
     """Why the result that a cell has just measured could not be recorded, or None."""
-    found = RESULT.match(source)
-    if not found:
+    header = grammar.header(source)
+    if header is None or header.kind != "result" or not header.recordable:
         return None
     question = (
-        f"__import__('utils.recordings').recordings.plain({found[1]!r}, {found[1]})"
+        f"__import__('utils.recordings').recordings.plain({header.name!r},"
+        f" {header.name})"
     )
     asked, why = kernel.kc.execute(question, silent=True, allow_stdin=False), None
     while True:
@@ -437,8 +432,15 @@ def judges_times(source):
     """Whether a cell judges times on every machine: a claim without a condition does,
     and a row of lesson 16.
     """
-    claims = "timed=True" in source and not source.startswith("%%")
-    return claims or bool(re.match("%%today .*: slower", source))
+    head, code = grammar.split(source)
+    return ("timed=True" in code and not head) or (
+        head.startswith("%%today") and ": slower" in head
+    )
+
+
+def starts_jobs(source):
+    """Whether a cell starts jobs of several processes."""
+    return "%%torchrun" in grammar.split(source)[0]
 
 
 def run_lessons(paths, arguments, options, attempt=1):
@@ -472,6 +474,11 @@ def main(arguments):
         help="only lessons that judge times, or only the others",
     )
     parser.add_argument(
+        "--jobs",
+        choices=["yes", "no"],
+        help="only lessons that start jobs of processes, or only the others",
+    )
+    parser.add_argument(
         "--twice",
         action="store_true",
         help="run each lesson's cells twice, in one kernel",
@@ -494,14 +501,15 @@ def main(arguments):
     paths = [Path(text) for text in others if text.endswith(".ipynb")]
     if not paths:
         parser.error("name notebooks, for example notebooks/*.ipynb")
-    if options.timed:
-        paths = [
-            path
-            for path in paths
-            if any(map(judges_times, code_of(path))) == (options.timed == "yes")
-        ]
-        if not paths:
-            return 0
+    for wanted, has in ((options.timed, judges_times), (options.jobs, starts_jobs)):
+        if wanted:
+            paths = [
+                path
+                for path in paths
+                if any(map(has, code_of(path))) == (wanted == "yes")
+            ]
+    if not paths:
+        return 0
     for_pytest = [text for text in others if not text.endswith(".ipynb")]
     status, failed = run_lessons(paths, for_pytest, options)
     if failed and all(lesson.only_missed_claims(options) for lesson in failed):

@@ -15,7 +15,6 @@ import pytest
 
 from tests.lessons import plugin
 from tools import lab
-from utils import claims, messages
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -320,13 +319,13 @@ def test_lessons_that_judge_times_run_apart_from_the_others(tmp_path):
     status, output = run("--timed=yes", one, two)
     assert status == 0 and re.findall(r"^(0\S+) ", output, re.M) == ["00_one"]
     assert run("--timed=no", one) == (0, "")
-
-
-def test_the_plugin_knows_what_the_course_says_and_loads_no_torch():
-    assert plugin.CLAIM.pattern == claims.LINE.pattern
-    assert plugin.NOT_LIVE == messages.NOT_LIVE
-    code = "import sys, tests.lessons.plugin; sys.exit('torch' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT).returncode == 0
+    job = "%%requires cuda --name x\n%%torchrun 2\n1"
+    four = write_notebook(tmp_path / "03_four.ipynb", job, "'%%torchrun'")
+    assert [any(map(plugin.starts_jobs, plugin.code_of(x))) for x in (one, four)] == [
+        False,
+        True,
+    ]
+    assert run("--jobs=no", four) == (0, "")
 
 
 def ran(folder, monkeypatch, paths, **options):

@@ -16,6 +16,7 @@ import pytest
 from tests.conftest import ROOT, notebook
 from tools import record
 from tools.lessons import run
+from utils import grammar
 
 CUDA = (
     "%%requires cuda --result numbers\nnumbers = [1.5, 2]\nclaim('it is fast', 2,"
@@ -146,7 +147,7 @@ def test_what_other_cells_claimed_of_this_machine_is_kept(recorder):
     assert [line.partition(" (claimed")[0] for line in of_both["lines"]] == [
         "✓ of the CPU"
     ]
-    assert of_both["source"] == record.cells.source_hash(both)
+    assert of_both["source"] == grammar.source_hash(both)
 
 
 @pytest.mark.parametrize(

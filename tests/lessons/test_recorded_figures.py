@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from tests.conftest import ROOT
-from utils import cells, claim, plots, recordings
+from utils import claim, grammar, plots, recordings
 
 
 @dataclass(frozen=True)
@@ -102,8 +102,8 @@ def drawn(row, value, monkeypatch):
     }
     for cell in row.functions:
         exec(functions_of(source[cell]), names)
-    assert cells.header(source[row.figure]).word == f"result:{row.result}"
-    exec(cells.body(source[row.figure]), names)
+    assert grammar.header(source[row.figure]).word == f"result:{row.result}"
+    exec(grammar.body(source[row.figure]), names)
     ((fig, alt),) = shown
     fig.draw_without_rendering()
     (ax,) = fig.axes

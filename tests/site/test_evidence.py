@@ -12,7 +12,7 @@ import pytest
 from tests.conftest import ROOT, notebook
 from tools import lab
 from tools.site import evidence
-from utils import cells, needs, recordings
+from utils import grammar, recordings
 
 MACHINE = {"device": "XLA on CPU", "torch": "2.9.0+cu128", "torch_xla": "2.9.0"}
 T4 = {"device": "emulated Tesla T4", "torch": "2.13.0+cu130", "capability": "7.5"}
@@ -115,7 +115,7 @@ def test_every_conditional_cell_stands_on_the_page_once_with_what_it_shows_in_th
     known = [
         (cell, head)
         for _, cell in code_cells
-        if (head := cells.header(cell.source)) and head.recordable
+        if (head := grammar.header(cell.source)) and head.recordable
     ]
     assert (
         sorted(name for name, _ in listed) == sorted(head.name for _, head in known)
@@ -183,10 +183,6 @@ def test_README_says_of_GPUs_and_TPUs_what_the_recordings_say(pages):
     assert f"**{sentence}**" in pages["docs/evidence.md"]
 
 
-def test_each_word_after_requires_is_explained():
-    assert evidence.NEEDS.keys() == needs.NEEDS.keys()
-
-
 # --------------------------------------------------------------------------------------
 # A small course
 
@@ -237,7 +233,7 @@ def record(course, machine, *lines, date="2026-11-20", claims=None):
     """Store what a machine gave for the cell of the small course."""
     entry = {
         "requires": "cuda",
-        "source": cells.source_hash(CUDA),
+        "source": grammar.source_hash(CUDA),
         "date": date,
         "seconds": 1.0,
     }
@@ -288,7 +284,7 @@ def test_a_recording_of_a_GPU_makes_the_sentence_untrue_and_gives_figures(course
     record(course, MACHINE)
     assert evidence.gpu_sentence(evidence.read_lessons(course)).startswith("No result")
     judged = {
-        "source": cells.source_hash(READS),
+        "source": grammar.source_hash(READS),
         "lines": ["✓ all of it (claimed) · NVIDIA H200 (this machine)"],
     }
     stale = {"source": "0", "lines": [HERE.replace("A CPU", "Their CPU")]}

@@ -8,7 +8,7 @@ import nbformat
 import pytest
 
 from tests.conftest import ROOT, text_of
-from utils import cells
+from utils import grammar
 from utils.today import cell as today
 
 CELLS = nbformat.read(today.LESSON, as_version=4).cells
@@ -37,7 +37,7 @@ def slug_of(cell):
 
 SNIPPETS = [cell for cell in CELLS[:INDEX] if slug_of(cell)]
 ERRORS = [cell for cell in CELLS[INDEX:] if slug_of(cell)]
-LIVE = [cell for cell in SNIPPETS + ERRORS if cells.header(cell.source) is None]
+LIVE = [cell for cell in SNIPPETS + ERRORS if grammar.header(cell.source) is None]
 
 
 def test_there_are_enough_rows_that_run_everywhere():

@@ -14,7 +14,7 @@ import pytest
 from tests.conftest import ROOT, errors_of, text_of
 from tests.utils.test_recordings import CELL, EMULATED, ENTRY, WITHOUT_GPU
 from tools.lessons import notebooks
-from utils import cells, messages, recordings
+from utils import grammar, messages, recordings
 from utils.recordings import RecordingError
 
 SOURCE = {
@@ -56,7 +56,7 @@ def changed(**changes):
 
 def names_in_lessons():
     heads = [
-        cells.header(cell.source)
+        grammar.header(cell.source)
         for lesson in notebooks.lessons()
         for cell in nbformat.read(lesson, as_version=4).cells
         if cell.cell_type == "code"

@@ -10,13 +10,13 @@ import torch
 
 from tests.conftest import ROOT, errors_of, text_of
 from tools.lessons import notebooks
-from utils import cells, recordings
+from utils import grammar, recordings
 from utils.recordings import RecordingError
 
 PNG = base64.b64encode(b"\x89PNG\r\n\x1a\nrest").decode()
 ENTRY = {
     "requires": "cuda",
-    "source": cells.source_hash("x = 1"),
+    "source": grammar.source_hash("x = 1"),
     "date": "2026-11-20",
     "seconds": 1.5,
     "machine": {
@@ -171,13 +171,13 @@ def test_what_is_pretended_gets_neither_into_the_course_nor_out_of_it(
 
 
 def test_hash_ignores_header_and_spaces_but_not_code():
-    same = cells.source_hash("%%requires cuda --result x\nx = 1\n")
+    same = grammar.source_hash("%%requires cuda --result x\nx = 1\n")
     assert (
         same
-        == cells.source_hash("\nx = 1   \n\n")
-        == cells.source_hash("%%requires cuda --name y\nx = 1")
+        == grammar.source_hash("\nx = 1   \n\n")
+        == grammar.source_hash("%%requires cuda --name y\nx = 1")
     )
-    assert same != cells.source_hash("x = 2") and same != cells.source_hash(
+    assert same != grammar.source_hash("x = 2") and same != grammar.source_hash(
         "    x = 1\ny = 1"
     )
 
@@ -186,7 +186,7 @@ def test_committed_recordings_name_their_machine_and_the_emulated_show_no_time_a
     timeless = set()
     for lesson in notebooks.lessons():
         heads = [
-            cells.header(cell.source)
+            grammar.header(cell.source)
             for cell in nbformat.read(lesson, as_version=4).cells
         ]
         timeless.update(head.name for head in heads if head and head.timeless)

@@ -22,7 +22,7 @@ from typing import NamedTuple
 from unittest import mock
 from xml.etree import ElementTree
 
-from utils import cells, plots, recordings
+from utils import cells, grammar, plots, recordings
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -42,7 +42,7 @@ class Statement(NamedTuple):
 
     node: ast.stmt | None
     source: str
-    header: cells.Header | None
+    header: grammar.Header | None
     reads: set
     makes: set
     changes: set
@@ -112,10 +112,10 @@ def _made(statements, name, end, given):
 
 
 def _statements(source):
-    header = cells.header(source)
+    header = grammar.header(source)
     if header and not header.word.startswith("result:"):
         return [Statement(None, source, header, set(), {header.result} - {None}, set())]
-    body = cells.body(source)
+    body = grammar.body(source)
     try:
         nodes = ast.parse(body).body
     except SyntaxError:
@@ -188,7 +188,7 @@ def _run(statement, names):
     header = statement.header
     # also where this machine has the hardware: a page shows what was recorded
     if statement.node is None:
-        source = cells.source_hash(statement.source)
+        source = grammar.source_hash(statement.source)
         recordings.replay(
             header.name, f"`{header.word}`", source, names, header.timeless
         )

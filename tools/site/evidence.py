@@ -18,20 +18,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tools.lab import edition
-from utils import cells, claims, recordings
+from utils import claims, grammar, recordings
 from utils.messages import NOT_LIVE
 from utils.today import cell as today
 
 ROOT = Path(__file__).resolve().parents[2]
-NEEDS = {  # what a word after %%requires stands for, wherever this page is made
-    "cuda": "a CUDA GPU",
-    "mps": "an Apple GPU",
-    "xla": "torch_xla",
-    "tpu": "a TPU",
-    "accelerator": "an accelerator",
-    "compiler": "a C++ compiler",
-    "triton": "a CUDA GPU with Triton",
-}
 ENVIRONMENTS = {  # of the status page → what makes its files
     "main": "the versions of requirements.txt: `make test`, `make lesson`",
     "XLA": (
@@ -102,7 +93,7 @@ class Cell:
     source: str
     section: str
     outputs: list
-    header: cells.Header | None
+    header: grammar.Header | None
     recorded: list[Recording] = field(default_factory=list)
 
     @property
@@ -125,7 +116,7 @@ class Cell:
     @property
     def row(self):
         """The row of lesson 16 that it is, or None."""
-        header, _, body = cells.body(self.source).partition("\n")
+        header, _, body = grammar.body(self.source).partition("\n")
         return (
             today.parse(header.removeprefix("%%today "), body)
             if header.startswith("%%today ")
@@ -160,8 +151,7 @@ class Lesson:
                 c for c in self.conditional if c.header.result == cell.header.result
             ]
             return self.needs(makers[0]) if makers else None
-        base, _, count = word.partition(":")
-        return f"{count} CUDA GPUs" if count else NEEDS[base]
+        return cell.header.hardware
 
 
 def read_lessons(root=ROOT):
@@ -182,7 +172,9 @@ def read_lesson(path):
             section = (re.findall(r"^#+ (.+)$", prose, re.M) or [section])[-1]
         if cell["cell_type"] == "code":
             found.append(
-                Cell(cell["id"], source, section, cell["outputs"], cells.header(source))
+                Cell(
+                    cell["id"], source, section, cell["outputs"], grammar.header(source)
+                )
             )
     title = re.match(r"# ([^:\n]+)", "".join(content["cells"][0]["source"]))[1]
     lesson = Lesson(path.stem, title, edition(content), found)
@@ -206,7 +198,7 @@ def _read_recordings(lesson, folder):
                     for output in kept.get("outputs", [])
                     if "text" in output
                 ]
-                changed = kept["source"] != cells.source_hash(cell.source)
+                changed = kept["source"] != grammar.source_hash(cell.source)
                 machine, date = (
                     kept.get("machine", first["machine"]),
                     kept.get("date", first["date"]),
@@ -296,7 +288,7 @@ def claims_of(lesson):
     """The claims of a lesson, in its order, without figures."""
     found = []
     for cell in lesson.cells:
-        source = re.sub(r"\A(%%.*\n)+", "", cell.source)
+        _, source = grammar.split(cell.source)
         if cell.row:
             if cell.row.expected[""].word == "slower":
                 found.append(_claim_of_row(cell))

@@ -33,7 +33,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from utils import cells, launch, plots
+from utils import cells, grammar, launch, plots
 from utils.claims import claim
 from utils.course import COURSE
 from utils.messages import LabError, finding, pytorch
@@ -211,7 +211,7 @@ def rows():
         if LESSON.exists()
         else []
     ):
-        lines = cells.body("".join(cell["source"])).splitlines()
+        lines = grammar.body("".join(cell["source"])).splitlines()
         indexed = indexed or lines[:1] == [INDEX]
         if cell["cell_type"] == "code" and lines and re.match(r"%%today \S", lines[0]):
             row = parse(lines[0].removeprefix("%%today "), "\n".join(lines[1:]))
