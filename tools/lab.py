@@ -16,7 +16,6 @@ import tempfile
 from pathlib import Path
 
 from jupyter_core.paths import jupyter_config_dir, jupyter_data_dir
-from jupyterlab.labapp import LabApp
 
 ROOT = Path(__file__).resolve().parent.parent
 INTO_NOTEBOOKS = re.compile(
@@ -75,7 +74,7 @@ def provide_course():
     return copy, "work"
 
 
-def edition(lesson):
+def content_hash(lesson):
     """Short hash of what the cells of a lesson say."""
     return hashlib.sha256(
         json.dumps(["".join(cell["source"]) for cell in lesson["cells"]]).encode()
@@ -94,7 +93,7 @@ def for_reader(path):
             cell["source"] = INTO_NOTEBOOKS.sub(
                 r"\1../notebooks/", "".join(cell["source"])
             ).splitlines(keepends=True)
-    lesson["metadata"]["device_lab"] = {"edition": edition(lesson)}
+    lesson["metadata"]["device_lab"] = {"edition": content_hash(lesson)}
     return lesson
 
 
@@ -106,7 +105,7 @@ def is_kept(copy, newest):
         lesson = json.loads(copy.read_text(encoding="utf-8"))
         known, now = (
             lesson["metadata"].get("device_lab", {}).get("edition"),
-            edition(lesson),
+            content_hash(lesson),
         )
         used = known != now or any(
             cell.get("outputs") or cell.get("execution_count")
@@ -146,6 +145,8 @@ def copy_lessons(work):
 
 
 if __name__ == "__main__":
+    from jupyterlab.labapp import LabApp  # not everywhere where lessons are tested
+
     provide_home()
     course, folder = provide_course()
     if folder == "work":

@@ -24,7 +24,7 @@ import symtable
 import sys
 import traceback
 
-from utils import needs, recordings
+from utils import needs, provenance, recordings
 from utils.grammar import RequiresError, header, results, source_hash
 from utils.messages import LabError, finding, note, pytorch, strict, untimed
 
@@ -42,7 +42,7 @@ def missing(word: str, variables=()) -> str | None:
 @functools.cache
 def _missing_hardware(word):
     base, _, count = word.partition(":")
-    if base in recordings.pretending():
+    if base in provenance.pretending():
         return None
     if count:
         return needs.missing_cuda(int(count))
@@ -86,10 +86,10 @@ def _before_cell(info):
     except RequiresError:
         found = None  # the cell itself is about to say so
     if found and not found.word.startswith("result:") and missing(found.word) is None:
-        note(f"{recordings.device_here(found.word)}, this machine", "live")
+        note(f"{provenance.device_here(found.word)}, this machine", "live")
         if found.kind == "result":
-            recordings.results[found.name] = recordings.here(found.word)
-    recordings.running.append(found and found.result)
+            provenance.results[found.name] = provenance.here(found.word)
+    provenance.running.append(found and found.result)
 
 
 def _variables():
@@ -184,7 +184,7 @@ def _after_cell(result):
     """
     if result and not (result.info.raw_cell or "").strip():
         return  # an empty cell, of which IPython tells the end, but not the beginning
-    del recordings.running[-1:]  # none if this cell has imported the course
+    del provenance.running[-1:]  # none if this cell has imported the course
     # an interrupted `await` leaves no result
     error = getattr(result, "error_in_exec", None)
     if error is None:
@@ -192,7 +192,7 @@ def _after_cell(result):
     source = result.info.raw_cell or ""
     for name in results(source):
         _variables().pop(name, None)
-        recordings.results.pop(name, None)
+        provenance.results.pop(name, None)
         _gaps.add(name)
     if _may_end(error) and _why_it_ends(error):
         _, made = _names(sys.modules["IPython"].get_ipython().transform_cell(source))

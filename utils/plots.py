@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from utils import recordings
+from utils import provenance
 from utils.course import COURSE
 from utils.messages import LabError, picture, picture_data
-from utils.recordings import Provenance, origin
+from utils.provenance import Provenance, origin
 
 if TYPE_CHECKING:  # importing them takes longer than the rest of utils
     import ipywidgets
@@ -102,7 +102,7 @@ def figure(
         fontsize=11,
         fontweight="bold",
     )
-    text = textwrap.shorten(about or origin(where), 110, placeholder=" …")
+    text = textwrap.shorten(str(about or origin(where)), 110, placeholder=" …")
     fig.text(
         0.08 / width, 1 - 0.32 / height, text, va="top", fontsize=8.5, color="#555555"
     )
@@ -239,7 +239,7 @@ def explorer(draw: Callable, **controls: "ipywidgets.ValueWidget") -> None:
         control.layout.width = "36em"
         if hasattr(control, "continuous_update"):
             control.continuous_update = False
-    names, first = list(recordings.running), _draw(draw, controls)
+    names, first = list(provenance.running), _draw(draw, controls)
     image, count = (
         ipywidgets.HTML(first["text/html"] + "<!-- drawing 1 -->"),
         itertools.count(2),
@@ -247,7 +247,7 @@ def explorer(draw: Callable, **controls: "ipywidgets.ValueWidget") -> None:
 
     # the number shows that it was drawn, also where the picture stays the same
     def redraw(change):
-        with recordings.running_again(names):
+        with provenance.running_again(names):
             image.value = (
                 _draw(draw, controls)["text/html"] + f"<!-- drawing {next(count)} -->"
             )

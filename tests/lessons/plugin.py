@@ -31,7 +31,6 @@ import argparse
 import contextlib
 import copy
 import datetime
-import hashlib
 import json
 import os
 import platform
@@ -50,12 +49,12 @@ import pytest
 from nbval.plugin import IPyNbCell, NbCellError
 
 from tests import temporary
+from tools.lab import content_hash
 from utils import grammar
-from utils.messages import NOT_LIVE, state_of
+from utils.messages import NOT_LIVE, facts_of, state_of
 
 # seconds to wait for a cell's outputs; nbval's own 5 s are too few on a busy machine
 OUTPUT_TIMEOUT = 60
-CLAIM = re.compile(r"^[✓✗] .* \(claimed[ )].*$", re.M)
 ROOT = Path(__file__).resolve().parents[2]
 STATUS = ROOT / "build" / "status"
 
@@ -72,7 +71,7 @@ class Lesson:
     missed: set = field(default_factory=set)
     # (cell id, what is otherwise than announced)
     findings: list = field(default_factory=list)
-    # cell id → lines of claims that were judged on this machine's devices
+    # cell id → claims that were judged on this machine's devices, as data
     claims: dict = field(default_factory=dict)
     kernel_mib: float = 0.0  # the most memory that its kernel had
     family_mib: float = 0.0  # the most that the kernel and its processes had together
@@ -242,15 +241,12 @@ class Lessons:
             why := unrecordable(kernel, item.cell.source)
         ):
             raise NbCellError(item.cell_num, why, item.cell.source)
-        held = sum(len(CLAIM.findall(out.get("text", ""))) for out in item.test_outputs)
-        lesson.counts.update(done=1, held=held, unjudged=states.count("unjudged"))
-        if NOT_LIVE.isdisjoint(states):
-            lines = [
-                line
-                for out in item.test_outputs
-                for line in CLAIM.findall(out.get("text", ""))
-            ]
-            lesson.claims |= {item.cell.id: lines} if lines else {}
+        held, unjudged = states.count("claim"), states.count("unjudged")
+        lesson.counts.update(done=1, held=held, unjudged=unjudged)
+        facts = map(facts_of, item.test_outputs)
+        claims = [fact["claim"] for fact in facts if "claim" in fact]
+        if claims and NOT_LIVE.isdisjoint(states):
+            lesson.claims[item.cell.id] = claims
         lesson.counts["not live"] += not NOT_LIVE.isdisjoint(states)
         lesson.left.remove(item.cell_num)
         return result
@@ -295,7 +291,7 @@ class Lessons:
             kept = {
                 **facts,
                 "lesson": name,
-                "edition": edition(lesson.path),
+                "content_hash": content_hash(lesson_in(lesson.path)),
                 "attempt": attempt,
             }
             kept |= {
@@ -357,17 +353,6 @@ def machine(options):
     }
 
 
-def edition(path):
-    """Short hash of what the cells of a lesson say, as in tools.lab (a test compares),
-    which needs JupyterLab.
-    """
-    sources = [
-        "".join(cell["source"])
-        for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]
-    ]
-    return hashlib.sha256(json.dumps(sources).encode()).hexdigest()[:12]
-
-
 def again(cell, number):
     """The same cell once more, later in the same kernel."""
     source = copy.deepcopy(cell.cell)  # nbval joins its stored outputs in place
@@ -393,7 +378,7 @@ def unrecordable(kernel, source):
     if header is None or header.kind != "result" or not header.recordable:
         return None
     question = (
-        f"__import__('utils.recordings').recordings.plain({header.name!r},"
+        f"__import__('utils.provenance').provenance.as_json({header.name!r},"
         f" {header.name})"
     )
     asked, why = kernel.kc.execute(question, silent=True, allow_stdin=False), None
@@ -422,9 +407,14 @@ def findings(item):
             )
 
 
+def lesson_in(path):
+    """A notebook as it is stored."""
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
 def code_of(path):
     """The sources of a lesson's code cells."""
-    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    cells = lesson_in(path)["cells"]
     return ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
 
 

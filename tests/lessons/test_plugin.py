@@ -366,7 +366,7 @@ def test_what_happened_is_kept_of_lessons_of_the_course_only(tmp_path, monkeypat
     first = ran(folder, monkeypatch, [one])
     assert list(first) == [os.path.join("main", f"{one.stem}.json")]
     kept = first.popitem()[1]
-    assert kept["edition"] == lab.edition(json.loads(one.read_text("utf-8")))
+    assert kept["content_hash"] == lab.content_hash(json.loads(one.read_text("utf-8")))
     assert (
         kept["claims"] == {"a": ["✓ a: 1 (claimed ≥ 1) · here"]}
         and kept["timed"]

@@ -155,7 +155,7 @@ def test_the_first_picture_is_the_one_that_the_lesson_stores(number):
         return
     data = cell(number)["outputs"][-1]["data"]
     assert alt == "".join(data["text/plain"])
-    drawings.recordings.running[:] = [explorer.result]
+    drawings.provenance.running[:] = [explorer.result]
     fig, _ = explorer.draw(**explorers.first(number))
     ours, stored = (
         matplotlib.image.imread(io.BytesIO(base64.b64decode(png)))

@@ -111,7 +111,7 @@ def test_what_two_lessons_carry_is_the_same_and_is_that_of_the_course(singles):
                 content == (ROOT / name).read_bytes()
                 or name == "notebooks/16_old_code_today.ipynb"
             ), name
-    assert folders == {f"pytorch-device-lab-{single.edition()}"}
+    assert folders == {f"pytorch-device-lab-{single.bundle_hash()}"}
     assert {name for name in known if name.startswith("utils")} == {
         path.relative_to(ROOT).as_posix() for path in (ROOT / "utils").rglob("*.py")
     }

@@ -10,6 +10,7 @@ import ast
 import re
 
 from tools.lessons import formatting
+from utils.messages import state_of
 
 # may only become fewer
 OLD_FORM = {
@@ -178,13 +179,8 @@ def calls(cell, *names):
 
 def silent(cell):
     """Whether a cell is a visible one whose stored output says that it could not run."""
-    states = [
-        output.get("metadata", {}).get("device_lab", {}).get("state")
-        for output in cell.outputs
-    ]
-    return not folded(cell) and any(
-        state in ("unavailable", "waiting") for state in states
-    )
+    states = set(map(state_of, cell.outputs))
+    return not folded(cell) and bool(states & {"unavailable", "waiting"})
 
 
 # --------------------------------------------------------------------------------------

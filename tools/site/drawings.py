@@ -22,7 +22,7 @@ from typing import NamedTuple
 from unittest import mock
 from xml.etree import ElementTree
 
-from utils import cells, grammar, plots, recordings
+from utils import cells, grammar, plots, provenance, recordings
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -173,7 +173,7 @@ def load(number):
     """
     statements, header = needed(number)
     names = {"__name__": f"lesson_{number}", **GIVEN.get(number, {})}
-    recordings.running[:] = [header and header.result]
+    provenance.running[:] = [header and header.result]
     with (
         mock.patch.object(plots, "explorer") as explorer,
         contextlib.redirect_stdout(io.StringIO()),
@@ -221,7 +221,7 @@ def drawn(number, setting):
     import matplotlib
 
     explorer = load(number)
-    recordings.running[:] = [explorer.result]
+    provenance.running[:] = [explorer.result]
     fig, alt = explorer.draw(**setting)
     plots._finish(fig)
     text = io.StringIO()

@@ -131,7 +131,7 @@ def carried(path):
     return files
 
 
-def edition():
+def bundle_hash():
     """Short hash of all that lessons carry: the same in all of them, another one after
     any change.
     """
@@ -209,7 +209,7 @@ def single(path, folder):
 def write(out):
     """Write all lessons into the folder `out`; print a line on each."""
     out.mkdir(parents=True, exist_ok=True)
-    folder = f"pytorch-device-lab-{edition()}"
+    folder = f"pytorch-device-lab-{bundle_hash()}"
     for path in notebooks.lessons():
         text = single(path, folder)
         (out / path.name).write_text(text, encoding="utf-8", newline="\n")
