@@ -55,8 +55,8 @@ def run(*arguments, **variables):
 
 
 def test_good_lessons_pass_and_are_counted(tmp_path):
-    claim = r"print('✓ a: 1 (claimed ≥ 1) · here\n✓ 00.1')"
-    one = write_notebook(tmp_path / "00_one.ipynb", "x = 1", claim, shows("replayed"))
+    held = shows("claim") + "\nprint('✓ 00.1')"
+    one = write_notebook(tmp_path / "00_one.ipynb", "x = 1", held, shows("replayed"))
     two = write_notebook(tmp_path / "01_two.ipynb", shows("unjudged"), shows("missed"))
     source = "import sys; print('progress', file=sys.stderr)"
     three = write_notebook(tmp_path / "02_tagged.ipynb", source, tags=["lab-stderr"])
@@ -345,7 +345,7 @@ def ran(folder, monkeypatch, paths, **options):
     )
     for lesson in lessons.lessons.values():
         lesson.left.clear()
-        lesson.claims["a"] = ["✓ a: 1 (claimed ≥ 1) · here"]
+        lesson.claims["a"] = [{"text": "it holds", "value": True}]
     lessons.keep(attempt=1)
     return {
         str(path.relative_to(folder)): json.loads(path.read_text("utf-8"))
@@ -368,7 +368,7 @@ def test_what_happened_is_kept_of_lessons_of_the_course_only(tmp_path, monkeypat
     kept = first.popitem()[1]
     assert kept["content_hash"] == lab.content_hash(json.loads(one.read_text("utf-8")))
     assert (
-        kept["claims"] == {"a": ["✓ a: 1 (claimed ≥ 1) · here"]}
+        kept["claims"] == {"a": [{"text": "it holds", "value": True}]}
         and kept["timed"]
         and not kept["problems"]
     )

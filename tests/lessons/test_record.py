@@ -15,7 +15,7 @@ import pytest
 
 from tests.conftest import ROOT, notebook
 from tools import record
-from tools.lessons import run
+from tools.lessons import recording, run
 from utils import grammar
 
 CUDA = (
@@ -108,6 +108,8 @@ def test_stores_what_ran_live_and_only_that_and_reports(recorder):
     assert (
         numbers["value"] == [1.5, 2] and "it is fast" in numbers["outputs"][0]["text"]
     )
+    claim = numbers["outputs"][0]["claim"]
+    assert (claim["value"], claim["share"], claim["live"]) == (2, 0.5, True)
     assert (
         numbers["machine"]["device"].startswith("pretended cuda on ")
         and numbers["seconds"] >= 0
@@ -141,12 +143,9 @@ def test_what_other_cells_claimed_of_this_machine_is_kept(recorder):
         json.loads(text) for name, text in left.items() if name.endswith(".json")
     ]
     of_judge, of_both = content["claims"].values()
-    assert [line.partition(" (claimed")[0] for line in of_judge["lines"]] == [
-        "✓ of the result: 2"
-    ]
-    assert [line.partition(" (claimed")[0] for line in of_both["lines"]] == [
-        "✓ of the CPU"
-    ]
+    (claim,) = of_judge["claims"]
+    assert (claim["text"], claim["value"]) == ("of the result", 2)
+    assert [claim["text"] for claim in of_both["claims"]] == ["of the CPU"]
     assert of_both["source"] == grammar.source_hash(both)
 
 
@@ -164,7 +163,7 @@ def test_what_other_cells_claimed_of_this_machine_is_kept(recorder):
         ("1 / 0", "division by zero"),
         ("claim('too fast', 2, at_least=3)", "too fast"),
         (
-            "recordings.known_here = lambda *_: 'no JSON'",
+            "from utils import provenance\nprovenance.known_here = lambda *_: 'no JSON'",
             "the kernel did not say what 'later' is, but: 'no JSON'",
         ),
     ],
@@ -219,7 +218,7 @@ def test_a_cell_with_a_finding_has_run_live(state, live):
     cell = nbformat.v4.new_code_cell(
         outputs=[nbformat.v4.new_output("display_data", metadata=metadata)]
     )
-    assert record.ran_live(cell) is live
+    assert recording.ran_live(cell) is live
 
 
 @pytest.mark.parametrize("timeless", [True, False])

@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from tests.conftest import ROOT
-from utils import claim, grammar, plots, recordings
+from utils import claim, grammar, plots, provenance
 
 
 @dataclass(frozen=True)
@@ -89,8 +89,8 @@ def drawn(row, value, monkeypatch):
     """
     shown = []
     monkeypatch.setattr(plots, "show", lambda fig, alt: shown.append((fig, alt)))
-    origin = recordings.Provenance("A made-up GPU", False, "2026-11-20", {})
-    monkeypatch.setitem(recordings.results, row.result, origin)
+    origin = provenance.Provenance("A made-up GPU", False, "2026-11-20", {})
+    monkeypatch.setitem(provenance.results, row.result, origin)
     source = sources(row.lesson)
     names = {
         "torch": torch,
@@ -136,7 +136,7 @@ def test_a_figure_from_a_recording_is_the_one_drawn_live_in_any_order_of_keys(
 ):
     live = drawn(row, row.value, monkeypatch)
     assert set(live["bars"]) == set(row.value) and len(live["texts"]) == 3
-    assert drawn(row, recordings.plain(row.result, row.value), monkeypatch) == live
+    assert drawn(row, provenance.as_json(row.result, row.value), monkeypatch) == live
     other = json.loads(json.dumps(row.value, sort_keys=True))
     assert list(other) != list(row.value)
     sorted_keys = drawn(row, other, monkeypatch)

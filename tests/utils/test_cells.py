@@ -180,8 +180,8 @@ ABOUT = {  # cell → where its numbers come from, in each line that it prints
     "about()": ["cpu"],
     "%%requires result:x\nabout()": ["x"],
     "%%requires cuda --name y\nabout()": ["cpu"],
-    "%%requires result:x\nnames = [*recordings.running]": [],
-    "with recordings.running_again(names):\n    about()\nabout()": ["x", "cpu"],
+    "%%requires result:x\nnames = [*provenance.running]": [],
+    "with provenance.running_again(names):\n    about()\nabout()": ["x", "cpu"],
     "%%requires result:x\n1 / 0": [],
     "about() # after an error": ["cpu"],
     f"%%requires result:x\n{NESTED}": ["x", "cpu", "x"],
@@ -192,8 +192,8 @@ ABOUT = {  # cell → where its numbers come from, in each line that it prints
 
 def test_what_a_cell_says_about_its_numbers_is_what_its_header_names(run):
     begin = (
-        "import asyncio\nfrom utils import recordings\ndef about(): print('from',"
-        " recordings.origin())"
+        "import asyncio\nfrom utils import provenance\ndef about(): print('from',"
+        " provenance.origin())"
     )
     _, *shown = run(begin, *ABOUT, env=PRETEND)
     for cell, expected in zip(shown, ABOUT.values(), strict=True):

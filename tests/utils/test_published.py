@@ -13,9 +13,9 @@ import pytest
 
 from tests.conftest import ROOT, errors_of, text_of
 from tests.utils.test_recordings import CELL, EMULATED, ENTRY, WITHOUT_GPU
-from tools.lessons import notebooks
+from tools.lessons import notebooks, recording
 from utils import grammar, messages, recordings
-from utils.recordings import RecordingError
+from utils.provenance import RecordingError
 
 SOURCE = {
     "experiment": "Copies of 16 MB. Ours: many sizes.",
@@ -30,7 +30,7 @@ SOURCE = {
 }
 TABLE = " | C1060 | C2050\npinned | 1,198 GB/s | 2.5 GB/s\npageable | – | 1 GB/s"
 TIMELESS = CELL.replace("bandwidth", "bandwidth --timeless")
-STATE = "print('bandwidth' in globals(), 'bandwidth' in recordings.results)"
+STATE = "print('bandwidth' in globals(), 'bandwidth' in provenance.results)"
 
 
 def write(folder, content):
@@ -162,13 +162,13 @@ def show(run, tmp_path):
 
     def go(entries, source, *sources, **options):
         for k, entry in enumerate(entries):
-            recordings.store(tmp_path, f"0{k}_lesson", {"bandwidth": entry})
+            recording.store(tmp_path, f"0{k}_lesson", {"bandwidth": entry})
         if source is not None:
             write(
                 tmp_path, source if isinstance(source, str) else {"bandwidth": source}
             )
         use = (
-            "import pathlib\nfrom utils import recordings\nrecordings.FOLDER ="
+            "import pathlib\nfrom utils import provenance, recordings\nrecordings.FOLDER ="
             f" pathlib.Path({str(tmp_path)!r})"
         )
         return run(use, *sources, **options)[1:]

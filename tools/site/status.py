@@ -64,7 +64,7 @@ def _verdict(kept, lesson):
     if kept is None:
         return "–"
     sign = "✗" if kept["problems"] else "✓"
-    return sign if kept.get("content_hash") == lesson.content_hash else f"{sign} changed"
+    return sign if _is_of(kept, lesson) else f"{sign} changed"
 
 
 def _environment(environment, kept):
@@ -75,55 +75,46 @@ def _environment(environment, kept):
         return
     machines = {}
     for lesson, content in kept:
-        versions = ", ".join(
-            f"{name} {version}" for name, version in content["versions"].items()
-        )
-        machines.setdefault(
-            f"{versions} · {content['system']}, {content['cpu']}", []
-        ).append(lesson.stem[:2])
+        versions = ", ".join(map(" ".join, content["versions"].items()))
+        machine = f"{versions} · {content['system']}, {content['cpu']}"
+        machines.setdefault(machine, []).append(lesson.stem[:2])
     made = ENVIRONMENTS[environment]
     yield f"## {environment[0].upper()}{environment[1:]}\n"
     yield f"{made[0].upper()}{made[1:]}.\n"
     for machine, numbers in machines.items():
-        yield f"- {md(machine)}" + (
-            f" (lessons {' '.join(numbers)})" if len(machines) > 1 else ""
-        )
-    rows = []
-    for lesson, content in kept:
-        n = content["counts"]
-        ran = (
-            f"{n.get('done', 0)} of {n['cells']}{', twice' if content['twice'] else ''}"
-        )
-        live = f"{n.get('done', 0) - n.get('not live', 0)} live"
-        judged = f"{n.get('held', 0)} held, {n.get('unjudged', 0)} not judged"
-        took = f"{n.get('seconds', 0):.0f} s, {content['kernel_mib']:,} MiB"
-        if content["family_mib"] > content["kernel_mib"]:
-            took += f", {content['family_mib']:,} with its processes"
-        notes = [content["date"]]
-        notes += (
-            [] if content["strict"] else ["as a reader: a missed claim stops nothing"]
-        )
-        notes += [] if content["timed"] else ["times not judged"]
-        notes += [f"{content['findings']} findings"] if content["findings"] else []
-        notes += (
-            ["second run, after missed claims about time"]
-            if content["attempt"] > 1
-            else []
-        )
-        notes += (
-            ["the lesson has changed since"]
-            if content.get("content_hash") != lesson.content_hash
-            else []
-        )
-        notes += [f"✗ {md(problem)}" for problem in content["problems"]]
-        rows.append(
-            [
-                f"[{lesson.stem[:2]}]({lesson.link()})",
-                f"{ran}, {live}",
-                judged,
-                took,
-                "; ".join(notes),
-            ]
-        )
+        lessons = f" (lessons {' '.join(numbers)})" if len(machines) > 1 else ""
+        yield f"- {md(machine)}{lessons}"
     yield ""
+    rows = [_row(lesson, content) for lesson, content in kept]
     yield table(["lesson", "cells", "claims", "took", "run"], rows)
+
+
+def _row(lesson, content):
+    """What became of a lesson in an environment."""
+    n = {"done": 0, "not live": 0, "held": 0, "unjudged": 0, "seconds": 0}
+    n |= content["counts"]
+    ran = f"{n['done']} of {n['cells']}{', twice' if content['twice'] else ''}"
+    live = f"{n['done'] - n['not live']} live"
+    judged = f"{n['held']} held, {n['unjudged']} not judged"
+    took = f"{n['seconds']:.0f} s, {content['kernel_mib']:,} MiB"
+    if content["family_mib"] > content["kernel_mib"]:
+        took += f", {content['family_mib']:,} with its processes"
+    notes = [content["date"]]
+    if not content["strict"]:
+        notes.append("as a reader: a missed claim stops nothing")
+    if not content["timed"]:
+        notes.append("times not judged")
+    if content["findings"]:
+        notes.append(f"{content['findings']} findings")
+    if content["attempt"] > 1:
+        notes.append("second run, after missed claims about time")
+    if not _is_of(content, lesson):
+        notes.append("the lesson has changed since")
+    notes += [f"✗ {md(problem)}" for problem in content["problems"]]
+    link = f"[{lesson.stem[:2]}]({lesson.link()})"
+    return [link, f"{ran}, {live}", judged, took, "; ".join(notes)]
+
+
+def _is_of(content, lesson):
+    """Whether what a run left is about the lesson as it is now."""
+    return content.get("content_hash") == lesson.content_hash
