@@ -21,7 +21,7 @@ NBVAL := -m tests.lessons.plugin
 N ?=
 LESSONS := $(wildcard notebooks/$(N)*.ipynb)
 # Lessons that start jobs of many processes: `make test` runs them once, the commands below every time.
-JOBS ?=
+JOBS :=
 # torch_xla exists for Linux on x86-64 only. Elsewhere the second environment is the one with a front end like Colab's.
 SECOND := $(if $(filter Linux-x86_64,$(shell uname -sm | tr ' ' -)),test-tpu,test-colab)
 # What `make test` opens in a browser; `make test-browser` opens all lessons, or the one of N.

@@ -119,33 +119,21 @@ def _package_missing(error):
     """Whether this error, in the kernel or in a job of it, comes of a package that a
     lesson can do without.
     """
-    return "No module named 'accelerate'" in str(
-        error
-    ) and not importlib.util.find_spec("accelerate")
+    named = "No module named 'accelerate'" in str(error)
+    return named and not importlib.util.find_spec("accelerate")
 
 
 def _why_it_ends(error):
     """One line if this error ends its cell only: a CellEnds, or a private name of
-    PyTorch that is not there.
+    PyTorch that is not there. Else None.
     """
     if _package_missing(error):
         return "needs the package `accelerate`, and it is not installed here"
     if isinstance(error, CellEnds):
         return str(error)
-    name = None
-    if isinstance(error, AttributeError) and error.name:
-        owner = error.obj if hasattr(error.obj, "__name__") else type(error.obj)
-        module = getattr(owner, "__module__", None)
-        name = ".".join(
-            filter(
-                None,
-                [module, getattr(owner, "__qualname__", owner.__name__), error.name],
-            )
-        )
-    if isinstance(error, ImportError) and error.name:
-        found = re.match(r"cannot import name '(\w+)'", str(error))
-        name = f"{error.name}.{found[1]}" if found else error.name
-    if name and re.match(r"torch\.(\w+\.)*_[^_]", name):
+    name = _name_missing(error)
+    # a part of the path that begins with one underscore: torch._C._name
+    if re.match(r"torch\.(\w+\.)*_[^_]", name):
         return (
             f"{pytorch()} has no `{name}`, a private name: such names come and go. This"
             " cell ends here."
@@ -153,20 +141,29 @@ def _why_it_ends(error):
     return None
 
 
+def _name_missing(error):
+    """The full name whose lack an error reports, or ""."""
+    name = getattr(error, "name", None) or ""
+    if name and isinstance(error, AttributeError):
+        owner = error.obj if hasattr(error.obj, "__name__") else type(error.obj)
+        module = getattr(owner, "__module__", None)
+        own = getattr(owner, "__qualname__", owner.__name__)
+        return ".".join(filter(None, [module, own, name]))
+    if name and isinstance(error, ImportError):
+        found = re.match(r"cannot import name '(\w+)'", str(error))
+        return f"{name}.{found[1]}" if found else name
+    return ""
+
+
 def _show_error(shell, kind, error, traceback, tb_offset=None):
     """What IPython calls for an error in a cell."""
     text = _why_it_ends(error) if _may_end(error) else None
     if text is None:
         shell.showtraceback((kind, error, traceback), tb_offset=tb_offset)
+    elif _package_missing(error):
+        note(text, "unavailable")
     else:
-        note(
-            text,
-            "unavailable"
-            if _package_missing(error)
-            else "unjudged"
-            if strict()
-            else "finding",
-        )
+        note(text, "unjudged" if strict() else "finding")
 
 
 def _may_end(error):
@@ -204,15 +201,13 @@ def waiting_cell(lines):
     """Input transformer: a cell that reads what a cell above did not make, as a call
     that says so.
     """
-    reads, made = _names("".join(lines)) if _gaps else ((), ())
-    open_names = sorted(
-        name for name in reads if name in _gaps and name not in {*made, *_variables()}
-    )
-    return (
-        [f"__import__('utils.cells').cells.wait({open_names!r}, {sorted(made)!r})\n"]
-        if open_names
-        else lines
-    )
+    if not _gaps:
+        return lines
+    reads, made = _names("".join(lines))
+    open_names = sorted(reads & _gaps - made - _variables().keys())
+    if not open_names:
+        return lines
+    return [f"__import__('utils.cells').cells.wait({open_names!r}, {sorted(made)!r})\n"]
 
 
 def wait(open_names, made):
@@ -233,20 +228,15 @@ def _names(source):
         top = symtable.symtable(source, "cell", "exec")
     except SyntaxError:
         return set(), set()
-    made = {
-        s.get_name() for s in top.get_symbols() if s.is_assigned() or s.is_imported()
-    }
-    reads, tables = (
-        {s.get_name() for s in top.get_symbols() if s.is_referenced()},
-        top.get_children(),
-    )
+    symbols = top.get_symbols()
+    made = {s.get_name() for s in symbols if s.is_assigned() or s.is_imported()}
+    reads = {s.get_name() for s in symbols if s.is_referenced()}
+    tables = top.get_children()
     while tables:
         table = tables.pop()
-        reads |= {
-            s.get_name()
-            for s in table.get_symbols()
-            if s.is_global() and s.is_referenced()
-        }
+        for s in table.get_symbols():
+            if s.is_global() and s.is_referenced():
+                reads.add(s.get_name())
         tables += table.get_children()
     return reads, made
 
@@ -299,10 +289,8 @@ class expect_error:
         # DataLoader's workers) until the garbage collector comes, which may be in a
         # forked worker.
         traceback.clear_frames(trace)
-        names = " or ".join(
-            k.__name__
-            for k in (self.kind if isinstance(self.kind, tuple) else (self.kind,))
-        )
+        kinds = self.kind if isinstance(self.kind, tuple) else (self.kind,)
+        names = " or ".join(each.__name__ for each in kinds)
         announced = f"announced: {names} with {self.pattern!r}; on {pytorch()} "
         self.message = "" if error is None else str(error)
         if error is None:

@@ -219,7 +219,9 @@ def published(name: str) -> list[types.SimpleNamespace]:
 
 def _published(name):
     path = FOLDER / "published.json"
-    return _loaded(path, path.stat().st_mtime_ns).get(name, []) if path.exists() else []
+    if not path.exists():
+        return []
+    return _loaded(path, path.stat().st_mtime_ns).get(name, [])
 
 
 # --------------------------------------------------------------------------------------

@@ -1,4 +1,6 @@
-"""Run the lessons on the emulated CUDA device, strictly: `python -m tests.emulator.lessons [--record] [NUMBER…]`.
+"""Run the lessons on the emulated CUDA device, strictly.
+
+    python -m tests.emulator.lessons [--record] [NUMBER…]
 
 Each lesson runs twice in one kernel on a T4 (two of them where a cell asks for two),
 and once on one H200 where that could change anything. Every code cell has to end, every
@@ -23,13 +25,8 @@ from tests.lessons.plugin import code_of
 from utils import grammar
 
 # Memory of emulated GPUs counts as the kernel's.
-COMMAND = [
-    "-m",
-    "tests.lessons.plugin",
-    "--color=no",
-    "--kernel-mib=8192",
-    "--family-mib=65536",
-]
+COMMAND = ["-m", "tests.lessons.plugin", "--color=no"]
+COMMAND += ["--kernel-mib=8192", "--family-mib=65536"]
 NOTEBOOKS = pathlib.Path(__file__).resolve().parents[2] / "notebooks"
 # The most (GFLOP, MiB) of an operator that is computed: what is larger takes too long
 # on a CPU, and leaves no values.
@@ -40,23 +37,7 @@ USUAL, LIMITS = (
 AT_ONCE = 3  # on two cores: part of the time a lesson waits for the emulated GPU
 # The longest first, so that the last ones end together. 13 and 14 have no cell for
 # CUDA.
-ORDER = [
-    "15",
-    "11",
-    "10",
-    "06",
-    "12",
-    "05",
-    "04",
-    "02",
-    "03",
-    "09",
-    "16",
-    "07",
-    "08",
-    "01",
-    "00",
-]
+ORDER = "15 11 10 06 12 05 04 02 03 09 16 07 08 01 00".split()
 
 
 def lesson(number):
@@ -112,11 +93,8 @@ def run_lesson(number, gpu, record=False):
             errors="replace",
         )
         seconds = time.perf_counter() - begin
-        leaks = (
-            [line for line in log.read_text().splitlines() if "LEAK" in line]
-            if log.exists()
-            else []
-        )
+        logged = log.read_text().splitlines() if log.exists() else []
+        leaks = [line for line in logged if "LEAK" in line]
     said = re.findall(rf"^{number}_\S+ +(.*)$", done.stdout, re.M)
     well = done.returncode == 0 and not leaks
     line = (
@@ -170,22 +148,17 @@ def main(arguments=None):
             if not well:
                 failed += 1
                 print(printed, flush=True)
-    figures = {
-        what: sum(
-            int(n.replace(",", "")) for n in re.findall(pattern, "\n".join(lines))
-        )
-        for what, pattern in {
-            "code cells": r"(\d+) of \d+ code cells",
-            "live": r"\((\d+) live",
-            "claims held": r"(\d+) claims held",
-            "claims about time not judged": r"(\d+) not judged",
-        }.items()
+    counted = {  # in the lines of the plugin: how many of what
+        "code cells": r"(\d+) of \d+ code cells",
+        "live": r"\((\d+) live",
+        "claims held": r"(\d+) claims held",
+        "claims about time not judged": r"(\d+) not judged",
     }
+    said = []
+    for what, pattern in counted.items():
+        said.append(f"{sum(map(int, re.findall(pattern, ''.join(lines)))):,} {what}")
     minutes = (time.perf_counter() - begin) / 60
-    print(
-        ", ".join(f"{count:,} {what}" for what, count in figures.items())
-        + f"; {failed} runs failed; {minutes:.1f} min"
-    )
+    print(f"{', '.join(said)}; {failed} runs failed; {minutes:.1f} min")
     return 1 if failed else 0
 
 

@@ -51,6 +51,7 @@ from nbval.plugin import IPyNbCell, NbCellError
 from tests import temporary
 from tools.lab import content_hash
 from utils import grammar
+from utils.devices import name_of
 from utils.messages import NOT_LIVE, facts_of, state_of
 
 # seconds to wait for a cell's outputs; nbval's own 5 s are too few on a busy machine
@@ -293,28 +294,20 @@ class Lessons:
                 "lesson": name,
                 "content_hash": content_hash(lesson_in(lesson.path)),
                 "attempt": attempt,
-            }
-            kept |= {
                 "twice": self.options.twice,
                 "problems": list(lesson.problems(self.options)),
-            }
-            kept |= {
                 "counts": dict(lesson.counts),
                 "findings": len(lesson.findings),
                 "claims": lesson.claims,
-            }
-            kept |= {
                 "kernel_mib": round(lesson.kernel_mib),
                 "family_mib": round(lesson.family_mib),
             }
-            path = (
-                STATUS / facts["environment"].lower().replace(" ", "-") / f"{name}.json"
-            )
-            path.parent.mkdir(parents=True, exist_ok=True)
+            folder = STATUS / facts["environment"].lower().replace(" ", "-")
+            folder.mkdir(parents=True, exist_ok=True)
+            path = folder / f"{name}.json"
             part = path.with_suffix(f".{os.getpid()}")
-            part.write_text(
-                json.dumps(kept, indent=1, ensure_ascii=False), encoding="utf-8"
-            )
+            content = json.dumps(kept, indent=1, ensure_ascii=False)
+            part.write_text(content, encoding="utf-8")
             part.replace(path)
 
 
@@ -331,8 +324,6 @@ def machine(options):
     """Where lessons run, and how: whether a missed claim stops one (strict), whether
     times are judged (timed).
     """
-    from utils.devices import name_of  # loads PyTorch
-
     versions = installed()
     if gpu := os.environ.get("EMULATOR_GPU"):  # "Tesla T4,7.5"
         environment = f"emulated {gpu.partition(',')[0]}"
@@ -395,16 +386,10 @@ def findings(item):
     for out in item.test_outputs:
         if state_of(out) in ("finding", "missed", "waiting"):
             yield state_of(out), out.data["text/plain"]
-        if out.get("name") == "stderr" and "lab-stderr" not in item.cell.metadata.get(
-            "tags", []
-        ):
-            yield (
-                "stderr",
-                (
-                    "the cell wrote to stderr (if it must, tag it `lab-stderr`):"
-                    f" {out.text.strip()}"
-                ),
-            )
+        tagged = "lab-stderr" in item.cell.metadata.get("tags", [])
+        if out.get("name") == "stderr" and not tagged:
+            said = "the cell wrote to stderr (if it must, tag it `lab-stderr`): "
+            yield "stderr", said + out.text.strip()
 
 
 def lesson_in(path):

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from tools.site.course import Cell
 from tools.site.status import ENVIRONMENTS
 from utils import grammar
-from utils.claims import figure, promised
+from utils.claims import figure
 from utils.provenance import EMULATED
 
 
@@ -37,10 +37,6 @@ class Figure:
             return str(value).lower()
         return figure(value, self.told["unit"])
 
-    @property
-    def promised(self):
-        return promised(self.told)
-
 
 @dataclass
 class Claim:
@@ -66,7 +62,7 @@ class Claim:
         """
         if self.refused:
             return "refused"
-        kinds = {figure.kind for figure in self.figures}
+        kinds = {known.kind for known in self.figures}
         best = (kind for kind in ("measured", "computed", "emulated") if kind in kinds)
         return next(best, "open")
 

@@ -14,7 +14,10 @@ CLASS = r"[A-Z][A-Za-z]*(?:Error|Exception|Warning|Exit)"
 # announced one is of any class.
 BEGINS = rf"(?:^|[:│…] )(?P<kind>CUDA error|{CLASS}): (?=\S)"
 ANNOUNCED = r"^(?P<other>[A-Z][A-Za-z]*[a-z]): (?=\S)"
+# the line with which expect_error cuts a long message
 CUT = re.compile(r"… \(\d+ more lines\)")
+# what the old part of a row did, or what the reader pasted: a line behind its label,
+# and those below it, which are indented by nine
 ROW = re.compile(r"^  (?:old   |yours ) ((?:.*\n(?: {9}.*\n)*))", re.M)
 
 
@@ -50,35 +53,26 @@ def messages_in(text, source):
         return
     announced, exact = "expect_error(" in source, "lines=" in source
     begins = re.compile(f"{BEGINS}|{ANNOUNCED}" if announced else BEGINS)
-    most = max(
-        [int(n) for n in re.findall(r"\blines=(\d+)", source)],
-        default=1 if exact else 4,
-    )
+    given = [int(n) for n in re.findall(r"\blines=(\d+)", source)]
+    most = max(given, default=1 if exact else 4)
     lines = text.splitlines()
     for n, line in enumerate(lines):
         if not (found := begins.search(line)):
             continue
         kind, prefix = found[found.lastgroup], line[: found.start(found.lastgroup)]
-        rest = list(
-            itertools.takewhile(
-                lambda line: not begins.search(line), lines[n + 1 : n + 1 + most]
-            )
-        )
-        ends = [end for end, line in enumerate(rest, 1) if CUT.fullmatch(line)]
+        below = lines[n + 1 : n + 1 + most]
+        below = list(itertools.takewhile(lambda line: not begins.search(line), below))
+        ends = [end for end, line in enumerate(below, 1) if CUT.fullmatch(line)]
+        rest = []
         if "│" in prefix:  # a rank's words go on behind its name
-            rest = [
-                line.removeprefix(prefix).strip()
-                for line in rest
-                if line.startswith(prefix)
-            ]
-        elif not ends:
-            rest = rest[: most - 1] if exact and announced else []
-        else:
-            rest = rest[: ends[0]]
-        yield Message(
-            kind,
-            "\n".join(line.rstrip() for line in [line.removeprefix(prefix), *rest]),
-        )
+            own = [line for line in below if line.startswith(prefix)]
+            rest = [line.removeprefix(prefix).strip() for line in own]
+        elif ends:
+            rest = below[: ends[0]]
+        elif exact and announced:
+            rest = below[: most - 1]
+        shown = [line.removeprefix(prefix), *rest]
+        yield Message(kind, "\n".join(line.rstrip() for line in shown))
 
 
 def _of_row(shown):
@@ -86,9 +80,7 @@ def _of_row(shown):
     none.
     """
     text = "\n".join(line.removeprefix(" " * 9) for line in shown.split("\n"))
-    text = re.split(r"^(?:prints |runs, prints nothing)", text, maxsplit=1, flags=re.M)[
-        0
-    ]
+    text, *_ = re.split(r"^(?:prints |runs, prints nothing)", text, flags=re.M)
     for message in re.split(rf"^(?={CLASS}: \S)", text, flags=re.M):
         if message:
             yield Message(message.partition(":")[0], message.rstrip("\n"))
@@ -106,11 +98,9 @@ def shown_messages(lessons, version):
                 shown.append((kept.text, _where(kept)))
             for text, where in shown:
                 for message in messages_in(text, cell.source):
-                    places = found.setdefault(
-                        first.setdefault(message.words, message), {}
-                    )
+                    message = first.setdefault(message.words, message)
                     # once, also if shown twice
-                    places[_place(lesson, cell, where)] = True
+                    found.setdefault(message, {})[_place(lesson, cell, where)] = True
     return found
 
 
@@ -125,11 +115,8 @@ def _where(kept):
 
 def errors(lessons, root):
     """The index of errors and warnings: by class, then by their words."""
-    version = re.search(
-        r"^torch==([\d.]+)",
-        (root / "requirements.txt").read_text(encoding="utf-8"),
-        re.M,
-    )[1]
+    pins = (root / "requirements.txt").read_text(encoding="utf-8")
+    version = re.search(r"^torch==([\d.]+)", pins, re.M)[1]
     found = shown_messages(lessons, version)
     kinds = sorted({message.kind for message in found}, key=str.lower)
     anchor = {kind: f"messages-{kind.lower().replace(' ', '-')}" for kind in kinds}
@@ -149,19 +136,15 @@ def errors(lessons, root):
     for kind in kinds:
         parts.append(f"({anchor[kind]})=\n\n## {kind}\n")
         titles = {}
-        for message in sorted(
-            (m for m in found if m.kind == kind),
-            key=lambda m: (m.title.lower(), m.text),
-        ):
+        ours = [message for message in found if message.kind == kind]
+        for message in sorted(ours, key=lambda m: (m.title.lower(), m.text)):
             titles.setdefault(message.title, []).append(message)
         for title, messages in titles.items():
             parts.append(f"### {code(title)}\n")
             for message in messages:
                 fence = ticks(message.text, 3)
-                parts.append(
-                    f"{fence}{{code-block}} text\n:class:"
-                    f" message\n\n{message.text}\n{fence}\n"
-                )
+                block = f"{fence}{{code-block}} text\n:class: message\n\n"
+                parts.append(f"{block}{message.text}\n{fence}\n")
                 parts += [*found[message], ""]
     return "\n".join(parts)
 

@@ -16,7 +16,7 @@ from tools.site.course import ROOT, code, md, read_lessons, read_status, table
 from tools.site.errors import errors
 from tools.site.status import status_page
 from utils import recordings
-from utils.claims import figure
+from utils.claims import figure, promised
 
 
 def pages(root=ROOT):
@@ -164,7 +164,7 @@ def _claim_row(claim, lesson):
         texts.add(found.told["text"])
         limit = found.told.get("limit")
         end = "" if limit is None else f"; limit {figure(limit, found.told['unit'])}"
-        bounds.add(found.promised + end)
+        bounds.add(promised(found.told) + end)
     sentence = texts.pop() if len(texts) == 1 else claim.sentence
     announced = bounds.pop() if len(bounds) == 1 else claim.promised
     lines = []
@@ -189,8 +189,8 @@ def _figure_line(found, with_text, with_bounds):
         line += " ✗ missed"
     if with_text:
         line = f"{md(found.told['text'])}: {line}"
-    if with_bounds and found.promised:
-        line += f" (promised {md(found.promised)})"
+    if with_bounds and promised(found.told):
+        line += f" (promised {md(promised(found.told))})"
     if "share" in found.told:
         line += f", {found.told['share']:.0%} of the limit"
     return f"{line} · {md(found.place + found.note)}"
