@@ -1,10 +1,10 @@
 """claim: one checked sentence about a measurement.
 
-In a notebook a claim is data, too, in the metadata of its output (`device_lab`, claim):
-text, value, unit, timed; as far as given at_least, at_most, limit and the share of it
-that was reached; holds; the origin, which is `about` or device and live, and of a recording date; and
-`call`, the sentence as the code of the call has it, by which a figure is found beside
-its call. Recorder, website and tests read that.
+In a notebook a claim is data, too, in the metadata of its output (`device_lab`, claim),
+for recorder, website and tests: text, value, unit, timed, holds; as far as given
+at_least, at_most, limit and the share of it that was reached; where it is from, which
+is `about`, or device and live, and the date of a recording; and `call`, the sentence as
+the code has it, by which a figure is found beside its call.
 """
 
 import ast

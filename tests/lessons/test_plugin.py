@@ -22,7 +22,8 @@ ROOT = Path(__file__).resolve().parents[2]
 def shows(state):
     """Source of a cell that shows a line in this state, as utils.messages.note does."""
     return f"""from IPython.display import display
-display({{"text/plain": "not as announced"}}, metadata={{"device_lab": {{"state": {state!r}}}}}, raw=True)"""
+facts = {{"device_lab": {{"state": {state!r}}}}}
+display({{"text/plain": "not as announced"}}, metadata=facts, raw=True)"""
 
 
 def write_notebook(path, *sources, tags=()):
@@ -139,7 +140,8 @@ def test_a_result_that_cannot_be_recorded_fails(tmp_path):
 
 
 PROCESS = """import subprocess, sys, time
-with subprocess.Popen([sys.executable, "-c", "big = bytearray(300_000_000); input()"], stdin=subprocess.PIPE):
+code = "big = bytearray(300_000_000); input()"
+with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE):
     time.sleep(2)"""
 
 # Lesson: its code cells, how many of them count as run, what the report says, the cells
@@ -318,14 +320,14 @@ def test_lessons_that_judge_times_run_apart_from_the_others(tmp_path):
     ] == [1, 0, 1]
     status, output = run("--timed=yes", one, two)
     assert status == 0 and re.findall(r"^(0\S+) ", output, re.M) == ["00_one"]
-    assert run("--timed=no", one) == (0, "")
+    assert plugin.main(["--timed=no", str(one)]) == 0
     job = "%%requires cuda --name x\n%%torchrun 2\n1"
     four = write_notebook(tmp_path / "03_four.ipynb", job, "'%%torchrun'")
     assert [any(map(plugin.starts_jobs, plugin.code_of(x))) for x in (one, four)] == [
         False,
         True,
     ]
-    assert run("--jobs=no", four) == (0, "")
+    assert plugin.main(["--jobs=no", str(four)]) == 0
 
 
 def ran(folder, monkeypatch, paths, **options):

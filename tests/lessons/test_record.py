@@ -163,7 +163,7 @@ def test_what_other_cells_claimed_of_this_machine_is_kept(recorder):
         ("1 / 0", "division by zero"),
         ("claim('too fast', 2, at_least=3)", "too fast"),
         (
-            "from utils import provenance\nprovenance.known_here = lambda *_: 'no JSON'",
+            "from utils import provenance as p; p.known_here = lambda *_: 'no JSON'",
             "the kernel did not say what 'later' is, but: 'no JSON'",
         ),
     ],
@@ -240,8 +240,11 @@ def test_pretended_results_are_refused_in_the_course(tmp_path):
     nbformat.write(notebook(CUDA), tmp_path / "42_a_lesson.ipynb")
     done = subprocess.run(
         [sys.executable, "tools/record.py", str(tmp_path / "42_a_lesson.ipynb")],
-        cwd=ROOT, capture_output=True, text=True, env={**os.environ, "LAB_PRETEND": "cuda"},
-    )  # fmt: skip
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "LAB_PRETEND": "cuda"},
+    )
     (ROOT / "build" / "record" / "42_a_lesson.txt").unlink()
     assert done.returncode == 1 and "pretended devices measure nothing" in done.stdout
     assert sorted((ROOT / "notebooks" / "recorded").rglob("*")) == before
@@ -373,7 +376,7 @@ def test_a_process_that_cannot_look_says_why(monkeypatch):
     assert record.look(["cuda"]) == ("no driver", set())
 
 
-def test_lessons_with_something_to_record_here_the_most_first_and_what_is_left_for_another_time(
+def test_what_has_most_to_record_here_comes_first_and_what_is_left_is_named(
     tmp_path, monkeypatch, capsys
 ):
     lessons = {

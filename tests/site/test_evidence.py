@@ -13,6 +13,7 @@ from tests.conftest import ROOT, notebook
 from tools import lab
 from tools.lessons import recording
 from tools.site import errors, evidence
+from tools.site import pages as pages_of_lessons
 from utils import grammar
 
 MACHINE = {"device": "XLA on CPU", "torch": "2.9.0+cu128", "torch_xla": "2.9.0"}
@@ -108,7 +109,7 @@ def test_every_figure_that_the_lessons_show_stands_beside_its_claim(pages, code_
         assert any(f"**{evidence.md(figure or 'true')}**" in row for row in rows), line
 
 
-def test_every_conditional_cell_stands_on_the_page_once_with_what_it_shows_in_the_lesson(
+def test_every_conditional_cell_stands_on_the_page_once_with_what_it_shows(
     pages, code_cells
 ):
     listed = re.findall(
@@ -350,7 +351,7 @@ def test_what_the_emulated_device_gave_is_shown_for_timeless_cells_only(course):
     assert rows(course)["numbers"] == "nothing yet"
 
 
-def test_the_newest_real_recording_comes_first_and_what_a_cell_replayed_is_not_taken_twice(
+def test_the_newest_recording_comes_first_and_what_was_replayed_is_not_taken_twice(
     course,
 ):
     for device, day in (("A", "20"), ("B", "21"), ("emulated C", "22")):
@@ -386,6 +387,13 @@ def test_a_figure_that_no_claim_asked_for_is_an_error(course):
     change(course, 'claim(\\"of the CPU', 'claim(\\"of the GPU')
     with pytest.raises(ValueError, match="cell plain: no claim says 'of the CPU'"):
         evidence.pages(course)
+
+
+def test_on_the_page_of_a_lesson_a_claim_stands_with_what_was_printed():
+    """As one block: neighboring streams are merged, outputs of another kind are not."""
+    output = pages_of_lessons.shown(shown(told(HERE, "A CPU")), {})
+    assert (output.output_type, output.name) == ("stream", "stdout")
+    assert output.text == "✓ of the CPU\n"
 
 
 def test_an_old_recording_with_claims_as_lines_is_read_and_gives_no_figure(course):

@@ -135,9 +135,7 @@ def test_met_cell_runs_like_a_plain_one(run):
     assert lines[-1] == "ZeroDivisionError: division by zero"
 
 
-def test_unmet_cell_without_recording_is_one_quiet_line_and_leaves_no_value_of_an_earlier_run(
-    run,
-):
+def test_unmet_cell_is_one_quiet_line_and_leaves_no_value_of_an_earlier_run(run):
     _, cell, reads, after, again = run(
         "never_recorded = 0",
         "%%requires cuda:64 --result never_recorded\nnever_recorded = 1",

@@ -180,7 +180,7 @@ def test_hash_ignores_header_and_spaces_but_not_code():
     )
 
 
-def test_committed_recordings_name_their_machine_and_the_emulated_show_no_time_and_no_gpu():
+def test_committed_recordings_name_their_machine_and_emulated_ones_no_time_no_gpu():
     timeless = set()
     for lesson in notebooks.lessons():
         heads = [
@@ -226,10 +226,9 @@ def replay(run, tmp_path):
     def go(entries, *sources):
         for entry in entries:
             recording.store(tmp_path, "02_tensors", {"bandwidth": entry})
-        use = (
-            "import pathlib\nfrom utils import provenance, recordings\nrecordings.FOLDER ="
-            f" pathlib.Path({str(tmp_path)!r})"
-        )
+        use = f"""import pathlib
+from utils import provenance, recordings
+recordings.FOLDER = pathlib.Path({str(tmp_path)!r})"""
         return run(use, *sources)[1:]
 
     return go
