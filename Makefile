@@ -23,9 +23,9 @@ SETUP := @$(PYTHON) tools/setup_env.py
 NBVAL := -m tests.lessons.plugin
 N ?=
 LESSONS := $(or $(wildcard notebooks/$(N)*.ipynb),$(error there is no lesson $(N)))
-# These start jobs of many processes. `make test` runs them once, the commands below every
-# time.
-JOBS = $(shell grep -l '"%%torchrun' $(LESSONS))
+# Lessons that start jobs of many processes: `make test` runs them once, the commands
+# below every time.
+JOBS :=
 # torch_xla exists for Linux on x86-64 only. Elsewhere the second environment is the one
 # with a front end like Colab's.
 SECOND := $(if $(filter Linux-x86_64,$(shell uname -sm | tr ' ' -)),test-tpu,test-colab)
@@ -112,7 +112,7 @@ lint: env-check
 # machine busy. Then, with the machine to itself, what judges times.
 UNTIMED := lint test-unit untimed $(SECOND) test-browser
 test: env-test
-	OMP_WAIT_POLICY=passive $(MAKE) -j5 $(UNTIMED) WITHOUT="$(JOBS)" IN_BROWSER="$(SAMPLE)"
+	OMP_WAIT_POLICY=passive $(MAKE) -j5 $(UNTIMED) JOBS=--jobs=no IN_BROWSER="$(SAMPLE)"
 	$(MAKE) timed
 	@$(VENV) -c "from tests.lessons.test_browser import BROWSER; \
 	BROWSER or print('NOT TESTED: in a browser (no Chromium)')"
@@ -153,14 +153,14 @@ test-tpu-unit: env-test-tpu
 
 test-tpu-lessons: env-test-tpu
 	OMP_NUM_THREADS=1 LAB_STRICT=1 LAB_UNTIMED=1 $(ON_XLA) \
-	    $(TPU) $(NBVAL) $(filter-out $(WITHOUT),$(LESSONS))
+	    $(TPU) $(NBVAL) $(JOBS) $(LESSONS)
 
 env-test-colab:
 	$(SETUP) --venv .venv-colab --requirements tests/colab-requirements.txt $(OTHER)
 
 test-colab: env-test-colab
 	LAB_STRICT=1 LAB_UNTIMED=1 PYDEVD_DISABLE_FILE_VALIDATION=1 \
-	    $(COLAB) $(NBVAL) $(filter-out $(WITHOUT),$(LESSONS))
+	    $(COLAB) $(NBVAL) $(JOBS) $(LESSONS)
 
 # With the newest PyTorch, as a reader: every cell ends, and what is not as announced is
 # listed.

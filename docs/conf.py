@@ -11,6 +11,8 @@ from pygments.lexer import inherit
 from pygments.lexers.python import PythonLexer
 from pygments.token import Comment
 
+from utils import grammar
+
 project = html_title = "PyTorch Device Lab"
 copyright = "the authors. Code: BSD-3-Clause, text and figures: CC BY 4.0"
 language = "en"
@@ -37,10 +39,10 @@ copybutton_selector = "div:not(.output) > div.highlight > pre"
 
 
 class LessonLexer(PythonLexer):
-    """A cell: Python below a line such as `%%requires cuda`."""
+    """A cell: Python below lines such as `%%requires cuda`."""
 
     name, aliases = "Lesson", ["lesson"]
-    tokens = {"root": [(r"\A%%.*\n", Comment.Preproc), inherit]}
+    tokens = {"root": [(grammar.HEAD.pattern, Comment.Preproc), inherit]}
 
 
 def inline_math(translator, node):

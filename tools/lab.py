@@ -17,7 +17,6 @@ import tempfile
 from pathlib import Path
 
 from jupyter_core.paths import jupyter_config_dir, jupyter_data_dir
-from jupyterlab.labapp import LabApp
 
 ROOT = Path(__file__).resolve().parent.parent
 # "](scripts/", "src=\"diagrams/": links into folders of notebooks, up to the folder
@@ -74,7 +73,7 @@ def provide_course():
     return copy, "work"
 
 
-def edition(lesson):
+def content_hash(lesson):
     """Short hash of what the cells of a lesson say."""
     sources = json.dumps(["".join(cell["source"]) for cell in lesson["cells"]])
     return hashlib.sha256(sources.encode()).hexdigest()[:12]
@@ -91,7 +90,7 @@ def for_reader(path):
         else:
             text = INTO_NOTEBOOKS.sub(r"\1../notebooks/", "".join(cell["source"]))
             cell["source"] = text.splitlines(keepends=True)
-    lesson["metadata"]["device_lab"] = {"edition": edition(lesson)}
+    lesson["metadata"]["device_lab"] = {"edition": content_hash(lesson)}
     return lesson
 
 
@@ -102,7 +101,7 @@ def is_kept(copy, newest):
     try:
         lesson = json.loads(copy.read_text(encoding="utf-8"))
         known = lesson["metadata"].get("device_lab", {}).get("edition")
-        now, used = edition(lesson), False
+        now, used = content_hash(lesson), False
         for cell in lesson["cells"]:
             used = used or cell.get("outputs") or cell.get("execution_count")
         used = bool(used) or known != now
@@ -132,6 +131,8 @@ def copy_lessons(work):
 
 
 if __name__ == "__main__":
+    from jupyterlab.labapp import LabApp  # not everywhere where lessons are tested
+
     provide_home()
     course, folder = provide_course()
     if folder == "work":

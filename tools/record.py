@@ -1,8 +1,10 @@
 """Run lessons strictly and store what this machine's devices measured, for readers who
 have no such device.
 
-python tools/record.py [--out DIR] [NOTEBOOK…]                            below the course's folder (`make record`)
-python tools/record.py --zip FILE [--seconds N] [--anyway] [NOTEBOOK…]    a visit to a machine with a GPU or a TPU
+python tools/record.py [--out DIR] [NOTEBOOK…]
+    below the course's folder (`make record`)
+python tools/record.py --zip FILE [--seconds N] [--anyway] [NOTEBOOK…]
+    a visit to a machine with a GPU or a TPU
 
 A conditional cell is recorded when it has a name (--result or --name), its word names
 hardware or a compiler, and it ran live; on the emulated CUDA device, when it is
@@ -26,9 +28,8 @@ Exit status 1 when anything failed, 2 when nothing could begin.
 """
 
 import argparse
-import contextlib
-import datetime
 import importlib.util
+import itertools
 import json
 import math
 import os
@@ -62,14 +63,16 @@ if lacking := [name for name in NEEDED if importlib.util.find_spec(name) is None
 import nbformat  # noqa: E402
 from nbclient.exceptions import CellControlSignal, CellExecutionError, DeadKernelError  # noqa: E402
 
-from tools.lessons import differences, run  # noqa: E402
-from utils import cells, claims, recordings  # noqa: E402
+from tools.lessons import differences, recording, run  # noqa: E402
+from utils import grammar  # noqa: E402
 from utils.devices import emulated  # noqa: E402
-from utils.messages import NOT_LIVE, LabError  # noqa: E402
+from utils.messages import LabError  # noqa: E402
+from utils.provenance import pretending  # noqa: E402
 
 MOST = 600  # seconds that a cell may take
 # a machine with none of them has nothing new to tell
 DEVICES = ("cuda", "mps", "accelerator", "tpu")
+COLORS = re.compile(r"\x1b\[[0-9;]*m")  # in tracebacks
 PATHS = os.pathsep.join(filter(None, [str(SITE), os.environ.get("PYTHONPATH")]))
 LOOK = """import json, sys
 from utils import cells, doctor
@@ -84,24 +87,13 @@ def look(words):
     In a process of its own: what it opens, a CUDA context or a TPU that only one
     process may hold, it gives back.
     """
-    command, env = (
-        [sys.executable, "-c", LOOK, *words],
-        {**os.environ, "PYTHONPATH": PATHS},
-    )
+    command = [sys.executable, "-c", LOOK, *words]
+    env = {**os.environ, "PYTHONPATH": PATHS}
     done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True)
     if done.returncode:
         return (done.stdout + done.stderr).strip(), set()
     *said, here = done.stdout.strip().splitlines()
     return "\n".join(said), set(json.loads(here))
-
-
-def conditional(nb):
-    """(header, cell) of each cell of a lesson that can be recorded somewhere."""
-    found = []
-    for cell in nb.cells:
-        with contextlib.suppress(LabError):  # a wrong header: the cell will say so
-            found.append((cells.header(cell.source), cell))
-    return [(header, cell) for header, cell in found if header and header.recordable]
 
 
 # --------------------------------------------------------------------------------------
@@ -110,163 +102,52 @@ def conditional(nb):
 
 def run_lesson(nb, folder, end=math.inf, most=MOST):
     """Run the cells of the lesson `nb`. Returns (recorded cells by name, as
-    recordings.store takes them; failures).
+    recording.store takes them; failures).
 
     end: when the time is over, by time.perf_counter(). most: seconds that a cell may
     take. failures: (cell id, message with traceback) of each cell that failed, or
     ("kernel", …) where the kernel itself did not do its part.
     """
     stored, failures = {}, []
+    env = {"LAB_STRICT": "1", "PYTHONPATH": PATHS}
     try:
-        with run.kernel(
-            nb, folder, env={"LAB_STRICT": "1", "PYTHONPATH": PATHS}
-        ) as client:
+        with run.kernel(nb, folder, env=env) as client:
             for n, cell in enumerate(nb.cells):
                 if cell.cell_type != "code":
                     continue
+                begin = time.perf_counter()
+                if begin >= end:
+                    failures.append((cell.id, "not begun: the time was over"))
+                    break
+                client.timeout = math.ceil(min(most, end - begin))
                 try:
-                    begin = time.perf_counter()
-                    if begin >= end:
-                        failures.append((cell.id, "not begun: the time was over"))
-                        break
-                    client.timeout = math.ceil(min(most, end - begin))
-                    client.execute_cell(cell, n)
-                    seconds = time.perf_counter() - begin
-                    header = cells.header(cell.source)
-                    if (
-                        header
-                        and header.recordable
-                        and ran_live(cell)
-                        and (header.timeless or not emulated())
-                    ):
-                        stored[header.name] = entry(client, cell, n, header, seconds)
+                    stored |= run_cell(client, cell, n)
                 except (CellExecutionError, LabError) as error:
                     failures.append((cell.id, str(error)))
-                except CellControlSignal as error:
-                    failures.append(
-                        (
-                            cell.id,
-                            f"{error}\nit did not end within {client.timeout} seconds",
-                        )
-                    )
+                except (CellControlSignal, DeadKernelError) as error:
+                    late = f"\nit did not end within {client.timeout} seconds"
+                    dead = isinstance(error, DeadKernelError)
+                    failures.append((cell.id, f"{error}{'' if dead else late}"))
                     break
-                except DeadKernelError as error:
-                    failures.append((cell.id, str(error)))
-                    break
-    except (
-        Exception
-    ):  # such as a kernel that does not start in time; what is stored is stored
+    # such as a kernel that does not start in time; what is stored is stored
+    except Exception:
         failures.append(("kernel", traceback.format_exc()))
-    return stored, [
-        (cell, re.sub(r"\x1b\[[0-9;]*m", "", message)) for cell, message in failures
-    ]
+    return stored, [(cell, COLORS.sub("", message)) for cell, message in failures]
 
 
-def ran_live(cell):
-    """Whether a conditional cell ran on this machine's devices."""
-    return not {state_of(output) for output in cell.outputs} & NOT_LIVE
-
-
-def state_of(output):
-    """What the course says about an output (utils.messages.note), or None."""
-    return output.get("metadata", {}).get("device_lab", {}).get("state")
-
-
-def entry(client, cell, n, header, seconds):
-    """A cell that has run, as a recording holds it. What the machine is and the
-    result's value its kernel says.
+def run_cell(client, cell, n):
+    """Run a cell, which has the number n. Returns {name: its entry} if it is to be
+    recorded, else {}.
     """
-    arguments = (
-        f"{header.word!r}, {header.name!r}, {header.name}"
-        if header.kind == "result"
-        else f"{header.word!r}"
-    )
-    # Not an import statement: it would bind a name, and a lesson may have one like it.
-    question = (
-        f"print(__import__('utils.recordings').recordings.known_here({arguments}))"
-    )
-    answer = nbformat.v4.new_code_cell(question)
-    client.execute_cell(answer, n, store_history=False)
-    client.nb.cells[n] = cell  # where nbclient has put the question
-    printed = "".join(
-        o.text
-        for o in answer.outputs
-        if o.output_type == "stream" and o.name == "stdout"
-    )
-    try:
-        # a library may have printed something before
-        machine, value = json.loads(printed.strip().splitlines()[-1])
-    except (IndexError, ValueError):
-        said = printed.strip()[-200:]
-        raise LabError(
-            f"the kernel did not say what {header.name!r} is, but: {said!r}"
-        ) from None
-    return {
-        "requires": header.word,
-        "source": cells.source_hash(cell.source),
-        "date": datetime.date.today().isoformat(),
-        "seconds": round(seconds, 3),
-        "machine": machine,
-        "outputs": [
-            plain for output in cell.outputs if (plain := plain_output(output))
-        ],
-        **({"value": value} if header.kind == "result" else {}),
-    }
-
-
-def plain_output(output):
-    """An output as a recording holds it, or None."""
-    if state_of(output) == "live":  # true on this machine only
-        return None
-    if output.output_type == "stream" and output.name == "stdout":
-        return {"text": output.text}
-    data = output.get("data", {})
-    if "image/png" in data:
-        return {
-            "png": data["image/png"].replace("\n", ""),
-            "alt": data.get("text/plain", ""),
-        }
-    return {"text": data["text/plain"]} if "text/plain" in data else None
-
-
-def not_stored(nb, stored, failures):
-    """A line for each cell that could be recorded and is not, with the reason if it is
-    not that the hardware lacks.
-    """
-    failed = {name for name, _ in failures}
-    for header, cell in conditional(nb):
-        if header.name not in stored:
-            why = (
-                ": it failed"
-                if cell.id in failed
-                else ""
-                if cell.outputs
-                else ": not reached"
-            )
-            if not why and ran_live(cell):
-                why = ": not timeless"
-            yield f"{header.name} ({header.word}){why}"
-
-
-def claims_here(nb, stored):
-    """What cells claimed of this machine's devices, by cell id; without those whose
-    outputs are recorded.
-    """
-    found = {}
-    for cell in nb.cells:
-        lines = claims.LINE.findall(
-            "\n".join(output.get("text", "") for output in cell.get("outputs", []))
-        )
-        lines = [
-            line for line in lines if line.endswith(("this machine)", "times modeled"))
-        ]
-        if (
-            lines
-            and ran_live(cell)
-            and getattr(cells.header(cell.source), "name", None) not in stored
-        ):
-            found[cell.id] = {"source": cells.source_hash(cell.source), "lines": lines}
-    return found
+    begin = time.perf_counter()
+    client.execute_cell(cell, n)
+    seconds = time.perf_counter() - begin
+    header = grammar.header(cell.source)
+    if header is None or not header.recordable or not recording.ran_live(cell):
+        return {}
+    if emulated() and not header.timeless:
+        return {}
+    return {header.name: recording.entry(client, cell, n, header, seconds)}
 
 
 def record(path, folder, **time_left):
@@ -285,52 +166,40 @@ def record(path, folder, **time_left):
         stored, failures = run_lesson(nb, path.parent, **time_left)
         seconds = time.perf_counter() - begin
         nbformat.write(nb, reports / f"{path.stem}.ipynb")
-        texts = [
-            output.text
-            for cell in nb.cells
-            for output in cell.get("outputs", [])
-            if "text" in output
-        ]
-        lines = [
-            f"{path.stem}: {seconds:.0f} s, cells recorded: {len(stored)}, failed:"
-            f" {len(failures)}"
-        ]
-        lines += [
-            f"  FAILED {cell}: {last_lines(message)}" for cell, message in failures
-        ]
-        lines += [
-            f"  {name} {kept['seconds']:.1f} s ({kept['machine']['device']})"
-            for name, kept in stored.items()
-        ]
-        lines += [
-            f"  {said}"
-            for name, kept in stored.items()
-            if (said := differences.line(name, kept))
-        ]
-        lines += [f"  not here: {line}" for line in not_stored(nb, stored, failures)]
-        lines += [f"  {line}" for text in texts for line in claims.LINE.findall(text)]
+        counts = f"cells recorded: {len(stored)}, failed: {len(failures)}"
+        head = f"{path.stem}: {seconds:.0f} s, {counts}"
+        lines = [head, *report(nb, stored, failures)]
         print("\n".join(lines), flush=True)
         lines += [f"\n{cell}\n{message}" for cell, message in failures]
         for earlier in reports.glob(f"incomplete/*/{path.stem}.json"):
             earlier.unlink()
         if stored:
-            place = (
-                reports / "incomplete"
-                if failures
-                else folder / "notebooks" / "recorded"
-            )
-            pretended = bool(recordings.pretending())
-            recordings.store(
-                place, path.stem, stored, pretended, claims_here(nb, stored)
-            )
+            good = folder / "notebooks" / "recorded"
+            place = reports / "incomplete" if failures else good
+            claims = recording.claims_here(nb, stored)
+            recording.store(place, path.stem, stored, bool(pretending()), claims)
     except Exception as error:  # the next lessons still have their turn
-        print(
-            f"{path.stem}: FAILED as a whole: {type(error).__name__}: {error}",
-            flush=True,
-        )
+        what = f"{type(error).__name__}: {error}"
+        print(f"{path.stem}: FAILED as a whole: {what}", flush=True)
         failures, lines = [error], [f"{path.stem}: failed\n", traceback.format_exc()]
     (reports / f"{path.stem}.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
     return not failures
+
+
+def report(nb, stored, failures):
+    """What there is to say of a lesson that has run, line by line."""
+    for cell, message in failures:
+        yield f"  FAILED {cell}: {last_lines(message)}"
+    for name, kept in stored.items():
+        yield f"  {name} {kept['seconds']:.1f} s ({kept['machine']['device']})"
+    for name, kept in stored.items():
+        if said := differences.line(name, kept):
+            yield f"  {said}"
+    for line in recording.not_stored(nb, stored, failures):
+        yield f"  not here: {line}"
+    for cell in nb.cells:
+        for line, _ in recording.claims_in(cell):
+            yield f"  {line}"
 
 
 def last_lines(message):
@@ -350,36 +219,44 @@ def pack(folder, archive):
     os.replace(shutil.make_archive(f"{archive}.tmp", "zip", folder), archive)
 
 
-def main(arguments=None):
+def options_of(arguments):
+    """The command line, read."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("notebooks", nargs="*", type=pathlib.Path, metavar="NOTEBOOK")
-    parser.add_argument(
-        "--out",
-        type=pathlib.Path,
-        default=ROOT,
-        metavar="DIR",
-        help="default: the course's folder",
-    )
-    parser.add_argument(
-        "--zip",
-        type=pathlib.Path,
-        metavar="FILE",
-        help="a visit: into this archive instead",
-    )
-    parser.add_argument(
-        "--seconds",
-        type=float,
-        default=float("inf"),
-        help="the visit ends after so long",
-    )
-    parser.add_argument(
-        "--anyway",
-        action="store_true",
-        help="also where PyTorch sees neither a GPU nor a TPU",
-    )
-    options = parser.parse_args(arguments)
+    add = parser.add_argument
+    add("notebooks", nargs="*", type=pathlib.Path, metavar="NOTEBOOK")
+    where = "default: the course's folder"
+    add("--out", type=pathlib.Path, default=ROOT, metavar="DIR", help=where)
+    visit = "a visit: into this archive instead"
+    add("--zip", type=pathlib.Path, metavar="FILE", help=visit)
+    most = "the visit ends after so long"
+    add("--seconds", type=float, default=float("inf"), help=most)
+    anyway = "also where PyTorch sees neither a GPU nor a TPU"
+    add("--anyway", action="store_true", help=anyway)
+    return parser.parse_args(arguments)
+
+
+def worth_a_visit(lessons, options):
+    """The lessons that have something to record here, those first that have most; if
+    the command names lessons, these. None where there is no device.
+    """
+    words = {}
+    for path in lessons:
+        pairs = recording.conditional(nbformat.read(path, as_version=4))
+        words[path] = [header.word for header, _ in pairs]
+    said, here = look(sorted({*DEVICES, *itertools.chain(*words.values())}))
+    print(said, flush=True)
+    if not here & set(DEVICES) and not options.anyway:
+        return None
+    if options.notebooks:
+        return lessons
+    many = {path: sum(word in here for word in words[path]) for path in lessons}
+    return sorted(filter(many.get, lessons), key=many.get, reverse=True)
+
+
+def main(arguments=None):
+    options = options_of(arguments)
     end = time.perf_counter() + options.seconds
     if options.zip and options.zip.exists() and not zipfile.is_zipfile(options.zip):
         print(
@@ -389,42 +266,34 @@ def main(arguments=None):
         return 2
     lessons = options.notebooks or sorted((ROOT / "notebooks").glob("*.ipynb"))
     if options.zip:
-        found = {
-            path: conditional(nbformat.read(path, as_version=4)) for path in lessons
-        }
-        words = {
-            path: [header.word for header, _ in pairs] for path, pairs in found.items()
-        }
-        said, here = look(
-            sorted({*DEVICES, *(word for needed in words.values() for word in needed)})
-        )
-        print(said, flush=True)
-        if not here & set(DEVICES) and not options.anyway:
+        lessons = worth_a_visit(lessons, options)
+        if lessons is None:
             print(
                 "PyTorch sees neither a GPU nor a TPU here: nothing to record. --anyway"
                 " goes on.",
                 file=sys.stderr,
             )
             return 2
-        if not options.notebooks:
-            many = {path: sum(word in here for word in words[path]) for path in lessons}
-            lessons = sorted(filter(many.get, lessons), key=many.get, reverse=True)
-    well = True
     with tempfile.TemporaryDirectory() as unpacked:
         folder = pathlib.Path(unpacked) if options.zip else options.out
         if options.zip and options.zip.exists():
             shutil.unpack_archive(options.zip, folder, "zip")
-        left = list(lessons)
-        while left and time.perf_counter() < end:
-            done = record(left[0], folder, end=end, most=min(MOST, options.seconds / 4))
-            well = well and done
-            if options.zip:
-                pack(folder, options.zip)
-            if done or time.perf_counter() < end:  # else it was cut off
-                left.pop(0)
-        if left:
-            print(f"left for another time: {' '.join(map(str, left))}")
-    return 0 if well else 1
+        return 0 if record_all(lessons, folder, end, options) else 1
+
+
+def record_all(lessons, folder, end, options):
+    """Record lessons until the time is over. Returns whether all went well."""
+    well, left = True, list(lessons)
+    while left and time.perf_counter() < end:
+        done = record(left[0], folder, end=end, most=min(MOST, options.seconds / 4))
+        well = well and done
+        if options.zip:
+            pack(folder, options.zip)
+        if done or time.perf_counter() < end:  # else it was cut off
+            left.pop(0)
+    if left:
+        print(f"left for another time: {' '.join(map(str, left))}")
+    return well
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from utils.claims import claim
 from utils.devices import pick_device
 from utils.exercises import check, hint, progress, solution
 from utils.predictions import predict, reveal
-from utils.recordings import where
+from utils.provenance import where
 from utils.timing import measure, measure_together, speedup
 
 __all__ = [

@@ -18,89 +18,15 @@ what it did not make say that they wait. With LAB_STRICT=1 both are errors.
 """
 
 import functools
-import hashlib
 import importlib.util
 import re
 import symtable
 import sys
 import traceback
-from typing import NamedTuple
 
-from utils import needs, recordings
+from utils import needs, provenance, recordings
+from utils.grammar import RequiresError, header, results, source_hash
 from utils.messages import LabError, finding, note, pytorch, strict, untimed
-
-HEADER = re.compile(
-    r"%%requires(?:\s+(?P<word>\S+))?(?:\s+--(?P<kind>result|name)\s+(?P<name>[A-Za-z_]\w*)(?P<timeless>\s+--timeless)?)?\s*$"
-)
-
-
-class RequiresError(LabError):
-    """A %%requires line that says nothing the course knows."""
-
-
-class Header(NamedTuple):
-    """What a %%requires line says. kind: "result", "name" or None."""
-
-    word: str
-    kind: str | None = None
-    name: str | None = None
-    timeless: bool = False
-
-    @property
-    def result(self):
-        """Name of the result that the cell makes (--result NAME) or reads
-        (result:NAME), or None.
-        """
-        if self.word.startswith("result:"):
-            return self.word.removeprefix("result:")
-        return self.name if self.kind == "result" else None
-
-    @property
-    def recordable(self):
-        """Whether what the cell gives on a machine that has the hardware can be
-        recorded.
-        """
-        return bool(self.name) and not self.word.startswith("result:")
-
-
-def header(source: str) -> Header | None:
-    """The Header of a cell, None if it has none. RequiresError where it is wrong."""
-    line = source.lstrip().split("\n", 1)[0]
-    if not line.startswith("%%requires"):
-        return None
-    found = HEADER.match(line)
-    if not found or not found["word"]:
-        usage = (
-            "write %%requires WORD, perhaps with --result NAME or --name NAME, and"
-            " after a name --timeless"
-        )
-        raise RequiresError(f"cannot read {line.strip()!r}: {usage}")
-    word = found["word"]
-    if (
-        not re.fullmatch(r"result:[A-Za-z_]\w*|cuda:[1-9]\d*", word)
-        and word not in needs.NEEDS
-    ):
-        known = ", ".join([*needs.NEEDS, "cuda:2", "result:NAME"])
-        raise RequiresError(
-            f"unknown word {word!r} after %%requires; known are {known}"
-        )
-    return Header(word, found["kind"], found["name"], bool(found["timeless"]))
-
-
-def body(source: str) -> str:
-    """A cell's code without its header."""
-    first, _, rest = source.lstrip().partition("\n")
-    return rest if first.startswith("%%requires") else source
-
-
-def source_hash(source: str) -> str:
-    """Short SHA-256 of a cell's code: header, title (`# @title …`), blank ends and
-    trailing spaces do not count.
-    """
-    lines = [line.rstrip() for line in body(source).strip().splitlines()]
-    if lines and lines[0].startswith("# @title "):
-        lines = "\n".join(lines[1:]).strip().split("\n")
-    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
 
 
 def missing(word: str, variables=()) -> str | None:
@@ -116,9 +42,11 @@ def missing(word: str, variables=()) -> str | None:
 @functools.cache
 def _missing_hardware(word):
     base, _, count = word.partition(":")
-    if base in recordings.pretending():
+    if base in provenance.pretending():
         return None
-    return needs.missing_cuda(int(count)) if count else needs.NEEDS[base]()
+    if count:
+        return needs.missing_cuda(int(count))
+    return getattr(needs, f"missing_{base}")()
 
 
 # --------------------------------------------------------------------------------------
@@ -158,10 +86,10 @@ def _before_cell(info):
     except RequiresError:
         found = None  # the cell itself is about to say so
     if found and not found.word.startswith("result:") and missing(found.word) is None:
-        note(f"{recordings.device_here(found.word)}, this machine", "live")
+        note(f"{provenance.device_here(found.word)}, this machine", "live")
         if found.kind == "result":
-            recordings.results[found.name] = recordings.here(found.word)
-    recordings.running.append(found and found.result)
+            provenance.results[found.name] = provenance.here(found.word)
+    provenance.running.append(found and found.result)
 
 
 def _variables():
@@ -171,7 +99,6 @@ def _variables():
 # --------------------------------------------------------------------------------------
 # Cells that do not end, and those that wait for them
 
-RESULT = re.compile(r"%%\w.*\s--result\s+([A-Za-z_]\w*)")
 _gaps = set()  # names that a cell above should have made, and did not
 
 
@@ -192,33 +119,21 @@ def _package_missing(error):
     """Whether this error, in the kernel or in a job of it, comes of a package that a
     lesson can do without.
     """
-    return "No module named 'accelerate'" in str(
-        error
-    ) and not importlib.util.find_spec("accelerate")
+    named = "No module named 'accelerate'" in str(error)
+    return named and not importlib.util.find_spec("accelerate")
 
 
 def _why_it_ends(error):
     """One line if this error ends its cell only: a CellEnds, or a private name of
-    PyTorch that is not there.
+    PyTorch that is not there. Else None.
     """
     if _package_missing(error):
         return "needs the package `accelerate`, and it is not installed here"
     if isinstance(error, CellEnds):
         return str(error)
-    name = None
-    if isinstance(error, AttributeError) and error.name:
-        owner = error.obj if hasattr(error.obj, "__name__") else type(error.obj)
-        module = getattr(owner, "__module__", None)
-        name = ".".join(
-            filter(
-                None,
-                [module, getattr(owner, "__qualname__", owner.__name__), error.name],
-            )
-        )
-    if isinstance(error, ImportError) and error.name:
-        found = re.match(r"cannot import name '(\w+)'", str(error))
-        name = f"{error.name}.{found[1]}" if found else error.name
-    if name and re.match(r"torch\.(\w+\.)*_[^_]", name):
+    name = _name_missing(error)
+    # a part of the path that begins with one underscore: torch._C._name
+    if re.match(r"torch\.(\w+\.)*_[^_]", name):
         return (
             f"{pytorch()} has no `{name}`, a private name: such names come and go. This"
             " cell ends here."
@@ -226,20 +141,29 @@ def _why_it_ends(error):
     return None
 
 
+def _name_missing(error):
+    """The full name whose lack an error reports, or ""."""
+    name = getattr(error, "name", None) or ""
+    if name and isinstance(error, AttributeError):
+        owner = error.obj if hasattr(error.obj, "__name__") else type(error.obj)
+        module = getattr(owner, "__module__", None)
+        own = getattr(owner, "__qualname__", owner.__name__)
+        return ".".join(filter(None, [module, own, name]))
+    if name and isinstance(error, ImportError):
+        found = re.match(r"cannot import name '(\w+)'", str(error))
+        return f"{name}.{found[1]}" if found else name
+    return ""
+
+
 def _show_error(shell, kind, error, traceback, tb_offset=None):
     """What IPython calls for an error in a cell."""
     text = _why_it_ends(error) if _may_end(error) else None
     if text is None:
         shell.showtraceback((kind, error, traceback), tb_offset=tb_offset)
+    elif _package_missing(error):
+        note(text, "unavailable")
     else:
-        note(
-            text,
-            "unavailable"
-            if _package_missing(error)
-            else "unjudged"
-            if strict()
-            else "finding",
-        )
+        note(text, "unjudged" if strict() else "finding")
 
 
 def _may_end(error):
@@ -257,15 +181,15 @@ def _after_cell(result):
     """
     if result and not (result.info.raw_cell or "").strip():
         return  # an empty cell, of which IPython tells the end, but not the beginning
-    del recordings.running[-1:]  # none if this cell has imported the course
+    del provenance.running[-1:]  # none if this cell has imported the course
     # an interrupted `await` leaves no result
     error = getattr(result, "error_in_exec", None)
     if error is None:
         return
     source = result.info.raw_cell or ""
-    for name in RESULT.findall("\n".join(source.split("\n")[:2])):
+    for name in results(source):
         _variables().pop(name, None)
-        recordings.results.pop(name, None)
+        provenance.results.pop(name, None)
         _gaps.add(name)
     if _may_end(error) and _why_it_ends(error):
         _, made = _names(sys.modules["IPython"].get_ipython().transform_cell(source))
@@ -277,15 +201,13 @@ def waiting_cell(lines):
     """Input transformer: a cell that reads what a cell above did not make, as a call
     that says so.
     """
-    reads, made = _names("".join(lines)) if _gaps else ((), ())
-    open_names = sorted(
-        name for name in reads if name in _gaps and name not in {*made, *_variables()}
-    )
-    return (
-        [f"__import__('utils.cells').cells.wait({open_names!r}, {sorted(made)!r})\n"]
-        if open_names
-        else lines
-    )
+    if not _gaps:
+        return lines
+    reads, made = _names("".join(lines))
+    open_names = sorted(reads & _gaps - made - _variables().keys())
+    if not open_names:
+        return lines
+    return [f"__import__('utils.cells').cells.wait({open_names!r}, {sorted(made)!r})\n"]
 
 
 def wait(open_names, made):
@@ -306,20 +228,15 @@ def _names(source):
         top = symtable.symtable(source, "cell", "exec")
     except SyntaxError:
         return set(), set()
-    made = {
-        s.get_name() for s in top.get_symbols() if s.is_assigned() or s.is_imported()
-    }
-    reads, tables = (
-        {s.get_name() for s in top.get_symbols() if s.is_referenced()},
-        top.get_children(),
-    )
+    symbols = top.get_symbols()
+    made = {s.get_name() for s in symbols if s.is_assigned() or s.is_imported()}
+    reads = {s.get_name() for s in symbols if s.is_referenced()}
+    tables = top.get_children()
     while tables:
         table = tables.pop()
-        reads |= {
-            s.get_name()
-            for s in table.get_symbols()
-            if s.is_global() and s.is_referenced()
-        }
+        for s in table.get_symbols():
+            if s.is_global() and s.is_referenced():
+                reads.add(s.get_name())
         tables += table.get_children()
     return reads, made
 
@@ -372,10 +289,8 @@ class expect_error:
         # DataLoader's workers) until the garbage collector comes, which may be in a
         # forked worker.
         traceback.clear_frames(trace)
-        names = " or ".join(
-            k.__name__
-            for k in (self.kind if isinstance(self.kind, tuple) else (self.kind,))
-        )
+        kinds = self.kind if isinstance(self.kind, tuple) else (self.kind,)
+        names = " or ".join(each.__name__ for each in kinds)
         announced = f"announced: {names} with {self.pattern!r}; on {pytorch()} "
         self.message = "" if error is None else str(error)
         if error is None:

@@ -20,6 +20,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 
+from utils.grammar import TORCHRUN
 from utils.jobs import (  # noqa: F401 (DEFAULTS and free_port: for lessons)
     COLORS,
     DEFAULTS,
@@ -161,12 +162,6 @@ def _judge(run, fails):
 # --------------------------------------------------------------------------------------
 # The cell magic
 
-# 4 --result NAME --fails PATTERN
-HEADER = re.compile(
-    r"(?P<processes>[1-9]\d*)(\s+--result\s+(?P<result>[A-Za-z_]\w*))?"
-    r"(\s+--fails\s+(?P<fails>.+))?"
-)
-
 
 def torchrun_cell(line, cell):
     """%%torchrun N [--result NAME] [--fails PATTERN]: run the cell as a script in N
@@ -176,7 +171,7 @@ def torchrun_cell(line, cell):
     the job must fail, with a message that matches this regular expression (in quotation
     marks).
     """
-    found = HEADER.fullmatch(line.strip())
+    found = TORCHRUN.fullmatch(line.strip())
     if not found:
         raise LaunchError(
             "write %%torchrun N, %%torchrun N --result NAME or %%torchrun N --fails"

@@ -7,8 +7,6 @@ import os
 import re
 import sys
 
-import torch
-
 BADGES = {  # state of a conditional cell → the words that its note begins with
     "live": "LIVE",
     "replayed": "RECORDED",
@@ -50,46 +48,76 @@ class LabError(Exception):
 
 
 def finding(
-    text: str, error: type[LabError] = LabError, state: str = "finding"
+    text: str,
+    error: type[LabError] = LabError,
+    state: str = "finding",
+    **facts: object,
 ) -> None:
     """Something is otherwise than announced: raise `error` with LAB_STRICT=1, else say
     so in one line and go on.
 
     text: what was announced and what was found. PyTorch changes its words every few
-    months; for a reader that is news, not the end of the lesson. state: as for `note`.
+    months; for a reader that is news, not the end of the lesson. state, facts: as for
+    `note`.
     """
     if strict():
         raise error(text)
-    note(text, state)
+    note(text, state, **facts)
 
 
 def pytorch() -> str:
     """This PyTorch by name and version: "PyTorch 2.13.0"."""
+    import torch  # here: what reads lessons needs the rest of this module only
+
     return f"PyTorch {torch.__version__.split('+')[0]}"
 
 
-def note(text: str, state: str | None = None, rich: str | None = None) -> None:
+def note(
+    text: str, state: str | None = None, rich: str | None = None, **facts: object
+) -> None:
     """Show `text` as a quiet line between outputs.
 
+    text: in plain words
     state: what happened to the cell: one of BADGES (conditional cells), "finding",
-    "missed" or "unjudged" (claims); stored in the output's metadata so that the test
-    run can count. rich: the same as safe HTML, if plain text is not enough.
+        "missed" or "unjudged" (claims)
+    rich: the same as safe HTML, if plain text is not enough
+    facts: what else the metadata of the output hold for those who read it as data
     """
     badge = BADGES.get(state)
-    plain = f"{badge} · {text}" if badge else text
-    if "IPython" not in sys.modules or sys.modules["IPython"].get_ipython() is None:
-        print(plain)
-        return
-    from IPython.display import display
-
     body = rich or re.sub(
         r"`(.+?)`", r"<code>\1</code>", html.escape(text).replace("\n", "<br>")
     )
     if badge:
         body = f'<b style="{FRAME}">{badge}</b> {body}'
     style = QUIET if state in ("live", "unavailable", "waiting") else LOUD
-    data = {"text/plain": plain, "text/html": f'<div style="{style}">{body}</div>'}
-    display(data, raw=True, metadata={"device_lab": {"state": state}} if state else {})
+    page = f'<div style="{style}">{body}</div>'
+    say(f"{badge} · {text}" if badge else text, state, page, **facts)
+
+
+def say(
+    text: str, state: str | None = None, page: str | None = None, **facts: object
+) -> None:
+    """Show a line, perhaps with the same as HTML; printed outside a notebook. state,
+    facts: as for `note`; tests, recorder and site read them in the output's metadata.
+    """
+    if "IPython" not in sys.modules or sys.modules["IPython"].get_ipython() is None:
+        print(text)
+        return
+    from IPython.display import display
+
+    data = {"text/plain": text, **({"text/html": page} if page else {})}
+    about = {"device_lab": {"state": state, **facts}} if state else {}
+    display(data, raw=True, metadata=about)
+
+
+def facts_of(output: dict) -> dict:
+    """What the course keeps in the metadata of an output: state and facts of `say`."""
+    return output.get("metadata", {}).get("device_lab", {})
+
+
+def state_of(output: dict) -> str | None:
+    """The state of an output, as `note` has it, or None."""
+    return facts_of(output).get("state")
 
 
 def picture(png: str, alt: str) -> None:

@@ -1,5 +1,5 @@
-"""What the words of `%%requires` stand for: NEEDS has for each a function that says
-what is missing here.
+"""What this machine lacks for the words of `%%requires` (utils/grammar.py): a function
+`missing_WORD` for each.
 
 None: nothing is missing. Otherwise a phrase to be read after "needs": "a CUDA GPU, and
 PyTorch sees none here".
@@ -115,14 +115,3 @@ def missing_triton() -> str | None:
     if not importlib.util.find_spec("triton"):
         return "Triton, and it is not installed here"
     return missing_compiler()
-
-
-NEEDS = {
-    "cuda": missing_cuda,
-    "mps": missing_mps,
-    "accelerator": missing_accelerator,
-    "xla": missing_xla,
-    "tpu": missing_tpu,
-    "compiler": missing_compiler,
-    "triton": missing_triton,
-}

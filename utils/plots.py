@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from utils import recordings
+from utils import provenance
 from utils.course import COURSE
 from utils.messages import LabError, picture, picture_data
-from utils.recordings import Provenance, origin
+from utils.provenance import Provenance, origin
 
 if TYPE_CHECKING:  # importing them takes longer than the rest of utils
     import ipywidgets
@@ -88,7 +88,7 @@ def figure(
         ax.set_ylabel(ylabel)
     for ax, title in zip(axes, titles, strict=False):
         ax.set_title(title, fontsize=9)
-    text = textwrap.shorten(about or origin(where), 110, placeholder=" …")
+    text = textwrap.shorten(str(about or origin(where)), 110, placeholder=" …")
     _headline(fig, 0.08, finding, fontsize=11, fontweight="bold")
     _headline(fig, 0.32, text, fontsize=8.5, color="#555555")
     return fig, (axes[0] if panels == 1 else axes)
@@ -234,13 +234,13 @@ def explorer(draw: Callable, **controls: "ipywidgets.ValueWidget") -> None:
         control.layout.width = "36em"
         if hasattr(control, "continuous_update"):
             control.continuous_update = False
-    names, first = list(recordings.running), _draw(draw, controls)
+    names, first = list(provenance.running), _draw(draw, controls)
     # the number shows that it was drawn, also where the picture stays the same
     image = ipywidgets.HTML(first["text/html"] + "<!-- drawing 1 -->")
     count = itertools.count(2)
 
     def redraw(change):
-        with recordings.running_again(names):
+        with provenance.running_again(names):
             drawn = _draw(draw, controls)["text/html"]
         image.value = f"{drawn}<!-- drawing {next(count)} -->"
 

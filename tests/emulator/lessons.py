@@ -1,4 +1,6 @@
-"""Run the lessons on the emulated CUDA device, strictly: `python -m tests.emulator.lessons [--record] [NUMBER…]`.
+"""Run the lessons on the emulated CUDA device, strictly.
+
+    python -m tests.emulator.lessons [--record] [NUMBER…]
 
 Each lesson runs twice in one kernel on a T4 (two of them where a cell asks for two),
 and once on one H200 where that could change anything. Every code cell has to end, every
@@ -19,15 +21,12 @@ import time
 
 from tests.emulator import build
 from tests.emulator.run import environment
+from tests.lessons.plugin import code_of
+from utils import grammar
 
 # Memory of emulated GPUs counts as the kernel's.
-COMMAND = [
-    "-m",
-    "tests.lessons.plugin",
-    "--color=no",
-    "--kernel-mib=8192",
-    "--family-mib=65536",
-]
+COMMAND = ["-m", "tests.lessons.plugin", "--color=no"]
+COMMAND += ["--kernel-mib=8192", "--family-mib=65536"]
 NOTEBOOKS = pathlib.Path(__file__).resolve().parents[2] / "notebooks"
 # The most (GFLOP, MiB) of an operator that is computed: what is larger takes too long
 # on a CPU, and leaves no values.
@@ -38,23 +37,7 @@ USUAL, LIMITS = (
 AT_ONCE = 3  # on two cores: part of the time a lesson waits for the emulated GPU
 # The longest first, so that the last ones end together. 13 and 14 have no cell for
 # CUDA.
-ORDER = [
-    "15",
-    "11",
-    "10",
-    "06",
-    "12",
-    "05",
-    "04",
-    "02",
-    "03",
-    "09",
-    "16",
-    "07",
-    "08",
-    "01",
-    "00",
-]
+ORDER = "15 11 10 06 12 05 04 02 03 09 16 07 08 01 00".split()
 
 
 def lesson(number):
@@ -63,14 +46,14 @@ def lesson(number):
     return path
 
 
-def asks_for_a_gpu(number):
-    """Whether a cell of the lesson runs on one GPU (11 asks for two, 12 for none)."""
-    return bool(
-        re.search(
-            r'"%%requires (cuda|accelerator|triton)\b(?!:)',
-            lesson(number).read_text(encoding="utf-8"),
-        )
-    )
+def headers(number):
+    """What the %%requires lines of the lesson say."""
+    return list(filter(None, map(grammar.header, code_of(lesson(number)))))
+
+
+def words(number):
+    """The words of its %%requires lines: 11 asks for "cuda:2", 12 for no GPU."""
+    return {header.word for header in headers(number)}
 
 
 def variables(number, gpu, gpus, log):
@@ -93,8 +76,7 @@ def run_lesson(number, gpu, record=False):
     """One lesson on one kind of GPU: (line that says how it went, all that was printed,
     whether all is well).
     """
-    two = "%%requires cuda:2" in lesson(number).read_text(encoding="utf-8")
-    gpus = 2 if record or (two and gpu == "T4") else 1
+    gpus = 2 if record or ("cuda:2" in words(number) and gpu == "T4") else 1
     command = [*COMMAND, *(["--twice"] if gpu == "T4" else [])]
     if record:
         command = ["-m", "tools.record"]
@@ -111,11 +93,8 @@ def run_lesson(number, gpu, record=False):
             errors="replace",
         )
         seconds = time.perf_counter() - begin
-        leaks = (
-            [line for line in log.read_text().splitlines() if "LEAK" in line]
-            if log.exists()
-            else []
-        )
+        logged = log.read_text().splitlines() if log.exists() else []
+        leaks = [line for line in logged if "LEAK" in line]
     said = re.findall(rf"^{number}_\S+ +(.*)$", done.stdout, re.M)
     well = done.returncode == 0 and not leaks
     line = (
@@ -149,15 +128,13 @@ def main(arguments=None):
         )
     numbers = options.numbers or ORDER
     if options.record:
-        numbers = [
-            n for n in numbers if "--timeless" in lesson(n).read_text(encoding="utf-8")
-        ]
+        numbers = [n for n in numbers if any(head.timeless for head in headers(n))]
     gpus = ["T4"] if options.record else ["T4", "H200"]
     jobs = [
         (n, gpu, options.record)
         for gpu in gpus
         for n in numbers
-        if gpu == "T4" or asks_for_a_gpu(n)
+        if gpu == "T4" or {"cuda", "accelerator", "triton"} & words(n)
     ]
     jobs.sort(key=lambda job: (ORDER.index(job[0]), job[1] != "T4"))
     begin, failed, lines = time.perf_counter(), 0, []
@@ -171,22 +148,17 @@ def main(arguments=None):
             if not well:
                 failed += 1
                 print(printed, flush=True)
-    figures = {
-        what: sum(
-            int(n.replace(",", "")) for n in re.findall(pattern, "\n".join(lines))
-        )
-        for what, pattern in {
-            "code cells": r"(\d+) of \d+ code cells",
-            "live": r"\((\d+) live",
-            "claims held": r"(\d+) claims held",
-            "claims about time not judged": r"(\d+) not judged",
-        }.items()
+    counted = {  # in the lines of the plugin: how many of what
+        "code cells": r"(\d+) of \d+ code cells",
+        "live": r"\((\d+) live",
+        "claims held": r"(\d+) claims held",
+        "claims about time not judged": r"(\d+) not judged",
     }
+    said = []
+    for what, pattern in counted.items():
+        said.append(f"{sum(map(int, re.findall(pattern, ''.join(lines)))):,} {what}")
     minutes = (time.perf_counter() - begin) / 60
-    print(
-        ", ".join(f"{count:,} {what}" for what, count in figures.items())
-        + f"; {failed} runs failed; {minutes:.1f} min"
-    )
+    print(f"{', '.join(said)}; {failed} runs failed; {minutes:.1f} min")
     return 1 if failed else 0
 
 

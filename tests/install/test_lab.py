@@ -232,7 +232,7 @@ def test_a_copied_lesson_finds_the_course(kernel, monkeypatch, tmp_path, read_on
         "from utils import launch; run = launch.torchrun('scripts/train_ddp.py',"
         " '--help', processes=1, quiet=True)"
     )
-    score = "check('00.1', 5); progress(); recordings.pretending()"
+    score = "check('00.1', 5); progress(); recordings.published('x')"
     nb.cells = [setup, *map(nbformat.v4.new_code_cell, [place, job, score])]
     monkeypatch.setattr(run, "kernel", kernel)
     run.execute(nb, course / work, allow_errors=True)

@@ -10,7 +10,8 @@ wrong but missed claims about time runs once more: what is measured while the ma
 does something else can miss any bound.
 
 With --timed=yes only those lessons run that judge times on every machine, with
---timed=no only the others.
+--timed=no only the others; --jobs does the same with lessons that start jobs of several
+processes.
 
 With --twice the cells of a lesson run twice in one kernel, as a reader's may who runs
 all of them again.
@@ -30,7 +31,6 @@ import argparse
 import contextlib
 import copy
 import datetime
-import hashlib
 import json
 import os
 import platform
@@ -49,14 +49,13 @@ import pytest
 from nbval.plugin import IPyNbCell, NbCellError
 
 from tests import temporary
+from tools.lab import content_hash
+from utils import grammar
+from utils.devices import name_of
+from utils.messages import NOT_LIVE, facts_of, state_of
 
 # seconds to wait for a cell's outputs; nbval's own 5 s are too few on a busy machine
 OUTPUT_TIMEOUT = 60
-# Both as in utils.claims and utils.messages (a test compares): importing those loads
-# PyTorch, for seconds.
-CLAIM = re.compile(r"^[✓✗] .* \(claimed[ )].*$", re.M)
-RESULT = re.compile(r"%%requires +\S+ +--result +(\w+)")
-NOT_LIVE = {"replayed", "emulated", "published", "unavailable", "waiting"}
 ROOT = Path(__file__).resolve().parents[2]
 STATUS = ROOT / "build" / "status"
 
@@ -73,7 +72,7 @@ class Lesson:
     missed: set = field(default_factory=set)
     # (cell id, what is otherwise than announced)
     findings: list = field(default_factory=list)
-    # cell id → lines of claims that were judged on this machine's devices
+    # cell id → claims that were judged on this machine's devices, as data
     claims: dict = field(default_factory=dict)
     kernel_mib: float = 0.0  # the most memory that its kernel had
     family_mib: float = 0.0  # the most that the kernel and its processes had together
@@ -243,15 +242,12 @@ class Lessons:
             why := unrecordable(kernel, item.cell.source)
         ):
             raise NbCellError(item.cell_num, why, item.cell.source)
-        held = sum(len(CLAIM.findall(out.get("text", ""))) for out in item.test_outputs)
-        lesson.counts.update(done=1, held=held, unjudged=states.count("unjudged"))
-        if NOT_LIVE.isdisjoint(states):
-            lines = [
-                line
-                for out in item.test_outputs
-                for line in CLAIM.findall(out.get("text", ""))
-            ]
-            lesson.claims |= {item.cell.id: lines} if lines else {}
+        held, unjudged = states.count("claim"), states.count("unjudged")
+        lesson.counts.update(done=1, held=held, unjudged=unjudged)
+        facts = map(facts_of, item.test_outputs)
+        claims = [fact["claim"] for fact in facts if "claim" in fact]
+        if claims and NOT_LIVE.isdisjoint(states):
+            lesson.claims[item.cell.id] = claims
         lesson.counts["not live"] += not NOT_LIVE.isdisjoint(states)
         lesson.left.remove(item.cell_num)
         return result
@@ -296,30 +292,22 @@ class Lessons:
             kept = {
                 **facts,
                 "lesson": name,
-                "edition": edition(lesson.path),
+                "content_hash": content_hash(lesson_in(lesson.path)),
                 "attempt": attempt,
-            }
-            kept |= {
                 "twice": self.options.twice,
                 "problems": list(lesson.problems(self.options)),
-            }
-            kept |= {
                 "counts": dict(lesson.counts),
                 "findings": len(lesson.findings),
                 "claims": lesson.claims,
-            }
-            kept |= {
                 "kernel_mib": round(lesson.kernel_mib),
                 "family_mib": round(lesson.family_mib),
             }
-            path = (
-                STATUS / facts["environment"].lower().replace(" ", "-") / f"{name}.json"
-            )
-            path.parent.mkdir(parents=True, exist_ok=True)
+            folder = STATUS / facts["environment"].lower().replace(" ", "-")
+            folder.mkdir(parents=True, exist_ok=True)
+            path = folder / f"{name}.json"
             part = path.with_suffix(f".{os.getpid()}")
-            part.write_text(
-                json.dumps(kept, indent=1, ensure_ascii=False), encoding="utf-8"
-            )
+            content = json.dumps(kept, indent=1, ensure_ascii=False)
+            part.write_text(content, encoding="utf-8")
             part.replace(path)
 
 
@@ -336,8 +324,6 @@ def machine(options):
     """Where lessons run, and how: whether a missed claim stops one (strict), whether
     times are judged (timed).
     """
-    from utils.devices import name_of  # loads PyTorch
-
     versions = installed()
     if gpu := os.environ.get("EMULATOR_GPU"):  # "Tesla T4,7.5"
         environment = f"emulated {gpu.partition(',')[0]}"
@@ -358,17 +344,6 @@ def machine(options):
     }
 
 
-def edition(path):
-    """Short hash of what the cells of a lesson say, as in tools.lab (a test compares),
-    which needs JupyterLab.
-    """
-    sources = [
-        "".join(cell["source"])
-        for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]
-    ]
-    return hashlib.sha256(json.dumps(sources).encode()).hexdigest()[:12]
-
-
 def again(cell, number):
     """The same cell once more, later in the same kernel."""
     source = copy.deepcopy(cell.cell)  # nbval joins its stored outputs in place
@@ -381,11 +356,6 @@ def again(cell, number):
     )
 
 
-def state_of(output):
-    """What the course says about an output (utils.messages.note), or None."""
-    return output.get("metadata", {}).get("device_lab", {}).get("state")
-
-
 def own(outputs):
     """Outputs that a cell makes itself, without what the course says of where they come
     from.
@@ -395,11 +365,12 @@ def own(outputs):
 
 def unrecordable(kernel, source):
     """Why the result that a cell has just measured could not be recorded, or None."""
-    found = RESULT.match(source)
-    if not found:
+    header = grammar.header(source)
+    if header is None or header.kind != "result" or not header.recordable:
         return None
     question = (
-        f"__import__('utils.recordings').recordings.plain({found[1]!r}, {found[1]})"
+        f"__import__('utils.provenance').provenance.as_json({header.name!r},"
+        f" {header.name})"
     )
     asked, why = kernel.kc.execute(question, silent=True, allow_stdin=False), None
     while True:
@@ -415,21 +386,20 @@ def findings(item):
     for out in item.test_outputs:
         if state_of(out) in ("finding", "missed", "waiting"):
             yield state_of(out), out.data["text/plain"]
-        if out.get("name") == "stderr" and "lab-stderr" not in item.cell.metadata.get(
-            "tags", []
-        ):
-            yield (
-                "stderr",
-                (
-                    "the cell wrote to stderr (if it must, tag it `lab-stderr`):"
-                    f" {out.text.strip()}"
-                ),
-            )
+        tagged = "lab-stderr" in item.cell.metadata.get("tags", [])
+        if out.get("name") == "stderr" and not tagged:
+            said = "the cell wrote to stderr (if it must, tag it `lab-stderr`): "
+            yield "stderr", said + out.text.strip()
+
+
+def lesson_in(path):
+    """A notebook as it is stored."""
+    return json.loads(path.read_text(encoding="utf-8"))
 
 
 def code_of(path):
     """The sources of a lesson's code cells."""
-    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    cells = lesson_in(path)["cells"]
     return ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
 
 
@@ -437,8 +407,15 @@ def judges_times(source):
     """Whether a cell judges times on every machine: a claim without a condition does,
     and a row of lesson 16.
     """
-    claims = "timed=True" in source and not source.startswith("%%")
-    return claims or bool(re.match("%%today .*: slower", source))
+    head, code = grammar.split(source)
+    return ("timed=True" in code and not head) or (
+        head.startswith("%%today") and ": slower" in head
+    )
+
+
+def starts_jobs(source):
+    """Whether a cell starts jobs of several processes."""
+    return "%%torchrun" in grammar.split(source)[0]
 
 
 def run_lessons(paths, arguments, options, attempt=1):
@@ -472,6 +449,11 @@ def main(arguments):
         help="only lessons that judge times, or only the others",
     )
     parser.add_argument(
+        "--jobs",
+        choices=["yes", "no"],
+        help="only lessons that start jobs of processes, or only the others",
+    )
+    parser.add_argument(
         "--twice",
         action="store_true",
         help="run each lesson's cells twice, in one kernel",
@@ -494,14 +476,15 @@ def main(arguments):
     paths = [Path(text) for text in others if text.endswith(".ipynb")]
     if not paths:
         parser.error("name notebooks, for example notebooks/*.ipynb")
-    if options.timed:
-        paths = [
-            path
-            for path in paths
-            if any(map(judges_times, code_of(path))) == (options.timed == "yes")
-        ]
-        if not paths:
-            return 0
+    for wanted, has in ((options.timed, judges_times), (options.jobs, starts_jobs)):
+        if wanted:
+            paths = [
+                path
+                for path in paths
+                if any(map(has, code_of(path))) == (wanted == "yes")
+            ]
+    if not paths:
+        return 0
     for_pytest = [text for text in others if not text.endswith(".ipynb")]
     status, failed = run_lessons(paths, for_pytest, options)
     if failed and all(lesson.only_missed_claims(options) for lesson in failed):

@@ -6,7 +6,7 @@ import pytest
 
 from tools.lessons import differences
 from utils import recordings
-from utils.recordings import Provenance
+from utils.provenance import Provenance
 
 T4 = {"device": "emulated Tesla T4", "torch": "2.13.0"}
 H200 = {"device": "NVIDIA H200", "torch": "2.13.0+cu130"}

@@ -15,7 +15,6 @@ import pytest
 
 from tests.lessons import plugin
 from tools import lab
-from utils import claims, messages
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -23,7 +22,8 @@ ROOT = Path(__file__).resolve().parents[2]
 def shows(state):
     """Source of a cell that shows a line in this state, as utils.messages.note does."""
     return f"""from IPython.display import display
-display({{"text/plain": "not as announced"}}, metadata={{"device_lab": {{"state": {state!r}}}}}, raw=True)"""
+facts = {{"device_lab": {{"state": {state!r}}}}}
+display({{"text/plain": "not as announced"}}, metadata=facts, raw=True)"""
 
 
 def write_notebook(path, *sources, tags=()):
@@ -56,8 +56,8 @@ def run(*arguments, **variables):
 
 
 def test_good_lessons_pass_and_are_counted(tmp_path):
-    claim = r"print('✓ a: 1 (claimed ≥ 1) · here\n✓ 00.1')"
-    one = write_notebook(tmp_path / "00_one.ipynb", "x = 1", claim, shows("replayed"))
+    held = shows("claim") + "\nprint('✓ 00.1')"
+    one = write_notebook(tmp_path / "00_one.ipynb", "x = 1", held, shows("replayed"))
     two = write_notebook(tmp_path / "01_two.ipynb", shows("unjudged"), shows("missed"))
     source = "import sys; print('progress', file=sys.stderr)"
     three = write_notebook(tmp_path / "02_tagged.ipynb", source, tags=["lab-stderr"])
@@ -140,7 +140,8 @@ def test_a_result_that_cannot_be_recorded_fails(tmp_path):
 
 
 PROCESS = """import subprocess, sys, time
-with subprocess.Popen([sys.executable, "-c", "big = bytearray(300_000_000); input()"], stdin=subprocess.PIPE):
+code = "big = bytearray(300_000_000); input()"
+with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE):
     time.sleep(2)"""
 
 # Lesson: its code cells, how many of them count as run, what the report says, the cells
@@ -319,14 +320,14 @@ def test_lessons_that_judge_times_run_apart_from_the_others(tmp_path):
     ] == [1, 0, 1]
     status, output = run("--timed=yes", one, two)
     assert status == 0 and re.findall(r"^(0\S+) ", output, re.M) == ["00_one"]
-    assert run("--timed=no", one) == (0, "")
-
-
-def test_the_plugin_knows_what_the_course_says_and_loads_no_torch():
-    assert plugin.CLAIM.pattern == claims.LINE.pattern
-    assert plugin.NOT_LIVE == messages.NOT_LIVE
-    code = "import sys, tests.lessons.plugin; sys.exit('torch' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT).returncode == 0
+    assert plugin.main(["--timed=no", str(one)]) == 0
+    job = "%%requires cuda --name x\n%%torchrun 2\n1"
+    four = write_notebook(tmp_path / "03_four.ipynb", job, "'%%torchrun'")
+    assert [any(map(plugin.starts_jobs, plugin.code_of(x))) for x in (one, four)] == [
+        False,
+        True,
+    ]
+    assert plugin.main(["--jobs=no", str(four)]) == 0
 
 
 def ran(folder, monkeypatch, paths, **options):
@@ -346,7 +347,7 @@ def ran(folder, monkeypatch, paths, **options):
     )
     for lesson in lessons.lessons.values():
         lesson.left.clear()
-        lesson.claims["a"] = ["✓ a: 1 (claimed ≥ 1) · here"]
+        lesson.claims["a"] = [{"text": "it holds", "value": True}]
     lessons.keep(attempt=1)
     return {
         str(path.relative_to(folder)): json.loads(path.read_text("utf-8"))
@@ -367,9 +368,9 @@ def test_what_happened_is_kept_of_lessons_of_the_course_only(tmp_path, monkeypat
     first = ran(folder, monkeypatch, [one])
     assert list(first) == [os.path.join("main", f"{one.stem}.json")]
     kept = first.popitem()[1]
-    assert kept["edition"] == lab.edition(json.loads(one.read_text("utf-8")))
+    assert kept["content_hash"] == lab.content_hash(json.loads(one.read_text("utf-8")))
     assert (
-        kept["claims"] == {"a": ["✓ a: 1 (claimed ≥ 1) · here"]}
+        kept["claims"] == {"a": [{"text": "it holds", "value": True}]}
         and kept["timed"]
         and not kept["problems"]
     )

@@ -15,7 +15,8 @@ import pytest
 
 from tests.conftest import ROOT, notebook
 from tools import record
-from tools.lessons import run
+from tools.lessons import recording, run
+from utils import grammar
 
 CUDA = (
     "%%requires cuda --result numbers\nnumbers = [1.5, 2]\nclaim('it is fast', 2,"
@@ -107,6 +108,8 @@ def test_stores_what_ran_live_and_only_that_and_reports(recorder):
     assert (
         numbers["value"] == [1.5, 2] and "it is fast" in numbers["outputs"][0]["text"]
     )
+    claim = numbers["outputs"][0]["claim"]
+    assert (claim["value"], claim["share"], claim["live"]) == (2, 0.5, True)
     assert (
         numbers["machine"]["device"].startswith("pretended cuda on ")
         and numbers["seconds"] >= 0
@@ -140,13 +143,10 @@ def test_what_other_cells_claimed_of_this_machine_is_kept(recorder):
         json.loads(text) for name, text in left.items() if name.endswith(".json")
     ]
     of_judge, of_both = content["claims"].values()
-    assert [line.partition(" (claimed")[0] for line in of_judge["lines"]] == [
-        "✓ of the result: 2"
-    ]
-    assert [line.partition(" (claimed")[0] for line in of_both["lines"]] == [
-        "✓ of the CPU"
-    ]
-    assert of_both["source"] == record.cells.source_hash(both)
+    (claim,) = of_judge["claims"]
+    assert (claim["text"], claim["value"]) == ("of the result", 2)
+    assert [claim["text"] for claim in of_both["claims"]] == ["of the CPU"]
+    assert of_both["source"] == grammar.source_hash(both)
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,7 @@ def test_what_other_cells_claimed_of_this_machine_is_kept(recorder):
         ("1 / 0", "division by zero"),
         ("claim('too fast', 2, at_least=3)", "too fast"),
         (
-            "recordings.known_here = lambda *_: 'no JSON'",
+            "from utils import provenance as p; p.known_here = lambda *_: 'no JSON'",
             "the kernel did not say what 'later' is, but: 'no JSON'",
         ),
     ],
@@ -218,7 +218,7 @@ def test_a_cell_with_a_finding_has_run_live(state, live):
     cell = nbformat.v4.new_code_cell(
         outputs=[nbformat.v4.new_output("display_data", metadata=metadata)]
     )
-    assert record.ran_live(cell) is live
+    assert recording.ran_live(cell) is live
 
 
 @pytest.mark.parametrize("timeless", [True, False])
@@ -240,8 +240,11 @@ def test_pretended_results_are_refused_in_the_course(tmp_path):
     nbformat.write(notebook(CUDA), tmp_path / "42_a_lesson.ipynb")
     done = subprocess.run(
         [sys.executable, "tools/record.py", str(tmp_path / "42_a_lesson.ipynb")],
-        cwd=ROOT, capture_output=True, text=True, env={**os.environ, "LAB_PRETEND": "cuda"},
-    )  # fmt: skip
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "LAB_PRETEND": "cuda"},
+    )
     (ROOT / "build" / "record" / "42_a_lesson.txt").unlink()
     assert done.returncode == 1 and "pretended devices measure nothing" in done.stdout
     assert sorted((ROOT / "notebooks" / "recorded").rglob("*")) == before
@@ -373,7 +376,7 @@ def test_a_process_that_cannot_look_says_why(monkeypatch):
     assert record.look(["cuda"]) == ("no driver", set())
 
 
-def test_lessons_with_something_to_record_here_the_most_first_and_what_is_left_for_another_time(
+def test_what_has_most_to_record_here_comes_first_and_what_is_left_is_named(
     tmp_path, monkeypatch, capsys
 ):
     lessons = {

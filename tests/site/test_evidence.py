@@ -11,8 +11,10 @@ import pytest
 
 from tests.conftest import ROOT, notebook
 from tools import lab
-from tools.site import evidence
-from utils import cells, needs, recordings
+from tools.lessons import recording
+from tools.site import errors, evidence
+from tools.site import pages as pages_of_lessons
+from utils import grammar
 
 MACHINE = {"device": "XLA on CPU", "torch": "2.9.0+cu128", "torch_xla": "2.9.0"}
 T4 = {"device": "emulated Tesla T4", "torch": "2.13.0+cu130", "capability": "7.5"}
@@ -40,7 +42,14 @@ def code_cells():
 
 
 def printed(cell):
-    return "\n".join(output.text for output in cell.outputs if "text" in output)
+    """What a cell shows as text: what it printed, and what it claimed."""
+    shown = [
+        output for output in cell.outputs if "text/html" not in output.get("data", {})
+    ]
+    return "\n".join(
+        output.get("text", "") or output.get("data", {}).get("text/plain", "")
+        for output in shown
+    )
 
 
 def state_of(cell):
@@ -100,7 +109,7 @@ def test_every_figure_that_the_lessons_show_stands_beside_its_claim(pages, code_
         assert any(f"**{evidence.md(figure or 'true')}**" in row for row in rows), line
 
 
-def test_every_conditional_cell_stands_on_the_page_once_with_what_it_shows_in_the_lesson(
+def test_every_conditional_cell_stands_on_the_page_once_with_what_it_shows(
     pages, code_cells
 ):
     listed = re.findall(
@@ -115,7 +124,7 @@ def test_every_conditional_cell_stands_on_the_page_once_with_what_it_shows_in_th
     known = [
         (cell, head)
         for _, cell in code_cells
-        if (head := cells.header(cell.source)) and head.recordable
+        if (head := grammar.header(cell.source)) and head.recordable
     ]
     assert (
         sorted(name for name, _ in listed) == sorted(head.name for _, head in known)
@@ -183,10 +192,6 @@ def test_README_says_of_GPUs_and_TPUs_what_the_recordings_say(pages):
     assert f"**{sentence}**" in pages["docs/evidence.md"]
 
 
-def test_each_word_after_requires_is_explained():
-    assert evidence.NEEDS.keys() == needs.NEEDS.keys()
-
-
 # --------------------------------------------------------------------------------------
 # A small course
 
@@ -199,9 +204,23 @@ PLAIN = (
     'claim("of the CPU", 1, at_least=1)\nwith expect_error(ValueError, "odd"):\n   '
     ' claim("a false one", 2, at_least=3)'
 )
-RULE = "✓ a rule: 2 (claimed ≥ 2; limit 4, reached 50%) · {}"
-TIME = "✓ a time: 5 s (claimed ≤ 9 s) · {}"
-HERE = "✓ of the CPU: 1 (claimed ≥ 1) · A CPU (this machine)"
+RULE = {"text": "a rule", "value": 2, "at_least": 2, "limit": 4, "share": 0.5}
+TIME = {"text": "a time", "value": 5, "at_most": 9, "unit": "s", "timed": True}
+HERE = {"text": "of the CPU", "value": 1, "at_least": 1}
+ALL = {"text": "all of it", "value": True}
+
+
+def told(claim, device, **changes):
+    """What `claim` keeps of a claim that was judged on a device."""
+    usual = {"unit": "", "timed": False, "holds": True, "call": f'"{claim["text"]}"'}
+    return {**usual, **claim, "device": device, "live": True, **changes}
+
+
+def shown(claim):
+    """The output of a claim."""
+    facts = {"state": "claim", "claim": claim}
+    data = {"text/plain": f"✓ {claim['text']}"}
+    return nbformat.v4.new_output("display_data", data, metadata={"device_lab": facts})
 
 
 @pytest.fixture
@@ -213,11 +232,9 @@ def course(tmp_path):
     )
     for name, cell in zip(["title", "cuda", "reads", "plain"], nb.cells, strict=True):
         cell.id = name
-    text = (
-        f"{HERE}\nValueError: `odd` | words\nand a second line\n… (3 more"
-        " lines)\nprinted"
-    )
-    nb.cells[3].outputs = [nbformat.v4.new_output("stream", text=text)]
+    text = "ValueError: `odd` | words\nand a second line\n… (3 more lines)\nprinted"
+    printed = nbformat.v4.new_output("stream", text=text)
+    nb.cells[3].outputs = [shown(told(HERE, "A CPU")), printed]
     (tmp_path / "notebooks" / "recorded").mkdir(parents=True)
     nbformat.write(nb, tmp_path / "notebooks" / "00_a_lesson.ipynb")
     (tmp_path / "notebooks" / "recorded" / "published.json").write_text("{}")
@@ -233,20 +250,23 @@ def change(course, old, new):
     )
 
 
-def record(course, machine, *lines, date="2026-11-20", claims=None):
-    """Store what a machine gave for the cell of the small course."""
+def record(course, machine, *claims, date="2026-11-20", others=None):
+    """Store what a machine gave for the cell of the small course, and what it claimed
+    there. others: the claims of other cells.
+    """
     entry = {
         "requires": "cuda",
-        "source": cells.source_hash(CUDA),
+        "source": grammar.source_hash(CUDA),
         "date": date,
         "seconds": 1.0,
     }
-    entry |= {"machine": machine, "outputs": [{"text": "\n".join(lines) + "\n"}]}
-    recordings.store(
+    outputs = [{"text": f"✓ {claim['text']}", "claim": claim} for claim in claims]
+    entry |= {"machine": machine, "outputs": outputs}
+    recording.store(
         course / "notebooks" / "recorded",
         "00_a_lesson",
         {"numbers": entry},
-        claims=claims,
+        claims=others,
     )
 
 
@@ -288,12 +308,12 @@ def test_a_recording_of_a_GPU_makes_the_sentence_untrue_and_gives_figures(course
     record(course, MACHINE)
     assert evidence.gpu_sentence(evidence.read_lessons(course)).startswith("No result")
     judged = {
-        "source": cells.source_hash(READS),
-        "lines": ["✓ all of it (claimed) · NVIDIA H200 (this machine)"],
+        "source": grammar.source_hash(READS),
+        "claims": [told(ALL, "NVIDIA H200", call='f"{name} of it"')],
     }
-    stale = {"source": "0", "lines": [HERE.replace("A CPU", "Their CPU")]}
-    lines = [line.format("NVIDIA H200 (this machine)") for line in (RULE, TIME)]
-    record(course, H200, *lines, claims={"reads": judged, "plain": stale})
+    stale = {"source": "0", "claims": [told(HERE, "Their CPU")]}
+    claims = [told(claim, "NVIDIA H200") for claim in (RULE, TIME)]
+    record(course, H200, *claims, others={"reads": judged, "plain": stale})
     assert evidence.gpu_sentence(evidence.read_lessons(course)) == (
         "Recorded on a CUDA GPU or a TPU so far: cells 1 on NVIDIA H200."
     )
@@ -313,11 +333,7 @@ def test_a_recording_of_a_GPU_makes_the_sentence_untrue_and_gives_figures(course
 
 
 def test_of_the_emulated_device_there_is_no_time(course):
-    lines = [
-        line.format("emulated Tesla T4: numbers and memory real, times modeled")
-        for line in (RULE, TIME)
-    ]
-    record(course, T4, *lines)
+    record(course, T4, *[told(claim, T4["device"]) for claim in (RULE, TIME)])
     found = rows(course)
     emulated = "emulated Tesla T4, recorded 2026-11-20"
     assert (
@@ -335,27 +351,18 @@ def test_what_the_emulated_device_gave_is_shown_for_timeless_cells_only(course):
     assert rows(course)["numbers"] == "nothing yet"
 
 
-def test_the_newest_real_recording_comes_first_and_what_a_cell_replayed_is_not_taken_twice(
+def test_the_newest_recording_comes_first_and_what_was_replayed_is_not_taken_twice(
     course,
 ):
     for device, day in (("A", "20"), ("B", "21"), ("emulated C", "22")):
-        where = (
-            "emulated C: numbers and memory real"
-            if device == "emulated C"
-            else f"{device} (this machine)"
-        )
-        record(
-            course,
-            {**H200, "device": device},
-            RULE.format(where),
-            date=f"2026-11-{day}",
-        )
+        machine = {**H200, "device": device}
+        record(course, machine, told(RULE, device), date=f"2026-11-{day}")
     path = course / "notebooks" / "00_a_lesson.ipynb"
     nb = nbformat.read(path, as_version=4)
     replayed = {"device_lab": {"state": "replayed"}}
     nb.cells[1].outputs = [
         nbformat.v4.new_output("display_data", metadata=replayed),
-        nbformat.v4.new_output("stream", text=RULE.format("B (this machine)") + "\n"),
+        shown(told(RULE, "B")),
     ]
     nbformat.write(nb, path)
     found = rows(course)
@@ -376,10 +383,25 @@ def test_of_two_claims_with_one_sentence_that_of_the_same_cell_has_the_figure(co
     ]
 
 
-def test_a_line_that_no_claim_prints_is_an_error(course):
-    change(course, "of the CPU: 1", "of the GPU: 1")
-    with pytest.raises(ValueError, match="cell plain: no claim prints '✓ of the GPU"):
+def test_a_figure_that_no_claim_asked_for_is_an_error(course):
+    change(course, 'claim(\\"of the CPU', 'claim(\\"of the GPU')
+    with pytest.raises(ValueError, match="cell plain: no claim says 'of the CPU'"):
         evidence.pages(course)
+
+
+def test_on_the_page_of_a_lesson_a_claim_stands_with_what_was_printed():
+    """As one block: neighboring streams are merged, outputs of another kind are not."""
+    output = pages_of_lessons.shown(shown(told(HERE, "A CPU")), {})
+    assert (output.output_type, output.name) == ("stream", "stdout")
+    assert output.text == "✓ of the CPU\n"
+
+
+def test_an_old_recording_with_claims_as_lines_is_read_and_gives_no_figure(course):
+    line = "✓ of the CPU: 9 (claimed ≥ 1) · Their CPU (this machine)"
+    old = {"source": grammar.source_hash(PLAIN), "lines": [line]}
+    record(course, H200, others={"plain": old})
+    found = rows(course)
+    assert found["numbers"].startswith("RECORDED") and "9" not in found["of the CPU"]
 
 
 def test_messages_are_shown_as_they_are_to_their_end(course):
@@ -429,7 +451,7 @@ def test_messages_are_shown_as_they_are_to_their_end(course):
     ],
 )
 def test_where_a_message_begins_and_ends(text, source, messages):
-    assert [message.text for message in evidence.messages_in(text, source)] == messages
+    assert [message.text for message in errors.messages_in(text, source)] == messages
 
 
 # --------------------------------------------------------------------------------------
@@ -475,7 +497,7 @@ def run(course, **changes):
     path = course / "notebooks" / "00_a_lesson.ipynb"
     kept = {
         **RAN,
-        "edition": lab.edition(json.loads(path.read_text(encoding="utf-8"))),
+        "content_hash": lab.content_hash(json.loads(path.read_text("utf-8"))),
         **changes,
     }
     folder = course / "build" / "status" / kept["environment"]
@@ -499,7 +521,7 @@ def test_what_a_run_left_is_in_the_tables(course):
         timed=False,
         problems=["it failed"],
         attempt=2,
-        edition="0",
+        content_hash="0",
         findings=2,
     )
     text = evidence.pages(course)["docs/status.md"]
@@ -522,12 +544,12 @@ def test_what_a_run_left_is_in_the_tables(course):
     assert f"| {what} | 2026-11-22; {notes}; ✗ it failed |" in text
 
 
-def test_a_run_gives_figures_to_claims_of_the_same_edition_only(course):
-    claims = {"plain": 2 * [HERE.replace("CPU: 1", "CPU: 7")]}  # a run with --twice
+def test_a_run_gives_figures_to_claims_of_the_same_lesson_only(course):
+    claims = {"plain": 2 * [told(HERE, "A CPU", value=7)]}  # a run with --twice
     run(course, claims=claims)
     assert rows(course)["of the CPU"].count("**7**") == 1
     assert rows(course)["of the CPU"].endswith(
         "**7** · A CPU (test run, main, 2026-11-22)"
     )
-    run(course, claims=claims, edition="0")
+    run(course, claims=claims, content_hash="0")
     assert "**7**" not in rows(course)["of the CPU"]

@@ -102,7 +102,7 @@ def test_the_first_picture_is_the_one_that_the_lesson_stores(number):
         return  # the lesson begins with what it has measured
     data = stored(number)
     assert alt == "".join(data["text/plain"])
-    drawings.recordings.running[:] = [explorer.result]
+    drawings.provenance.running[:] = [explorer.result]
     fig, _ = explorer.draw(**first)
     ours, theirs = (
         matplotlib.image.imread(io.BytesIO(base64.b64decode(png)))

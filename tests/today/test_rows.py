@@ -8,7 +8,7 @@ import nbformat
 import pytest
 
 from tests.conftest import ROOT, text_of
-from utils import cells, today
+from utils import grammar, today
 from utils.today.row import INDEX as HEADING
 from utils.today.row import LESSON
 
@@ -38,7 +38,7 @@ def slug_of(cell):
 
 SNIPPETS = [cell for cell in CELLS[:INDEX] if slug_of(cell)]
 ERRORS = [cell for cell in CELLS[INDEX:] if slug_of(cell)]
-LIVE = [cell for cell in SNIPPETS + ERRORS if cells.header(cell.source) is None]
+LIVE = [cell for cell in SNIPPETS + ERRORS if grammar.header(cell.source) is None]
 
 
 def test_there_are_enough_rows_that_run_everywhere():

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from tests.conftest import errors_of, text_of
-from utils import cells, needs
+from utils import cells, grammar
 
 PRETEND = {"LAB_PRETEND": "cuda"}
 
@@ -35,12 +35,12 @@ def traceback_of(cell):
     ],
 )
 def test_header_is_read(source, expected):
-    assert cells.header(source) == expected
+    assert grammar.header(source) == expected
 
 
 def test_a_header_says_which_result_it_is_about_and_what_can_be_recorded():
     rests = ("cuda --result x", "result:x --name y", "cuda --name x", "cuda")
-    heads = [cells.header(f"%%requires {rest}") for rest in rests]
+    heads = [grammar.header(f"%%requires {rest}") for rest in rests]
     assert [head.result for head in heads] == ["x", "x", None, None]
     assert [head.recordable for head in heads] == [True, False, True, False]
 
@@ -51,9 +51,9 @@ def test_a_header_says_which_result_it_is_about_and_what_can_be_recorded():
 )
 def test_wrong_header_is_one_line_that_says_what_to_write(rest):
     with pytest.raises(
-        cells.RequiresError, match="known are|write %%requires"
+        grammar.RequiresError, match="known are|write %%requires"
     ) as caught:
-        cells.header(f"%%requires{rest}\nx = 1")
+        grammar.header(f"%%requires{rest}\nx = 1")
     assert "\n" not in str(caught.value)
 
 
@@ -61,18 +61,18 @@ def test_wrong_header_is_one_line_that_says_what_to_write(rest):
     "source", ["x = 1\n", "%%requires cuda\nx = 1\n", "\n%%requires nonsense\nx = 1\n"]
 )
 def test_body_is_the_cell_without_its_header(source):
-    assert cells.body(source) == "x = 1\n"
+    assert grammar.body(source) == "x = 1\n"
 
 
 def test_folding_a_cell_does_not_ask_for_a_new_recording():
-    plain = cells.source_hash("%%requires cuda --name x\nx = 1")
-    assert plain == cells.source_hash(
+    plain = grammar.source_hash("%%requires cuda --name x\nx = 1")
+    assert plain == grammar.source_hash(
         "%%requires cuda --name x\n# @title What it draws\n\nx = 1"
     )
-    assert plain != cells.source_hash(
+    assert plain != grammar.source_hash(
         "%%requires cuda --name x\n# What it draws\nx = 1"
     )
-    assert plain != cells.source_hash(
+    assert plain != grammar.source_hash(
         "%%requires cuda --name x\nx = 1\n# @title What it draws"
     )
 
@@ -99,7 +99,7 @@ def test_a_cell_about_time_may_end_in_a_strict_run_that_judges_no_time(
 
 
 def test_every_need_answers_without_a_device():
-    for word in needs.NEEDS:
+    for word in grammar.WORDS:
         answer = cells.missing(word)
         assert answer is None or answer == answer.strip()
 
@@ -135,9 +135,7 @@ def test_met_cell_runs_like_a_plain_one(run):
     assert lines[-1] == "ZeroDivisionError: division by zero"
 
 
-def test_unmet_cell_without_recording_is_one_quiet_line_and_leaves_no_value_of_an_earlier_run(
-    run,
-):
+def test_unmet_cell_is_one_quiet_line_and_leaves_no_value_of_an_earlier_run(run):
     _, cell, reads, after, again = run(
         "never_recorded = 0",
         "%%requires cuda:64 --result never_recorded\nnever_recorded = 1",
@@ -180,8 +178,8 @@ ABOUT = {  # cell → where its numbers come from, in each line that it prints
     "about()": ["cpu"],
     "%%requires result:x\nabout()": ["x"],
     "%%requires cuda --name y\nabout()": ["cpu"],
-    "%%requires result:x\nnames = [*recordings.running]": [],
-    "with recordings.running_again(names):\n    about()\nabout()": ["x", "cpu"],
+    "%%requires result:x\nnames = [*provenance.running]": [],
+    "with provenance.running_again(names):\n    about()\nabout()": ["x", "cpu"],
     "%%requires result:x\n1 / 0": [],
     "about() # after an error": ["cpu"],
     f"%%requires result:x\n{NESTED}": ["x", "cpu", "x"],
@@ -192,8 +190,8 @@ ABOUT = {  # cell → where its numbers come from, in each line that it prints
 
 def test_what_a_cell_says_about_its_numbers_is_what_its_header_names(run):
     begin = (
-        "import asyncio\nfrom utils import recordings\ndef about(): print('from',"
-        " recordings.origin())"
+        "import asyncio\nfrom utils import provenance\ndef about(): print('from',"
+        " provenance.origin())"
     )
     _, *shown = run(begin, *ABOUT, env=PRETEND)
     for cell, expected in zip(shown, ABOUT.values(), strict=True):
@@ -208,7 +206,7 @@ def test_what_a_cell_says_about_its_numbers_is_what_its_header_names(run):
 def test_live_result_names_this_machine(run):
     (_, _, here) = run(
         # whatever this machine has
-        "from utils import needs\nneeds.NEEDS['compiler'] = lambda: None",
+        "from utils import needs\nneeds.missing_compiler = lambda: None",
         "%%requires compiler --result answer\nanswer = 42",
         "%%requires result:answer\nprint(where('answer'))",
     )

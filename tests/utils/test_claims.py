@@ -2,8 +2,9 @@ import math
 
 import pytest
 
+from tests.conftest import text_of
 from utils.claims import ClaimError, claim
-from utils.recordings import Provenance
+from utils.provenance import Provenance
 
 H200 = Provenance("NVIDIA H200", False, "2026-11-20", {})
 
@@ -97,3 +98,64 @@ def test_a_claim_must_promise_something():
 def test_a_simulated_figure_names_no_device(capsys):
     claim("twice as fast", 2.0, at_least=1.5, about="a simulation, no device measured")
     assert capsys.readouterr().out.endswith("· a simulation, no device measured\n")
+
+
+CLAIMS = """name = "it"
+def judge(value):
+    for _ in range(1):
+        claim(
+            f"{name} is fast", value,
+            at_least=1, limit=4, unit="times"
+        )"""
+
+
+def test_in_a_notebook_a_claim_is_data_that_names_its_call(run):
+    """Also that of a function of another cell, and of a cell with a header; successive
+    lines stay one a line.
+    """
+    _, here, there = run(
+        CLAIMS,
+        "print('before')\nclaim('a', True, about='b'); print('after')\njudge(2)",
+        "%%requires cuda --name x\n\nawait __import__('asyncio').sleep(0)\njudge(3)",
+        env={"LAB_PRETEND": "cuda"},
+    )
+    texts = [output.get("text") or output.data["text/plain"] for output in here.outputs]
+    assert texts[:3] == ["before\n", "✓ a (claimed) · b", "after\n"]
+    assert texts[3].startswith(
+        "✓ it is fast: 2 times (claimed ≥ 1 times; limit 4 times"
+    )
+    assert "reached 75%" in text_of(there)
+    facts = [o.metadata.device_lab for o in here.outputs + there.outputs if "data" in o]
+    facts = [fact for fact in facts if fact.state != "live"]
+    assert {fact.state for fact in facts} == {"claim"}
+    assert facts[0].claim == {
+        "text": "a",
+        "value": True,
+        "unit": "",
+        "timed": False,
+        "holds": True,
+        "about": "b",
+        "call": "'a'",
+    }
+    for fact, value in zip(facts[1:], (2, 3), strict=True):
+        claim = dict(fact.claim)
+        assert claim.pop("device") and claim.pop("live") is True
+        assert claim == {
+            "text": "it is fast",
+            "value": value,
+            "unit": "times",
+            "at_least": 1,
+            "limit": 4,
+            "share": value / 4,
+            "timed": False,
+            "holds": True,
+            "call": 'f"{name} is fast"',
+        }
+
+
+def test_a_missed_claim_is_data_too(run):
+    (cell,) = run("claim('fast', 0.5, at_least=2, timed=True, where='cpu')")
+    (output,) = cell.outputs
+    assert output.metadata.device_lab.state == "missed" and output.data["text/html"]
+    assert output.metadata.device_lab.claim.holds is False
+    assert output.metadata.device_lab.claim.timed is True

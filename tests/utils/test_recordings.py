@@ -9,14 +9,14 @@ import pytest
 import torch
 
 from tests.conftest import ROOT, errors_of, text_of
-from tools.lessons import notebooks
-from utils import cells, recordings
-from utils.recordings import RecordingError
+from tools.lessons import notebooks, recording
+from utils import grammar, provenance, recordings
+from utils.provenance import RecordingError
 
 PNG = base64.b64encode(b"\x89PNG\r\n\x1a\nrest").decode()
 ENTRY = {
     "requires": "cuda",
-    "source": cells.source_hash("x = 1"),
+    "source": grammar.source_hash("x = 1"),
     "date": "2026-11-20",
     "seconds": 1.5,
     "machine": {
@@ -53,7 +53,7 @@ def test_what_was_stored_is_found_the_newest_first_and_the_emulated_last_if_it_w
     folder,
 ):
     paths = [
-        recordings.store(folder, "02_tensors", {"bandwidth": entry})
+        recording.store(folder, "02_tensors", {"bandwidth": entry})
         for entry in (OLD, EMULATED)
     ]
     assert [path.relative_to(folder).as_posix() for path in paths] == [
@@ -61,7 +61,7 @@ def test_what_was_stored_is_found_the_newest_first_and_the_emulated_last_if_it_w
         "emulated-tesla-t4/02_tensors.json",
     ]
     assert devices() == ["Tesla T4"]
-    recordings.store(folder, "02_tensors", {"bandwidth": ENTRY})
+    recording.store(folder, "02_tensors", {"bandwidth": ENTRY})
     assert devices() == ["NVIDIA H200", "Tesla T4"]
     assert devices(timeless=True) == ["NVIDIA H200", "Tesla T4", "emulated Tesla T4"]
     origin, cell = recordings.find("bandwidth")[0]
@@ -118,7 +118,7 @@ def test_what_was_stored_is_found_the_newest_first_and_the_emulated_last_if_it_w
 def test_what_is_damaged_foreign_or_more_than_text_and_png_is_refused_in_one_line(
     folder, text, message
 ):
-    path = recordings.store(folder, "02_tensors", {"bandwidth": ENTRY})
+    path = recording.store(folder, "02_tensors", {"bandwidth": ENTRY})
     if isinstance(text, dict):  # what is changed in the cell
         content = json.loads(path.read_text(encoding="utf-8"))
         content["cells"]["bandwidth"].update(text)
@@ -135,7 +135,7 @@ def test_what_is_damaged_foreign_or_more_than_text_and_png_is_refused_in_one_lin
     "value", [None, True, 3, 2.5, "text", [1, [2.5]], {"a": {"b": []}}]
 )
 def test_values_with_json_form(value):
-    assert recordings.plain("x", value) == value
+    assert provenance.as_json("x", value) == value
 
 
 @pytest.mark.parametrize(
@@ -143,14 +143,14 @@ def test_values_with_json_form(value):
 )
 def test_values_without_json_form_are_one_line(value):
     with pytest.raises(RecordingError, match="cannot be recorded") as caught:
-        recordings.plain("x", value)
+        provenance.as_json("x", value)
     assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("value", [(1, 2), {1: "a"}, [(1, 2)]])
 def test_values_that_json_would_change(value):
     with pytest.raises(RecordingError, match="would come back changed"):
-        recordings.plain("x", value)
+        provenance.as_json("x", value)
 
 
 @pytest.mark.parametrize(
@@ -160,10 +160,8 @@ def test_what_is_pretended_gets_neither_into_the_course_nor_out_of_it(
     tmp_path, monkeypatch, place
 ):
     with pytest.raises(RecordingError, match="pretended devices measure nothing"):
-        recordings.store(ROOT / place, "02_tensors", {"x": ENTRY}, pretended=True)
-    path = recordings.store(
-        tmp_path / place, "02_tensors", {"x": ENTRY}, pretended=True
-    )
+        recording.store(ROOT / place, "02_tensors", {"x": ENTRY}, pretended=True)
+    path = recording.store(tmp_path / place, "02_tensors", {"x": ENTRY}, pretended=True)
     assert recordings.load(path)["x"]["pretended"] is True
     monkeypatch.setattr(recordings, "COURSE", tmp_path)
     with pytest.raises(RecordingError, match="made on a pretended device"):
@@ -171,22 +169,22 @@ def test_what_is_pretended_gets_neither_into_the_course_nor_out_of_it(
 
 
 def test_hash_ignores_header_and_spaces_but_not_code():
-    same = cells.source_hash("%%requires cuda --result x\nx = 1\n")
+    same = grammar.source_hash("%%requires cuda --result x\nx = 1\n")
     assert (
         same
-        == cells.source_hash("\nx = 1   \n\n")
-        == cells.source_hash("%%requires cuda --name y\nx = 1")
+        == grammar.source_hash("\nx = 1   \n\n")
+        == grammar.source_hash("%%requires cuda --name y\nx = 1")
     )
-    assert same != cells.source_hash("x = 2") and same != cells.source_hash(
+    assert same != grammar.source_hash("x = 2") and same != grammar.source_hash(
         "    x = 1\ny = 1"
     )
 
 
-def test_committed_recordings_name_their_machine_and_the_emulated_show_no_time_and_no_gpu():
+def test_committed_recordings_name_their_machine_and_emulated_ones_no_time_no_gpu():
     timeless = set()
     for lesson in notebooks.lessons():
         heads = [
-            cells.header(cell.source)
+            grammar.header(cell.source)
             for cell in nbformat.read(lesson, as_version=4).cells
         ]
         timeless.update(head.name for head in heads if head and head.timeless)
@@ -212,7 +210,7 @@ def test_committed_recordings_name_their_machine_and_the_emulated_show_no_time_a
 
 def test_where_of_an_unknown_name_lists_the_known():
     with pytest.raises(RecordingError, match="no result named 'nonsense'"):
-        recordings.where("nonsense")
+        provenance.where("nonsense")
 
 
 # --------------------------------------------------------------------------------------
@@ -227,11 +225,10 @@ def replay(run, tmp_path):
 
     def go(entries, *sources):
         for entry in entries:
-            recordings.store(tmp_path, "02_tensors", {"bandwidth": entry})
-        use = (
-            "import pathlib\nfrom utils import recordings\nrecordings.FOLDER ="
-            f" pathlib.Path({str(tmp_path)!r})"
-        )
+            recording.store(tmp_path, "02_tensors", {"bandwidth": entry})
+        use = f"""import pathlib
+from utils import provenance, recordings
+recordings.FOLDER = pathlib.Path({str(tmp_path)!r})"""
         return run(use, *sources)[1:]
 
     return go
@@ -240,7 +237,7 @@ def replay(run, tmp_path):
 def test_replay_shows_text_picture_and_value_with_their_origin(replay):
     read = (
         "%%requires result:bandwidth\nprint(bandwidth, '|', where('bandwidth'), '|',"
-        " recordings.origin())"
+        " provenance.origin())"
     )
     cell, after, again, changed = replay([ENTRY], CELL, read, CELL, CELL + "\nx = 2")
     facts = (

@@ -14,6 +14,7 @@ import math
 import re
 
 from utils import recordings
+from utils.provenance import EMULATED
 
 ASIDE = "but for names of devices, versions, addresses, decimals below 0.1%"
 # numbers with a decimal point or an exponent: 1.5, -2.0e-06, 3e8
@@ -62,8 +63,8 @@ def words(cell):
     """
     texts = [output.get("text", output.get("alt", "")) for output in cell["outputs"]]
     text = "\n".join([*texts, json.dumps(cell["value"]) if "value" in cell else ""])
-    device = cell["machine"]["device"].removeprefix(recordings.EMULATED)
-    text = re.sub(rf"(?:{recordings.EMULATED})?{re.escape(device)}", "DEVICE", text)
+    device = cell["machine"]["device"].removeprefix(EMULATED)
+    text = re.sub(rf"(?:{EMULATED})?{re.escape(device)}", "DEVICE", text)
     # what LIVE and EMULATED say behind the name
     said = r"DEVICE(?: \(this machine\)|: numbers and memory real, times modeled)"
     text = re.sub(said, "DEVICE", text)

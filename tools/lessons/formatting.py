@@ -14,12 +14,11 @@ import tempfile
 
 from nbformat import v4, writes
 
+from utils import grammar
 from utils.today.cell import PRELUDE
 from utils.today.row import TODAY
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-# the lines that begin with one of the course's %% words, at the top of a cell
-HEAD = re.compile(r"(?:%%(?:requires|today|torchrun)\b.*(?:\n|$))*")
 # of a cell; tools/lessons/rules.py allows 15 to lessons of the new form
 LINES_MOST = 20
 NARROW, WIDE = 88, 120  # columns
@@ -32,8 +31,7 @@ def split(source):
     """A cell as its head (lines that begin with %%) and its pieces of code: of a
     %%today cell the old and the new.
     """
-    head = HEAD.match(source).group()
-    code = source.removeprefix(head)
+    head, code = grammar.split(source)
     return head, TODAY.split(code) if "%%today" in head else [code]
 
 
@@ -46,7 +44,7 @@ def long_lines(source):
     """How many lines of a cell are too wide; a head, and what %%today announces in
     `#:`, cannot be wrapped.
     """
-    lines = HEAD.sub("", source, count=1).splitlines()
+    lines = grammar.split(source)[1].splitlines()
     return sum(len(line) > NARROW and not line.startswith("#:") for line in lines)
 
 
@@ -120,7 +118,6 @@ def _programs(sources):
     for name, source in sources.items():
         head, pieces = split(source)
         above = "#\n" * head.count("\n")
-        result = re.search(r"%%torchrun.*--result (\w+)", head)
         if "%%today" in head:
             for part, code in zip(("old", "new"), pieces, strict=False):
                 # what the row announces
@@ -130,7 +127,8 @@ def _programs(sources):
                 above += "#\n" * code.count("\n")
         elif "%%torchrun" in head:
             yield name, {name: above + pieces[0]}
-            notebook[name] = f"{result[1]} = None" if result else ""
+            made = [f"{result} = None" for result in grammar.results(head)]
+            notebook[name] = "\n".join(made)
         else:
             notebook[name] = above + pieces[0]
     yield "notebook", notebook

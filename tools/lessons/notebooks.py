@@ -21,7 +21,7 @@ import nbformat
 
 from tools.lessons import formatting, parts, rules, run
 from tools.lessons import times as pages
-from utils import cells, recordings
+from utils import grammar, recordings
 from utils.exercises import lesson_exercises
 from utils.messages import LabError
 
@@ -200,7 +200,7 @@ def _code(nb, path):
         )
     for name, source in code.items():
         try:
-            header = cells.header(source)
+            header = grammar.header(source)
         except LabError as error:
             yield f"cell {name}: {error}"
         else:
@@ -266,14 +266,14 @@ def recording_problems():
     names = {}
     for path in lessons():
         for cell in parts.code_cells(nbformat.read(path, as_version=4)):
-            header = cells.header(cell.source)
+            header = grammar.header(cell.source)
             if header and header.name in names:
                 yield (
                     f"the name {header.name} stands twice, in {names[header.name][0]}"
                     f" and {path.stem}"
                 )
             if header and header.name:
-                names[header.name] = (path.stem, cells.source_hash(cell.source))
+                names[header.name] = (path.stem, grammar.source_hash(cell.source))
     for path in sorted(recordings.FOLDER.glob("*/*")):
         label = f"recorded/{path.parent.name}/{path.name}"
         text = path.read_text(encoding="utf-8")

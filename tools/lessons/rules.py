@@ -23,6 +23,7 @@ from tools.lessons.parts import (
     text_of,
     title_of,
 )
+from utils.messages import state_of
 
 # minutes, lines of a visible cell, cells, characters
 CORE_MOST, LINES_MOST, SILENT_MOST, TITLE_MOST = 50, 15, 3, 60
@@ -226,11 +227,8 @@ def _silent_cells(nb, number):
 
 def _is_silent(cell):
     """Whether a visible cell's stored output says that it could not run."""
-    states = [
-        output.get("metadata", {}).get("device_lab", {}).get("state")
-        for output in cell.outputs
-    ]
-    return not folded(cell) and ("unavailable" in states or "waiting" in states)
+    states = set(map(state_of, cell.outputs))
+    return not folded(cell) and bool(states & {"unavailable", "waiting"})
 
 
 def _diagrams(nb, number):

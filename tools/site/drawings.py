@@ -19,7 +19,7 @@ import re
 from typing import NamedTuple
 from unittest import mock
 
-from utils import cells, plots, recordings
+from utils import cells, grammar, plots, provenance, recordings
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -39,7 +39,7 @@ class Statement(NamedTuple):
 
     node: ast.stmt | None
     source: str
-    header: cells.Header | None
+    header: grammar.Header | None
     reads: set  # names
     makes: set
     changes: set  # what is there already, such as a list that gets one element more
@@ -105,10 +105,10 @@ def needed(number):
 
 def statements(source):
     """The Statements of a cell; none where it is no Python (%%torchrun, %%today)."""
-    header = cells.header(source)
+    header = grammar.header(source)
     if header and not header.word.startswith("result:"):
         return [Statement(None, source, header, set(), {header.result} - {None}, set())]
-    body = cells.body(source)
+    body = grammar.body(source)
     try:
         nodes = ast.parse(body).body
     except SyntaxError:
@@ -164,7 +164,7 @@ def load(number):
     """
     chosen, header = needed(number)
     names = {"__name__": f"lesson_{number}", **GIVEN.get(number, {})}
-    recordings.running[:] = [header and header.result]
+    provenance.running[:] = [header and header.result]
     with (
         mock.patch.object(plots, "explorer") as explorer,
         contextlib.redirect_stdout(io.StringIO()),
@@ -179,7 +179,7 @@ def run(statement, names):
     header = statement.header
     # also where this machine has the hardware: a page shows what was recorded
     if statement.node is None:
-        source = cells.source_hash(statement.source)
+        source = grammar.source_hash(statement.source)
         recordings.replay(
             header.name, f"`{header.word}`", source, names, header.timeless
         )
@@ -213,7 +213,7 @@ def drawn(number, setting):
     import matplotlib
 
     explorer = load(number)
-    recordings.running[:] = [explorer.result]
+    provenance.running[:] = [explorer.result]
     fig, alt = explorer.draw(**setting)
     plots._finish(fig)
     text = io.StringIO()

@@ -215,6 +215,8 @@ def shown(output, pictures):
     classes.
     """
     data = output.get("data", {})
+    if messages.state_of(output) == "claim":  # one block with what was printed
+        return v4.new_output("stream", text=data["text/plain"] + "\n")
     if "image/svg+xml" in data:
         content, alt = data["image/svg+xml"].encode(), data["text/plain"]
         root = ElementTree.fromstring(content)

@@ -29,7 +29,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from utils import cells
+from utils import cells, grammar
 from utils.course import COURSE
 from utils.messages import LabError
 
@@ -180,7 +180,7 @@ def rows():
         return {}
     found, indexed = {}, False
     for cell in json.loads(LESSON.read_text(encoding="utf-8"))["cells"]:
-        lines = cells.body("".join(cell["source"])).splitlines()
+        lines = grammar.body("".join(cell["source"])).splitlines()
         indexed = indexed or lines[:1] == [INDEX]
         # a row, not the cell that readers paste into: %%today alone
         if cell["cell_type"] == "code" and lines and re.match(r"%%today \S", lines[0]):

@@ -1,0 +1,184 @@
+"""The claims of a lesson, each with every figure that is known: from its stored
+outputs, from recordings, and from the last test runs.
+"""
+
+import ast
+from dataclasses import dataclass, field
+
+from tools.site.course import Cell
+from tools.site.status import ENVIRONMENTS
+from utils import grammar
+from utils.claims import figure
+from utils.provenance import EMULATED
+
+
+@dataclass
+class Figure:
+    """What a claim said somewhere. told: its data (utils/claims.py). place: where it
+    was measured. note: of a recording.
+    """
+
+    told: dict
+    place: str
+    note: str
+
+    @property
+    def kind(self):
+        """Measured on a device, emulated, or computed by anybody."""
+        if "about" in self.told:
+            return "computed"
+        emulated = self.told["device"].startswith(EMULATED)
+        return "emulated" if emulated else "measured"
+
+    @property
+    def value(self):
+        value = self.told["value"]
+        if isinstance(value, bool):
+            return str(value).lower()
+        return figure(value, self.told["unit"])
+
+
+@dataclass
+class Claim:
+    """A call of `claim` in a lesson, or of lesson 16 a row that is slower.
+
+    call: its sentence as the code has it, None of a row. refused: whether it is false
+    on purpose, in a block that expects the error. figures: what is known, without times
+    of the emulated device.
+    """
+
+    cell: Cell
+    sentence: str
+    call: str | None
+    promised: str
+    timed: bool
+    refused: bool = False
+    figures: list[Figure] = field(default_factory=list)
+
+    @property
+    def kind(self):
+        """What is the best that is known of it: "measured" on a device, "computed",
+        "emulated", "refused" or "open".
+        """
+        if self.refused:
+            return "refused"
+        kinds = {known.kind for known in self.figures}
+        best = (kind for kind in ("measured", "computed", "emulated") if kind in kinds)
+        return next(best, "open")
+
+
+def claims_of(lesson):
+    """The claims of a lesson, in its order, without figures."""
+    found = []
+    for cell in lesson.cells:
+        _, source = grammar.split(cell.source)
+        if cell.row:
+            slower = cell.row.expected[""]
+            if slower.word == "slower":
+                sentence = f"{cell.row.slug}: the old form takes longer"
+                bound = f"≥ {slower.factor} times"
+                found.append(Claim(cell, sentence, None, bound, timed=True))
+        elif "claim(" in source:
+            tree = ast.parse(source)
+            refused = set()
+            for node in ast.walk(tree):
+                if isinstance(node, ast.With) and any(
+                    "expect_error(" in ast.unparse(item) for item in node.items
+                ):
+                    refused.update(_calls(node))
+            for call in sorted(_calls(tree), key=lambda call: call.lineno):
+                found.append(_claim_of_call(cell, source, call, call in refused))
+    return found
+
+
+def _calls(tree):
+    """The calls of `claim` in a piece of code."""
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    return [call for call in calls if ast.unparse(call.func) == "claim"]
+
+
+def _claim_of_call(cell, source, call, refused):
+    text = call.args[0]
+    given = {keyword.arg: keyword.value for keyword in call.keywords}
+    sentence = ""
+    for part in text.values if isinstance(text, ast.JoinedStr) else [text]:
+        if isinstance(part, ast.Constant):
+            sentence += part.value
+        else:
+            value = part.value if isinstance(part, ast.FormattedValue) else part
+            sentence += f"‹{ast.unparse(value)}›"
+    unit = f" {_plain(given['unit'])}" if "unit" in given else ""
+    bounds = [("≥", "at_least"), ("≤", "at_most"), ("limit", "limit")]
+    announced = [
+        f"{sign} {_plain(given[name])}{unit}" for sign, name in bounds if name in given
+    ]
+    if not announced:
+        announced = ["bounds that the cell computes"] if None in given else ["true"]
+    written, timed = ast.get_source_segment(source, text), "timed" in given
+    return Claim(cell, sentence, written, "; ".join(announced), timed, refused)
+
+
+def _plain(node):
+    try:
+        value = ast.literal_eval(node)
+    except ValueError:
+        return f"‹{ast.unparse(node)}›"
+    return value if isinstance(value, str) else f"{value:,g}"
+
+
+def measured_claims(lesson, status):
+    """The claims of a lesson, with every figure that is known. A stored figure that is
+    of none of them is a ValueError.
+    """
+    found = claims_of(lesson)
+    for id, told, when, note in _told(lesson, status):
+        own = [claim for claim in found if claim.cell.id == id]
+        asks = [claim for claim in own if claim.cell.row or claim.call == told["call"]]
+        # else it is a claim in a function of another cell
+        asks += [claim for claim in found if claim.call and claim.call == told["call"]]
+        if asks:
+            _give(asks[0], Figure(told, _place(told, when), note))
+        elif when == "stored here":
+            text = told["text"]
+            raise ValueError(f"{lesson.stem}, cell {id}: no claim says {text!r}")
+    return found
+
+
+def _told(lesson, status):
+    """What a lesson has claimed anywhere: (id of the cell, data, when, note)."""
+    for cell in lesson.cells:
+        if cell.live:
+            for told in cell.claims:
+                yield cell.id, told, "stored here", ""
+        for kept in cell.recorded:
+            for told in kept.claims:
+                yield cell.id, told, f"recorded {kept.origin.date}", kept.note
+    for environment in ENVIRONMENTS:
+        kept = status.get((environment, lesson.stem))
+        if kept and kept.get("content_hash") == lesson.content_hash:
+            for id, claims in kept["claims"].items():
+                for told in claims:
+                    if told.get("live", True):  # a recording has been read there
+                        yield id, told, f"test run, {environment}, {kept['date']}", ""
+
+
+def _place(told, when):
+    """Where a figure is from, in words. when: it was measured, if it was live."""
+    if "about" in told:
+        return told["about"]
+    device, emulated = told["device"], told["device"].startswith(EMULATED)
+    if not told["live"]:
+        when = f"recorded {told['date']}"
+        device = "emulated CUDA device" if emulated else device
+    return f"{device}, {when}" if emulated else f"{device} ({when})"
+
+
+def _give(claim, new):
+    """Add a figure to a claim, unless it is there, or a time on the emulated device,
+    which is a model.
+    """
+    if claim.timed and new.kind == "emulated":
+        return
+    known = [(old.told["text"], old.value, old.place) for old in claim.figures]
+    if (new.told["text"], new.value, new.place) not in known:
+        claim.figures.append(new)

@@ -1,0 +1,199 @@
+"""What the pages about the course are made from: the lessons with all that is recorded
+for them, and what the last test runs said. And Markdown for what they say.
+"""
+
+import json
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tools.lab import content_hash
+from utils import grammar, recordings
+from utils.messages import NOT_LIVE, facts_of, state_of
+from utils.provenance import Provenance
+from utils.today import cell as today
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@dataclass
+class Recording:
+    """One cell as a machine recorded it. text: what it printed. claims: what it
+    claimed, as data. changed: whether the cell is another one now.
+    """
+
+    origin: Provenance
+    text: str
+    claims: list
+    changed: bool
+
+    @property
+    def real(self):
+        """Whether a CUDA GPU or a TPU gave it."""
+        machine = self.origin.machine
+        known = "capability" in machine or "TPU" in machine["device"]
+        return known and not self.origin.emulated
+
+    @property
+    def told(self):
+        """The day and the versions."""
+        versions = recordings.built_with(self.origin.machine)
+        return ", ".join(filter(None, [self.origin.date, versions])) + self.note
+
+    @property
+    def note(self):
+        return " (the cell has changed since)" if self.changed else ""
+
+
+@dataclass
+class Cell:
+    """A code cell. section: the heading above it. header: of its %%requires line, or
+    None. recorded: what machines gave for it, or for its claims, newest first, real
+    ones before the emulated.
+    """
+
+    id: str
+    source: str
+    section: str
+    outputs: list
+    header: grammar.Header | None
+    recorded: list[Recording] = field(default_factory=list)
+
+    @property
+    def live(self):
+        """Whether the stored outputs are its own, not those of a recording."""
+        return NOT_LIVE.isdisjoint(map(state_of, self.outputs))
+
+    @property
+    def texts(self):
+        """What it printed, output by output, without colors."""
+        return [
+            re.sub(r"\x1b\[[\d;]*m", "", "".join(output["text"]))
+            for output in self.outputs
+            if "text" in output
+        ]
+
+    @property
+    def claims(self):
+        """What it claimed, as data."""
+        facts = map(facts_of, self.outputs)
+        return [fact["claim"] for fact in facts if "claim" in fact]
+
+    @property
+    def row(self):
+        """The row of lesson 16 that it is, or None."""
+        line, _, body = grammar.body(self.source).partition("\n")
+        if not line.startswith("%%today "):
+            return None
+        return today.parse(line.removeprefix("%%today "), body)
+
+
+@dataclass
+class Lesson:
+    """A lesson, with its code cells and all that is recorded for them."""
+
+    stem: str
+    title: str
+    content_hash: str
+    cells: list
+
+    def link(self, cell=None):
+        return f"../notebooks/{self.stem}.ipynb" + (f"#{cell.id}" if cell else "")
+
+    @property
+    def conditional(self):
+        """The cells that need hardware, and can be recorded."""
+        return [cell for cell in self.cells if cell.header and cell.header.recordable]
+
+    def needs(self, cell):
+        """What a cell needs, also by way of the result that it reads; None: nothing."""
+        if cell.header is None:
+            return None
+        if not cell.header.word.startswith("result:"):
+            return cell.header.hardware
+        result = cell.header.result
+        makers = [maker for maker in self.conditional if maker.header.result == result]
+        return self.needs(makers[0]) if makers else None
+
+
+def read_lessons(root=ROOT):
+    """All lessons, with their recordings."""
+    paths = sorted((root / "notebooks").glob("[0-9][0-9]_*.ipynb"))
+    return [_read_lesson(path) for path in paths]
+
+
+def _read_lesson(path):
+    content = json.loads(path.read_text(encoding="utf-8"))
+    found, section = [], ""
+    for cell in content["cells"]:
+        source = "".join(cell["source"])
+        if cell["cell_type"] == "markdown":
+            prose = re.sub(r"```.*?```", "", source, flags=re.S)
+            section = (re.findall(r"^#+ (.+)$", prose, re.M) or [section])[-1]
+        if cell["cell_type"] == "code":
+            header = grammar.header(source)
+            found.append(Cell(cell["id"], source, section, cell["outputs"], header))
+    title = re.match(r"# ([^:\n]+)", "".join(content["cells"][0]["source"]))[1]
+    lesson = Lesson(path.stem, title, content_hash(content), found)
+    for recorded in sorted((path.parent / "recorded").glob(f"*/{path.stem}.json")):
+        _read_recording(lesson, recordings.read(recorded))
+    for cell in found:
+        order = {"key": lambda kept: (not kept.origin.emulated, kept.origin.date)}
+        cell.recorded.sort(**order, reverse=True)
+    return lesson
+
+
+def _read_recording(lesson, content):
+    """Give what a machine recorded to the cells of a lesson."""
+    stored, judged = content["cells"], content.get("claims", {})
+    # also a claim was judged on that machine, that day
+    first = next(iter(stored.values()))
+    for cell in lesson.cells:
+        kept = stored.get(cell.header and cell.header.name) or judged.get(cell.id)
+        if not kept:
+            continue
+        machine, date = (kept.get(key, first[key]) for key in ("machine", "date"))
+        outputs = kept.get("outputs", [])
+        texts = [output["text"].rstrip("\n") for output in outputs if "text" in output]
+        told = [output["claim"] for output in outputs if "claim" in output]
+        origin = Provenance(machine["device"], False, date, machine)
+        changed = kept["source"] != grammar.source_hash(cell.source)
+        told = kept.get("claims", told)
+        cell.recorded.append(Recording(origin, "\n".join(texts), told, changed))
+
+
+def read_status(root=ROOT):
+    """What the last test runs said: (environment, stem of the lesson) → content of the
+    file.
+    """
+    files = [
+        json.loads(path.read_text(encoding="utf-8"))
+        for path in (root / "build" / "status").glob("*/*.json")
+    ]
+    return {(kept["environment"], kept["lesson"]): kept for kept in files}
+
+
+# --------------------------------------------------------------------------------------
+# Markdown
+
+
+def md(text):
+    """Text as Markdown shows it literally, also in a table."""
+    return re.sub(r"([\\`*_{}\[\]<>|$~^#&])", r"\\\1", text)
+
+
+def code(text):
+    """Text as code, whatever quotes of code it contains."""
+    return f"{ticks(text)} {text} {ticks(text)}" if "`" in text else f"`{text}`"
+
+
+def ticks(text, least=1):
+    """Quotes of code, more in a row than `text` contains."""
+    return "`" * max(least, 1 + max(map(len, re.findall("`+", text)), default=0))
+
+
+def table(head, rows):
+    return "".join(
+        f"| {' | '.join(map(str, row))} |\n"
+        for row in [head, ["---"] * len(head), *rows]
+    )
