@@ -3,10 +3,10 @@
     python -m tests.emulator.lessons [--record] [NUMBER…]
 
 Each lesson runs twice in one kernel on a T4 (two of them where a cell asks for two),
-and once on one H200 where that could change anything. Every code cell has to end, every
-claim but those about time has to hold, and no kernel may stay uncomputed. Three run at
-a time: no time is measured. --record: instead of that, store what the timeless cells
-give on the T4 in notebooks/recorded.
+and once on one H200 if anything in it asks which GPU it has. Every code cell has to
+end, every claim but those about time has to hold, and no kernel may stay uncomputed.
+Three run at a time: no time is measured. --record: instead of that, store what the
+timeless cells give on the T4 in notebooks/recorded.
 """
 
 import argparse
@@ -40,6 +40,14 @@ AT_ONCE = 3  # on two cores: part of the time a lesson waits for the emulated GP
 ORDER = "15 11 10 06 12 05 04 02 03 09 16 07 08 01 00".split()
 
 
+# What asks which GPU there is: its name, memory, compute capability, number formats.
+ASKS_WHICH = re.compile(
+    r"capability|get_device_(?:name|properties)|mem_get_info|memory_gib|nvidia_smi"
+    r"|look_up|tf32",
+    re.I,
+)
+
+
 def lesson(number):
     """The path of lesson "05"."""
     (path,) = NOTEBOOKS.glob(f"{number}_*.ipynb")
@@ -54,6 +62,12 @@ def headers(number):
 def words(number):
     """The words of its %%requires lines: 11 asks for "cuda:2", 12 for no GPU."""
     return {header.word for header in headers(number)}
+
+
+def on_h200(number):
+    """Whether a run on another GPU than the T4 could show anything new."""
+    asks = ASKS_WHICH.search("\n".join(code_of(lesson(number))))
+    return bool(asks and {"cuda", "accelerator", "triton"} & words(number))
 
 
 def variables(number, gpu, gpus, log):
@@ -134,7 +148,7 @@ def main(arguments=None):
         (n, gpu, options.record)
         for gpu in gpus
         for n in numbers
-        if gpu == "T4" or {"cuda", "accelerator", "triton"} & words(n)
+        if gpu == "T4" or on_h200(n)
     ]
     jobs.sort(key=lambda job: (ORDER.index(job[0]), job[1] != "T4"))
     begin, failed, lines = time.perf_counter(), 0, []
