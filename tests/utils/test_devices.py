@@ -15,7 +15,7 @@ import types
 import pytest
 import torch
 
-from utils import checkup, devices, needs, recordings
+from utils import checkup, devices, needs, provenance
 from utils.course import COURSE
 from utils.hardware import look_up
 from utils.messages import LabError
@@ -235,12 +235,12 @@ def test_torchtpu_is_a_tpu_without_torch_xla(monkeypatch):
     """What its documentation says; it has no device without the chip, so here a
     stand-in for PyTorch's answer.
     """
-    for module in (devices, needs, recordings):
+    for module in (devices, needs, provenance):
         monkeypatch.setattr(
             module, "pick_device", lambda: types.SimpleNamespace(type="tpu")
         )
     assert needs.missing_tpu() is None
-    assert str(recordings.where("tpu")) == "TPU (this machine)"
+    assert str(provenance.where("tpu")) == "TPU (this machine)"
 
 
 # --------------------------------------------------------------------------------------
