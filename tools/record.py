@@ -198,8 +198,9 @@ def report(nb, stored, failures):
     for line in recording.not_stored(nb, stored, failures):
         yield f"  not here: {line}"
     for cell in nb.cells:
-        for line, _ in recording.claims_in(cell):
-            yield f"  {line}"
+        for output in cell.get("outputs", []):
+            if recording.claims_in([output]):
+                yield f"  {output['data']['text/plain']}"
 
 
 def last_lines(message):

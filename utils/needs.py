@@ -29,21 +29,16 @@ def missing_cuda(count: int = 1) -> str | None:
 
 
 def missing_mps() -> str | None:
-    return (
-        None
-        if torch.backends.mps.is_available()
-        else "an Apple GPU (MPS), and PyTorch sees none here"
-    )
+    if torch.backends.mps.is_available():
+        return None
+    return "an Apple GPU (MPS), and PyTorch sees none here"
 
 
 def missing_accelerator() -> str | None:
     if pick_device().type != "cpu":
         return None
-    return (
-        torch.cuda.is_available()
-        and missing_cuda()
-        or "an accelerator, and PyTorch sees none here"
-    )
+    why = missing_cuda() if torch.cuda.is_available() else None
+    return why or "an accelerator, and PyTorch sees none here"
 
 
 def missing_xla() -> str | None:
@@ -75,17 +70,12 @@ def missing_compiler() -> str | None:
     """What torch.compile lacks here to write kernels for the CPU: it calls one
     compiler, and includes Python.h.
     """
-    name = os.environ.get("CXX") or {"win32": "cl", "darwin": "clang++"}.get(
-        sys.platform, "g++"
-    )
+    usual = {"win32": "cl", "darwin": "clang++"}.get(sys.platform, "g++")
+    name = os.environ.get("CXX") or usual
     found = shutil.which(name)
-    if (
-        found == "/usr/bin/clang++"
-        and sys.platform == "darwin"
-        and not output_of("xcode-select", "-p")
-    ):
-        # on a Mac without the developer tools, a program that offers to install them
-        found = None
+    # on a Mac without the developer tools, a program that offers to install them
+    if found == "/usr/bin/clang++" and sys.platform == "darwin":
+        found = found if output_of("xcode-select", "-p") else None
     if not found:
         return (
             f"the C++ compiler that torch.compile calls ({name}), and it is not found"
@@ -94,9 +84,8 @@ def missing_compiler() -> str | None:
     header = pathlib.Path(sysconfig.get_path("include"), "Python.h")
     if not header.exists():
         return "Python's header files (Debian: python3-dev), and none are found here"
-    if any(
-        " " in str(path) for path in (torch.__path__[0], tempfile.gettempdir(), header)
-    ):
+    folders = (torch.__path__[0], tempfile.gettempdir(), header)
+    if any(" " in str(path) for path in folders):
         return (
             "folders without a space for PyTorch and for temporary files: torch.compile"
             " gives the compiler bare paths"

@@ -62,12 +62,10 @@ def reveal(key: str, answer: str) -> None:
     error with LAB_STRICT=1 only.
     """
     if strict() and answer not in _asked.get(key, ()):
-        options = (
-            f"the options are {_asked[key]}"
-            if key in _asked
-            else "no predict above asks for it"
-        )
-        raise LabError(f"reveal({key!r}, {answer!r}): {options}")
+        why = "no predict above asks for it"
+        if key in _asked:
+            why = f"the options are {_asked[key]}"
+        raise LabError(f"reveal({key!r}, {answer!r}): {why}")
     _revealed[key] = answer
     if text := _verdict(key):
         print(text)
@@ -77,16 +75,12 @@ def _box(key, rich, options):
     from ipywidgets import HTML, Button, HBox, VBox
 
     said = HTML(html.escape(_verdict(key)))
-    buttons = [
-        Button(description=option, layout={"width": "auto"}) for option in options
-    ]
+    buttons = [Button(description=text, layout={"width": "auto"}) for text in options]
 
     def choose(button):
-        lost = (
-            ""
-            if key in _revealed and _guess(key)
-            else keep_score(f"predict {key}", {"said": button.description})
-        )
+        lost, too_late = "", key in _revealed and _guess(key)
+        if not too_late:
+            lost = keep_score(f"predict {key}", {"said": button.description})
         said.value = html.escape(f"{_verdict(key)} {lost}")
 
     for button in buttons:
@@ -107,16 +101,10 @@ def _verdict(key):
     if not said or answer is None:
         return said and f"You said: {said}"
     keep_score(f"predict {key}", {"said": said, "right": said == answer})
-    counted = NUMBER.match(answer)
     begin = f"You said {said}" if NUMBER.match(said) else f"You said “{said}”"
+    counted = NUMBER.match(answer)
     if said == answer:
-        return (
-            f"{begin}, and {answer} it is."
-            if counted
-            else f"{begin}, and that is right."
-        )
-    return (
-        f"{begin}; it is {answer}."
-        if counted
-        else f"{begin}; the answer is “{answer}”."
-    )
+        right = f"{answer} it is" if counted else "that is right"
+        return f"{begin}, and {right}."
+    other = f"it is {answer}" if counted else f"the answer is “{answer}”"
+    return f"{begin}; {other}."

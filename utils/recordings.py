@@ -85,9 +85,7 @@ def read(path):
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise RecordingError(
-            f"the recording {label} is damaged ({error}): fetch the course again"
-        ) from None
+        raise _damaged(f"the recording {label}", error) from None
     if (
         not isinstance(content, dict)
         or content.get("format") != FORMAT
@@ -104,15 +102,10 @@ def read(path):
         )
     for name, cell in content["cells"].items():
         if place := _misfit(cell, CELL, name):
-            raise RecordingError(
-                f"the recording {label} is damaged (see cell {place}): fetch the course"
-                " again"
-            )
+            raise _damaged(f"the recording {label}", f"see cell {place}")
         cell["pretended"] = bool(content.get("pretended"))
     if place := _misfit(content.get("claims", {}), CLAIMS, "claims"):
-        raise RecordingError(
-            f"the recording {label} is damaged (see {place}): fetch the course again"
-        )
+        raise _damaged(f"the recording {label}", f"see {place}")
     return content
 
 
@@ -127,17 +120,16 @@ def load_published(path):
             for name, kept in content.items()
         }
     except (OSError, ValueError, AttributeError) as error:
-        raise RecordingError(
-            f"recorded/published.json is damaged ({error}): fetch the course again"
-        ) from None
+        raise _damaged("recorded/published.json", error) from None
     for name, sources in found.items():
         place = _misfit(sources, [SOURCE], name)
         if place or not all(source["figures"] for source in sources):
-            raise RecordingError(
-                f"recorded/published.json is damaged (see {place or name}): fetch the"
-                " course again"
-            )
+            raise _damaged("recorded/published.json", f"see {place or name}")
     return found
+
+
+def _damaged(what, why):
+    return RecordingError(f"{what} is damaged ({why}): fetch the course again")
 
 
 def _misfit(value, form, place):

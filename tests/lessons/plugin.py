@@ -50,9 +50,10 @@ from nbval.plugin import IPyNbCell, NbCellError
 
 from tests import temporary
 from tools.lab import content_hash
+from tools.lessons.recording import claims_in
 from utils import grammar
 from utils.devices import name_of
-from utils.messages import NOT_LIVE, facts_of, state_of
+from utils.messages import NOT_LIVE, state_of
 
 # seconds to wait for a cell's outputs; nbval's own 5 s are too few on a busy machine
 OUTPUT_TIMEOUT = 60
@@ -110,14 +111,10 @@ def summary(n):
     from the counts of lessons.
     """
     cells = f"{n['done']} of {n['cells']} code cells ran"
-    live = (
-        f"({n['done'] - n['not live']} live, {n['not live']} shown from recordings or"
-        " not available)"
-    )
-    return (
-        f"{cells}  {live}  {n['held']} claims held, {n['unjudged']} not judged "
-        f" {n['seconds']:.1f} s"
-    )
+    elsewhere = f"{n['not live']} shown from recordings or not available"
+    live = f"({n['done'] - n['not live']} live, {elsewhere})"
+    claims = f"{n['held']} claims held, {n['unjudged']} not judged"
+    return f"{cells}  {live}  {claims}  {n['seconds']:.1f} s"
 
 
 def family_mib(pid):
@@ -193,10 +190,9 @@ class Lessons:
 
     def pytest_collection_modifyitems(self, items):
         if self.options.twice:
-            items += [
-                again(item, len(self.lessons[item.path.stem].left) // 2 + item.cell_num)
-                for item in items
-            ]
+            for item in list(items):
+                cells = len(self.lessons[item.path.stem].left) // 2
+                items.append(again(item, cells + item.cell_num))
             # stable: all cells of a lesson, then the same again
             items.sort(key=lambda item: item.path)
 
@@ -222,35 +218,34 @@ class Lessons:
                 lesson.missed.add(item.cell_num)
             if not self.options.findings or str(error) != "Cell outputs differ":
                 raise
-            lesson.findings.append(
-                (item.cell.id, "shows something else than its stored output")
-            )
+            differs = "shows something else than its stored output"
+            lesson.findings.append((item.cell.id, differs))
             result = None
         finally:
             if kernel.is_alive():
-                lesson.kernel_mib = max(
-                    lesson.kernel_mib, peak_mib(kernel.km.provisioner.pid)
-                )
+                peak = peak_mib(kernel.km.provisioner.pid)
+                lesson.kernel_mib = max(lesson.kernel_mib, peak)
+        self.judge(item, lesson)
+        lesson.left.remove(item.cell_num)
+        return result
+
+    def judge(self, item, lesson):
+        """Count what a cell that ran shows; an error for what must not be there."""
         for state, text in findings(item):
             if not self.options.findings and state != "missed":
-                raise NbCellError(
-                    item.cell_num, f"A finding ({state}): {text}", item.cell.source
-                )
+                why = f"A finding ({state}): {text}"
+                raise NbCellError(item.cell_num, why, item.cell.source)
             lesson.findings.append((item.cell.id, text))
-        states = [state_of(out) for out in item.test_outputs]
-        if NOT_LIVE.isdisjoint(states) and (
-            why := unrecordable(kernel, item.cell.source)
-        ):
+        states = [state_of(output) for output in item.test_outputs]
+        live = NOT_LIVE.isdisjoint(states)
+        if live and (why := unrecordable(item.parent.kernel, item.cell.source)):
             raise NbCellError(item.cell_num, why, item.cell.source)
         held, unjudged = states.count("claim"), states.count("unjudged")
         lesson.counts.update(done=1, held=held, unjudged=unjudged)
-        facts = map(facts_of, item.test_outputs)
-        claims = [fact["claim"] for fact in facts if "claim" in fact]
-        if claims and NOT_LIVE.isdisjoint(states):
+        lesson.counts["not live"] += not live
+        claims = claims_in(item.test_outputs)
+        if claims and live:
             lesson.claims[item.cell.id] = claims
-        lesson.counts["not live"] += not NOT_LIVE.isdisjoint(states)
-        lesson.left.remove(item.cell_num)
-        return result
 
     def report(self):
         """Print what happened to each lesson."""
@@ -258,15 +253,11 @@ class Lessons:
         print(f"Lessons with Python {platform.python_version()}, {', '.join(versions)}")
         width = max(map(len, ["total", *self.lessons]))
         for name, lesson in self.lessons.items():
-            memory = (
-                f"{lesson.kernel_mib:.0f} MiB, {lesson.family_mib:.0f} with its"
-                " processes"
-            )
-            print(f"{name:{width}}  {summary(lesson.counts)}  {memory}")
-        print(
-            f"{'total':{width}} "
-            f" {summary(sum((x.counts for x in self.lessons.values()), Counter()))}"
-        )
+            memory = f"{lesson.kernel_mib:.0f} MiB, {lesson.family_mib:.0f}"
+            said = f"{summary(lesson.counts)}  {memory} with its processes"
+            print(f"{name:{width}}  {said}")
+        total = sum((lesson.counts for lesson in self.lessons.values()), Counter())
+        print(f"{'total':{width}}  {summary(total)}")
         if self.options.findings:
             found = [
                 (name, *finding)

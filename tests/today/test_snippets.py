@@ -76,6 +76,8 @@ def test_a_piece_may_do_what_it_likes(method, monkeypatch):
             "its process was ended by SIGSEGV"
         )
     prelude = "import warnings\nwarnings.warn('of the prelude')"
+    # not None where other tests of this process have started processes
+    method = multiprocessing.get_start_method(allow_none=True)
     outcomes = snippets.run_snippets(
         prelude, list(pieces), folder(), env={"GIVEN": "2"}
     )
@@ -90,7 +92,7 @@ def test_a_piece_may_do_what_it_likes(method, monkeypatch):
     assert named["printed"] == "__main__ 3 1 2 None\n"
     assert bare["printed"] == "1  set()\n"
     assert path["error"] is None and free["error"] is None
-    assert multiprocessing.get_start_method(allow_none=True) is None
+    assert multiprocessing.get_start_method(allow_none=True) == method
     assert not list(folder().glob("snip*"))
 
 

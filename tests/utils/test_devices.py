@@ -95,9 +95,10 @@ def test_a_gpu_whose_generation_is_not_in_the_build_is_missing(
 def test_the_rule_about_generations_is_the_one_of_exercise_01_2():
     (path,) = (COURSE / "notebooks" / "exercises").glob("01_*.py")
     exercise = runpy.run_path(str(path))
-    for capability, built, expected, _ in exercise["CODE_CASES"]:
-        if built:
-            assert any(devices._runs(capability, entry) for entry in built) is expected
+    for version, code, runs, _ in exercise["rows"](exercise["CODE_CASES"]):
+        capability = tuple(map(int, version.split(".")))
+        found = any(devices._runs(capability, entry) for entry in code.split())
+        assert found is (runs == "yes")
 
 
 # --------------------------------------------------------------------------------------

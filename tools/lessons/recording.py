@@ -29,13 +29,10 @@ def ran_live(cell):
     return NOT_LIVE.isdisjoint(map(state_of, cell.outputs))
 
 
-def claims_in(cell):
-    """What a cell that has run claimed: (line, data) of each claim."""
-    return [
-        (output["data"]["text/plain"], facts_of(output)["claim"])
-        for output in cell.get("outputs", [])
-        if "claim" in facts_of(output)
-    ]
+def claims_in(outputs):
+    """What a cell claimed, from its outputs: the data of each claim."""
+    facts = [facts_of(output) for output in outputs]
+    return [fact["claim"] for fact in facts if "claim" in fact]
 
 
 # --------------------------------------------------------------------------------------
@@ -96,8 +93,8 @@ def _output(output):
     if "text/plain" not in data:
         return None
     kept = {"text": data["text/plain"]}
-    if "claim" in facts_of(output):
-        kept["claim"] = facts_of(output)["claim"]
+    for claim in claims_in([output]):
+        kept["claim"] = claim
     return kept
 
 
@@ -107,7 +104,8 @@ def claims_here(nb, stored):
     """
     found = {}
     for cell in nb.cells:
-        told = [told for _, told in claims_in(cell) if told.get("live")]
+        claims = claims_in(cell.get("outputs", []))
+        told = [claim for claim in claims if claim.get("live")]
         if told and ran_live(cell):
             header = grammar.header(cell.source)
             if header is None or header.name not in stored:

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tools.lab import content_hash
+from tools.lessons.recording import claims_in
 from utils import grammar, recordings
-from utils.messages import NOT_LIVE, facts_of, state_of
+from utils.messages import NOT_LIVE, state_of
 from utils.provenance import Provenance
 from utils.today import cell as today
 
@@ -76,8 +77,7 @@ class Cell:
     @property
     def claims(self):
         """What it claimed, as data."""
-        facts = map(facts_of, self.outputs)
-        return [fact["claim"] for fact in facts if "claim" in fact]
+        return claims_in(self.outputs)
 
     @property
     def row(self):
