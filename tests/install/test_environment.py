@@ -3,7 +3,6 @@ one clear line.
 """
 
 import ast
-import graphlib
 import os
 import re
 import shutil
@@ -104,14 +103,6 @@ def test_containers_have_a_python_that_the_course_supports(file):
     version = tuple(map(int, version.split(".")))
     assert setup_env.OLDEST <= version <= setup_env.NEWEST
     assert COURSE["requires-python"] == ">={}.{}".format(*setup_env.OLDEST)
-
-
-def test_each_extra_holds_those_before_it():
-    extras = COURSE["optional-dependencies"]
-    names = setup_env.EXTRAS[1:]
-    assert set(names) == {*extras}
-    for smaller, larger in zip(names, names[1:], strict=False):
-        assert f"{COURSE['name']}[{smaller}]" in extras[larger]
 
 
 # --------------------------------------------------------------------------------------
@@ -218,14 +209,9 @@ def test_a_change_of_any_file_starts_pip(small_course):
     ("line", "shown"),
     [
         ("Collecting torch==2.13.0 (from -r r.txt (line 2))", "Looking for torch"),
-        ("Processing /a b/torch-2.13.0+cpu-cp311.whl (from x)", "Looking for torch"),
         ("  Downloading torch-2.13.0-cp311-x.whl (175.0 MB)", "torch (175.0 MB)"),
-        ("  Downloading torch-2.13.0-cp311-x.whl (1.2 GB)", "torch (1.2 GB)"),
-        ("  Downloading torch-2.13.0-x.whl.metadata (29 kB)", None),
         ("  Downloading tqdm-4.67.1-py3-none-any.whl (78 kB)", None),
         ("Installing collected packages: tqdm, torch", "Unpacking 2 packages"),
-        ("WARNING: Retrying (Retry(total=4", "Waiting for the package index"),
-        ("Requirement already satisfied: tqdm", None),
     ],
 )
 def test_what_pip_prints_becomes_a_step(line, shown):
@@ -242,16 +228,6 @@ def last_line(result):
     said = result.stdout + result.stderr
     assert result.returncode == 1 and "Traceback" not in said, said
     return result.stderr.splitlines()[-1]
-
-
-@pytest.mark.parametrize("version", ["3.6", "3.8"])
-def test_a_real_old_python_is_told_so(version):
-    python = setup_env.find_python(version)
-    if not python:
-        pytest.skip("not on this machine")
-    line = last_line(run(python, SETUP_ENV, "--venv", "no-such-venv"))
-    says = f"Python {version} is too old for this course: it needs 3.10 to 3.13. "
-    assert line.startswith(says) and "make lab PYTHON=" in line
 
 
 def test_setup_env_parses_on_old_pythons():
@@ -396,19 +372,3 @@ def test_importing_utils_starts_nothing(tmp_path):
     """
     result = run(sys.executable, "-I", "-W", "error", "-c", code, cwd=tmp_path)
     assert result.stdout == "0 False\nset()\n", result.stderr
-
-
-def test_the_modules_of_utils_import_in_no_circle():
-    imports = {}
-    for path in sorted((ROOT / "utils").rglob("*.py")):
-        module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
-        names = imports[module] = set()
-        for node in ast.parse(path.read_text(encoding="utf-8")).body:
-            if isinstance(node, ast.Import):
-                names |= {alias.name for alias in node.names}
-            elif isinstance(node, ast.ImportFrom):
-                names |= {f"{node.module}.{alias.name}" for alias in node.names}
-                names.add(node.module)
-    # it found some
-    assert sum("utils.messages" in names for names in imports.values()) > 3
-    graphlib.TopologicalSorter(imports).prepare()  # raises CycleError

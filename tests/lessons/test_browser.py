@@ -1,8 +1,5 @@
 """Each lesson in JupyterLab in a browser: Run All ends without an error, and every
 control redraws its figure.
-
-LAB_SHOTS=folder stores pictures of the lessons there, one for each cell and one of the
-whole page.
 """
 
 import json
@@ -192,21 +189,6 @@ def move(page, explorer, control):
     return 1e3 * (time.perf_counter() - begin), picture.get_attribute("src") != before
 
 
-def store_pictures(page, name):
-    folder = Path(os.environ["LAB_SHOTS"])
-    folder.mkdir(parents=True, exist_ok=True)
-    every_cell = page.locator(".jp-Notebook .jp-Cell")
-    for number in range(every_cell.count()):
-        every_cell.nth(number).screenshot(path=folder / f"{name}_{number:02}.png")
-    panel, before = page.locator(".jp-WindowedPanel-outer"), page.viewport_size
-    height = sum(cell.bounding_box()["height"] for cell in every_cell.all()) + 300
-    page.set_viewport_size({**before, "height": min(int(height), 16_000)})
-    panel.evaluate("panel => panel.scrollTo(0, 0)")
-    page.wait_for_timeout(500)
-    page.screenshot(path=folder / f"{name}.png")
-    page.set_viewport_size(before)
-
-
 def test_there_are_lessons_and_in_ci_a_browser():
     assert LESSONS
     assert BROWSER or os.environ.get("CI") != "true", "in CI there has to be a browser"
@@ -216,8 +198,6 @@ def test_there_are_lessons_and_in_ci_a_browser():
 @pytest.mark.parametrize("lesson", LESSONS, ids=lambda path: path.stem)
 def test_lesson(lesson, course, page, capsys):
     cells = run_all(page, course / "notebooks" / lesson.name)
-    if "LAB_SHOTS" in os.environ:
-        store_pictures(page, lesson.stem)
     assert errors_and_noise(page, cells) == []
 
     folded = sum("fold" in cell.metadata.get("tags", []) for cell in cells)

@@ -45,10 +45,8 @@ OLDER = "PyTorch 2.13.0 at 0x7fee, Graph.cpp:210"
 @pytest.mark.parametrize(
     ("ours", "theirs"),
     [
-        ("two words", "two\n  words"),
         (HERE, THERE),
         (NEWER, OLDER),
-        ("an error … (13 more lines)", "an error … (14 more lines)"),
         ("off by 1.0001, 2.5e-06 of 3 MiB", "off by 1.0, 2.5001e-06 of 3 MiB"),
     ],
 )
@@ -60,8 +58,6 @@ def test_what_differs_between_two_machines_anyway_is_left_aside(line, ours, thei
     ("ours", "theirs", "shown"),
     [
         ("512 bytes", "1024 bytes", "a_cell: after “” 512 (emulated: 1024)"),
-        ("a -1.5", "a 1.5", "after “a” -1.5 (emulated: 1.5)"),
-        ("1 2 3 4 5 6 seven", "1 2 3 4 5 6 7", "after “3 4 5 6” seven (emulated: 7)"),
         ("one", "one and two", "after “one” nothing (emulated: and two)"),
         ("1 a 2 b 3 c 4 d", "0 a 0 b 0 c 0 d", "“1 a 2 b” 3 (emulated: 0); 1 more"),
     ],
@@ -70,16 +66,6 @@ def test_differences_are_shown_with_the_words_before_them(line, ours, theirs, sh
     said = line(ours, theirs)
     assert said.startswith("differs from the emulated device: a_cell: ")
     assert shown in said
-
-
-def test_two_versions_of_pytorch_are_named(line, monkeypatch):
-    monkeypatch.setitem(H200, "torch", "2.11.0+cu130")
-    assert "(PyTorch 2.11.0, emulated 2.13.0): a_cell: " in line("x", "y")
-
-
-def test_values_are_compared_too(line):
-    assert line("x", "x", {"a": [1, 2.0]}, {"a": [1, 2.0001]}).startswith("same")
-    assert line("x", "x", [1], [2]).startswith("differs")
 
 
 def test_nothing_is_said_of_what_was_not_recorded_and_no_more_of_another_source(line):

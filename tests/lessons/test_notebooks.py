@@ -34,7 +34,6 @@ LINTED = {  # two cells → where Ruff finds what in them
     "name of a cell above": ("%%requires cuda --result y\ny = 1", "print(y)", ""),
     "name of a cell below": ("print(x)", "x = 1", "cell a, line 1: F821"),
     "name of a job": (JOB, "print(x)", "cell b, line 1: F821"),
-    "result of a job": (JOB.replace("2", "2 --result y"), "print(y)", ""),
     "name that a job lacks": (
         "x = 1",
         "%%torchrun 2\nprint(x)",
@@ -66,7 +65,6 @@ FORMATTED = {
     "88 columns": (WIDE, WIDE.replace("f(", "f(\n    ").replace("5)", "5\n)")),
     "too many lines": (LONG, LONG.strip()),
     "an argument a line": (WIDER, WIDER),
-    "no Python": ("x=(", "x=("),
 }
 
 
@@ -74,18 +72,6 @@ FORMATTED = {
 def test_format_of_a_cell(before, after):
     assert formatting.formatted([before]) == [after]
     assert formatting.formatted([after]) == [after]
-
-
-def test_new_lessons_have_no_wide_lines():
-    (after,) = formatting.formatted([LONG], may_be_wide=False)
-    assert formatting.long_lines(LONG) == 1 and formatting.long_lines(after) == 0
-
-
-def test_lines_that_cannot_be_wrapped_are_not_too_wide():
-    row = ROW.replace("fine", "f" * 90).replace("any", "a" * 90)
-    assert formatting.long_lines(WIDE) == 1
-    assert formatting.long_lines(row) == 0
-    assert formatting.long_lines(row.format(WIDE, WIDE)) == 2
 
 
 # Names with a leading underscore that lessons use: what keeps a GPU busy for a known

@@ -100,15 +100,6 @@ def test_cells_run_twice_in_one_kernel(tmp_path):
     )
 
 
-def test_temporary_files_go(tmp_path):
-    source = (
-        "import pathlib, tempfile;"
-        " pathlib.Path('where.txt').write_text(tempfile.mkdtemp())"
-    )
-    assert run(write_notebook(tmp_path / "00_files.ipynb", source))[0] == 0
-    assert not Path((tmp_path / "where.txt").read_text()).exists()
-
-
 def test_a_result_that_cannot_be_recorded_fails(tmp_path):
     setup = (
         f"import sys; sys.path.insert(0, {str(ROOT)!r})\nfrom utils.cells import"
@@ -148,7 +139,6 @@ with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE):
 # that pytest lists.
 BAD = {
     "00_last_fails": (["x = 1", "1 / 0"], "1 of 2", "ZeroDivisionError", [1]),
-    "01_first_fails": (["1 / 0", "x = 1"], "1 of 2", "ZeroDivisionError", [0]),
     "02_dies": (
         ["import os; os._exit(1)", "x = 1"],
         "0 of 2",
@@ -177,12 +167,6 @@ BAD = {
         [shows("finding")],
         "0 of 1",
         "A finding (finding): not as announced",
-        [0],
-    ),
-    "052_waiting": (
-        [shows("waiting")],
-        "0 of 1",
-        "A finding (waiting): not as announced",
         [0],
     ),
     "08_hangs": (
@@ -269,14 +253,6 @@ def test_a_cell_that_is_left_out_fails_the_run(tmp_path):
     )
 
 
-def test_no_notebook_and_an_unreadable_one_fail(tmp_path):
-    status, output = run(tmp_path)
-    assert status == 2 and "name notebooks" in output
-    path = tmp_path / "00_broken.ipynb"
-    path.write_text("{")
-    assert run(path)[0] != 0
-
-
 CLAIM = """# {timed}
 from pathlib import Path
 class ClaimError(Exception): pass
@@ -310,23 +286,13 @@ def test_lessons_that_judge_times_run_apart_from_the_others(tmp_path):
         tmp_path / "01_two.ipynb",
         "%%requires result:a\nclaim('fast', a, at_most=2, timed=True)",
     )
-    three = write_notebook(
-        tmp_path / "02_three.ipynb",
-        "%%today a/b: slower 5\n1",
-        "%%today a/b: warns 'slower'\n1",
-    )
-    assert [
-        any(map(plugin.judges_times, plugin.code_of(x))) for x in (one, two, three)
-    ] == [1, 0, 1]
+    assert plugin.judges_times("%%today a/b: slower 5\n1")
+    assert not plugin.judges_times("%%today a/b: warns 'slower'\n1")
     status, output = run("--timed=yes", one, two)
     assert status == 0 and re.findall(r"^(0\S+) ", output, re.M) == ["00_one"]
     assert plugin.main(["--timed=no", str(one)]) == 0
     job = "%%requires cuda --name x\n%%torchrun 2\n1"
     four = write_notebook(tmp_path / "03_four.ipynb", job, "'%%torchrun'")
-    assert [any(map(plugin.starts_jobs, plugin.code_of(x))) for x in (one, four)] == [
-        False,
-        True,
-    ]
     assert plugin.main(["--jobs=no", str(four)]) == 0
 
 
@@ -376,23 +342,3 @@ def test_what_happened_is_kept_of_lessons_of_the_course_only(tmp_path, monkeypat
     )
     # a run of one lesson leaves the other as it was
     assert len(ran(folder, monkeypatch, [two])) == 2
-
-
-def test_the_environment_is_told_by_what_runs(tmp_path, monkeypatch):
-    monkeypatch.delenv("EMULATOR_GPU", raising=False)
-    known, options = (
-        {"torch": "2.13.0", "IPython": "9.1"},
-        SimpleNamespace(findings=False),
-    )
-    seen = []
-    for versions in (
-        known,
-        {**known, "torch_xla": "2.9.0"},
-        {**known, "IPython": "7.34.0"},
-    ):
-        monkeypatch.setattr(plugin, "installed", lambda found=versions: found)
-        seen.append(plugin.machine(options)["environment"])
-    seen.append(plugin.machine(SimpleNamespace(findings=True))["environment"])
-    monkeypatch.setenv("EMULATOR_GPU", "Tesla T4,7.5")
-    seen.append(plugin.machine(options)["environment"])
-    assert seen == ["main", "XLA", "Colab-like", "newest", "emulated Tesla T4"]

@@ -50,11 +50,6 @@ def test_sbatch_options():
         assert f"#SBATCH --{option}" in options
 
 
-@pytest.mark.skipif(not shutil.which("bash"), reason="no bash")
-def test_sbatch_is_a_shell_script():
-    subprocess.run(["bash", "-n", SBATCH], check=True)
-
-
 def test_sbatch_command_is_understood(sbatch_words):
     assert sbatch_words[0] == "torchrun"
     launch = get_args_parser().parse_args(sbatch_words[1:])

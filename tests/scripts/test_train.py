@@ -4,7 +4,6 @@ stopped and continued.
 
 import gc
 import os
-import platform
 import signal
 import sys
 
@@ -123,13 +122,6 @@ def test_xla_draws_the_curve_of_the_cpu(undisturbed, tmp_path):
     assert losses(lines) == pytest.approx(losses(undisturbed[1]), abs=1e-3)
 
 
-def test_digits(tmp_path, capsys):
-    words = ["--task=digits", "--batch=64", "--steps=40", "--lr=0.01"]
-    code, lines = run_here(tmp_path, *words)
-    assert code == 0 and lines[-1]["loss"] < 0.8 * lines[0]["loss"]
-    assert float(capsys.readouterr().out.split()[-1]) < 2
-
-
 def test_a_text_of_ones_own_is_mapped_not_read(tmp_path):
     book = tmp_path / "a book.txt"
     book.write_bytes(bytes(range(256)) * 40)
@@ -143,15 +135,6 @@ def test_a_text_of_ones_own_is_mapped_not_read(tmp_path):
     training, test = train.load(args)
     inputs, _ = test.take(torch.tensor([len(test) - 1]))
     assert len(training) > 2**35 and inputs.tolist() == [[0] * 16]
-
-
-def test_the_course_of_the_learning_rate():
-    args = train.parse_arguments(["--steps=100", "--lr=1"])
-    rates = [train.learning_rate(step, args) for step in range(100)]
-    assert rates[0] == 0.1 and rates[99] < 0.001
-    assert max(rates) == rates[9] == rates[10] == 1
-    assert sorted(rates[:10]) == rates[:10]
-    assert sorted(rates[10:], reverse=True) == rates[10:]
 
 
 # --------------------------------------------------------------------------------------
@@ -203,41 +186,12 @@ def test_ctrl_c_stops_two_processes_at_the_same_step():
 # Devices
 
 
-def new_pages():
-    """For a process: the page faults of 64 MiB where 256 were freed, as main() has set
-    it up.
-    """
-    import resource  # there is none on Windows
-
-    def train_nothing(args, stop):
-        for floats in (64 * 2**20, 16 * 2**20):
-            before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-            torch.ones(floats)
-        print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
-
-    train.train = train_nothing
-    train.main()
-
-
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="needs glibc")
-def test_what_is_freed_is_used_again():
-    assert int(processes.run_main(new_pages).out) < 1000  # of 16,384
-
-
 def test_auto_takes_no_stand_in_for_a_tpu(monkeypatch):
     """Where torch_xla is installed without a TPU, XLA's CPU device is slower than the
     CPU.
     """
     monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda **_: None)
     assert train.pick_device(train.parse_arguments([])) == torch.device("cpu")
-
-
-def test_graphs_and_accumulation_exclude_each_other():
-    args = train.parse_arguments(["--accumulate=2", "--compile=reduce-overhead"])
-    data, _ = train.load(args)
-    says = "--compile reduce-overhead overwrites gradients that add up"
-    with pytest.raises(train.Problem, match=says):
-        train.Trainer(args, torch.device("cuda"), data)
 
 
 @pytest.mark.parametrize("stop", [(), (signal.SIGINT,)])

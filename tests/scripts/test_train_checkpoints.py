@@ -196,11 +196,9 @@ def test_a_damaged_checkpoint_stays(undisturbed, content, tmp_path):
 
 OTHERS = [
     (train, "--width=32", "with width 16, now it is 32"),
-    (train, "--task=digits", "with task text, now it is digits"),
     (train, "--steps=61", "with steps 60, now it is 61"),
     (train, "--data=text", "with samples 22499, now it is 168"),
     (train_ddp, "--hidden=32", "with hidden 64, now it is 32"),
-    (train_ddp, "--amp", "with amp False, now it is True"),
 ]
 
 
@@ -217,29 +215,21 @@ def test_the_checkpoint_of_another_training(undisturbed, tmp_path, of, word, say
 
 TRAIN_MISTAKES = {
     "--steps=0": "--steps must be greater than 0",
-    "--lr=nan": "--lr must be greater than 0",
     "--speed=1": "unrecognized arguments: --speed=1",
     "--width=30 --heads=4": "--width 30 cannot be divided into 4 heads",
     "--batch=10 --accumulate=4": (
         "--batch 10 cannot be divided by 1 process(es) x 4 parts"
     ),
-    "--batch=1000000": "fewer than --batch 1000000",
-    "--data=nowhere.txt": "No such file or directory: 'nowhere.txt'",
     "--data=empty": "empty: cannot mmap an empty file",
     "--data=short": "short is too short: its last tenth",
     "--checkpoint=no/folder/run.pt --steps=1": (
         "cannot write no/folder/run.pt ([Errno 2] No such file"
     ),
-    "--metrics=no/folder/metrics": "No such file or directory: 'no",
 }
 DDP_MISTAKES = {  # what is in capitals is a variable
-    "--epochs=0": "--epochs must be greater than 0",
     "--resume": "--resume needs --checkpoint FILE",
     "--resume --checkpoint=none.pt": (
         "there is no checkpoint none.pt. Check the name, or leave out --resume."
-    ),
-    "--epochs=1 --checkpoint=no/run.pt": (
-        "cannot write no/run.pt ([Errno 2] No such file"
     ),
     "WORLD_SIZE=two RANK=0": (
         "WORLD_SIZE is 'two', not a whole number. Start with torchrun"

@@ -12,7 +12,6 @@ from torch import nn
 
 from tests.conftest import ROOT
 from utils import claim
-from utils.messages import LabError
 from utils.simulate.collectives import (
     ALGORITHMS,
     PUBLISHED,
@@ -74,28 +73,6 @@ def test_two_levels_by_hand():
     assert hierarchical(*what, "tree") == pytest.approx(inside + across["tree"] + 2)
 
 
-LINK = Link(0, 1)
-CLUSTER = {"per_node": 8, "inner": LINK, "outer": LINK}
-
-
-@pytest.mark.parametrize(
-    "call",
-    [
-        lambda: all_reduce(-1, 2, LINK),
-        lambda: all_reduce(1, 0, LINK),
-        lambda: all_reduce(1, 2, Link(-1, 1)),
-        lambda: all_reduce(1, 2, LINK, "star"),
-        lambda: buckets([1, -1]),
-        lambda: ddp_step([1], 1, 1, float, shares=[1, 2]),
-        lambda: scaling([12], [1], 1, 1, 1, **CLUSTER),
-        lambda: scaling([8], [1], 1, 1, 4, **CLUSTER, strong=True),
-    ],
-)
-def test_nonsense_is_refused(call):
-    with pytest.raises(LabError):
-        call()
-
-
 # --------------------------------------------------------------------------------------
 # Collectives: what must hold for all
 
@@ -142,19 +119,6 @@ def test_two_levels_of_which_one_is_trivial(size, ranks, inner, outer, algorithm
     assert one_node == pytest.approx(all_reduce(size, ranks, inner))
     one_a_node = hierarchical(size, 1, ranks, inner, outer, algorithm)
     assert one_a_node == pytest.approx(all_reduce(size, ranks, outer, algorithm))
-
-
-@given(byte_counts, st.integers(1, 64), st.integers(1, 500), links, links, algorithms)
-def test_phases_that_overlap_take_no_longer_and_at_least_half(
-    size, per_node, nodes, inner, outer, algorithm
-):
-    """The latencies stay, and of the two terms of the bandwidth the larger one."""
-    each = (per_node, nodes, inner, outer, algorithm)
-    together = hierarchical(size, *each)
-    in_turn = hierarchical(size, *each, overlap=False)
-    assert at_most(together, in_turn) and at_most(in_turn, 2 * together)
-    latencies = hierarchical(0, *each, overlap=False)
-    assert hierarchical(0, *each) == pytest.approx(latencies)
 
 
 # --------------------------------------------------------------------------------------

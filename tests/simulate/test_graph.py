@@ -123,13 +123,3 @@ def test_in_place_out_several_outputs_and_lists():
     assert table.tolist() == [0, 4, 3, 0] and out.tolist() == [12, 9, 6, 3]
     assert top.tolist() == [4, 3] and where.tolist() == [0, 1]
     assert double.tolist() == [8, 6, 4, 2]
-
-
-def test_misuse_is_told():
-    graph = ToyGraph()
-    with pytest.raises(LabError, match="nothing is captured"):
-        graph.replay()
-    with graph.capture():
-        torch.ones(2) + 1
-    with pytest.raises(LabError, match="captured already"):
-        graph.capture()

@@ -5,7 +5,6 @@ import math
 import pytest
 import torch
 
-from utils.messages import LabError
 from utils.simulate import sharding
 
 MESH = {"data": 2, "model": 4}
@@ -99,20 +98,3 @@ def test_parts_that_do_not_divide_are_rounded_up():
     mesh = {"data": 4, "model": 4}
     _, moved = sharding.product(10, 6, 4, mesh, ("data", None), ("model", None))
     assert [(c.kind, c.size) for c in moved] == [("all-reduce", 3 * 4 * 4)]
-
-
-@pytest.mark.parametrize(
-    ("spec", "message"),
-    [
-        (("data",), "as many"),
-        (("batch", None), "no axis 'batch'"),
-        (("data", "data"), "one dimension only"),
-    ],
-)
-def test_specs_that_make_no_sense(spec, message):
-    with pytest.raises(LabError, match=message):
-        sharding.blocks((4, 4), MESH, spec)
-    with pytest.raises(LabError, match=message):
-        sharding.product(4, 4, 4, MESH, (None, None), spec)
-    with pytest.raises(LabError, match="one axis or None"):
-        sharding.product(4, 4, 4, MESH, (("data", "model"), None), (None, None))

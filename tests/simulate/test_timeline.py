@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from utils.messages import LabError
 from utils.simulate.timeline import Op, makespan, pipeline, races, schedule
 
 # --------------------------------------------------------------------------------------
@@ -68,25 +67,6 @@ def test_what_the_schedule_leaves_out_on_a_tesla_c2050():
     ]
     assert makespan(schedule(ops)) == 9
     assert 9 / 12 * 9.984512 == pytest.approx(7.597984, rel=0.02)
-
-
-@pytest.mark.parametrize(
-    "call, message",
-    [
-        (lambda: schedule([Op("a", "s", "e", 1)] * 2), "two operations are named 'a'"),
-        (
-            lambda: schedule([Op("a", "s", "e", 1, after=("b",))]),
-            "waits for 'b', which",
-        ),
-        (lambda: schedule([Op("a", "s", "e", -1)]), "negative"),
-        (lambda: schedule([Op("a", "s", "e", 1, launch=-1)]), "negative"),
-        (lambda: pipeline(0, (1, 1, 1)), "a pipeline has"),
-        (lambda: pipeline(2, (1, 1, 1), order="random"), "a pipeline has"),
-    ],
-)
-def test_what_cannot_be_scheduled(call, message):
-    with pytest.raises(LabError, match=message):
-        call()
 
 
 # --------------------------------------------------------------------------------------

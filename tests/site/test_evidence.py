@@ -13,7 +13,6 @@ from tests.conftest import ROOT, notebook
 from tools import lab
 from tools.lessons import recording
 from tools.site import errors, evidence
-from tools.site import pages as pages_of_lessons
 from utils import grammar
 
 MACHINE = {"device": "XLA on CPU", "torch": "2.9.0+cu128", "torch_xla": "2.9.0"}
@@ -169,17 +168,6 @@ def test_every_announced_message_that_the_lessons_show_is_in_the_index(
     assert index.count("FakeTensorDeviceMismatchError: Expected all tensors") == 1
 
 
-def test_a_message_from_a_device_that_is_not_here_has_its_badge(pages, code_cells):
-    badges = {"replayed": "(RECORDED", "emulated": "(EMULATED"}
-    seen, index = 0, pages["docs/errors.md"].splitlines()
-    for stem, cell in code_cells:
-        lines = [line for line in index if f"{stem}.ipynb#{cell.id})" in line]
-        if lines and (badge := badges.get(state_of(cell))):
-            assert all(badge in line for line in lines)
-            seen += 1
-    assert seen > 15
-
-
 def test_links_lead_to_cells(pages, code_cells):
     known = {f"../notebooks/{stem}.ipynb#{cell.id}" for stem, cell in code_cells}
     links = re.findall(r"\]\((\.\./notebooks/[^)]*#[^)]*)\)", "\n".join(pages.values()))
@@ -240,14 +228,6 @@ def course(tmp_path):
     (tmp_path / "notebooks" / "recorded" / "published.json").write_text("{}")
     (tmp_path / "requirements.txt").write_text("torch==2.13.0\n")
     return tmp_path
-
-
-def change(course, old, new):
-    """Write its lesson with a text replaced."""
-    path = course / "notebooks" / "00_a_lesson.ipynb"
-    path.write_text(
-        path.read_text(encoding="utf-8").replace(old, new), encoding="utf-8"
-    )
 
 
 def record(course, machine, *claims, date="2026-11-20", others=None):
@@ -345,57 +325,6 @@ def test_of_the_emulated_device_there_is_no_time(course):
     assert evidence.gpu_sentence(evidence.read_lessons(course)).startswith("No result")
 
 
-def test_what_the_emulated_device_gave_is_shown_for_timeless_cells_only(course):
-    change(course, " --timeless", "")
-    record(course, T4)
-    assert rows(course)["numbers"] == "nothing yet"
-
-
-def test_the_newest_recording_comes_first_and_what_was_replayed_is_not_taken_twice(
-    course,
-):
-    for device, day in (("A", "20"), ("B", "21"), ("emulated C", "22")):
-        machine = {**H200, "device": device}
-        record(course, machine, told(RULE, device), date=f"2026-11-{day}")
-    path = course / "notebooks" / "00_a_lesson.ipynb"
-    nb = nbformat.read(path, as_version=4)
-    replayed = {"device_lab": {"state": "replayed"}}
-    nb.cells[1].outputs = [
-        nbformat.v4.new_output("display_data", metadata=replayed),
-        shown(told(RULE, "B")),
-    ]
-    nbformat.write(nb, path)
-    found = rows(course)
-    places = re.findall(r"· (.*?)(?:<br>|$)", found["a rule"])
-    assert places[:2] == ["B (recorded 2026-11-21)", "A (recorded 2026-11-20)"]
-    assert "stored here" not in found["a rule"] and found["numbers"].startswith(
-        "RECORDED on B, 2026-11-21"
-    )
-
-
-def test_of_two_claims_with_one_sentence_that_of_the_same_cell_has_the_figure(course):
-    change(course, "a rule", "of the CPU")
-    text = evidence.pages(course)["docs/evidence.md"]
-    found = re.findall(r"^\| \[of the CPU\]\(.*#(\w+)\).* \| (.*) \|$", text, re.M)
-    assert found == [
-        ("cuda", "not measured yet: needs a CUDA GPU"),
-        ("plain", "**1** · A CPU (stored here)"),
-    ]
-
-
-def test_a_figure_that_no_claim_asked_for_is_an_error(course):
-    change(course, 'claim(\\"of the CPU', 'claim(\\"of the GPU')
-    with pytest.raises(ValueError, match="cell plain: no claim says 'of the CPU'"):
-        evidence.pages(course)
-
-
-def test_on_the_page_of_a_lesson_a_claim_stands_with_what_was_printed():
-    """As one block: neighboring streams are merged, outputs of another kind are not."""
-    output = pages_of_lessons.shown(shown(told(HERE, "A CPU")), {})
-    assert (output.output_type, output.name) == ("stream", "stdout")
-    assert output.text == "✓ of the CPU\n"
-
-
 def test_an_old_recording_with_claims_as_lines_is_read_and_gives_no_figure(course):
     line = "✓ of the CPU: 9 (claimed ≥ 1) · Their CPU (this machine)"
     old = {"source": grammar.source_hash(PLAIN), "lines": [line]}
@@ -404,31 +333,15 @@ def test_an_old_recording_with_claims_as_lines_is_read_and_gives_no_figure(cours
     assert found["numbers"].startswith("RECORDED") and "9" not in found["of the CPU"]
 
 
-def test_messages_are_shown_as_they_are_to_their_end(course):
-    index = evidence.pages(course)["docs/errors.md"]
-    assert "### `` `odd` | words ``\n" in index
-    assert (
-        "text\n:class: message\n\nValueError: `odd` | words\nand a second line\n… (3"
-        " more lines)\n```\n" in index
-    )
-    assert (
-        r"[Lesson 00 · What \| is it?](../notebooks/00_a_lesson.ipynb#plain) (PyTorch"
-        r" 2.13.0)" in index
-    )
-    assert "printed" not in index
-
-
 @pytest.mark.parametrize(
     ("text", "source", "messages"),
     [
-        ("CPU: fine\nOdd: no", "x", []),
         ("Odd: no\nyes", "with expect_error(Odd, ''):", ["Odd: no"]),
         (
             "TypeError: a\nb\nc\nd",
             "with expect_error(E, '', lines=3):",
             ["TypeError: a\nb\nc"],
         ),
-        ("its words: KeyError: a", "x", ["KeyError: a"]),
         (
             "rank 1 │ OSError: a\nrank 1 │  b\nrank 0 │ c",
             '%%torchrun 2 --fails "a"',
@@ -441,12 +354,6 @@ def test_messages_are_shown_as_they_are_to_their_end(course):
             ),
             "%%today a/b: warns",
             ["UserWarning: a\n  b\nc", "OSError: d"],
-        ),
-        ("✗ raises\n  old    Odd: a\n  today  b\n", "%%today a/b: raises", ["Odd: a"]),
-        (
-            "✓ fine\n  old    runs, prints nothing\n  today  b\n",
-            "%%today a/b: fine",
-            [],
         ),
     ],
 )
@@ -463,22 +370,16 @@ RAN = {
     "date": "2026-11-22",
     "attempt": 1,
     "twice": False,
-}
-RAN |= {
     "versions": {"Python": "3.11.7", "torch": "2.13.0"},
     "system": "Linux",
     "cpu": "A CPU",
     "strict": True,
-}
-RAN |= {
     "timed": True,
     "problems": [],
     "findings": 0,
     "kernel_mib": 368,
     "family_mib": 1200,
     "claims": {},
-}
-RAN |= {
     "counts": {
         "cells": 3,
         "done": 3,
@@ -486,7 +387,7 @@ RAN |= {
         "held": 1,
         "unjudged": 0,
         "seconds": 4.9,
-    }
+    },
 }
 
 
@@ -503,14 +404,6 @@ def run(course, **changes):
     folder = course / "build" / "status" / kept["environment"]
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "00_a_lesson.json").write_text(json.dumps(kept))
-
-
-def test_without_a_test_run_the_page_says_so(course):
-    text = evidence.pages(course)["docs/status.md"]
-    assert (
-        "Nothing has run on this machine" in text
-        and "\n| [00](../notebooks/00_a_lesson.ipynb) | – | – |" in text
-    )
 
 
 def test_what_a_run_left_is_in_the_tables(course):

@@ -42,32 +42,6 @@ def test_what_runs_measures_nothing(number):
                 assert ast.unparse(node.func).split(".")[-1] not in CLOCKS
 
 
-def test_statements_are_found_upwards(monkeypatch):
-    cells = [
-        "import math\nsize = 3\nsizes = [1]\nclock = measure(size)",
-        "def area(x):\n    return math.pi * x * scale\n",
-        "for k in sizes:\n    clock = k\nsizes.append(2)\nsizes[0] = 7\nscale = 2",
-        "%%requires cuda --result far\nfar = 1",
-        "scale = far\nunused = 5\nprint(sizes)",
-        "%%torchrun 2\nscale = = 1",
-        "for k in sizes:\n    print(k)\nplots.explorer(area, x=sizes)",
-    ]
-    monkeypatch.setattr(drawings, "explorer_cells", lambda number: cells)
-    statements, header = drawings.needed("99")
-    assert header is None
-    assert [statement.source for statement in statements] == [
-        "import math",
-        "sizes = [1]",
-        "def area(x):\n    return math.pi * x * scale",
-        "sizes.append(2)",
-        "sizes[0] = 7",
-        cells[3],
-        "scale = far",
-        "for k in sizes:\n    print(k)",
-        "plots.explorer(area, x=sizes)",
-    ]
-
-
 @pytest.mark.parametrize("number", NUMBERS)
 def test_controls_stand_where_the_lesson_can_put_them(number):
     given, first = explorers.values(number), explorers.first(number)
@@ -109,21 +83,6 @@ def test_the_first_picture_is_the_one_that_the_lesson_stores(number):
         for png in (plots._png(fig), "".join(data["image/png"]))
     )
     assert ours.shape == theirs.shape and np.abs(ours - theirs).max() < 0.05
-
-
-def test_only_what_nobody_sees_is_dropped():
-    svg = """<?xml version="1.0"?>
-    <svg viewBox="0 0 9 9">
-     <metadata><a>b</a></metadata><defs><style>*{x: y}</style></defs>
-     <!-- 1 --><g id="text_1"><g transform="translate(1.23456 -0.0001)">
-      <text style="font-family: 'DejaVu Sans', serif; x: 1">a  1.23456 &lt;</text>
-      <path id="m1" d="M 0.125 2.5
-L 1e-05 3"/></g></g></svg>"""
-    assert drawings.slim(svg) == (
-        '<svg viewBox="0 0 9 9"><defs></defs><g><g transform="translate(1.23 -0)">'
-        '<text style="x: 1">a  1.23456 &lt;</text>'
-        '<path id="m1" d="M 0.12 2.5\nL 1e-05 3"/></g></g></svg>'
-    )
 
 
 @pytest.mark.parametrize("number", ["00", "08", "06"])

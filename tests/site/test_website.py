@@ -7,7 +7,6 @@ import html
 import re
 import shutil
 import struct
-from types import SimpleNamespace
 
 import nbformat
 import pytest
@@ -15,10 +14,8 @@ import sphinx.cmd.build
 from nbformat import v4
 
 from tools.lessons.notebooks import lessons
-from tools.lessons.times import contributing
 from tools.site import pages, website
 from tools.site.pages import explanation, find_answers, page
-from utils import messages
 from utils.exercises import lesson_exercises
 
 ASK = 'predict("05.race", "The sum is", "4", "0")'
@@ -95,21 +92,6 @@ def test_which_cells_answer(cells, expected):
     assert find_answers(cells) == expected
 
 
-def test_the_last_paragraph_of_an_explanation_leads_on_and_stays_open():
-    assert explanation("Two.\n\nBecause.\n\nNow a *view*:") == (
-        "Two.\n\nBecause.",
-        "Now a *view*:",
-    )
-    for whole in (
-        "Two.",
-        "Two:\n\n- one\n- two",
-        "Two:\n\n$$a + b$$",
-        "Two:\n\n| a | b |",
-        "```\na\n\nb\n```",
-    ):
-        assert explanation(whole) == (whole, "")
-
-
 @pytest.mark.parametrize(
     "new",
     ["## 2 · What now?", "### More", "**05.1** ★ Return it.", "**Predict.** And now?"],
@@ -125,14 +107,6 @@ def test_what_begins_below_is_no_explanation(new):
 
 OPENS = '<details class="answer"><summary>The answer</summary>'
 ENDS = "</details>"
-
-
-def test_neighbors_that_answer_one_question_open_together():
-    below = text("Three.\n\n## Next"), code("c", "3")
-    nb, _ = made(HOW_MANY, code("a", "1"), code("b", "2"), *below)
-    first = ["**Predict.** How many?", "a", OPENS, "1", ENDS]
-    second = ["b", OPENS, "2", "Three.", ENDS]
-    assert parts(nb) == [*first, *second, "## Next", "c", "3"]
 
 
 def test_an_answer_knows_its_question():
@@ -161,22 +135,6 @@ def test_folded_code_has_its_title_as_summary_and_keeps_its_header():
     summary = '<details class="code"><summary>The &lt;data&gt;</summary>'
     kept = "%%requires cuda --name x\nx = 1"
     assert parts(nb) == [summary, kept, ENDS, "out"]
-
-
-def test_hints_and_solution_stand_below_the_stub():
-    hints, solution = ["Look at <x>.", "x + 1"], "\ndef f(x):\n    return x + 1\n"
-    exercise = SimpleNamespace(hints=hints, solution=solution)
-    source = 'def f(x):\n    return ...\n\n\ncheck("05.1", f)'
-    stub = code(source, "○", metadata={"tags": ["exercise"]})
-    nb, _ = made(stub, exercises={"05.1": exercise})
-    hint = '<details class="hint"><summary>Hint {}</summary><p>{}</p></details>'
-    assert parts(nb)[2:] == [
-        hint.format(1, "Look at &lt;x&gt;."),
-        hint.format(2, "x + 1"),
-        '<details class="solution"><summary>Solution</summary>',
-        "def f(x):\n    return x + 1",
-        ENDS,
-    ]
 
 
 PNG = b"\x89PNG\r\n\x1a\n" + struct.pack(">I4sII", 13, b"IHDR", 720, 380) + b"rest"
@@ -208,13 +166,6 @@ def test_an_explorer_takes_the_place_of_its_picture():
     assert parts(there)[1:] == ["<div>sliders</div>"]
     note = '<p class="note quiet">Sliders need a running notebook.</p>'
     assert parts(made(cell)[0])[1:] == ["picture", note]
-
-
-def test_styles_of_notes_become_classes():
-    badge = f'<b style="{messages.FRAME}">LIVE</b>'
-    note = f'<div style="{messages.QUIET}">{badge} here</div>'
-    becomes = '<div class="note quiet"><b class="badge">LIVE</b> here</div>'
-    assert pages.classes(note) == becomes
 
 
 @pytest.fixture(params=lessons(), ids=lambda path: path.stem[:2], scope="module")
@@ -302,13 +253,6 @@ def test_the_start_page_has_all_lessons_and_the_tables_of_the_readme():
     assert "| 05 | [Streams](notebooks/05_streams.ipynb) |" in start
     assert "| [Everyday](docs/paths.md#everyday) |" in start
     assert "<div>E</div>" in start and not re.search("^<!-- .* -->$", start, re.M)
-
-
-def test_the_pages_for_contributors_are_on_the_site():
-    pages = {f"docs/contributing/{path.stem}" for path in contributing(website.ROOT)}
-    assert len(pages) > 5
-    assert {*website.FOR_CONTRIBUTORS} == {"CONTRIBUTING"} | pages
-    assert "\nCONTRIBUTING\n" in website.start_page("")
 
 
 def test_a_folder_that_is_no_site_is_not_replaced(tmp_path):

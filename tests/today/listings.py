@@ -44,29 +44,6 @@ if torch.cuda.is_available():
 else:
     print("no GPU")
 """,
-    "S0 product on the TPU": """
-# right: tpu/is-there tpu/mark-step
-try:
-    import torch_xla.core.xla_model as xm
-    tpu = xm.xla_device() is not None
-except ImportError:
-    tpu = False
-if tpu:
-    device = xm.xla_device()
-    a = torch.randn(1000, 2000).to(device)
-    c = torch.matmul(a, torch.randn(2000, 1500).to(device))
-    xm.mark_step()
-    print(c.shape)
-else:
-    print("no TPU")
-""",
-    "S0 pick a device": """
-# right: detection/cuda-or-cpu
-def get_device():
-    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-
-model = MyModel().to(get_device())
-""",
     "S0 Accelerate": """
 # right: 15
 from accelerate import Accelerator
@@ -89,21 +66,6 @@ gpu_tensor = cpu_tensor.cuda()
 second = cpu_tensor.to("cuda:1")
 back = gpu_tensor.cpu()
 """,
-    "S1 DDP by spawn": """
-# right: distributed/master-addr
-# also: distributed/device-ids
-import torch.distributed as dist
-import torch.multiprocessing as mp
-from torch.nn.parallel import DistributedDataParallel as DDP
-
-def train(rank, world_size):
-    dist.init_process_group("gloo", rank=rank, world_size=world_size)
-    model = DDP(nn.Linear(10, 10), device_ids=[rank])
-    model(torch.randn(20, 10)).sum().backward()
-    dist.destroy_process_group()
-
-train(0, 1)
-""",
     "S1 DDP on a CPU": """
 # right: distributed/device-ids
 import os
@@ -115,15 +77,6 @@ os.environ["MASTER_PORT"] = "0"
 rank = 0
 dist.init_process_group("gloo", rank=rank, world_size=1)
 model = DDP(nn.Linear(10, 10), device_ids=[rank])
-""",
-    "S1 pin_memory": """
-# right: data/pin-without-gpu
-from torch.utils.data import DataLoader, TensorDataset
-
-data = TensorDataset(torch.randn(40, 8))
-loader = DataLoader(data, batch_size=10, pin_memory=True)
-for (batch,) in loader:
-    batch = batch.to(device, non_blocking=True)
 """,
     "S1 AMP": """
 # right: amp/autocast amp/scaler
@@ -162,11 +115,6 @@ xmp.spawn(train, nprocs=8)
 # right: 01
 pip3 install torch torchvision torchaudio --extra-index-url https://download.pytorch.org/whl/cu116
 """,
-    "S2 version": """
-# right:
-import torch
-print(torch.__version__)
-""",
     "S2 names of devices": """
 # right:
 cpu = torch.device("cpu:0")
@@ -176,11 +124,6 @@ print(cpu, gpu)
     "S2 is there one": """
 # right: detection/cuda-or-cpu 01
 print(torch.cuda.is_available())
-""",
-    "S2 device by number": """
-# right: detection/device-number
-gpu = torch.device(0)
-print(gpu)
 """,
     "S2 race and cure": """
 # right: streams/host-wait
@@ -221,29 +164,10 @@ if torch.cuda.is_available():
     print(torch.cuda.device_count(), torch.cuda.get_device_name(0))
 print("using", device)
 """,
-    "S3 several GPUs": """
-# right: distributed/data-parallel
-model = nn.Linear(10, 2)
-if torch.cuda.device_count() > 1:
-    model = nn.DataParallel(model)
-model.to(device)
-""",
-    "S4 check": """
-# right: detection/name
-print(torch.version.cuda, torch.cuda.is_available(), torch.cuda.device_count())
-print(torch.cuda.current_device())
-print(torch.cuda.get_device_name(0))
-print(torch.cuda.get_device_properties(0).total_memory / 1024**3, "GB")
-""",
     "S4 set a device": """
 # right: detection/ordinal
 torch.cuda.set_device(1)
 print(torch.cuda.current_device())
-""",
-    "S4 enumerate": """
-# right: 01
-for i in range(torch.cuda.device_count()):
-    print(i, torch.cuda.get_device_properties(i).name)
 """,
     "S4 cleanup": """
 # right: memory/empty-cache
@@ -293,12 +217,6 @@ import torch.distributed as dist
 dist.init_process_group(backend="nccl", rank=rank, world_size=world_size)
 model = nn.parallel.DistributedDataParallel(net, device_ids=[rank])
 """,
-    "S4 NCCL": """
-# right: distributed/nccl
-import torch.distributed as dist
-
-dist.init_process_group("nccl", init_method="tcp://127.0.0.1:0", rank=0, world_size=1)
-""",
     "S4 sampler": """
 # right: distributed/same-order
 from torch.utils.data import DataLoader, DistributedSampler
@@ -313,10 +231,6 @@ for epoch in range(3):
 # right: distributed/launch 11
 python -m torch.distributed.launch --nproc_per_node=4 train.py
 """,
-    "S4 torchrun": """
-# right: 11
-torchrun --nproc_per_node=4 train.py
-""",
     "S4 torchrun, the script": """
 # right: distributed/no-rank
 import os
@@ -325,27 +239,6 @@ import torch.distributed as dist
 dist.init_process_group(backend="gloo")
 local_rank = int(os.environ["LOCAL_RANK"])
 torch.cuda.set_device(local_rank)
-""",
-    "S4 AMP": """
-# right: amp/autocast amp/scaler
-# also: amp/cuda-on-cpu
-scaler = torch.cuda.amp.GradScaler()
-optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
-for epoch in range(2):
-    optimizer.zero_grad()
-    with torch.cuda.amp.autocast():
-        loss = F.mse_loss(net(x), torch.ones(4, 2))
-    scaler.scale(loss).backward()
-    scaler.unscale_(optimizer)
-    torch.nn.utils.clip_grad_norm_(net.parameters(), max_norm=1.0)
-    scaler.step(optimizer)
-    scaler.update()
-""",
-    "S4 half": """
-# right: amp/half-weights
-model = nn.Linear(10, 2).half()
-data = torch.randn(4, 10).half()
-print(model(data).dtype)
 """,
     "S4 loader": """
 # right: data/many-workers data/pin-without-gpu data/workers-for-little
@@ -380,11 +273,6 @@ with torch.cuda.graph(graph):
 for _ in range(10):
     data = torch.randn(4, 8, device="cuda")
     graph.replay()
-""",
-    "S4 compile": """
-# right: 10
-model = torch.compile(net, backend="eager")
-fast = torch.compile(net, mode="reduce-overhead")
 """,
     "S4 compiled twice": """
 # right: graphs/compiled-twice
@@ -443,12 +331,6 @@ torch.save(net.state_dict(), "model.pth")
 net.load_state_dict(torch.load("model.pth", map_location=device, weights_only=True))
 net.to(device)
 """,
-    "S4 checkpointing": """
-# right: memory/checkpoint
-from torch.utils.checkpoint import checkpoint
-
-y = checkpoint(net, x.requires_grad_())
-""",
     "wrapped and sent": """
 # right: distributed/data-parallel distributed/wrapped-first movement/not-compiled
 model = torch.nn.DataParallel(net, device_ids=[0, 1]).cuda()
@@ -456,92 +338,6 @@ model = torch.nn.DataParallel(net, device_ids=[0, 1]).cuda()
     "a device as a text": """
 # right: detection/cuda-or-cpu
 device = 'cuda:0' if torch.cuda.is_available() else 'cpu'
-""",
-    "cached, of a device": """
-# right: memory/max-cached
-peak = torch.cuda.max_memory_cached(device=0) / 1e6
-""",
-    "only mark_step": """
-# right: tpu/mark-step
-import torch_xla.core.xla_model as xm
-
-xm.mark_step()
-""",
-    "Variable": """
-# right: movement/variable movement/not-compiled
-from torch.autograd import Variable
-
-inputs = Variable(torch.randn(2, 8)).cuda()
-net(inputs)
-""",
-    "async": """
-# right: movement/async
-images = x.cuda(async=True)
-""",
-    "next": """
-# right: data/next
-from torch.utils.data import DataLoader
-
-loader = DataLoader(x, batch_size=2, shuffle=True)
-data_iter = iter(loader)
-images = data_iter.next()
-""",
-    "the best weights": """
-# right: movement/best-state
-best_acc = 0.0
-for epoch in range(2):
-    acc = net(x).mean().item()
-    if acc > best_acc:
-        best_acc = acc
-        best_weights = net.state_dict()
-""",
-    "running loss": """
-# right: memory/total-loss
-running_loss = 0.0
-for step in range(3):
-    loss = net(x).square().mean()
-    running_loss += loss
-print(running_loss / 3)
-""",
-    "events": """
-# right: streams/event
-start = torch.cuda.Event(enable_timing=True)
-end = torch.cuda.Event(enable_timing=True)
-start.record()
-y = net(x)
-end.record()
-""",
-    "reset": """
-# right: memory/reset-max
-torch.cuda.reset_max_memory_allocated()
-y = net(x)
-""",
-    "TF32": """
-# right: amp/tf32-flag
-torch.backends.cuda.matmul.allow_tf32 = True
-torch.backends.cudnn.allow_tf32 = True
-""",
-    "old launcher's option": """
-# right: distributed/local-rank
-import argparse
-
-parser = argparse.ArgumentParser()
-parser.add_argument("--local_rank", type=int, default=-1)
-args, _ = parser.parse_known_args([])
-""",
-    "script": """
-# right: graphs/jit-script
-scripted = torch.jit.script(net)
-print(scripted(x).shape)
-""",
-    "counting hits": """
-# right:
-correct = 0
-with torch.no_grad():
-    for inputs, labels in [(x, torch.zeros(4))]:
-        predicted = net(inputs).argmax(dim=1)
-        correct += (predicted == labels).sum().item()
-print(correct / 4)
 """,
     "a convolutional network": """
 # right:
@@ -567,30 +363,11 @@ for epoch in range(2):
     optimizer.step()
     scheduler.step()
 """,
-    "a dataset": """
-# right:
-from torch.utils.data import DataLoader, Dataset
-
-class Squares(Dataset):
-    def __len__(self):
-        return 10
-
-    def __getitem__(self, i):
-        return torch.tensor([i, i * i])
-
-for batch in DataLoader(Squares(), batch_size=5, shuffle=True):
-    print(batch.shape)
-""",
     "seeds": """
 # right:
 torch.manual_seed(42)
 torch.cuda.manual_seed_all(42)
 torch.backends.cudnn.deterministic = True
-""",
-    "float16 by hand": """
-# right:
-y = x.to(torch.float16)
-print(y.dtype, y.element_size())
 """,
 }
 LISTINGS = {name: _read(text) for name, text in SOURCES.items()}

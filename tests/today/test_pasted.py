@@ -10,7 +10,7 @@ import pytest
 from tests.today.listings import LISTINGS
 from utils.course import COURSE
 from utils.today import cell as today
-from utils.today import lookup, pasted
+from utils.today import pasted
 from utils.today.row import rows
 
 ROWS = rows()
@@ -68,52 +68,11 @@ def test_a_mark_fits_the_old_part_of_its_row_and_not_that_of_today(slug):
     assert not re.search(mark, pasted.spelled_out(new))
 
 
-def test_marks_are_of_rows_and_a_row_that_needs_none_has_a_name_of_its_own():
-    assert pasted.MARKS.keys() <= ROWS.keys()
-    assert not re.search(MARKS["memory/cached"], "torch.cuda.memory_cached_bytes()")
-    # the message says it all
-    assert not any(slug in MARKS for slug in ("memory/target", "movement/no-data"))
-
-
-def test_imports_are_spelled_out():
-    assert "torch.cuda.amp.autocast()" in pasted.spelled_out(
-        "from torch.cuda.amp import GradScaler, autocast\nautocast()"
-    )
-    assert "torch.nn.DataParallel(net)" in pasted.spelled_out(
-        "import torch.nn as nn\nnn.DataParallel(net)"
-    )
-    assert "torch.autograd.Variable(x)" in pasted.spelled_out(
-        "from torch.autograd import Variable as V\nV(x)  # V(y)"
-    )
-
-
 def test_lessons_that_are_named_exist():
     assert all(
         list((COURSE / "notebooks").glob(f"{lesson}_*.ipynb"))
         for _, lesson, _ in pasted.ELSEWHERE
     )
-
-
-@pytest.mark.parametrize(
-    ("words", "shown"),
-    {
-        "set_device": "detection/ordinal",
-        "device_ids": "distributed/device-ids",
-        "MASTER_ADDR": "distributed/master-addr",
-        "max_memory_cached": "memory/max-cached",
-        "legacy constructor": "movement/legacy-constructor",
-        "kernel image": "detection/kernels",
-        "cuda_time_total": "graphs/cuda-time",
-        "capturable": "graphs/capturable",
-        "optimizer_step": "tpu/optimizer-step",
-        "real_devices": "tpu/is-there",
-        "ensure_same_device": "Lesson 02",
-        "reduce-overhead": "Lesson 10",
-    }.items(),
-)
-def test_find_has_an_answer(words, shown, capsys):
-    lookup.find(words)
-    assert shown in capsys.readouterr().out
 
 
 def flat(source):

@@ -1,5 +1,3 @@
-import math
-
 import pytest
 
 from tests.conftest import text_of
@@ -84,22 +82,6 @@ def test_what_is_true_or_false_has_no_bound(capsys, monkeypatch):
         claim("x", True, at_least=1)
 
 
-@pytest.mark.parametrize("measured", [math.nan, math.inf, None, "3"])
-def test_only_finite_numbers(measured):
-    with pytest.raises(ClaimError, match="finite number"):
-        claim("x", measured, at_least=1)
-
-
-def test_a_claim_must_promise_something():
-    with pytest.raises(ClaimError, match="at_least or at_most"):
-        claim("x", 1.0)
-
-
-def test_a_simulated_figure_names_no_device(capsys):
-    claim("twice as fast", 2.0, at_least=1.5, about="a simulation, no device measured")
-    assert capsys.readouterr().out.endswith("· a simulation, no device measured\n")
-
-
 CLAIMS = """name = "it"
 def judge(value):
     for _ in range(1):
@@ -151,11 +133,3 @@ def test_in_a_notebook_a_claim_is_data_that_names_its_call(run):
             "holds": True,
             "call": 'f"{name} is fast"',
         }
-
-
-def test_a_missed_claim_is_data_too(run):
-    (cell,) = run("claim('fast', 0.5, at_least=2, timed=True, where='cpu')")
-    (output,) = cell.outputs
-    assert output.metadata.device_lab.state == "missed" and output.data["text/html"]
-    assert output.metadata.device_lab.claim.holds is False
-    assert output.metadata.device_lab.claim.timed is True

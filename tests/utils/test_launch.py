@@ -57,11 +57,6 @@ import os, signal
 if os.environ["RANK"] == "1":
     os.kill(os.getpid(), signal.SIGKILL)
 """
-RED = r"""
-import sys
-sys.stderr.write("\x1b[1;35mValueError\x1b[0m: red\n")
-raise ValueError("unhappy")
-"""
 SLEEPS = "import os, time\nprint('asleep', flush=True)\ntime.sleep(600)"
 
 
@@ -112,11 +107,6 @@ def test_without_a_network_store_as_windows_needs_it(script, monkeypatch):
     assert run.results() == [2, 2] and not set(run.printed[0]) - set("2\n")
 
 
-def test_a_missing_script_is_named():
-    with pytest.raises(LaunchError, match="there is no script scripts/none.py"):
-        launch.start("scripts/none.py")
-
-
 def test_a_failure_is_an_error_unless_announced(script, capsys):
     words = (
         "the job ended with status 1, its last words: ValueError: rank one is unhappy;"
@@ -141,42 +131,6 @@ def test_no_colors(script, monkeypatch):
     monkeypatch.setenv("FORCE_COLOR", "1")
     run = launch.torchrun(script(FAILS), fails="(?m)^ValueError: rank one")
     assert "\x1b" not in run.errors[1]
-
-
-def test_the_last_error_of_a_child_is_caught_also_where_the_block_fails(capfd):
-    with pytest.raises(KeyError), launch.child_stderr() as said:
-        subprocess.run([sys.executable, "-c", RED], stderr=2)
-        raise KeyError
-    os.write(2, b"later")
-    assert said == ["ValueError: unhappy"] and capfd.readouterr().err == "later"
-    with launch.child_stderr() as said:
-        os.write(2, b"\x1b[31mred, and no error\x1b[0m\n")
-    assert said == ["red, and no error"]
-    with launch.child_stderr() as said:
-        pass
-    assert said == ["(it wrote them elsewhere)"]
-
-
-def test_an_announced_failure_must_come_and_match(monkeypatch, capsys):
-    well = launch.Run(0, {0: ""}, {}, "")
-    unhappy = launch.Run(1, {}, {1: "ValueError: rank one is unhappy"}, "")
-    ends_well = "announced: a failure with 'anything'; on PyTorch .* the job ends well"
-    says_another = "announced: .*two is.*rank one is unhappy"
-    monkeypatch.setenv("LAB_STRICT", "1")
-    with pytest.raises(LaunchError, match=ends_well):
-        launch._judge(well, "anything")
-    with pytest.raises(LaunchError, match=says_another):
-        launch._judge(unhappy, "two is")
-    # for a reader both are news, and the lesson goes on
-    monkeypatch.delenv("LAB_STRICT")
-    launch._judge(well, "anything")
-    launch._judge(unhappy, "two is")
-    assert re.search(f"{ends_well}(.|\n)*{says_another}", capsys.readouterr().out)
-
-
-def test_results_are_json():
-    with pytest.raises(LaunchError, match="last line is no JSON"):
-        launch.Run(0, {0: "no JSON"}, {}, "").results()
 
 
 def test_a_job_that_does_not_end_is_stopped(script):

@@ -23,16 +23,6 @@ PRIVATE = {
         "torch._subclasses.gone",
         "ImportError",
     ),
-    "a private module": (
-        "from torch._went_away import caught",
-        "torch._went_away",
-        "ModuleNotFoundError",
-    ),
-    "a private name of a class": (
-        "caught = torch.Tensor._went_away",
-        "torch.Tensor._went_away",
-        "AttributeError",
-    ),
 }
 EXPECT = "with expect_error(RuntimeError, 'same device') as caught:\n    "
 ANNOUNCED = r"announced: RuntimeError with 'same device'; on PyTorch \S+ "

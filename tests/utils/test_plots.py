@@ -47,13 +47,6 @@ def test_figure_has_alt_text_and_is_small(run):
     assert 1000 < len(base64.b64decode(output.data["image/png"])) < 60_000
 
 
-def test_figure_names_the_device_and_the_finding():
-    fig, ax = plots.figure("A finding", "cpu", xlabel="x (s)", ylabel="y (s)")
-    texts = [text.get_text().strip() for text in fig.texts]
-    assert "A finding" in texts and any("this machine" in text for text in texts)
-    assert (ax.get_xlabel(), ax.get_ylabel()) == ("x (s)", "y (s)")
-
-
 def test_explorer_leaves_a_picture_and_redraws(run):
     count = "print(pictures[0].value.count('data:image/png'))"
     # in a kernel of its own: other tests leave widgets
@@ -63,47 +56,6 @@ def test_explorer_leaves_a_picture_and_redraws(run):
     assert output.data["text/plain"] == "A bar & <more>. height 3."
     assert 'alt="A bar &amp; &lt;more&gt;. height 7."' in text_of(moved)
     assert text_of(counted).strip() == "1"
-
-
-def test_size_text():
-    sizes = (512, 4096, 3 * 2**20, 2**31)
-    assert [plots.size_text(n) for n in sizes] == ["512 B", "4 KiB", "3 MiB", "2 GiB"]
-
-
-def test_gantt_has_rows_in_order_and_bars_where_they_belong():
-    fig, ax = empty()
-    bars = [
-        ("copy", 0, 2, "in 0", plots.BLUE),
-        ("compute", 2, 5, "k 0", plots.GREEN),
-        ("copy", 2, 4, "in 1", plots.BLUE),
-    ]
-    plots.gantt(ax, bars)
-    assert [text.get_text() for text in ax.get_yticklabels()] == ["copy", "compute"]
-    assert [(p.get_x(), p.get_width()) for p in ax.patches] == [(0, 2), (2, 3), (2, 2)]
-    assert ax.get_ylim()[0] > ax.get_ylim()[1] and ax.get_xlabel() == "time (ms)"
-
-
-def test_a_text_is_left_out_where_its_bar_has_no_room():
-    fig, ax = empty()
-    long, short = (
-        ("gpu", 0, 9, "matmul", "#0000FF"),
-        ("gpu", 9, 9.2, "matmul", "#0000FF"),
-    )
-    plots.gantt(ax, [long, short])
-    assert len(ax.texts) == 1
-
-
-def test_labeled_curves_get_a_legend_unless_the_figure_has_one():
-    fig, ax = empty()
-    ax.plot([1, 2], label="a curve")
-    plots._png(fig)
-    assert ax.get_legend()
-    fig, (left, right) = empty(panels=2)
-    left.plot([1, 2], label="a curve")
-    right.plot([1, 2], label="a curve")
-    right.legend(title="mine")
-    plots._png(fig)
-    assert not left.get_legend() and right.get_legend()
 
 
 def red_bars(length):
@@ -122,19 +74,6 @@ def red_bars(length):
 def test_a_bar_narrower_than_a_pixel_is_seen():
     """20 kernels of 48 µs, one each 2 ms: white edges would cover them."""
     assert red_bars(0.048) == red_bars(0.0) == 20
-
-
-def test_stacked_parts_follow_each_other_and_the_lengths_come_back():
-    fig, (lying, standing) = empty(panels=2)
-    rows = {"one": [1, 2.5], "two": [3, 0]}
-    parts = {"first": plots.BLUE, "second": plots.GREEN}
-    assert plots.stacked(lying, rows, parts) == [3.5, 3]
-    assert plots.stacked(standing, rows, parts, upright=True) == [3.5, 3]
-    expected = [(0, 1), (0, 3), (1, 2.5), (3, 0)]
-    assert [(bar.get_x(), bar.get_width()) for bar in lying.patches] == expected
-    assert [(bar.get_y(), bar.get_height()) for bar in standing.patches] == expected
-    names = [text.get_text() for text in lying.get_yticklabels()]
-    assert lying.yaxis_inverted() and names == ["one", "two"]
 
 
 @pytest.mark.parametrize(

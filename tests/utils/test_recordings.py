@@ -78,7 +78,6 @@ def test_what_was_stored_is_found_the_newest_first_and_the_emulated_last_if_it_w
     ("text", "message"),
     [
         ("{", "is damaged"),
-        ("[]", "is not a recording of this course"),
         (
             '{"format": "something else", "cells": {}}',
             "is not a recording of this course",
@@ -108,11 +107,7 @@ def test_what_was_stored_is_found_the_newest_first_and_the_emulated_last_if_it_w
         ),
         ({"outputs": [{"png": "not base64!", "alt": ""}]}, "is damaged"),
         ({"outputs": [{"png": f'{PNG}" onload="alert(1)', "alt": ""}]}, "is damaged"),
-        ({"outputs": [{"text": 5}]}, "is damaged"),
-        ({"machine": {}}, "is damaged"),
         ({"machine": {"device": 5}}, "is damaged"),
-        ({"date": None}, "is damaged"),
-        ({"seconds": "1"}, "is damaged"),
     ],
 )
 def test_what_is_damaged_foreign_or_more_than_text_and_png_is_refused_in_one_line(
@@ -129,13 +124,6 @@ def test_what_is_damaged_foreign_or_more_than_text_and_png_is_refused_in_one_lin
     ) as caught:
         recordings.load(path)
     assert "\n" not in str(caught.value) and str(folder) not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    "value", [None, True, 3, 2.5, "text", [1, [2.5]], {"a": {"b": []}}]
-)
-def test_values_with_json_form(value):
-    assert provenance.as_json("x", value) == value
 
 
 @pytest.mark.parametrize(
@@ -168,18 +156,6 @@ def test_what_is_pretended_gets_neither_into_the_course_nor_out_of_it(
         recordings.load(path)
 
 
-def test_hash_ignores_header_and_spaces_but_not_code():
-    same = grammar.source_hash("%%requires cuda --result x\nx = 1\n")
-    assert (
-        same
-        == grammar.source_hash("\nx = 1   \n\n")
-        == grammar.source_hash("%%requires cuda --name y\nx = 1")
-    )
-    assert same != grammar.source_hash("x = 2") and same != grammar.source_hash(
-        "    x = 1\ny = 1"
-    )
-
-
 def test_committed_recordings_name_their_machine_and_emulated_ones_no_time_no_gpu():
     timeless = set()
     for lesson in notebooks.lessons():
@@ -206,11 +182,6 @@ def test_committed_recordings_name_their_machine_and_emulated_ones_no_time_no_gp
                     and not re.search("T4|H200", shown)
                     and not time.search(shown)
                 ), (name, shown)
-
-
-def test_where_of_an_unknown_name_lists_the_known():
-    with pytest.raises(RecordingError, match="no result named 'nonsense'"):
-        provenance.where("nonsense")
 
 
 # --------------------------------------------------------------------------------------

@@ -1,9 +1,5 @@
 """trace_events gives what a profiler has recorded, in order of time."""
 
-import json
-import pathlib
-from types import SimpleNamespace
-
 import torch
 from torch.profiler import ProfilerActivity, profile, record_function
 
@@ -34,16 +30,3 @@ def test_a_range_comes_before_the_work_within_it_and_ends_after_it():
         if e["name"] == "[memory]" and first["ts"] <= e["ts"] < end
     ]
     assert memory == [256 * 256 * 4, -256 * 256 * 4]
-
-
-def test_of_two_that_begin_together_the_longer_one_comes_first():
-    written = [
-        {"name": "inner", "ts": 5, "dur": 1},
-        {"name": "outer", "ts": 5, "dur": 2},
-        {"name": "early", "ts": 4},
-    ]
-    text = json.dumps({"traceEvents": written})
-    prof = SimpleNamespace(
-        export_chrome_trace=lambda path: pathlib.Path(path).write_text(text)
-    )
-    assert [e["name"] for e in trace_events(prof)] == ["early", "outer", "inner"]
