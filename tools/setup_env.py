@@ -16,13 +16,16 @@ import re
 import shutil
 import subprocess
 import sys
-import threading
 import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 OLDEST, NEWEST = (3, 10), (3, 13)
 NEEDED_BYTES = 3e9
-LARGE_MB = 10  # from this size on a download is shown
+# What pip prints before work that can take long: "Downloading torch-2.13.0-x.whl
+# (175.0 MB)", from 10 MB on, and "Installing collected packages: tqdm, torch"
+LONG_WORK = re.compile(
+    r"Downloading .*\((\d\d+\.\d M|[\d.]+ G)B\)|^Installing collected"
+)
 # Extras of pyproject.toml. Each holds those before it, so that what was installed with
 # one serves for them, too.
 EXTRAS = ["", "lessons", "check", "test"]
@@ -135,67 +138,24 @@ def create(venv, python):
 
 
 # --------------------------------------------------------------------------------------
-# pip, whose sixty lines and more become one that changes
-
-
-def step(line):
-    """What pip is doing, from a line that it prints; None from one that does not say.
-
-    Collecting torch==2.13.0 (from -r requirements.txt (line 2)): Looking for torch
-    Processing /wheels/torch-2.13.0-cp311-linux.whl: the same
-      Downloading torch-2.13.0-cp311-linux.whl (175.0 MB): Downloading torch (175 MB)
-    Installing collected packages: tqdm, torch: Unpacking 2 packages
-    """
-    # a name, or the name at the begin of the last part of a path
-    found = re.match(r"(?:Collecting |Processing .*[\\/])([A-Za-z0-9_.]+)", line)
-    if found:
-        return f"Looking for {found.group(1)}"
-    # a wheel, not its metadata (".whl.metadata (29 kB)"), and its size
-    found = re.match(r" +Downloading (\w+)-\S+\.whl \(([\d.]+) ([kMG]B)\)", line)
-    if found:
-        name, size, unit = found.groups()
-        large = unit == "GB" or unit == "MB" and float(size) >= LARGE_MB
-        return f"Downloading {name} ({size} {unit})" if large else None
-    found = re.match("Installing collected packages: (.*)", line)
-    if found:
-        return f"Unpacking {len(found.group(1).split(','))} packages"
-    return "Waiting for the package index" if "WARNING: Retrying" in line else None
-
-
-def show(text):
-    """Show `text` in the line of a terminal, in place of what stood there."""
-    width = shutil.get_terminal_size().columns - 1
-    print("\r" + text[:width].ljust(width), end="\r", flush=True)
+# pip
 
 
 def watch(pip):
-    """Show what the process `pip` is doing until it ends: on a terminal one line that
-    changes, with the time; otherwise a line for each step that can take long. Returns
-    the lines that it printed.
+    """Show what the process `pip` prints until it ends: on a terminal its last line, in
+    place of the one before; otherwise the lines that announce long work. Returns all.
     """
-    said, seen, doing, begin = [], 0, "Starting pip", time.time()
-
-    def read():
+    said, width = [], shutil.get_terminal_size().columns - 1
+    try:
         for line in pip.stdout:
             said.append(line.rstrip())
-
-    reader = threading.Thread(target=read, daemon=True)
-    reader.start()
-    try:
-        while reader.is_alive():
-            reader.join(0.5)
-            for line in said[seen:]:
-                seen += 1
-                before, doing = doing, step(line) or doing
-                changed = doing != before and not doing.startswith("Looking")
-                if changed and not sys.stdout.isatty():
-                    print(doing, flush=True)
             if sys.stdout.isatty():
-                seconds = int(time.time() - begin)
-                show(f"{seconds // 60}:{seconds % 60:02} {doing}")
+                print("\r" + line.strip()[:width].ljust(width), end="\r", flush=True)
+            elif LONG_WORK.search(line):
+                print(line.strip()[:width], flush=True)
     finally:
         if sys.stdout.isatty():
-            show("")
+            print("\r" + " " * width, end="\r", flush=True)
     return said
 
 
@@ -209,6 +169,8 @@ def pip_install(venv, arguments):
         "PIP_USER": "0",
         "PYTHONIOENCODING": "utf-8",
     }
+    # a path may have letters that the terminal has not
+    sys.stdout.reconfigure(errors="replace")
     pip = subprocess.Popen(
         command,
         cwd=ROOT,
@@ -221,8 +183,7 @@ def pip_install(venv, arguments):
     said = watch(pip)
     if pip.wait() != 0:
         lines = [line for line in said if not line.startswith("WARNING")]
-        errors = (n for n, line in enumerate(lines) if line.lower().startswith("error"))
-        print("\n".join(lines[next(errors, 0) :][-20:]), file=sys.stderr)
+        print("\n".join(lines[-20:]), file=sys.stderr)
         all_said = "\n".join(said)
         todo = next(todo for pattern, todo in FAILURES if re.search(pattern, all_said))
         sys.exit(todo + ". Then run the same command again.")
