@@ -21,10 +21,11 @@ import time
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 OLDEST, NEWEST = (3, 10), (3, 13)
 NEEDED_BYTES = 3e9
-# What pip prints before work that can take long: "Downloading torch-2.13.0-x.whl
-# (175.0 MB)", from 10 MB on, and "Installing collected packages: tqdm, torch"
+# What pip prints before what can take long: "  Downloading torch-2.13.0-x.whl (175.0
+# MB)", from 10 MB on, "Installing collected packages: tqdm, torch", "WARNING: Retrying"
 LONG_WORK = re.compile(
-    r"Downloading .*\((\d\d+\.\d M|[\d.]+ G)B\)|^Installing collected"
+    r" +Downloading .*\((\d\d+\.\d M|[\d.]+ G)B\)"
+    "|Installing collected|WARNING: Retrying"
 )
 # Extras of pyproject.toml. Each holds those before it, so that what was installed with
 # one serves for them, too.
@@ -86,8 +87,7 @@ def find_python(version):
 def check_python():
     """Stop on a Python that is too old; note one that is newer than tested."""
     here, oldest, newest = (
-        ".".join(map(str, version))
-        for version in (sys.version_info[:2], OLDEST, NEWEST)
+        "{}.{}".format(*version[:2]) for version in (sys.version_info, OLDEST, NEWEST)
     )
     if sys.version_info[:2] < OLDEST:
         found = filter(None, map(find_python, ("3.12", "3.13", "3.11", "3.10")))
@@ -143,7 +143,7 @@ def create(venv, python):
 
 def watch(pip):
     """Show what the process `pip` prints until it ends: on a terminal its last line, in
-    place of the one before; otherwise the lines that announce long work. Returns all.
+    place of the one before; otherwise the lines before what can take long. Returns all.
     """
     said, width = [], shutil.get_terminal_size().columns - 1
     try:
@@ -151,7 +151,7 @@ def watch(pip):
             said.append(line.rstrip())
             if sys.stdout.isatty():
                 print("\r" + line.strip()[:width].ljust(width), end="\r", flush=True)
-            elif LONG_WORK.search(line):
+            elif LONG_WORK.match(line):
                 print(line.strip()[:width], flush=True)
     finally:
         if sys.stdout.isatty():
@@ -203,9 +203,8 @@ def fingerprint(requirements):
     return content.hexdigest()
 
 
-def installed(venv):
+def installed(stamp):
     """(fingerprint, extra) of a complete installation, from its stamp, or None."""
-    stamp = os.path.join(ROOT, venv, STAMP)
     if not os.path.exists(stamp):
         return None
     with open(stamp, encoding="utf-8") as file:
@@ -233,7 +232,8 @@ def arguments():
 
 def main():
     args = arguments()
-    wanted, there = fingerprint(args.requirements), installed(args.venv)
+    stamp = os.path.join(ROOT, args.venv, STAMP)
+    wanted, there = fingerprint(args.requirements), installed(stamp)
     version = version_of(python_of(os.path.join(ROOT, args.venv)), "pip")
     if version and there and there[0] == wanted and not args.upgrade:
         if EXTRAS.index(args.extra) <= EXTRAS.index(there[1]):
@@ -242,15 +242,14 @@ def main():
     check_python()
     check_disk()
     python = args.prefer and find_python(args.prefer) or sys.executable
-    stamp = os.path.join(ROOT, args.venv, STAMP)
     if not version or not there and version != version_of(python):
         create(args.venv, python)
     elif there:
         os.remove(stamp)  # an install that is interrupted must not look complete
     print(f"Installing into {args.venv}; the first time this takes minutes", flush=True)
     begin = time.time()
-    course = f".[{args.extra}]" if args.extra else "."
     upgrade = ["--upgrade"] if args.upgrade else []
+    course = f".[{args.extra}]" if args.extra else "."
     pip_install(args.venv, [*upgrade, "-r", args.requirements, "-e", course])
     with open(stamp, "w", encoding="utf-8") as file:
         file.write(f"{wanted} {args.extra}\n")
