@@ -19,8 +19,7 @@ import sys
 
 import nbformat
 
-from tools.lessons import formatting, parts, rules, run
-from tools.lessons import times as pages
+from tools.lessons import formatting, parts, rules, run, times
 from utils import grammar, recordings
 from utils.exercises import lesson_exercises
 from utils.messages import LabError
@@ -213,10 +212,9 @@ def _code(nb, path):
 
 def _text_cells(nb, path):
     text = parts.text_of(nb)
-    without_code = re.sub(r"```.*?```|`[^`]*`", "", text, flags=re.S)
-    words = {word.lower() for word in EMPTY_WORDS.findall(without_code)}
+    words = {word.lower() for word in EMPTY_WORDS.findall(parts.without_code(text))}
     yield from (f"empty word {word!r} (voice)" for word in sorted(words))
-    yield from pages.broken_links(text, ROOT / "notebooks")
+    yield from times.broken_links(text, ROOT / "notebooks")
 
 
 def _exercises(nb, path):
@@ -294,7 +292,7 @@ def check(paths):
     """
     found = [f"{path.name}: {problem}" for path in paths for problem in problems(path)]
     if paths == lessons():
-        found += pages.problems(ROOT)
+        found += times.problems(ROOT)
     try:
         found += recording_problems()
     except LabError as error:  # a recording or a header that cannot be read
@@ -318,7 +316,7 @@ def write(paths):
         if text != before:
             path.write_text(text, encoding="utf-8", newline="\n")
             print(f"{path.name}: rewritten")
-    if paths == lessons() and (changed := pages.write(ROOT)):
+    if paths == lessons() and (changed := times.write(ROOT)):
         print(f"minutes in {' and '.join(changed)}: rewritten, part of the change")
 
 
