@@ -1,10 +1,7 @@
 """The website: stage its pages in build/, and let Sphinx write dist/site. No lesson is
-executed.
-
-python -m tools.site.website [--out DIR]
+executed: python -m tools.site.website
 """
 
-import argparse
 import html
 import pathlib
 import re
@@ -107,12 +104,11 @@ def stage(folder, singles):
     explorers.write(folder / "_static" / "explorers")
     for path in lessons():
         stage_lesson(path, folder, path.name in singles)
-    named = PAGES + FOR_CONTRIBUTORS
-    written = {f"{page}.md": ROOT / f"{page}.md" for page in named}
-    texts = {name: read(path) for name, path in written.items() if path.exists()}
-    for name, text in {**texts, **evidence.pages()}.items():
+    generated = evidence.pages()
+    for name in [f"{page}.md" for page in PAGES + FOR_CONTRIBUTORS]:
         page = folder / name
         page.parent.mkdir(parents=True, exist_ok=True)
+        text = generated[name] if name in generated else read(ROOT / name)
         text = repository_links(text, pathlib.PurePath(name).parent)
         page.write_text(text, encoding="utf-8")
     start = start_page(explorers.page(lessons()[0].stem, ""))
@@ -172,12 +168,5 @@ def build(out):
     return status
 
 
-def main():
-    parser = argparse.ArgumentParser(description="Build the website.")
-    out, where = ROOT / "dist" / "site", "folder (default: dist/site)"
-    parser.add_argument("--out", type=pathlib.Path, default=out, help=where)
-    return build(parser.parse_args().out.resolve())
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(build(ROOT / "dist" / "site"))
