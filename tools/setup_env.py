@@ -34,29 +34,25 @@ STAMP = "device-lab.stamp"  # file in an environment: what is installed there
 
 # What pip says when it fails (a regular expression) -> what went wrong and what to do.
 # The first match counts.
-FAILURES = [
-    (
-        "No space left|not enough space",
+FAILURES = {
+    "No space left|not enough space": (
         "The disk is full. Free some space (on Linux torch and its CUDA libraries need"
-        " about 8 GB)",
+        " about 8 GB)"
     ),
-    (
-        "[Cc]onnection|timed out",
+    "[Cc]onnection|timed out": (
         "The package index cannot be reached. Check the network (and HTTPS_PROXY, if"
-        " you need a proxy)",
+        " you need a proxy)"
     ),
-    (
-        "No matching distribution found",
+    "No matching distribution found": (
         "There is no ready-made package of that for this Python on this machine (the"
         " course compiles nothing). Take a 64-bit Python 3.10 to 3.13 (make lab"
-        " PYTHON=python3.12); where there is none, the lessons run on Colab",
+        " PYTHON=python3.12); where there is none, the lessons run on Colab"
     ),
-    (
-        "",
+    "": (
         "pip failed (see above). Correct what it names; on Windows a running JupyterLab"
-        " keeps its files in use",
+        " keeps its files in use"
     ),
-]
+}
 
 
 def python_of(venv):
@@ -185,8 +181,8 @@ def pip_install(venv, arguments):
         lines = [line for line in said if not line.startswith("WARNING")]
         print("\n".join(lines[-20:]), file=sys.stderr)
         all_said = "\n".join(said)
-        todo = next(todo for pattern, todo in FAILURES if re.search(pattern, all_said))
-        sys.exit(todo + ". Then run the same command again.")
+        found = (pattern for pattern in FAILURES if re.search(pattern, all_said))
+        sys.exit(FAILURES[next(found)] + ". Then run the same command again.")
 
 
 # --------------------------------------------------------------------------------------

@@ -35,13 +35,6 @@ EMPTY_WORDS = re.compile(
 # /root/…, /home/me, C:\\Users: what a path of somebody's machine begins with
 MACHINE_PATH = re.compile(r"/root/|/home/\w|/Users/\w|/tmp/|\b[A-Z]:\\\\?\w")
 
-BADGES = (
-    "[![Open in Colab](https://colab.research.google.com/assets/colab-badge.svg)]"
-    "(https://colab.research.google.com/github/{on_github}/{name}) "
-    "[![Open in Kaggle](https://kaggle.com/static/images/open-in-kaggle.svg)]"
-    "(https://kaggle.com/kernels/welcome?src={lessons}/{name})"
-)
-
 
 def address(of="Repository"):
     """Address of the repository, of the "Lessons" that badges open, of the "Site": each
@@ -67,13 +60,24 @@ def setup_cell():
     return re.sub('^REPOSITORY = ".*"$', line, source, flags=re.M)
 
 
+def launch_links(path):
+    """Addresses at which the lesson at `path` opens to be run: Colab's, Kaggle's."""
+    lesson = f"{address('Lessons')}/{path.name}"
+    on_github = lesson.removeprefix("https://github.com/")
+    return (
+        f"https://colab.research.google.com/github/{on_github}",
+        f"https://kaggle.com/kernels/welcome?src={lesson}",
+    )
+
+
 def badges(path):
     """Line of badges for the lesson at `path`."""
-    where = address("Lessons")
-    return BADGES.format(
-        on_github=where.removeprefix("https://github.com/"),
-        lessons=where,
-        name=path.name,
+    colab, kaggle = launch_links(path)
+    return (
+        "[![Open in Colab](https://colab.research.google.com/assets/colab-badge.svg)]"
+        f"({colab}) "
+        "[![Open in Kaggle](https://kaggle.com/static/images/open-in-kaggle.svg)]"
+        f"({kaggle})"
     )
 
 

@@ -11,7 +11,7 @@ import sys
 import nbformat
 import sphinx.cmd.build
 
-from tools.lessons.notebooks import address, badges, in_repository, lessons
+from tools.lessons.notebooks import address, in_repository, launch_links, lessons
 from tools.lessons.times import read, with_links
 from tools.site import evidence, explorers, pages
 from utils.exercises import lesson_exercises
@@ -47,7 +47,7 @@ def repository_links(text, folder):
 
 def launch_line(path, single):
     """Where a lesson runs, as HTML. single: whether the site offers it as one file."""
-    colab, kaggle = re.findall(r"\)\]\((.+?)\)", badges(path))  # [![…](…)](link)
+    colab, kaggle = launch_links(path)
     slug = address().removeprefix("https://github.com/")
     binder = f"https://mybinder.org/v2/gh/{slug}/main?urlpath=lab/tree/notebooks/"
     links = {"Colab": colab, "Kaggle": kaggle, "Binder": binder + path.name}
