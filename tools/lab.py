@@ -101,10 +101,11 @@ def is_kept(copy, newest):
     try:
         lesson = json.loads(copy.read_text(encoding="utf-8"))
         known = lesson["metadata"].get("device_lab", {}).get("edition")
-        now, used = content_hash(lesson), False
-        for cell in lesson["cells"]:
-            used = used or cell.get("outputs") or cell.get("execution_count")
-        used = bool(used) or known != now
+        now = content_hash(lesson)
+        used = known != now or any(
+            cell.get("outputs") or cell.get("execution_count")
+            for cell in lesson["cells"]
+        )
     except (ValueError, LookupError, TypeError, AttributeError):
         # no longer a notebook: still the reader's
         known = now = used = True

@@ -2,7 +2,7 @@
 have no such device.
 
 python tools/record.py [--out DIR] [NOTEBOOK…]
-    below the course's folder (`make record`)
+    below DIR, by default the course's folder (`make record`)
 python tools/record.py --zip FILE [--seconds N] [--anyway] [NOTEBOOK…]
     a visit to a machine with a GPU or a TPU
 
@@ -48,22 +48,20 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 SITE = ROOT / "build" / "site"
 sys.path[:0] = [str(ROOT), str(SITE)]
 
-NEEDED = (
-    "torch numpy matplotlib psutil accelerate huggingface_hub safetensors yaml tqdm"
-    " sklearn".split()
-)
-NEEDED += "nbformat nbclient ipykernel ipywidgets".split()
-if lacking := [name for name in NEEDED if importlib.util.find_spec(name) is None]:
+NEEDED = """torch numpy matplotlib psutil accelerate huggingface_hub safetensors yaml
+tqdm sklearn nbformat nbclient ipykernel ipywidgets""".split()
+if lacking := [name for name in NEEDED if not importlib.util.find_spec(name)]:
+    names = ", ".join(lacking)
     print(
-        f"this Python lacks {', '.join(lacking)}: see docs/contributing/recording.md",
+        f"this Python lacks {names}: see docs/contributing/recording.md",
         file=sys.stderr,
     )
     sys.exit(2)
 
 import nbformat  # noqa: E402
-from nbclient.exceptions import CellControlSignal, CellExecutionError, DeadKernelError  # noqa: E402
+from nbclient import exceptions as failed  # noqa: E402
 
-from tools.lessons import differences, recording, run  # noqa: E402
+from tools.lessons import differences, parts, recording, run  # noqa: E402
 from utils import grammar  # noqa: E402
 from utils.devices import emulated  # noqa: E402
 from utils.messages import LabError  # noqa: E402
@@ -122,12 +120,14 @@ def run_lesson(nb, folder, end=math.inf, most=MOST):
                 client.timeout = math.ceil(min(most, end - begin))
                 try:
                     stored |= run_cell(client, cell, n)
-                except (CellExecutionError, LabError) as error:
+                except (failed.CellExecutionError, LabError) as error:
                     failures.append((cell.id, str(error)))
-                except (CellControlSignal, DeadKernelError) as error:
-                    late = f"\nit did not end within {client.timeout} seconds"
-                    dead = isinstance(error, DeadKernelError)
-                    failures.append((cell.id, f"{error}{'' if dead else late}"))
+                except failed.CellTimeoutError as error:
+                    late = f"it did not end within {client.timeout} seconds"
+                    failures.append((cell.id, f"{error}\n{late}"))
+                    break
+                except failed.DeadKernelError as error:
+                    failures.append((cell.id, str(error)))
                     break
     # such as a kernel that does not start in time; what is stored is stored
     except Exception:
@@ -160,9 +160,7 @@ def record(path, folder, **time_left):
     reports.mkdir(parents=True, exist_ok=True)
     try:
         nb = nbformat.read(path, as_version=4)
-        for cell in nb.cells:
-            if cell.cell_type == "code":
-                cell.update(outputs=[], execution_count=None)  # those of another run
+        parts.clear_outputs(nb)  # those of another run
         stored, failures = run_lesson(nb, path.parent, **time_left)
         seconds = time.perf_counter() - begin
         nbformat.write(nb, reports / f"{path.stem}.ipynb")
@@ -225,16 +223,12 @@ def options_of(arguments):
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    add = parser.add_argument
+    add = parser.add_argument  # the description says what they are
     add("notebooks", nargs="*", type=pathlib.Path, metavar="NOTEBOOK")
-    where = "default: the course's folder"
-    add("--out", type=pathlib.Path, default=ROOT, metavar="DIR", help=where)
-    visit = "a visit: into this archive instead"
-    add("--zip", type=pathlib.Path, metavar="FILE", help=visit)
-    most = "the visit ends after so long"
-    add("--seconds", type=float, default=float("inf"), help=most)
-    anyway = "also where PyTorch sees neither a GPU nor a TPU"
-    add("--anyway", action="store_true", help=anyway)
+    add("--out", type=pathlib.Path, default=ROOT, metavar="DIR")
+    add("--zip", type=pathlib.Path, metavar="FILE")
+    add("--seconds", type=float, default=math.inf)
+    add("--anyway", action="store_true")
     return parser.parse_args(arguments)
 
 

@@ -16,13 +16,17 @@ import re
 import shutil
 import subprocess
 import sys
-import threading
 import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 OLDEST, NEWEST = (3, 10), (3, 13)
 NEEDED_BYTES = 3e9
-LARGE_MB = 10  # from this size on a download is shown
+# What pip prints before what can take long: "  Downloading torch-2.13.0-x.whl (175.0
+# MB)", from 10 MB on, "Installing collected packages: tqdm, torch", "WARNING: Retrying"
+LONG_WORK = re.compile(
+    r" +Downloading .*\((\d\d+\.\d M|[\d.]+ G)B\)"
+    "|Installing collected|WARNING: Retrying"
+)
 # Extras of pyproject.toml. Each holds those before it, so that what was installed with
 # one serves for them, too.
 EXTRAS = ["", "lessons", "check", "test"]
@@ -30,29 +34,25 @@ STAMP = "device-lab.stamp"  # file in an environment: what is installed there
 
 # What pip says when it fails (a regular expression) -> what went wrong and what to do.
 # The first match counts.
-FAILURES = [
-    (
-        "No space left|not enough space",
+FAILURES = {
+    "No space left|not enough space": (
         "The disk is full. Free some space (on Linux torch and its CUDA libraries need"
-        " about 8 GB)",
+        " about 8 GB)"
     ),
-    (
-        "[Cc]onnection|timed out",
+    "[Cc]onnection|timed out": (
         "The package index cannot be reached. Check the network (and HTTPS_PROXY, if"
-        " you need a proxy)",
+        " you need a proxy)"
     ),
-    (
-        "No matching distribution found",
+    "No matching distribution found": (
         "There is no ready-made package of that for this Python on this machine (the"
         " course compiles nothing). Take a 64-bit Python 3.10 to 3.13 (make lab"
-        " PYTHON=python3.12); where there is none, the lessons run on Colab",
+        " PYTHON=python3.12); where there is none, the lessons run on Colab"
     ),
-    (
-        "",
+    "": (
         "pip failed (see above). Correct what it names; on Windows a running JupyterLab"
-        " keeps its files in use",
+        " keeps its files in use"
     ),
-]
+}
 
 
 def python_of(venv):
@@ -83,8 +83,7 @@ def find_python(version):
 def check_python():
     """Stop on a Python that is too old; note one that is newer than tested."""
     here, oldest, newest = (
-        ".".join(map(str, version))
-        for version in (sys.version_info[:2], OLDEST, NEWEST)
+        "{}.{}".format(*version[:2]) for version in (sys.version_info, OLDEST, NEWEST)
     )
     if sys.version_info[:2] < OLDEST:
         found = filter(None, map(find_python, ("3.12", "3.13", "3.11", "3.10")))
@@ -135,67 +134,24 @@ def create(venv, python):
 
 
 # --------------------------------------------------------------------------------------
-# pip, whose sixty lines and more become one that changes
-
-
-def step(line):
-    """What pip is doing, from a line that it prints; None from one that does not say.
-
-    Collecting torch==2.13.0 (from -r requirements.txt (line 2)): Looking for torch
-    Processing /wheels/torch-2.13.0-cp311-linux.whl: the same
-      Downloading torch-2.13.0-cp311-linux.whl (175.0 MB): Downloading torch (175 MB)
-    Installing collected packages: tqdm, torch: Unpacking 2 packages
-    """
-    # a name, or the name at the begin of the last part of a path
-    found = re.match(r"(?:Collecting |Processing .*[\\/])([A-Za-z0-9_.]+)", line)
-    if found:
-        return f"Looking for {found.group(1)}"
-    # a wheel, not its metadata (".whl.metadata (29 kB)"), and its size
-    found = re.match(r" +Downloading (\w+)-\S+\.whl \(([\d.]+) ([kMG]B)\)", line)
-    if found:
-        name, size, unit = found.groups()
-        large = unit == "GB" or unit == "MB" and float(size) >= LARGE_MB
-        return f"Downloading {name} ({size} {unit})" if large else None
-    found = re.match("Installing collected packages: (.*)", line)
-    if found:
-        return f"Unpacking {len(found.group(1).split(','))} packages"
-    return "Waiting for the package index" if "WARNING: Retrying" in line else None
-
-
-def show(text):
-    """Show `text` in the line of a terminal, in place of what stood there."""
-    width = shutil.get_terminal_size().columns - 1
-    print("\r" + text[:width].ljust(width), end="\r", flush=True)
+# pip
 
 
 def watch(pip):
-    """Show what the process `pip` is doing until it ends: on a terminal one line that
-    changes, with the time; otherwise a line for each step that can take long. Returns
-    the lines that it printed.
+    """Show what the process `pip` prints until it ends: on a terminal its last line, in
+    place of the one before; otherwise the lines before what can take long. Returns all.
     """
-    said, seen, doing, begin = [], 0, "Starting pip", time.time()
-
-    def read():
+    said, width = [], shutil.get_terminal_size().columns - 1
+    try:
         for line in pip.stdout:
             said.append(line.rstrip())
-
-    reader = threading.Thread(target=read, daemon=True)
-    reader.start()
-    try:
-        while reader.is_alive():
-            reader.join(0.5)
-            for line in said[seen:]:
-                seen += 1
-                before, doing = doing, step(line) or doing
-                changed = doing != before and not doing.startswith("Looking")
-                if changed and not sys.stdout.isatty():
-                    print(doing, flush=True)
             if sys.stdout.isatty():
-                seconds = int(time.time() - begin)
-                show(f"{seconds // 60}:{seconds % 60:02} {doing}")
+                print("\r" + line.strip()[:width].ljust(width), end="\r", flush=True)
+            elif LONG_WORK.match(line):
+                print(line.strip()[:width], flush=True)
     finally:
         if sys.stdout.isatty():
-            show("")
+            print("\r" + " " * width, end="\r", flush=True)
     return said
 
 
@@ -209,6 +165,8 @@ def pip_install(venv, arguments):
         "PIP_USER": "0",
         "PYTHONIOENCODING": "utf-8",
     }
+    # a path may have letters that the terminal has not
+    sys.stdout.reconfigure(errors="replace")
     pip = subprocess.Popen(
         command,
         cwd=ROOT,
@@ -221,11 +179,10 @@ def pip_install(venv, arguments):
     said = watch(pip)
     if pip.wait() != 0:
         lines = [line for line in said if not line.startswith("WARNING")]
-        errors = (n for n, line in enumerate(lines) if line.lower().startswith("error"))
-        print("\n".join(lines[next(errors, 0) :][-20:]), file=sys.stderr)
+        print("\n".join(lines[-20:]), file=sys.stderr)
         all_said = "\n".join(said)
-        todo = next(todo for pattern, todo in FAILURES if re.search(pattern, all_said))
-        sys.exit(todo + ". Then run the same command again.")
+        found = (pattern for pattern in FAILURES if re.search(pattern, all_said))
+        sys.exit(FAILURES[next(found)] + ". Then run the same command again.")
 
 
 # --------------------------------------------------------------------------------------
@@ -242,9 +199,8 @@ def fingerprint(requirements):
     return content.hexdigest()
 
 
-def installed(venv):
+def installed(stamp):
     """(fingerprint, extra) of a complete installation, from its stamp, or None."""
-    stamp = os.path.join(ROOT, venv, STAMP)
     if not os.path.exists(stamp):
         return None
     with open(stamp, encoding="utf-8") as file:
@@ -272,7 +228,8 @@ def arguments():
 
 def main():
     args = arguments()
-    wanted, there = fingerprint(args.requirements), installed(args.venv)
+    stamp = os.path.join(ROOT, args.venv, STAMP)
+    wanted, there = fingerprint(args.requirements), installed(stamp)
     version = version_of(python_of(os.path.join(ROOT, args.venv)), "pip")
     if version and there and there[0] == wanted and not args.upgrade:
         if EXTRAS.index(args.extra) <= EXTRAS.index(there[1]):
@@ -281,15 +238,14 @@ def main():
     check_python()
     check_disk()
     python = args.prefer and find_python(args.prefer) or sys.executable
-    stamp = os.path.join(ROOT, args.venv, STAMP)
     if not version or not there and version != version_of(python):
         create(args.venv, python)
     elif there:
         os.remove(stamp)  # an install that is interrupted must not look complete
     print(f"Installing into {args.venv}; the first time this takes minutes", flush=True)
     begin = time.time()
-    course = f".[{args.extra}]" if args.extra else "."
     upgrade = ["--upgrade"] if args.upgrade else []
+    course = f".[{args.extra}]" if args.extra else "."
     pip_install(args.venv, [*upgrade, "-r", args.requirements, "-e", course])
     with open(stamp, "w", encoding="utf-8") as file:
         file.write(f"{wanted} {args.extra}\n")

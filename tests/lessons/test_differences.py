@@ -59,6 +59,7 @@ def test_what_differs_between_two_machines_anyway_is_left_aside(line, ours, thei
     [
         ("512 bytes", "1024 bytes", "a_cell: after “” 512 (emulated: 1024)"),
         ("one", "one and two", "after “one” nothing (emulated: and two)"),
+        ("1.0001 x", "1.0 y z", "a_cell: after “1.0001” x (emulated: y z)"),
         ("1 a 2 b 3 c 4 d", "0 a 0 b 0 c 0 d", "“1 a 2 b” 3 (emulated: 0); 1 more"),
     ],
 )

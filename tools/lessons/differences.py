@@ -79,29 +79,22 @@ def differences(ours, theirs):
     """Where two lists of words differ: (begin, end) in the one and (begin, end) in the
     other, of each place.
     """
-    # so that a number counts as the same that is nearly the same
-    if len(ours) == len(theirs):
-        theirs = [
-            mine if alike(mine, other) else other
-            for mine, other in zip(ours, theirs, strict=True)
-        ]
-    steps = difflib.SequenceMatcher(None, ours, theirs, autojunk=False).get_opcodes()
-    return [
-        places
-        for what, *places in steps
-        if what != "equal" and not all_alike(ours, theirs, *places)
-    ]
-
-
-def all_alike(ours, theirs, i, i_end, j, j_end):
-    return i_end - i == j_end - j and all(map(alike, ours[i:i_end], theirs[j:j_end]))
+    shapes = [[DECIMAL.sub("#", word) for word in side] for side in (ours, theirs)]
+    steps = difflib.SequenceMatcher(None, *shapes, autojunk=False).get_opcodes()
+    found = []
+    for what, i, i_end, j, j_end in steps:
+        if what != "equal":
+            found.append((i, i_end, j, j_end))
+            continue
+        for n, m in zip(range(i, i_end), range(j, j_end), strict=True):
+            if not alike(ours[n], theirs[m]):
+                found.append((n, n + 1, m, m + 1))
+    return found
 
 
 def alike(one, other):
-    """Whether two words are the same, or differ in decimal numbers by a part in a
-    thousand at most.
+    """Whether the decimal numbers in two words differ by a part in a thousand at most.
+    The words are the same but for these.
     """
-    if DECIMAL.sub("#", one) != DECIMAL.sub("#", other):
-        return False
     pairs = zip(DECIMAL.findall(one), DECIMAL.findall(other), strict=True)
     return all(math.isclose(float(a), float(b), rel_tol=1e-3) for a, b in pairs)

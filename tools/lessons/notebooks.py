@@ -19,8 +19,7 @@ import sys
 
 import nbformat
 
-from tools.lessons import formatting, parts, rules, run
-from tools.lessons import times as pages
+from tools.lessons import formatting, parts, rules, run, times
 from utils import grammar, recordings
 from utils.exercises import lesson_exercises
 from utils.messages import LabError
@@ -35,13 +34,6 @@ EMPTY_WORDS = re.compile(
 )
 # /root/…, /home/me, C:\\Users: what a path of somebody's machine begins with
 MACHINE_PATH = re.compile(r"/root/|/home/\w|/Users/\w|/tmp/|\b[A-Z]:\\\\?\w")
-
-BADGES = (
-    "[![Open in Colab](https://colab.research.google.com/assets/colab-badge.svg)]"
-    "(https://colab.research.google.com/github/{on_github}/{name}) "
-    "[![Open in Kaggle](https://kaggle.com/static/images/open-in-kaggle.svg)]"
-    "(https://kaggle.com/kernels/welcome?src={lessons}/{name})"
-)
 
 
 def address(of="Repository"):
@@ -68,13 +60,24 @@ def setup_cell():
     return re.sub('^REPOSITORY = ".*"$', line, source, flags=re.M)
 
 
+def launch_links(path):
+    """Addresses at which the lesson at `path` opens to be run: Colab's, Kaggle's."""
+    lesson = f"{address('Lessons')}/{path.name}"
+    on_github = lesson.removeprefix("https://github.com/")
+    return (
+        f"https://colab.research.google.com/github/{on_github}",
+        f"https://kaggle.com/kernels/welcome?src={lesson}",
+    )
+
+
 def badges(path):
     """Line of badges for the lesson at `path`."""
-    where = address("Lessons")
-    return BADGES.format(
-        on_github=where.removeprefix("https://github.com/"),
-        lessons=where,
-        name=path.name,
+    colab, kaggle = launch_links(path)
+    return (
+        "[![Open in Colab](https://colab.research.google.com/assets/colab-badge.svg)]"
+        f"({colab}) "
+        "[![Open in Kaggle](https://kaggle.com/static/images/open-in-kaggle.svg)]"
+        f"({kaggle})"
     )
 
 
@@ -213,10 +216,9 @@ def _code(nb, path):
 
 def _text_cells(nb, path):
     text = parts.text_of(nb)
-    without_code = re.sub(r"```.*?```|`[^`]*`", "", text, flags=re.S)
-    words = {word.lower() for word in EMPTY_WORDS.findall(without_code)}
+    words = {word.lower() for word in EMPTY_WORDS.findall(parts.without_code(text))}
     yield from (f"empty word {word!r} (voice)" for word in sorted(words))
-    yield from pages.broken_links(text, ROOT / "notebooks")
+    yield from times.broken_links(text, ROOT / "notebooks")
 
 
 def _exercises(nb, path):
@@ -294,7 +296,7 @@ def check(paths):
     """
     found = [f"{path.name}: {problem}" for path in paths for problem in problems(path)]
     if paths == lessons():
-        found += pages.problems(ROOT)
+        found += times.problems(ROOT)
     try:
         found += recording_problems()
     except LabError as error:  # a recording or a header that cannot be read
@@ -318,7 +320,7 @@ def write(paths):
         if text != before:
             path.write_text(text, encoding="utf-8", newline="\n")
             print(f"{path.name}: rewritten")
-    if paths == lessons() and (changed := pages.write(ROOT)):
+    if paths == lessons() and (changed := times.write(ROOT)):
         print(f"minutes in {' and '.join(changed)}: rewritten, part of the change")
 
 

@@ -29,6 +29,17 @@ def text_of(nb):
     return "\n\n".join(cell.source for cell in nb.cells if cell.cell_type == "markdown")
 
 
+def without_code(text):
+    """A Markdown text without what it shows as code."""
+    return re.sub(r"```.*?```|`[^`]*`", "", text, flags=re.S)
+
+
+def clear_outputs(nb):
+    """Take the outputs out of a lesson, as its reader gets it first."""
+    for cell in code_cells(nb):
+        cell.update(outputs=[], execution_count=None)
+
+
 def folded(cell):
     return "fold" in cell.metadata.get("tags", [])
 

@@ -22,6 +22,7 @@ from tools.lessons.parts import (
     sections,
     text_of,
     title_of,
+    without_code,
 )
 from utils.messages import state_of
 
@@ -134,8 +135,8 @@ def _recipe(nb, number):
     ids = [cell.id for cell in nb.cells]
     if "recipe" not in ids[:9]:
         yield "no cell `recipe` among the first nine"
-    below = ids.index("recipe") + 1 if "recipe" in ids else len(ids)
-    if not any("section " in cell.source for cell in nb.cells[below : below + 1]):
+    below = nb.cells[ids.index("recipe") + 1 :] if "recipe" in ids else []
+    if not below or "section " not in below[0].source:
         yield "no cell `recipe` with a text below it that names sections"
 
 
@@ -207,8 +208,7 @@ def _references(nb, number):
     text = text_of(nb)
     for ordinal in ORDINAL.findall(text):
         yield f"write {ordinal!r} with a number"
-    without_code = re.sub(r"```.*?```|`[^`]*`", "", text, flags=re.S)
-    named = re.findall(r"\d+", " ".join(SECTIONS.findall(without_code)))
+    named = re.findall(r"\d+", " ".join(SECTIONS.findall(without_code(text))))
     known = _section_numbers(nb)
     for section in named:
         if int(section) not in known:
@@ -246,48 +246,32 @@ def _predictions(nb, number):
     asking = sum(any(calls(cell, "predict")) for cell in code_cells(nb))
     if asking < 2:
         yield f"{asking} cells with predict(), fewer than two"
-    asked = {}
-    for place, call in _in_order(nb, "predict"):
-        key, _, *options = map(ast.unparse, call.args)
-        if key in asked:
-            yield f"predict({key}) stands twice"
-        if not key[1:].startswith(f"{number}."):
-            yield f"predict({key}): the key does not begin with '{number}.'"
-        if not 2 <= len(options) <= 4:
-            yield f"predict({key}) has {len(options)} options, not two to four"
-        asked[key] = place, options
-    yield from _answers(nb, asked)
-
-
-def _answers(nb, asked):
-    """What is wrong with the calls of reveal(). asked: the place and the options of
-    predict(), by key.
-    """
-    revealed = []
-    for place, call in _in_order(nb, "reveal"):
-        key = ast.unparse(call.args[0])
-        revealed.append((key, place))
-        if key not in asked:
-            yield f"reveal({key}) has no predict()"
-            continue
-        typed = [
-            ast.unparse(answer)
-            for answer in call.args[1:]
-            if isinstance(answer, ast.Constant)
-        ]
-        if not set(typed) <= set(asked[key][1]):
-            yield f"reveal({key}) says {typed}, which is no option"
-    for key, (place, _) in asked.items():
-        places = [found for other, found in revealed if other == key]
-        if len(places) != 1 or places[0] < place:
+    options, revealed = {}, []
+    for cell in code_cells(nb):
+        for call in calls(cell, "predict"):
+            key, _, *offered = map(ast.unparse, call.args)
+            if key in options:
+                yield f"predict({key}) stands twice"
+            if not key[1:].startswith(f"{number}."):
+                yield f"predict({key}): the key does not begin with '{number}.'"
+            if not 2 <= len(offered) <= 4:
+                yield f"predict({key}) has {len(offered)} options, not two to four"
+            options[key] = offered
+        for call in calls(cell, "reveal"):
+            key, *answers = call.args
+            key = ast.unparse(key)
+            if key not in options:
+                yield f"reveal({key}) has no predict() above it"
+                continue
+            revealed.append(key)
+            typed = [
+                ast.unparse(each) for each in answers if isinstance(each, ast.Constant)
+            ]
+            if not set(typed) <= set(options[key]):
+                yield f"reveal({key}) says {typed}, which is no option"
+    for key in options:
+        if revealed.count(key) != 1:
             yield f"predict({key}) needs one reveal() after it"
-
-
-def _in_order(nb, name):
-    """((number of the cell, number of the line), call) of each call of a function."""
-    for n, cell in enumerate(code_cells(nb)):
-        for call in calls(cell, name):
-            yield (n, call.lineno), call
 
 
 FOR_NEW = (

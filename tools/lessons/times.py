@@ -168,11 +168,13 @@ def with_times(text, course):
         lesson = course.lessons.get(found[2], NONE)
         return f"{found[1]} {lesson.core:.0f} | {lesson.all:.0f} |"
 
-    core = sum(lesson.core for lesson in course.lessons.values()) / 60
-    whole = sum(lesson.all for lesson in course.lessons.values()) / 60
-    for row, write in ((STEP, of_step), (PATH, of_path), (LESSON, of_lesson)):
-        text = row.sub(write, text)
-    return ALL.sub(rf"\1 {core:.0f} hours | {whole:.0f} hours |", text)
+    def of_all(found):
+        core = sum(lesson.core for lesson in course.lessons.values()) / 60
+        whole = sum(lesson.all for lesson in course.lessons.values()) / 60
+        return f"{found[1]} {core:.0f} hours | {whole:.0f} hours |"
+
+    text = LESSON.sub(of_lesson, ALL.sub(of_all, text))
+    return STEP.sub(of_step, PATH.sub(of_path, text))
 
 
 def write(root):
@@ -239,21 +241,18 @@ def _wrong_steps(text, course):
 
 
 def _wrong_terms(text, lessons):
-    terms = re.findall(r"^### (.*)\n(.*)\n", text, re.M)
+    # a heading, and the line below it with its last mark, " [05]"
+    terms = re.findall(r"^### (.*)\n(?:.* \[(\d\d)\]$)?", text, re.M)
     names = [name.lower() for name, _ in terms]
     if names != sorted({*names}):
         yield "the terms are not in alphabetical order, or one stands there twice"
-    for name, said in terms:
-        file = lessons.get(said[-3:-1], NONE).file
-        if (
-            not file
-            or said[-5:] != f" [{file[:2]}]"
-            or f"\n{said[-4:]}: ../notebooks/{file}\n" not in text
-        ):
-            yield (
-                f"{name} does not end with the number of a lesson, or its link leads"
-                " nowhere"
+    for name, number in terms:
+        file = lessons.get(number, NONE).file
+        if not file or f"\n[{number}]: ../notebooks/{file}\n" not in text:
+            problem = (
+                "does not end with the number of a lesson, or its link leads nowhere"
             )
+            yield f"{name} {problem}"
 
 
 def anchors(text):

@@ -12,13 +12,15 @@ import contextlib
 import functools
 import gc
 import io
-import json
 import math
 import pathlib
 import re
 from typing import NamedTuple
 from unittest import mock
 
+import nbformat
+
+from tools.lessons import parts
 from utils import cells, grammar, plots, provenance, recordings
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -56,10 +58,8 @@ def lesson_path(number):
 
 def explorer_cells(number):
     """Sources of the code cells of a lesson, up to the one with its explorer."""
-    nb = json.loads(lesson_path(number).read_text(encoding="utf-8"))
-    sources = [
-        "".join(cell["source"]) for cell in nb["cells"] if cell["cell_type"] == "code"
-    ]
+    nb = nbformat.read(lesson_path(number), as_version=4)
+    sources = [cell.source for cell in parts.code_cells(nb)]
     last = next(n for n, source in enumerate(sources) if "plots.explorer(" in source)
     return sources[: last + 1]
 
@@ -107,7 +107,8 @@ def statements(source):
     """The Statements of a cell; none where it is no Python (%%torchrun, %%today)."""
     header = grammar.header(source)
     if header and not header.word.startswith("result:"):
-        return [Statement(None, source, header, set(), {header.result} - {None}, set())]
+        makes = {header.result} if header.result else set()
+        return [Statement(None, source, header, set(), makes, set())]
     body = grammar.body(source)
     try:
         nodes = ast.parse(body).body
@@ -217,8 +218,11 @@ def drawn(number, setting):
     fig, alt = explorer.draw(**setting)
     plots._finish(fig)
     text = io.StringIO()
-    options = {"svg.fonttype": "none", "svg.hashsalt": "explorer"}
-    options["font.monospace"] = ["DejaVu Sans Mono"]  # then any that a system has
+    options = {
+        "svg.fonttype": "none",
+        "svg.hashsalt": "explorer",
+        "font.monospace": ["DejaVu Sans Mono"],  # then any that a system has
+    }
     with matplotlib.rc_context(options):
         fig.savefig(text, format="svg", metadata={"Date": None})
     return text.getvalue(), plots._alternative(fig, alt)

@@ -143,12 +143,8 @@ def described(number, name, control):
         kind = "range"
     shown = [texts[value] if value in texts else f"{value:.4g}" for value in here]
     at = here.index(first(number)[name])
-    return {
-        "label": control.description or name,
-        "kind": kind,
-        "first": at,
-        "texts": shown,
-    }
+    label = control.description or name
+    return {"label": label, "kind": kind, "first": at, "texts": shown}
 
 
 def drawn(numbers):
@@ -221,11 +217,6 @@ def content_hash(number):
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 
 
-def content(number):
-    """What the page of a lesson shows, as `keep` stores it."""
-    return json.loads(gzip.decompress(drawn([number])[number].read_bytes()))
-
-
 def write(folder):
     """Write the scripts of all explorers into `folder`.
 
@@ -277,16 +268,14 @@ def page(stem, root):
     number = stem[:2]
     if number not in GRID:
         return None
-    found = content(number)
-    controls = found["controls"]
+    found = json.loads(gzip.decompress(drawn([number])[number].read_bytes()))
+    controls = found["controls"].items()
     at = settings(number).index(first(number))
     svg = "".join(found["tags"][place] for place in found["pictures"][at])
     return BOX.format(
         number=number,
         script=f"{root}_static/explorers/{number}.js",
-        fields="\n".join(
-            field(number, name, control) for name, control in controls.items()
-        ),
+        fields="\n".join(field(number, name, control) for name, control in controls),
         alt=html.escape(found["alts"][at]),
         least=least_width(svg),
         svg=svg,

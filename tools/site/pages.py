@@ -103,10 +103,8 @@ def find_answers(cells):
 def _reveals(cells, asks, key):
     """The first cell after `asks` that reveals this key; `asks` where none does."""
     call = re.compile(rf'\breveal\(\s*"{re.escape(key)}"')
-    for index in range(asks + 1, len(cells)):
-        if call.search(cells[index].source):
-            return index
-    return asks
+    later = range(asks + 1, len(cells))
+    return next((index for index in later if call.search(cells[index].source)), asks)
 
 
 def _answered(cells, asks):

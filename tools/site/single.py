@@ -16,7 +16,7 @@ import textwrap
 
 import nbformat
 
-from tools.lessons import notebooks, times
+from tools.lessons import notebooks, parts, times
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -97,12 +97,6 @@ else:
 '''
 
 
-def code_of(path):
-    """The code of a lesson as one text."""
-    cells = nbformat.read(path, as_version=4).cells
-    return "\n".join(cell.source for cell in cells if cell.cell_type == "code")
-
-
 def carried(path):
     """What the lesson at `path` needs of the course: name below the course's folder →
     content.
@@ -111,7 +105,8 @@ def carried(path):
     Programs: all of them where its code names their folder, because they import each
     other. Itself, where it looks up its own rows.
     """
-    code = code_of(path)
+    nb = without_outputs(path)
+    code = "\n".join(cell.source for cell in parts.code_cells(nb))
     patterns = [*ALWAYS, *(pattern.format(path.stem) for pattern in OWN)]
     for name in re.findall(r'plots\.diagram\("(.+?)"\)', code):
         patterns.append(f"notebooks/diagrams/{name}.svg")
@@ -123,8 +118,7 @@ def carried(path):
         for file in ROOT.glob(pattern)
     }
     if "%%today" in code:
-        lesson = nbformat.writes(without_outputs(path))
-        files[f"notebooks/{path.name}"] = lesson.encode()
+        files[f"notebooks/{path.name}"] = nbformat.writes(nb).encode()
     return files
 
 
@@ -141,12 +135,13 @@ def bundle_hash():
 def packed(files):
     """The archive with these files: the same bytes for the same files."""
     buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.USTAR_FORMAT) as archive:
+    small = {"preset": 9 | lzma.PRESET_EXTREME, "format": tarfile.USTAR_FORMAT}
+    with tarfile.open(fileobj=buffer, mode="w:xz", **small) as archive:
         for name, content in sorted(files.items()):
             member = tarfile.TarInfo(name)
             member.size = len(content)
             archive.addfile(member, io.BytesIO(content))
-    return lzma.compress(buffer.getvalue(), preset=9 | lzma.PRESET_EXTREME)
+    return buffer.getvalue()
 
 
 def setup_cell(files, folder):
@@ -168,9 +163,7 @@ def setup_cell(files, folder):
 def without_outputs(path):
     """The lesson at `path` as its reader gets it first."""
     nb = nbformat.read(path, as_version=4)
-    for cell in nb.cells:
-        if cell.cell_type == "code":
-            cell.outputs, cell.execution_count = [], None
+    parts.clear_outputs(nb)
     return nb
 
 

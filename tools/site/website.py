@@ -1,10 +1,7 @@
 """The website: stage its pages in build/, and let Sphinx write dist/site. No lesson is
-executed.
-
-python -m tools.site.website [--out DIR]
+executed: python -m tools.site.website
 """
 
-import argparse
 import html
 import pathlib
 import re
@@ -14,7 +11,7 @@ import sys
 import nbformat
 import sphinx.cmd.build
 
-from tools.lessons.notebooks import address, badges, in_repository, lessons
+from tools.lessons.notebooks import address, in_repository, launch_links, lessons
 from tools.lessons.times import read, with_links
 from tools.site import evidence, explorers, pages
 from utils.exercises import lesson_exercises
@@ -50,7 +47,7 @@ def repository_links(text, folder):
 
 def launch_line(path, single):
     """Where a lesson runs, as HTML. single: whether the site offers it as one file."""
-    colab, kaggle = re.findall(r"\)\]\((.+?)\)", badges(path))  # [![…](…)](link)
+    colab, kaggle = launch_links(path)
     slug = address().removeprefix("https://github.com/")
     binder = f"https://mybinder.org/v2/gh/{slug}/main?urlpath=lab/tree/notebooks/"
     links = {"Colab": colab, "Kaggle": kaggle, "Binder": binder + path.name}
@@ -107,12 +104,11 @@ def stage(folder, singles):
     explorers.write(folder / "_static" / "explorers")
     for path in lessons():
         stage_lesson(path, folder, path.name in singles)
-    named = PAGES + FOR_CONTRIBUTORS
-    written = {f"{page}.md": ROOT / f"{page}.md" for page in named}
-    texts = {name: read(path) for name, path in written.items() if path.exists()}
-    for name, text in {**texts, **evidence.pages()}.items():
+    generated = evidence.pages()
+    for name in [f"{page}.md" for page in PAGES + FOR_CONTRIBUTORS]:
         page = folder / name
         page.parent.mkdir(parents=True, exist_ok=True)
+        text = generated[name] if name in generated else read(ROOT / name)
         text = repository_links(text, pathlib.PurePath(name).parent)
         page.write_text(text, encoding="utf-8")
     start = start_page(explorers.page(lessons()[0].stem, ""))
@@ -172,12 +168,5 @@ def build(out):
     return status
 
 
-def main():
-    parser = argparse.ArgumentParser(description="Build the website.")
-    out, where = ROOT / "dist" / "site", "folder (default: dist/site)"
-    parser.add_argument("--out", type=pathlib.Path, default=out, help=where)
-    return build(parser.parse_args().out.resolve())
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(build(ROOT / "dist" / "site"))
