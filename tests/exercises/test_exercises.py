@@ -242,6 +242,39 @@ def test_score_is_kept_and_a_damaged_one_is_replaced(capsys, monkeypatch):
     assert "damaged" in out and "○ 00.1" in out
 
 
+def test_progress_shows_one_lesson(capsys):
+    exercises.check("00.1", lambda x: x.device.type)
+    score.keep_score("predict 00.a", {"said": "1", "right": True})
+    score.keep_score("predict 05.a", {"said": "1", "right": False})
+    capsys.readouterr()
+    exercises.progress("00")
+    *rows, solved, predictions = capsys.readouterr().out.splitlines()
+    assert [row[2:6] for row in rows] == list(exercises.lesson_exercises("00")) and any(
+        "✓ 00.1" in row for row in rows
+    )
+    assert (
+        solved == f"1 of {len(rows)} solved"
+        and predictions == "predictions: 1 of 1 right"
+    )
+    exercises.progress()
+    out = capsys.readouterr().out
+    assert (
+        "○ 05.1" in out and f"1 of {len(ALL)} solved\npredictions: 1 of 2 right" in out
+    )
+    with pytest.raises(
+        exercises.ExerciseError, match="there is no lesson '5'; write two digits"
+    ):
+        exercises.progress("5")
+
+
+def test_score_that_cannot_be_written_lasts_for_now(capsys, monkeypatch, tmp_path):
+    monkeypatch.setattr(score, "SCORE", tmp_path / "no such folder" / "score.json")
+    exercises.check("00.1", lambda x: x.device.type)
+    exercises.progress()
+    out = capsys.readouterr().out
+    assert "cannot be written" in out and "✓ 00.1" in out
+
+
 def test_the_first_fake_mode_of_a_process_is_not_that_of_a_check(monkeypatch):
     threads = []
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
@@ -265,3 +298,44 @@ def test_call_turns_errors_and_dots_into_verdicts():
         exercises.call(lambda x: {x: ...}, 3)
     with pytest.raises(Wrong, match="expected a function"):
         exercises.call(5, 3)
+
+
+@pytest.mark.parametrize(
+    ("expectation", "said"),
+    [
+        (lambda: expect.number(True, "x = 3"), "you returned True, expected a number"),
+        (
+            lambda: expect.numbers((1, "a"), 2, "x = 3", "a pair"),
+            "you returned (1, 'a'), expected a pair",
+        ),
+        (
+            lambda: expect.equal(1, True, "x = 3", "it is odd"),
+            "you returned 1, expected True: it is odd",
+        ),
+        (
+            lambda: expect.close(4, 5.5, "x = 3", lambda: "half is added", unit=" s"),
+            "you returned 4 s, expected 5.5 s: half is added",
+        ),
+        (
+            lambda: expect.close(
+                2.0, 4, "x = 3", "why", [(2, "that is half")], "it is"
+            ),
+            "it is 2, expected 4: that is half",
+        ),
+        (
+            lambda: expect.tensor(torch.ones(2), torch.tensor([1, 1]), "x = 3"),
+            "you returned torch.float32 of shape (2,), expected torch.int64 of shape"
+            " (2,)",
+        ),
+        (
+            lambda: expect.tensor(torch.ones(1), torch.zeros(1), "x = 3", "it is x"),
+            "you returned [1.0], expected [0.0]: it is x",
+        ),
+    ],
+)
+def test_expectations_say_input_what_came_out_what_was_expected_and_why(
+    expectation, said
+):
+    with pytest.raises(Wrong) as caught:
+        expectation()
+    assert str(caught.value) == f"for x = 3 {said}"

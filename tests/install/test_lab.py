@@ -227,6 +227,30 @@ def test_a_copied_lesson_finds_the_course(kernel, monkeypatch, tmp_path, read_on
     assert progress == {"00.1": "tried"}
 
 
+def printed(code, home):
+    """What `code` prints with this home folder; `lab` is imported."""
+    return subprocess.check_output(
+        [sys.executable, "-c", f"import lab, os, sys; {code}"],
+        cwd=ROOT / "tools",
+        env={**os.environ, "HOME": str(home)},
+        text=True,
+        timeout=120,
+    )
+
+
+@pytest.mark.skipif(
+    os.name == "nt", reason="Windows does not find the home folder through HOME"
+)
+def test_where_neither_home_nor_environment_can_be_written_settings_are_lost(tmp_path):
+    (tmp_path / "home").touch()
+    code = f"sys.prefix = {str(tmp_path)!r}; lab.provide_home()"
+    said = printed(f"{code}; print(os.environ['HOME'])", "/dev/null/none")
+    line, home = said.splitlines()
+    assert line == f"The home folder cannot be written: settings go to {home}"
+    assert str(tmp_path) not in home
+    os.rmdir(home)
+
+
 # --------------------------------------------------------------------------------------
 # JupyterLab, and what opens the lessons elsewhere
 

@@ -3,6 +3,7 @@ it.
 """
 
 import base64
+import os
 import re
 from pathlib import Path
 from xml.etree import ElementTree
@@ -79,6 +80,12 @@ def measured():
             found[path] = page.evaluate(measure)
         browser.close()
     return found
+
+
+def test_there_are_diagrams_and_in_ci_a_browser():
+    assert FILES and (BROWSER or os.environ.get("CI") != "true"), (
+        "in CI a browser has to measure the diagrams"
+    )
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)

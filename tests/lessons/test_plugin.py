@@ -253,6 +253,14 @@ def test_a_cell_that_is_left_out_fails_the_run(tmp_path):
     )
 
 
+def test_no_notebook_and_an_unreadable_one_fail(tmp_path):
+    status, output = run(tmp_path)
+    assert status == 2 and "name notebooks" in output
+    path = tmp_path / "00_broken.ipynb"
+    path.write_text("{")
+    assert run(path)[0] != 0
+
+
 CLAIM = """# {timed}
 from pathlib import Path
 class ClaimError(Exception): pass

@@ -254,6 +254,37 @@ def test_a_kernel_that_dies_and_one_that_does_not_answer_end_their_lessons_only(
     }
 
 
+def test_a_failure_hides_neither_the_cells_after_it_nor_the_lessons(
+    recorder, monkeypatch
+):
+    real = record.last_lines
+
+    def breaks_once(message):
+        monkeypatch.setattr(record, "last_lines", real)
+        raise KeyError("text")
+
+    monkeypatch.setattr(record, "last_lines", breaks_once)
+    lessons = {
+        "40_odd": ["%%requires nothing"],
+        "41_broken": ["%%requires", "2 / 0", CUDA],
+        "42_a_lesson": [CUDA],
+    }
+    status, output, left = recorder(lessons, visit=True)
+    assert (
+        status == 1
+        and "40_odd: FAILED as a whole: KeyError" in output
+        and "RequiresError: cannot read" in output
+    )
+    assert (
+        "Traceback" in left["build/record/40_odd.txt"]
+        and WELL in left["build/record/42_a_lesson.txt"]
+    )
+    assert "cells recorded: 1, failed: 2" in left["build/record/41_broken.txt"]
+    assert recordings(left)["build/record/incomplete", "41_broken.json"]["numbers"][
+        "value"
+    ] == [1.5, 2]
+
+
 def test_a_second_visit_adds_and_replaces(recorder, tmp_path):
     recorder({"41_one": ["1 / 0", CUDA]}, visit=True)
     recorder({"42_two": [CUDA]}, visit=True)
@@ -269,6 +300,15 @@ def test_a_second_visit_adds_and_replaces(recorder, tmp_path):
         and WELL in left["build/record/42_two.txt"]
     )
     assert [path.name for path in tmp_path.glob("*zip*")] == ["out.zip"]
+
+
+def test_who_is_stopped_still_has_the_archive_as_it_was(tmp_path, monkeypatch):
+    archive = tmp_path / "out.zip"
+    archive.write_text("as it was")
+    monkeypatch.setattr(zipfile.ZipFile, "write", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        record.pack(ROOT / "tools", archive)
+    assert archive.read_text() == "as it was"
 
 
 def test_something_else_in_the_place_of_the_archive_is_left_alone(tmp_path, capsys):
@@ -290,6 +330,80 @@ def test_without_a_device_nothing_begins_unless_asked_for(recorder):
     )
     status, _, left = recorder(lessons, "--anyway", visit=True, pretend="")
     assert status == 1 and "ZeroDivisionError" in left["build/record/42_a_lesson.txt"]
+
+
+def test_what_has_most_to_record_here_comes_first_and_what_is_left_is_named(
+    tmp_path, monkeypatch, capsys
+):
+    lessons = {
+        "41_other": [OTHER] * 3,
+        "42_none": PLAIN,
+        "43_one": [CUDA],
+        "44_two": [CUDA, CUDA],
+    }
+    (tmp_path / "notebooks").mkdir()
+    for name, sources in lessons.items():
+        nbformat.write(notebook(*sources), tmp_path / "notebooks" / f"{name}.ipynb")
+    begun = []
+    monkeypatch.setattr(
+        record,
+        "record",
+        lambda path, folder, **time_left: begun.append(path.stem) or True,
+    )
+    monkeypatch.setattr(
+        record, "look", lambda words: ("a GPU", {"cuda", "accelerator"} & set(words))
+    )
+    monkeypatch.setattr(record, "ROOT", tmp_path)
+    visit = ["--zip", str(tmp_path / "out.zip")]
+    assert record.main(visit) == 0
+    assert begun == ["44_two", "43_one"] and "a GPU" in capsys.readouterr().out
+    assert record.main([*visit, "--seconds", "0"]) == 0 and len(begun) == 2
+    assert re.search(
+        "left for another time: .*44_two.ipynb .*43_one.ipynb", capsys.readouterr().out
+    )
+
+
+def test_a_cell_that_takes_too_long_ends_its_lesson_and_what_is_recorded_is_kept(
+    recorder, monkeypatch
+):
+    real = nbclient.NotebookClient.execute_cell
+
+    def hangs(client, cell, *others, **options):
+        if "hangs" in cell.source:
+            raise nbclient.exceptions.CellTimeoutError.error_from_timeout_and_cell(
+                "", client.timeout, cell
+            )
+        return real(client, cell, *others, **options)
+
+    monkeypatch.setattr(nbclient.NotebookClient, "execute_cell", hangs)
+    lessons = {"41_hangs": [CUDA, OTHER, "'hangs'", FIGURE], "42_a_lesson": [CUDA]}
+    status, output, left = recorder(lessons, "--seconds", "500", visit=True)
+    report = left["build/record/41_hangs.txt"]
+    assert (
+        status == 1
+        and "it did not end within 125 seconds" in output
+        and "not here: picture (cuda): not reached" in report
+    )
+    assert "not here: other (mps)\n" in report and "left for another time" not in output
+    assert set(recordings(left)["build/record/incomplete", "41_hangs.json"]) == {
+        "numbers"
+    }
+    assert WELL in left["build/record/42_a_lesson.txt"]
+
+
+def test_a_lesson_in_which_the_time_ends_is_left_for_another_time(
+    recorder, monkeypatch
+):
+    now = iter([0, 0, 0])  # the visit begins, the loop, the lesson; then it is late
+    monkeypatch.setattr(record.time, "perf_counter", lambda: next(now, 10))
+    status, output, left = recorder(
+        {"41_one": [CUDA], "42_two": [CUDA]}, "--seconds", "5", visit=True
+    )
+    assert (
+        status == 1
+        and "not begun: the time was over" in left["build/record/41_one.txt"]
+    )
+    assert re.search("left for another time: .*41_one.ipynb .*42_two.ipynb", output)
 
 
 def test_what_is_missing_is_named():

@@ -75,3 +75,7 @@ def test_an_address_that_does_not_answer_is_said_plainly(lesson, repository):
     assert error.startswith(
         "AssertionError: Cannot fetch the course (is the network on"
     )
+
+
+def test_the_set_up_cell_installs_nothing():
+    assert "install" not in notebooks.setup_cell()

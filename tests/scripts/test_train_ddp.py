@@ -21,6 +21,7 @@ import numpy
 import psutil
 import pytest
 import torch
+import torch.distributed as dist
 import train_ddp
 from sklearn.datasets import load_digits
 
@@ -183,6 +184,19 @@ def undisturbed(tmp_path_factory):
     return SimpleNamespace(result=found, checkpoint=checkpoint, log=folder / "log")
 
 
+@pytest.mark.parametrize("size", [1, 2, 7])
+@pytest.mark.parametrize("batch", [64, 359, 1437])
+def test_each_sample_goes_to_one_process_once_an_epoch(monkeypatch, size, batch):
+    args, taken = SimpleNamespace(batch=batch, seed=3), []
+    steps = train_ddp.steps_per_epoch(args)
+    monkeypatch.setattr(dist, "get_world_size", lambda: size)
+    for rank in range(size):
+        monkeypatch.setattr(dist, "get_rank", lambda rank=rank: rank)
+        for step in range(steps, 2 * steps):
+            taken += train_ddp.my_share(train_ddp.global_batch(step, args)).tolist()
+    assert sorted(taken) == list(range(1437))
+
+
 def test_two_processes_are_one(undisturbed, tmp_path):
     alone = train_alone(*files(tmp_path))
     assert_same_weights(load(tmp_path / "run.pt"), undisturbed.checkpoint)
@@ -216,6 +230,17 @@ def test_gradients_of_four_processes_are_those_of_one(tmp_path):
     assert_same_weights(one, four, tolerance=1e-6)
     assert (found["world_size"], found["steps"]) == (4, 3)
     assert_seen(four, 1)
+
+
+def test_accumulation_changes_memory_not_weights(tmp_path):
+    found = {}
+    for parts in (1, 3, 100):  # 100 parts of 64 samples: some are empty
+        path = tmp_path / f"{parts}.pt"
+        train_alone("--epochs=1", f"--accumulate={parts}", f"--checkpoint={path}")
+        found[parts] = load(path)
+    for parts in (3, 100):
+        assert_same_weights(found[1], found[parts], tolerance=1e-6)
+        assert_seen(found[parts], 1)
 
 
 # ---- Interrupted in the middle ----

@@ -13,6 +13,7 @@ from tests.conftest import ROOT, notebook
 from tools import lab
 from tools.lessons import recording
 from tools.site import errors, evidence
+from tools.site import pages as pages_of_lessons
 from utils import grammar
 
 MACHINE = {"device": "XLA on CPU", "torch": "2.9.0+cu128", "torch_xla": "2.9.0"}
@@ -230,6 +231,14 @@ def course(tmp_path):
     return tmp_path
 
 
+def change(course, old, new):
+    """Write its lesson with a text replaced."""
+    path = course / "notebooks" / "00_a_lesson.ipynb"
+    path.write_text(
+        path.read_text(encoding="utf-8").replace(old, new), encoding="utf-8"
+    )
+
+
 def record(course, machine, *claims, date="2026-11-20", others=None):
     """Store what a machine gave for the cell of the small course, and what it claimed
     there. others: the claims of other cells.
@@ -323,6 +332,51 @@ def test_of_the_emulated_device_there_is_no_time(course):
     assert found["a time"] == "not measured yet: needs a CUDA GPU"
     assert found["numbers"] == "EMULATED, 2026-11-20, torch 2.13.0+cu130"
     assert evidence.gpu_sentence(evidence.read_lessons(course)).startswith("No result")
+
+
+def test_what_the_emulated_device_gave_is_shown_for_timeless_cells_only(course):
+    change(course, " --timeless", "")
+    record(course, T4)
+    assert rows(course)["numbers"] == "nothing yet"
+
+
+def test_the_newest_recording_comes_first_and_what_was_replayed_is_not_taken_twice(
+    course,
+):
+    for device, day in (("A", "20"), ("B", "21"), ("emulated C", "22")):
+        machine = {**H200, "device": device}
+        record(course, machine, told(RULE, device), date=f"2026-11-{day}")
+    path = course / "notebooks" / "00_a_lesson.ipynb"
+    nb = nbformat.read(path, as_version=4)
+    replayed = {"device_lab": {"state": "replayed"}}
+    nb.cells[1].outputs = [
+        nbformat.v4.new_output("display_data", metadata=replayed),
+        shown(told(RULE, "B")),
+    ]
+    nbformat.write(nb, path)
+    found = rows(course)
+    places = re.findall(r"· (.*?)(?:<br>|$)", found["a rule"])
+    assert places[:2] == ["B (recorded 2026-11-21)", "A (recorded 2026-11-20)"]
+    assert "stored here" not in found["a rule"] and found["numbers"].startswith(
+        "RECORDED on B, 2026-11-21"
+    )
+
+
+def test_of_two_claims_with_one_sentence_that_of_the_same_cell_has_the_figure(course):
+    change(course, "a rule", "of the CPU")
+    text = evidence.pages(course)["docs/evidence.md"]
+    found = re.findall(r"^\| \[of the CPU\]\(.*#(\w+)\).* \| (.*) \|$", text, re.M)
+    assert found == [
+        ("cuda", "not measured yet: needs a CUDA GPU"),
+        ("plain", "**1** · A CPU (stored here)"),
+    ]
+
+
+def test_on_the_page_of_a_lesson_a_claim_stands_with_what_was_printed():
+    """As one block: neighboring streams are merged, outputs of another kind are not."""
+    output = pages_of_lessons.shown(shown(told(HERE, "A CPU")), {})
+    assert (output.output_type, output.name) == ("stream", "stdout")
+    assert output.text == "✓ of the CPU\n"
 
 
 def test_an_old_recording_with_claims_as_lines_is_read_and_gives_no_figure(course):

@@ -160,6 +160,11 @@ def test_no_link_leads_into_a_folder_beside_the_file(singles):
     assert on_site <= seen
 
 
+def test_the_archive_depends_on_the_files_alone():
+    assert single.packed(FILES) == single.packed(dict(reversed(FILES.items())))
+    assert single.packed(FILES) != single.packed({**FILES, "LICENSE": b""})
+
+
 # --------------------------------------------------------------------------------------
 # The set-up cell
 

@@ -209,6 +209,22 @@ def test_rows_are_found_by_words_group_and_verdict(capsys):
     assert "0 of" in lookup.table("no such words")[1]
 
 
+@pytest.mark.parametrize("strict", [False, True])
+@pytest.mark.skipif(snippets.METHOD == "spawn", reason="nothing is forked here")
+def test_a_server_that_died_is_a_finding(strict, capsys, monkeypatch):
+    monkeypatch.setattr(snippets, "PRELOAD", [])
+    monkeypatch.setattr(today, "PRELUDE", "")
+    monkeypatch.setenv("LAB_STRICT", "1" if strict else "")
+    kill = "import os, time\nos.kill(os.getppid(), 9)\ntime.sleep(100)"
+    for action in (lambda: cell(kill), lambda: today.run_cell("", kill)):
+        if strict:
+            with pytest.raises(TodayError, match="has ended; run the cell again"):
+                action()
+        else:
+            action()
+            assert capsys.readouterr().out.endswith("has ended; run the cell again\n")
+
+
 def test_verdicts_are_the_same_without_forks(monkeypatch, capsys):
     monkeypatch.setattr(snippets, "METHOD", "spawn")
     monkeypatch.setattr(today, "PRELUDE", "")

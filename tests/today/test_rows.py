@@ -1,5 +1,5 @@
-"""Lesson 16: rows that say why and what they announce, headings that quote real
-messages.
+"""Lesson 16: enough rows of every kind, every old form of the source tutorials,
+headings that quote real messages.
 """
 
 import re
@@ -7,12 +7,23 @@ import re
 import nbformat
 import pytest
 
-from tests.conftest import text_of
+from tests.conftest import ROOT, text_of
 from utils import grammar, today
 from utils.today.row import INDEX as HEADING
 from utils.today.row import LESSON
 
 CELLS = nbformat.read(LESSON, as_version=4).cells
+GROUPS = {
+    "detection",
+    "movement",
+    "streams",
+    "memory",
+    "amp",
+    "data",
+    "distributed",
+    "graphs",
+    "tpu",
+}
 INDEX = next(n for n, cell in enumerate(CELLS) if cell.source.startswith(HEADING))
 
 
@@ -30,8 +41,22 @@ ERRORS = [cell for cell in CELLS[INDEX:] if slug_of(cell)]
 LIVE = [cell for cell in SNIPPETS + ERRORS if grammar.header(cell.source) is None]
 
 
-def test_no_row_has_the_name_of_another():
-    assert len(today.rows()) == len(SNIPPETS) + len(ERRORS) > 70
+def test_there_are_enough_rows_that_run_everywhere():
+    assert len([cell for cell in SNIPPETS if cell in LIVE]) >= 40
+    assert len([cell for cell in ERRORS if cell in LIVE]) >= 30
+    assert len(today.rows()) == len(SNIPPETS) + len(ERRORS)  # no name twice
+
+
+def test_all_groups_and_verdicts_occur():
+    assert {row.group for row in today.rows().values()} == GROUPS
+    assert {
+        verdict.word for row in today.rows().values() for verdict in [row.expected[""]]
+    } == set(today.SIGNS)
+    assert all(
+        row.expected[""].word == "raises"
+        for cell in ERRORS
+        for row in [today.rows()[slug_of(cell)]]
+    )
 
 
 @pytest.mark.parametrize("slug", today.rows())
@@ -72,4 +97,97 @@ def test_a_heading_quotes_what_was_seen(fragment, slug, shown):
     patterns = [pattern.replace("\\", "") for pattern in today.rows()[slug].patterns()]
     assert fragment in " ".join(shown.split()) or any(
         fragment in pattern for pattern in patterns
+    )
+
+
+def test_every_error_has_a_heading():
+    assert {slug_of(cell) for cell in ERRORS} - {
+        heading[1] for heading in HEADINGS
+    } <= {
+        "memory/device-assert",
+        "movement/batch-left",
+    }
+
+
+# Forms that the source tutorials print and that are wrong or out of date, by the item
+# they belong to: what must stand in an old part, and what in the new part of the same
+# row.
+OLD_TO_NOW = {
+    "S0.3 one cold run": ("began = time.perf_counter()\ndouble(x)", "benchmark.Timer"),
+    "S0.4 xla_device() is not None": (
+        "xm.xla_device() is not None",
+        "torch_xla.real_devices()",
+    ),
+    "S0.5 mark_step": ("xm.mark_step()", "torch_xla.sync()"),
+    "S0.5 wait=True": ("torch_xla.sync(wait=True)", "xm.wait_device_ops()"),
+    "S1.1 tpu": ('torch.device("tpu")', 'torch.device("xla")'),
+    "S1.4 attributes": ("net.mean = torch.zeros(8)", "register_buffer"),
+    "S1.8 no_grad": ("torch.no_grad()", "torch.inference_mode()"),
+    "S1.10 autocast": ("torch.cuda.amp.autocast()", "torch.autocast("),
+    "S1.10 GradScaler": ("torch.cuda.amp.GradScaler()", "torch.amp.GradScaler("),
+    "S1.12 spawn": ("xmp.spawn(print, nprocs=8)", "torch_xla.launch"),
+    "S1.12 ParallelLoader": ("pl.ParallelLoader(", "pl.MpDeviceLoader("),
+    "S2.1 device(0)": ("torch.device(0)", "device"),
+    "S2.2 torch.Tensor": ("torch.Tensor([", "torch.tensor(["),
+    "S2.5 streams": ("torch.cuda.synchronize()", "wait_stream"),
+    "S2.6 memory_cached": (
+        "torch.cuda.memory_cached()",
+        "torch.cuda.memory_reserved()",
+    ),
+    "S2.10 max_memory_cached": (
+        "torch.cuda.max_memory_cached()",
+        "torch.cuda.max_memory_reserved()",
+    ),
+    "S2.10 set_device": (
+        "torch.cuda.set_device(torch.cuda.device_count())",
+        "if torch.cuda.device_count() > 1:",
+    ),
+    "S2.12 torch.Tensor on a GPU": (
+        'torch.Tensor([1.0, 2.0], device="cuda")',
+        "torch.tensor([1.0, 2.0], device=device)",
+    ),
+    "S1.15 MASTER_ADDR": ("rank=0, world_size=1)", 'init_method="tcp://127.0.0.1:0"'),
+    "S1.15 device_ids": ("device_ids=[0]", "DistributedDataParallel(net)"),
+    "S1.15 no process": (
+        "nprocs=torch.cuda.device_count()",
+        "nprocs=max(1, torch.cuda.device_count())",
+    ),
+    "S1.12 optimizer_step": ("xm.optimizer_step(", ".step()\ntorch_xla.sync()"),
+    "S4.24 Adam": (
+        "torch.optim.Adam(net.parameters())\nwith torch.cuda.graph",
+        "capturable=True",
+    ),
+    "S4.26 wrapped first": ("nn.DataParallel(net).to(device)", "net = net.to(device)"),
+    "S4.26 compiled twice": ("torch.compile(first", "second = torch.compile(net"),
+    "S4.26 cuda_time_total": (
+        'sort_by="cuda_time_total"',
+        'sort_by="device_time_total"',
+    ),
+    "S4.26 activities": ("ProfilerActivity.CUDA", "supported_activities()"),
+    "S2.7 id": ("id(y) != id(x)", "data_ptr()"),
+    "S3.5 DataParallel": ("nn.DataParallel(net)", "DistributedDataParallel"),
+    "S4.9 set_to_none": ("zero_grad(set_to_none=True)", "zero_grad()"),
+    "S4.11 undefined names": ("rank=rank, world_size=world_size", "HashStore"),
+    "S4.11 set_epoch": ("DistributedSampler(range(8)", "set_epoch"),
+    "S4.12 local_rank": ("--local_rank", 'os.environ["LOCAL_RANK"]'),
+    "S4.14 half": (".half()", "nn.Parameter(torch.ones(1))"),
+    "S4.15 clipping": (
+        "clip_grad_norm_(net.parameters(), 1.0)\nscaler.unscale_",
+        "unscale_(optimizer)\nnn.utils.clip",
+    ),
+    "S4.17 capture": ('    data = torch.ones(4, device="cuda")', "data.copy_("),
+    "S4.23 weights": ('torch.load("net.pt")', "map_location=device"),
+}
+
+
+@pytest.mark.parametrize("item", OLD_TO_NOW)
+def test_every_old_form_of_the_tutorials_is_a_row(item):
+    old, new = OLD_TO_NOW[item]
+    assert any(old in row.old and new in row.new for row in today.rows().values())
+
+
+def test_the_lesson_is_the_one_that_is_searched():
+    assert (
+        LESSON == ROOT / "notebooks" / "16_old_code_today.ipynb"
+        and len(today.rows()) > 70
     )

@@ -21,6 +21,24 @@ def traceback_of(cell):
 
 
 @pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("%%requires cuda", ("cuda", None, None, False)),
+        (
+            "\n %%requires cuda:2 --result both\nboth = 1",
+            ("cuda:2", "result", "both", False),
+        ),
+        ("%%requires xla --name hello", ("xla", "name", "hello", False)),
+        ("%%requires cuda --name hello --timeless", ("cuda", "name", "hello", True)),
+        ("%%requires result:bandwidth", ("result:bandwidth", None, None, False)),
+        ("x = 1\n%%requires cuda", None),
+    ],
+)
+def test_header_is_read(source, expected):
+    assert grammar.header(source) == expected
+
+
+@pytest.mark.parametrize(
     "rest",
     ["", " gpu", " cuda:0", " cuda --result 2x", " cuda mps", " cuda --timeless"],
 )

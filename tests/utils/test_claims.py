@@ -133,3 +133,11 @@ def test_in_a_notebook_a_claim_is_data_that_names_its_call(run):
             "holds": True,
             "call": 'f"{name} is fast"',
         }
+
+
+def test_a_missed_claim_is_data_too(run):
+    (cell,) = run("claim('fast', 0.5, at_least=2, timed=True, where='cpu')")
+    (output,) = cell.outputs
+    assert output.metadata.device_lab.state == "missed" and output.data["text/html"]
+    assert output.metadata.device_lab.claim.holds is False
+    assert output.metadata.device_lab.claim.timed is True

@@ -5,6 +5,7 @@ and what doctor says.
 import importlib.util
 import pathlib
 import re
+import runpy
 import shutil
 import sys
 import sysconfig

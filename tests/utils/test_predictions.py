@@ -107,6 +107,13 @@ def test_a_guess_outlives_its_kernel_but_not_its_option(ask, capsys):
     assert len(capsys.readouterr().out.splitlines()) == 0
 
 
+def test_text_is_no_markup(ask):
+    box = ask("02.x", "`a < b` & *c*?", "<b>", "&amp;")
+    assert box.question == "<b>Predict.</b> <code>a &lt; b</code> &amp; *c*?"
+    box.click("<b>")
+    assert box.said().strip() == "You said: &lt;b&gt;"
+
+
 @pytest.mark.parametrize(
     ("said", "answer", "words"),
     [

@@ -271,3 +271,24 @@ def test_a_damaged_file_is_one_line_said_once_and_hides_nothing(show):
     assert states(other) == ["unavailable"] and not any(
         map(errors_of, (first, again, other))
     )
+
+
+def test_each_badge_is_words_in_a_frame(run):
+    source = (
+        "from utils.messages import BADGES, note\nfor state in BADGES: note('a < b',"
+        " state)"
+    )
+    (cell,) = run(source)
+    for output, (state, badge) in zip(
+        cell.outputs, messages.BADGES.items(), strict=True
+    ):
+        assert (
+            output.data["text/plain"] == f"{badge} · a < b"
+            and output.metadata["device_lab"]["state"] == state
+        )
+        assert re.search(
+            rf'<b style="border: 1px solid;[^"]*">{badge}</b> a &lt; b',
+            output.data["text/html"],
+        )
+        # legible in light and dark themes
+        assert not re.search(r"(?<!-)color:|background", output.data["text/html"])

@@ -156,6 +156,18 @@ def test_what_is_pretended_gets_neither_into_the_course_nor_out_of_it(
         recordings.load(path)
 
 
+def test_hash_ignores_header_and_spaces_but_not_code():
+    same = grammar.source_hash("%%requires cuda --result x\nx = 1\n")
+    assert (
+        same
+        == grammar.source_hash("\nx = 1   \n\n")
+        == grammar.source_hash("%%requires cuda --name y\nx = 1")
+    )
+    assert same != grammar.source_hash("x = 2") and same != grammar.source_hash(
+        "    x = 1\ny = 1"
+    )
+
+
 def test_committed_recordings_name_their_machine_and_emulated_ones_no_time_no_gpu():
     timeless = set()
     for lesson in notebooks.lessons():
