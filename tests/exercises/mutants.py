@@ -513,6 +513,8 @@ def is_good(count, refused, equivalent):
 def main():
     wanted = tuple(sys.argv[1:]) or ("",)
     numbers = [n for n in exercises.all_exercises() if n.startswith(wanted)]
+    if not numbers:
+        sys.exit(f"there is no exercise {' '.join(wanted)}")
     bad, total = [], Counter()
     start = time.perf_counter()
     with ProcessPoolExecutor() as pool:
