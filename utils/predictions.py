@@ -7,6 +7,7 @@ where Run All has revealed it before the reader chose, the box compares at once.
 import html
 import os
 import re
+import textwrap
 from importlib.util import find_spec
 
 from utils.messages import LabError, strict
@@ -54,21 +55,23 @@ def predict(key: str, question: str, *options: str) -> None:
     )
 
 
-def reveal(key: str, answer: str) -> None:
+def reveal(key: str, answer: str, why: str = "") -> None:
     """Compare the reader's guess with `answer`, one of the options: "You said 4; it is
-    0." Without a guess: nothing.
+    0." Then say `why`. Without a guess and a reason: nothing.
+
+    why: a sentence or two, which so cannot be read before the experiment has run
 
     An answer that is no option, or a key that no `predict` above has asked for, is an
     error with LAB_STRICT=1 only.
     """
     if strict() and answer not in _asked.get(key, ()):
-        why = "no predict above asks for it"
+        problem = "no predict above asks for it"
         if key in _asked:
-            why = f"the options are {_asked[key]}"
-        raise LabError(f"reveal({key!r}, {answer!r}): {why}")
+            problem = f"the options are {_asked[key]}"
+        raise LabError(f"reveal({key!r}, {answer!r}): {problem}")
     _revealed[key] = answer
-    if text := _verdict(key):
-        print(text)
+    if said := f"{_verdict(key)} {why}".strip():
+        print(textwrap.fill(said, 88))
 
 
 def _box(key, rich, options):

@@ -274,6 +274,28 @@ def _predictions(nb, number):
             yield f"predict({key}) needs one reveal() after it"
 
 
+def _claims_after_reveal(nb, number):
+    """A visible bound, or an announced error, gives away what a predict() asks."""
+    open_questions = set()
+    for cell in code_cells(nb):
+        names = "predict", "reveal", "claim", "expect_error"
+        found = sorted(
+            ((call.lineno, name, call) for name in names for call in calls(cell, name)),
+            key=lambda each: each[0],
+        )
+        for _, name, call in found:
+            if name == "predict":
+                open_questions.add(ast.unparse(call.args[0]))
+            elif name == "reveal":
+                open_questions.discard(ast.unparse(call.args[0]))
+            elif open_questions and not folded(cell):
+                asked = ", ".join(sorted(open_questions))
+                yield (
+                    f"cell {cell.id}: {name}() before reveal({asked}) gives the answer"
+                    " away: after it, or folded"
+                )
+
+
 FOR_NEW = (
     _head,
     _recipe,
@@ -284,6 +306,7 @@ FOR_NEW = (
     _silent_cells,
     _diagrams,
     _predictions,
+    _claims_after_reveal,
 )
 
 # --------------------------------------------------------------------------------------
