@@ -114,7 +114,7 @@ def test_page_and_script(number, tmp_path, monkeypatch):
     assert list(zip(*columns, strict=True)) == found
 
     text = explorers.page(drawings.lesson_path(number).stem, "../")
-    svg = drawings.drawn(number, first).svg
+    svg, alt, _, _ = drawings.drawn(number, first)
     assert drawings.slim(svg) in text and len(text) < 60_000
     # and with that it is XML, if each tag is closed
     closed = re.sub(r"(<input.*?)>", r"\1/>", text)
