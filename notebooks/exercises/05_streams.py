@@ -670,7 +670,7 @@ def sum_on_main(batch, main, side):
         number="05.4",
         title="The order of issue for one copy engine",
         name="issue_order",
-        stars=2,
+        stars=1,
         check=check_issue_order,
         hints=[
             "In which order do the copies wait for nobody?",
@@ -693,7 +693,7 @@ def issue_order(chunks):
         number="05.5",
         title="A loader with two buffers",
         name="waits",
-        stars=3,
+        stars=2,
         check=check_waits,
         hints=[
             (
@@ -720,7 +720,7 @@ waits = loaded + [("work 0", "load 2")]
         number="05.6",
         title="The heart of the simulator",
         name="last_end",
-        stars=3,
+        stars=2,
         check=check_last_end,
         hints=[
             (
