@@ -46,7 +46,7 @@ def _check_autocast(answer, lift, kind, dtype):
     if autocast_type(kind):
         torch.set_autocast_enabled(kind, False)
         raise Wrong(
-            "autocast is still on behind your function: use it in a with statement"
+            "autocast is still on after your function: use it in a with statement"
         )
     if torch.get_autocast_dtype(kind) != default:
         torch.set_autocast_dtype(kind, default)
@@ -94,7 +94,7 @@ def _check_autocast(answer, lift, kind, dtype):
 
 LINES = {
     "h @ w": (
-        "a product is on the list of what runs in 16 bits, so the float32 weight is"
+        "a matmul is on the list of what runs in 16 bits, so the float32 weight is"
         " cast down"
     ),
     "h.softmax(-1)": "softmax is on CUDA's list of what needs float32",
@@ -104,7 +104,9 @@ LINES = {
         " wider type wins"
     ),
     "h.sum()": "a sum over many numbers is on CUDA's list of what needs float32",
-    "torch.cat([h, h])": "both pieces are float16, and there is nothing to promote",
+    "torch.cat([h, w])": (
+        "cat is on no list, and of two types the wider one wins, as in an addition"
+    ),
 }
 
 
@@ -317,6 +319,44 @@ def _list(x):
     return [round(value, 4) for value in x.detach().float().flatten().tolist()]
 
 
+def check_share_lost(answer):
+    ones, steps = torch.ones(5), torch.tensor([1e-4, -1e-4, 0.01, 0.02, 0.0])
+    large = torch.tensor([[256.0, 1.0], [0.001, -1.0]])
+    half, brain = torch.float16, torch.bfloat16
+    near = "0.0001 is less than half of the distance from 1 to the next number"
+    all_move = "float32 has a number 0.0000001 above 1: only the update of zero is lost"
+    far = "the distance to the next number grows with the weight: it is 2 at 256"
+    fine = "float16 has three bits more than bfloat16: 256 and 256.5 are two numbers"
+    first = "round both first: float16 makes 1 of this weight, and 1 + 0.0003 is 1"
+    for weights, updates, dtype, expected, why in (
+        (ones, steps, half, 0.6, near),
+        (ones, steps, brain, 0.6, near),
+        (ones, steps, torch.float32, 0.2, all_move),
+        (large, torch.full((2, 2), 0.5), brain, 0.25, far),
+        (large, torch.full((2, 2), 0.5), half, 0.0, fine),
+        (
+            torch.tensor([1.0003, 1.0003, 1.0]),
+            torch.tensor([0.0003, 0.0003, 0.1]),
+            half,
+            2 / 3,
+            first,
+        ),
+    ):
+        shown = f"weights {weights.tolist()}, updates {updates.tolist()}, {dtype}"
+        got = call(answer, weights.clone(), updates.clone(), dtype, shown=shown)
+        if isinstance(got, torch.Tensor) and got.numel() == 1:
+            got = got.item()
+        if not expect.is_number(got):
+            raise Wrong(f"for {shown} you returned {got!r}: expected a number")
+        if math.isclose(got, expected, abs_tol=1e-6):
+            continue
+        if math.isclose(got, 1 - expected, abs_tol=1e-6):
+            why = "that is the share that moves"
+        elif got == expected * weights.numel():
+            why = "that is how many, not which share"
+        raise Wrong(f"for {shown} you returned {got:g}, expected {expected:g}: {why}")
+
+
 class SpyScaler(torch.amp.GradScaler):
     """A GradScaler on the CPU that notes what is asked of it."""
 
@@ -338,6 +378,11 @@ class SpyScaler(torch.amp.GradScaler):
         return super().step(optimizer, *args, **kwargs)
 
     def update(self, new_scale=None):
+        if "step" not in self.calls:
+            raise Wrong(
+                "update() came before step(): it ends a step, after the loop over the"
+                " batches, and makes the scale for the next one"
+            )
         self.calls.append("update")
         return super().update(new_scale)
 
@@ -411,7 +456,7 @@ class Run:
             raise Wrong("autocast ran with another type: dtype=torch.float16")
         if any(self.backward):
             raise Wrong(
-                "backward ran within autocast: it belongs behind it, each operation"
+                "backward ran within autocast: it belongs after it, each operation"
                 " remembers its own types"
             )
         if len(self.backward) != self.k:
@@ -425,8 +470,8 @@ class Run:
         calls = self.scaler.calls
         if calls.count("scale") != self.k:
             raise Wrong(
-                f"{self.k} backward passes, {calls.count('scale')} calls of"
-                " scaler.scale: each loss needs it once"
+                f"backward ran {_times(self.k)}, scaler.scale {_times(calls.count('scale'))}:"
+                " each loss needs it once"
             )
         if any(dtype != torch.float32 for dtype in self.scaler.scaled):
             raise Wrong(
@@ -443,15 +488,12 @@ class Run:
                 "use scaler.step(optimizer): it skips the step where a gradient is not"
                 " finite"
             )
+        if "update" not in calls:
+            raise Wrong("scaler.update() was not called: call it once, after the step")
         if calls.count("update") != 1:
             raise Wrong(
-                f"scaler.update() was called {_times(calls.count('update'))}: once for"
-                " each step of the optimizer"
-            )
-        if calls.index("update") < calls.index("step"):
-            raise Wrong(
-                "update() came before step(): it ends a step, and makes the scale for"
-                " the next one"
+                f"scaler.update() was called {_times(calls.count('update'))}: call it once"
+                " after each step of the optimizer"
             )
 
     def check_gradient(self):
@@ -520,12 +562,12 @@ class Run:
             return "it still has the scale"
         return (
             f"it should be that of the sum of all F.cross_entropy(…) / {self.k},"
-            " clipped once, behind the loop"
+            " clipped once, after the loop"
         )
 
 
 def _times(n):
-    return f"{n} time{'' if n == 1 else 's'}"
+    return "once" if n == 1 else f"{n} times"
 
 
 def autocast_type(kind="cpu"):
@@ -621,14 +663,14 @@ def autocast_to(model, x, dtype):
         hints=[
             (
                 "One of them belongs between backward and the clip, the other one"
-                " behind the step."
+                " after the step."
             ),
             (
                 "The clip must see gradients without the scale; and the scale adapts"
                 " once a step."
             ),
             (
-                "scaler.unscale_(optimizer) before the clip, scaler.update() behind the"
+                "scaler.unscale_(optimizer) before the clip, scaler.update() after the"
                 " step, and return loss."
             ),
         ],
@@ -661,24 +703,46 @@ def complete(model, optimizer, scaler, x, y, max_norm):
             "Three cases: on the list for 16 bits, on the list for float32, on none.",
             "On no list: the type stays what it was; of two types the wider one wins.",
             (
-                "Products go down to 16 bits, softmax and sums up to float32, the other"
+                "Matmuls go down to 16 bits, softmax and sums up to float32, the other"
                 " three are on no list."
             ),
         ],
         solution="""
-dtypes = ["float16", "float32", "float16", "float32", "float32", "float16"]
+dtypes = ["float16", "float32", "float16", "float32", "float32", "float32"]
 """,
         praise=(
             "h + w is the one that surprises people: one float32 tensor, such as a mask"
             " or a positional table, and all that follows is float32 up to the next"
-            " product."
+            " matmul."
+        ),
+    ),
+    Exercise(
+        number="08.7",
+        title="Which weights would stand still?",
+        name="share_lost",
+        stars=1,
+        check=check_share_lost,
+        hints=[
+            "weights.to(dtype) is what would be stored; so is updates.to(dtype).",
+            "Compare the stored weight before and after the addition, with ==.",
+            "(after == before).float().mean() is a share.",
+        ],
+        solution="""
+def share_lost(weights, updates, dtype):
+    before = weights.to(dtype)
+    after = before + updates.to(dtype)
+    return (after == before).float().mean()
+""",
+        praise=(
+            "With the updates of a real step (learning rate times gradient), this tells"
+            " whether a model can do without float32 weights."
         ),
     ),
     Exercise(
         number="08.4",
         title="Several batches, one step",
         name="accumulate",
-        stars=3,
+        stars=2,
         check=check_accumulate,
         hints=[
             (
@@ -686,7 +750,7 @@ dtypes = ["float16", "float32", "float16", "float32", "float32", "float16"]
                 " scaler.scale(loss).backward() outside of it."
             ),
             (
-                "Behind the loop, once: unscale_, clip, step, update. Before it, once:"
+                "After the loop, once: unscale_, clip, step, update. Before it, once:"
                 " zero_grad."
             ),
             "The mean over all batches is the sum of loss / len(batches).",
@@ -708,7 +772,7 @@ def accumulate(model, optimizer, scaler, batches, max_norm):
 """,
         praise=(
             "The scale must not change between two batches of one step: the gradients"
-            " would add up with different scales. So update belongs behind the loop."
+            " would add up with different scales. So update belongs after the loop."
         ),
     ),
     Exercise(

@@ -81,7 +81,9 @@ def complete(model, optimizer, scaler, x, y, max_norm):
         edit(
             COMPLETE, ("    scaler.unscale_(optimizer)\n", "")
         ): "clipped while it still had the scale",
-        edit(COMPLETE, ("    scaler.update()\n", "")): "update() was called 0 times",
+        edit(
+            COMPLETE, ("    scaler.update()\n", "")
+        ): "update() was not called: call it once, after the step",
         edit(
             COMPLETE,
             ("    scaler.unscale_(optimizer)\n", ""),
@@ -124,34 +126,72 @@ dtypes = [
     torch.half,
     torch.float,
     torch.float32,
-    torch.float16,
+    torch.float32,
 ]
 """,
         """
 low, high = "torch.float16", "torch.float32"
-dtypes = (low, high, low, high, high, low)
+dtypes = (low, high, low, high, high, high)
 """,
     ],
     wrong={
-        'dtypes = ["float32", "float32", "float16", "float32", "float32", "float16"]': (
+        'dtypes = ["float32", "float32", "float16", "float32", "float32", "float32"]': (
             "the float32 weight is cast"
         ),
-        'dtypes = ["float16", "float16", "float16", "float32", "float32", "float16"]': (
+        'dtypes = ["float16", "float16", "float16", "float32", "float32", "float32"]': (
             "softmax is on CUDA's list"
         ),
-        'dtypes = ["float16", "float32", "float32", "float32", "float32", "float16"]': (
+        'dtypes = ["float16", "float32", "float32", "float32", "float32", "float32"]': (
             "relu is on no list"
         ),
-        'dtypes = ["float16", "float32", "float16", "float16", "float32", "float16"]': (
+        'dtypes = ["float16", "float32", "float16", "float16", "float32", "float32"]': (
             "the wider type wins"
         ),
-        'dtypes = ["float16", "float32", "float16", "float32", "float16", "float16"]': (
+        'dtypes = ["float16", "float32", "float16", "float32", "float16", "float32"]': (
             "a sum over many numbers"
         ),
-        'dtypes = ["float16", "float32", "float16", "float32", "float32", "float32"]': (
-            "nothing to promote"
+        'dtypes = ["float16", "float32", "float16", "float32", "float32", "float16"]': (
+            "as in an addition"
         ),
         'dtypes = ["float16", "float32"]': "expected a list of 6",
+    },
+)
+
+SHARE_LOST = SOLUTION["08.7"]
+ANSWERS["08.7"] = Answers(
+    right=[
+        """
+def share_lost(weights, updates, dtype):
+    stored = weights.to(dtype)
+    still = stored + updates.to(dtype) == stored
+    return still.sum() / still.numel()
+""",
+        """
+def share_lost(weights, updates, dtype):
+    before = weights.type(dtype).flatten().tolist()
+    after = (weights.type(dtype) + updates.type(dtype)).flatten().tolist()
+    return sum(a == b for a, b in zip(after, before)) / len(before)
+""",
+    ],
+    wrong={
+        edit(
+            SHARE_LOST, ("updates.to(dtype)", "updates")
+        ): "less than half of the distance",
+        edit(
+            SHARE_LOST, ("weights.to(dtype)", "weights")
+        ): "less than half of the distance",
+        edit(SHARE_LOST, ("==", "!=")): "that is the share that moves",
+        edit(SHARE_LOST, ("mean", "sum")): "that is how many, not which share",
+        edit(SHARE_LOST, (".float().mean()", "")): "expected a number",
+        """
+def share_lost(weights, updates, dtype):
+    before, after = weights.to(dtype), (weights + updates).to(dtype)
+    return (after == before).float().mean().item()
+""": "round both first",
+        """
+def share_lost(weights, updates, dtype):
+    return (updates.abs() < torch.finfo(dtype).eps / 2).float().mean().item()
+""": "grows with the weight",
     },
 )
 
@@ -201,7 +241,9 @@ def accumulate(model, optimizer, scaler, batches, max_norm):
         edit(
             ACCUMULATE, (" / len(batches)", "")
         ): "Divide each loss by the number of batches",
-        edit(ACCUMULATE, ("    scaler.update()\n", "")): "update() was called 0 times",
+        edit(
+            ACCUMULATE, ("    scaler.update()\n", "")
+        ): "update() was not called: call it once, after the step",
         edit(
             ACCUMULATE, ("len(batches)", "4")
         ): "2 batches: the optimizer saw a gradient of norm",
@@ -221,6 +263,11 @@ def accumulate(model, optimizer, scaler, batches, max_norm):
                 "    scaler.update()\n    scaler.step(optimizer)",
             ),
         ): "update() came before step()",
+        edit(
+            ACCUMULATE,
+            ("    scaler.update()\n", ""),
+            ("backward()", "backward()\n        scaler.update()"),
+        ): "update() came before step(): it ends a step, after the loop",
         edit(
             ACCUMULATE,
             ("    optimizer.zero_grad()\n", ""),
@@ -263,10 +310,10 @@ def accumulate(model, optimizer, scaler, batches, max_norm):
     clip_grad_norm_(model.parameters(), max_norm)
     scaler.step(optimizer)
     scaler.update()
-""": "backward ran 1 time for 4 batches",
+""": "backward ran once for 4 batches",
         edit(
             ACCUMULATE, ("(loss)", "(scaler.scale(loss))")
-        ): "4 backward passes, 8 calls of scaler.scale",
+        ): "backward ran 4 times, scaler.scale 8 times",
         edit(
             ACCUMULATE,
             (
