@@ -221,104 +221,6 @@ def _check_kept(answer, given, x, expected, name, why):
         raise Wrong(f"{shown} gave {mine}, {name} keeps {theirs}: {why}")
 
 
-def check_update(answer):
-    _refuse_stub(answer)
-    ones, grid = torch.ones(4), torch.arange(6.0).view(2, 3)
-    signs = torch.tensor([-1.0, 0.0, 1.0, -2.0]).bfloat16()
-    small = torch.tensor([-1e-3, 0.0, 1e-3, -2.0]).bfloat16()
-    tiny = torch.tensor([-1e-8, 0.0, 1e-7, -1e-6]).bfloat16()
-    _follow(answer, ones, [signs], 0.5)
-    _follow(answer, ones, 100 * [small], 0.1)
-    _follow(answer, ones, [tiny], 1e6)
-    _follow(answer, grid, [(grid - k).bfloat16() for k in range(4)], 0.03)
-
-
-def _follow(answer, start, gradients, lr):
-    master, weight = start.clone(), torch.nn.Parameter(start.bfloat16())
-    address, expected, rounded = weight.data_ptr(), start.clone(), start.clone()
-    shown = "a bfloat16 weight, its float32 master copy, a bfloat16 gradient"
-    for grad in gradients:
-        before = master.clone()
-        call(answer, weight, master, grad.clone(), lr, shown=shown)
-        if not torch.is_grad_enabled():
-            raise Wrong(
-                "gradients are switched off for all that follows: with"
-                " torch.no_grad(): …"
-            )
-        if master.dtype != torch.float32:
-            raise Wrong(
-                f"the master copy is {master.dtype} now: it must stay in float32"
-            )
-        expected -= lr * grad.float()
-        rounded -= lr * grad
-    _same_parameter(weight, address)
-    when = "after an update"
-    if len(gradients) > 1:
-        when = f"after {len(gradients)} updates"
-    if torch.equal(master, start):
-        raise Wrong(
-            f"{when} the master copy is what it was: it is the one to be updated, in"
-            " place"
-        )
-    if not torch.allclose(master, expected, rtol=5e-5):
-        if torch.allclose(master, rounded, rtol=5e-5):
-            raise Wrong(
-                "lr * grad was rounded to bfloat16 before the master copy took it: use"
-                " grad.float()"
-            )
-        slip = _update_slip(master, start, expected, lr, len(gradients))
-        raise Wrong(
-            f"{when} with lr = {lr} the master copy is {_list(master)}, expected"
-            f" {_list(expected)}{slip}"
-        )
-    if torch.equal(weight.detach(), before.bfloat16()):
-        same = "the master copy of one step ago"
-        if torch.equal(before, start):
-            same = "what it was"
-        raise Wrong(f"the weight is {same}: it should be the new master copy, rounded")
-    if not torch.equal(weight.detach(), master.bfloat16()):
-        raise Wrong(
-            f"{when} the weight is {_list(weight)}, the master copy rounded to bfloat16"
-            f" is {_list(master.bfloat16())}"
-        )
-
-
-def _same_parameter(weight, address):
-    if weight.dtype != torch.bfloat16:
-        raise Wrong(
-            f"the weight is {weight.dtype} now; the forward pass needs it in bfloat16"
-        )
-    if weight.data_ptr() != address:
-        raise Wrong(
-            "the weight has new memory now: fill the old one, with copy_, and no one"
-            " else has to know"
-        )
-    if not weight.requires_grad:
-        raise Wrong(
-            "the weight asks for no gradient anymore: switch autograd off with"
-            " torch.no_grad() only"
-        )
-
-
-def _update_slip(master, start, expected, lr, steps):
-    if torch.allclose(master, 2 * start - expected):
-        return ": a step goes against the gradient"
-    first = master.flatten()[0]
-    if first == 1:
-        return ": small updates were lost, because they went through 16 bits"
-    taken, step = master - start, expected - start
-    times = (taken * step).sum() / (step * step).sum()
-    if steps == 1 and torch.allclose(taken, times * step, rtol=1e-3):
-        return f": that is a step of {times * lr:.3g} times the gradient"
-    if 1 < first < expected.flatten()[0]:
-        return ": it was overwritten by the rounded weight"
-    return ""
-
-
-def _list(x):
-    return [round(value, 4) for value in x.detach().float().flatten().tolist()]
-
-
 def check_share_lost(answer):
     ones, steps = torch.ones(5), torch.tensor([1e-4, -1e-4, 0.01, 0.02, 0.0])
     large = torch.tensor([[256.0, 1.0], [0.001, -1.0]])
@@ -470,8 +372,8 @@ class Run:
         calls = self.scaler.calls
         if calls.count("scale") != self.k:
             raise Wrong(
-                f"backward ran {_times(self.k)}, scaler.scale {_times(calls.count('scale'))}:"
-                " each loss needs it once"
+                f"backward ran {_times(self.k)}, scaler.scale"
+                f" {_times(calls.count('scale'))}: each loss needs it once"
             )
         if any(dtype != torch.float32 for dtype in self.scaler.scaled):
             raise Wrong(
@@ -492,8 +394,8 @@ class Run:
             raise Wrong("scaler.update() was not called: call it once, after the step")
         if calls.count("update") != 1:
             raise Wrong(
-                f"scaler.update() was called {_times(calls.count('update'))}: call it once"
-                " after each step of the optimizer"
+                f"scaler.update() was called {_times(calls.count('update'))}: call it"
+                " once, after the step"
             )
 
     def check_gradient(self):
@@ -717,28 +619,6 @@ dtypes = ["float16", "float32", "float16", "float32", "float32", "float32"]
         ),
     ),
     Exercise(
-        number="08.7",
-        title="Which weights would stand still?",
-        name="share_lost",
-        stars=1,
-        check=check_share_lost,
-        hints=[
-            "weights.to(dtype) is what would be stored; so is updates.to(dtype).",
-            "Compare the stored weight before and after the addition, with ==.",
-            "(after == before).float().mean() is a share.",
-        ],
-        solution="""
-def share_lost(weights, updates, dtype):
-    before = weights.to(dtype)
-    after = before + updates.to(dtype)
-    return (after == before).float().mean()
-""",
-        praise=(
-            "With the updates of a real step (learning rate times gradient), this tells"
-            " whether a model can do without float32 weights."
-        ),
-    ),
-    Exercise(
         number="08.4",
         title="Several batches, one step",
         name="accumulate",
@@ -777,28 +657,24 @@ def accumulate(model, optimizer, scaler, batches, max_norm):
     ),
     Exercise(
         number="08.5",
-        title="A master copy of the weights",
-        name="update",
-        stars=2,
-        check=check_update,
+        title="Which weights would stand still?",
+        name="share_lost",
+        stars=1,
+        check=check_share_lost,
         hints=[
-            (
-                "Two lines: update the master copy, in float32 (grad.float()), then"
-                " round it into the weight."
-            ),
-            "weight.copy_(master) rounds, and keeps the memory and the type of weight.",
-            "weight is a parameter, so autograd must not watch: with torch.no_grad().",
+            "weights.to(dtype) is what would be stored; so is updates.to(dtype).",
+            "Compare the stored weight before and after the addition, with ==.",
+            "(after == before).float().mean() is a share.",
         ],
         solution="""
-@torch.no_grad()
-def update(weight, master, grad, lr):
-    master -= lr * grad.float()
-    weight.copy_(master)
+def share_lost(weights, updates, dtype):
+    before = weights.to(dtype)
+    after = before + updates.to(dtype)
+    return (after == before).float().mean()
 """,
         praise=(
-            "AMP does it the other way round: the float32 copy is the parameter, and"
-            " the 16-bit copy is made in each forward pass and thrown away. Libraries"
-            " that train in pure bfloat16 keep a master copy as you do."
+            "With the updates of a real step (learning rate times gradient), this tells"
+            " whether a model can do without float32 weights."
         ),
     ),
     Exercise(

@@ -157,44 +157,6 @@ dtypes = (low, high, low, high, high, high)
     },
 )
 
-SHARE_LOST = SOLUTION["08.7"]
-ANSWERS["08.7"] = Answers(
-    right=[
-        """
-def share_lost(weights, updates, dtype):
-    stored = weights.to(dtype)
-    still = stored + updates.to(dtype) == stored
-    return still.sum() / still.numel()
-""",
-        """
-def share_lost(weights, updates, dtype):
-    before = weights.type(dtype).flatten().tolist()
-    after = (weights.type(dtype) + updates.type(dtype)).flatten().tolist()
-    return sum(a == b for a, b in zip(after, before)) / len(before)
-""",
-    ],
-    wrong={
-        edit(
-            SHARE_LOST, ("updates.to(dtype)", "updates")
-        ): "less than half of the distance",
-        edit(
-            SHARE_LOST, ("weights.to(dtype)", "weights")
-        ): "less than half of the distance",
-        edit(SHARE_LOST, ("==", "!=")): "that is the share that moves",
-        edit(SHARE_LOST, ("mean", "sum")): "that is how many, not which share",
-        edit(SHARE_LOST, (".float().mean()", "")): "expected a number",
-        """
-def share_lost(weights, updates, dtype):
-    before, after = weights.to(dtype), (weights + updates).to(dtype)
-    return (after == before).float().mean().item()
-""": "round both first",
-        """
-def share_lost(weights, updates, dtype):
-    return (updates.abs() < torch.finfo(dtype).eps / 2).float().mean().item()
-""": "grows with the weight",
-    },
-)
-
 ACCUMULATE = SOLUTION["08.4"]
 ANSWERS["08.4"] = Answers(
     right=[
@@ -352,90 +314,41 @@ def accumulate(model, optimizer, scaler, batches, max_norm):
     },
 )
 
-UPDATE = SOLUTION["08.5"]
+SHARE_LOST = SOLUTION["08.5"]
 ANSWERS["08.5"] = Answers(
     right=[
         """
-def update(weight, master, grad, lr):
-    master.add_(grad.float(), alpha=-lr)
-    weight.data.copy_(master)
+def share_lost(weights, updates, dtype):
+    stored = weights.to(dtype)
+    still = stored + updates.to(dtype) == stored
+    return still.sum() / still.numel()
 """,
         """
-def update(weight, master, grad, lr):
-    master.grad = grad.to(torch.float32)
-    torch.optim.SGD([master], lr=lr).step()
-    with torch.no_grad():
-        weight[...] = master
-""",
-        """
-def update(weight, master, grad, lr):
-    master[:] = master - lr * grad.double()
-    weight.detach().copy_(master.bfloat16())
-    return weight
+def share_lost(weights, updates, dtype):
+    before = weights.type(dtype).flatten().tolist()
+    after = (weights.type(dtype) + updates.type(dtype)).flatten().tolist()
+    return sum(a == b for a, b in zip(after, before)) / len(before)
 """,
     ],
     wrong={
-        """
-@torch.no_grad()
-def update(weight, master, grad, lr):
-    weight -= lr * grad
-""": "it is the one to be updated",
         edit(
-            UPDATE, ("master -= lr * grad.float()", "master.sub_(lr * grad)")
-        ): "was rounded to bfloat16 before",
-        edit(UPDATE, ("@torch.no_grad()\n", "")): "raised RuntimeError",
-        """
-def update(weight, master, grad, lr):
-    master -= lr * grad.float()
-    weight.data = master
-""": "needs it in bfloat16",
-        """
-@torch.no_grad()
-def update(weight, master, grad, lr):
-    weight.copy_(master)
-    master -= lr * grad.float()
-""": "the weight is what it was",
-        edit(UPDATE, ("-= lr", "+= lr")): "a step goes against the gradient",
-        edit(UPDATE, ("-= lr", "= master - lr")): "to be updated, in place",
-        """
-def update(weight, master, grad, lr):
-    master -= lr * grad.float()
-    weight.requires_grad_(False).copy_(master)
-""": "asks for no gradient anymore",
-        edit(UPDATE, ("lr *", "0.1 *")): "that is a step of 0.1 times the gradient",
+            SHARE_LOST, ("updates.to(dtype)", "updates")
+        ): "less than half of the distance",
         edit(
-            UPDATE, ("float", "half().float")
-        ): "with lr = 1000000.0 the master copy is [1.0, 1.0",
+            SHARE_LOST, ("weights.to(dtype)", "weights")
+        ): "less than half of the distance",
+        edit(SHARE_LOST, ("==", "!=")): "that is the share that moves",
+        edit(SHARE_LOST, ("mean", "sum")): "that is how many, not which share",
+        edit(SHARE_LOST, (".float().mean()", "")): "expected a number",
         """
-def update(weight, master, grad, lr):
-    torch.set_grad_enabled(False)
-    master -= lr * grad.float()
-    weight.copy_(master)
-""": "switched off for all that follows",
+def share_lost(weights, updates, dtype):
+    before, after = weights.to(dtype), (weights + updates).to(dtype)
+    return (after == before).float().mean().item()
+""": "round both first",
         """
-def update(weight, master, grad, lr):
-    master.data = (master - lr * grad.float()).bfloat16()
-    weight.data.copy_(master)
-""": "the master copy is torch.bfloat16 now",
-        """
-def update(weight, master, grad, lr):
-    master -= lr * grad.float()
-    weight.data = master.bfloat16()
-""": "has new memory now",
-        edit(
-            UPDATE, ("    weight.copy_(master)\n", "")
-        ): "the weight is what it was: it should be the new master copy, rounded",
-        """
-@torch.no_grad()
-def update(weight, master, grad, lr):
-    weight -= lr * grad
-    master.copy_(weight)
-""": "went through 16 bits",
-        """
-def update(weight, master, grad, lr):
-    master -= lr * grad.float()
-    weight = master.bfloat16()
-""": "the weight is what it was: it should be the new master copy, rounded",
+def share_lost(weights, updates, dtype):
+    return (updates.abs() < torch.finfo(dtype).eps / 2).float().mean().item()
+""": "grows with the weight",
     },
 )
 
