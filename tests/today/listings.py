@@ -219,6 +219,7 @@ model = nn.parallel.DistributedDataParallel(net, device_ids=[rank])
 """,
     "S4 DDP, no sampler": """
 # right: distributed/no-sampler
+# also: distributed/no-group
 from torch.nn.parallel import DistributedDataParallel as DDP
 from torch.utils.data import DataLoader
 

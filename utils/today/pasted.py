@@ -61,7 +61,8 @@ MARKS = {
     "data/iterable-twice": r"(?s)^(?!.*get_worker_info).*IterableDataset.*num_workers",
     "distributed/same-order": r"(?s)^(?!.*set_epoch).*DistributedSampler\(",
     "distributed/no-sampler": (
-        r"(?s)^(?!.*Sampler)(?=.*DataLoader\()(?=.*(DistributedDataParallel|DDP)\()"
+        r"(?s)^(?!.*Sampler)(?=.*DataLoader\()"
+        r"(?=.*(\brank\b|DistributedDataParallel\(|DDP\())"
     ),
     "distributed/nothing-starts": (
         r"(?s)device_count\(\).*spawn\(|spawn\(.*device_count\(\)"
