@@ -254,6 +254,14 @@ def test_doctor_prints_a_line_for_each_thing_and_no_path(capsys):
     assert str(pathlib.Path.home()) not in text and str(COURSE) not in text
 
 
+def test_doctor_lists_emulated_results_apart():
+    lines = [text for ok, text in checkup.checkup() if ok]
+    (recorded,) = [text for text in lines if text.startswith("recorded results")]
+    (emulated,) = [text for text in lines if text.startswith("emulated results")]
+    assert "amd-epyc" in recorded and "emulated" not in recorded
+    assert emulated.endswith("no GPU: emulated-tesla-t4")
+
+
 def test_doctor_says_what_to_do_about_what_is_missing(monkeypatch):
     for module in (needs, checkup):
         monkeypatch.setattr(module, "package_version", lambda package: None)
