@@ -244,6 +244,60 @@ def test_training_ends_where_it_ends_on_the_cpu(options):
     assert trained(GPU, **options) == pytest.approx(trained("cpu"), rel=1e-4)
 
 
+RECURRENT = {
+    "lstm": lambda: nn.LSTM(5, 7, 2, bidirectional=True),
+    "gru": lambda: nn.GRU(5, 7, 2),
+    "rnn": lambda: nn.RNN(5, 7),
+    "encoder": lambda: nn.TransformerEncoderLayer(5, 1, 8, 0.0, batch_first=True),
+}
+
+
+def output_and_gradients(module, x):
+    found = module(x)
+    y = found[0] if isinstance(found, tuple) else found
+    (y**2).sum().backward()
+    return [y.detach(), *(p.grad for p in module.parameters())]
+
+
+@pytest.mark.parametrize("name", RECURRENT)
+def test_layers_of_many_steps_have_the_values_of_the_cpu(name):
+    torch.manual_seed(0)
+    module, x = RECURRENT[name](), made((4, 3, 5))
+    expected = output_and_gradients(module, x)
+    module.zero_grad()
+    for got, of_cpu in zip(output_and_gradients(module.to(GPU), x.to(GPU)), expected):
+        close(got, of_cpu)
+    with torch.no_grad():  # where PyTorch would take a faster way
+        module(x.to(GPU))
+        with torch.autocast("cuda"):
+            module(x.to(GPU))
+        module.eval()(x.to(GPU))
+
+
+def test_recurrent_layers_in_a_graph_read_their_inputs_anew():
+    module, x = nn.LSTM(4, 4).to(GPU), made((3, 2, 4)).to(GPU)
+    graph = torch.cuda.CUDAGraph()
+    with torch.no_grad():
+        module(x)
+        with torch.cuda.graph(graph):
+            y, _ = module(x)
+        x.mul_(2)
+        graph.replay()
+        close(y, module(x)[0].cpu())
+
+
+def test_scripted_and_compiled_functions_compute():
+    def function(x):
+        return (x * x + 1).relu().sigmoid()
+
+    x = made().to(GPU)
+    scripted = torch.jit.trace(function, x)
+    for _ in range(4):  # the third call is the first that a fuser would compile
+        close(scripted(x), function(x).cpu())
+    count = torch.compile(lambda n: torch.arange(n, device=GPU) * 2)
+    close(count(3), torch.tensor([0, 2, 4]))
+
+
 def test_random_numbers_follow_the_seed():
     torch.manual_seed(3)
     first, second = torch.rand(5, device=GPU), torch.rand(5, device=GPU)
