@@ -265,7 +265,8 @@ def test_layers_of_many_steps_have_the_values_of_the_cpu(name):
     module, x = RECURRENT[name](), made((4, 3, 5))
     expected = output_and_gradients(module, x)
     module.zero_grad()
-    for got, of_cpu in zip(output_and_gradients(module.to(GPU), x.to(GPU)), expected):
+    found = output_and_gradients(module.to(GPU), x.to(GPU))
+    for got, of_cpu in zip(found, expected, strict=True):
         close(got, of_cpu)
     with torch.no_grad():  # where PyTorch would take a faster way
         module(x.to(GPU))
