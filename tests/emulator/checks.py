@@ -414,6 +414,16 @@ def test_a_copy_to_pinned_memory_returns_early_and_one_to_pageable_memory_waits(
     assert pageable.sum() == 1000
 
 
+@pytest.mark.parametrize("size", [1, 5])
+def test_a_copy_from_pinned_memory_reads_what_the_device_wrote_there(size):
+    x, pinned = torch.ones(size, device=GPU), torch.zeros(size, pin_memory=True)
+    y = torch.empty(size, device=GPU, dtype=torch.long)
+    torch.cuda._sleep(SLEEP)
+    pinned.copy_(x, non_blocking=True)
+    y.copy_(pinned, non_blocking=True)
+    assert y.sum().item() == size
+
+
 # --------------------------------------------------------------------------------------
 # CUDA Graphs
 
@@ -565,6 +575,16 @@ print(properties.name, properties.major, gib, bf16)
 """
     assert program(source, gpu="H200")[0] == "NVIDIA H200 9 139 True\n"
     assert program(source)[0] == "Tesla T4 7 14 False\n"
+
+
+def test_a_kernel_that_nobody_computes_is_announced(tmp_path):
+    source = """
+import torch
+code = "template <typename T> T f(T x) { return x + 1; }"
+print(torch.cuda.jiterator._create_jit_fn(code)(torch.zeros(3, device="cuda")).shape)
+"""
+    out, err = program(source, EMULATOR_LOG=str(tmp_path / "log"))
+    assert out and "nobody computes this kernel, results are wrong" in err
 
 
 # --------------------------------------------------------------------------------------

@@ -352,7 +352,10 @@ bool Call::touches_host_memory() const {
     for (size_t i = 0; i < arguments_.size(); i++) {
         bool is_list = !arguments_[i].isTensor();
         each_tensor(arguments_[i], [&](const Tensor& tensor) {
-            found |= !tensor.is_cuda() && (is_list || tensor.numel() > 1 || work_->written[i]);
+            if (tensor.is_cuda()) return;
+            // what the device has yet to write to pinned memory
+            bool later = op_.base == "copy_" && tensor.is_pinned();
+            found |= is_list || tensor.numel() > 1 || work_->written[i] || later;
         });
     }
     return found;
