@@ -24,7 +24,7 @@ class Contents(AsyncLargeFileManager):
 
 
 def drop_widgets(nb):
-    """Take widgets out of the outputs of a notebook that have something else to show."""
+    """Take the widgets out of outputs that have something else to show."""
     for cell in nb["cells"]:
         for output in cell.get("outputs", []):
             if len(output.get("data", {})) > 1:

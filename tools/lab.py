@@ -22,6 +22,8 @@ from jupyter_core.paths import jupyter_config_dir, jupyter_data_dir
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = ("paths.md", "glossary.md")  # of docs, whose links open lessons
+# "](../docs/glossary.md#cuda)"; in a page itself "](#tpu)"
+INTO_PAGES = re.compile(r"\]\((?:\.\./docs/)?((?:paths|glossary)\.md|)(?:#([\w-]+))?\)")
 # "](scripts/", "src=\"diagrams/": links into folders of notebooks, up to the folder
 INTO_NOTEBOOKS = re.compile(
     r'(\]\(|(?:src|href)=")(?=(?:diagrams|exercises|recorded|scripts)\b)'
@@ -101,6 +103,30 @@ def kernel_metadata():
     }
 
 
+def anchors(page):
+    """Anchors of a page of docs: as in its links, where all letters are small → as
+    JupyterLab makes them.
+    """
+    path = ROOT / "docs" / page
+    text = path.read_text(encoding="utf-8") if path.is_file() else ""
+    names = [name.replace(" ", "-") for name in re.findall(r"^#+ (.+)$", text, re.M)]
+    return {name.lower(): name for name in names}
+
+
+def into_copies(text, own=""):
+    """A text of which links to PAGES lead to their copies, and to JupyterLab's anchors.
+    own: the page that it is.
+    """
+
+    def link(found):
+        page, anchor = found.groups()
+        if not anchor:
+            return f"]({page})"
+        return f"]({page}#{anchors(page or own).get(anchor, anchor)})"
+
+    return INTO_PAGES.sub(link, text)
+
+
 def for_reader(path):
     """A lesson as its reader gets it: without outputs, its edition noted, the sections
     below "Deeper" closed, links mended.
@@ -111,8 +137,7 @@ def for_reader(path):
             cell |= {"outputs": [], "execution_count": None}
             continue
         text = INTO_NOTEBOOKS.sub(r"\1../notebooks/", "".join(cell["source"]))
-        for page in PAGES:
-            text = text.replace(f"](../docs/{page}", f"]({page}")
+        text = into_copies(text)
         if is_deeper and text.startswith("## "):
             cell["metadata"]["jp-MarkdownHeadingCollapsed"] = True
         is_deeper = is_deeper or text.startswith("## Deeper")
@@ -127,6 +152,7 @@ def page_for_reader(path):
     notes the edition.
     """
     text = path.read_text(encoding="utf-8").replace("../notebooks/", "")
+    text = into_copies(text, own=path.name)
     # what the original says of itself
     text = re.sub(r"(^> .*\n)+\n", "", text, flags=re.M)
     return f"{text}\n<!-- edition {short_hash(text)} -->\n"

@@ -139,6 +139,16 @@ def test_every_link_of_the_course_leads_to_the_same_or_its_copy_from_work():
         assert here == list(targets(text, ROOT / "docs")) and len(here) > 14
 
 
+def test_links_to_pages_have_the_anchors_of_jupyterlab(course):
+    path = course / "docs" / "paths.md"
+    path.write_text("[a](#many-gpus), [b](glossary.md#one)\n\n### Many GPUs\n")
+    text = "[a](../docs/paths.md#many-gpus) [b](../docs/paths.md) [c](#many-gpus)"
+    expected = "[a](paths.md#Many-GPUs) [b](paths.md) [c](#many-gpus)"
+    assert lab.into_copies(text) == expected
+    copy = lab.page_for_reader(path)
+    assert copy.startswith("[a](#Many-GPUs), [b](glossary.md#one)\n")
+
+
 def test_sections_below_deeper_are_closed(course, capsys):
     texts = ["## 1 · Why?", "## Deeper", "A", "## 2 · How?", "### B", "## More"]
     path = course / "notebooks" / LESSON
