@@ -160,10 +160,10 @@ def test_in_a_kernel_a_widget_and_strictly_a_line_that_can_be_stored(run):
 def test_without_a_page_or_without_widgets(shell):
     """Plain Python, IPython in a terminal, a kernel without ipywidgets."""
     code = f"""import sys; from types import SimpleNamespace; import IPython
-from utils import predictions
+from utils import predictions, widgets
 IPython.get_ipython = lambda: {shell}
 IPython.display.display = lambda data, raw: print(*data, data["text/plain"])
-predictions.find_spec = lambda name: None
+widgets.find_spec = lambda name: None
 predictions.predict{RACE}
 assert "ipywidgets" not in sys.modules"""
     done = subprocess.run(
