@@ -192,12 +192,13 @@ def _show(verdict, stuck="", exercise=None):
     data = {"text/plain": verdict, "text/html": _page(verdict, f"6px solid {color}")}
     display(data, raw=True)
     if exercise:
-        text = f"Stuck? In a cell of its own: hint({exercise.number!r})"
+        text = f'Stuck? In a cell of its own: hint("{exercise.number}")'
         widgets.show(_buttons(exercise), {"text/plain": text})
 
 
 def _page(text, border="none"):
-    style = f"border-left: {border}; padding-left: 0.7em; white-space: pre-wrap"
+    style = f"border-left: {border}; padding-left: 0.7em; margin: 0"
+    style += "; white-space: pre-wrap"
     return f'<pre style="{style}">{html.escape(text)}</pre>' if text else ""
 
 

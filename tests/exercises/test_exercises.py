@@ -266,7 +266,7 @@ def test_a_page_with_widgets_shows_a_bar(page, capsys, answer, mark, color, part
     assert verdict["text/plain"].startswith(f"{mark} 00.1 · ")
     assert color in verdict["text/html"] and "<b>" not in verdict["text/html"]
     # for who opens the notebook again, without its kernel
-    assert all("hint('00.1')" in data["text/plain"] for data in stuck)
+    assert all('hint("00.1")' in data["text/plain"] for data in stuck)
 
 
 def test_buttons_give_hints_and_the_solution(page):
