@@ -278,7 +278,7 @@ def test_a_copied_lesson_finds_the_course(kernel, monkeypatch, tmp_path, read_on
     run.execute(nb, course / work, allow_errors=True)
     shown = list(map(text_of, nb.cells))
     assert [errors_of(cell) for cell in nb.cells] == [[]] * 4, shown
-    assert shown[0] == "" and shown[1].strip() == str(course)
+    assert shown[0].startswith("Ready: PyTorch ") and shown[1].strip() == str(course)
     assert "scripts/train_ddp.py" in shown[2] and "✗ 00.1" in shown[3]
     progress = json.loads((course / ".progress.json").read_text())
     assert progress == {"00.1": "tried"}
