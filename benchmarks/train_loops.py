@@ -1,7 +1,7 @@
 """train.py against Accelerate and Lightning: same model, data, optimizer and precision,
 interleaved in one run.
 
-python -m benchmarks.train_loops [--seconds 130] [--batches 32 256]
+python -m benchmarks.train_loops [--seconds 600] [--batches 32 256]
                                  [--peers Accelerate Lightning] [options of train.py]
 
 Each way runs in a process of its own, as its users start it, and takes its steps when
@@ -9,15 +9,17 @@ it is told to. Samples/s are compared round by round: in each round every way ta
 turn, in an order drawn anew, and the ratio of that round counts. Printed are the median
 of the ratios and its 95% interval. On a CPU with one thread: with more, one that a
 neighbor holds up holds up all. The first line says what the intervals decide: train.py
-is ahead, behind, or they cannot tell. `--peers train.py` compares train.py with itself:
-that must give 1.
+is ahead, behind, or they cannot tell. Rounds go on until they can tell of all peers, or
+the time is over; that is asked after 40, 80, 160, … rounds, not after each, since an
+interval that is looked at often enough leaves 1 by chance. `--peers train.py` compares
+train.py with itself: that must give 1.
 
 Then the time from the start of a process to the line that it prints after its first
 step. On a CUDA GPU, also a ladder of train.py's options on a model that fills the GPU.
 
-Target: no slower than the faster of the two, and no later. Exits with status 1 where a
-median misses it, and says whether that is beyond doubt: the whole interval lies on the
-wrong side.
+Target: no slower than the faster of the two, and no later. Exits with status 1 where it
+is missed beyond doubt: the whole interval lies on the wrong side. Where only the median
+does, it says that it cannot tell.
 """
 
 import argparse
@@ -39,7 +41,8 @@ from utils import devices, hardware
 from utils.timing import median_interval
 
 # TURN: seconds that a turn takes at least, if one step does not take longer
-STARTS, TURN = 5, 0.5
+# LOOK: rounds after which it is first asked whether the intervals can tell
+STARTS, TURN, LOOK = 5, 0.5, 40
 FILLS_A_GPU = "--width=2048 --layers=16 --heads=16 --context=1024 --batch=32".split()
 LADDER = {  # what train.py can be told; each adds to the one before
     "float32": ["--precision=fp32"],
@@ -56,13 +59,15 @@ def spread(numbers):
 
 
 def verdict(what, bad, beyond_doubt):
-    """One line about a target, None where it is met. `bad`: by the median.
-    `beyond_doubt`: by the interval, too.
+    """(one line, whether the target is missed) about a target; None where it is met.
+
+    bad: by the median
+    beyond_doubt: by the interval, too
     """
     if not bad:
         return None
     begin = "target missed" if beyond_doubt else "cannot tell, by the median"
-    return f"{begin}: {what}"
+    return f"{begin}: {what}", beyond_doubt
 
 
 class Way:
@@ -91,33 +96,68 @@ class Way:
         self.process.communicate()  # it ends where its input ends
 
 
-def compare(words, batch, names, seconds):
-    """Ratios of train.py's samples/s to each peer's, {peer: one for each round}, and
-    its samples/s.
+class Race:
+    """train.py and its peers at one batch size."""
+
+    def __init__(self, words, batch, names):
+        words = [*words, f"--batch={batch}", "--steps=100000"]
+        self.ways = [Way(name, words) for name in ("train.py", *names)]
+        self.batch, self.rates = batch, {way: [] for way in self.ways}
+        for way in self.ways:
+            way.take(2)  # the first step imports and allocates
+        self.steps = max(1, round(TURN / self.ways[0].take(1)[0]))
+
+    def run_round(self):
+        for way in random.sample(self.ways, len(self.ways)):
+            rate = self.steps * self.batch / way.take(self.steps)[0]
+            self.rates[way].append(rate)
+
+    def ratios(self):
+        """train.py's samples/s over each peer's, {peer: one for each round}."""
+        ours, *others = self.ways
+        return {
+            way.name: [
+                a / b for a, b in zip(self.rates[ours], self.rates[way], strict=True)
+            ]
+            for way in others
+        }
+
+    def goes_on(self):
+        rounds, look = len(self.rates[self.ways[0]]), LOOK
+        while look < rounds:
+            look *= 2
+        can_tell = all(decides(r) != CANNOT_TELL for r in self.ratios().values())
+        return not (rounds == look and can_tell)
+
+    def close(self):
+        for way in self.ways:
+            way.close()
+
+
+def compare(words, batches, names, seconds):
+    """The races of all batch sizes, side by side, until they can tell or the time is
+    over.
     """
-    words = [*words, f"--batch={batch}", "--steps=100000"]
-    ours, *others = ways = [Way(name, words) for name in ("train.py", *names)]
-    for way in ways:
-        way.take(2)  # the first step imports and allocates
-    steps = max(1, round(TURN / ours.take(1)[0]))
-    rates, end = {way: [] for way in ways}, time.monotonic() + seconds
-    while time.monotonic() < end:
-        for way in random.sample(ways, len(ways)):
-            rates[way].append(steps * batch / way.take(steps)[0])
-    for way in ways:
-        way.close()
-    ratios = {
-        way.name: [a / b for a, b in zip(rates[ours], rates[way], strict=True)]
-        for way in others
-    }
-    return ratios, rates[ours]
+    races, end = [Race(words, batch, names) for batch in batches], time.monotonic()
+    end += seconds
+    running = list(races)
+    while running and time.monotonic() < end:
+        for race in running:
+            race.run_round()
+        running = [race for race in running if race.goes_on()]
+    for race in races:
+        race.close()
+    return races
+
+
+CANNOT_TELL = "cannot tell from"
 
 
 def decides(ratios):
     low, high = median_interval(ratios)
     if low > 1:
         return "ahead of"
-    return "behind" if high < 1 else "cannot tell from"
+    return "behind" if high < 1 else CANNOT_TELL
 
 
 def wait_for_first_step(words):
@@ -195,8 +235,8 @@ def main():
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     add = parser.add_argument
-    each = "of rounds, for each batch (default: %(default)s)"
-    add("--seconds", type=float, default=130, help=each)
+    each = "of rounds, at most, for all batches (default: %(default)s)"
+    add("--seconds", type=float, default=600, help=each)
     default = {"help": "(default: %(default)s)", "nargs": "*"}
     add("--batches", type=int, default=[32, 256], **default)
     names = ["Accelerate", "Lightning"]
@@ -213,30 +253,28 @@ def main():
     if device.type == "cuda" or options.ladder:
         print("ladder")
         ladder(words if options.ladder else [*FILLS_A_GPU, *words])
-    verdicts = [line for line in verdicts if line]
-    print("\n".join(verdicts) or "every target is met")
-    return 1 if verdicts else 0
+    verdicts = [each for each in verdicts if each]
+    print("\n".join(line for line, _ in verdicts) or "every target is met")
+    return int(any(missed for _, missed in verdicts))
 
 
 def report_rates(words, options, device):
     """Compare samples/s and print them; the verdicts."""
-    found = {
-        batch: compare(words, batch, options.peers, options.seconds)
-        for batch in options.batches
-    }
+    races = compare(words, options.batches, options.peers, options.seconds)
     decided = [
-        f"{decides(r)} {peer} at batch {batch}"
-        for batch, (ratios, _) in found.items()
-        for peer, r in ratios.items()
+        f"{decides(ratios)} {peer} at batch {race.batch}"
+        for race in races
+        for peer, ratios in race.ratios().items()
     ]
     print(f"train.py, by the 95% intervals: {', '.join(decided)}")
     threads = f"{torch.get_num_threads()} thread(s)"
     print(f"{devices.name_of(device.type)}, torch {torch.__version__}, {threads}")
     verdicts = []
-    for batch, (ratios, rates) in found.items():
+    for race in races:
+        batch, rates = race.batch, race.rates[race.ways[0]]
         ours = f"train.py {statistics.median(rates):,.0f} samples/s"
         print(f"batch {batch}: {ours}. Its samples/s divided by those of")
-        for peer, numbers in ratios.items():
+        for peer, numbers in race.ratios().items():
             print(f"  {peer:12} {spread(numbers)}")
             slower = statistics.median(numbers) < 1
             doubtless = median_interval(numbers)[1] < 1

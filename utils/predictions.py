@@ -9,7 +9,7 @@ import re
 import textwrap
 
 from utils import widgets
-from utils.messages import LabError, strict
+from utils.messages import LabError, say, strict
 from utils.score import keep_score, load_score
 
 _asked = {}  # key → options, in this kernel
@@ -47,7 +47,8 @@ def predict(key: str, question: str, *options: str) -> None:
 
 def reveal(key: str, answer: str, why: str = "") -> None:
     """Compare the reader's guess with `answer`, one of the options: "You said 4; it is
-    0." Then say `why`. Without a guess and a reason: nothing.
+    0." Then say `why`. Without a guess and a reason: nothing, but in outputs that are
+    stored (LAB_STRICT=1) the answer.
 
     why: a sentence or two, which so cannot be read before the experiment has run
 
@@ -60,8 +61,11 @@ def reveal(key: str, answer: str, why: str = "") -> None:
             problem = f"the options are {_asked[key]}"
         raise LabError(f"reveal({key!r}, {answer!r}): {problem}")
     _revealed[key] = answer
-    if said := f"{_verdict(key)} {why}".strip():
-        print(textwrap.fill(said, 88))
+    if strict():  # as data, too: the site judges its readers' guesses by it
+        text = textwrap.fill(f"The answer: {answer}. {why}".strip(), 88)
+        say(text, "revealed", revealed={"key": key, "answer": answer})
+    elif text := f"{_verdict(key)} {why}".strip():
+        print(textwrap.fill(text, 88))
 
 
 def _box(key, rich, options):

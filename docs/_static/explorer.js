@@ -34,8 +34,26 @@ window.deviceLab = window.deviceLab || {};
         field.nextElementSibling.value = text;
       }
     });
-    picture.innerHTML = data.pictures[at].map(tag => data.tags[tag]).join("");
+    const svg = data.pictures[at].map(tag => data.tags[tag]).join("");
+    const head = box.querySelector(".explorer-head");
+    head.textContent = narrow.matches ? data.heads[at].join(" · ") : "";
+    picture.innerHTML = narrow.matches
+      ? panels(svg, data.cuts[at], box.dataset.scale) : svg;
     picture.setAttribute("aria-label", data.alts[at]);
+  }
+
+  // On a phone: the panels of a figure below each other, without the lines above them.
+  const narrow = matchMedia("(max-width: 40em)"), HEAD = 36;  // points
+  function panels(svg, cuts, scale) {
+    const [, width, height] = svg.match(/viewBox="0 0 ([\d.]+) ([\d.]+)"/);
+    const ends = [...cuts, Number(width)];
+    return [0, ...cuts].map((left, n) => svg.replace(/^<svg[^>]*>/, open => {
+      const wide = ends[n] - left;
+      return open.replace(/ (width|height)="[^"]*"/g, "")
+        .replace(/viewBox="[^"]*"/,
+          `viewBox="${left} ${HEAD} ${wide} ${height - HEAD}"`)
+        .replace("<svg", `<svg style="min-width: ${Math.round(wide * scale)}px"`);
+    })).join("");
   }
 
   // Where the figure is wider than the page, the keyboard can scroll it.
@@ -59,6 +77,7 @@ window.deviceLab = window.deviceLab || {};
         says.textContent = picture.getAttribute("aria-label");
       });
     }
+    narrow.addEventListener("change", () => show(box));
     show(box);  // a browser keeps what stood in the fields of a page that is reloaded
     box.querySelector("fieldset").disabled = false;
     box.dataset.ready = "";

@@ -22,6 +22,18 @@ const kept = {
   },
 };
 
+// What is said of a guess, as reveal() in utils/predictions.py says it.
+const isNumber = (text) => /^[-−~]?\d/.test(text);
+const verdict = (guess, answer) => {
+  const said = isNumber(guess) ? guess : `“${guess}”`;
+  if (answer === undefined) return `You said ${said}.`;
+  if (guess === answer) {
+    return `You said ${said}, and ${isNumber(answer) ? `${answer} it is` : "that is right"}.`;
+  }
+  return `You said ${said}; ` +
+    (isNumber(answer) ? `it is ${answer}.` : `the answer is “${answer}”.`);
+};
+
 // A question: its options become buttons; the one that is chosen is kept, and opens the
 // answer.
 for (const question of document.querySelectorAll(".predict")) {
@@ -39,7 +51,7 @@ for (const question of document.querySelectorAll(".predict")) {
     for (const button of buttons) {
       button.setAttribute("aria-pressed", button.textContent === guess);
     }
-    said.textContent = guess === null ? "" : `You said: ${guess}`;
+    said.textContent = guess === null ? "" : verdict(guess, question.dataset.answer);
   };
   for (const button of buttons) {
     button.addEventListener("click", () => {
@@ -54,24 +66,18 @@ for (const question of document.querySelectorAll(".predict")) {
   mark(kept.get(`predict ${key}`));
 }
 
-// One switch for all answers, the same on each page.
+// One switch for all answers of this page.
 const all = document.querySelector("button.show-answers");
 if (all) {
-  const show = (open) => {
-    all.setAttribute("aria-pressed", open);
+  all.hidden = false;
+  all.addEventListener("click", () => {
+    const open = all.dataset.open === undefined;
+    open ? (all.dataset.open = "") : delete all.dataset.open;
+    all.textContent = open ? "Hide all answers" : "Show all answers";
     for (const answer of answers) {
       answer.open = open;
     }
-  };
-  all.hidden = false;
-  all.addEventListener("click", () => {
-    const open = all.getAttribute("aria-pressed") !== "true";
-    kept.set("show all answers", open);
-    show(open);
   });
-  if (kept.get("show all answers") === "true") {
-    show(true);
-  }
 }
 
 // A link into something that is folded opens it.
@@ -104,6 +110,34 @@ const scrolls = new ResizeObserver((entries) => {
 });
 for (const place of document.querySelectorAll("pre, .table-wrapper, .math-wrapper")) {
   scrolls.observe(place);
+}
+
+// A picture that is shown smaller than it is: a tap shows it whole, to scroll in.
+const whole = document.createElement("dialog");
+whole.className = "whole";
+whole.addEventListener("click", () => whole.close());
+document.body.append(whole);
+const enlarge = (image) => {
+  const copy = image.cloneNode();
+  copy.loading = "eager";
+  whole.replaceChildren(copy, Object.assign(
+    document.createElement("button"), {type: "button", textContent: "Close"}));
+  whole.showModal();
+};
+const smaller = new ResizeObserver((entries) => {
+  for (const { target } of entries) {
+    const button = target.parentElement.querySelector("button.enlarge");
+    button.hidden = target.clientWidth > 0.8 * target.getAttribute("width");
+  }
+});
+for (const image of document.querySelectorAll(".output img[width]")) {
+  const button = document.createElement("button");
+  Object.assign(button, {type: "button", className: "enlarge", hidden: true});
+  button.textContent = "Enlarge the picture";
+  button.addEventListener("click", () => enlarge(image));
+  image.addEventListener("click", () => button.hidden || enlarge(image));
+  image.after(button);
+  smaller.observe(image);
 }
 
 // On paper nothing can be opened: answers are printed.

@@ -535,8 +535,8 @@ def _steps(model, optimizer, count):
     x = torch.tensor([[1.0, 2.0], [3.0, -1.0]])
     losses = []
     for _ in range(count):
-        loss = (model(x) - torch.tensor([[1.0], [-1.0]])).square().mean()
         optimizer.zero_grad()
+        loss = (model(x) - torch.tensor([[1.0], [-1.0]])).square().mean()
         loss.backward()
         optimizer.step()
         losses.append(loss.item())

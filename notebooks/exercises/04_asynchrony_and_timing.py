@@ -612,8 +612,8 @@ def _all_close(got, expected):
 def _losses(model, batches, options):
     optimizer, losses = torch.optim.SGD(model.parameters(), **options), []
     for x, y in batches:
-        loss = F.cross_entropy(model(x), y)
         optimizer.zero_grad()
+        loss = F.cross_entropy(model(x), y)
         loss.backward()
         optimizer.step()
         losses.append(loss.item())
@@ -905,8 +905,8 @@ import torch.nn.functional as F
 def train(model, optimizer, batches):
     losses = []
     for x, y in batches:
-        loss = F.cross_entropy(model(x), y)
         optimizer.zero_grad()
+        loss = F.cross_entropy(model(x), y)
         loss.backward()
         optimizer.step()
         losses.append(loss.detach())

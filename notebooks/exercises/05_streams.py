@@ -94,12 +94,14 @@ class NotingGpu(TorchFunctionMode):
         self.main, self.side = NotingStream("main", self), NotingStream("side", self)
         self.current, self.work, self.held, self.questions = [self.main], [], [], 0
         self.recorded = []  # pairs of a tensor and the stream that record_stream named
+        self.made = []  # pairs of a tensor and the stream that was current then
 
     def __torch_function__(self, function, types, args=(), kwargs=None):
         result, name = function(*args, **(kwargs or {})), function.__name__
         if name in HOLDS:
             self.held.append(f".{name}()")
         elif isinstance(result, torch.Tensor):
+            self.made.append((result, self.current[-1]))
             given_back = any(result is x for x in args) and not name.endswith("_")
             launched = not (name.startswith("empty") or result._is_view() or given_back)
             if launched:
@@ -151,6 +153,14 @@ class NotingGpu(TorchFunctionMode):
         ):
             yield
 
+    def home(self, x):
+        """The stream that the memory of `x` belongs to."""
+        return next((s for made, s in self.made if _same_memory(made, x)), self.main)
+
+    def users(self, x):
+        """The streams that record_stream named for the memory of `x`."""
+        return [s for tensor, s in self.recorded if _same_memory(tensor, x)]
+
     def all_before(self, stream):
         """Whether all that was launched comes before what is launched there now."""
         return set(range(1, len(self.work) + 1)) <= stream.before
@@ -168,6 +178,10 @@ class NotingGpu(TorchFunctionMode):
                 "after your function side is still the current stream: use"
                 " torch.cuda.stream(side) in a with"
             )
+
+
+def _same_memory(x, y):
+    return x.untyped_storage().data_ptr() == y.untyped_storage().data_ptr()
 
 
 def check_square_on_side(answer):
@@ -198,6 +212,15 @@ def check_square_on_side(answer):
                 "main does not wait for side after x * x was launched there: it may"
                 " read the result too early"
             )
+        if gpu.home(got) is gpu.side and gpu.main not in gpu.users(got):
+            named = ""
+            if gpu.side in gpu.users(got):
+                named = "you recorded side, whose memory it is anyway. "
+            raise Wrong(
+                f"{named}The memory of the result belongs to side, and the allocator"
+                " does not know that main uses it: once the result is dropped, side"
+                " may write there while main still reads"
+            )
         gpu.expect_main()
 
 
@@ -224,7 +247,7 @@ def check_sum_on_main(answer):
                 "main does not wait for side before it reads batch: the copy may still"
                 " be going on"
             )
-        users = [stream for x, stream in gpu.recorded if x is batch]
+        users = gpu.users(batch)
         if gpu.main not in users and not gpu.all_before(gpu.side):
             named = ""
             if gpu.side in users:
@@ -262,13 +285,15 @@ class WatchedStream(ToyStream):
     of the host opens the gate.
     """
 
-    def __init__(self, gate):
+    def __init__(self, gate, launched):
         super().__init__()
+        self.launched = launched  # pairs (stream, function) of all streams, in order
         self.thread = self._worker.submit(threading.get_ident).result()
         self.host, self.gate = threading.get_ident(), gate
         self.now = self.error = self.held = None
 
     def launch(self, fn, *args):
+        self.launched.append((self, fn))
         event = super().launch(self._run, fn, *args)
         event.__class__, event.stream = WatchedEvent, self
         return event
@@ -333,7 +358,8 @@ def _make_then_use(answer):
     def use():
         log.append(("use", threading.get_ident()))
 
-    producer, consumer = WatchedStream(gate), WatchedStream(gate)
+    launched = []
+    producer, consumer = WatchedStream(gate, launched), WatchedStream(gate, launched)
     try:
         call(answer, producer, consumer, make, use, shown="two toy streams")
         late = "made" in dict(log) and host not in dict(log).values()
@@ -364,10 +390,30 @@ def _make_then_use(answer):
     if where["use"] != consumer.thread:
         raise Wrong("use is not on the consumer. Launch use on consumer")
     if early:
-        raise Wrong(
-            "use ran while make was still running: nothing makes the consumer wait"
-            " for it"
-        )
+        why = _misplaced(launched, producer, consumer, make, use)
+        raise Wrong(f"use ran while make was still running: {why}")
+
+
+def _misplaced(launched, producer, consumer, make, use):
+    """Why the waits among the functions that were launched do not help."""
+    places = {fn: place for place, (_, fn) in enumerate(launched) if fn in (make, use)}
+    for place, (stream, fn) in enumerate(launched):
+        if not isinstance(getattr(fn, "__self__", None), Future):
+            continue
+        if stream is producer:
+            return "the producer waits. It is the consumer that must wait"
+        if place < places.get(make, 0):
+            return (
+                "the consumer's wait stands before the launch of make, and so waits"
+                " only for what was in the queue then"
+            )
+        if place > places.get(use, place):
+            return (
+                "the consumer's wait stands after the launch of use, and so holds up"
+                " only what is launched later"
+            )
+        return "the consumer waits, but for an event that does not come after make"
+    return "nothing makes the consumer wait for it"
 
 
 def _check_streams(streams, ended, late):
@@ -612,13 +658,17 @@ def make_then_use(producer, consumer, make, use):
         hints=[
             (
                 "Three things, in this order: side waits for x, the product goes to"
-                " side, main waits for the product."
+                " side, main waits for the product. Then its memory, which belongs to"
+                " side."
             ),
             (
                 "What stands in a block with torch.cuda.stream(side): goes to side. A"
                 " wait is reader.wait_stream(writer)."
             ),
-            "side.wait_stream(main) before the block, main.wait_stream(side) after it.",
+            (
+                "side.wait_stream(main) before the block, main.wait_stream(side) after"
+                " it, and record_stream(main) on the result."
+            ),
         ],
         solution="""
 def square_on_side(x, main, side):
@@ -626,12 +676,12 @@ def square_on_side(x, main, side):
     with torch.cuda.stream(side):
         y = x * x
     main.wait_stream(side)
+    y.record_stream(main)
     return y
 """,
         praise=(
-            "What is left is memory. A y made in the block belongs to side: whoever"
-            " uses it on main says so by y.record_stream(main), or lets side wait for"
-            " main before y is dropped. A y made on main needs neither."
+            "A y made on main, before the block, needs no record_stream: its memory"
+            " belongs to main, which waits for side anyway."
         ),
     ),
     Exercise(
@@ -670,7 +720,7 @@ def sum_on_main(batch, main, side):
         number="05.4",
         title="The order of issue for one copy engine",
         name="issue_order",
-        stars=2,
+        stars=1,
         check=check_issue_order,
         hints=[
             "In which order do the copies wait for nobody?",
@@ -693,7 +743,7 @@ def issue_order(chunks):
         number="05.5",
         title="A loader with two buffers",
         name="waits",
-        stars=3,
+        stars=2,
         check=check_waits,
         hints=[
             (
@@ -720,7 +770,7 @@ waits = loaded + [("work 0", "load 2")]
         number="05.6",
         title="The heart of the simulator",
         name="last_end",
-        stars=3,
+        stars=2,
         check=check_last_end,
         hints=[
             (

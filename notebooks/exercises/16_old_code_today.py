@@ -339,11 +339,11 @@ def _expected(model, batches):
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     losses, best = [], None
     for x, y in batches:
+        optimizer.zero_grad()
         loss = nn.functional.mse_loss(model(x), y)
         if not losses or loss.item() < min(losses):
             best = copy.deepcopy(model.state_dict())
         losses.append(loss.item())
-        optimizer.zero_grad()
         loss.backward()
         optimizer.step()
     return sum(losses) / len(losses), best
@@ -727,13 +727,13 @@ def train(model, batches, device):
     total, best, lowest = 0, None, float("inf")
     for x, y in batches:
         x, y = x.to(device), y.to(device)
+        optimizer.zero_grad()
         loss = torch.nn.functional.mse_loss(model(x), y)
         if loss < lowest:
             lowest, best = (
                 loss,
                 {name: tensor.clone() for name, tensor in model.state_dict().items()},
             )
-        optimizer.zero_grad()
         loss.backward()
         optimizer.step()
         total += loss.detach()

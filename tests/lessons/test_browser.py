@@ -1,4 +1,4 @@
-"""Each lesson in JupyterLab, as `make lab` starts it, in a browser: Run All ends without
+"""Each lesson in a browser, in JupyterLab as `make lab` starts it: Run All ends without
 an error, and every control redraws its figure.
 """
 

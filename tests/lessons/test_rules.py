@@ -88,7 +88,7 @@ BROKEN = [
     (replace("why-answer", '"yes"', '"maybe"'), "which is no option"),
     (
         replace("add", "reveal(", 'claim("a sum", total, at_least=2)\nreveal('),
-        "cell add: claim() before reveal('99.sum') gives the answer away",
+        "cell add: claim() gives the answer to '99.sum' away",
     ),
     (replace("draw", "# @title", "#"), "folded cell draw needs a line `# @title …`"),
     (replace("draw", "a line", "a line " * 9), "`# @title …` of at most 60"),
@@ -108,7 +108,7 @@ ELSEWHERE = "as section 9 of lesson 02, [section 8](02_tensors_on_devices.ipynb)
 KEPT = {
     "a claim above the question": replace("recipe", "x.sum()", "claim('a', True)"),
     "a claim after the answer": replace(
-        "add", 'f"{total:g}")', 'f"{total:g}")\nclaim("a sum", total, at_least=2)'
+        "explorer", "plots", 'claim("a sum", total, at_least=2)\nplots'
     ),
     "sections of other lessons": replace(
         "sum-text", "as sections 2", f"{ELSEWHERE}, 2"

@@ -372,11 +372,22 @@ def test_of_two_claims_with_one_sentence_that_of_the_same_cell_has_the_figure(co
     ]
 
 
-def test_on_the_page_of_a_lesson_a_claim_stands_with_what_was_printed():
-    """As one block: neighboring streams are merged, outputs of another kind are not."""
+def test_on_the_page_of_a_lesson_a_claim_is_a_sentence_that_wraps():
     output = pages_of_lessons.shown(shown(told(HERE, "A CPU")), {})
-    assert (output.output_type, output.name) == ("stream", "stdout")
-    assert output.text == "✓ of the CPU\n"
+    assert output.data == {"text/html": '<p class="said">✓ of the CPU</p>'}
+
+
+@pytest.mark.parametrize(
+    "text, columns",
+    [
+        ("eager   1 ms\ngraph  12 ms\n", True),
+        ("one   line\n", False),
+        ("A sentence.\nAnother one.\n", False),
+    ],
+)
+def test_a_table_is_told_from_sentences(text, columns):
+    output = nbformat.v4.new_output("stream", text=text)
+    assert pages_of_lessons.has_columns(output) is columns
 
 
 def test_an_old_recording_with_claims_as_lines_is_read_and_gives_no_figure(course):

@@ -69,7 +69,7 @@ def test_controls_stand_where_the_lesson_can_put_them(number):
 @pytest.mark.parametrize("number", NUMBERS)
 def test_the_first_picture_is_the_one_that_the_lesson_stores(number):
     explorer, first = drawings.load(number), explorers.first(number)
-    svg, alt = drawings.drawn(number, first)
+    svg, alt, _, _ = drawings.drawn(number, first)
     # nothing is measured on the machine that builds the site
     assert "this machine" not in svg
     if number in explorers.FIRST:
@@ -83,6 +83,13 @@ def test_the_first_picture_is_the_one_that_the_lesson_stores(number):
         for png in (plots._png(fig), "".join(data["image/png"]))
     )
     assert ours.shape == theirs.shape and np.abs(ours - theirs).max() < 0.05
+
+
+def test_a_figure_is_cut_between_its_panels():
+    found = drawings.drawn("14", explorers.first("14"))
+    assert len(found.cuts) == 2 and 150 < found.cuts[0] < found.cuts[1] - 150
+    assert found.head[0] in found.alt and len(found.head) == 2
+    assert drawings.drawn("00", explorers.first("00")).cuts == []
 
 
 @pytest.mark.parametrize("number", ["00", "08", "06"])
@@ -103,10 +110,11 @@ def test_page_and_script(number, tmp_path, monkeypatch):
     text = re.fullmatch(rf'deviceLab.explorer\("{number}", "(.*)"\)\n', script)[1]
     content = json.loads(gzip.decompress(base64.b64decode(text)))
     pictures = ["".join(content["tags"][n] for n in p) for p in content["pictures"]]
-    assert list(zip(pictures, content["alts"], strict=True)) == found
+    columns = pictures, content["alts"], content["heads"], content["cuts"]
+    assert list(zip(*columns, strict=True)) == found
 
     text = explorers.page(drawings.lesson_path(number).stem, "../")
-    svg, alt = drawings.drawn(number, first)
+    svg, alt, _, _ = drawings.drawn(number, first)
     assert drawings.slim(svg) in text and len(text) < 60_000
     # and with that it is XML, if each tag is closed
     closed = re.sub(r"(<input.*?)>", r"\1/>", text)

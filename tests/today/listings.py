@@ -217,6 +217,17 @@ import torch.distributed as dist
 dist.init_process_group(backend="nccl", rank=rank, world_size=world_size)
 model = nn.parallel.DistributedDataParallel(net, device_ids=[rank])
 """,
+    "S4 DDP, no sampler": """
+# right: distributed/no-sampler
+# also: distributed/no-group
+from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.utils.data import DataLoader
+
+model = DDP(net)
+loader = DataLoader(x, batch_size=4, shuffle=True)
+for batch in loader:
+    model(batch).sum().backward()
+""",
     "S4 sampler": """
 # right: distributed/same-order
 from torch.utils.data import DataLoader, DistributedSampler

@@ -134,6 +134,10 @@ OLD_TO_NOW = {
         "torch.cuda.memory_cached()",
         "torch.cuda.memory_reserved()",
     ),
+    "S1.18 no sampler": ("batch_size=4, shuffle=True)", "sampler=sampler)"),
+    "S1.19 data on the GPU": ("batch_size=4, pin_memory=True)", "big.split(4)"),
+    "S2.14 torch.cuda.os": ("torch.cuda.os.cpu_count()", "os.cpu_count()"),
+    "S2.14 private names": ("_utils.pin_memory.pin_memory(x)", "x.pin_memory()"),
     "S2.10 max_memory_cached": (
         "torch.cuda.max_memory_cached()",
         "torch.cuda.max_memory_reserved()",

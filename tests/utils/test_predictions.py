@@ -170,13 +170,17 @@ def test_in_a_kernel_a_widget_and_strictly_a_line_that_can_be_stored(run):
         for s in (False, True)
     }
     for strict, (asked, revealed) in cells.items():
-        assert not errors_of(asked) and not revealed.outputs
+        assert not errors_of(asked) and bool(revealed.outputs) is strict
         (output,) = asked.outputs
         assert text_of(asked) == "Predict. The sum will be … 4 · 0 · an error"
         assert set(output.data) == {
             "text/plain",
             "text/html" if strict else WIDGET_VIEW,
         }
+    # what is stored says the answer, as data, too
+    (answer,) = cells[True][1].outputs
+    assert answer.data == {"text/plain": "The answer: 0."}
+    assert answer.metadata.device_lab.revealed == {"key": "05.race", "answer": "0"}
     page = cells[True][0].outputs[0].data["text/html"]
     assert (
         "<b>Predict.</b> The sum will be … <b>4</b> · <b>0</b> · <b>an error</b></div>"
@@ -227,8 +231,9 @@ def test_strictly_a_wrong_reveal_is_an_error_and_no_score_is_touched(
         LabError, match=r"'17'\): the options are \('4', '0', 'an error'\)$"
     ):
         reveal("05.race", "17")
-    reveal("05.race", "0")
-    assert capsys.readouterr().out == "" and kept() == {
+    reveal("05.race", "0", "It reads too early.")
+    said = capsys.readouterr().out
+    assert said == "The answer: 0. It reads too early.\n" and kept() == {
         "predict 05.race": {"said": "4"}
     }
 

@@ -274,8 +274,10 @@ def _predictions(nb, number):
             yield f"predict({key}) needs one reveal() after it"
 
 
-def _claims_after_reveal(nb, number):
-    """A visible bound, or an announced error, gives away what a predict() asks."""
+def _given_away(nb, number):
+    """What answers the question of a predict() on the screen before its experiment has
+    run: the bound of a claim, an announced error, the reason that reveal() says.
+    """
     open_questions = set()
     for cell in code_cells(nb):
         names = "predict", "reveal", "claim", "expect_error"
@@ -283,17 +285,22 @@ def _claims_after_reveal(nb, number):
             ((call.lineno, name, call) for name in names for call in calls(cell, name)),
             key=lambda each: each[0],
         )
-        for _, name, call in found:
-            if name == "predict":
-                open_questions.add(ast.unparse(call.args[0]))
-            elif name == "reveal":
-                open_questions.discard(ast.unparse(call.args[0]))
-            elif open_questions and not folded(cell):
+        visible = not folded(cell)
+        revealed_here = [call for _, name, call in found if name == "reveal"]
+        open_questions |= {
+            ast.unparse(c.args[0]) for _, n, c in found if n == "predict"
+        }
+        for _, name, _ in found:
+            if name in ("claim", "expect_error") and open_questions and visible:
                 asked = ", ".join(sorted(open_questions))
                 yield (
-                    f"cell {cell.id}: {name}() before reveal({asked}) gives the answer"
-                    " away: after it, or folded"
+                    f"cell {cell.id}: {name}() gives the answer to {asked} away: fold"
+                    " it, or put it into a cell after the one that reveals"
                 )
+        for call in revealed_here:
+            open_questions.discard(ast.unparse(call.args[0]))
+            if visible and (len(call.args) > 2 or call.keywords):
+                yield f"cell {cell.id}: fold the cell whose reveal() says why"
 
 
 FOR_NEW = (
@@ -306,7 +313,7 @@ FOR_NEW = (
     _silent_cells,
     _diagrams,
     _predictions,
-    _claims_after_reveal,
+    _given_away,
 )
 
 # --------------------------------------------------------------------------------------

@@ -206,8 +206,23 @@ def choices(control):
     return {kind(round(value, 9)): f"{value:.4g}" for value in values}
 
 
+class Drawing(NamedTuple):
+    """One setting of an explorer.
+
+    svg: as matplotlib writes it, or `slim`
+    alt: the text alternative
+    head: the two lines above the panels, the finding and where it is from
+    cuts: between the panels, in points from the left
+    """
+
+    svg: str
+    alt: str
+    head: list
+    cuts: list
+
+
 def drawn(number, setting):
-    """One setting, as (SVG as matplotlib writes it, text alternative).
+    """The Drawing of one setting.
 
     number: of the lesson, "05". setting: values by name of control.
     """
@@ -225,17 +240,26 @@ def drawn(number, setting):
     }
     with matplotlib.rc_context(options):
         fig.savefig(text, format="svg", metadata={"Date": None})
-    return text.getvalue(), plots._alternative(fig, alt)
+    head = [line.get_text() for line in fig.texts]
+    return Drawing(text.getvalue(), plots._alternative(fig, alt), head, cuts(fig))
+
+
+def cuts(fig):
+    """Where a figure can be cut between its panels: points from the left, left of the
+    labels of each panel but the first.
+    """
+    boxes = sorted(ax.get_tightbbox().x0 for ax in fig.axes)
+    return [round(left / fig.dpi * 72) - 3 for left in boxes[1:]]
 
 
 def drawings(number, settings):
-    """Some settings as [(SVG for a page, text alternative)]: the work of a process."""
+    """The Drawings of some settings, for a page: the work of a process."""
     load(number)
     gc.freeze()
     gc.disable()  # while there is nothing to find: a sixth of the time
     done = [drawn(number, setting) for setting in settings]
     gc.enable()
-    return [(slim(svg), alt) for svg, alt in done]
+    return [each._replace(svg=slim(each.svg)) for each in done]
 
 
 # What nobody sees: the lines before <svg>, metadata, comments, names of groups, blanks

@@ -174,20 +174,22 @@ def drawn(numbers):
 def keep(number, path, found):
     """Write what the page of a lesson shows to `path`, as JSON, compressed.
 
-    found: of each setting, in their order, (SVG, text alternative). Each different tag,
-    with the words behind it, stands once in `tags`; a picture is a list of places
-    there. With that the pictures take half as much as by compression alone.
+    found: the Drawing of each setting, in their order. Each different tag, with the
+    words behind it, stands once in `tags`; a picture is a list of places there. With
+    that the pictures take half as much as by compression alone.
     """
     controls = drawings.load(number).controls.items()
     tags, pictures = {}, []
-    for svg, _ in found:
-        parts = re.findall("<[^<]+", svg)  # each begins with a tag
+    for drawing in found:
+        parts = re.findall("<[^<]+", drawing.svg)  # each begins with a tag
         pictures.append([tags.setdefault(part, len(tags)) for part in parts])
     content = {
         "controls": {name: described(number, name, each) for name, each in controls},
         "tags": list(tags),
         "pictures": pictures,
-        "alts": [alt for _, alt in found],
+        "alts": [drawing.alt for drawing in found],
+        "heads": [drawing.head for drawing in found],
+        "cuts": [drawing.cuts for drawing in found],
     }
     text = json.dumps(content, ensure_ascii=False, separators=(",", ":"))
     for old in path.parent.glob(f"{number}-*"):
@@ -235,14 +237,17 @@ def write(folder):
 # In the page
 
 
-# pixels that the smallest text keeps on a phone; the figure scrolls sideways there
+# pixels that the smallest text keeps on a phone, where the panels of a figure stand
+# below each other; what is wider scrolls sideways
 LEGIBLE = 9
 BOX = """\
-<div class="explorer" data-explorer="{number}" data-script="{script}">
+<div class="explorer" data-explorer="{number}" data-script="{script}"
+ data-scale="{scale:.3f}">
 <fieldset disabled>
 <legend>Move a control: the figure follows</legend>
 {fields}
 </fieldset>
+<p class="explorer-head"></p>
 <div class="explorer-window">
 <div class="explorer-picture" role="img" aria-label="{alt}"
  style="min-width: {least}px">
@@ -277,18 +282,23 @@ def page(stem, root):
         script=f"{root}_static/explorers/{number}.js",
         fields="\n".join(field(number, name, control) for name, control in controls),
         alt=html.escape(found["alts"][at]),
-        least=least_width(svg),
+        least=round(width_of(svg) * scale(svg)),
+        scale=scale(svg),
         svg=svg,
     )
 
 
-def least_width(svg):
-    """Pixels that a picture needs for its smallest text (sub- and superscripts, below 8
-    points, apart) to have LEGIBLE pixels.
+def width_of(svg):
+    """Of a picture, in points."""
+    return float(re.search(r'viewBox="0 0 ([\d.]+)', svg)[1])
+
+
+def scale(svg):
+    """Pixels a point that a picture needs for its smallest text (sub- and superscripts,
+    below 8 points, apart) to have LEGIBLE pixels.
     """
-    width = float(re.search(r'viewBox="0 0 ([\d.]+)', svg)[1])
     sizes = [float(size) for size in re.findall(r"font-size: ([\d.]+)px", svg)]
-    return round(width * LEGIBLE / min(size for size in sizes if size >= 8))
+    return LEGIBLE / min(size for size in sizes if size >= 8)
 
 
 def field(number, name, control):

@@ -9,6 +9,7 @@ one such cell and closes in another.
 import base64
 import hashlib
 import html
+import itertools
 import re
 import struct
 from xml.etree import ElementTree
@@ -31,6 +32,7 @@ NEXT_SUBJECT = re.compile(
 ANNOUNCES = re.compile(r".*:")
 # how a paragraph begins, other than a list, a table, a formula
 BRIDGE = re.compile(r"[\w*`\[(\"“]")
+GAP = re.compile(r"^.*\S {2,}\S.*$", re.M)  # a line of a table, as it is printed
 BADGES = re.compile(r"^\[!\[Open in Colab\].*$", re.M)
 
 
@@ -42,6 +44,7 @@ def page(nb, *, links, exercises, explorer):
     the explorer's picture, or None.
     """
     pictures, answers = {}, find_answers(nb.cells)
+    revealed = answers_of(nb.cells)
     pieces = []  # (key of the question that it answers, or None; cell)
     for index, cell in enumerate(nb.cells):
         key, is_text = answers.get(index), cell.cell_type == "markdown"
@@ -51,7 +54,7 @@ def page(nb, *, links, exercises, explorer):
         if is_text:
             pieces += _text(cell, key, links, bool(answers))
         else:
-            pieces += _code(cell, key, explorer, pictures)
+            pieces += _code(cell, key, explorer, pictures, revealed)
         for number in checks(cell):
             pieces += [(None, piece) for piece in help_with(exercises[number])]
     metadata = {"language_info": {"name": "lesson"}}
@@ -170,17 +173,16 @@ def _text(cell, key, links, has_answers):
 
 
 SWITCH = (
-    '<p><button type="button" class="show-answers" aria-pressed="false" hidden>'
-    "Show all answers</button></p>"
+    '<p><button type="button" class="show-answers" hidden>Show all answers</button></p>'
 )
 
 
-def _code(cell, key, explorer, pictures):
+def _code(cell, key, explorer, pictures, revealed):
     """The pieces of a code cell: the code, folded where the notebook folds it, and what
     it shows.
     """
     if asks := ASKS.search(cell.source):
-        yield None, raw(question(asks[1], cell.outputs))
+        yield None, raw(question(asks[1], cell.outputs, revealed.get(asks[1])))
         return
     code = v4.new_code_cell(TITLE.sub("", cell.source))
     if folded(cell):
@@ -198,10 +200,18 @@ def _code(cell, key, explorer, pictures):
     if explores:
         note = '<p class="note quiet">Sliders need a running notebook.</p>'
         outputs.append(html_output(note))
-    if outputs:
+    for columns, group in itertools.groupby(outputs, has_columns):
         # MyST-NB skips cells without a source
-        tags = {"tags": ["remove-input"]}
-        yield key, v4.new_code_cell("...", outputs=outputs, metadata=tags)
+        tags = {"tags": ["remove-input", *(["columns"] if columns else [])]}
+        yield key, v4.new_code_cell("...", outputs=list(group), metadata=tags)
+
+
+def has_columns(output):
+    """Whether an output's text is a table: two lines or more with gaps between their
+    words. Such lines are not wrapped.
+    """
+    text = output.get("text") or output.get("data", {}).get("text/plain", "")
+    return "text/html" not in output.get("data", {}) and len(GAP.findall(text)) > 1
 
 
 def html_output(text):
@@ -213,8 +223,8 @@ def shown(output, pictures):
     classes.
     """
     data = output.get("data", {})
-    if messages.state_of(output) == "claim":  # one block with what was printed
-        return v4.new_output("stream", text=data["text/plain"] + "\n")
+    if messages.state_of(output) in ("claim", "revealed"):  # a sentence
+        return html_output(f'<p class="said">{html.escape(data["text/plain"])}</p>')
     if "image/svg+xml" in data:
         content, alt = data["image/svg+xml"].encode(), data["text/plain"]
         root = ElementTree.fromstring(content)
@@ -250,9 +260,21 @@ def classes(text):
     return text.replace(f'style="{messages.FRAME}"', 'class="badge"')
 
 
-def question(key, outputs):
+def answers_of(cells):
+    """What stored outputs reveal, {key of the `predict` cell: answer}."""
+    facts = [
+        messages.facts_of(output)
+        for cell in cells
+        for output in cell.get("outputs", [])
+    ]
+    found = [fact["revealed"] for fact in facts if "revealed" in fact]
+    return {each["key"]: each["answer"] for each in found}
+
+
+def question(key, outputs, answer):
     """The question of a `predict` cell, from its stored output: its first bold words
-    are "Predict.", the others its options. site.js makes buttons of these.
+    are "Predict.", the others its options. site.js makes buttons of these, and judges
+    a guess by the answer (None: by none).
     """
     stored = next(
         output.data["text/html"]
@@ -262,8 +284,9 @@ def question(key, outputs):
     text = stored.partition("</b>")[2].partition("<b>")[0].strip()
     options = re.findall("<b>(.*?)</b>", stored)[1:]
     listed = "".join(f"<li>{option}</li>" for option in options)
+    said = f' data-answer="{html.escape(answer)}"' if answer is not None else ""
     return (
-        f'<div class="predict" data-key="{html.escape(key)}">'
+        f'<div class="predict" data-key="{html.escape(key)}"{said}>'
         f"<p><b>Predict.</b> {text}</p><ul>{listed}</ul></div>"
     )
 

@@ -60,6 +60,10 @@ MARKS = {
     "data/next": r"\.next\(\)",
     "data/iterable-twice": r"(?s)^(?!.*get_worker_info).*IterableDataset.*num_workers",
     "distributed/same-order": r"(?s)^(?!.*set_epoch).*DistributedSampler\(",
+    "distributed/no-sampler": (
+        r"(?s)^(?!.*Sampler)(?=.*DataLoader\()"
+        r"(?=.*(\brank\b|DistributedDataParallel\(|DDP\())"
+    ),
     "distributed/nothing-starts": (
         r"(?s)device_count\(\).*spawn\(|spawn\(.*device_count\(\)"
     ),

@@ -51,13 +51,26 @@ def make_then_use(producer, consumer, make, use):
         edit(
             MAKE_THEN_USE,
             ("consumer.wait_stream(producer)", "producer.wait_stream(consumer)"),
-        ): "nothing makes the consumer wait",
+        ): "It is the consumer that must wait",
         """
 def make_then_use(producer, consumer, make, use):
     consumer.wait_stream(producer)
     producer.launch(make)
     consumer.launch(use)
-""": "nothing makes the consumer wait",
+""": "the consumer's wait stands before the launch of make",
+        """
+def make_then_use(producer, consumer, make, use):
+    producer.launch(make)
+    consumer.launch(use)
+    consumer.wait_stream(producer)
+""": "the consumer's wait stands after the launch of use",
+        """
+def make_then_use(producer, consumer, make, use):
+    ready = producer.record_event()
+    producer.launch(make)
+    consumer.wait_event(ready)
+    consumer.launch(use)
+""": "for an event that does not come after make",
         """
 def make_then_use(producer, consumer, make, use):
     producer.launch(make)
@@ -82,6 +95,7 @@ def square_on_side(x, main, side):
     with torch.cuda.stream(side):
         side.wait_event(main.record_event())
         y = x**2
+        y.record_stream(main)
         done = side.record_event()
     main.wait_event(done)
     return y
@@ -132,6 +146,18 @@ def square_on_side(x, main, side):
         edit(
             SQUARE_ON_SIDE, ("    main.wait_stream(side)\n", "")
         ): "main does not wait for side",
+        edit(
+            SQUARE_ON_SIDE, ("    y.record_stream(main)\n", "")
+        ): "the allocator does not know that main uses it",
+        edit(
+            SQUARE_ON_SIDE, ("y.record_stream(main)", "y.record_stream(side)")
+        ): "you recorded side, whose memory it is anyway",
+        edit(
+            SQUARE_ON_SIDE, ("y.record_stream", "x.record_stream")
+        ): "the allocator does not know that main uses it",
+        edit(
+            SQUARE_ON_SIDE, ("y.record_stream(main)", "side.wait_stream(main)")
+        ): "the allocator does not know that main uses it",
         """
 def square_on_side(x, main, side):
     main.wait_stream(side)

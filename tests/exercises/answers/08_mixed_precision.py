@@ -81,7 +81,9 @@ def complete(model, optimizer, scaler, x, y, max_norm):
         edit(
             COMPLETE, ("    scaler.unscale_(optimizer)\n", "")
         ): "clipped while it still had the scale",
-        edit(COMPLETE, ("    scaler.update()\n", "")): "update() was called 0 times",
+        edit(
+            COMPLETE, ("    scaler.update()\n", "")
+        ): "update() was not called: call it once, after the step",
         edit(
             COMPLETE,
             ("    scaler.unscale_(optimizer)\n", ""),
@@ -124,32 +126,32 @@ dtypes = [
     torch.half,
     torch.float,
     torch.float32,
-    torch.float16,
+    torch.float32,
 ]
 """,
         """
 low, high = "torch.float16", "torch.float32"
-dtypes = (low, high, low, high, high, low)
+dtypes = (low, high, low, high, high, high)
 """,
     ],
     wrong={
-        'dtypes = ["float32", "float32", "float16", "float32", "float32", "float16"]': (
+        'dtypes = ["float32", "float32", "float16", "float32", "float32", "float32"]': (
             "the float32 weight is cast"
         ),
-        'dtypes = ["float16", "float16", "float16", "float32", "float32", "float16"]': (
+        'dtypes = ["float16", "float16", "float16", "float32", "float32", "float32"]': (
             "softmax is on CUDA's list"
         ),
-        'dtypes = ["float16", "float32", "float32", "float32", "float32", "float16"]': (
+        'dtypes = ["float16", "float32", "float32", "float32", "float32", "float32"]': (
             "relu is on no list"
         ),
-        'dtypes = ["float16", "float32", "float16", "float16", "float32", "float16"]': (
+        'dtypes = ["float16", "float32", "float16", "float16", "float32", "float32"]': (
             "the wider type wins"
         ),
-        'dtypes = ["float16", "float32", "float16", "float32", "float16", "float16"]': (
+        'dtypes = ["float16", "float32", "float16", "float32", "float16", "float32"]': (
             "a sum over many numbers"
         ),
-        'dtypes = ["float16", "float32", "float16", "float32", "float32", "float32"]': (
-            "nothing to promote"
+        'dtypes = ["float16", "float32", "float16", "float32", "float32", "float16"]': (
+            "as in an addition"
         ),
         'dtypes = ["float16", "float32"]': "expected a list of 6",
     },
@@ -201,7 +203,9 @@ def accumulate(model, optimizer, scaler, batches, max_norm):
         edit(
             ACCUMULATE, (" / len(batches)", "")
         ): "Divide each loss by the number of batches",
-        edit(ACCUMULATE, ("    scaler.update()\n", "")): "update() was called 0 times",
+        edit(
+            ACCUMULATE, ("    scaler.update()\n", "")
+        ): "update() was not called: call it once, after the step",
         edit(
             ACCUMULATE, ("len(batches)", "4")
         ): "2 batches: the optimizer saw a gradient of norm",
@@ -221,6 +225,11 @@ def accumulate(model, optimizer, scaler, batches, max_norm):
                 "    scaler.update()\n    scaler.step(optimizer)",
             ),
         ): "update() came before step()",
+        edit(
+            ACCUMULATE,
+            ("    scaler.update()\n", ""),
+            ("backward()", "backward()\n        scaler.update()"),
+        ): "update() came before step(): it ends a step, after the loop",
         edit(
             ACCUMULATE,
             ("    optimizer.zero_grad()\n", ""),
@@ -263,10 +272,10 @@ def accumulate(model, optimizer, scaler, batches, max_norm):
     clip_grad_norm_(model.parameters(), max_norm)
     scaler.step(optimizer)
     scaler.update()
-""": "backward ran 1 time for 4 batches",
+""": "backward ran once for 4 batches",
         edit(
             ACCUMULATE, ("(loss)", "(scaler.scale(loss))")
-        ): "4 backward passes, 8 calls of scaler.scale",
+        ): "backward ran 4 times, scaler.scale 8 times",
         edit(
             ACCUMULATE,
             (
@@ -305,90 +314,41 @@ def accumulate(model, optimizer, scaler, batches, max_norm):
     },
 )
 
-UPDATE = SOLUTION["08.5"]
+SHARE_LOST = SOLUTION["08.5"]
 ANSWERS["08.5"] = Answers(
     right=[
         """
-def update(weight, master, grad, lr):
-    master.add_(grad.float(), alpha=-lr)
-    weight.data.copy_(master)
+def share_lost(weights, updates, dtype):
+    stored = weights.to(dtype)
+    still = stored + updates.to(dtype) == stored
+    return still.sum() / still.numel()
 """,
         """
-def update(weight, master, grad, lr):
-    master.grad = grad.to(torch.float32)
-    torch.optim.SGD([master], lr=lr).step()
-    with torch.no_grad():
-        weight[...] = master
-""",
-        """
-def update(weight, master, grad, lr):
-    master[:] = master - lr * grad.double()
-    weight.detach().copy_(master.bfloat16())
-    return weight
+def share_lost(weights, updates, dtype):
+    before = weights.type(dtype).flatten().tolist()
+    after = (weights.type(dtype) + updates.type(dtype)).flatten().tolist()
+    return sum(a == b for a, b in zip(after, before)) / len(before)
 """,
     ],
     wrong={
-        """
-@torch.no_grad()
-def update(weight, master, grad, lr):
-    weight -= lr * grad
-""": "it is the one to be updated",
         edit(
-            UPDATE, ("master -= lr * grad.float()", "master.sub_(lr * grad)")
-        ): "was rounded to bfloat16 before",
-        edit(UPDATE, ("@torch.no_grad()\n", "")): "raised RuntimeError",
-        """
-def update(weight, master, grad, lr):
-    master -= lr * grad.float()
-    weight.data = master
-""": "needs it in bfloat16",
-        """
-@torch.no_grad()
-def update(weight, master, grad, lr):
-    weight.copy_(master)
-    master -= lr * grad.float()
-""": "the weight is what it was",
-        edit(UPDATE, ("-= lr", "+= lr")): "a step goes against the gradient",
-        edit(UPDATE, ("-= lr", "= master - lr")): "to be updated, in place",
-        """
-def update(weight, master, grad, lr):
-    master -= lr * grad.float()
-    weight.requires_grad_(False).copy_(master)
-""": "asks for no gradient anymore",
-        edit(UPDATE, ("lr *", "0.1 *")): "that is a step of 0.1 times the gradient",
+            SHARE_LOST, ("updates.to(dtype)", "updates")
+        ): "less than half of the distance",
         edit(
-            UPDATE, ("float", "half().float")
-        ): "with lr = 1000000.0 the master copy is [1.0, 1.0",
+            SHARE_LOST, ("weights.to(dtype)", "weights")
+        ): "less than half of the distance",
+        edit(SHARE_LOST, ("==", "!=")): "that is the share that moves",
+        edit(SHARE_LOST, ("mean", "sum")): "that is how many, not which share",
+        edit(SHARE_LOST, (".float().mean()", "")): "expected a number",
         """
-def update(weight, master, grad, lr):
-    torch.set_grad_enabled(False)
-    master -= lr * grad.float()
-    weight.copy_(master)
-""": "switched off for all that follows",
+def share_lost(weights, updates, dtype):
+    before, after = weights.to(dtype), (weights + updates).to(dtype)
+    return (after == before).float().mean().item()
+""": "round both first",
         """
-def update(weight, master, grad, lr):
-    master.data = (master - lr * grad.float()).bfloat16()
-    weight.data.copy_(master)
-""": "the master copy is torch.bfloat16 now",
-        """
-def update(weight, master, grad, lr):
-    master -= lr * grad.float()
-    weight.data = master.bfloat16()
-""": "has new memory now",
-        edit(
-            UPDATE, ("    weight.copy_(master)\n", "")
-        ): "the weight is what it was: it should be the new master copy, rounded",
-        """
-@torch.no_grad()
-def update(weight, master, grad, lr):
-    weight -= lr * grad
-    master.copy_(weight)
-""": "went through 16 bits",
-        """
-def update(weight, master, grad, lr):
-    master -= lr * grad.float()
-    weight = master.bfloat16()
-""": "the weight is what it was: it should be the new master copy, rounded",
+def share_lost(weights, updates, dtype):
+    return (updates.abs() < torch.finfo(dtype).eps / 2).float().mean().item()
+""": "grows with the weight",
     },
 )
 

@@ -117,14 +117,14 @@ def test_the_page_shows_what_python_draws(number, page):
     for setting in [explorers.first(number), *some]:
         move(box, number, setting)
         svg, alt = shown(box)
-        drawn, told = drawings.drawn(number, setting)
+        drawn, told, _, _ = drawings.drawn(number, setting)
         says = box.locator(".explorer-says").inner_text()
         assert alt == says == told, (SEED, setting)
         assert differences(drawn, svg) == [], (SEED, setting)
 
 
 def test_small_faults_of_a_picture_are_found():
-    drawn = drawings.drawn("00", explorers.first("00"))[0]
+    drawn = drawings.drawn("00", explorers.first("00")).svg
     assert differences(drawn, drawn) == []
     for old, new in {
         "CPU</text>": "GPU</text>",
@@ -151,7 +151,7 @@ def test_without_scripts_the_first_picture_stands_there(browser):
         page = context.new_page()
         page.goto(address("05"))
         picture = page.locator(".explorer-picture")
-        alt = drawings.drawn("05", explorers.first("05"))[1]
+        alt = drawings.drawn("05", explorers.first("05")).alt
         assert picture.get_attribute("aria-label") == alt
         assert picture.locator("svg").bounding_box()["height"] > 200
         assert page.locator(".explorer select").first.is_disabled()
