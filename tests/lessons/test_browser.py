@@ -106,14 +106,14 @@ def lab(course):
     without a notebook.
     """
     home = course.parent / "home"
-    (home / "settings").mkdir(parents=True)
-    (home / "settings" / "overrides.json").write_text(json.dumps(SETTINGS))
+    home.mkdir()
+    settings = course / "tools" / "jupyterlab" / "overrides.json"
+    settings.write_text(json.dumps(SETTINGS))
     command = [
         *(sys.executable, str(course / "tools" / "lab.py"), "--no-browser"),
         "--ip=127.0.0.1",
         "--LabApp.expose_app_in_browser=True",
         "--IdentityProvider.token=lessons",
-        f"--LabApp.app_settings_dir={home / 'settings'}",
     ]
     env = {"HOME": str(home), "JUPYTER_RUNTIME_DIR": str(home)}
     for name, value in os.environ.items():
