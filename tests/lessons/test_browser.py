@@ -262,6 +262,7 @@ def test_a_copy_opens_unchanged_and_again_without_its_kernel(course, page):
     saved = path.read_bytes() if page.evaluate(SAVE_AND_CLOSE) is None else b""
     assert b"widget-view" in saved
     page.wait_for_function(NO_KERNEL, timeout=30_000)
+    page.wait_for_timeout(2000)  # opened in the same moment, it waits for the old one
     page.evaluate(OPEN, f"work/{path.name}")
     expect(page.locator(f"{CELL} img[src^='data:image/png']")).to_have_count(1)
     expect(page.locator(".jp-Notebook")).not_to_contain_text("Error displaying widget")
