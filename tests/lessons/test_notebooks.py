@@ -81,7 +81,7 @@ PRIVATE = dict.fromkeys(
     ["02", "03", "04", "05", "06"],
     {"_sleep", "_subclasses", "_python_dispatch", "_to_copy"},
 )
-PRIVATE["16"] = {"_subclasses"}
+PRIVATE["16"] = {"_subclasses", "_utils"}  # "_utils": in a row about private names
 
 
 # a name with one leading underscore that code takes from elsewhere; not os._exit, which
