@@ -67,7 +67,7 @@ def words(cell):
     text = re.sub(rf"(?:{EMULATED})?{re.escape(device)}", "DEVICE", text)
     # what LIVE and EMULATED say behind the name
     said = (
-        r"DEVICE(?: \(measured in this run\)|: numbers and memory real, times modeled)"
+        r"DEVICE(?: \(this run\)|: numbers and memory real, times modeled)"
     )
     text = re.sub(said, "DEVICE", text)
     text = re.sub(r"\b0x[0-9a-f]{4,}\b", "ADDRESS", text)
