@@ -3,10 +3,12 @@
     python tools/lab.py [arguments of JupyterLab]
 
 The copies, in the folder work, have no outputs: no answer below its question. A copy
-that the reader has changed or run is never touched. JupyterLab listens on this machine
+that the reader has changed or run is never touched. JupyterLab gets the settings of
+tools/jupyterlab and reads notebooks with tools/contents.py; it listens on this machine
 only, with a token, and finds a free port (its defaults).
 """
 
+import functools
 import hashlib
 import json
 import os
@@ -19,6 +21,9 @@ from pathlib import Path
 from jupyter_core.paths import jupyter_config_dir, jupyter_data_dir
 
 ROOT = Path(__file__).resolve().parent.parent
+PAGES = ("paths.md", "glossary.md")  # of docs, whose links open lessons
+# "](../docs/glossary.md#cuda)"; in a page itself "](#tpu)"
+INTO_PAGES = re.compile(r"\]\((?:\.\./docs/)?((?:paths|glossary)\.md|)(?:#([\w-]+))?\)")
 # "](scripts/", "src=\"diagrams/": links into folders of notebooks, up to the folder
 INTO_NOTEBOOKS = re.compile(
     r'(\]\(|(?:src|href)=")(?=(?:diagrams|exercises|recorded|scripts)\b)'
@@ -73,25 +78,90 @@ def provide_course():
     return copy, "work"
 
 
+def short_hash(text):
+    """Short hash of a text."""
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
 def content_hash(lesson):
     """Short hash of what the cells of a lesson say."""
-    sources = json.dumps(["".join(cell["source"]) for cell in lesson["cells"]])
-    return hashlib.sha256(sources.encode()).hexdigest()[:12]
+    return short_hash(json.dumps(["".join(cell["source"]) for cell in lesson["cells"]]))
+
+
+@functools.cache
+def kernel_metadata():
+    """What JupyterLab writes into a notebook when its kernel starts: a copy that has it
+    opens without being marked as changed.
+    """
+    from ipykernel.ipkernel import IPythonKernel
+    from jupyter_client.kernelspec import get_kernel_spec
+
+    name = get_kernel_spec("python3").display_name
+    return {
+        "kernelspec": {"display_name": name, "language": "python", "name": "python3"},
+        "language_info": IPythonKernel.language_info,
+    }
+
+
+def anchors(page):
+    """Anchors of a page of docs: as in its links, where all letters are small → as
+    JupyterLab makes them.
+    """
+    path = ROOT / "docs" / page
+    text = path.read_text(encoding="utf-8") if path.is_file() else ""
+    names = [name.replace(" ", "-") for name in re.findall(r"^#+ (.+)$", text, re.M)]
+    return {name.lower(): name for name in names}
+
+
+def into_copies(text, own=""):
+    """A text of which links to PAGES lead to their copies, and to JupyterLab's anchors.
+    own: the page that it is.
+    """
+
+    def link(found):
+        page, anchor = found.groups()
+        if not anchor:
+            return f"]({page})"
+        return f"]({page}#{anchors(page or own).get(anchor, anchor)})"
+
+    return INTO_PAGES.sub(link, text)
 
 
 def for_reader(path):
-    """A lesson as its reader gets it: without outputs, its edition noted, links into
-    folders of notebooks mended.
+    """A lesson as its reader gets it: without outputs, its edition noted, the sections
+    below "Deeper" closed, links mended.
     """
-    lesson = json.loads(path.read_text(encoding="utf-8"))
+    lesson, is_deeper = json.loads(path.read_text(encoding="utf-8")), False
     for cell in lesson["cells"]:
         if cell["cell_type"] == "code":
             cell |= {"outputs": [], "execution_count": None}
-        else:
-            text = INTO_NOTEBOOKS.sub(r"\1../notebooks/", "".join(cell["source"]))
-            cell["source"] = text.splitlines(keepends=True)
+            continue
+        text = INTO_NOTEBOOKS.sub(r"\1../notebooks/", "".join(cell["source"]))
+        text = into_copies(text)
+        if is_deeper and text.startswith("## "):
+            cell["metadata"]["jp-MarkdownHeadingCollapsed"] = True
+        is_deeper = is_deeper or text.startswith("## Deeper")
+        cell["source"] = text.splitlines(keepends=True)
+    lesson["metadata"] |= kernel_metadata()
     lesson["metadata"]["device_lab"] = {"edition": content_hash(lesson)}
     return lesson
+
+
+def page_for_reader(path):
+    """A page of docs as its reader gets it: its links open the copies; the last line
+    notes the edition.
+    """
+    text = path.read_text(encoding="utf-8").replace("../notebooks/", "")
+    text = into_copies(text, own=path.name)
+    # what the original says of itself
+    text = re.sub(r"(^> .*\n)+\n", "", text, flags=re.M)
+    return f"{text}\n<!-- edition {short_hash(text)} -->\n"
+
+
+def is_changed(copy):
+    """Whether the reader has changed the copy of a page."""
+    text, _, edition = copy.read_text("utf-8").rpartition("\n<!-- edition ")
+    return edition != f"{short_hash(text)} -->\n"
 
 
 def is_kept(copy, newest):
@@ -118,21 +188,31 @@ def is_kept(copy, newest):
 
 
 def copy_lessons(work):
-    """Copy each lesson into the folder `work`, unless the reader has it and has changed
-    or run it.
+    """Copy each lesson into the folder `work`, and the pages that link to them, unless
+    the reader has it and has changed or run it.
     """
     for path in sorted((ROOT / "notebooks").glob("[0-9][0-9]_*.ipynb")):
         lesson, copy = for_reader(path), work / path.name
         newest = lesson["metadata"]["device_lab"]["edition"]
         if not copy.exists() or not is_kept(copy, newest):
-            text = json.dumps(lesson, indent=1, ensure_ascii=False)
-            part = copy.with_suffix(".part")
-            part.write_text(text, encoding="utf-8", newline="\n")
-            part.replace(copy)
+            write(copy, json.dumps(lesson, indent=1, ensure_ascii=False))
+    for path in (ROOT / "docs" / name for name in PAGES):
+        copy = work / path.name
+        if path.exists() and not (copy.exists() and is_changed(copy)):
+            write(copy, page_for_reader(path))
+
+
+def write(path, text):
+    """Write a file, which is there as a whole or as it was."""
+    part = path.with_suffix(".part")
+    part.write_text(text, encoding="utf-8", newline="\n")
+    part.replace(path)
 
 
 if __name__ == "__main__":
-    from jupyterlab.labapp import LabApp  # not everywhere where lessons are tested
+    # not everywhere where lessons are tested
+    from contents import Contents
+    from jupyterlab.labapp import LabApp
 
     provide_home()
     course, folder = provide_course()
@@ -142,6 +222,8 @@ if __name__ == "__main__":
     # prints. Containers and rented GPU machines have no user but root.
     options = [
         f"--ServerApp.root_dir={course}",
+        f"--ServerApp.contents_manager_class={Contents.__module__}.Contents",
+        f"--LabApp.app_settings_dir={ROOT / 'tools' / 'jupyterlab'}",
         f"--LabApp.default_url=/lab/tree/{folder}/00_start_here.ipynb",
     ]
     LabApp.launch_instance([*options, "--allow-root", *sys.argv[1:]])

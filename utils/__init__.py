@@ -8,7 +8,7 @@ import logging
 
 from utils import exercises, plots, recordings
 from utils.cells import enable_conditional_cells, expect_error
-from utils.checkup import doctor
+from utils.checkup import doctor, ready
 from utils.claims import claim
 from utils.devices import pick_device
 from utils.exercises import check, hint, progress, solution
@@ -29,6 +29,7 @@ __all__ = [
     "plots",
     "predict",
     "progress",
+    "ready",
     "recordings",
     "reveal",
     "solution",

@@ -11,7 +11,21 @@ import torch
 
 from utils.course import COURSE
 from utils.devices import emulated, memory_gib, missing_code, name_of, package_version
+from utils.messages import pytorch
 from utils.needs import missing_compiler, missing_mps, missing_xla
+
+
+def ready() -> None:
+    """Print in one line that the course is loaded, on which PyTorch, and which kind of
+    device PyTorch sees: "Ready: PyTorch 2.13.0, CPU".
+
+    Makes no CUDA context and starts no XLA runtime: some lessons look at how that
+    happens.
+    """
+    device = torch.accelerator.current_accelerator(check_available=True)
+    kind = device.type.upper() if device else "CPU"
+    xla = " and torch_xla" if package_version("torch_xla") else ""
+    print(f"Ready: {pytorch()}, {kind}{xla}")
 
 
 def doctor() -> None:

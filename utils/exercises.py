@@ -5,6 +5,7 @@ EXERCISES.
 """
 
 import ctypes
+import html
 import importlib.util
 import sys
 import threading
@@ -14,8 +15,10 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from utils import widgets
 from utils.course import COURSE
 from utils.messages import LabError
+from utils.plots import GRAY, GREEN, VERMILION
 from utils.score import keep_score, load_score
 
 FOLDER = COURSE / "notebooks" / "exercises"
@@ -153,28 +156,71 @@ _hints_given = {}
 
 
 def check(number: str, answer) -> None:
-    """Judge the answer to exercise `number` ("02.1") and print the verdict: ✓ right, ✗
-    not right, ○ still the dots.
+    """Judge the answer to exercise `number` ("02.1") and show the verdict: ✓ right, ✗
+    not right, ○ still the dots; with buttons for hints and the solution where there are
+    widgets.
 
     A wrong answer raises nothing; ExerciseError where there is no such exercise.
     """
     exercise = find_exercise(number)
     problem = _judge(exercise, answer)
+    name, stuck = f"{number} · {exercise.title}", f'tuck? hint("{number}")'
     if problem is None:
         _remember(number, "solved")
-        print(f"✓ {number} · {exercise.title} · {exercise.praise}")
+        _show(f"✓ {name} · {exercise.praise}")
     elif isinstance(problem, NotAnswered):
-        print(
-            f"○ {number} · {exercise.title} · not answered yet. Replace the dots;"
-            f' stuck? hint("{number}")'
-        )
+        text = f"○ {name} · not answered yet. Replace the dots"
+        _show(text, f"; s{stuck}", exercise)
     else:
         _remember(number, "tried")
         # what the answer is, the check did not foresee: a verdict, not a traceback
         if not isinstance(problem, Wrong):
             first = str(problem).partition("\n")[0]
             problem = f"this cannot be judged ({type(problem).__name__}: {first})"
-        print(f'✗ {number} · {exercise.title} · {problem}\n  Stuck? hint("{number}")')
+        _show(f"✗ {name} · {problem}", f"\n  S{stuck}", exercise)
+
+
+def _show(verdict, stuck="", exercise=None):
+    """Show a verdict: as text, followed by `stuck`; where there are widgets, beside a
+    bar in its color, with buttons below it for an exercise that is not solved.
+    """
+    if not widgets.on_page():
+        return print(f"{verdict}{stuck}")
+    from IPython.display import display
+
+    color = {"✓": GREEN, "✗": VERMILION}.get(verdict[0], GRAY)
+    data = {"text/plain": verdict, "text/html": _page(verdict, f"6px solid {color}")}
+    display(data, raw=True)
+    if exercise:
+        text = f'Stuck? In a cell of its own: hint("{exercise.number}")'
+        widgets.show(_buttons(exercise), {"text/plain": text})
+
+
+def _page(text, border="none"):
+    style = f"border-left: {border}; padding-left: 0.7em; margin: 0"
+    style += "; white-space: pre-wrap"
+    return f'<pre style="{style}">{html.escape(text)}</pre>' if text else ""
+
+
+def _buttons(exercise):
+    """A box with a button for the next hint, which those given stay below, and one for
+    the solution.
+    """
+    from ipywidgets import HTML, Button, HBox, VBox
+
+    hints, code = HTML(_page(_given(exercise))), HTML()
+    more, solve = Button(description="Hint"), Button(description="Solution")
+
+    def give(button):
+        _give(exercise)
+        hints.value = _page(_given(exercise))
+
+    def show(button):
+        code.value = _page(exercise.solution.strip())
+
+    more.on_click(give)
+    solve.on_click(show)
+    return VBox([HBox([more, solve]), hints, code])
 
 
 def _judge(exercise, answer):
@@ -247,14 +293,28 @@ def _imports(thread):
 
 
 def hint(number: str) -> None:
-    """Print the next hint for exercise `number`, from a nudge to almost the answer."""
+    """Print the hints for exercise `number` that were given and the next one, from a
+    nudge to almost the answer.
+    """
     exercise = find_exercise(number)
-    given = _hints_given.get(number, 0)
-    if given == len(exercise.hints):
-        print(f'No more hints for {number}. The answer: solution("{number}")')
-        return
-    _hints_given[number] = given + 1
-    print(f"Hint {given + 1} of {len(exercise.hints)}: {exercise.hints[given]}")
+    _give(exercise)
+    print(_given(exercise))
+
+
+def _give(exercise):
+    _hints_given[exercise.number] = _hints_given.get(exercise.number, 0) + 1
+
+
+def _given(exercise):
+    """The hints that were given, as text."""
+    given, hints = _hints_given.get(exercise.number, 0), exercise.hints
+    lines = [
+        f"Hint {n} of {len(hints)}: {text}" for n, text in enumerate(hints[:given], 1)
+    ]
+    if given > len(hints):
+        answer = f'solution("{exercise.number}")'
+        lines.append(f"No more hints for {exercise.number}. The answer: {answer}")
+    return "\n".join(lines)
 
 
 def solution(number: str) -> None:

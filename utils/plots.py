@@ -7,14 +7,13 @@ import gc
 import html
 import io
 import itertools
-import os
 import textwrap
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import torch
 
-from utils import provenance
+from utils import provenance, widgets
 from utils.course import COURSE
 from utils.messages import LabError, picture, picture_data
 from utils.provenance import Provenance, origin
@@ -226,14 +225,11 @@ def explorer(draw: Callable, **controls: "ipywidgets.ValueWidget") -> None:
     it has one. The stored output is the first picture.
     """
     import ipywidgets
-    from IPython.display import display
 
     for name, control in controls.items():
         control.description = control.description or name
         control.style.description_width = "11em"
         control.layout.width = "36em"
-        if hasattr(control, "continuous_update"):
-            control.continuous_update = False
     names, first = list(provenance.running), _draw(draw, controls)
     # the number shows that it was drawn, also where the picture stays the same
     image = ipywidgets.HTML(first["text/html"] + "<!-- drawing 1 -->")
@@ -249,14 +245,9 @@ def explorer(draw: Callable, **controls: "ipywidgets.ValueWidget") -> None:
     for control in controls.values():
         control.observe(redraw, "value")
     box = ipywidgets.VBox([*controls.values(), image])
-    # which of several forms Colab shows is not documented
-    if "COLAB_RELEASE_TAG" in os.environ:
-        display(box)
-        return
-    view = {"version_major": 2, "version_minor": 0, "model_id": box.model_id}
-    data = {"application/vnd.jupyter.widget-view+json": view, **first}
-    del data["text/html"]  # some front ends would show it in place of the widget
-    display(data, raw=True, metadata={"image/png": {"alt": first["text/plain"]}})
+    picture, text = first["image/png"], first["text/plain"]
+    data = {"image/png": picture, "text/plain": text}
+    widgets.show(box, data, {"image/png": {"alt": text}})
 
 
 def _draw(draw, controls):

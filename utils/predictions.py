@@ -5,11 +5,10 @@ where Run All has revealed it before the reader chose, the box compares at once.
 """
 
 import html
-import os
 import re
 import textwrap
-from importlib.util import find_spec
 
+from utils import widgets
 from utils.messages import LabError, say, strict
 from utils.score import keep_score, load_score
 
@@ -37,22 +36,13 @@ def predict(key: str, question: str, *options: str) -> None:
     rich = "<b>Predict.</b> " + re.sub(
         r"`(.+?)`", r"<code>\1</code>", html.escape(question)
     )
-    # to be stored, or no page with widgets
-    if strict() or not hasattr(shell, "kernel") or not find_spec("ipywidgets"):
-        rich += " " + " · ".join(f"<b>{html.escape(option)}</b>" for option in options)
-        page = (
-            '<div style="border-left: 3px solid #0072B2; padding-left:'
-            f' 0.7em">{rich}</div>'
-        )
-        return display({"text/plain": text, "text/html": page}, raw=True)
-    box = _box(key, rich, options)
-    # which of several forms Colab shows is not documented
-    if "COLAB_RELEASE_TAG" in os.environ:
-        return display(box)
-    view = {"version_major": 2, "version_minor": 0, "model_id": box.model_id}
-    display(
-        {"application/vnd.jupyter.widget-view+json": view, "text/plain": text}, raw=True
+    if widgets.on_page():
+        return widgets.show(_box(key, rich, options), {"text/plain": text})
+    rich += " " + " · ".join(f"<b>{html.escape(option)}</b>" for option in options)
+    page = (
+        f'<div style="border-left: 3px solid #0072B2; padding-left: 0.7em">{rich}</div>'
     )
+    display({"text/plain": text, "text/html": page}, raw=True)
 
 
 def reveal(key: str, answer: str, why: str = "") -> None:
@@ -81,17 +71,25 @@ def reveal(key: str, answer: str, why: str = "") -> None:
 def _box(key, rich, options):
     from ipywidgets import HTML, Button, HBox, VBox
 
-    said = HTML(html.escape(_verdict(key)))
+    said = HTML()
     buttons = [Button(description=text, layout={"width": "auto"}) for text in options]
 
+    def show(lost=""):
+        guess = _guess(key)
+        for button in buttons:
+            chosen = button.description == guess
+            button.button_style = "primary" if chosen else ""
+            button.icon = "check" if chosen else ""
+        said.value = html.escape(f"{_verdict(key)} {lost}".strip())
+
     def choose(button):
-        lost, too_late = "", key in _revealed and _guess(key)
-        if not too_late:
-            lost = keep_score(f"predict {key}", {"said": button.description})
-        said.value = html.escape(f"{_verdict(key)} {lost}")
+        too_late = key in _revealed and _guess(key)
+        guess = {"said": button.description}
+        show("" if too_late else keep_score(f"predict {key}", guess))
 
     for button in buttons:
         button.on_click(choose)
+    show()
     return VBox([HTML(rich), HBox(buttons, layout={"flex_flow": "row wrap"}), said])
 
 

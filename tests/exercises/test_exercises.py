@@ -6,19 +6,21 @@ A fixed sample of the mutants as well; `make test-exercises` gives all of them t
 checks.
 """
 
+import html
 import random
 import re
 import sys
 import textwrap
 import threading
 import time
+from types import SimpleNamespace
 
 import nbformat
 import numpy as np
 import pytest
 import torch
 
-from tests.conftest import ROOT
+from tests.conftest import ROOT, errors_of, text_of
 from tests.exercises import mutants
 from tests.exercises.answers import all_answers, edit
 from utils import exercises, expect, score
@@ -219,15 +221,77 @@ def test_unknown_exercise_is_one_line():
         ) and "\n" not in str(caught.value)
 
 
-def test_hints_come_one_by_one_and_end(capsys, monkeypatch):
+def test_hints_come_one_by_one_stay_and_end(capsys, monkeypatch):
     monkeypatch.setattr(exercises, "_hints_given", {})
-    for _ in range(len(ALL["00.1"].hints) + 1):
+    hints = [f"Hint {n} of 3: {h}" for n, h in enumerate(ALL["00.1"].hints, 1)]
+    for given in (1, 2, 3):
         exercises.hint("00.1")
-    lines = capsys.readouterr().out.splitlines()
-    assert (
-        lines[0].startswith("Hint 1 of 3: ")
-        and lines[-1] == 'No more hints for 00.1. The answer: solution("00.1")'
-    )
+        assert capsys.readouterr().out.splitlines() == hints[:given]
+    end = 'No more hints for 00.1. The answer: solution("00.1")'
+    for _ in range(2):
+        exercises.hint("00.1")
+        assert capsys.readouterr().out.splitlines() == [*hints, end]
+
+
+@pytest.fixture
+def page(monkeypatch):
+    """What `check` displays on a page with widgets, and the boxes among it."""
+    monkeypatch.setattr(exercises, "_hints_given", {})
+    monkeypatch.setattr(exercises.widgets, "on_page", lambda: True)
+    shown, boxes = [], []
+    display = "IPython.display.display"
+    monkeypatch.setattr(display, lambda data, **options: shown.append(data))
+    show = exercises.widgets.show
+
+    def keep(box, data):
+        boxes.append(box)
+        show(box, data)
+
+    monkeypatch.setattr(exercises.widgets, "show", keep)
+    return SimpleNamespace(shown=shown, boxes=boxes)
+
+
+@pytest.mark.parametrize(
+    ("answer", "mark", "color", "parts"),
+    [
+        (lambda x: x.device.type, "✓", "#009E73", 1),
+        (lambda x: "<b>", "✗", "#D55E00", 2),
+        (lambda x: ..., "○", "#7F7F7F", 2),
+    ],
+)
+def test_a_page_with_widgets_shows_a_bar(page, capsys, answer, mark, color, parts):
+    exercises.check("00.1", answer)
+    verdict, *stuck = page.shown
+    assert len(page.shown) == parts and capsys.readouterr().out == ""
+    assert verdict["text/plain"].startswith(f"{mark} 00.1 · ")
+    assert color in verdict["text/html"] and "<b>" not in verdict["text/html"]
+    # for who opens the notebook again, without its kernel
+    assert all('hint("00.1")' in data["text/plain"] for data in stuck)
+
+
+def test_buttons_give_hints_and_the_solution(page):
+    hints = [f"Hint {n} of 3: {h}" for n, h in enumerate(ALL["00.1"].hints, 1)]
+    exercises.check("00.1", lambda x: ...)
+    row, given, code = page.boxes[0].children
+    more, solve = row.children
+    assert (more.description, solve.description) == ("Hint", "Solution")
+    assert given.value == code.value == ""
+    for n in (1, 2, 3):
+        more.click()
+        assert f">{html.escape(chr(10).join(hints[:n]))}</pre>" in given.value
+    solve.click()
+    assert f">{html.escape(ALL['00.1'].solution.strip())}</pre>" in code.value
+    exercises.check("00.1", lambda x: 1)
+    assert page.boxes[1].children[1].value == given.value  # to be read again
+
+
+def test_what_is_stored_is_a_line(run):
+    source = 'check("00.1", lambda x: ...)'
+    (stored,), (shown,) = run(source, strict=True), run(source)
+    assert [output.output_type for output in stored.outputs] == ["stream"]
+    assert text_of(stored).strip().endswith('Replace the dots; stuck? hint("00.1")')
+    assert text_of(shown).startswith("○ 00.1 · ") and not errors_of(shown)
+    assert exercises.widgets.VIEW in shown.outputs[1].data
 
 
 def test_score_is_kept_and_a_damaged_one_is_replaced(capsys, monkeypatch):

@@ -28,6 +28,7 @@ TEXT = (
     "See [a](05_of_the_test.ipynb), [b](../docs/glossary.md#kernel),"
     " [c](scripts/train.py), [d](https://x.org/scripts/)"
 )
+PAGE = "# Paths\n\n> Of the original.\n\n[05](../notebooks/05_of_the_test.ipynb#x)\n"
 PICTURE = (
     '<img src="diagrams/machine.svg">, [e](exercises/05_x.py#L3), not'
     " (scripts/train.py), [f](scripture.md)"
@@ -55,6 +56,7 @@ def course(tmp_path, monkeypatch):
     for name in ("docs/glossary.md", "utils/cells.py", "notebooks/scripts/train.py"):
         (folder / name).parent.mkdir(parents=True)
         (folder / name).touch()
+    (folder / "docs" / "paths.md").write_text(PAGE)
     write(folder / "notebooks" / LESSON, "x = 0", "print(x)  # …")
     (tmp_path / "home").mkdir()
     monkeypatch.setattr(lab, "ROOT", folder)
@@ -89,34 +91,88 @@ def test_a_copy_has_no_outputs_and_keeps_all_else(copy, course):
     old = nbformat.read(course / "notebooks" / LESSON, as_version=4)
     new = nbformat.read(copy, as_version=4)
     nbformat.validate(new)
-    assert list(copy.parent.iterdir()) == [copy]
+    names = {path.name for path in copy.parent.iterdir()}
+    assert names == {LESSON, *lab.PAGES}
     assert re.fullmatch("[0-9a-f]{12}", new.metadata.pop("device_lab").edition)
-    assert old.metadata == new.metadata
+    assert {**old.metadata, **lab.kernel_metadata()} == new.metadata
     for before, after in zip(old.cells[1:], new.cells[1:], strict=True):
         assert (after.execution_count, after.outputs) == (None, [])
         for part in ("id", "metadata", "source"):
             assert after[part] == before[part]
 
 
-def targets(lesson, folder):
-    """The files that a lesson links to or shows, when it lies in this folder; those of
-    other lessons by name.
+# what the reader has a copy of: lessons, two pages
+COPIED = re.compile(r"(?:.*/)?(\d\d_\w+\.ipynb|paths\.md|glossary\.md)")
+
+
+def targets(text, folder, copied=""):
+    """The files that a text links to or shows, when it lies in this folder; those that
+    the reader has a copy of by name, if they are linked in the folder `copied`.
     """
-    # [text](target#anchor), src="target"; no address with a colon
-    link = re.compile(r'\]\(([^)#:\s]+)[^):]*\)|(?:src|href)="([^"#:]+)"')
-    for cell in lesson["cells"]:
-        if cell["cell_type"] == "markdown":
-            text = re.sub(r"`[^`\n]*`", "", "".join(cell["source"]))
-            for target in map("".join, link.findall(text)):
-                is_lesson = re.fullmatch(r"\d\d_\w+\.ipynb", target)
-                yield target if is_lesson else os.path.normpath(folder / target)
+    # [text](target#anchor), [01]: target, src="target"; no address with a colon
+    link = r'\]\(([^)#:\s]+)[^):]*\)|^\[\d\d\]: ([^#:\s]+)$|(?:src|href)="([^"#:]+)"'
+    text = re.sub(r"`[^`\n]*`", "", text)
+    for target in map("".join, re.findall(link, text, re.M)):
+        path = os.path.normpath(folder / target)
+        name = COPIED.fullmatch(path)
+        if name and copied:
+            assert path == str(copied / name[1])
+        yield name[1] if name else path
 
 
-def test_every_link_of_the_course_leads_to_the_same_from_work():
+def text_cells(lesson):
+    texts = [c["source"] for c in lesson["cells"] if c["cell_type"] == "markdown"]
+    return "\n\n".join(map("".join, texts))
+
+
+def test_every_link_of_the_course_leads_to_the_same_or_its_copy_from_work():
+    work = ROOT / "work"
     for path in sorted((ROOT / "notebooks").glob("[0-9][0-9]_*.ipynb")):
-        there = list(targets(json.loads(path.read_text(encoding="utf-8")), path.parent))
-        assert there == list(targets(lab.for_reader(path), ROOT / "work"))
-        assert len(there) > 2
+        text = text_cells(json.loads(path.read_text(encoding="utf-8")))
+        there = list(targets(text, path.parent))
+        copy = text_cells(lab.for_reader(path))
+        assert there == list(targets(copy, work, copied=work)) and len(there) > 2
+    for name in lab.PAGES:
+        text = (ROOT / "docs" / name).read_text(encoding="utf-8")
+        here = list(targets(lab.page_for_reader(ROOT / "docs" / name), work, work))
+        # the note of the original, which the copy lacks, has no link
+        assert here == list(targets(text, ROOT / "docs")) and len(here) > 14
+
+
+def test_links_to_pages_have_the_anchors_of_jupyterlab(course):
+    path = course / "docs" / "paths.md"
+    path.write_text("[a](#many-gpus), [b](glossary.md#one)\n\n### Many GPUs\n")
+    text = "[a](../docs/paths.md#many-gpus) [b](../docs/paths.md) [c](#many-gpus)"
+    expected = "[a](paths.md#Many-GPUs) [b](paths.md) [c](#many-gpus)"
+    assert lab.into_copies(text) == expected
+    copy = lab.page_for_reader(path)
+    assert copy.startswith("[a](#Many-GPUs), [b](glossary.md#one)\n")
+
+
+def test_sections_below_deeper_are_closed(course, capsys):
+    texts = ["## 1 · Why?", "## Deeper", "A", "## 2 · How?", "### B", "## More"]
+    path = course / "notebooks" / LESSON
+    nb = nbformat.read(path, as_version=4)
+    nb.cells += map(nbformat.v4.new_markdown_cell, texts)
+    nbformat.write(nb, path)
+    closed = [
+        "".join(cell["source"])
+        for cell in lab.for_reader(path)["cells"]
+        if cell["metadata"].get("jp-MarkdownHeadingCollapsed")
+    ]
+    assert closed == ["## 2 · How?", "## More"]
+
+
+def test_a_copied_page_opens_copies_and_stays_once_changed(copy, course):
+    page = copy.with_name("paths.md")
+    text = page.read_text()
+    assert text.startswith("# Paths\n\n[05](05_of_the_test.ipynb#x)\n")
+    assert again(page)
+    change(course / "docs" / "paths.md", "# Paths", "# Ways")
+    assert not again(page) and page.read_text().startswith("# Ways\n\n[05](05_")
+    change(page, "# Ways", "# My ways")
+    change(course / "docs" / "paths.md", "# Ways", "# Roads")
+    assert again(page) and page.read_text().startswith("# My ways")
 
 
 def test_a_newer_edition_replaces_what_nobody_has_used(copy, course, capsys):
@@ -167,7 +223,8 @@ def test_a_course_that_cannot_be_written_is_copied_home(course, tmp_path, capsys
         "The course's folder cannot be written: your copies of the lessons are in"
         f" {home / 'work'}\n"
     )
-    expected = {f"work/{LESSON}", "docs/glossary.md", "utils/cells.py"}
+    expected = {f"work/{name}" for name in (LESSON, *lab.PAGES)}
+    expected |= {"docs/glossary.md", "docs/paths.md", "utils/cells.py"}
     expected.add("notebooks/scripts/train.py")
     # the second time, files are there that the course had when it was older
     for _ in range(2):
@@ -221,7 +278,7 @@ def test_a_copied_lesson_finds_the_course(kernel, monkeypatch, tmp_path, read_on
     run.execute(nb, course / work, allow_errors=True)
     shown = list(map(text_of, nb.cells))
     assert [errors_of(cell) for cell in nb.cells] == [[]] * 4, shown
-    assert shown[0] == "" and shown[1].strip() == str(course)
+    assert shown[0].startswith("Ready: PyTorch ") and shown[1].strip() == str(course)
     assert "scripts/train_ddp.py" in shown[2] and "✗ 00.1" in shown[3]
     progress = json.loads((course / ".progress.json").read_text())
     assert progress == {"00.1": "tried"}
@@ -279,9 +336,10 @@ def test_jupyterlab_serves_a_copy_of_the_first_lesson(tmp_path, interruptible):
     it.
     """
     course, log = tmp_path / "a course", tmp_path / "log"
-    for file in ["tools/lab.py", "notebooks/00_start_here.ipynb"]:
-        (course / file).parent.mkdir(parents=True)
-        shutil.copy(ROOT / file, course / file)
+    shutil.copytree(ROOT / "tools", course / "tools")
+    (course / "notebooks").mkdir()
+    first = "notebooks/00_start_here.ipynb"
+    shutil.copy(ROOT / first, course / first)
     env = {**os.environ, "HOME": "/dev/null/no-home"}
     for variable in ("JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "XDG_DATA_HOME"):
         env.pop(variable, None)

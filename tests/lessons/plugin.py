@@ -219,7 +219,9 @@ class Lessons:
             if not self.options.findings or str(error) != "Cell outputs differ":
                 raise
             differs = "shows something else than its stored output"
-            lesson.findings.append((item.cell.id, differs))
+            # exercises show a reader buttons, and what is stored is a line
+            if "exercise" not in item.cell.metadata.get("tags", []):
+                lesson.findings.append((item.cell.id, differs))
             result = None
         finally:
             if kernel.is_alive():

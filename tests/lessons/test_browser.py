@@ -1,5 +1,5 @@
-"""Each lesson in JupyterLab in a browser: Run All ends without an error, and every
-control redraws its figure.
+"""Each lesson in a browser, in JupyterLab as `make lab` starts it: Run All ends without
+an error, and every control redraws its figure.
 """
 
 import json
@@ -32,14 +32,9 @@ needs_browser = pytest.mark.skipif(
     not BROWSER, reason=f"no browser on the PATH (looked for {', '.join(NAMES)})"
 )
 
-SETTINGS = {
-    # keeps every cell in the page
-    "@jupyterlab/notebook-extension:tracker": {"windowingMode": "none"},
-    "@jupyterlab/apputils-extension:notification": {
-        "fetchNews": "false",
-        "checkForUpdates": False,
-    },
-}
+# those of the course, and every cell stays in the page
+SETTINGS = json.loads((ROOT / "tools/jupyterlab/overrides.json").read_text())
+SETTINGS["@jupyterlab/notebook-extension:tracker"]["windowingMode"] = "none"
 CELL, EXPLORER = ".jp-Notebook .jp-CodeCell", ".jp-Notebook .widget-vbox:has(img)"
 FOLDED = f"{CELL} .jp-InputPlaceholder"
 # how JupyterLab shows errors, and text on stderr
@@ -58,6 +53,24 @@ RUN_ALL = """async path => {
     const error = new Error("Run All did not end");
     const late = new Promise((_, reject) => setTimeout(reject, 600000, error));
     await Promise.race([run("notebook:run-all-cells"), late]);
+}"""
+# Open a notebook, wait for its kernel; whether it is marked as changed then.
+OPEN = """async path => {
+    const open = "docmanager:open", options = {path, factory: "Notebook"};
+    const panel = await jupyterapp.commands.execute(open, options);
+    await panel.revealed;
+    await panel.sessionContext.ready;
+    const info = await panel.sessionContext.session.kernel.info;
+    await new Promise(resolve => setTimeout(resolve, 1000));
+    return {kernel: info.status === "ok", changed: panel.context.model.dirty};
+}"""
+SAVE_AND_CLOSE = """async () => {
+    await jupyterapp.commands.execute("docmanager:save");
+    jupyterapp.shell.currentWidget.close();
+}"""
+NO_KERNEL = """async () => {
+    await jupyterapp.serviceManager.sessions.refreshRunning();
+    return [...jupyterapp.serviceManager.sessions.running()].length === 0;
 }"""
 # without saving, and with the kernels, for their memory
 CLOSE_ALL = """async () => {
@@ -81,7 +94,7 @@ def course(tmp_path_factory):
     unwanted = shutil.ignore_patterns(
         "__pycache__", ".ipynb_checkpoints", "pytorch-device-lab"
     )
-    for name in ["notebooks", "utils"]:
+    for name in ["docs", "notebooks", "tools", "utils"]:
         shutil.copytree(ROOT / name, folder / name, ignore=unwanted)
     shutil.copy(ROOT / "pyproject.toml", folder)
     return folder
@@ -93,15 +106,14 @@ def lab(course):
     without a notebook.
     """
     home = course.parent / "home"
-    (home / "settings").mkdir(parents=True)
-    (home / "settings" / "overrides.json").write_text(json.dumps(SETTINGS))
+    home.mkdir()
+    settings = course / "tools" / "jupyterlab" / "overrides.json"
+    settings.write_text(json.dumps(SETTINGS))
     command = [
-        *(sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root"),
+        *(sys.executable, str(course / "tools" / "lab.py"), "--no-browser"),
         "--ip=127.0.0.1",
         "--LabApp.expose_app_in_browser=True",
         "--IdentityProvider.token=lessons",
-        f"--ServerApp.root_dir={course}",
-        f"--LabApp.app_settings_dir={home / 'settings'}",
     ]
     env = {"HOME": str(home), "JUPYTER_RUNTIME_DIR": str(home)}
     for name, value in os.environ.items():
@@ -235,6 +247,27 @@ def test_a_guess_by_keyboard_must_be_seen_after_the_experiment(course, page):
     expect(question).to_contain_text("You said")
     run_all(page, path)
     expect(revealed).to_contain_text("You said")
+
+
+@needs_browser
+def test_a_copy_opens_unchanged_and_again_without_its_kernel(course, page):
+    """Not marked as changed; a kernel ends with its tab; then the stored picture and
+    text stand where the widgets stood, and the file is as it was.
+    """
+    path = course / "work" / LESSONS[0].name
+    opened = page.evaluate(OPEN, f"work/{path.name}")
+    assert opened == {"kernel": True, "changed": False}
+    page.evaluate(RUN_ALL, f"work/{path.name}")
+    expect(page.locator(EXPLORER)).to_have_count(1)
+    saved = path.read_bytes() if page.evaluate(SAVE_AND_CLOSE) is None else b""
+    assert b"widget-view" in saved
+    page.wait_for_function(NO_KERNEL, timeout=30_000)
+    page.wait_for_timeout(2000)  # opened in the same moment, it waits for the old one
+    page.evaluate(OPEN, f"work/{path.name}")
+    expect(page.locator(f"{CELL} img[src^='data:image/png']")).to_have_count(1)
+    expect(page.locator(".jp-Notebook")).not_to_contain_text("Error displaying widget")
+    expect(page.locator(".jp-Notebook")).to_contain_text("In a cell of its own: hint")
+    assert path.read_bytes() == saved
 
 
 @needs_browser

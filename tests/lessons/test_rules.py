@@ -86,6 +86,10 @@ BROKEN = [
     (drop("why-answer"), "predict('99.why') needs one reveal() after it"),
     (replace("why-answer", "99.why", "99.how"), "reveal('99.how') has no predict()"),
     (replace("why-answer", '"yes"', '"maybe"'), "which is no option"),
+    (
+        replace("add", "reveal(", 'claim("a sum", total, at_least=2)\nreveal('),
+        "cell add: claim() gives the answer to '99.sum' away",
+    ),
     (replace("draw", "# @title", "#"), "folded cell draw needs a line `# @title …`"),
     (replace("draw", "a line", "a line " * 9), "`# @title …` of at most 60"),
     (tag("draw"), "cell draw has a line `# @title`, but is not folded"),
@@ -102,6 +106,10 @@ def test_rule_notices(change, message):
 
 ELSEWHERE = "as section 9 of lesson 02, [section 8](02_tensors_on_devices.ipynb), 8.2"
 KEPT = {
+    "a claim above the question": replace("recipe", "x.sum()", "claim('a', True)"),
+    "a claim after the answer": replace(
+        "explorer", "plots", 'claim("a sum", total, at_least=2)\nplots'
+    ),
     "sections of other lessons": replace(
         "sum-text", "as sections 2", f"{ELSEWHERE}, 2"
     ),

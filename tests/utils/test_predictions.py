@@ -92,6 +92,36 @@ def test_who_runs_all_first_and_chooses_then_sees_the_comparison_at_once(ask, ca
     assert ask(*RACE).said() == "You said 0, and 0 it is."  # the cell run again
 
 
+def test_the_chosen_button_is_marked_also_when_the_cell_runs_again(ask):
+    def marked(box):
+        return [
+            (name, button.icon)
+            for name, button in box.buttons.items()
+            if button.button_style
+        ]
+
+    box = ask(*RACE)
+    assert marked(box) == []
+    box.click("4")
+    box.click("0")
+    assert marked(box) == marked(ask(*RACE)) == [("0", "check")]
+    reveal("05.race", "4")
+    box.click("4")  # too late
+    assert marked(box) == marked(ask(*RACE)) == [("0", "check")]
+
+
+def test_the_reason_follows_the_verdict_in_lines_of_88_columns(ask, capsys):
+    why = "The consumer did not wait: it read the memory before the producer wrote it."
+    box = ask(*RACE)
+    reveal("05.race", "0", why)
+    assert capsys.readouterr().out == f"{why}\n"  # without a guess, too
+    box.click("4")
+    reveal("05.race", "0", why=why)
+    out = capsys.readouterr().out
+    assert out.replace("\n", " ") == f"You said 4; it is 0. {why} "
+    assert [len(line) <= 88 for line in out.splitlines()] == [True, True]
+
+
 def test_a_guess_outlives_its_kernel_but_not_its_option(ask, capsys):
     ask(*RACE).click("4")
     reveal("05.race", "0")
@@ -164,10 +194,10 @@ def test_in_a_kernel_a_widget_and_strictly_a_line_that_can_be_stored(run):
 def test_without_a_page_or_without_widgets(shell):
     """Plain Python, IPython in a terminal, a kernel without ipywidgets."""
     code = f"""import sys; from types import SimpleNamespace; import IPython
-from utils import predictions
+from utils import predictions, widgets
 IPython.get_ipython = lambda: {shell}
 IPython.display.display = lambda data, raw: print(*data, data["text/plain"])
-predictions.find_spec = lambda name: None
+widgets.find_spec = lambda name: None
 predictions.predict{RACE}
 assert "ipywidgets" not in sys.modules"""
     done = subprocess.run(
