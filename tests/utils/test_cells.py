@@ -168,9 +168,7 @@ def test_what_a_cell_says_about_its_numbers_is_what_its_header_names(run):
     )
     _, *shown = run(begin, *ABOUT, env=PRETEND)
     for cell, expected in zip(shown, ABOUT.values(), strict=True):
-        said = re.findall(
-            "^from (pretended cuda on )?.*this run", text_of(cell), re.M
-        )
+        said = re.findall("^from (pretended cuda on )?.*this run", text_of(cell), re.M)
         assert ["x" if pretended else "cpu" for pretended in said] == expected, (
             cell.source
         )
