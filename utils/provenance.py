@@ -56,7 +56,7 @@ class Provenance:
                 f"emulated CUDA device (PyTorch {version}'s own CUDA code, no GPU),"
                 f" run on {self.date}"
             )
-        when = "measured in this run" if self.live else f"recorded {self.date}"
+        when = "this run" if self.live else f"recorded {self.date}"
         return f"{self.device} ({'pretended, ' if self.pretended else ''}{when})"
 
 

@@ -213,7 +213,7 @@ def test_torchtpu_is_a_tpu_without_torch_xla(monkeypatch):
     for module in (devices, needs, provenance):
         monkeypatch.setattr(module, "pick_device", lambda: tpu)
     assert needs.missing_tpu() is None
-    assert str(provenance.where("tpu")) == "TPU (measured in this run)"
+    assert str(provenance.where("tpu")) == "TPU (this run)"
 
 
 # --------------------------------------------------------------------------------------

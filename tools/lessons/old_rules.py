@@ -1,4 +1,4 @@
-"""The rules for the parts of a lesson that has the old form still: OLD_FORM in parts.py.
+"""Rules for the parts of a lesson that has the old form still: OLD_FORM in parts.py.
 The module goes with the last of them.
 """
 
