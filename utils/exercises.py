@@ -148,9 +148,10 @@ def _numbers(x):
 
 def _parameter(answer, place):
     try:
-        names = list(inspect.signature(answer).parameters)
+        parameters = inspect.signature(answer).parameters.values()
     except (TypeError, ValueError):  # a function written in C
-        names = []
+        parameters = []
+    names = [p.name for p in parameters if p.kind != p.VAR_POSITIONAL]
     return names[place] if place < len(names) else f"its argument {place + 1}"
 
 

@@ -326,7 +326,8 @@ def check_load_onto(answer):
     cpu, state = torch.device("cpu"), _small(seed=1).state_dict()
     for tag in ("cpu", "cuda:99", "cuda:7", "xla:0"):
         model, shown = _small(), f"a file from {tag}"
-        got = call(answer, model, _file_from(tag, state), cpu, shown=shown)
+        given = model, _file_from(tag, state), cpu
+        got = call(answer, *given, shown=shown, changes=[model])
         _check_place(got, model, cpu)
         for key, value in model.state_dict().items():
             if not torch.equal(value, state[key]):

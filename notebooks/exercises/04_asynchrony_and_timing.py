@@ -542,7 +542,8 @@ def _check_train(answer, count, options):
     many = "five batches" if count > 1 else "a list of one batch"
     optimizer = torch.optim.SGD(model.parameters(), **options)
     with watched:
-        got = call(answer, model, optimizer, batches, shown=many)
+        given = model, optimizer, batches
+        got = call(answer, *given, shown=many, changes=[model])
     if not isinstance(got, (list, tuple)) or len(got) != count:
         text = repr(got)
         if hasattr(got, "tolist"):

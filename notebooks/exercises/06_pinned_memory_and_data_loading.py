@@ -380,7 +380,7 @@ def _fetch_sum(answer, sent, hold):
     stream = HeldStream(hold, around=goes_on)
     early, late, expected = here.sum().item(), 9 * sent.numel(), sent.sum().item()
     shown = f"a copy of {sent.tolist()}"
-    got = call(answer, stream, there, here, shown=shown)
+    got = call(answer, stream, there, here, shown=shown, changes=[there, here])
     finished = bool(stream.copies) and all(map(Future.done, stream.copies))
     stream.end()
     expect.number(got, shown, "a Python number: .item()")
@@ -459,7 +459,8 @@ def _feed(answer, batches):
 
     stream = HeldStream(1, filled, batch_gone)
     shown = f"{len(batches)} batches and two slots"
-    events = call(answer, stream, batches, slots, there, shown=shown)
+    given = stream, batches, slots, there
+    events = call(answer, *given, shown=shown, changes=[slots, there])
     stream.end()
     if len(stream.copies) != len(batches):
         raise Wrong(

@@ -440,7 +440,7 @@ def _check_accumulated(answer, n, size, columns):
     model[-1].bias.register_hook(lambda _: runs.append("backward"))
     shown = f"a batch of {n} in pieces of {size}"
     with graph, torch.enable_grad():
-        call(answer, model, x, y, size, shown=shown)
+        call(answer, model, x, y, size, shown=shown, changes=[model])
     if not (torch.equal(x, given[0]) and torch.equal(y, given[1])):
         raise Wrong(
             f"for {shown} your function has changed the numbers in x or y: it should"

@@ -237,7 +237,8 @@ def _follow(answer, start, gradients, lr):
     shown = "a bfloat16 weight, its float32 master copy, a bfloat16 gradient"
     for grad in gradients:
         before = master.clone()
-        call(answer, weight, master, grad.clone(), lr, shown=shown)
+        given = weight, master, grad.clone(), lr
+        call(answer, *given, shown=shown, changes=[weight, master])
         if not torch.is_grad_enabled():
             raise Wrong(
                 "gradients are switched off for all that follows: with"
@@ -379,7 +380,7 @@ class Run:
         given = batches[0] if single else (batches,)
         given = self.model, optimizer, self.scaler, *given, max_norm
         shown = f"{k} batches, max_norm {max_norm}{more}"
-        self.returned = call(answer, *given, shown=shown)
+        self.returned = call(answer, *given, shown=shown, changes=[self.model])
         self.lr = optimizer.param_groups[0]["lr"]
         self.moved = start - flat_weights(self.model)
         self.batches = f"{k} batch{'es' if k > 1 else ''}"

@@ -1,5 +1,6 @@
 """Exercises of lesson 15."""
 
+import functools
 import random
 from itertools import pairwise
 from types import SimpleNamespace
@@ -438,6 +439,7 @@ def _judge_step(answer, sizes, limit, scale):
         return take_one(*args, **more)
 
     # whatever it returns: the step is judged by what it did
+    @functools.wraps(answer)
     def quiet(*args):
         returned.append(answer(*args))
 
@@ -445,7 +447,8 @@ def _judge_step(answer, sizes, limit, scale):
     shown = f"parts of {' and '.join(map(str, sizes))} samples, limit {limit:g}"
     parts = list(zip(inputs.split(sizes), targets.split(sizes), strict=True))
     given = model, optimizer, scaler, parts, _mean_loss, limit
-    call(quiet if callable(answer) else answer, *given, shown=shown)
+    called = quiet if callable(answer) else answer
+    call(called, *given, shown=shown, changes=[model])
     if returned == [DOTS] and not scaler.calls and not stepped:
         raise NotAnswered
     _judge_calls(scaler.calls, len(stepped), shown)
