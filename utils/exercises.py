@@ -102,38 +102,55 @@ def call(answer, *args, shown=None, changes=()):
     if unanswered(result):
         raise NotAnswered
     for place, before in kept:
-        if state(given[place]) != before:
+        after = state(given[place])
+        if after != before:
+            what = _parameter(answer, place) + _difference(before, after)
             raise Wrong(
-                f"for {shown} your function changed {_parameter(answer, place)}, which"
-                " belongs to the caller: leave it as it is, and make a new one"
+                f"for {shown} your function changed {what}, which belongs to the"
+                " caller: leave it as it is"
             )
     return plain(result)
 
 
 def state(value):
     """What a caller would see of `value` later, to be compared: through containers,
-    tensors and modules, bit for bit. Other objects are compared by identity.
+    tensors and modules, bit for bit, as a dict part → its state. Of other objects only
+    which one it is.
     """
     if isinstance(value, dict):
-        return type(value), [(state(key), state(item)) for key, item in value.items()]
+        parts = {f"[{key!r}]": state(item) for key, item in value.items()}
+        return {"": (type(value), *map(repr, value))} | parts
     if isinstance(value, (list, tuple, deque)):
-        return type(value), [state(item) for item in value]
+        parts = {f"[{place}]": state(item) for place, item in enumerate(value)}
+        return {"": (type(value), len(value))} | parts
     if isinstance(value, (set, frozenset)):
-        return type(value), len(value), {id(item) for item in value}
+        return type(value), set(value)
     if isinstance(value, np.ndarray):
         return value.dtype, value.shape, value.tobytes()
     if type(value) in (torch.Tensor, torch.nn.Parameter):
-        form = value.device, value.dtype, value.shape, value.requires_grad
-        return form, _numbers(value), value.is_leaf and state(value.grad)
+        return {
+            "": (value.device, value.dtype, value.shape, value.requires_grad),
+            " (its numbers)": _numbers(value),
+            ".grad": state(value.grad) if value.is_leaf else None,
+        }
     if isinstance(value, torch.nn.Module):
-        return (
-            [module.training for module in value.modules()],
-            state(dict(value.named_parameters())),
-            state(dict(value.named_buffers())),
-        )
+        return {
+            " (its train or eval mode)": [m.training for m in value.modules()],
+            " (its parameters)": state(dict(value.named_parameters())),
+            " (its buffers)": state(dict(value.named_buffers())),
+        }
     if isinstance(value, (int, float, complex, str, bytes)):
         return type(value), repr(value)  # a NaN is equal to itself, and -0.0 is not 0.0
     return id(value)
+
+
+def _difference(before, after):
+    """Which part of a state is another one: "[2]", "[0].grad"; "" for all of it."""
+    if isinstance(before, dict) and isinstance(after, dict):
+        for part, old in before.items():
+            if part not in after or after[part] != old:
+                return part + _difference(old, after.get(part))
+    return ""
 
 
 def _numbers(x):
@@ -147,8 +164,9 @@ def _numbers(x):
 
 
 def _parameter(answer, place):
+    function = answer.forward if isinstance(answer, torch.nn.Module) else answer
     try:
-        parameters = inspect.signature(answer).parameters.values()
+        parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):  # a function written in C
         parameters = []
     names = [p.name for p in parameters if p.kind != p.VAR_POSITIONAL]
@@ -168,9 +186,9 @@ def unanswered(value):
 
 def plain(value):
     """A copy of `value`, through lists, tuples, sets and dicts, with NumPy's numbers
-    and booleans as Python's.
+    and booleans as Python's, also those in an array without dimensions.
     """
-    if isinstance(value, np.generic):
+    if isinstance(value, np.generic) or type(value) is np.ndarray and not value.ndim:
         return value.item()
     if type(value) is dict:
         return {plain(key): plain(item) for key, item in value.items()}

@@ -215,7 +215,7 @@ def _check_timer(answer, threads, number):
             " timeit(number)"
         )
     seconds = (products.done[-1] - products.done[-1 - number]) / number
-    if not seconds / 2 < got < 2 * seconds:
+    if not seconds / 4 < got < 4 * seconds:  # a busy machine disturbs one of seven
         raise Wrong(
             f"a product took {seconds * 1e3:.3g} ms, you returned {got:.3g}: seconds of"
             " one product are asked"

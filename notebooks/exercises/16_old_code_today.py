@@ -157,7 +157,6 @@ MESSAGES = {  # message of a warning: expected, why
         None,
         "what stands directly in front of the name is `call`",
     ),
-    "The result was copied into `x.grad`.": (None, "`into` is another word than `to`"),
     "": (None, "an empty text offers nothing"),
 }
 

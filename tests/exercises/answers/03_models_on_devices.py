@@ -62,7 +62,7 @@ class Standardize(torch.nn.Module):
                 "return (x - self.mean) / self.std",
                 "x -= self.mean\n        return x / self.std",
             ),
-        ): "forward changed its input",
+        ): "your function changed x (its numbers)",
         """
 class Standardize(torch.nn.Module):
     def __init__(self, mean, std):

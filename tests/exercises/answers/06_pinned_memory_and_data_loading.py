@@ -309,7 +309,7 @@ def send_packed(tensors, device):
         part.view(shape)
         for part, shape in zip(packed.split([s.numel() for s in shapes]), shapes)
     ]
-""": "your function changed tensor 0 of the list itself",
+""": "your function changed tensors[0] (its numbers)",
         """
 def send_packed(tensors, device):
     return [x.to(device) for x in tensors]
