@@ -225,7 +225,6 @@ def check_send_packed(answer):
     for what, tensors in SMALL.items():
         shapes = ", ".join(str(tuple(x.shape)) for x in tensors)
         shown = f"{what} ({shapes} of {tensors[0].dtype})"
-        before = [x.clone() for x in tensors]
         meta, cpu = torch.device("meta:1"), torch.device("cpu")
         with Operators() as operators:
             got = call(answer, tensors, meta, shown=f"{shown}, sent to meta")

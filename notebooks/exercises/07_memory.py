@@ -280,7 +280,7 @@ def check_validate(answer):
         graph = Graph(model)
         shown = f"batches of {', '.join(map(str, sizes))} samples"
         with graph, torch.enable_grad():
-            got = call(answer, model, batches, shown=shown)
+            got = call(answer, model, batches, shown=shown, changes=[model])
             gradients_on = torch.is_grad_enabled()
         if isinstance(got, torch.Tensor):
             raise Wrong(f"for {shown} you returned a tensor, expected a Python number")

@@ -42,7 +42,7 @@ def _check_autocast(answer, lift, kind, dtype):
     model = Product(torch.ones(8, 4, device=kind) / 3, lift)
     x, default = torch.ones(2, 8, device=kind), torch.get_autocast_dtype(kind)
     shown = f"a tensor on {kind} and {dtype}"
-    got = call(answer, model, x, dtype, shown=shown)
+    got = call(answer, model, x, dtype, shown=shown, changes=[model])
     if autocast_type(kind):
         torch.set_autocast_enabled(kind, False)
         raise Wrong(

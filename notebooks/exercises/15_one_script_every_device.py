@@ -289,7 +289,7 @@ def check_accuracy(answer):
         model = _Watched(classes).eval()
         shown = f"{n} samples in batches of {', '.join(str(len(y)) for y in labels)}"
         with _Asked([*inputs, *labels]) as asked:
-            got = call(answer, model, batches, shown=shown)
+            got = call(answer, model, batches, shown=shown, changes=[model])
         if torch.is_tensor(got):
             raise Wrong(
                 f"for {shown} you returned a tensor, expected a Python number: ask for"

@@ -225,7 +225,7 @@ def test_answer_that_changes_what_belongs_to_the_caller_is_refused(change, value
         change(second)
         return 5
 
-    text = "^for 1, x your function changed second, which belongs to the caller: .*$"
+    text = "^for 1, x your function changed second.*, which belongs to the caller: .*$"
     with pytest.raises(Wrong, match=text):
         exercises.call(answer, 1, copy.deepcopy(value), shown="1, x")
     value = copy.deepcopy(value)

@@ -113,6 +113,14 @@ def complete(model, optimizer, scaler, x, y, max_norm):
             ("    scaler.update()\n", ""),
         ): "use scaler.step(optimizer)",
     },
+    equivalent={
+        "moves x to the CPU": (
+            "Not judged: the check has tensors on the CPU only, where this does nothing."
+        ),
+        "moves y to the CPU": (
+            "Not judged: the check has tensors on the CPU only, where this does nothing."
+        ),
+    },
 )
 
 ANSWERS["08.3"] = Answers(
@@ -389,6 +397,15 @@ def update(weight, master, grad, lr):
     master -= lr * grad.float()
     weight = master.bfloat16()
 """: "the weight is what it was: it should be the new master copy, rounded",
+    },
+    equivalent={
+        "changes weight before it is used": ("It is overwritten by the master copy."),
+        "moves master to the CPU": (
+            "Not judged: the check has tensors on the CPU only, where this does nothing."
+        ),
+        "moves grad to the CPU": (
+            "Not judged: the check has tensors on the CPU only, where this does nothing."
+        ),
     },
 )
 
