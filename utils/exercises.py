@@ -7,8 +7,11 @@ EXERCISES.
 import ctypes
 import html
 import importlib.util
+import inspect
 import sys
 import threading
+import time
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -23,7 +26,9 @@ from utils.score import keep_score, load_score
 
 FOLDER = COURSE / "notebooks" / "exercises"
 DOTS = ...
-SECONDS = 15  # that a check may take; those of the course take less than two
+# What a check may take: those of the course take less than two seconds of processor
+# time. Who waits, for a busy machine or a child process, gets longer.
+SECONDS, PATIENCE = 15, 120
 
 
 class ExerciseError(LabError):
@@ -70,19 +75,26 @@ class Exercise:
     praise: str
 
 
-def call(answer, *args, shown=None):
+def call(answer, *args, shown=None, changes=()):
     """Call the reader's function; NotAnswered if it still returns `...`, also in a
-    list, tuple or dict, Wrong if it raises.
+    list, tuple or dict, Wrong if it raises or changes an argument.
 
-    shown: how the message names the input; by default its repr. The function gets
-    copies of lists, dicts and sets, so that it may change them; what it gets and what
-    it returns is `plain`.
+    shown: how the message names the input; by default its repr. changes: those of the
+    arguments that the task asks to change, or whose change the check judges itself. The
+    function gets copies of lists, dicts and sets, so that no answer spoils the input of
+    the next one; what it gets and what it returns is `plain`.
     """
     if not callable(answer):
         raise Wrong(f"expected a function, got {answer!r}")
     shown = ", ".join(map(repr, args)) if shown is None else shown
+    given = [plain(arg) for arg in args]
+    kept = [
+        (place, state(value))
+        for place, (arg, value) in enumerate(zip(args, given, strict=True))
+        if not any(arg is change for change in changes)
+    ]
     try:
-        result = answer(*map(plain, args))
+        result = answer(*given)
     except Wrong:  # from something that the check has handed out
         raise
     except Exception as error:
@@ -92,7 +104,76 @@ def call(answer, *args, shown=None):
         ) from error
     if unanswered(result):
         raise NotAnswered
+    for place, before in kept:
+        after = state(given[place])
+        if after != before:
+            what = _parameter(answer, place) + _difference(before, after)
+            raise Wrong(
+                f"for {shown} your function changed {what}, which belongs to the"
+                " caller: leave it as it is"
+            )
     return plain(result)
+
+
+def state(value):
+    """What a caller would see of `value` later, to be compared: through containers,
+    tensors and modules, bit for bit, as a dict part → its state. Of other objects only
+    which one it is.
+    """
+    if isinstance(value, dict):
+        parts = {f"[{key!r}]": state(item) for key, item in value.items()}
+        return {"": (type(value), *map(repr, value))} | parts
+    if isinstance(value, (list, tuple, deque)):
+        parts = {f"[{place}]": state(item) for place, item in enumerate(value)}
+        return {"": (type(value), len(value))} | parts
+    if isinstance(value, (set, frozenset)):
+        return type(value), set(value)
+    if isinstance(value, np.ndarray):
+        return value.dtype, value.shape, value.tobytes()
+    if type(value) in (torch.Tensor, torch.nn.Parameter):
+        return {
+            "": (value.device, value.dtype, value.shape, value.requires_grad),
+            " (its numbers)": _numbers(value),
+            ".grad": state(value.grad) if value.is_leaf else None,
+        }
+    if isinstance(value, torch.nn.Module):
+        return {
+            " (its train or eval mode)": [m.training for m in value.modules()],
+            " (its parameters)": state(dict(value.named_parameters())),
+            " (its buffers)": state(dict(value.named_buffers())),
+        }
+    if isinstance(value, (int, float, complex, str, bytes)):
+        return type(value), repr(value)  # a NaN is equal to itself, and -0.0 is not 0.0
+    return id(value)
+
+
+def _difference(before, after):
+    """Which part of a state is another one: "[2]", "[0].grad"; "" for all of it."""
+    if isinstance(before, dict) and isinstance(after, dict):
+        for part, old in before.items():
+            if part not in after or after[part] != old:
+                return part + _difference(old, after.get(part))
+    return ""
+
+
+def _numbers(x):
+    """The bytes of a tensor in main memory. Read without an operation of PyTorch, which
+    a check may count.
+    """
+    if x.device.type != "cpu" or x.layout != torch.strided:
+        return None
+    memory = x.untyped_storage()
+    return ctypes.string_at(memory.data_ptr(), memory.nbytes()), x.stride()
+
+
+def _parameter(answer, place):
+    function = answer.forward if isinstance(answer, torch.nn.Module) else answer
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):  # a function written in C
+        parameters = []
+    names = [p.name for p in parameters if p.kind != p.VAR_POSITIONAL]
+    return names[place] if place < len(names) else f"its argument {place + 1}"
 
 
 def unanswered(value):
@@ -108,9 +189,9 @@ def unanswered(value):
 
 def plain(value):
     """A copy of `value`, through lists, tuples, sets and dicts, with NumPy's numbers
-    and booleans as Python's.
+    and booleans as Python's, also those in an array without dimensions.
     """
-    if isinstance(value, np.generic):
+    if isinstance(value, np.generic) or type(value) is np.ndarray and not value.ndim:
         return value.item()
     if type(value) is dict:
         return {plain(key): plain(item) for key, item in value.items()}
@@ -225,35 +306,72 @@ def _buttons(exercise):
 
 def _judge(exercise, answer):
     """What the check raised, or None. In a thread, which can be left behind if the
-    answer never ends.
+    answer never ends. Twice: an answer must not live from what the first time has left.
     """
-    raised = []
+    raised, clocks = [], []
 
     def judge():
+        clocks.append(_own_clock())
         try:
             if unanswered(answer):
                 raise NotAnswered
             exercise.check(plain(answer))
+            try:
+                exercise.check(plain(answer))
+            except (Wrong, NotAnswered) as error:
+                raise Wrong(
+                    f"right at first, but not when it is called again: {error}"
+                ) from None
             raised.append(None)
         except BaseException as error:
             raised.append(error)
 
     _use_up_first_fake_mode()
     thread = threading.Thread(target=judge, daemon=True)
+    begin = time.monotonic()
     thread.start()
     try:
-        thread.join(SECONDS)
-        # the first use of a part of PyTorch: slow on a cold disk, and broken if cut off
-        while _imports(thread):
-            thread.join(1)
+        said = _wait_for(thread, begin, clocks)
     finally:  # also if the reader interrupts
         _end(thread)
     if raised and not isinstance(raised[0], TimeUp):
         return raised[0]
-    said = f"your answer had not ended after {SECONDS} seconds: does a loop never end?"
     if thread.is_alive():
         said += " It goes on in the background: restart the kernel."
     return Wrong(said)
+
+
+def _own_clock():
+    """A function that tells how many seconds the calling thread has computed; where
+    no thread can be asked by another one (Windows, macOS), the whole process.
+    """
+    if not hasattr(time, "pthread_getcpuclockid"):
+        begin = time.process_time()
+        return lambda: time.process_time() - begin
+    clock = time.pthread_getcpuclockid(threading.get_ident())
+    return lambda: time.clock_gettime(clock)
+
+
+def _wait_for(thread, begin, clocks):
+    """Wait till the thread ends, or has used up its time; what is to be said then."""
+    while True:
+        thread.join(0.05)
+        try:
+            computed = clocks[0]() if clocks else 0
+        except OSError:  # it has just ended
+            computed = 0
+        waited = time.monotonic() - begin
+        # the first use of a part of PyTorch: slow on a cold disk, and broken if cut off
+        if thread.is_alive() and _imports(thread):
+            continue
+        if not thread.is_alive() or computed > SECONDS:
+            return f"your answer computed for {SECONDS} seconds: does a loop never end?"
+        if waited > PATIENCE:
+            return (
+                f"your answer is still running after {PATIENCE} seconds, of which it"
+                f" computed {computed:.1f}: it waits, for something that never comes or"
+                " for a busy machine."
+            )
 
 
 def _use_up_first_fake_mode():

@@ -215,7 +215,7 @@ def _check_timer(answer, threads, number):
             " timeit(number)"
         )
     seconds = (products.done[-1] - products.done[-1 - number]) / number
-    if not seconds / 2 < got < 2 * seconds:
+    if not seconds / 4 < got < 4 * seconds:  # a busy machine disturbs one of seven
         raise Wrong(
             f"a product took {seconds * 1e3:.3g} ms, you returned {got:.3g}: seconds of"
             " one product are asked"
@@ -542,7 +542,8 @@ def _check_train(answer, count, options):
     many = "five batches" if count > 1 else "a list of one batch"
     optimizer = torch.optim.SGD(model.parameters(), **options)
     with watched:
-        got = call(answer, model, optimizer, batches, shown=many)
+        given = model, optimizer, batches
+        got = call(answer, *given, shown=many, changes=[model])
     if not isinstance(got, (list, tuple)) or len(got) != count:
         text = repr(got)
         if hasattr(got, "tolist"):

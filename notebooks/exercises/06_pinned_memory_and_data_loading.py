@@ -225,11 +225,9 @@ def check_send_packed(answer):
     for what, tensors in SMALL.items():
         shapes = ", ".join(str(tuple(x.shape)) for x in tensors)
         shown = f"{what} ({shapes} of {tensors[0].dtype})"
-        before = [x.clone() for x in tensors]
         meta, cpu = torch.device("meta:1"), torch.device("cpu")
         with Operators() as operators:
             got = call(answer, tensors, meta, shown=f"{shown}, sent to meta")
-        _check_unchanged(tensors, before, shown)
         _check_sent(got, tensors, "meta", shown)
         count, named = _sent_by(operators)
         if count != 1:
@@ -243,7 +241,6 @@ def check_send_packed(answer):
                 " Use `device` as it is"
             )
         there = call(answer, tensors, cpu, shown=f"{shown}, sent to cpu")
-        _check_unchanged(tensors, before, shown)
         _check_sent(there, tensors, "cpu", shown)
         for n, (mine, x) in enumerate(zip(there, tensors, strict=True)):
             if not torch.equal(mine, x):
@@ -251,12 +248,6 @@ def check_send_packed(answer):
                     f"{shown}: entry {n} should hold {x.tolist()}, it holds"
                     f" {mine.tolist()}: whose numbers are they?"
                 )
-
-
-def _check_unchanged(tensors, before, shown):
-    for n, (x, old) in enumerate(zip(tensors, before, strict=True)):
-        if x.dtype != old.dtype or not torch.equal(x, old):
-            raise Wrong(f"{shown}: your function changed tensor {n} of the list itself")
 
 
 def _check_sent(got, tensors, device, shown):
@@ -380,7 +371,7 @@ def _fetch_sum(answer, sent, hold):
     stream = HeldStream(hold, around=goes_on)
     early, late, expected = here.sum().item(), 9 * sent.numel(), sent.sum().item()
     shown = f"a copy of {sent.tolist()}"
-    got = call(answer, stream, there, here, shown=shown)
+    got = call(answer, stream, there, here, shown=shown, changes=[there, here])
     finished = bool(stream.copies) and all(map(Future.done, stream.copies))
     stream.end()
     expect.number(got, shown, "a Python number: .item()")
@@ -459,7 +450,9 @@ def _feed(answer, batches):
 
     stream = HeldStream(1, filled, batch_gone)
     shown = f"{len(batches)} batches and two slots"
-    events = call(answer, stream, batches, slots, there, shown=shown)
+    events = call(
+        answer, stream, batches, slots, there, shown=shown, changes=[slots, there]
+    )
     stream.end()
     if len(stream.copies) != len(batches):
         raise Wrong(

@@ -271,23 +271,20 @@ def check_validate(answer):
         for n, p in enumerate(model.parameters()):
             p.requires_grad_(n >= frozen)
             p.grad = torch.full_like(p, 0.5) if n >= frozen else None
-        before, given = _state(model), (x.clone(), y.clone())
+        with torch.no_grad():  # no two models alike
+            model[-1].bias.add_(len(earlier))
+        before = _state(model)
         with torch.no_grad():
             errors = (model(x) - y).square().split(sizes)
         batches = list(zip(x.split(sizes), y.split(sizes), strict=True))
         graph = Graph(model)
         shown = f"batches of {', '.join(map(str, sizes))} samples"
         with graph, torch.enable_grad():
-            got = call(answer, model, batches, shown=shown)
+            got = call(answer, model, batches, shown=shown, changes=[model])
             gradients_on = torch.is_grad_enabled()
         if isinstance(got, torch.Tensor):
             raise Wrong(f"for {shown} you returned a tensor, expected a Python number")
         expect.number(got, shown, "a Python number")
-        if not (torch.equal(x, given[0]) and torch.equal(y, given[1])):
-            raise Wrong(
-                f"for {shown} your function has changed the numbers in the batches: it"
-                " should only read them"
-            )
         expected = torch.cat(errors).mean().item()
         why = (
             "the squares of model(x) - y, both of shape (n, 1), over all samples,"
@@ -428,7 +425,7 @@ def check_accumulate_gradients(answer):
 def _check_accumulated(answer, n, size, columns):
     model, x, y = network(n, columns)
     right = gradient(model, [(1, x, y)])
-    weights, given = _flat(model.parameters()).detach(), (x.clone(), y.clone())
+    weights = _flat(model.parameters()).detach()
     if n == 10:
         for p in model.parameters():
             p.grad = torch.full_like(p, 0.5)  # of an earlier step
@@ -440,12 +437,7 @@ def _check_accumulated(answer, n, size, columns):
     model[-1].bias.register_hook(lambda _: runs.append("backward"))
     shown = f"a batch of {n} in pieces of {size}"
     with graph, torch.enable_grad():
-        call(answer, model, x, y, size, shown=shown)
-    if not (torch.equal(x, given[0]) and torch.equal(y, given[1])):
-        raise Wrong(
-            f"for {shown} your function has changed the numbers in x or y: it should"
-            " only read them"
-        )
+        call(answer, model, x, y, size, shown=shown, changes=[model])
     if not torch.equal(_flat(model.parameters()), weights):
         raise Wrong("the weights have changed: only .grad is asked for")
     _check_pieces(sizes, n, size, shown)

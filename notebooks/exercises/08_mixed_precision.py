@@ -42,7 +42,7 @@ def _check_autocast(answer, lift, kind, dtype):
     model = Product(torch.ones(8, 4, device=kind) / 3, lift)
     x, default = torch.ones(2, 8, device=kind), torch.get_autocast_dtype(kind)
     shown = f"a tensor on {kind} and {dtype}"
-    got = call(answer, model, x, dtype, shown=shown)
+    got = call(answer, model, x, dtype, shown=shown, changes=[model])
     if autocast_type(kind):
         torch.set_autocast_enabled(kind, False)
         raise Wrong(
@@ -326,7 +326,7 @@ class Run:
         given = batches[0] if single else (batches,)
         given = self.model, optimizer, self.scaler, *given, max_norm
         shown = f"{k} batches, max_norm {max_norm}{more}"
-        self.returned = call(answer, *given, shown=shown)
+        self.returned = call(answer, *given, shown=shown, changes=[self.model])
         self.lr = optimizer.param_groups[0]["lr"]
         self.moved = start - flat_weights(self.model)
         self.batches = f"{k} batch{'es' if k > 1 else ''}"

@@ -337,13 +337,7 @@ def check_clip(answer):
     }
     for name, (x, limit) in inputs.items():
         torch.compiler.reset()  # torch.cond compiles, too
-        before = x.clone()
         got = _call(answer, x, limit, shown=name)
-        if not torch.equal(x, before):
-            raise Wrong(
-                f"for {name}, your function wrote into x; the caller may still need it:"
-                " return a new tensor"
-            )
         _judge_clipped(got, x, limit, name)
     _clip_compiled(answer, list(inputs.items())[:3])
     _clip_on_meta(answer)

@@ -56,7 +56,7 @@ def _check_shards(answer, mesh_shape, count, collectives):
     block_bytes = sum(p.nbytes for p in model[0].parameters())
     shown = f"{count} blocks and a mesh of {_times(mesh_shape)} processes"
     try:
-        call(answer, model, mesh, shown=shown)
+        call(answer, model, mesh, shown=shown, changes=[model])
     except Wrong as error:
         # what PyTorch says then is another thing in each version
         if isinstance(model, FSDPModule):

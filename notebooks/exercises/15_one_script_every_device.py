@@ -1,5 +1,6 @@
 """Exercises of lesson 15."""
 
+import functools
 import random
 from itertools import pairwise
 from types import SimpleNamespace
@@ -288,7 +289,7 @@ def check_accuracy(answer):
         model = _Watched(classes).eval()
         shown = f"{n} samples in batches of {', '.join(str(len(y)) for y in labels)}"
         with _Asked([*inputs, *labels]) as asked:
-            got = call(answer, model, batches, shown=shown)
+            got = call(answer, model, batches, shown=shown, changes=[model])
         if torch.is_tensor(got):
             raise Wrong(
                 f"for {shown} you returned a tensor, expected a Python number: ask for"
@@ -438,6 +439,7 @@ def _judge_step(answer, sizes, limit, scale):
         return take_one(*args, **more)
 
     # whatever it returns: the step is judged by what it did
+    @functools.wraps(answer)
     def quiet(*args):
         returned.append(answer(*args))
 
@@ -445,7 +447,8 @@ def _judge_step(answer, sizes, limit, scale):
     shown = f"parts of {' and '.join(map(str, sizes))} samples, limit {limit:g}"
     parts = list(zip(inputs.split(sizes), targets.split(sizes), strict=True))
     given = model, optimizer, scaler, parts, _mean_loss, limit
-    call(quiet if callable(answer) else answer, *given, shown=shown)
+    called = quiet if callable(answer) else answer
+    call(called, *given, shown=shown, changes=[model])
     if returned == [DOTS] and not scaler.calls and not stepped:
         raise NotAnswered
     _judge_calls(scaler.calls, len(stepped), shown)

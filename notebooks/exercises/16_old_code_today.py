@@ -157,7 +157,6 @@ MESSAGES = {  # message of a warning: expected, why
         None,
         "what stands directly in front of the name is `call`",
     ),
-    "The result was copied into `x.grad`.": (None, "`into` is another word than `to`"),
     "": (None, "an empty text offers nothing"),
 }
 
@@ -363,7 +362,8 @@ def _check_training(answer, count, scale=1):
         shown = "a small model and 1 batch on the CPU"
     if scale != 1:
         shown += f" (targets near {scale:,.0f})"
-    got = call(answer, model, _batches(count, scale), torch.device("cpu"), shown=shown)
+    given = model, _batches(count, scale), torch.device("cpu")
+    got = call(answer, *given, shown=shown, changes=[model])
     if not isinstance(got, (tuple, list)) or len(got) != 2:
         text = f"{len(got)} values" if isinstance(got, (tuple, list)) else _brief(got)
         raise Wrong(

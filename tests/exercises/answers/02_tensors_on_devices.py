@@ -49,7 +49,7 @@ def zeros_beside(x, n):
 def zeros_beside(x, n):
     x.zero_()
     return x.new_zeros(n)
-""": "leave x as it is",
+""": "your function changed x (its numbers)",
         """
 def zeros_beside(x, n):
     torch.set_default_device(x.device)

@@ -62,7 +62,7 @@ class Standardize(torch.nn.Module):
                 "return (x - self.mean) / self.std",
                 "x -= self.mean\n        return x / self.std",
             ),
-        ): "forward changed its input",
+        ): "your function changed x (its numbers)",
         """
 class Standardize(torch.nn.Module):
     def __init__(self, mean, std):
@@ -251,6 +251,11 @@ def evaluate(model, batch):
         edit(
             EVALUATE, ("model(batch)", "model(batch).argmax(1)")
         ): "you returned torch.int64 of shape (5,)",
+    },
+    equivalent={
+        "moves batch to the CPU": (
+            "Not judged: the check has tensors on the CPU only, where this does nothing."
+        ),
     },
 )
 

@@ -59,6 +59,12 @@ def timer_seconds(a, b, threads, number):
 """: "outside of Timer",
     },
     equivalent={
+        "moves a to the CPU": (
+            "Both are on the CPU: Timer is asked for its clock and threads."
+        ),
+        "moves b to the CPU": (
+            "Both are on the CPU: Timer is asked for its clock and threads."
+        ),
         "return timer.timeit(number).median → return timer.timeit(number).mean": (
             "timeit makes one block of runs, so that median and mean are the"
             " same number."

@@ -251,6 +251,11 @@ def sum_on_main(batch, main, side):
 """: "nothing keeps side from writing into the block of batch",
         edit(SUM_ON_MAIN, ("sum()", "sum().item()")): "holds the host",
     },
+    equivalent={
+        "reads a global side, that of the first call": (
+            "Not judged: the side streams of both calls are alike."
+        ),
+    },
 )
 
 ISSUE_ORDER = SOLUTION["05.4"]

@@ -309,7 +309,7 @@ def send_packed(tensors, device):
         part.view(shape)
         for part, shape in zip(packed.split([s.numel() for s in shapes]), shapes)
     ]
-""": "your function changed tensor 0 of the list itself",
+""": "your function changed tensors[0]",
         """
 def send_packed(tensors, device):
     return [x.to(device) for x in tensors]
@@ -441,6 +441,17 @@ def fetch_sum(stream, there, here):
     return here.sum().item()
 """: "it is the host that reads",
         edit(FETCH_SUM, ("().item", "")): "expected a Python number",
+    },
+    equivalent={
+        "clears there": (
+            "The device uses that memory again as soon as the copy is done."
+        ),
+        "changes what is in there": (
+            "The device uses that memory again as soon as the copy is done."
+        ),
+        "changes here before it is used": ("The copy overwrites it."),
+        "moves there to the CPU": ("The toy device has its numbers in main memory."),
+        "moves here to the CPU": ("It is in main memory: the task says so."),
     },
 )
 

@@ -311,7 +311,7 @@ def validate(model, batches):
 def validate(model, batches):
     with torch.no_grad():
         return torch.cat([y.sub_(model(x)) for x, y in batches]).square().mean().item()
-""": "has changed the numbers in the batches",
+""": "changed batches[0][1] (its numbers)",
         """
 def validate(model, batches, errors=[]):
     with torch.no_grad():
@@ -501,7 +501,7 @@ def accumulate_gradients(model, x, y, size):
     x -= x.mean()
     for part, target in zip(x.split(size), y.split(size)):
         (F.mse_loss(model(part), target) * len(part) / len(x)).backward()
-""": "has changed the numbers in x or y",
+""": "changed x (its numbers)",
         """
 import torch.nn.functional as F
 
@@ -513,6 +513,12 @@ def accumulate_gradients(model, x, y, size):
 """: "0 samples went through the model, there are 10",
     },
     equivalent={
+        "moves x to the CPU": (
+            "Not judged: the check has tensors on the CPU only, where this does nothing."
+        ),
+        "moves y to the CPU": (
+            "Not judged: the check has tensors on the CPU only, where this does nothing."
+        ),
         (
             "loss = F.mse_loss(model(part), target) * (len(part) / len(x)) →"
             " loss = F.mse_loss(model(part), target) * (len(part) / len(y))"

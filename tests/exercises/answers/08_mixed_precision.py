@@ -115,6 +115,14 @@ def complete(model, optimizer, scaler, x, y, max_norm):
             ("    scaler.update()\n", ""),
         ): "use scaler.step(optimizer)",
     },
+    equivalent={
+        "moves x to the CPU": (
+            "Not judged: the check has tensors on the CPU only, where this does nothing."
+        ),
+        "moves y to the CPU": (
+            "Not judged: the check has tensors on the CPU only, where this does nothing."
+        ),
+    },
 )
 
 ANSWERS["08.3"] = Answers(
@@ -349,6 +357,15 @@ def share_lost(weights, updates, dtype):
 def share_lost(weights, updates, dtype):
     return (updates.abs() < torch.finfo(dtype).eps / 2).float().mean().item()
 """: "grows with the weight",
+    },
+    equivalent={
+        "changes weight before it is used": ("It is overwritten by the master copy."),
+        "moves master to the CPU": (
+            "Not judged: the check has tensors on the CPU only, where this does nothing."
+        ),
+        "moves grad to the CPU": (
+            "Not judged: the check has tensors on the CPU only, where this does nothing."
+        ),
     },
 )
 

@@ -401,7 +401,7 @@ def clip(x, limit):
         """
 def clip(x, limit):
     return x.mul_(torch.clamp(limit / x.norm(), max=1.0))
-""": "wrote into x",
+""": "your function changed x (its numbers)",
         """
 def clip(x, limit):
     return x * torch.where(x.norm() > limit, limit / x.norm(), torch.ones(1))
@@ -540,6 +540,9 @@ def graphed(fn, example):
 """: "given the same tensor again",
     },
     equivalent={
+        "moves example to the CPU": (
+            "Not judged: the check has tensors on the CPU only, where this does nothing."
+        ),
         "raise ValueError('not the recorded shape') → raise ValueError()": (
             "The text of the error is free."
         ),

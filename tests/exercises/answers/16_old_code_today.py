@@ -69,6 +69,12 @@ def under_autocast(net, x):
 
 ANSWERS["16.1"] = Answers(
     right=[
+        r"""
+def replacement(message):
+    import re
+    found = re.search(r'(?:use|to) `([\w.]+)', message)
+    return found[1] if found else None
+""",
         """
 def replacement(message):
     for word in (' use `', ' to `'):
@@ -130,12 +136,6 @@ def replacement(message):
     found = re.search(r'(use|to) `([a-z.]+)', message)
     return found[2] if found else None
 """: "you returned 'torch.cuda.memory', expected",
-        r"""
-def replacement(message):
-    import re
-    found = re.search(r'(?:use|to) `([\w.]+)', message)
-    return found[1] if found else None
-""": "`into` is another word",
         r"""
 def replacement(message):
     import re
