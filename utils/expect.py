@@ -14,7 +14,7 @@ import math
 
 import torch
 
-from utils.exercises import Wrong
+from utils.answers import Wrong
 
 
 def is_number(value):

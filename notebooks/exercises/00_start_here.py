@@ -3,7 +3,8 @@
 import torch
 
 from utils import expect
-from utils.exercises import Exercise, Wrong, call
+from utils.answers import Wrong, call
+from utils.exercises import Exercise
 from utils.simulate.fake import fake_gpus
 
 

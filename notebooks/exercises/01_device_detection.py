@@ -5,7 +5,8 @@ import ast
 import torch
 
 from utils import expect
-from utils.exercises import Exercise, Wrong, call
+from utils.answers import Wrong, call
+from utils.exercises import Exercise
 
 
 def accepted(text):

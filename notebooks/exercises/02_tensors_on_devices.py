@@ -10,7 +10,8 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from utils import expect
-from utils.exercises import DOTS, Exercise, NotAnswered, Wrong, call
+from utils.answers import DOTS, NotAnswered, Wrong, call
+from utils.exercises import Exercise
 from utils.simulate.fake import fake_gpus
 from utils.waits import CountWaits
 

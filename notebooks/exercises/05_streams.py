@@ -12,7 +12,8 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from utils import expect
-from utils.exercises import Exercise, Wrong, call
+from utils.answers import Wrong, call
+from utils.exercises import Exercise
 from utils.simulate.timeline import Op, makespan, races, schedule
 from utils.simulate.toy import ToyStream
 

@@ -10,7 +10,8 @@ import torch
 from torch.utils.data import DataLoader, TensorDataset
 
 from utils import expect
-from utils.exercises import Exercise, Wrong, call
+from utils.answers import Wrong, call
+from utils.exercises import Exercise
 from utils.operators import Operators
 from utils.simulate.toy import ToyStream
 

@@ -9,7 +9,8 @@ import torch
 import torch.nn.functional as F
 
 from utils import expect
-from utils.exercises import Exercise, NotAnswered, Wrong, call
+from utils.answers import NotAnswered, Wrong, call
+from utils.exercises import Exercise
 from utils.simulate.fake import fake_autocast, fake_gpus
 
 

@@ -12,7 +12,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from utils import expect
-from utils.exercises import Exercise, Wrong, call, plain
+from utils.answers import Wrong, call, plain
+from utils.exercises import Exercise
 from utils.operators import Operators
 from utils.simulate.roofline import transformer_flops
 from utils.waits import CountWaits

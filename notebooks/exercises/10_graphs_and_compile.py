@@ -7,7 +7,8 @@ from unittest import mock
 import torch
 
 from utils import expect
-from utils.exercises import Exercise, Wrong, call
+from utils.answers import Wrong, call
+from utils.exercises import Exercise
 from utils.simulate.timeline import Op, makespan, schedule
 
 # --------------------------------------------------------------------------------------

@@ -11,7 +11,8 @@ import torch
 from torch.utils.data import DistributedSampler
 
 from utils import expect
-from utils.exercises import Exercise, Wrong, call, stop
+from utils.answers import Wrong, call
+from utils.exercises import Exercise, stop
 
 SECONDS = 4  # that the ranks of one world may take; they need some milliseconds
 

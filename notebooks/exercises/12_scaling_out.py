@@ -11,7 +11,8 @@ import torch
 import torch.distributed as dist
 
 from utils import expect
-from utils.exercises import Exercise, Wrong, call
+from utils.answers import Wrong, call
+from utils.exercises import Exercise
 from utils.simulate.collectives import Link, all_reduce
 from utils.simulate.fake import fake_processes
 

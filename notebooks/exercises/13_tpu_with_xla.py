@@ -10,7 +10,8 @@ from numbers import Real
 import torch
 
 from utils import expect
-from utils.exercises import Exercise, Wrong, call
+from utils.answers import Wrong, call
+from utils.exercises import Exercise
 
 
 def _is_number(value):

@@ -9,7 +9,8 @@ import torch
 from torch.utils.data import DataLoader, TensorDataset
 
 from utils import expect
-from utils.exercises import DOTS, Exercise, NotAnswered, Wrong, call, plain
+from utils.answers import DOTS, NotAnswered, Wrong, call, plain
+from utils.exercises import Exercise
 from utils.messages import LabError
 from utils.simulate.sharding import blocks, product
 

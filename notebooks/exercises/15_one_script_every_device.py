@@ -12,7 +12,8 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves
 
 from utils import expect
-from utils.exercises import DOTS, Exercise, NotAnswered, Wrong, call
+from utils.answers import DOTS, NotAnswered, Wrong, call
+from utils.exercises import Exercise
 from utils.operators import Operators
 from utils.waits import READS
 

@@ -11,7 +11,8 @@ from torch import nn
 from torch.overrides import TorchFunctionMode
 
 from utils import expect
-from utils.exercises import Exercise, Wrong, call
+from utils.answers import Wrong, call
+from utils.exercises import Exercise
 from utils.simulate.fake import fake_gpus
 
 

@@ -30,6 +30,7 @@ import torch
 
 from tests.exercises.answers import all_answers
 from utils import exercises
+from utils.answers import state
 
 COMPARE = {
     ast.Lt: (ast.LtE, ast.GtE),
@@ -549,7 +550,7 @@ def verdict(number, source, done=None):
     """What `check` prints for this source, in reader's mode."""
     names = {"torch": torch}
     if done is not None:
-        names |= {"done": done, "functools": functools, "state": exercises.state}
+        names |= {"done": done, "functools": functools, "state": state}
     out = io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(io.StringIO()):
         try:

@@ -25,7 +25,7 @@ from tests.conftest import ROOT, errors_of, text_of
 from tests.exercises import mutants
 from tests.exercises.answers import all_answers, edit
 from utils import exercises, expect, score
-from utils.exercises import NotAnswered, Wrong
+from utils.answers import NotAnswered, Wrong, call
 
 ALL = exercises.all_exercises()
 ANSWERS = all_answers()
@@ -229,22 +229,22 @@ def test_answer_that_changes_what_belongs_to_the_caller_is_refused(change, value
 
     text = "^for 1, x your function changed second.*, which belongs to the caller: .*$"
     with pytest.raises(Wrong, match=text):
-        exercises.call(answer, 1, copy.deepcopy(value), shown="1, x")
+        call(answer, 1, copy.deepcopy(value), shown="1, x")
     value = copy.deepcopy(value)
-    assert exercises.call(answer, 1, value, shown="1, x", changes=[value]) == 5
+    assert call(answer, 1, value, shown="1, x", changes=[value]) == 5
     nothing = lambda first, second: 5  # noqa: E731
-    assert exercises.call(nothing, 1, copy.deepcopy(value), shown="1, x") == 5
+    assert call(nothing, 1, copy.deepcopy(value), shown="1, x") == 5
 
 
 def test_what_cannot_be_read_is_left_alone():
     nan = torch.tensor([float("nan"), -0.0])
     for x in (nan, torch.ones(2, device="meta"), torch.eye(2).to_sparse(), iter("ab")):
-        assert exercises.call(lambda x: 5, x, shown="x") == 5
+        assert call(lambda x: 5, x, shown="x") == 5
 
 
 def test_function_gets_copies_and_numpy_results_become_pythons():
     given = [[1, 2], {"a": {3}}]
-    result = exercises.call(
+    result = call(
         lambda x: (x[0].clear(), x[1]["a"].clear(), [np.int64(4), (np.bool_(True),)])[
             -1
         ],
@@ -419,13 +419,13 @@ def test_the_first_fake_mode_of_a_process_is_not_that_of_a_check(monkeypatch):
 
 def test_call_turns_errors_and_dots_into_verdicts():
     with pytest.raises(Wrong, match="for 3 your function raised ZeroDivisionError"):
-        exercises.call(lambda x: x / 0, 3)
+        call(lambda x: x / 0, 3)
     with pytest.raises(NotAnswered):
-        exercises.call(lambda x: ..., 3)
+        call(lambda x: ..., 3)
     with pytest.raises(NotAnswered):
-        exercises.call(lambda x: {x: ...}, 3)
+        call(lambda x: {x: ...}, 3)
     with pytest.raises(Wrong, match="expected a function"):
-        exercises.call(5, 3)
+        call(5, 3)
 
 
 @pytest.mark.parametrize(

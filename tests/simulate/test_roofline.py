@@ -9,7 +9,8 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from tests.simulate.test_memory import Block
-from utils.exercises import Wrong, all_exercises
+from utils.answers import Wrong
+from utils.exercises import all_exercises
 from utils.hardware import look_up
 from utils.simulate.roofline import (
     attainable,

@@ -254,7 +254,7 @@ def evaluate(model, batch):
     },
     equivalent={
         "moves batch to the CPU": (
-            "Not judged: the check has tensors on the CPU only, where this does nothing."
+            "Not judged: a check has tensors on the CPU only, where this does nothing."
         ),
     },
 )

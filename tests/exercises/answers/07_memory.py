@@ -514,10 +514,10 @@ def accumulate_gradients(model, x, y, size):
     },
     equivalent={
         "moves x to the CPU": (
-            "Not judged: the check has tensors on the CPU only, where this does nothing."
+            "Not judged: a check has tensors on the CPU only, where this does nothing."
         ),
         "moves y to the CPU": (
-            "Not judged: the check has tensors on the CPU only, where this does nothing."
+            "Not judged: a check has tensors on the CPU only, where this does nothing."
         ),
         (
             "loss = F.mse_loss(model(part), target) * (len(part) / len(x)) →"

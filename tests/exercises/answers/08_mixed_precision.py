@@ -117,10 +117,10 @@ def complete(model, optimizer, scaler, x, y, max_norm):
     },
     equivalent={
         "moves x to the CPU": (
-            "Not judged: the check has tensors on the CPU only, where this does nothing."
+            "Not judged: a check has tensors on the CPU only, where this does nothing."
         ),
         "moves y to the CPU": (
-            "Not judged: the check has tensors on the CPU only, where this does nothing."
+            "Not judged: a check has tensors on the CPU only, where this does nothing."
         ),
     },
 )
@@ -359,12 +359,11 @@ def share_lost(weights, updates, dtype):
 """: "grows with the weight",
     },
     equivalent={
-        "changes weight before it is used": ("It is overwritten by the master copy."),
-        "moves master to the CPU": (
-            "Not judged: the check has tensors on the CPU only, where this does nothing."
+        "moves weights to the CPU": (
+            "Not judged: a check has tensors on the CPU only, where this does nothing."
         ),
-        "moves grad to the CPU": (
-            "Not judged: the check has tensors on the CPU only, where this does nothing."
+        "moves updates to the CPU": (
+            "Not judged: a check has tensors on the CPU only, where this does nothing."
         ),
     },
 )

@@ -541,7 +541,7 @@ def graphed(fn, example):
     },
     equivalent={
         "moves example to the CPU": (
-            "Not judged: the check has tensors on the CPU only, where this does nothing."
+            "Not judged: a check has tensors on the CPU only, where this does nothing."
         ),
         "raise ValueError('not the recorded shape') → raise ValueError()": (
             "The text of the error is free."

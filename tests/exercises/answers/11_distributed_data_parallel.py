@@ -78,7 +78,7 @@ def mean_loss(dist, loss):
     },
     equivalent={
         "moves loss to the CPU": (
-            "Not judged: the check has tensors on the CPU only, where this does nothing."
+            "Not judged: a check has tensors on the CPU only, where this does nothing."
         ),
     },
 )
