@@ -225,6 +225,11 @@ def _judge_shares(taken, samples, batch, world, epoch):
             f"{shown} a process gets {sizes[0]} samples, expected {missing} more: all"
             " whole batches"
         )
+    strange = [number for share in taken for number in share if number >= samples]
+    if strange:
+        raise Wrong(
+            f"{shown} sample {strange[0]} is not of the data that you were given"
+        )
     for share in taken:
         if again := _twice(share):
             raise Wrong(

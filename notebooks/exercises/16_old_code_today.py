@@ -203,6 +203,7 @@ JUDGED = [  # what is not as usual in the old part, in the new one, expected, wh
         "wrong",
         "a wrong result is not made better by being slow",
     ),
+    ({"printed": "2\n"}, {"printed": "2\n"}, "fine", "both print the same"),
     ({"seconds": 1.25}, {}, "slower", "10 times as long is at least 10 times"),
     ({"seconds": 1.1875}, {}, "fine", "9.5 times as long is less than the factor"),
     ({}, {"seconds": 5.0}, "fine", "faster than the new one is no fault"),
