@@ -102,7 +102,9 @@ class Place:
     def line(self):
         """As a line of a list."""
         section = re.sub("[`*]", "", self.lesson.sections[self.id])
-        label = f"Lesson {self.lesson.number} · {self.row.slug if self.row else section}"
+        label = (
+            f"Lesson {self.lesson.number} · {self.row.slug if self.row else section}"
+        )
         where = f" ({md(self.where)})" if self.where else ""
         return f"- [{md(label)}]({self.lesson.link(self.id)}){where}"
 
@@ -170,7 +172,7 @@ def errors(lessons, root):
             " 16](../notebooks/16_old_code_today.ipynb) runs code that you paste, and"
             " finds its message.\n"
         ),
-        "## Met most often\n",
+        "## Common ones\n",
         *often,
         "",
     ]
