@@ -13,7 +13,7 @@
   // Where a message is mended, and its entry, for at least three words of it.
   function messages(query) {
     const words = plain(query);
-    if (words.split(" ").length < 3) return [];
+    if (query.trim().split(/\s+/).length < 3) return [];
     return deviceLab.lookup.messages
       .filter(([text, title]) => plain(text).includes(words) || words.includes(plain(title)))
       .sort(([, left], [, right]) => plain(right).length - plain(left).length)

@@ -42,8 +42,8 @@ CURES = [
     ),
     Cure(
         "simulated GPU out of memory",
-        "As “CUDA out of memory”: let go of old results, then take smaller pieces of the"
-        " batch.",
+        "As “CUDA out of memory”: let go of old results, then take smaller pieces of"
+        " the batch.",
         ("07", "remedies"),
     ),
     Cure(
@@ -55,8 +55,8 @@ CURES = [
     ),
     Cure(
         "Torch not compiled with CUDA enabled",
-        "This is a CPU build of PyTorch, whatever GPU is there. Install a CUDA build, or"
-        " let the program take the device that is there.",
+        "This is a CPU build of PyTorch, whatever GPU is there. Install a CUDA build,"
+        " or let the program take the device that is there.",
         ("01", "versions-text"),
         often=True,
     ),
@@ -110,8 +110,8 @@ CURES = [
     ),
     Cure(
         "Can't get attribute",
-        "A new process imports the main module, and a notebook is none: put the class or"
-        " function into a file, and import it.",
+        "A new process imports the main module, and a notebook is none: put the class"
+        " or function into a file, and import it.",
         ("06", "spawn"),
     ),
     Cure(
@@ -140,14 +140,14 @@ CURES = [
     ),
     Cure(
         "step() has already been called",
-        "`scaler.step` was called twice without `scaler.update()`. Call `update` once, at"
-        " the end of each step.",
+        "`scaler.step` was called twice without `scaler.update()`. Call `update` once,"
+        " at the end of each step.",
         ("08", "order"),
     ),
     Cure(
         "Profiler must be initialized",
-        "No step was recorded. Call `step()` on the profiler in each step of the loop, or"
-        " leave out the schedule.",
+        "No step was recorded. Call `step()` on the profiler in each step of the loop,"
+        " or leave out the schedule.",
         ("09", "no-step"),
     ),
     Cure(

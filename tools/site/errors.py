@@ -166,8 +166,8 @@ def errors(lessons, root):
         "---\ntocdepth: 2\n---\n",
         "# Errors and warnings\n",
         (
-            f"{count} messages that cells of the lessons got, word for word, each with"
-            " what mends it and the place that explains it. Numbers, names and paths in"
+            f"{count} messages that cells of the lessons got, word for word, most with"
+            " cause and cure, each with the place that explains it. Numbers, names and paths in"
             " yours will differ: search the site for the words between them. [Lesson"
             " 16](../notebooks/16_old_code_today.ipynb) runs code that you paste, and"
             " finds its message.\n"

@@ -54,8 +54,8 @@ def test_a_hit_of_a_message_opens_at_its_section(page, address):
     link = results(page, address, TWO_DEVICES).first.evaluate("link => link.href")
     assert link.endswith("#cure")
     page.goto(link)
-    place = page.locator("#cure").bounding_box()
-    assert 0 <= place["y"] < page.viewport_size["height"]
+    top = "document.getElementById('cure').getBoundingClientRect().top"
+    page.wait_for_function(f"0 <= {top} && {top} < innerHeight")
 
 
 @pytest.mark.parametrize("query", ["pin_memory", "non_blocking"])
