@@ -34,7 +34,7 @@ html_theme = "furo"
 html_baseurl = address("Site")
 html_static_path = ["_static"]
 html_favicon = "_static/favicon.svg"
-html_css_files = ["site.css", "explorer.css"]
+html_css_files = ["site.css", "explorer.css", "reference.css"]
 html_js_files = [(script, {"defer": "defer"}) for script in ("site.js", "explorer.js")]
 html_math_renderer = "mathml"
 html_search_scorer = str(pathlib.Path(__file__).parent / "_static" / "scorer.js")
@@ -125,6 +125,13 @@ def write_sitemap(app, exception):
         (pathlib.Path(app.outdir) / "sitemap.xml").write_text(text, encoding="utf-8")
 
 
+def look_up(app, page, template, context, doctree):
+    """Give the search page what it knows beside Sphinx's index."""
+    if page == "search":
+        for script in ("lookup.js", "search.js"):
+            app.add_js_file(script, loading_method="defer")
+
+
 def level_of_captions(app, page, template, context, doctree):
     """Say which headings the captions of the navigation are: Sphinx calls them headings
     without a level.
@@ -147,5 +154,6 @@ def setup(app):
     app.connect("doctree-read", link_cells)
     app.connect("html-page-context", describe)
     app.connect("build-finished", write_sitemap)
+    app.connect("html-page-context", look_up)
     app.connect("html-page-context", level_of_captions, priority=900)  # after Furo
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -3,6 +3,7 @@ outputs, from recordings, and from the last test runs.
 """
 
 import ast
+import re
 from dataclasses import dataclass, field
 
 from tools.site.course import Cell
@@ -114,6 +115,8 @@ def _claim_of_call(cell, source, call, refused):
     ]
     if not announced:
         announced = ["bounds that the cell computes"] if None in given else ["true"]
+    if re.fullmatch("‹[^›]*›", sentence):  # the cell computes all of it
+        sentence = f"{cell.section}: {sentence}" if cell.section else sentence
     written, timed = ast.get_source_segment(source, text), "timed" in given
     return Claim(cell, sentence, written, "; ".join(announced), timed, refused)
 

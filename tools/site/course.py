@@ -90,15 +90,23 @@ class Cell:
 
 @dataclass
 class Lesson:
-    """A lesson, with its code cells and all that is recorded for them."""
+    """A lesson, with its code cells and all that is recorded for them. sections: id of
+    every cell → the heading above it, or its first, without minutes.
+    """
 
     stem: str
     title: str
     content_hash: str
     cells: list
+    sections: dict
 
-    def link(self, cell=None):
-        return f"../notebooks/{self.stem}.ipynb" + (f"#{cell.id}" if cell else "")
+    @property
+    def number(self):
+        return self.stem[:2]
+
+    def link(self, id=None):
+        """To the lesson, or to the cell with this id."""
+        return f"../notebooks/{self.stem}.ipynb" + (f"#{id}" if id else "")
 
     @property
     def conditional(self):
@@ -124,17 +132,20 @@ def read_lessons(root=ROOT):
 
 def _read_lesson(path):
     content = json.loads(path.read_text(encoding="utf-8"))
-    found, section = [], ""
+    found, section, sections = [], "", {}
     for cell in content["cells"]:
         source = "".join(cell["source"])
+        headings = [section]
         if cell["cell_type"] == "markdown":
             prose = re.sub(r"```.*?```", "", source, flags=re.S)
-            section = (re.findall(r"^#+ (.+)$", prose, re.M) or [section])[-1]
+            headings = re.findall(r"^#+ (.+?)(?: \(\d+ minutes?\))?$", prose, re.M)
+            section = (headings or [section])[-1]
+        sections[cell["id"]] = (headings or [section])[0]
         if cell["cell_type"] == "code":
             header = grammar.header(source)
             found.append(Cell(cell["id"], source, section, cell["outputs"], header))
     title = re.match(r"# ([^:\n]+)", "".join(content["cells"][0]["source"]))[1]
-    lesson = Lesson(path.stem, title, content_hash(content), found)
+    lesson = Lesson(path.stem, title, content_hash(content), found, sections)
     for recorded in sorted((path.parent / "recorded").glob(f"*/{path.stem}.json")):
         _read_recording(lesson, recordings.read(recorded))
     for cell in found:

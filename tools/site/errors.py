@@ -4,10 +4,11 @@ their stored outputs and from recordings.
 
 import itertools
 import re
-from collections import Counter
 from dataclasses import dataclass
 
-from tools.site.course import code, md, ticks
+from tools.site.course import Lesson, code, md, ticks
+from tools.site.cures import Cure, cure_of
+from utils.today.row import Row
 
 CLASS = r"[A-Z][A-Za-z]*(?:Error|Exception|Warning|Exit)"
 # Where a message begins: with its class, perhaps after words such as "rank 1 │ "; an
@@ -86,10 +87,30 @@ def _of_row(shown):
             yield Message(message.partition(":")[0], message.rstrip("\n"))
 
 
-def shown_messages(lessons, version):
-    """Message → the places that show it, as lines of a list, both in the order of the
-    lessons.
+@dataclass(frozen=True)
+class Place:
+    """A cell of a lesson, with the row of lesson 16 that it is, or None. where: on what
+    it showed a message, "" if it did not.
     """
+
+    lesson: Lesson
+    id: str
+    row: Row | None = None
+    where: str = ""
+
+    @property
+    def line(self):
+        """As a line of a list."""
+        section = re.sub("[`*]", "", self.lesson.sections[self.id])
+        label = (
+            f"Lesson {self.lesson.number} · {self.row.slug if self.row else section}"
+        )
+        where = f" ({md(self.where)})" if self.where else ""
+        return f"- [{md(label)}]({self.lesson.link(self.id)}){where}"
+
+
+def shown_messages(lessons, version):
+    """Message → the places that show it, both in the order of the lessons."""
     found, first = {}, {}
     for lesson in lessons:
         for cell in lesson.cells:
@@ -99,8 +120,10 @@ def shown_messages(lessons, version):
             for text, where in shown:
                 for message in messages_in(text, cell.source):
                     message = first.setdefault(message.words, message)
-                    # once, also if shown twice
-                    found.setdefault(message, {})[_place(lesson, cell, where)] = True
+                    place = Place(lesson, cell.id, cell.row, where)
+                    places = found.setdefault(message, [])
+                    if place not in places:
+                        places.append(place)
     return found
 
 
@@ -113,47 +136,123 @@ def _where(kept):
     return f"{badge}, PyTorch {version}, {kept.origin.date}{kept.note}"
 
 
+# The groups of the page, by the number of a lesson or the first word of a row's name.
+GROUPS = {
+    "Which device": ["01", "detection"],
+    "Tensors and models on devices": ["02", "03", "movement"],
+    "Time and streams": ["04", "05", "streams"],
+    "Loading data": ["06", "data"],
+    "Memory and gradients": ["07", "memory"],
+    "Mixed precision": ["08", "amp"],
+    "Profilers, graphs, compilers": ["09", "10", "graphs"],
+    "Several processes": ["11", "12", "distributed"],
+    "TPU": ["13", "14", "tpu"],
+    "Scripts": ["00", "15", "16"],
+}
+
+
 def errors(lessons, root):
-    """The index of errors and warnings: by class, then by their words."""
-    pins = (root / "requirements.txt").read_text(encoding="utf-8")
-    version = re.search(r"^torch==([\d.]+)", pins, re.M)[1]
-    found = shown_messages(lessons, version)
-    kinds = sorted({message.kind for message in found}, key=str.lower)
-    anchor = {kind: f"messages-{kind.lower().replace(' ', '-')}" for kind in kinds}
-    count = Counter(message.kind for message in found)
+    """The index of errors and warnings: by subject, then by their words."""
+    grouped = entries(lessons, root)
+    count = sum(len(entry.messages) for group in grouped.values() for entry in group)
+    often = [
+        f"- [{code(entry.title)}](#{entry.anchor})"
+        for group in grouped.values()
+        for entry in group
+        if entry.cure and entry.cure.often
+    ]
     parts = [
+        # deeper headings would fill the contents beside the page
+        "---\ntocdepth: 2\n---\n",
         "# Errors and warnings\n",
         (
-            f"{len(found)} messages that cells of the lessons got, word for word, each"
-            " with the place that explains it. They stand by the class of the error,"
-            " then by their words. Numbers, names and paths in yours will differ: look"
-            " for the words between them. [Lesson"
+            f"{count} messages that cells of the lessons got, word for word, most with"
+            " cause and cure, each with the place that explains it. Numbers, names and"
+            " paths in yours will differ: search the site for the words between them."
+            " [Lesson"
             " 16](../notebooks/16_old_code_today.ipynb) runs code that you paste, and"
             " finds its message.\n"
         ),
-        " · ".join(f"[{kind}](#{anchor[kind]}) {count[kind]}" for kind in kinds) + "\n",
+        "## Common ones\n",
+        *often,
+        "",
     ]
-    for kind in kinds:
-        parts.append(f"({anchor[kind]})=\n\n## {kind}\n")
-        titles = {}
-        ours = [message for message in found if message.kind == kind]
-        for message in sorted(ours, key=lambda m: (m.title.lower(), m.text)):
-            titles.setdefault(message.title, []).append(message)
-        for title, messages in titles.items():
-            parts.append(f"### {code(title)}\n")
-            for message in messages:
-                fence = ticks(message.text, 3)
-                block = f"{fence}{{code-block}} text\n:class: message\n\n"
-                parts.append(f"{block}{message.text}\n{fence}\n")
-                parts += [*found[message], ""]
+    for name, group in grouped.items():
+        parts.append(f"## {name}\n")
+        for entry in group:
+            parts.append(entry.markdown())
     return "\n".join(parts)
 
 
-def _place(lesson, cell, where):
-    row = cell.row
-    label = md(row.slug if row else re.sub("[`*]", "", cell.section))
-    because = f": because {md(row.because)}" if row and row.because else ""
-    return (
-        f"- [Lesson {lesson.stem[:2]} · {label}]({lesson.link(cell)}){because}"
-        f" ({md(where)})"
-    )
+@dataclass(frozen=True)
+class Entry:
+    """Messages with one title, and the places that show each."""
+
+    title: str
+    messages: dict[Message, list[Place]]
+    cure: Cure | None
+    mends: Place | None  # where, if a Cure says so
+
+    @property
+    def anchor(self):
+        return "message-" + re.sub(r"[^a-z0-9]+", "-", self.title.lower()).strip("-")
+
+    @property
+    def places(self):
+        """All of them, the one that mends it first."""
+        found = [place for places in self.messages.values() for place in places]
+        return [self.mends, *found] if self.mends else found
+
+    @property
+    def group(self):
+        place = self.places[0]
+        key = place.row.group if place.row else place.lesson.number
+        return next(name for name, keys in GROUPS.items() if key in keys)
+
+    def markdown(self):
+        parts = [f"({self.anchor})=\n\n### {code(self.title)}\n", self._cause()]
+        if self.mends:
+            parts.append(f"{self.mends.line}\n")
+        for message, places in self.messages.items():
+            fence = ticks(message.text, 3)
+            block = f"{fence}{{code-block}} text\n:class: message\n\n"
+            parts.append(f"{block}{message.text}\n{fence}\n")
+            parts += [*(place.line for place in places), ""]
+        return "\n".join(parts)
+
+    def _cause(self):
+        """Why, and what to write instead: of a Cure, or of the first row."""
+        if self.cure:
+            return f"{self.cure.text}\n"
+        rows = [place.row for place in self.places if place.row]
+        if not rows or not rows[0].because:
+            return ""
+        cause = f"{rows[0].because[0].upper()}{rows[0].because[1:]}."
+        instead = rows[0].new.strip()
+        if not instead or instead.count("\n") >= SHORT:
+            return f"{md(cause)}\n"
+        fence = ticks(instead, 3)
+        return f"{md(cause)} Today:\n\n{fence}python\n{instead}\n{fence}\n"
+
+
+SHORT = 6  # lines of a replacement that the page shows
+
+
+def entries(lessons, root):
+    """The entries of the page by their group, each in the order of their titles."""
+    pins = (root / "requirements.txt").read_text(encoding="utf-8")
+    version = re.search(r"^torch==([\d.]+)", pins, re.M)[1]
+    titles = {}
+    for message, places in shown_messages(lessons, version).items():
+        titles.setdefault(message.title, {})[message] = places
+    grouped = {name: [] for name in GROUPS}
+    for title, messages in sorted(titles.items(), key=lambda pair: pair[0].lower()):
+        cure = next(filter(None, (cure_of(message.text) for message in messages)), None)
+        entry = Entry(title, messages, cure, cure and _place_of(cure, lessons))
+        grouped[entry.group].append(entry)
+    return {name: group for name, group in grouped.items() if group}
+
+
+def _place_of(cure, lessons):
+    number, id = cure.place
+    return next(Place(each, id) for each in lessons if each.number == number)

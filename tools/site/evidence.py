@@ -155,7 +155,7 @@ def _cells_in_short(cells):
 
 
 def _cell_row(cell, text, lesson):
-    name = f"[{code(cell.header.name)}]({lesson.link(cell)})"
+    name = f"[{code(cell.header.name)}]({lesson.link(cell.id)})"
     return [f"{name}<br>needs {lesson.needs(cell)}", text]
 
 
@@ -180,7 +180,7 @@ def _claim_row(claim, lesson):
         announced = f"<br>promised: {md(announced)}"
     else:
         announced = ""
-    link = f"[{md(sentence)}]({lesson.link(claim.cell)})"
+    link = f"[{md(sentence)}]({lesson.link(claim.cell.id)})"
     return [link + announced, "<br>".join(lines)]
 
 

@@ -25,11 +25,15 @@ ENVIRONMENTS = {  # of the status page → what makes its files
 
 def status_page(lessons, status):
     """The status page: lesson × environment, then each environment."""
+    # a column of dashes says less than one sentence
+    there = {environment for environment, _ in status}
+    ran_in = [environment for environment in ENVIRONMENTS if environment in there]
+    not_run = [environment for environment in ENVIRONMENTS if environment not in there]
     rows = []
     for lesson in lessons:
         ran = [
             _verdict(status.get((environment, lesson.stem)), lesson)
-            for environment in ENVIRONMENTS
+            for environment in ran_in
         ]
         rows.append([f"[{lesson.stem[:2]}]({lesson.link()})", *ran])
     parts = [
@@ -44,15 +48,16 @@ def status_page(lessons, status):
     if not status:
         parts.append(
             "Nothing has run on this machine: after `make test`, `make site` fills this"
-            " table.\n"
+            " page.\n"
         )
-    parts += [
-        (
-            "✓: every cell ran to its end, and every claim that was judged held. ✗:"
-            " something failed. –: no run. changed: the lesson has changed since.\n"
-        ),
-        table(["lesson", *ENVIRONMENTS], rows),
-    ]
+        return "\n".join(parts)
+    parts.append(
+        "✓: every cell ran to its end, and every claim that was judged held. ✗:"
+        " something failed. –: no run. changed: the lesson has changed since.\n"
+    )
+    if not_run:
+        parts.append(f"Not run on this machine: {', '.join(not_run)}.\n")
+    parts.append(table(["lesson", *ran_in], rows))
     for environment in ENVIRONMENTS:
         ran = [(lesson, status.get((environment, lesson.stem))) for lesson in lessons]
         parts += _environment(

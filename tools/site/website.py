@@ -14,7 +14,9 @@ import sphinx.cmd.build
 
 from tools.lessons.notebooks import address, in_repository, launch_links, lessons
 from tools.lessons.times import read, with_links
-from tools.site import evidence, explorers, pages
+from tools.site import errors, evidence, explorers, pages
+from tools.site.course import read_lessons
+from tools.site.lookup import lookup
 from utils.exercises import lesson_exercises
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -127,6 +129,9 @@ def stage(folder, singles):
             text = link_steps(text)
         text = repository_links(text, pathlib.PurePath(name).parent)
         page.write_text(text, encoding="utf-8")
+    notebooks = {path.stem: nbformat.read(path, as_version=4) for path in lessons()}
+    script = lookup(notebooks, names(), errors.entries(read_lessons(), ROOT))
+    (folder / "_static" / "lookup.js").write_text(script, encoding="utf-8")
     start = start_page(explorers.page(lessons()[0].stem, ""))
     (folder / "index.md").write_text(start, encoding="utf-8")
 

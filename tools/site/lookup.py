@@ -1,0 +1,98 @@
+"""What the search page knows beside Sphinx's index: where a message is mended, and
+which lessons say most about a name such as `GradScaler`. docs/_static/search.js reads
+it.
+"""
+
+import json
+import re
+from collections import Counter
+
+MOST = 3  # lessons that a name leads to
+LEAST = 2  # times that a lesson says it
+HEADING = 10  # a name in a heading counts so many times
+# names in code between backticks: `torch.amp.GradScaler`, `x.record_stream(s)`
+CODE = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
+TITLES = re.compile(r"^#{2,3} (.+?)(?: \(\d+ minutes?\))?$", re.M)
+NAME = re.compile(r"[A-Za-z_]\w{3,}")
+
+
+def lookup(notebooks, names, grouped):
+    """The text of the script _static/lookup.js.
+
+    notebooks: {stem: notebook}. names: {stem: name of the lesson on the site}. grouped:
+    entries of the page of errors.
+    """
+    content = {"messages": messages(names, grouped), "names": places(notebooks, names)}
+    text = json.dumps(content, ensure_ascii=False, separators=(",", ":"))
+    return f"window.deviceLab = window.deviceLab || {{}};\ndeviceLab.lookup = {text};\n"
+
+
+def messages(names, grouped):
+    """[its words, its title, page, name of the page, anchor, section] of each message:
+    where it is mended, and its entry on the page of errors.
+    """
+    found = []
+    for entry in (entry for group in grouped.values() for entry in group):
+        place = entry.places[0]
+        section = place.row.slug if place.row else place.lesson.sections[place.id]
+        words = " ".join(message.words for message in entry.messages)
+        if entry.cure:
+            words += f" {entry.cure.text}"
+        page = f"notebooks/{place.lesson.stem}"
+        title = entry.title.removesuffix(" …")
+        lesson = [page, names[place.lesson.stem], place.id, section]
+        index = ["docs/errors", "Errors and warnings", entry.anchor, entry.title]
+        found.append([words, title, lesson, index])
+    return found
+
+
+def places(notebooks, names):
+    """Of each name, in lower case, the lessons that say most about it, as [page, name
+    of the lesson, id of the cell, section].
+    """
+    counts = {stem: said(nb) for stem, nb in notebooks.items()}
+    # what some text calls by its name in code
+    known = {
+        name.lower()
+        for nb in notebooks.values()
+        for cell in nb.cells
+        if cell.cell_type == "markdown"
+        for code in CODE.findall(cell.source)
+        for name in NAME.findall(code)
+    }
+    found = {}
+    for name in sorted(known):
+        by_lesson = {
+            stem: {place: count[name] for place, count in sections.items()}
+            for stem, sections in counts.items()
+        }
+        best = sorted(by_lesson, key=lambda stem: -sum(by_lesson[stem].values()))[:MOST]
+        found[name] = [
+            [
+                f"notebooks/{stem}",
+                names[stem],
+                *max(by_lesson[stem], key=by_lesson[stem].get),
+            ]
+            for stem in best
+            if sum(by_lesson[stem].values()) >= LEAST
+        ]
+    return {name: found for name, found in found.items() if found}
+
+
+def said(nb):
+    """How often each section of a lesson says each name: {(id of its first cell, its
+    heading): Counter}.
+    """
+    found, current = {}, ("title", "")
+    for cell in nb.cells:
+        if cell.id == "setup":
+            continue
+        source, counts = cell.source, Counter()
+        if cell.cell_type == "markdown":
+            titles = TITLES.findall(source)
+            if titles:
+                current = (cell.id, titles[0])
+            source = "\n".join([*CODE.findall(source), *HEADING * titles])
+        counts.update(name.lower() for name in NAME.findall(source))
+        found.setdefault(current, Counter()).update(counts)
+    return found
