@@ -2,8 +2,10 @@
 pages, and calls Sphinx.
 """
 
+import html
 import pathlib
 import re
+import textwrap
 
 from docutils import nodes
 from latex2mathml.converter import convert
@@ -11,6 +13,7 @@ from pygments.lexer import inherit
 from pygments.lexers.python import PythonLexer
 from pygments.token import Comment
 
+from tools.lessons.notebooks import address
 from utils import grammar
 
 project = html_title = "PyTorch Device Lab"
@@ -28,6 +31,7 @@ myst_heading_anchors = 4
 myst_update_mathjax = False
 
 html_theme = "furo"
+html_baseurl = address("Site")
 html_static_path = ["_static"]
 html_favicon = "_static/favicon.svg"
 html_css_files = ["site.css", "explorer.css"]
@@ -74,6 +78,53 @@ def link_cells(app, doctree):
             targets.setdefault(match[1], (None, match[1], ""))
 
 
+# what a heading says of its length, at the end of its address
+LENGTH = re.compile(r"-\d+-minutes?$")
+
+
+def lasting_addresses(app, doctree):
+    """Take the minutes of a section out of its address: they change."""
+    slugs = app.env.metadata[app.env.docname].setdefault("myst_slugs", {})
+    for node in doctree.findall(nodes.section):
+        for place, old in enumerate(node["ids"]):
+            new = LENGTH.sub("", old)
+            if new != old and new not in doctree.ids:
+                node["ids"][place] = new
+                doctree.ids[new] = doctree.ids.pop(old)
+                for slug, (line, its, title) in list(slugs.items()):
+                    if its == old:
+                        slugs[slug] = line, new, title
+
+
+def describe(app, page, template, context, doctree):
+    """What a search engine shows of a page: its first paragraph of some length."""
+    if doctree is None:
+        return
+    texts = [
+        node.astext().replace("\n", " ") for node in doctree.findall(nodes.paragraph)
+    ]
+    first = next((text for text in texts if len(text) > 60), "")
+    if first:
+        short = html.escape(textwrap.shorten(first, 155, placeholder=" …"))
+        context["metatags"] += f'<meta name="description" content="{short}">'
+
+
+def write_sitemap(app, exception):
+    if exception is None and app.config.html_baseurl:
+        pages = [
+            app.builder.get_target_uri(page) for page in sorted(app.env.found_docs)
+        ]
+        entries = "".join(
+            f"<url><loc>{html.escape(app.config.html_baseurl)}/{page}</loc></url>"
+            for page in pages
+        )
+        text = (
+            '<?xml version="1.0" encoding="UTF-8"?><urlset'
+            f' xmlns="http://www.sitemaps.org/schemas/sitemap/0.9">{entries}</urlset>\n'
+        )
+        (pathlib.Path(app.outdir) / "sitemap.xml").write_text(text, encoding="utf-8")
+
+
 def level_of_captions(app, page, template, context, doctree):
     """Say which headings the captions of the navigation are: Sphinx calls them headings
     without a level.
@@ -91,6 +142,10 @@ def setup(app):
         inline_renderers=(inline_math, None),
         block_renderers=(block_math, None),
     )
+    # before Sphinx collects addresses
+    app.connect("doctree-read", lasting_addresses, priority=100)
     app.connect("doctree-read", link_cells)
+    app.connect("html-page-context", describe)
+    app.connect("build-finished", write_sitemap)
     app.connect("html-page-context", level_of_captions, priority=900)  # after Furo
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -86,7 +86,7 @@ def _before_cell(info):
     except RequiresError:
         found = None  # the cell itself is about to say so
     if found and not found.word.startswith("result:") and missing(found.word) is None:
-        note(f"{provenance.device_here(found.word)}, this machine", "live")
+        note(f"{provenance.device_here(found.word)}, in this run", "live")
         if found.kind == "result":
             provenance.results[found.name] = provenance.here(found.word)
     provenance.running.append(found and found.result)

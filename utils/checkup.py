@@ -126,5 +126,9 @@ def _check_tools():
     else:
         yield False, f"disk: {free:.0f} GiB free; free some space before you go on"
     folders = (COURSE / "notebooks" / "recorded").glob("*")
-    machines = ", ".join(sorted(path.name for path in folders if path.is_dir()))
+    names = sorted(path.name for path in folders if path.is_dir())
+    emulations = [name for name in names if name.startswith("emulated-")]
+    machines = ", ".join(name for name in names if name not in emulations)
     yield bool(machines), f"recorded results from: {machines or 'no machine yet'}"
+    if emulations:
+        yield True, f"emulated results, no GPU: {', '.join(emulations)}"

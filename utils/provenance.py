@@ -54,9 +54,9 @@ class Provenance:
             version = self.machine.get("torch", "").split("+")[0]
             return (
                 f"emulated CUDA device (PyTorch {version}'s own CUDA code, no GPU),"
-                f" recorded {self.date}"
+                f" run on {self.date}"
             )
-        when = "this machine" if self.live else f"recorded {self.date}"
+        when = "measured in this run" if self.live else f"recorded {self.date}"
         return f"{self.device} ({'pretended, ' if self.pretended else ''}{when})"
 
 

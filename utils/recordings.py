@@ -280,7 +280,7 @@ def built_with(machine):
 def _show_recorded(name, missing, source, variables, origin, cell):
     text = str(origin) if origin.emulated else f"{origin.device} on {origin.date}"
     if text in _said and not origin.pretended:  # some lessons have dozens of such cells
-        text = f"recorded {origin.date}, no GPU" if origin.emulated else text
+        text = f"run on {origin.date}, no GPU" if origin.emulated else text
     else:
         _said.add(text)
         if not origin.emulated:

@@ -66,6 +66,15 @@ for (const question of document.querySelectorAll(".predict")) {
   mark(kept.get(`predict ${key}`));
 }
 
+// An answer in parts opens and closes as one.
+for (const answer of answers.filter((each) => each.dataset.key)) {
+  answer.addEventListener("toggle", () => {
+    for (const part of answers) {
+      if (part.dataset.key === answer.dataset.key) part.open = answer.open;
+    }
+  });
+}
+
 // One switch for all answers of this page.
 const all = document.querySelector("button.show-answers");
 if (all) {
@@ -153,3 +162,21 @@ addEventListener("afterprint", () => {
     answer.open = false;
   }
 });
+
+// Who comes from a search, with words to highlight, is shown the place that has most of
+// them, also where that is folded.
+const showHighlighted = () => {
+  if (location.hash) return;
+  let best, most = 0;
+  for (const place of document.querySelectorAll("article :is(h2, h3, p, li, pre, td)")) {
+    const words = [...place.querySelectorAll(".highlighted")];
+    const count = new Set(words.map((word) => word.textContent.toLowerCase())).size;
+    if (count > most) [best, most] = [place, count];
+  }
+  for (let fold = best?.closest("details"); fold; fold = fold.parentElement.closest("details")) {
+    fold.open = true;
+  }
+  best?.scrollIntoView({ block: "center" });
+};
+// Sphinx highlights a moment after the page has come.
+addEventListener("load", () => setTimeout(showHighlighted, 100));

@@ -244,6 +244,61 @@ def test_training_ends_where_it_ends_on_the_cpu(options):
     assert trained(GPU, **options) == pytest.approx(trained("cpu"), rel=1e-4)
 
 
+RECURRENT = {
+    "lstm": lambda: nn.LSTM(5, 7, 2, bidirectional=True),
+    "gru": lambda: nn.GRU(5, 7, 2),
+    "rnn": lambda: nn.RNN(5, 7),
+    "encoder": lambda: nn.TransformerEncoderLayer(5, 1, 8, 0.0, batch_first=True),
+}
+
+
+def output_and_gradients(module, x):
+    found = module(x)
+    y = found[0] if isinstance(found, tuple) else found
+    (y**2).sum().backward()
+    return [y.detach(), *(p.grad for p in module.parameters())]
+
+
+@pytest.mark.parametrize("name", RECURRENT)
+def test_layers_of_many_steps_have_the_values_of_the_cpu(name):
+    torch.manual_seed(0)
+    module, x = RECURRENT[name](), made((4, 3, 5))
+    expected = output_and_gradients(module, x)
+    module.zero_grad()
+    found = output_and_gradients(module.to(GPU), x.to(GPU))
+    for got, of_cpu in zip(found, expected, strict=True):
+        close(got, of_cpu)
+    with torch.no_grad():  # where PyTorch would take a faster way
+        module(x.to(GPU))
+        with torch.autocast("cuda"):
+            module(x.to(GPU))
+        module.eval()(x.to(GPU))
+
+
+def test_recurrent_layers_in_a_graph_read_their_inputs_anew():
+    module, x = nn.LSTM(4, 4).to(GPU), made((3, 2, 4)).to(GPU)
+    graph = torch.cuda.CUDAGraph()
+    with torch.no_grad():
+        module(x)
+        with torch.cuda.graph(graph):
+            y, _ = module(x)
+        x.mul_(2)
+        graph.replay()
+        close(y, module(x)[0].cpu())
+
+
+def test_scripted_and_compiled_functions_compute():
+    def function(x):
+        return (x * x + 1).relu().sigmoid()
+
+    x = made().to(GPU)
+    scripted = torch.jit.trace(function, x)
+    for _ in range(4):  # the third call is the first that a fuser would compile
+        close(scripted(x), function(x).cpu())
+    count = torch.compile(lambda n: torch.arange(n, device=GPU) * 2)
+    close(count(3), torch.tensor([0, 2, 4]))
+
+
 def test_random_numbers_follow_the_seed():
     torch.manual_seed(3)
     first, second = torch.rand(5, device=GPU), torch.rand(5, device=GPU)
@@ -357,6 +412,16 @@ def test_a_copy_to_pinned_memory_returns_early_and_one_to_pageable_memory_waits(
     pageable = torch.zeros(1000)
     pageable.copy_(y, non_blocking=True)
     assert pageable.sum() == 1000
+
+
+@pytest.mark.parametrize("size", [1, 5])
+def test_a_copy_from_pinned_memory_reads_what_the_device_wrote_there(size):
+    x, pinned = torch.ones(size, device=GPU), torch.zeros(size, pin_memory=True)
+    y = torch.empty(size, device=GPU, dtype=torch.long)
+    torch.cuda._sleep(SLEEP)
+    pinned.copy_(x, non_blocking=True)
+    y.copy_(pinned, non_blocking=True)
+    assert y.sum().item() == size
 
 
 # --------------------------------------------------------------------------------------
@@ -510,6 +575,16 @@ print(properties.name, properties.major, gib, bf16)
 """
     assert program(source, gpu="H200")[0] == "NVIDIA H200 9 139 True\n"
     assert program(source)[0] == "Tesla T4 7 14 False\n"
+
+
+def test_a_kernel_that_nobody_computes_is_announced(tmp_path):
+    source = """
+import torch
+code = "template <typename T> T f(T x) { return x + 1; }"
+print(torch.cuda.jiterator._create_jit_fn(code)(torch.zeros(3, device="cuda")).shape)
+"""
+    out, err = program(source, EMULATOR_LOG=str(tmp_path / "log"))
+    assert out and "nobody computes this kernel, results are wrong" in err
 
 
 # --------------------------------------------------------------------------------------

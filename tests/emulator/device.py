@@ -23,6 +23,7 @@ def install():
         operators.install()
     _gloo_for_nccl()
     _aot_eager_for_triton(torch)
+    _operators_for_fused_code(torch)
 
 
 @contextlib.contextmanager
@@ -72,6 +73,8 @@ def _aot_eager_for_triton(torch):
     @functools.wraps(original)
     def call(self, model, inputs):
         parts = [*inputs, *model.parameters(), *model.buffers()]
+        # and what the graph itself makes, as torch.ones(3, device="cuda")
+        parts += [node.meta.get("example_value") for node in model.graph.nodes]
         on_gpu = any(isinstance(x, torch.Tensor) and x.is_cuda for x in parts)
         if not on_gpu or os.environ.get("EMULATOR_TRITON"):
             return original(self, model, inputs)
@@ -80,3 +83,13 @@ def _aot_eager_for_triton(torch):
         return backend(model, inputs)
 
     wrapper.__call__ = call
+
+
+def _operators_for_fused_code(torch):
+    """Let PyTorch run operator by operator what it would else compile at run time
+    (torch.jit's fuser) or do in one kernel (cuDNN's recurrent layers, the fast path of
+    nn.TransformerEncoder).
+    """
+    torch._C._jit_override_can_fuse_on_gpu(False)
+    torch._use_cudnn_rnn_flatten_weight = lambda: False
+    torch.backends.mha.set_fastpath_enabled(False)

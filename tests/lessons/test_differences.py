@@ -36,7 +36,7 @@ def line(monkeypatch):
     return say
 
 
-HERE = "on NVIDIA H200 (this machine)"
+HERE = "on NVIDIA H200 (measured in this run)"
 THERE = "on emulated Tesla T4: numbers and memory real, times modeled"
 NEWER = "PyTorch 2.11.0+cu130 at 0x7f01, Graph.cpp:147"
 OLDER = "PyTorch 2.13.0 at 0x7fee, Graph.cpp:210"

@@ -391,7 +391,7 @@ def test_a_table_is_told_from_sentences(text, columns):
 
 
 def test_an_old_recording_with_claims_as_lines_is_read_and_gives_no_figure(course):
-    line = "✓ of the CPU: 9 (claimed ≥ 1) · Their CPU (this machine)"
+    line = "✓ of the CPU: 9 (claimed ≥ 1) · Their CPU (measured in this run)"
     old = {"source": grammar.source_hash(PLAIN), "lines": [line]}
     record(course, H200, others={"plain": old})
     found = rows(course)

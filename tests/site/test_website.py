@@ -68,21 +68,21 @@ ANSWERED = {  # cells → {index: key of the question that they answer}
     ),
     "up to the next text": (
         [HOW_MANY, code("a"), code("b", "2"), text("Two."), code("c", "3")],
-        {2: "", 3: ""},
+        {2: "#0", 3: "#0"},
     ),
     "a bet": (
         [text("## 1 · Why?\n\n**Bet.** How many?"), code("b", "2"), text("Two.")],
-        {1: "", 2: ""},
+        {1: "#0", 2: "#0"},
     ),
     "a text that only announces": (
         [HOW_MANY, code("a", "1"), *FIGURE],
-        dict.fromkeys([1, 2, 3, 4], ""),
+        dict.fromkeys([1, 2, 3, 4], "#0"),
     ),
     "a text before anything is shown": (
         [HOW_MANY, code("a"), *BOTH],
-        dict.fromkeys([2, 3, 4], ""),
+        dict.fromkeys([2, 3, 4], "#0"),
     ),
-    "a question inside stays open": ([HOW_MANY, ASKED, REVEALED], {2: ""}),
+    "a question inside stays open": ([HOW_MANY, ASKED, REVEALED], {2: "#0"}),
     "no code hides nothing": ([HOW_MANY, text("Two."), code("a", "1")], {}),
 }
 
@@ -105,7 +105,7 @@ def test_what_begins_below_is_no_explanation(new):
 # What the page shows
 
 
-OPENS = '<details class="answer"><summary>The answer</summary>'
+OPENS = '<details class="answer" data-key="#0"><summary>The answer</summary>'
 ENDS = "</details>"
 
 
@@ -114,7 +114,7 @@ def test_an_answer_knows_its_question():
     asks.outputs = [v4.new_output("display_data", {"text/html": STORED})]
     nb, _ = made(asks, code('reveal("05.race", "4")', "four"))
     asked, _, opens, *_ = parts(nb)
-    assert opens == OPENS.replace(">", ' data-key="05.race">', 1)
+    assert opens == OPENS.replace("#0", "05.race")
     begins = '<div class="predict" data-key="05.race"><p><b>Predict.</b> '
     assert asked.startswith(f"{begins}Is <code>x</code> …</p>")
     assert re.findall("<li>(.*?)</li>", asked) == ["4", "an error"]
@@ -164,7 +164,10 @@ def test_an_explorer_takes_the_place_of_its_picture():
     cell = code("plots.explorer(draw, n=slider)", "picture")
     there = made(cell, explorer="<div>sliders</div>")[0]
     assert parts(there)[1:] == ["<div>sliders</div>"]
-    note = '<p class="note quiet">Sliders need a running notebook.</p>'
+    note = (
+        '<p class="note quiet">This figure shows what your machine measures: its'
+        " sliders move where you run the lesson (links at the top).</p>"
+    )
     assert parts(made(cell)[0])[1:] == ["picture", note]
 
 
@@ -200,7 +203,7 @@ def test_nothing_of_a_lesson_is_lost(lesson):
     }
     assert len(pictures) == len(drawn)
     asked = re.findall(r'class="predict" data-key="(.+?)"', sources)
-    answered = re.findall(r'class="answer" data-key="(.+?)"', sources)
+    answered = re.findall(r'class="answer" data-key="([^#].*?)"', sources)
     assert set(asked) == set(answered)
     assert sources.count('<details class="solution">') == len(exercises)
 
@@ -245,11 +248,29 @@ def test_a_lesson_can_be_launched_and_taken_away():
     assert "single" not in website.launch_line(path, single=False)
 
 
+def test_steps_of_a_path_lead_to_their_cells():
+    step = (
+        "- [02 · Tensors on devices](../notebooks/02_tensors_on_devices.ipynb): 9 min"
+    )
+    page = website.link_steps(
+        f"{step}\n  - 4 · Which lines wait for a value?\n  - exercise 02.1\n\nText"
+    )
+    cells = {
+        cell.id: cell.source for cell in nbformat.read(lessons()[2], as_version=4).cells
+    }
+    found = re.findall(r"\[(.+?)\]\(\.\./notebooks/02\S+?#(.+?)\)", page)
+    assert [name for name, _ in found] == ["4 · Which lines wait for a value?", "02.1"]
+    for name, cell in found:
+        assert name in cells[cell]
+    assert page.endswith("\n\nText")
+
+
 def test_the_start_page_has_all_lessons_and_the_tables_of_the_readme():
     start = website.start_page("<div>E</div>")
     assert list(website.names()) == [path.stem for path in lessons()]
     assert all(name[:2] == stem[:2] for stem, name in website.names().items())
-    assert "05 · Streams <notebooks/05_streams>" in start
+    listed = re.findall(r"^notebooks/(\S+)$", start, re.M)
+    assert listed == [path.stem for path in lessons()]  # in the groups of the menu
     assert "| 05 | [Streams](notebooks/05_streams.ipynb) |" in start
     assert "| [Everyday](docs/paths.md#everyday) |" in start
     assert "<div>E</div>" in start and not re.search("^<!-- .* -->$", start, re.M)
@@ -268,6 +289,7 @@ def test_sphinx_links_to_cells_and_headings_and_writes_math_itself(tmp_path):
     shutil.copytree(website.ROOT / "docs" / "_static", source / "_static")
     shutil.copy(website.ROOT / "docs" / "conf.py", source)
     links = "[cell](b.ipynb#the-cell) [heading](b.ipynb#2--why) [same](b.ipynb#recipe)"
+    links += " [long](b.ipynb#3--long-12-minutes)"
     (source / "index.md").write_text(
         f"# Start\n\n{links}\n\n```{{toctree}}\n:hidden:\nb\n```\n", encoding="utf-8"
     )
@@ -277,6 +299,7 @@ def test_sphinx_links_to_cells_and_headings_and_writes_math_itself(tmp_path):
         text("## 2 · Why\n\n**Bet.** $2 or $3? Is $n^2$ $$\\frac{a}{b}$$", id="why"),
         code("z", "hidden", id="z"),
         text("## Recipe", id="recipe"),
+        text("## 3 · Long? (12 minutes)", id="long"),
     ]
     nbformat.write(made(*cells)[0], source / "b.ipynb")
     options = ["-q", "-W", "--keep-going", str(source), str(tmp_path / "out")]
@@ -285,11 +308,12 @@ def test_sphinx_links_to_cells_and_headings_and_writes_math_itself(tmp_path):
     shown = (tmp_path / "out" / "b.html").read_text(encoding="utf-8")
     for target in re.findall(r'href="b.html#([^"]+)"', index):
         assert f'id="{target}"' in shown
-    assert index.count('href="b.html#') == 3 and shown.count('id="recipe"') == 1
+    assert 'href="b.html#long"' in index and "12-minutes" not in index
+    assert index.count('href="b.html#') == 4 and shown.count('id="recipe"') == 1
     assert shown.count("<math") == 2 and "mathjax" not in shown.lower()
     assert "$2 or $3" in shown
     assert '<span class="k">if</span>' in shown
     assert '<span class="cp">%%requires cuda</span>' in shown
-    folded = re.search(r'<details class="answer">(.*?)</details>', shown, re.S)[1]
+    folded = re.search(r'<details class="answer" .*?>(.*?)</details>', shown, re.S)[1]
     words = html.unescape(re.sub("<.*?>", "", folded))
     assert "hidden" in words and "shown" not in words

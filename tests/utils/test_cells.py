@@ -103,7 +103,7 @@ def test_met_cell_runs_like_a_plain_one(run):
     assert text_of(plain_cell) == "42"
     for cell, shown in ((met, "42"), (awaited, "'waited'"), (magic, "'cuda'")):
         assert re.fullmatch(
-            rf"LIVE · pretended cuda on .*, this machine\n{shown}", text_of(cell)
+            rf"LIVE · pretended cuda on .*, in this run\n{shown}", text_of(cell)
         )
         assert (
             cell.outputs[0].metadata["device_lab"]["state"] == "live"
@@ -169,7 +169,7 @@ def test_what_a_cell_says_about_its_numbers_is_what_its_header_names(run):
     _, *shown = run(begin, *ABOUT, env=PRETEND)
     for cell, expected in zip(shown, ABOUT.values(), strict=True):
         said = re.findall(
-            "^from (pretended cuda on )?.*this machine", text_of(cell), re.M
+            "^from (pretended cuda on )?.*measured in this run", text_of(cell), re.M
         )
         assert ["x" if pretended else "cpu" for pretended in said] == expected, (
             cell.source

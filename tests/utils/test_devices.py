@@ -213,7 +213,7 @@ def test_torchtpu_is_a_tpu_without_torch_xla(monkeypatch):
     for module in (devices, needs, provenance):
         monkeypatch.setattr(module, "pick_device", lambda: tpu)
     assert needs.missing_tpu() is None
-    assert str(provenance.where("tpu")) == "TPU (this machine)"
+    assert str(provenance.where("tpu")) == "TPU (measured in this run)"
 
 
 # --------------------------------------------------------------------------------------
@@ -252,6 +252,14 @@ def test_doctor_prints_a_line_for_each_thing_and_no_path(capsys):
         assert re.match(r"\[(OK|--)\] \S", line), line
     assert torch.__version__ in text and devices.cpu_name() in text
     assert str(pathlib.Path.home()) not in text and str(COURSE) not in text
+
+
+def test_doctor_lists_emulated_results_apart():
+    lines = [text for ok, text in checkup.checkup() if ok]
+    (recorded,) = [text for text in lines if text.startswith("recorded results")]
+    (emulated,) = [text for text in lines if text.startswith("emulated results")]
+    assert "amd-epyc" in recorded and "emulated" not in recorded
+    assert emulated.endswith("no GPU: emulated-tesla-t4")
 
 
 def test_doctor_says_what_to_do_about_what_is_missing(monkeypatch):

@@ -35,7 +35,7 @@ EMULATED = {
     "machine": {"device": "emulated Tesla T4", "torch": "2.13.0+cu130"},
 }
 WITHOUT_GPU = (
-    "emulated CUDA device (PyTorch 2.13.0's own CUDA code, no GPU), recorded 2026-11-22"
+    "emulated CUDA device (PyTorch 2.13.0's own CUDA code, no GPU), run on 2026-11-22"
 )
 
 
@@ -257,7 +257,7 @@ def test_what_is_emulated_says_so_in_its_first_word(replay):
     assert text_of(cell).startswith(
         f"EMULATED · {WITHOUT_GPU}. This cell needs "
     ) and "T4" not in text_of(cell)
-    assert text_of(again).startswith("EMULATED · recorded 2026-11-22, no GPU\nhello")
+    assert text_of(again).startswith("EMULATED · run on 2026-11-22, no GPU\nhello")
     assert cell.outputs[0].metadata["device_lab"]["state"] == "emulated"
     assert text_of(after).strip() == WITHOUT_GPU
 

@@ -66,7 +66,9 @@ def words(cell):
     device = cell["machine"]["device"].removeprefix(EMULATED)
     text = re.sub(rf"(?:{EMULATED})?{re.escape(device)}", "DEVICE", text)
     # what LIVE and EMULATED say behind the name
-    said = r"DEVICE(?: \(this machine\)|: numbers and memory real, times modeled)"
+    said = (
+        r"DEVICE(?: \(measured in this run\)|: numbers and memory real, times modeled)"
+    )
     text = re.sub(said, "DEVICE", text)
     text = re.sub(r"\b0x[0-9a-f]{4,}\b", "ADDRESS", text)
     text = re.sub(r"(\.(?:cpp|cu|h|py)):\d+", r"\1:LINE", text)

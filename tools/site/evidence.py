@@ -105,6 +105,7 @@ def evidence(lessons, status, published):
     )
     return "\n".join(
         [
+            "---\nnosearch: true\n---\n",
             "# Evidence\n",
             "What the lessons claim, and what has been measured for it. This page is"
             " made from the cells of the lessons, from their stored outputs, from"

@@ -36,12 +36,13 @@ GAP = re.compile(r"^.*\S {2,}\S.*$", re.M)  # a line of a table, as it is printe
 BADGES = re.compile(r"^\[!\[Open in Colab\].*$", re.M)
 
 
-def page(nb, *, links, exercises, explorer):
+def page(nb, *, links, exercises, explorer, name=None):
     """The lesson as a notebook for the site, and its pictures as {file name: bytes}.
 
     links: HTML that stands in place of the badges. exercises: as
     utils.exercises.lesson_exercises gives them. explorer: HTML that stands in place of
-    the explorer's picture, or None.
+    the explorer's picture, or None. name: of the lesson in menus and links, "05 ·
+    Streams", which becomes the title; the notebook's own stands below it.
     """
     pictures, answers = {}, find_answers(nb.cells)
     revealed = answers_of(nb.cells)
@@ -52,7 +53,7 @@ def page(nb, *, links, exercises, explorer):
             target = raw(f'<span class="cell" id="{cell.id}"></span>')
             pieces.append((key if is_text else None, target))
         if is_text:
-            pieces += _text(cell, key, links, bool(answers))
+            pieces += _text(cell, key, links, bool(answers), name)
         else:
             pieces += _code(cell, key, explorer, pictures, revealed)
         for number in checks(cell):
@@ -74,8 +75,8 @@ def find_answers(cells):
     """Which cells answer a question: of a code cell the outputs do, of a text the
     explanation.
 
-    Returns {index of the cell: key of the `predict` cell}, "" for a question in the
-    text.
+    Returns {index of the cell: key of the `predict` cell}, "#12" for a question in the
+    text with the index 12.
 
     From a `predict` cell on, these are the code cells up to the one that reveals; from
     a text that asks, the code cells up to the next text. In both cases the text that
@@ -88,13 +89,14 @@ def find_answers(cells):
         if cell.cell_type == "code" and (asks := ASKS.search(cell.source)):
             key, end = asks[1], _reveals(cells, index, asks[1])
         elif cell.cell_type == "markdown" and QUESTION.search(cell.source):
-            key, end = "", _answered(cells, index)
+            key, end = f"#{index}", _answered(cells, index)
         else:
             continue
         for place in range(index + 1, end + 1):
             between = cells[place]
             shows = between.get("outputs") and not ASKS.search(between.source)
-            if shows or (not key and between.cell_type == "markdown"):
+            in_text = key.startswith("#") and between.cell_type == "markdown"
+            if shows or in_text:
                 found.setdefault(place, key)
         after = end + 1
         if index < end and after < len(cells) and cells[after].cell_type == "markdown":
@@ -140,15 +142,21 @@ def explanation(text):
 
 
 def _folded(pieces):
-    """The cells, one `<details>` around neighbors that answer the same question."""
-    current = None
+    """The cells, one `<details>` around neighbors that answer the same question. What
+    stands between them stays open; site.js opens all parts of an answer at once.
+    """
+    current, begun = None, set()
     for key, cell in [*pieces, (None, None)]:
         if key != current:
             if current is not None:
                 yield raw("</details>")
             if key is not None:
-                of = f' data-key="{html.escape(key)}"' if key else ""
-                yield raw(f'<details class="answer"{of}><summary>The answer</summary>')
+                summary = "The answer goes on" if key in begun else "The answer"
+                begun.add(key)
+                yield raw(
+                    f'<details class="answer" data-key="{html.escape(key)}">'
+                    f"<summary>{summary}</summary>"
+                )
         current = key
         if cell:
             yield cell
@@ -158,10 +166,15 @@ def _folded(pieces):
 # Cells
 
 
-def _text(cell, key, links, has_answers):
+def _text(cell, key, links, has_answers, name):
     """The pieces of a text: what explains an answer, and the rest."""
     if cell.id == "title":
-        yield None, v4.new_markdown_cell(BADGES.sub(lambda _: links, cell.source))
+        source = BADGES.sub(lambda _: links, cell.source)
+        if name:
+            source = re.sub(
+                r"\A# (.+)\n", lambda own: f"# {name}\n\n**{own[1]}.**\n", source
+            )
+        yield None, v4.new_markdown_cell(source)
         if has_answers:
             yield None, raw(SWITCH)
         return
@@ -198,7 +211,10 @@ def _code(cell, key, explorer, pictures, revealed):
         return
     outputs = [shown(output, pictures) for output in cell.outputs]
     if explores:
-        note = '<p class="note quiet">Sliders need a running notebook.</p>'
+        note = (
+            '<p class="note quiet">This figure shows what your machine measures: its'
+            " sliders move where you run the lesson (links at the top).</p>"
+        )
         outputs.append(html_output(note))
     for columns, group in itertools.groupby(outputs, has_columns):
         # MyST-NB skips cells without a source

@@ -33,6 +33,7 @@ def status_page(lessons, status):
         ]
         rows.append([f"[{lesson.stem[:2]}]({lesson.link()})", *ran])
     parts = [
+        "---\nnosearch: true\n---\n",
         "# Status of the tests\n",
         (
             "What the last run of each lesson's cells said, in each environment: `make"

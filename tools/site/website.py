@@ -2,6 +2,7 @@
 executed: python -m tools.site.website
 """
 
+import functools
 import html
 import pathlib
 import re
@@ -18,8 +19,17 @@ from utils.exercises import lesson_exercises
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
-# in the order of the navigation
-PAGES = ["docs/paths", "docs/glossary", "docs/errors", "docs/evidence", "docs/status"]
+# in the order of the navigation: above the lessons what is looked up, below them what
+# they rest on
+LOOK_UP = ["docs/paths", "docs/errors", "docs/glossary"]
+GROUPS = {  # caption → numbers of lessons, the first and the last
+    "Where tensors live": ("00", "04"),
+    "Faster on one device": ("05", "10"),
+    "More devices": ("11", "14"),
+    "In your own code": ("15", "16"),
+}
+ABOUT = ["docs/evidence", "docs/status"]
+PAGES = LOOK_UP + ABOUT
 NAMES = ["map", "lessons", "cells", "exercises", "recording", "site", "tests"]
 FOR_CONTRIBUTORS = ["CONTRIBUTING", *(f"docs/contributing/{name}" for name in NAMES)]
 # of README's table of lessons: number, name, stem of the file
@@ -59,6 +69,8 @@ def launch_line(path, single):
         at = f"../single/{path.name}"
         parts.append(f'<a href="{at}" download>this lesson as one file</a>')
     parts.append(f'<a href="{in_repository(path)}">source</a>')
+    report = f"{address()}/issues/new?title=Lesson%20{path.name[:2]}"
+    parts.append(f'<a href="{report}">report a mistake</a>')
     return f'<p class="launch">{" · ".join(parts)}</p>'
 
 
@@ -74,9 +86,11 @@ def start_page(explorer):
     lesson 00, as HTML.
     """
     text, readme = read(ROOT / "docs" / "index.md"), read(ROOT / "README.md")
-    on_lessons = [f"{name} <notebooks/{stem}>" for stem, name in names().items()]
-    contents = toctree("Lessons", on_lessons) + toctree("Course", PAGES)
-    contents += toctree("Contribute", FOR_CONTRIBUTORS)
+    contents = toctree("Look up", LOOK_UP)
+    for caption, (first, last) in GROUPS.items():
+        stems = [stem for stem in names() if first <= stem[:2] <= last]
+        contents += toctree(caption, [f"notebooks/{stem}" for stem in stems])
+    contents += toctree("About", ABOUT) + toctree("Contribute", FOR_CONTRIBUTORS)
     places = {
         "explorer 00": f"```{{raw}} html\n{explorer}\n```",
         "paths": table_below("Paths", readme),
@@ -109,10 +123,54 @@ def stage(folder, singles):
         page = folder / name
         page.parent.mkdir(parents=True, exist_ok=True)
         text = generated[name] if name in generated else read(ROOT / name)
+        if name == "docs/paths.md":
+            text = link_steps(text)
         text = repository_links(text, pathlib.PurePath(name).parent)
         page.write_text(text, encoding="utf-8")
     start = start_page(explorers.page(lessons()[0].stem, ""))
     (folder / "index.md").write_text(start, encoding="utf-8")
+
+
+STEP = re.compile(r"^- \[.*?\]\(\.\./notebooks/(.+?\.ipynb)\)")
+EXERCISE = re.compile(r"\d\d\.\d")
+
+
+def link_steps(text):
+    """The page of paths, where each section and exercise that a step names leads to
+    its cell.
+    """
+    lines, lesson = [], None
+    for line in text.split("\n"):
+        if step := STEP.match(line):
+            lesson = step[1]
+        elif line.startswith("  - ") and lesson:
+            cells = places(lesson)
+
+            def link(label, name, cells=cells, lesson=lesson):
+                return f"[{label}](../notebooks/{lesson}#{cells[name]})"
+
+            name = line.removeprefix("  - ")
+            if name.startswith("exercise"):
+                line = EXERCISE.sub(lambda found: link(found[0], found[0]), line)
+            else:
+                line = f"  - {link(name, name)}"
+        lines.append(line)
+    return "\n".join(lines)
+
+
+@functools.cache
+def places(lesson):
+    """Ids of a lesson's cells by the headings and exercises that begin in them, without
+    the minutes.
+    """
+    nb = nbformat.read(ROOT / "notebooks" / lesson, as_version=4)
+    found = {}
+    for cell in nb.cells:
+        if cell.cell_type == "markdown":
+            names = re.findall(r"^###? (.+?)(?: \(\d+ minutes?\))?$", cell.source, re.M)
+            names += re.findall(r"^\*\*(\d\d\.\d)\*\* ★", cell.source, re.M)
+            found.update(dict.fromkeys(names, cell.id))
+    return found
 
 
 def stage_lesson(path, folder, single):
@@ -124,6 +182,7 @@ def stage_lesson(path, folder, single):
         links=launch_line(path, single),
         exercises=lesson_exercises(path.name[:2]),
         explorer=explorers.page(path.stem, "../"),
+        name=names()[path.stem],
     )
     for cell in nb.cells:
         if cell.cell_type == "markdown":
@@ -138,8 +197,13 @@ def stage_lesson(path, folder, single):
 NOT_FOUND = """\
 <!doctype html><html lang="en"><meta charset="utf-8"><title>No such page</title>
 <meta name="viewport" content="width=device-width, initial-scale=1">
-<link rel="icon" href="data:,"><h1>There is no such page</h1>
-<p>Go to <a href="{site}/">the first page</a> of the PyTorch Device Lab.</p></html>
+<link rel="icon" href="data:,">
+<style>:root {{ color-scheme: light dark; }}
+body {{ font: 1.1rem/1.6 sans-serif; margin: 15vh auto; max-width: 34em;
+       padding: 0 1em; }}
+</style><h1>There is no such page</h1>
+<p>Go to <a href="{site}/">the first page</a> of the PyTorch Device Lab, or to its
+<a href="{site}/docs/errors.html">index of errors</a>.</p></html>
 """
 
 

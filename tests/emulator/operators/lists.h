@@ -65,8 +65,8 @@ inline const char* const SUMS_IN_FLOAT32 =
     "mm|addmm|addmm_|bmm|baddbmm|baddbmm_|addmv|addmv_|dot|vdot|mv|addbmm|_addmm_activation|"
     // convolutions
     "cudnn_conv.*|convolution_backward|_conv.*|conv.*|slow_conv.*|_slow_conv.*|"
-    // norms of layers
-    "native_layer_norm.*|native_group_norm.*|.*batch_norm.*|_fused_rms_norm.*|"
+    // recurrent cells, norms of layers
+    "_thnn_fused.*|native_layer_norm.*|native_group_norm.*|.*batch_norm.*|_fused_rms_norm.*|"
     // softmax and attention
     "_softmax.*|_log_softmax.*|logsumexp|_scaled_dot_product.*|"
     // reductions

@@ -352,7 +352,10 @@ bool Call::touches_host_memory() const {
     for (size_t i = 0; i < arguments_.size(); i++) {
         bool is_list = !arguments_[i].isTensor();
         each_tensor(arguments_[i], [&](const Tensor& tensor) {
-            found |= !tensor.is_cuda() && (is_list || tensor.numel() > 1 || work_->written[i]);
+            if (tensor.is_cuda()) return;
+            // what the device has yet to write to pinned memory
+            bool later = op_.base == "copy_" && tensor.is_pinned();
+            found |= is_list || tensor.numel() > 1 || work_->written[i] || later;
         });
     }
     return found;
@@ -586,6 +589,8 @@ int64_t install() {
         operators().emplace(full, describe(name, base, *handle));
         library->impl(name.c_str(), torch::CppFunction::makeFromBoxedFunction<&kernel>());
     }
+    // Recurrent layers then run as without cuDNN: cell by cell.
+    library->impl("cudnn_is_acceptable", [](const Tensor&) { return false; });
     return static_cast<int64_t>(operators().size());
 }
 

@@ -192,6 +192,56 @@ Stack batch_norm_backward(const Arguments& arguments, uint64_t) {
     return {input, weight, bias};
 }
 
+// ---- cells of recurrent layers. The workspaces have the sizes of CUDA's and are read by `backward` alone.
+
+std::vector<Tensor> gates(const Arguments& arguments, const char* gates, const char* bias, int count) {
+    Tensor found = arguments.tensor(gates);
+    if (auto added = arguments.optional(bias)) found = found + *added;
+    return found.chunk(count, 1);
+}
+
+Stack lstm_cell(const Arguments& arguments, uint64_t) {
+    auto input = gates(arguments, "input_gates", "input_bias", 4);
+    auto hidden = gates(arguments, "hidden_gates", "hidden_bias", 4);
+    Tensor in = (input[0] + hidden[0]).sigmoid(), forget = (input[1] + hidden[1]).sigmoid();
+    Tensor cell = (input[2] + hidden[2]).tanh(), out = (input[3] + hidden[3]).sigmoid();
+    Tensor cy = forget * arguments.tensor("cx") + in * cell;
+    return {out * cy.tanh(), cy, at::cat({in, forget, cell, out}, 1)};
+}
+
+Stack lstm_cell_backward(const Arguments& arguments, uint64_t) {
+    auto saved = arguments.tensor("workspace").chunk(4, 1);
+    const Tensor &in = saved[0], &forget = saved[1], &cell = saved[2], &out = saved[3];
+    Tensor cx = arguments.tensor("cx"), tanh = arguments.tensor("cy").tanh();
+    Tensor grad_hy = arguments.optional("grad_hy").value_or(at::zeros_like(cx));
+    Tensor grad = arguments.optional("grad_cy").value_or(at::zeros_like(cx)) + grad_hy * out * (1 - tanh * tanh);
+    Tensor of_gates = at::cat({grad * cell * in * (1 - in), grad * cx * forget * (1 - forget),
+                               grad * in * (1 - cell * cell), grad_hy * tanh * out * (1 - out)},
+                              1);
+    return {of_gates, grad * forget, arguments["has_bias"].toBool() ? of_gates.sum(0) : Tensor()};
+}
+
+Stack gru_cell(const Arguments& arguments, uint64_t) {
+    auto input = gates(arguments, "input_gates", "input_bias", 3);
+    auto hidden = gates(arguments, "hidden_gates", "hidden_bias", 3);
+    Tensor reset = (input[0] + hidden[0]).sigmoid(), update = (input[1] + hidden[1]).sigmoid();
+    Tensor fresh = (input[2] + reset * hidden[2]).tanh(), hx = arguments.tensor("hx");
+    return {fresh + update * (hx - fresh), at::cat({reset, update, fresh, hx, hidden[2]}, 1)};
+}
+
+Stack gru_cell_backward(const Arguments& arguments, uint64_t) {
+    auto saved = arguments.tensor("workspace").chunk(5, 1);
+    const Tensor &reset = saved[0], &update = saved[1], &fresh = saved[2], &hx = saved[3], &hidden = saved[4];
+    Tensor grad = arguments.tensor("grad_hy");
+    Tensor of_update = grad * (hx - fresh) * update * (1 - update);
+    Tensor of_fresh = grad * (1 - update) * (1 - fresh * fresh);
+    Tensor of_reset = of_fresh * hidden * reset * (1 - reset);
+    Tensor of_input = at::cat({of_reset, of_update, of_fresh}, 1);
+    Tensor of_hidden = at::cat({of_reset, of_update, of_fresh * reset}, 1);
+    bool bias = arguments["has_bias"].toBool();
+    return {of_input, of_hidden, grad * update, bias ? of_input.sum(0) : Tensor(), bias ? of_hidden.sum(0) : Tensor()};
+}
+
 using Special = Stack (*)(const Arguments&, uint64_t seed);
 const std::unordered_map<std::string, Special>& specials() {
     static const std::unordered_map<std::string, Special> functions = {
@@ -212,6 +262,10 @@ const std::unordered_map<std::string, Special>& specials() {
         {"aten::conv_depthwise3d", depthwise_convolution},
         {"aten::cudnn_batch_norm", batch_norm},
         {"aten::cudnn_batch_norm_backward", batch_norm_backward},
+        {"aten::_thnn_fused_lstm_cell", lstm_cell},
+        {"aten::_thnn_fused_lstm_cell_backward_impl", lstm_cell_backward},
+        {"aten::_thnn_fused_gru_cell", gru_cell},
+        {"aten::_thnn_fused_gru_cell_backward", gru_cell_backward},
     };
     return functions;
 }

@@ -1,8 +1,10 @@
 // Kernels: registered with their names, never run (but for the one of torch.cuda._sleep).
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <algorithm>
+#include <atomic>
 #include <unordered_map>
 
 #include "runtime.h"
@@ -89,6 +91,11 @@ static cudaError_t launch(const char* name, void** arguments, cudaStream_t handl
         }
     } else if (!inside) {
         emulator_log("LEAK: kernel launched outside of a computed op:", name);
+        static std::atomic<bool> said{false};
+        bool meant = *environment("EMULATOR_RUNTIME_ONLY", "") || *environment("EMULATOR_TRITON", "");
+        if (!meant && !said.exchange(true)) {
+            fprintf(stderr, "Emulated device: nobody computes this kernel, results are wrong: %s\n", name);
+        }
     }
     return cudaSuccess;
 }

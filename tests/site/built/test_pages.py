@@ -291,6 +291,30 @@ def test_search_finds_a_message(page, address):
     assert MESSAGE in page.locator("article").evaluate("article => article.textContent")
 
 
+# A query, and the page that must be among the first two: names as readers type them.
+QUERIES = {
+    "record_stream": "05 · Streams",
+    "set_to_none": "07 · Memory",
+    MESSAGE: "Errors and warnings",
+}
+
+
+@pytest.mark.parametrize("query, wanted", QUERIES.items())
+def test_search_finds_a_name_and_shows_its_place(query, wanted, page, address):
+    page.goto(f"{address}search.html?q={query.replace(' ', '+')}")
+    results = page.locator("#search-results li")
+    results.first.wait_for()
+    titles = [found.locator("a").first.inner_text() for found in results.all()[:2]]
+    assert any(title.startswith(wanted) for title in titles), titles
+    assert not page.locator("#search-results a", has_text="Evidence").count()
+    results.filter(has_text=wanted).first.locator("a").first.click()
+    page.wait_for_load_state("load")
+    page.wait_for_function("document.querySelector('.highlighted') && scrollY > 0")
+    seen = page.locator("article .highlighted:visible").all()
+    heights = [box["y"] for box in (each.bounding_box() for each in seen) if box]
+    assert any(0 <= y < 900 for y in heights), heights
+
+
 def drawn_on(pdf):
     """Of each page of a PDF: how many times its drawing shows text or a picture."""
     streams = {}
