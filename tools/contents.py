@@ -17,10 +17,18 @@ class Contents(AsyncLargeFileManager):
     async def get(self, path, *args, **options):
         model = await super().get(path, *args, **options)
         if model["type"] == "notebook" and model["content"]:
-            sessions = await self.parent.session_manager.list_sessions()
-            if path.strip("/") not in [session["path"] for session in sessions]:
+            if not await self.has_kernel(path.strip("/")):
                 drop_widgets(model["content"])
         return model
+
+    async def has_kernel(self, path):
+        """Whether the notebook has a kernel, other than one that is shutting down."""
+        kernels = self.parent.kernel_manager
+        return any(
+            not kernels.get_kernel(session["kernel"]["id"]).shutting_down
+            for session in await self.parent.session_manager.list_sessions()
+            if session["path"] == path
+        )
 
 
 def drop_widgets(nb):

@@ -2,6 +2,7 @@
 course or the home folder cannot be written, and that JupyterLab serves it.
 """
 
+import asyncio
 import contextlib
 import json
 import os
@@ -14,13 +15,15 @@ import sys
 import time
 import urllib.request
 from pathlib import Path
+from types import SimpleNamespace
 
 import nbformat
 import pytest
-from traitlets.config import PyFileConfigLoader
+from traitlets.config import Configurable, PyFileConfigLoader
 
 from tests.conftest import ROOT, errors_of, text_of
 from tools import lab
+from tools.contents import Contents
 from tools.lessons import run
 
 LESSON = "05_of_the_test.ipynb"
@@ -306,6 +309,37 @@ def test_where_neither_home_nor_environment_can_be_written_settings_are_lost(tmp
     assert line == f"The home folder cannot be written: settings go to {home}"
     assert str(tmp_path) not in home
     os.rmdir(home)
+
+
+VIEW = "application/vnd.jupyter.widget-view+json"
+
+
+@pytest.mark.parametrize(
+    ("path", "shutting_down", "stay"),
+    [(LESSON, False, True), (LESSON, True, False), ("other.ipynb", False, False)],
+)
+def test_widgets_are_read_while_their_kernel_lives(tmp_path, path, shutting_down, stay):
+    async def list_sessions():
+        return [{"path": path, "kernel": {"id": "1"}}]
+
+    contents = Contents(root_dir=str(tmp_path))
+    contents.parent = Configurable()
+    kernel = SimpleNamespace(shutting_down=shutting_down)
+    contents.parent.kernel_manager = SimpleNamespace(get_kernel={"1": kernel}.get)
+    contents.parent.session_manager = SimpleNamespace(list_sessions=list_sessions)
+    write(tmp_path / LESSON, "x")
+    nb = nbformat.read(tmp_path / LESSON, as_version=4)
+    alone, both = {VIEW: {}}, {VIEW: {}, "text/plain": "x"}
+    nb.cells[1].outputs = [
+        nbformat.v4.new_output("display_data", data) for data in (alone, both)
+    ]
+    nbformat.write(nb, tmp_path / LESSON)
+    before = (tmp_path / LESSON).read_bytes()
+    model = asyncio.run(contents.get(LESSON))
+    first, second = model["content"]["cells"][1]["outputs"]
+    assert first["data"] == alone  # nothing else to show
+    assert second["data"] == (both if stay else {"text/plain": "x"})
+    assert (tmp_path / LESSON).read_bytes() == before
 
 
 # --------------------------------------------------------------------------------------
