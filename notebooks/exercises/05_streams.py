@@ -681,8 +681,8 @@ def square_on_side(x, main, side):
     return y
 """,
         praise=(
-            "A y made on main, before the block, needs no record_stream: its memory"
-            " belongs to main, which waits for side anyway."
+            "A y made on main, before side waits for main, needs no record_stream: its"
+            " memory belongs to main, which waits for side anyway."
         ),
     ),
     Exercise(

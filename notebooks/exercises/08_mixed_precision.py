@@ -675,7 +675,8 @@ def share_lost(weights, updates, dtype):
 """,
         praise=(
             "With the updates of a real step (learning rate times gradient), this tells"
-            " whether a model can do without float32 weights."
+            " how many weights would stand still. Of the optimizer's own state in 16"
+            " bits it says nothing."
         ),
     ),
     Exercise(
