@@ -33,6 +33,11 @@ torch.cuda.synchronize()
 torch.empty(1, device="cuda")
 claim("left", in_use() - before, at_most=0, unit="bytes")
 """
+THERE_AND_BACK = """%%requires cuda
+x = torch.arange(6.0)
+back = (there := x.to("cuda")).cpu()
+claim("the same numbers", torch.equal(x, back))
+"""
 BUGS = {  # what: (lesson and cell, or a source; right; wrong; the error)
     "a wrong name": (
         ("01", "current"),
@@ -41,7 +46,7 @@ BUGS = {  # what: (lesson and cell, or a source; right; wrong; the error)
         "AttributeError",
     ),
     "a tensor on the wrong device": (
-        ("02", "there-and-back"),
+        THERE_AND_BACK,
         "equal(x, back)",
         "equal(x, there)",
         "same device",
