@@ -24,17 +24,17 @@ def call(answer, *args, shown=None, changes=()):
     """Call the reader's function; NotAnswered if it still returns `...`, also in a
     list, tuple or dict, Wrong if it raises or changes an argument.
 
-    shown: how the message names the input; by default its repr. changes: those of the
-    arguments that the task asks to change, or whose change the check judges itself. The
-    function gets copies of lists, dicts and sets, so that no answer spoils the input of
-    the next one; what it gets and what it returns is `plain`.
+    shown: how the message names the input; by default its repr. changes: arguments,
+    or what is in them, that the task asks to change, or whose change the check judges
+    itself. The function gets copies of lists, dicts and sets, so that no answer spoils
+    the input of the next one; what it gets and what it returns is `plain`.
     """
     if not callable(answer):
         raise Wrong(f"expected a function, got {answer!r}")
     shown = ", ".join(map(repr, args)) if shown is None else shown
     given = [plain(arg) for arg in args]
     kept = [
-        (place, state(value))
+        (place, state(value, changes))
         for place, (arg, value) in enumerate(zip(args, given, strict=True))
         if not any(arg is change for change in changes)
     ]
@@ -50,7 +50,7 @@ def call(answer, *args, shown=None, changes=()):
     if unanswered(result):
         raise NotAnswered
     for place, before in kept:
-        after = state(given[place])
+        after = state(given[place], changes)
         if after != before:
             what = _parameter(answer, place) + _difference(before, after)
             raise Wrong(
@@ -60,16 +60,20 @@ def call(answer, *args, shown=None, changes=()):
     return plain(result)
 
 
-def state(value):
+def state(value, changes=()):
     """What a caller would see of `value` later, to be compared: through containers,
     tensors and modules, bit for bit, as a dict part → its state. Of other objects only
     which one it is.
+
+    changes: objects that are left out.
     """
+    if any(value is change for change in changes):
+        return None
     if isinstance(value, dict):
-        parts = {f"[{key!r}]": state(item) for key, item in value.items()}
+        parts = {f"[{key!r}]": state(item, changes) for key, item in value.items()}
         return {"": (type(value), *map(repr, value))} | parts
     if isinstance(value, (list, tuple, deque)):
-        parts = {f"[{place}]": state(item) for place, item in enumerate(value)}
+        parts = {f"[{place}]": state(item, changes) for place, item in enumerate(value)}
         return {"": (type(value), len(value))} | parts
     if isinstance(value, (set, frozenset)):
         return type(value), set(value)
@@ -79,13 +83,13 @@ def state(value):
         return {
             "": (value.device, value.dtype, value.shape, value.requires_grad),
             " (its numbers)": _numbers(value),
-            ".grad": state(value.grad) if value.is_leaf else None,
+            ".grad": state(value.grad, changes) if value.is_leaf else None,
         }
     if isinstance(value, torch.nn.Module):
         return {
             " (its train or eval mode)": [m.training for m in value.modules()],
-            " (its parameters)": state(dict(value.named_parameters())),
-            " (its buffers)": state(dict(value.named_buffers())),
+            " (its parameters)": state(dict(value.named_parameters()), changes),
+            " (its buffers)": state(dict(value.named_buffers()), changes),
         }
     if isinstance(value, (int, float, complex, str, bytes)):
         return type(value), repr(value)  # a NaN is equal to itself, and -0.0 is not 0.0

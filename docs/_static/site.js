@@ -91,7 +91,11 @@ if (all) {
 
 // A link into something that is folded opens it.
 const openTarget = () => {
-  const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
+  const hash = decodeURIComponent(location.hash.slice(1));
+  const target = document.getElementById(hash);
+  if (!target && /-\d+-minutes?$/.test(hash)) {  // an address from before
+    location.replace(`#${hash.replace(/-\d+-minutes?$/, "")}`);
+  }
   let place = target?.parentElement;
   const folded = place?.closest("details:not([open])");
   for (; place; place = place.parentElement) {

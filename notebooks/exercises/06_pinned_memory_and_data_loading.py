@@ -452,7 +452,7 @@ def _feed(answer, batches):
     stream = HeldStream(1, filled, batch_gone)
     shown = f"{len(batches)} batches and two slots"
     events = call(
-        answer, stream, batches, slots, there, shown=shown, changes=[slots, there]
+        answer, stream, batches, slots, there, shown=shown, changes=[*slots, *there]
     )
     stream.end()
     if len(stream.copies) != len(batches):

@@ -586,12 +586,6 @@ def feed(stream, batches, slots, there):
         ): "its slot was refilled before its copy was done",
     },
     equivalent={
-        "clears slots": (
-            "Not judged: both lists are there to be filled, and a check gives copies."
-        ),
-        "clears there": (
-            "Not judged: both lists are there to be filled, and a check gives copies."
-        ),
         "changes there before it is used": (
             "Each tensor of it is overwritten by a copy."
         ),

@@ -476,11 +476,6 @@ def take_step(model, optimizer, scaler, parts, loss_of, limit):
 """: "clip",
         edit(IN_ONE, ("    optimizer.zero_grad()\n", "")): "still there",
     },
-    equivalent={
-        "reads a global parts, that of the first call": (
-            "All splits are of one batch, so they have the same gradient."
-        ),
-    },
 )
 
 TAKE_OVER = SOLUTION["15.5"]
