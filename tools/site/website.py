@@ -203,9 +203,14 @@ NOT_FOUND = """\
 <!doctype html><html lang="en"><meta charset="utf-8"><title>No such page</title>
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <link rel="icon" href="data:,">
-<style>:root {{ color-scheme: light dark; }}
-body {{ font: 1.1rem/1.6 sans-serif; margin: 15vh auto; max-width: 34em;
-       padding: 0 1em; }}
+<style>
+body {{ background: #fff; color: #111; font: 1.1rem/1.6 sans-serif; margin: 15vh auto;
+       max-width: 34em; padding: 0 1em; }}
+a {{ color: #00609a; }}
+@media (prefers-color-scheme: dark) {{
+  html, body {{ background: #131416; color: #eee; }}
+  a {{ color: #7cc4ef; }}
+}}
 </style><h1>There is no such page</h1>
 <p>Go to <a href="{site}/">the first page</a> of the PyTorch Device Lab, or to its
 <a href="{site}/docs/errors.html">index of errors</a>.</p></html>
