@@ -61,11 +61,16 @@ class _World:
             threading.Thread(target=run, args=(rank,), daemon=True)
             for rank in range(self.size)
         ]
-        begin = time.process_time()  # a busy machine makes no loop endless
+        # a busy machine makes no loop endless; who waits for good, ends some time
+        begin, end = time.process_time(), time.monotonic() + 20
         for thread in threads:
             thread.start()
         for thread in threads:
-            while thread.is_alive() and time.process_time() - begin < SECONDS:
+            while (
+                thread.is_alive()
+                and time.process_time() - begin < SECONDS
+                and time.monotonic() < end
+            ):
                 thread.join(0.01)
         endless = [
             rank

@@ -258,9 +258,7 @@ def test_continues_in_the_middle_of_an_epoch_with_another_number_of_processes(
     ports = listening([psutil.Process(process.pid) for process in group])
     assert {address for address, _ in ports} == {"127.0.0.1"}, "beyond loopback"
     os.kill(group[1].pid, signal.SIGSTOP)
-    begin = time.monotonic()
     (first,) = processes.finish(group[:1])
-    assert time.monotonic() - begin < 30
     assert first.status == 1
     says = "train_ddp: rank 0 lost the other processes (Timed out waiting 4000ms"
     assert first.err.startswith(says) and first.err.count("\n") == 1
