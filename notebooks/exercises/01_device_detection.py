@@ -208,7 +208,7 @@ EXERCISES = [
         check=check_best_device,
         hints=[
             "torch.accelerator knows which accelerator there is, whatever its name.",
-            "torch.accelerator.current_accelerator(...) asks the machine, too, if told.",
+            "current_accelerator() has an argument that makes it ask the machine, too.",
             (
                 "Take current_accelerator(check_available=True); where it is None,"
                 ' torch.device("cpu").'
