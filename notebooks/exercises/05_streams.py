@@ -98,6 +98,8 @@ class NotingGpu(TorchFunctionMode):
         self.made = []  # pairs of a tensor and the stream that was current then
 
     def __torch_function__(self, function, types, args=(), kwargs=None):
+        if function == torch.Tensor.is_cuda.__get__:
+            return True  # the recipe asks, to run on a CPU, too
         result, name = function(*args, **(kwargs or {})), function.__name__
         if name in HOLDS:
             self.held.append(f".{name}()")
@@ -126,8 +128,8 @@ class NotingGpu(TorchFunctionMode):
 
     @contextlib.contextmanager
     def in_place_of_cuda(self):
-        """Within it, torch.cuda and torch.accelerator know these streams, with or
-        without a real GPU.
+        """Within it, torch.cuda, torch.accelerator and torch.cpu know these streams,
+        with or without a real GPU.
         """
         names = {
             "current_stream": lambda device=None: self.current[-1],
@@ -148,6 +150,8 @@ class NotingGpu(TorchFunctionMode):
         with (
             mock.patch.multiple(torch.cuda, **names, **event, **cuda),
             mock.patch.multiple(torch.accelerator, **names),
+            mock.patch.object(torch.cpu, "current_stream", names["current_stream"]),
+            mock.patch.object(torch.cpu, "stream", cuda["stream"]),
             mock.patch.multiple(torch, **event),
             mock.patch.object(torch.Tensor, "record_stream", record_stream),
             self,
