@@ -160,70 +160,6 @@ def check_extra_peak(answer):
         expect.equal(got, expected, shown, slips.get(got, other))
 
 
-STAYS = (
-    "a rest of 1 MiB or less is not split off: it stays in the block, and counts as"
-    " allocated"
-)
-SPLIT = (
-    "a segment of its own, rounded up to 2 MiB; more than 1 MiB is left, so the rest is"
-    " split off"
-)
-SIZES = {
-    1: "the smallest block has 512 bytes, and small blocks share a segment of 2 MiB",
-    512: "512 is a multiple of 512 already",
-    513: "the next multiple of 512",
-    400_000: "the next multiple of 512, in a segment of 2 MiB",
-    MIB: "up to and including 1 MiB a tensor is small",
-    MIB - 511: (
-        "rounded up to 512 it is 1 MiB, and up to and including that a tensor is small"
-    ),
-    MIB + 1: "one byte over 1 MiB, and it is served from a segment of 20 MiB",
-    7 * MIB: "below 10 MiB the segment has 20 MiB",
-    9 * MIB + 5: "below 10 MiB the segment has 20 MiB",
-    10 * MIB - 512: "below 10 MiB the segment has 20 MiB",
-    10 * MIB - 1: "rounded up to 512 it is 10 MiB, so it gets a segment of its own",
-    10 * MIB: "from 10 MiB on a tensor gets a segment of its own",
-    10 * MIB + 1: SPLIT,
-    11 * MIB - 512: SPLIT,
-    11 * MIB: f"exactly 1 MiB is left, and {STAYS}",
-    11 * MIB + MIB // 2: STAYS,
-    12 * MIB: "a segment of its own of just that size",
-    12 * MIB + 1: SPLIT,
-    13 * MIB - 5: f"exactly 1 MiB is left, and {STAYS}",
-    100 * MIB + 5000: SPLIT,
-}
-
-
-def check_four_rules(answer):
-    for size, reason in SIZES.items():
-        gpu = CachingAllocator()
-        gpu.malloc(size)
-        expected = (gpu.memory_allocated, gpu.memory_reserved)
-        shown = f"{size:,} byte{'s' if size > 1 else ''}"
-        got = call(answer, size, shown=shown)
-        mine = expect.numbers(got, 2, shown, "a pair (allocated, reserved)")
-        if tuple(mine) == expected[::-1] != expected:
-            raise Wrong(
-                f"for {shown} you returned {got!r}: the order is (allocated, reserved)"
-            )
-        for number, right, what in zip(
-            mine, expected, ("allocated", "reserved"), strict=True
-        ):
-            if number == right:
-                continue
-            why = reason
-            if number and (number * MIB == right or number % 10**6 == 0):
-                why = "return bytes, and 1 MiB is 2**20 of them"
-            if number == expected[1] and size < 10 * MIB - 512:
-                why = (
-                    "a tensor below 10 MiB shares its segment, and the rest stays free"
-                    " for others"
-                )
-            raise Wrong(
-                f"for {shown} {what} is {right:,}, you returned {number:,}: {why}"
-            )
-
-
 class Kept:
     def __init__(self, x):
         self.x = x.detach()
@@ -362,41 +298,6 @@ def _average_slips(errors, earlier):
     return [(value.item(), text) for text, value in slips.items()]
 
 
-def check_forecast(answer):
-    for count, activations in [
-        (10**8, 10**10),
-        (10**9, 10**6),
-        (10**8, 5 * 10**8),
-        (10**8, 8 * 10**8),
-        (10**8, 8 * 10**8 + 1000),
-        (10**8, 8 * 10**8 - 1000),
-        (10**8, 4 * 10**8),
-        (10**8, 10**9),
-        (123_456_789, 0),
-        (1_000_003, 70_000_001),
-    ]:
-        shown = f"{count:,} parameters and {activations:,} bytes of activations"
-        got = call(answer, count, activations, shown=shown)
-        expected = max(12 * count + activations, 20 * count)
-        expect.number(got, shown, "a number of bytes")
-        if got == expected:
-            continue
-        if got in (16 * count + activations, 20 * count + activations):
-            raise Wrong(
-                f"for {shown} you added up what is never there at the same time:"
-                f" {got:,}, expected {expected:,}"
-            )
-        units = 10**6, 10**9, 2**20, 2**30
-        if any(math.isclose(got * unit, expected) for unit in units):
-            raise Wrong(
-                f"for {shown} you returned {got:,}, expected {expected:,}. Return bytes"
-            )
-        why = "the peak is the start of backward (weights, AdamW, activations)"
-        if expected == 20 * count:
-            why = "the peak is the optimizer's step, with its extra copy"
-        raise Wrong(f"for {shown} you returned {got:,}, expected {expected:,}: {why}")
-
-
 def _flat(gradients):
     return torch.cat([g.flatten() for g in gradients])
 
@@ -513,6 +414,41 @@ def _gradient_slip(got, right, model, x, y, size):
         f"the gradient is not that of F.mse_loss(model(x), y): {got.norm():.5g} long,"
         f" not {right.norm():.5g}"
     )
+
+
+def check_forecast(answer):
+    for count, activations in [
+        (10**8, 10**10),
+        (10**9, 10**6),
+        (10**8, 5 * 10**8),
+        (10**8, 8 * 10**8),
+        (10**8, 8 * 10**8 + 1000),
+        (10**8, 8 * 10**8 - 1000),
+        (10**8, 4 * 10**8),
+        (10**8, 10**9),
+        (123_456_789, 0),
+        (1_000_003, 70_000_001),
+    ]:
+        shown = f"{count:,} parameters and {activations:,} bytes of activations"
+        got = call(answer, count, activations, shown=shown)
+        expected = max(12 * count + activations, 20 * count)
+        expect.number(got, shown, "a number of bytes")
+        if got == expected:
+            continue
+        if got in (16 * count + activations, 20 * count + activations):
+            raise Wrong(
+                f"for {shown} you added up what is never there at the same time:"
+                f" {got:,}, expected {expected:,}"
+            )
+        units = 10**6, 10**9, 2**20, 2**30
+        if any(math.isclose(got * unit, expected) for unit in units):
+            raise Wrong(
+                f"for {shown} you returned {got:,}, expected {expected:,}. Return bytes"
+            )
+        why = "the peak is the start of backward (weights, AdamW, activations)"
+        if expected == 20 * count:
+            why = "the peak is the optimizer's step, with its extra copy"
+        raise Wrong(f"for {shown} you returned {got:,}, expected {expected:,}: {why}")
 
 
 class Enough(BaseException):
@@ -667,42 +603,6 @@ def extra_peak(work):
     ),
     Exercise(
         number="07.1",
-        title="The four rules",
-        name="four_rules",
-        stars=3,
-        check=check_four_rules,
-        hints=[
-            (
-                "First round the size up to a multiple of 512: -(-size // 512) * 512."
-                " That is the block."
-            ),
-            (
-                "The block decides the segment: up to 1 MiB, below 10 MiB, or from"
-                " there on. MiB is 2**20 here."
-            ),
-            (
-                "Then the exception: in a segment of its own, the rest is segment -"
-                " block. Is it 1 MiB or less, then all of the segment is allocated."
-            ),
-        ],
-        solution="""
-def four_rules(size):
-    block = -(-size // 512) * 512
-    if block <= 2**20:
-        return block, 2 * 2**20
-    if block < 10 * 2**20:
-        return block, 20 * 2**20
-    segment = -(-block // 2**21) * 2**21
-    return (segment if segment - block <= 2**20 else block), segment
-""",
-        praise=(
-            "So memory_allocated() counts blocks, not numbers: a tensor of 11 MiB makes"
-            " it grow by 12 MiB. These are the defaults; the environment variable"
-            " PYTORCH_CUDA_ALLOC_CONF changes some of them."
-        ),
-    ),
-    Exercise(
-        number="07.2",
         title="Validate without a leak",
         name="validate",
         stars=2,
@@ -727,6 +627,34 @@ def validate(model, batches):
         praise=(
             "In your own code add model.eval() before, and the old mode again after."
             " And one .item() at the end waits for the device once, not once a batch."
+        ),
+    ),
+    Exercise(
+        number="07.2",
+        title="Micro-batches",
+        name="accumulate_gradients",
+        stars=2,
+        check=check_accumulate_gradients,
+        hints=[
+            (
+                "x.split(size) gives pieces of at most `size`; zip them with"
+                " y.split(size)."
+            ),
+            "The mean of a piece counts with len(part) / len(x).",
+            "model.zero_grad() first; then backward() inside the loop, once a piece.",
+        ],
+        solution="""
+import torch.nn.functional as F
+
+def accumulate_gradients(model, x, y, size):
+    model.zero_grad()
+    for part, target in zip(x.split(size), y.split(size)):
+        loss = F.mse_loss(model(part), target) * (len(part) / len(x))
+        loss.backward()
+""",
+        praise=(
+            "For a language model the weights are numbers of tokens that count, not of"
+            " samples: padding is left out."
         ),
     ),
     Exercise(
@@ -757,37 +685,9 @@ def forecast(number, activations):
     ),
     Exercise(
         number="07.4",
-        title="Micro-batches",
-        name="accumulate_gradients",
-        stars=2,
-        check=check_accumulate_gradients,
-        hints=[
-            (
-                "x.split(size) gives pieces of at most `size`; zip them with"
-                " y.split(size)."
-            ),
-            "The mean of a piece counts with len(part) / len(x).",
-            "model.zero_grad() first; then backward() inside the loop, once a piece.",
-        ],
-        solution="""
-import torch.nn.functional as F
-
-def accumulate_gradients(model, x, y, size):
-    model.zero_grad()
-    for part, target in zip(x.split(size), y.split(size)):
-        loss = F.mse_loss(model(part), target) * (len(part) / len(x))
-        loss.backward()
-""",
-        praise=(
-            "For a language model the weights are numbers of tokens that count, not of"
-            " samples: padding is left out."
-        ),
-    ),
-    Exercise(
-        number="07.5",
         title="Survive",
         name="largest_that_fits",
-        stars=3,
+        stars=2,
         check=check_largest_that_fits,
         hints=[
             (

@@ -44,7 +44,7 @@ def test_sixteen_bytes_a_parameter():
 
 def block_of_lesson_07():
     """The transformer block that lesson 07 takes apart."""
-    names = {"torch": torch}
+    names = {"torch": torch, "nn": nn, "F": F}
     book = nbformat.read(ROOT / "notebooks" / "07_memory.ipynb", as_version=4)
     exec(next(cell.source for cell in book.cells if cell.id == "block"), names)
     return names["Block"]

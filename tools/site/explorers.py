@@ -60,7 +60,6 @@ GRID = {
             "about 7 billion (32 × 4096)",
         ],
         "batch": [1, 16, 128],
-        "sequence": [128, 1024, 16384],
         "device": ["T4", "A100 80 GB SXM", "H200 SXM"],
         "optimizer": ["adamw", "sgd"],
     },

@@ -116,103 +116,7 @@ def extra_peak(work):
     },
 )
 
-FOUR_RULES = SOLUTION["07.1"]
 ANSWERS["07.1"] = Answers(
-    right=[
-        """
-import math
-
-def four_rules(size):
-    mib = 1024 * 1024
-    block = math.ceil(size / 512) * 512
-    if block <= mib:
-        reserved = 2 * mib
-    elif block < 10 * mib:
-        reserved = 20 * mib
-    else:
-        reserved = math.ceil(block / (2 * mib)) * 2 * mib
-        if reserved - block <= mib:
-            block = reserved
-    return [block, reserved]
-""",
-        """
-def four_rules(size):
-    block = (size + 511) & ~511
-    if block < 10 << 20:
-        return block, (2 if block <= 1 << 20 else 20) << 20
-    odd = block % (2 << 20)
-    stays = odd == 0 or odd >= 1 << 20
-    segment = block + (2 << 20) - odd if odd else block
-    return segment if stays else block, segment
-""",
-        """
-from utils.simulate.allocator import CachingAllocator
-
-def four_rules(size):
-    gpu = CachingAllocator()
-    gpu.malloc(size)
-    return gpu.memory_allocated, gpu.memory_reserved
-""",
-    ],
-    wrong={
-        """
-def four_rules(size):
-    block = -(-size // 512) * 512
-    if block <= 2**20:
-        return block, 2 * 2**20
-    if block < 10 * 2**20:
-        return block, 20 * 2**20
-    return block, -(-block // 2**21) * 2**21
-""": (
-            "for 11,534,336 bytes allocated is 12,582,912, you returned 11,534,336:"
-            " exactly 1 MiB is left"
-        ),
-        edit(
-            FOUR_RULES, ("- block <=", "- block <")
-        ): "exactly 1 MiB is left, and a rest of 1 MiB or less is not split off",
-        """
-def four_rules(size):
-    return max(512, size), 2_000_000
-""": "1 MiB is 2**20",
-        """
-def four_rules(size):
-    return 2 * 2**20, -(-size // 512) * 512
-""": "the order is (allocated, reserved)",
-        """
-def four_rules(size):
-    return size, 2 * 2**20
-""": "the smallest block has 512 bytes",
-        """
-def four_rules(size):
-    block = (size // 512 + 1) * 512
-    return block, 2 * 2**20
-""": "512 is a multiple of 512 already",
-        """
-def four_rules(size):
-    block = -(-size // 512) * 512
-    return block, (2 if block < 2**20 else 20) * 2**20
-""": "up to and including 1 MiB",
-        """
-def four_rules(size):
-    block = -(-size // 512) * 512
-    return block, (2 if block <= 2**20 else 20) * 2**20
-""": "so it gets a segment of its own",
-        """
-def four_rules(size):
-    block = -(-size // 512) * 512
-    small, shared = block <= 2**20, size < 10 * 2**20
-    return block, 2**21 if small else 20 * 2**20 if shared else -(
-        -block // 2**21
-    ) * 2**21
-""": "rounded up to 512 it is 10 MiB",
-        """
-def four_rules(size):
-    return -(-size // 512) * 512
-""": "expected a pair",
-    },
-)
-
-ANSWERS["07.2"] = Answers(
     right=[
         """
 import torch.nn.functional as F
@@ -355,48 +259,8 @@ def validate(model, batches):
     },
 )
 
-FORECAST = SOLUTION["07.3"]
-ANSWERS["07.3"] = Answers(
-    right=[
-        """
-def forecast(number, activations):
-    start_of_backward = (4 + 8) * number + activations
-    end_of_backward = (4 + 4 + 8) * number
-    optimizer_step = end_of_backward + 4 * number
-    return max(start_of_backward, end_of_backward, optimizer_step)
-""",
-        """
-def forecast(number, activations):
-    return 12.0 * number + (activations if activations > 8 * number else 8 * number)
-""",
-    ],
-    wrong={
-        """
-def forecast(number, activations):
-    return 16 * number + activations
-""": "never there at the same time",
-        """
-def forecast(number, activations):
-    return 12 * number + activations
-""": "with its extra copy",
-        edit(FORECAST, ("20 *", "16 *")): "with its extra copy",
-        """
-def forecast(number, activations):
-    return 20 * number
-""": "the peak is the start of backward",
-        """
-def forecast(number, activations):
-    return 12 * number + activations if activations > 10 * number else 20 * number
-""": "for 100,000,000 parameters and 800,001,000 bytes",
-        """
-def forecast(number, activations):
-    return max(12 * number + activations, 20 * number) / 10**9
-""": "you returned 11.2, expected 11,200,000,000. Return bytes",
-    },
-)
-
-ACCUMULATE_GRADIENTS = SOLUTION["07.4"]
-ANSWERS["07.4"] = Answers(
+ACCUMULATE_GRADIENTS = SOLUTION["07.2"]
+ANSWERS["07.2"] = Answers(
     right=[
         """
 def accumulate_gradients(model, x, y, size):
@@ -530,7 +394,47 @@ def accumulate_gradients(model, x, y, size):
     },
 )
 
-LARGEST_THAT_FITS = SOLUTION["07.5"]
+FORECAST = SOLUTION["07.3"]
+ANSWERS["07.3"] = Answers(
+    right=[
+        """
+def forecast(number, activations):
+    start_of_backward = (4 + 8) * number + activations
+    end_of_backward = (4 + 4 + 8) * number
+    optimizer_step = end_of_backward + 4 * number
+    return max(start_of_backward, end_of_backward, optimizer_step)
+""",
+        """
+def forecast(number, activations):
+    return 12.0 * number + (activations if activations > 8 * number else 8 * number)
+""",
+    ],
+    wrong={
+        """
+def forecast(number, activations):
+    return 16 * number + activations
+""": "never there at the same time",
+        """
+def forecast(number, activations):
+    return 12 * number + activations
+""": "with its extra copy",
+        edit(FORECAST, ("20 *", "16 *")): "with its extra copy",
+        """
+def forecast(number, activations):
+    return 20 * number
+""": "the peak is the start of backward",
+        """
+def forecast(number, activations):
+    return 12 * number + activations if activations > 10 * number else 20 * number
+""": "for 100,000,000 parameters and 800,001,000 bytes",
+        """
+def forecast(number, activations):
+    return max(12 * number + activations, 20 * number) / 10**9
+""": "you returned 11.2, expected 11,200,000,000. Return bytes",
+    },
+)
+
+LARGEST_THAT_FITS = SOLUTION["07.4"]
 HALVING = """
 def largest_that_fits(train, n):
     while True:
@@ -542,7 +446,7 @@ def largest_that_fits(train, n):
                 raise
         n //= 2
 """
-ANSWERS["07.5"] = Answers(
+ANSWERS["07.4"] = Answers(
     right=[
         HALVING,
         """
