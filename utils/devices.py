@@ -54,7 +54,7 @@ def missing_code(device: torch.device | str) -> str | None:
 
 def _runs(capability: tuple[int, int], entry: str) -> bool:
     """Whether code for `entry`, such as "sm_86", runs on a GPU of this (major, minor).
-    Exercise 01.2 is this rule.
+    Exercise 01.3 is this rule.
     """
     # sm_86, compute_90, sm_100a: kind, major, minor, letter
     found = re.fullmatch(r"(sm|compute)_(\d+)(\d)(a|f)?", entry)

@@ -1,6 +1,7 @@
 """Exercises of lesson 01."""
 
-import ast
+import contextlib
+from unittest import mock
 
 import torch
 
@@ -9,46 +10,77 @@ from utils.answers import Wrong, call
 from utils.exercises import Exercise
 
 
-def accepted(text):
-    try:
-        torch.device(text)
-    except RuntimeError:
-        return False
-    return True
-
-
 def rows(table):
     """The cells of a table, line by line."""
     return [line.split(" | ") for line in table.strip().splitlines()]
 
 
-def check_is_device(answer):
-    known = ["cpu", "gpu", "cuda:1", "cpu:0", "mps", "CUDA", "xla", "cuda:99", "meta"]
-    known += ["xpu:3", "tpu", "hpu", "vulkan"]
-    spelled = ["cuda:-1", "cuda 1", "cuda:", "", " cpu", "cuda:x", "cuda:1.5"]
-    spelled += ["cuda:0:1", "cuda:01", "1", "cuda,cpu"]
-    for text in known + spelled:
-        expected = accepted(text)
-        try:
-            got = call(answer, text)
-        except Wrong as wrong:
-            if expected or not isinstance(wrong.__cause__, RuntimeError):
-                raise
-            raise Wrong(
-                f"for {text!r} your function raised RuntimeError: this is how"
-                " torch.device refuses a text. Catch it, and return False"
-            ) from wrong
-        expect.instance(got, bool, repr(text), "True or False")
-        if got and not expected:
-            raise Wrong(
-                f"for {text!r} you returned True, but torch.device refuses it: let it"
-                " judge the text as it is, and keep no list"
-            )
-        if expected and not got:
-            raise Wrong(
-                f"for {text!r} you returned False, but torch.device accepts it: it"
-                " knows many types, with or without an index, and asks for no hardware"
-            )
+# what the build knows, whether it is there, and why that decides
+MACHINES = {
+    "a CPU build": (None, False, "there is nothing but the CPU"),
+    "a CUDA build with a GPU": ("cuda", True, "the build knows it, and it is there"),
+    "a CUDA build without a GPU": (
+        "cuda",
+        False,
+        "the build knows GPUs, and none is there: ask with check_available=True",
+    ),
+    "a Mac": ("mps", True, "its accelerator is called mps; ask torch.accelerator"),
+    "a machine with an Intel GPU": (
+        "xpu",
+        True,
+        "its accelerator is called xpu; ask torch.accelerator",
+    ),
+}
+
+
+@contextlib.contextmanager
+def machine(built, there):
+    """Let PyTorch say what it says on a machine whose build knows the accelerator
+    `built`, which is `there` or not.
+    """
+
+    def current_accelerator(check_available=False):
+        known = built and (there or not check_available)
+        return torch.device(built) if known else None
+
+    def says(answer):
+        return lambda *args, **kwargs: answer
+
+    def is_there(kind):
+        return there and kind == built
+
+    answers = {
+        "accelerator.current_accelerator": current_accelerator,
+        "accelerator.is_available": says(there),
+        "accelerator.device_count": says(int(there)),
+        "backends.cuda.is_built": says(built == "cuda"),
+        "backends.mps.is_built": says(built == "mps"),
+        "backends.mps.is_available": says(is_there("mps")),
+        "cuda.is_available": says(is_there("cuda")),
+        "cuda.device_count": says(int(is_there("cuda"))),
+        "cuda.get_device_capability": says((7, 5)),
+        "cuda.get_arch_list": says(["sm_75"]),
+        "mps.is_available": says(is_there("mps")),
+        "version.cuda": "13.0" if built == "cuda" else None,
+        "version.hip": None,
+        "xpu.is_available": says(is_there("xpu")),
+        "xpu.device_count": says(int(is_there("xpu"))),
+    }
+    with contextlib.ExitStack() as stack:
+        for name, value in answers.items():
+            stack.enter_context(mock.patch(f"torch.{name}", value))
+        yield
+
+
+def check_best_device(answer):
+    for name, (built, there, why) in MACHINES.items():
+        with machine(built, there):
+            got = call(answer, shown=name)
+        expected = built if there else "cpu"
+        expect.instance(got, torch.device, name, f"a torch.device, here {expected}")
+        # an index of 0 is fair, another is not there
+        if got.type != expected or got.index not in (None, 0):
+            raise Wrong(f"for {name} you returned {got}, expected {expected}: {why}")
 
 
 CODE_CASES = """
@@ -99,8 +131,8 @@ FIRST_BROKEN = {
         " see the card"
     ),
     "server": (
-        "versions | card, driver and build are there; compare the driver with OLDEST"
-        " for this CUDA"
+        "versions | card, driver and build are there; compare the driver with the"
+        " oldest one that CUDA 13 takes"
     ),
     "notebook": (
         "gpu | driver and build are missing as well, but without a card neither would"
@@ -167,69 +199,67 @@ def check_choose(answer):
             raise Wrong(f"for {shown} you returned {got}, expected {expected}: {why}")
 
 
-TIMES = """
-16, 64, 256 | 1, 5, 90 | 8, 9, 10 | 256 | slower at 16 and 64, faster at 256
-16, 64, 256 | 9, 9, 90 | 1, 2, 10 | 16 | faster everywhere
-16, 64, 256 | 1, 2, 3 | 8, 9, 10 | None | never faster
-16, 64, 256, 1024 | 1, 9, 20, 90 | 8, 8, 30, 40 | 1024 | the win at 64 does not last
-16, 64, 256 | 1, 9, 20 | 8, 8, 30 | None | slower again at the end, so no start holds
-16, 64, 256, 1024 | 1, 9, 20, 90 | 8, 8, 19, 40 | 64 | faster from 64 on: the smallest
-16, 64, 256, 1024 | 9, 2, 20, 90 | 8, 8, 19, 40 | 256 | the win at 16 does not last
-16, 64, 256, 1024, 4096 | 9, 9, 20, 80, 90 | 8, 8, 19, 85, 40 | 4096 | 1024 is slower
-16, 64 | 8, 9 | 8, 4 | 64 | equally fast is not faster
-16, 64 | 9, 4 | 8, 4 | None | equally fast is not faster
-32, 512 | 0.25, 8.5 | 0.2, 8.4 | 32 | faster everywhere, if only by a little
-48 | 2.5 | 2.0 | 48 | faster at the only size
-48 | 2.0 | 2.5 | None | slower at the only size
- |  |  | None | nothing was measured
-"""
-
-
-def check_crossover(answer):
-    for *lists, smallest, why in rows(TIMES):
-        given = [ast.literal_eval(f"[{numbers}]") for numbers in lists]
-        expected = ast.literal_eval(smallest)
-        shown = "sizes {}, CPU {}, other {}".format(*given)
-        got = call(answer, *given, shown=shown)
-        kinds = int, float, type(None)
-        expect.instance(got, kinds, shown, f"a size or None, here {expected}")
-        if got != expected:
-            raise Wrong(f"for {shown} you returned {got!r}, expected {expected}: {why}")
-
-
 EXERCISES = [
     Exercise(
         number="01.1",
-        title="Is this text a device?",
-        name="is_device",
+        title="The device to compute on",
+        name="best_device",
         stars=1,
-        check=check_is_device,
+        check=check_best_device,
         hints=[
+            "torch.accelerator knows which accelerator there is, whatever its name.",
+            "current_accelerator() has an argument that makes it ask the machine, too.",
             (
-                "PyTorch knows its own list of types. How does it tell you that a text"
-                " is not on it?"
-            ),
-            "torch.device raises a RuntimeError. Catch it.",
-            (
-                "try: torch.device(text), then return True; except RuntimeError: return"
-                " False."
+                "Take current_accelerator(check_available=True); where it is None,"
+                ' torch.device("cpu").'
             ),
         ],
         solution="""
-def is_device(text):
-    try:
-        torch.device(text)
-    except RuntimeError:
-        return False
-    return True
+def best_device():
+    device = torch.accelerator.current_accelerator(check_available=True)
+    if device is None:
+        device = torch.device("cpu")
+    return device
 """,
         praise=(
-            "This judges the spelling. Whether the device is there is another question,"
-            " and comes at its first use."
+            "Call it once, at the top of the program, and hand the device on: then a"
+            " test can hand on another."
         ),
     ),
     Exercise(
         number="01.2",
+        title="Which link breaks first?",
+        name="first_broken",
+        stars=2,
+        check=check_first_broken,
+        hints=[
+            "Go through the six links from the card up, and stop at the first NO.",
+            (
+                "If nvidia-smi answers, the card and its driver work. The suffix of"
+                " PyTorch names the build."
+            ),
+            (
+                "For server, section 5 says how old a driver may be for the major"
+                " version of its CUDA."
+            ),
+        ],
+        solution="""
+first_broken = {
+    "office": "build",
+    "docker": "driver",
+    "cluster": "visible",
+    "server": "versions",
+    "notebook": "gpu",
+    "attic": "kernels",
+}
+""",
+        praise=(
+            "Repairing a later link first costs an afternoon: a new PyTorch does not"
+            " help a machine without a card."
+        ),
+    ),
+    Exercise(
+        number="01.3",
         title="Can this GPU run this build?",
         name="can_run",
         stars=2,
@@ -260,38 +290,6 @@ def can_run(capability, arch_list):
         praise=(
             "A letter at the end, as in sm_90a, marks code for that one generation: it"
             " runs nowhere else."
-        ),
-    ),
-    Exercise(
-        number="01.3",
-        title="Which link breaks first?",
-        name="first_broken",
-        stars=2,
-        check=check_first_broken,
-        hints=[
-            "Go through the links in the order of the table, and stop at the first NO.",
-            (
-                "If nvidia-smi answers, the card and its driver work. The suffix of"
-                " PyTorch names the build."
-            ),
-            (
-                "For server, look up the major version of its CUDA in OLDEST, and"
-                " compare with its driver."
-            ),
-        ],
-        solution="""
-first_broken = {
-    "office": "build",
-    "docker": "driver",
-    "cluster": "visible",
-    "server": "versions",
-    "notebook": "gpu",
-    "attic": "kernels",
-}
-""",
-        praise=(
-            "Repairing a later link first costs an afternoon: a new PyTorch does not"
-            " help a machine without a card."
         ),
     ),
     Exercise(
@@ -327,37 +325,6 @@ def choose(wish, available):
         praise=(
             "A program should also say when it falls back: a training run that lands on"
             " the CPU unseen costs days."
-        ),
-    ),
-    Exercise(
-        number="01.5",
-        title="From which size on does it pay?",
-        name="crossover",
-        stars=2,
-        check=check_crossover,
-        hints=[
-            (
-                "Go through the sizes in order and remember where the present run of"
-                " wins began."
-            ),
-            "A size that is not faster ends the run: forget the beginning.",
-            (
-                "Start with None; set it at a win if it is None, set it back to None at"
-                " a loss or a tie; return it."
-            ),
-        ],
-        solution="""
-def crossover(sizes, cpu_times, other_times):
-    start = None
-    for size, cpu, other in zip(sizes, cpu_times, other_times):
-        if other >= cpu:
-            start = None
-        elif start is None:
-            start = size
-    return start
-""",
-        praise=(
-            "The true crossing lies between your answer and the last size that lost."
         ),
     ),
 ]

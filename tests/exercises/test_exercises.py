@@ -177,9 +177,9 @@ def test_answer_that_changes_its_input_spoils_nothing(capsys):
         arch_list.reverse()
         return False
 
-    exercises.check("01.2", reverses)
-    exercises.check("01.2", answer(ALL["01.2"], ALL["01.2"].solution))
-    assert capsys.readouterr().out.splitlines()[-1].startswith("✓ 01.2")
+    exercises.check("01.3", reverses)
+    exercises.check("01.3", answer(ALL["01.3"], ALL["01.3"].solution))
+    assert capsys.readouterr().out.splitlines()[-1].startswith("✓ 01.3")
 
 
 def test_who_waits_has_more_time_than_who_computes(capsys, monkeypatch):

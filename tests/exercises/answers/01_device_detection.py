@@ -4,72 +4,134 @@ from tests.exercises.answers import SOLUTION, Answers, edit
 
 ANSWERS = {}
 
+BEST_DEVICE = SOLUTION["01.1"]
 ANSWERS["01.1"] = Answers(
     right=[
         """
-def is_device(text):
-    try:
-        return isinstance(torch.device(text), torch.device)
-    except RuntimeError:
-        return False
+def best_device():
+    checked = torch.accelerator.current_accelerator(check_available=True)
+    return checked or torch.device('cpu')
 """,
         """
-from contextlib import suppress
-def is_device(text):
-    with suppress(RuntimeError):
-        torch.device(text)
-        return True
-    return False
+def best_device():
+    if torch.accelerator.is_available():
+        return torch.accelerator.current_accelerator()
+    return torch.device('cpu')
+""",
+        """
+from utils import pick_device
+def best_device():
+    return pick_device()
+""",
+        """
+def best_device():
+    found = torch.accelerator.current_accelerator(True)
+    return torch.device(found.type, 0) if found else torch.device('cpu')
+""",
+        """
+def best_device():
+    if torch.cuda.is_available():
+        return torch.device('cuda')
+    if torch.backends.mps.is_available():
+        return torch.device('mps')
+    return torch.device('xpu' if torch.xpu.is_available() else 'cpu')
 """,
     ],
     wrong={
         """
-def is_device(text):
-    return text in ('cpu', 'cuda', 'mps')
-""": "for 'cuda:1' you returned False",
+def best_device():
+    return torch.accelerator.current_accelerator()
+""": "for a CPU build you returned None",
         """
-def is_device(text):
-    try:
-        torch.device(text.lower())
-        return True
-    except RuntimeError:
-        return False
-""": "for 'CUDA' you returned True",
+def best_device():
+    return torch.accelerator.current_accelerator() or torch.device('cpu')
+""": "ask with check_available=True",
         """
-def is_device(text):
-    return text.split(':')[0] in ('cpu', 'cuda', 'mps', 'xla')
-""": "for 'meta'",
+def best_device():
+    return torch.device('cuda' if torch.cuda.is_available() else 'cpu')
+""": "for a Mac you returned cpu, expected mps",
         """
-def is_device(text):
-    torch.device(text)
-    return True
-""": "Catch it, and return False",
+def best_device():
+    if torch.cuda.is_available():
+        return torch.device('cuda')
+    return torch.device('mps' if torch.backends.mps.is_available() else 'cpu')
+""": "is called xpu",
         """
-def is_device(text):
-    return torch.device(text)
-""": "expected True or False",
+def best_device():
+    if torch.version.cuda:
+        return torch.device('cuda')
+    return torch.accelerator.current_accelerator(True) or torch.device('cpu')
+""": "for a CUDA build without a GPU you returned cuda",
         """
-def is_device(text):
-    try:
-        torch.ones(1, device=text)
-    except Exception:
-        return False
-    return True
-""": "and asks for no hardware",
-        r"""
-import re
-def is_device(text):
-    return bool(re.fullmatch(r'(cpu|cuda|mps|xpu|xla|meta|hpu|vulkan)(:\d+)?', text))
-""": "for 'cuda:01'",
-    },
-    equivalent={
-        "except RuntimeError: → except Exception:": (
-            "For a text torch.device raises no other error."
-        ),
+def best_device():
+    if torch.cuda.is_available():
+        return torch.accelerator.current_accelerator()
+    return torch.device('cpu')
+""": "for a Mac you returned cpu",
+        """
+def best_device():
+    return str(torch.accelerator.current_accelerator(True) or 'cpu')
+""": "expected a torch.device, here cpu",
+        """
+def best_device():
+    return torch.device('cpu')
+""": "for a CUDA build with a GPU you returned cpu",
+        """
+def best_device():
+    return torch.accelerator.current_accelerator(True).type
+""": "raised AttributeError",
+        edit(
+            BEST_DEVICE, ("return device\n", "return torch.device(device.type, 1)\n")
+        ): ("you returned cpu:1"),
     },
 )
 
+FIRST_BROKEN = """
+first_broken = dict(
+    office='build',
+    docker='driver',
+    cluster='visible',
+    server='versions',
+    notebook='gpu',
+    attic='kernels',
+)
+"""
 ANSWERS["01.2"] = Answers(
+    right=[
+        """
+first_broken = dict(
+    attic='kernels',
+    notebook='gpu',
+    server='versions',
+    cluster='visible',
+    docker='driver',
+    office='build',
+)
+""",
+        """
+machines = 'office docker cluster server notebook attic'.split()
+first_broken = dict(zip(machines, 'build driver visible versions gpu kernels'.split()))
+""",
+    ],
+    wrong={
+        edit(FIRST_BROKEN, ("build", "driver")): "the suffix of PyTorch names the CPU",
+        edit(FIRST_BROKEN, ("versions", "build")): "compare the driver with the oldest",
+        edit(FIRST_BROKEN, ("'gpu'", "'build'")): "without a card neither would help",
+        edit(FIRST_BROKEN, ("build", "cable")): "expected one of gpu, driver",
+        "first_broken = {'office': 'build'}": "yours has office",
+        "first_broken = ['build', 'driver', 'visible', 'versions', 'gpu', 'kernels']": (
+            "expected a dict of machine"
+        ),
+        """
+first_broken = dict.fromkeys(
+    'office docker cluster server notebook attic'.split(), 'build'
+)
+""": "nothing in the container can speak to it",
+        edit(FIRST_BROKEN, ("='gpu'", "=...")): "not answered yet",
+    },
+)
+
+ANSWERS["01.3"] = Answers(
     right=[
         """
 def can_run(capability, arch_list):
@@ -196,51 +258,6 @@ def can_run(capability, arch_list):
     },
 )
 
-FIRST_BROKEN = """
-first_broken = dict(
-    office='build',
-    docker='driver',
-    cluster='visible',
-    server='versions',
-    notebook='gpu',
-    attic='kernels',
-)
-"""
-ANSWERS["01.3"] = Answers(
-    right=[
-        """
-first_broken = dict(
-    attic='kernels',
-    notebook='gpu',
-    server='versions',
-    cluster='visible',
-    docker='driver',
-    office='build',
-)
-""",
-        """
-machines = 'office docker cluster server notebook attic'.split()
-first_broken = dict(zip(machines, 'build driver visible versions gpu kernels'.split()))
-""",
-    ],
-    wrong={
-        edit(FIRST_BROKEN, ("build", "driver")): "the suffix of PyTorch names the CPU",
-        edit(FIRST_BROKEN, ("versions", "build")): "compare the driver with OLDEST",
-        edit(FIRST_BROKEN, ("'gpu'", "'build'")): "without a card neither would help",
-        edit(FIRST_BROKEN, ("build", "cable")): "expected one of gpu, driver",
-        "first_broken = {'office': 'build'}": "yours has office",
-        "first_broken = ['build', 'driver', 'visible', 'versions', 'gpu', 'kernels']": (
-            "expected a dict of machine"
-        ),
-        """
-first_broken = dict.fromkeys(
-    'office docker cluster server notebook attic'.split(), 'build'
-)
-""": "nothing in the container can speak to it",
-        edit(FIRST_BROKEN, ("='gpu'", "=...")): "not answered yet",
-    },
-)
-
 ANSWERS["01.4"] = Answers(
     right=[
         """
@@ -362,85 +379,5 @@ def choose(wish, available):
             return d
     return available[0] if available else torch.device('cpu')
 """: "0 is an index, too",
-    },
-)
-
-CROSSOVER = SOLUTION["01.5"]
-ANSWERS["01.5"] = Answers(
-    right=[
-        """
-def crossover(sizes, cpu_times, other_times):
-    wins = [o < c for c, o in zip(cpu_times, other_times)]
-    return next((size for i, size in enumerate(sizes) if all(wins[i:])), None)
-""",
-        """
-def crossover(sizes, cpu_times, other_times):
-    best = None
-    for i in reversed(range(len(sizes))):
-        if other_times[i] >= cpu_times[i]:
-            break
-        best = sizes[i]
-    return best
-""",
-        """
-import numpy as np
-def crossover(sizes, cpu_times, other_times):
-    lost = np.flatnonzero(np.array(other_times) >= np.array(cpu_times))
-    first = lost[-1] + 1 if lost.size else 0
-    return np.array(sizes)[first] if first < len(sizes) else None
-""",
-        """
-def crossover(sizes, cpu_times, other_times):
-    if not sizes or other_times[-1] >= cpu_times[-1]:
-        return None
-    before = crossover(sizes[:-1], cpu_times[:-1], other_times[:-1])
-    return sizes[-1] if before is None else before
-""",
-    ],
-    wrong={
-        """
-def crossover(sizes, cpu_times, other_times):
-    return next(n for n, c, o in zip(sizes, cpu_times, other_times) if o < c)
-""": "raised StopIteration",
-        """
-def crossover(sizes, cpu_times, other_times):
-    return next((n for n, c, o in zip(sizes, cpu_times, other_times) if o < c), None)
-""": "does not last",
-        """
-def crossover(sizes, cpu_times, other_times):
-    return next(
-        (i for i, (c, o) in enumerate(zip(cpu_times, other_times)) if o < c), None
-    )
-""": "you returned 2, expected 256",
-        edit(
-            CROSSOVER,
-            ("size, cpu, other", "n, c, o"),
-            ("other >= cpu", "o > c"),
-            (" size\n", " n\n"),
-        ): "equally fast is not faster",
-        """
-def crossover(sizes, cpu_times, other_times):
-    if other_times[-1] >= cpu_times[-1]:
-        return None
-    i = len(sizes) - 1
-    while other_times[i - 1] < cpu_times[i - 1]:
-        i -= 1
-    return sizes[i]
-""": "IndexError",
-        """
-def crossover(sizes, cpu_times, other_times):
-    lost = [n for n, c, o in zip(sizes, cpu_times, other_times) if o >= c]
-    return lost[-1] if lost else None
-""": "you returned 64, expected 256",
-        """
-def crossover(sizes, cpu_times, other_times):
-    wins = [n for n, c, o in zip(sizes, cpu_times, other_times) if o < c]
-    return wins[-1] if wins else None
-""": "you returned 256, expected 16",
-        """
-def crossover(sizes, cpu_times, other_times):
-    wins = [n for n, c, o in zip(sizes, cpu_times, other_times) if o < c]
-    return wins[0] if wins else None
-""": "does not last",
     },
 )

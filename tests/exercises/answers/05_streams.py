@@ -122,6 +122,18 @@ def square_on_side(x, main, side):
     return y
 """,
         edit(SQUARE_ON_SIDE, ("cuda.stream", "cuda.StreamContext")),
+        # the recipe, to the letter
+        """
+def square_on_side(x, main, side):
+    streams = torch.get_device_module("cpu")
+    side.wait_stream(main)
+    with streams.stream(side):
+        y = x * x
+    main.wait_stream(side)
+    if y.is_cuda:
+        y.record_stream(main)
+    return y
+""",
     ],
     wrong={
         edit(
