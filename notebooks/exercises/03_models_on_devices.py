@@ -571,6 +571,66 @@ class Standardize(torch.nn.Module):
     ),
     Exercise(
         number="03.2",
+        title="Load a stranger's file",
+        name="load_onto",
+        stars=1,
+        check=check_load_onto,
+        hints=[
+            (
+                "Two arguments of torch.load: one for where the tensors go, one for"
+                " what may be loaded."
+            ),
+            (
+                'Load to the CPU: map_location="cpu". Then load_state_dict, strict as'
+                " it is by default."
+            ),
+            "model.to(device) moves in place and hands back the model.",
+        ],
+        solution="""
+def load_onto(model, file, device):
+    state = torch.load(file, map_location="cpu", weights_only=True)
+    model.load_state_dict(state)
+    return model.to(device)
+""",
+        praise=(
+            "With a model on meta, load_state_dict(state, assign=True) would do the"
+            " same without a second copy."
+        ),
+    ),
+    Exercise(
+        number="03.3",
+        title="Resume in the right order",
+        name="resume",
+        stars=2,
+        check=check_resume,
+        hints=[
+            (
+                "Four lines: the model's state, the move, the optimizer, its state."
+                " Which must come before which?"
+            ),
+            "A move may replace the parameters, so the optimizer is built after it.",
+            (
+                "optimizer.load_state_dict puts the running means where the parameters"
+                " are, so it comes last."
+            ),
+        ],
+        solution="""
+def resume(make_model, state, device):
+    model = make_model()
+    model.load_state_dict(state["model"])
+    model.to(device)
+    optimizer = torch.optim.Adam(model.parameters())
+    optimizer.load_state_dict(state["optimizer"])
+    return model, optimizer
+""",
+        praise=(
+            "The check moves to meta, which replaces the parameters as XLA does. On"
+            " CUDA the wrong order goes unnoticed, until the state is on the wrong"
+            " device."
+        ),
+    ),
+    Exercise(
+        number="03.4",
         title="Count the crossings",
         name="count_crossings",
         stars=2,
@@ -595,7 +655,7 @@ def count_crossings(places, sizes):
         ),
     ),
     Exercise(
-        number="03.3",
+        number="03.5",
         title="Evaluate and leave no trace",
         name="evaluate",
         stars=3,
@@ -628,66 +688,6 @@ def evaluate(model, batch):
         praise=(
             "Frozen batch norms inside a model that trains are common in fine-tuning,"
             " and model.train() after an evaluation thaws them without a word."
-        ),
-    ),
-    Exercise(
-        number="03.4",
-        title="Load a stranger's file",
-        name="load_onto",
-        stars=2,
-        check=check_load_onto,
-        hints=[
-            (
-                "Two arguments of torch.load: one for where the tensors go, one for"
-                " what may be loaded."
-            ),
-            (
-                'Load to the CPU: map_location="cpu". Then load_state_dict, strict as'
-                " it is by default."
-            ),
-            "model.to(device) moves in place and hands back the model.",
-        ],
-        solution="""
-def load_onto(model, file, device):
-    state = torch.load(file, map_location="cpu", weights_only=True)
-    model.load_state_dict(state)
-    return model.to(device)
-""",
-        praise=(
-            "With a model on meta, load_state_dict(state, assign=True) would do the"
-            " same without a second copy."
-        ),
-    ),
-    Exercise(
-        number="03.5",
-        title="Resume in the right order",
-        name="resume",
-        stars=2,
-        check=check_resume,
-        hints=[
-            (
-                "Four lines: the model's state, the move, the optimizer, its state."
-                " Which must come before which?"
-            ),
-            "A move may replace the parameters, so the optimizer is built after it.",
-            (
-                "optimizer.load_state_dict puts the running means where the parameters"
-                " are, so it comes last."
-            ),
-        ],
-        solution="""
-def resume(make_model, state, device):
-    model = make_model()
-    model.load_state_dict(state["model"])
-    model.to(device)
-    optimizer = torch.optim.Adam(model.parameters())
-    optimizer.load_state_dict(state["optimizer"])
-    return model, optimizer
-""",
-        praise=(
-            "The check moves to meta, which replaces the parameters as XLA does. On"
-            " CUDA the wrong order goes unnoticed, until the state is on the wrong"
-            " device."
         ),
     ),
 ]

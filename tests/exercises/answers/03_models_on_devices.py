@@ -87,8 +87,148 @@ class Standardize(torch.nn.Module):
     },
 )
 
-COUNT = SOLUTION["03.2"]
+LOAD = SOLUTION["03.2"]
 ANSWERS["03.2"] = Answers(
+    right=[
+        edit(LOAD, ("(state)", "(state, assign=True)")),
+        """
+def load_onto(model, file, device):
+    model = model.to(device)
+    model.load_state_dict(
+        torch.load(file, lambda storage, tag: storage, weights_only=True)
+    )
+    return model
+""",
+        """
+def load_onto(model, file, device):
+    state = torch.load(file, map_location=torch.device("cpu"))
+    answer = model.load_state_dict(state, strict=False)
+    if answer.missing_keys:
+        raise KeyError(f"not in the file: {answer.missing_keys}")
+    return model.to(device)
+""",
+    ],
+    wrong={
+        edit(LOAD, ('map_location="cpu", ', "")): "map_location",
+        edit(LOAD, ("True", "False")): "a stranger's code ran here",
+        edit(LOAD, ("(state)", "(state, strict=False)")): "nobody heard of it",
+        edit(
+            LOAD, ("return model.to(device)", "return model")
+        ): "0.weight of the model is on cpu",
+        edit(LOAD, ('"cpu"', "device")): "twice for a while",
+        edit(
+            LOAD,
+            ('"cpu"', "device"),
+            ("(state)", "(state, assign=True)"),
+            (".to(device)", ""),
+        ): "asked for meta, but mask of the model is on cpu",
+        edit(
+            LOAD,
+            (
+                "model.load_state_dict(state)",
+                (
+                    "model.to(device).load_state_dict({key: x.to(device) for"
+                    " key, x in state.items()})"
+                ),
+            ),
+        ): "twice for a while",
+        edit(
+            LOAD, ("model.load_state_dict(state)\n    ", "")
+        ): "0.weight in the model is not that of the file",
+        edit(LOAD, ("return ", "")): "expected the model",
+        """
+def load_onto(model, file, device):
+    state = torch.load(file, map_location="cpu", weights_only=True)
+    return model.to(device).load_state_dict(state)
+""": "you returned <All keys matched successfully>, expected the model",
+        """
+def load_onto(model, file, device):
+    try:
+        state = torch.load(file, map_location="cpu", weights_only=True)
+        model.load_state_dict(state)
+    except Exception:
+        pass
+    return model.to(device)
+""": "nobody heard of it",
+    },
+    equivalent={
+        (
+            "state = torch.load(file, map_location='cpu', weights_only=True) →"
+            " state = torch.load(file, map_location='cpu')"
+        ): "weights_only=True is the default since PyTorch 2.6.",
+    },
+)
+
+RESUME = SOLUTION["03.3"]
+ANSWERS["03.3"] = Answers(
+    right=[
+        """
+def resume(make_model, state, device):
+    model = make_model().to(device)
+    model.load_state_dict(state["model"])
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
+    optimizer.load_state_dict(state["optimizer"])
+    return model, optimizer
+""",
+        """
+def resume(make_model, state, device):
+    model = make_model()
+    optimizer = torch.optim.Adam(model.to(device).parameters(), lr=1.0)
+    for name, item in {"model": model, "optimizer": optimizer}.items():
+        item.load_state_dict(state[name])
+    return [model, optimizer]
+""",
+    ],
+    wrong={
+        """
+def resume(make_model, state, device):
+    model = make_model()
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
+    model.load_state_dict(state["model"])
+    optimizer.load_state_dict(state["optimizer"])
+    return model.to(device), optimizer
+""": "The move replaced them",
+        edit(
+            RESUME, ('    optimizer.load_state_dict(state["optimizer"])\n', "")
+        ): "its running means are lost",
+        edit(
+            RESUME, ('    model.load_state_dict(state["model"])\n', "")
+        ): "weight of the model is not that of the state",
+        edit(
+            RESUME, ("    model.to(device)\n", "")
+        ): "asked for meta, but the model is on cpu",
+        edit(RESUME, ("return model, optimizer", "return model")): "expected a pair",
+        edit(
+            RESUME, ("return model, optimizer", "return optimizer, model")
+        ): "you returned a pair (Adam, Linear)",
+        edit(RESUME, ("Adam", "SGD")): "expected (model, Adam optimizer)",
+        edit(
+            RESUME, ("make_model()", "torch.nn.Linear(2, 1)")
+        ): "your function raised RuntimeError",
+        edit(
+            RESUME, ("return", 'optimizer.param_groups[0]["lr"] = 0.1\n    return')
+        ): "the optimizer's learning rate is 0.1, and that of the state 0.02",
+        edit(
+            RESUME, ("model.to(device)", "model.to(device).eval()")
+        ): "the model is in eval mode",
+        edit(
+            RESUME, ("model.parameters()", "reversed(list(model.parameters()))")
+        ): "three more steps raised",
+        edit(
+            RESUME, ("model.to(device)", "model.to(device).half()")
+        ): "weight of the model is torch.float16",
+        edit(
+            RESUME, ("model.to(device)", "model.to(device).requires_grad_(False)")
+        ): "want no gradient any more",
+        edit(
+            RESUME,
+            ("    model = ", "    torch.set_default_device(device)\n    model = "),
+        ): "the default device",
+    },
+)
+
+COUNT = SOLUTION["03.4"]
+ANSWERS["03.4"] = Answers(
     right=[
         """
 from itertools import pairwise
@@ -149,8 +289,8 @@ def count_crossings(places, sizes):
     },
 )
 
-EVALUATE = SOLUTION["03.3"]
-ANSWERS["03.3"] = Answers(
+EVALUATE = SOLUTION["03.5"]
+ANSWERS["03.5"] = Answers(
     right=[
         """
 @torch.no_grad()
@@ -256,145 +396,5 @@ def evaluate(model, batch):
         "moves batch to the CPU": (
             "Not judged: a check has tensors on the CPU only, where this does nothing."
         ),
-    },
-)
-
-LOAD = SOLUTION["03.4"]
-ANSWERS["03.4"] = Answers(
-    right=[
-        edit(LOAD, ("(state)", "(state, assign=True)")),
-        """
-def load_onto(model, file, device):
-    model = model.to(device)
-    model.load_state_dict(
-        torch.load(file, lambda storage, tag: storage, weights_only=True)
-    )
-    return model
-""",
-        """
-def load_onto(model, file, device):
-    state = torch.load(file, map_location=torch.device("cpu"))
-    answer = model.load_state_dict(state, strict=False)
-    if answer.missing_keys:
-        raise KeyError(f"not in the file: {answer.missing_keys}")
-    return model.to(device)
-""",
-    ],
-    wrong={
-        edit(LOAD, ('map_location="cpu", ', "")): "map_location",
-        edit(LOAD, ("True", "False")): "a stranger's code ran here",
-        edit(LOAD, ("(state)", "(state, strict=False)")): "nobody heard of it",
-        edit(
-            LOAD, ("return model.to(device)", "return model")
-        ): "0.weight of the model is on cpu",
-        edit(LOAD, ('"cpu"', "device")): "twice for a while",
-        edit(
-            LOAD,
-            ('"cpu"', "device"),
-            ("(state)", "(state, assign=True)"),
-            (".to(device)", ""),
-        ): "asked for meta, but mask of the model is on cpu",
-        edit(
-            LOAD,
-            (
-                "model.load_state_dict(state)",
-                (
-                    "model.to(device).load_state_dict({key: x.to(device) for"
-                    " key, x in state.items()})"
-                ),
-            ),
-        ): "twice for a while",
-        edit(
-            LOAD, ("model.load_state_dict(state)\n    ", "")
-        ): "0.weight in the model is not that of the file",
-        edit(LOAD, ("return ", "")): "expected the model",
-        """
-def load_onto(model, file, device):
-    state = torch.load(file, map_location="cpu", weights_only=True)
-    return model.to(device).load_state_dict(state)
-""": "you returned <All keys matched successfully>, expected the model",
-        """
-def load_onto(model, file, device):
-    try:
-        state = torch.load(file, map_location="cpu", weights_only=True)
-        model.load_state_dict(state)
-    except Exception:
-        pass
-    return model.to(device)
-""": "nobody heard of it",
-    },
-    equivalent={
-        (
-            "state = torch.load(file, map_location='cpu', weights_only=True) →"
-            " state = torch.load(file, map_location='cpu')"
-        ): "weights_only=True is the default since PyTorch 2.6.",
-    },
-)
-
-RESUME = SOLUTION["03.5"]
-ANSWERS["03.5"] = Answers(
-    right=[
-        """
-def resume(make_model, state, device):
-    model = make_model().to(device)
-    model.load_state_dict(state["model"])
-    optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
-    optimizer.load_state_dict(state["optimizer"])
-    return model, optimizer
-""",
-        """
-def resume(make_model, state, device):
-    model = make_model()
-    optimizer = torch.optim.Adam(model.to(device).parameters(), lr=1.0)
-    for name, item in {"model": model, "optimizer": optimizer}.items():
-        item.load_state_dict(state[name])
-    return [model, optimizer]
-""",
-    ],
-    wrong={
-        """
-def resume(make_model, state, device):
-    model = make_model()
-    optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
-    model.load_state_dict(state["model"])
-    optimizer.load_state_dict(state["optimizer"])
-    return model.to(device), optimizer
-""": "The move replaced them",
-        edit(
-            RESUME, ('    optimizer.load_state_dict(state["optimizer"])\n', "")
-        ): "its running means are lost",
-        edit(
-            RESUME, ('    model.load_state_dict(state["model"])\n', "")
-        ): "weight of the model is not that of the state",
-        edit(
-            RESUME, ("    model.to(device)\n", "")
-        ): "asked for meta, but the model is on cpu",
-        edit(RESUME, ("return model, optimizer", "return model")): "expected a pair",
-        edit(
-            RESUME, ("return model, optimizer", "return optimizer, model")
-        ): "you returned a pair (Adam, Linear)",
-        edit(RESUME, ("Adam", "SGD")): "expected (model, Adam optimizer)",
-        edit(
-            RESUME, ("make_model()", "torch.nn.Linear(2, 1)")
-        ): "your function raised RuntimeError",
-        edit(
-            RESUME, ("return", 'optimizer.param_groups[0]["lr"] = 0.1\n    return')
-        ): "the optimizer's learning rate is 0.1, and that of the state 0.02",
-        edit(
-            RESUME, ("model.to(device)", "model.to(device).eval()")
-        ): "the model is in eval mode",
-        edit(
-            RESUME, ("model.parameters()", "reversed(list(model.parameters()))")
-        ): "three more steps raised",
-        edit(
-            RESUME, ("model.to(device)", "model.to(device).half()")
-        ): "weight of the model is torch.float16",
-        edit(
-            RESUME, ("model.to(device)", "model.to(device).requires_grad_(False)")
-        ): "want no gradient any more",
-        edit(
-            RESUME,
-            ("    model = ", "    torch.set_default_device(device)\n    model = "),
-        ): "the default device",
     },
 )
