@@ -1,5 +1,5 @@
 """measure: time a function on any device. All samples, median, spread, and which clock.
-Lesson 04 builds it.
+Lesson 04 explains it.
 """
 
 import math

@@ -78,7 +78,7 @@ def test_format_of_a_cell(before, after):
 # time, lesson 03's two rehearsal tools, and the fake GPUs of a row of lesson 16.
 # Everything else private stands behind one tested helper in utils.
 PRIVATE = dict.fromkeys(
-    ["02", "03", "04", "05", "06"],
+    ["02", "03", "05", "06"],
     {"_sleep", "_subclasses", "_python_dispatch", "_to_copy"},
 )
 PRIVATE["16"] = {"_subclasses", "_utils"}  # "_utils": in a row about private names

@@ -28,7 +28,6 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 # What the lesson measures on the reader's machine has no value here. What would be
 # drawn from it is left out of explorers.GRID.
 GIVEN = {
-    "04": {"memory": math.nan, "best": math.nan, "all_threads": None, "sizes": []},
     "09": {"this_cpu": {"rate": math.nan, "bandwidth": math.nan}},
 }
 

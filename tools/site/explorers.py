@@ -36,15 +36,7 @@ GRID = {
         "overhead": [1, 5, 10, 20, 25, 30, 40, 50, 75, 100, 150, 200, 300, 400, 500],
         "faster": [2, 3, 4, 5, 10, 20, 40, 50, 100],
     },
-    "04": {
-        "device": [
-            f"{name}, {kind}"
-            for name in ("T4", "L4", "A100 80 GB SXM", "H200 SXM")
-            for kind in ("float32, data sheet", "16-bit, data sheet")
-        ],
-        "m": [1, 4, 16, 64, 128, 256, 512, 1024, 4096, 16384],
-        "n": [16, 256, 1024, 4096, 16384],
-    },
+    "04": {"host": [1, 2, 4, 8, 12, 20], "device": [1, 2, 5, 10, 15, 20]},
     "05": {"chunks": [1, 2, 3, 4, 8, 16], "streams": [1, 2, 3, 4, 8]},
     "06": {
         "load": [5, 50, 200],
@@ -97,9 +89,6 @@ GRID = {
     "14": {"tokens": [256, 2048, 4096, 8192, 16384, 32768, 65536]},
 }
 
-# Lesson → control → where it stands first, if the lesson's own first value is left out.
-FIRST = {"04": {"device": "H200 SXM, 16-bit, data sheet"}}
-
 
 # --------------------------------------------------------------------------------------
 # The scripts
@@ -127,8 +116,7 @@ def settings(number):
 def first(number):
     """The setting that an explorer begins with."""
     controls = drawings.load(number).controls
-    own = {name: control.value for name, control in controls.items()}
-    return own | FIRST.get(number, {})
+    return {name: control.value for name, control in controls.items()}
 
 
 def described(number, name, control):
@@ -212,7 +200,7 @@ def content_hash(number):
         *sorted((ROOT / "notebooks" / "recorded").glob(f"*/{stem}.json")),
     ]
     parts = [matplotlib.__version__, str(header)]
-    parts += [repr(GRID[number]), repr(FIRST.get(number))]
+    parts += [repr(GRID[number])]
     parts += [statement.source for statement in statements]
     parts += [path.read_text(encoding="utf-8") for path in files]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]

@@ -4,8 +4,159 @@ from tests.exercises.answers import SOLUTION, Answers, edit
 
 ANSWERS = {}
 
-TIMER = SOLUTION["04.0"]
+ONE = SOLUTION["04.0"]
 ANSWERS["04.0"] = Answers(
+    right=[
+        edit(
+            ONE,
+            ("    return clock() - start", "    end = clock()\n    return end - start"),
+        ),
+        """
+def seconds_of_one(fn, wait, clock):
+    def now():
+        wait()
+        return clock()
+
+    return -now() + (fn(), now())[1]
+""",
+        """
+import numpy as np
+
+def seconds_of_one(fn, wait, clock):
+    wait()
+    wait()
+    readings = [clock()]
+    fn()
+    wait()
+    readings.append(clock())
+    return np.diff(readings)[0]
+""",
+    ],
+    wrong={
+        edit(ONE, ("    fn()\n    wait()\n", "    fn()\n")): "that is the launch",
+        edit(
+            ONE, ("    wait()\n    start", "    start")
+        ): "somebody else's work is in it",
+        edit(ONE, ("    wait()\n", "", 2)): "that is the launch",
+        edit(ONE, ("clock() - start", "start - clock()")): "not the other way round",
+        edit(ONE, ("clock() - start", "(clock() - start) * 1e3")): "seconds are asked",
+        edit(ONE, ("    fn()\n", "")): "fn ran 0 times",
+        edit(ONE, ("    fn()\n", "    fn()\n    fn()\n")): "fn ran 2 times",
+        edit(
+            ONE, ("    start = clock()\n    fn()\n", "    fn()\n    start = clock()\n")
+        ): "the launch is part of it",
+        edit(
+            ONE, ("    return clock() - start", "    return clock()")
+        ): "clock, fn, wait",
+        """
+import time
+
+def seconds_of_one(fn, wait, clock):
+    wait()
+    start = time.perf_counter()
+    fn()
+    wait()
+    return time.perf_counter() - start
+""": "some other clock",
+    },
+)
+
+TRAIN = SOLUTION["04.1"]
+ANSWERS["04.1"] = Answers(
+    right=[
+        edit(TRAIN, ("tolist", "cpu().tolist")),
+        edit(
+            TRAIN,
+            ("return", "return [float(x) for x in"),
+            ("tolist()", "cpu().numpy()]"),
+        ),
+        edit(
+            TRAIN,
+            (
+                "        loss =",
+                "        x, y = x.to(device), y.to(device)\n        loss =",
+            ),
+            (
+                "    losses =",
+                "    device = next(model.parameters()).device\n    losses =",
+            ),
+            ("    return", "    torch.cpu.synchronize()\n    return"),
+        ),
+        """
+import torch.nn.functional as F
+
+def train(model, optimizer, batches):
+    losses = torch.empty(len(batches), device=batches[0][0].device)
+    for step, (x, y) in enumerate(batches):
+        loss = F.cross_entropy(model(x), y)
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        losses[step] = loss.detach()
+    return losses.tolist()
+""",
+    ],
+    wrong={
+        edit(
+            TRAIN, ("detach", "item"), ("torch.stack(losses).tolist()", "losses")
+        ): "right losses, but 5 waits",
+        edit(
+            TRAIN, ("torch.stack(losses).tolist()", "[loss.item() for loss in losses]")
+        ): "right losses, but 5 waits",
+        edit(TRAIN, ("detach", "detach().cpu")): "right losses, but 5 waits",
+        edit(TRAIN, ("stack", "tensor")): "right losses, but 5 waits",
+        edit(
+            TRAIN, ("torch.stack(losses).tolist()", "losses")
+        ): "Python numbers are asked",
+        edit(
+            TRAIN, ("tolist", "numpy().tolist")
+        ): "numpy() raises for a tensor on a GPU",
+        edit(TRAIN, (".detach()", "")): "the graph of every step is still there",
+        edit(TRAIN, ("tolist", "squeeze().tolist")): "for a list of one batch",
+        edit(
+            TRAIN, ("        optimizer.zero_grad()\n", "")
+        ): "in each step zero_grad, backward, step",
+        edit(
+            TRAIN, ("        optimizer.step()\n", "")
+        ): "the model without any training",
+        edit(
+            TRAIN, ("model(x), y", "model(x).softmax(1), y")
+        ): "the first is wrong already",
+        edit(
+            TRAIN, ("        loss =", "        zeros = x[y == 0]\n        loss =")
+        ): "5 × mask",
+        edit(TRAIN, ("model(x), y", "model(x.cpu()), y.cpu()")): "10 × cpu",
+        edit(
+            TRAIN, ("        loss =", "        torch.cpu.synchronize()\n        loss =")
+        ): "5 calls of synchronize",
+        edit(
+            TRAIN,
+            (
+                "    losses = []",
+                (
+                    "    losses, optimizer = [],"
+                    " torch.optim.SGD(model.parameters(), lr=0.1)"
+                ),
+            ),
+        ): "in each step zero_grad, backward, step",
+        """
+import torch.nn.functional as F
+
+def train(model, optimizer, batches):
+    losses = torch.zeros(len(batches))
+    for step, (x, y) in enumerate(batches):
+        loss = F.cross_entropy(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses[step] = loss.detach()
+    return losses.tolist()
+""": "5 × copy to the CPU",
+    },
+)
+
+TIMER = SOLUTION["04.2"]
+ANSWERS["04.2"] = Answers(
     right=[
         """
 def timer_seconds(a, b, threads, number):
@@ -72,8 +223,8 @@ def timer_seconds(a, b, threads, number):
     },
 )
 
-MEDIAN = SOLUTION["04.1"]
-ANSWERS["04.1"] = Answers(
+MEDIAN = SOLUTION["04.3"]
+ANSWERS["04.3"] = Answers(
     right=[
         """
 import numpy as np
@@ -150,8 +301,8 @@ def median_seconds(fn, wait, clock, n=9):
     },
 )
 
-FASTER = SOLUTION["04.2"]
-ANSWERS["04.2"] = Answers(
+FASTER = SOLUTION["04.4"]
+ANSWERS["04.4"] = Answers(
     right=[
         """
 import math
@@ -256,177 +407,6 @@ def faster(a, b):
         return "a"
     return "b" if interval(b)[1] <= interval(a)[0] else "cannot tell"
 """: "without width",
-    },
-)
-
-ANSWERS["04.3"] = Answers(
-    right=[
-        """
-def bound(m, k, n, b, rate, bandwidth):
-    intensity = 2 * m * k * n / (b * (m * k + k * n + m * n))
-    if intensity >= rate / bandwidth:
-        return [intensity, "arithmetic", 2 * m * k * n / rate]
-    return [intensity, "memory", b * (m * k + k * n + m * n) / bandwidth]
-""",
-        """
-import numpy as np
-
-def bound(m, k, n, b, rate, bandwidth):
-    flop = 2 * np.prod([m, k, n])
-    moved = b * sum(rows * columns for rows, columns in ((m, k), (k, n), (m, n)))
-    seconds, limit = max((flop / rate, "arithmetic"), (moved / bandwidth, "memory"))
-    return np.float64(flop / moved), limit, seconds
-""",
-    ],
-    wrong={
-        """
-def bound(m, k, n, b, rate, bandwidth):
-    flop, moved = 2 * m * k * n, 4 * (m * k + k * n + m * n)
-    arithmetic, memory = flop / rate, moved / bandwidth
-    return (
-        flop / moved,
-        "arithmetic" if arithmetic > memory else "memory",
-        max(arithmetic, memory),
-    )
-""": "for numbers of 4 bytes, and b = 2",
-        """
-def bound(m, k, n, b, rate, bandwidth):
-    flop, moved = m * k * n, b * (m * k + k * n + m * n)
-    return flop / moved, "memory", max(flop / rate, moved / bandwidth)
-""": "that is two",
-        """
-def bound(m, k, n, b, rate, bandwidth):
-    flop, moved = 2 * m * k * n, m * k + k * n + m * n
-    return flop / moved, "memory", max(flop / rate, moved / bandwidth)
-""": "FLOP per number",
-        """
-def bound(m, k, n, b, rate, bandwidth):
-    flop, moved = 2 * m * k * n, b * (m * k + k * n)
-    return flop / moved, "memory", max(flop / rate, moved / bandwidth)
-""": "the result is written to memory",
-        """
-def bound(m, k, n, b, rate, bandwidth):
-    flop, moved = 2 * m * k * n, b * (m * k + k * n + m * n)
-    return flop / moved, "arithmetic", max(flop / rate, moved / bandwidth)
-""": "the ridge is at 206",
-        """
-def bound(m, k, n, b, rate, bandwidth):
-    flop, moved = 2 * m * k * n, b * (m * k + k * n + m * n)
-    limit = "arithmetic" if flop / moved > rate / bandwidth else "memory"
-    return flop / moved, limit, flop / rate + moved / bandwidth
-""": "the two go on at the same time",
-        """
-def bound(m, k, n, b, rate, bandwidth):
-    flop, moved = 2 * m * k * n, b * (m * k + k * n + m * n)
-    limit = "arithmetic" if flop / moved > rate / bandwidth else "memory"
-    return flop / moved, limit, max(flop / (rate * 1e12), moved / (bandwidth * 1e9))
-""": "come in FLOP/s and bytes/s",
-        """
-def bound(m, k, n, b, rate, bandwidth):
-    flop, moved = 2 * m * k * n, b * (m * k + k * n + m * n)
-    limit = "arithmetic" if flop / moved > rate / bandwidth else "memory"
-    return flop / moved, limit, min(flop / rate, moved / bandwidth)
-""": "that is the shorter of the two",
-    },
-    equivalent={
-        (
-            "limit = 'arithmetic' if arithmetic > memory else 'memory' → limit ="
-            " 'arithmetic' if arithmetic >= memory else 'memory'"
-        ): "At the ridge both take as long, and either word is right.",
-    },
-)
-
-TRAIN = SOLUTION["04.4"]
-ANSWERS["04.4"] = Answers(
-    right=[
-        edit(TRAIN, ("tolist", "cpu().tolist")),
-        edit(
-            TRAIN,
-            ("return", "return [float(x) for x in"),
-            ("tolist()", "cpu().numpy()]"),
-        ),
-        edit(
-            TRAIN,
-            (
-                "        loss =",
-                "        x, y = x.to(device), y.to(device)\n        loss =",
-            ),
-            (
-                "    losses =",
-                "    device = next(model.parameters()).device\n    losses =",
-            ),
-            ("    return", "    torch.cpu.synchronize()\n    return"),
-        ),
-        """
-import torch.nn.functional as F
-
-def train(model, optimizer, batches):
-    losses = torch.empty(len(batches), device=batches[0][0].device)
-    for step, (x, y) in enumerate(batches):
-        loss = F.cross_entropy(model(x), y)
-        loss.backward()
-        optimizer.step()
-        optimizer.zero_grad()
-        losses[step] = loss.detach()
-    return losses.tolist()
-""",
-    ],
-    wrong={
-        edit(
-            TRAIN, ("detach", "item"), ("torch.stack(losses).tolist()", "losses")
-        ): "right losses, but 5 waits",
-        edit(
-            TRAIN, ("torch.stack(losses).tolist()", "[loss.item() for loss in losses]")
-        ): "right losses, but 5 waits",
-        edit(TRAIN, ("detach", "detach().cpu")): "right losses, but 5 waits",
-        edit(TRAIN, ("stack", "tensor")): "right losses, but 5 waits",
-        edit(
-            TRAIN, ("torch.stack(losses).tolist()", "losses")
-        ): "Python numbers are asked",
-        edit(
-            TRAIN, ("tolist", "numpy().tolist")
-        ): "numpy() raises for a tensor on a GPU",
-        edit(TRAIN, (".detach()", "")): "the graph of every step is still there",
-        edit(TRAIN, ("tolist", "squeeze().tolist")): "for a list of one batch",
-        edit(
-            TRAIN, ("        optimizer.zero_grad()\n", "")
-        ): "in each step zero_grad, backward, step",
-        edit(
-            TRAIN, ("        optimizer.step()\n", "")
-        ): "the model without any training",
-        edit(
-            TRAIN, ("model(x), y", "model(x).softmax(1), y")
-        ): "the first is wrong already",
-        edit(
-            TRAIN, ("        loss =", "        zeros = x[y == 0]\n        loss =")
-        ): "5 × mask",
-        edit(TRAIN, ("model(x), y", "model(x.cpu()), y.cpu()")): "10 × cpu",
-        edit(
-            TRAIN, ("        loss =", "        torch.cpu.synchronize()\n        loss =")
-        ): "5 calls of synchronize",
-        edit(
-            TRAIN,
-            (
-                "    losses = []",
-                (
-                    "    losses, optimizer = [],"
-                    " torch.optim.SGD(model.parameters(), lr=0.1)"
-                ),
-            ),
-        ): "in each step zero_grad, backward, step",
-        """
-import torch.nn.functional as F
-
-def train(model, optimizer, batches):
-    losses = torch.zeros(len(batches))
-    for step, (x, y) in enumerate(batches):
-        loss = F.cross_entropy(model(x), y)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        losses[step] = loss.detach()
-    return losses.tolist()
-""": "5 × copy to the CPU",
     },
 )
 
