@@ -98,49 +98,6 @@ def _whole_number(got, shown):
     return got
 
 
-# bytes of a sample → limits
-LIMITS = {
-    600: [2**20],
-    150_528: [2**27],
-    602_112: [3 * 2**26],
-    1024: [2**20, 2**20 - 1, 2**20 + 1],
-    1000: [1500, 1000, 100],
-    1: [1],
-    3: [7],
-    4: [8],
-    64: [64, 63],
-}
-
-
-def _block(size):
-    return 1 << max(size - 1, 0).bit_length()
-
-
-def check_largest_batch(answer):
-    for sample, limits in LIMITS.items():
-        for limit in limits:
-            _check_batch(answer, sample, limit)
-
-
-def _check_batch(answer, sample, limit):
-    shown = f"samples of {sample:,} bytes and a limit of {limit:,}"
-    got = _whole_number(call(answer, sample, limit, shown=shown), shown)
-    if got < 0:
-        raise Wrong(f"for {shown} you returned {got}, expected at least 0")
-    block, following = _block(got * sample), _block((got + 1) * sample)
-    if got and block > limit:
-        none = "" if _block(sample) <= limit else ". Not even one fits: 0"
-        raise Wrong(
-            f"for {shown} you returned {got}: these {got * sample:,} bytes take a block"
-            f" of {block:,}{none}"
-        )
-    if following <= limit:
-        raise Wrong(
-            f"for {shown} you returned {got}, but {got + 1} would fit: a block of"
-            f" {following:,} bytes"
-        )
-
-
 def check_workers_needed(answer):
     for load, copy, compute, overlapped in (
         (30, 10, 20, True),
@@ -535,10 +492,7 @@ EXERCISES = [
         stars=1,
         check=check_make_loader,
         hints=[
-            (
-                "All of it are options of DataLoader; the last loader of the lesson has"
-                " them."
-            ),
+            ("All of it are options of DataLoader; the recipe has them."),
             (
                 "batch_size, shuffle, num_workers, persistent_workers, pin_memory. Two"
                 " of them depend on the parameters."
@@ -568,27 +522,27 @@ def make_loader(dataset, workers, device):
     ),
     Exercise(
         number="06.1",
-        title="A batch that fits its block",
-        name="largest_batch",
-        stars=2,
-        check=check_largest_batch,
+        title="Read after the copy",
+        name="fetch_sum",
+        stars=1,
+        check=check_fetch_sum,
         hints=[
-            "A block is a power of two. Which powers of two are at most limit?",
-            "Only the largest of them matters: the batch must fit into it.",
+            "launch returns at once. What it returns knows when the copy is done.",
             (
-                "The largest power of two up to limit: double 1 as long as it fits, or"
-                " 1 << (limit.bit_length() - 1)."
+                "event.result() makes the host wait for it (in CUDA"
+                " event.synchronize(), which works here, too)."
             ),
+            "Between launch and return: event.result(). Then here.sum().item().",
         ],
         solution="""
-def largest_batch(sample_bytes, limit):
-    block = 1 << (limit.bit_length() - 1)
-    return block // sample_bytes
+def fetch_sum(stream, there, here):
+    event = stream.launch(here.copy_, there)
+    event.result()
+    return here.sum().item()
 """,
         praise=(
-            "The limit itself need not be a power of two, and often you get a third of"
-            " it less than you asked for: that is why a batch of 2**k samples of 2**j"
-            " bytes is a good habit."
+            "On a GPU: event = stream.record_event() after the copy, and"
+            " event.synchronize() as late as you can, with other work in between."
         ),
     ),
     Exercise(
@@ -625,7 +579,7 @@ def workers_needed(load, copy, compute, overlapped):
         number="06.3",
         title="Many small tensors, one copy",
         name="send_packed",
-        stars=3,
+        stars=2,
         check=check_send_packed,
         hints=[
             (
@@ -654,31 +608,6 @@ def send_packed(tensors, device):
     ),
     Exercise(
         number="06.4",
-        title="Read after the copy",
-        name="fetch_sum",
-        stars=2,
-        check=check_fetch_sum,
-        hints=[
-            "launch returns at once. What it returns knows when the copy is done.",
-            (
-                "event.result() makes the host wait for it (in CUDA"
-                " event.synchronize(), which works here, too)."
-            ),
-            "Between launch and return: event.result(). Then here.sum().item().",
-        ],
-        solution="""
-def fetch_sum(stream, there, here):
-    event = stream.launch(here.copy_, there)
-    event.result()
-    return here.sum().item()
-""",
-        praise=(
-            "On a GPU: event = stream.record_event() after the copy, and"
-            " event.synchronize() as late as you can, with other work in between."
-        ),
-    ),
-    Exercise(
-        number="06.5",
         title="Two buffers in turn",
         name="feed",
         stars=3,

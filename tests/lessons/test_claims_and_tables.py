@@ -23,7 +23,7 @@ SAME = [
         "06",
         "two workers and a",
         r"one process .*threads +(\S+) ms",
-        r"er .*ds +(\S+) ms",
+        r"overlap .*ds +(\S+) ms",
     ),
     ("08", "clipped first", r"unscale, then .* (\S+)", r"clip, then .* (\S+)"),
     ("08", "bfloat16 is less", r"in bfloat16 .* (\S+)", r"in tf32  .* (\S+)"),

@@ -18,9 +18,6 @@ from tools.site import drawings, explorers
 from utils import plots
 
 NUMBERS = list(explorers.GRID)
-# On the page a slider may end before the lesson's does where the rest shows nothing
-# new, or too much to carry.
-CUT = {("06", "copy"), ("06", "prefetch")}
 # Calls that read a clock, or measure.
 CLOCKS = {"measure", "measure_together", "Timer", "timeit", "elapsed_time"}
 CLOCKS |= {"perf_counter", "perf_counter_ns", "time"}
@@ -60,7 +57,7 @@ def test_controls_stand_where_the_lesson_can_put_them(number):
             control.value = before
         else:
             assert set(here) <= set(possible)
-        if "Slider" in type(control).__name__ and (number, name) not in CUT:
+        if "Slider" in type(control).__name__:
             ends = possible[0], possible[-1]
             assert (here[0], here[-1]) == pytest.approx(ends, rel=0.03)
             assert sorted(here) == here

@@ -111,73 +111,97 @@ def make_loader(dataset, workers, device):
     },
 )
 
-LARGEST_BATCH = SOLUTION["06.1"]
+FETCH_SUM = SOLUTION["06.1"]
 ANSWERS["06.1"] = Answers(
     right=[
+        edit(FETCH_SUM, ("result", "synchronize")),
         """
-def largest_batch(sample_bytes, limit):
-    block = 1
-    while 2 * block <= limit:
-        block *= 2
-    return block // sample_bytes
+def fetch_sum(stream, there, here):
+    stream.launch(here.copy_, there)
+    stream.synchronize()
+    return sum(here.flatten().tolist())
 """,
         """
-import math
+import time
 
-def largest_batch(sample_bytes, limit):
-    return int(2 ** math.floor(math.log2(limit)) / sample_bytes)
+def fetch_sum(stream, there, here):
+    stream.launch(here.copy_, there)
+    while not stream.record_event().query():
+        time.sleep(0.0001)
+    return float(here.sum())
 """,
         """
-def pinned_block(n):
-    block = 1
-    while block < n:
-        block *= 2
-    return block
-
-def largest_batch(sample_bytes, limit):
-    few, many = 0, limit // sample_bytes + 1
-    while many - few > 1:
-        middle = (few + many) // 2
-        if pinned_block(middle * sample_bytes) <= limit:
-            few = middle
-        else:
-            many = middle
-    return few
+def fetch_sum(stream, there, here):
+    return stream.launch(lambda: here.copy_(there).sum().item()).result()
 """,
     ],
     wrong={
+        edit(
+            FETCH_SUM, ("event =", "stream.launch(here.copy_, there)\n    event =")
+        ): "was launched 2 times",
         """
-def largest_batch(sample_bytes, limit):
-    return limit // sample_bytes
-""": "take a block of",
+def fetch_sum(stream, there, here):
+    stream.launch(here.copy_, there).result()
+    return int(here.sum())
+""": "you returned 13, expected 13.5",
         """
-def largest_batch(sample_bytes, limit):
-    block = 1
-    while block < limit:
-        block *= 2
-    return block // sample_bytes
-""": "take a block of",
+import concurrent.futures
+def fetch_sum(stream, there, here):
+    concurrent.futures.wait([stream.launch(here.copy_, there)], timeout=0.01)
+    return here.sum().item()
+""": "that was in `here` before the copy",
+        edit(
+            FETCH_SUM, ("    event.result()\n", "")
+        ): "that was in `here` before the copy",
+        edit(
+            FETCH_SUM,
+            ("def", "import time\ndef"),
+            ("event.result()", "time.sleep(0.05)"),
+        ): "you returned -5.0",
+        edit(
+            FETCH_SUM,
+            ("def", "import time\ndef"),
+            ("event.result()", "time.sleep(0.5)"),
+        ): "guess no times",
         """
-def largest_batch(sample_bytes, limit):
-    return (limit // 2) // sample_bytes
-""": "would fit",
+def fetch_sum(stream, there, here):
+    stream.launch(here.copy_, there)
+    return there.sum().item()
+""": "the number is right, but not from the copy",
         """
-def largest_batch(sample_bytes, limit):
-    return max(1, (1 << (limit.bit_length() - 1)) // sample_bytes)
-""": "Not even one fits: 0",
+def fetch_sum(stream, there, here):
+    event = stream.launch(here.copy_, there)
+    total = here.sum().item()
+    event.result()
+    return total
+""": "read `here` after the wait",
         """
-def largest_batch(sample_bytes, limit):
-    batch = (1 << (limit.bit_length() - 1)) // sample_bytes
-    return batch or None
-""": "you returned None, expected a whole number",
+def fetch_sum(stream, there, here):
+    return there.sum().item()
+""": "nothing was launched on the stream",
         """
-def largest_batch(sample_bytes, limit):
-    batch = 1
-    while 2 * batch * sample_bytes <= limit:
-        batch *= 2
-    return batch
-""": "would fit",
-        edit(LARGEST_BATCH, ("(limit", "limit"), (") - 1", "")): "take a block of",
+def fetch_sum(stream, there, here):
+    here.copy_(there)
+    return here.sum().item()
+""": "nothing was launched on the stream",
+        edit(FETCH_SUM, ("here.sum", "there.sum")): "where the device has gone on",
+        """
+def fetch_sum(stream, there, here):
+    stream.wait_event(stream.launch(here.copy_, there))
+    return here.sum().item()
+""": "it is the host that reads",
+        edit(FETCH_SUM, ("().item", "")): "expected a Python number",
+    },
+    equivalent={
+        "clears there": (
+            "The device uses that memory again as soon as the copy is done."
+        ),
+        "changes what is in there": (
+            "The device uses that memory again as soon as the copy is done."
+        ),
+        "changes here before it is used": ("The copy overwrites it."),
+        "moves there to the CPU": ("The toy device has its numbers in main memory."),
+        "moves here to the CPU": ("It is in main memory: the task says so."),
     },
 )
 
@@ -361,101 +385,7 @@ def send_packed(tensors, device):
     },
 )
 
-FETCH_SUM = SOLUTION["06.4"]
-ANSWERS["06.4"] = Answers(
-    right=[
-        edit(FETCH_SUM, ("result", "synchronize")),
-        """
-def fetch_sum(stream, there, here):
-    stream.launch(here.copy_, there)
-    stream.synchronize()
-    return sum(here.flatten().tolist())
-""",
-        """
-import time
-
-def fetch_sum(stream, there, here):
-    stream.launch(here.copy_, there)
-    while not stream.record_event().query():
-        time.sleep(0.0001)
-    return float(here.sum())
-""",
-        """
-def fetch_sum(stream, there, here):
-    return stream.launch(lambda: here.copy_(there).sum().item()).result()
-""",
-    ],
-    wrong={
-        edit(
-            FETCH_SUM, ("event =", "stream.launch(here.copy_, there)\n    event =")
-        ): "was launched 2 times",
-        """
-def fetch_sum(stream, there, here):
-    stream.launch(here.copy_, there).result()
-    return int(here.sum())
-""": "you returned 13, expected 13.5",
-        """
-import concurrent.futures
-def fetch_sum(stream, there, here):
-    concurrent.futures.wait([stream.launch(here.copy_, there)], timeout=0.01)
-    return here.sum().item()
-""": "that was in `here` before the copy",
-        edit(
-            FETCH_SUM, ("    event.result()\n", "")
-        ): "that was in `here` before the copy",
-        edit(
-            FETCH_SUM,
-            ("def", "import time\ndef"),
-            ("event.result()", "time.sleep(0.05)"),
-        ): "you returned -5.0",
-        edit(
-            FETCH_SUM,
-            ("def", "import time\ndef"),
-            ("event.result()", "time.sleep(0.5)"),
-        ): "guess no times",
-        """
-def fetch_sum(stream, there, here):
-    stream.launch(here.copy_, there)
-    return there.sum().item()
-""": "the number is right, but not from the copy",
-        """
-def fetch_sum(stream, there, here):
-    event = stream.launch(here.copy_, there)
-    total = here.sum().item()
-    event.result()
-    return total
-""": "read `here` after the wait",
-        """
-def fetch_sum(stream, there, here):
-    return there.sum().item()
-""": "nothing was launched on the stream",
-        """
-def fetch_sum(stream, there, here):
-    here.copy_(there)
-    return here.sum().item()
-""": "nothing was launched on the stream",
-        edit(FETCH_SUM, ("here.sum", "there.sum")): "where the device has gone on",
-        """
-def fetch_sum(stream, there, here):
-    stream.wait_event(stream.launch(here.copy_, there))
-    return here.sum().item()
-""": "it is the host that reads",
-        edit(FETCH_SUM, ("().item", "")): "expected a Python number",
-    },
-    equivalent={
-        "clears there": (
-            "The device uses that memory again as soon as the copy is done."
-        ),
-        "changes what is in there": (
-            "The device uses that memory again as soon as the copy is done."
-        ),
-        "changes here before it is used": ("The copy overwrites it."),
-        "moves there to the CPU": ("The toy device has its numbers in main memory."),
-        "moves here to the CPU": ("It is in main memory: the task says so."),
-    },
-)
-
-FEED = SOLUTION["06.5"]
+FEED = SOLUTION["06.4"]
 TWO_SLOTS = """
 def feed(stream, batches, slots, there):
     events = []
@@ -467,7 +397,7 @@ def feed(stream, batches, slots, there):
         events.append(stream.launch(there[n].copy_, slot))
     return events
 """
-ANSWERS["06.5"] = Answers(
+ANSWERS["06.4"] = Answers(
     right=[
         """
 def feed(stream, batches, slots, there):
