@@ -112,6 +112,24 @@ print(torch.empty(900 * 2**20, dtype=torch.uint8, device="cuda").numel())
     assert out.splitlines()[-1] == str(900 * MIB)
 
 
+def test_segments_can_expand():
+    source = """
+import torch
+MIB = 2**20
+first, second = (torch.ones(40 * MIB, dtype=torch.int8, device="cuda") for _ in "ab")
+print(torch.cuda.memory_reserved() // MIB)
+del first, second
+joined = torch.ones(80 * MIB, dtype=torch.int8, device="cuda")
+print(torch.cuda.memory_reserved() // MIB, (joined == 1).all().item())
+del joined
+torch.cuda.empty_cache()
+print(torch.cuda.memory_reserved() // MIB)
+"""
+    options = {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}
+    out, err = program(source, **options)
+    assert out == "80\n80 True\n0\n", err
+
+
 # --------------------------------------------------------------------------------------
 # Values: those of the CPU
 
@@ -556,14 +574,26 @@ def test_two_gpus_hold_their_own_tensors():
         assert torch.ones(1, device="cuda").device.index == 1
 
 
-def test_data_parallel_adds_the_gradients():
-    layer, x = nn.Linear(4, 3), made((8, 4))
+def test_events_of_two_gpus_measure_nothing():
+    events = [torch.cuda.Event(enable_timing=True) for _ in range(2)]
+    for device, event in enumerate(events):
+        with torch.cuda.device(device):
+            event.record()
+    torch.cuda.synchronize(0)
+    torch.cuda.synchronize(1)
+    with pytest.raises(RuntimeError, match="invalid resource handle"):
+        events[0].elapsed_time(events[1])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_data_parallel_adds_the_gradients(dtype):
+    layer, x = nn.Linear(4, 3).to(dtype), made((8, 4), dtype=dtype)
     layer(x).sum().backward()
     expected = layer.weight.grad.clone()
     layer.zero_grad()
     twins = nn.DataParallel(layer.to(GPU))
     twins(x.to(GPU)).sum().backward()
-    close(layer.weight.grad, expected)
+    close(layer.weight.grad, expected, max(2e-5, 4 * torch.finfo(dtype).eps))
 
 
 def test_an_h200_says_that_it_is_one():
