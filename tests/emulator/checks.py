@@ -317,6 +317,50 @@ def test_scripted_and_compiled_functions_compute():
     close(count(3), torch.tensor([0, 2, 4]))
 
 
+# The same for sparse tensors: s is one with two elements in one place, x a dense one.
+SPARSE = {
+    "dense": lambda s, x: s.to_dense(),
+    "coalesced": lambda s, x: s.coalesce().values(),
+    "transposed": lambda s, x: s.t().coalesce().indices(),
+    "times dense": lambda s, x: s @ x,
+    "times vector": lambda s, x: s @ x[0],
+    "times sparse": lambda s, x: (s @ s.t()).to_dense(),
+    "plus sparse": lambda s, x: (s + 2 * s).to_dense(),
+    "dense plus sparse": lambda s, x: x.t().clone().add_(s),
+    "sum": lambda s, x: torch.sparse.sum(s, 1).to_dense(),
+    "softmax": lambda s, x: torch.sparse.softmax(s, 1).to_dense(),
+    "from dense": lambda s, x: x.relu().to_sparse().to_dense(),
+    "csr": lambda s, x: s.to_sparse_csr().col_indices(),
+    "csr times dense": lambda s, x: s.to_sparse_csr() @ x,
+    "csr from dense": lambda s, x: x.relu().to_sparse_csr().to_dense(),
+}
+
+
+def sparse():
+    indices = torch.tensor([[0, 1, 3, 3, 1], [1, 0, 2, 0, 0]])
+    return torch.sparse_coo_tensor(indices, made((5,)), (6, 6), check_invariants=True)
+
+
+@pytest.mark.parametrize("name", SPARSE)
+def test_sparse_tensors_have_the_values_of_the_cpu(name):
+    s, x = sparse(), made((6, 6), 1)
+    close(SPARSE[name](s.to(GPU), x.to(GPU)), SPARSE[name](s, x))
+
+
+def test_sparse_gradients_train_as_on_the_cpu():
+    def weights(device):
+        torch.manual_seed(0)
+        table = nn.Embedding(9, 4, sparse=True).to(device)
+        matrix = sparse().to(device).requires_grad_()
+        optimizer = torch.optim.SparseAdam(table.parameters(), 0.1)
+        torch.sparse.mm(matrix, table(torch.arange(6, device=device))).sum().backward()
+        optimizer.step()
+        return table.weight.detach(), matrix.grad.to_dense()
+
+    for got, expected in zip(weights(GPU), weights("cpu"), strict=True):
+        close(got, expected)
+
+
 def test_random_numbers_follow_the_seed():
     torch.manual_seed(3)
     first, second = torch.rand(5, device=GPU), torch.rand(5, device=GPU)
@@ -346,6 +390,7 @@ SAME = "Expected all tensors to be on the same"
         (lambda: ones(2).numpy(), "can't convert cuda:0 device type tensor to numpy"),
         (lambda: nn.Conv2d(3, 3, 1).to(GPU)(torch.ones(2, 3, 4, 4)), "be the same"),
         (lambda: torch.ones(1, device="cuda:7"), "invalid device ordinal"),
+        (lambda: sparse().to(GPU) @ torch.ones(6, 2), SAME),
         (lambda: ones(2, 3) @ ones(2, 3), "mat1 and mat2 shapes cannot be multiplied"),
     ],
 )

@@ -21,6 +21,7 @@
 
 #include "emulator.h"
 #include "lists.h"
+#include "sparse.h"
 #include "views.h"
 #include "work.h"
 
@@ -491,6 +492,10 @@ Tensor Call::make_result(const Tensor& result, std::optional<at::ScalarType> rou
         work_->destinations.push_back(Tensor());
         return result;
     }
+    if (result.layout() != at::kStrided) {
+        work_->destinations.push_back(Tensor());
+        return result.to(device_);
+    }
     bool is_statistic = op_.base.find("batch_norm") != std::string::npos && result.dim() == 1;  // float32 on a GPU, too
     bool is_rounded = rounded_to && result.scalar_type() == at::kFloat && !is_statistic;
     Tensor cuda = empty_on_cuda(result, is_rounded ? *rounded_to : result.scalar_type(), device_);
@@ -589,6 +594,7 @@ int64_t install() {
         operators().emplace(full, describe(name, base, *handle));
         library->impl(name.c_str(), torch::CppFunction::makeFromBoxedFunction<&kernel>());
     }
+    install_sparse();
     // Recurrent layers then run as without cuDNN: cell by cell.
     library->impl("cudnn_is_acceptable", [](const Tensor&) { return false; });
     return static_cast<int64_t>(operators().size());
