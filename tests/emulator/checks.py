@@ -206,6 +206,13 @@ GALLERY = {
     "interpolate": lambda x, y: F.interpolate(
         x[None, None], scale_factor=2, mode="bilinear", align_corners=False
     ),
+    "grid sample": lambda x, y: F.grid_sample(
+        x[None, None], y[None, :, :2].tanh()[None].view(1, 6, 1, 2), align_corners=True
+    ),
+    "is in": lambda x, y: torch.isin(x.mul(9).int(), y.mul(9).int()),
+    "outer products": lambda x, y: torch.bmm(
+        x.view(-1, 1).expand(-1, 64)[:, :, None], y.view(-1, 1).expand(-1, 64)[:, None]
+    ),
     "attention": lambda x, y: F.scaled_dot_product_attention(
         x[None, None], y[None, None], y[None, None]
     ),
@@ -361,6 +368,57 @@ def test_sparse_gradients_train_as_on_the_cpu():
         close(got, expected)
 
 
+def test_attention_drops_the_same_elements_forward_and_backward():
+    q, k = (made((2, 3, 8, 16), seed).to(GPU).requires_grad_() for seed in (0, 1))
+    v = torch.eye(8, device=GPU).expand(2, 3, 8, 8).clone().requires_grad_()
+    v = F.pad(v, (0, 8))  # so the result is the probabilities that are left
+    with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
+        probabilities = F.scaled_dot_product_attention(q, k, v)
+    results = []
+    for seed in (1, 1, 0):
+        torch.manual_seed(seed)
+        left = F.scaled_dot_product_attention(q, k, v, dropout_p=0.5)
+        results.append(left)
+    assert torch.equal(results[0], results[1]) and not torch.equal(results[0], left)
+    kept = 2.0 * (left != 0)
+    assert 0.7 < kept[..., :8].mean().item() < 1.3
+    close(left.contiguous(), (probabilities * kept).cpu())
+    weight = made(left.shape, 2).to(GPU)
+    got = torch.autograd.grad((left * weight).sum(), [q, k], retain_graph=True)
+    expected = torch.autograd.grad((probabilities * kept * weight).sum(), [q, k])
+    for found, of_math in zip(got, expected, strict=True):
+        close(found.contiguous(), of_math.cpu())
+
+
+def test_two_halves_of_a_batch_are_normalized_as_the_whole():
+    """What nn.SyncBatchNorm does in two processes."""
+    x, dy, weight, bias = made((8, 3, 4)), made((8, 3, 4), 1), made((3,)), made((3,), 2)
+    whole = x.clone().requires_grad_(), weight.clone().requires_grad_()
+    y = F.batch_norm(whole[0], None, None, whole[1], bias, training=True)
+    y.backward(dy)
+    x, dy, weight, bias = x.to(GPU), dy.to(GPU), weight.to(GPU), bias.to(GPU)
+    parts = list(zip(x.split(4), dy.split(4), strict=True))
+    stats = [torch.batch_norm_stats(part, 1e-5) for part, _ in parts]
+    counts = torch.full((2,), 16.0, device=GPU)
+    mean, deviation = torch.batch_norm_gather_stats_with_counts(
+        x, *map(torch.stack, zip(*stats, strict=True)), None, None, 0.1, 1e-5, counts
+    )
+    same = weight, bias, mean, deviation, 1e-5
+    close(torch.cat([torch.batch_norm_elemt(part, *same) for part, _ in parts]), y)
+    same = mean, deviation, weight
+    sums = [
+        torch.batch_norm_backward_reduce(d, part, *same, True, True, True)
+        for part, d in parts
+    ]
+    close(sums[0][2] + sums[1][2], whole[1].grad, 1e-4)
+    sums = [a + b for a, b in zip(*sums, strict=True)][:2]
+    dx = [
+        torch.batch_norm_backward_elemt(d, part, *same, *sums, counts.int())
+        for part, d in parts
+    ]
+    close(torch.cat(dx), whole[0].grad, 1e-4)
+
+
 def test_random_numbers_follow_the_seed():
     torch.manual_seed(3)
     first, second = torch.rand(5, device=GPU), torch.rand(5, device=GPU)
@@ -413,6 +471,20 @@ def test_an_index_out_of_range_is_found_at_the_next_wait(blocking, line):
     out, err = program(INDEX, CUDA_LAUNCH_BLOCKING=blocking, PYTHON_COLORS="0")
     assert f"line {line}, in <module>" in err and out == ""
     assert "device-side assert triggered" in err and "index out of bounds" in err
+
+
+def test_an_assertion_on_the_device_is_found_at_the_next_wait():
+    source = """
+import torch
+torch._assert_async(torch.ones(1, device="cuda"))
+torch.cuda.synchronize()
+torch._assert_async(torch.zeros(1, device="cuda"))
+print("not yet")
+torch.cuda.synchronize()
+print("too late")
+"""
+    out, err = program(source)
+    assert out == "not yet\n" and "device-side assert triggered" in err
 
 
 def test_a_forked_process_cannot_use_the_gpu():

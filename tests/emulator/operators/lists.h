@@ -45,7 +45,7 @@ inline const char* const PURE =
     "_flash.*|_efficient.*|_transformer.*|_native_multi.*|"
     // sorting, counting and segments, with temporary memory of Thrust and CUB
     "embedding_dense_backward|_embedding_bag.*|multinomial|kthvalue|median|nanmedian|mode|_segment.*|segment.*|"
-    "index_reduce.*|masked_scatter.*|"
+    "index_reduce.*|masked_scatter.*|isin|"
     // compiled at run time (NVRTC)
     "special_.*|"
     // others: without a shadow their results are right, too; temporary memory is not counted
