@@ -243,6 +243,14 @@ def test_products_of_16_bits_are_summed_in_32(dtype):
     close(x.to(GPU) @ y.to(GPU), expected, 2 * torch.finfo(dtype).eps)
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_sums_with_a_type_of_16_bits(dtype):
+    x = made((6, 5), dtype=dtype)
+    for function in (torch.sum, torch.mean, torch.linalg.vector_norm):
+        expected = function(x.float(), dim=1).to(dtype)
+        close(function(x.to(GPU), dim=1, dtype=dtype), expected)
+
+
 def trained(device, **options):
     torch.manual_seed(0)
     layers = [
@@ -711,6 +719,23 @@ def test_data_parallel_adds_the_gradients(dtype):
     twins = nn.DataParallel(layer.to(GPU))
     twins(x.to(GPU)).sum().backward()
     close(layer.weight.grad, expected, max(2e-5, 4 * torch.finfo(dtype).eps))
+
+
+def test_gloo_does_the_work_of_nccl():
+    """Also where PyTorch itself opens the group, as a mesh of devices does."""
+    source = """
+import torch
+import torch.distributed as dist
+dist.init_device_mesh("cuda", (1,))
+x = torch.ones(2, device="cuda")
+dist.all_reduce(x)
+group = dist.new_group([0], backend="nccl")
+print(dist.get_backend(), dist.get_backend(group), x.sum().item())
+dist.destroy_process_group()
+"""
+    group = {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1"}
+    out, err = program(source, **group, MASTER_PORT="0")
+    assert out == "gloo gloo 2.0\n", err
 
 
 def test_an_h200_says_that_it_is_one():

@@ -206,7 +206,14 @@ class Raised {
 // False: the CPU has no such kernel for these types.
 bool Work::compute(std::vector<IValue> inputs, bool in_float32) {
     std::optional<Raised> raised;
-    if (in_float32) raised.emplace(written, inputs);
+    if (in_float32) {
+        raised.emplace(written, inputs);
+        for (size_t i = 0; i < inputs.size(); i++) {
+            bool is_type = handle.schema().arguments()[i].name() == "dtype" && inputs[i].isInt();
+            bool is_narrow = is_type && has_16_bits(static_cast<at::ScalarType>(inputs[i].toInt()));
+            if (is_narrow) inputs[i] = static_cast<int64_t>(at::kFloat);  // rounded when it is stored
+        }
+    }
     if (op.base == "_softmax" || op.base == "_log_softmax") {
         inputs[2] = false;  // half_to_float, which the CPU refuses: float32 inputs give float32 anyway
     }
