@@ -142,10 +142,10 @@ def build():
         " -static-libstdc++ -static-libgcc -Wl,--exclude-libs,ALL".split()
     )
     link(runtime, out / "libemulator.so", *options)
-    # for programs that look for the driver's file, as Triton does
-    driver = out / "libcuda.so.1"
-    driver.unlink(missing_ok=True)
-    driver.symlink_to("libemulator.so")
+    # for programs that look for the driver's file, as Triton does, and for NVML's
+    for name in ("libcuda.so.1", "libnvidia-ml.so.1"):
+        (out / name).unlink(missing_ok=True)
+        (out / name).symlink_to("libemulator.so")
 
     headers = [TORCH / "include", TORCH / "include/torch/csrc/api/include"]
     headers += [sysconfig.get_path("include"), *includes(), HERE / "runtime"]

@@ -112,6 +112,24 @@ print(torch.empty(900 * 2**20, dtype=torch.uint8, device="cuda").numel())
     assert out.splitlines()[-1] == str(900 * MIB)
 
 
+def test_segments_can_expand():
+    source = """
+import torch
+MIB = 2**20
+first, second = (torch.ones(40 * MIB, dtype=torch.int8, device="cuda") for _ in "ab")
+print(torch.cuda.memory_reserved() // MIB)
+del first, second
+joined = torch.ones(80 * MIB, dtype=torch.int8, device="cuda")
+print(torch.cuda.memory_reserved() // MIB, (joined == 1).all().item())
+del joined
+torch.cuda.empty_cache()
+print(torch.cuda.memory_reserved() // MIB)
+"""
+    options = {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}
+    out, err = program(source, **options)
+    assert out == "80\n80 True\n0\n", err
+
+
 # --------------------------------------------------------------------------------------
 # Values: those of the CPU
 
@@ -188,6 +206,13 @@ GALLERY = {
     "interpolate": lambda x, y: F.interpolate(
         x[None, None], scale_factor=2, mode="bilinear", align_corners=False
     ),
+    "grid sample": lambda x, y: F.grid_sample(
+        x[None, None], y[None, :, :2].tanh()[None].view(1, 6, 1, 2), align_corners=True
+    ),
+    "is in": lambda x, y: torch.isin(x.mul(9).int(), y.mul(9).int()),
+    "outer products": lambda x, y: torch.bmm(
+        x.view(-1, 1).expand(-1, 64)[:, :, None], y.view(-1, 1).expand(-1, 64)[:, None]
+    ),
     "attention": lambda x, y: F.scaled_dot_product_attention(
         x[None, None], y[None, None], y[None, None]
     ),
@@ -216,6 +241,14 @@ def test_products_of_16_bits_are_summed_in_32(dtype):
     x, y = made((64, 512), dtype=dtype), made((512, 64), 1, dtype)
     expected = (x.float() @ y.float()).to(dtype)
     close(x.to(GPU) @ y.to(GPU), expected, 2 * torch.finfo(dtype).eps)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_sums_with_a_type_of_16_bits(dtype):
+    x = made((6, 5), dtype=dtype)
+    for function in (torch.sum, torch.mean, torch.linalg.vector_norm):
+        expected = function(x.float(), dim=1).to(dtype)
+        close(function(x.to(GPU), dim=1, dtype=dtype), expected)
 
 
 def trained(device, **options):
@@ -299,6 +332,101 @@ def test_scripted_and_compiled_functions_compute():
     close(count(3), torch.tensor([0, 2, 4]))
 
 
+# The same for sparse tensors: s is one with two elements in one place, x a dense one.
+SPARSE = {
+    "dense": lambda s, x: s.to_dense(),
+    "coalesced": lambda s, x: s.coalesce().values(),
+    "transposed": lambda s, x: s.t().coalesce().indices(),
+    "times dense": lambda s, x: s @ x,
+    "times vector": lambda s, x: s @ x[0],
+    "times sparse": lambda s, x: (s @ s.t()).to_dense(),
+    "plus sparse": lambda s, x: (s + 2 * s).to_dense(),
+    "dense plus sparse": lambda s, x: x.t().clone().add_(s),
+    "sum": lambda s, x: torch.sparse.sum(s, 1).to_dense(),
+    "softmax": lambda s, x: torch.sparse.softmax(s, 1).to_dense(),
+    "from dense": lambda s, x: x.relu().to_sparse().to_dense(),
+    "csr": lambda s, x: s.to_sparse_csr().col_indices(),
+    "csr times dense": lambda s, x: s.to_sparse_csr() @ x,
+    "csr from dense": lambda s, x: x.relu().to_sparse_csr().to_dense(),
+}
+
+
+def sparse():
+    indices = torch.tensor([[0, 1, 3, 3, 1], [1, 0, 2, 0, 0]])
+    return torch.sparse_coo_tensor(indices, made((5,)), (6, 6), check_invariants=True)
+
+
+@pytest.mark.parametrize("name", SPARSE)
+def test_sparse_tensors_have_the_values_of_the_cpu(name):
+    s, x = sparse(), made((6, 6), 1)
+    close(SPARSE[name](s.to(GPU), x.to(GPU)), SPARSE[name](s, x))
+
+
+def test_sparse_gradients_train_as_on_the_cpu():
+    def weights(device):
+        torch.manual_seed(0)
+        table = nn.Embedding(9, 4, sparse=True).to(device)
+        matrix = sparse().to(device).requires_grad_()
+        optimizer = torch.optim.SparseAdam(table.parameters(), 0.1)
+        torch.sparse.mm(matrix, table(torch.arange(6, device=device))).sum().backward()
+        optimizer.step()
+        return table.weight.detach(), matrix.grad.to_dense()
+
+    for got, expected in zip(weights(GPU), weights("cpu"), strict=True):
+        close(got, expected)
+
+
+def test_attention_drops_the_same_elements_forward_and_backward():
+    q, k = (made((2, 3, 8, 16), seed).to(GPU).requires_grad_() for seed in (0, 1))
+    v = torch.eye(8, device=GPU).expand(2, 3, 8, 8).clone().requires_grad_()
+    v = F.pad(v, (0, 8))  # so the result is the probabilities that are left
+    with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
+        probabilities = F.scaled_dot_product_attention(q, k, v)
+    results = []
+    for seed in (1, 1, 0):
+        torch.manual_seed(seed)
+        left = F.scaled_dot_product_attention(q, k, v, dropout_p=0.5)
+        results.append(left)
+    assert torch.equal(results[0], results[1]) and not torch.equal(results[0], left)
+    kept = 2.0 * (left != 0)
+    assert 0.7 < kept[..., :8].mean().item() < 1.3
+    close(left.contiguous(), (probabilities * kept).cpu())
+    weight = made(left.shape, 2).to(GPU)
+    got = torch.autograd.grad((left * weight).sum(), [q, k], retain_graph=True)
+    expected = torch.autograd.grad((probabilities * kept * weight).sum(), [q, k])
+    for found, of_math in zip(got, expected, strict=True):
+        close(found.contiguous(), of_math.cpu())
+
+
+def test_two_halves_of_a_batch_are_normalized_as_the_whole():
+    """What nn.SyncBatchNorm does in two processes."""
+    x, dy, weight, bias = made((8, 3, 4)), made((8, 3, 4), 1), made((3,)), made((3,), 2)
+    whole = x.clone().requires_grad_(), weight.clone().requires_grad_()
+    y = F.batch_norm(whole[0], None, None, whole[1], bias, training=True)
+    y.backward(dy)
+    x, dy, weight, bias = x.to(GPU), dy.to(GPU), weight.to(GPU), bias.to(GPU)
+    parts = list(zip(x.split(4), dy.split(4), strict=True))
+    stats = [torch.batch_norm_stats(part, 1e-5) for part, _ in parts]
+    counts = torch.full((2,), 16.0, device=GPU)
+    mean, deviation = torch.batch_norm_gather_stats_with_counts(
+        x, *map(torch.stack, zip(*stats, strict=True)), None, None, 0.1, 1e-5, counts
+    )
+    same = weight, bias, mean, deviation, 1e-5
+    close(torch.cat([torch.batch_norm_elemt(part, *same) for part, _ in parts]), y)
+    same = mean, deviation, weight
+    sums = [
+        torch.batch_norm_backward_reduce(d, part, *same, True, True, True)
+        for part, d in parts
+    ]
+    close(sums[0][2] + sums[1][2], whole[1].grad, 1e-4)
+    sums = [a + b for a, b in zip(*sums, strict=True)][:2]
+    dx = [
+        torch.batch_norm_backward_elemt(d, part, *same, *sums, counts.int())
+        for part, d in parts
+    ]
+    close(torch.cat(dx), whole[0].grad, 1e-4)
+
+
 def test_random_numbers_follow_the_seed():
     torch.manual_seed(3)
     first, second = torch.rand(5, device=GPU), torch.rand(5, device=GPU)
@@ -328,6 +456,7 @@ SAME = "Expected all tensors to be on the same"
         (lambda: ones(2).numpy(), "can't convert cuda:0 device type tensor to numpy"),
         (lambda: nn.Conv2d(3, 3, 1).to(GPU)(torch.ones(2, 3, 4, 4)), "be the same"),
         (lambda: torch.ones(1, device="cuda:7"), "invalid device ordinal"),
+        (lambda: sparse().to(GPU) @ torch.ones(6, 2), SAME),
         (lambda: ones(2, 3) @ ones(2, 3), "mat1 and mat2 shapes cannot be multiplied"),
     ],
 )
@@ -350,6 +479,20 @@ def test_an_index_out_of_range_is_found_at_the_next_wait(blocking, line):
     out, err = program(INDEX, CUDA_LAUNCH_BLOCKING=blocking, PYTHON_COLORS="0")
     assert f"line {line}, in <module>" in err and out == ""
     assert "device-side assert triggered" in err and "index out of bounds" in err
+
+
+def test_an_assertion_on_the_device_is_found_at_the_next_wait():
+    source = """
+import torch
+torch._assert_async(torch.ones(1, device="cuda"))
+torch.cuda.synchronize()
+torch._assert_async(torch.zeros(1, device="cuda"))
+print("not yet")
+torch.cuda.synchronize()
+print("too late")
+"""
+    out, err = program(source)
+    assert out == "not yet\n" and "device-side assert triggered" in err
 
 
 def test_a_forked_process_cannot_use_the_gpu():
@@ -556,14 +699,43 @@ def test_two_gpus_hold_their_own_tensors():
         assert torch.ones(1, device="cuda").device.index == 1
 
 
-def test_data_parallel_adds_the_gradients():
-    layer, x = nn.Linear(4, 3), made((8, 4))
+def test_events_of_two_gpus_measure_nothing():
+    events = [torch.cuda.Event(enable_timing=True) for _ in range(2)]
+    for device, event in enumerate(events):
+        with torch.cuda.device(device):
+            event.record()
+    torch.cuda.synchronize(0)
+    torch.cuda.synchronize(1)
+    with pytest.raises(RuntimeError, match="invalid resource handle"):
+        events[0].elapsed_time(events[1])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_data_parallel_adds_the_gradients(dtype):
+    layer, x = nn.Linear(4, 3).to(dtype), made((8, 4), dtype=dtype)
     layer(x).sum().backward()
     expected = layer.weight.grad.clone()
     layer.zero_grad()
     twins = nn.DataParallel(layer.to(GPU))
     twins(x.to(GPU)).sum().backward()
-    close(layer.weight.grad, expected)
+    close(layer.weight.grad, expected, max(2e-5, 4 * torch.finfo(dtype).eps))
+
+
+def test_gloo_does_the_work_of_nccl():
+    """Also where PyTorch itself opens the group, as a mesh of devices does."""
+    source = """
+import torch
+import torch.distributed as dist
+dist.init_device_mesh("cuda", (1,))
+x = torch.ones(2, device="cuda")
+dist.all_reduce(x)
+group = dist.new_group([0], backend="nccl")
+print(dist.get_backend(), dist.get_backend(group), x.sum().item())
+dist.destroy_process_group()
+"""
+    group = {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1"}
+    out, err = program(source, **group, MASTER_PORT="0")
+    assert out == "gloo gloo 2.0\n", err
 
 
 def test_an_h200_says_that_it_is_one():

@@ -8,8 +8,10 @@ what needs a real GPU: NCCL between processes by Gloo, Triton by PyTorch's opera
 import contextlib
 import functools
 import importlib.util
+import inspect
 import os
 import pathlib
+import sys
 
 
 def install():
@@ -46,17 +48,29 @@ def _gloo_for_nccl():
 
     if not dist.is_available():
         return
-    original = dist.init_process_group
+    # Modules of PyTorch have these functions under their own names (DeviceMesh).
+    modules = [module for name, module in sys.modules.items() if "distributed" in name]
+    for original in (dist.init_process_group, dist.new_group):
+        for module in modules:
+            if getattr(module, original.__name__, None) is original:
+                setattr(module, original.__name__, _with_gloo(original))
+
+
+def _with_gloo(original):
+    signature = inspect.signature(original)
 
     @functools.wraps(original)
-    def init_process_group(backend=None, *args, **kwargs):
+    def call(*args, **kwargs):
+        given = signature.bind(*args, **kwargs).arguments
         # starts NCCL's communicator at once, which Gloo refuses
-        kwargs.pop("device_id", None)
-        backend = "gloo" if backend is None else str(backend).replace("nccl", "gloo")
-        return original(backend, *args, **kwargs)
+        given.pop("device_id", None)
+        if given.get("backend") is not None:
+            given["backend"] = str(given["backend"]).replace("nccl", "gloo")
+        elif original.__name__ == "init_process_group":
+            given["backend"] = "gloo"
+        return original(**given)
 
-    dist.init_process_group = init_process_group
-    dist.distributed_c10d.init_process_group = init_process_group
+    return call
 
 
 def _aot_eager_for_triton(torch):

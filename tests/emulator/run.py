@@ -37,6 +37,8 @@ def environment(gpu, gpus, gib, log, gflop=None, mib=None):
         "EMULATOR_GPU": GPUS[gpu],
         "EMULATOR_GPUS": str(gpus),
         "EMULATOR_LOG": str(log),
+        # no Triton kernels in the place of CUDA's (bmm's, since 2.13)
+        "TORCH_DISABLE_NATIVE_JIT": "1",
         "TRITON_LIBCUDA_PATH": str(folder),
         "TRITON_CACHE_DIR": str(folder / "triton"),
     }

@@ -20,9 +20,13 @@ inline const char* const REAL =
     // decisions of the host
     "_fused_sdp_choice|_use_cudnn.*|_cudnn_init_dropout_state|"
     // hardware and number formats that are not emulated
-    "miopen.*|_use_miopen.*|_cslt.*|_triton.*|_mps.*|_convert_weight.*|"
-    // a kernel of assertions only
-    "_assert_async|_assert_async.msg";
+    "miopen.*|_use_miopen.*|_cslt.*|_triton.*|_mps.*|_convert_weight.*";
+
+// The same for sparse tensors: parts and properties, new tensors, copies, and what is an operator on the dense values.
+inline const char* const REAL_SPARSE =
+    "_?values|_?indices|(crow|col|ccol|row)_indices|_nnz|_dim[IV]|(sparse|dense)_dim|is_coalesced|_coalesced_|"
+    "empty|empty_like|zeros|_sparse_coo_tensor_with.*|clone|copy_|copy_sparse_to_sparse_|"
+    "resize_|resize_as_sparse_|sparse_resize_.*|permute|unsqueeze|select.*|view_as_.*|zero_|fill_|normal_";
 
 // Computed without the shadow of their CUDA code, because that needs values from the device, kernels compiled at run
 // time, or libraries that are not there.
@@ -41,7 +45,7 @@ inline const char* const PURE =
     "_flash.*|_efficient.*|_transformer.*|_native_multi.*|"
     // sorting, counting and segments, with temporary memory of Thrust and CUB
     "embedding_dense_backward|_embedding_bag.*|multinomial|kthvalue|median|nanmedian|mode|_segment.*|segment.*|"
-    "index_reduce.*|masked_scatter.*|"
+    "index_reduce.*|masked_scatter.*|isin|"
     // compiled at run time (NVRTC)
     "special_.*|"
     // others: without a shadow their results are right, too; temporary memory is not counted

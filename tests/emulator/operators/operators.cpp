@@ -21,6 +21,7 @@
 
 #include "emulator.h"
 #include "lists.h"
+#include "sparse.h"
 #include "views.h"
 #include "work.h"
 
@@ -128,6 +129,7 @@ class Call {
   private:
     void choose_device();
     Mode choose_mode() const;
+    bool draws() const;
     void take_random_numbers(Mode mode);
 
     bool run_in_shadow();
@@ -175,7 +177,7 @@ Call::Call(const Operator& op, const c10::OperatorHandle& handle, c10::DispatchK
 Stack Call::run() {
     choose_device();
     Mode mode = choose_mode();
-    if (op_.random) take_random_numbers(mode);
+    if (draws()) take_random_numbers(mode);
     if (mode == Mode::SHADOW) {
         bool complete = run_in_shadow();
         if (complete) return results_;
@@ -217,6 +219,12 @@ Mode Call::choose_mode() const {
         });
     }
     return op_.indexing && has_mask ? Mode::PURE : op_.mode;
+}
+
+// Attention without dropout needs no random numbers.
+bool Call::draws() const {
+    auto dropout = schema_.argumentIndexWithName("dropout_p");
+    return op_.random && !(dropout && arguments_[*dropout].toDouble() == 0);
 }
 
 // Remembers where the generator stands. In the shadow, PyTorch's code moves it on; else we do, as a small kernel would.
@@ -491,6 +499,10 @@ Tensor Call::make_result(const Tensor& result, std::optional<at::ScalarType> rou
         work_->destinations.push_back(Tensor());
         return result;
     }
+    if (result.layout() != at::kStrided) {
+        work_->destinations.push_back(Tensor());
+        return result.to(device_);
+    }
     bool is_statistic = op_.base.find("batch_norm") != std::string::npos && result.dim() == 1;  // float32 on a GPU, too
     bool is_rounded = rounded_to && result.scalar_type() == at::kFloat && !is_statistic;
     Tensor cuda = empty_on_cuda(result, is_rounded ? *rounded_to : result.scalar_type(), device_);
@@ -528,8 +540,10 @@ std::optional<Tensor> Call::argument_returned_as(size_t result) const {
 void Call::complete_cudnn_attention() {
     const Tensor& query = arguments_[0].toTensor();
     const Tensor& key = arguments_[1].toTensor();
-    Tensor place = at::empty({}, query.options().dtype(at::kLong));
-    results_ = {results_[0], results_[1], Tensor(), Tensor(), query.size(2), key.size(2), place, place, Tensor()};
+    bool drops = results_.size() > 2;
+    IValue nowhere = at::empty({}, query.options().dtype(at::kLong));
+    IValue seed = drops ? results_[6] : nowhere, offset = drops ? results_[7] : nowhere;
+    results_ = {results_[0], results_[1], Tensor(), Tensor(), query.size(2), key.size(2), seed, offset, Tensor()};
 }
 
 // ---- the dispatcher
@@ -561,7 +575,8 @@ Operator describe(const std::string& name, const std::string& base, const c10::O
     for (size_t i = 0; i < arguments.size(); i++) {
         if (arguments[i].type()->str().find("Generator") != std::string::npos) op.generator = static_cast<int>(i);
     }
-    op.random = op.generator >= 0 || base == "native_dropout";
+    bool forward = base.find("backward") == std::string::npos;
+    op.random = op.generator >= 0 || base == "native_dropout" || (base.rfind("_scaled_dot_product", 0) == 0 && forward);
     op.sums_in_float32 = matches(base, SUMS_IN_FLOAT32);
     op.matmul = matches(base, MATMUL);
     op.waits = matches(base, WAITING);
@@ -589,6 +604,7 @@ int64_t install() {
         operators().emplace(full, describe(name, base, *handle));
         library->impl(name.c_str(), torch::CppFunction::makeFromBoxedFunction<&kernel>());
     }
+    install_sparse();
     // Recurrent layers then run as without cuDNN: cell by cell.
     library->impl("cudnn_is_acceptable", [](const Tensor&) { return false; });
     return static_cast<int64_t>(operators().size());

@@ -7,7 +7,8 @@
 #include <string>
 #include <unordered_map>
 
-#include "emulator.h"
+#include "arguments.h"
+#include "synchronized.h"
 
 using at::Tensor;
 using c10::IValue;
@@ -17,33 +18,6 @@ namespace emulator {
 
 namespace {
 
-// A call's arguments by the names in its schema: positions differ between operators and versions of PyTorch.
-class Arguments {
-  public:
-    Arguments(const c10::FunctionSchema& schema, const std::vector<IValue>& values)
-        : schema_(schema), values_(values) {}
-
-    const IValue& operator[](const char* name) const {
-        auto index = schema_.argumentIndexWithName(name);
-        TORCH_CHECK(index, "emulator: ", schema_.name(), " has no argument ", name);
-        return values_.at(*index);
-    }
-    bool has(const char* name) const { return schema_.argumentIndexWithName(name).has_value(); }
-    Tensor tensor(const char* name) const { return (*this)[name].toTensor(); }
-    std::optional<Tensor> optional(const char* name) const {
-        if (!has(name) || (*this)[name].isNone()) return std::nullopt;
-        Tensor found = tensor(name);
-        return found.defined() ? std::optional<Tensor>(found) : std::nullopt;
-    }
-    std::vector<int64_t> integers(const char* name) const { return (*this)[name].toIntVector(); }
-    const Tensor first() const { return values_.at(0).toTensor(); }
-    const std::string& operator_name() const { return schema_.name(); }
-
-  private:
-    const c10::FunctionSchema& schema_;
-    const std::vector<IValue>& values_;
-};
-
 // ---- attention
 
 struct Attention {
@@ -51,7 +25,7 @@ struct Attention {
     int64_t key_heads;         // before that: with grouped queries, fewer
     std::optional<Tensor> bias;
     bool causal;
-    double scale;
+    double scale, dropout;
 
     explicit Attention(const Arguments& arguments)
         : query(arguments.tensor("query")),
@@ -59,7 +33,8 @@ struct Attention {
           value(with_heads_of_query(arguments.tensor("value"))),
           key_heads(arguments.tensor("key").size(1)),
           bias(arguments.optional("attn_bias")),
-          causal(arguments["is_causal"].toBool()) {
+          causal(arguments["is_causal"].toBool()),
+          dropout(arguments["dropout_p"].toDouble()) {
         const IValue& given = arguments["scale"];
         scale = given.isNone() ? 1 / std::sqrt(static_cast<double>(query.size(-1))) : given.toDouble();
     }
@@ -86,28 +61,56 @@ struct Attention {
         if (logsumexp) *logsumexp = sums.squeeze(-1);
         return (scores - sums).exp().nan_to_num(0.0);  // a row that sees nothing: 0, as the fused kernels give
     }
+
+    // The probabilities, or their gradient, with the elements dropped that `place` chooses
+    Tensor dropped(const Tensor& probabilities, Place place) const {
+        if (dropout == 0) return probabilities;
+        Tensor kept = at::empty(probabilities.sizes(), at::kBool);
+        kept.bernoulli_(1 - dropout, at::detail::createCPUGenerator(place.mixed()));
+        return probabilities * kept * (dropout < 1 ? 1 / (1 - dropout) : 0.0);
+    }
 };
 
-Stack attention_forward(const Arguments& arguments, uint64_t) {
-    Attention attention(arguments);
-    if (arguments["dropout_p"].toDouble() > 0) {
-        emulator_log("attention dropout is ignored in", arguments.operator_name().c_str());
-    }
-    Tensor logsumexp;
-    Tensor out = at::matmul(attention.probabilities(&logsumexp), attention.value);
-    out = out.transpose(1, 2).contiguous().transpose(1, 2);  // strides as those of the fused kernels
-    return {out, logsumexp};
+// What the backward pass needs to drop the same elements, under the names that these operators give it
+IValue part_of_place(const std::string& name, Place place) {
+    auto seed = static_cast<int64_t>(place.seed), offset = static_cast<int64_t>(place.offset);
+    if (name == "rng_state") return at::tensor({seed, offset}, at::kLong);
+    if (name == "philox_seed") return at::scalar_tensor(seed, at::kLong);
+    if (name == "philox_offset") return at::scalar_tensor(offset, at::kLong);
+    return {};
 }
 
-Stack attention_backward(const Arguments& arguments, uint64_t) {
+Place place_of_forward(const Arguments& arguments) {
+    Tensor seed = arguments.tensor("philox_seed").to(at::kLong),
+           offset = arguments.tensor("philox_offset").to(at::kLong);
+    bool both = seed.numel() == 2;  // FlashAttention's rng_state
+    auto number = [](const Tensor& tensor) { return static_cast<uint64_t>(tensor.item<int64_t>()); };
+    return both ? Place{number(seed[0]), number(seed[1])} : Place{number(seed), number(offset)};
+}
+
+Stack attention_forward(const Arguments& arguments, Place place) {
     Attention attention(arguments);
+    Tensor logsumexp;
+    Tensor out = at::matmul(attention.dropped(attention.probabilities(&logsumexp), place), attention.value);
+    out = out.transpose(1, 2).contiguous().transpose(1, 2);  // strides as those of the fused kernels
+    Stack results{out, logsumexp};
+    for (size_t i = 2; attention.dropout > 0 && i < arguments.returns().size(); i++) {
+        results.push_back(part_of_place(arguments.returns()[i].name(), place));
+    }
+    return results;
+}
+
+Stack attention_backward(const Arguments& arguments, Place) {
+    Attention attention(arguments);
+    Place place = attention.dropout > 0 ? place_of_forward(arguments) : Place();
     Tensor gradient = arguments.first(), out = arguments.tensor("out");
     Tensor probabilities = attention.probabilities();
-    Tensor of_probabilities = at::matmul(gradient, attention.value.transpose(-2, -1));
+    Tensor of_probabilities = attention.dropped(at::matmul(gradient, attention.value.transpose(-2, -1)), place);
     Tensor of_scores = probabilities * (of_probabilities - (gradient * out).sum(-1, /*keepdim=*/true));
-    Stack results{at::matmul(of_scores, attention.key) * attention.scale,
-                  attention.sum_over_group(at::matmul(of_scores.transpose(-2, -1), attention.query) * attention.scale),
-                  attention.sum_over_group(at::matmul(probabilities.transpose(-2, -1), gradient))};
+    Stack results{
+        at::matmul(of_scores, attention.key) * attention.scale,
+        attention.sum_over_group(at::matmul(of_scores.transpose(-2, -1), attention.query) * attention.scale),
+        attention.sum_over_group(at::matmul(attention.dropped(probabilities, place).transpose(-2, -1), gradient))};
     if (arguments.has("grad_input_mask")) {  // the memory-efficient kernel, which can learn its bias
         results.push_back(attention.bias ? at::sum_to(of_scores, attention.bias->sizes()) : Tensor());
     }
@@ -116,7 +119,7 @@ Stack attention_backward(const Arguments& arguments, uint64_t) {
 
 // ---- what the CPU computes in another way
 
-Stack rms_norm_backward(const Arguments& arguments, uint64_t) {
+Stack rms_norm_backward(const Arguments& arguments, Place) {
     Tensor gradient = arguments.first(), input = arguments.tensor("input");
     auto weight = arguments.optional("weight");
     Tensor normalized = input * arguments.tensor("rstd");
@@ -131,18 +134,19 @@ Stack rms_norm_backward(const Arguments& arguments, uint64_t) {
 }
 
 // The CPU's takes a buffer that its forward has filled. CUDA's leaves it empty.
-Stack log_sigmoid_backward(const Arguments& arguments, uint64_t) {
+Stack log_sigmoid_backward(const Arguments& arguments, Place) {
     return {arguments.tensor("grad_output") * arguments.tensor("self").neg().sigmoid()};
 }
 
 // ---- dropout
 
-Stack dropout(const Arguments& arguments, uint64_t seed) {
+Stack dropout(const Arguments& arguments, Place place) {
     Tensor input = arguments.tensor("input");
     double probability = arguments["p"].toDouble();
     const IValue& train = arguments["train"];
     if (!train.isNone() && !train.toBool()) return {input.clone(), at::ones(input.sizes(), at::kBool)};
-    Tensor mask = at::empty(input.sizes(), at::kBool).bernoulli_(1 - probability, at::detail::createCPUGenerator(seed));
+    Tensor mask =
+        at::empty(input.sizes(), at::kBool).bernoulli_(1 - probability, at::detail::createCPUGenerator(place.mixed()));
     return {input * mask * (probability < 1 ? 1 / (1 - probability) : 0.0), mask};
 }
 
@@ -156,27 +160,27 @@ Tensor convolve(const Arguments& arguments, const std::optional<Tensor>& bias, c
                            arguments.integers("dilation"), transposed, output_padding, groups.toInt());
 }
 
-Stack convolution(const Arguments& arguments, uint64_t) { return {convolve(arguments, {}, arguments["groups"])}; }
+Stack convolution(const Arguments& arguments, Place) { return {convolve(arguments, {}, arguments["groups"])}; }
 
-Stack transposed_convolution(const Arguments& arguments, uint64_t) {
+Stack transposed_convolution(const Arguments& arguments, Place) {
     return {convolve(arguments, {}, arguments["groups"], /*transposed=*/true)};
 }
 
-Stack convolution_relu(const Arguments& arguments, uint64_t) {
+Stack convolution_relu(const Arguments& arguments, Place) {
     return {convolve(arguments, arguments.optional("bias"), arguments["groups"]).relu()};
 }
 
-Stack convolution_add_relu(const Arguments& arguments, uint64_t) {
+Stack convolution_add_relu(const Arguments& arguments, Place) {
     Tensor out = convolve(arguments, arguments.optional("bias"), arguments["groups"]);
     const IValue& alpha = arguments["alpha"];
     return {out.add(arguments.tensor("z"), alpha.isNone() ? at::Scalar(1) : alpha.toScalar()).relu()};
 }
 
-Stack depthwise_convolution(const Arguments& arguments, uint64_t) {
+Stack depthwise_convolution(const Arguments& arguments, Place) {
     return {convolve(arguments, arguments.optional("bias"), arguments.first().size(1))};
 }
 
-Stack batch_norm(const Arguments& arguments, uint64_t) {
+Stack batch_norm(const Arguments& arguments, Place) {
     auto [out, mean, inverse_deviation] = at::native_batch_norm(
         arguments.tensor("input"), arguments.optional("weight"), arguments.optional("bias"),
         arguments.optional("running_mean"), arguments.optional("running_var"), arguments["training"].toBool(),
@@ -184,12 +188,26 @@ Stack batch_norm(const Arguments& arguments, uint64_t) {
     return {out, mean, inverse_deviation, at::empty({0}, at::kByte)};
 }
 
-Stack batch_norm_backward(const Arguments& arguments, uint64_t) {
+Stack batch_norm_backward(const Arguments& arguments, Place) {
     auto [input, weight, bias] = at::native_batch_norm_backward(
         arguments.tensor("grad_output"), arguments.tensor("input"), arguments.optional("weight"),
         arguments.optional("running_mean"), arguments.optional("running_var"), arguments.optional("save_mean"),
         arguments.optional("save_var"), /*train=*/true, arguments["epsilon"].toDouble(), {true, true, true});
     return {input, weight, bias};
+}
+
+// nn.functional.grid_sample where its arguments are those of most: cuDNN's has no others.
+constexpr int64_t BILINEAR = 0, ZEROS = 0;
+
+Stack grid_sampler(const Arguments& arguments, Place) {
+    return {at::grid_sampler_2d(arguments.first(), arguments.tensor("grid"), BILINEAR, ZEROS, /*align_corners=*/true)};
+}
+
+Stack grid_sampler_backward(const Arguments& arguments, Place) {
+    auto [input, grid] =
+        at::grid_sampler_2d_backward(arguments.tensor("grad_output"), arguments.first(), arguments.tensor("grid"),
+                                     BILINEAR, ZEROS, /*align_corners=*/true, {true, true});
+    return {input, grid};
 }
 
 // ---- cells of recurrent layers. The workspaces have the sizes of CUDA's and are read by `backward` alone.
@@ -200,7 +218,7 @@ std::vector<Tensor> gates(const Arguments& arguments, const char* gates, const c
     return found.chunk(count, 1);
 }
 
-Stack lstm_cell(const Arguments& arguments, uint64_t) {
+Stack lstm_cell(const Arguments& arguments, Place) {
     auto input = gates(arguments, "input_gates", "input_bias", 4);
     auto hidden = gates(arguments, "hidden_gates", "hidden_bias", 4);
     Tensor in = (input[0] + hidden[0]).sigmoid(), forget = (input[1] + hidden[1]).sigmoid();
@@ -209,7 +227,7 @@ Stack lstm_cell(const Arguments& arguments, uint64_t) {
     return {out * cy.tanh(), cy, at::cat({in, forget, cell, out}, 1)};
 }
 
-Stack lstm_cell_backward(const Arguments& arguments, uint64_t) {
+Stack lstm_cell_backward(const Arguments& arguments, Place) {
     auto saved = arguments.tensor("workspace").chunk(4, 1);
     const Tensor &in = saved[0], &forget = saved[1], &cell = saved[2], &out = saved[3];
     Tensor cx = arguments.tensor("cx"), tanh = arguments.tensor("cy").tanh();
@@ -221,7 +239,7 @@ Stack lstm_cell_backward(const Arguments& arguments, uint64_t) {
     return {of_gates, grad * forget, arguments["has_bias"].toBool() ? of_gates.sum(0) : Tensor()};
 }
 
-Stack gru_cell(const Arguments& arguments, uint64_t) {
+Stack gru_cell(const Arguments& arguments, Place) {
     auto input = gates(arguments, "input_gates", "input_bias", 3);
     auto hidden = gates(arguments, "hidden_gates", "hidden_bias", 3);
     Tensor reset = (input[0] + hidden[0]).sigmoid(), update = (input[1] + hidden[1]).sigmoid();
@@ -229,7 +247,7 @@ Stack gru_cell(const Arguments& arguments, uint64_t) {
     return {fresh + update * (hx - fresh), at::cat({reset, update, fresh, hx, hidden[2]}, 1)};
 }
 
-Stack gru_cell_backward(const Arguments& arguments, uint64_t) {
+Stack gru_cell_backward(const Arguments& arguments, Place) {
     auto saved = arguments.tensor("workspace").chunk(5, 1);
     const Tensor &reset = saved[0], &update = saved[1], &fresh = saved[2], &hx = saved[3], &hidden = saved[4];
     Tensor grad = arguments.tensor("grad_hy");
@@ -242,7 +260,7 @@ Stack gru_cell_backward(const Arguments& arguments, uint64_t) {
     return {of_input, of_hidden, grad * update, bias ? of_input.sum(0) : Tensor(), bias ? of_hidden.sum(0) : Tensor()};
 }
 
-using Special = Stack (*)(const Arguments&, uint64_t seed);
+using Special = Stack (*)(const Arguments&, Place);
 const std::unordered_map<std::string, Special>& specials() {
     static const std::unordered_map<std::string, Special> functions = {
         {"aten::_scaled_dot_product_flash_attention", attention_forward},
@@ -262,6 +280,14 @@ const std::unordered_map<std::string, Special>& specials() {
         {"aten::conv_depthwise3d", depthwise_convolution},
         {"aten::cudnn_batch_norm", batch_norm},
         {"aten::cudnn_batch_norm_backward", batch_norm_backward},
+        {"aten::cudnn_grid_sampler", grid_sampler},
+        {"aten::cudnn_grid_sampler_backward", grid_sampler_backward},
+        {"aten::batch_norm_stats", batch_norm_stats},
+        {"aten::batch_norm_gather_stats", batch_norm_gather_stats},
+        {"aten::batch_norm_gather_stats_with_counts", batch_norm_gather_stats},
+        {"aten::batch_norm_elemt", batch_norm_elements},
+        {"aten::batch_norm_backward_reduce", batch_norm_backward_reduce},
+        {"aten::batch_norm_backward_elemt", batch_norm_backward_elements},
         {"aten::_thnn_fused_lstm_cell", lstm_cell},
         {"aten::_thnn_fused_lstm_cell_backward_impl", lstm_cell_backward},
         {"aten::_thnn_fused_gru_cell", gru_cell},
@@ -272,13 +298,12 @@ const std::unordered_map<std::string, Special>& specials() {
 
 }  // namespace
 
-bool compute_special(const c10::OperatorHandle& op, const std::vector<IValue>& arguments, uint64_t seed,
-                     Stack& results) {
+bool compute_special(const c10::OperatorHandle& op, const std::vector<IValue>& arguments, Place place, Stack& results) {
     const auto& schema = op.schema();
     if (!schema.overload_name().empty()) return false;  // out=: nothing in PyTorch calls these
     auto found = specials().find(schema.name());
     if (found == specials().end()) return false;
-    for (IValue& result : found->second(Arguments(schema, arguments), seed)) results.push_back(std::move(result));
+    for (IValue& result : found->second(Arguments(schema, arguments), place)) results.push_back(std::move(result));
     return true;
 }
 

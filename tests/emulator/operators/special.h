@@ -8,9 +8,17 @@
 
 namespace emulator {
 
-// Computes the operator, if it is one of these, from arguments on the CPU, and appends its results. `seed`: for random
+// Where a CUDA generator stands: its seed, and how many numbers it has given.
+struct Place {
+    uint64_t seed = 0, offset = 0;
+
+    // The seed of a generator of the CPU for the numbers from here on. They are others than those of Philox.
+    uint64_t mixed() const { return seed * 1000003 + offset * 31 + 17; }
+};
+
+// Computes the operator, if it is one of these, from arguments on the CPU, and appends its results. `place`: of random
 // numbers.
-bool compute_special(const c10::OperatorHandle& op, const std::vector<c10::IValue>& arguments, uint64_t seed,
+bool compute_special(const c10::OperatorHandle& op, const std::vector<c10::IValue>& arguments, Place place,
                      torch::jit::Stack& results);
 
 // A float32 tensor rounded to the 10 bits of mantissa that tensor cores read of it in TF32. Other types stay.

@@ -19,10 +19,10 @@ using torch::jit::Stack;
 
 namespace emulator {
 
-uint64_t RandomPlace::seed() const {
+Place RandomPlace::place() const {
     uint64_t seed = state_.captured_ ? *state_.seed_.ptr : state_.seed_.val;
     uint64_t offset = state_.captured_ ? *state_.offset_.ptr + state_.offset_intragraph_ : state_.offset_.val;
-    return seed * 1000003 + offset * 31 + 17;
+    return {seed, offset};
 }
 
 // ---- a memory for large products
@@ -206,7 +206,14 @@ class Raised {
 // False: the CPU has no such kernel for these types.
 bool Work::compute(std::vector<IValue> inputs, bool in_float32) {
     std::optional<Raised> raised;
-    if (in_float32) raised.emplace(written, inputs);
+    if (in_float32) {
+        raised.emplace(written, inputs);
+        for (size_t i = 0; i < inputs.size(); i++) {
+            bool is_type = handle.schema().arguments()[i].name() == "dtype" && inputs[i].isInt();
+            bool is_narrow = is_type && has_16_bits(static_cast<at::ScalarType>(inputs[i].toInt()));
+            if (is_narrow) inputs[i] = static_cast<int64_t>(at::kFloat);  // rounded when it is stored
+        }
+    }
     if (op.base == "_softmax" || op.base == "_log_softmax") {
         inputs[2] = false;  // half_to_float, which the CPU refuses: float32 inputs give float32 anyway
     }
@@ -235,11 +242,11 @@ bool Work::compute(std::vector<IValue> inputs, bool in_float32) {
 
 void Work::call_kernel(const std::vector<IValue>& inputs) {
     results.clear();
-    uint64_t seed = random ? random->seed() : 0;
-    if (compute_special(handle, inputs, seed, results)) return;
+    Place place = random ? random->place() : Place();
+    if (compute_special(handle, inputs, place, results)) return;
     Stack stack(inputs.begin(), inputs.end());
     if (random && op.generator >= 0) {
-        stack[op.generator] = std::optional<at::Generator>(at::detail::createCPUGenerator(seed));
+        stack[op.generator] = std::optional<at::Generator>(at::detail::createCPUGenerator(place.mixed()));
     }
     handle.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack);
     results = std::move(stack);
@@ -289,11 +296,13 @@ Failure::Failure(std::exception_ptr exception) {
 bool Failure::asserts_on_device(const Operator& op) const {
     bool wrong_index = index_error || message.find("out of bounds") != std::string::npos ||
                        message.find("out of range") != std::string::npos;
-    if (!wrong_index) return false;
+    bool asserted = op.base == "_assert_async";
+    if (!wrong_index && !asserted) return false;
+    std::string condition =
+        asserted ? "input[0] != 0" : "-sizes[i] <= index && index < sizes[i] && \"index out of bounds\"";
     std::string text = "/pytorch/aten/src/ATen/native/cuda/" + op.base +
-                       ".cu: block: [0,0,0], thread: [0,0,0] Assertion `-sizes[i] <= index && index < sizes[i] && "
-                       "\"index out of bounds\"` failed. (emulator: " +
-                       message + ")";
+                       ".cu: block: [0,0,0], thread: [0,0,0] Assertion `" + condition +
+                       "` failed. (emulator: " + message + ")";
     emulator_device_assert(text.c_str());
     return true;
 }

@@ -12,6 +12,8 @@
 #include <string>
 #include <vector>
 
+#include "special.h"
+
 namespace emulator {
 
 enum class Mode {
@@ -40,7 +42,7 @@ struct Operator {
 class RandomPlace {
   public:
     explicit RandomPlace(at::PhiloxCudaState state) : state_(state) {}
-    uint64_t seed() const;  // for a generator of the CPU, which gives other numbers than Philox
+    Place place() const;
 
   private:
     at::PhiloxCudaState state_;
@@ -92,7 +94,8 @@ struct Failure {
     bool out_of_memory = false;
     bool index_error = false;
 
-    // A GPU finds a wrong index in a kernel. If that is what happened: starts a device-side assertion, returns true.
+    // A GPU finds a wrong index in a kernel, and what torch._assert_async refuses. If that is what happened: starts a
+    // device-side assertion, returns true.
     bool asserts_on_device(const Operator& op) const;
 };
 

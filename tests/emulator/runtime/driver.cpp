@@ -141,6 +141,33 @@ API CUresult cuMemUnmap(CUdeviceptr address, size_t size) {
     return CUDA_SUCCESS;
 }
 
+// ---- NVML, as far as expandable segments ask it (can the GPU share memory with others in a fabric?) and the message
+// of an OutOfMemoryError (which processes use the GPU?): no, and none. It has no header here.
+
+API int nvmlInit_v2() { return 0; }
+
+API int nvmlDeviceGetHandleByPciBusId_v2(const char*, void** device) {
+    static char handle;
+    *device = &handle;
+    return 0;
+}
+
+API int nvmlDeviceGetGpuFabricInfoV(void*, void*) { return 0; }  // the caller has filled in "not supported"
+
+API int nvmlDeviceGetComputeRunningProcesses(void*, unsigned* count, void*) {
+    *count = 0;
+    return 0;
+}
+
+static int nvml_not_supported() {
+    constexpr int NVML_ERROR_NOT_SUPPORTED = 3;
+    return NVML_ERROR_NOT_SUPPORTED;
+}
+
+API int nvmlDeviceGetNvLinkRemoteDeviceType() { return nvml_not_supported(); }
+API int nvmlDeviceGetNvLinkRemotePciInfo_v2() { return nvml_not_supported(); }
+API int nvmlSystemGetCudaDriverVersion_v2(int* version) { return cudaDriverGetVersion(version); }
+
 API CUresult cuPointerGetAttribute(void* value, CUpointer_attribute, CUdeviceptr address) {
     *(CUdeviceptr*)value = address;  // CU_POINTER_ATTRIBUTE_DEVICE_POINTER, which is all that Triton asks
     return CUDA_SUCCESS;

@@ -1,5 +1,7 @@
 // cuBLAS, as far as ATen's host code needs it, and NCCL within one process (nn.DataParallel). Between processes the
 // Python side of the emulator uses gloo. Neither has its header here: numbers and pointers do.
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -74,8 +76,6 @@ struct Call {
     Stream* stream;
 };
 
-constexpr int FLOAT32 = 7;  // ncclFloat32
-
 static size_t type_size(int type) {
     static const size_t sizes[] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1};
     return sizes[type];
@@ -89,18 +89,28 @@ static std::vector<Call>& group() {
 }
 
 struct Sum {
-    std::vector<const float*> from;
-    float* to;
+    std::vector<const void*> from;
+    void* to;
     size_t count;
 };
 
+template <typename Number, typename Wide>
 static void run_sum(void* data) {
     auto* sum = (Sum*)data;
-    std::vector<float> total(sum->count, 0);
-    for (const float* from : sum->from) {
-        for (size_t i = 0; i < sum->count; i++) total[i] += from[i];
+    std::vector<Wide> total(sum->count, Wide(0));
+    for (const void* from : sum->from) {
+        for (size_t i = 0; i < sum->count; i++) total[i] += Wide(((const Number*)from)[i]);
     }
-    memcpy(sum->to, total.data(), sum->count * sizeof(float));
+    for (size_t i = 0; i < sum->count; i++) ((Number*)sum->to)[i] = Number(total[i]);
+}
+
+// By ncclDataType_t; null for those of 8 bits with a point
+static void (*sum_of(int type))(void*) {
+    static void (*const sums[])(void*) = {
+        run_sum<int8_t, int8_t>,   run_sum<uint8_t, uint8_t>,    run_sum<int32_t, int32_t>, run_sum<uint32_t, uint32_t>,
+        run_sum<int64_t, int64_t>, run_sum<uint64_t, uint64_t>,  run_sum<__half, float>,    run_sum<float, float>,
+        run_sum<double, double>,   run_sum<__nv_bfloat16, float>};
+    return type < (int)(sizeof sums / sizeof *sums) ? sums[type] : nullptr;
 }
 
 static void drop_sum(void* data) { delete (Sum*)data; }
@@ -142,13 +152,13 @@ API int ncclGroupEnd() {
         if (!call.reduce) {
             if (&call != root) run_at(end, copy_task(call.to, root->from, bytes, 0));
         } else if (&call == root) {
-            if (call.type != FLOAT32) {
-                emulator_log("ncclReduce of another type than float32", "");
+            if (!sum_of(call.type)) {
+                emulator_log("ncclReduce of 8-bit floating-point numbers", "");
                 continue;
             }
-            auto* sum = new Sum{{}, (float*)call.to, call.count};
-            for (const Call& other : calls) sum->from.push_back((const float*)other.from);
-            run_at(end, {run_sum, sum, drop_sum, 0});
+            auto* sum = new Sum{{}, call.to, call.count};
+            for (const Call& other : calls) sum->from.push_back(other.from);
+            run_at(end, {sum_of(call.type), sum, drop_sum, 0});
         }
     }
     return 0;

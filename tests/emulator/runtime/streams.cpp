@@ -334,7 +334,8 @@ API cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t start_hand
     RETURN_IF_STICKY_ERROR();
     auto *start = (Event*)start_handle, *end = (Event*)end_handle;
     if ((start->flags | end->flags) & cudaEventDisableTiming) return report(cudaErrorInvalidResourceHandle);
-    if (!start->recorded || !end->recorded) return report(cudaErrorInvalidResourceHandle);
+    if (!start->recorded || !end->recorded || start->device != end->device)
+        return report(cudaErrorInvalidResourceHandle);
     if (!work_is_done(std::max(start->time, end->time))) return cudaErrorNotReady;
     *milliseconds = (end->time - start->time) / 1e6;
     return cudaSuccess;
