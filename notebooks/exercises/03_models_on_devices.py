@@ -341,9 +341,15 @@ def check_load_onto(answer):
 
 
 def _must_move(answer, state):
-    loads_state, model = nn.Module.load_state_dict, _small()
+    loads_state, loads, model = nn.Module.load_state_dict, torch.load, _small()
+    places = []  # where the model was whenever a file was loaded
+
+    def note_place(*args, **options):
+        places.append(next(model.parameters()).device)
+        return loads(*args, **options)
+
     with (
-        mock.patch.object(torch, "load", wraps=torch.load) as load,
+        mock.patch.object(torch, "load", side_effect=note_place) as load,
         mock.patch.object(
             nn.Module, "load_state_dict", autospec=True, side_effect=loads_state
         ) as load_state,
@@ -359,8 +365,9 @@ def _must_move(answer, state):
         if isinstance(value, dict):
             tensors = [x for x in value.values() if isinstance(x, torch.Tensor)]
             there = there or any(x.is_meta for x in tensors)
-    # they are the weights, then
+    # they are the weights, then, unless the model's own are there, too
     assigned = any(each.kwargs.get("assign") for each in load_state.call_args_list)
+    assigned = assigned and META not in places
     if there and not assigned:
         raise Wrong(
             "the file's weights come to the device beside the model's: there they are"
@@ -593,8 +600,8 @@ def load_onto(model, file, device):
     return model.to(device)
 """,
         praise=(
-            "With a model on meta, load_state_dict(state, assign=True) would do the"
-            " same without a second copy."
+            "With a model on meta whose buffers are all in the file,"
+            " load_state_dict(state, assign=True) saves the second copy (section 9)."
         ),
     ),
     Exercise(
@@ -650,8 +657,8 @@ def count_crossings(places, sizes):
     return len(crossed), sum(crossed)
 """,
         praise=(
-            "In training, count every border twice, except one that the batch itself"
-            " crosses: data needs no gradient."
+            "In training, count every border twice, except one with nothing in front of"
+            " it that learns, such as that of the batch."
         ),
     ),
     Exercise(

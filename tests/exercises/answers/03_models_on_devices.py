@@ -116,6 +116,13 @@ def load_onto(model, file, device):
             LOAD, ("return model.to(device)", "return model")
         ): "0.weight of the model is on cpu",
         edit(LOAD, ('"cpu"', "device")): "twice for a while",
+        """
+def load_onto(model, file, device):
+    model.to(device)
+    state = torch.load(file, map_location=device, weights_only=True)
+    model.load_state_dict(state, assign=True)
+    return model
+""": "twice for a while",
         edit(
             LOAD,
             ('"cpu"', "device"),
