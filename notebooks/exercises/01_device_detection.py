@@ -53,6 +53,7 @@ def machine(built, there):
         "accelerator.current_accelerator": current_accelerator,
         "accelerator.is_available": says(there),
         "accelerator.device_count": says(int(there)),
+        "accelerator.current_device_index": says(0),
         "backends.cuda.is_built": says(built == "cuda"),
         "backends.mps.is_built": says(built == "mps"),
         "backends.mps.is_available": says(is_there("mps")),
@@ -288,8 +289,8 @@ def can_run(capability, arch_list):
     return False
 """,
         praise=(
-            "A letter at the end, as in sm_90a, marks code for that one generation: it"
-            " runs nowhere else."
+            "An a at the end, as in sm_90a, marks code for that one generation; an f, for"
+            " its family."
         ),
     ),
     Exercise(
