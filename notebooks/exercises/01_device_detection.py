@@ -289,8 +289,8 @@ def can_run(capability, arch_list):
     return False
 """,
         praise=(
-            "An a at the end, as in sm_90a, marks code for that one generation; an f, for"
-            " its family."
+            "An a at the end, as in sm_90a, marks code for that one generation;"
+            " an f, for its family."
         ),
     ),
     Exercise(
