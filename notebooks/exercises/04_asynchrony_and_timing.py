@@ -560,6 +560,13 @@ def _one_wait(watched, many):
             "right losses here, but numpy() raises for a tensor on a GPU: fetch it"
             " first, or take tolist()"
         )
+    if not waits and watched.late == 1:
+        if not synchronized:
+            raise Wrong(
+                "right losses here, but on a GPU they are read before that copy is"
+                " done: call synchronize in between"
+            )
+        waits, synchronized = ["synchronize"], synchronized - 1
     if len(waits) != 1:
         names = ", ".join(f"{n} × {name}" for name, n in Counter(waits).items())
         raise Wrong(
