@@ -206,8 +206,9 @@ class Lessons:
         item.output_timeout = OUTPUT_TIMEOUT
         # no comment and no tag spares a cell
         item.options.update(skip=False, check_exception=False)
+        strict = not self.options.findings
         item.compare_outputs = lambda *outputs: type(item).compare_outputs(
-            item, *map(own, outputs)
+            item, *(own(each, strict) for each in outputs)
         )
         watch(lesson, kernel)
         try:
@@ -349,11 +350,13 @@ def again(cell, number):
     )
 
 
-def own(outputs):
+def own(outputs, strict=True):
     """Outputs that a cell makes itself, without what the course says of where they come
-    from.
+    from. A reader who has not guessed is told no answer, so without `strict` answers
+    are left out, too.
     """
-    return [output for output in outputs if state_of(output) not in {"live", *NOT_LIVE}]
+    others = {"live", *NOT_LIVE} | (set() if strict else {"revealed"})
+    return [output for output in outputs if state_of(output) not in others]
 
 
 def unrecordable(kernel, source):
