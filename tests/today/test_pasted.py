@@ -10,11 +10,13 @@ import pytest
 from tests.today.listings import LISTINGS
 from utils.course import COURSE
 from utils.today import cell as today
-from utils.today import pasted
+from utils.today import lookup, pasted
 from utils.today.row import rows
 
 ROWS = rows()
 MARKS = pasted.marks(ROWS)
+# whole messages as people paste them; the first line of each says where it must lead
+MESSAGES = (COURSE / "tests" / "today" / "messages.txt").read_text(encoding="utf-8")
 NO_MARK = "(?!)"  # a regular expression that fits nothing: the row has only its message
 # where the old part of a row is written otherwise than listings, or its part of today
 # has the mark, too
@@ -66,6 +68,15 @@ def test_a_mark_fits_the_old_part_of_its_row_and_not_that_of_today(slug):
     old, new = (WRITTEN[slug], "") if slug in WRITTEN else (row.old, row.new)
     assert bool(re.search(mark, pasted.spelled_out(old))) == (mark != NO_MARK)
     assert not re.search(mark, pasted.spelled_out(new))
+
+
+@pytest.mark.parametrize("told", MESSAGES.split("\n----\n"))
+def test_a_whole_message_leads_to_its_row(told, capsys):
+    right, message = told.split("\n", 1)
+    lookup.find(message)
+    shown = capsys.readouterr().out
+    with_code = [row.slug for row in lookup.search(message)[:3]]
+    assert right in with_code or f"Lesson {right}: " in shown
 
 
 def test_lessons_that_are_named_exist():

@@ -12,16 +12,23 @@ seen = {}  # slug → what the old part of its row said when it was run here
 
 
 def search(text="", group="", verdict=""):
-    """Rows whose name, code, cause or message holds each word of `text`, with this
-    group and verdict ("": any).
+    """Rows that `text` leads to, best first, with this group and verdict ("": any).
+
+    text: a whole message or traceback, a name, a listing: the rows that
+        `pasted.like` knows it by; or words: the rows whose name, code, cause or
+        message holds each of them
     """
     words = text.lower().split()
-    return [
+    known = pasted.like(rows(), text, text) if words else []
+    others = [
         row
         for row in rows().values()
-        if group in ("", row.group)
-        and verdict in ("", row.here().word)
-        and all(word in _whole(row) for word in words)
+        if row not in known and all(word in _whole(row) for word in words)
+    ]
+    return [
+        row
+        for row in known + others
+        if group in ("", row.group) and verdict in ("", row.here().word)
     ]
 
 

@@ -94,6 +94,51 @@ MARKS = {
 ELSEWHERE = [
     (r"kernel image", "01", "a GPU whose generation this build of PyTorch leaves out"),
     (
+        r"driver (version )?.*(insufficient|too old)",
+        "01",
+        "a driver that is too old for this build of PyTorch",
+    ),
+    (
+        r"Input type .* and weight type",
+        "03",
+        "a model that was moved, or cast, and a batch that was not",
+    ),
+    (
+        r"expected scalar type|dtype of input|weight type .*Half",
+        "08",
+        "which type each operation computes in, and who casts",
+    ),
+    (
+        r"re-initialize CUDA in forked",
+        "06",
+        "a worker process that was forked after CUDA had started",
+    ),
+    (
+        r"illegal memory access|unspecified launch failure|CUBLAS_STATUS|CUDNN_STATUS",
+        "04",
+        "errors of a GPU that are reported late, by another line than the guilty one",
+    ),
+    (
+        r"lr_scheduler\.step\(\)` before",
+        "08",
+        "a first step that the scaler skips",
+    ),
+    (
+        r"when stream is capturing|StreamCapture|overwritten by a subsequent run",
+        "10",
+        "what a CUDA Graph records, and what it must not meet",
+    ),
+    (
+        r"recompile_limit|cache_size_limit|[Gg]raph break",
+        "10",
+        "why a compiled function compiles again, and when it gives up",
+    ),
+    (
+        r"Watchdog caught collective|collective operation timeout",
+        "12",
+        "which process hangs, and who says so",
+    ),
+    (
         r"extra-index-url|download\.pytorch\.org/whl",
         "01",
         "which build of PyTorch you have, and which you need",
