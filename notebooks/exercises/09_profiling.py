@@ -714,7 +714,10 @@ def calls_of(name, program):
                 "schedule(wait=…, warmup=1, active=…, repeat=1): wait and warmup"
                 " together are the steps before the first one."
             ),
-            "with profile(schedule=plan) as prof: the loop, with step() and prof.step().",
+            (
+                "with profile(schedule=plan) as prof: the loop, with step() and"
+                " prof.step()."
+            ),
             "wait is first - 1, active is count.",
         ],
         solution="""
