@@ -120,13 +120,14 @@ def check_record(answer):
 
 def _steps_held(got, shown):
     """The numbers of the steps that a profiler has recorded, in order."""
-    if not hasattr(got, "key_averages") or not hasattr(got, "events"):
-        raise Wrong(
-            f"for {shown} you returned {got!r}; the profiler is asked, what `with"
-            " profile(…) as prof` calls prof"
-        )
     try:
-        events = got.events()
+        # torch.profiler.profile, or the older torch.autograd.profiler.profile
+        events = got.events() if hasattr(got, "events") else got.function_events
+    except AttributeError:
+        raise Wrong(
+            f"for {shown} you returned {_kind(got)}; the profiler is asked, what `with"
+            " profile(…) as prof` calls prof"
+        ) from None
     except AssertionError:
         raise Wrong(
             f"for {shown} the profiler has recorded nothing: call prof.step() at the"
@@ -136,13 +137,20 @@ def _steps_held(got, shown):
     return sorted(int(name[5:]) for name in names if re.fullmatch(r"step \d+", name))
 
 
+def _kind(got):
+    return "None" if got is None else f"a value of type {type(got).__name__}"
+
+
 def _judge_steps(held, expected, shown):
     first, last, count = expected[0], expected[-1], len(expected)
+    run = list(range(held[0], held[-1] + 1)) if held else []
     if not held:
         why = (
-            "nothing is in it. Is the cycle over before the loop ends, and is there"
-            " no other one after it (repeat=1)?"
+            "nothing is left in it. A later cycle has begun (repeat=1 ends that), or"
+            " the loop never came to the steps that are kept"
         )
+    elif held != run:
+        why = "the steps of a later cycle are in it, too: repeat=1"
     elif held[0] > last:
         why = "that is a later cycle, which has thrown away the first one: repeat=1"
     elif len(held) > count and held[-1] > last and held[0] == first:

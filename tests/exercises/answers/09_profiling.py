@@ -154,14 +154,31 @@ def record(step, steps, first, count):
             prof.stop()
     return prof
 """,
-        edit(
-            RECORD,
-            ("wait=first - 1, warmup=1,", "wait=0, warmup=first,"),
-        ),
+        """
+import torch
+
+
+def record(step, steps, first, count):
+    for _ in range(first):
+        step()
+    with torch.autograd.profiler.profile() as prof:
+        for _ in range(count):
+            step()
+    for _ in range(steps - first - count):
+        step()
+    return prof
+""",
+        edit(RECORD, ("schedule=plan", "schedule=plan, acc_events=True")),
+        edit(RECORD, ("wait=first - 1, warmup=1,", "wait=0, warmup=first,")),
     ],
     wrong={
         edit(RECORD, ("first - 1", "first")): "but not the right ones",
-        edit(RECORD, (", repeat=1", "")): "",
+        edit(RECORD, (", repeat=1", "")): "repeat=1 ends that",
+        edit(
+            RECORD,
+            (", repeat=1", ""),
+            ("schedule=plan", "schedule=plan, acc_events=True"),
+        ): "a later cycle are in it, too",
         edit(RECORD, ("            prof.step()\n", "")): "call prof.step() at the end",
         edit(
             RECORD,
@@ -175,7 +192,7 @@ def record(step, steps, first, count):
         ): "the profiler is asked",
         edit(RECORD, ("    return prof\n", "")): "the profiler is asked",
         edit(RECORD, ("range(steps)", "range(first + count)")): "goes on to its end",
-        edit(RECORD, ("active=count", "active=first + count")): "",
+        edit(RECORD, ("active=count", "active=first + count")): "goes on for too long",
         """
 from torch.profiler import profile
 
@@ -185,7 +202,7 @@ def record(step, steps, first, count):
         for _ in range(steps):
             step()
     return prof
-""": "",
+""": "active says how many are kept",
     },
 )
 
