@@ -2,17 +2,19 @@
 
 import math
 import os
+import re
 from functools import partial
 from typing import NamedTuple
 
 import torch
 from torch import nn
 from torch.nn import functional as F
+from torch.profiler import record_function
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from utils import expect
-from utils.answers import Wrong, call, plain
+from utils.answers import Wrong, call
 from utils.exercises import Exercise
 from utils.operators import Operators
 from utils.simulate.roofline import transformer_flops
@@ -79,189 +81,92 @@ def check_calls_of(answer):
 # --------------------------------------------------------------------------------------
 # 09.1
 
-NESTED = [
-    ("step", 0, 100),
-    ("linear", 10, 60),
-    ("mm", 20, 50),
-    ("linear", 70, 90),
-    ("mm", 75, 85),
+RECORDINGS = [  # steps, first, count
+    (8, 3, 3),
+    (6, 1, 2),
+    (12, 4, 1),
+    (30, 3, 3),  # a cycle that repeats would record others
+    (7, 4, 3),  # the loop ends with the last of them
 ]
-INSIDE = "self time is the length less the time of what is inside"
-SELF_TIMES = {  # the case: spans, expected, why
-    "two operators one after the other": (
-        [("a", 0, 3), ("b", 5, 9)],
-        {"a": 3, "b": 4},
-        "nothing is inside of them",
-    ),
-    "a name twice": (
-        [("mm", 0, 2), ("relu", 3, 4), ("mm", 5, 10)],
-        {"mm": 7, "relu": 1},
-        "add up all spans of a name",
-    ),
-    "one operator inside another": (
-        [("linear", 0, 10), ("mm", 2, 9)],
-        {"linear": 3, "mm": 7},
-        INSIDE,
-    ),
-    "a step with three levels": (
-        NESTED,
-        {"step": 30, "linear": 30, "mm": 40},
-        "only the direct children count, their own children are in their time already",
-    ),
-    "the same step in another order": (
-        NESTED[::-1],
-        {"step": 30, "linear": 30, "mm": 40},
-        "the order of the list says nothing, sort it first",
-    ),
-    "operators that touch": (
-        [("a", 2, 5), ("b", 5, 9), ("c", 9, 10)],
-        {"a": 3, "b": 4, "c": 1},
-        "what begins where another span ends is not inside of it",
-    ),
-    "a child that begins with its parent": (
-        [("mm", 0, 4), ("linear", 0, 10)],
-        {"linear": 6, "mm": 4},
-        "of two that begin together, the longer one is the parent",
-    ),
-    "a child that ends with its parent": (
-        [("linear", 0, 10), ("mm", 6, 10)],
-        {"linear": 6, "mm": 4},
-        "mm lies inside of linear",
-    ),
-    "three that end together": (
-        [("call", 0, 10), ("linear", 2, 10), ("mm", 6, 10)],
-        {"call": 2, "linear": 4, "mm": 4},
-        "the parent of mm is linear, the shortest around it",
-    ),
-    "children that fill their parent": (
-        [("linear", 0, 10), ("mm", 0, 4), ("add", 4, 10)],
-        {"linear": 0, "mm": 4, "add": 6},
-        "nothing of linear is left, so it gets 0",
-    ),
-    "a function that calls itself": (
-        [("f", 0, 10), ("f", 2, 6)],
-        {"f": 10},
-        "add up the self times of both calls, 6 and 4",
-    ),
-    "times with fractions": (
-        [("step", 0.25, 2.0), ("mm", 0.5, 1.75)],
-        {"step": 0.5, "mm": 1.25},
-        INSIDE,
-    ),
-    "no spans": ([], {}, "there are no names"),
-}
 
 
-def check_self_times(answer):
-    for text, (spans, expected, why) in SELF_TIMES.items():
-        shown = f"{text}, {spans}"
-        got = call(answer, spans, shown=shown)
-        expect.instance(got, dict, text, "a dict of name → self time")
-        got = plain(dict(got))  # a Counter or a defaultdict will do
-        if set(got) != set(expected):
+class Steps:
+    """A training step with a range of its own, "step 0" for the first, and a count of
+    the calls.
+    """
+
+    def __init__(self):
+        self.done = 0
+
+    def __call__(self):
+        with record_function(f"step {self.done}"):
+            torch.ones(3).sum()
+        self.done += 1
+
+
+def check_record(answer):
+    for steps, first, count in RECORDINGS:
+        shown = f"steps = {steps}, first = {first}, count = {count}"
+        step = Steps()
+        got = call(answer, step, steps, first, count, shown=shown)
+        if step.done != steps:
             raise Wrong(
-                f"for {shown}, your names are {sorted(map(str, got))}, expected"
-                f" {sorted(expected)}: every name of a span, none else"
+                f"for {shown} your function called step() {step.done} times: the loop"
+                f" goes on to its end, {steps} times, watched or not"
             )
-        for name, time in expected.items():
-            expect.number(got[name], f"{shown}, as {name!r},")
-            said = f"you gave {name!r}"
-            expect.close(got[name], time, shown, why, said=said, abs_tol=1e-9)
+        held = _steps_held(got, shown)
+        _judge_steps(held, list(range(first, first + count)), shown)
+
+
+def _steps_held(got, shown):
+    """The numbers of the steps that a profiler has recorded, in order."""
+    try:
+        # torch.profiler.profile, or the older torch.autograd.profiler.profile
+        events = got.events() if hasattr(got, "events") else got.function_events
+    except AttributeError:
+        raise Wrong(
+            f"for {shown} you returned {_kind(got)}; the profiler is asked, what `with"
+            " profile(…) as prof` calls prof"
+        ) from None
+    except AssertionError:
+        raise Wrong(
+            f"for {shown} the profiler has recorded nothing: call prof.step() at the"
+            " end of each step, and let the profiler end before you return it"
+        ) from None
+    names = [event.name for event in events or ()]
+    return sorted(int(name[5:]) for name in names if re.fullmatch(r"step \d+", name))
+
+
+def _kind(got):
+    return "None" if got is None else f"a value of type {type(got).__name__}"
+
+
+def _judge_steps(held, expected, shown):
+    first, last, count = expected[0], expected[-1], len(expected)
+    run = list(range(held[0], held[-1] + 1)) if held else []
+    if not held:
+        why = (
+            "nothing is left in it. A later cycle has begun (repeat=1 ends that), or"
+            " the loop never came to the steps that are kept"
+        )
+    elif held != run:
+        why = "the steps of a later cycle are in it, too: repeat=1"
+    elif held[0] > last:
+        why = "that is a later cycle, which has thrown away the first one: repeat=1"
+    elif len(held) > count and held[-1] > last and held[0] == first:
+        why = "it goes on for too long: active says how many are kept"
+    elif len(held) == count:
+        why = (
+            f"{count} steps, but not the right ones: wait + warmup steps come before"
+            f" the first, number {first}"
+        )
+    else:
+        why = "wait and warmup come before them, active says how many are kept"
+    expect.equal(held, expected, shown, why, "your recording holds the steps")
 
 
 # --------------------------------------------------------------------------------------
 # 09.2
-
-FROM_TO = "a gap goes from the end of all that ran before to the next start"
-GAPS = {  # the case: spans, expected, why
-    "three kernels of one stream": (
-        [(0, 2), (5, 6), (7, 9)],
-        (2, 5),
-        "the gaps are (2, 5) and (6, 7)",
-    ),
-    "kernels that touch": ([(0, 1), (1, 2)], None, "one begins as the other ends"),
-    "a single kernel": (
-        [(3, 4)],
-        None,
-        "what comes before the first start does not count",
-    ),
-    "kernels that start late": (
-        [(100, 101), (103, 104)],
-        (101, 103),
-        "what comes before the first start is no gap",
-    ),
-    "four kernels": (
-        [(0, 1), (2, 3), (10, 11), (13, 14)],
-        (3, 10),
-        "the gaps are (1, 2), (3, 10), (11, 13)",
-    ),
-    "gaps that grow": (
-        [(0, 1), (2, 3), (6, 7), (11, 12)],
-        (7, 11),
-        "the gaps are (1, 2), (3, 6), (7, 11)",
-    ),
-    "gaps that grow, late": (
-        [(100, 101), (103, 104), (110, 111)],
-        (104, 110),
-        "the gaps are (101, 103) and (104, 110); their lengths decide",
-    ),
-    "kernels that touch, and a gap": (
-        [(0, 1), (1, 2), (4, 5)],
-        (2, 4),
-        "the second kernel runs until 2",
-    ),
-    "kernels in no order": (
-        [(7, 9), (5, 6), (0, 2)],
-        (2, 5),
-        "sort the kernels by their start first",
-    ),
-    "a long kernel of one stream over short ones of another": (
-        [(0, 10), (1, 2), (3, 4), (12, 13)],
-        (10, 12),
-        "the first kernel runs until 10, whatever ends earlier in another stream",
-    ),
-    "a long kernel over a short one": (
-        [(0, 5), (1, 2), (6, 7)],
-        (5, 6),
-        "the first kernel runs until 5",
-    ),
-    "a kernel that ends last, but starts early": (
-        [(0, 1), (5, 6), (2, 10)],
-        (1, 2),
-        "one kernel runs from 2 on",
-    ),
-    "two streams that fill each other's gaps": (
-        [(0, 4), (6, 9), (3, 7)],
-        None,
-        "something runs all the time",
-    ),
-    "two kernels that start together": (
-        [(0, 3), (0, 1), (2, 4)],
-        None,
-        "something runs all the time",
-    ),
-    "times with fractions": ([(0.5, 0.75), (1.5, 2.25)], (0.75, 1.5), FROM_TO),
-    "no kernels": ([], None, "where nothing runs, nothing starves"),
-}
-
-
-def check_longest_gap(answer):
-    for text, (spans, expected, why) in GAPS.items():
-        shown = f"{text}, {spans}"
-        got = call(answer, spans, shown=shown)
-        if expected is None and got is not None:
-            raise Wrong(
-                f"for {shown} you returned {got!r}: there is no gap, expected None"
-                f" ({why})"
-            )
-        if got is not None:
-            asked = f"the pair {expected}: start and end"
-            got = tuple(expect.numbers(got, 2, shown, asked))
-        expect.equal(got, expected, shown, why)
-
-
-# --------------------------------------------------------------------------------------
-# 09.3
 
 NAMES = "busy", "input-bound", "sync-bound", "launch-bound"
 FIGURES = [  # step, busy, data, fetched
@@ -305,6 +210,87 @@ def check_name_fault(answer):
         if right == "input-bound" and got == "sync-bound":
             why += ", which is asked before the fetches"
         expect.equal(got, right, shown, why, said="you said")
+
+
+# --------------------------------------------------------------------------------------
+# 09.3
+
+
+def check_bound(answer):
+    cases = [
+        (1000, 2000, 1500, 4, 8.1e12, 320e9),  # on a T4
+        (1, 4096, 4096, 2, 989e12, 4.8e12),  # one token on an H200, bf16
+        (4096, 4096, 4096, 2, 989e12, 4.8e12),
+        (64, 64, 8, 4, 8.1e12, 320e9),
+        (64, 64, 8, 1, 8.1e12, 4e12),
+        (300, 20, 500, 8, 1e11, 3e10),
+        (2, 3, 4, 4, 48.0, 104.0),  # one second each
+        (2, 3, 4, 4, 48.0, 96.0),  # a ridge at 0.5, the matmul at 0.46
+        (1, 1, 1, 2, 1e12, 1e12),
+    ]
+    for m, k, n, b, rate, bandwidth in cases:
+        shown = (
+            f"m = {m}, k = {k}, n = {n}, b = {b}, {rate:.3g} FLOP/s, {bandwidth:.3g}"
+            " bytes/s"
+        )
+        got = call(answer, m, k, n, b, rate, bandwidth, shown=shown)
+        if not isinstance(got, (tuple, list)) or len(got) != 3:
+            raise Wrong(
+                f"for {shown} you returned {got!r}, expected (intensity, 'memory' or"
+                " 'arithmetic', seconds)"
+            )
+        intensity, limit, seconds = got
+        if not expect.is_number(intensity) or not expect.is_number(seconds):
+            raise Wrong(
+                f"for {shown} you returned {got!r}; the first and the third should be"
+                " numbers"
+            )
+        flop, moved = 2 * m * k * n, b * (m * k + k * n + m * n)
+        why = f"{flop:,} FLOP over {moved:,} bytes"
+        slips = _intensity_slips(m, k, n, b)
+        said = "your intensity is"
+        expect.close(intensity, flop / moved, shown, why, slips, said)
+        arithmetic, memory = flop / rate, moved / bandwidth
+        if not (limit == "arithmetic" and arithmetic == memory):  # the ridge
+            expected = "arithmetic" if arithmetic > memory else "memory"
+            why = (
+                f"the ridge is at {rate / bandwidth:.3g} FLOP per byte, the matmul has"
+                f" {flop / moved:.3g}"
+            )
+            expect.equal(limit, expected, shown, why, "you said")
+        why = f"the arithmetic takes {arithmetic:.3g} s, the memory {memory:.3g} s"
+        slips = _time_slips(arithmetic, memory)
+        longer = max(arithmetic, memory)
+        expect.close(seconds, longer, shown, why, slips, "you said", " s")
+
+
+def _intensity_slips(m, k, n, b):
+    flop, values = 2 * m * k * n, m * k + k * n + m * n
+    slips = [
+        (flop / 2 / b / values, "a multiplication and an addition a term, that is two"),
+        (flop / values, "that is FLOP per number. How many bytes has a number?"),
+        (flop / b / (values - m * n), "the result is written to memory, too"),
+        (b * values / flop, "that is bytes per FLOP"),
+    ]
+    if b != 4:
+        wide = f"that is for numbers of 4 bytes, and b = {b}"
+        slips.insert(0, (flop / 4 / values, wide))
+    return slips
+
+
+def _time_slips(arithmetic, memory):
+    both = (
+        "the two go on at the same time, so the longer one is the least that it can"
+        " take"
+    )
+    shorter = (
+        "that is the shorter of the two, and the matmul has to wait for the longer one"
+    )
+    units = "rate and bandwidth come in FLOP/s and bytes/s, and seconds are asked"
+    slips = [(arithmetic + memory, both), (min(arithmetic, memory), shorter)]
+    for power in (-12, -9, -6, -3, 3, 6, 9, 12):
+        slips += [(10.0**power * time, units) for time in (arithmetic, memory)]
+    return slips
 
 
 # --------------------------------------------------------------------------------------
@@ -727,73 +713,41 @@ def calls_of(name, program):
     ),
     Exercise(
         number="09.1",
-        title="Self times",
-        name="self_times",
-        stars=3,
-        check=check_self_times,
+        title="Record the steps that matter",
+        name="record",
+        stars=1,
+        check=check_record,
         hints=[
             (
-                "Self time = own length, less the lengths of the direct children. Who"
-                " is the parent of a span?"
+                "schedule(wait=…, warmup=1, active=…, repeat=1): wait and warmup"
+                " together are the steps before the first one."
             ),
             (
-                "Sorted by (start, -end), a parent comes before its children. Keep a"
-                " list of those still open."
+                "with profile(schedule=plan) as prof: the loop, with step() and"
+                " prof.step()."
             ),
-            (
-                "For each span: keep in the list what ends after its start, add its"
-                " length to its name, take it off the name of the last one in the list."
-            ),
+            "wait is first - 1, active is count.",
         ],
         solution="""
-def self_times(spans):
-    times, around = {}, []
-    for name, start, end in sorted(spans, key=lambda span: (span[1], -span[2])):
-        around = [span for span in around if span[2] > start]
-        times[name] = times.get(name, 0) + end - start
-        if around:
-            times[around[-1][0]] -= end - start
-        around.append((name, start, end))
-    return times
+from torch.profiler import profile, schedule
+
+
+def record(step, steps, first, count):
+    plan = schedule(wait=first - 1, warmup=1, active=count, repeat=1)
+    with profile(schedule=plan) as prof:
+        for _ in range(steps):
+            step()
+            prof.step()
+    return prof
 """,
         praise=(
-            "The self times of a thread never add up to more than its clock. That is"
-            " why a profile is sorted by them."
+            "Three steps of a run of days, and a file that still opens. Choose them"
+            " after the loop has settled: compiling, the first batches of the loader"
+            " and the growing cache are over by then."
         ),
     ),
     Exercise(
         number="09.2",
-        title="Where did the GPU starve?",
-        name="longest_gap",
-        stars=2,
-        check=check_longest_gap,
-        hints=[
-            (
-                "Sort by start. Then walk, and remember the latest end so far, of"
-                " whichever stream."
-            ),
-            "A gap opens where the next start lies after the latest end so far.",
-            (
-                "gaps.append((reached, start)) if start > reached; reached ="
-                " max(reached, end); at the end max by length."
-            ),
-        ],
-        solution="""
-def longest_gap(spans):
-    gaps, ends = [], []
-    for start, end in sorted(spans):
-        if ends and start > max(ends):
-            gaps.append((max(ends), start))
-        ends.append(end)
-    return max(gaps, key=lambda gap: gap[1] - gap[0], default=None)
-""",
-        praise=(
-            "With its two times you go to the host's row of the trace, and read there"
-            " why."
-        ),
-    ),
-    Exercise(
-        number="09.3",
         title="Name the fault",
         name="name_fault",
         stars=1,
@@ -817,6 +771,33 @@ def name_fault(step, busy, data, fetched):
         praise=(
             "A rule of thumb, good enough to know where to look. A real loop has two"
             " faults at once, and shows the second one when the first is mended."
+        ),
+    ),
+    Exercise(
+        number="09.3",
+        title="Which roof?",
+        name="bound",
+        stars=2,
+        check=check_bound,
+        hints=[
+            "FLOP: 2·m·k·n. Bytes: b times the numbers of the three matrices.",
+            (
+                "The time of the arithmetic is FLOP / rate, that of the memory is bytes"
+                " / bandwidth."
+            ),
+            "The longer of the two times is the least time, and it names the limit.",
+        ],
+        solution="""
+def bound(m, k, n, b, rate, bandwidth):
+    flop, moved = 2 * m * k * n, b * (m * k + k * n + m * n)
+    arithmetic, memory = flop / rate, moved / bandwidth
+    limit = "arithmetic" if arithmetic > memory else "memory"
+    return flop / moved, limit, max(arithmetic, memory)
+""",
+        praise=(
+            "Halving b, with bfloat16 in place of float32, doubles the intensity and"
+            " halves the memory's time, whether or not the arithmetic gets faster:"
+            " lesson 08."
         ),
     ),
     Exercise(

@@ -99,208 +99,115 @@ def calls_of(name, program):
     },
 )
 
-SELF = SOLUTION["09.1"]
-PARENT = """
-def self_times(spans):
-    times = {name: 0 for name, _, _ in spans}
-    for name, start, end in spans:
-        times[name] += end - start
-        around = [
-            (e - s, n)
-            for n, s, e in spans
-            if s <= start and end <= e and e - s > end - start
-        ]
-        if around:
-            times[min(around)[1]] -= end - start
-    return times
-"""
+RECORD = SOLUTION["09.1"]
 ANSWERS["09.1"] = Answers(
     right=[
-        PARENT,
         """
-def self_times(spans):
-    times = {name: 0 for name, _, _ in spans}
-    edges = sorted({t for _, start, end in spans for t in (start, end)})
-    for a, b in zip(edges, edges[1:]):
-        around = [
-            (end - start, name) for name, start, end in spans if start <= a and b <= end
-        ]
-        if around:
-            times[min(around)[1]] += b - a
-    return times
-""",
-        """
-from collections import defaultdict
+import torch
 
 
-def self_times(spans):
-    times, stack = defaultdict(float), []
-    for name, start, end in sorted(
-        spans, key=lambda span: (span[1], span[1] - span[2])
-    ):
-        while stack and stack[-1][1] <= start:
-            stack.pop()
-        times[name] += end - start
-        if stack:
-            times[stack[-1][0]] -= end - start
-        stack.append((name, end))
-    return times
+def record(step, steps, first, count):
+    prof = torch.profiler.profile(
+        activities=[torch.profiler.ProfilerActivity.CPU],
+        schedule=torch.profiler.schedule(
+            wait=0, skip_first=first - 1, warmup=1, active=count, repeat=1
+        ),
+    )
+    prof.start()
+    for _ in range(steps):
+        step()
+        prof.step()
+    prof.stop()
+    return prof
 """,
+        """
+from torch.profiler import ProfilerAction, profile
+
+
+def record(step, steps, first, count):
+    def plan(number):
+        if number == first - 1:
+            return ProfilerAction.WARMUP
+        if first <= number < first + count - 1:
+            return ProfilerAction.RECORD
+        if number == first + count - 1:
+            return ProfilerAction.RECORD_AND_SAVE
+        return ProfilerAction.NONE
+
+    with profile(schedule=plan) as prof:
+        for _ in range(steps):
+            step()
+            prof.step()
+    return prof
+""",
+        """
+from torch.profiler import profile
+
+
+def record(step, steps, first, count):
+    prof = profile()
+    for number in range(steps):
+        if number == first:
+            prof.start()
+        step()
+        if number == first + count - 1:
+            prof.stop()
+    return prof
+""",
+        """
+import torch
+
+
+def record(step, steps, first, count):
+    for _ in range(first):
+        step()
+    with torch.autograd.profiler.profile() as prof:
+        for _ in range(count):
+            step()
+    for _ in range(steps - first - count):
+        step()
+    return prof
+""",
+        edit(RECORD, ("schedule=plan", "schedule=plan, acc_events=True")),
+        edit(RECORD, ("wait=first - 1, warmup=1,", "wait=0, warmup=first,")),
     ],
     wrong={
-        """
-def self_times(spans):
-    times = {}
-    for name, start, end in spans:
-        times[name] = times.get(name, 0) + end - start
-    return times
-""": "less the time of what is inside",
-        """
-def self_times(spans):
-    times = {}
-    for name, a, b in spans:
-        inside = sum(
-            d - c for _, c, d in spans if a <= c and d <= b and (c, d) != (a, b)
-        )
-        times[name] = times.get(name, 0) + b - a - inside
-    return times
-""": "only the direct children count",
+        edit(RECORD, ("first - 1", "first")): "but not the right ones",
+        edit(RECORD, (", repeat=1", "")): "repeat=1 ends that",
         edit(
-            SELF, ("sorted(spans, key=lambda span: (span[1], -span[2]))", "spans")
-        ): "sort it first",
-        edit(SELF, ("(span[1], -span[2])", "span[1]")): "the longer one is the parent",
+            RECORD,
+            (", repeat=1", ""),
+            ("schedule=plan", "schedule=plan, acc_events=True"),
+        ): "a later cycle are in it, too",
+        edit(RECORD, ("            prof.step()\n", "")): "call prof.step() at the end",
         edit(
-            SELF, ("[2] >", "[2] >=")
-        ): "what begins where another span ends is not inside of it",
-        edit(
-            SELF, ("times.get(name, 0) + end - start", "end - start")
-        ): "add up all spans of a name",
-        edit(PARENT, ("s <=", "s <"), ("<= e", "< e")): "the longer one is the parent",
-        edit(PARENT, ("e - s,", "e,")): "the parent of mm is linear",
-        edit(
-            SELF,
+            RECORD,
             (
-                "return times",
-                "return {name: time for name, time in times.items() if time}",
+                "            step()\n            prof.step()",
+                "            prof.step()\n            step()",
             ),
-        ): "your names",
+        ): "but not the right ones",
+        edit(
+            RECORD, ("return prof", "return prof.key_averages()")
+        ): "the profiler is asked",
+        edit(RECORD, ("    return prof\n", "")): "the profiler is asked",
+        edit(RECORD, ("range(steps)", "range(first + count)")): "goes on to its end",
+        edit(RECORD, ("active=count", "active=first + count")): "goes on for too long",
         """
-def self_times(spans):
-    return [end - start for _, start, end in spans]
-""": "expected a dict",
+from torch.profiler import profile
+
+
+def record(step, steps, first, count):
+    with profile() as prof:
+        for _ in range(steps):
+            step()
+    return prof
+""": "active says how many are kept",
     },
 )
 
+NAME_FAULT = SOLUTION["09.2"]
 ANSWERS["09.2"] = Answers(
-    right=[
-        """
-def longest_gap(spans):
-    gap, reached = None, float("inf")
-    for start, end in sorted(spans):
-        if start > reached and (gap is None or start - reached > gap[1] - gap[0]):
-            gap = reached, start
-        reached = end if reached == float("inf") else max(reached, end)
-    return gap
-""",
-        """
-import numpy as np
-
-
-def longest_gap(spans):
-    if not spans:
-        return None
-    starts, ends = np.array(sorted(spans)).T
-    reached = np.maximum.accumulate(ends)
-    gaps = starts[1:] - reached[:-1]
-    if gaps.size == 0 or gaps.max() <= 0:
-        return None
-    k = gaps.argmax()
-    return reached[k], starts[k + 1]
-""",
-        """
-def longest_gap(spans):
-    found = []
-    for _, end in spans:
-        later = [start for start, _ in spans if start > end]
-        if later and not any(start <= end < stop for start, stop in spans):
-            found.append([end, min(later)])
-    return max(found, key=lambda gap: gap[1] - gap[0]) if found else None
-""",
-    ],
-    wrong={
-        """
-def longest_gap(spans):
-    pairs = [(a[1], b[0]) for a, b in zip(spans, spans[1:]) if b[0] > a[1]]
-    return max(pairs, key=lambda gap: gap[1] - gap[0], default=None)
-""": "sort the kernels",
-        """
-def longest_gap(spans):
-    spans = sorted(spans)
-    pairs = [(a[1], b[0]) for a, b in zip(spans, spans[1:]) if b[0] > a[1]]
-    return max(pairs, key=lambda gap: gap[1] - gap[0], default=None)
-""": "the first kernel runs until 10",
-        """
-def longest_gap(spans):
-    gaps, reached = [], 0
-    for start, end in sorted(spans):
-        gaps.append((reached, start))
-        reached = max(reached, end)
-    return max(gaps, key=lambda gap: gap[1] - gap[0])
-""": "there is no gap, expected None",
-        """
-def longest_gap(spans):
-    gaps, reached = [], 0
-    for start, end in sorted(spans):
-        if start > reached:
-            gaps.append((reached, start))
-        reached = max(reached, end)
-    return max(gaps, key=lambda gap: gap[1] - gap[0], default=None)
-""": "what comes before the first start does not count",
-        """
-def longest_gap(spans):
-    reached = None
-    for start, end in sorted(spans):
-        if reached is not None and start > reached:
-            return reached, start
-        reached = end if reached is None else max(reached, end)
-""": "you returned (1, 2), expected (3, 10): the gaps are",
-        """
-def longest_gap(spans):
-    spans = sorted(spans)
-    return max((b[0] - a[1] for a, b in zip(spans, spans[1:])), default=None)
-""": "you returned 3, expected the pair (2, 5)",
-        """
-def longest_gap(spans):
-    gap, reached = None, float("inf")
-    for start, end in sorted(spans):
-        if start > reached and (gap is None or start - reached > gap[0]):
-            gap = reached, start
-        reached = end if reached == float("inf") else max(reached, end)
-    return gap
-""": "their lengths decide",
-        """
-def longest_gap(spans):
-    found = []
-    for _, end in spans:
-        later = [start for start, _ in spans if start > end]
-        if later and not any(start < end < stop for start, stop in spans):
-            found.append((end, min(later)))
-    return max(found, key=lambda gap: gap[1] - gap[0], default=None)
-""": "the second kernel runs until 2",
-        """
-def longest_gap(spans):
-    gaps, reached = [], min(start for start, _ in spans)
-    for start, end in sorted(spans):
-        if start > reached:
-            gaps.append((reached, start))
-        reached = max(reached, end)
-    return max(gaps, key=lambda gap: gap[1] - gap[0], default=None)
-""": "for no kernels, [] your function raised ValueError",
-    },
-)
-
-NAME_FAULT = SOLUTION["09.3"]
-ANSWERS["09.3"] = Answers(
     right=[
         """
 def name_fault(step, busy, data, fetched):
@@ -366,6 +273,84 @@ def name_fault(step, busy, data, fetched):
 """: "you returned 'launch bound', expected one of",
     },
 )
+
+ANSWERS["09.3"] = Answers(
+    right=[
+        """
+def bound(m, k, n, b, rate, bandwidth):
+    intensity = 2 * m * k * n / (b * (m * k + k * n + m * n))
+    if intensity >= rate / bandwidth:
+        return [intensity, "arithmetic", 2 * m * k * n / rate]
+    return [intensity, "memory", b * (m * k + k * n + m * n) / bandwidth]
+""",
+        """
+import numpy as np
+
+def bound(m, k, n, b, rate, bandwidth):
+    flop = 2 * np.prod([m, k, n])
+    moved = b * sum(rows * columns for rows, columns in ((m, k), (k, n), (m, n)))
+    seconds, limit = max((flop / rate, "arithmetic"), (moved / bandwidth, "memory"))
+    return np.float64(flop / moved), limit, seconds
+""",
+    ],
+    wrong={
+        """
+def bound(m, k, n, b, rate, bandwidth):
+    flop, moved = 2 * m * k * n, 4 * (m * k + k * n + m * n)
+    arithmetic, memory = flop / rate, moved / bandwidth
+    return (
+        flop / moved,
+        "arithmetic" if arithmetic > memory else "memory",
+        max(arithmetic, memory),
+    )
+""": "for numbers of 4 bytes, and b = 2",
+        """
+def bound(m, k, n, b, rate, bandwidth):
+    flop, moved = m * k * n, b * (m * k + k * n + m * n)
+    return flop / moved, "memory", max(flop / rate, moved / bandwidth)
+""": "that is two",
+        """
+def bound(m, k, n, b, rate, bandwidth):
+    flop, moved = 2 * m * k * n, m * k + k * n + m * n
+    return flop / moved, "memory", max(flop / rate, moved / bandwidth)
+""": "FLOP per number",
+        """
+def bound(m, k, n, b, rate, bandwidth):
+    flop, moved = 2 * m * k * n, b * (m * k + k * n)
+    return flop / moved, "memory", max(flop / rate, moved / bandwidth)
+""": "the result is written to memory",
+        """
+def bound(m, k, n, b, rate, bandwidth):
+    flop, moved = 2 * m * k * n, b * (m * k + k * n + m * n)
+    return flop / moved, "arithmetic", max(flop / rate, moved / bandwidth)
+""": "the ridge is at 206",
+        """
+def bound(m, k, n, b, rate, bandwidth):
+    flop, moved = 2 * m * k * n, b * (m * k + k * n + m * n)
+    limit = "arithmetic" if flop / moved > rate / bandwidth else "memory"
+    return flop / moved, limit, flop / rate + moved / bandwidth
+""": "the two go on at the same time",
+        """
+def bound(m, k, n, b, rate, bandwidth):
+    flop, moved = 2 * m * k * n, b * (m * k + k * n + m * n)
+    limit = "arithmetic" if flop / moved > rate / bandwidth else "memory"
+    return flop / moved, limit, max(flop / (rate * 1e12), moved / (bandwidth * 1e9))
+""": "come in FLOP/s and bytes/s",
+        """
+def bound(m, k, n, b, rate, bandwidth):
+    flop, moved = 2 * m * k * n, b * (m * k + k * n + m * n)
+    limit = "arithmetic" if flop / moved > rate / bandwidth else "memory"
+    return flop / moved, limit, min(flop / rate, moved / bandwidth)
+""": "that is the shorter of the two",
+    },
+    equivalent={
+        (
+            "limit = 'arithmetic' if arithmetic > memory else 'memory' → limit ="
+            " 'arithmetic' if arithmetic >= memory else 'memory'"
+        ): "At the ridge both take as long, and either word is right.",
+    },
+)
+
 
 EPOCH = SOLUTION["09.4"]
 ANSWERS["09.4"] = Answers(
