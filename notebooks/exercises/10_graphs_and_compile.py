@@ -171,11 +171,15 @@ def _judge_fed(answer, fn, one, batches, shown):
             f"for {shown} you gave x or y other memory: the graph of a GPU reads at the"
             " old address. Copy the numbers"
         )
+    left = y.clone()
     if batches:  # somebody else uses the graph
         x.copy_(one * 100)
         graph.replay()
     for place, result in enumerate(got):
         _judge_result(result, fn, one, batches, place, f"{shown}, result {place},")
+    if batches and not torch.equal(left, fn(batches[-1])):
+        fault = "no replay filled y" if left.isnan().any() else "you wrote into y"
+        raise Wrong(f"for {shown} {fault}: leave that to the replay of each batch")
 
 
 def _judge_result(result, fn, one, batches, place, shown):

@@ -89,6 +89,7 @@ def count_graphs(fn, inputs):
 )
 
 FEED = SOLUTION["10.1"]
+SCRATCH = "x and y are the graph's: the next batch and the next replay fill them again."
 ANSWERS["10.1"] = Answers(
     right=[
         """
@@ -148,6 +149,9 @@ def results_of(graph, x, y, batches):
         edit(FEED, ("x.copy_(batch)", "x.set_(batch)")): "other memory",
         edit(FEED, ("return results", "return y.clone()")): "expected a list",
         edit(FEED, ("y.clone()", "y.tolist()")): "expected a tensor",
+        edit(
+            FEED, ("    return results", "        y.zero_()\n    return results")
+        ): "you wrote into y",
         edit(FEED, ("batches:", "batches[1:]:")): "one for each batch",
         """
 def results_of(graph, x, y, batches):
@@ -179,7 +183,15 @@ def results_of(graph, x, y, batches):
         """
 def results_of(graph, x, y, batches):
     return [2 * batch + 1 for batch in batches]
-""": "x.sum(0)",
+""": "no replay filled y",
+    },
+    equivalent={
+        "clears x": SCRATCH,
+        "changes what is in x": SCRATCH,
+        "changes x before it is used": SCRATCH,
+        "changes y before it is used": SCRATCH,
+        "moves x to the CPU": "Not judged: a check has tensors on the CPU only.",
+        "moves y to the CPU": "Not judged: a check has tensors on the CPU only.",
     },
 )
 
