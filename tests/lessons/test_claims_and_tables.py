@@ -33,11 +33,11 @@ SAME = [
         "10",
         "16 million",
         r"16,777,216 .*place (\S+) ms",
-        r"16,777,216 .*compiled (\S+) ms",
+        r"16,777,216 .*fused (\S+) ms",
     ),
-    ("10", "64 numbers: in", r"  64 .* place (\S+) µs", r"  64 .* compiled (\S+) µs"),
-    ("10", "60 operations on", r"60 .* eager (\S+) µs", r"60 .* compiled (\S+) µs"),
-    ("10", "a matmul of 1024", r"ul +eager (\S+) ms", r"ul .* compiled (\S+) ms"),
+    ("10", "64 numbers: in", r"  64 .* place (\S+) µs", r"  64 .* fused (\S+) µs"),
+    ("10", "60 operations on", r"eager': '(\S+) µs", r"compiled': '(\S+) µs"),
+    ("10", "a matmul of 1024", r"eager': '(\S+) ms", r"compiled': '(\S+) ms"),
     ("12", "in one node, worst", r"  1,000 +(\S+) ms", r"  1 +(\S+) ms"),
 ]
 
