@@ -1,7 +1,6 @@
 """Exercises of lesson 10."""
 
 import logging
-import math
 from unittest import mock
 
 import torch
@@ -9,7 +8,7 @@ import torch
 from utils import expect
 from utils.answers import Wrong, call
 from utils.exercises import Exercise
-from utils.simulate.timeline import Op, makespan, schedule
+from utils.simulate.graph import ToyGraph
 
 # --------------------------------------------------------------------------------------
 # 10.0
@@ -134,142 +133,75 @@ def check_count_graphs(answer):
 # --------------------------------------------------------------------------------------
 # 10.1
 
-
-TIMES = [  # n, kernel, launch
-    (50, 2.0, 5.0),
-    (50, 20.0, 5.0),
-    (1, 3.0, 5.0),
-    (4, 5.0, 5.0),
-    (200, 0.5, 8.0),
-    (3, 2, 7),
-    (10, 4, 3),
-]
-
-
-def check_graph_gain(answer):
-    for n, kernel, launch in TIMES:
-        shown = f"n = {n}, kernel = {kernel} µs, launch = {launch} µs"
-        got = expect.number(call(answer, n, kernel, launch, shown=shown), shown)
-        eager = _step(kernel, [launch] * n)
-        graph = _step(kernel, [launch] + [0] * (n - 1))
-        slips = _gain_slips(n, kernel, launch, eager, graph)
-        why = "draw both rows, host and device, for three kernels"
-        fault = expect.explain(got, slips, why)
-        why = f"eager {eager:g} µs, graph {graph:g} µs; {fault}"
-        expect.close(float(got), eager / graph, shown, why)
+RECORDED = {  # what is recorded: its function, a batch
+    "x * 2 + 1 on three numbers": (lambda x: x * 2 + 1, torch.tensor([1.0, 2.0, 3.0])),
+    "x.sum(0) on a 2 × 2 matrix": (lambda x: x.sum(0), torch.ones(2, 2)),
+    "(x - 1).relu() on one number in float64": (
+        lambda x: (x - 1).relu(),
+        torch.tensor([3.0], dtype=torch.float64),
+    ),
+}
+# multiples of the batch, with which the answer is called
+FED = [[2, 5, 3], [4], [3, 3, 7, 2], []]
 
 
-def _step(kernel, launches):
-    ops = [
-        Op(str(k), "stream", "device", kernel, launch=launch)
-        for k, launch in enumerate(launches)
-    ]
-    return makespan(schedule(ops))
+def check_results_of(answer):
+    for text, (fn, one) in RECORDED.items():
+        for multiples in FED:
+            batches = [one * multiple for multiple in multiples]
+            shown = f"{text}, {len(batches)} batches"
+            _judge_fed(answer, fn, one, batches, shown)
 
 
-def _gain_slips(n, kernel, launch, eager, graph):
-    """Pairs (gain, what was taken for the two times)."""
-    gain = eager / graph
-    longer = kernel + 1
-    eager_with_gaps = max(n * launch + longer, launch + n * longer) - 1
-    graph_with_gaps = launch + n * longer - 1
-    slips = [
-        (graph / eager, "how many times as fast is eager / graph"),
-        (eager - graph, "a ratio is asked, not a difference"),
-        (gain - 1, "how many times as fast, not how much faster"),
-        (100 * gain, "no percent are asked"),
-        (eager / (n * (launch + kernel)), "the graph needs a single launch"),
-        (
-            eager_with_gaps / graph_with_gaps,
-            "there is no gap between kernels; the lesson's graph_gain has one of 1 µs",
-        ),
-    ]
-    eagers = [
-        (
-            n * (launch + kernel),
-            "you added launches and kernels, but the host issues the next one while the"
-            " device works",
-        ),
-        (
-            n * max(launch, kernel),
-            "the longer of both sets the pace, but the first kernel waits for a launch,"
-            " the last one ends later",
-        ),
-        (
-            n * launch + kernel,
-            "that is the host-bound case; here the kernels are longer than the launches"
-            " and set the pace",
-        ),
-        (
-            launch + n * kernel,
-            "that is the device-bound case; here the launches are longer than the"
-            " kernels and set the pace",
-        ),
-    ]
-    no_launch = "the graph has a launch, too"
-    slips += [(time / graph, fault) for time, fault in eagers]
-    slips.append((eager / (n * kernel), no_launch))
-    slips += [(time / (n * kernel), f"{no_launch}; {fault}") for time, fault in eagers]
-    slips.append((eager / (launch + kernel), "the graph runs all n kernels"))
-    slips += [(round(gain, digits), "do not round") for digits in range(4)]
-    return slips
+def _judge_fed(answer, fn, one, batches, shown):
+    x, graph = one.clone(), ToyGraph()
+    with graph.capture():
+        y = fn(x)
+    places = x.data_ptr(), y.data_ptr()
+    given = [graph, x, y, batches]
+    got = call(answer, *given, shown=shown, changes=[x, y])
+    expect.instance(got, (list, tuple), shown, "a list of tensors")
+    if len(got) != len(batches):
+        raise Wrong(
+            f"for {shown} you returned {len(got)} results, expected {len(batches)}:"
+            " one for each batch"
+        )
+    if (x.data_ptr(), y.data_ptr()) != places:
+        raise Wrong(
+            f"for {shown} you gave x or y other memory: the graph of a GPU reads at the"
+            " old address. Copy the numbers"
+        )
+    left = y.clone()
+    if batches:  # somebody else uses the graph
+        x.copy_(one * 100)
+        graph.replay()
+    for place, result in enumerate(got):
+        _judge_result(result, fn, one, batches, place, f"{shown}, result {place},")
+    if batches and not torch.equal(left, fn(batches[-1])):
+        fault = "no replay filled y" if left.isnan().any() else "you wrote into y"
+        raise Wrong(f"for {shown} {fault}: leave that to the replay of each batch")
+
+
+def _judge_result(result, fn, one, batches, place, shown):
+    expect.instance(result, torch.Tensor, shown, "a tensor")
+    why = "copy_ the batch into x, replay, and keep a copy of y"
+    faults = [(fn(one), "that is the result of the recorded batch: copy_ into x first")]
+    if place:
+        before = fn(batches[place - 1])
+        faults.append((before, "that is the batch before: copy_ first, then replay"))
+    faults.append((fn(one * 100), "a later replay has overwritten it: clone y"))
+    later = "a later replay in your function has overwritten it: clone y"
+    faults += [(fn(batch), later) for batch in batches[place + 1 :]]
+    for wrong, fault in faults:
+        if result.shape == wrong.shape and torch.equal(result, wrong):
+            why = fault
+    if result.isnan().any():
+        why = "nothing has been replayed yet when it is read"
+    expect.tensor(result, fn(batches[place]), shown, why)
 
 
 # --------------------------------------------------------------------------------------
 # 10.2
-
-
-PAYING = [  # first, compiled, eager, number of calls
-    (10.0, 0.5, 1.0, 20),
-    (10.0, 9.0, 10.0, 2),
-    (9.5, 0.5, 1.0, 19),
-    (10.25, 0.25, 1.0, 14),
-    (10.5, 0.25, 1.0, 14),
-    (60, 1, 3, 30),
-    (20.0, 1.0, 1.0, math.inf),
-    (20.0, 2.0, 1.0, math.inf),
-    (0.5, 0.25, 1.0, 1),
-    (3.25, 0.25, 1.25, 4),
-    (1024, 2**-10, 2**-9, 2**20),
-]
-
-
-def check_calls_until_it_pays(answer):
-    for first, compiled, eager, expected in PAYING:
-        shown = f"first = {first} s, compiled = {compiled} s, eager = {eager} s"
-        got = call(answer, first, compiled, eager, shown=shown)
-        expect.number(got, shown, 'a number, float("inf") for never')
-        if got == expected:
-            continue
-        said = f"for {shown} you returned {got}"
-        if expected == math.inf:
-            raise Wrong(
-                f'{said}, expected float("inf"): no call is faster than an eager one,'
-                " so it never pays"
-            )
-        if got == math.inf:
-            raise Wrong(
-                f"{said}, but it pays after {expected} calls: each later one saves time"
-            )
-        if not math.isfinite(got) or got != int(got) or got < 1:
-            raise Wrong(
-                f"{said}: a number of calls is whole, at least 1; expected {expected}"
-            )
-        got = int(got)
-        ours, theirs = first + (got - 1) * compiled, got * eager
-        if ours >= theirs:
-            raise Wrong(
-                f"{said}, but it has not paid yet after {got} calls: compiled"
-                f" {ours:g} s, eager {theirs:g} s; less time is asked, not equal"
-            )
-        raise Wrong(
-            f"{said}, but {expected} will do: the first call has done the work of one,"
-            " too"
-        )
-
-
-# --------------------------------------------------------------------------------------
-# 10.3
 
 OPERATIONS = {  # operations, outputs: what the case is about
     "a chain of two: b reads what a writes": ([("a", ("x",)), ("b", ("a",))], ("b",)),
@@ -322,7 +254,7 @@ def check_vectors_moved(answer):
 
 
 # --------------------------------------------------------------------------------------
-# 10.4
+# 10.3
 
 
 def check_clip(answer):
@@ -425,7 +357,7 @@ def _judge_clipped(got, x, limit, name):
 
 
 # --------------------------------------------------------------------------------------
-# 10.5
+# 10.4
 
 
 def check_graphed(answer):
@@ -601,66 +533,37 @@ def count_graphs(fn, inputs):
     ),
     Exercise(
         number="10.1",
-        title="What a graph gains",
-        name="graph_gain_exactly",
-        stars=2,
-        check=check_graph_gain,
+        title="Feed a graph",
+        name="results_of",
+        stars=1,
+        check=check_results_of,
         hints=[
             (
-                "Draw both rows for n = 3: when does the host issue each kernel, when"
-                " does the device run it?"
+                "For each batch three things: new numbers into x, a replay, and what"
+                " you keep of y."
             ),
             (
-                "Graph: one launch, then n kernels. Eager and host-bound: n launches,"
-                " then the last kernel."
+                "An assignment gives the name x to another tensor. Which method writes"
+                " into the tensor that is there?"
             ),
-            (
-                "Eager: launch + n * kernel if the kernels are longer, n * launch +"
-                " kernel if the launches are."
-            ),
+            "x.copy_(batch), graph.replay(), results.append(y.clone()).",
         ],
         solution="""
-def graph_gain_exactly(n, kernel, launch):
-    graph = launch + n * kernel
-    eager = max(launch + n * kernel, n * launch + kernel)
-    return eager / graph
+def results_of(graph, x, y, batches):
+    results = []
+    for batch in batches:
+        x.copy_(batch)
+        graph.replay()
+        results.append(y.clone())
+    return results
 """,
         praise=(
-            "For many kernels this goes toward launch / kernel, or 1. The cost of"
-            " capturing is in neither: a graph that is replayed a few times may never"
-            " pay."
+            "The same three lines feed a torch.cuda.CUDAGraph. On a GPU none of them"
+            " waits: the copies stand in the queue, before and after the replay."
         ),
     ),
     Exercise(
         number="10.2",
-        title="Calls until it pays",
-        name="calls_until_it_pays",
-        stars=2,
-        check=check_calls_until_it_pays,
-        hints=[
-            (
-                "Write down both totals for n calls. Only one of n compiled calls is"
-                " the first."
-            ),
-            (
-                "first + (n - 1) * compiled < n * eager. Solve for n; what if compiled"
-                " >= eager?"
-            ),
-            "n > (first - compiled) / (eager - compiled): the next whole number above.",
-        ],
-        solution="""
-def calls_until_it_pays(first, compiled, eager):
-    if compiled >= eager:
-        return float("inf")
-    return (first - compiled) // (eager - compiled) + 1
-""",
-        praise=(
-            "And each recompilation adds another `first`: a program whose shapes change"
-            " all the time moves its own break-even ahead of itself."
-        ),
-    ),
-    Exercise(
-        number="10.3",
         title="Count before you fuse",
         name="vectors_moved",
         stars=2,
@@ -693,7 +596,7 @@ def vectors_moved(operations, outputs):
         ),
     ),
     Exercise(
-        number="10.4",
+        number="10.3",
         title="A branch without a break",
         name="clip",
         stars=2,
@@ -716,7 +619,7 @@ def clip(x, limit):
         ),
     ),
     Exercise(
-        number="10.5",
+        number="10.4",
         title="A graph that nobody can misuse",
         name="graphed",
         stars=3,

@@ -88,175 +88,114 @@ def count_graphs(fn, inputs):
     },
 )
 
+FEED = SOLUTION["10.1"]
+SCRATCH = "x and y are the graph's: the next batch and the next replay fill them again."
 ANSWERS["10.1"] = Answers(
     right=[
         """
-def graph_gain_exactly(n, kernel, launch):
-    if kernel >= launch:
-        return 1
-    return (n * launch + kernel) / (n * kernel + launch)
+def results_of(graph, x, y, batches):
+    def one(batch):
+        x[...] = batch
+        graph.replay()
+        return y.detach().clone()
+
+    return [one(batch) for batch in batches]
 """,
         """
-def graph_gain_exactly(n, kernel, launch):
-    asked = free = 0
-    for _ in range(n):
-        asked += launch
-        free = max(asked, free) + kernel
-    return free / (launch + n * kernel)
+import copy
+
+
+def results_of(graph, x, y, batches):
+    if not batches:
+        return []
+    x.copy_(batches[0])
+    graph.replay()
+    first = copy.deepcopy(y)
+    return [first, *results_of(graph, x, y, batches[1:])]
 """,
         """
-from utils.simulate.timeline import Op, makespan, schedule
+import torch
 
 
-def graph_gain_exactly(n, kernel, launch):
-    def step(launches):
-        return makespan(
-            schedule(
-                [
-                    Op(str(k), "s", "gpu", kernel, launch=t)
-                    for k, t in enumerate(launches)
-                ]
-            )
-        )
-
-    return step([launch] * n) / step([launch] + [0] * (n - 1))
+def results_of(graph, x, y, batches):
+    kept = torch.empty(len(batches), *y.shape, dtype=y.dtype)
+    for n, batch in enumerate(batches):
+        x.copy_(batch, non_blocking=True)
+        graph.replay()
+        kept[n] = y
+    return list(kept)
+""",
+        """
+def results_of(graph, x, y, batches):
+    results = ()
+    for batch in batches:
+        x.zero_().add_(batch)
+        graph.replay()
+        results += (y + 0,)
+    return results
 """,
     ],
     wrong={
+        edit(FEED, ("y.clone()", "y")): "a later replay",
+        edit(FEED, ("y.clone()", "y.detach()")): "a later replay",
+        edit(FEED, ("x.copy_(batch)", "x = batch")): "the result of the recorded batch",
+        edit(FEED, ("        graph.replay()\n", "")): "nothing has been replayed",
+        edit(
+            FEED,
+            ("        x.copy_(batch)\n", ""),
+            ("y.clone())\n", "y.clone())\n        x.copy_(batch)\n"),
+        ): "copy_ into x first",
+        edit(FEED, ("x.copy_(batch)", "x.data = batch")): "other memory",
+        edit(FEED, ("x.copy_(batch)", "x.set_(batch)")): "other memory",
+        edit(FEED, ("return results", "return y.clone()")): "expected a list",
+        edit(FEED, ("y.clone()", "y.tolist()")): "expected a tensor",
+        edit(
+            FEED, ("    return results", "        y.zero_()\n    return results")
+        ): "you wrote into y",
+        edit(FEED, ("batches:", "batches[1:]:")): "one for each batch",
         """
-def graph_gain_exactly(n, kernel, launch):
-    return n * (launch + kernel) / (launch + n * kernel)
-""": "while the device works",
+def results_of(graph, x, y, batches):
+    results = []
+    for batch in batches:
+        x.copy_(batch)
+        graph.replay()
+        results.append(y)
+    return [result.clone() for result in results]
+""": "a later replay in your function",
         """
-def graph_gain_exactly(n, kernel, launch):
-    return max(launch, kernel) / kernel
-""": "the graph has a launch, too",
+def results_of(graph, x, y, batches):
+    results = []
+    for batch in batches:
+        x.copy_(batch)
+        results.append(y.clone())
+        graph.replay()
+    return results
+""": "nothing has been replayed",
         """
-def graph_gain_exactly(n, kernel, launch):
-    return n * max(launch, kernel) / (launch + n * kernel)
-""": "the first kernel waits for a launch",
+def results_of(graph, x, y, batches):
+    results = []
+    for batch in batches:
+        batch.copy_(x)
+        graph.replay()
+        results.append(y.clone())
+    return results
+""": "your function changed",
         """
-def graph_gain_exactly(n, kernel, launch):
-    return (n * launch + kernel) / (launch + n * kernel)
-""": "here the kernels are longer",
-        """
-def graph_gain_exactly(n, kernel, launch):
-    return (n * launch + kernel) / (launch + kernel)
-""": "the graph runs all n kernels",
-        """
-def graph_gain_exactly(n, kernel, launch):
-    return (launch + n * kernel) / max(launch + n * kernel, n * launch + kernel)
-""": "how many times as fast is eager / graph",
-        """
-def graph_gain_exactly(n, kernel, launch):
-    return max(launch + n * kernel, n * launch + kernel) - launch - n * kernel
-""": "a ratio is asked, not a difference",
-        """
-def graph_gain_exactly(n, kernel, launch):
-    return max(launch + n * kernel, n * launch + kernel) / (n * launch + n * kernel)
-""": "the graph needs a single launch",
-        """
-def graph_gain_exactly(n, kernel, launch):
-    return round(
-        max(launch + n * kernel, n * launch + kernel) / (launch + n * kernel), 2
-    )
-""": "do not round",
-        """
-def graph_gain_exactly(n, kernel, launch):
-    kernel += 1
-    return (max(launch + n * kernel, n * launch + kernel) - 1) / (
-        launch + n * kernel - 1
-    )
-""": "there is no gap between kernels",
-        """
-def graph_gain_exactly(n, kernel, launch):
-    return "much"
-""": "expected a number",
+def results_of(graph, x, y, batches):
+    return [2 * batch + 1 for batch in batches]
+""": "no replay filled y",
+    },
+    equivalent={
+        "clears x": SCRATCH,
+        "changes what is in x": SCRATCH,
+        "changes x before it is used": SCRATCH,
+        "changes y before it is used": SCRATCH,
+        "moves x to the CPU": "Not judged: a check has tensors on the CPU only.",
+        "moves y to the CPU": "Not judged: a check has tensors on the CPU only.",
     },
 )
 
-PAYS = SOLUTION["10.2"]
 ANSWERS["10.2"] = Answers(
-    right=[
-        """
-def calls_until_it_pays(first, compiled, eager):
-    if compiled >= eager:
-        return float("inf")
-    n = 1
-    while first + (n - 1) * compiled >= n * eager:
-        n += 1
-    return n
-""",
-        """
-import numpy as np
-
-
-def calls_until_it_pays(first, compiled, eager):
-    saved = eager - compiled
-    return 1 + np.floor((first - compiled) / saved) if saved > 0 else np.inf
-""",
-        """
-import math
-
-def calls_until_it_pays(first, compiled, eager):
-    if compiled >= eager:
-        return float("inf")
-    return math.floor((first - compiled) / (eager - compiled)) + 1
-""",
-    ],
-    wrong={
-        """
-import math
-
-
-def calls_until_it_pays(first, compiled, eager):
-    return math.ceil(first / (eager - compiled)) if eager > compiled else float("inf")
-""": "will do",
-        edit(
-            PAYS,
-            (
-                "(first - compiled) // (eager - compiled) + 1",
-                "-(-(first - compiled) // (eager - compiled))",
-            ),
-        ): "it has not paid yet",
-        edit(
-            PAYS,
-            (
-                "(first - compiled) // (eager - compiled) + 1",
-                "round((first - compiled) / (eager - compiled)) + 1",
-            ),
-        ): "eager = 1.0 s you returned 15",
-        """
-def calls_until_it_pays(first, compiled, eager):
-    return (
-        (first - compiled) / (eager - compiled) + 1
-        if eager > compiled
-        else float("inf")
-    )
-""": "whole",
-        edit(
-            PAYS, ('float("inf")', "None")
-        ): "you returned None, expected a number, float(",
-        """
-def calls_until_it_pays(first, compiled, eager):
-    for n in range(1, 1000):
-        if first + (n - 1) * compiled < n * eager:
-            return n
-    return float("inf")
-""": "you returned inf, but it pays after 1048576 calls",
-        edit(PAYS, (">= eager", "> eager")): "your function raised ZeroDivisionError",
-        """
-def calls_until_it_pays(first, compiled, eager):
-    return int((first - compiled) / max(eager - compiled, 1e-9)) + 1
-""": "it never pays",
-        """
-def calls_until_it_pays(first, compiled, eager):
-    return float('nan')
-""": "a number of calls is whole",
-    },
-)
-
-ANSWERS["10.3"] = Answers(
     right=[
         """
 def vectors_moved(operations, outputs):
@@ -334,8 +273,8 @@ def vectors_moved(operations, outputs):
     },
 )
 
-CLIP = SOLUTION["10.4"]
-ANSWERS["10.4"] = Answers(
+CLIP = SOLUTION["10.3"]
+ANSWERS["10.3"] = Answers(
     right=[
         """
 def clip(x, limit):
@@ -420,8 +359,8 @@ def clip(x, limit):
     },
 )
 
-GRAPHED = SOLUTION["10.5"]
-ANSWERS["10.5"] = Answers(
+GRAPHED = SOLUTION["10.4"]
+ANSWERS["10.4"] = Answers(
     right=[
         """
 import torch
