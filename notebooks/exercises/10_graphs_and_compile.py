@@ -614,8 +614,9 @@ def clip(x, limit):
     return x * torch.clamp(limit / x.norm(), max=1.0)
 """,
         praise=(
-            "It also runs in a CUDA graph, on meta, and without a wait. PyTorch's"
-            " clip_grad_norm_ does the same."
+            "It also runs on meta. What the device chooses, as by clamp or where, runs in"
+            " a CUDA graph, too, and without a wait; torch.cond, called eagerly, waits."
+            " PyTorch's clip_grad_norm_ chooses by clamp."
         ),
     ),
     Exercise(

@@ -25,6 +25,9 @@ class ToyGraph:
     changes in place wait for the first replay as well (except for the running
     statistics of batch normalization). LabError where the block asks for a value, as
     `.item()`, `if tensor:` and `nonzero` do. CPU tensors only.
+
+    Not as a GPU: an index that is a tensor of whole numbers raises here, too; and
+    `.cpu()`, `.tolist()` and `.numpy()` pass, since the memory is the CPU's.
     """
 
     def __init__(self):
