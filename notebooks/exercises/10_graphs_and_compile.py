@@ -614,7 +614,7 @@ def clip(x, limit):
     return x * torch.clamp(limit / x.norm(), max=1.0)
 """,
         praise=(
-            "It also runs on meta. What the device chooses, by clamp or where, runs in a"
+            "It also runs on meta. What the device chooses (clamp, where) runs in a"
             " CUDA graph, too, without a wait; torch.cond, called eagerly, waits."
             " PyTorch's clip_grad_norm_ chooses by clamp."
         ),

@@ -1,7 +1,6 @@
 """Exercises of lesson 11."""
 
 import collections
-import itertools
 import math
 import numbers
 import threading
@@ -136,6 +135,7 @@ class _Dist:
 
     def __init__(self, rank, world):
         self._rank, self._world, self._count, self._open = rank, world, 0, []
+        self._thread = threading.current_thread()
 
     def __getattr__(self, name):
         if name.startswith("_") or not hasattr(torch.distributed, name):
@@ -252,6 +252,11 @@ class _Dist:
         all are there.
         """
         rank, world = self._rank, self._world
+        if threading.current_thread() is not self._thread:
+            raise _Stop(
+                f"a `dist` of rank {rank} was used in another call: take the one that"
+                " the call gets"
+            )
         self._count = number = self._count + 1
         if number > 1000:
             raise _Stop(
@@ -381,109 +386,84 @@ def _judge_mean_loss(answer, losses):
         expect.close(got, mean, shown, slips=slips, said=said, rel_tol=1e-5)
 
 
-DEALT = [  # n, world, seed, epoch
-    (12, 3, 0, 0),
-    (10, 4, 0, 1),
-    (7, 2, 3, 0),
-    (3, 5, 1, 2),
-    (5, 1, 0, 0),
-    (0, 2, 0, 0),
-]
+class _Wrapped(torch.nn.Module):
+    """As DistributedDataParallel: a module around the model, without a group."""
+
+    def __init__(self, module):
+        super().__init__()
+        self.module = module
+
+    def forward(self, *inputs):
+        return self.module(*inputs)
 
 
-def check_share(answer):
-    def share(n, rank, world, seed, epoch):
-        shown = (
-            f"n = {n}, rank = {rank}, world = {world}, seed = {seed}, epoch = {epoch}"
-        )
-        return _indices(call(answer, n, rank, world, seed, epoch, shown=shown), shown)
-
-    for n, world, seed, epoch in DEALT:
-        dealt = [share(n, rank, world, seed, epoch) for rank in range(world)]
-        shown = f"n = {n}, world = {world}, seed = {seed}, epoch = {epoch}"
-        _judge_dealt(dealt, n, world, f"for {shown} you dealt out {dealt}")
-    _judge_orders(lambda seed, epoch: share(50, 0, 2, seed, epoch))
+def check_finish(answer):
+    for size in (2, 3, 1):
+        models = [_model() for _ in range(size)]
+        saved = _finish(answer, models)
+        _judge_saved(saved, size, models[0].state_dict())
 
 
-def _judge_dealt(dealt, n, world, shown):
-    count = collections.Counter(itertools.chain.from_iterable(dealt))
-    for i in count:
-        if not 0 <= i < n:
-            raise Wrong(f"{shown}: there is no index {i}")
-    twice = [i for i in count if count[i] > 1]
-    lost = [i for i in range(n) if i not in count]
-    if twice and lost:
+def _model():
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)  # all ranks hold the same
+        return torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.BatchNorm1d(3))
+
+
+def _finish(answer, models):
+    """(rank, what it saved, ranks that had left finish by then) of all files."""
+    world, saved, gone = _World(len(models)), [], []
+
+    def work(rank):
+        @_named
+        def save(state):
+            # until no other rank can go on: who does not wait for the file, has left
+            world.wait(rank, lambda: world.ended + len(world.waiting) == world.size)
+            saved.append((rank, state, list(gone)))
+
+        dist = _Dist(rank, world)
+        given = dist, _Wrapped(models[rank]), save
+        call(answer, *given, shown=f"rank {rank} of {world.size}")
+        dist._close()
+        gone.append(rank)
+
+    world.run(work)
+    return saved
+
+
+def _judge_saved(saved, size, expected):
+    ranks = sorted(rank for rank, *_ in saved)
+    if not ranks:
+        raise Wrong(f"with {size} ranks nobody called save: rank 0 does")
+    if any(ranks):
+        raise Wrong(f"save was called by ranks {ranks} of {size}: only rank 0 does")
+    if len(ranks) > 1:
+        raise Wrong(f"rank 0 of {size} called save {len(ranks)} times: once, please")
+    ((_, state, gone),) = saved
+    if not isinstance(state, dict):
+        kind = type(state).__name__
+        raise Wrong(f"rank 0 of {size} saved a {kind}, expected a state dict")
+    if any(str(name).startswith("module.") for name in state):
         raise Wrong(
-            f"{shown}: {twice[0]} twice, {lost[0]} not at all. All ranks must shuffle"
-            " alike, and take different parts"
+            f"the names that you saved begin with 'module.': {list(state)[:2]} …, and"
+            f" do not fit the model without DDP; expected {list(expected)[:2]} …"
         )
-    if twice:
+    if state.keys() != expected.keys():
         raise Wrong(
-            f"{shown}: {twice[0]} twice, but each index belongs to one rank, without"
-            " padding"
+            f"you saved the names {list(state)}, expected {list(expected)}: what the"
+            " state_dict of the model holds"
         )
-    if lost:
-        why = "every index belongs to one rank"
-        if n % world:
-            why = "what does not divide must be dealt out, too"
-        raise Wrong(f"{shown}: {lost[0]} not at all, but {why}")
-    sizes = [len(part) for part in dealt]
-    if max(sizes) - min(sizes) > 1:
-        raise Wrong(f"{shown}, {sizes} samples: no rank may have two more than another")
-
-
-def _judge_orders(share):
-    """share(seed, epoch): what rank 0 of 2 gets of 50 samples."""
-    seeds, epochs = (0, 1, 7), (0, 1, 2, 3, 10)
-    orders = {at: share(*at) for at in itertools.product(seeds, epochs)}
-    for (seed, epoch), order in orders.items():
-        if order == sorted(order):
+    for name, value in expected.items():
+        same = isinstance(state[name], torch.Tensor) and torch.equal(state[name], value)
+        if not same:
             raise Wrong(
-                f"not shuffled: with n = 50, seed = {seed}, epoch = {epoch}, rank 0 of"
-                f" 2 gets {order[:4]} …"
+                f"you saved {state[name]} as {name}, expected {value}, as in the model"
             )
-        if share(seed, epoch) != order:
-            raise Wrong(
-                "two calls with the same arguments gave two orders: the order must"
-                " follow from seed and epoch"
-            )
-    pairs_of_epochs = list(itertools.combinations(epochs, 2))
-    for seed, (a, b) in itertools.product(seeds, pairs_of_epochs):
-        if orders[seed, a] == orders[seed, b]:
-            raise Wrong(
-                f"with seed {seed}, epochs {a} and {b} have the same order: it must"
-                " follow from the epoch, too"
-            )
-    for epoch, (a, b) in itertools.product(epochs, itertools.combinations(seeds, 2)):
-        if orders[a, epoch] == orders[b, epoch]:
-            raise Wrong(
-                f"in epoch {epoch}, seeds {a} and {b} give the same order: it must"
-                " follow from the seed, too"
-            )
-    for seed, (a, b) in itertools.product(seeds, pairs_of_epochs):
-        if set(orders[seed, a]) == set(orders[seed, b]):
-            raise Wrong(
-                f"with seed {seed}, rank 0 of 2 has the same samples in epochs {a} and"
-                f" {b}, in another order: shuffle all samples before you deal them out"
-            )
-
-
-def _indices(got, shown):
-    got = expect.listed(got)
-    if isinstance(got, (list, tuple)):  # of tensors with one number each
-        got = [
-            i.item() if isinstance(i, torch.Tensor) and i.dim() == 0 else i for i in got
-        ]
-    if not isinstance(got, (list, range)) or not all(map(_is_whole, got)):
+    if gone:
         raise Wrong(
-            f"for {shown} you returned {got!r}, expected a list of indices, whole"
-            " numbers"
+            f"rank {min(gone)} of {size} had left before the file was there: all wait"
+            " for rank 0, until it *has* saved"
         )
-    return list(got)
-
-
-def _is_whole(value):
-    return isinstance(value, numbers.Integral) and not isinstance(value, bool)
 
 
 def check_loss_factor(answer):
@@ -521,61 +501,6 @@ def _named(function):
     """The function, called by its bare name in messages of Python."""
     function.__qualname__ = function.__name__
     return function
-
-
-def check_ring_all_gather(answer):
-    for size in (2, 3, 1, 5):
-        # in no order, and one value twice
-        values, sent = list("dbeba")[:size], [0] * size
-        results = _run_ring(answer, values, sent)
-        for rank, got in enumerate(results):
-            _judge_gathered(got, values, rank, sent[rank])
-
-
-def _run_ring(answer, values, sent):
-    """What the answer returns on each rank. sent: gets how many values it sent."""
-    world = _World(len(values))
-
-    def work(rank):
-        left, right = (rank - 1) % world.size, (rank + 1) % world.size
-        shown = f"rank {rank} of {world.size}"
-
-        @_named
-        def send(value):
-            sent[rank] += 1
-            if sent[rank] > 2 * world.size:
-                raise _Stop(f"{shown} has sent {sent[rank]} values and goes on")
-            # more than one of the values, which are strings
-            if str(value).count("'") > 2:
-                raise _Stop(f"{shown} sent {value}: one value in each message, please")
-            world.send(rank, right, value)
-
-        @_named
-        def receive():
-            return world.receive(left, rank)
-
-        given = rank, world.size, values[rank], send, receive
-        return call(answer, *given, shown=shown)
-
-    return world.run(work)
-
-
-def _judge_gathered(got, values, rank, sent):
-    size, why = len(values), ""
-    if isinstance(got, (list, tuple)):
-        got, held = list(got), sorted(map(str, got))
-        if size > 2 and set(held) == {values[rank], values[rank - 1]}:
-            why = "send on what you received, not your own value again"
-        elif held == sorted(values):
-            why = "the same values, but in the order of ranks, please"
-    shown = f"rank {rank} of {size}"
-    expect.equal(got, values, shown, why)
-    if sent < size - 1:
-        raise Wrong(
-            f"{shown} sent only {sent} of {size - 1}: ranks do not share variables"
-        )
-    if sent > size - 1:
-        raise Wrong(f"{shown} sent too many values: {sent} instead of {size - 1}")
 
 
 RATES = [  # samples a second of one process, of several, and how many these are
@@ -805,37 +730,30 @@ def mean_loss(dist, loss):
     ),
     Exercise(
         number="11.1",
-        title="Deal out without padding",
-        name="share",
-        stars=2,
-        check=check_share,
+        title="The end of a training",
+        name="finish",
+        stars=1,
+        check=check_finish,
         hints=[
             (
-                "All ranks must make the same shuffled list. From what can its seed"
-                " follow, that all of them know?"
+                "The names in the state dict of a wrapped model begin with `module.`."
+                " Where is the model inside?"
             ),
             (
-                "torch.Generator().manual_seed(...) and torch.randperm(n,"
-                " generator=...) give one order to all ranks."
+                "Which collective moves nothing, and lets nobody go before all have"
+                " come? Who must call it, and when does rank 0 come to it?"
             ),
-            (
-                "The slice [rank::world] takes every world-th element, beginning with"
-                " the rank's own."
-            ),
+            "Under `if`, save(ddp.module.state_dict()); behind it dist.barrier().",
         ],
         solution="""
-import torch
-
-
-def share(n, rank, world, seed, epoch):
-    generator = torch.Generator()
-    generator.manual_seed(seed + epoch)
-    return torch.randperm(n, generator=generator)[rank::world]
+def finish(dist, ddp, save):
+    if dist.get_rank() == 0:
+        save(ddp.module.state_dict())
+    dist.barrier()
 """,
         praise=(
-            "DistributedSampler adds seed and epoch, too, so its seed 0 in epoch 1 is"
-            " seed 1 in epoch 0. And shares of unequal length need join, or a loss that"
-            " is weighted."
+            "The `if` holds what one rank does, and no collective: the barrier stands"
+            " outside, where all ranks come to it."
         ),
     ),
     Exercise(
@@ -866,72 +784,6 @@ def loss_factor(rank, sizes):
     ),
     Exercise(
         number="11.3",
-        title="Half a ring",
-        name="ring_all_gather",
-        stars=3,
-        check=check_ring_all_gather,
-        hints=[
-            (
-                "In each of world - 1 steps: send one value to the right, receive one"
-                " from the left. Which one to send?"
-            ),
-            "Send on what you received last. At the start that is your own value.",
-            (
-                "What arrives in the first step is from rank - 1, in the second from"
-                " rank - 2. Below 0, count modulo world (or let Python count from the"
-                " end)."
-            ),
-        ],
-        solution="""
-def ring_all_gather(rank, world, value, send, receive):
-    values = [value] * world
-    for step in range(1, world):
-        send(value)
-        value = receive()
-        values[rank - step] = value
-    return values
-""",
-        praise=(
-            "With chunks that are added on the way before it, this is the all-reduce of"
-            " the lesson."
-        ),
-    ),
-    Exercise(
-        number="11.4",
-        title="One against several",
-        name="one_against_several",
-        stars=3,
-        check=check_one_against_several,
-        hints=[
-            (
-                "A sample takes 1 / one seconds with one process, and 1 / several with"
-                " all of them."
-            ),
-            (
-                "If only computing took time, it would be 1 / (one * processes). What"
-                " is more than that does not shrink."
-            ),
-            (
-                "limit = (1 / one) / (1 / several - 1 / (one * processes)), and"
-                " infinite where the rest is not above 0."
-            ),
-        ],
-        solution="""
-def one_against_several(one, several, processes):
-    speedup = several / one
-    rest = 1 / several - 1 / (one * processes)
-    limit = 1 / one / rest if rest > 0 else float("inf")
-    return speedup, speedup / processes, limit
-""",
-        praise=(
-            "It resembles Amdahl's law; but there one process pays for the part that"
-            " does not divide as well, and here it is the price of having several. A"
-            " limit below 1 means that one process is the best choice for this work on"
-            " this machine. A larger batch shrinks the rest of each sample."
-        ),
-    ),
-    Exercise(
-        number="11.5",
         title="Three mistakes",
         name="train_right",
         stars=2,
@@ -968,6 +820,40 @@ def train_right(dist, sampler, step, count, save, epochs):
         praise=(
             "A training that reads the file afterwards needs a barrier, or it may be"
             " faster than the writer."
+        ),
+    ),
+    Exercise(
+        number="11.4",
+        title="One against several",
+        name="one_against_several",
+        stars=3,
+        check=check_one_against_several,
+        hints=[
+            (
+                "A sample takes 1 / one seconds with one process, and 1 / several with"
+                " all of them."
+            ),
+            (
+                "If only computing took time, it would be 1 / (one * processes). What"
+                " is more than that does not shrink."
+            ),
+            (
+                "limit = (1 / one) / (1 / several - 1 / (one * processes)), and"
+                " infinite where the rest is not above 0."
+            ),
+        ],
+        solution="""
+def one_against_several(one, several, processes):
+    speedup = several / one
+    rest = 1 / several - 1 / (one * processes)
+    limit = 1 / one / rest if rest > 0 else float("inf")
+    return speedup, speedup / processes, limit
+""",
+        praise=(
+            "It resembles Amdahl's law; but there one process pays for the part that"
+            " does not divide as well, and here it is the price of having several. A"
+            " limit below 1 means that one process is the best choice for this work on"
+            " this machine. A larger batch shrinks the rest of each sample."
         ),
     ),
 ]

@@ -166,7 +166,7 @@ CURES = [
         "process 0 terminated with exit code 1",
         "A process that was started from a notebook cannot import what a cell defines."
         " Put the function into a file.",
-        ("11", "ranks-text"),
+        ("11", "ways"),
     ),
     Cure(
         "failed to pass monitoredBarrier",

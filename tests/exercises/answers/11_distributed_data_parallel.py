@@ -83,95 +83,113 @@ def mean_loss(dist, loss):
     },
 )
 
-SHARE = SOLUTION["11.1"]
+FINISH = SOLUTION["11.1"]
 ANSWERS["11.1"] = Answers(
     right=[
-        edit(
-            SHARE, ("seed + epoch", "1000 * seed + epoch"), ("[rank", ".tolist()[rank")
-        ),
         """
-import random
-
-
-def share(n, rank, world, seed, epoch):
-    indices = list(range(n))
-    random.Random(f"{seed}, {epoch}").shuffle(indices)
-    return indices[rank * n // world : (rank + 1) * n // world]
-""",
-        """
-import numpy as np
-
-
-def share(n, rank, world, seed, epoch):
-    return np.array_split(np.random.default_rng([seed, epoch]).permutation(n), world)[
-        rank
-    ]
+def finish(dist, ddp, save):
+    if dist.get_rank() > 0:
+        dist.barrier()
+        return
+    save(ddp.module.state_dict())
+    dist.barrier()
 """,
         """
 import torch
 
 
-def share(n, rank, world, seed, epoch):
-    torch.manual_seed(hash((seed, epoch)))
-    order = torch.randperm(n).tolist()
-    return [order[i] for i in range(n) if i % world == rank]
+def finish(dist, ddp, save):
+    if dist.get_rank() == 0:
+        save({name: x.cpu().clone() for name, x in ddp.module.state_dict().items()})
+    dist.all_reduce(torch.zeros(1))
+""",
+        """
+from torch.nn.modules.utils import consume_prefix_in_state_dict_if_present
+
+
+def finish(dist, ddp, save):
+    state = ddp.state_dict()
+    consume_prefix_in_state_dict_if_present(state, "module.")
+    dist.barrier()
+    if not dist.get_rank():
+        save(state=state)
+    dist.barrier(async_op=True).wait()
+""",
+        """
+def finish(dist, ddp, save):
+    model = getattr(ddp, "module", ddp)
+    state = model.state_dict()
+    if dist.get_rank() == 0:
+        save(state)
+    done = [None] * dist.get_world_size()
+    dist.all_gather_object(done, True)
+    return state
+""",
+        """
+import torch
+
+
+def finish(dist, ddp, save):
+    flag = torch.zeros(1)
+    if dist.get_rank() == 0:
+        save(ddp.module.state_dict())
+        for rank in range(1, dist.get_world_size()):
+            dist.send(flag, rank)
+    else:
+        dist.recv(flag, 0)
+""",
+        """
+def finish(dist, ddp, save):
+    try:
+        if dist.get_rank() == 0:
+            names = ddp.state_dict()
+            save({name.removeprefix("module."): names[name] for name in names})
+    finally:
+        dist.barrier()
 """,
     ],
     wrong={
-        edit(SHARE, ("seed + epoch", "seed + epoch + 7919 * rank")): "shuffle alike",
-        edit(SHARE, ("seed + epoch", "seed")): "epochs 0 and 1 have the same order",
-        edit(SHARE, ("seed + epoch", "epoch")): "seeds 0 and 1 give the same order",
-        edit(SHARE, ("seed + epoch", "max(seed, epoch)")): "the same order",
-        edit(SHARE, (", generator=generator", "")): "shuffle alike",
+        edit(FINISH, ("ddp.module.state", "ddp.state")): "begin with 'module.'",
+        edit(FINISH, (".state_dict()", "")): "saved a Sequential, expected a state",
+        edit(FINISH, (".module.state_dict()", "")): "saved a _Wrapped, expected",
+        edit(FINISH, ("    dist.barrier()\n", "")): "had left before the file",
+        edit(
+            FINISH,
+            ("    dist.barrier()\n", ""),
+            ("    if", "    dist.barrier()\n    if"),
+        ): "had left before the file was there: all wait for rank 0, until it *has*",
+        edit(
+            FINISH, ("    dist.barrier", "        dist.barrier")
+        ): "waits in barrier, which rank 1 never calls: a hang",
+        edit(FINISH, ("== 0", ">= 0")): "by ranks [0, 1] of 2: only rank 0 does",
+        edit(FINISH, ("== 0", "== 1")): "by ranks [1] of 2: only rank 0 does",
+        edit(FINISH, ("== 0", "== 5")): "nobody called save",
+        edit(
+            FINISH, ("    dist", "    save(ddp.module.state_dict())\n    dist")
+        ): "by ranks [0, 0, 1] of 2",
+        edit(
+            FINISH,
+            ("        save", "        save(ddp.module.state_dict())\n        save"),
+        ): "called save 2 times",
+        edit(FINISH, ("barrier()", "barrier(async_op=True)")): "never called wait()",
+        edit(
+            FINISH, ("ddp.module.state_dict()", "dict(ddp.module.named_parameters())")
+        ): "expected ['0.weight', '0.bias', '1.weight', '1.bias', '1.running_mean'",
+        edit(
+            FINISH,
+            (
+                "ddp.module.state_dict()",
+                "{name: 0 * x for name, x in ddp.module.state_dict().items()}",
+            ),
+        ): "as in the model",
         """
-def share(n, rank, world, seed, epoch):
-    return list(range(rank, n, world))
-""": "not shuffled",
-        """
-import torch
-
-
-def share(n, rank, world, seed, epoch):
-    mine = torch.arange(n)[rank::world]
-    order = torch.randperm(
-        len(mine), generator=torch.Generator().manual_seed(1000 * seed + epoch)
-    )
-    return mine[order].tolist()
-""": "the same samples in epochs 0 and 1",
-        """
-from torch.utils.data import DistributedSampler
-
-
-def share(n, rank, world, seed, epoch):
-    sampler = DistributedSampler(range(n), world, rank, seed=seed)
-    sampler.set_epoch(epoch)
-    return list(sampler)
-""": "without padding",
-        """
-from torch.utils.data import DistributedSampler
-
-
-def share(n, rank, world, seed, epoch):
-    sampler = DistributedSampler(range(n), world, rank, seed=seed, drop_last=True)
-    sampler.set_epoch(epoch)
-    return list(sampler)
-""": "what does not divide must be dealt out",
-        """
-import torch
-
-
-def share(n, rank, world, seed, epoch):
-    order = torch.randperm(
-        n, generator=torch.Generator().manual_seed(1000 * seed + epoch)
-    ).tolist()
-    size = n // world
-    return order[rank * size : (rank + 1) * size if rank < world - 1 else n]
-""": "no rank may have two more",
-    },
-    equivalent={
-        (
-            "generator.manual_seed(seed + epoch) → generator.manual_seed(seed - epoch)"
-        ): "Another seed in each epoch, and for each seed.",
+def finish(dist, ddp, save):
+    if dist.get_rank() == 0:
+        dist.barrier()
+        save(ddp.module.state_dict())
+    else:
+        dist.barrier()
+""": "had left before the file",
     },
 )
 
@@ -224,172 +242,8 @@ def loss_factor(rank, sizes):
     },
 )
 
-RING = SOLUTION["11.3"]
+TRAIN = SOLUTION["11.3"]
 ANSWERS["11.3"] = Answers(
-    right=[
-        """
-def ring_all_gather(rank, world, value, send, receive):
-    values = [None] * world
-    values[rank] = value
-    for step in range(world - 1):
-        send(values[(rank - step) % world])
-        values[(rank - step - 1) % world] = receive()
-    return values
-""",
-        """
-def ring_all_gather(rank, world, value, send, receive):
-    found = {rank: value}
-    message = rank, value
-    while len(found) < world:
-        send(message)
-        message = receive()
-        found[message[0]] = message[1]
-    return [found[r] for r in range(world)]
-""",
-        """
-from collections import deque
-
-
-def ring_all_gather(rank, world, value, send, receive):
-    values = deque([value])
-    for _ in range(world - 1):
-        send(values[0])
-        values.appendleft(receive())
-    values.rotate(rank + 1)
-    return tuple(values)
-""",
-    ],
-    wrong={
-        edit(
-            RING,
-            (
-                "value = receive()\n        values[rank - step] = value",
-                "values[rank - step] = receive()",
-            ),
-        ): "expected",
-        edit(
-            RING,
-            (
-                "send(value)\n        value = receive()",
-                "value = receive()\n        send(value)",
-            ),
-        ): "a deadlock",
-        edit(
-            RING, ("    return", "    send(value)\n    return")
-        ): "too many values: 2 instead of 1",
-        edit(
-            RING, ("value =", "left ="), (" value\n", " left\n")
-        ): "your own value again",
-        """
-found = {}
-
-def ring_all_gather(rank, world, value, send, receive):
-    found[world, rank] = value
-    while any((world, r) not in found for r in range(world)):
-        pass
-    return [found[world, r] for r in range(world)]
-""": "ranks do not share variables",
-        edit(RING, ("rank - step", "(rank + step) % world")): "in the order of ranks",
-        edit(RING, ("return values", "return sorted(values)")): "in the order of ranks",
-        edit(
-            RING,
-            (
-                "    for",
-                "    if rank == 1:\n        raise ValueError('broken')\n    for",
-            ),
-        ): "for rank 1 of 2 your function raised ValueError: broken",
-        edit(
-            RING, ("    for", "    if rank == 1:\n        return values\n    for")
-        ): "waits for one more value, which rank 1 never sends",
-        """
-def ring_all_gather(rank, world, value, send, receive):
-    values = {rank: value}
-    for _ in range(world - 1):
-        send(values)
-        values = values | receive()
-    return [values[r] for r in range(world)]
-""": "one value in each message",
-        """
-def ring_all_gather(rank, world, value, send, receive):
-    values = []
-    while len(values) < world:
-        values += values
-    return values
-""": "had not ended",
-    },
-)
-
-ANSWERS["11.4"] = Answers(
-    right=[
-        """
-import math
-
-
-def one_against_several(one, several, processes):
-    if several >= one * processes:
-        return several / one, several / (one * processes), math.inf
-    return (
-        several / one,
-        several / (one * processes),
-        1 / (one / several - 1 / processes),
-    )
-""",
-        """
-import numpy as np
-
-
-def one_against_several(one, several, processes):
-    speedup = np.float64(several) / one
-    with np.errstate(divide="ignore"):
-        return np.array(
-            [
-                speedup,
-                speedup / processes,
-                1 / max(np.float64(0), 1 / speedup - 1 / processes),
-            ]
-        )
-""",
-    ],
-    wrong={
-        """
-def one_against_several(one, several, processes):
-    return one / several, one / several / processes, 1.0
-""": "the other way round",
-        """
-def one_against_several(one, several, processes):
-    return several / one, several / one, 1.0
-""": "the efficiency is",
-        """
-def one_against_several(one, several, processes):
-    return several / one, several / one / processes, float(processes)
-""": "only the rest remains",
-        """
-def one_against_several(one, several, processes):
-    speedup = several / one
-    serial = (processes / speedup - 1) / (processes - 1) if processes > 1 else 1
-    return speedup, speedup / processes, 1 / serial if serial > 1e-12 else float("inf")
-""": "one process has no such rest",
-        """
-def one_against_several(one, several, processes):
-    speedup = several / one
-    rest = 1 / several - 1 / (one * processes)
-    return (
-        speedup,
-        speedup / processes,
-        max(1, 1 / one / rest) if rest > 0 else float("inf"),
-    )
-""": "may be slower than one process",
-        """
-def one_against_several(one, several, processes):
-    speedup = several / one
-    rest = 1 / several - 1 / (one * processes)
-    return speedup, speedup / processes, 1 / one / rest if rest else float("inf")
-""": "no rest that would not shrink",
-    },
-)
-
-TRAIN = SOLUTION["11.5"]
-ANSWERS["11.5"] = Answers(
     right=[
         """
 import torch
@@ -558,5 +412,74 @@ def train_right(dist, sampler, step, count, save, epochs):
         "right, total = counts.tolist() → right, total = counts.cpu()": (
             "A tensor with one number is a number, too."
         ),
+    },
+)
+
+ANSWERS["11.4"] = Answers(
+    right=[
+        """
+import math
+
+
+def one_against_several(one, several, processes):
+    if several >= one * processes:
+        return several / one, several / (one * processes), math.inf
+    return (
+        several / one,
+        several / (one * processes),
+        1 / (one / several - 1 / processes),
+    )
+""",
+        """
+import numpy as np
+
+
+def one_against_several(one, several, processes):
+    speedup = np.float64(several) / one
+    with np.errstate(divide="ignore"):
+        return np.array(
+            [
+                speedup,
+                speedup / processes,
+                1 / max(np.float64(0), 1 / speedup - 1 / processes),
+            ]
+        )
+""",
+    ],
+    wrong={
+        """
+def one_against_several(one, several, processes):
+    return one / several, one / several / processes, 1.0
+""": "the other way round",
+        """
+def one_against_several(one, several, processes):
+    return several / one, several / one, 1.0
+""": "the efficiency is",
+        """
+def one_against_several(one, several, processes):
+    return several / one, several / one / processes, float(processes)
+""": "only the rest remains",
+        """
+def one_against_several(one, several, processes):
+    speedup = several / one
+    serial = (processes / speedup - 1) / (processes - 1) if processes > 1 else 1
+    return speedup, speedup / processes, 1 / serial if serial > 1e-12 else float("inf")
+""": "one process has no such rest",
+        """
+def one_against_several(one, several, processes):
+    speedup = several / one
+    rest = 1 / several - 1 / (one * processes)
+    return (
+        speedup,
+        speedup / processes,
+        max(1, 1 / one / rest) if rest > 0 else float("inf"),
+    )
+""": "may be slower than one process",
+        """
+def one_against_several(one, several, processes):
+    speedup = several / one
+    rest = 1 / several - 1 / (one * processes)
+    return speedup, speedup / processes, 1 / one / rest if rest else float("inf")
+""": "no rest that would not shrink",
     },
 )
