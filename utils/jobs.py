@@ -112,7 +112,7 @@ class Job:
 
     def __init__(self, script, arguments, processes, options):
         self.logs = pathlib.Path(tempfile.mkdtemp(prefix="job-", dir=folder()))
-        path, shown = _find(pathlib.Path(script))
+        path, shown = find(script)
         given = [f"--nproc-per-node={processes}", *(options or self._standalone())]
         arguments = [str(argument) for argument in arguments]
         self.command = "torchrun " + shlex.join([*given, shown, *arguments])
@@ -213,9 +213,11 @@ class Job:
         return Run(self.agent.poll(), printed, errors, agent)
 
 
-def _find(script):
-    """The path of a script, and how a reader would type it."""
-    course = COURSE / "notebooks"
+def find(script: str | os.PathLike) -> tuple[pathlib.Path, str]:
+    """The path of a script, and how a reader would type it. LaunchError if there is
+    none.
+    """
+    course, script = COURSE / "notebooks", pathlib.Path(script)
     for path in (course / script, script.absolute()):
         if path.exists():
             inside = path.is_relative_to(course)

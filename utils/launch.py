@@ -8,11 +8,13 @@ returns a Job. A cell that begins with
 
 is written to a file and started in four processes. Lesson 11 explains torchrun. Both
 print the command that a reader would type, and what each rank printed, rank by rank
-instead of mixed as a terminal shows it. Jobs run in `folder()`. `child_stderr()` is for
-processes that a cell starts otherwise, by mp.spawn or a DataLoader.
+instead of mixed as a terminal shows it. Jobs run in `folder()`. `show_diff(old, new)`
+prints what two scripts do otherwise. `child_stderr()` is for processes that a cell
+starts otherwise, by mp.spawn or a DataLoader.
 """
 
 import contextlib
+import difflib
 import os
 import re
 import shlex
@@ -27,6 +29,7 @@ from utils.jobs import (  # noqa: F401 (DEFAULTS and free_port: for lessons)
     Job,
     LaunchError,
     Run,
+    find,
     folder,
     free_port,
 )
@@ -103,6 +106,19 @@ def _message(text, most=4):
     starts = [n for n, line in enumerate(lines) if error.match(line)]
     last = lines[starts[-1] :] if starts else lines[-most:]
     return [line for line in last if line.strip()][:most]
+
+
+def show_diff(old: str | os.PathLike, new: str | os.PathLike) -> None:
+    """Print the lines in which two scripts differ: those of the old one behind a -,
+    those of the new one behind a +, without empty ones.
+
+    old, new: as the script of `start`
+    """
+    (path, before), (new_path, after) = find(old), find(new)
+    texts = [one.read_text(encoding="utf-8").splitlines() for one in (path, new_path)]
+    for line in difflib.unified_diff(*texts, before, after, n=0, lineterm=""):
+        if not line.startswith("@@") and line not in ("-", "+"):
+            print(line)
 
 
 @contextlib.contextmanager

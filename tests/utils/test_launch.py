@@ -125,6 +125,26 @@ def test_a_rank_that_dies_without_a_word(script):
         launch.torchrun(script(DIES))
 
 
+def test_the_lines_in_which_two_scripts_differ(tmp_path, capsys):
+    old, new = tmp_path / "old.py", tmp_path / "new.py"
+    old.write_text("import torch\n\n\nx = 1\nfor n in range(3):\n    x += n\n")
+    new.write_text(
+        "import os\n\nimport torch\n\nx = 2\nfor n in range(3):\n    x += n\n"
+    )
+    launch.show_diff(old, new)
+    assert capsys.readouterr().out.splitlines() == [
+        "--- old.py",
+        "+++ new.py",
+        "+import os",
+        "-x = 1",
+        "+x = 2",
+    ]
+    launch.show_diff(str(new), new)
+    assert capsys.readouterr().out == ""
+    with pytest.raises(LaunchError, match="no script nowhere.py"):
+        launch.show_diff(old, "nowhere.py")
+
+
 def test_no_colors(script, monkeypatch):
     monkeypatch.setenv("LAB_STRICT", "1")
     # a notebook's kernel does it; Python 3.13 colors its tracebacks then
