@@ -12,7 +12,7 @@ from tools.lessons import formatting
 
 # may only become fewer
 OLD_FORM = {"09"}
-OLD_FORM |= {"10", "11", "12", "13", "14", "15", "16"}
+OLD_FORM |= {"10", "11", "13", "14", "15", "16"}
 STARS = {1: 3, 2: 6, 3: 10}  # minutes
 
 
