@@ -523,37 +523,6 @@ def check_best_interval(answer):
 EXERCISES = [
     Exercise(
         number="12.0",
-        title="One block at a time",
-        name="shard_blocks",
-        stars=1,
-        check=check_shard_blocks,
-        hints=[
-            (
-                "from torch.distributed.fsdp import fully_shard. It changes the module"
-                " that it gets."
-            ),
-            (
-                "for block in model: fully_shard(block, mesh=mesh). What is still whole"
-                " then?"
-            ),
-            "After the loop, fully_shard(model, mesh=mesh) takes what is in no block.",
-        ],
-        solution="""
-from torch.distributed.fsdp import fully_shard
-
-def shard_blocks(model, mesh):
-    for block in model:
-        fully_shard(block, mesh=mesh)
-    fully_shard(model, mesh=mesh)
-""",
-        praise=(
-            "Over a mesh of two dimensions, the same lines give hybrid sharding: the"
-            " gathers stay within a row of the mesh, and only gradients, already cut,"
-            " cross it."
-        ),
-    ),
-    Exercise(
-        number="12.1",
         title="Go on where it stopped",
         name="resume",
         stars=1,
@@ -584,40 +553,7 @@ def resume(path, model, optimizer):
         ),
     ),
     Exercise(
-        number="12.2",
-        title="The rest of an epoch",
-        name="rest_of_epoch",
-        stars=3,
-        check=check_rest_of_epoch,
-        hints=[
-            (
-                "First find the epoch and the step in it. An epoch has as many steps as"
-                " batches, the last smaller one too."
-            ),
-            (
-                "divmod(steps, steps_per_epoch) gives both. The samples before step *"
-                " batch are done."
-            ),
-            "Cut what remains into batches first, then take [rank::size] of each.",
-        ],
-        solution="""
-def rest_of_epoch(steps, order, batch, rank, size):
-    per_epoch = -(-len(order(0)) // batch)  # rounded up
-    epoch, done = divmod(steps, per_epoch)
-    samples = order(epoch)
-    return [
-        samples[first : first + batch][rank::size]
-        for first in range(done * batch, len(samples), batch)
-    ]
-""",
-        praise=(
-            "Nothing in it depends on how many processes there were before. That is"
-            " what lets a job go on with fewer: the global batches stay the same, only"
-            " their division changes."
-        ),
-    ),
-    Exercise(
-        number="12.3",
+        number="12.1",
         title="Save atomically",
         name="save",
         stars=2,
@@ -651,7 +587,38 @@ def save(write, path):
         ),
     ),
     Exercise(
-        number="12.4",
+        number="12.2",
+        title="One block at a time",
+        name="shard_blocks",
+        stars=1,
+        check=check_shard_blocks,
+        hints=[
+            (
+                "from torch.distributed.fsdp import fully_shard. It changes the module"
+                " that it gets."
+            ),
+            (
+                "for block in model: fully_shard(block, mesh=mesh). What is still whole"
+                " then?"
+            ),
+            "After the loop, fully_shard(model, mesh=mesh) takes what is in no block.",
+        ],
+        solution="""
+from torch.distributed.fsdp import fully_shard
+
+def shard_blocks(model, mesh):
+    for block in model:
+        fully_shard(block, mesh=mesh)
+    fully_shard(model, mesh=mesh)
+""",
+        praise=(
+            "Over a mesh of two dimensions, the same lines give hybrid sharding: the"
+            " gathers stay within a row of the mesh, and only gradients, already cut,"
+            " cross it."
+        ),
+    ),
+    Exercise(
+        number="12.3",
         title="How often to save",
         name="best_interval",
         stars=2,
@@ -677,6 +644,39 @@ def best_interval(cost, host_mtbf, hosts):
             "The share is sqrt(2 · cost / M): four times as many hosts lose twice as"
             " much, unless saving gets faster. Sharded checkpoints do, because each"
             " host writes its own part."
+        ),
+    ),
+    Exercise(
+        number="12.4",
+        title="The rest of an epoch",
+        name="rest_of_epoch",
+        stars=3,
+        check=check_rest_of_epoch,
+        hints=[
+            (
+                "First find the epoch and the step in it. An epoch has as many steps as"
+                " batches, the last smaller one too."
+            ),
+            (
+                "divmod(steps, steps_per_epoch) gives both. The samples before step *"
+                " batch are done."
+            ),
+            "Cut what remains into batches first, then take [rank::size] of each.",
+        ],
+        solution="""
+def rest_of_epoch(steps, order, batch, rank, size):
+    per_epoch = -(-len(order(0)) // batch)  # rounded up
+    epoch, done = divmod(steps, per_epoch)
+    samples = order(epoch)
+    return [
+        samples[first : first + batch][rank::size]
+        for first in range(done * batch, len(samples), batch)
+    ]
+""",
+        praise=(
+            "Nothing in it depends on how many processes there were before. That is"
+            " what lets a job go on with fewer: the global batches stay the same, only"
+            " their division changes."
         ),
     ),
 ]

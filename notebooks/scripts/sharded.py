@@ -3,10 +3,7 @@ import os
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.distributed.checkpoint.state_dict import (
-    StateDictOptions,
-    get_model_state_dict,
-)
+from torch.distributed.checkpoint import state_dict
 from torch.distributed.fsdp import fully_shard
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
@@ -19,8 +16,9 @@ x = torch.randn(960, 8)
 data = TensorDataset(x, x.sum(1, keepdim=True))
 loader = DataLoader(data, batch_size=16, sampler=DistributedSampler(data))
 model = nn.Sequential(nn.Linear(8, 64), nn.Tanh(), nn.Linear(64, 1)).to(device)
+mesh = dist.init_device_mesh(device.type, (dist.get_world_size(),))
 for part in [*model, model]:
-    fully_shard(part)
+    fully_shard(part, mesh=mesh)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
 for epoch in range(3):
     loader.sampler.set_epoch(epoch)
@@ -30,8 +28,8 @@ for epoch in range(3):
         loss.backward()
         optimizer.step()
 print(f"loss of the last batch: {loss.item():.3f}")
-options = StateDictOptions(full_state_dict=True, cpu_offload=True)
-whole = get_model_state_dict(model, options=options)
+options = state_dict.StateDictOptions(full_state_dict=True, cpu_offload=True)
+whole = state_dict.get_model_state_dict(model, options=options)
 if dist.get_rank() == 0:
     torch.save(whole, "model.pt")
 del model

@@ -4,8 +4,8 @@ from tests.exercises.answers import SOLUTION, Answers, edit
 
 ANSWERS = {}
 
-SHARD_BLOCKS = SOLUTION["12.0"]
-ANSWERS["12.0"] = Answers(
+SHARD_BLOCKS = SOLUTION["12.2"]
+ANSWERS["12.2"] = Answers(
     right=[
         """
 from torch.distributed.fsdp import fully_shard
@@ -92,8 +92,8 @@ def shard_blocks(model, mesh):
     },
 )
 
-RESUME = SOLUTION["12.1"]
-ANSWERS["12.1"] = Answers(
+RESUME = SOLUTION["12.0"]
+ANSWERS["12.0"] = Answers(
     right=[
         """
 import os
@@ -122,7 +122,9 @@ def resume(path, model, optimizer):
 """,
         """
 def resume(path, model, optimizer):
-    run = torch.load(str(path), map_location=torch.device("cpu")) if path.is_file() else {}
+    run = {}
+    if path.is_file():
+        run = torch.load(str(path), map_location=torch.device("cpu"))
     for name, part in {"model": model, "optimizer": optimizer}.items():
         if name in run:
             part.load_state_dict(run[name])
@@ -172,8 +174,8 @@ def resume(path, model, optimizer):
     },
 )
 
-REST_OF_EPOCH = SOLUTION["12.2"]
-ANSWERS["12.2"] = Answers(
+REST_OF_EPOCH = SOLUTION["12.4"]
+ANSWERS["12.4"] = Answers(
     right=[
         """
 import math
@@ -284,8 +286,8 @@ def rest_of_epoch(steps, order, batch, rank, size):
     },
 )
 
-SAVE = SOLUTION["12.3"]
-ANSWERS["12.3"] = Answers(
+SAVE = SOLUTION["12.1"]
+ANSWERS["12.1"] = Answers(
     right=[
         """
 import io
@@ -438,8 +440,8 @@ def save(write, path):
     },
 )
 
-BEST_INTERVAL = SOLUTION["12.4"]
-ANSWERS["12.4"] = Answers(
+BEST_INTERVAL = SOLUTION["12.3"]
+ANSWERS["12.3"] = Answers(
     right=[
         """
 import math
