@@ -131,6 +131,7 @@ def test_two_levels_of_which_one_is_trivial(size, ranks, inner, outer, algorithm
         # Linear(512, 512): each overshoots
         ([4 * 512 * 512, 4 * 512] * 40, (), [1_050_624, 26_265_600, 14_708_736]),
         ([2, 2, 2, 2, 2], (4, 2), [2, 4, 4]),  # one that is exactly full closes
+        ([2, 2, 2, 2, 2], (4,), [4, 4, 2]),  # a cap holds for the first, too
         # bytes that are not whole: as many equal parts of a model
         ([1.4] * 5, (2, 1), [1.4, 2.8, 2.8]),
         ([], (), []),
@@ -209,7 +210,7 @@ def test_buckets_are_those_of_ddp(group, name, cap_mb):
     build, shape = MODELS[name]
     model, options, caps = build(), {}, ()
     if cap_mb:
-        options, caps = {"bucket_cap_mb": cap_mb}, (cap_mb * MIB, cap_mb * MIB)
+        options, caps = {"bucket_cap_mb": cap_mb}, (cap_mb * MIB,)
     sizes = [p.nbytes for p in model.parameters()]
     real, at_first, ready = buckets_of_torch(model, torch.ones(shape), **options)
     order = ready[::-1]

@@ -125,7 +125,7 @@ def hierarchical(
 
 
 def buckets(
-    sizes: Sequence[float], cap: float = 25 * 2**20, first: float = 2**20
+    sizes: Sequence[float], cap: float | None = None, first: float | None = None
 ) -> list[list[int]]:
     """DDP's buckets from the second step on: lists of indices of parameters, in the
     order of their reduction.
@@ -134,14 +134,18 @@ def buckets(
     dtype. The last one is taken to be ready first; where gradients get ready in another
     order, give the sizes in the reverse of it. cap, first: bytes, of all buckets and of
     the first; a bucket overshoots, for it takes gradients until it has reached its cap.
-    A `bucket_cap_mb` that the user passes sets both. In the first step one bucket holds
-    all; with find_unused_parameters=True buckets are made once, from the first
-    registered on, and the small one comes last.
+    By default 25 MiB and 1 MiB; a cap that is passed holds for the first bucket, too,
+    like DDP's `bucket_cap_mb`. In the first step one bucket holds all; with
+    find_unused_parameters=True buckets are made once, from the first registered on, and
+    the small one comes last.
 
     Source: compute_bucket_assignment_by_size in
     torch/csrc/distributed/c10d/reducer.cpp, called here as rebuildBuckets calls it, on
     tensors without data. Its Python name is private: only used here.
     """
+    if first is None:
+        first = 2**20 if cap is None else cap
+    cap = 25 * 2**20 if cap is None else cap
     if cap <= 0 or first <= 0 or min(sizes, default=0) < 0:
         raise LabError("buckets need sizes of 0 or more bytes and caps above 0")
     if not sizes:
@@ -239,8 +243,8 @@ def scaling(
     overlap: bool = True,
     flat: bool = False,
     strong: bool = False,
-    cap: float = 25 * 2**20,
-    first: float = 2**20,
+    cap: float | None = None,
+    first: float | None = None,
     shares: Sequence[float] | None = None,
 ) -> list[Step]:
     """How a step of data-parallel training changes with the number of devices: a Step

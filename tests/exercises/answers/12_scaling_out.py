@@ -4,8 +4,8 @@ from tests.exercises.answers import SOLUTION, Answers, edit
 
 ANSWERS = {}
 
-SHARD_BLOCKS = SOLUTION["12.0"]
-ANSWERS["12.0"] = Answers(
+SHARD_BLOCKS = SOLUTION["12.2"]
+ANSWERS["12.2"] = Answers(
     right=[
         """
 from torch.distributed.fsdp import fully_shard
@@ -92,61 +92,90 @@ def shard_blocks(model, mesh):
     },
 )
 
-ANSWERS["12.1"] = Answers(
+RESUME = SOLUTION["12.0"]
+ANSWERS["12.0"] = Answers(
     right=[
         """
-from utils.simulate.collectives import Link, all_reduce
+import os
 
-def latency_share(size, ranks, latency, bandwidth):
-    if ranks < 2:
-        return 0
-    return all_reduce(0, ranks, Link(latency, bandwidth)) / all_reduce(
-        size, ranks, Link(latency, bandwidth)
-    )
+def resume(path, model, optimizer):
+    done = 0
+    if os.path.exists(path):
+        device = next(model.parameters()).device
+        run = torch.load(path, map_location=device, weights_only=True)
+        optimizer.load_state_dict(run["optimizer"])
+        model.load_state_dict(run["model"])
+        done = run["done"]
+    return done
 """,
         """
-def latency_share(size, ranks, latency, bandwidth):
-    return (ranks > 1) * latency / (latency + size / ranks / bandwidth)
+def resume(path, model, optimizer):
+    try:
+        with path.open("rb") as file:
+            run = torch.load(file, lambda storage, location: storage)
+    except FileNotFoundError:
+        return 0
+    model.load_state_dict(run.pop("model"))
+    optimizer.load_state_dict(run.pop("optimizer"))
+    (done,) = run.values()
+    return done
 """,
+        """
+def resume(path, model, optimizer):
+    run = {}
+    if path.is_file():
+        run = torch.load(str(path), map_location=torch.device("cpu"))
+    for name, part in {"model": model, "optimizer": optimizer}.items():
+        if name in run:
+            part.load_state_dict(run[name])
+    return run.get("done", 0)
+""",
+        edit(RESUME, ('"cpu")', '"cpu", mmap=True)')),
     ],
     wrong={
-        """
-def latency_share(size, ranks, latency, bandwidth):
-    return 2 * (ranks - 1) * latency
-""": "not its share",
-        """
-def latency_share(size, ranks, latency, bandwidth):
-    return latency / (size / ranks / bandwidth)
-""": "Divide by the whole time",
-        """
-def latency_share(size, ranks, latency, bandwidth):
-    return (ranks - 1) * latency / ((ranks - 1) * latency + size / bandwidth)
-""": "one piece of the bytes",
-        """
-def latency_share(size, ranks, latency, bandwidth):
-    waiting, sending = (
-        2 * (ranks - 1) * latency,
-        2 * (ranks - 1) / ranks * size / bandwidth,
-    )
-    return waiting / (waiting + sending)
-""": "ZeroDivisionError",
-        """
-def latency_share(size, ranks, latency, bandwidth):
-    return latency / (latency + size / ranks / bandwidth)
-""": "a single rank sends nothing",
-        """
-def latency_share(size, ranks, latency, bandwidth):
-    return ranks * latency / (ranks * latency + (ranks - 1) / ranks * size / bandwidth)
-""": "2046 steps",
-        """
-def latency_share(size, ranks, latency, bandwidth):
-    return 100 * (ranks > 1) * latency / (latency + size / ranks / bandwidth)
-""": "not percent",
+        edit(RESUME, (', map_location="cpu"', "")): "pass map_location",
+        edit(RESUME, ('"cpu"', '{"cuda:0": "cpu"}')): "pass map_location",
+        edit(
+            RESUME, ('    model.load_state_dict(run["model"])\n', "")
+        ): "does not have the weights",
+        edit(
+            RESUME, ('    optimizer.load_state_dict(run["optimizer"])\n', "")
+        ): "state was not loaded",
+        edit(
+            RESUME,
+            (
+                'optimizer.load_state_dict(run["optimizer"])',
+                'optimizer.state.update(run["optimizer"]["state"])',
+            ),
+        ): "is not that of the file",
+        edit(
+            RESUME, ('run["model"])', 'run["model"], assign=True)')
+        ): "other parameters than the model",
+        edit(RESUME, ("    if not path.exists():\n        return 0\n", "")): (
+            "raised FileNotFoundError"
+        ),
+        edit(RESUME, ("return 0", "return")): "you returned None, expected 0",
+        edit(RESUME, ('run["done"]', 'run["done"] + 1')): "expected 40",
+        edit(RESUME, ('return run["done"]', "return run")): "expected 40",
+        edit(
+            RESUME,
+            (
+                "        return 0\n",
+                ("        torch.save({'done': 0}, path)\n        return 0\n"),
+            ),
+        ): "only the loop saves",
+        edit(
+            RESUME,
+            (
+                "        return 0\n",
+                ("        optimizer.state.clear()\n        return 0\n"),
+            ),
+        ): "changed the optimizer",
     },
 )
 
-REST_OF_EPOCH = SOLUTION["12.2"]
-ANSWERS["12.2"] = Answers(
+REST_OF_EPOCH = SOLUTION["12.4"]
+ANSWERS["12.4"] = Answers(
     right=[
         """
 import math
@@ -257,8 +286,8 @@ def rest_of_epoch(steps, order, batch, rank, size):
     },
 )
 
-SAVE = SOLUTION["12.3"]
-ANSWERS["12.3"] = Answers(
+SAVE = SOLUTION["12.1"]
+ANSWERS["12.1"] = Answers(
     right=[
         """
 import io
@@ -411,8 +440,8 @@ def save(write, path):
     },
 )
 
-BEST_INTERVAL = SOLUTION["12.4"]
-ANSWERS["12.4"] = Answers(
+BEST_INTERVAL = SOLUTION["12.3"]
+ANSWERS["12.3"] = Answers(
     right=[
         """
 import math
@@ -445,73 +474,5 @@ def best_interval(cost, host_mtbf, hosts):
         edit(
             BEST_INTERVAL, ("cost / interval +", "1 - cost / interval -")
         ): "not what remains",
-    },
-)
-
-ANSWERS["12.5"] = Answers(
-    right=[
-        """
-def efficiency(seconds, strong):
-    first, result = sorted(seconds)[0], {}
-    for n, measured in seconds.items():
-        result[n] = seconds[first] / measured
-        if strong:
-            result[n] *= first / n
-    return result
-""",
-        """
-import numpy as np
-
-def efficiency(seconds, strong):
-    devices = np.array(sorted(seconds))
-    cost = np.array([seconds[n] for n in devices]) * (devices if strong else 1)
-    return dict(zip(devices, cost[0] / cost))
-""",
-    ],
-    wrong={
-        """
-def efficiency(seconds, strong):
-    return {n: seconds[min(seconds)] / t for n, t in seconds.items()}
-""": "that is the speed-up",
-        """
-def efficiency(seconds, strong):
-    first = min(seconds)
-    return {n: seconds[first] * first / (n * t) for n, t in seconds.items()}
-""": "as much work as before",
-        """
-def efficiency(seconds, strong):
-    first = next(iter(seconds))
-    return {
-        n: seconds[first] * (first / n if strong else 1) / t for n, t in seconds.items()
-    }
-""": "wherever it stands",
-        """
-def efficiency(seconds, strong):
-    first = min(seconds)
-    return {
-        n: min(1, seconds[first] / t * (first / n if strong else 1))
-        for n, t in seconds.items()
-    }
-""": "faster than the ideal is more than 1",
-        """
-def efficiency(seconds, strong):
-    first = min(seconds)
-    if strong:
-        return {n: min(1, seconds[first] * first / (n * t)) for n, t in seconds.items()}
-    return {n: seconds[first] / t for n, t in seconds.items()}
-""": "at 4 devices, expected 1.25: faster than the ideal",
-        """
-def efficiency(seconds, strong):
-    return {
-        n: seconds[min(seconds)] / t / (n if strong else 1) for n, t in seconds.items()
-    }
-""": "ideal is the time at 64, times 64 / 64",
-        """
-def efficiency(seconds, strong):
-    first = min(seconds)
-    return {
-        n: t / seconds[first] * (n / first if strong else 1) for n, t in seconds.items()
-    }
-""": "not the other way round",
     },
 )
