@@ -581,7 +581,7 @@ def save(write, path):
     os.replace(temporary, path)
 """,
         praise=(
-            "A crash leaves a .tmp behind, which the next save overwrites. On Linux a"
+            "A crash leaves the new file behind, which the next save overwrites. On Linux a"
             " careful program also calls fsync on the folder, so that the new name"
             " survives a power cut."
         ),

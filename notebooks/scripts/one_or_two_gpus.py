@@ -25,7 +25,8 @@ def main(way, gpus):
     cuda, rank = torch.cuda.is_available(), int(os.environ["LOCAL_RANK"])
     if cuda:
         torch.cuda.set_device(rank)
-    dist.init_process_group("nccl" if cuda else "gloo")
+    nccl = cuda and dist.is_nccl_available()
+    dist.init_process_group("nccl" if nccl else "gloo")
     device = torch.device("cuda", rank) if cuda else torch.device("cpu")
     net = nn.Sequential(nn.Linear(1024, 4096), nn.ReLU(), nn.Linear(4096, 1024)).to(
         device

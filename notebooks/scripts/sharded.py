@@ -10,11 +10,13 @@ from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 if device.type == "cuda":
     torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
-dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+nccl = device.type == "cuda" and dist.is_nccl_available()
+dist.init_process_group("nccl" if nccl else "gloo")
 torch.manual_seed(0)
 x = torch.randn(960, 8)
 data = TensorDataset(x, x.sum(1, keepdim=True))
-loader = DataLoader(data, batch_size=16, sampler=DistributedSampler(data))
+batch_size = 32 // dist.get_world_size()
+loader = DataLoader(data, batch_size, sampler=DistributedSampler(data))
 model = nn.Sequential(nn.Linear(8, 64), nn.Tanh(), nn.Linear(64, 1)).to(device)
 mesh = dist.init_device_mesh(device.type, (dist.get_world_size(),))
 for part in [*model, model]:
