@@ -581,9 +581,9 @@ def save(write, path):
     os.replace(temporary, path)
 """,
         praise=(
-            "A crash leaves the new file behind, which the next save overwrites. On Linux a"
-            " careful program also calls fsync on the folder, so that the new name"
-            " survives a power cut."
+            "A crash leaves a second file behind, which the next save overwrites. A"
+            " careful program on Linux also calls fsync on the folder, so that the new"
+            " name survives a power cut."
         ),
     ),
     Exercise(
