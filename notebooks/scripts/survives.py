@@ -41,7 +41,8 @@ for epoch in range(3):
             run["optimizer"] = optimizer.state_dict()
             torch.save(run, "run.pt.new")
             os.replace("run.pt.new", "run.pt")
-print(f"loss of the last batch: {loss.item():.3f}")
+if step > done:
+    print(f"loss of the last batch: {loss.item():.3f}")
 if dist.get_rank() == 0:
     torch.save(model.module.state_dict(), "model.pt")
 del model
