@@ -4,94 +4,6 @@ from tests.exercises.answers import SOLUTION, Answers, edit
 
 ANSWERS = {}
 
-SHARD_BLOCKS = SOLUTION["12.2"]
-ANSWERS["12.2"] = Answers(
-    right=[
-        """
-from torch.distributed.fsdp import fully_shard
-
-def shard_blocks(model, mesh):
-    for part in [*model, model]:
-        fully_shard(part, mesh=mesh)
-    return model
-""",
-        """
-import torch.distributed.fsdp
-
-def shard_blocks(model, mesh):
-    def shard(module):
-        return torch.distributed.fsdp.fully_shard(
-            module, mesh=mesh, reshard_after_forward=True
-        )
-
-    list(map(shard, reversed(list(model.children()))))
-    return shard(model)
-""",
-    ],
-    wrong={
-        """
-from torch.distributed.fsdp import fully_shard
-
-def shard_blocks(model, mesh):
-    fully_shard(model, mesh=mesh)
-""": "block 0 is no group of its own",
-        edit(
-            SHARD_BLOCKS, ("    fully_shard(model, mesh=mesh)\n", "")
-        ): "in no block is still whole",
-        """
-from torch.distributed.fsdp import fully_shard
-
-def shard_blocks(model, mesh):
-    for part in [*model, model]:
-        fully_shard(part)
-""": "over 8 processes, and `mesh` is 2 × 4",
-        """
-from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
-
-def shard_blocks(model, mesh):
-    policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16)
-    for part in [*model, model]:
-        fully_shard(part, mesh=mesh, mp_policy=policy)
-""": "560 were gathered",
-        """
-from torch.distributed.fsdp import fully_shard
-
-def shard_blocks(model, mesh):
-    model.requires_grad_(False)
-    for part in [*model, model]:
-        fully_shard(part, mesh=mesh)
-""": "does not require a gradient any more",
-        edit(
-            SHARD_BLOCKS, ("for block in model:\n        ", ""), ("block,", "[*model],")
-        ): "bytes are gathered at once",
-        """
-from torch.distributed.fsdp import fully_shard
-
-def shard_blocks(model, mesh):
-    for part in reversed([*model.modules()]):
-        fully_shard(part, mesh=mesh)
-""": "not for each layer",
-        """
-from torch.distributed.fsdp import fully_shard
-
-def shard_blocks(model, mesh):
-    for part in [*model, model]:
-        fully_shard(part, mesh=mesh, reshard_after_forward=False)
-""": "stays gathered",
-        """
-from torch.distributed.fsdp import fully_shard
-
-def shard_blocks(model, mesh):
-    for part in [model, *model]:
-        fully_shard(part, mesh=mesh)
-""": "blocks first",
-        """
-def shard_blocks(model, mesh):
-    return model
-""": "nothing of the model is sharded",
-    },
-)
-
 RESUME = SOLUTION["12.0"]
 ANSWERS["12.0"] = Answers(
     right=[
@@ -171,118 +83,6 @@ def resume(path, model, optimizer):
                 ("        optimizer.state.clear()\n        return 0\n"),
             ),
         ): "changed the optimizer",
-    },
-)
-
-REST_OF_EPOCH = SOLUTION["12.4"]
-ANSWERS["12.4"] = Answers(
-    right=[
-        """
-import math
-
-def rest_of_epoch(steps, order, batch, rank, size):
-    per_epoch = math.ceil(len(order(0)) / batch)
-    samples = order(steps // per_epoch)[steps % per_epoch * batch :]
-    parts = []
-    while samples:
-        parts.append(samples[:batch][rank::size])
-        samples = samples[batch:]
-    return parts
-""",
-        """
-def rest_of_epoch(steps, order, batch, rank, size):
-    epoch = 0
-    while steps * batch >= len(order(epoch)):
-        steps -= (len(order(epoch)) + batch - 1) // batch
-        epoch += 1
-    parts = torch.tensor(order(epoch)).split(batch)[steps:]
-    return tuple(part[rank::size] for part in parts)
-""",
-    ],
-    wrong={
-        edit(
-            REST_OF_EPOCH,
-            ("    per_epoch = -(-len(order(0)) // batch)  # rounded up\n", ""),
-            ("per_epoch)", "len(order(0)) // batch)"),
-        ): "steps remain",
-        """
-def rest_of_epoch(steps, order, batch, rank, size):
-    epoch, done = divmod(steps, -(-len(order(0)) // batch))
-    samples = order(epoch)
-    rest = [
-        samples[first : first + batch]
-        for first in range(done * batch, len(samples), batch)
-    ]
-    return [
-        part[rank * len(part) // size : (rank + 1) * len(part) // size] for part in rest
-    ]
-""": "not a part in one piece",
-        """
-def rest_of_epoch(steps, order, batch, rank, size):
-    epoch, done = divmod(steps, -(-len(order(0)) // batch))
-    samples = order(epoch)[done * batch :]
-    if done == 0 and epoch > 0:
-        return []
-    return [
-        samples[first : first + batch][rank::size]
-        for first in range(0, len(samples), batch)
-    ]
-""": "has just ended",
-        """
-def rest_of_epoch(steps, order, batch, rank, size):
-    epoch, done = divmod(steps, -(-len(order(0)) // batch))
-    samples = order(epoch)
-    parts = [
-        samples[first : first + batch]
-        for first in range(done * batch, len(samples), batch)
-    ]
-    return [[sample for sample in part if sample % size == rank] for part in parts]
-""": "step 1 of the epoch takes [4, 11, 18, 3, 10, 17]",
-        """
-def rest_of_epoch(steps, order, batch, rank, size):
-    epoch = steps // -(-len(order(0)) // batch)
-    samples = order(epoch)
-    return [
-        samples[first : first + batch][rank::size]
-        for first in range(0, len(samples), batch)
-    ]
-""": "steps remain",
-        """
-def rest_of_epoch(steps, order, batch, rank, size):
-    return order(0)[rank::size]
-""": "a list of lists",
-        """
-def rest_of_epoch(steps, order, batch, rank, size):
-    done = steps % -(-len(order(0)) // batch)
-    samples = order(0)
-    return [
-        samples[first : first + batch][rank::size]
-        for first in range(done * batch, len(samples), batch)
-    ]
-""": "you took the order of epoch 0",
-        """
-def rest_of_epoch(steps, order, batch, rank, size):
-    epoch, done = divmod(steps, -(-len(order(0)) // batch))
-    rest = order(epoch)[done * batch + rank :: size]
-    per_rank = -(-batch // size)
-    return [rest[first : first + per_rank] for first in range(0, len(rest), per_rank)]
-""": "divided within each step",
-        """
-def rest_of_epoch(steps, order, batch, rank, size):
-    epoch, done = divmod(steps, -(-len(order(0)) // batch))
-    samples = order(epoch)
-    parts = [
-        samples[first : first + batch][rank::size]
-        for first in range(done * batch, len(samples), batch)
-    ]
-    return [part for part in parts if part]
-""": "is an empty list",
-    },
-    equivalent={
-        (
-            "per_epoch = -(-len(order(0)) // batch) → per_epoch ="
-            " -(-len(order(1)) // batch)"
-        ): "All epochs have the same number of samples.",
     },
 )
 
@@ -440,6 +240,94 @@ def save(write, path):
     },
 )
 
+SHARD_BLOCKS = SOLUTION["12.2"]
+ANSWERS["12.2"] = Answers(
+    right=[
+        """
+from torch.distributed.fsdp import fully_shard
+
+def shard_blocks(model, mesh):
+    for part in [*model, model]:
+        fully_shard(part, mesh=mesh)
+    return model
+""",
+        """
+import torch.distributed.fsdp
+
+def shard_blocks(model, mesh):
+    def shard(module):
+        return torch.distributed.fsdp.fully_shard(
+            module, mesh=mesh, reshard_after_forward=True
+        )
+
+    list(map(shard, reversed(list(model.children()))))
+    return shard(model)
+""",
+    ],
+    wrong={
+        """
+from torch.distributed.fsdp import fully_shard
+
+def shard_blocks(model, mesh):
+    fully_shard(model, mesh=mesh)
+""": "block 0 is no group of its own",
+        edit(
+            SHARD_BLOCKS, ("    fully_shard(model, mesh=mesh)\n", "")
+        ): "in no block is still whole",
+        """
+from torch.distributed.fsdp import fully_shard
+
+def shard_blocks(model, mesh):
+    for part in [*model, model]:
+        fully_shard(part)
+""": "over 8 processes, and `mesh` is 2 × 4",
+        """
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+
+def shard_blocks(model, mesh):
+    policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16)
+    for part in [*model, model]:
+        fully_shard(part, mesh=mesh, mp_policy=policy)
+""": "560 were gathered",
+        """
+from torch.distributed.fsdp import fully_shard
+
+def shard_blocks(model, mesh):
+    model.requires_grad_(False)
+    for part in [*model, model]:
+        fully_shard(part, mesh=mesh)
+""": "does not require a gradient any more",
+        edit(
+            SHARD_BLOCKS, ("for block in model:\n        ", ""), ("block,", "[*model],")
+        ): "bytes are gathered at once",
+        """
+from torch.distributed.fsdp import fully_shard
+
+def shard_blocks(model, mesh):
+    for part in reversed([*model.modules()]):
+        fully_shard(part, mesh=mesh)
+""": "not for each layer",
+        """
+from torch.distributed.fsdp import fully_shard
+
+def shard_blocks(model, mesh):
+    for part in [*model, model]:
+        fully_shard(part, mesh=mesh, reshard_after_forward=False)
+""": "stays gathered",
+        """
+from torch.distributed.fsdp import fully_shard
+
+def shard_blocks(model, mesh):
+    for part in [model, *model]:
+        fully_shard(part, mesh=mesh)
+""": "blocks first",
+        """
+def shard_blocks(model, mesh):
+    return model
+""": "nothing of the model is sharded",
+    },
+)
+
 BEST_INTERVAL = SOLUTION["12.3"]
 ANSWERS["12.3"] = Answers(
     right=[
@@ -474,5 +362,117 @@ def best_interval(cost, host_mtbf, hosts):
         edit(
             BEST_INTERVAL, ("cost / interval +", "1 - cost / interval -")
         ): "not what remains",
+    },
+)
+
+REST_OF_EPOCH = SOLUTION["12.4"]
+ANSWERS["12.4"] = Answers(
+    right=[
+        """
+import math
+
+def rest_of_epoch(steps, order, batch, rank, size):
+    per_epoch = math.ceil(len(order(0)) / batch)
+    samples = order(steps // per_epoch)[steps % per_epoch * batch :]
+    parts = []
+    while samples:
+        parts.append(samples[:batch][rank::size])
+        samples = samples[batch:]
+    return parts
+""",
+        """
+def rest_of_epoch(steps, order, batch, rank, size):
+    epoch = 0
+    while steps * batch >= len(order(epoch)):
+        steps -= (len(order(epoch)) + batch - 1) // batch
+        epoch += 1
+    parts = torch.tensor(order(epoch)).split(batch)[steps:]
+    return tuple(part[rank::size] for part in parts)
+""",
+    ],
+    wrong={
+        edit(
+            REST_OF_EPOCH,
+            ("    per_epoch = -(-len(order(0)) // batch)  # rounded up\n", ""),
+            ("per_epoch)", "len(order(0)) // batch)"),
+        ): "steps remain",
+        """
+def rest_of_epoch(steps, order, batch, rank, size):
+    epoch, done = divmod(steps, -(-len(order(0)) // batch))
+    samples = order(epoch)
+    rest = [
+        samples[first : first + batch]
+        for first in range(done * batch, len(samples), batch)
+    ]
+    return [
+        part[rank * len(part) // size : (rank + 1) * len(part) // size] for part in rest
+    ]
+""": "not a part in one piece",
+        """
+def rest_of_epoch(steps, order, batch, rank, size):
+    epoch, done = divmod(steps, -(-len(order(0)) // batch))
+    samples = order(epoch)[done * batch :]
+    if done == 0 and epoch > 0:
+        return []
+    return [
+        samples[first : first + batch][rank::size]
+        for first in range(0, len(samples), batch)
+    ]
+""": "has just ended",
+        """
+def rest_of_epoch(steps, order, batch, rank, size):
+    epoch, done = divmod(steps, -(-len(order(0)) // batch))
+    samples = order(epoch)
+    parts = [
+        samples[first : first + batch]
+        for first in range(done * batch, len(samples), batch)
+    ]
+    return [[sample for sample in part if sample % size == rank] for part in parts]
+""": "step 1 of the epoch takes [4, 11, 18, 3, 10, 17]",
+        """
+def rest_of_epoch(steps, order, batch, rank, size):
+    epoch = steps // -(-len(order(0)) // batch)
+    samples = order(epoch)
+    return [
+        samples[first : first + batch][rank::size]
+        for first in range(0, len(samples), batch)
+    ]
+""": "steps remain",
+        """
+def rest_of_epoch(steps, order, batch, rank, size):
+    return order(0)[rank::size]
+""": "a list of lists",
+        """
+def rest_of_epoch(steps, order, batch, rank, size):
+    done = steps % -(-len(order(0)) // batch)
+    samples = order(0)
+    return [
+        samples[first : first + batch][rank::size]
+        for first in range(done * batch, len(samples), batch)
+    ]
+""": "you took the order of epoch 0",
+        """
+def rest_of_epoch(steps, order, batch, rank, size):
+    epoch, done = divmod(steps, -(-len(order(0)) // batch))
+    rest = order(epoch)[done * batch + rank :: size]
+    per_rank = -(-batch // size)
+    return [rest[first : first + per_rank] for first in range(0, len(rest), per_rank)]
+""": "divided within each step",
+        """
+def rest_of_epoch(steps, order, batch, rank, size):
+    epoch, done = divmod(steps, -(-len(order(0)) // batch))
+    samples = order(epoch)
+    parts = [
+        samples[first : first + batch][rank::size]
+        for first in range(done * batch, len(samples), batch)
+    ]
+    return [part for part in parts if part]
+""": "is an empty list",
+    },
+    equivalent={
+        (
+            "per_epoch = -(-len(order(0)) // batch) → per_epoch ="
+            " -(-len(order(1)) // batch)"
+        ): "All epochs have the same number of samples.",
     },
 )
