@@ -24,10 +24,6 @@ from utils import cells, grammar, plots, provenance, recordings
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
-# What the lesson measures on the reader's machine has no value here. What would be
-# drawn from it is left out of explorers.GRID.
-GIVEN = {}
-
 # --------------------------------------------------------------------------------------
 # What of a lesson has to run
 
@@ -71,7 +67,6 @@ def needed(number):
     """
     lists = [statements(source) for source in explorer_cells(number)]
     every = [statement for found in lists for statement in found]
-    given = set(GIVEN.get(number, ()))
     defined = {
         name
         for statement in every
@@ -84,10 +79,10 @@ def needed(number):
         before, wanted = set(at_the_end), set(at_the_end)
         for place in reversed(range(len(every))):
             statement = every[place]
-            makes, reads = statement.makes, statement.reads - given
+            makes, reads = statement.makes, statement.reads
             # a call of a module's function, `plots.show(…)`, does not change the module
             touches = makes | (statement.changes - defined)
-            if place not in chosen and (makes & given or not touches & wanted):
+            if place not in chosen and not touches & wanted:
                 continue
             chosen.add(place)
             if not isinstance(statement.node, ADDS):
@@ -160,7 +155,7 @@ def load(number):
     their own.
     """
     chosen, header = needed(number)
-    names = {"__name__": f"lesson_{number}", **GIVEN.get(number, {})}
+    names = {"__name__": f"lesson_{number}"}
     provenance.running[:] = [header and header.result]
     with (
         mock.patch.object(plots, "explorer") as explorer,
