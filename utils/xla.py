@@ -1,13 +1,17 @@
-"""The torch_xla calls that lessons share: when TorchTPU replaces torch_xla, this is the
-file to change.
+"""The torch_xla calls that lessons share, and the lazy device of PyTorch that stands in
+for it: when TorchTPU replaces torch_xla, this is the file to change.
 """
 
+import collections
+import functools
 import math
 import pathlib
 import re
 from typing import NamedTuple
 
 import torch
+
+from utils.needs import missing_xla
 
 
 def launch_graph() -> None:
@@ -31,35 +35,129 @@ def synchronize() -> None:
     torch_xla.core.xla_model.wait_device_ops()
 
 
-def graph_text(*tensors: torch.Tensor) -> str:
-    """What has been recorded for `tensors` and not run yet, as torch_xla's intermediate
-    representation: one line an operation, %number = shape operation(inputs). Runs
-    nothing. A private call: torch_xla offers no public one.
+# --------------------------------------------------------------------------------------
+# A lazy device on every machine (lesson 13)
+
+
+class Counts(NamedTuple):
+    """Programs of this process so far."""
+
+    compiled: int
+    run: int
+
+    def since(self, before: "Counts") -> "Counts":
+        return Counts(self.compiled - before.compiled, self.run - before.run)
+
+
+class LazyDevice:
+    """A lazy device, with the names that torch_xla gives its calls. Here it is
+    torch_xla.
     """
-    import torch_xla
 
-    return torch_xla._XLAC._get_xla_tensors_text(list(tensors))
+    def __init__(self) -> None:
+        import torch_xla
+
+        # starts the runtime, before any backward()
+        self._device = torch_xla.device()
+        self.name = f"torch_xla on {torch_xla.real_devices()[0]}"
+
+    def device(self) -> torch.device:
+        return self._device
+
+    def sync(self) -> None:
+        """Compile and launch what was recorded. Does not wait."""
+        launch_graph()
+
+    def counts(self) -> Counts:
+        """Programs compiled and run so far, read when the device is done with what was
+        launched. Launches nothing.
+
+        The counters: UncachedCompile for a graph that was new and had to be compiled,
+        CachedCompile for one whose program was there.
+        """
+        new, known = map(self._counter, ("UncachedCompile", "CachedCompile"))
+        return Counts(new, new + known)
+
+    def fallbacks(self) -> collections.Counter:
+        """How often each operation was computed on the host so far, because nobody has
+        written it for the device: the counters "aten::…".
+        """
+        names = [name for name in self._names() if name.startswith("aten::")]
+        return collections.Counter({name: self._counter(name) for name in names})
+
+    def graph(self, *tensors: torch.Tensor) -> list[str]:
+        """What has been recorded for `tensors` and not run yet, a line an operation:
+        "%number = shape operation(inputs)". Runs nothing.
+        """
+        return _graph_lines(self._graph_text(list(tensors)))
+
+    def _counter(self, name):
+        import torch_xla.core.xla_model
+        import torch_xla.debug.metrics
+
+        torch_xla.core.xla_model.wait_device_ops()
+        return torch_xla.debug.metrics.counter_value(name) or 0
+
+    def _names(self):
+        import torch_xla.debug.metrics
+
+        return torch_xla.debug.metrics.counter_names()
+
+    def _graph_text(self, tensors):
+        import torch_xla
+
+        # torch_xla offers no public call
+        return torch_xla._XLAC._get_xla_tensors_text(tensors)
 
 
-class Node(NamedTuple):
-    """One line of a graph: its number, the operation ("aten::mm"), the shape of its
-    result, its inputs' numbers.
+class OwnLazyDevice(LazyDevice):
+    """The lazy device that PyTorch brings along: the same recorder and counters as
+    torch_xla, with a compiler for the CPU. Private calls throughout.
     """
 
-    number: int
-    operation: str
-    shape: str
-    inputs: tuple[int, ...]
+    def __init__(self) -> None:
+        import torch._lazy.metrics
+        import torch._lazy.ts_backend
+
+        _start_own()
+        self._device = torch.device("lazy:0")
+        self.name = "PyTorch's own lazy device"
+
+    def sync(self) -> None:
+        torch._lazy.mark_step()
+
+    def _counter(self, name):
+        torch._lazy.wait_device_ops()
+        return torch._lazy.metrics.counter_value(name) or 0
+
+    def _names(self):
+        return torch._lazy.metrics.counter_names()
+
+    def _graph_text(self, tensors):
+        return torch._C._lazy._get_tensors_text(tensors)
 
 
-def graph_nodes(text: str) -> list[Node]:
-    """The lines of `graph_text`, inputs before what uses them. Needs no torch_xla."""
-    # %7 = f32[4,2]{1,0} aten::mm(%6, %2), …
+@functools.cache
+def _start_own():
+    """Once in a process."""
+    torch._lazy.ts_backend.init()
+
+
+def lazy_device() -> LazyDevice:
+    """torch_xla where it is installed and fits this PyTorch, else PyTorch's own lazy
+    device. Never both: a process has one recorder.
+
+    Where PyTorch's has gone, the error names a private name, which ends the cell of a
+    reader and not the lesson.
+    """
+    return OwnLazyDevice() if missing_xla() else LazyDevice()
+
+
+def _graph_lines(text):
+    # %7 = f32[4,2]{1,0} aten::mm(%6, %2), xla_shape=…       as torch_xla prints it
+    # %4 = [Float[4,2]] aten::mm(%3, %1), ROOT=0, NodeType=…  as PyTorch does
     lines = re.findall(r"%(\d+) = (.+?)(?:\{[\d,]*\})? ([\w:]+)\(([^)]*)\)", text)
-    return [
-        Node(int(n), op, shape, tuple(map(int, re.findall(r"%(\d+)", used))))
-        for n, shape, op, used in lines
-    ]
+    return [f"%{n} = {shape} {name}({used})" for n, shape, name, used in lines]
 
 
 # --------------------------------------------------------------------------------------

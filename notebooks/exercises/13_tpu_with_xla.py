@@ -1,8 +1,6 @@
 """Exercises of lesson 13."""
 
 import contextlib
-import math
-import re
 from collections.abc import Generator
 from itertools import combinations
 from numbers import Real
@@ -31,16 +29,68 @@ def _pair(got, shown, meaning):
     return tuple(got)
 
 
-# ---- 13.0 ----
+# ---- 13.1 ----
+
+ABOVE = [  # y, what is to be said
+    ([0.5, 3.0, -2.0, 1.5], "1.5 and 3 are above 1"),
+    ([[2.0, 1.0], [0.0, 4.0]], "1 is not above 1"),
+    ([1.25, 1.75, 2.0], "all are above 1"),
+    ([0.0, -5.0], "none is above 1"),
+    (7.0, "y may have no dimensions"),
+    ([[[2.5]], [[-2.5]]], "-2.5 is not above 1"),
+]
+CUTS = {  # what a message says of a line that needs numbers
+    "item": "item() or an `if`",
+    "bool": "item() or an `if`",
+    "nonzero": "a selection such as y[y > 1]",
+    "masked_select": "a selection such as y[y > 1]",
+    "meta": "moving the tensor",
+}
+
+
+def check_sum_above(answer):
+    for values, why in ABOVE:
+        y, shown = torch.tensor(values), f"y = {values}"
+        got = call(answer, y, shown=shown)
+        if not torch.is_tensor(got) or got.shape != ():
+            raise Wrong(
+                f"for {shown} you returned {got!r}, expected a tensor without"
+                " dimensions"
+            )
+        expected = y[y > 1].sum()
+        if got.dtype != expected.dtype:
+            raise Wrong(
+                f"for {shown} you returned a {got.dtype}, expected {expected.dtype}"
+            )
+        expect.close(got.item(), expected.item(), shown, why, rel_tol=1e-5)
+        _judge_cut(answer, y, shown)
+
+
+def _judge_cut(answer, y, shown):
+    """On meta there are shapes and no numbers: what needs one raises."""
+    try:
+        got = call(answer, y.to("meta"), shown=f"{shown} on the device meta")
+    except Wrong as error:
+        said = str(error)
+        why = next((text for word, text in CUTS.items() if word in said), "a line")
+        raise Wrong(f"the sum is right, but {why} cuts the graph: {said}") from None
+    if not torch.is_tensor(got) or got.device.type != "meta":
+        raise Wrong(
+            f"the sum is right, but for {shown} on the device meta you returned"
+            f" {got!r}: the result must stay on the device of y"
+        )
+
+
+# ---- 13.2 ----
 
 
 class ToyXLA:
     """The calls of torch_xla that end a step, on a device without numbers. programs:
-    how many steps each one held.
+    what each one held, as text: b for a batch, u for an update.
     """
 
     def __init__(self):
-        self.started, self.recorded, self.programs = False, 0, []
+        self.started, self.recorded, self.programs = False, "", []
 
     def device(self, index=None):
         self.started = True
@@ -49,7 +99,7 @@ class ToyXLA:
     def sync(self, wait=False, reset_scope=True):
         if self.recorded:
             self.programs.append(self.recorded)
-            self.recorded = 0
+            self.recorded = ""
 
     @contextlib.contextmanager
     def step(self):
@@ -67,17 +117,20 @@ def _named(x):
 
 
 def check_run_epoch(answer):
-    for count, shown in ((3, "3 pairs"), (1, "1 pair"), (0, "0 pairs")):
-        _judge_epoch(answer, count, shown)
+    for count, every in ((6, 2), (3, 3), (4, 1), (12, 4), (0, 2)):
+        _judge_epoch(answer, count, every, f"{count} pairs, every={every}")
 
 
-def _judge_epoch(answer, count, shown):
+def _judge_epoch(answer, count, every, shown):
     toy, given = ToyXLA(), []
 
-    def take_step(x, y):
+    def add_up(x, y):
         given.append((x, y))
-        toy.recorded += 1
+        toy.recorded += "b"
         return torch.empty((), device="meta")
+
+    def update():
+        toy.recorded += "u"
 
     x, y = torch.ones(4, 2), torch.ones(4, dtype=torch.long)
     loader = [(x.clone(), y.clone()) for _ in range(count)]
@@ -86,7 +139,7 @@ def _judge_epoch(answer, count, shown):
         " starts the runtime and returns the device"
     )
     try:
-        got = call(answer, toy, take_step, loader, shown=shown)
+        got = call(answer, toy, add_up, update, loader, every, shown=shown)
     except Wrong as error:  # .to("xla"), or an import of the real one
         if "xla" in str(error) and not toy.started:
             raise unstarted from None
@@ -98,44 +151,63 @@ def _judge_epoch(answer, count, shown):
         )
     if count and not toy.started:
         raise unstarted
-    _judge_steps(toy, given, count, shown)
+    _judge_batches(given, count, shown)
+    _judge_programs(toy, count, every, shown)
     _judge_losses(got, count, shown)
 
 
-def _judge_steps(toy, given, count, shown):
+def _judge_batches(given, count, shown):
     if len(given) != count:
         raise Wrong(
-            f"for {shown} take_step was called {len(given)} times, expected {count}:"
-            " once for each pair"
+            f"for {shown} add_up was called {len(given)} times, expected {count}: once"
+            " for each pair"
         )
     for x, y in given:
         types = [getattr(tensor, "dtype", None) for tensor in (x, y)]
         if types != [torch.float32, torch.long]:
             raise Wrong(
-                f"take_step got {_named(x)} and {_named(y)}, expected x and y as in"
+                f"add_up got {_named(x)} and {_named(y)}, expected x and y as in"
                 " loader, but moved"
             )
         for name, tensor in (("x", x), ("y", y)):
             if tensor.device.type != "meta":
                 raise Wrong(
-                    f"{name} was on {tensor.device} in take_step; torch_xla.device()"
+                    f"{name} was on {tensor.device} in add_up; torch_xla.device()"
                     " returned meta"
                 )
+
+
+def _judge_programs(toy, count, every, shown):
+    recorded = "".join(toy.programs) + toy.recorded
+    step = "b" * every + "u"
+    if recorded != step * (count // every):
+        raise Wrong(
+            f"for {shown} update() was called {recorded.count('u')} times, in the order"
+            f" {recorded!r} (b is a batch, u an update), expected"
+            f" {step * (count // every)!r}"
+        )
     if count and not toy.programs:
         raise Wrong(
             f"for {shown} all steps are recorded and none has run: end each with a"
             " torch_xla.sync()"
         )
-    if max(toy.programs, default=1) > 1:
-        raise Wrong(
-            f"for {shown} one program held {max(toy.programs)} steps: sync() after each"
-            " take_step"
-        )
+    for program in toy.programs:
+        if program.count("u") > 1:
+            raise Wrong(
+                f"for {shown} one program held {program.count('u')} steps: sync() after"
+                " each update()"
+            )
     if toy.recorded:
         raise Wrong(
             f"for {shown} the last step is recorded, but has not run: the sync()"
-            " belongs behind take_step"
+            " belongs behind update()"
         )
+    for program in toy.programs:
+        if program != step:
+            raise Wrong(
+                f"for {shown} a program held {program!r} (b is a batch, u an update),"
+                f" expected {step!r}: one sync() a step"
+            )
 
 
 def _judge_losses(got, count, shown):
@@ -149,11 +221,54 @@ def _judge_losses(got, count, shown):
         what = f"a {type(got).__name__} of {len(got)} ({types})"
     raise Wrong(
         f"for {shown} you returned {what}, expected a list of {count} losses, as"
-        " take_step returns them"
+        " add_up returns them"
     )
 
 
-# ---- 13.1 ----
+# ---- 13.3 ----
+
+# steps, every
+LOOPS = [(20, 1), (20, 10), (7, 3), (8, 3), (5, 10), (6, 6), (0, 5), (100, 25)]
+
+
+def check_programs(answer):
+    for steps, every in LOOPS:
+        reads = steps // every
+        for place in ("before backward", "after sync", "before sync"):
+            shown = f"steps={steps}, every={every}, {place!r}"
+            got = call(answer, steps, every, place, shown=shown)
+            got = _pair(got, shown, "programs run, numbers copied")
+            expected = (steps, reads)
+            if place != "after sync":
+                expected = (steps + reads, reads)
+            why = "each step is one program"
+            if got == expected[::-1]:
+                why = "the programs come first, then the numbers copied"
+            elif got[1] != reads:
+                why = (
+                    f"a number is read {reads} times, and each time one number is"
+                    " copied"
+                )
+            elif place == "before sync":
+                why = (
+                    "before the sync the loss is only recorded, too: its forward pass"
+                    f" runs for the number, and again in the step: {steps} + {reads}"
+                    " programs"
+                )
+            elif place == "before backward":
+                why = (
+                    "before backward the forward pass runs once for the number, and"
+                    f" again as a part of the step: {steps} + {reads} programs"
+                )
+            elif got[0] == steps + reads:
+                why = (
+                    "after the sync the loss is computed already, reading it runs"
+                    " nothing"
+                )
+            expect.equal(got, expected, shown, why)
+
+
+# ---- 13.4 ----
 
 ANSWERS = {  # and the reason, where it is not about the versions
     "not installed": "xla_version is None, and this comes first",
@@ -225,7 +340,7 @@ def check_state(answer):
         expect.equal(got, expected, shown, why)
 
 
-# ---- 13.2 ----
+# ---- 13.5 ----
 
 CONSTANTS = [
     (
@@ -275,140 +390,7 @@ def check_compilations(answer):
         expect.equal(got, expected, values, why)
 
 
-# ---- 13.3 ----
-
-# steps, every
-LOOPS = [(20, 1), (20, 10), (7, 3), (8, 3), (5, 10), (6, 6), (0, 5), (100, 25)]
-
-
-def check_programs(answer):
-    for steps, every in LOOPS:
-        reads = steps // every
-        for place in ("before backward", "after sync"):
-            shown = f"steps={steps}, every={every}, {place!r}"
-            got = call(answer, steps, every, place, shown=shown)
-            got = _pair(got, shown, "programs run, numbers copied")
-            expected = (steps, reads)
-            if place == "before backward":
-                expected = (steps + reads, reads)
-            why = "each step is one program"
-            if got == expected[::-1]:
-                why = "the programs come first, then the numbers copied"
-            elif got[1] != reads:
-                why = (
-                    f"a number is read {reads} times, and each time one number is"
-                    " copied"
-                )
-            elif place == "before backward":
-                why = (
-                    "before backward the forward pass runs once for the number, and"
-                    f" again as a part of the step: {steps} + {reads} programs"
-                )
-            elif got[0] == steps + reads:
-                why = (
-                    "after the sync the loss is computed already, reading it runs"
-                    " nothing"
-                )
-            expect.equal(got, expected, shown, why)
-
-
-# ---- 13.4 ----
-
-UNITS = {"d": 86400, "h": 3600, "m": 60, "s": 1, "ms": 1e-3, "us": 1e-6}
-
-
-def _block(name, samples, accumulator):
-    return (
-        f"Metric: {name}\n"
-        f"  TotalSamples: {samples}\n"
-        f"  Accumulator: {accumulator}\n"
-        "  ValueRate: 512ms024.100us / second\n"
-        "  Rate: 1.2 / second\n"
-        "  Percentiles: 1%=098ms449.199us; 50%=01s905ms000.000us;"
-        " 99%=01s905ms000.000us\n"
-    )
-
-
-LOCK = _block("DeviceLockWait", 40, "05s017ms000.000us")
-RUN = _block("ExecuteTime", 16, "009ms125.250us")
-LAZY = _block("LazyCompileTime", 7, "03s000ms000.000us")
-COUNTER = "Counter: UncachedCompile\n  Value: 14\n"
-# samples and accumulator of CompileTime (None: it is missing), what stands before it,
-# what behind it
-REPORTS = [
-    (2, "01s003ms004.500us", LOCK, RUN + COUNTER),
-    (1, "108ms449.199us", LOCK, RUN + COUNTER),
-    (1, "088.015us", LOCK, RUN + COUNTER),
-    (37, "02m45s120ms000.250us", LOCK, RUN + COUNTER),
-    (400, "01h02m03s004ms005.000us", LOCK, RUN + COUNTER),
-    (9000, "01d02h03m04s005ms006.000us", LOCK, RUN + COUNTER),
-    (1234, "11h00m00s000ms000.000us", LOCK, RUN + COUNTER),
-    (3, "500ms000.000us", LOCK + RUN, ""),
-    (12, "07s250ms000.000us", "", LOCK + RUN),
-    (None, "", LOCK + RUN, COUNTER),
-    (None, "", "", ""),
-    (5, "02s000ms000.000us", LAZY + LOCK, RUN),
-    (None, "", LAZY, RUN),
-    (6, "04s000ms000.000us", _block("CompileTimeLazy", 8, "01s000ms000.000us"), RUN),
-]
-
-
-def _why_seconds(got, expected, parts):
-    """What may have gone wrong with an accumulated time. parts: unit → seconds."""
-    slips = []
-    for count in range(1, len(parts)):
-        for units in combinations(parts, count):
-            rest = expected - sum(parts[unit] for unit in units)
-            slips.append((rest, f"what it has in {', '.join(units)} is not counted"))
-    if fault := expect.explain(got, slips, rel_tol=1e-9):
-        return fault
-    if abs(got - expected) < 1e-6:
-        return "the number of us may have decimals"
-    if math.isclose(got, expected - parts.get("m", 0) * (1 - 1e-3 / 60), rel_tol=1e-9):
-        return "m is minutes, ms is milliseconds"
-    return "add up all parts of its Accumulator, each with its unit"
-
-
-def check_read_report(answer):
-    for samples, accumulator, before, after in REPORTS:
-        report, shown = before + after, "a report without CompileTime"
-        if samples:
-            report = before + _block("CompileTime", samples, accumulator) + after
-            compilations = "compilation" if samples == 1 else "compilations"
-            shown = f"{samples} {compilations} in {accumulator}"
-        elif not report:
-            shown = "an empty report"
-        got = _pair(call(answer, report, shown=shown), shown, "compilations, seconds")
-        # "01s003ms004.500us": a number and a unit, again and again
-        parts = {
-            unit: float(number) * UNITS[unit]
-            for number, unit in re.findall(r"([\d.]+)([a-z]+)", accumulator)
-            if float(number)
-        }
-        expected = samples or 0, round(sum(parts.values()), 9)
-        if got[0] == expected[0]:
-            seconds = float(got[1])
-            why = _why_seconds(seconds, expected[1], parts)
-            expect.close(seconds, expected[1], shown, why, unit=" s", rel_tol=1e-9)
-            continue
-        # the names of all blocks but CompileTime
-        others = re.findall("Metric: (?!CompileTime$)(.+)", report, re.M)
-        why = ""
-        if math.isclose(got[0], expected[1], rel_tol=1e-9):
-            why = "the compilations come first"
-        elif math.isclose(got[1], expected[1], rel_tol=1e-9):
-            why = "the compilations are its TotalSamples"
-        elif got == (0, 0):
-            why = "it has a block `Metric: CompileTime`"
-        elif others:
-            why = (
-                "read the block `Metric: CompileTime`, not that of"
-                f" {' or '.join(others)}"
-            )
-        expect.equal(got, expected, shown, why)
-
-
-# ---- 13.5 ----
+# ---- 13.6 ----
 
 BUCKETS = [
     ([100, 110, 120], 1.25),
@@ -469,8 +451,27 @@ def check_buckets(answer):
 
 EXERCISES = [
     Exercise(
-        number="13.0",
-        title="A loop for XLA",
+        number="13.1",
+        title="A sum without a cut",
+        name="sum_above",
+        stars=1,
+        check=check_sum_above,
+        hints=[
+            "y[y > 1] has a shape that depends on values. What has the shape of y?",
+            "Put 0 where y is not above 1, and sum all.",
+            "torch.where(y > 1, y, 0) has the shape of y.",
+        ],
+        solution="""
+def sum_above(y):
+    return torch.where(y > 1, y, 0).sum()
+""",
+        praise=(
+            "The device can record that: it knows each shape before it knows a number."
+        ),
+    ),
+    Exercise(
+        number="13.2",
+        title="A step from several batches",
         name="run_epoch",
         stars=1,
         check=check_run_epoch,
@@ -480,33 +481,60 @@ EXERCISES = [
                 " says where the tensors go."
             ),
             (
-                "x.to(device) returns a tensor on the device; y needs it as well."
-                " torch_xla.sync() ends a step."
+                "A step is `every` batches and one update(). torch_xla.sync() ends it,"
+                " once a step."
             ),
             (
-                "In the loop: losses.append(take_step(x.to(device), y.to(device))),"
-                " then torch_xla.sync()."
+                "for k, (x, y) in enumerate(loader, 1): … and, if k % every == 0,"
+                " update(), then torch_xla.sync()."
             ),
         ],
         solution="""
-def run_epoch(torch_xla, take_step, loader):
+def run_epoch(torch_xla, add_up, update, loader, every):
     device, losses = torch_xla.device(), []
-    for x, y in loader:
-        losses.append(take_step(x.to(device), y.to(device)))
-        torch_xla.sync()
+    for k, (x, y) in enumerate(loader, 1):
+        losses.append(add_up(x.to(device), y.to(device)))
+        if k % every == 0:
+            update()
+            torch_xla.sync()
     return losses
 """,
         praise=(
-            "With `import torch_xla` the same lines train on a TPU. sync() launches and"
-            " does not wait: the host records the next step while the device works on"
-            " this one."
+            "With `import torch_xla` the same lines train on a TPU. A sync() after each"
+            " batch would be right as well, in more programs, which hand the gradients"
+            " from one to the next."
         ),
     ),
     Exercise(
-        number="13.1",
+        number="13.3",
+        title="What a number costs",
+        name="programs_and_copies",
+        stars=2,
+        check=check_programs,
+        hints=[
+            "Without any reading, each step is one program. How many steps read?",
+            "steps // every of them, and each copies one number.",
+            (
+                "Before the sync, wherever, each reading adds a program for the forward"
+                " pass. After the sync it adds none."
+            ),
+        ],
+        solution="""
+def programs_and_copies(steps, every, place):
+    reads = steps // every
+    return steps + (0 if place == "after sync" else reads), reads
+""",
+        praise=(
+            "The counts do not show the third cost: at each copy the host waits until"
+            " the device is done. A list of losses that stays on the device has none of"
+            " the three."
+        ),
+    ),
+    Exercise(
+        number="13.4",
         title="What is wrong?",
         name="state",
-        stars=2,
+        stars=1,
         check=check_state,
         hints=[
             (
@@ -535,7 +563,7 @@ def state(torch_version, xla_version, runtime):
         ),
     ),
     Exercise(
-        number="13.2",
+        number="13.5",
         title="Numbers in the graph",
         name="compilations",
         stars=2,
@@ -559,73 +587,7 @@ def compilations(values):
         ),
     ),
     Exercise(
-        number="13.3",
-        title="What a number costs",
-        name="programs_and_copies",
-        stars=2,
-        check=check_programs,
-        hints=[
-            "Without any reading, each step is one program. How many steps read?",
-            "steps // every of them, and each copies one number.",
-            (
-                "Before backward, each reading adds a program for the forward pass."
-                " After the sync it adds none."
-            ),
-        ],
-        solution="""
-def programs_and_copies(steps, every, place):
-    reads = steps // every
-    return steps + (reads if place == "before backward" else 0), reads
-""",
-        praise=(
-            "The counts do not show the third cost: at each copy the host waits until"
-            " the device is done. A list of losses that stays on the device has none of"
-            " the three."
-        ),
-    ),
-    Exercise(
-        number="13.4",
-        title="Read a report",
-        name="read_report",
-        stars=3,
-        check=check_read_report,
-        hints=[
-            (
-                "Find the line `Metric: CompileTime` first; the two lines you need are"
-                " the next two."
-            ),
-            (
-                r"import re; re.findall(r'([\d.]+)([a-z]+)', text) splits the"
-                r" accumulated time into numbers and units."
-            ),
-            (
-                "Seconds of a unit: {'d': 86400, 'h': 3600, 'm': 60, 's': 1, 'ms':"
-                " 1e-3, 'us': 1e-6}."
-            ),
-        ],
-        solution=r"""
-import re
-
-SECONDS = {"d": 86400, "h": 3600, "m": 60, "s": 1, "ms": 1e-3, "us": 1e-6}
-
-
-def read_report(report):
-    found = re.search(
-        r"Metric: CompileTime\n +TotalSamples: (\d+)\n +Accumulator: (\S+)", report
-    )
-    if found is None:
-        return 0, 0
-    parts = re.findall(r"([\d.]+)([a-z]+)", found[2])
-    return int(found[1]), sum(float(number) * SECONDS[unit] for number, unit in parts)
-""",
-        praise=(
-            "In a program of your own, met.metric_data('CompileTime') gives the same"
-            " two figures (in nanoseconds). The report is what you get from somebody"
-            " who asks why the TPU is slow."
-        ),
-    ),
-    Exercise(
-        number="13.5",
+        number="13.6",
         title="The fewest buckets",
         name="buckets",
         stars=3,

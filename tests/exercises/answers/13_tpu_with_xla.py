@@ -4,43 +4,132 @@ from tests.exercises.answers import SOLUTION, Answers, edit
 
 ANSWERS = {}
 
-RUN_EPOCH = SOLUTION["13.0"]
-ANSWERS["13.0"] = Answers(
+SUM_ABOVE = SOLUTION["13.1"]
+ANSWERS["13.1"] = Answers(
     right=[
         """
-def run_epoch(torch_xla, take_step, loader):
-    losses = []
-    for x, y in loader:
-        x, y = x.to(torch_xla.device()), y.to(torch_xla.device())
-        with torch_xla.step():
-            loss = take_step(x, y)
-        losses.append(loss.detach())
+def sum_above(y):
+    return (y * (y > 1)).sum()
+""",
+        """
+def sum_above(y):
+    return y.masked_fill(y <= 1, 0).sum()
+""",
+        """
+import torch
+
+
+def sum_above(y):
+    return torch.dot(y.flatten(), (y > 1).flatten().to(y.dtype))
+""",
+        """
+import torch.nn.functional as F
+
+
+def sum_above(y):
+    return F.threshold(y, 1, 0).sum()
+""",
+        """
+def sum_above(y):
+    return (y.clamp(min=1) - 1).sum() + (y > 1).sum()
+""",
+    ],
+    wrong={
+        """
+def sum_above(y):
+    return y[y > 1].sum()
+""": "a selection such as y[y > 1] cuts the graph",
+        # runs a program on torch_xla 2.9.0 and on PyTorch's own lazy device
+        """
+def sum_above(y):
+    kept = y.clone()
+    kept[y <= 1] = 0
+    return kept.sum()
+""": "cuts the graph",
+        """
+import torch
+
+
+def sum_above(y):
+    return torch.masked_select(y, y > 1).sum()
+""": "a selection such as y[y > 1] cuts the graph",
+        """
+import torch
+
+
+def sum_above(y):
+    total = torch.where(y > 1, y, 0).sum()
+    return torch.tensor(total.item())
+""": "item() or an `if` cuts the graph",
+        """
+import torch
+
+
+def sum_above(y):
+    if (y > 1).any():
+        return torch.where(y > 1, y, 0).sum()
+    return y.new_zeros(())
+""": "cuts the graph",
+        """
+def sum_above(y):
+    y = y.cpu()
+    return y[y > 1].sum()
+""": "cuts the graph",
+        """
+def sum_above(y):
+    return y.clamp(min=1).sum()
+""": "1.5 and 3 are above 1",
+        edit(SUM_ABOVE, ("y > 1", "y >= 1")): "1 is not above 1",
+        edit(SUM_ABOVE, (".sum()", "")): "without dimensions",
+        edit(SUM_ABOVE, (".sum()", ".sum().item()")): "without dimensions",
+        """
+def sum_above(y):
+    return (y > 1).sum()
+""": "expected torch.float32",
+    },
+)
+
+RUN_EPOCH = SOLUTION["13.2"]
+ANSWERS["13.2"] = Answers(
+    right=[
+        """
+def run_epoch(torch_xla, add_up, update, loader, every):
+    device, losses = torch_xla.device(), []
+    for number, (x, y) in enumerate(loader):
+        losses.append(add_up(x.to(device), y.to(device)).detach())
+        if (number + 1) % every == 0:
+            update()
+            torch_xla.sync(wait=True)
     return losses
 """,
         """
-def run_epoch(torch_xla, take_step, loader):
-    device, compiled = torch_xla.device(), torch_xla.compile(take_step)
-    return [compiled(*(part.to(device) for part in pair)) for pair in loader]
+def run_epoch(torch_xla, add_up, update, loader, every):
+    device, losses = torch_xla.device(), []
+    pairs = list(loader)
+    for first in range(0, len(pairs), every):
+        with torch_xla.step():
+            for x, y in pairs[first : first + every]:
+                losses.append(add_up(x.to(device), y.to(device)))
+            update()
+    return tuple(losses)
 """,
         """
-def run_epoch(torch_xla, take_step, loader):
+from itertools import islice
+
+
+def run_epoch(torch_xla, add_up, update, loader, every):
     device = torch_xla.device()
 
-    def steps():
-        for x, y in loader:
-            yield take_step(x.to(device=device), y.to(device=device))
-            torch_xla.sync(wait=True)
-
-    return tuple(steps())
-""",
-        """
-def run_epoch(torch_xla, take_step, loader):
     @torch_xla.compile(full_graph=True)
-    def step(x, y):
-        return take_step(x.to(device), y.to(device))
+    def one_step(pairs):
+        losses = [add_up(x.to(device), y.to(device)) for x, y in pairs]
+        update()
+        return losses
 
-    device = torch_xla.device()
-    return [step(x, y) for x, y in loader]
+    found, waiting = [], iter(loader)
+    while pairs := list(islice(waiting, every)):
+        found.extend(one_step(pairs))
+    return found
 """,
     ],
     wrong={
@@ -51,47 +140,110 @@ def run_epoch(torch_xla, take_step, loader):
         ): "device() of the torch_xla that your function is given was never called",
         edit(
             RUN_EPOCH,
-            ("x, y in loader", "number, (x, y) in enumerate(loader)"),
-            ("torch_xla.sync", "if number % 2:\n            torch_xla.sync"),
-        ): "one program held 2 steps",
-        edit(RUN_EPOCH, ("        torch_xla.sync()\n", "")): "none has run",
-        edit(
-            RUN_EPOCH, ("        torch_xla", "    torch_xla")
-        ): "one program held 3 steps",
-        """
-def run_epoch(torch_xla, take_step, loader):
-    device, losses = torch_xla.device(), []
-    for x, y in loader:
-        torch_xla.sync()
-        losses.append(take_step(x.to(device), y.to(device)))
-    return losses
-""": "the sync() belongs behind take_step",
-        edit(
-            RUN_EPOCH,
-            (
-                "losses.append(take_step(x.to(device), y.to(device)))",
-                "x.to(device), y.to(device)\n        losses.append(take_step(x, y))",
-            ),
-        ): "x was on cpu",
-        edit(RUN_EPOCH, ("y.to(device)", "y")): "y was on cpu",
-        edit(
-            RUN_EPOCH,
             ("device, losses = torch_xla.device(),", "losses ="),
             ("(device), y.to(device)", '("meta"), y.to("meta")'),
         ): "was never called",
+        edit(
+            RUN_EPOCH, ("            torch_xla.sync()", "        torch_xla.sync()")
+        ): "a program held 'b'",
+        edit(
+            RUN_EPOCH, ("            torch_xla.sync()", "    torch_xla.sync()")
+        ): "one program held 3 steps",
+        edit(RUN_EPOCH, ("            torch_xla.sync()\n", "")): "none has run",
+        edit(
+            RUN_EPOCH,
+            (
+                "            update()\n            torch_xla.sync()",
+                "            torch_xla.sync()\n            update()",
+            ),
+        ): "the last step is recorded, but has not run",
+        edit(RUN_EPOCH, (", 1)", ")")): "in the order 'bubbubbub'",
+        edit(RUN_EPOCH, ("x.to(device), y", "x, y")): "x was on cpu",
+        edit(RUN_EPOCH, ("y.to(device)", "y")): "y was on cpu",
         edit(RUN_EPOCH, ("(device))", "(device)).item()")): "item()",
-        """
-def run_epoch(torch_xla, take_step, loader):
-    device = torch_xla.device()
-    for x, y in loader:
-        loss = take_step(x.to(device), y.to(device))
-        torch_xla.sync()
-    return loss
-""": "expected a list of 3 losses",
+        edit(
+            RUN_EPOCH,
+            (
+                "losses.append(add_up(x.to(device), y.to(device)))",
+                "loss = add_up(x.to(device), y.to(device))",
+            ),
+            ("return losses", "return loss"),
+            ("torch_xla.device(), []", "torch_xla.device(), None"),
+        ): "expected a list of 6 losses",
     },
 )
 
-ANSWERS["13.1"] = Answers(
+PROGRAMS_AND_COPIES = SOLUTION["13.3"]
+ANSWERS["13.3"] = Answers(
+    right=[
+        """
+def programs_and_copies(steps, every, place):
+    programs = copies = 0
+    for step in range(1, steps + 1):
+        programs += 1
+        if step % every == 0:
+            copies += 1
+            programs += place.startswith("before")
+    return [programs, copies]
+""",
+        """
+import numpy as np
+
+
+def programs_and_copies(steps, every, place):
+    reads = np.count_nonzero(np.arange(1, steps + 1) % every == 0)
+    return np.int64(steps + (0 if "after" in place else reads)), reads
+""",
+        """
+import numpy as np
+
+
+def programs_and_copies(steps, every, place):
+    reads = steps // every
+    return np.array([steps, 0]) + reads * np.array([place.startswith("before"), 1])
+""",
+    ],
+    wrong={
+        """
+def programs_and_copies(steps, every, place):
+    reads = steps // every
+    return steps + (reads if place == "before backward" else 0), reads
+""": "before the sync the loss is only recorded, too",
+        """
+def programs_and_copies(steps, every, place):
+    return steps + steps // every, steps // every
+""": "reading it runs nothing",
+        """
+def programs_and_copies(steps, every, place):
+    return steps, steps // every
+""": "again as a part of the step",
+        edit(
+            PROGRAMS_AND_COPIES, ("steps // every", "-(-steps // every)")
+        ): "is read 2 times",
+        edit(
+            PROGRAMS_AND_COPIES, ("steps // every", "round(steps / every)")
+        ): "is read 2 times",
+        """
+def programs_and_copies(steps, every, place):
+    reads = steps // every
+    return (2 * steps if place != "after sync" else steps), reads
+""": "the forward pass runs once for the number",
+        edit(
+            PROGRAMS_AND_COPIES, ("steps +", "reads, steps +"), (", reads", "")
+        ): "the programs come first",
+        """
+def programs_and_copies(steps, every, place):
+    reads = steps // every
+    return (2 * reads if place != "after sync" else steps), reads
+""": "of the step: 20 + 2 programs",
+        """
+def programs_and_copies(steps, every, place):
+    return steps + (0 if place == "after sync" else steps // every), steps
+""": "is read 2 times",
+    },
+)
+
+ANSWERS["13.4"] = Answers(
     right=[
         r"""
 import re
@@ -224,8 +376,8 @@ def state(torch_version, xla_version, runtime):
     },
 )
 
-COMPILATIONS = SOLUTION["13.2"]
-ANSWERS["13.2"] = Answers(
+COMPILATIONS = SOLUTION["13.5"]
+ANSWERS["13.5"] = Answers(
     right=[
         """
 def compilations(values):
@@ -273,167 +425,8 @@ def compilations(values):
     },
 )
 
-PROGRAMS_AND_COPIES = SOLUTION["13.3"]
-ANSWERS["13.3"] = Answers(
-    right=[
-        """
-def programs_and_copies(steps, every, place):
-    programs = copies = 0
-    for step in range(1, steps + 1):
-        programs += 1
-        if step % every == 0:
-            copies += 1
-            programs += place == "before backward"
-    return [programs, copies]
-""",
-        """
-import numpy as np
-
-
-def programs_and_copies(steps, every, place):
-    reads = np.count_nonzero(np.arange(1, steps + 1) % every == 0)
-    return np.int64(steps + {"before backward": reads, "after sync": 0}[place]), reads
-""",
-        """
-import numpy as np
-
-
-def programs_and_copies(steps, every, place):
-    reads = steps // every
-    return np.array([steps, 0]) + reads * np.array([place.startswith("before"), 1])
-""",
-    ],
-    wrong={
-        """
-def programs_and_copies(steps, every, place):
-    return steps + steps // every, steps // every
-""": "reading it runs nothing",
-        """
-def programs_and_copies(steps, every, place):
-    return steps, steps // every
-""": "again as a part of the step",
-        edit(
-            PROGRAMS_AND_COPIES, ("steps // every", "-(-steps // every)")
-        ): "is read 2 times",
-        edit(
-            PROGRAMS_AND_COPIES, ("steps // every", "round(steps / every)")
-        ): "is read 2 times",
-        """
-def programs_and_copies(steps, every, place):
-    reads = steps // every
-    return (2 * steps if place == "before backward" else steps), reads
-""": "the forward pass runs once for the number",
-        edit(
-            PROGRAMS_AND_COPIES, ("steps +", "reads, steps +"), (", reads", "")
-        ): "the programs come first",
-        """
-def programs_and_copies(steps, every, place):
-    reads = steps // every
-    return (2 * reads if place == "before backward" else steps), reads
-""": "of the step: 20 + 2 programs",
-        """
-def programs_and_copies(steps, every, place):
-    return steps + (steps // every if place == "before backward" else 0), steps
-""": "is read 2 times",
-    },
-)
-
-IN_ONE = r"""
-import re
-
-
-def read_report(report):
-    found = re.search(
-        r"Metric: CompileTime\n +TotalSamples: (\d+)\n +Accumulator: (\S+)", report
-    )
-    if found is None:
-        return 0, 0.0
-    unit = {"d": 86400, "h": 3600, "m": 60, "s": 1, "ms": 1e-3, "us": 1e-6}
-    return int(found[1]), sum(
-        float(n) * unit[u] for n, u in re.findall(r"([\d.]+)([a-z]+)", found[2])
-    )
-"""
-ANSWERS["13.4"] = Answers(
-    right=[
-        """
-UNITS = [("us", 1e-6), ("ms", 1e-3), ("s", 1), ("m", 60), ("h", 3600), ("d", 86400)]
-
-
-def read_report(report):
-    lines = report.splitlines()
-    if "Metric: CompileTime" not in lines:
-        return 0, 0.0
-    at = lines.index("Metric: CompileTime")
-    samples, rest = lines[at + 1].split()[-1], lines[at + 2].split()[-1]
-    seconds = 0.0
-    for unit, factor in UNITS:
-        if rest.endswith(unit):
-            rest = rest[: -len(unit)]
-            digits = rest[
-                max((k + 1 for k, c in enumerate(rest) if c.isalpha()), default=0) :
-            ]
-            rest = rest[: len(rest) - len(digits)]
-            seconds += float(digits) * factor
-    return int(samples), seconds
-""",
-        r"""
-import re
-
-
-def read_report(report):
-    unit = r"(?:([\d.]+){})?"
-    time = "".join(map(unit.format, ("d", "h", r"m(?!s)", "s", "ms", "us")))
-    found = re.search(
-        r"^Metric: CompileTime$\s*TotalSamples: (\d+)\s*Accumulator: " + time,
-        report,
-        re.MULTILINE,
-    )
-    if not found:
-        return [0, 0]
-    parts = [float(part or 0) for part in found.groups()[1:]]
-    seconds = sum(
-        part * factor for part, factor in zip(parts, (86400, 3600, 60, 1, 1e-3, 1e-6))
-    )
-    return [int(found[1]), seconds]
-""",
-    ],
-    wrong={
-        r"""
-import re
-
-
-def read_report(report):
-    found = re.search(r"TotalSamples: (\d+)\n +Accumulator: (\S+)", report)
-    parts = re.findall(r"([\d.]+)([a-z]+)", found[2])
-    unit = {"h": 3600, "m": 60, "s": 1, "ms": 1e-3, "us": 1e-6}
-    return int(found[1]), sum(float(n) * unit[u] for n, u in parts)
-""": "not that of DeviceLockWait",
-        edit(IN_ONE, (": 60", ": 1e-3")): "m is minutes",
-        r"""
-import re
-
-
-def read_report(report):
-    found = re.search(
-        r"Metric: CompileTime\n +TotalSamples: (\d+)\n +Accumulator: (\d+)s", report
-    )
-    return (int(found[1]), float(found[2])) if found else (0, 0.0)
-""": "what it has in ms, us is not counted",
-        edit(
-            IN_ONE, ('"d": 86400, "h"', '"h"'), ("[a-z]+", "h|ms|m|us|s")
-        ): "what it has in d is not counted",
-        edit(IN_ONE, ("Metric: ", "")): "not that of LazyCompileTime",
-        edit(IN_ONE, ("CompileTime", "CompileTime.*")): "not that of CompileTimeLazy",
-        edit(IN_ONE, (r"(\d+)", r"(\d).*")): "the compilations are its TotalSamples",
-        edit(
-            IN_ONE, ("    if found is None:\n        return 0, 0.0\n", "")
-        ): "for a report without CompileTime your function raised TypeError",
-        edit(IN_ONE, ("int(found[1])", "found[1]")): "expected a pair of numbers",
-    },
-)
-
-BUCKETS = SOLUTION["13.5"]
-ANSWERS["13.5"] = Answers(
+BUCKETS = SOLUTION["13.6"]
+ANSWERS["13.6"] = Answers(
     right=[
         """
 def buckets(lengths, most):
