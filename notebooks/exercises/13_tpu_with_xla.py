@@ -44,7 +44,7 @@ CUTS = {  # what a message says of a line that needs numbers
     "bool": "item() or an `if`",
     "nonzero": "a selection such as y[y > 1]",
     "masked_select": "a selection such as y[y > 1]",
-    "meta": "moving the tensor",
+    "copy out of": "a copy to the host",
 }
 
 
