@@ -459,14 +459,16 @@ EXERCISES = [
         hints=[
             "y[y > 1] has a shape that depends on values. What has the shape of y?",
             "Put 0 where y is not above 1, and sum all.",
-            "torch.where(y > 1, y, 0) has the shape of y.",
+            "y > 1 has the shape of y, and in a product True is 1 and False is 0.",
         ],
         solution="""
 def sum_above(y):
-    return torch.where(y > 1, y, 0).sum()
+    return (y * (y > 1)).sum()
 """,
         praise=(
-            "The device can record that: it knows each shape before it knows a number."
+            "Each shape is known before any number. That is enough on XLA. On a lazy"
+            " device that lacks an operation the line cuts all the same: PyTorch's own"
+            " multiplies by a mask, and has no `torch.where` (section 9)."
         ),
     ),
     Exercise(
@@ -590,7 +592,7 @@ def compilations(values):
         number="13.6",
         title="The fewest buckets",
         name="buckets",
-        stars=3,
+        stars=2,
         check=check_buckets,
         hints=[
             (
@@ -615,8 +617,8 @@ def buckets(lengths, most):
     return chosen[::-1]
 """,
         praise=(
-            "Beginning with the longest is optimal: its bucket is forced, and so is"
-            " each next one. For lengths from 1 to n about log(n) / log(most) buckets"
+            "From either end each bucket is forced: from the longest it is as small as"
+            " it may be, from the shortest as large. For lengths from 1 to n about log(n) / log(most) buckets"
             " are enough, which is why powers of two do so well."
         ),
     ),
