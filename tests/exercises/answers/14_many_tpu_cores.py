@@ -57,8 +57,42 @@ def cut_columns(xs, x, n):
     },
 )
 
-MY_ROWS = SOLUTION["14.1"]
+PAIR = SOLUTION["14.1"]
+IMPORTS = "from torch.distributed.tensor import Replicate, Shard\n\n"
 ANSWERS["14.1"] = Answers(
+    right=[
+        """
+from torch.distributed.tensor import Replicate, Shard
+
+pair = (Shard(-1), Replicate()), (Shard(-2), Replicate())
+""",
+        """
+from torch.distributed.tensor import Replicate, Shard
+
+placements = {"a": [Shard(dim=1), Replicate()], "b": [Shard(dim=0), Replicate()]}
+pair = list(placements.values())
+""",
+    ],
+    wrong={
+        edit(PAIR, ("Shard(1)", "Shard(0)")): "expected one all_reduce of 128 bytes",
+        edit(PAIR, ("[Shard(0)", "[Shard(1)")): "expected one all_reduce of 128 bytes",
+        IMPORTS + "pair = [Shard(0), Replicate()], [Shard(1), Replicate()]": (
+            "which rows of b does it need"
+        ),
+        IMPORTS + "pair = [Replicate(), Shard(1)], [Replicate(), Shard(0)]": "is cut along data",
+        IMPORTS + "pair = [Shard(1), Shard(0)], [Shard(0), Replicate()]": "a is cut along data",
+        IMPORTS + "pair = [Replicate(), Replicate()], [Replicate(), Replicate()]": (
+            "a is not cut along model"
+        ),
+        edit(PAIR, (", [Shard(0), Replicate()]", "")): "expected a list of two",
+        'pair = (None, "model"), ("model", None)': "expected Shard(dimension)",
+        IMPORTS + "pair = [Shard(2), Replicate()], [Shard(0), Replicate()]": "only the dimensions",
+        IMPORTS + "pair = Shard(1), Shard(0)": "expected a list of two placements",
+    },
+)
+
+MY_ROWS = SOLUTION["14.2"]
+ANSWERS["14.2"] = Answers(
     right=[
         """
 def my_rows(device, rows, n):
@@ -143,7 +177,7 @@ def my_rows(device, rows, n):
     },
 )
 
-LOADER = SOLUTION["14.2"]
+LOADER = SOLUTION["14.3"]
 SHARE = """
 import torch
 from torch.utils.data import DataLoader, Sampler
@@ -185,7 +219,7 @@ def my_loader(data, batch, rank, world):
         mine, batch_size=batch // world, sampler=Share(mine), drop_last=True
     )
 """
-ANSWERS["14.2"] = Answers(
+ANSWERS["14.3"] = Answers(
     right=[
         edit(
             LOADER,
@@ -238,25 +272,6 @@ def my_loader(data, batch, rank, world):
         edit(LOADER, ("world, rank", "world, rank, shuffle=False")): "same order",
         edit(LOADER, ("rank, drop_last", "rank, shuffle")): "fills up",
         edit(LOADER, ("world, rank", "world, 0")): "came to two processes",
-    },
-)
-
-ANSWERS["14.3"] = Answers(
-    right=[
-        'pair_specs = [["model", None], [None, "model"]]',
-        'pair_specs = (("model",), None), (None, ("model",))',
-    ],
-    wrong={
-        'pair_specs = ((None, "model"), ("model", None))': (
-            "in the first layer, expected nothing"
-        ),
-        'pair_specs = (("model", None), ("model", None))': "in the second layer",
-        'pair_specs = (("data", None), (None, "model"))': "cut along 'model'",
-        'pair_specs = (("model", "data"), (None, "model"))': "in the first layer",
-        'pair_specs = (("model",), (None, "model"))': "two entries",
-        'pair_specs = (("model", ("data", "model")), (None, "model"))': (
-            "the name of an axis"
-        ),
     },
 )
 
