@@ -79,8 +79,9 @@ pair = list(placements.values())
         IMPORTS + "pair = [Shard(0), Replicate()], [Shard(1), Replicate()]": (
             "which rows of b does it need"
         ),
-        IMPORTS
-        + "pair = [Replicate(), Shard(1)], [Replicate(), Shard(0)]": "is cut along data",
+        IMPORTS + "pair = [Replicate(), Shard(1)], [Replicate(), Shard(0)]": (
+            "is cut along data"
+        ),
         IMPORTS
         + "pair = [Shard(1), Shard(0)], [Shard(0), Replicate()]": "a is cut along data",
         IMPORTS + "pair = [Replicate(), Replicate()], [Replicate(), Replicate()]": (
@@ -88,8 +89,9 @@ pair = list(placements.values())
         ),
         edit(PAIR, (", [Shard(0), Replicate()]", "")): "expected a list of two",
         'pair = (None, "model"), ("model", None)': "expected Shard(dimension)",
-        IMPORTS
-        + "pair = [Shard(2), Replicate()], [Shard(0), Replicate()]": "only the dimensions",
+        IMPORTS + "pair = [Shard(2), Replicate()], [Shard(0), Replicate()]": (
+            "only the dimensions"
+        ),
         IMPORTS + "pair = Shard(1), Shard(0)": "expected a list of two placements",
     },
 )
