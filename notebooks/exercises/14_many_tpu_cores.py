@@ -269,7 +269,7 @@ def check_pair(answer):
         along_model, along_data = placements
         if along_data.is_shard():
             raise Wrong(
-                f"{name} is cut along data, too: its second placement is {along_data},"
+                f"{name} is cut along data: its second placement is {along_data},"
                 " expected Replicate()"
             )
         if not along_model.is_shard():
@@ -321,19 +321,24 @@ def _issued(a, b):
 def check_break_even(answer):
     for width, p in ((1024, 8), (1024, 2), (4096, 2), (100, 6)):
         got = _tokens(answer, width, p)
-        if math.isclose(got, 4 * width, rel_tol=1e-6):
+        if math.isclose(got, 6 * width, rel_tol=1e-6):
             continue
         if math.isclose(got, _tokens(answer, width, 3 * p), rel_tol=1e-6):
             slips = [
                 (
-                    8 * width,
-                    "Both all-reduces of activations count, forward and backward; and"
-                    " all numbers have 2 bytes",
+                    12 * width,
+                    "In a ring, a gather or a reduce-scatter sends half of what an"
+                    " all-reduce does, and both all-reduces count",
                 ),
                 (
-                    2 * width,
-                    "The pair has two weights, of 4 × width² each; and the bytes of a"
-                    " number stand on both sides",
+                    4 * width,
+                    "The weights are gathered twice, and their gradients"
+                    " reduce-scattered: three times",
+                ),
+                (
+                    3 * width,
+                    "The pair has two weights, of 4 × width² each; all numbers have 2"
+                    " bytes, and a ring sends a sum twice",
                 ),
             ]
             fault = expect.explain(got, slips, "For which tokens are they equal?")
@@ -344,9 +349,10 @@ def check_break_even(answer):
             )
         shown = f"width = {width}, p = {p}"
         why = (
-            f"two all-reduces of tokens × {width} against one of 8 × {width}². {fault}"
+            f"two all-reduces of tokens × {width} against three collectives of"
+            f" 8 × {width}², each of which sends half as much. {fault}"
         )
-        expect.close(got, 4 * width, shown, why)
+        expect.close(got, 6 * width, shown, why)
 
 
 def _tokens(answer, width, p):
@@ -487,21 +493,21 @@ def my_loader(data, batch, rank, world):
         check=check_break_even,
         hints=[
             (
-                "An all-reduce of S bytes sends 2 (p - 1) / p times S. Write down S for"
-                " both ways."
+                "An all-reduce of S bytes sends 2 (p - 1) / p times S, a gather or a"
+                " reduce-scatter (p - 1) / p times. Write down S for each."
             ),
             (
-                "Tensor parallel: twice tokens × width numbers. Data parallel: width ×"
-                " 4 width, twice."
+                "Tensor parallel: S is tokens × width numbers, two times. Fully sharded:"
+                " width × 4 width and 4 width × width, three times."
             ),
             (
-                "2 × tokens × width = 8 × width². What happened to p, and to the bytes"
-                " of a number?"
+                "4 × tokens × width = 3 × 8 × width². What happened to p, and to the"
+                " bytes of a number?"
             ),
         ],
-        solution="def my_break_even(width, p):\n    return 4 * width\n",
+        solution="def my_break_even(width, p):\n    return 6 * width\n",
         praise=(
-            "Below four times the width, tensor parallel sends less, whatever the"
+            "Below six times the width, tensor parallel sends less, whatever the"
             " number of devices."
         ),
     ),

@@ -284,34 +284,38 @@ ANSWERS["14.4"] = Answers(
     right=[
         """
 def my_break_even(width, p):
-    ring = 2 * (p - 1) / p
-    gradients = ring * 2 * (width * 4 * width + 4 * width * width)
-    return gradients / (ring * 2 * 2 * width)
+    once = (p - 1) / p
+    weights = 2 * (width * 4 * width + 4 * width * width)
+    return 3 * once * weights / (2 * 2 * once * 2 * width)
 """,
         """
 from fractions import Fraction
 
 
 def my_break_even(width, p):
-    return Fraction(8 * width**2, 2 * width)
+    return Fraction(3 * 8 * width**2, 2 * 2 * width)
 """,
     ],
     wrong={
         """
 def my_break_even(width, p):
-    return 8 * width
-""": "Both all-reduces of activations",
+    return 12 * width
+""": "sends half of what an all-reduce does",
         """
 def my_break_even(width, p):
-    return 2 * width
+    return 4 * width
+""": "The weights are gathered twice",
+        """
+def my_break_even(width, p):
+    return 3 * width
 """: "two weights",
         """
 def my_break_even(width, p):
-    return 4 * width / p
+    return 6 * width / p
 """: "p drops out",
         """
 def my_break_even(width, p):
-    return 8 * width * (p - 1) / p
+    return 12 * width * (p - 1) / p
 """: "both sides",
         """
 def my_break_even(width, p):
