@@ -6,13 +6,15 @@ import numbers
 import operator
 
 import torch
+import torch.distributed as dist
+from torch.distributed.tensor import Replicate, Shard, distribute_tensor
 from torch.utils.data import DataLoader, TensorDataset
 
 from utils import expect
 from utils.answers import DOTS, NotAnswered, Wrong, call, plain
 from utils.exercises import Exercise
-from utils.messages import LabError
-from utils.simulate.sharding import blocks, product
+from utils.simulate.fake import fake_processes
+from utils.simulate.sharding import blocks
 
 
 class _Spmd:
@@ -255,74 +257,88 @@ def _twice(numbers):
     return sorted({n for n in numbers if numbers.count(n) > 1})
 
 
-def _names(spec):
-    """The spec with the name of an axis in place of a tuple of this name alone."""
-    if not isinstance(spec, (tuple, list)):
-        return spec
-    return tuple(
-        axis[0] if isinstance(axis, (tuple, list)) and len(axis) == 1 else axis
-        for axis in spec
-    )
-
-
 def check_pair(answer):
     if not isinstance(answer, (tuple, list)) or len(answer) != 2:
-        raise Wrong(f"expected two specs, got {answer!r}")
-    up, down = map(_names, answer)
-    for name, spec in (("up_weight", up), ("down_weight", down)):
-        if not isinstance(spec, tuple) or len(spec) != 2:
+        raise Wrong(f"expected two lists of placements, of a and of b, got {answer!r}")
+    if any(part is DOTS for part in answer):
+        raise NotAnswered
+    for name, placements in zip("ab", answer, strict=True):
+        _judge_placements(name, placements)
+    forward = _issued(*map(list, answer))
+    for name, placements in zip("ab", answer, strict=True):
+        along_model, along_data = placements
+        if along_data.is_shard():
             raise Wrong(
-                f"{name} is {spec!r}, expected two entries, for outputs and inputs"
+                f"{name} is cut along data: its second placement is {along_data},"
+                " expected Replicate()"
             )
-        if any(axis is DOTS for axis in spec):
-            raise NotAnswered
-        if not all(axis is None or isinstance(axis, str) for axis in spec):
+        if not along_model.is_shard():
             raise Wrong(
-                f"{name} is {spec}, expected the name of an axis, or None, for each of"
-                " the two"
+                f"{name} is not cut along model: its first placement is {along_model}"
             )
-        if "model" not in spec:
-            raise Wrong(f"{name} is {spec}, expected one dimension cut along 'model'")
-    hidden, moved = _moved("up", up, (64, 32, 128), ("data", None))
-    if moved:
-        raise Wrong(
-            f"with up_weight {up}, {' and '.join(moved)} in the first layer, expected"
-            " nothing"
+    # y has 16 / 4 rows and 8 columns of 4 bytes here
+    if forward != [("all_reduce", 128, 2)]:
+        words = ", ".join(
+            f"{name} of {size} bytes among {ranks}" for name, size, ranks in forward
         )
-    _, moved = _moved("down", down, (64, 128, 32), hidden)
-    if moved != ["all-reduce along model"]:
         raise Wrong(
-            f"with up_weight {up} and down_weight {down},"
-            f" {' and '.join(moved) or 'nothing'} in the second layer, expected one"
-            " all-reduce along model: its inputs are cut along 'model' already"
+            f"with a {list(answer[0])} and b {list(answer[1])} the forward pass sends"
+            f" {words or 'nothing'}, expected one all_reduce of 128 bytes among 2."
+            " Which columns of x @ a has a device, and which rows of b does it need"
+            " for them?"
         )
 
 
-def _moved(name, spec, sizes, inputs):
-    """How the outputs of a layer are cut whose inputs are, and its collectives."""
-    try:
-        outputs, found = product(*sizes, {"data": 4, "model": 2}, inputs, spec[::-1])
-    except LabError as error:
-        raise Wrong(f"{name}_weight is {spec}: {error}") from None
-    return outputs, [f"{c.kind} along {c.axis}" for c in found]
+def _judge_placements(name, placements):
+    asked = "a list of two placements, for the axes model and data"
+    if not isinstance(placements, (tuple, list)) or len(placements) != 2:
+        raise Wrong(f"{name} is {placements!r}, expected {asked}")
+    if any(placement is DOTS for placement in placements):
+        raise NotAnswered
+    for placement in placements:
+        if not isinstance(placement, (Shard, Replicate)):
+            raise Wrong(
+                f"{name} has {placement!r}, expected Shard(dimension) or Replicate()"
+            )
+        if placement.is_shard() and not -2 <= placement.dim < 2:
+            raise Wrong(f"{name} has {placement}, and only the dimensions 0 and 1")
+
+
+def _issued(a, b):
+    """What torch.relu(x @ a) @ b sends, up to a y that is whole along model."""
+    with fake_processes(8) as collectives:
+        mesh = dist.init_device_mesh("cpu", (2, 4), mesh_dim_names=("model", "data"))
+        cut = functools.partial(distribute_tensor, device_mesh=mesh, src_data_rank=None)
+        rows = [Replicate(), Shard(0)]
+        x = cut(torch.ones(16, 8), placements=rows)
+        a = cut(torch.ones(8, 32), placements=a)
+        b = cut(torch.ones(32, 8), placements=b)
+        y = torch.relu(x @ a) @ b
+        y.redistribute(placements=rows)
+    return [tuple(each) for each in collectives]
 
 
 def check_break_even(answer):
     for width, p in ((1024, 8), (1024, 2), (4096, 2), (100, 6)):
         got = _tokens(answer, width, p)
-        if math.isclose(got, 4 * width, rel_tol=1e-6):
+        if math.isclose(got, 6 * width, rel_tol=1e-6):
             continue
         if math.isclose(got, _tokens(answer, width, 3 * p), rel_tol=1e-6):
             slips = [
                 (
-                    8 * width,
-                    "Both all-reduces of activations count, forward and backward; and"
-                    " all numbers have 2 bytes",
+                    12 * width,
+                    "In a ring, a gather or a reduce-scatter sends half of what an"
+                    " all-reduce does, and both all-reduces count",
                 ),
                 (
-                    2 * width,
-                    "The pair has two weights, of 4 × width² each; and the bytes of a"
-                    " number stand on both sides",
+                    4 * width,
+                    "The weights are gathered twice, and their gradients"
+                    " reduce-scattered: three times",
+                ),
+                (
+                    3 * width,
+                    "The pair has two weights, of 4 × width² each; all numbers have 2"
+                    " bytes, and a ring sends a sum twice",
                 ),
             ]
             fault = expect.explain(got, slips, "For which tokens are they equal?")
@@ -333,9 +349,10 @@ def check_break_even(answer):
             )
         shown = f"width = {width}, p = {p}"
         why = (
-            f"two all-reduces of tokens × {width} against one of 8 × {width}². {fault}"
+            f"two all-reduces of tokens × {width} against three collectives of"
+            f" 8 × {width}², each of which sends half as much. {fault}"
         )
-        expect.close(got, 4 * width, shown, why)
+        expect.close(got, 6 * width, shown, why)
 
 
 def _tokens(answer, width, p):
@@ -380,9 +397,39 @@ def cut_columns(xs, x, n):
     ),
     Exercise(
         number="14.1",
+        title="A pair of matmuls",
+        name="pair",
+        stars=1,
+        check=check_pair,
+        hints=[
+            (
+                "A placement has an entry for each axis of the mesh: here the first is"
+                " for model, the second for data. Along data, a and b are copied."
+            ),
+            (
+                "If a is cut by columns, each device has some columns of x @ a, with"
+                " nothing sent. relu changes each number by itself."
+            ),
+            (
+                "Then it needs those rows of b that belong to its columns, and has a"
+                " part of the sum for all of y."
+            ),
+        ],
+        solution="""
+from torch.distributed.tensor import Replicate, Shard
+
+pair = [Shard(1), Replicate()], [Shard(0), Replicate()]
+""",
+        praise=(
+            "The first by its outputs, the second by its inputs. In a `Linear`, whose"
+            " weight is outputs × inputs, it is Shard(0), then Shard(1)."
+        ),
+    ),
+    Exercise(
+        number="14.2",
         title="Who holds what?",
         name="my_rows",
-        stars=2,
+        stars=1,
         check=check_rows,
         hints=[
             (
@@ -406,7 +453,7 @@ def cut_columns(xs, x, n):
         ),
     ),
     Exercise(
-        number="14.2",
+        number="14.3",
         title="The loader for each process",
         name="my_loader",
         stars=2,
@@ -439,32 +486,6 @@ def my_loader(data, batch, rank, world):
         ),
     ),
     Exercise(
-        number="14.3",
-        title="A pair of layers",
-        name="pair_specs",
-        stars=2,
-        check=check_pair,
-        hints=[
-            (
-                "Lesson and Megatron-LM cut the first layer by its outputs, the second"
-                " one by its inputs."
-            ),
-            (
-                "A Linear keeps outputs × inputs: the first entry of a spec is for the"
-                " outputs."
-            ),
-            (
-                'up_weight = ("model", None). What is cut along "model" then, in what'
-                " down gets?"
-            ),
-        ],
-        solution='pair_specs = (("model", None), (None, "model"))\n',
-        praise=(
-            "The rows of X stay cut along data, so this is data parallel and tensor"
-            " parallel at once."
-        ),
-    ),
-    Exercise(
         number="14.4",
         title="Tensor parallel, and when not",
         name="my_break_even",
@@ -472,21 +493,21 @@ def my_loader(data, batch, rank, world):
         check=check_break_even,
         hints=[
             (
-                "An all-reduce of S bytes sends 2 (p - 1) / p times S. Write down S for"
-                " both ways."
+                "An all-reduce of S bytes sends 2 (p - 1) / p times S, a gather or a"
+                " reduce-scatter (p - 1) / p times. Write down S for each."
             ),
             (
-                "Tensor parallel: twice tokens × width numbers. Data parallel: width ×"
-                " 4 width, twice."
+                "Tensor parallel: S is tokens × width numbers, two times. Fully sharded:"
+                " width × 4 width and 4 width × width, three times."
             ),
             (
-                "2 × tokens × width = 8 × width². What happened to p, and to the bytes"
-                " of a number?"
+                "4 × tokens × width = 3 × 8 × width². What happened to p, and to the"
+                " bytes of a number?"
             ),
         ],
-        solution="def my_break_even(width, p):\n    return 4 * width\n",
+        solution="def my_break_even(width, p):\n    return 6 * width\n",
         praise=(
-            "Below four times the width, tensor parallel sends less, whatever the"
+            "Below six times the width, tensor parallel sends less, whatever the"
             " number of devices."
         ),
     ),

@@ -77,3 +77,13 @@ def test_trains_and_saves_what_loads_anywhere(tmp_path):
     state = torch.load(tmp_path / "digits.pt", weights_only=True)
     assert {tensor.device.type for tensor in state.values()} == {"cpu"}
     assert state["0.weight"].shape == (64, 64)
+
+
+@pytest.mark.skipif(missing_xla() is not None, reason=f"needs {missing_xla()}")
+def test_the_script_of_many_processes_runs_on_chips(tmp_path):
+    script = SCRIPT.with_name("many_chips.py")
+    done = run(script, folder=tmp_path, CPU_NUM_DEVICES="1")
+    assert done.returncode == 0, done.stderr
+    assert float(done.stdout.rpartition(" ")[2]) < 0.3  # the loss of the last batch
+    state = torch.load(tmp_path / "model.pt", weights_only=True)
+    assert {tensor.device.type for tensor in state.values()} == {"cpu"}

@@ -11,6 +11,7 @@ from torch import nn
 from torch._subclasses import fake_tensor
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import Replicate, Shard, distribute_tensor
 
 from utils.simulate.fake import fake_autocast, fake_gpus, fake_processes
 
@@ -137,3 +138,26 @@ def test_fsdp_sums_across_its_groups():
         ("reduce_scatter", LAYER, 8): 2,
         ("all_reduce", LAYER // 8, 16): 2,
     }
+
+
+def test_what_DTensor_issues_is_noted_with_its_ranks():
+    with fake_processes(8) as issued:
+        mesh = init_device_mesh("cpu", (2, 4))
+        options = {"device_mesh": mesh, "src_data_rank": None}
+        x = distribute_tensor(
+            torch.ones(6, 8), placements=[Replicate(), Shard(1)], **options
+        )
+        w = distribute_tensor(
+            torch.ones(8, 10), placements=[Replicate(), Shard(0)], **options
+        )
+        (x @ w).full_tensor()
+        x.full_tensor()
+    assert issued == [("all_reduce", 4 * 6 * 10, 4), ("all_gather", 4 * 6 * 8, 4)]
+
+
+def test_a_fake_process_has_the_block_of_its_rank():
+    with fake_processes(8, rank=5):
+        mesh = init_device_mesh("cpu", (4, 2))
+        cut = [Shard(0), Shard(1)]
+        held = distribute_tensor(torch.eye(8), mesh, cut, src_data_rank=None).to_local()
+    assert torch.equal(held, torch.eye(8)[4:6, 4:])

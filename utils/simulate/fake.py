@@ -10,6 +10,7 @@ from typing import NamedTuple
 import torch
 import torch.distributed as dist
 from torch._subclasses import fake_tensor
+from torch.distributed import distributed_c10d
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
@@ -71,6 +72,10 @@ NAMES = {
     "_allgather_base_": "all_gather",
     "_reduce_scatter_base_": "reduce_scatter",
     "allreduce_": "all_reduce",
+    # those of DTensor
+    "all_gather_into_tensor": "all_gather",
+    "reduce_scatter_tensor": "reduce_scatter",
+    "all_reduce": "all_reduce",
 }
 
 
@@ -79,32 +84,43 @@ class _Collectives(TorchDispatchMode):
 
     def __init__(self):
         super().__init__()
-        self.issued = []
+        # takes a second to import, and most who import this module need it not
+        from torch.distributed.tensor import DTensor
+
+        self.issued, self.sharded = [], DTensor
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        name = NAMES.get(func._schema.name.removeprefix("c10d::"))
-        if name:
-            whole = max(arg.nbytes for arg in tree_leaves(args) if torch.is_tensor(arg))
-            group = next(
-                dist.ProcessGroup.unbox(arg)
-                for arg in args
-                if isinstance(arg, torch.ScriptObject)
-            )
-            self.issued.append(Collective(name, whole, group.size()))
-        return func(*args, **(kwargs or {}))
+        if any(issubclass(kind, self.sharded) for kind in types):
+            return NotImplemented  # DTensor comes again, with what it does inside
+        result = func(*args, **(kwargs or {}))
+        space, name = func._schema.name.split("::")
+        if space in ("c10d", "_c10d_functional") and name in NAMES:
+            tensors = [x for x in tree_leaves((args, result)) if torch.is_tensor(x)]
+            whole = max(tensor.nbytes for tensor in tensors)
+            self.issued.append(Collective(NAMES[name], whole, _group(args).size()))
+        return result
+
+
+def _group(args):
+    """The process group among the arguments of a collective: itself or its name."""
+    for arg in args:
+        if isinstance(arg, torch.ScriptObject):
+            return dist.ProcessGroup.unbox(arg)
+    return distributed_c10d._resolve_process_group(args[-1])
 
 
 @contextlib.contextmanager
-def fake_processes(ranks: int) -> Iterator[list[Collective]]:
-    """Within it, this process is rank 0 of `ranks` that do not exist, and has their
-    default process group.
+def fake_processes(ranks: int, rank: int = 0) -> Iterator[list[Collective]]:
+    """Within it, this process is one of `ranks`, of which the others do not exist, and
+    has their default process group.
 
     Yields a list that grows by a Collective each time one is issued. Collectives return
     at once and their results mean nothing: what is real is which ones are issued, in
     which order, with how many bytes. (DDP fails in such a group at the end of its first
-    backward pass; FSDP2 runs.)
+    backward pass; FSDP2 and DTensor run. Give `distribute_tensor` src_data_rank=None:
+    it would send what is nothing.)
     """
-    dist.init_process_group("fake", rank=0, world_size=ranks)
+    dist.init_process_group("fake", rank=rank, world_size=ranks)
     try:
         with _Collectives() as mode:
             yield mode.issued

@@ -57,8 +57,47 @@ def cut_columns(xs, x, n):
     },
 )
 
-MY_ROWS = SOLUTION["14.1"]
+PAIR = SOLUTION["14.1"]
+IMPORTS = "from torch.distributed.tensor import Replicate, Shard\n\n"
 ANSWERS["14.1"] = Answers(
+    right=[
+        """
+from torch.distributed.tensor import Replicate, Shard
+
+pair = (Shard(-1), Replicate()), (Shard(-2), Replicate())
+""",
+        """
+from torch.distributed.tensor import Replicate, Shard
+
+placements = {"a": [Shard(dim=1), Replicate()], "b": [Shard(dim=0), Replicate()]}
+pair = list(placements.values())
+""",
+    ],
+    wrong={
+        edit(PAIR, ("Shard(1)", "Shard(0)")): "expected one all_reduce of 128 bytes",
+        edit(PAIR, ("[Shard(0)", "[Shard(1)")): "expected one all_reduce of 128 bytes",
+        IMPORTS + "pair = [Shard(0), Replicate()], [Shard(1), Replicate()]": (
+            "which rows of b does it need"
+        ),
+        IMPORTS + "pair = [Replicate(), Shard(1)], [Replicate(), Shard(0)]": (
+            "is cut along data"
+        ),
+        IMPORTS
+        + "pair = [Shard(1), Shard(0)], [Shard(0), Replicate()]": "a is cut along data",
+        IMPORTS + "pair = [Replicate(), Replicate()], [Replicate(), Replicate()]": (
+            "a is not cut along model"
+        ),
+        edit(PAIR, (", [Shard(0), Replicate()]", "")): "expected a list of two",
+        'pair = (None, "model"), ("model", None)': "expected Shard(dimension)",
+        IMPORTS + "pair = [Shard(2), Replicate()], [Shard(0), Replicate()]": (
+            "only the dimensions"
+        ),
+        IMPORTS + "pair = Shard(1), Shard(0)": "expected a list of two placements",
+    },
+)
+
+MY_ROWS = SOLUTION["14.2"]
+ANSWERS["14.2"] = Answers(
     right=[
         """
 def my_rows(device, rows, n):
@@ -143,7 +182,7 @@ def my_rows(device, rows, n):
     },
 )
 
-LOADER = SOLUTION["14.2"]
+LOADER = SOLUTION["14.3"]
 SHARE = """
 import torch
 from torch.utils.data import DataLoader, Sampler
@@ -185,7 +224,7 @@ def my_loader(data, batch, rank, world):
         mine, batch_size=batch // world, sampler=Share(mine), drop_last=True
     )
 """
-ANSWERS["14.2"] = Answers(
+ANSWERS["14.3"] = Answers(
     right=[
         edit(
             LOADER,
@@ -241,57 +280,42 @@ def my_loader(data, batch, rank, world):
     },
 )
 
-ANSWERS["14.3"] = Answers(
-    right=[
-        'pair_specs = [["model", None], [None, "model"]]',
-        'pair_specs = (("model",), None), (None, ("model",))',
-    ],
-    wrong={
-        'pair_specs = ((None, "model"), ("model", None))': (
-            "in the first layer, expected nothing"
-        ),
-        'pair_specs = (("model", None), ("model", None))': "in the second layer",
-        'pair_specs = (("data", None), (None, "model"))': "cut along 'model'",
-        'pair_specs = (("model", "data"), (None, "model"))': "in the first layer",
-        'pair_specs = (("model",), (None, "model"))': "two entries",
-        'pair_specs = (("model", ("data", "model")), (None, "model"))': (
-            "the name of an axis"
-        ),
-    },
-)
-
 ANSWERS["14.4"] = Answers(
     right=[
         """
 def my_break_even(width, p):
-    ring = 2 * (p - 1) / p
-    gradients = ring * 2 * (width * 4 * width + 4 * width * width)
-    return gradients / (ring * 2 * 2 * width)
+    once = (p - 1) / p
+    weights = 2 * (width * 4 * width + 4 * width * width)
+    return 3 * once * weights / (2 * 2 * once * 2 * width)
 """,
         """
 from fractions import Fraction
 
 
 def my_break_even(width, p):
-    return Fraction(8 * width**2, 2 * width)
+    return Fraction(3 * 8 * width**2, 2 * 2 * width)
 """,
     ],
     wrong={
         """
 def my_break_even(width, p):
-    return 8 * width
-""": "Both all-reduces of activations",
+    return 12 * width
+""": "sends half of what an all-reduce does",
         """
 def my_break_even(width, p):
-    return 2 * width
+    return 4 * width
+""": "The weights are gathered twice",
+        """
+def my_break_even(width, p):
+    return 3 * width
 """: "two weights",
         """
 def my_break_even(width, p):
-    return 4 * width / p
+    return 6 * width / p
 """: "p drops out",
         """
 def my_break_even(width, p):
-    return 8 * width * (p - 1) / p
+    return 12 * width * (p - 1) / p
 """: "both sides",
         """
 def my_break_even(width, p):
