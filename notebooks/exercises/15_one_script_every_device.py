@@ -3,7 +3,6 @@
 import math
 import random
 from itertools import pairwise
-from types import SimpleNamespace
 
 import numpy as np
 import torch
@@ -47,9 +46,7 @@ def check_ready_images(answer):
 
 
 def _of(answer, pixels, mean, std):
-    got = call(
-        answer, pixels, mean, std, torch.device("meta"), shown="device = meta"
-    )
+    got = call(answer, pixels, mean, std, torch.device("meta"), shown="device = meta")
     return got if torch.is_tensor(got) else torch.empty(0)
 
 
@@ -326,132 +323,6 @@ def _check_epochs(answer, n, batch):
 
 # ---- 15.3 ----
 
-
-def _held(optimizer):
-    return [p for group in optimizer.param_groups for p in group["params"]]
-
-
-def _draw_weights(model, draw):
-    with torch.no_grad():
-        for p in model.parameters():
-            p.copy_(torch.randn(p.shape, generator=draw) / 2)
-
-
-def _fresh(seed):
-    draw = torch.Generator().manual_seed(seed)
-    model = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Linear(8, 1))
-    _draw_weights(model, draw)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=0.05)
-    return SimpleNamespace(model=model, optimizer=optimizer, generator=draw, done=0)
-
-
-def _go_on(run, steps):
-    for _ in range(steps):
-        for group in run.optimizer.param_groups:
-            group["lr"] = 0.05 / (1 + run.done)
-        x = torch.randn(16, 4, generator=run.generator)
-        F.mse_loss(run.model(x), x.sum(1, keepdim=True)).backward()
-        run.optimizer.step()
-        run.optimizer.zero_grad()
-        run.done += 1
-
-
-def _memory(run):
-    tensors = [*run.model.parameters(), *run.model.buffers()]
-    tensors += filter(torch.is_tensor, tree_leaves(dict(run.optimizer.state)))
-    return {x.untyped_storage().data_ptr() for x in tensors}
-
-
-def _same_model(a, b):
-    mine, theirs = (
-        {**dict(run.model.named_parameters()), **dict(run.model.named_buffers())}
-        for run in (a, b)
-    )
-    if mine.keys() != theirs.keys() or a.model.training != b.model.training:
-        return False
-    return all(torch.equal(mine[key], theirs[key]) for key in mine)
-
-
-KINDS = {
-    "model": nn.Module,
-    "optimizer": torch.optim.Optimizer,
-    "generator": torch.Generator,
-}
-
-
-def _same_generator(a, b):
-    return torch.equal(a.generator.get_state(), b.generator.get_state())
-
-
-def check_take_over(answer):
-    for steps in (3, 1, 0):
-        old, twin, new = _fresh(0), _fresh(0), _fresh(1)
-        for run in (old, twin):  # twin is what old must still be afterwards
-            run.optimizer.param_groups[0]["weight_decay"] = 0.5
-            _go_on(run, steps)
-        count = "1 step" if steps == 1 else f"{steps} steps"
-        shown = f"an old run after {count} and a new one"
-        got = call(answer, new, old, shown=shown)
-        if got is old:
-            raise Wrong(
-                "you returned the old run itself: bring the new one to its state"
-            )
-        if got is not new:
-            what = "nothing" if got is None else "something else"
-            raise Wrong(f"for {shown} you returned {what}, expected `new`")
-        _judge_state(new, old, twin)
-        _go_on(old, 3)
-        try:
-            _go_on(new, 3)
-        except Exception as error:
-            raise Wrong(
-                f"for {shown}, new's next step raised {type(error).__name__}: {error}"
-            ) from error
-        if not _same_model(new, old):
-            raise Wrong(
-                f"for {shown}, three steps later the weights differ: the optimizer's"
-                " moments or settings (its state_dict) did not come along"
-            )
-
-
-def _judge_state(new, old, twin):
-    for name, kind in KINDS.items():
-        found = type(getattr(new, name, None))
-        if not issubclass(found, kind):
-            raise Wrong(
-                f"new.{name} is now of type {found.__name__}, expected {kind.__name__}"
-            )
-    same = _same_model(old, twin) and _same_generator(old, twin)
-    if not same or old.done != twin.done:
-        raise Wrong("the old run has changed: copy from it, and leave it as it was")
-    if _memory(old) & _memory(new) or new.generator is old.generator:
-        raise Wrong(
-            "the two runs share memory: what one does, the other sees. Copy, then"
-            " load_state_dict"
-        )
-    done = getattr(new, "done", None)
-    if done != old.done:
-        mine, theirs = expect.distinct_texts(done, old.done)
-        raise Wrong(
-            f"new.done is {mine}, old.done is {theirs}: the learning rate follows from"
-            " it"
-        )
-    if not _same_model(new, old):
-        raise Wrong(
-            "the weights, the buffers or the mode of new.model are not those of"
-            " old.model"
-        )
-    if _ids(_held(new.optimizer)) != _ids(new.model.parameters()):
-        raise Wrong("new.optimizer does not update the weights of new.model")
-    if not _same_generator(new, old):
-        raise Wrong(
-            "the generators draw different samples from here on: get_state and"
-            " set_state"
-        )
-
-
-# ---- 15.4 ----
-
 SAME = [2.5, 2.0, 1.5, 1.25]
 ROUNDS = [1.0, 1.2, 0.9, 1.1, 1.0, 1.3, 0.8]  # how busy the machine was
 VERDICTS = [  # losses, seconds, verdict, what the case is about
@@ -540,9 +411,7 @@ def check_verdict(answer):
                 f" one of {', '.join(map(repr, WORDS))}"
             )
         if got != expected:
-            low, high = median_interval(
-                [a / b for a, b in zip(*seconds, strict=True)]
-            )
+            low, high = median_interval([a / b for a, b in zip(*seconds, strict=True)])
             raise Wrong(
                 f"you say {got!r} where {why}, expected {expected!r} (the interval of"
                 f" the ratios is {low:.3g} to {high:.3g})"
@@ -650,42 +519,6 @@ def samples_of(step, n, batch, seed):
     ),
     Exercise(
         number="15.3",
-        title="A new run takes over",
-        name="take_over",
-        stars=3,
-        check=check_take_over,
-        hints=[
-            (
-                "Four things decide the next step: weights and buffers, the optimizer's"
-                " moments, the samples, the number."
-            ),
-            (
-                "model and optimizer have state_dict and load_state_dict, a generator"
-                " has get_state and set_state."
-            ),
-            (
-                "Does optimizer.load_state_dict copy the tensors? Not those of the"
-                " right type and device: deepcopy first."
-            ),
-        ],
-        solution="""
-import copy
-
-
-def take_over(new, old):
-    new.model.load_state_dict(old.model.state_dict())
-    new.optimizer.load_state_dict(copy.deepcopy(old.optimizer.state_dict()))
-    new.generator.set_state(old.generator.get_state())
-    new.done = old.done
-    return new
-""",
-        praise=(
-            "A file in between does the copying for you. The generator is the part that"
-            " most checkpoints forget: the run goes on well, but it is another run."
-        ),
-    ),
-    Exercise(
-        number="15.4",
         title="Your own loop",
         name="verdict",
         stars=3,
@@ -719,7 +552,7 @@ def verdict(losses, seconds, bound):
     return "slower" if high < 1 else "cannot tell"
 """,
         praise=(
-            "Now the numbers of your loop. If it says \"cannot tell\", more rounds make"
+            'Now the numbers of your loop. If it says "cannot tell", more rounds make'
             " the interval shorter; if it still does, the mend was none."
         ),
     ),

@@ -298,128 +298,8 @@ def samples_of(step, n, batch, seed):
     },
 )
 
-TAKE_OVER = SOLUTION["15.3"]
+VERDICT = SOLUTION["15.3"]
 ANSWERS["15.3"] = Answers(
-    right=[
-        """
-import io
-
-
-def take_over(new, old):
-    file = io.BytesIO()
-    torch.save(
-        {"model": old.model.state_dict(), "optimizer": old.optimizer.state_dict()}, file
-    )
-    file.seek(0)
-    checkpoint = torch.load(file, weights_only=True)
-    new.model.load_state_dict(checkpoint["model"])
-    new.optimizer.load_state_dict(checkpoint["optimizer"])
-    new.generator.set_state(old.generator.get_state())
-    new.done = old.done
-    return new
-""",
-        """
-import copy
-
-
-def take_over(new, old):
-    with torch.no_grad():
-        for name, value in old.model.state_dict().items():
-            new.model.state_dict()[name].copy_(value)
-    new.optimizer.load_state_dict(copy.deepcopy(old.optimizer.state_dict()))
-    new.generator = torch.Generator()
-    new.generator.set_state(old.generator.get_state().clone())
-    new.done = old.done
-    return new
-""",
-        """
-import copy
-
-
-def take_over(new, old):
-    clone = copy.deepcopy(old)
-    new.model, new.optimizer, new.generator, new.done = (
-        clone.model,
-        clone.optimizer,
-        clone.generator,
-        clone.done,
-    )
-    return new
-""",
-    ],
-    wrong={
-        """
-def take_over(new, old):
-    new.model.load_state_dict(old.model.state_dict())
-    new.generator.set_state(old.generator.get_state())
-    new.done = old.done
-    return new
-""": "moments",
-        edit(
-            TAKE_OVER, ("    new.generator.set_state(old.generator.get_state())\n", "")
-        ): "draw different samples",
-        edit(
-            TAKE_OVER,
-            ("import copy\n\n\n", ""),
-            ("copy.deepcopy(old.optimizer.state_dict())", "old.optimizer.state_dict()"),
-        ): "share memory",
-        edit(
-            TAKE_OVER,
-            ("model.load_state_dict", "model = copy.deepcopy"),
-            ("model.state_dict()", "model"),
-        ): "does not update the weights",
-        edit(TAKE_OVER, ("    new.done = old.done\n", "")): "new.done is",
-        """
-import copy
-
-
-def take_over(new, old):
-    return copy.deepcopy(old)
-""": "you returned something else",
-        edit(
-            TAKE_OVER,
-            (
-                "load_state_dict(old.model.state_dict())",
-                "state_dict = old.model.state_dict",
-            ),
-        ): "are not those of old.model",
-        """
-def take_over(new, old):
-    new.model.load_state_dict(old.model.state_dict())
-    for mine, theirs in zip(new.model.parameters(), old.model.parameters()):
-        state = old.optimizer.state.get(theirs, {})
-        new.optimizer.state[mine] = {
-            name: value.clone() for name, value in state.items()
-        }
-    new.generator.set_state(old.generator.get_state())
-    new.done = old.done
-    return new
-""": "moments or settings",
-        edit(
-            TAKE_OVER,
-            ("generator.set_state(old", "generator = old"),
-            ("get_state()", "get_state("),
-        ): "new.generator is now of type Tensor",
-        edit(
-            TAKE_OVER,
-            (
-                "new.model.load_state_dict(old.model.state_dict())",
-                (
-                    "with torch.no_grad():\n"
-                    "        for mine, theirs in zip(new.model.parameters(),"
-                    " old.model.parameters()):\n"
-                    "            mine.copy_(theirs)"
-                ),
-            ),
-        ): "the buffers",
-        edit(
-            TAKE_OVER, ("set_state", "manual_seed"), ("get_state", "initial_seed")
-        ): "draw different samples",
-    },
-)
-
-VERDICT = SOLUTION["15.4"]
-ANSWERS["15.4"] = Answers(
     right=[
         """
 import numpy as np
@@ -465,7 +345,9 @@ def verdict(losses, seconds, bound):
             VERDICT,
             ("not all(abs(a - b) <= bound", "any(abs(a - b) > bound"),
         ): "a loss is NaN afterwards",
-        edit(VERDICT, ("a / b for a, b in", "b / a for a, b in")): "three times as fast",
+        edit(
+            VERDICT, ("a / b for a, b in", "b / a for a, b in")
+        ): "three times as fast",
         edit(VERDICT, ("low > 1", "low >= 1")): "the interval begins at 1",
         edit(VERDICT, ("high < 1", "high <= 1")): "the interval ends at 1",
         edit(VERDICT, ("len(before) == len(after)", "True")): "a step is missing",
@@ -496,5 +378,17 @@ def verdict(losses, seconds, bound):
     return "slower" if high < least else "cannot tell"
 """: "on a machine that gets busier",
         edit(VERDICT, ('return "not the same"', "return None")): "expected one of",
+    },
+    equivalent={
+        (
+            "if not same or not all((abs(a - b) <= bound for a, b in zip(before,"
+            " after))): → if not same or not all((abs(a - b) <= bound for a, b in"
+            " zip(after, before))):"
+        ): "A distance is the same in both directions.",
+        (
+            "if not same or not all((abs(a - b) <= bound for a, b in zip(before,"
+            " after))): → if not same or not all((abs(b - a) <= bound for a, b in"
+            " zip(before, after))):"
+        ): "A distance is the same in both directions.",
     },
 )
