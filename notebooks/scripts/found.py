@@ -36,7 +36,7 @@ def load():
 
 def make_model():
     torch.manual_seed(0)
-    return ConvNet(16).double()  # else "expected scalar type Double but found Float"
+    return ConvNet(16).double()  # "Input type (double) and bias type (float)"
 
 
 def make_optimizer(model):
