@@ -488,7 +488,7 @@ def accuracy(model, batches):
         number="15.2",
         title="Samples from the step alone",
         name="samples_of",
-        stars=3,
+        stars=2,
         check=check_samples_of,
         hints=[
             (
@@ -553,7 +553,7 @@ def verdict(losses, seconds, bound):
 """,
         praise=(
             'Now the numbers of your loop. If it says "cannot tell", more rounds make'
-            " the interval shorter; if it still does, the mend was none."
+            " the interval shorter. A gain smaller than the interval is not shown."
         ),
     ),
 ]
