@@ -114,7 +114,9 @@ class _Asked(TorchFunctionMode):
         by_mask = (
             name == "__getitem__" and getattr(args[1], "dtype", None) == torch.bool
         )
-        reads = name in READS or name in ("numpy", "__array__")
+        reads = name in READS or name in ("numpy", "__array__", "bincount")
+        # with one argument, its result is as long as the values say
+        reads |= name == "where" and len(args) + len(kwargs) == 1
         if not host and (to_host or by_mask or reads):
             self.names.append(name)
         if not host and from_list:  # it reads one after the other
@@ -446,8 +448,9 @@ def ready_images(pixels, mean, std, device):
 """,
         praise=(
             "Bytes cross the link as bytes, and all the arithmetic happens once, on the"
-            " device. What does not fit there whole is prepared once and kept on the"
-            " disk."
+            " device. (An Apple GPU has no float64: an array of that type needs .float()"
+            " before .to(device).) What does not fit there whole is prepared once and"
+            " kept on the disk."
         ),
     ),
     Exercise(

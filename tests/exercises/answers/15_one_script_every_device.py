@@ -128,6 +128,25 @@ def accuracy(model, batches):
     ]
     return torch.stack(shares).mean().item()
 """: "that is the mean over batches",
+        """
+@torch.no_grad()
+def accuracy(model, batches):
+    right, seen = 0, 0
+    for inputs, labels in batches:
+        right += torch.where(model(inputs).argmax(1) == labels)[0].numel()
+        seen += len(labels)
+    return right / seen
+""": "(where, where, where)",
+        """
+@torch.no_grad()
+def accuracy(model, batches):
+    counts, seen = 0, 0
+    for inputs, labels in batches:
+        hits = (model(inputs).argmax(1) == labels).long()
+        counts = counts + torch.bincount(hits, minlength=2)
+        seen += len(labels)
+    return counts[1].item() / seen
+""": "bincount",
         edit(ACCURACY, ("@torch.no_grad()\n", "")): "torch.no_grad()",
         edit(ACCURACY, (".item()", "")): "you returned a tensor",
         """
