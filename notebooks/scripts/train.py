@@ -239,7 +239,9 @@ def join(device):
             f"several processes need CPUs or CUDA GPUs, not {device.type}. For TPUs see"
             " lesson 14."
         )
-    dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+    # PyTorch for Windows has no NCCL
+    nccl = device.type == "cuda" and dist.is_nccl_available()
+    dist.init_process_group("nccl" if nccl else "gloo")
     return dist.get_rank(), dist.get_world_size()
 
 

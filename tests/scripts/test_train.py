@@ -102,6 +102,22 @@ def test_two_processes_draw_the_curve_of_one(undisturbed, tmp_path):
             assert (one[name] - two[name]).abs().max() < 2e-3, name
 
 
+@pytest.mark.parametrize(
+    "kind, there, backend",
+    [("cuda", True, "nccl"), ("cuda", False, "gloo"), ("cpu", True, "gloo")],
+)
+def test_processes_meet_by_what_this_pytorch_has(kind, there, backend, monkeypatch):
+    """PyTorch for Windows has no NCCL."""
+    asked = []
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setattr(dist, "is_nccl_available", lambda: there)
+    monkeypatch.setattr(dist, "init_process_group", asked.append)
+    monkeypatch.setattr(dist, "get_rank", lambda: 1)
+    monkeypatch.setattr(dist, "get_world_size", lambda: 2)
+    assert train.join(torch.device(kind)) == (1, 2)
+    assert asked == [backend]
+
+
 @pytest.mark.skipif(missing_xla() is not None, reason=f"needs {missing_xla()}")
 def test_xla_draws_the_curve_of_the_cpu(undisturbed, tmp_path):
     import torch_xla.debug.metrics as counters

@@ -11,7 +11,7 @@ import re
 from tools.lessons import formatting
 
 # may only become fewer
-OLD_FORM = {"15", "16"}
+OLD_FORM = {"16"}
 STARS = {1: 3, 2: 6, 3: 10}  # minutes
 
 

@@ -4,104 +4,197 @@ from tests.exercises.answers import SOLUTION, Answers, edit
 
 ANSWERS = {}
 
-OPTIMIZER_OF = SOLUTION["15.0"]
+READY = SOLUTION["15.0"]
 ANSWERS["15.0"] = Answers(
     right=[
         """
-from torch import optim
+import torch
 
 
-def optimizer_of(model, lr):
-    weights = [p for p in model.parameters() if p.requires_grad]
-    return optim.AdamW(weights, lr=lr, foreach=False, fused=True)
+def ready_images(pixels, mean, std, device):
+    x = torch.tensor(pixels, dtype=torch.float32, device=device).unsqueeze(1)
+    return x.div(255).sub(mean).div(std)
 """,
         """
-def optimizer_of(model, lr):
-    optimizer = torch.optim.AdamW(
-        [{"params": list(model.parameters()), "lr": lr}], fused=True
-    )
-    return optimizer
+import numpy as np
+import torch
+
+
+def ready_images(pixels, mean, std, device):
+    images = ((pixels / 255 - mean) / std).astype(np.float32)
+    return torch.from_numpy(images[:, np.newaxis]).to(device)
+""",
+        """
+import torch
+
+
+def ready_images(pixels, mean, std, device):
+    n, height, width = pixels.shape
+    x = torch.as_tensor(pixels).to(device, torch.float32) / (255 * std) - mean / std
+    return x.reshape(n, 1, height, width)
 """,
     ],
     wrong={
-        edit(OPTIMIZER_OF, ("lr, fused=True", "lr")): "expected one that updates all",
-        edit(
-            OPTIMIZER_OF, ("lr, fused", "lr=lr, foreach")
-        ): "expected one that updates all",
-        edit(
-            OPTIMIZER_OF, ("lr, fused", "fused")
-        ): "the learning rate is 0.001, expected 0.1",
-        edit(OPTIMIZER_OF, ("AdamW", "Adam")): "expected a torch.optim.AdamW",
-        edit(
-            OPTIMIZER_OF, ("model.", "model[0].")
-        ): "holds 2 of the model's 4 tensors of weights",
+        edit(READY, (".float()", "")): "expected torch.float32",
+        edit(READY, ("[:, None]", "")): "expected (3, 1, 4, 4)",
+        edit(READY, ("[:, None]", "[..., None]")): "expected (3, 1, 4, 4)",
+        edit(READY, (" / 255", "")): "(pixel / 255 - mean) / std",
+        edit(READY, (".to(device)", "")): "for the device meta",
+        edit(READY, (" - mean) / std", ") / std - mean")): "(pixel / 255 - mean) / std",
         """
-def optimizer_of(model, lr):
-    weights = [p for layer in model.children() for p in layer.parameters(recurse=False)]
-    return torch.optim.AdamW(weights, lr, fused=True)
-""": "holds 2 of the model's 4 tensors of weights",
+import torch
+
+
+def ready_images(pixels, mean, std, device):
+    pixels = pixels.astype("float32")
+    return ((pixels / 255 - mean) / std)[:, None]
+""": "an object of type ndarray",
         """
-def optimizer_of(model, lr):
-    return torch.optim.AdamW(model.parameters(), lr, fused=True), model
-""": "you returned an object of type tuple",
-        edit(
-            OPTIMIZER_OF,
-            ("model.parameters()", '[{"params": [p]} for p in model.parameters()]'),
-        ): "expected one that updates all",
+import torch
+
+
+def ready_images(pixels, mean, std, device):
+    if pixels.dtype != "float64":
+        pixels = pixels.astype("float64")
+    pixels /= 255
+    images = torch.from_numpy(pixels).float()[:, None].to(device)
+    return (images - mean) / std
+""": "changed",
+        """
+import torch
+
+
+def ready_images(pixels, mean, std, device):
+    images = torch.from_numpy(pixels).to(device).float() / 255
+    n, height, width = pixels.shape
+    return ((images - mean) / std).transpose(1, 2).reshape(n, 1, height, width)
+""": "(pixel / 255 - mean) / std",
     },
 )
 
-WHOLE_GAIN = SOLUTION["15.1"]
+ACCURACY = SOLUTION["15.1"]
 ANSWERS["15.1"] = Answers(
     right=[
         """
-def whole_gain(step, part, times):
-    share = part / step
-    return 1 / ((1 - share) + share / times)
+def accuracy(model, batches):
+    with torch.inference_mode():
+        right = [model(inputs).argmax(-1).eq(labels) for inputs, labels in batches]
+        return torch.cat(right).float().mean().item()
 """,
         """
-from fractions import Fraction
-
-
-def whole_gain(step, part, times):
-    saved = Fraction(part) * (1 - Fraction(1 / times))
-    return float(Fraction(step) / (Fraction(step) - saved))
+@torch.no_grad()
+def accuracy(model, batches):
+    counts = [(model(x).max(dim=1).indices == y).sum() for x, y in batches]
+    return int(sum(counts).cpu()) / sum(y.numel() for _, y in batches)
+""",
+        """
+def accuracy(model, batches):
+    wrong, seen = torch.zeros(()), 0
+    for inputs, labels in batches:
+        with torch.no_grad():
+            wrong += torch.count_nonzero(
+                model(inputs).topk(1).indices.flatten() - labels
+            )
+        seen += labels.shape[0]
+    return float(1 - wrong / seen)
+""",
+        """
+@torch.no_grad()
+def accuracy(model, batches):
+    device = next(model.parameters()).device
+    right, seen = torch.zeros((), device=device), 0
+    for inputs, labels in batches:
+        inputs, labels = inputs.to(device), labels.to(device)
+        right += (model(inputs).argmax(dim=1) == labels).sum()
+        seen += len(labels)
+    return right.item() / seen
 """,
     ],
     wrong={
         """
-def whole_gain(step, part, times):
-    return times * part / step
-""": "the rest still takes",
+@torch.no_grad()
+def accuracy(model, batches):
+    right, seen = 0, 0
+    for inputs, labels in batches:
+        right += (model(inputs).argmax(1) == labels).sum().item()
+        seen += len(labels)
+    return right / seen
+""": "values in 3 batches",
         """
-def whole_gain(step, part, times):
-    return 1 + part / step * (times - 1)
-""": "the rest still takes",
+@torch.no_grad()
+def accuracy(model, batches):
+    shares = [
+        (model(inputs).argmax(1) == labels).float().mean() for inputs, labels in batches
+    ]
+    return torch.stack(shares).mean().item()
+""": "that is the mean over batches",
         """
-def whole_gain(step, part, times):
-    return step / (step - part)
-""": "the rest still takes",
+@torch.no_grad()
+def accuracy(model, batches):
+    right, seen = 0, 0
+    for inputs, labels in batches:
+        right += torch.where(model(inputs).argmax(1) == labels)[0].numel()
+        seen += len(labels)
+    return right / seen
+""": "(where, where, where)",
         """
-def whole_gain(step, part, times):
-    return 1 / (1 - part + part / times)
-""": "the rest still takes",
+@torch.no_grad()
+def accuracy(model, batches):
+    counts, seen = 0, 0
+    for inputs, labels in batches:
+        hits = (model(inputs).argmax(1) == labels).long()
+        counts = counts + torch.bincount(hits, minlength=2)
+        seen += len(labels)
+    return counts[1].item() / seen
+""": "bincount",
+        edit(ACCURACY, ("@torch.no_grad()\n", "")): "torch.no_grad()",
+        edit(ACCURACY, (".item()", "")): "you returned a tensor",
         """
-def whole_gain(step, part, times):
-    return step - part + part / times
-""": "how long a step now takes",
+@torch.no_grad()
+def accuracy(model, batches):
+    right, seen = 0, 0
+    for inputs, labels in batches:
+        right += (model(inputs).argmax(1) == labels).sum().cpu().numpy()
+        seen += len(labels)
+    return right / seen
+""": "you asked for 3 values in 3 batches (cpu, cpu, cpu)",
         """
-def whole_gain(step, part, times):
-    return (step - part + part / times) / step
-""": "is its reciprocal",
+@torch.no_grad()
+def accuracy(model, batches):
+    right, seen = 0, 0
+    for inputs, labels in batches:
+        right += sum((model(inputs).argmax(1) == labels).tolist())
+        seen += len(labels)
+    return right / seen
+""": "(tolist, tolist, tolist)",
         """
-def whole_gain(step, part, times):
-    return step / (step - part + part / times) - 1
-""": "1 means as fast as before",
-        edit(WHOLE_GAIN, ("+ part ", "")): "the rest still takes 18 s",
+@torch.no_grad()
+def accuracy(model, batches):
+    device, right, seen = torch.device("cpu"), 0, 0
+    for inputs, labels in batches:
+        right += (model(inputs).argmax(1).to(device) == labels.to(device)).sum()
+        seen += len(labels)
+    return right.item() / seen
+""": "(to, to, to, item)",
         """
-def whole_gain(step, part, times):
-    return "faster"
-""": "expected a number",
+@torch.no_grad()
+def accuracy(model, batches):
+    model.train()
+    right = sum((model(inputs).argmax(1) == labels).sum() for inputs, labels in batches)
+    return right.item() / sum(len(labels) for _, labels in batches)
+""": "dropout changes the scores",
+        """
+def accuracy(model, batches):
+    torch.set_grad_enabled(False)
+    right = torch.cat([model(inputs).argmax(1) == labels for inputs, labels in batches])
+    return right.float().mean().item()
+""": "gradients are off for the rest",
+        """
+@torch.no_grad()
+def accuracy(model, batches):
+    right = sum((model(inputs).argmax(1) == labels).sum() for inputs, labels in batches)
+    return 100 * right.item() / sum(len(labels) for _, labels in batches)
+""": "from 0 to 1",
     },
 )
 
@@ -224,376 +317,97 @@ def samples_of(step, n, batch, seed):
     },
 )
 
-ACCURACY = SOLUTION["15.3"]
+VERDICT = SOLUTION["15.3"]
 ANSWERS["15.3"] = Answers(
     right=[
         """
-def accuracy(model, batches):
-    with torch.inference_mode():
-        right = [model(inputs).argmax(-1).eq(labels) for inputs, labels in batches]
-        return torch.cat(right).float().mean().item()
+import numpy as np
+
+from utils.timing import median_interval
+
+
+def verdict(losses, seconds, bound):
+    if len(losses[0]) != len(losses[1]):
+        return "not the same"
+    apart = np.abs(np.subtract(*losses)).max()
+    if np.isnan(apart) or apart > bound:
+        return "not the same"
+    low, high = median_interval(np.divide(*seconds).tolist())
+    return "faster" if low > 1 else "slower" if high < 1 else "cannot tell"
 """,
         """
-@torch.no_grad()
-def accuracy(model, batches):
-    counts = [(model(x).max(dim=1).indices == y).sum() for x, y in batches]
-    return int(sum(counts).cpu()) / sum(y.numel() for _, y in batches)
-""",
-        """
-def accuracy(model, batches):
-    wrong, seen = torch.zeros(()), 0
-    for inputs, labels in batches:
-        with torch.no_grad():
-            wrong += torch.count_nonzero(
-                model(inputs).topk(1).indices.flatten() - labels
-            )
-        seen += labels.shape[0]
-    return float(1 - wrong / seen)
-""",
-        """
-@torch.no_grad()
-def accuracy(model, batches):
-    device = next(model.parameters()).device
-    right, seen = torch.zeros((), device=device), 0
-    for inputs, labels in batches:
-        inputs, labels = inputs.to(device), labels.to(device)
-        right += (model(inputs).argmax(dim=1) == labels).sum()
-        seen += len(labels)
-    return right.item() / seen
+import torch
+
+from utils.timing import median_interval
+
+
+def verdict(losses, seconds, bound):
+    before, after = (torch.tensor(part, dtype=torch.float64) for part in losses)
+    if before.shape != after.shape or not torch.allclose(
+        before, after, rtol=0, atol=bound
+    ):
+        return "not the same"
+    before, after = (torch.tensor(part, dtype=torch.float64) for part in seconds)
+    low, high = median_interval((after / before).tolist())
+    if high < 1:
+        return "faster"
+    if low > 1:
+        return "slower"
+    return "cannot tell"
 """,
     ],
     wrong={
+        edit(
+            VERDICT, ("abs(a - b) <= bound", "a - b <= bound")
+        ): "the last loss is 0.0625 higher",
+        edit(
+            VERDICT,
+            ("not all(abs(a - b) <= bound", "any(abs(a - b) > bound"),
+        ): "a loss is NaN afterwards",
+        edit(
+            VERDICT, ("a / b for a, b in", "b / a for a, b in")
+        ): "three times as fast",
+        edit(VERDICT, ("low > 1", "low >= 1")): "the interval begins at 1",
+        edit(VERDICT, ("high < 1", "high <= 1")): "the interval ends at 1",
+        edit(VERDICT, ("len(before) == len(after)", "True")): "a step is missing",
         """
-@torch.no_grad()
-def accuracy(model, batches):
-    right, seen = 0, 0
-    for inputs, labels in batches:
-        right += (model(inputs).argmax(1) == labels).sum().item()
-        seen += len(labels)
-    return right / seen
-""": "values in 3 batches",
+from statistics import median
+
+
+def verdict(losses, seconds, bound):
+    before, after = losses
+    same = len(before) == len(after)
+    if not same or not all(abs(a - b) <= bound for a, b in zip(before, after)):
+        return "not the same"
+    times = median(seconds[0]) / median(seconds[1])
+    return "faster" if times > 1 else "slower"
+""": "some rounds are faster, some slower",
         """
-@torch.no_grad()
-def accuracy(model, batches):
-    shares = [
-        (model(inputs).argmax(1) == labels).float().mean() for inputs, labels in batches
-    ]
-    return torch.stack(shares).mean().item()
-""": "that is the mean over batches",
-        edit(ACCURACY, ("@torch.no_grad()\n", "")): "torch.no_grad()",
-        edit(ACCURACY, (".item()", "")): "you returned a tensor",
-        """
-@torch.no_grad()
-def accuracy(model, batches):
-    right, seen = 0, 0
-    for inputs, labels in batches:
-        right += (model(inputs).argmax(1) == labels).sum().cpu().numpy()
-        seen += len(labels)
-    return right / seen
-""": "you asked for 3 values in 3 batches (cpu, cpu, cpu)",
-        """
-@torch.no_grad()
-def accuracy(model, batches):
-    right, seen = 0, 0
-    for inputs, labels in batches:
-        right += sum((model(inputs).argmax(1) == labels).tolist())
-        seen += len(labels)
-    return right / seen
-""": "(tolist, tolist, tolist)",
-        """
-@torch.no_grad()
-def accuracy(model, batches):
-    device, right, seen = torch.device("cpu"), 0, 0
-    for inputs, labels in batches:
-        right += (model(inputs).argmax(1).to(device) == labels.to(device)).sum()
-        seen += len(labels)
-    return right.item() / seen
-""": "(to, to, to, item)",
-        """
-@torch.no_grad()
-def accuracy(model, batches):
-    model.train()
-    right = sum((model(inputs).argmax(1) == labels).sum() for inputs, labels in batches)
-    return right.item() / sum(len(labels) for _, labels in batches)
-""": "dropout changes the scores",
-        """
-def accuracy(model, batches):
-    torch.set_grad_enabled(False)
-    right = torch.cat([model(inputs).argmax(1) == labels for inputs, labels in batches])
-    return right.float().mean().item()
-""": "gradients are off for the rest",
-        """
-@torch.no_grad()
-def accuracy(model, batches):
-    right = sum((model(inputs).argmax(1) == labels).sum() for inputs, labels in batches)
-    return 100 * right.item() / sum(len(labels) for _, labels in batches)
-""": "from 0 to 1",
+from utils.timing import median_interval
+
+
+def verdict(losses, seconds, bound):
+    before, after = losses
+    same = len(before) == len(after)
+    if not same or not all(abs(a - b) <= bound for a, b in zip(before, after)):
+        return "not the same"
+    (low, high), (least, most) = map(median_interval, seconds)
+    if most < low:
+        return "faster"
+    return "slower" if high < least else "cannot tell"
+""": "on a machine that gets busier",
+        edit(VERDICT, ('return "not the same"', "return None")): "expected one of",
     },
-)
-
-IN_ONE = """
-def take_step(model, optimizer, scaler, parts, loss_of, limit):
-    whole = sum(len(inputs) for inputs, _ in parts)
-    for inputs, targets in parts:
-        scaler.scale(loss_of(model, inputs, targets) * len(inputs) / whole).backward()
-    scaler.unscale_(optimizer)
-    torch.nn.utils.clip_grad_norm_(model.parameters(), limit)
-    scaler.step(optimizer)
-    scaler.update()
-    optimizer.zero_grad()
-"""
-ANSWERS["15.4"] = Answers(
-    right=[
-        """
-from torch import nn
-
-
-def take_step(model, optimizer, scaler, parts, loss_of, limit):
-    optimizer.zero_grad()
-    count = sum(targets.shape[0] for _, targets in parts)
-    for inputs, targets in parts:
-        scaler.scale(
-            loss_of(model, inputs, targets) * (targets.shape[0] / count)
-        ).backward()
-    scaler.unscale_(optimizer)
-    nn.utils.clip_grad_norm_(model.parameters(), max_norm=limit)
-    scaler.step(optimizer)
-    scaler.update()
-    model.zero_grad(set_to_none=False)
-""",
-        """
-def take_step(model, optimizer, scaler, parts, loss_of, limit):
-    for inputs, targets in parts:
-        scaler.scale(len(inputs) * loss_of(model, inputs, targets)).backward()
-    scaler.unscale_(optimizer)
-    whole = sum(len(inputs) for inputs, _ in parts)
-    grads = [p.grad.div_(whole) for p in model.parameters()]
-    norm = torch.linalg.vector_norm(torch.cat([grad.flatten() for grad in grads]))
-    for grad in grads:
-        grad.mul_((limit / norm).clamp(max=1))
-    scaler.step(optimizer)
-    scaler.update()
-    for p in model.parameters():
-        p.grad = None
-    return norm
-""",
-    ],
-    wrong={
-        edit(
-            IN_ONE,
-            ("    whole = sum(len(inputs) for inputs, _ in parts)\n", ""),
-            ("* len(inputs) / whole", "/ len(parts)"),
-        ): "its share of the samples",
-        edit(
-            IN_ONE, ("    scaler.unscale_(optimizer)\n", "")
-        ): "unscale before you clip",
-        """
-def take_step(model, optimizer, scaler, parts, loss_of, limit):
-    for inputs, targets in parts:
-        scaler.scale(loss_of(model, inputs, targets)).backward()
-        scaler.unscale_(optimizer)
-        torch.nn.utils.clip_grad_norm_(model.parameters(), limit)
-        scaler.step(optimizer)
-        scaler.update()
-        optimizer.zero_grad()
-""": "one batch, one step",
-        """
-def take_step(model, optimizer, scaler, parts, loss_of, limit):
-    whole = sum(len(inputs) for inputs, _ in parts)
-    for inputs, targets in parts:
-        scaler.scale(loss_of(model, inputs, targets) * len(inputs) / whole).backward()
-        scaler.update()
-    scaler.unscale_(optimizer)
-    torch.nn.utils.clip_grad_norm_(model.parameters(), limit)
-    scaler.step(optimizer)
-    optimizer.zero_grad()
-""": "update() came before",
-        edit(
-            IN_ONE,
-            (
-                "whole = sum(len(inputs) for inputs, _ in parts)",
-                "count = len(parts) * len(parts[0][0])",
-            ),
-            ("/ whole", "/ count"),
-        ): "its share of the samples",
-        """
-def take_step(model, optimizer, scaler, parts, loss_of, limit):
-    whole = sum(len(inputs) for inputs, _ in parts)
-    for inputs, targets in parts:
-        scaler.scale(loss_of(model, inputs, targets) * len(inputs) / whole).backward()
-    scaler.unscale_(optimizer)
-    torch.nn.utils.clip_grad_norm_(model.parameters(), limit)
-    optimizer.zero_grad()
-    scaler.step(optimizer)
-    scaler.update()
-""": "no gradient was left",
-        """
-def take_step(model, optimizer, scaler, parts, loss_of, limit):
-    whole = sum(len(inputs) for inputs, _ in parts)
-    for inputs, targets in parts:
-        (loss_of(model, inputs, targets) * len(inputs) / whole).backward()
-    torch.nn.utils.clip_grad_norm_(model.parameters(), limit)
-    optimizer.step()
-    optimizer.zero_grad()
-""": "the losses were not scaled by the scaler",
-        edit(
-            IN_ONE,
-            ("    whole = sum(len(inputs) for inputs, _ in parts)\n", ""),
-            (" * len(inputs) / whole", ""),
-        ): "were added, and are to be one mean",
-        edit(
-            IN_ONE, ("scaler.step(optimizer)", "optimizer.step()")
-        ): "not taken through the scaler",
-        edit(
-            IN_ONE,
-            (
-                "step(optimizer)\n    scaler.update()",
-                "update()\n    scaler.step(optimizer)",
-            ),
-        ): "update() came before",
-        edit(
-            IN_ONE,
-            (
-                (
-                    "    scaler.unscale_(optimizer)\n"
-                    "    torch.nn.utils.clip_grad_norm_(model.parameters(),"
-                    " limit)\n"
-                ),
-                "",
-            ),
-        ): "clip it to the limit",
-        """
-def take_step(model, optimizer, scaler, parts, loss_of, limit):
-    whole = sum(len(inputs) for inputs, _ in parts)
-    for inputs, targets in parts:
-        scaler.scale(loss_of(model, inputs, targets) * len(inputs) / whole).backward()
-    scaler.unscale_(optimizer)
-    for p in model.parameters():
-        torch.nn.utils.clip_grad_norm_(p, limit)
-    scaler.step(optimizer)
-    scaler.update()
-    optimizer.zero_grad()
-""": "clip",
-        edit(IN_ONE, ("    optimizer.zero_grad()\n", "")): "still there",
-    },
-)
-
-TAKE_OVER = SOLUTION["15.5"]
-ANSWERS["15.5"] = Answers(
-    right=[
-        """
-import io
-
-
-def take_over(new, old):
-    file = io.BytesIO()
-    torch.save(
-        {"model": old.model.state_dict(), "optimizer": old.optimizer.state_dict()}, file
-    )
-    file.seek(0)
-    checkpoint = torch.load(file, weights_only=True)
-    new.model.load_state_dict(checkpoint["model"])
-    new.optimizer.load_state_dict(checkpoint["optimizer"])
-    new.generator.set_state(old.generator.get_state())
-    new.done = old.done
-    return new
-""",
-        """
-import copy
-
-
-def take_over(new, old):
-    with torch.no_grad():
-        for name, value in old.model.state_dict().items():
-            new.model.state_dict()[name].copy_(value)
-    new.optimizer.load_state_dict(copy.deepcopy(old.optimizer.state_dict()))
-    new.generator = torch.Generator()
-    new.generator.set_state(old.generator.get_state().clone())
-    new.done = old.done
-    return new
-""",
-        """
-import copy
-
-
-def take_over(new, old):
-    clone = copy.deepcopy(old)
-    new.model, new.optimizer, new.generator, new.done = (
-        clone.model,
-        clone.optimizer,
-        clone.generator,
-        clone.done,
-    )
-    return new
-""",
-    ],
-    wrong={
-        """
-def take_over(new, old):
-    new.model.load_state_dict(old.model.state_dict())
-    new.generator.set_state(old.generator.get_state())
-    new.done = old.done
-    return new
-""": "moments",
-        edit(
-            TAKE_OVER, ("    new.generator.set_state(old.generator.get_state())\n", "")
-        ): "draw different samples",
-        edit(
-            TAKE_OVER,
-            ("import copy\n\n\n", ""),
-            ("copy.deepcopy(old.optimizer.state_dict())", "old.optimizer.state_dict()"),
-        ): "share memory",
-        edit(
-            TAKE_OVER,
-            ("model.load_state_dict", "model = copy.deepcopy"),
-            ("model.state_dict()", "model"),
-        ): "does not update the weights",
-        edit(TAKE_OVER, ("    new.done = old.done\n", "")): "new.done is",
-        """
-import copy
-
-
-def take_over(new, old):
-    return copy.deepcopy(old)
-""": "you returned something else",
-        edit(
-            TAKE_OVER,
-            (
-                "load_state_dict(old.model.state_dict())",
-                "state_dict = old.model.state_dict",
-            ),
-        ): "are not those of old.model",
-        """
-def take_over(new, old):
-    new.model.load_state_dict(old.model.state_dict())
-    for mine, theirs in zip(new.model.parameters(), old.model.parameters()):
-        state = old.optimizer.state.get(theirs, {})
-        new.optimizer.state[mine] = {
-            name: value.clone() for name, value in state.items()
-        }
-    new.generator.set_state(old.generator.get_state())
-    new.done = old.done
-    return new
-""": "moments or settings",
-        edit(
-            TAKE_OVER,
-            ("generator.set_state(old", "generator = old"),
-            ("get_state()", "get_state("),
-        ): "new.generator is now of type Tensor",
-        edit(
-            TAKE_OVER,
-            (
-                "new.model.load_state_dict(old.model.state_dict())",
-                (
-                    "with torch.no_grad():\n"
-                    "        for mine, theirs in zip(new.model.parameters(),"
-                    " old.model.parameters()):\n"
-                    "            mine.copy_(theirs)"
-                ),
-            ),
-        ): "the buffers",
-        edit(
-            TAKE_OVER, ("set_state", "manual_seed"), ("get_state", "initial_seed")
-        ): "draw different samples",
+    equivalent={
+        (
+            "if not same or not all((abs(a - b) <= bound for a, b in zip(before,"
+            " after))): → if not same or not all((abs(a - b) <= bound for a, b in"
+            " zip(after, before))):"
+        ): "A distance is the same in both directions.",
+        (
+            "if not same or not all((abs(a - b) <= bound for a, b in zip(before,"
+            " after))): → if not same or not all((abs(b - a) <= bound for a, b in"
+            " zip(before, after))):"
+        ): "A distance is the same in both directions.",
     },
 )

@@ -38,7 +38,7 @@ WITHOUT = re.compile(r"accelerate|tqdm|__editable__|pytorch_device_lab|utils|.*\
 # Cells of lesson 15 that cannot do without Accelerate: the first says so, the others
 # say which cell they wait for.
 UNAVAILABLE = {"theirs", "processes"}
-WAITING = {"accelerate-equal", "one-state", "their-script", "run-theirs", "accumulate"}
+WAITING = {"accelerate-equal", "one-state", "their-script", "accumulate"}
 WAITING |= {"accelerate-xla-claim", "processes-shown"}
 
 # Python runs it when it starts: no connection but to this machine, also where alone.py
