@@ -1,13 +1,15 @@
-"""Looking up the rows of lesson 16 by words, group and verdict."""
+"""Looking up the rows of lesson 16 by message, name, group and verdict."""
 
+import html
+import re
 import textwrap
 
-from utils import plots
-from utils.messages import pytorch
 from utils.today import pasted
 from utils.today.row import rows
 
 MOST = 10  # rows of a list
+ANSWERS = 3  # rows that are answered in full
+SHORT = 6  # lines of a replacement that a table shows
 seen = {}  # slug → what the old part of its row said when it was run here
 
 
@@ -19,7 +21,9 @@ def search(text="", group="", verdict=""):
         message holds each of them
     """
     words = text.lower().split()
-    known = pasted.like(rows(), text, text) if words else []
+    # also in one line, as it was before somebody wrapped it
+    whole = f"{text}\n{' '.join(text.split())}"
+    known = pasted.like(rows(), whole, text) if words else []
     others = [
         row
         for row in rows().values()
@@ -34,53 +38,101 @@ def search(text="", group="", verdict=""):
 
 def _whole(row):
     said = seen.get(row.slug, "")
-    texts = [row.slug, row.old, row.new, row.because, said, *row.patterns()]
-    return "\n".join(texts).replace("\\", "").lower()
+    texts = [row.slug, row.heading, row.old, row.new, row.because, said]
+    return "\n".join([*texts, *row.patterns()]).replace("\\", "").lower()
 
 
-def find(text: str, group: str = "", verdict: str = "") -> None:
-    """Print the rows that `search` finds, the first three with their code, and the
-    lessons that explain `text`.
+def look_up(text: str) -> None:
+    """Print what lesson 16 knows about a text: a message or a whole traceback, a name,
+    a listing. Of the best rows what the old line does here, why, the lines of today,
+    the lesson that explains it, and where the row stands.
     """
-    for line in [*_listed(search(text, group, verdict), 3), *pasted.elsewhere(text)]:
+    from utils.today.cell import SIGNS
+
+    found = search(text)
+    elsewhere = pasted.elsewhere(text)
+    for row in found[:ANSWERS]:
+        word = row.here().word
+        sign = SIGNS.get(word, "?")
+        print(f"{sign} {word} · {plain(row.heading)}")
+        print(textwrap.fill(f"why     {row.because}", 88, subsequent_indent=" " * 8))
+        print(textwrap.indent(row.new, " " * 8).replace(" " * 8, "today   ", 1))
+        print(f"more    lesson {row.lesson}; row {row.slug}, section {row.section}\n")
+    if len(found) > ANSWERS:
+        others = [row.slug for row in found[ANSWERS:MOST]]
+        if len(found) > MOST:
+            others.append(f"and {len(found) - MOST} more")
+        print(textwrap.fill(f"also    {', '.join(others)}", 88))
+    for line in elsewhere:
         print(line)
+    if not found and not elsewhere:
+        print(
+            "No row and no lesson is like it. Try its last line, or one name from it."
+        )
 
 
 def table(text="", group="", verdict=""):
-    """A figure of the rows that `search` finds; of one or two also the code. Returns
-    (figure, alt).
-    """
+    """The rows that `search` finds, as (HTML, a sentence in place of it)."""
+    if not (text.strip() or group or verdict):
+        title = f"{len(rows())} rows: type a message, a name, some words"
+        return f"<p>{title}.</p>", f"A field, and below it nothing yet. {title}."
     found = search(text, group, verdict)
-    title, *lines = _listed(found, 2 if len(found) <= 2 else 0)
-    fig, ax = plots.figure(
-        title, about=pytorch(), xlabel="", ylabel="", size=(8.4, 3.4)
-    )
-    ax.set_axis_off()
-    ax.text(
-        -0.07,
-        1,
-        "\n".join(lines),
-        va="top",
-        transform=ax.transAxes,
-        fontsize=8,
-        linespacing=1.6,
-        family="monospace",
-    )
-    names = ", ".join(row.slug for row in found[:MOST]) or "none"
-    return fig, f"A table of rows of this lesson. {title}: {names}."
-
-
-def _listed(found, with_code):
-    """Lines on rows: how many, then of each its name, its verdict and its message or
-    its cause. with_code: of how many the code follows.
-    """
     shown = f", the first {MOST} shown" if len(found) > MOST else ""
-    yield f"{len(found)} of {len(rows())} rows{shown}"
-    for n, row in enumerate(found[:MOST]):
-        told = first_line(seen.get(row.slug) or row.because, 74)
-        yield f"{row.slug:30}{row.here().word:8}{told}"
-        if n < with_code:
-            yield textwrap.indent(f"{row.old}\n# ---- today\n{row.new}\n", "    ")
+    title = f"{len(found)} of {len(rows())} rows{shown}"
+    names = ", ".join(row.slug for row in found[:MOST]) or "none"
+    lines = "".join(f"<p>{html.escape(line)}</p>" for line in _told(text))
+    content = f"<p><b>{title}</b></p>{_html(found[:MOST])}{lines}"
+    return content, f"A table of rows of this lesson. {title}: {names}."
+
+
+def _told(text):
+    return pasted.elsewhere(text) if text else []
+
+
+def index(*groups: str) -> None:
+    """Display the rows of these groups ("memory") as a table: message or name, verdict,
+    and what to write today.
+    """
+    from IPython.display import display
+
+    found = [row for row in rows().values() if row.group in groups]
+    lines = [f"{plain(row.heading)} → {row.slug}" for row in found]
+    data = {"text/html": _html(found), "text/plain": "\n".join(lines)}
+    display(data, raw=True)
+
+
+def _html(found):
+    from utils.today.cell import SIGNS
+
+    cells = []
+    for row in found:
+        word = row.here().word
+        new = row.new.splitlines()
+        if len(new) > SHORT:
+            new = [*new[: SHORT - 1], "…"]
+        code = html.escape("\n".join(new))
+        cells.append(
+            '<tr style="vertical-align: top">'
+            f'<td style="white-space: nowrap">{SIGNS.get(word, "?")} {word}</td>'
+            f'<td style="text-align: left">{_marked(row.heading)}</td>'
+            '<td style="text-align: left"><pre style="margin: 0; white-space: pre-wrap">'
+            f"{code}</pre></td>"
+            f'<td style="text-align: left">{row.slug.replace("/", "/<wbr>")}</td></tr>'
+        )
+    head = "<th>verdict</th><th>message or name</th><th>today</th><th>row</th>"
+    head = head.replace("<th>", '<th style="text-align: left">')
+    body = "".join(cells)
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def plain(heading):
+    """A heading without the marks of Markdown."""
+    return heading.replace("`", "")
+
+
+def _marked(heading):
+    """A heading as HTML."""
+    return re.sub(r"`+ ?(.+?) ?`+", r"<code>\1</code>", html.escape(heading, False))
 
 
 def first_line(text, most=300):

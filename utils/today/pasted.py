@@ -18,7 +18,7 @@ GENERAL = {
 
 # What a listing must contain to be like a row, as a regular expression. Rows that are
 # not named here have the names of PyTorch that stand in their old part and nowhere else
-# in the lesson; errors of the index have their message.
+# in the lesson; where there is none, they have their message alone.
 MARKS = {
     "detection/cuda-or-cpu": (
         r"[\"']cuda(:0)?[\"'] if .*is_available\(\)|is_available\(\).*:\n\s*device ="
@@ -230,7 +230,7 @@ def marks(rows):
         own = sorted(name for name in old - new if count[name] == 1)
         if slug in MARKS:
             found[slug] = MARKS[slug]
-        elif own and not rows[slug].indexed:
+        elif own:
             found[slug] = rf"(?<![\w.])({'|'.join(map(re.escape, own))})\b"
     return found
 
