@@ -73,7 +73,7 @@ def test_a_mark_fits_the_old_part_of_its_row_and_not_that_of_today(slug):
 @pytest.mark.parametrize("told", MESSAGES.split("\n----\n"))
 def test_a_whole_message_leads_to_its_row(told, capsys):
     right, message = told.split("\n", 1)
-    lookup.find(message)
+    lookup.look_up(message)
     shown = capsys.readouterr().out
     with_code = [row.slug for row in lookup.search(message)[:3]]
     assert right in with_code or f"Lesson {right}: " in shown
