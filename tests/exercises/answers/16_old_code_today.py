@@ -14,7 +14,10 @@ def restore(path, device):
 """,
         """
 def restore(path, device):
-    return torch.load(path, map_location=lambda storage, place: storage.to(device=device))
+    state = torch.load(path, map_location=lambda storage, place: storage)
+    for name in state:
+        state[name] = state[name].to(device)
+    return state
 """,
         """
 def restore(path, device):
