@@ -161,6 +161,10 @@ MESSAGES = {  # message of a warning: expected, why
         None,
         "what stands directly in front of the name is `call`",
     ),
+    "The result is written into `x`; you may reuse `y.grad`.": (
+        None,
+        "`into` and `reuse` end in `to` and `use`, and are other words",
+    ),
     "": (None, "an empty text offers nothing"),
 }
 
@@ -692,7 +696,7 @@ def restore(path, device):
 """,
         praise=(
             "The message offers the CPU; the device that you want is as good, and saves"
-            " a copy."
+            " a line."
         ),
     ),
     Exercise(

@@ -211,7 +211,7 @@ def test_an_answer_has_verdict_reason_cure_lesson_and_place(capsys):
     lookup.look_up("can't convert cuda:0 device type tensor to numpy. Use Tensor.cpu()")
     assert capsys.readouterr().out.splitlines()[:4] == [
         "✗ raises · device type tensor to numpy",
-        "why     NumPy reads main memory only",
+        "why     NumPy reads main memory only: .cpu() first.",
         "today   x.to(device).cpu().numpy()",
         "more    lesson 02; row movement/numpy-device, section 5",
     ]

@@ -257,7 +257,7 @@ def _paste(source):
     similar = pasted.like(rows(), message, source)
     for row in similar:
         print(f"\nLike {row.slug} in section {row.section}: {row.because}. Today:")
-        print(textwrap.indent(row.new, "    "))
+        print(textwrap.indent(row.today, "    "))
     if not similar:
         print("\nNo row of this lesson is like it.")
     for line in pasted.elsewhere(f"{source}\n{message}"):

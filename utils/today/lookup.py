@@ -4,12 +4,15 @@ import html
 import re
 import textwrap
 
+from utils import cells
 from utils.today import pasted
 from utils.today.row import rows
 
 MOST = 10  # rows of a list
 ANSWERS = 3  # rows that are answered in full
+OTHERS = 3  # rows that are named below them
 SHORT = 6  # lines of a replacement that a table shows
+NEEDED = {"cuda": "a CUDA GPU", "xla": "torch_xla"}  # as an answer says it
 seen = {}  # slug → what the old part of its row said when it was run here
 
 
@@ -18,28 +21,38 @@ def search(text="", group="", verdict=""):
 
     text: a whole message or traceback, a name, a listing: the rows that
         `pasted.like` knows it by; or words: the rows whose name, code, cause or
-        message holds each of them
+        message holds them side by side, or else each of them
     """
-    words = text.lower().split()
-    # also in one line, as it was before somebody wrapped it
-    whole = f"{text}\n{' '.join(text.split())}"
-    known = pasted.like(rows(), whole, text) if words else []
-    others = [
-        row
-        for row in rows().values()
-        if row not in known and all(word in _whole(row) for word in words)
-    ]
+    known = _known(text)
     return [
         row
-        for row in known + others
+        for row in known + [row for row in _holding(text) if row not in known]
         if group in ("", row.group) and verdict in ("", row.here().word)
     ]
 
 
+def _holding(text):
+    """The rows that hold a text's words as a phrase; if there are none, those that hold
+    each word; if there are none, those that hold each as a part of a word.
+    """
+    words = [re.escape(word) for word in text.lower().split()]
+    one_by_one = [rf"(?<!\w){word}(?!\w)" for word in words]
+    for wanted in ([rf"(?<!\w){' '.join(words)}(?!\w)"], one_by_one, words):
+        found = [
+            row
+            for row in rows().values()
+            if all(re.search(one, _whole(row)) for one in wanted)
+        ]
+        if found:
+            return found
+    return []
+
+
 def _whole(row):
-    said = seen.get(row.slug, "")
-    texts = [row.slug, row.heading, row.old, row.new, row.because, said]
-    return "\n".join([*texts, *row.patterns()]).replace("\\", "").lower()
+    said, name = seen.get(row.slug, ""), row.slug.split("/")[1]
+    texts = [name, plain(row.heading), row.old, row.today, row.new, row.why]
+    texts += [row.because, said, *row.patterns()]
+    return "\n".join(texts).replace("\\", "").lower()
 
 
 def look_up(text: str) -> None:
@@ -47,28 +60,43 @@ def look_up(text: str) -> None:
     a listing. Of the best rows what the old line does here, why, the lines of today,
     the lesson that explains it, and where the row stands.
     """
-    from utils.today.cell import SIGNS
-
     found = search(text)
     elsewhere = pasted.elsewhere(text)
-    for row in found[:ANSWERS]:
-        word = row.here().word
-        sign = SIGNS.get(word, "?")
-        print(f"{sign} {word} · {plain(row.heading)}")
-        print(textwrap.fill(f"why     {row.because}", 88, subsequent_indent=" " * 8))
-        print(textwrap.indent(row.new, " " * 8).replace(" " * 8, "today   ", 1))
-        print(f"more    lesson {row.lesson}; row {row.slug}, section {row.section}\n")
-    if len(found) > ANSWERS:
-        others = [row.slug for row in found[ANSWERS:MOST]]
+    if not _known(text):
         if len(found) > MOST:
-            others.append(f"and {len(found) - MOST} more")
-        print(textwrap.fill(f"also    {', '.join(others)}", 88))
+            print(f"Too short: {len(found)} rows hold it. Give a name or a message.")
+            return
+        if elsewhere:
+            found = []  # rows that happen to hold these words
+    for row in found[:ANSWERS]:
+        print(_headed(row, text))
+        print(textwrap.fill(f"why     {row.why}", 88, subsequent_indent=" " * 8))
+        print(textwrap.indent(row.today, " " * 8).replace(" " * 8, "today   ", 1))
+        print(f"more    lesson {row.lesson}; row {row.slug}, section {row.section}\n")
     for line in elsewhere:
-        print(line)
+        print(textwrap.fill(line, 88, subsequent_indent=" " * 8))
+    for row in found[ANSWERS : ANSWERS + OTHERS]:
+        print(f"also    {plain(row.heading)}: row {row.slug}, section {row.section}")
     if not found and not elsewhere:
-        print(
-            "No row and no lesson is like it. Try its last line, or one name from it."
-        )
+        shorter = "its last line, or " if len(text.strip().splitlines()) > 1 else ""
+        print(f"No row and no lesson is like it. Try {shorter}one name from it.")
+
+
+def _known(text):
+    # also in one line, as it was before somebody wrapped it
+    whole = f"{text}\n{' '.join(text.split())}"
+    return pasted.like(rows(), whole, text) if text.strip() else []
+
+
+def _headed(row, text):
+    """The first line of an answer: the verdict, and what the row is about."""
+    from utils.today.cell import SIGNS
+
+    told = pasted.told_as(row, text)
+    word, where = told or row.here().word, ""
+    if not told and row.needs and cells.missing(row.needs):
+        where = f" with {NEEDED.get(row.needs, row.needs)}"
+    return f"{SIGNS.get(word, '?')} {word}{where} · {plain(row.heading)}"
 
 
 def table(text="", group="", verdict=""):
@@ -107,7 +135,7 @@ def _html(found):
     cells = []
     for row in found:
         word = row.here().word
-        new = row.new.splitlines()
+        new = row.today.splitlines()
         if len(new) > SHORT:
             new = [*new[: SHORT - 1], "…"]
         code = html.escape("\n".join(new))

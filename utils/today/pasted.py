@@ -9,8 +9,33 @@ MOST = 5  # rows that are shown
 # whose names can be the mark of a row
 PACKAGES = "torch|torch_xla|functorch|apex"
 
-# A message that many lines give: which row it belongs to, unless the code says more.
+# Wordings of a message that lead to a row which never gives them here, with their
+# verdict. A line that fits is of this row and of no other.
+WORDINGS = [
+    (
+        r"Input type \((torch\.cuda|MPS).* weight type \((?!torch\.cuda|MPS)"
+        r"|Input type \((?!torch\.cuda|MPS).* weight type \((torch\.cuda|MPS)",
+        "movement/batch-left",
+        "raises",
+    ),
+    (r"no kernel image is available", "detection/kernels", "raises"),
+    (
+        r"CUDA capability sm_\d+ is not compatible",
+        "detection/kernels",
+        "warns",
+    ),
+    (
+        r"unrecognized arguments: --local[-_]rank",
+        "distributed/local-rank",
+        "raises",
+    ),
+    (r"hit config\.(recompile|cache_size)_limit", "graphs/python-number", "warns"),
+]
+
+# A message that many lines give: which row it belongs to, unless the code says more;
+# "" for none, whatever the code.
 GENERAL = {
+    r"driver (version )?.*(insufficient|too old)": "",
     r"not compiled with CUDA|Found no NVIDIA driver|No CUDA GPUs are available"
     r"|No HIP GPUs": "movement/not-compiled",
     r"Cannot access accelerator device when none is available": "detection/none-there",
@@ -34,8 +59,19 @@ MARKS = {
     "movement/list-of-layers": r"self\.\w+ = \[nn\.",
     "movement/best-state": r"best\w* = [\w.]+\.state_dict\(\)",
     "movement/id": r"\bid\(\w+\)\s*[!=]= id\(",
+    "movement/result-dropped": (
+        r"(?m)^[ \t]*(?:x|y|X|xb|yb|data|imgs?|images?|inputs?|labels?|targets?|batch"
+        r"|tensor|tokens|masks?)\.(?:to|cuda)\([^()=]*\)[ \t]*(?:[;,]|$)"
+    ),
+    "movement/whole-model": r"torch\.save\((?:self\.)?(?:model|net)\s*,",
+    "movement/cuda-float-tensor": (
+        r"(?m)torch\.cuda\.\w+Tensor(?:\(|\s*if\b)"
+        r"|(?:[=:]\s*|type\()torch\.cuda\.\w+Tensor\b"
+        r"|^\s*torch\.cuda\.\w+Tensor\s*$"
+    ),
     "movement/big-t": r"torch\.Tensor\(\[",
-    "movement/variable": r"\bVariable\((?!.*volatile)",
+    "movement/item": r"\bloss\w*\.data\[0\]",
+    "movement/variable": r"\bVariable\(",
     "movement/volatile": r"volatile ?= ?True",
     "movement/async": r"async ?= ?True",
     "movement/storage": r"\.storage\(\)",
@@ -47,7 +83,10 @@ MARKS = {
         r"(?s)^(?!.*wait_stream).*torch\.cuda\.Stream\(.*torch\.cuda\.stream\("
     ),
     "streams/pin-then-copy": r"\.pin_memory\(\)",
-    "memory/total-loss": r"loss\w* \+= loss\b(?!\.)",
+    "memory/total-loss": (
+        r"loss\w* \+= loss\b(?!\.)|(?:total|running|epoch|train|valid?|test|sum|avg)"
+        r"\w* \+= (?:\w*loss\w*|criterion|F\.\w+)\((?!.*\.(?:item|detach)\()"
+    ),
     "memory/set-to-none": r"zero_grad\(set_to_none ?= ?True",
     "memory/checkpoint": r"(?s)^(?!.*use_reentrant).*utils\.checkpoint",
     "amp/half-weights": r"\.half\(\)",
@@ -72,7 +111,7 @@ MARKS = {
     "distributed/device-ids": (
         r"DistributedDataParallel\(.*device_ids|DDP\(.*device_ids"
     ),
-    "distributed/local-rank": r"--local_rank",
+    "distributed/local-rank": r"--local[-_]rank",
     "distributed/data-parallel": r"\bDataParallel\(",
     "distributed/nccl": r"[\"']nccl[\"']",
     "distributed/reduce-op": r"\breduce_op\b",
@@ -90,9 +129,47 @@ MARKS = {
     "tpu/seed": r"(?!)",
 }
 
-# Where something is explained that no row fits: regular expression, lesson, what about.
+# Where something is explained that no row fits: regular expression, lesson, what about;
+# or, with no lesson, what to do about it.
 ELSEWHERE = [
-    (r"kernel image", "01", "a GPU whose generation this build of PyTorch leaves out"),
+    (
+        r"kernel image|is not compatible with the current PyTorch installation",
+        "01",
+        "a GPU whose generation this build of PyTorch leaves out",
+    ),
+    (
+        r"not currently implemented for the MPS device|MPS_FALLBACK",
+        "",
+        "Apple's GPU lacks this operation: PYTORCH_ENABLE_MPS_FALLBACK=1, set before"
+        " PyTorch is imported, lets the CPU compute it.",
+    ),
+    (
+        r"MPS framework doesn't support float64",
+        "",
+        "Apple's GPU has no float64: x.to(device, torch.float32); of NumPy's arrays"
+        " first x.float().",
+    ),
+    (
+        r"device type for generator",
+        "02",
+        "random numbers on a device: a generator is of one device, torch.Generator(x.device)",
+    ),
+    (
+        r"NCCL.*(unhandled|error)|(unhandled|error).*NCCL|ncclUnhandled",
+        "11",
+        "several processes; NCCL_DEBUG=INFO before the command lets NCCL say what failed",
+    ),
+    (
+        r"cuda\.sdp_kernel",
+        "",
+        "torch.nn.attention.sdpa_kernel took its place; it takes the backends that are"
+        " allowed: with sdpa_kernel(SDPBackend.MATH):",
+    ),
+    (
+        r"working triton installation|TritonMissing|No module named 'triton'",
+        "10",
+        "what torch.compile needs: Triton, a compiler, a GPU of capability 7.0 or newer",
+    ),
     (
         r"driver (version )?.*(insufficient|too old)",
         "01",
@@ -247,10 +324,11 @@ def like(rows, message, source):
     marked = [slug for slug, mark in marks(rows).items() if re.search(mark, code)]
     told, general = [], []
     for line in message.split("\n"):
-        found = [slug for slug, row in rows.items() if _says(row, line)]
+        own = [slug for pattern, slug, _ in WORDINGS if re.search(pattern, line)]
+        found = own or [slug for slug, row in rows.items() if _says(row, line)]
         for pattern, slug in GENERAL.items():
             if re.search(pattern, line):
-                found = [other for other in found if other in marked]
+                found = [other for other in found if slug and other in marked]
                 if not found:
                     general.append(slug)
         told += found
@@ -264,12 +342,24 @@ def _says(row, line):
     return any(re.search(pattern, line) for pattern in row.patterns())
 
 
+def told_as(row, message):
+    """The verdict on a row whose words stand in this message; None if they do not."""
+    whole = f"{message}\n{' '.join(message.split())}"
+    for pattern, slug, word in WORDINGS:
+        if slug == row.slug and re.search(pattern, whole):
+            return word
+    for verdict in row.expected.values():
+        if verdict.pattern and re.search(verdict.pattern, whole):
+            return verdict.word
+    return None
+
+
 def elsewhere(text):
     """Lessons that explain what stands in a text (code, a message, words that somebody
     looks for), a line each.
     """
     return [
-        f"Lesson {lesson}: {what}."
+        f"Lesson {lesson}: {what}." if lesson else what
         for pattern, lesson, what in ELSEWHERE
         if re.search(pattern, text)
     ]

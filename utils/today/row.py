@@ -21,10 +21,11 @@ warning, its error or, if wrong, on the screen. Lines `#: CONDITION: VERDICT` an
 another verdict for some versions or machines, the first that holds counts; there "any"
 says that nobody has checked, "newer" that this PyTorch does not have the form of today
 yet, which is then not run. A name of PATTERNS stands for a regular expression that
-many rows announce.
+many rows announce. A line `#: write CODE` gives what somebody who looks the row up
+should write, where the part of today only plays it.
 
 The cell above a row has its heading, the message or the name that leads to it, and one
-sentence.
+sentence, which is the answer to "why" of whoever looks it up.
 """
 
 import functools
@@ -111,7 +112,10 @@ class Row:
     old: str
     new: str
     setup: str = ""  # runs before each of the two
+    write: str = ""  # a line of today that is shown in place of `new`
+    needs: str = ""  # what %%requires of its cell asks for: "cuda"
     heading: str = ""  # what stands above it, in Markdown
+    sentence: str = ""  # the one below the heading, without the marks of Markdown
     section: str = ""  # number of the lesson's section
     lesson: str = ""  # number of the lesson that explains it
 
@@ -119,6 +123,16 @@ class Row:
     def group(self):
         """The part of the slug before the stroke: "memory"."""
         return self.slug.split("/")[0]
+
+    @property
+    def why(self):
+        """What somebody who looks it up should know: its sentence in the lesson."""
+        return self.sentence or self.because
+
+    @property
+    def today(self):
+        """What somebody who looks it up should write."""
+        return self.write or self.new
 
     def patterns(self):
         """The regular expressions of all its announcements, also of those that do not
@@ -145,11 +159,13 @@ def parse(header, body):
             f"cannot read {header.strip()!r}: write %%today GROUP/NAME: VERDICT"
             ' "pattern"'
         )
-    expected, because, lines = {}, "", body.splitlines()
+    expected, because, write, lines = {}, "", "", body.splitlines()
     while lines and lines[0].startswith("#:"):
         text = lines.pop(0)[2:].strip()
         if text.startswith("because "):
             because = text.removeprefix("because ")
+        elif text.startswith("write "):
+            write = text.removeprefix("write ")
         else:
             condition, _, announced = text.partition(": ")
             holds(condition)  # TodayError for one that is unknown
@@ -169,6 +185,7 @@ def parse(header, body):
         old.strip("\n"),
         new[0].strip("\n"),
         "".join(setup).strip("\n"),
+        write,
         lesson=LESSONS.get(found["slug"].split("/")[0], ""),
     )
 
@@ -234,10 +251,20 @@ def rows():
             row = parse(lines[0].removeprefix("%%today "), "\n".join(lines[1:]))
             heading = re.match(r"#{3,4} (.+)", above)
             linked = re.findall(r"\]\((\d\d)_\w+\.ipynb", above)
+            marker = re.match(r"%%requires (\w+)", source)
             found[row.slug] = replace(
                 row,
                 heading=heading[1] if heading else row.slug,
+                sentence=_plain(above.split("\n\n")[-1]) if heading else "",
+                needs=marker[1] if marker else "",
                 section=section,
                 lesson=(linked or [row.lesson])[0],
             )
     return found
+
+
+def _plain(text):
+    """A sentence of Markdown as plain text, without the lesson that it links to."""
+    text = re.sub(r" \(\[lesson \d\d\]\([^)]*\)\)", "", text)
+    text = re.sub(r"\[([^\]]+)\]\([^)]*\)", r"\1", text)
+    return " ".join(text.replace("`", "").split())

@@ -119,7 +119,7 @@ ANSWERS["16.3"] = Answers(
         r"""
 def replacement(message):
     import re
-    found = re.search(r'(?:use|to) `([\w.]+)', message)
+    found = re.search(r'(?:^|\s)(?:use|to) `([\w.]+)', message)
     return found[1] if found else None
 """,
         """
