@@ -63,6 +63,27 @@ def test_controls_stand_where_the_lesson_can_put_them(number):
             assert sorted(here) == here
 
 
+def farthest(picture, other):
+    """The largest difference of a pixel from the most similar one of the nine around
+    its place in the other: where a line lies between two pixels, the last bit of a sum
+    decides, and processors differ in it.
+    """
+    wide = np.pad(other, [(1, 1), (1, 1), (0, 0)], mode="edge")
+    rows, columns, _ = picture.shape
+    near = [
+        np.abs(picture - wide[y : y + rows, x : x + columns]).max(2)
+        for y in range(3)
+        for x in range(3)
+    ]
+    return np.min(near, 0).max()
+
+
+def test_a_line_may_lie_a_pixel_aside_and_no_farther():
+    one, other, third = np.zeros((3, 20, 20, 4))
+    one[:, 8] = other[:, 9] = third[:, 10] = 1
+    assert farthest(one, other) == 0 and farthest(one, third) == 1
+
+
 @pytest.mark.parametrize("number", NUMBERS)
 def test_the_first_picture_is_the_one_that_the_lesson_stores(number):
     explorer, first = drawings.load(number), explorers.first(number)
@@ -77,7 +98,8 @@ def test_the_first_picture_is_the_one_that_the_lesson_stores(number):
         matplotlib.image.imread(io.BytesIO(base64.b64decode(png)))
         for png in (plots._png(fig), "".join(data["image/png"]))
     )
-    assert ours.shape == theirs.shape and np.abs(ours - theirs).max() < 0.05
+    assert ours.shape == theirs.shape
+    assert max(farthest(ours, theirs), farthest(theirs, ours)) < 0.06
 
 
 def test_a_figure_is_cut_between_its_panels():
