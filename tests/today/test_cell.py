@@ -132,7 +132,7 @@ def test_too_fast_is_a_missed_claim(monkeypatch, capsys):
         (
             "a/b: fine",
             "1\n",
-            "a row has an old part, a line `# ---- today` and a new part",
+            "a row has an old part, a line `# ---- today`, a new part and",
         ),
         (
             "a/b: fine",
@@ -196,7 +196,8 @@ def test_rows_are_found_by_words_group_and_verdict(capsys):
         return [found.slug for found in lookup.search(*words, **kept)]
 
     assert "amp/autocast" in slugs("cuda.amp.autocast")
-    assert slugs("one default group is_initialized") == ["distributed/twice"]
+    assert slugs("has one default group") == ["distributed/twice"]  # as a phrase
+    assert "distributed/no-group" in slugs("one default group is_initialized")
     assert "memory/cached" in slugs("memory_reserved", group="memory", verdict="warns")
     assert slugs("memory_reserved", group="data") == []
     assert slugs("memory_reserved", verdict="slower") == []
@@ -222,6 +223,8 @@ def test_an_answer_has_verdict_reason_cure_lesson_and_place(capsys):
     assert "row movement/two-gpus" in capsys.readouterr().out
     lookup.look_up("nobody knows this")
     assert "No row and no lesson is like it" in capsys.readouterr().out
+    lookup.look_up("torch")
+    assert capsys.readouterr().out.startswith("Too short: ")
 
 
 def test_a_set_up_runs_before_each_part_and_is_no_part_of_them(capsys):
@@ -230,6 +233,9 @@ def test_a_set_up_runs_before_each_part_and_is_no_part_of_them(capsys):
     assert "✓ fine" in shown and shown.count("prints 1") == 2
     row = parse("a/b: fine", "old\n# ---- today\nnew\n# ---- set-up\nmade = 1\n")
     assert (row.old, row.new, row.setup) == ("old", "new", "made = 1")
+    assert row.today == "new"
+    written = "#: write with a:\n#: write     b\nold\n# ---- today\nnew\n"
+    assert parse("a/b: fine", written).today == "with a:\n    b"
 
 
 @pytest.mark.parametrize("strict", [False, True])

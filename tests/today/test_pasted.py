@@ -80,11 +80,18 @@ def test_a_whole_message_leads_to_its_row(told, capsys):
     assert right in with_code or lesson_or_words in shown
 
 
-def test_lessons_that_are_named_exist():
+def test_lessons_and_rows_that_are_named_exist():
     assert all(
         list((COURSE / "notebooks").glob(f"{lesson}_*.ipynb"))
         for _, lesson, _ in pasted.ELSEWHERE
+        if lesson
     )
+    assert {slug for _, slug, _ in pasted.WORDINGS} <= set(ROWS)
+
+
+def test_a_general_row_comes_after_what_a_listing_is_like():
+    found = pasted.like(ROWS, "", "scaler = torch.cuda.amp.GradScaler()\nnet.cuda()")
+    assert [row.slug for row in found] == ["amp/scaler", "movement/not-compiled"]
 
 
 def flat(source):

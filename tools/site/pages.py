@@ -34,6 +34,8 @@ ANNOUNCES = re.compile(r".*:")
 BRIDGE = re.compile(r"[\w*`\[(\"“]")
 GAP = re.compile(r"^.*\S {2,}\S.*$", re.M)  # a line of a table, as it is printed
 BADGES = re.compile(r"^\[!\[Open in Colab\].*$", re.M)
+ROW = re.compile(r"^### ", re.M)  # a heading below that of a section
+MANY = 50  # of them are too many for the contents beside the page
 
 
 def page(nb, *, links, exercises, explorer, name=None):
@@ -59,6 +61,8 @@ def page(nb, *, links, exercises, explorer, name=None):
         for number in checks(cell):
             pieces += [(None, piece) for piece in help_with(exercises[number])]
     metadata = {"language_info": {"name": "lesson"}}
+    if sum(len(ROW.findall(cell.source)) for cell in nb.cells) > MANY:
+        metadata["tocdepth"] = 2  # the contents beside the page list sections only
     return v4.new_notebook(cells=list(_folded(pieces)), metadata=metadata), pictures
 
 

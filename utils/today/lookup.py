@@ -69,7 +69,7 @@ def look_up(text: str) -> None:
         if elsewhere:
             found = []  # rows that happen to hold these words
     for row in found[:ANSWERS]:
-        print(_headed(row, text))
+        print(textwrap.fill(_headed(row, text), 88, subsequent_indent=" " * 8))
         print(textwrap.fill(f"why     {row.why}", 88, subsequent_indent=" " * 8))
         print(textwrap.indent(row.today, " " * 8).replace(" " * 8, "today   ", 1))
         print(f"more    lesson {row.lesson}; row {row.slug}, section {row.section}\n")

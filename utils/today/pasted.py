@@ -18,6 +18,26 @@ WORDINGS = [
         "movement/batch-left",
         "raises",
     ),
+    (
+        r"is on (cpu|mps\S*) but expected on (mps|cpu)"
+        r"|is on [CG]PU, but expected it to be on [CG]PU"
+        r"|Expected object of device type \w+ but got device type"
+        r"|\(device='.*weight\(device=.*must be on the same device"
+        r"|Placeholder storage has not been allocated on MPS",
+        "movement/batch-left",
+        "raises",
+    ),
+    (
+        r"deserialize object on [A-Z]+ device \d+ but",
+        "movement/cuda-file",
+        "raises",
+    ),
+    (
+        r"torch\.load` with `weights_only=False` \(the current default",
+        "movement/whole-model",
+        "warns",
+    ),
+    (r"cuda\.Stream requires CUDA support", "streams/host-wait", "raises"),
     (r"no kernel image is available", "detection/kernels", "raises"),
     (
         r"CUDA capability sm_\d+ is not compatible",
@@ -152,7 +172,8 @@ ELSEWHERE = [
     (
         r"device type for generator",
         "02",
-        "random numbers on a device: a generator is of one device, torch.Generator(x.device)",
+        "random numbers on a device: a generator is of one device,"
+        " torch.Generator(x.device)",
     ),
     (
         r"NCCL.*(unhandled|error)|(unhandled|error).*NCCL|ncclUnhandled",
@@ -169,6 +190,42 @@ ELSEWHERE = [
         r"working triton installation|TritonMissing|No module named 'triton'",
         "10",
         "what torch.compile needs: Triton, a compiler, a GPU of capability 7.0 or newer",
+    ),
+    (
+        r"not implemented for 'Half'",
+        "08",
+        "float16, which this operation lacks on the CPU: float32 or bfloat16 there",
+    ),
+    (
+        r"given NumPy array is not writable",
+        "02",
+        "a tensor that shares an array's memory; array.copy() can be written to",
+    ),
+    (
+        r"has no attribute 'accelerator'",
+        "01",
+        "torch.accelerator, which PyTorch has since 2.6",
+    ),
+    (
+        r"CUDA initialization|CUDA unknown error",
+        "01",
+        "whether the driver, the build of PyTorch and the GPU fit together",
+    ),
+    (r"nvidia-smi", "07", "what nvidia-smi counts, and what PyTorch counts"),
+    (
+        r"CUDA_LAUNCH_BLOCKING",
+        "04",
+        "errors that are reported late, and how to let each launch wait",
+    ),
+    (
+        r"ChildFailedError",
+        "11",
+        "one of several processes failed; its own traceback stands further up",
+    ),
+    (
+        r"Cannot replicate if number of devices",
+        "14",
+        "how many processes a TPU has, and who decides it",
     ),
     (
         r"driver (version )?.*(insufficient|too old)",
@@ -334,6 +391,7 @@ def like(rows, message, source):
         told += found
     both = [slug for slug in told if slug in marked]
     old = [slug for slug in marked if rows[slug].expected[""].word != "fine"]
+    old.sort(key=lambda slug: slug in GENERAL.values())  # these last
     ordered = dict.fromkeys([*both, *general, *told, *old, *marked])
     return [rows[slug] for slug in ordered if slug in rows][:MOST]
 

@@ -21,7 +21,7 @@ warning, its error or, if wrong, on the screen. Lines `#: CONDITION: VERDICT` an
 another verdict for some versions or machines, the first that holds counts; there "any"
 says that nobody has checked, "newer" that this PyTorch does not have the form of today
 yet, which is then not run. A name of PATTERNS stands for a regular expression that
-many rows announce. A line `#: write CODE` gives what somebody who looks the row up
+many rows announce. Lines `#: write CODE` give what somebody who looks the row up
 should write, where the part of today only plays it.
 
 The cell above a row has its heading, the message or the name that leads to it, and one
@@ -112,7 +112,7 @@ class Row:
     old: str
     new: str
     setup: str = ""  # runs before each of the two
-    write: str = ""  # a line of today that is shown in place of `new`
+    write: str = ""  # lines of today that are shown in place of `new`
     needs: str = ""  # what %%requires of its cell asks for: "cuda"
     heading: str = ""  # what stands above it, in Markdown
     sentence: str = ""  # the one below the heading, without the marks of Markdown
@@ -165,7 +165,7 @@ def parse(header, body):
         if text.startswith("because "):
             because = text.removeprefix("because ")
         elif text.startswith("write "):
-            write = text.removeprefix("write ")
+            write = f"{write}\n{text.removeprefix('write ')}".strip()
         else:
             condition, _, announced = text.partition(": ")
             holds(condition)  # TodayError for one that is unknown
