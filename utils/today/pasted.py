@@ -27,6 +27,10 @@ WORDINGS = [
         "movement/batch-left",
         "raises",
     ),
+    (r"indices should be either on", "movement/batch-left", "raises"),
+    (r"same dtype.*[Dd]ouble", "movement/scalar-double", "raises"),
+    (r"same dtype.*[Hh]alf", "amp/same-dtype", "raises"),
+    (r"name 'amp' from 'apex'", "amp/apex", "raises"),
     (
         r"deserialize object on [A-Z]+ device \d+ but",
         "movement/cuda-file",
@@ -55,9 +59,9 @@ WORDINGS = [
 # A message that many lines give: which row it belongs to, unless the code says more;
 # "" for none, whatever the code.
 GENERAL = {
-    r"driver (version )?.*(insufficient|too old)": "",
+    r"driver (version )?.*(insufficient|too old)|busy or unavailable": "",
     r"not compiled with CUDA|Found no NVIDIA driver|No CUDA GPUs are available"
-    r"|No HIP GPUs": "movement/not-compiled",
+    r"|No HIP GPUs|no CUDA-capable device": "movement/not-compiled",
     r"Cannot access accelerator device when none is available": "detection/none-there",
 }
 
@@ -211,6 +215,33 @@ ELSEWHERE = [
         "01",
         "whether the driver, the build of PyTorch and the GPU fit together",
     ),
+    (
+        r"busy or unavailable",
+        "01",
+        "a GPU that another program holds, or that this kernel has lost: restart it",
+    ),
+    (
+        r"valid cuDNN algorithm|unable to find an engine",
+        "07",
+        "memory; a convolution says this, too, where too little is free to work in",
+    ),
+    (
+        r"None of the inputs have requires_grad",
+        "07",
+        "checkpoints; use_reentrant=False needs no input that asks for a gradient",
+    ),
+    (
+        r"start a new process before the",
+        "06",
+        "worker processes, and why they want if __name__ == '__main__':",
+    ),
+    (
+        r"client socket has timed out|Connection (refused|closed) by peer",
+        "11",
+        "several processes, and the address at which they meet",
+    ),
+    (r"TPU initialization failed", "13", "which process has the TPU, and what is there"),
+    (r"\btime\.(time|perf_counter)\(\)", "04", "timings, and what they have to wait for"),
     (r"nvidia-smi", "07", "what nvidia-smi counts, and what PyTorch counts"),
     (
         r"CUDA_LAUNCH_BLOCKING",
@@ -343,7 +374,9 @@ def spelled_out(source):
         names[alias] = module
     # one of these names before a dot or a call, and no attribute itself
     used = rf"(?<![\w.])({'|'.join(map(re.escape, names))})(?=\s*[.(])"
-    return re.sub(used, lambda found: names[found[1]], code) + "\n" + code
+    imported = "\n".join(names[name] for name in names.keys() - USUAL.keys())
+    full = re.sub(used, lambda found: names[found[1]], code)
+    return f"{full}\n{code}\n{imported}"
 
 
 def names_in(source):
