@@ -218,7 +218,7 @@ ELSEWHERE = [
     (
         r"busy or unavailable",
         "01",
-        "a GPU that another program holds, or that this kernel has lost: restart it",
+        "a GPU that another program holds; or restart the notebook's kernel",
     ),
     (
         r"valid cuDNN algorithm|unable to find an engine",
