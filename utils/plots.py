@@ -229,7 +229,7 @@ def explorer(draw: Callable, **controls: "ipywidgets.ValueWidget") -> None:
     for name, control in controls.items():
         control.description = control.description or name
         control.style.description_width = "11em"
-        control.layout.width = "36em"
+        control.layout.width = control.layout.width or "36em"
     names, first = list(provenance.running), _draw(draw, controls)
     # the number shows that it was drawn, also where the picture stays the same
     image = ipywidgets.HTML(first["text/html"] + "<!-- drawing 1 -->")

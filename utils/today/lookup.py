@@ -13,6 +13,7 @@ ANSWERS = 3  # rows that are answered in full
 OTHERS = 3  # rows that are named below them
 SHORT = 6  # lines of a replacement that a table shows
 NEEDED = {"cuda": "a CUDA GPU", "xla": "torch_xla"}  # as an answer says it
+PRE = "margin: 0; white-space: pre-wrap; background: transparent"
 seen = {}  # slug → what the old part of its row said when it was run here
 
 
@@ -109,7 +110,8 @@ def table(text="", group="", verdict=""):
     title = f"{len(found)} of {len(rows())} rows{shown}"
     names = ", ".join(row.slug for row in found[:MOST]) or "none"
     lines = "".join(f"<p>{html.escape(line)}</p>" for line in _told(text))
-    content = f"<p><b>{title}</b></p>{_html(found[:MOST])}{lines}"
+    rows_shown = _html(found[:MOST], text) if found else ""
+    content = f"<p><b>{title}</b></p>{lines}{rows_shown}"
     return content, f"A table of rows of this lesson. {title}: {names}."
 
 
@@ -129,21 +131,26 @@ def index(*groups: str) -> None:
     display(data, raw=True)
 
 
-def _html(found):
+def _html(found, text=None):
+    """Rows as a table. text: what was looked up, for their sentences, and the verdict
+    that it tells.
+    """
     from utils.today.cell import SIGNS
 
     cells = []
     for row in found:
-        word = row.here().word
+        word = (text and pasted.told_as(row, text)) or row.here().word
+        why = "" if text is None else f"<br>{html.escape(row.why, False)}"
         new = row.today.splitlines()
         if len(new) > SHORT:
             new = [*new[: SHORT - 1], "…"]
         code = html.escape("\n".join(new))
         cells.append(
             '<tr style="vertical-align: top">'
-            f'<td style="white-space: nowrap">{SIGNS.get(word, "?")} {word}</td>'
-            f'<td style="text-align: left">{_marked(row.heading)}</td>'
-            '<td style="text-align: left"><pre style="margin: 0; white-space: pre-wrap">'
+            '<td style="text-align: left; white-space: nowrap">'
+            f"{SIGNS.get(word, '?')} {word}</td>"
+            f'<td style="text-align: left">{_marked(row.heading)}{why}</td>'
+            f'<td style="text-align: left; min-width: 27em"><pre style="{PRE}">'
             f"{code}</pre></td>"
             f'<td style="text-align: left">{row.slug.replace("/", "/<wbr>")}</td></tr>'
         )

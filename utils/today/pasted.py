@@ -240,8 +240,16 @@ ELSEWHERE = [
         "11",
         "several processes, and the address at which they meet",
     ),
-    (r"TPU initialization failed", "13", "which process has the TPU, and what is there"),
-    (r"\btime\.(time|perf_counter)\(\)", "04", "timings, and what they have to wait for"),
+    (
+        r"TPU initialization failed",
+        "13",
+        "which process has the TPU, and what is there",
+    ),
+    (
+        r"\btime\.(time|perf_counter)\(\)",
+        "04",
+        "timings, and what they have to wait for",
+    ),
     (r"nvidia-smi", "07", "what nvidia-smi counts, and what PyTorch counts"),
     (
         r"CUDA_LAUNCH_BLOCKING",
