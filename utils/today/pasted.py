@@ -27,6 +27,9 @@ WORDINGS = [
         "movement/batch-left",
         "raises",
     ),
+    (r"block: \[.*thread: \[.*Assertion", "memory/device-assert", "raises"),
+    (r"Found dtype Double but expected", "movement/scalar-double", "raises"),
+    (r"worker \(pid\(s\).*exited unexpectedly", "data/worker-exited", "raises"),
     (r"indices should be either on", "movement/batch-left", "raises"),
     (r"same dtype.*[Dd]ouble", "movement/scalar-double", "raises"),
     (r"same dtype.*[Hh]alf", "amp/same-dtype", "raises"),
@@ -249,6 +252,16 @@ ELSEWHERE = [
         r"\btime\.(time|perf_counter)\(\)",
         "04",
         "timings, and what they have to wait for",
+    ),
+    (
+        r"gather along dimension 0",
+        "11",
+        "DataParallel, which gathers one loss for each GPU: take their mean, or use DDP",
+    ),
+    (
+        r"No module named 'torch_xla'",
+        "13",
+        "torch_xla: where it is installed, and which PyTorch it fits",
     ),
     (r"nvidia-smi", "07", "what nvidia-smi counts, and what PyTorch counts"),
     (
