@@ -135,6 +135,9 @@ def test_folded_code_has_its_title_as_summary_and_keeps_its_header():
     summary = '<details class="code"><summary>The &lt;data&gt;</summary>'
     kept = "%%requires cuda --name x\nx = 1"
     assert parts(nb) == [summary, kept, ENDS, "out"]
+    row = "%%requires cuda --name x\n%%today amp/x: fine\n1\n# ---- today\n1"
+    shown = parts(made(code(row, "out", metadata={"tags": ["fold"]}))[0])
+    assert shown[:2] == [summary.replace("The &lt;data&gt;", "amp/x"), row]
 
 
 PNG = b"\x89PNG\r\n\x1a\n" + struct.pack(">I4sII", 13, b"IHDR", 720, 380) + b"rest"

@@ -24,6 +24,8 @@ PICTURES = "_static/pictures"  # where website.py puts them, from the root of th
 QUESTION = re.compile(r"^\*\*(?:Predict|Bet)\.\*\*", re.M)
 ASKS = re.compile(r'^predict\(\s*"(.+?)"', re.M)
 TITLE = re.compile(r"^# @title (.+)\n?", re.M)
+# the title of folded code without one: a row of lesson 16
+PARTS = re.compile(r"^%%today (.+?):", re.M)
 # ends an explanation: a heading, a question, an exercise ("**05.1** ★")
 NEXT_SUBJECT = re.compile(
     r"^(?:#{1,6} |\*\*(?:Predict|Bet)\.\*\*|\*\*\d\d\.\d\*\* ★)", re.M
@@ -203,7 +205,8 @@ def _code(cell, key, explorer, pictures, revealed):
         return
     code = v4.new_code_cell(TITLE.sub("", cell.source))
     if folded(cell):
-        title = html.escape(TITLE.search(cell.source)[1])
+        named = TITLE.search(cell.source) or PARTS.search(cell.source)
+        title = html.escape(named[1])
         yield None, raw(f'<details class="code"><summary>{title}</summary>')
         yield None, code
         yield None, raw("</details>")
