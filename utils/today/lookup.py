@@ -157,6 +157,8 @@ def _html(found, text=None):
     head = "<th>verdict</th><th>message or name</th><th>today</th><th>row</th>"
     head = head.replace("<th>", '<th style="text-align: left">')
     body = "".join(cells)
+    space = 'style="padding-right: 1em; line-height: 1.4; '
+    body = body.replace('<td style="', f"<td {space}")
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
