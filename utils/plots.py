@@ -220,16 +220,16 @@ def explorer(draw: Callable, **controls: "ipywidgets.ValueWidget") -> None:
     """Show `draw(**values)` with a control for each keyword, and redraw it when one is
     moved.
 
-    draw: function of the controls' values that returns (figure, alt). controls:
-    ipywidgets with a value; a keyword's control gets the keyword as description unless
-    it has one. The stored output is the first picture.
+    draw: function of the controls' values that returns (figure, alt), or (HTML, alt).
+    controls: ipywidgets with a value; a keyword's control gets the keyword as
+    description unless it has one. The stored output is the first picture, or `alt`.
     """
     import ipywidgets
 
     for name, control in controls.items():
         control.description = control.description or name
         control.style.description_width = "11em"
-        control.layout.width = "36em"
+        control.layout.width = control.layout.width or "36em"
     names, first = list(provenance.running), _draw(draw, controls)
     # the number shows that it was drawn, also where the picture stays the same
     image = ipywidgets.HTML(first["text/html"] + "<!-- drawing 1 -->")
@@ -245,13 +245,14 @@ def explorer(draw: Callable, **controls: "ipywidgets.ValueWidget") -> None:
     for control in controls.values():
         control.observe(redraw, "value")
     box = ipywidgets.VBox([*controls.values(), image])
-    picture, text = first["image/png"], first["text/plain"]
-    data = {"image/png": picture, "text/plain": text}
-    widgets.show(box, data, {"image/png": {"alt": text}})
+    data = {form: first[form] for form in ("image/png", "text/plain") if form in first}
+    widgets.show(box, data, {"image/png": {"alt": first["text/plain"]}})
 
 
 def _draw(draw, controls):
     fig, alt = draw(**{name: control.value for name, control in controls.items()})
+    if isinstance(fig, str):
+        return {"text/html": fig, "text/plain": alt}
     return picture_data(_png(fig), _alternative(fig, alt))
 
 

@@ -1,9 +1,12 @@
 """Exercises of lesson 16."""
 
 import copy
+import pathlib
+import tempfile
 import unittest.mock
 import warnings
 import weakref
+import zipfile
 from collections import OrderedDict
 
 import torch
@@ -157,6 +160,10 @@ MESSAGES = {  # message of a warning: expected, why
     "To use a GPU, call `torch.accelerator.is_available` first.": (
         None,
         "what stands directly in front of the name is `call`",
+    ),
+    "The result is written into `x`; you may reuse `y.grad`.": (
+        None,
+        "`into` and `reuse` end in `to` and `use`, and are other words",
     ),
     "": (None, "an empty text offers nothing"),
 }
@@ -612,17 +619,96 @@ def check_bare(answer):
             raise Wrong(f"for {shown} the tensors went to other names")
 
 
+class _File:
+    """A state dict in a file that says its tensors were on a GPU."""
+
+    STATE = OrderedDict(
+        weight=torch.tensor([[0.5, -1.0]]),
+        bias=torch.tensor([2.0]),
+        steps=torch.ones(()),
+    )
+
+    def __init__(self, folder):
+        plain, self.path = (
+            pathlib.Path(folder, "plain.pt"),
+            pathlib.Path(folder, "x.pt"),
+        )
+        torch.save(self.STATE, plain)
+        with (
+            zipfile.ZipFile(plain) as read,
+            zipfile.ZipFile(self.path, "w", zipfile.ZIP_STORED) as written,
+        ):
+            for name in read.namelist():
+                content = read.read(name)
+                if name.endswith("/data.pkl"):
+                    # the place of each tensor, a text with its length in front
+                    content = content.replace(
+                        b"X\x03\x00\x00\x00cpu", b"X\x06\x00\x00\x00cuda:0"
+                    )
+                written.writestr(name, content)
+
+
+def check_restore(answer):
+    with tempfile.TemporaryDirectory() as folder:
+        path = _File(folder).path
+        for place in (torch.device("cpu"), torch.device("meta"), "cpu", "meta"):
+            shown = f"a file from a GPU and the device {place!r}"
+            _judge_state(call(answer, str(path), place, shown=shown), place, shown)
+
+
+def _judge_state(got, place, shown):
+    names = list(_File.STATE)
+    if not isinstance(got, dict) or list(got) != names:
+        raise Wrong(
+            f"for {shown} you returned {_brief(got)}, expected the state dict in the"
+            f" file, with {', '.join(names)}"
+        )
+    for name, tensor in _File.STATE.items():
+        if not isinstance(got[name], torch.Tensor):
+            raise Wrong(f"for {shown} {name} is {_brief(got[name])}, expected a tensor")
+        if got[name].device != torch.device(place):
+            raise Wrong(
+                f"for {shown} {name} is on {got[name].device}: put the tensors on the"
+                " device that was asked for"
+            )
+        if got[name].device.type == "cpu" and not torch.equal(got[name], tensor):
+            raise Wrong(
+                f"for {shown} {name} is {got[name].tolist()}, expected"
+                f" {tensor.tolist()}, as in the file"
+            )
+
+
 EXERCISES = [
     Exercise(
-        number="16.0",
+        number="16.1",
+        title="A file from a GPU",
+        name="restore",
+        stars=1,
+        check=check_restore,
+        hints=[
+            "look_up takes the last line of the traceback. Which argument is new?",
+            "torch.load(…, map_location=…) says where the tensors are put.",
+            "return torch.load(path, map_location=device)",
+        ],
+        solution="""
+def restore(path, device):
+    return torch.load(path, map_location=device)
+""",
+        praise=(
+            "The message offers the CPU; the device that you want is as good, and saves"
+            " a line."
+        ),
+    ),
+    Exercise(
+        number="16.2",
         title="Warm-up: autocast today",
         name="under_autocast",
         stars=1,
         check=check_under_autocast,
         hints=[
             (
-                'The row under "Mixed precision" has both forms. Which of them asks for'
-                " a device type?"
+                'look_up("torch.cuda.amp.autocast") shows the form of today. What does'
+                " it ask for?"
             ),
             (
                 "torch.autocast takes a type of device, such as x.device.type, and the"
@@ -644,7 +730,7 @@ def under_autocast(net, x):
         ),
     ),
     Exercise(
-        number="16.1",
+        number="16.3",
         title="Read the warning to its end",
         name="replacement",
         stars=2,
@@ -677,7 +763,7 @@ def replacement(message):
         ),
     ),
     Exercise(
-        number="16.2",
+        number="16.4",
         title="Judge a snippet",
         name="verdict",
         stars=2,
@@ -703,7 +789,7 @@ def verdict(old, new, factor=10):
         ),
     ),
     Exercise(
-        number="16.3",
+        number="16.5",
         title="Mend a training loop",
         name="train",
         stars=3,
@@ -747,7 +833,7 @@ def train(model, batches, device):
         ),
     ),
     Exercise(
-        number="16.4",
+        number="16.6",
         title="Load any checkpoint",
         name="bare",
         stars=2,

@@ -135,6 +135,9 @@ def test_folded_code_has_its_title_as_summary_and_keeps_its_header():
     summary = '<details class="code"><summary>The &lt;data&gt;</summary>'
     kept = "%%requires cuda --name x\nx = 1"
     assert parts(nb) == [summary, kept, ENDS, "out"]
+    row = "%%requires cuda --name x\n%%today amp/x: fine\n1\n# ---- today\n1"
+    shown = parts(made(code(row, "out", metadata={"tags": ["fold"]}))[0])
+    assert shown[:2] == [summary.replace("The &lt;data&gt;", "amp/x"), row]
 
 
 PNG = b"\x89PNG\r\n\x1a\n" + struct.pack(">I4sII", 13, b"IHDR", 720, 380) + b"rest"
@@ -283,6 +286,13 @@ def test_a_folder_that_is_no_site_is_not_replaced(tmp_path):
     assert (tmp_path / "mine.txt").exists()
 
 
+def test_a_lesson_of_rows_lists_its_sections_only():
+    """The contents beside the page; as it is, lesson 16 alone has so many headings."""
+    rows = [text(f"### row {n}") for n in range(51)]
+    assert "tocdepth" not in made(text("# Title"), *rows[:50])[0].metadata
+    assert made(text("# Title"), *rows)[0].metadata["tocdepth"] == 2
+
+
 def test_sphinx_links_to_cells_and_headings_and_writes_math_itself(tmp_path):
     """A site of two pages, with the configuration of the real one."""
     source = tmp_path / "a site"
@@ -300,6 +310,7 @@ def test_sphinx_links_to_cells_and_headings_and_writes_math_itself(tmp_path):
         code("z", "hidden", id="z"),
         text("## Recipe", id="recipe"),
         text("## 3 · Long? (12 minutes)", id="long"),
+        *[text(f"### row {n}") for n in range(51)],
     ]
     nbformat.write(made(*cells)[0], source / "b.ipynb")
     options = ["-q", "-W", "--keep-going", str(source), str(tmp_path / "out")]
@@ -309,6 +320,8 @@ def test_sphinx_links_to_cells_and_headings_and_writes_math_itself(tmp_path):
     for target in re.findall(r'href="b.html#([^"]+)"', index):
         assert f'id="{target}"' in shown
     assert 'href="b.html#long"' in index and "12-minutes" not in index
+    beside = re.search(r'<div class="toc-tree">(.*?)</div>', shown, re.S)[1]
+    assert "Recipe" in beside and "row 1" in shown and "row 1" not in beside
     assert index.count('href="b.html#') == 4 and shown.count('id="recipe"') == 1
     assert shown.count("<math") == 2 and "mathjax" not in shown.lower()
     assert "$2 or $3" in shown

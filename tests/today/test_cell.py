@@ -8,7 +8,7 @@ from tests.conftest import text_of
 from utils.claims import ClaimError
 from utils.today import cell as today
 from utils.today import lookup, snippets
-from utils.today.row import TodayError
+from utils.today.row import TodayError, parse
 
 
 def cell(old, new="print(1)", announced="fine", lines=""):
@@ -132,7 +132,7 @@ def test_too_fast_is_a_missed_claim(monkeypatch, capsys):
         (
             "a/b: fine",
             "1\n",
-            "a row has an old part, a line `# ---- today` and a new part",
+            "a row has an old part, a line `# ---- today`, a new part and",
         ),
         (
             "a/b: fine",
@@ -177,7 +177,7 @@ def test_no_path_of_the_machine_is_shown():
     ("source", "shown"),
     {
         "net(x).numpy()": (
-            r"✗ raises(?s:.*)Like movement/numpy-grad in this lesson: .*\n   "
+            r"✗ raises(?s:.*)Like movement/numpy-grad in section 5: .*\n   "
             r" net\(x\)\.detach\(\)"
         ),
         "raise ValueError('nobody knows this')": "No row of this lesson is like it",
@@ -196,17 +196,46 @@ def test_rows_are_found_by_words_group_and_verdict(capsys):
         return [found.slug for found in lookup.search(*words, **kept)]
 
     assert "amp/autocast" in slugs("cuda.amp.autocast")
-    assert slugs("one default group is_initialized") == ["distributed/twice"]
+    assert slugs("has one default group") == ["distributed/twice"]  # as a phrase
+    assert "distributed/no-group" in slugs("one default group is_initialized")
     assert "memory/cached" in slugs("memory_reserved", group="memory", verdict="warns")
     assert slugs("memory_reserved", group="data") == []
     assert slugs("memory_reserved", verdict="slower") == []
-    lookup.find("two devices")
-    shown = capsys.readouterr().out
-    assert re.search("two-gpus +raises  an operation runs on one device", shown)
-    fig, alt = lookup.table("numpy")
+    html, alt = lookup.table("numpy")
     assert "movement/numpy-grad" in alt and re.search(r"\d of \d+ rows", alt)
-    assert "movement/numpy-grad" in fig.axes[0].texts[0].get_text()
+    assert "net(x).detach().cpu().numpy()" in html and "<code>" in html
     assert "0 of" in lookup.table("no such words")[1]
+    assert "type a message" in lookup.table()[1]
+
+
+def test_an_answer_has_verdict_reason_cure_lesson_and_place(capsys):
+    lookup.look_up("can't convert cuda:0 device type tensor to numpy. Use Tensor.cpu()")
+    assert capsys.readouterr().out.splitlines()[:4] == [
+        "✗ raises · device type tensor to numpy",
+        "why     NumPy reads main memory only: .cpu() first.",
+        "today   x.to(device).cpu().numpy()",
+        "more    lesson 02; row movement/numpy-device, section 5",
+    ]
+    lookup.look_up("torch.cuda.memory_cached")
+    assert "torch.cuda.memory_reserved()" in capsys.readouterr().out
+    # somebody has wrapped it
+    lookup.look_up("… but found at least\ntwo devices, cuda:0 and cuda:1! (when")
+    assert "row movement/two-gpus" in capsys.readouterr().out
+    lookup.look_up("nobody knows this")
+    assert "No row and no lesson is like it" in capsys.readouterr().out
+    lookup.look_up("torch")
+    assert capsys.readouterr().out.startswith("Too short: ")
+
+
+def test_a_set_up_runs_before_each_part_and_is_no_part_of_them(capsys):
+    cell("print(made)", "made += 1\nprint(made - 1)\n# ---- set-up\nmade = 1")
+    shown = capsys.readouterr().out
+    assert "✓ fine" in shown and shown.count("prints 1") == 2
+    row = parse("a/b: fine", "old\n# ---- today\nnew\n# ---- set-up\nmade = 1\n")
+    assert (row.old, row.new, row.setup) == ("old", "new", "made = 1")
+    assert row.today == "new"
+    written = "#: write with a:\n#: write     b\nold\n# ---- today\nnew\n"
+    assert parse("a/b: fine", written).today == "with a:\n    b"
 
 
 @pytest.mark.parametrize("strict", [False, True])

@@ -73,17 +73,25 @@ def test_a_mark_fits_the_old_part_of_its_row_and_not_that_of_today(slug):
 @pytest.mark.parametrize("told", MESSAGES.split("\n----\n"))
 def test_a_whole_message_leads_to_its_row(told, capsys):
     right, message = told.split("\n", 1)
-    lookup.find(message)
+    lookup.look_up(message)
     shown = capsys.readouterr().out
     with_code = [row.slug for row in lookup.search(message)[:3]]
-    assert right in with_code or f"Lesson {right}: " in shown
+    lesson_or_words = f"Lesson {right}: " if right.isdecimal() else right
+    assert right in with_code or lesson_or_words in shown
 
 
-def test_lessons_that_are_named_exist():
+def test_lessons_and_rows_that_are_named_exist():
     assert all(
         list((COURSE / "notebooks").glob(f"{lesson}_*.ipynb"))
         for _, lesson, _ in pasted.ELSEWHERE
+        if lesson
     )
+    assert {slug for _, slug, _ in pasted.WORDINGS} <= set(ROWS)
+
+
+def test_a_general_row_comes_after_what_a_listing_is_like():
+    found = pasted.like(ROWS, "", "scaler = torch.cuda.amp.GradScaler()\nnet.cuda()")
+    assert [row.slug for row in found] == ["amp/scaler", "movement/not-compiled"]
 
 
 def flat(source):

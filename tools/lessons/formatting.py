@@ -16,7 +16,7 @@ from nbformat import v4, writes
 
 from utils import grammar
 from utils.today.cell import PRELUDE
-from utils.today.row import TODAY
+from utils.today.row import SETUP, TODAY
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 # of a cell; tools/lessons/rules.py allows 15 to lessons of the new form
@@ -28,10 +28,13 @@ WIDER = {"16": 5}
 
 def split(source):
     """A cell as its head (lines that begin with %%) and its pieces of code: of a
-    %%today cell the old and the new.
+    %%today cell the old and the new and, where there is one, its set-up.
     """
     head, code = grammar.split(source)
-    return head, TODAY.split(code) if "%%today" in head else [code]
+    if "%%today" not in head:
+        return head, [code]
+    code, *setup = SETUP.split(code)
+    return head, [*TODAY.split(code), *setup]
 
 
 def filled(source):
@@ -77,9 +80,15 @@ def _written(cells, width):
         pieces = ["".join(cell["source"]) for cell in cells_written]
     left = iter(pieces)
     return [
-        head + "\n# ---- today\n".join(next(left).strip("\n") for _ in its_pieces)
+        head + _joined([next(left).strip("\n") for _ in its_pieces])
         for head, its_pieces in cells
     ]
+
+
+def _joined(pieces):
+    """The pieces of a cell, with the lines that stand between them."""
+    between = ["", "\n# ---- today\n", "\n# ---- set-up\n"]
+    return "".join(mark + piece for mark, piece in zip(between, pieces, strict=False))
 
 
 def findings(lesson, sources):
@@ -118,10 +127,14 @@ def _programs(sources):
         head, pieces = split(source)
         above = "#\n" * head.count("\n")
         if "%%today" in head:
+            setup = "\n".join(pieces[2:])
+            if setup:
+                yield f"{name}-setup", {"prelude": PRELUDE, name: setup}
             for part, code in zip(("old", "new"), pieces, strict=False):
                 # what the row announces
                 code_alone = re.sub("(?m)^#:.*", "#", code)
-                program = {"prelude": PRELUDE, name: above + code_alone}
+                program = {"prelude": PRELUDE, "setup": setup}
+                program[name] = above + code_alone
                 yield f"{name}-{part}", program
                 above += "#\n" * code.count("\n")
         elif "%%torchrun" in head:

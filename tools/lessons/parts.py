@@ -48,6 +48,11 @@ def is_stub(cell):
     return "exercise" in cell.metadata.get("tags", [])
 
 
+def is_row(cell):
+    """Whether a cell is a row of lesson 16, or the cell that readers paste into."""
+    return cell.cell_type == "code" and "%%today" in formatting.split(cell.source)[0]
+
+
 def checks(cell):
     """Numbers of the exercises that a stub checks; of other cells none."""
     if not is_stub(cell):

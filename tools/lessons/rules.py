@@ -18,6 +18,7 @@ from tools.lessons.parts import (
     folded,
     heading,
     is_new,
+    is_row,
     is_stub,
     minutes,
     sections,
@@ -29,12 +30,8 @@ from utils.messages import state_of
 
 # minutes, lines of a visible cell, cells, characters
 CORE_MOST, LINES_MOST, SILENT_MOST, TITLE_MOST = 50, 15, 3, 60
-# Messages about the two lessons that are built otherwise: 00 is short, 16 is for
-# looking things up.
-EXCUSED = {
-    "00": "no heading|no cell `recipe`",
-    "16": "core of|no heading|no cell `recipe`|no exercise|no diagram",
-}
+# Messages about a lesson that is built otherwise: 00 is short.
+EXCUSED = {"00": "no heading|no cell `recipe`"}
 
 
 def problems(nb, path, badges):
@@ -80,7 +77,10 @@ def _text_between_code(nb, number):
 
 
 def _folded_cells(nb, number):
+    looked_up = {cell.id for cell in core_and_deeper(nb)[1] if is_row(cell)}
     for cell in filter(folded, code_cells(nb)):
+        if cell.id in looked_up:  # its first line says what it is
+            continue
         title = title_of(cell)
         if title is None or len(title) > TITLE_MOST:
             yield (
@@ -90,7 +90,7 @@ def _folded_cells(nb, number):
         if (
             is_stub(cell)
             or cell.id == "recipe"
-            or cell.source.startswith("%%today")
+            or is_row(cell)
             or any(calls(cell, "expect_error", "check", "predict"))
         ):
             yield f"the folded cell {cell.id} hides what the lesson is about"

@@ -228,7 +228,7 @@ class Entry:
         if not rows or not rows[0].because:
             return ""
         cause = f"{rows[0].because[0].upper()}{rows[0].because[1:]}."
-        instead = rows[0].new.strip()
+        instead = rows[0].today.strip()
         if not instead or instead.count("\n") >= SHORT:
             return f"{md(cause)}\n"
         fence = ticks(instead, 3)

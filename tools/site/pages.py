@@ -24,6 +24,8 @@ PICTURES = "_static/pictures"  # where website.py puts them, from the root of th
 QUESTION = re.compile(r"^\*\*(?:Predict|Bet)\.\*\*", re.M)
 ASKS = re.compile(r'^predict\(\s*"(.+?)"', re.M)
 TITLE = re.compile(r"^# @title (.+)\n?", re.M)
+# the title of folded code without one: a row of lesson 16
+PARTS = re.compile(r"^%%today (.+?):", re.M)
 # ends an explanation: a heading, a question, an exercise ("**05.1** ★")
 NEXT_SUBJECT = re.compile(
     r"^(?:#{1,6} |\*\*(?:Predict|Bet)\.\*\*|\*\*\d\d\.\d\*\* ★)", re.M
@@ -34,6 +36,8 @@ ANNOUNCES = re.compile(r".*:")
 BRIDGE = re.compile(r"[\w*`\[(\"“]")
 GAP = re.compile(r"^.*\S {2,}\S.*$", re.M)  # a line of a table, as it is printed
 BADGES = re.compile(r"^\[!\[Open in Colab\].*$", re.M)
+ROW = re.compile(r"^### ", re.M)  # a heading below that of a section
+MANY = 50  # of them are too many for the contents beside the page
 
 
 def page(nb, *, links, exercises, explorer, name=None):
@@ -59,6 +63,8 @@ def page(nb, *, links, exercises, explorer, name=None):
         for number in checks(cell):
             pieces += [(None, piece) for piece in help_with(exercises[number])]
     metadata = {"language_info": {"name": "lesson"}}
+    if sum(len(ROW.findall(cell.source)) for cell in nb.cells) > MANY:
+        metadata["tocdepth"] = 2  # the contents beside the page list sections only
     return v4.new_notebook(cells=list(_folded(pieces)), metadata=metadata), pictures
 
 
@@ -199,7 +205,8 @@ def _code(cell, key, explorer, pictures, revealed):
         return
     code = v4.new_code_cell(TITLE.sub("", cell.source))
     if folded(cell):
-        title = html.escape(TITLE.search(cell.source)[1])
+        named = TITLE.search(cell.source) or PARTS.search(cell.source)
+        title = html.escape(named[1])
         yield None, raw(f'<details class="code"><summary>{title}</summary>')
         yield None, code
         yield None, raw("</details>")

@@ -3,7 +3,16 @@ into.
 """
 
 from utils.today.cell import PRELUDE, SIGNS, run_cell
-from utils.today.lookup import find, search, table
+from utils.today.lookup import index, look_up, search, table
 from utils.today.row import rows
 
-__all__ = ["PRELUDE", "SIGNS", "find", "rows", "run_cell", "search", "table"]
+__all__ = [
+    "PRELUDE",
+    "SIGNS",
+    "index",
+    "look_up",
+    "rows",
+    "run_cell",
+    "search",
+    "table",
+]

@@ -15,7 +15,7 @@ from utils.claims import claim
 from utils.jobs import COLORS, DEFAULTS, folder
 from utils.messages import finding, pytorch
 from utils.today import lookup, pasted, snippets
-from utils.today.row import TodayError, parse, rows
+from utils.today.row import PATTERNS, TodayError, parse, rows
 
 PRELUDE = """\
 import torch
@@ -91,15 +91,16 @@ def measured(old, new=None, factor=None):
     return "slower" if factor else "fine"
 
 
-def _execute(parts, together=True):
-    return snippets.run_snippets(PRELUDE, parts, folder(), together, env=ENV)
+def _execute(parts, setup="", together=True):
+    prelude = f"{PRELUDE}{setup}\n" if setup else PRELUDE
+    return snippets.run_snippets(prelude, parts, folder(), together, env=ENV)
 
 
-def _fastest(parts):
+def _fastest(parts, setup):
     """The outcome of each part in its fastest run; if one run raised or never ended,
     that one.
     """
-    rounds = [_execute(parts, together=False) for _ in range(ROUNDS)]
+    rounds = [_execute(parts, setup, together=False) for _ in range(ROUNDS)]
     return [
         min(
             runs,
@@ -127,7 +128,8 @@ def run_cell(header, body):
 def _compare(row):
     verdict = row.here()
     parts = [row.old] if verdict.word == "newer" else [row.old, row.new]
-    old, *new = _fastest(parts) if verdict.factor else _execute(parts)
+    run = _fastest if verdict.factor else _execute
+    old, *new = run(parts, row.setup)
     new = new[0] if new else None
     found = measured(old, new, verdict.factor)
     lookup.seen[row.slug] = said(old)
@@ -184,6 +186,8 @@ def _announced(verdict):
         return UNCOMPARED[verdict.word]
     if not verdict.pattern:
         return verdict.word
+    if verdict.pattern in PATTERNS.values():  # the first of its many wordings will do
+        return f"{verdict.word} “{verdict.pattern.partition('|')[0]}”, or the like"
     plain = verdict.pattern.replace("\\", "").replace("|", "” or “")
     return f"{verdict.word} “{plain}”"
 
@@ -252,8 +256,8 @@ def _paste(source):
         _part("yours", outcome)
     similar = pasted.like(rows(), message, source)
     for row in similar:
-        print(f"\nLike {row.slug} in this lesson: {row.because}. Today:")
-        print(textwrap.indent(row.new, "    "))
+        print(f"\nLike {row.slug} in section {row.section}: {row.because}. Today:")
+        print(textwrap.indent(row.today, "    "))
     if not similar:
         print("\nNo row of this lesson is like it.")
     for line in pasted.elsewhere(f"{source}\n{message}"):

@@ -9,16 +9,68 @@ MOST = 5  # rows that are shown
 # whose names can be the mark of a row
 PACKAGES = "torch|torch_xla|functorch|apex"
 
-# A message that many lines give: which row it belongs to, unless the code says more.
+# Wordings of a message that lead to a row which never gives them here, with their
+# verdict. A line that fits is of this row and of no other.
+WORDINGS = [
+    (
+        r"Input type \((torch\.cuda|MPS).* weight type \((?!torch\.cuda|MPS)"
+        r"|Input type \((?!torch\.cuda|MPS).* weight type \((torch\.cuda|MPS)",
+        "movement/batch-left",
+        "raises",
+    ),
+    (
+        r"is on (cpu|mps\S*) but expected on (mps|cpu)"
+        r"|is on [CG]PU, but expected it to be on [CG]PU"
+        r"|Expected object of device type \w+ but got device type"
+        r"|\(device='.*weight\(device=.*must be on the same device"
+        r"|Placeholder storage has not been allocated on MPS",
+        "movement/batch-left",
+        "raises",
+    ),
+    (r"block: \[.*thread: \[.*Assertion", "memory/device-assert", "raises"),
+    (r"Found dtype Double but expected", "movement/scalar-double", "raises"),
+    (r"worker \(pid\(s\).*exited unexpectedly", "data/worker-exited", "raises"),
+    (r"indices should be either on", "movement/batch-left", "raises"),
+    (r"same dtype.*[Dd]ouble", "movement/scalar-double", "raises"),
+    (r"same dtype.*[Hh]alf", "amp/same-dtype", "raises"),
+    (r"name 'amp' from 'apex'", "amp/apex", "raises"),
+    (
+        r"deserialize object on [A-Z]+ device \d+ but",
+        "movement/cuda-file",
+        "raises",
+    ),
+    (
+        r"torch\.load` with `weights_only=False` \(the current default",
+        "movement/whole-model",
+        "warns",
+    ),
+    (r"cuda\.Stream requires CUDA support", "streams/host-wait", "raises"),
+    (r"no kernel image is available", "detection/kernels", "raises"),
+    (
+        r"CUDA capability sm_\d+ is not compatible",
+        "detection/kernels",
+        "warns",
+    ),
+    (
+        r"unrecognized arguments: --local[-_]rank",
+        "distributed/local-rank",
+        "raises",
+    ),
+    (r"hit config\.(recompile|cache_size)_limit", "graphs/python-number", "warns"),
+]
+
+# A message that many lines give: which row it belongs to, unless the code says more;
+# "" for none, whatever the code.
 GENERAL = {
+    r"driver (version )?.*(insufficient|too old)|busy or unavailable": "",
     r"not compiled with CUDA|Found no NVIDIA driver|No CUDA GPUs are available"
-    r"|No HIP GPUs": "movement/not-compiled",
+    r"|No HIP GPUs|no CUDA-capable device": "movement/not-compiled",
     r"Cannot access accelerator device when none is available": "detection/none-there",
 }
 
 # What a listing must contain to be like a row, as a regular expression. Rows that are
 # not named here have the names of PyTorch that stand in their old part and nowhere else
-# in the lesson; errors of the index have their message.
+# in the lesson; where there is none, they have their message alone.
 MARKS = {
     "detection/cuda-or-cpu": (
         r"[\"']cuda(:0)?[\"'] if .*is_available\(\)|is_available\(\).*:\n\s*device ="
@@ -34,8 +86,19 @@ MARKS = {
     "movement/list-of-layers": r"self\.\w+ = \[nn\.",
     "movement/best-state": r"best\w* = [\w.]+\.state_dict\(\)",
     "movement/id": r"\bid\(\w+\)\s*[!=]= id\(",
+    "movement/result-dropped": (
+        r"(?m)^[ \t]*(?:x|y|X|xb|yb|data|imgs?|images?|inputs?|labels?|targets?|batch"
+        r"|tensor|tokens|masks?)\.(?:to|cuda)\([^()=]*\)[ \t]*(?:[;,]|$)"
+    ),
+    "movement/whole-model": r"torch\.save\((?:self\.)?(?:model|net)\s*,",
+    "movement/cuda-float-tensor": (
+        r"(?m)torch\.cuda\.\w+Tensor(?:\(|\s*if\b)"
+        r"|(?:[=:]\s*|type\()torch\.cuda\.\w+Tensor\b"
+        r"|^\s*torch\.cuda\.\w+Tensor\s*$"
+    ),
     "movement/big-t": r"torch\.Tensor\(\[",
-    "movement/variable": r"\bVariable\((?!.*volatile)",
+    "movement/item": r"\bloss\w*\.data\[0\]",
+    "movement/variable": r"\bVariable\(",
     "movement/volatile": r"volatile ?= ?True",
     "movement/async": r"async ?= ?True",
     "movement/storage": r"\.storage\(\)",
@@ -47,7 +110,10 @@ MARKS = {
         r"(?s)^(?!.*wait_stream).*torch\.cuda\.Stream\(.*torch\.cuda\.stream\("
     ),
     "streams/pin-then-copy": r"\.pin_memory\(\)",
-    "memory/total-loss": r"loss\w* \+= loss\b(?!\.)",
+    "memory/total-loss": (
+        r"loss\w* \+= loss\b(?!\.)|(?:total|running|epoch|train|valid?|test|sum|avg)"
+        r"\w* \+= (?:\w*loss\w*|criterion|F\.\w+)\((?!.*\.(?:item|detach)\()"
+    ),
     "memory/set-to-none": r"zero_grad\(set_to_none ?= ?True",
     "memory/checkpoint": r"(?s)^(?!.*use_reentrant).*utils\.checkpoint",
     "amp/half-weights": r"\.half\(\)",
@@ -72,7 +138,7 @@ MARKS = {
     "distributed/device-ids": (
         r"DistributedDataParallel\(.*device_ids|DDP\(.*device_ids"
     ),
-    "distributed/local-rank": r"--local_rank",
+    "distributed/local-rank": r"--local[-_]rank",
     "distributed/data-parallel": r"\bDataParallel\(",
     "distributed/nccl": r"[\"']nccl[\"']",
     "distributed/reduce-op": r"\breduce_op\b",
@@ -90,9 +156,129 @@ MARKS = {
     "tpu/seed": r"(?!)",
 }
 
-# Where something is explained that no row fits: regular expression, lesson, what about.
+# Where something is explained that no row fits: regular expression, lesson, what about;
+# or, with no lesson, what to do about it.
 ELSEWHERE = [
-    (r"kernel image", "01", "a GPU whose generation this build of PyTorch leaves out"),
+    (
+        r"kernel image|is not compatible with the current PyTorch installation",
+        "01",
+        "a GPU whose generation this build of PyTorch leaves out",
+    ),
+    (
+        r"not currently implemented for the MPS device|MPS_FALLBACK",
+        "",
+        "Apple's GPU lacks this operation: PYTORCH_ENABLE_MPS_FALLBACK=1, set before"
+        " PyTorch is imported, lets the CPU compute it.",
+    ),
+    (
+        r"MPS framework doesn't support float64",
+        "",
+        "Apple's GPU has no float64: x.to(device, torch.float32); of NumPy's arrays"
+        " first x.float().",
+    ),
+    (
+        r"device type for generator",
+        "02",
+        "random numbers on a device: a generator is of one device,"
+        " torch.Generator(x.device)",
+    ),
+    (
+        r"NCCL.*(unhandled|error)|(unhandled|error).*NCCL|ncclUnhandled",
+        "11",
+        "several processes; NCCL_DEBUG=INFO before the command lets NCCL say what failed",
+    ),
+    (
+        r"cuda\.sdp_kernel",
+        "",
+        "torch.nn.attention.sdpa_kernel took its place; it takes the backends that are"
+        " allowed: with sdpa_kernel(SDPBackend.MATH):",
+    ),
+    (
+        r"working triton installation|TritonMissing|No module named 'triton'",
+        "10",
+        "what torch.compile needs: Triton, a compiler, a GPU of capability 7.0 or newer",
+    ),
+    (
+        r"not implemented for 'Half'",
+        "08",
+        "float16, which this operation lacks on the CPU: float32 or bfloat16 there",
+    ),
+    (
+        r"given NumPy array is not writable",
+        "02",
+        "a tensor that shares an array's memory; array.copy() can be written to",
+    ),
+    (
+        r"has no attribute 'accelerator'",
+        "01",
+        "torch.accelerator, which PyTorch has since 2.6",
+    ),
+    (
+        r"CUDA initialization|CUDA unknown error",
+        "01",
+        "whether the driver, the build of PyTorch and the GPU fit together",
+    ),
+    (
+        r"busy or unavailable",
+        "01",
+        "a GPU that another program holds; or restart the notebook's kernel",
+    ),
+    (
+        r"valid cuDNN algorithm|unable to find an engine",
+        "07",
+        "memory; a convolution says this, too, where too little is free to work in",
+    ),
+    (
+        r"None of the inputs have requires_grad",
+        "07",
+        "checkpoints; use_reentrant=False needs no input that asks for a gradient",
+    ),
+    (
+        r"start a new process before the",
+        "06",
+        "worker processes, and why they want if __name__ == '__main__':",
+    ),
+    (
+        r"client socket has timed out|Connection (refused|closed) by peer",
+        "11",
+        "several processes, and the address at which they meet",
+    ),
+    (
+        r"TPU initialization failed",
+        "13",
+        "which process has the TPU, and what is there",
+    ),
+    (
+        r"\btime\.(time|perf_counter)\(\)",
+        "04",
+        "timings, and what they have to wait for",
+    ),
+    (
+        r"gather along dimension 0",
+        "11",
+        "DataParallel, which gathers one loss for each GPU: take their mean, or use DDP",
+    ),
+    (
+        r"No module named 'torch_xla'",
+        "13",
+        "torch_xla: where it is installed, and which PyTorch it fits",
+    ),
+    (r"nvidia-smi", "07", "what nvidia-smi counts, and what PyTorch counts"),
+    (
+        r"CUDA_LAUNCH_BLOCKING",
+        "04",
+        "errors that are reported late, and how to let each launch wait",
+    ),
+    (
+        r"ChildFailedError",
+        "11",
+        "one of several processes failed; its own traceback stands further up",
+    ),
+    (
+        r"Cannot replicate if number of devices",
+        "14",
+        "how many processes a TPU has, and who decides it",
+    ),
     (
         r"driver (version )?.*(insufficient|too old)",
         "01",
@@ -209,7 +395,9 @@ def spelled_out(source):
         names[alias] = module
     # one of these names before a dot or a call, and no attribute itself
     used = rf"(?<![\w.])({'|'.join(map(re.escape, names))})(?=\s*[.(])"
-    return re.sub(used, lambda found: names[found[1]], code) + "\n" + code
+    imported = "\n".join(names[name] for name in names.keys() - USUAL.keys())
+    full = re.sub(used, lambda found: names[found[1]], code)
+    return f"{full}\n{code}\n{imported}"
 
 
 def names_in(source):
@@ -230,7 +418,7 @@ def marks(rows):
         own = sorted(name for name in old - new if count[name] == 1)
         if slug in MARKS:
             found[slug] = MARKS[slug]
-        elif own and not rows[slug].indexed:
+        elif own:
             found[slug] = rf"(?<![\w.])({'|'.join(map(re.escape, own))})\b"
     return found
 
@@ -247,15 +435,17 @@ def like(rows, message, source):
     marked = [slug for slug, mark in marks(rows).items() if re.search(mark, code)]
     told, general = [], []
     for line in message.split("\n"):
-        found = [slug for slug, row in rows.items() if _says(row, line)]
+        own = [slug for pattern, slug, _ in WORDINGS if re.search(pattern, line)]
+        found = own or [slug for slug, row in rows.items() if _says(row, line)]
         for pattern, slug in GENERAL.items():
             if re.search(pattern, line):
-                found = [other for other in found if other in marked]
+                found = [other for other in found if slug and other in marked]
                 if not found:
                     general.append(slug)
         told += found
     both = [slug for slug in told if slug in marked]
     old = [slug for slug in marked if rows[slug].expected[""].word != "fine"]
+    old.sort(key=lambda slug: slug in GENERAL.values())  # these last
     ordered = dict.fromkeys([*both, *general, *told, *old, *marked])
     return [rows[slug] for slug in ordered if slug in rows][:MOST]
 
@@ -264,12 +454,24 @@ def _says(row, line):
     return any(re.search(pattern, line) for pattern in row.patterns())
 
 
+def told_as(row, message):
+    """The verdict on a row whose words stand in this message; None if they do not."""
+    whole = f"{message}\n{' '.join(message.split())}"
+    for pattern, slug, word in WORDINGS:
+        if slug == row.slug and re.search(pattern, whole):
+            return word
+    for verdict in row.expected.values():
+        if verdict.pattern and re.search(verdict.pattern, whole):
+            return verdict.word
+    return None
+
+
 def elsewhere(text):
     """Lessons that explain what stands in a text (code, a message, words that somebody
     looks for), a line each.
     """
     return [
-        f"Lesson {lesson}: {what}."
+        f"Lesson {lesson}: {what}." if lesson else what
         for pattern, lesson, what in ELSEWHERE
         if re.search(pattern, text)
     ]

@@ -12,12 +12,20 @@ A cell is one row:
     with torch.autocast("cpu"):
         ...
 
+A third part below a line `# ---- set-up` plays what a small example lacks, such as the
+variables that torchrun sets: it runs before each of the two, and is shown as neither.
+
 The verdict (fine, warns, raises, wrong, slower 5) is measured, and must be the
 announced one; the regular expression must match what the old part printed in its
 warning, its error or, if wrong, on the screen. Lines `#: CONDITION: VERDICT` announce
 another verdict for some versions or machines, the first that holds counts; there "any"
 says that nobody has checked, "newer" that this PyTorch does not have the form of today
-yet, which is then not run.
+yet, which is then not run. A name of PATTERNS stands for a regular expression that
+many rows announce. Lines `#: write CODE` give what somebody who looks the row up
+should write, where the part of today only plays it.
+
+The cell above a row has its heading, the message or the name that leads to it, and one
+sentence, which is the answer to "why" of whoever looks it up.
 """
 
 import functools
@@ -34,16 +42,34 @@ from utils.course import COURSE
 from utils.messages import LabError
 
 LESSON = COURSE / "notebooks" / "16_old_code_today.ipynb"
-INDEX = "## Which message did you get?"  # where its index by message begins
-# the line between the two parts
+# the lines between the parts
 TODAY = re.compile(r"^# -+ today\s*$", re.M)
+SETUP = re.compile(r"^# -+ set-up\s*$", re.M)
 # amp/autocast: warns "torch.cuda.amp.autocast"
 HEADER = re.compile(r"(?P<slug>[a-z]+/[\w.-]+): (?P<announced>.+)")
-# raises "a message", or: slower 5
+# raises "a message", or: raises NO_DRIVER, or: slower 5
 ANNOUNCED = re.compile(
     r"(?P<verdict>fine|warns|raises|wrong|any|newer|slower (?P<factor>\d+))(?:"
-    r' "(?P<pattern>.+)")?'
+    r' "(?P<pattern>.+)"| (?P<named>[A-Z_]+))?'
 )
+PATTERNS = {  # what a CUDA build says without a GPU, or with a driver that does not fit
+    "NO_DRIVER": (
+        r"Found no NVIDIA driver on your system|No CUDA GPUs|CUDA-capable"
+        r"|CUDA driver version|requires CUDA support|system is too old|No HIP GPUs"
+    ),
+}
+# where the rows of a group are explained
+LESSONS = {
+    "detection": "01",
+    "movement": "02",
+    "streams": "05",
+    "memory": "07",
+    "amp": "08",
+    "data": "06",
+    "distributed": "11",
+    "graphs": "10",
+    "tpu": "13",
+}
 MACHINES = {  # conditions that are no version
     "with cuda": torch.cuda.is_available,
     "with cuda-build": lambda: (
@@ -85,12 +111,28 @@ class Row:
     because: str
     old: str
     new: str
-    indexed: bool = False  # whether it stands in the index by message
+    setup: str = ""  # runs before each of the two
+    write: str = ""  # lines of today that are shown in place of `new`
+    needs: str = ""  # what %%requires of its cell asks for: "cuda"
+    heading: str = ""  # what stands above it, in Markdown
+    sentence: str = ""  # the one below the heading, without the marks of Markdown
+    section: str = ""  # number of the lesson's section
+    lesson: str = ""  # number of the lesson that explains it
 
     @property
     def group(self):
         """The part of the slug before the stroke: "memory"."""
         return self.slug.split("/")[0]
+
+    @property
+    def why(self):
+        """What somebody who looks it up should know: its sentence in the lesson."""
+        return self.sentence or self.because
+
+    @property
+    def today(self):
+        """What somebody who looks it up should write."""
+        return self.write or self.new
 
     def patterns(self):
         """The regular expressions of all its announcements, also of those that do not
@@ -117,23 +159,35 @@ def parse(header, body):
             f"cannot read {header.strip()!r}: write %%today GROUP/NAME: VERDICT"
             ' "pattern"'
         )
-    expected, because, lines = {}, "", body.splitlines()
+    expected, because, write, lines = {}, "", "", body.splitlines()
     while lines and lines[0].startswith("#:"):
         text = lines.pop(0)[2:].strip()
         if text.startswith("because "):
             because = text.removeprefix("because ")
+        elif text.startswith("write "):
+            write = f"{write}\n{text.removeprefix('write ')}".strip()
         else:
             condition, _, announced = text.partition(": ")
             holds(condition)  # TodayError for one that is unknown
             expected[condition] = _verdict(announced)
     expected[""] = _verdict(found["announced"])
-    old, *new = TODAY.split("\n".join(lines))
-    if len(new) != 1 or not old.strip() or not new[0].strip():
+    shown, *setup = SETUP.split("\n".join(lines))
+    old, *new = TODAY.split(shown)
+    if len(new) != 1 or len(setup) > 1 or not old.strip() or not new[0].strip():
         raise TodayError(
-            f"{found['slug']}: a row has an old part, a line `# ---- today` and a new"
-            " part"
+            f"{found['slug']}: a row has an old part, a line `# ---- today`, a new part"
+            " and, if needed, a line `# ---- set-up` and what runs before both"
         )
-    return Row(found["slug"], expected, because, old.strip("\n"), new[0].strip("\n"))
+    return Row(
+        found["slug"],
+        expected,
+        because,
+        old.strip("\n"),
+        new[0].strip("\n"),
+        "".join(setup).strip("\n"),
+        write,
+        lesson=LESSONS.get(found["slug"].split("/")[0], ""),
+    )
 
 
 def _verdict(text):
@@ -144,7 +198,12 @@ def _verdict(text):
             " raises, wrong, slower 5"
         )
     factor = int(found["factor"]) if found["factor"] else None
-    return Verdict(found["verdict"].split()[0], found["pattern"], factor)
+    pattern = found["pattern"]
+    if found["named"]:
+        if found["named"] not in PATTERNS:
+            raise TodayError(f"no pattern is called {found['named']}")
+        pattern = PATTERNS[found["named"]]
+    return Verdict(found["verdict"].split()[0], pattern, factor)
 
 
 def holds(condition):
@@ -178,12 +237,34 @@ def rows():
     """All rows of lesson 16, as a dict slug → Row, also those that have not run."""
     if not LESSON.exists():
         return {}
-    found, indexed = {}, False
+    found, section, above = {}, "", ""
     for cell in json.loads(LESSON.read_text(encoding="utf-8"))["cells"]:
-        lines = grammar.body("".join(cell["source"])).splitlines()
-        indexed = indexed or lines[:1] == [INDEX]
+        source = "".join(cell["source"])
+        if cell["cell_type"] == "markdown":
+            if numbered := re.match(r"## (\d+) · ", source):
+                section = numbered[1]
+            above = source
+            continue
+        lines = grammar.body(source).splitlines()
         # a row, not the cell that readers paste into: %%today alone
-        if cell["cell_type"] == "code" and lines and re.match(r"%%today \S", lines[0]):
+        if lines and re.match(r"%%today \S", lines[0]):
             row = parse(lines[0].removeprefix("%%today "), "\n".join(lines[1:]))
-            found[row.slug] = replace(row, indexed=indexed)
+            heading = re.match(r"#{3,4} (.+)", above)
+            linked = re.findall(r"\]\((\d\d)_\w+\.ipynb", above)
+            marker = re.match(r"%%requires (\w+)", source)
+            found[row.slug] = replace(
+                row,
+                heading=heading[1] if heading else row.slug,
+                sentence=_plain(above.split("\n\n")[-1]) if heading else "",
+                needs=marker[1] if marker else "",
+                section=section,
+                lesson=(linked or [row.lesson])[0],
+            )
     return found
+
+
+def _plain(text):
+    """A sentence of Markdown as plain text, without the lesson that it links to."""
+    text = re.sub(r" \(\[lesson \d\d\]\([^)]*\)\)", "", text)
+    text = re.sub(r"\[([^\]]+)\]\([^)]*\)", r"\1", text)
+    return " ".join(text.replace("`", "").split())

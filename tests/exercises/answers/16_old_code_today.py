@@ -4,8 +4,55 @@ from tests.exercises.answers import SOLUTION, Answers, edit
 
 ANSWERS = {}
 
-UNDER_AUTOCAST = SOLUTION["16.0"]
-ANSWERS["16.0"] = Answers(
+RESTORE = SOLUTION["16.1"]
+ANSWERS["16.1"] = Answers(
+    right=[
+        """
+def restore(path, device):
+    state = torch.load(path, map_location="cpu")
+    return {name: tensor.to(device) for name, tensor in state.items()}
+""",
+        """
+def restore(path, device):
+    state = torch.load(path, map_location=lambda storage, place: storage)
+    for name in state:
+        state[name] = state[name].to(device)
+    return state
+""",
+        """
+def restore(path, device):
+    return torch.load(path, map_location={"cuda:0": str(device)}, weights_only=True)
+""",
+        """
+def restore(path, device):
+    with open(path, "rb") as file:
+        return torch.load(file, torch.device(device))
+""",
+    ],
+    wrong={
+        """
+def restore(path, device):
+    return torch.load(path)
+""": "Attempting to deserialize object on a CUDA device",
+        edit(RESTORE, ("=device", '="cpu"')): "the device that was asked for",
+        edit(RESTORE, ("=device", "=torch.device('meta')")): "is on meta",
+        """
+def restore(path, device):
+    return list(torch.load(path, map_location=device).values())
+""": "expected the state dict",
+        """
+def restore(path, device):
+    return {n: t + 1 for n, t in torch.load(path, map_location=device).items()}
+""": "as in the file",
+        """
+def restore(path, device):
+    return {n: 0 for n in torch.load(path, map_location=device)}
+""": "expected a tensor",
+    },
+)
+
+UNDER_AUTOCAST = SOLUTION["16.2"]
+ANSWERS["16.2"] = Answers(
     right=[
         """
 def under_autocast(net, x):
@@ -67,12 +114,12 @@ def under_autocast(net, x):
     },
 )
 
-ANSWERS["16.1"] = Answers(
+ANSWERS["16.3"] = Answers(
     right=[
         r"""
 def replacement(message):
     import re
-    found = re.search(r'(?:use|to) `([\w.]+)', message)
+    found = re.search(r'(?:^|\s)(?:use|to) `([\w.]+)', message)
     return found[1] if found else None
 """,
         """
@@ -172,7 +219,7 @@ def verdict(old, new, factor=10):
         return 'wrong'
     return 'slower' if old['seconds'] >= 10 * new['seconds'] else 'fine'
 """
-ANSWERS["16.2"] = Answers(
+ANSWERS["16.4"] = Answers(
     right=[
         """
 def verdict(old, new, factor=10):
@@ -263,7 +310,7 @@ def verdict(old, new, factor=10):
     },
 )
 
-TRAIN = SOLUTION["16.3"]
+TRAIN = SOLUTION["16.5"]
 BY_HAND = """
 def train(model, batches, device):
     model = model.to(device)
@@ -285,7 +332,7 @@ def train(model, batches, device):
                 parameter -= 0.1 * gradient
     return total / (n + 1), best
 """
-ANSWERS["16.3"] = Answers(
+ANSWERS["16.5"] = Answers(
     right=[
         """
 import copy
@@ -403,7 +450,7 @@ def train(model, batches, device):
     },
 )
 
-ANSWERS["16.4"] = Answers(
+ANSWERS["16.6"] = Answers(
     right=[
         """
 def bare(state):
