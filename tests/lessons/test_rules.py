@@ -2,12 +2,10 @@
 folded cells become.
 """
 
-import re
-from pathlib import Path
 
 import nbformat
 import pytest
-from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
+from nbformat.v4 import new_code_cell, new_markdown_cell
 
 from tests.lessons.small_lesson import (
     PATH,
@@ -128,32 +126,6 @@ def test_lesson_that_keeps_the_rules(change):
     assert problems(change) == []
 
 
-OLD = sorted(parts.OLD_FORM)[0]
-OLD_BROKEN = [
-    (r"\*\*Time:", "Time", "lacks **Time:**"),
-    ("## You will learn", "You will learn", "needs one section '## You will learn'"),
-    (r"(## You will learn\n\n)(- .*\n?)+", r"\1- one", "'You will learn' has 1 points"),
-    (r"\*\*Predict", "Guess", "no **Predict** in the section"),
-    ("## What to", "## To", "'What to remember' is not the last section"),
-    ("(?m)^## (?!You will|What to)", "### ", "has 0 sections of its own"),
-]
-
-
-@pytest.mark.parametrize("pattern, new, message", OLD_BROKEN)
-def test_rule_for_the_old_form_notices(pattern, new, message):
-    path = next(path for path in notebooks.lessons() if path.name[:2] == OLD)
-    nb = nbformat.read(path, as_version=4)
-    for text in (c for c in nb.cells if c.cell_type == "markdown"):
-        text.source = re.sub(pattern, new, text.source)
-    assert message in "\n".join(rules.problems(nb, path, notebooks.badges(path)))
-
-
-def test_a_lesson_with_a_recipe_leaves_the_list_of_the_old_ones():
-    path = Path(f"{OLD}_a.ipynb")
-    found = "\n".join(rules.problems(lesson(path), path, ""))
-    assert "take it out of OLD_FORM" in found
-
-
 # --------------------------------------------------------------------------------------
 # Minutes
 
@@ -187,13 +159,6 @@ def test_minutes_are_written_into_head_and_headings(broken):
     changed = text.replace("**Core:** 23", "**Core:** 24")
     found = broken(lambda nb: None, write=lambda nb, path: changed)
     assert "not in canonical form" in found
-
-
-def test_an_old_lesson_says_how_long_it_takes():
-    head = new_markdown_cell("**Time:** 5 minutes with the exercises " + "word " * 300)
-    nb = new_notebook(cells=[head])
-    parts.write_minutes(nb, Path(f"{OLD}_a.ipynb"))
-    assert nb.cells[0].source.startswith("**Time:** 2 minutes with")
 
 
 # --------------------------------------------------------------------------------------

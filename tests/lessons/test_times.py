@@ -8,7 +8,7 @@ import nbformat
 import pytest
 
 from tests.conftest import ROOT
-from tools.lessons import parts, times
+from tools.lessons import times
 from utils import exercises
 
 PATHS, README, START = times.TIMED
@@ -28,7 +28,11 @@ CELLS = {
         "## 2 · Why? (1 minute)",
         TABLE,
     ],
-    "notebooks/01_older.ipynb": ["# Do", f"## How so?\n\n{WORDS} word\n### Why?\nword"],
+    "notebooks/01_older.ipynb": [
+        "# Do",
+        f"## How so?\n\n{WORDS} word",
+        "## Deeper\n## Why?",
+    ],
 }
 PAGES = {
     PATHS: """# Paths
@@ -51,10 +55,6 @@ PAGES = {
 ### Long
 - [01 · Older](../notebooks/01_older.ipynb): 0 minutes
   - Why?
-
-## What the core of a lesson is
-- [01 · Older](../notebooks/01_older.ipynb): 2 minutes
-  - How so?
 """,
     README: """| | lesson | question | core | all |
 |---|---|---|---|---|
@@ -101,7 +101,6 @@ def course(tmp_path, monkeypatch):
     """The folder of a small course of two lessons whose pages are right, with one
     exercise.
     """
-    monkeypatch.setattr(parts, "OLD_FORM", {"01"})
     monkeypatch.setattr(exercises, "FOLDER", tmp_path)
     (tmp_path / "00_start_here.py").write_text(EXERCISES)
     pages = {**PAGES, **{name: notebook(texts) for name, texts in CELLS.items()}}
@@ -152,12 +151,6 @@ FAULTS = [
     (PATHS, "  - 2 · Why?", "  - 2 · How?", "lesson 00 has no section '2 · How?'"),
     (PATHS, "start_here.ipynb): the", "begin.ipynb): the", "no lesson 00 in 00_begin"),
     (PATHS, "  - exercise", "   - exercise", "neither a lesson nor a section:    - ex"),
-    (
-        PATHS,
-        "## What the core of a lesson is",
-        "## The core",
-        "just the lessons without",
-    ),
     (PATHS, f"{SHORT}00 01 | 10 min |\n", "", "the table of paths names ['Long']"),
     (README, "paths.md#short", "paths.md#shorter", "link to docs/paths.md#shorter"),
     (GLOSSARY, "### kernel", "### tensor", "alphabetical"),

@@ -19,11 +19,7 @@ from utils.today.cell import PRELUDE
 from utils.today.row import SETUP, TODAY
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-# of a cell; tools/lessons/rules.py allows 15 to lessons of the new form
-LINES_MOST = 20
-NARROW, WIDE = 88, 120  # columns
-# Lines of code that are wider than NARROW, by lesson: may only become fewer.
-WIDER = {"16": 5}
+COLUMNS = 88
 
 
 def split(source):
@@ -47,33 +43,16 @@ def long_lines(source):
     `#:`, cannot be wrapped.
     """
     lines = grammar.split(source)[1].splitlines()
-    return sum(len(line) > NARROW and not line.startswith("#:") for line in lines)
+    return sum(len(line) > COLUMNS and not line.startswith("#:") for line in lines)
 
 
-def formatted(sources, may_be_wide=True):
+def formatted(sources):
     """The code cells of a lesson (sources, in order) as Ruff writes them; as they are
     if it cannot read one of them.
-
-    A cell has 88 columns. Where `may_be_wide`, it has 120 if 88 take more than 20
-    lines, or more than two new lines for each one that gets shorter: with one argument
-    a line a cell is harder to read. Such a cell stands in WIDER.
     """
-    cells = [split(source) for source in sources]
-    narrow = _written(cells, NARROW)
-    if not may_be_wide:
-        return narrow
-    return list(map(_readable, narrow, _written(cells, WIDE)))
-
-
-def _readable(narrow, wide):
-    most = filled(wide) + 2 * (long_lines(wide) - long_lines(narrow))
-    return narrow if filled(narrow) <= min(most, LINES_MOST) else wide
-
-
-def _written(cells, width):
-    """Cells (head, pieces of code) as Ruff writes them in `width` columns."""
+    cells = list(map(split, sources))
     pieces = [piece for _, pieces in cells for piece in pieces]
-    options = [f"--line-length={width}", "--stdin-filename=lesson.ipynb", "-"]
+    options = [f"--line-length={COLUMNS}", "--stdin-filename=lesson.ipynb", "-"]
     done = _ruff("format", *options, input=_notebook(pieces))
     if done.returncode == 0:
         cells_written = json.loads(done.stdout)["cells"]
@@ -107,7 +86,7 @@ def findings(lesson, sources):
             path.write_text(_notebook(cells.values()), encoding="utf-8")
         options = [
             f"--config={ROOT / 'pyproject.toml'}",
-            f"--line-length={WIDE}",  # lines over 88 are counted by `long_lines`
+            "--extend-ignore=E501",  # `long_lines` counts the long ones
             "--no-cache",
             "--output-format=json",
         ]

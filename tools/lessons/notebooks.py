@@ -101,9 +101,7 @@ def canonical(nb, path):
     )
     nb.nbformat, nb.nbformat_minor = 4, 5
     code = parts.code_cells(nb)
-    sources = formatting.formatted(
-        [cell.source for cell in code], may_be_wide=not parts.is_new(path)
-    )
+    sources = formatting.formatted([cell.source for cell in code])
     for cell, source in zip(code, sources, strict=True):
         cell.source = source
     taken = set()
@@ -122,7 +120,7 @@ def canonical(nb, path):
             cell.source = re.sub(line, lambda _: badges(path), cell.source, flags=re.M)
         for output in cell.get("outputs", []):
             _clean_output(output)
-    parts.write_minutes(nb, path)
+    parts.write_minutes(nb)
     return nbformat.writes(nb) + "\n"
 
 
@@ -195,12 +193,8 @@ def _code(nb, path):
     code = {cell.id: cell.source for cell in parts.code_cells(nb)}
     yield from formatting.findings(path.stem, code)
     wide = sum(map(formatting.long_lines, code.values()))
-    most = formatting.WIDER.get(path.name[:2], 0)
-    if wide != most:  # where there are fewer, that is the new limit
-        yield (
-            f"{wide} lines of code over {formatting.NARROW} columns, not {most} as in"
-            " tools/lessons/formatting.py (WIDER)"
-        )
+    if wide:
+        yield f"{wide} lines of code over {formatting.COLUMNS} columns"
     for name, source in code.items():
         try:
             header = grammar.header(source)

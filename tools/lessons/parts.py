@@ -10,14 +10,7 @@ import re
 
 from tools.lessons import formatting
 
-# may only become fewer
-OLD_FORM = {"16"}
 STARS = {1: 3, 2: 6, 3: 10}  # minutes
-
-
-def is_new(path):
-    """Whether the lesson at `path` has a core, and the other parts of the new form."""
-    return path.name[:2] not in OLD_FORM
 
 
 def code_cells(nb):
@@ -142,14 +135,13 @@ def _minutes_of_code(cell):
     return total
 
 
-def write_minutes(nb, path):
+def write_minutes(nb):
     """Put what `minutes` finds into the lesson: into its head, and into the headings
     below `## Deeper`.
     """
     core, deeper = core_and_deeper(nb)
-    times = {"Core": core, "Deeper": deeper} if is_new(path) else {"Time": nb.cells}
     first = nb.cells[0]
-    for name, part in times.items():
+    for name, part in {"Core": core, "Deeper": deeper}.items():
         fact = rf"(\*\*{name}:\*\*) \S+ minutes"
         new = rf"\1 {round(minutes(part))} minutes"
         first.source = re.sub(fact, new, first.source)

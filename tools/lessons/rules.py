@@ -8,16 +8,13 @@ import ast
 import re
 
 from tools.lessons import formatting
-from tools.lessons.old_rules import FOR_OLD
 from tools.lessons.parts import (
-    OLD_FORM,
     calls,
     checks,
     code_cells,
     core_and_deeper,
     folded,
     heading,
-    is_new,
     is_row,
     is_stub,
     minutes,
@@ -47,14 +44,14 @@ def problems(nb, path, badges):
         found.append(
             "the first cell needs the badges line: run `make format`, see CONTRIBUTING"
         )
-    for rule in FOR_ALL + (FOR_NEW if is_new(path) else FOR_OLD):
+    for rule in RULES:
         found += rule(nb, number)
     excused = EXCUSED.get(number)
     return [line for line in found if not (excused and re.match(excused, line))]
 
 
 # --------------------------------------------------------------------------------------
-# Every lesson
+# Cells, whichever they are
 
 
 def _once(nb, number):
@@ -97,7 +94,6 @@ def _folded_cells(nb, number):
 
 
 def _visible_cells(nb, number):
-    most = formatting.LINES_MOST if number in OLD_FORM else LINES_MOST
     for cell in code_cells(nb):
         if folded(cell):
             continue
@@ -106,14 +102,12 @@ def _visible_cells(nb, number):
             yield (
                 f"cell {cell.id} has a line `# @title`, but is not folded (tag `fold`)"
             )
-        if lines > most:
-            yield f"cell {cell.id} has {lines} lines, more than {most}"
+        if lines > LINES_MOST:
+            yield f"cell {cell.id} has {lines} lines, more than {LINES_MOST}"
 
-
-FOR_ALL = (_once, _text_between_code, _folded_cells, _visible_cells)
 
 # --------------------------------------------------------------------------------------
-# A lesson with a core: headings and text
+# Headings and text
 
 UNNUMBERED = {"The recipe", "Exercises", "What to remember", "Deeper", "More exercises"}
 
@@ -217,7 +211,7 @@ def _references(nb, number):
 
 
 # --------------------------------------------------------------------------------------
-# A lesson with a core: cells
+# Cells that show nothing, diagrams, predictions
 
 
 def _silent_cells(nb, number):
@@ -304,7 +298,11 @@ def _given_away(nb, number):
                 yield f"cell {cell.id}: fold the cell whose reveal() says why"
 
 
-FOR_NEW = (
+RULES = (
+    _once,
+    _text_between_code,
+    _folded_cells,
+    _visible_cells,
     _head,
     _recipe,
     _headings,

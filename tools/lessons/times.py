@@ -13,8 +13,6 @@ import nbformat
 from tools.lessons import parts
 from utils.exercises import lesson_exercises
 
-# the section of paths.md about lessons without a heading Deeper
-CORES = "What the core of a lesson is"
 # A lesson in a path: "- [02 · …](…): 19 minutes". Below it sections and exercises; none
 # means the core.
 STEP = re.compile(
@@ -60,28 +58,24 @@ class Course(NamedTuple):
 
     lessons: dict  # by number
     paths: dict  # lists of steps by heading
-    cores: list  # steps
 
 
 def read_lesson(path):
-    """The Lesson in a notebook. Sections (##) have their subsections (###) in them, but
-    not in the old form.
-    """
+    """The Lesson in a notebook. Sections (##) have their subsections (###) in them."""
     nb = nbformat.read(path, as_version=4)
-    new = parts.is_new(path)
     found, current = {}, []  # current: headings of which a piece is a part
     for piece in _pieces(nb):
         top = re.match(r"(###?) (.*)", piece.source)
         if top and piece.cell_type == "markdown":
             title = re.sub(r" \(\d+ minutes?\)$", "", top[2])
-            above = current[:1] if new and top[1] == "###" else []
+            above = current[:1] if top[1] == "###" else []
             current = [*above, title]
         for title in current:
             found[title] = found.get(title, 0.0) + parts.minutes([piece])
     for exercise in lesson_exercises(path.name[:2]).values():
         found[exercise.number] = parts.STARS[exercise.stars]
     core, deeper = map(parts.minutes, parts.core_and_deeper(nb))
-    return Lesson(path.name, found, core if new else 0.0, core + deeper)
+    return Lesson(path.name, found, core, core + deeper)
 
 
 def _pieces(nb):
@@ -109,13 +103,7 @@ def read_course(root):
         ]
         if steps:
             paths[part.partition("\n")[0]] = steps
-    cores = paths.pop(CORES, [])
-    for number, _, names in cores:
-        if number in lessons and not lessons[number].core:
-            lessons[number] = lessons[number]._replace(
-                core=lessons[number].minutes(names)
-            )
-    return Course(lessons, paths, cores)
+    return Course(lessons, paths)
 
 
 def read(path):
@@ -225,7 +213,7 @@ def _problems(page, course):
 def _wrong_steps(text, course):
     for line in re.findall(r"^ *- .*", STEP.sub("", text), re.M):
         yield f"neither a lesson nor a section: {line}"
-    for heading, steps in {**course.paths, CORES: course.cores}.items():
+    for heading, steps in course.paths.items():
         for number, file, names in steps:
             lesson = course.lessons.get(number, NONE)
             if lesson.file != file:
@@ -233,11 +221,6 @@ def _wrong_steps(text, course):
             for name in names:
                 if name not in lesson.parts:
                     yield f"{heading}: lesson {number} has no section {name!r}"
-    if parts.OLD_FORM & {*course.lessons} != {number for number, _, _ in course.cores}:
-        yield (
-            f"{CORES}: does not name just the lessons without a heading Deeper"
-            " (OLD_FORM in tools/lessons/parts.py)"
-        )
 
 
 def _wrong_terms(text, lessons):
