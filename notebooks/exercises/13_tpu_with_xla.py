@@ -618,8 +618,9 @@ def buckets(lengths, most):
 """,
         praise=(
             "From either end each bucket is forced: from the longest it is as small as"
-            " it may be, from the shortest as large. For lengths from 1 to n about log(n) /"
-            " log(most) buckets are enough, which is why powers of two do so well."
+            " it may be, from the shortest as large. For lengths from 1 to n about"
+            " log(n) / log(most) buckets are enough, which is why powers of two do so"
+            " well."
         ),
     ),
 ]

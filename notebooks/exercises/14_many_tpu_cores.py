@@ -497,8 +497,8 @@ def my_loader(data, batch, rank, world):
                 " reduce-scatter (p - 1) / p times. Write down S for each."
             ),
             (
-                "Tensor parallel: S is tokens × width numbers, two times. Fully sharded:"
-                " width × 4 width and 4 width × width, three times."
+                "Tensor parallel: S is tokens × width numbers, two times. Fully"
+                " sharded: width × 4 width and 4 width × width, three times."
             ),
             (
                 "4 × tokens × width = 3 × 8 × width². What happened to p, and to the"

@@ -443,14 +443,14 @@ import torch
 
 
 def ready_images(pixels, mean, std, device):
-    images = torch.from_numpy(pixels).to(device)[:, None]  # as they are: bytes are short
+    images = torch.from_numpy(pixels).to(device)[:, None]  # as they are
     return (images.float() / 255 - mean) / std
 """,
         praise=(
-            "Bytes cross the link as bytes, and all the arithmetic happens once, on the"
-            " device. (An Apple GPU has no float64: an array of that type needs .float()"
-            " before .to(device).) What does not fit there whole is prepared once and"
-            " kept on the disk."
+            "Bytes cross the link as bytes, and all arithmetic happens once, on the"
+            " device. (An Apple GPU has no float64: an array of that type needs"
+            " .float() before .to(device).) What does not fit there whole is prepared"
+            " once and kept on the disk."
         ),
     ),
     Exercise(

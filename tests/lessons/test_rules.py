@@ -2,7 +2,6 @@
 folded cells become.
 """
 
-
 import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell

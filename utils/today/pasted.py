@@ -185,7 +185,7 @@ ELSEWHERE = [
     (
         r"NCCL.*(unhandled|error)|(unhandled|error).*NCCL|ncclUnhandled",
         "11",
-        "several processes; NCCL_DEBUG=INFO before the command lets NCCL say what failed",
+        "several processes; NCCL_DEBUG=INFO before the command lets NCCL say more",
     ),
     (
         r"cuda\.sdp_kernel",
@@ -196,7 +196,7 @@ ELSEWHERE = [
     (
         r"working triton installation|TritonMissing|No module named 'triton'",
         "10",
-        "what torch.compile needs: Triton, a compiler, a GPU of capability 7.0 or newer",
+        "what torch.compile needs: Triton, a compiler, a GPU of capability 7.0 and up",
     ),
     (
         r"not implemented for 'Half'",
@@ -256,7 +256,7 @@ ELSEWHERE = [
     (
         r"gather along dimension 0",
         "11",
-        "DataParallel, which gathers one loss for each GPU: take their mean, or use DDP",
+        "DataParallel, which gathers a loss for each GPU: take their mean, or use DDP",
     ),
     (
         r"No module named 'torch_xla'",
