@@ -466,9 +466,9 @@ def sum_above(y):
     return (y * (y > 1)).sum()
 """,
         praise=(
-            "Each shape is known before any number. That is enough on XLA. On a lazy"
-            " device that lacks an operation the line cuts all the same: PyTorch's own"
-            " multiplies by a mask, and has no `torch.where` (section 9)."
+            "Each shape is known before any number. That is enough on XLA. A device"
+            " that lacks an operation cuts all the same: PyTorch's own has no"
+            " `torch.where` (section 9), and there (y * (y > 1)).sum() does not cut."
         ),
     ),
     Exercise(
@@ -618,9 +618,9 @@ def buckets(lengths, most):
 """,
         praise=(
             "From either end each bucket is forced: from the longest it is as small as"
-            " it may be, from the shortest as large. For lengths from 1 to n about"
-            " log(n) / log(most) buckets are enough, which is why powers of two do so"
-            " well."
+            " it may be, from the shortest as large. For lengths from 1 to n at"
+            " most about log(n) / log(most) buckets are needed, which is why powers of"
+            " two do so well."
         ),
     ),
 ]
