@@ -36,7 +36,8 @@ def load():
 
 def make_model():
     torch.manual_seed(0)
-    return ConvNet(16).double()  # "Input type (double) and bias type (float)"
+    # without: "Input type (double) and bias type (float) should be the same"
+    return ConvNet(16).double()
 
 
 def make_optimizer(model):
