@@ -134,7 +134,8 @@ def table(text="", group="", verdict=""):
     shown = f", the first {MOST} shown" if len(found) > MOST else ""
     title = f"{len(found)} of {len(rows())} rows{shown}"
     names = ", ".join(row.slug for row in found[:MOST]) or "none"
-    lines = "".join(f"<p>{html.escape(line)}</p>" for line in _told(text))
+    told = _told(text) or ([] if found or not text else [_missed(text)])
+    lines = "".join(f"<p>{html.escape(line)}</p>" for line in told)
     rows_shown = _html(found[:MOST], text) if found else ""
     content = f"<p><b>{title}</b></p>{lines}{rows_shown}"
     return content, f"A table of rows of this lesson. {title}: {names}."

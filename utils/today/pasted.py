@@ -32,9 +32,10 @@ WORDINGS = [
     (r"cuda runtime error \(2\)", "memory/cuda-oom", "raises"),
     (r"block: \[.*thread: \[.*Assertion", "memory/device-assert", "raises"),
     (
-        r"Input type .*([Hh]alf|[Bb][Ff]loat16).* should be the same"
-        r"|Input type .* (weight|bias) type .*([Hh]alf|[Bb][Ff]loat16)"
-        r"|expected scalar type (BFloat16|Half) but found"
+        r"Input type \(\S*(Half|BFloat16)\S*\) and \w+ type \((?!\S*(Half|BFloat16))"
+        r"|Input type \((?!\S*(Half|BFloat16))\S+\) and \w+ type \(\S*(Half|BFloat16)"
+        r"|Expected object of scalar type \w+ but got scalar type Half"
+        r"|(expected|Expected object of) scalar type (BFloat16|Half) but"
         r"|expected scalar type Float but found (BFloat16|Half)",
         "amp/same-dtype",
         "raises",
@@ -47,7 +48,8 @@ WORDINGS = [
         "raises",
     ),
     (
-        r"Expected object of (scalar )?type \S*Long",
+        r"Expected object of (scalar )?type \S*Long"
+        r"|'indices' to have (one of the following )?scalar type",
         "movement/scalar-long",
         "raises",
     ),
@@ -233,9 +235,9 @@ ELSEWHERE = [
     ),
     (
         r"(?<!for )(?<![\w'])DataParallel\b(?!')",
-        "11",
-        "what takes the place of DataParallel: DistributedDataParallel, a process for"
-        " each GPU, started by torchrun",
+        "",
+        "DataParallel works still, in one process. DistributedDataParallel took its"
+        " place, a process for each GPU, started by torchrun (lesson 11).",
     ),
     (
         r"(?im)^[^=():\n]*\b(move|put|run|train|use)\b[^=():\n]*\b(gpus?|cuda)\b",
