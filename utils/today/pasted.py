@@ -218,15 +218,15 @@ ELSEWHERE = [
         "",
         "cuBLAS or cuDNN could not start. Most often the GPU's memory is full: take a"
         " smaller batch, and see in nvidia-smi what other programs hold. Or an earlier"
-        " kernel failed, such as by an index out of range: one batch on the CPU says so.",
+        " kernel failed, at an index out of range: one batch on the CPU says so.",
     ),
     (
         r"(torchvision|models)\.\w+\(.*pretrained ?= ?True"
         r"|parameter 'pretrained' is deprecated"
         r"|than a weight enum or `?None`? for 'weights'",
         "",
-        'torchvision: models.resnet50(weights="DEFAULT") takes the best weights; those of'
-        ' pretrained=True are called weights="IMAGENET1K_V1".',
+        'torchvision: models.resnet50(weights="DEFAULT") takes the best weights;'
+        ' those of pretrained=True are called weights="IMAGENET1K_V1".',
     ),
     (
         r"\bxla_device\b|Use torch_xla\.device instead",
@@ -240,10 +240,10 @@ ELSEWHERE = [
         " place, a process for each GPU, started by torchrun (lesson 11).",
     ),
     (
-        r"(?im)^[^=():\n]*\b(move|put|run|train|use)\b[^=():\n]*\b(gpus?|cuda)\b",
+        r"(?im)^[^=():#\n]*\b(move|put|run|train|use)\b[^=():#\n]*\b(gpu|cuda)\b",
         "03",
-        "model.to(device), and of each batch x = x.to(device); what device is, lesson 01"
-        " says",
+        "model.to(device), and of each batch x = x.to(device); lesson 01 says what"
+        " device is",
     ),
     (
         r"cuda\.sdp_kernel",
