@@ -701,7 +701,7 @@ def restore(path, device):
     ),
     Exercise(
         number="16.2",
-        title="Warm-up: autocast today",
+        title="Autocast today",
         name="under_autocast",
         stars=1,
         check=check_under_autocast,

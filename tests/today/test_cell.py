@@ -222,7 +222,9 @@ def test_an_answer_has_verdict_reason_cure_lesson_and_place(capsys):
     lookup.look_up("… but found at least\ntwo devices, cuda:0 and cuda:1! (when")
     assert "row movement/two-gpus" in capsys.readouterr().out
     lookup.look_up("nobody knows this")
-    assert "No row and no lesson is like it" in capsys.readouterr().out
+    assert "Not collected here. Try one name" in capsys.readouterr().out
+    lookup.look_up("frobnicate")
+    assert "This name is not collected" in capsys.readouterr().out
     lookup.look_up("torch")
     assert capsys.readouterr().out.startswith("Too short: ")
 

@@ -45,8 +45,18 @@ def _holding(text):
             if all(re.search(one, _whole(row)) for one in wanted)
         ]
         if found:
-            return found
+            return sorted(found, key=lambda row: _distance(row, text.strip()))
     return []
+
+
+def _distance(row, name):
+    """How far a row is from being about a name: 0 where its heading is this name, with
+    or without what stands before the dot, 1 where the heading holds it, 2 elsewhere.
+    """
+    ends = rf"(?i)(^|\.){re.escape(name)}(\(\))?$"
+    if re.search(ends, plain(row.heading)):
+        return 0
+    return 1 if name.lower() in plain(row.heading).lower() else 2
 
 
 def _whole(row):
@@ -67,20 +77,35 @@ def look_up(text: str) -> None:
         if len(found) > MOST:
             print(f"Too short: {len(found)} rows hold it. Give a name or a message.")
             return
-        if elsewhere:
-            found = []  # rows that happen to hold these words
+        if elsewhere:  # not the rows that happen to hold these words
+            found = [row for row in found if _distance(row, text.strip()) < 2]
+    # what says at once what to write
+    cures = [line for line in elsewhere if not line.startswith("Lesson ")]
+    for line in cures:
+        print(textwrap.fill(line, 88, subsequent_indent=" " * 8) + "\n")
     for row in found[:ANSWERS]:
         print(textwrap.fill(_headed(row, text), 88, subsequent_indent=" " * 8))
         print(textwrap.fill(f"why     {row.why}", 88, subsequent_indent=" " * 8))
         print(textwrap.indent(row.today, " " * 8).replace(" " * 8, "today   ", 1))
         print(f"more    lesson {row.lesson}; row {row.slug}, section {row.section}\n")
-    for line in elsewhere:
+    for line in [line for line in elsewhere if line not in cures]:
         print(textwrap.fill(line, 88, subsequent_indent=" " * 8))
     for row in found[ANSWERS : ANSWERS + OTHERS]:
         print(f"also    {plain(row.heading)}: row {row.slug}, section {row.section}")
     if not found and not elsewhere:
+        print(_missed(text))
+
+
+def _missed(text):
+    """What is said of a text that is not collected."""
+    if len(text.split()) < 2:
+        told = "This name is not collected: it may be fine, or old. If its call warns,"
+        told += " the last words of the warning usually say what to write."
+    else:
         shorter = "its last line, or " if len(text.strip().splitlines()) > 1 else ""
-        print(f"No row and no lesson is like it. Try {shorter}one name from it.")
+        told = f"Not collected here. Try {shorter}one name from it; the last words of a"
+        told += " warning usually say what to write."
+    return textwrap.fill(told, 88)
 
 
 def _known(text):
@@ -109,7 +134,8 @@ def table(text="", group="", verdict=""):
     shown = f", the first {MOST} shown" if len(found) > MOST else ""
     title = f"{len(found)} of {len(rows())} rows{shown}"
     names = ", ".join(row.slug for row in found[:MOST]) or "none"
-    lines = "".join(f"<p>{html.escape(line)}</p>" for line in _told(text))
+    told = _told(text) or ([] if found or not text else [_missed(text)])
+    lines = "".join(f"<p>{html.escape(line)}</p>" for line in told)
     rows_shown = _html(found[:MOST], text) if found else ""
     content = f"<p><b>{title}</b></p>{lines}{rows_shown}"
     return content, f"A table of rows of this lesson. {title}: {names}."

@@ -21,14 +21,38 @@ WORDINGS = [
     (
         r"is on (cpu|mps\S*) but expected on (mps|cpu)"
         r"|is on [CG]PU, but expected it to be on [CG]PU"
-        r"|Expected object of device type \w+ but got device type"
+        r"|Expected object of (device type|backend) \w+ but got (device type|backend)"
+        r"|Expected object of type torch\.cuda\.\w+ but found type torch\.(?!cuda)"
+        r"|Expected object of type torch\.(?!cuda)\w+ but found type torch\.cuda"
         r"|\(device='.*weight\(device=.*must be on the same device"
         r"|Placeholder storage has not been allocated on MPS",
         "movement/batch-left",
         "raises",
     ),
+    (r"cuda runtime error \(2\)", "memory/cuda-oom", "raises"),
     (r"block: \[.*thread: \[.*Assertion", "memory/device-assert", "raises"),
-    (r"Found dtype Double but expected", "movement/scalar-double", "raises"),
+    (
+        r"Input type \(\S*(Half|BFloat16)\S*\) and \w+ type \((?!\S*(Half|BFloat16))"
+        r"|Input type \((?!\S*(Half|BFloat16))\S+\) and \w+ type \(\S*(Half|BFloat16)"
+        r"|Expected object of scalar type \w+ but got scalar type Half"
+        r"|(expected|Expected object of) scalar type (BFloat16|Half) but"
+        r"|expected scalar type Float but found (BFloat16|Half)",
+        "amp/same-dtype",
+        "raises",
+    ),
+    (
+        r"Found dtype Double but expected"
+        r"|Expected object of (scalar )?type \S*Double"
+        r"|Expected object of .* but (got|found) (scalar )?type \S*Double",
+        "movement/scalar-double",
+        "raises",
+    ),
+    (
+        r"Expected object of (scalar )?type \S*Long"
+        r"|'indices' to have (one of the following )?scalar type",
+        "movement/scalar-long",
+        "raises",
+    ),
     (r"worker \(pid\(s\).*exited unexpectedly", "data/worker-exited", "raises"),
     (r"indices should be either on", "movement/batch-left", "raises"),
     (r"same dtype.*[Dd]ouble", "movement/scalar-double", "raises"),
@@ -115,6 +139,8 @@ MARKS = {
         r"\w* \+= (?:\w*loss\w*|criterion|F\.\w+)\((?!.*\.(?:item|detach)\()"
     ),
     "memory/set-to-none": r"zero_grad\(set_to_none ?= ?True",
+    "memory/retain-variables": r"\bretain_variables\b",
+    "memory/legacy-function": r"class \w+\([\w.]*Function\):\s*def forward\(self",
     "memory/checkpoint": r"(?s)^(?!.*use_reentrant).*utils\.checkpoint",
     "amp/half-weights": r"\.half\(\)",
     "amp/tf32-flag": r"allow_tf32 ?=",
@@ -186,6 +212,38 @@ ELSEWHERE = [
         r"NCCL.*(unhandled|error)|(unhandled|error).*NCCL|ncclUnhandled",
         "11",
         "several processes; NCCL_DEBUG=INFO before the command lets NCCL say more",
+    ),
+    (
+        r"CU(BLAS|DNN)_STATUS_(NOT_INITIALIZED|ALLOC_FAILED)",
+        "",
+        "cuBLAS or cuDNN could not start. Most often the GPU's memory is full: take a"
+        " smaller batch, and see in nvidia-smi what other programs hold. Or an earlier"
+        " kernel failed, at an index out of range: one batch on the CPU says so.",
+    ),
+    (
+        r"(torchvision|models)\.\w+\(.*pretrained ?= ?True"
+        r"|parameter 'pretrained' is deprecated"
+        r"|than a weight enum or `?None`? for 'weights'",
+        "",
+        'torchvision: models.resnet50(weights="DEFAULT") takes the best weights;'
+        ' those of pretrained=True are called weights="IMAGENET1K_V1".',
+    ),
+    (
+        r"\bxla_device\b|Use torch_xla\.device instead",
+        "",
+        "xm.xla_device() is called torch_xla.device() today.",
+    ),
+    (
+        r"(?<!for )(?<![\w'])DataParallel\b(?!')",
+        "",
+        "DataParallel works still, in one process. DistributedDataParallel took its"
+        " place, a process for each GPU, started by torchrun (lesson 11).",
+    ),
+    (
+        r"(?im)^[^=():#\n]*\b(move|put|run|train|use)\b[^=():#\n]*\b(gpu|cuda)\b",
+        "03",
+        "model.to(device), and of each batch x = x.to(device); lesson 01 says what"
+        " device is",
     ),
     (
         r"cuda\.sdp_kernel",
