@@ -1,0 +1,244 @@
+"""Messages and names that no row of lesson 16 has, and where they are explained."""
+
+# Where something is explained that no row fits: regular expression, lesson, what about;
+# or, with no lesson, what to do about it.
+ELSEWHERE = [
+    (
+        r"kernel image|is not compatible with the current PyTorch installation",
+        "01",
+        "a GPU whose generation this build of PyTorch leaves out",
+    ),
+    (
+        r"not currently implemented for the MPS device|MPS_FALLBACK",
+        "",
+        "Apple's GPU lacks this operation: PYTORCH_ENABLE_MPS_FALLBACK=1, set before"
+        " PyTorch is imported, lets the CPU compute it.",
+    ),
+    (
+        r"MPS framework doesn't support float64",
+        "",
+        "Apple's GPU has no float64: x.to(device, torch.float32); of NumPy's arrays"
+        " first x.float().",
+    ),
+    (
+        r"device type for generator",
+        "02",
+        "random numbers on a device: a generator is of one device,"
+        " torch.Generator(x.device)",
+    ),
+    (
+        r"NCCL.*(unhandled|error)|(unhandled|error).*NCCL|ncclUnhandled",
+        "11",
+        "several processes; NCCL_DEBUG=INFO before the command lets NCCL say more",
+    ),
+    (
+        r"CU(BLAS|DNN)_STATUS_(NOT_INITIALIZED|ALLOC_FAILED)",
+        "",
+        "cuBLAS or cuDNN could not start. Most often the GPU's memory is full: take a"
+        " smaller batch, and see in nvidia-smi what other programs hold. Or an earlier"
+        " kernel failed, at an index out of range: one batch on the CPU says so.",
+    ),
+    (
+        r"(torchvision|models)\.\w+\(.*pretrained ?= ?True"
+        r"|parameter 'pretrained' is deprecated"
+        r"|than a weight enum or `?None`? for 'weights'",
+        "",
+        'torchvision: models.resnet50(weights="DEFAULT") takes the best weights;'
+        ' those of pretrained=True are called weights="IMAGENET1K_V1".',
+    ),
+    (
+        r"\bxla_device\b|Use torch_xla\.device instead",
+        "",
+        "xm.xla_device() is called torch_xla.device() today.",
+    ),
+    (
+        r"(?<!for )(?<![\w'])DataParallel\b(?!')",
+        "",
+        "DataParallel works still, in one process. DistributedDataParallel took its"
+        " place, a process for each GPU, started by torchrun (lesson 11).",
+    ),
+    (
+        r"(?im)^[^=():#\n]*\b(move|put|run|train|use)\b[^=():#\n]*\b(gpu|cuda)\b",
+        "03",
+        "model.to(device), and of each batch x = x.to(device); lesson 01 says what"
+        " device is",
+    ),
+    (
+        r"cuda\.sdp_kernel",
+        "",
+        "torch.nn.attention.sdpa_kernel took its place; it takes the backends that are"
+        " allowed: with sdpa_kernel(SDPBackend.MATH):",
+    ),
+    (
+        r"working triton installation|TritonMissing|No module named 'triton'",
+        "10",
+        "what torch.compile needs: Triton, a compiler, a GPU of capability 7.0 and up",
+    ),
+    (
+        r"not implemented for 'Half'",
+        "08",
+        "float16, which this operation lacks on the CPU: float32 or bfloat16 there",
+    ),
+    (
+        r"given NumPy array is not writable",
+        "02",
+        "a tensor that shares an array's memory; array.copy() can be written to",
+    ),
+    (
+        r"has no attribute 'accelerator'",
+        "01",
+        "torch.accelerator, which PyTorch has since 2.6",
+    ),
+    (
+        r"CUDA initialization|CUDA unknown error",
+        "01",
+        "whether the driver, the build of PyTorch and the GPU fit together",
+    ),
+    (
+        r"busy or unavailable",
+        "01",
+        "a GPU that another program holds; or restart the notebook's kernel",
+    ),
+    (
+        r"valid cuDNN algorithm|unable to find an engine",
+        "07",
+        "memory; a convolution says this, too, where too little is free to work in",
+    ),
+    (
+        r"None of the inputs have requires_grad",
+        "07",
+        "checkpoints; use_reentrant=False needs no input that asks for a gradient",
+    ),
+    (
+        r"start a new process before the",
+        "06",
+        "worker processes, and why they want if __name__ == '__main__':",
+    ),
+    (
+        r"client socket has timed out|Connection (refused|closed) by peer",
+        "11",
+        "several processes, and the address at which they meet",
+    ),
+    (
+        r"TPU initialization failed",
+        "13",
+        "which process has the TPU, and what is there",
+    ),
+    (
+        r"\btime\.(time|perf_counter)\(\)",
+        "04",
+        "timings, and what they have to wait for",
+    ),
+    (
+        r"gather along dimension 0",
+        "11",
+        "DataParallel, which gathers a loss for each GPU: take their mean, or use DDP",
+    ),
+    (
+        r"No module named 'torch_xla'",
+        "13",
+        "torch_xla: where it is installed, and which PyTorch it fits",
+    ),
+    (r"nvidia-smi", "07", "what nvidia-smi counts, and what PyTorch counts"),
+    (
+        r"CUDA_LAUNCH_BLOCKING",
+        "04",
+        "errors that are reported late, and how to let each launch wait",
+    ),
+    (
+        r"ChildFailedError",
+        "11",
+        "one of several processes failed; its own traceback stands further up",
+    ),
+    (
+        r"Cannot replicate if number of devices",
+        "14",
+        "how many processes a TPU has, and who decides it",
+    ),
+    (
+        r"driver (version )?.*(insufficient|too old)",
+        "01",
+        "a driver that is too old for this build of PyTorch",
+    ),
+    (
+        r"Input type .* and weight type",
+        "03",
+        "a model that was moved, or cast, and a batch that was not",
+    ),
+    (
+        r"expected scalar type|dtype of input|weight type .*Half",
+        "08",
+        "which type each operation computes in, and who casts",
+    ),
+    (
+        r"re-initialize CUDA in forked",
+        "06",
+        "a worker process that was forked after CUDA had started",
+    ),
+    (
+        r"illegal memory access|unspecified launch failure|CUBLAS_STATUS|CUDNN_STATUS",
+        "04",
+        "errors of a GPU that are reported late, by another line than the guilty one",
+    ),
+    (
+        r"lr_scheduler\.step\(\)` before",
+        "08",
+        "a first step that the scaler skips",
+    ),
+    (
+        r"when stream is capturing|StreamCapture|overwritten by a subsequent run",
+        "10",
+        "what a CUDA Graph records, and what it must not meet",
+    ),
+    (
+        r"recompile_limit|cache_size_limit|[Gg]raph break",
+        "10",
+        "why a compiled function compiles again, and when it gives up",
+    ),
+    (
+        r"Watchdog caught collective|collective operation timeout",
+        "12",
+        "which process hangs, and who says so",
+    ),
+    (
+        r"extra-index-url|download\.pytorch\.org/whl",
+        "01",
+        "which build of PyTorch you have, and which you need",
+    ),
+    (
+        r"device_count|current_device|get_device_properties|set_device|is_available",
+        "01",
+        "which devices there are",
+    ),
+    (
+        r"ensure_same_device",
+        "02",
+        "moving to one device without a word, and what that hides",
+    ),
+    (
+        r"memory_(allocated|reserved|summary|stats)|mem_get_info",
+        "07",
+        "allocated, reserved and peak memory",
+    ),
+    (
+        r"profile_memory|torch\.profiler|autograd\.profiler",
+        "09",
+        "the profiler, its tables and its traces",
+    ),
+    (
+        r"reduce-overhead|max-autotune",
+        "10",
+        "the modes of torch.compile, what they cost and buy",
+    ),
+    (
+        r"torchrun|nproc_per_node|\bmp\.spawn|device_ids",
+        "11",
+        "several processes, and how they are started",
+    ),
+    (r"optimizer_step|import torch_xla", "13", "a training step on a TPU"),
+    (
+        r"\baccelerate\b|Accelerator\(\)",
+        "15",
+        "one loop for every device, and Accelerate beside it",
+    ),
+]
