@@ -130,6 +130,11 @@ ELSEWHERE = [
         "timings, and what they have to wait for",
     ),
     (
+        r"module must have its parameters and buffers on device",
+        "11",
+        "DataParallel, whose model must be on the first of its GPUs; or use DDP",
+    ),
+    (
         r"gather along dimension 0",
         "11",
         "DataParallel, which gathers a loss for each GPU: take their mean, or use DDP",
