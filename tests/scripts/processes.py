@@ -58,6 +58,8 @@ def start(main, *words, **env):
     process.folder / "out" and "err".
     """
     folder = pathlib.Path(tempfile.mkdtemp(dir=os.environ["TMPDIR"]))
+    for name in ("out", "err"):  # there, also if it is killed before it begins
+        (folder / name).touch()
     env = {**os.environ, **{name: str(value) for name, value in env.items()}}
     arguments = (main, list(map(str, words)), env, os.getcwd(), folder)
     # daemon: it ends with the tests
