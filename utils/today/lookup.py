@@ -163,7 +163,7 @@ def _html(found, text=None):
     """
     from utils.today.cell import SIGNS
 
-    cells = []
+    lines = []
     for row in found:
         word = (text and pasted.told_as(row, text)) or row.here().word
         why = "" if text is None else f"<br>{html.escape(row.why, False)}"
@@ -171,7 +171,7 @@ def _html(found, text=None):
         if len(new) > SHORT:
             new = [*new[: SHORT - 1], "…"]
         code = html.escape("\n".join(new))
-        cells.append(
+        lines.append(
             '<tr style="vertical-align: top">'
             '<td style="text-align: left; white-space: nowrap">'
             f"{SIGNS.get(word, '?')} {word}</td>"
@@ -182,7 +182,7 @@ def _html(found, text=None):
         )
     head = "<th>verdict</th><th>message or name</th><th>today</th><th>row</th>"
     head = head.replace("<th>", '<th style="text-align: left">')
-    body = "".join(cells)
+    body = "".join(lines)
     space = 'style="padding-right: 1em; line-height: 1.4; '
     body = body.replace('<td style="', f"<td {space}")
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
