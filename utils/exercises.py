@@ -5,9 +5,10 @@ EXERCISES.
 """
 
 import ctypes
+import faulthandler
 import html
 import importlib.util
-import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable
@@ -223,17 +224,18 @@ def _wait_for(thread, begin, clocks):
         except OSError:  # it has just ended
             computed = 0
         waited = time.monotonic() - begin
+        if thread.is_alive() and computed <= SECONDS and waited <= PATIENCE:
+            continue
         # the first use of a part of PyTorch: slow on a cold disk, and broken if cut off
         if thread.is_alive() and _imports(thread):
             continue
         if not thread.is_alive() or computed > SECONDS:
             return f"your answer computed for {SECONDS} seconds: does a loop never end?"
-        if waited > PATIENCE:
-            return (
-                f"your answer is still running after {PATIENCE} seconds, of which it"
-                f" computed {computed:.1f}: it waits, for something that never comes or"
-                " for a busy machine."
-            )
+        return (
+            f"your answer is still running after {PATIENCE} seconds, of which it"
+            f" computed {computed:.1f}: it waits, for something that never comes or"
+            " for a busy machine."
+        )
 
 
 def _use_up_first_fake_mode():
@@ -263,13 +265,15 @@ def stop(thread):
 
 
 def _imports(thread):
-    """Whether the thread is in the middle of an import."""
-    frame = sys._current_frames().get(thread.ident)
-    while frame is not None and not frame.f_code.co_filename.startswith(
-        "<frozen importlib"
-    ):
-        frame = frame.f_back
-    return frame is not None
+    """Whether the thread is in the middle of an import. Its frames change while it
+    runs: only `faulthandler` reads them all in one go.
+    """
+    with tempfile.TemporaryFile("w+") as file:
+        faulthandler.dump_traceback(file)
+        file.seek(0)
+        stacks = file.read().split("\n\n")
+    begin = f"Thread 0x{thread.ident:0{2 * ctypes.sizeof(ctypes.c_ulong)}x} "
+    return any(begin in stack and "<frozen importlib" in stack for stack in stacks)
 
 
 def hint(number: str) -> None:

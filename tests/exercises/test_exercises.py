@@ -191,6 +191,20 @@ def test_who_waits_has_more_time_than_who_computes(capsys, monkeypatch):
     assert capsys.readouterr().out.startswith("✓ 00.1")
 
 
+def test_import_is_not_cut_off(capsys, monkeypatch, tmp_path):
+    (tmp_path / "slow_to_import.py").write_text("import time\ntime.sleep(1)\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(exercises, "PATIENCE", 0.1)
+
+    def imports(x):
+        import slow_to_import  # noqa: F401
+
+        return x.device.type
+
+    exercises.check("00.1", imports)
+    assert capsys.readouterr().out.startswith("✓ 00.1")
+
+
 def test_answer_that_lives_from_the_first_check_is_refused(capsys):
     seen = []
 
