@@ -10,7 +10,7 @@
     [page, name, `#${anchor}`, section.replace(/[&<]/g, letter => `&#${letter.charCodeAt(0)};`),
      score, `${page}.html`, "title"];
 
-  // Where a message is mended, and its entry, for at least three words of it.
+  // A message's entry, and where it is mended, for at least three words of it.
   function messages(query) {
     const words = plain(query);
     if (query.trim().split(/\s+/).length < 3) return [];
@@ -18,21 +18,40 @@
       .filter(([text, title]) => plain(text).includes(words) || words.includes(plain(title)))
       .sort(([, left], [, right]) => plain(right).length - plain(left).length)
       .slice(0, 4)
-      .flatMap(([, , lesson, entry], n) => [result(lesson, 900 - n), result(entry, 800 - n)]);
+      .flatMap(([, , entry, lesson], n) =>
+        [result(entry, 900 - 2 * n), result(lesson, 899 - 2 * n)]);
   }
 
-  // Where lessons say most about a name: torch.amp.GradScaler, record_stream().
+  // A name in the index, and the section that explains it: torch.amp.GradScaler,
+  // xm.mark_step(), non_blocking=True.
   function names(query) {
-    const name = query.trim().toLowerCase().replace(/\(.*$/, "").split(".").pop();
-    const places = Object.hasOwn(deviceLab.lookup.names, name)
-      ? deviceLab.lookup.names[name] : [];
-    return places.map((place, n) => result(place, 700 - n));
+    const name = query.trim().replace(/[(=].*$/, "");
+    const [first, ...others] = name.split(".");
+    const { aliases } = deviceLab.lookup;
+    const whole = [Object.hasOwn(aliases, first) ? aliases[first] : first, ...others].join(".");
+    const ends = (text, end) => `.${text}`.endsWith(`.${end}`);
+    const called = text => text.replace(/\((\w+)=\)$/, ".$1");
+    const lower = whole.toLowerCase();
+    const found = deviceLab.lookup.api.filter(([text]) => ends(called(text).toLowerCase(), lower));
+    // as it is written, before what differs in capitals
+    found.sort(([left], [right]) => ends(called(right), whole) - ends(called(left), whole));
+    return found.slice(0, 4).flatMap(([text, anchor, place], n) =>
+      [result(["docs/names", "Index of names", anchor, text], 700 - 2 * n),
+       result(place, 699 - 2 * n)]);
+  }
+
+  // Where lessons say most about another word of code, such as torchrun.
+  function words(query) {
+    const word = query.trim().toLowerCase().replace(/\(.*$/, "").split(".").pop();
+    const places = Object.hasOwn(deviceLab.lookup.names, word)
+      ? deviceLab.lookup.names[word] : [];
+    return places.map((place, n) => result(place, 600 - n));
   }
 
   const search = Search._performSearch;
   // Sphinx shows the last of its results first
   Search._performSearch = (query, ...terms) => {
-    const first = new Map([...messages(query), ...names(query)]
+    const first = new Map([...messages(query), ...names(query), ...words(query)]
       .sort((left, right) => right[4] - left[4])
       .map(each => [each[0] + each[2], each])
       .reverse());

@@ -1,35 +1,41 @@
-"""What the search page knows beside Sphinx's index: where a message is mended, and
-which lessons say most about a name such as `GradScaler`. docs/_static/search.js reads
-it.
+"""What the search page knows beside Sphinx's index: where a message is mended, what the
+index of names says, and which lessons say most about another word of code, such as
+`torchrun`. docs/_static/search.js reads it.
 """
 
 import json
 import re
 from collections import Counter
 
+from tools.site.api import CODE
+from tools.site.names import ALIASES
+
 MOST = 3  # lessons that a name leads to
 LEAST = 2  # times that a lesson says it
 HEADING = 10  # a name in a heading counts so many times
-# names in code between backticks: `torch.amp.GradScaler`, `x.record_stream(s)`
-CODE = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
 TITLES = re.compile(r"^#{2,3} (.+?)(?: \(\d+ minutes?\))?$", re.M)
 NAME = re.compile(r"[A-Za-z_]\w{3,}")
 
 
-def lookup(notebooks, names, grouped):
+def lookup(notebooks, names, grouped, index):
     """The text of the script _static/lookup.js.
 
     notebooks: {stem: notebook}. names: {stem: name of the lesson on the site}. grouped:
-    entries of the page of errors.
+    entries of the page of errors. index: those of the index of names.
     """
-    content = {"messages": messages(names, grouped), "names": places(notebooks, names)}
+    content = {
+        "messages": messages(names, grouped),
+        "api": api(names, index),
+        "aliases": {short: name for short, name in ALIASES.items() if short != name},
+        "names": places(notebooks, names),
+    }
     text = json.dumps(content, ensure_ascii=False, separators=(",", ":"))
     return f"window.deviceLab = window.deviceLab || {{}};\ndeviceLab.lookup = {text};\n"
 
 
 def messages(names, grouped):
-    """[its words, its title, page, name of the page, anchor, section] of each message:
-    where it is mended, and its entry on the page of errors.
+    """[its words, its title, its entry on the page of errors, where it is mended] of
+    each message; the last two as [page, name of the page, anchor, section].
     """
     found = []
     for entry in (entry for group in grouped.values() for entry in group):
@@ -42,8 +48,28 @@ def messages(names, grouped):
         title = entry.title.removesuffix(" …")
         lesson = [page, names[place.lesson.stem], place.id, section]
         index = ["docs/errors", "Errors and warnings", entry.anchor, entry.title]
-        found.append([words, title, lesson, index])
+        found.append([words, title, index, lesson])
     return found
+
+
+def api(names, index):
+    """[name, anchor, place to go to] of each entry of the index of names, the one that
+    lessons say most about first.
+    """
+    most = sorted(index.values(), key=lambda entry: -sum(entry.texts.values()))
+    return [
+        [
+            entry.name,
+            entry.anchor,
+            [
+                f"notebooks/{entry.first.stem}",
+                names[entry.first.stem],
+                entry.first.id,
+                entry.first.title,
+            ],
+        ]
+        for entry in most
+    ]
 
 
 def places(notebooks, names):

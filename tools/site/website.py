@@ -14,7 +14,7 @@ import sphinx.cmd.build
 
 from tools.lessons.notebooks import address, in_repository, launch_links, lessons
 from tools.lessons.times import read, with_links
-from tools.site import errors, evidence, explorers, pages
+from tools.site import api, errors, evidence, explorers, pages, recipes
 from tools.site.course import read_lessons
 from tools.site.lookup import lookup
 from utils.exercises import lesson_exercises
@@ -23,7 +23,13 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 # in the order of the navigation: above the lessons what is looked up, below them what
 # they rest on
-LOOK_UP = ["docs/paths", "docs/errors", "docs/glossary"]
+LOOK_UP = [
+    "docs/recipes",
+    "docs/errors",
+    "docs/names",
+    "docs/paths",
+    "docs/glossary",
+]
 GROUPS = {  # caption → numbers of lessons, the first and the last
     "Where tensors live": ("00", "04"),
     "Faster on one device": ("05", "10"),
@@ -120,7 +126,11 @@ def stage(folder, singles):
     explorers.write(folder / "_static" / "explorers")
     for path in lessons():
         stage_lesson(path, folder, path.name in singles)
+    notebooks = {path.stem: nbformat.read(path, as_version=4) for path in lessons()}
+    index = api.entries(notebooks)
     generated = evidence.pages()
+    generated["docs/names.md"] = api.page(index)
+    generated["docs/recipes.md"] = recipes.page(notebooks, names())
     for name in [f"{page}.md" for page in PAGES + FOR_CONTRIBUTORS]:
         page = folder / name
         page.parent.mkdir(parents=True, exist_ok=True)
@@ -129,8 +139,7 @@ def stage(folder, singles):
             text = link_steps(text)
         text = repository_links(text, pathlib.PurePath(name).parent)
         page.write_text(text, encoding="utf-8")
-    notebooks = {path.stem: nbformat.read(path, as_version=4) for path in lessons()}
-    script = lookup(notebooks, names(), errors.entries(read_lessons(), ROOT))
+    script = lookup(notebooks, names(), errors.entries(read_lessons(), ROOT), index)
     (folder / "_static" / "lookup.js").write_text(script, encoding="utf-8")
     start = start_page(explorers.page(lessons()[0].stem, ""))
     (folder / "index.md").write_text(start, encoding="utf-8")

@@ -1,0 +1,179 @@
+"""The page of recipes: of each lesson its recipe, with what each line does. From the
+cells whose ids begin with "recipe", and from those that define what they use.
+"""
+
+import ast
+import builtins
+import re
+
+from nbformat import v4
+
+from tools.lessons import formatting
+from tools.lessons.parts import folded, title_of
+from tools.site.course import md, ticks
+
+OPENS = "recipe"  # how the ids of these cells begin
+SECTION = re.compile(r"^## (\d+) · ", re.M)
+# "section 3", "sections 1, 2 and 4", "section 1, 2"; in a table a last column of numbers
+NUMBERS = r"\d+(?:(?:, | and |, and )\d+)*"
+NAMED = re.compile(rf"\b([Ss]ections?) ({NUMBERS})")
+COLUMN = re.compile(rf"^(\|.*\| )({NUMBERS})( \|)$", re.M)
+LESSON = re.compile(r"\]\((\d\d_\w+\.ipynb)")
+PAGE = re.compile(r"\]\(\.\./docs/")
+CELL = re.compile(r"\]\((#[\w-]+)\)")
+
+
+def parts(nb):
+    """The cells of a lesson's recipe, and those that define the names it uses, in the
+    order of the lesson; [] where it has none.
+    """
+    found, known = [], {*dir(builtins), *_defined(_cell(nb, "setup"))}
+    for place, cell in enumerate(nb.cells):
+        if cell.id.startswith(OPENS):
+            found += [*_needed(nb, place, known), cell]
+            known |= _defined(cell)
+    ids = {cell.id for cell in found}
+    return [cell for cell in nb.cells if cell.id in ids]
+
+
+def _cell(nb, id):
+    return next(cell for cell in nb.cells if cell.id == id)
+
+
+def _needed(nb, place, known):
+    """The cells above this place that define what its code uses and `known` lacks, in
+    order. Their names become known.
+    """
+    found = []
+    for name in sorted(_used(nb.cells[place]) - known):
+        makers = (
+            above
+            for above in reversed(range(place))
+            if name in _defined(nb.cells[above])
+        )
+        above = next(makers, None)
+        if above is not None and name not in known:
+            found += [*_needed(nb, above, known), nb.cells[above]]
+            known |= _defined(nb.cells[above])
+    return found
+
+
+def _nodes(cell):
+    """All nodes of a code cell's syntax trees."""
+    if cell.cell_type == "code":
+        for piece in formatting.split(cell.source)[1]:
+            yield from ast.walk(ast.parse(piece))
+
+
+def _defined(cell):
+    """The names that a cell assigns, defines or imports."""
+    found = set()
+    for node in _nodes(cell):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            found.add(node.id)
+        elif isinstance(node, ast.FunctionDef | ast.ClassDef):
+            found.add(node.name)
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            for each in node.names:
+                found.add(each.asname or each.name.partition(".")[0])
+    return found
+
+
+def _used(cell):
+    """The names that a cell reads and does not define itself."""
+    read = {
+        node.id
+        for node in _nodes(cell)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
+    }
+    arguments = {node.arg for node in _nodes(cell) if isinstance(node, ast.arg)}
+    return read - _defined(cell) - arguments
+
+
+def alone(nb):
+    """A notebook that runs the recipe: the set-up cell, what prepares it, its code."""
+    code = [cell for cell in parts(nb) if cell.cell_type == "code"]
+    return v4.new_notebook(cells=[_cell(nb, "setup"), *code], metadata=nb.metadata)
+
+
+def page(notebooks, names):
+    """The page, as Markdown. notebooks: {stem: notebook}. names: {stem: name of the
+    lesson on the site}.
+    """
+    listed, whole = [], []
+    for stem, nb in notebooks.items():
+        if parts(nb):
+            verb = re.match(r"# (.+)", nb.cells[0].source)[1]
+            listed.append(f"- [{md(names[stem])}](#recipe-{stem[:2]}): {md(verb)}")
+            whole.append(recipe(stem, nb, names[stem]))
+    return "\n".join(
+        [
+            "---\ntocdepth: 2\n---\n",
+            "# Recipes\n",
+            (
+                "The lines that each lesson is about, whole: to copy, and to print (four"
+                " pages). Each runs below the lesson's set-up cell. What a folded part"
+                " prepares stands for your own data and model.\n"
+            ),
+            *listed,
+            "",
+            *whole,
+        ]
+    )
+
+
+def recipe(stem, nb, name):
+    """One lesson's part of the page."""
+    promise = next(
+        line for line in nb.cells[0].source.split("\n") if line.startswith("You will")
+    )
+    out = [f"(recipe-{stem[:2]})=\n\n## {md(name)}\n", f"*{md(promise)}*\n"]
+    for cell in parts(nb):
+        if cell.cell_type == "markdown":
+            out.append(f"{linked(cell.source, stem, nb)}\n")
+        elif folded(cell):
+            title = title_of(cell)
+            source = re.sub(r"^# @title .*\n", "", cell.source, flags=re.M)
+            out += [
+                f'<details class="code"><summary>{title}</summary>\n',
+                f"{block(source)}\n\n</details>\n",
+            ]
+        elif "show_diff(" in cell.source:  # the recipe is what it prints
+            printed = "".join(output.get("text", "") for output in cell.outputs)
+            changed = [line for line in printed.split("\n") if line[:1] in ("+", "-")]
+            out.append(block("\n".join(changed), "diff") + "\n")
+        else:
+            out.append(f"{block(cell.source)}\n")
+    out.append(f"[The whole lesson](../notebooks/{stem}.ipynb)\n")
+    return "\n".join(out)
+
+
+def block(source, language="lesson"):
+    fence = ticks(source, 3)
+    return f"{fence}{language}\n{source}\n{fence}"
+
+
+def linked(text, stem, nb):
+    """A text of the lesson, for a page in docs/: its links from there, and each section
+    that it names as one.
+    """
+    cells = {
+        number: cell.id
+        for cell in nb.cells
+        if cell.cell_type == "markdown"
+        for number in SECTION.findall(cell.source)
+    }
+
+    def link(numbers):
+        def to(found):
+            if found[0] not in cells:
+                return found[0]
+            return f"[{found[0]}](../notebooks/{stem}.ipynb#{cells[found[0]]})"
+
+        return re.sub(r"\d+", to, numbers)
+
+    text = CELL.sub(rf"](../notebooks/{stem}.ipynb\1)", text)
+    text = LESSON.sub(r"](../notebooks/\1", text)
+    text = PAGE.sub("](", text)
+    text = NAMED.sub(lambda found: f"{found[1]} {link(found[2])}", text)
+    return COLUMN.sub(lambda found: f"{found[1]}{link(found[2])}{found[3]}", text)
