@@ -91,3 +91,9 @@ def test_sections_that_the_lines_name_are_links(page):
     bare = re.findall(r"\b[Ss]ections? \d+", page)
     # in a comment of the code, and of another lesson
     assert len(bare) <= 3, bare
+
+
+def test_readme_links_each_recipe():
+    readme = (website.ROOT / "README.md").read_text(encoding="utf-8")
+    linked = re.findall(r"\| (\d\d) \|.*/docs/recipes\.html#recipe-(\d\d)\)", readme)
+    assert linked == [(stem[:2], stem[:2]) for stem in WITH]

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from tools.lessons import formatting
 from tools.site.course import code, md
-from tools.site.names import Scope, existing, parsed, public
+from tools.site.names import Scope, existing, parsed
 from utils import grammar
 from utils.today import cell as today
 
@@ -109,10 +109,8 @@ class Entry:
         parts = []
         if self.explained:
             first, *others = self.explained
-            also = (
-                f" (also {', '.join(each.short for each in others)})" if others else ""
-            )
-            parts.append(first.whole + also)
+            also = ", ".join(each.short for each in others)
+            parts.append(first.whole + (f" (also {also})" if also else ""))
         if self.used:
             lessons = [place.link(place.stem[:2]) for place in self.used]
             parts.append(f"used in {', '.join(lessons)}")
@@ -267,11 +265,11 @@ def page(found):
     parts = [
         "# Index of names\n",
         (
-            f"{len(found)} names of `torch`, `torch_xla` and `accelerate`, with the"
-            " sections that explain them, the one that says most about it first. A"
-            " number alone is a lesson that uses the name. **today:** leads to what is"
-            " written in place of the name, or of what people do with it. `NAME(argument=)` is an argument. Press <kbd>/</kbd> and"
-            " type a name: the search knows them all.\n"
+            f"{len(found)} names of `torch`, `torch_xla` and `accelerate`, each with"
+            " the section that says most about it, then others. A number alone is a"
+            " lesson that uses the name. **today:** what is written in place of it, or"
+            " of what people do with it. `NAME(argument=)` is an argument. To find one,"
+            " press <kbd>/</kbd> and type it: the search leads here.\n"
         ),
     ]
     for name in sorted(groups, key=str.lower):

@@ -14,7 +14,7 @@ from tools.site.course import md, ticks
 
 OPENS = "recipe"  # how the ids of these cells begin
 SECTION = re.compile(r"^## (\d+) · ", re.M)
-# "section 3", "sections 1, 2 and 4", "section 1, 2"; in a table a last column of numbers
+# "section 3", "sections 1, 2 and 4"; in a table a last column of numbers
 NUMBERS = r"\d+(?:(?:, | and |, and )\d+)*"
 NAMED = re.compile(rf"\b([Ss]ections?) ({NUMBERS})")
 COLUMN = re.compile(rf"^(\|.*\| )({NUMBERS})( \|)$", re.M)
@@ -111,9 +111,9 @@ def page(notebooks, names):
             "---\ntocdepth: 2\n---\n",
             "# Recipes\n",
             (
-                "The lines that each lesson is about, whole: to copy, and to print (four"
-                " pages). Each runs below the lesson's set-up cell. What a folded part"
-                " prepares stands for your own data and model.\n"
+                "The lines that each lesson is about, whole: to copy, and to print"
+                " (four pages). Each runs below the set-up cell of its lesson. What a"
+                " folded part prepares stands for your own data and model.\n"
             ),
             *listed,
             "",

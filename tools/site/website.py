@@ -107,6 +107,8 @@ def start_page(explorer):
     }
     for name, content in places.items():
         text = text.replace(f"\n<!-- {name} -->\n", f"\n{content}\n")
+    # README names pages that only the site has by their address there
+    text = re.sub(rf"{address('Site')}/(docs/\w+)\.html", r"\1.md", text)
     return repository_links(text, ".")
 
 
