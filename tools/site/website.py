@@ -23,7 +23,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 # in the order of the navigation: above the lessons what is looked up, below them what
 # they rest on
-LOOK_UP = ["docs/paths", "docs/errors", "docs/glossary"]
+LOOK_UP = ["docs/paths", "docs/errors", "docs/glossary", "docs/teaching"]
 GROUPS = {  # caption → numbers of lessons, the first and the last
     "Where tensors live": ("00", "04"),
     "Faster on one device": ("05", "10"),
