@@ -458,6 +458,29 @@ def test_jupyterlab_serves_a_copy_of_the_first_lesson(
     assert os.name == "nt" or line in said
 
 
+def test_the_lines_that_a_class_gets_make_copies_and_say_that_all_is_there(tmp_path):
+    """docs/teaching.md: make lab LAB_ARGS=--version, and what its check prints."""
+    page = (ROOT / "docs" / "teaching.md").read_text(encoding="utf-8")
+    (arguments,) = re.findall(r"^make lab LAB_ARGS=(.*)$", page, re.M)
+    course, first = tmp_path / "a course", "00_start_here.ipynb"
+    shutil.copytree(ROOT / "tools", course / "tools")
+    (course / "notebooks").mkdir()
+    shutil.copy(ROOT / "notebooks" / first, course / "notebooks" / first)
+    command = [sys.executable, course / "tools" / "lab.py", *arguments.split()]
+    said = subprocess.check_output(command, text=True, timeout=60)
+    assert re.search(r"^\d+\.\d+\.\d+$", said, re.M)
+    assert (course / "work" / first).exists()
+    (code,) = re.findall(r'^\.venv/bin/python -c "(.*)"$', page, re.M)
+    check = [sys.executable, "-c", code]
+    said = subprocess.check_output(check, cwd=ROOT, text=True, timeout=60)
+    line = r"Ready: PyTorch \d\S+, (CPU|CUDA|MPS|XPU)"
+    assert re.fullmatch(f"{line}( and torch_xla)?\n", said)
+    (pinned,) = re.findall(
+        "^torch==(.*)$", (ROOT / "requirements.txt").read_text(), re.M
+    )
+    assert f"`Ready: PyTorch {pinned}, CPU`" in page
+
+
 @pytest.mark.parametrize(
     "file", [".devcontainer/devcontainer.json", "binder/postBuild"]
 )

@@ -8,7 +8,7 @@ import nbformat
 import pytest
 
 from tests.conftest import ROOT
-from tools.lessons import times
+from tools.lessons import teaching, times
 from utils import exercises
 
 PATHS, README, START, TEACHING = times.TIMED
@@ -144,6 +144,15 @@ def change(course, page, old, new):
 
 def test_the_pages_are_right():
     assert list(times.problems(ROOT)) == []
+
+
+def test_each_core_has_two_questions_that_show_what_people_believe():
+    course, text = times.read_course(ROOT), (ROOT / TEACHING).read_text("utf-8")
+    rows = re.findall(r'^\| (\d\d) \| ".*" \| \[(.*?)\]\(\S*?/(\d\d)_', text, re.M)
+    assert [row[0] for row in rows] == sorted([*course.lessons] * 2)
+    for number, name, linked in rows:
+        places = teaching.places(ROOT / "notebooks" / course.lessons[number].file)
+        assert linked == number and "core" in places[name][1]
 
 
 def test_contributors_find_what_their_pages_name():

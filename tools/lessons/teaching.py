@@ -14,7 +14,7 @@ ROW = re.compile(r"^(\| (home|\d+:\d\d) \| (\d\d) \|)[^|\n]*\|[^|\n]*\|(.*)", re
 CLOCK = re.compile(r"^\| (\d+):(\d\d) \|", re.M)
 PREDICTION = re.compile(r'\bpredict\(\s*"(\d\d\.\w+)"')
 EXERCISE = re.compile(r"^\*\*(\d\d\.\d)\*\* ★", re.M)
-SECTION = re.compile(r"^## (\d+) · ", re.M)
+SECTION = re.compile(r"^## (?:(\d+) · )?", re.M)
 # what the page calls predictions and exercises, and its links to those and to sections:
 # "[02.waits](../notebooks/02_….ipynb#waits-guess)", "[section 4](…#waits)"
 NAME = re.compile(r"(?<![\w.])\d\d\.(?:\d|[a-z]\w*)\b")
@@ -22,9 +22,8 @@ LINK = re.compile(r"\[([^]\n]+)\]\(\.\./notebooks/(\d\d)_[^)#\n]*#([^)\n]+)\)")
 
 
 def places(path):
-    """Where the predictions, exercises and sections of a lesson are:
-    "02.waits", "02.1" or "section 4" → (id of the cell, {"core", "4"}), the parts of
-        the lesson that it is in, itself among them.
+    """Where the predictions, exercises and sections of a lesson are: "02.waits", "02.1"
+    or "section 4" → (id of the cell, the parts that it is in: {"core", "4", itself}).
     """
     found, core, section = {}, {"core"}, set()
     for cell in nbformat.read(path, as_version=4).cells:
@@ -32,9 +31,9 @@ def places(path):
             names = PREDICTION.findall(cell.source)
         else:
             core = set() if cell.source.startswith("## Deeper") else core
-            numbers = SECTION.findall(cell.source)
-            section = {numbers[-1]} if numbers else section
-            names = [f"section {number}" for number in numbers]
+            if numbers := SECTION.findall(cell.source):
+                section = {*numbers[-1:]} - {""}  # below "## Exercises" none
+            names = [f"section {number}" for number in numbers if number]
             names += EXERCISE.findall(cell.source)
         found |= {name: (cell.id, core | section | {name}) for name in names}
     return found
