@@ -1,9 +1,10 @@
 """Open JupyterLab on the reader's own copy of the first lesson.
 
-    python tools/lab.py [arguments of JupyterLab]
+    python tools/lab.py [--core] [arguments of JupyterLab]
 
 The copies, in the folder work, have no outputs: no answer below its question. A copy
-that the reader has changed or run is never touched. JupyterLab gets the settings of
+that the reader has changed or run is never touched. With --core others are made, in
+work/core, which end where the core of a lesson ends. JupyterLab gets the settings of
 tools/jupyterlab and reads notebooks with tools/contents.py; it listens on this machine
 only, with a token, and finds a free port (its defaults).
 """
@@ -21,12 +22,18 @@ from pathlib import Path
 from jupyter_core.paths import jupyter_config_dir, jupyter_data_dir
 
 ROOT = Path(__file__).resolve().parent.parent
+CORE = "work/core"  # where the copies of --core are
 PAGES = ("paths.md", "glossary.md")  # of docs, whose links open lessons
 # "](../docs/glossary.md#cuda)"; in a page itself "](#tpu)"
 INTO_PAGES = re.compile(r"\]\((?:\.\./docs/)?((?:paths|glossary)\.md|)(?:#([\w-]+))?\)")
 # "](scripts/", "src=\"diagrams/": links into folders of notebooks, up to the folder
 INTO_NOTEBOOKS = re.compile(
     r'(\]\(|(?:src|href)=")(?=(?:diagrams|exercises|recorded|scripts)\b)'
+)
+# in a copy of the core, in the place of the rest
+REST = (
+    "*This copy ends with the core. Sections and exercises that are named here and"
+    " missing stand in the whole lesson: `make lab` opens it.*"
 )
 
 
@@ -127,16 +134,27 @@ def into_copies(text, own=""):
     return INTO_PAGES.sub(link, text)
 
 
-def for_reader(path):
+def core_of(cells):
+    """The cells above the heading "Deeper", and one that says where the rest is."""
+    for n, cell in enumerate(cells):
+        if "".join(cell["source"]).startswith("## Deeper"):
+            return [*cells[:n], {**cell, "source": REST}]
+    return cells
+
+
+def for_reader(path, core=False):
     """A lesson as its reader gets it: without outputs, its edition noted, the sections
-    below "Deeper" closed, links mended.
+    below "Deeper" closed, links mended. core: those sections left out, for work/core.
     """
     lesson, is_deeper = json.loads(path.read_text(encoding="utf-8")), False
+    if core:
+        lesson["cells"] = core_of(lesson["cells"])
+    notebooks = "../../notebooks/" if core else "../notebooks/"
     for cell in lesson["cells"]:
         if cell["cell_type"] == "code":
             cell |= {"outputs": [], "execution_count": None}
             continue
-        text = INTO_NOTEBOOKS.sub(r"\1../notebooks/", "".join(cell["source"]))
+        text = INTO_NOTEBOOKS.sub(rf"\1{notebooks}", "".join(cell["source"]))
         text = into_copies(text)
         if is_deeper and text.startswith("## "):
             cell["metadata"]["jp-MarkdownHeadingCollapsed"] = True
@@ -164,9 +182,9 @@ def is_changed(copy):
     return edition != f"{short_hash(text)} -->\n"
 
 
-def is_kept(copy, newest):
+def is_kept(copy, newest, folder):
     """Whether the reader's copy stays as it is; one line where the course has a newer
-    edition than this one.
+    edition than this one. folder: what that line calls the copy's.
     """
     try:
         lesson = json.loads(copy.read_text(encoding="utf-8"))
@@ -181,20 +199,23 @@ def is_kept(copy, newest):
         known = now = used = True
     if used and newest not in (known, now):
         print(
-            f"work/{copy.name}: the course has a newer edition. To get it, rename yours"
-            " and start again."
+            f"{folder}/{copy.name}: the course has a newer edition. To get it, rename"
+            " yours and start again."
         )
     return used or newest == known
 
 
-def copy_lessons(work):
+def copy_lessons(work, core=False):
     """Copy each lesson into the folder `work`, and the pages that link to them, unless
-    the reader has it and has changed or run it.
+    the reader has it and has changed or run it. core: the cores, into work/core.
     """
+    folder = CORE if core else "work"
+    work = work / "core" if core else work
+    work.mkdir(exist_ok=True)
     for path in sorted((ROOT / "notebooks").glob("[0-9][0-9]_*.ipynb")):
-        lesson, copy = for_reader(path), work / path.name
+        lesson, copy = for_reader(path, core), work / path.name
         newest = lesson["metadata"]["device_lab"]["edition"]
-        if not copy.exists() or not is_kept(copy, newest):
+        if not copy.exists() or not is_kept(copy, newest, folder):
             write(copy, json.dumps(lesson, indent=1, ensure_ascii=False))
     for path in (ROOT / "docs" / name for name in PAGES):
         copy = work / path.name
@@ -214,10 +235,15 @@ if __name__ == "__main__":
     from contents import Contents
     from jupyterlab.labapp import LabApp
 
+    arguments = sys.argv[1:]
+    is_core = "--core" in arguments
+    if is_core:
+        arguments.remove("--core")
     provide_home()
     course, folder = provide_course()
     if folder == "work":
-        copy_lessons(course / "work")
+        copy_lessons(course / "work", is_core)
+        folder = CORE if is_core else folder
     # The lesson is the page that opens, and the one in the address that JupyterLab
     # prints. Containers and rented GPU machines have no user but root.
     options = [
@@ -226,4 +252,4 @@ if __name__ == "__main__":
         f"--LabApp.app_settings_dir={ROOT / 'tools' / 'jupyterlab'}",
         f"--LabApp.default_url=/lab/tree/{folder}/00_start_here.ipynb",
     ]
-    LabApp.launch_instance([*options, "--allow-root", *sys.argv[1:]])
+    LabApp.launch_instance([*options, "--allow-root", *arguments])

@@ -128,12 +128,14 @@ def text_cells(lesson):
     return "\n\n".join(map("".join, texts))
 
 
-def test_every_link_of_the_course_leads_to_the_same_or_its_copy_from_work():
-    work = ROOT / "work"
+@pytest.mark.parametrize("core", [False, True])
+def test_every_link_of_the_course_leads_to_the_same_or_its_copy_from_work(core):
+    work = ROOT / "work" / "core" if core else ROOT / "work"
     for path in sorted((ROOT / "notebooks").glob("[0-9][0-9]_*.ipynb")):
         text = text_cells(json.loads(path.read_text(encoding="utf-8")))
+        text = text.partition("\n\n## Deeper")[0] if core else text
         there = list(targets(text, path.parent))
-        copy = text_cells(lab.for_reader(path))
+        copy = text_cells(lab.for_reader(path, core))
         assert there == list(targets(copy, work, copied=work)) and len(there) > 2
     for name in lab.PAGES:
         text = (ROOT / "docs" / name).read_text(encoding="utf-8")
@@ -152,18 +154,67 @@ def test_links_to_pages_have_the_anchors_of_jupyterlab(course):
     assert copy.startswith("[a](#Many-GPUs), [b](glossary.md#one)\n")
 
 
-def test_sections_below_deeper_are_closed(course, capsys):
-    texts = ["## 1 · Why?", "## Deeper", "A", "## 2 · How?", "### B", "## More"]
+DEEPER = ["## 1 · Why?", "## Deeper\n\nTwo.", "A", "## 2 · How?", "### B", "## More"]
+
+
+@pytest.fixture
+def deeper(course):
+    """The lesson of the small course, with a part below "Deeper"."""
     path = course / "notebooks" / LESSON
     nb = nbformat.read(path, as_version=4)
-    nb.cells += map(nbformat.v4.new_markdown_cell, texts)
+    nb.cells += map(nbformat.v4.new_markdown_cell, DEEPER)
     nbformat.write(nb, path)
+    return path
+
+
+def test_sections_below_deeper_are_closed(deeper):
     closed = [
         "".join(cell["source"])
-        for cell in lab.for_reader(path)["cells"]
+        for cell in lab.for_reader(deeper)["cells"]
         if cell["metadata"].get("jp-MarkdownHeadingCollapsed")
     ]
     assert closed == ["## 2 · How?", "## More"]
+
+
+def test_the_core_ends_above_deeper_beside_the_whole_copy(course, deeper, capsys):
+    work = course / "work"
+    lab.copy_lessons(lab.provide_course()[0] / "work")
+    whole = work / LESSON
+    change(whole, "x = 0", "x = 5")
+    before = whole.read_bytes()
+    lab.copy_lessons(work, core=True)
+    assert whole.read_bytes() == before
+    assert {path.name for path in work.iterdir()} == {LESSON, *lab.PAGES, "core"}
+    assert {path.name for path in (work / "core").iterdir()} == {LESSON, *lab.PAGES}
+    old = nbformat.read(deeper, as_version=4).cells
+    new = nbformat.read(work / "core" / LESSON, as_version=4)
+    nbformat.validate(new)
+    assert [cell.id for cell in new.cells] == [cell.id for cell in old[:5]]
+    assert [cell.source for cell in new.cells[3:]] == ["## 1 · Why?", lab.REST]
+    # where nothing is below "Deeper", nothing is missing
+    write(course / "notebooks" / "06_more.ipynb", "y = 0")
+    lab.copy_lessons(work, core=True)
+    assert lab.REST not in (work / "core" / "06_more.ipynb").read_text()
+    assert capsys.readouterr().out == ""
+
+
+def test_a_core_that_the_reader_has_changed_is_never_touched(course, deeper, capsys):
+    work = lab.provide_course()[0] / "work"
+    lab.copy_lessons(work, core=True)
+    copy = work / "core" / LESSON
+    before = copy.read_bytes()
+    change(deeper, "### B", "### C")  # is no part of the core
+    lab.copy_lessons(work, core=True)
+    assert copy.read_bytes() == before
+    change(deeper, "x = 0", "x = 1")
+    lab.copy_lessons(work, core=True)
+    assert "x = 1" in copy.read_text() and capsys.readouterr().out == ""
+    change(copy, "x = 1", "x = 7")
+    change(deeper, "x = 1", "x = 2")
+    lab.copy_lessons(work, core=True)
+    assert "x = 7" in copy.read_text() and not (work / LESSON).exists()
+    line = f"work/core/{LESSON}: the course has a newer edition."
+    assert capsys.readouterr().out.startswith(line)
 
 
 def test_a_copied_page_opens_copies_and_stays_once_changed(copy, course):
@@ -249,10 +300,12 @@ def test_nothing_can_be_written_and_the_lessons_still_open(course, tmp_path, cap
     assert said.startswith("Neither the course nor your home folder can be written: ")
 
 
-@pytest.mark.parametrize("read_only", [False, True])
-def test_a_copied_lesson_finds_the_course(kernel, monkeypatch, tmp_path, read_only):
+@pytest.mark.parametrize("read_only, core", [(False, False), (True, True)])
+def test_a_copied_lesson_finds_the_course(
+    kernel, monkeypatch, tmp_path, read_only, core
+):
     """The set-up cell, a diagram or recording, an exercise, its score, a job: from
-    work, and from a copy at home.
+    work, and from a core in a copy at home.
     """
     folder = tmp_path / "a course"
     ignore = shutil.ignore_patterns(
@@ -266,8 +319,9 @@ def test_a_copied_lesson_finds_the_course(kernel, monkeypatch, tmp_path, read_on
     monkeypatch.setattr(Path, "home", lambda: tmp_path / "home")
     course, work = lab.provide_course()
     assert (course == folder) is not read_only
-    lab.copy_lessons(course / work)
-    (path,) = (course / work).glob("00_*.ipynb")
+    lab.copy_lessons(course / work, core)
+    folder = course / work / "core" if core else course / work
+    (path,) = folder.glob("00_*.ipynb")
     nb = nbformat.read(path, as_version=4)
     (setup,) = (cell for cell in nb.cells if cell.id == "setup")
     place = "from utils import course; print(course.COURSE)"
@@ -278,7 +332,7 @@ def test_a_copied_lesson_finds_the_course(kernel, monkeypatch, tmp_path, read_on
     score = "check('00.1', 5); progress(); recordings.published('x')"
     nb.cells = [setup, *map(nbformat.v4.new_code_cell, [place, job, score])]
     monkeypatch.setattr(run, "kernel", kernel)
-    run.execute(nb, course / work, allow_errors=True)
+    run.execute(nb, folder, allow_errors=True)
     shown = list(map(text_of, nb.cells))
     assert [errors_of(cell) for cell in nb.cells] == [[]] * 4, shown
     assert shown[0].startswith("Ready: PyTorch ") and shown[1].strip() == str(course)
@@ -346,11 +400,12 @@ def test_widgets_are_read_while_their_kernel_lives(tmp_path, path, shutting_down
 # JupyterLab, and what opens the lessons elsewhere
 
 
-def page_of(log, lab):
-    """(port, content) of the page whose address JupyterLab has printed, once it is
-    served.
+def page_of(log, lab, folder):
+    """(port, content) of the page in this folder whose address JupyterLab has printed,
+    once it is served.
     """
-    address = r"http://127\.0\.0\.1:(\d+)/lab/tree/work/00_start_here\.ipynb\?token=\w+"
+    page = rf"lab/tree/{folder}/00_start_here\.ipynb"
+    address = rf"http://127\.0\.0\.1:(\d+)/{page}\?token=\w+"
     start = time.perf_counter()
     while True:
         assert lab.poll() is None, log.read_text()
@@ -365,7 +420,10 @@ def page_of(log, lab):
                 ).read()
 
 
-def test_jupyterlab_serves_a_copy_of_the_first_lesson(tmp_path, interruptible):
+@pytest.mark.parametrize("options, folder", [([], "work"), (["--core"], "work/core")])
+def test_jupyterlab_serves_a_copy_of_the_first_lesson(
+    tmp_path, interruptible, options, folder
+):
     """Also where the home folder cannot be written and the port is taken; Ctrl-C ends
     it.
     """
@@ -380,10 +438,10 @@ def test_jupyterlab_serves_a_copy_of_the_first_lesson(tmp_path, interruptible):
     with socket.create_server(("127.0.0.1", 0)) as other, log.open("w") as file:
         taken = other.getsockname()[1]
         command = [sys.executable, course / "tools" / "lab.py"]
-        command += ["--no-browser", f"--port={taken}"]
+        command += ["--no-browser", *options, f"--port={taken}"]
         lab = subprocess.Popen(command, cwd=tmp_path, env=env, stdout=file, stderr=file)
         try:
-            port, content = page_of(log, lab)
+            port, content = page_of(log, lab, folder)
             assert port != taken and b"JupyterLab" in content
         finally:
             lab.send_signal(signal.SIGINT)
@@ -392,11 +450,35 @@ def test_jupyterlab_serves_a_copy_of_the_first_lesson(tmp_path, interruptible):
     assert "Traceback" not in said and "0.0.0.0" not in said
     assert f"The port {taken} is already in use" in said
     assert f"from local directory: {course}\n" in said
-    assert (course / "work" / "00_start_here.ipynb").exists()
+    copies = {path.parent for path in course.rglob("work/**/00_start_here.ipynb")}
+    assert copies == {course / folder}
     home = Path(sys.prefix) / "home"
     line = f"The home folder cannot be written: settings go to {home}\n"
     # Windows does not find the home folder through HOME
     assert os.name == "nt" or line in said
+
+
+def test_the_lines_that_a_class_gets_make_copies_and_say_that_all_is_there(tmp_path):
+    """docs/teaching.md: make lab LAB_ARGS=--version, and what its check prints."""
+    page = (ROOT / "docs" / "teaching.md").read_text(encoding="utf-8")
+    (arguments,) = re.findall(r"^make lab LAB_ARGS=(.*)$", page, re.M)
+    course, first = tmp_path / "a course", "00_start_here.ipynb"
+    shutil.copytree(ROOT / "tools", course / "tools")
+    (course / "notebooks").mkdir()
+    shutil.copy(ROOT / "notebooks" / first, course / "notebooks" / first)
+    command = [sys.executable, course / "tools" / "lab.py", *arguments.split()]
+    said = subprocess.check_output(command, text=True, timeout=60)
+    assert re.search(r"^\d+\.\d+\.\d+$", said, re.M)
+    assert (course / "work" / first).exists()
+    (code,) = re.findall(r'^\.venv/bin/python -c "(.*)"$', page, re.M)
+    check = [sys.executable, "-c", code]
+    said = subprocess.check_output(check, cwd=ROOT, text=True, timeout=60)
+    line = r"Ready: PyTorch \d\S+, (CPU|CUDA|MPS|XPU)"
+    assert re.fullmatch(f"{line}( and torch_xla)?\n", said)
+    (pinned,) = re.findall(
+        "^torch==(.*)$", (ROOT / "requirements.txt").read_text(), re.M
+    )
+    assert f"`Ready: PyTorch {pinned}, CPU`" in page
 
 
 @pytest.mark.parametrize(

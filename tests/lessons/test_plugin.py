@@ -172,7 +172,7 @@ BAD = {
     "08_hangs": (
         ["import time; time.sleep(60)"],
         "0 of 1",
-        "Timeout of 3 seconds",
+        "Timeout of 10 seconds",
         [0],
     ),
     # In these nbval finds nothing wrong.
@@ -194,7 +194,7 @@ def bad_run(tmp_path_factory):
         write_notebook(folder / f"{name}.ipynb", *cells)
         for name, (cells, *_) in BAD.items()
     ]
-    return run("--nbval-cell-timeout=3", "--kernel-mib=256", "--family-mib=300", *paths)
+    return run("--nbval-cell-timeout=10", "--kernel-mib=256", "--family-mib=300", *paths)
 
 
 @pytest.mark.parametrize("name", BAD)

@@ -8,10 +8,10 @@ import nbformat
 import pytest
 
 from tests.conftest import ROOT
-from tools.lessons import times
+from tools.lessons import teaching, times
 from utils import exercises
 
-PATHS, README, START = times.TIMED
+PATHS, README, START, TEACHING = times.TIMED
 GLOSSARY, GUIDE = "docs/glossary.md", "CONTRIBUTING.md"
 MORE = "docs/contributing/a.md"
 SHORT = "| [Short](#short) | all | "
@@ -26,6 +26,8 @@ CELLS = {
         f"### And what?\n\n{WORDS}",
         "## Deeper",
         "## 2 · Why? (1 minute)",
+        'predict("00.why", "Because", "x", "y")',
+        "**00.1** ★",
         TABLE,
     ],
     "notebooks/01_older.ipynb": [
@@ -39,7 +41,7 @@ PAGES = {
 
 | path | for whom | lessons | hours |
 |---|---|---|---|
-| [Short](#short) | all | 00 01 | 10 min |
+| [Short](#short) | all | 00 01 | 15 min |
 | [Long](#long) | nobody | 01 | 5 min |
 
 ### Short
@@ -47,7 +49,7 @@ PAGES = {
 - [00 · Start](../notebooks/00_start_here.ipynb): the core, 4 minutes
 
 #### Then
-- [00 · Start](../notebooks/00_start_here.ipynb): 3 minutes
+- [00 · Start](../notebooks/00_start_here.ipynb): 7 minutes
   - 2 · Why?
   - exercise 00.1
 - [01 · Older](../notebooks/01_older.ipynb): the core, 2 minutes
@@ -58,11 +60,11 @@ PAGES = {
 """,
     README: """| | lesson | question | core | all |
 |---|---|---|---|---|
-| 00 | [Start](notebooks/00_start_here.ipynb) | What? | 4 | 4 |
+| 00 | [Start](notebooks/00_start_here.ipynb) | What? | 4 | 8 |
 | 01 | [Older](notebooks/01_older.ipynb) | Why? | 2 | 2 |
 | | all | | 0 hours | 0 hours |
 
-| [Short](docs/paths.md#short) | all | 00 01 | 10 min |
+| [Short](docs/paths.md#short) | all | 00 01 | 15 min |
 | [Long](docs/paths.md#long) | nobody | 01 | 5 min |
 """,
     GLOSSARY: """# Glossary
@@ -82,6 +84,22 @@ Of 2.5 things. So it matters. [01]
 # Three
 ```
 """,
+    TEACHING: """# For teachers
+
+[00.why](../notebooks/00_start_here.ipynb#cell-5), 2.13.0
+
+### Short
+
+| from | lesson | sections | minutes | vote on | leave out |
+|---|---|---|---|---|---|
+| home | 00 | core | 4 | | |
+| 0:00 | | | | welcome | |
+| 0:01 | 00 | 2 00.1 | 7 | 00.why | section 2 |
+| 0:10 | 01 | core | 2 | | |
+| 0:12 | | | | end | |
+
+[section 1](../notebooks/00_start_here.ipynb#cell-1)
+""",
     MORE: "[a](../glossary.md#kernel) [b](../../CONTRIBUTING.md)",
 }
 EXERCISES = """
@@ -91,8 +109,11 @@ EXERCISES = [SimpleNamespace(number="00.1", stars=1)]
 
 
 def notebook(texts):
-    new = nbformat.v4.new_markdown_cell
-    cells = [new(text, id=f"cell-{n}") for n, text in enumerate(texts)]
+    text, code = nbformat.v4.new_markdown_cell, nbformat.v4.new_code_cell
+    cells = [
+        (code if source.startswith("predict") else text)(source, id=f"cell-{n}")
+        for n, source in enumerate(texts)
+    ]
     return nbformat.writes(nbformat.v4.new_notebook(cells=cells)) + "\n"
 
 
@@ -125,6 +146,15 @@ def test_the_pages_are_right():
     assert list(times.problems(ROOT)) == []
 
 
+def test_each_core_has_two_questions_that_show_what_people_believe():
+    course, text = times.read_course(ROOT), (ROOT / TEACHING).read_text("utf-8")
+    rows = re.findall(r'^\| (\d\d) \| ".*" \| \[(.*?)\]\(\S*?/(\d\d)_', text, re.M)
+    assert [row[0] for row in rows] == sorted([*course.lessons] * 2)
+    for number, name, linked in rows:
+        places = teaching.places(ROOT / "notebooks" / course.lessons[number].file)
+        assert linked == number and "core" in places[name][1]
+
+
 def test_contributors_find_what_their_pages_name():
     """Paths such as tools/lab.py, and modules such as tests.exercises.mutants."""
     # not patterns: notebooks/1[34]*.ipynb, notebooks/NN_name.ipynb
@@ -144,14 +174,14 @@ def test_contributors_find_what_their_pages_name():
 def test_the_small_course_is_right_and_stays_as_it_is(course):
     assert list(times.problems(course)) == []
     assert {name: read(course, name) for name in PAGES} == PAGES
-    assert "(../docs/paths.md#short) | all | 00 01 | 10 min |" in read(course, START)
+    assert "(../docs/paths.md#short) | all | 00 01 | 15 min |" in read(course, START)
 
 
 FAULTS = [
     (PATHS, "  - 2 · Why?", "  - 2 · How?", "lesson 00 has no section '2 · How?'"),
     (PATHS, "start_here.ipynb): the", "begin.ipynb): the", "no lesson 00 in 00_begin"),
     (PATHS, "  - exercise", "   - exercise", "neither a lesson nor a section:    - ex"),
-    (PATHS, f"{SHORT}00 01 | 10 min |\n", "", "the table of paths names ['Long']"),
+    (PATHS, f"{SHORT}00 01 | 15 min |\n", "", "the table of paths names ['Long']"),
     (README, "paths.md#short", "paths.md#shorter", "link to docs/paths.md#shorter"),
     (GLOSSARY, "### kernel", "### tensor", "alphabetical"),
     (GLOSSARY, "### Matmul", "### Kernel", "stands there twice"),
@@ -174,6 +204,20 @@ FAULTS = [
         "the link to docs/glosary.md leads nowhere",
     ),
     (MORE, "../../CONT", "../CONT", "the link to ../CONTRIBUTING.md leads nowhere"),
+    (TEACHING, "[00.why]", "[00.who]", "there is no 00.who"),
+    (TEACHING, "cell-5", "cell-4", "00.why of lesson 00 is not in the cell cell-4"),
+    (TEACHING, "[section 1]", "[section 3]", "section 3 of lesson 00 is not in the"),
+    (
+        TEACHING,
+        "| home | 00",
+        "| home | 01",
+        "Short: the path has the lessons 00 00 01",
+    ),
+    (TEACHING, "| 0:10 |", "| 0:07 |", "Short: 0:01 has 6 minutes and takes 7"),
+    (TEACHING, "| 0:12 | | | | end | |\n", "", "nothing follows 0:10"),
+    (TEACHING, "7 | 00.why", "7 | 00.1, section 1", "0:01: section 1 is not in this"),
+    (TEACHING, "4 | |", "4 | 00.why |", "Short, home: 00.why is not in this step"),
+    (TEACHING, "2 | |", "2 | 00.why |", "Short, 0:10: 00.why is not in this step"),
 ]
 
 
@@ -186,13 +230,15 @@ def test_a_fault_is_noticed(course, page, old, new, message):
 
 
 WRONG_TIMES = [
+    (TEACHING, "| home | 00 | core | 4 |", "| home | 00 | | |"),
+    (TEACHING, "| 2 00.1 | 7 |", "| 2 | |"),
     (PATHS, "the core, 4 minutes", "the core, 5 minutes"),
     (PATHS, "the core, 2 minutes", "x"),
-    (PATHS, "ipynb): 3 minutes", "ipynb): the core, 2 minutes"),
-    (PATHS, "00 01 | 10 min", "00 | 10 min"),
-    (README, "What? | 4 | 4", "What? | 4 | 5"),
+    (PATHS, "ipynb): 7 minutes", "ipynb): the core, 2 minutes"),
+    (PATHS, "00 01 | 15 min", "00 | 15 min"),
+    (README, "What? | 4 | 8", "What? | 4 | 9"),
     (README, "| all | | 0 hours", "| all | | 1 hours"),
-    (START, "00 01 | 10 min", "00 01 | 1"),
+    (START, "00 01 | 15 min", "00 01 | 1"),
 ]
 
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import nbformat
 
-from tools.lessons import parts
+from tools.lessons import parts, teaching
 from utils.exercises import lesson_exercises
 
 # A lesson in a path: "- [02 · …](…): 19 minutes". Below it sections and exercises; none
@@ -30,7 +30,12 @@ ALL = re.compile(r"(\| \| all [^|\n]*\|[^|\n]*\|)[^|\n]*\|[^|\n]*\|")
 # to a file of the course, a heading of it, or one of the same page
 LINK = re.compile(r"\]\(([^)#:]*)(?:#([^)]*))?\)")
 # pages that say how long lessons take
-TIMED = ("docs/paths.md", "README.md", "notebooks/00_start_here.ipynb")
+TIMED = (
+    "docs/paths.md",
+    "README.md",
+    "notebooks/00_start_here.ipynb",
+    "docs/teaching.md",
+)
 
 
 class Lesson(NamedTuple):
@@ -162,7 +167,8 @@ def with_times(text, course):
         return f"{found[1]} {core:.0f} hours | {whole:.0f} hours |"
 
     text = LESSON.sub(of_lesson, ALL.sub(of_all, text))
-    return STEP.sub(of_step, PATH.sub(of_path, text))
+    text = STEP.sub(of_step, PATH.sub(of_path, text))
+    return teaching.with_steps(text, course)
 
 
 def write(root):
@@ -204,6 +210,8 @@ def _problems(page, course):
         yield "minutes or hours are not those of the lessons: run `make format`"
     if page.name == "paths.md":
         yield from _wrong_steps(text, course)
+    if page.name == "teaching.md":
+        yield from teaching.problems(text, course, page.parent.parent / "notebooks")
     if page.name == "glossary.md":
         yield from _wrong_terms(text, course.lessons)
     if page.suffix == ".md":  # those of lessons are checked with them

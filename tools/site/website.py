@@ -24,11 +24,14 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 # in the order of the navigation: above the lessons what is looked up, below them what
 # they rest on
 LOOK_UP = [
+    "docs/answers",
     "docs/recipes",
     "docs/errors",
     "docs/names",
     "docs/paths",
     "docs/glossary",
+    "docs/teaching",
+    "docs/zh",
 ]
 GROUPS = {  # caption → numbers of lessons, the first and the last
     "Where tensors live": ("00", "04"),
