@@ -68,9 +68,11 @@ PAGES = {
     GLOSSARY: """# Glossary
 
 ### kernel
+*核函数（内核、kernel）*
 A program. It runs, as `x.y` says. [00]
 
 ### Matmul
+*矩阵乘法*
 Of 2.5 things. So it matters. [01]
 
 [00]: ../notebooks/00_start_here.ipynb
@@ -155,6 +157,10 @@ FAULTS = [
     (README, "paths.md#short", "paths.md#shorter", "link to docs/paths.md#shorter"),
     (GLOSSARY, "### kernel", "### tensor", "alphabetical"),
     (GLOSSARY, "### Matmul", "### Kernel", "stands there twice"),
+    (GLOSSARY, "*矩阵乘法*\n", "", "Matmul has no Chinese name"),
+    (GLOSSARY, "*矩阵乘法*", "*matmul*", "Matmul has no Chinese name"),
+    (GLOSSARY, "（内核、kernel）", "（内核", "kernel has no Chinese name"),
+    (GLOSSARY, "矩阵乘法", "内核", "内核 stands at two terms"),
     (
         GLOSSARY,
         "says. [00]",

@@ -29,6 +29,11 @@ LESSON = re.compile(
 ALL = re.compile(r"(\| \| all [^|\n]*\|[^|\n]*\|)[^|\n]*\|[^|\n]*\|")
 # to a file of the course, a heading of it, or one of the same page
 LINK = re.compile(r"\]\(([^)#:]*)(?:#([^)]*))?\)")
+# A term of the glossary: a heading, its Chinese name, and a line with the number of a
+# lesson at its end, " [05]".
+TERM = re.compile(r"^### (.*)\n(?:\*(.+)\*\n)?(?:.* \[(\d\d)\]$)?", re.M)
+# 锁页内存（固定内存、页锁定内存）: the name to use, then others
+CHINESE = re.compile(r"([^（）、]+)(?:（([^（）]+)）)?")
 # pages that say how long lessons take
 TIMED = ("docs/paths.md", "README.md", "notebooks/00_start_here.ipynb")
 
@@ -224,18 +229,32 @@ def _wrong_steps(text, course):
 
 
 def _wrong_terms(text, lessons):
-    # a heading, and the line below it with its last mark, " [05]"
-    terms = re.findall(r"^### (.*)\n(?:.* \[(\d\d)\]$)?", text, re.M)
-    names = [name.lower() for name, _ in terms]
+    terms = TERM.findall(text)
+    names = [name.lower() for name, _, _ in terms]
     if names != sorted({*names}):
         yield "the terms are not in alphabetical order, or one stands there twice"
-    for name, number in terms:
+    known = set()
+    for name, chinese, number in terms:
+        words = chinese_names(chinese)
+        if not re.search("[\u4e00-\u9fff]", "".join(words)):
+            yield f"{name} has no Chinese name in the form *锁页内存（固定内存）*"
+        yield from (f"{word} stands at two terms" for word in words if word in known)
+        known.update(words)
         file = lessons.get(number, NONE).file
         if not file or f"\n[{number}]: ../notebooks/{file}\n" not in text:
             problem = (
                 "does not end with the number of a lesson, or its link leads nowhere"
             )
             yield f"{name} {problem}"
+
+
+def chinese_names(line):
+    """The names in a line such as 锁页内存（固定内存、页锁定内存）; none where it has
+    another form.
+    """
+    found = CHINESE.fullmatch(line)
+    names = [found[1], *(found[2] or "").split("、")] if found else []
+    return [name for name in names if name]
 
 
 def anchors(text):
