@@ -5,6 +5,7 @@ and lesson 00 say of lessons.
 format, make lint).
 """
 
+import json
 import re
 from typing import NamedTuple
 
@@ -192,7 +193,7 @@ def contributing(root):
 def problems(root):
     """What is wrong with the pages about the lessons, as lines of text."""
     course = read_course(root)
-    names = [*TIMED, "docs/glossary.md", "CONTRIBUTING.md"]
+    names = [*TIMED, "docs/glossary.md", "docs/zh.md", "CONTRIBUTING.md"]
     names += [path.relative_to(root).as_posix() for path in contributing(root)]
     for name in names:
         yield from (f"{name}: {problem}" for problem in _problems(root / name, course))
@@ -268,8 +269,8 @@ def anchors(text):
 
 
 def broken_links(text, folder):
-    """Links in `text` to files that do not exist, and to headings of Markdown files
-    that have none such.
+    """Links in `text` to files that do not exist, to headings of Markdown files that
+    have none such, and to cells that a lesson does not have.
     """
     for target, anchor in LINK.findall(text):
         path = folder / target
@@ -278,6 +279,9 @@ def broken_links(text, folder):
         elif anchor and (path.suffix == ".md" or not target):
             if anchor not in anchors(read(path) if target else text):
                 yield f"there is no heading for the link to {target}#{anchor}"
+        elif anchor and path.suffix == ".ipynb":
+            if anchor not in {cell["id"] for cell in json.loads(read(path))["cells"]}:
+                yield f"there is no cell for the link to {target}#{anchor}"
 
 
 def with_links(text, folder, address_of):

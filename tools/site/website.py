@@ -14,7 +14,7 @@ import sphinx.cmd.build
 
 from tools.lessons.notebooks import address, in_repository, launch_links, lessons
 from tools.lessons.times import read, with_links
-from tools.site import errors, evidence, explorers, pages
+from tools.site import errors, evidence, explorers, pages, terms
 from tools.site.course import read_lessons
 from tools.site.lookup import lookup
 from utils.exercises import lesson_exercises
@@ -23,7 +23,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 # in the order of the navigation: above the lessons what is looked up, below them what
 # they rest on
-LOOK_UP = ["docs/paths", "docs/errors", "docs/glossary"]
+LOOK_UP = ["docs/paths", "docs/errors", "docs/glossary", "docs/zh"]
 GROUPS = {  # caption → numbers of lessons, the first and the last
     "Where tensors live": ("00", "04"),
     "Faster on one device": ("05", "10"),
@@ -131,6 +131,8 @@ def stage(folder, singles):
         page.write_text(text, encoding="utf-8")
     notebooks = {path.stem: nbformat.read(path, as_version=4) for path in lessons()}
     script = lookup(notebooks, names(), errors.entries(read_lessons(), ROOT))
+    guides = [read(ROOT / "docs" / name) for name in ("glossary.md", "zh.md")]
+    script += terms.script(*guides, notebooks, names())
     (folder / "_static" / "lookup.js").write_text(script, encoding="utf-8")
     start = start_page(explorers.page(lessons()[0].stem, ""))
     (folder / "index.md").write_text(start, encoding="utf-8")
