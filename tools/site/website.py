@@ -23,7 +23,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 # in the order of the navigation: above the lessons what is looked up, below them what
 # they rest on
-LOOK_UP = ["docs/paths", "docs/errors", "docs/glossary", "docs/zh"]
+LOOK_UP = ["docs/answers", "docs/paths", "docs/errors", "docs/glossary", "docs/zh"]
 GROUPS = {  # caption → numbers of lessons, the first and the last
     "Where tensors live": ("00", "04"),
     "Faster on one device": ("05", "10"),
@@ -121,21 +121,38 @@ def stage(folder, singles):
     for path in lessons():
         stage_lesson(path, folder, path.name in singles)
     generated = evidence.pages()
+    messages = errors.entries(read_lessons(), ROOT)
     for name in [f"{page}.md" for page in PAGES + FOR_CONTRIBUTORS]:
         page = folder / name
         page.parent.mkdir(parents=True, exist_ok=True)
         text = generated[name] if name in generated else read(ROOT / name)
         if name == "docs/paths.md":
             text = link_steps(text)
+        if name == "docs/answers.md":
+            text = link_messages(text, messages)
         text = repository_links(text, pathlib.PurePath(name).parent)
         page.write_text(text, encoding="utf-8")
     notebooks = {path.stem: nbformat.read(path, as_version=4) for path in lessons()}
-    script = lookup(notebooks, names(), errors.entries(read_lessons(), ROOT))
+    script = lookup(notebooks, names(), messages)
     guides = [read(ROOT / "docs" / name) for name in ("glossary.md", "zh.md")]
     script += terms.script(*guides, notebooks, names())
     (folder / "_static" / "lookup.js").write_text(script, encoding="utf-8")
     start = start_page(explorers.page(lessons()[0].stem, ""))
     (folder / "index.md").write_text(start, encoding="utf-8")
+
+
+def link_messages(text, grouped):
+    """The page of answers, where each message that it names leads to its entry in the
+    index of errors. grouped: the entries of that, as errors.entries returns them.
+    """
+    anchors = {each.title: each.anchor for group in grouped.values() for each in group}
+
+    def link(found):
+        anchor = anchors.get(found[1])
+        return f"[{found[0]}](errors.md#{anchor})" if anchor else found[0]
+
+    # a span of code; blocks have three marks
+    return re.sub(r"(?<!`)`([^`\n]+)`(?!`)", link, text)
 
 
 STEP = re.compile(r"^- \[.*?\]\(\.\./notebooks/(.+?\.ipynb)\)")
