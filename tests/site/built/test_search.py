@@ -24,7 +24,7 @@ FIRST = {
     "torchrun": "notebooks/11_distributed_data_parallel.html",
     "锁页内存": "docs/glossary.html#pinned-memory",
     "固定内存": "docs/glossary.html#pinned-memory",
-    "锁页内存换来什么": "notebooks/06_pinned_memory_and_data_loading.html#pages",
+    "锁页内存有什么用": "notebooks/06_pinned_memory_and_data_loading.html#pages",
     "显存不足": "docs/zh.html#cuda-out-of-memory",
     "PyTorch 显存不足怎么办": "notebooks/07_memory.html#remedies",
     "CUDA流": "docs/glossary.html#stream",
