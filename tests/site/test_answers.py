@@ -22,7 +22,8 @@ TOP, *SECTIONS = re.split(r"^## ", TEXT, flags=re.M)
 ANSWERS = dict(section.split("\n", 1) for section in SECTIONS)  # by heading
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```\n", re.M | re.S)
 LESSON_LINK = re.compile(
-    r"\[(?:lesson (\d\d), )?section (\d+)\]\(\.\./notebooks/((\d\d)_\w+\.ipynb)#([\w-]+)\)"
+    r"\[(?:lesson (\d\d), )?section (\d+)\]"
+    r"\(\.\./notebooks/((\d\d)_\w+\.ipynb)#([\w-]+)\)"
 )
 
 
