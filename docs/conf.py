@@ -96,6 +96,16 @@ def lasting_addresses(app, doctree):
                         slugs[slug] = line, new, title
 
 
+def mark_chinese(app, doctree):
+    """Say which language it is where a page's title, or what is emphasized, is Chinese.
+    HTML has it as lang="zh-Hans", from a class of this form.
+    """
+    for node in [*doctree.findall(nodes.title), *doctree.findall(nodes.emphasis)]:
+        if re.search("[\u4e00-\u9fff]", node.astext()):
+            marked = node.parent if isinstance(node, nodes.title) else node
+            marked["classes"].append("language-zh-Hans")
+
+
 def describe(app, page, template, context, doctree):
     """What a search engine shows of a page: its first paragraph of some length."""
     if doctree is None:
@@ -152,6 +162,7 @@ def setup(app):
     # before Sphinx collects addresses
     app.connect("doctree-read", lasting_addresses, priority=100)
     app.connect("doctree-read", link_cells)
+    app.connect("doctree-read", mark_chinese)
     app.connect("html-page-context", describe)
     app.connect("build-finished", write_sitemap)
     app.connect("html-page-context", look_up)

@@ -1,5 +1,5 @@
-// The search page: what lookup.js knows of messages and names comes first
-// (tools/site/lookup.py).
+// The search page: what lookup.js knows of messages, names and Chinese words comes first
+// (tools/site/lookup.py, terms.py).
 "use strict";
 
 {
@@ -48,10 +48,31 @@
     return places.map((place, n) => result(place, 600 - n));
   }
 
+  // Where a term or topic is explained whose Chinese name is asked for, 显存不足, or
+  // stands in the question: 显存不足怎么办.
+  function chinese(query) {
+    const close = text => text.toLowerCase().replace(/\s+/g, "");
+    const asked = close(query);
+    if (!/\p{Script=Han}/u.test(asked)) return [];
+    // the share that two texts have in common; 1: they are the same
+    const share = (one, other) =>
+      one.includes(other) ? other.length / one.length
+        : other.includes(one) ? one.length / other.length : 0;
+    return deviceLab.terms
+      .map(([words, ...place]) =>
+        [Math.max(...words.split("、").map(word => share(close(word), asked))), place])
+      .filter(([fits]) => fits > 0)
+      .sort(([left], [right]) => right - left)
+      .slice(0, 6)
+      .map(([, [title, page, name, anchor, section]], n) =>
+        result([page, name, anchor, section ? `${title}: ${section}` : title], 600 - n));
+  }
+
   const search = Search._performSearch;
   // Sphinx shows the last of its results first
   Search._performSearch = (query, ...terms) => {
-    const first = new Map([...messages(query), ...names(query), ...words(query)]
+    const found = [messages, names, words, chinese].flatMap(find => find(query));
+    const first = new Map(found
       .sort((left, right) => right[4] - left[4])
       .map(each => [each[0] + each[2], each])
       .reverse());

@@ -194,7 +194,9 @@ def bad_run(tmp_path_factory):
         write_notebook(folder / f"{name}.ipynb", *cells)
         for name, (cells, *_) in BAD.items()
     ]
-    return run("--nbval-cell-timeout=10", "--kernel-mib=256", "--family-mib=300", *paths)
+    return run(
+        "--nbval-cell-timeout=10", "--kernel-mib=256", "--family-mib=300", *paths
+    )
 
 
 @pytest.mark.parametrize("name", BAD)

@@ -13,6 +13,7 @@ from utils import exercises
 
 PATHS, README, START, TEACHING = times.TIMED
 GLOSSARY, GUIDE = "docs/glossary.md", "CONTRIBUTING.md"
+CHINESE = "docs/zh.md"
 MORE = "docs/contributing/a.md"
 SHORT = "| [Short](#short) | all | "
 WORDS = " ".join(["word"] * 296)  # two minutes, with a heading of four words
@@ -70,13 +71,21 @@ PAGES = {
     GLOSSARY: """# Glossary
 
 ### kernel
+*核函数（内核、kernel）*
 A program. It runs, as `x.y` says. [00]
 
 ### Matmul
+*矩阵乘法*
 Of 2.5 things. So it matters. [01]
 
 [00]: ../notebooks/00_start_here.ipynb
 [01]: ../notebooks/01_older.ipynb
+""",
+    CHINESE: """# 导读
+
+[a](../notebooks/01_older.ipynb#cell-1) [b](#十问q-a)
+
+## 十问（Q A）
 """,
     GUIDE: """[a](docs/glossary.md#kernel) [b](#one-two) [c](http://x/#y)
 # One, two
@@ -185,6 +194,12 @@ FAULTS = [
     (README, "paths.md#short", "paths.md#shorter", "link to docs/paths.md#shorter"),
     (GLOSSARY, "### kernel", "### tensor", "alphabetical"),
     (GLOSSARY, "### Matmul", "### Kernel", "stands there twice"),
+    (CHINESE, "#cell-1", "#cell-9", "no cell for the link to ../notebooks/01_older"),
+    (CHINESE, "#十问q-a", "#十问", "no heading for the link to #十问"),
+    (GLOSSARY, "*矩阵乘法*\n", "", "Matmul has no Chinese name"),
+    (GLOSSARY, "*矩阵乘法*", "*matmul*", "Matmul has no Chinese name"),
+    (GLOSSARY, "（内核、kernel）", "（内核", "kernel has no Chinese name"),
+    (GLOSSARY, "矩阵乘法", "内核", "内核 stands at two terms"),
     (
         GLOSSARY,
         "says. [00]",

@@ -5,6 +5,7 @@ and lesson 00 say of lessons.
 format, make lint).
 """
 
+import json
 import re
 from typing import NamedTuple
 
@@ -29,6 +30,11 @@ LESSON = re.compile(
 ALL = re.compile(r"(\| \| all [^|\n]*\|[^|\n]*\|)[^|\n]*\|[^|\n]*\|")
 # to a file of the course, a heading of it, or one of the same page
 LINK = re.compile(r"\]\(([^)#:]*)(?:#([^)]*))?\)")
+# A term of the glossary: a heading, its Chinese name, and a line with the number of a
+# lesson at its end, " [05]".
+TERM = re.compile(r"^### (.*)\n(?:\*(.+)\*\n)?(?:.* \[(\d\d)\]$)?", re.M)
+# 锁页内存（固定内存、页锁定内存）: the name to use, then others
+CHINESE = re.compile(r"([^（）、]+)(?:（([^（）]+)）)?")
 # pages that say how long lessons take
 TIMED = (
     "docs/paths.md",
@@ -193,7 +199,7 @@ def contributing(root):
 def problems(root):
     """What is wrong with the pages about the lessons, as lines of text."""
     course = read_course(root)
-    names = [*TIMED, "docs/glossary.md", "CONTRIBUTING.md"]
+    names = [*TIMED, "docs/glossary.md", "docs/zh.md", "CONTRIBUTING.md"]
     names += [path.relative_to(root).as_posix() for path in contributing(root)]
     for name in names:
         yield from (f"{name}: {problem}" for problem in _problems(root / name, course))
@@ -232,18 +238,32 @@ def _wrong_steps(text, course):
 
 
 def _wrong_terms(text, lessons):
-    # a heading, and the line below it with its last mark, " [05]"
-    terms = re.findall(r"^### (.*)\n(?:.* \[(\d\d)\]$)?", text, re.M)
-    names = [name.lower() for name, _ in terms]
+    terms = TERM.findall(text)
+    names = [name.lower() for name, _, _ in terms]
     if names != sorted({*names}):
         yield "the terms are not in alphabetical order, or one stands there twice"
-    for name, number in terms:
+    known = set()
+    for name, chinese, number in terms:
+        words = chinese_names(chinese)
+        if not re.search("[\u4e00-\u9fff]", "".join(words)):
+            yield f"{name} has no Chinese name in the form *锁页内存（固定内存）*"
+        yield from (f"{word} stands at two terms" for word in words if word in known)
+        known.update(words)
         file = lessons.get(number, NONE).file
         if not file or f"\n[{number}]: ../notebooks/{file}\n" not in text:
             problem = (
                 "does not end with the number of a lesson, or its link leads nowhere"
             )
             yield f"{name} {problem}"
+
+
+def chinese_names(line):
+    """The names in a line such as 锁页内存（固定内存、页锁定内存）; none where it has
+    another form.
+    """
+    found = CHINESE.fullmatch(line)
+    names = [found[1], *(found[2] or "").split("、")] if found else []
+    return [name for name in names if name]
 
 
 def anchors(text):
@@ -257,8 +277,8 @@ def anchors(text):
 
 
 def broken_links(text, folder):
-    """Links in `text` to files that do not exist, and to headings of Markdown files
-    that have none such.
+    """Links in `text` to files that do not exist, to headings of Markdown files that
+    have none such, and to cells that a lesson does not have.
     """
     for target, anchor in LINK.findall(text):
         path = folder / target
@@ -267,6 +287,9 @@ def broken_links(text, folder):
         elif anchor and (path.suffix == ".md" or not target):
             if anchor not in anchors(read(path) if target else text):
                 yield f"there is no heading for the link to {target}#{anchor}"
+        elif anchor and path.suffix == ".ipynb":
+            if anchor not in {cell["id"] for cell in json.loads(read(path))["cells"]}:
+                yield f"there is no cell for the link to {target}#{anchor}"
 
 
 def with_links(text, folder, address_of):

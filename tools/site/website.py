@@ -14,7 +14,7 @@ import sphinx.cmd.build
 
 from tools.lessons.notebooks import address, in_repository, launch_links, lessons
 from tools.lessons.times import read, with_links
-from tools.site import api, errors, evidence, explorers, pages, recipes
+from tools.site import api, errors, evidence, explorers, pages, recipes, terms
 from tools.site.course import read_lessons
 from tools.site.lookup import lookup
 from utils.exercises import lesson_exercises
@@ -136,18 +136,37 @@ def stage(folder, singles):
     generated = evidence.pages()
     generated["docs/names.md"] = api.page(index)
     generated["docs/recipes.md"] = recipes.page(notebooks, names())
+    messages = errors.entries(read_lessons(), ROOT)
     for name in [f"{page}.md" for page in PAGES + FOR_CONTRIBUTORS]:
         page = folder / name
         page.parent.mkdir(parents=True, exist_ok=True)
         text = generated[name] if name in generated else read(ROOT / name)
         if name == "docs/paths.md":
             text = link_steps(text)
+        if name == "docs/answers.md":
+            text = link_messages(text, messages)
         text = repository_links(text, pathlib.PurePath(name).parent)
         page.write_text(text, encoding="utf-8")
-    script = lookup(notebooks, names(), errors.entries(read_lessons(), ROOT), index)
+    script = lookup(notebooks, names(), messages, index)
+    guides = [read(ROOT / "docs" / name) for name in ("glossary.md", "zh.md")]
+    script += terms.script(*guides, notebooks, names())
     (folder / "_static" / "lookup.js").write_text(script, encoding="utf-8")
     start = start_page(explorers.page(lessons()[0].stem, ""))
     (folder / "index.md").write_text(start, encoding="utf-8")
+
+
+def link_messages(text, grouped):
+    """The page of answers, where each message that it names leads to its entry in the
+    index of errors. grouped: the entries of that, as errors.entries returns them.
+    """
+    anchors = {each.title: each.anchor for group in grouped.values() for each in group}
+
+    def link(found):
+        anchor = anchors.get(found[1])
+        return f"[{found[0]}](errors.md#{anchor})" if anchor else found[0]
+
+    # a span of code; blocks have three marks
+    return re.sub(r"(?<!`)`([^`\n]+)`(?!`)", link, text)
 
 
 STEP = re.compile(r"^- \[.*?\]\(\.\./notebooks/(.+?\.ipynb)\)")

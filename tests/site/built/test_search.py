@@ -22,6 +22,12 @@ FIRST = {
     "pin_memory": "notebooks/06_pinned_memory_and_data_loading.html",
     "non_blocking": "notebooks/06_pinned_memory_and_data_loading.html",
     "torchrun": "notebooks/11_distributed_data_parallel.html",
+    "锁页内存": "docs/glossary.html#pinned-memory",
+    "固定内存": "docs/glossary.html#pinned-memory",
+    "锁页内存有什么用": "notebooks/06_pinned_memory_and_data_loading.html#pages",
+    "显存不足": "docs/zh.html#cuda-out-of-memory",
+    "PyTorch 显存不足怎么办": "notebooks/07_memory.html#remedies",
+    "CUDA流": "docs/glossary.html#stream",
 }
 
 
