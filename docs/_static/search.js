@@ -14,9 +14,12 @@
   function messages(query) {
     const words = plain(query);
     if (query.trim().split(/\s+/).length < 3) return [];
+    // its own words, not those of its cause
+    const like = title => plain(title).includes(words) || words.includes(plain(title));
     return deviceLab.lookup.messages
       .filter(([text, title]) => plain(text).includes(words) || words.includes(plain(title)))
-      .sort(([, left], [, right]) => plain(right).length - plain(left).length)
+      .sort(([, left], [, right]) =>
+        like(right) - like(left) || plain(right).length - plain(left).length)
       .slice(0, 4)
       .flatMap(([, , entry, lesson], n) =>
         [result(entry, 900 - 2 * n), result(lesson, 899 - 2 * n)]);
@@ -72,10 +75,12 @@
   // Sphinx shows the last of its results first
   Search._performSearch = (query, ...terms) => {
     const found = [messages, names, words, chinese].flatMap(find => find(query));
-    const first = new Map(found
-      .sort((left, right) => right[4] - left[4])
-      .map(each => [each[0] + each[2], each])
-      .reverse());
+    const first = new Map();
+    for (const each of found.sort((left, right) => left[4] - right[4])) {
+      const key = each[0] + each[2];
+      first.delete(key);  // found twice: it stands where the better one does
+      first.set(key, each);
+    }
     const others = search(query, ...terms)
       .filter(([page, , anchor]) => !first.has(page + anchor));
     return [...others, ...first.values()];
