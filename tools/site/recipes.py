@@ -111,8 +111,8 @@ def page(notebooks, names):
             "---\ntocdepth: 2\n---\n",
             "# Recipes\n",
             (
-                "The lines that each lesson is about, whole: to copy, and to print"
-                " (four pages). Each runs below the set-up cell of its lesson. What a"
+                "The lines that each lesson is about, whole: to copy, and to print,"
+                " on six pages. Each runs below the set-up cell of its lesson. What a"
                 " folded part prepares stands for your own data and model.\n"
             ),
             *listed,
