@@ -282,6 +282,6 @@ def group(name):
     """The module or class that a name belongs to, as the page groups them."""
     head = name.partition("(")[0].split(".")
     for end in (3, 2):
-        if len(head) > end and ".".join(head[:end]) not in ("torch.Tensor",):
+        if len(head) > end:
             return ".".join(head[:end])
     return ".".join(head[:-1]) or head[0]

@@ -11,6 +11,7 @@ from nbformat import v4
 from tools.lessons import formatting
 from tools.lessons.parts import folded, title_of
 from tools.site.course import md, ticks
+from tools.site.pages import TITLE
 
 OPENS = "recipe"  # how the ids of these cells begin
 SECTION = re.compile(r"^## (\d+) · ", re.M)
@@ -133,7 +134,7 @@ def recipe(stem, nb, name):
             out.append(f"{linked(cell.source, stem, nb)}\n")
         elif folded(cell):
             title = title_of(cell)
-            source = re.sub(r"^# @title .*\n", "", cell.source, flags=re.M)
+            source = TITLE.sub("", cell.source)
             out += [
                 f'<details class="code"><summary>{title}</summary>\n',
                 f"{block(source)}\n\n</details>\n",

@@ -165,8 +165,7 @@ def link_messages(text, grouped):
         anchor = anchors.get(found[1])
         return f"[{found[0]}](errors.md#{anchor})" if anchor else found[0]
 
-    # a span of code; blocks have three marks
-    return re.sub(r"(?<!`)`([^`\n]+)`(?!`)", link, text)
+    return api.CODE.sub(link, text)
 
 
 STEP = re.compile(r"^- \[.*?\]\(\.\./notebooks/(.+?\.ipynb)\)")
