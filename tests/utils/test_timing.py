@@ -288,22 +288,31 @@ def work():
     "fn", [lambda: time.sleep(3e-3), work()], ids=["sleep", "matmul"]
 )
 def test_agrees_with_torch_utils_benchmark_within_5_percent(fn):
-    """At work of a millisecond and more. One thread in both (the Timer's default), both
-    in turn, three tries.
+    """At work of a millisecond and more, one thread in both (the Timer's default). Each
+    pair is taken at once, now the one first, now the other: a machine that changes its
+    speed meets both sides of most pairs alike. Three tries.
     """
+    timer = torch.utils.benchmark.Timer("fn()", globals={"fn": fn})
+
+    def ours():
+        return measure(fn, "cpu", n=7).median
+
+    def theirs():
+        return statistics.median(timer.timeit(1).median for _ in range(7))
+
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
         for _ in range(3):
-            ours, theirs = [], []
-            for _ in range(7):
-                ours += measure(fn, "cpu", n=10).samples
-                timer = torch.utils.benchmark.Timer("fn()", globals={"fn": fn})
-                theirs += [timer.timeit(1).median for _ in range(10)]
-            ratio = statistics.median(ours) / statistics.median(theirs)
+            ratios = []
+            for _ in range(10):
+                first, second = ours(), theirs()
+                second_again, first_again = theirs(), ours()
+                ratios += [first / second, first_again / second_again]
+            ratio = statistics.median(ratios)
             if abs(ratio - 1) <= 0.05:
                 break
     finally:
         torch.set_num_threads(before)
-    assert statistics.median(ours) >= 1e-3
+    assert min(first, second) >= 1e-3
     assert ratio == pytest.approx(1, abs=0.05)
