@@ -121,6 +121,12 @@ def pipeline(
     pinned: False makes the copies hold the host
     launch: host time to issue one operation
 
+    Left out, so that it says too little: a pageable copy is slower than a pinned one,
+    each copy has a latency, and to record an event or wait for one costs the host time
+    as well. Too much: a pageable copy in may return when its bytes lie in the driver's
+    pinned buffer (NVIDIA, CUDA Driver API, "API synchronization behavior"), and with one
+    copy engine several hardware queues may stand before it.
+
     With equal stages and a stream each, n chunks take (n + 2)/(3n) of the serial time,
     four on one copy engine 8/12 by "breadth", 12/12 by "depth" (Tesla C1060, as above).
     """
