@@ -90,18 +90,23 @@ def sections(cells):
     return found
 
 
+def nodes(cell):
+    """All nodes of the syntax tree of a code cell."""
+    for piece in formatting.split(cell.source)[1]:
+        try:
+            tree = ast.parse(piece)
+        except SyntaxError:  # a line magic, or what Ruff reports
+            continue
+        yield from ast.walk(tree)
+
+
 def calls(cell, *names):
     """Calls of the functions `names` ("predict", "plots.explorer") in a code cell, as
     nodes of its syntax tree.
     """
-    for piece in formatting.split(cell.source)[1]:
-        try:
-            nodes = list(ast.walk(ast.parse(piece)))
-        except SyntaxError:  # a line magic, or what Ruff reports
-            nodes = []
-        for node in nodes:
-            if isinstance(node, ast.Call) and ast.unparse(node.func) in names:
-                yield node
+    for node in nodes(cell):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in names:
+            yield node
 
 
 def minutes(cells):
