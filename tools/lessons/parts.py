@@ -109,6 +109,23 @@ def calls(cell, *names):
             yield node
 
 
+def labels_of(cells):
+    """What the controls of the explorer in these cells are called, as far as their code
+    spells it.
+    """
+    found = set()
+    for cell in cells:
+        for node in nodes(cell):
+            if isinstance(node, ast.keyword) and node.arg == "description":
+                if isinstance(node.value, ast.Constant):
+                    found.add(node.value.value)
+        for call in calls(cell, "plots.explorer"):
+            for control in call.keywords:
+                if control.arg and "description=" not in ast.unparse(control.value):
+                    found.add(control.arg)
+    return found
+
+
 def minutes(cells):
     """How many minutes the cells take a reader."""
     return sum(

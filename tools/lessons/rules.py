@@ -17,8 +17,8 @@ from tools.lessons.parts import (
     heading,
     is_row,
     is_stub,
+    labels_of,
     minutes,
-    nodes,
     sections,
     text_of,
     title_of,
@@ -251,7 +251,7 @@ def _explorer(nb, number):
             yield "the explorer stands in no numbered section"
         texts = [n for n, each in enumerate(nb.cells) if each.cell_type == "markdown"]
         above = max(n for n in texts if n < place)
-        labels = _labels(nb.cells[above + 1 : place + 1])
+        labels = labels_of(nb.cells[above + 1 : place + 1])
         if labels and not labels & set(re.findall("`(.+?)`", nb.cells[above].source)):
             yield (
                 "the explorer: the text above it names none of its controls,"
@@ -260,23 +260,6 @@ def _explorer(nb, number):
         below = [nb.cells[n].source for n in texts if n > place]
         if not below or below[0].startswith("#"):
             yield "the explorer: no text of its section below it answers"
-
-
-def _labels(cells):
-    """What the controls of the explorer in these cells are called, as far as their code
-    spells it.
-    """
-    found = set()
-    for cell in cells:
-        for node in nodes(cell):
-            if isinstance(node, ast.keyword) and node.arg == "description":
-                if isinstance(node.value, ast.Constant):
-                    found.add(node.value.value)
-        for call in calls(cell, "plots.explorer"):
-            for control in call.keywords:
-                if control.arg and "description=" not in ast.unparse(control.value):
-                    found.add(control.arg)
-    return found
 
 
 def _predictions(nb, number):

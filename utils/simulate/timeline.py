@@ -14,6 +14,12 @@ issued back to back only when all have ended (a Tesla C2050 takes 9/12 of the se
 time for four chunks, breadth first; `schedule` says 6/12, unless each copy out is given
 all kernels as `after`).
 
+Of a pipeline it leaves out more. It says too little there: a pageable copy is slower
+than a pinned one, each copy has a latency, and to record an event or wait for one costs
+the host time as well. It says too much: a pageable copy in may return when its bytes
+lie in the driver's pinned buffer (NVIDIA, CUDA Driver API, "API synchronization
+behavior"), and one copy engine may have several hardware queues before it.
+
 Source: M. Harris, "How to Overlap Data Transfers in CUDA C/C++" (NVIDIA 2012): times of
 a Tesla C1060, C2050, K20c.
 """
@@ -120,12 +126,6 @@ def pipeline(
     copy_engines: 2, one a direction, or 1 for both
     pinned: False makes the copies hold the host
     launch: host time to issue one operation
-
-    Left out, so that it says too little: a pageable copy is slower than a pinned one,
-    each copy has a latency, and to record an event or wait for one costs the host time
-    as well. Too much: a pageable copy in may return when its bytes lie in the driver's
-    pinned buffer (NVIDIA, CUDA Driver API, "API synchronization behavior"), and with one
-    copy engine several hardware queues may stand before it.
 
     With equal stages and a stream each, n chunks take (n + 2)/(3n) of the serial time,
     four on one copy engine 8/12 by "breadth", 12/12 by "depth" (Tesla C1060, as above).
