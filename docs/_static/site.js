@@ -35,7 +35,7 @@ const verdict = (guess, answer) => {
 };
 
 // A question: its options become buttons; the one that is chosen is kept, and opens the
-// answer.
+// answer. It is judged while the answer is open: after a reload, too, not before.
 for (const question of document.querySelectorAll(".predict")) {
   const key = question.dataset.key;
   const said = document.createElement("p");
@@ -47,23 +47,27 @@ for (const question of document.querySelectorAll(".predict")) {
     item.append(button);
     return button;
   });
-  const mark = (guess) => {
+  const parts = answers.filter((answer) => answer.dataset.key === key);
+  let guess = kept.get(`predict ${key}`);
+  const mark = () => {
     for (const button of buttons) {
       button.setAttribute("aria-pressed", button.textContent === guess);
     }
-    said.textContent = guess === null ? "" : verdict(guess, question.dataset.answer);
+    const open = parts.some((answer) => answer.open);
+    said.textContent = guess === null ? ""
+      : verdict(guess, open ? question.dataset.answer : undefined);
   };
   for (const button of buttons) {
     button.addEventListener("click", () => {
-      kept.set(`predict ${key}`, button.textContent);
-      mark(button.textContent);
-      for (const answer of answers) {
-        answer.open ||= answer.dataset.key === key;
-      }
+      guess = button.textContent;
+      kept.set(`predict ${key}`, guess);
+      for (const answer of parts) answer.open = true;
+      mark();
     });
   }
+  for (const answer of parts) answer.addEventListener("toggle", mark);
   question.append(said);
-  mark(kept.get(`predict ${key}`));
+  mark();
 }
 
 // An answer in parts opens and closes as one.

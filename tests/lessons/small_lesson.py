@@ -55,7 +55,7 @@ check("99.1", add)
 [machine text]
 ## 2 · What adds?
 
-**Bet.** One part of this picture.
+**Bet.** One part of this picture. Move `end` to 4.
 [machine-diagram fold]
 # @title Diagram: a machine
 plots.diagram("machine")

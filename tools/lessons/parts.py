@@ -90,18 +90,40 @@ def sections(cells):
     return found
 
 
+def nodes(cell):
+    """All nodes of the syntax tree of a code cell."""
+    for piece in formatting.split(cell.source)[1]:
+        try:
+            tree = ast.parse(piece)
+        except SyntaxError:  # a line magic, or what Ruff reports
+            continue
+        yield from ast.walk(tree)
+
+
 def calls(cell, *names):
     """Calls of the functions `names` ("predict", "plots.explorer") in a code cell, as
     nodes of its syntax tree.
     """
-    for piece in formatting.split(cell.source)[1]:
-        try:
-            nodes = list(ast.walk(ast.parse(piece)))
-        except SyntaxError:  # a line magic, or what Ruff reports
-            nodes = []
-        for node in nodes:
-            if isinstance(node, ast.Call) and ast.unparse(node.func) in names:
-                yield node
+    for node in nodes(cell):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in names:
+            yield node
+
+
+def labels_of(cells):
+    """What the controls of the explorer in these cells are called, as far as their code
+    spells it.
+    """
+    found = set()
+    for cell in cells:
+        for node in nodes(cell):
+            if isinstance(node, ast.keyword) and node.arg == "description":
+                if isinstance(node.value, ast.Constant):
+                    found.add(node.value.value)
+        for call in calls(cell, "plots.explorer"):
+            for control in call.keywords:
+                if control.arg and "description=" not in ast.unparse(control.value):
+                    found.add(control.arg)
+    return found
 
 
 def minutes(cells):

@@ -17,6 +17,7 @@ from tools.lessons.parts import (
     heading,
     is_row,
     is_stub,
+    labels_of,
     minutes,
     sections,
     text_of,
@@ -27,8 +28,9 @@ from utils.messages import state_of
 
 # minutes, lines of a visible cell, cells, characters
 CORE_MOST, LINES_MOST, SILENT_MOST, TITLE_MOST = 50, 15, 3, 60
-# Messages about a lesson that is built otherwise: 00 is short.
-EXCUSED = {"00": "no heading|no cell `recipe`"}
+# Messages about a lesson that is built otherwise: 00 is short, the explorer of 16 is a
+# field in which to look something up.
+EXCUSED = {"00": "no heading|no cell `recipe`", "16": "the explorer"}
 
 
 def problems(nb, path, badges):
@@ -211,7 +213,7 @@ def _references(nb, number):
 
 
 # --------------------------------------------------------------------------------------
-# Cells that show nothing, diagrams, predictions
+# Cells that show nothing, diagrams, explorers, predictions
 
 
 def _silent_cells(nb, number):
@@ -235,6 +237,29 @@ def _diagrams(nb, number):
     for cell in diagrams:
         if not folded(cell) or not re.fullmatch(alone, cell.source):
             yield f"cell {cell.id}: a diagram stands alone in a folded cell"
+
+
+def _explorer(nb, number):
+    """Whether it stands in a numbered section, between a text that names a control and
+    one that answers.
+    """
+    for place, cell in enumerate(nb.cells):
+        if cell.cell_type != "code" or not any(calls(cell, "plots.explorer")):
+            continue
+        titles = [heading(above) for above in nb.cells[:place] if heading(above)]
+        if not titles or not titles[-1][0].isdigit():
+            yield "the explorer stands in no numbered section"
+        texts = [n for n, each in enumerate(nb.cells) if each.cell_type == "markdown"]
+        above = max(n for n in texts if n < place)
+        labels = labels_of(nb.cells[above + 1 : place + 1])
+        if labels and not labels & set(re.findall("`(.+?)`", nb.cells[above].source)):
+            yield (
+                "the explorer: the text above it names none of its controls,"
+                f" {', '.join(f'`{label}`' for label in sorted(labels))}"
+            )
+        below = [nb.cells[n].source for n in texts if n > place]
+        if not below or below[0].startswith("#"):
+            yield "the explorer: no text of its section below it answers"
 
 
 def _predictions(nb, number):
@@ -311,6 +336,7 @@ RULES = (
     _references,
     _silent_cells,
     _diagrams,
+    _explorer,
     _predictions,
     _given_away,
 )

@@ -14,6 +14,12 @@ issued back to back only when all have ended (a Tesla C2050 takes 9/12 of the se
 time for four chunks, breadth first; `schedule` says 6/12, unless each copy out is given
 all kernels as `after`).
 
+Of a pipeline it leaves out more. It says too little there: a pageable copy is slower
+than a pinned one, each copy has a latency, and to record an event or wait for one costs
+the host time as well. It says too much: a pageable copy in may return when its bytes
+lie in the driver's pinned buffer (NVIDIA, CUDA Driver API, "API synchronization
+behavior"), and one copy engine may have several hardware queues before it.
+
 Source: M. Harris, "How to Overlap Data Transfers in CUDA C/C++" (NVIDIA 2012): times of
 a Tesla C1060, C2050, K20c.
 """

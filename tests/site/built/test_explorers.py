@@ -141,7 +141,7 @@ def test_nothing_is_fetched_before_the_reader_comes_near(page):
     page.on("request", lambda request: asked.append(request.url))
     page.goto(address("05"))
     page.wait_for_timeout(500)
-    assert page.locator(".explorer select").is_disabled()
+    assert page.locator(".explorer select").first.is_disabled()
     assert not [url for url in asked if "explorers/" in url]
     opened(page, "05")
     assert len([url for url in asked if "explorers/05.js" in url]) == 1

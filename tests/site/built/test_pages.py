@@ -279,6 +279,52 @@ def test_keys_open_the_menus_of_a_narrow_page(switch, link, page, address):
 
 
 # --------------------------------------------------------------------------------------
+# Guesses
+
+
+@pytest.mark.parametrize("open_it", ["details.answer > summary", ".show-answers"])
+def test_a_guess_is_kept_and_judged_while_its_answer_is_open(open_it, page, address):
+    page.goto(address + STREAMS)
+    page.evaluate("localStorage.clear()")
+    page.reload()
+    question = page.locator(".predict").first
+    said, right = (
+        question.locator("[role=status]"),
+        question.get_attribute("data-answer"),
+    )
+    key = question.get_attribute("data-key")
+    answer = page.locator(f"details.answer[data-key='{key}']").first
+    opens = answer.locator("summary") if "summary" in open_it else page.locator(open_it)
+
+    opens.click()  # without a guess: the answer, and no word about one
+    expect(answer).to_have_attribute("open", "")
+    expect(said).to_have_text("")
+    opens.click()
+    expect(answer).not_to_have_attribute("open", "")
+
+    guesses = question.get_by_role("button")
+    wrong = next(text for text in guesses.all_inner_texts() if text != right)
+    guess = guesses.get_by_text(wrong, exact=True)
+    judged = re.compile(rf"You said “?{wrong}”?; .+ “?{right}”?\.")
+    guess.click()
+    expect(answer).to_have_attribute("open", "")
+    expect(said).to_have_text(judged)
+
+    page.reload()
+    expect(guess).to_have_attribute("aria-pressed", "true")
+    expect(answer).not_to_have_attribute("open", "")
+    expect(said).to_have_text(re.compile(rf"You said “?{wrong}”?\."))
+    opens.click()
+    expect(said).to_have_text(judged)
+    opens.click()
+    expect(said).not_to_have_text(judged)
+
+    guesses.get_by_text(right, exact=True).click()
+    expect(guess).to_have_attribute("aria-pressed", "false")
+    expect(said).to_have_text(re.compile("You said .*, and "))
+
+
+# --------------------------------------------------------------------------------------
 # Search, paper
 
 
