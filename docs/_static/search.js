@@ -1,5 +1,5 @@
-// The search page: what lookup.js knows of messages, names and Chinese words comes first
-// (tools/site/lookup.py, terms.py).
+// The search page: what lookup.js knows of messages, names, Chinese words and tasks comes
+// first (tools/site/lookup.py, terms.py).
 "use strict";
 
 {
@@ -10,19 +10,44 @@
     [page, name, `#${anchor}`, section.replace(/[&<]/g, letter => `&#${letter.charCodeAt(0)};`),
      score, `${page}.html`, "title"];
 
+  // How much a word says of a message: the fewer messages have it, the more.
+  let weights;
+  function weight(word) {
+    if (!weights) {
+      weights = new Map();
+      for (const [, title] of deviceLab.lookup.messages)
+        for (const each of new Set(plain(title).split(" ")))
+          weights.set(each, (weights.get(each) ?? 0) + 1);
+      for (const [each, count] of weights) weights.set(each, 1 / count);
+    }
+    return weights.get(word) ?? 0;
+  }
+
+  // How well a query fits a message: 3 where the one's own words hold the other's, 2 for
+  // another wording that is known, 1 where its cause or its details do, else the share of
+  // its words that the query has, by their weight.
+  function fit(query, [text, title, , , wordings]) {
+    const asked = plain(query), own = plain(title);
+    if (own && (own.includes(asked) || asked.includes(own))) return 3;
+    if (wordings.some(wording => new RegExp(wording).test(query))) return 2;
+    if (plain(text).includes(asked)) return 1;
+    const all = new Set(asked.split(" ")), words = [...new Set(own.split(" "))];
+    const common = words.filter(word => all.has(word));
+    const sum = some => some.reduce((total, word) => total + weight(word), 0);
+    return common.length < 3 ? 0 : sum(common) / sum(words);
+  }
+
   // A message's entry, and where it is mended, for at least three words of it.
   function messages(query) {
-    const words = plain(query);
     if (query.trim().split(/\s+/).length < 3) return [];
-    // its own words, not those of its cause
-    const like = title => plain(title).includes(words) || words.includes(plain(title));
+    const far = title => Math.abs(plain(title).length - plain(query).length);
     return deviceLab.lookup.messages
-      .filter(([text, title]) => plain(text).includes(words) || words.includes(plain(title)))
-      .sort(([, left], [, right]) =>
-        like(right) - like(left) || plain(right).length - plain(left).length)
+      .map(message => [fit(query, message), message])
+      .filter(([fits]) => fits > 0.6)
+      .sort(([left, [, one]], [right, [, other]]) => right - left || far(one) - far(other))
       .slice(0, 4)
-      .flatMap(([, , entry, lesson], n) =>
-        [result(entry, 900 - 2 * n), result(lesson, 899 - 2 * n)]);
+      .flatMap(([, [, , entry, lesson]], n) =>
+        [...(entry ? [result(entry, 900 - 2 * n)] : []), result(lesson, 899 - 2 * n)]);
   }
 
   // A name in the index, and the section that explains it: torch.amp.GradScaler,
@@ -51,6 +76,31 @@
     return places.map((place, n) => result(place, 600 - n));
   }
 
+  // The recipe, quick answer or section that does what is asked for, such as "measure GPU
+  // time": the one that has most of the words, the rare ones before the usual.
+  let known;
+  function tasks(query) {
+    const stemmer = new Stemmer();
+    const stems = text => new Set((text.toLowerCase().match(/\p{L}[\p{L}_]+/gu) ?? [])
+      .filter(word => !stopwords.includes(word)).map(word => stemmer.stemWord(word)));
+    const asked = [...stems(query)];
+    if (asked.length < 2) return [];
+    known ??= deviceLab.lookup.tasks.map(([title, text, place]) =>
+      [stems(title), stems(`${title} ${text}`), place]);
+    const rare = word => Math.log(known.length /
+      (1 + known.filter(([, words]) => words.has(word)).length));
+    const weights = new Map(asked.map(word => [word, rare(word)]));
+    const sum = words => words.reduce((total, word) => total + weights.get(word), 0);
+    const within = words => sum(asked.filter(word => words.has(word)));
+    return known
+      .map(([title, words, place]) =>
+        [(within(title) + within(words)) / 2 / sum(asked), place])
+      .filter(([fits]) => fits >= 0.4)
+      .sort(([left], [right]) => right - left)
+      .slice(0, 3)
+      .map(([, place], n) => result(place, 500 - n));
+  }
+
   // Where a term or topic is explained whose Chinese name is asked for, 显存不足, or
   // stands in the question: 显存不足怎么办.
   function chinese(query) {
@@ -74,7 +124,7 @@
   const search = Search._performSearch;
   // Sphinx shows the last of its results first
   Search._performSearch = (query, ...terms) => {
-    const found = [messages, names, words, chinese].flatMap(find => find(query));
+    const found = [messages, names, words, chinese, tasks].flatMap(find => find(query));
     const first = new Map();
     for (const each of found.sort((left, right) => left[4] - right[4])) {
       const key = each[0] + each[2];

@@ -73,13 +73,23 @@ class Entry:
 
     @property
     def explained(self):
-        """The sections that explain it, the one that says most about it first."""
-        sections = [place for place in self.texts if not place.row]
-        weight = {
-            place: (2 * self.texts[place] + self.uses[place]) * (1 + place.core)
-            for place in sections
+        """The sections that explain it, first the one that says most about it, in a
+        lesson that does.
+        """
+        said = {
+            place: 2 * self.texts[place] + self.uses[place]
+            for place in {**self.texts, **self.uses}
+            if not place.row
         }
-        return sorted(sections, key=lambda place: -weight[place])[:MOST]
+        lessons = Counter()
+        for place, count in said.items():
+            lessons[place.stem] += count
+        weight = {
+            place: said[place] * (1 + place.core) * lessons[place.stem]
+            for place in said
+            if self.texts[place]
+        }
+        return sorted(weight, key=lambda place: -weight[place])[:MOST]
 
     @property
     def used(self):

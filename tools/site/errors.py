@@ -35,6 +35,7 @@ class Message:
     def title(self):
         """The beginning of its text, up to where it goes into detail."""
         first = self.text.split("\n")[0].partition(f"{self.kind}: ")[2]
+        first = re.sub(r"^\[[^ ]*/[^ ]*\] ", "", first)  # [/a/file.cc:78]
         first = re.split(r"[.;!](?= |$)|, (?=but |which |please )", first)[0]
         return first if len(first) <= 72 else first[:72].rpartition(" ")[0] + " …"
 

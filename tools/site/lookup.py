@@ -1,41 +1,47 @@
 """What the search page knows beside Sphinx's index: where a message is mended, what the
-index of names says, and which lessons say most about another word of code, such as
-`torchrun`. docs/_static/search.js reads it.
+index of names says, which lessons say most about another word of code, such as
+`torchrun`, and where a task is done. docs/_static/search.js reads it.
 """
 
 import json
 import re
 from collections import Counter
 
-from tools.site.api import CODE
+from docutils.nodes import make_id
+
+from tools.site import recipes
+from tools.site.api import CODE, HEADING, TITLES, row_of
 from tools.site.names import ALIASES
+from utils.today.wordings import GENERAL, WORDINGS
 
 MOST = 3  # lessons that a name leads to
 LEAST = 2  # times that a lesson says it
-HEADING = 10  # a name in a heading counts so many times
-TITLES = re.compile(r"^#{2,3} (.+?)(?: \(\d+ minutes?\))?$", re.M)
 NAME = re.compile(r"[A-Za-z_]\w{3,}")
+SECTION = re.compile(r"^#{2,3} (\d+ · .+?)(?: \(\d+ minutes?\))?$", re.M)
 
 
-def lookup(notebooks, names, grouped, index):
+def lookup(notebooks, names, grouped, index, answers):
     """The text of the script _static/lookup.js.
 
     notebooks: {stem: notebook}. names: {stem: name of the lesson on the site}. grouped:
-    entries of the page of errors. index: those of the index of names.
+    entries of the page of errors. index: those of the index of names. answers: the
+    text of the page of quick answers.
     """
     content = {
-        "messages": messages(names, grouped),
+        "messages": messages(names, grouped) + rows(names, grouped, notebooks),
         "api": api(names, index),
         "aliases": {short: name for short, name in ALIASES.items() if short != name},
         "names": places(notebooks, names),
+        "tasks": tasks(notebooks, names, answers),
     }
     text = json.dumps(content, ensure_ascii=False, separators=(",", ":"))
     return f"window.deviceLab = window.deviceLab || {{}};\ndeviceLab.lookup = {text};\n"
 
 
 def messages(names, grouped):
-    """[its words, its title, its entry on the page of errors, where it is mended] of
-    each message; the last two as [page, name of the page, anchor, section].
+    """[its words, its title, its entry on the page of errors, where it is mended,
+    regular expressions of other wordings] of each message; entry and place as [page,
+    name of the page, anchor, section].
     """
     found = []
     for entry in (entry for group in grouped.values() for entry in group):
@@ -48,7 +54,30 @@ def messages(names, grouped):
         title = entry.title.removesuffix(" …")
         lesson = [page, names[place.lesson.stem], place.id, section]
         index = ["docs/errors", "Errors and warnings", entry.anchor, entry.title]
-        found.append([words, title, index, lesson])
+        rows = [place.row for place in entry.places if place.row]
+        wordings = [each for row in rows for each in worded(row)]
+        found.append([words, title, index, lesson, [*dict.fromkeys(wordings)]])
+    return found
+
+
+def worded(row):
+    """Regular expressions of the messages that lead to a row of lesson 16."""
+    known = [(pattern, slug) for pattern, slug, _ in WORDINGS] + [*GENERAL.items()]
+    return row.patterns() + [pattern for pattern, slug in known if slug == row.slug]
+
+
+def rows(names, grouped, notebooks):
+    """The same of the rows of lesson 16 that have no entry on the page of errors."""
+    entries = [entry for group in grouped.values() for entry in group]
+    places = [place for entry in entries for place in entry.places]
+    shown = {place.row.slug for place in places if place.row}
+    cells = [(stem, cell) for stem, nb in notebooks.items() for cell in nb.cells]
+    found = []
+    for stem, cell in cells:
+        row = row_of(cell)
+        if row and row.slug not in shown and worded(row):
+            place = [f"notebooks/{stem}", names[stem], cell.id, row.slug]
+            found.append(["", "", None, place, worded(row)])
     return found
 
 
@@ -70,6 +99,27 @@ def api(names, index):
         ]
         for entry in most
     ]
+
+
+def tasks(notebooks, names, answers):
+    """[its title, other words, place] of each recipe, quick answer and section."""
+    found = []
+    for stem, nb in notebooks.items():
+        opening, *cells = nb.cells
+        verb = opening.source.split("\n")[0].removeprefix("# ")
+        if parts := recipes.parts(nb):
+            place = ["docs/recipes", "Recipes", f"recipe-{stem[:2]}", names[stem]]
+            text = " ".join(part.source for part in parts)
+            found.append([f"{verb} {names[stem]}", text, place])
+        for cell in cells:
+            title = SECTION.search(cell.source)
+            if cell.cell_type == "markdown" and title:
+                place = [f"notebooks/{stem}", names[stem], cell.id, title[1]]
+                found.append([title[1], verb, place])
+    for title, text in re.findall(r"^## (.+)\n((?:(?!## ).*\n)*)", answers, re.M):
+        place = ["docs/answers", "Quick answers", make_id(title), title]
+        found.append([title, text.partition("Why: ")[0], place])
+    return found
 
 
 def places(notebooks, names):

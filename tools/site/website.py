@@ -147,7 +147,8 @@ def stage(folder, singles):
             text = link_messages(text, messages)
         text = repository_links(text, pathlib.PurePath(name).parent)
         page.write_text(text, encoding="utf-8")
-    script = lookup(notebooks, names(), messages, index)
+    answers = read(ROOT / "docs/answers.md")
+    script = lookup(notebooks, names(), messages, index, answers)
     guides = [read(ROOT / "docs" / name) for name in ("glossary.md", "zh.md")]
     script += terms.script(*guides, notebooks, names())
     (folder / "_static" / "lookup.js").write_text(script, encoding="utf-8")
