@@ -113,7 +113,7 @@ def page(notebooks, names):
             "# Recipes\n",
             (
                 "The lines that each lesson is about, whole: to copy, and to print,"
-                " on six pages. Each runs below the set-up cell of its lesson. What a"
+                " on four pages. Each runs below the set-up cell of its lesson. What a"
                 " folded part prepares stands for your own data and model.\n"
             ),
             *listed,

@@ -372,3 +372,11 @@ def test_a_lesson_on_paper(contexts, address):
     assert page.evaluate("window.closed") == 0  # answers are printed
     assert 12 <= len(pages) <= 40 and min(pages) > 50, pages  # none is blank
     page.close()
+
+
+def test_the_recipes_on_four_pages(contexts, address):
+    page = contexts["light"].new_page()
+    page.goto(f"{address}docs/recipes.html")
+    pages = drawn_on(page.pdf(prefer_css_page_size=True))
+    assert len(pages) == 4 and min(pages) > 50, pages
+    page.close()
