@@ -503,8 +503,8 @@ def run_epoch(torch_xla, add_up, update, loader, every):
 """,
         praise=(
             "With `import torch_xla` the same lines train on a TPU. A sync() after each"
-            " batch would be right as well, in more programs, which hand the gradients"
-            " from one to the next."
+            " batch would train the same weights, but in more programs a step, which"
+            " hand the gradients from one to the next."
         ),
     ),
     Exercise(

@@ -447,10 +447,10 @@ def ready_images(pixels, mean, std, device):
     return (images.float() / 255 - mean) / std
 """,
         praise=(
-            "Moved first, bytes cross the link as bytes; and the arithmetic is done"
-            " once, on the device. (An Apple GPU has no float64: an array of that type"
-            " needs .float() before .to(device).) What does not fit there whole is"
-            " prepared once and kept on the disk."
+            "The arithmetic is done once. Moved before .float(), bytes cross the link"
+            " as bytes; moved after it, four times as many cross. (An Apple GPU has no"
+            " float64: an array of that type needs .float() before .to(device).) What"
+            " does not fit there whole is prepared once and kept on the disk."
         ),
     ),
     Exercise(

@@ -394,7 +394,7 @@ def resume(trainer):
     if checkpoint is None:
         return 0
     trainer.net.load_state_dict(checkpoint["model"])
-    # ours: the checkpoint may come from another device
+    # the file's running means, but this device's settings, such as fused
     groups = trainer.optimizer.state_dict()["param_groups"]
     trainer.optimizer.load_state_dict(
         {"state": checkpoint["optimizer"], "param_groups": groups}

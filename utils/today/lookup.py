@@ -88,8 +88,9 @@ def look_up(text: str) -> None:
         print(textwrap.fill(f"why     {row.why}", 88, subsequent_indent=" " * 8))
         print(textwrap.indent(row.today, " " * 8).replace(" " * 8, "today   ", 1))
         print(f"more    lesson {row.lesson}; row {row.slug}, section {row.section}\n")
+    label = "also    " if found else ""
     for line in [line for line in elsewhere if line not in cures]:
-        print(textwrap.fill(line, 88, subsequent_indent=" " * 8))
+        print(textwrap.fill(f"{label}{line}", 88, subsequent_indent=" " * 8))
     for row in found[ANSWERS : ANSWERS + OTHERS]:
         print(f"also    {plain(row.heading)}: row {row.slug}, section {row.section}")
     if not found and not elsewhere:
