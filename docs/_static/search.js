@@ -51,18 +51,19 @@
   }
 
   // A name in the index, and the section that explains it: torch.amp.GradScaler,
-  // xm.mark_step(), non_blocking=True.
+  // xm.mark_step(), non_blocking=True, torch.compile(mode="default").
   function names(query) {
-    const name = query.trim().replace(/[(=].*$/, "");
+    const [, name, argument] = query.trim().match(/^([^(=]*)(?:\((\w+)=)?/);
     const [first, ...others] = name.split(".");
     const { aliases } = deviceLab.lookup;
     const whole = [Object.hasOwn(aliases, first) ? aliases[first] : first, ...others].join(".");
     const ends = (text, end) => `.${text}`.endsWith(`.${end}`);
     const called = text => text.replace(/\((\w+)=\)$/, ".$1");
-    const lower = whole.toLowerCase();
-    const found = deviceLab.lookup.api.filter(([text]) => ends(called(text).toLowerCase(), lower));
     // as it is written, before what differs in capitals
-    found.sort(([left], [right]) => ends(called(right), whole) - ends(called(left), whole));
+    const like = wanted => deviceLab.lookup.api
+      .filter(([text]) => ends(called(text).toLowerCase(), wanted.toLowerCase()))
+      .sort(([left], [right]) => ends(called(right), wanted) - ends(called(left), wanted));
+    const found = [...(argument ? like(`${whole}.${argument}`) : []), ...like(whole)];
     return found.slice(0, 4).flatMap(([text, anchor, place], n) =>
       [result(["docs/names", "Index of names", anchor, text], 700 - 2 * n),
        result(place, 699 - 2 * n)]);
@@ -79,10 +80,13 @@
   // The recipe, quick answer or section that does what is asked for, such as "measure GPU
   // time": the one that has most of the words, the rare ones before the usual.
   let known;
+  const ASKING = ("can correctly do does find from how my out should what when which why"
+    + " you").split(" ");
   function tasks(query) {
     const stemmer = new Stemmer();
-    const stems = text => new Set((text.toLowerCase().match(/\p{L}[\p{L}_]+/gu) ?? [])
-      .filter(word => !stopwords.includes(word)).map(word => stemmer.stemWord(word)));
+    const stems = text => new Set((text.toLowerCase().match(/\p{L}{2,}/gu) ?? [])
+      .filter(word => !stopwords.includes(word) && !ASKING.includes(word))
+      .map(word => stemmer.stemWord(word)));
     const asked = [...stems(query)];
     if (asked.length < 2) return [];
     known ??= deviceLab.lookup.tasks.map(([title, text, place]) =>
@@ -93,9 +97,12 @@
     const sum = words => words.reduce((total, word) => total + weights.get(word), 0);
     const within = words => sum(asked.filter(word => words.has(word)));
     return known
-      .map(([title, words, place]) =>
-        [(within(title) + within(words)) / 2 / sum(asked), place])
-      .filter(([fits]) => fits >= 0.4)
+      .filter(([, words]) => asked.filter(word => words.has(word)).length > 1)
+      .map(([title, words, place]) => {
+        const short = place[0].startsWith("docs/") ? 1.2 : 1;  // recipes, quick answers
+        return [short * (2 * within(title) + within(words)) / 3 / sum(asked), place];
+      })
+      .filter(([fits]) => fits >= 0.33)
       .sort(([left], [right]) => right - left)
       .slice(0, 3)
       .map(([, place], n) => result(place, 500 - n));

@@ -28,7 +28,10 @@ def lookup(notebooks, names, grouped, index, answers):
     text of the page of quick answers.
     """
     content = {
-        "messages": messages(names, grouped) + rows(names, grouped, notebooks),
+        "messages": [
+            *messages(names, grouped, notebooks),
+            *rows(names, grouped, notebooks),
+        ],
         "api": api(names, index),
         "aliases": {short: name for short, name in ALIASES.items() if short != name},
         "names": places(notebooks, names),
@@ -38,12 +41,24 @@ def lookup(notebooks, names, grouped, index, answers):
     return f"window.deviceLab = window.deviceLab || {{}};\ndeviceLab.lookup = {text};\n"
 
 
-def messages(names, grouped):
+def headed(notebooks):
+    """(stem, id of a cell) → id of the cell with the heading that it stands below."""
+    found = {}
+    for stem, nb in notebooks.items():
+        heading = nb.cells[0].id
+        for cell in nb.cells:
+            if cell.cell_type == "markdown" and TITLES.search(cell.source):
+                heading = cell.id
+            found[stem, cell.id] = heading
+    return found
+
+
+def messages(names, grouped, notebooks):
     """[its words, its title, its entry on the page of errors, where it is mended,
     regular expressions of other wordings] of each message; entry and place as [page,
     name of the page, anchor, section].
     """
-    found = []
+    found, headings = [], headed(notebooks)
     for entry in (entry for group in grouped.values() for entry in group):
         place = entry.places[0]
         section = place.row.slug if place.row else place.lesson.sections[place.id]
@@ -52,7 +67,8 @@ def messages(names, grouped):
             words += f" {entry.cure.text}"
         page = f"notebooks/{place.lesson.stem}"
         title = entry.title.removesuffix(" …")
-        lesson = [page, names[place.lesson.stem], place.id, section]
+        anchor = headings[place.lesson.stem, place.id] if place.row else place.id
+        lesson = [page, names[place.lesson.stem], anchor, section]
         index = ["docs/errors", "Errors and warnings", entry.anchor, entry.title]
         rows = [place.row for place in entry.places if place.row]
         wordings = [each for row in rows for each in worded(row)]
@@ -72,11 +88,12 @@ def rows(names, grouped, notebooks):
     places = [place for entry in entries for place in entry.places]
     shown = {place.row.slug for place in places if place.row}
     cells = [(stem, cell) for stem, nb in notebooks.items() for cell in nb.cells]
-    found = []
+    found, headings = [], headed(notebooks)
     for stem, cell in cells:
         row = row_of(cell)
         if row and row.slug not in shown and worded(row):
-            place = [f"notebooks/{stem}", names[stem], cell.id, row.slug]
+            anchor = headings[stem, cell.id]
+            place = [f"notebooks/{stem}", names[stem], anchor, row.slug]
             found.append(["", "", None, place, worded(row)])
     return found
 
