@@ -125,7 +125,8 @@ const scrolls = new ResizeObserver((entries) => {
     }
   }
 });
-for (const place of document.querySelectorAll("pre, .table-wrapper, .math-wrapper")) {
+const scrollable = "pre, .table-wrapper, .math-wrapper, .text_html:has(> table)";
+for (const place of document.querySelectorAll(scrollable)) {
   scrolls.observe(place);
 }
 
