@@ -245,6 +245,7 @@ def explorer(draw: Callable, **controls: "ipywidgets.ValueWidget") -> None:
     for control in controls.values():
         control.observe(redraw, "value")
     box = ipywidgets.VBox([*controls.values(), image])
+    box.add_class("device-lab-explorer")
     data = {form: first[form] for form in ("image/png", "text/plain") if form in first}
     widgets.show(box, data, {"image/png": {"alt": first["text/plain"]}})
 
