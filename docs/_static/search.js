@@ -10,31 +10,30 @@
     [page, name, `#${anchor}`, section.replace(/[&<]/g, letter => `&#${letter.charCodeAt(0)};`),
      score, `${page}.html`, "title"];
 
-  // How much a word says of a message: the fewer messages have it, the more.
-  let weights;
-  function weight(word) {
-    if (!weights) {
-      weights = new Map();
-      for (const [, title] of deviceLab.lookup.messages)
-        for (const each of new Set(plain(title).split(" ")))
-          weights.set(each, (weights.get(each) ?? 0) + 1);
-      for (const [each, count] of weights) weights.set(each, 1 / count);
-    }
-    return weights.get(word) ?? 0;
+  // A function that adds up how much words say, among these sets of words: one says the
+  // more, the fewer sets have it.
+  function rarity(sets) {
+    const counts = new Map();
+    for (const set of sets)
+      for (const word of set) counts.set(word, (counts.get(word) ?? 0) + 1);
+    return words => words.reduce((total, word) =>
+      total + Math.log((1 + sets.length) / (1 + (counts.get(word) ?? 0))), 0);
   }
+  const split = text => new Set(plain(text).split(" "));
 
   // How well a query fits a message: 3 where the one's own words hold the other's, 2 for
   // another wording that is known, 1 where its cause or its details do, else the share of
-  // its words that the query has, by their weight.
+  // its words that the query has, by their rarity.
+  let titles;
   function fit(query, [text, title, , , wordings]) {
     const asked = plain(query), own = plain(title);
     if (own && (own.includes(asked) || asked.includes(own))) return 3;
     if (wordings.some(wording => new RegExp(wording).test(query))) return 2;
     if (plain(text).includes(asked)) return 1;
-    const all = new Set(asked.split(" ")), words = [...new Set(own.split(" "))];
+    titles ??= rarity(deviceLab.lookup.messages.map(([, title]) => split(title)));
+    const all = split(query), words = [...split(title)];
     const common = words.filter(word => all.has(word));
-    const sum = some => some.reduce((total, word) => total + weight(word), 0);
-    return common.length < 3 ? 0 : sum(common) / sum(words);
+    return common.length < 3 ? 0 : titles(common) / titles(words);
   }
 
   // A message's entry, and where it is mended, for at least three words of it.
@@ -50,8 +49,8 @@
         [...(entry ? [result(entry, 900 - 2 * n)] : []), result(lesson, 899 - 2 * n)]);
   }
 
-  // A name in the index, and the section that explains it: torch.amp.GradScaler,
-  // xm.mark_step(), non_blocking=True, torch.compile(mode="default").
+  // A name in the index, the section that explains it, and rows of lesson 16:
+  // torch.amp.GradScaler, xm.mark_step(), non_blocking=True, torch.compile(mode="default").
   function names(query) {
     const [, name, argument] = query.trim().match(/^([^(=]*)(?:\((\w+)=)?/);
     const [first, ...others] = name.split(".");
@@ -64,9 +63,10 @@
       .filter(([text]) => ends(called(text).toLowerCase(), wanted.toLowerCase()))
       .sort(([left], [right]) => ends(called(right), wanted) - ends(called(left), wanted));
     const found = [...(argument ? like(`${whole}.${argument}`) : []), ...like(whole)];
-    return found.slice(0, 4).flatMap(([text, anchor, place], n) =>
-      [result(["docs/names", "Index of names", anchor, text], 700 - 2 * n),
-       result(place, 699 - 2 * n)]);
+    return found.slice(0, 4)
+      .flatMap(([text, anchor, places]) =>
+        [["docs/names", "Index of names", anchor, text], ...places])
+      .map((place, n) => result(place, 700 - n));
   }
 
   // Where lessons say most about another word of code, such as torchrun.
@@ -79,7 +79,7 @@
 
   // The recipe, quick answer or section that does what is asked for, such as "measure GPU
   // time": the one that has most of the words, the rare ones before the usual.
-  let known;
+  let known, sum;
   const ASKING = ("can correctly do does find from how my out should what when which why"
     + " you").split(" ");
   function tasks(query) {
@@ -88,13 +88,10 @@
       .filter(word => !stopwords.includes(word) && !ASKING.includes(word))
       .map(word => stemmer.stemWord(word)));
     const asked = [...stems(query)];
-    if (asked.length < 2) return [];
+    if (asked.length < 2 || !/\s/.test(query.trim())) return [];  // a word, a name
     known ??= deviceLab.lookup.tasks.map(([title, text, place]) =>
       [stems(title), stems(`${title} ${text}`), place]);
-    const rare = word => Math.log(known.length /
-      (1 + known.filter(([, words]) => words.has(word)).length));
-    const weights = new Map(asked.map(word => [word, rare(word)]));
-    const sum = words => words.reduce((total, word) => total + weights.get(word), 0);
+    sum ??= rarity(known.map(([, words]) => words));
     const within = words => sum(asked.filter(word => words.has(word)));
     return known
       .filter(([, words]) => asked.filter(word => words.has(word)).length > 1)

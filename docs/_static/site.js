@@ -114,6 +114,14 @@ const openTarget = () => {
 addEventListener("hashchange", openTarget);
 openTarget();
 
+// The menu begins where the reader is.
+const menu = document.querySelector(".sidebar-scroll");
+const here = menu?.querySelector(".current-page > a");
+if (here) {
+  const distance = here.getBoundingClientRect().top - menu.getBoundingClientRect().top;
+  menu.scrollTop = distance - menu.clientHeight / 2;
+}
+
 // What is too wide or too long for its place scrolls there: by the keyboard, too.
 const scrolls = new ResizeObserver((entries) => {
   for (const { target } of entries) {

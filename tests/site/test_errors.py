@@ -7,7 +7,7 @@ from nbformat import v4
 
 from tools.site.course import read_lessons
 from tools.site.cures import CURES
-from tools.site.errors import entries
+from tools.site.errors import Message, entries
 from tools.site.lookup import places
 from tools.site.website import ROOT
 
@@ -49,6 +49,12 @@ def test_a_row_of_lesson_16_says_why_and_what_to_write(found):
     above = entry.markdown().partition(":class: message")[0]
     assert "Scaling is for float16" in above
     assert "scaler = torch.amp.GradScaler(device.type, enabled=" in above
+
+
+def test_a_title_is_words_of_the_message_not_its_file(found):
+    text = "RuntimeError: [/a/b/transport/unbound_buffer.cc:78] Timed out waiting"
+    assert Message("RuntimeError", text).title == "Timed out waiting"
+    assert [entry.title for entry in found if entry.anchor == "message-"] == []
 
 
 def test_anchors_are_different(found):

@@ -221,6 +221,10 @@ def test_an_answer_has_verdict_reason_cure_lesson_and_place(capsys):
     # somebody has wrapped it
     lookup.look_up("… but found at least\ntwo devices, cuda:0 and cuda:1! (when")
     assert "row movement/two-gpus" in capsys.readouterr().out
+    # a lesson beside a row is called so
+    said = "Attempting to deserialize object on a CUDA device but torch.cuda."
+    lookup.look_up(f"RuntimeError: {said}is_available() is False.")
+    assert "\nalso    Lesson 01: " in capsys.readouterr().out
     lookup.look_up("nobody knows this")
     assert "Not collected here. Try one name" in capsys.readouterr().out
     lookup.look_up("frobnicate")

@@ -17,7 +17,6 @@ from utils.today.wordings import GENERAL, WORDINGS
 MOST = 3  # lessons that a name leads to
 LEAST = 2  # times that a lesson says it
 NAME = re.compile(r"[A-Za-z_]\w{3,}")
-SECTION = re.compile(r"^#{2,3} (\d+ · .+?)(?: \(\d+ minutes?\))?$", re.M)
 
 
 def lookup(notebooks, names, grouped, index, answers):
@@ -27,14 +26,15 @@ def lookup(notebooks, names, grouped, index, answers):
     entries of the page of errors. index: those of the index of names. answers: the
     text of the page of quick answers.
     """
+    headings = headed(notebooks)
     content = {
         "messages": [
-            *messages(names, grouped, notebooks),
-            *rows(names, grouped, notebooks),
+            *messages(names, grouped, headings),
+            *rows(names, grouped, notebooks, headings),
         ],
         "api": api(names, index),
         "aliases": {short: name for short, name in ALIASES.items() if short != name},
-        "names": places(notebooks, names),
+        "names": places(notebooks, names, {entry.last for entry in index.values()}),
         "tasks": tasks(notebooks, names, answers),
     }
     text = json.dumps(content, ensure_ascii=False, separators=(",", ":"))
@@ -53,12 +53,12 @@ def headed(notebooks):
     return found
 
 
-def messages(names, grouped, notebooks):
+def messages(names, grouped, headings):
     """[its words, its title, its entry on the page of errors, where it is mended,
     regular expressions of other wordings] of each message; entry and place as [page,
-    name of the page, anchor, section].
+    name of the page, anchor, section]. headings: as `headed` returns them.
     """
-    found, headings = [], headed(notebooks)
+    found = []
     for entry in (entry for group in grouped.values() for entry in group):
         place = entry.places[0]
         section = place.row.slug if place.row else place.lesson.sections[place.id]
@@ -70,8 +70,8 @@ def messages(names, grouped, notebooks):
         anchor = headings[place.lesson.stem, place.id] if place.row else place.id
         lesson = [page, names[place.lesson.stem], anchor, section]
         index = ["docs/errors", "Errors and warnings", entry.anchor, entry.title]
-        rows = [place.row for place in entry.places if place.row]
-        wordings = [each for row in rows for each in worded(row)]
+        known = [place.row for place in entry.places if place.row]
+        wordings = [each for row in known for each in worded(row)]
         found.append([words, title, index, lesson, [*dict.fromkeys(wordings)]])
     return found
 
@@ -82,13 +82,13 @@ def worded(row):
     return row.patterns() + [pattern for pattern, slug in known if slug == row.slug]
 
 
-def rows(names, grouped, notebooks):
+def rows(names, grouped, notebooks, headings):
     """The same of the rows of lesson 16 that have no entry on the page of errors."""
     entries = [entry for group in grouped.values() for entry in group]
     places = [place for entry in entries for place in entry.places]
     shown = {place.row.slug for place in places if place.row}
     cells = [(stem, cell) for stem, nb in notebooks.items() for cell in nb.cells]
-    found, headings = [], headed(notebooks)
+    found = []
     for stem, cell in cells:
         row = row_of(cell)
         if row and row.slug not in shown and worded(row):
@@ -99,23 +99,19 @@ def rows(names, grouped, notebooks):
 
 
 def api(names, index):
-    """[name, anchor, place to go to] of each entry of the index of names, the one that
-    lessons say most about first.
+    """[name, anchor, places to go to] of each entry of the index of names, the one that
+    lessons say most about first: the place that explains it, and rows of lesson 16.
     """
     most = sorted(index.values(), key=lambda entry: -sum(entry.texts.values()))
-    return [
-        [
-            entry.name,
-            entry.anchor,
-            [
-                f"notebooks/{entry.first.stem}",
-                names[entry.first.stem],
-                entry.first.id,
-                entry.first.title,
-            ],
+    found = []
+    for entry in most:
+        places = dict.fromkeys([entry.first, *entry.replaced, *entry.rows])
+        links = [
+            [f"notebooks/{place.stem}", names[place.stem], place.id, place.title]
+            for place in [*places][:MOST]
         ]
-        for entry in most
-    ]
+        found.append([entry.name, entry.anchor, links])
+    return found
 
 
 def tasks(notebooks, names, answers):
@@ -129,19 +125,20 @@ def tasks(notebooks, names, answers):
             text = " ".join(part.source for part in parts)
             found.append([f"{verb} {names[stem]}", text, place])
         for cell in cells:
-            title = SECTION.search(cell.source)
-            if cell.cell_type == "markdown" and title:
+            title = cell.cell_type == "markdown" and TITLES.search(cell.source)
+            if title and title[1][0].isdigit():
                 place = [f"notebooks/{stem}", names[stem], cell.id, title[1]]
                 found.append([title[1], verb, place])
-    for title, text in re.findall(r"^## (.+)\n((?:(?!## ).*\n)*)", answers, re.M):
+    for part in answers.split("\n## ")[1:]:
+        title, _, text = part.partition("\n")
         place = ["docs/answers", "Quick answers", make_id(title), title]
         found.append([title, text.partition("Why: ")[0], place])
     return found
 
 
-def places(notebooks, names):
+def places(notebooks, names, indexed=()):
     """Of each name, in lower case, the lessons that say most about it, as [page, name
-    of the lesson, id of the cell, section].
+    of the lesson, id of the cell, section]. indexed: what the index of names has.
     """
     counts = {stem: said(nb) for stem, nb in notebooks.items()}
     # what some text calls by its name in code
@@ -152,7 +149,7 @@ def places(notebooks, names):
         if cell.cell_type == "markdown"
         for code in CODE.findall(cell.source)
         for name in NAME.findall(code)
-    }
+    } - {name.lower() for name in indexed}
     found = {}
     for name in sorted(known):
         by_lesson = {

@@ -261,7 +261,7 @@ def test_keys_work_the_controls_of_a_lesson(page, address):
 
 @pytest.mark.parametrize(
     "switch, link",
-    [("Toggle site navigation", "Quick answers"), ("Toggle table", "What to remember")],
+    [("Toggle site navigation", "06"), ("Toggle table", "What to remember")],
 )
 def test_keys_open_the_menus_of_a_narrow_page(switch, link, page, address):
     page.set_viewport_size({"width": 380, "height": 700})
