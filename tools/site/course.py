@@ -33,7 +33,8 @@ class Recording:
         """Whether a CUDA GPU or a TPU gave it."""
         machine = self.origin.machine
         known = "capability" in machine or "TPU" in machine["device"]
-        return known and not self.origin.emulated
+        cpu = machine["device"] == machine.get("cpu")  # a compiler's cell, beside a GPU
+        return known and not cpu and not self.origin.emulated
 
     @property
     def told(self):
