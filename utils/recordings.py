@@ -294,7 +294,7 @@ def _show_recorded(name, missing, source, variables, origin, cell):
         )
     note(text, "emulated" if origin.emulated else "replayed")
     for output in cell["outputs"]:
-        _show(output)
+        _show(output, origin.date)
     if "value" in cell:
         variables[name] = json.loads(json.dumps(cell["value"]))
         results[name] = origin
@@ -335,8 +335,11 @@ def _show_published(entry, needs):
     note("\n".join(plain), "published", rich)
 
 
-def _show(output):
+def _show(output, date):
     if "text" in output:
-        print(output["text"], end="" if output["text"].endswith("\n") else "\n")
+        text = output["text"]
+        if "claim" in output:  # it was made when the cell ran live
+            text = text.replace("(this run)", f"(recorded {date})")
+        print(text, end="" if text.endswith("\n") else "\n")
     else:
         picture(output["png"], output["alt"])

@@ -309,6 +309,8 @@ def test_what_nobody_has_measured_is_said(course):
 def test_a_recording_of_a_GPU_makes_the_sentence_untrue_and_gives_figures(course):
     record(course, MACHINE)
     assert evidence.gpu_sentence(evidence.read_lessons(course)).startswith("No result")
+    record(course, {**H200, "device": "Xeon", "cpu": "Xeon"})  # of a GPU's machine
+    assert evidence.gpu_sentence(evidence.read_lessons(course)).startswith("No result")
     judged = {
         "source": grammar.source_hash(READS),
         "claims": [told(ALL, "NVIDIA H200", call='f"{name} of it"')],
@@ -317,7 +319,7 @@ def test_a_recording_of_a_GPU_makes_the_sentence_untrue_and_gives_figures(course
     claims = [told(claim, "NVIDIA H200") for claim in (RULE, TIME)]
     record(course, H200, *claims, others={"reads": judged, "plain": stale})
     assert evidence.gpu_sentence(evidence.read_lessons(course)) == (
-        "Recorded on a CUDA GPU or a TPU so far: cells 1 on NVIDIA H200."
+        "Cells recorded on a CUDA GPU or a TPU so far: 1 on NVIDIA H200."
     )
     found = rows(course)
     assert (

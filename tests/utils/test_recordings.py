@@ -252,6 +252,15 @@ def test_replay_shows_text_picture_and_value_with_their_origin(replay):
     )
 
 
+def test_a_claim_that_was_recorded_does_not_speak_of_this_run(replay):
+    said = "✓ a rule: 2 (claimed ≥ 1) · NVIDIA H200 (this run)"
+    claim = {"text": said, "claim": {"text": "a rule", "value": 2}}
+    printed = {"text": "printed (this run)\n"}
+    (cell,) = replay([{**ENTRY, "outputs": [claim, printed]}], CELL)
+    assert said.replace("this run", "recorded 2026-11-20") in text_of(cell)
+    assert "printed (this run)" in text_of(cell)
+
+
 def test_what_is_emulated_says_so_in_its_first_word(replay):
     timeless = CELL.replace("bandwidth", "bandwidth --timeless")
     without, cell, again, after = replay(

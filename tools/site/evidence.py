@@ -69,7 +69,7 @@ def gpu_sentence(lessons):
     devices = ", ".join(
         f"{count} on {device}" for device, count in sorted(found.items())
     )
-    return f"Recorded on a CUDA GPU or a TPU so far: cells {devices}."
+    return f"Cells recorded on a CUDA GPU or a TPU so far: {devices}."
 
 
 # --------------------------------------------------------------------------------------
