@@ -5,9 +5,11 @@
 {
   const plain = text => text.toLowerCase().replace(/[^\p{L}_]+/gu, " ").trim();
 
-  // [page, its name, anchor, section] as one of Sphinx's results.
-  const result = ([page, name, anchor, section], score) =>
-    [page, name, `#${anchor}`, section.replace(/[&<]/g, letter => `&#${letter.charCodeAt(0)};`),
+  // [page, its name, anchor, section] as one of Sphinx's results, with an answer in HTML.
+  const result = ([page, name, anchor, section], score, answer) =>
+    [page, name, `#${anchor}`,
+     [section.replace(/[&<]/g, letter => `&#${letter.charCodeAt(0)};`), answer]
+       .filter(text => text).join(": "),
      score, `${page}.html`, "title"];
 
   // A function that adds up how much words say, among these sets of words: one says the
@@ -45,8 +47,9 @@
       .filter(([fits]) => fits > 0.6)
       .sort(([left, [, one]], [right, [, other]]) => right - left || far(one) - far(other))
       .slice(0, 4)
-      .flatMap(([, [, , entry, lesson]], n) =>
-        [...(entry ? [result(entry, 900 - 2 * n)] : []), result(lesson, 899 - 2 * n)]);
+      .flatMap(([, [, , entry, lesson, , answer]], n) =>
+        entry ? [result(entry, 900 - 2 * n, answer), result(lesson, 899 - 2 * n)]
+          : [result(lesson, 899 - 2 * n, answer)]);
   }
 
   // A name in the index, the section that explains it, and rows of lesson 16:
@@ -64,9 +67,10 @@
       .sort(([left], [right]) => ends(called(right), wanted) - ends(called(left), wanted));
     const found = [...(argument ? like(`${whole}.${argument}`) : []), ...like(whole)];
     return found.slice(0, 4)
-      .flatMap(([text, anchor, places]) =>
-        [["docs/names", "Index of names", anchor, text], ...places])
-      .map((place, n) => result(place, 700 - n));
+      .flatMap(([text, anchor, places, answer]) =>
+        [[["docs/names", "Index of names", anchor, text], answer],
+         ...places.map(place => [place])])
+      .map(([place, answer], n) => result(place, 700 - n, answer));
   }
 
   // Where lessons say most about another word of code, such as torchrun.
@@ -96,7 +100,8 @@
     return known
       .filter(([, words]) => asked.filter(word => words.has(word)).length > 1)
       .map(([title, words, place]) => {
-        const short = place[0].startsWith("docs/") ? 1.2 : 1;  // recipes, quick answers
+        // tasks, recipes and quick answers are more to the point than sections
+        const short = /^(docs|.*,How do I)/.test(place) ? 1.2 : 1;
         return [short * (2 * within(title) + within(words)) / 3 / sum(asked), place];
       })
       .filter(([fits]) => fits >= 0.33)

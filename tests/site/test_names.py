@@ -147,7 +147,7 @@ def test_a_row_of_lesson_16_is_what_replaces_a_name(small):
     old, new = small["torch.cuda.amp.autocast"], small["torch.amp.autocast"]
     assert places(old.replaced) == [("16_c", "row-text")] and not old.rows
     assert places(new.rows) == [("16_c", "row-text")] and not new.replaced
-    assert "**today:** [16 · torch.cuda.amp.autocast]" in old.line()
+    assert "**today:** [16 · torch.cuda.amp.autocast]" in old.listed()
 
 
 # names, and the lesson that an entry leads to first

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from tools.lessons import formatting
+from tools.site import uses
 from tools.site.course import code, md
 from tools.site.names import Scope, existing, parsed
 from utils import grammar
@@ -54,10 +55,14 @@ class Place(NamedTuple):
 @dataclass
 class Entry:
     """A name, and how often texts and code of each section say it. replaced: the rows
-    of lesson 16 that have nothing else as heading.
+    of lesson 16 that have nothing else as heading, `today` what they write instead.
+    line, sentence: a use of it, and what the package says of it.
     """
 
     name: str
+    today: str = ""
+    line: str = ""
+    sentence: str = ""
     texts: Counter = field(default_factory=Counter)
     uses: Counter = field(default_factory=Counter)
     replaced: list = field(default_factory=list)
@@ -69,7 +74,7 @@ class Entry:
     @property
     def last(self):
         """What it is called: `record_stream`, of an argument `non_blocking`."""
-        return re.findall(r"\w+", self.name)[-1]
+        return uses.last_of(self.name)
 
     @property
     def explained(self):
@@ -115,8 +120,18 @@ class Entry:
         """The place to go to."""
         return next(iter(self.explained + self.replaced + self.used + self.rows))
 
-    def line(self):
-        parts = []
+    @property
+    def answer(self):
+        """What it is for, as Markdown."""
+        now = f"today {code(self.today)}" if self.today else ""
+        parts = [code(self.line) if self.line else now]
+        if self.sentence:
+            parts.append(f"“{self.sentence}”")
+        return " · ".join(filter(None, parts))
+
+    def listed(self):
+        """Its line on the page."""
+        parts = [self.answer] if self.answer else []
         if self.explained:
             first, *others = self.explained
             also = ", ".join(each.short for each in others)
@@ -138,8 +153,9 @@ def entries(notebooks):
     found, spoken = {}, []  # spoken: (stem, place, word, weight) of bare words in texts
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of names that will be gone
+        scopes = {stem: scope_of(nb) for stem, nb in notebooks.items()}
         for stem, nb in notebooks.items():
-            _read(stem, nb, scope_of(nb), found, spoken)
+            _read(stem, nb, scopes[stem], found, spoken)
         by_last = {}
         for entry in found.values():
             by_last.setdefault(entry.last, []).append(entry)
@@ -147,6 +163,9 @@ def entries(notebooks):
             for entry in meant(word, stem, by_last.get(word, [])):
                 entry.texts[place] += weight
         kept = [each for each in found.values() if worth(each, by_last)]
+        for each in kept:
+            each.line = uses.line(each, notebooks, scopes)
+            each.sentence = uses.said_by_pytorch(each.name)
     return {
         each.name: each for each in sorted(kept, key=lambda each: each.name.lower())
     }
@@ -224,6 +243,7 @@ def _read(stem, nb, scope, found, spoken):
             for name in sorted(old - new):
                 if place.title.startswith("`") and named(place.title) == {name}:
                     entry(name).replaced.append(place)
+                    entry(name).today = uses.of_today(row, name, new - old)
         elif cell.id != "setup":
             for tree in trees(cell):
                 for name in scope.said(tree):
@@ -275,15 +295,16 @@ def page(found):
     parts = [
         "# Index of names\n",
         (
-            f"{len(found)} names of `torch`, `torch_xla` and `accelerate`, each with"
-            " the section that says most about it, then others. A number alone is a"
-            " lesson that uses the name. **today:** what is written in place of it, or"
-            " of what people do with it. `NAME(argument=)` is an argument. To find one,"
-            " press <kbd>/</kbd> and type it: the search leads here.\n"
+            f"{len(found)} names of `torch`, `torch_xla` and `accelerate`, each with a"
+            " line that uses it, “what the package says” of it, the section that says"
+            " most about it, then others. A number alone is a lesson that uses it."
+            " **today:** what is written in its place, or in place of what people do"
+            " with it. `NAME(argument=)` is an argument. To find one, press"
+            " <kbd>/</kbd> and type it: the search leads here.\n"
         ),
     ]
     for name in sorted(groups, key=str.lower):
-        lines = [entry.line() for entry in groups[name]]
+        lines = [entry.listed() for entry in groups[name]]
         parts += [f"## {code(name)}\n", *lines, ""]
     return "\n".join(parts)
 

@@ -221,19 +221,29 @@ class Entry:
             parts += [*(place.line for place in places), ""]
         return "\n".join(parts)
 
-    def _cause(self):
-        """Why, and what to write instead: of a Cure, or of the first row."""
-        if self.cure:
-            return f"{self.cure.text}\n"
+    @property
+    def answer(self):
+        """Why, and what to write instead, in Markdown and in code: of a Cure, or of the
+        first row.
+        """
         rows = [place.row for place in self.places if place.row]
-        if not rows or not rows[0].because:
-            return ""
-        cause = f"{rows[0].because[0].upper()}{rows[0].because[1:]}."
-        instead = rows[0].today.strip()
+        return (
+            (self.cure.text, "") if self.cure else of_row(rows[0]) if rows else ("", "")
+        )
+
+    def _cause(self):
+        cause, instead = self.answer
         if not instead or instead.count("\n") >= SHORT:
-            return f"{md(cause)}\n"
+            return f"{cause}\n"
         fence = ticks(instead, 3)
-        return f"{md(cause)} Today:\n\n{fence}python\n{instead}\n{fence}\n"
+        return f"{cause} Today:\n\n{fence}python\n{instead}\n{fence}\n"
+
+
+def of_row(row):
+    """Why a message comes, in Markdown, and what is written today, of a row."""
+    if not row.because:
+        return "", ""
+    return md(f"{row.because[0].upper()}{row.because[1:]}."), row.today.strip()
 
 
 SHORT = 6  # lines of a replacement that the page shows

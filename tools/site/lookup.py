@@ -3,6 +3,7 @@ index of names says, which lessons say most about another word of code, such as
 `torchrun`, and where a task is done. docs/_static/search.js reads it.
 """
 
+import html
 import json
 import re
 from collections import Counter
@@ -11,11 +12,17 @@ from docutils.nodes import make_id
 
 from tools.site import recipes
 from tools.site.api import CODE, HEADING, TITLES, row_of
+from tools.site.asked import asked
+from tools.site.errors import of_row
 from tools.site.names import ALIASES
+from utils.today.elsewhere import ELSEWHERE
 from utils.today.wordings import GENERAL, WORDINGS
 
 MOST = 3  # lessons that a name leads to
 LEAST = 2  # times that a lesson says it
+LINES = 3  # of code that a result shows
+UNESCAPED = re.compile(r"\\([\\`*_{}\[\]<>|$~^#&])")
+IMPORT = re.compile(r"import |from \w")
 NAME = re.compile(r"[A-Za-z_]\w{3,}")
 
 
@@ -31,6 +38,7 @@ def lookup(notebooks, names, grouped, index, answers):
         "messages": [
             *messages(names, grouped, headings),
             *rows(names, grouped, notebooks, headings),
+            *elsewhere(notebooks, names),
         ],
         "api": api(names, index),
         "aliases": {short: name for short, name in ALIASES.items() if short != name},
@@ -55,8 +63,9 @@ def headed(notebooks):
 
 def messages(names, grouped, headings):
     """[its words, its title, its entry on the page of errors, where it is mended,
-    regular expressions of other wordings] of each message; entry and place as [page,
-    name of the page, anchor, section]. headings: as `headed` returns them.
+    regular expressions of other wordings, why and what to do] of each message; entry
+    and place as [page, name of the page, anchor, section]. headings: as `headed`
+    returns them.
     """
     found = []
     for entry in (entry for group in grouped.values() for entry in group):
@@ -72,8 +81,18 @@ def messages(names, grouped, headings):
         index = ["docs/errors", "Errors and warnings", entry.anchor, entry.title]
         known = [place.row for place in entry.places if place.row]
         wordings = [each for row in known for each in worded(row)]
-        found.append([words, title, index, lesson, [*dict.fromkeys(wordings)]])
+        answer = shown(*entry.answer)
+        found.append([words, title, index, lesson, [*dict.fromkeys(wordings)], answer])
     return found
+
+
+def shown(text, source=""):
+    """A text in Markdown and the first lines of code, as HTML for a result."""
+    text = html.escape(UNESCAPED.sub(r"\1", text).replace("**", ""), quote=False)
+    text = re.sub(r"`([^`]+)`", r"<code>\1</code>", text)
+    lines = [line for line in source.split("\n") if line and not IMPORT.match(line)]
+    code = html.escape("\n".join(lines[:LINES]), quote=False)
+    return f"{text} <code>{code}</code>" if code else text
 
 
 def worded(row):
@@ -86,21 +105,34 @@ def rows(names, grouped, notebooks, headings):
     """The same of the rows of lesson 16 that have no entry on the page of errors."""
     entries = [entry for group in grouped.values() for entry in group]
     places = [place for entry in entries for place in entry.places]
-    shown = {place.row.slug for place in places if place.row}
+    known = {place.row.slug for place in places if place.row}
     cells = [(stem, cell) for stem, nb in notebooks.items() for cell in nb.cells]
     found = []
     for stem, cell in cells:
         row = row_of(cell)
-        if row and row.slug not in shown and worded(row):
+        if row and row.slug not in known and worded(row):
             anchor = headings[stem, cell.id]
             place = [f"notebooks/{stem}", names[stem], anchor, row.slug]
-            found.append(["", "", None, place, worded(row)])
+            found.append(["", "", None, place, worded(row), shown(*of_row(row))])
+    return found
+
+
+def elsewhere(notebooks, names):
+    """The same of what no row of lesson 16 is about."""
+    found = []
+    for pattern, where, what in ELSEWHERE:
+        number, id = where.split() if where else ("16", "title")
+        stem = next(stem for stem in notebooks if stem.startswith(number))
+        if not pattern.startswith("(?"):  # flags, which JavaScript writes elsewhere
+            place = [f"notebooks/{stem}", names[stem], id, ""]
+            found.append(["", "", None, place, [pattern], shown(what)])
     return found
 
 
 def api(names, index):
-    """[name, anchor, places to go to] of each entry of the index of names, the one that
-    lessons say most about first: the place that explains it, and rows of lesson 16.
+    """[name, anchor, places to go to, its use] of each entry of the index of names, the
+    one that lessons say most about first: the place that explains it, and rows of
+    lesson 16.
     """
     most = sorted(index.values(), key=lambda entry: -sum(entry.texts.values()))
     found = []
@@ -110,13 +142,25 @@ def api(names, index):
             [f"notebooks/{place.stem}", names[place.stem], place.id, place.title]
             for place in [*places][:MOST]
         ]
-        found.append([entry.name, entry.anchor, links])
+        found.append([entry.name, entry.anchor, links, shown(entry.answer)])
     return found
 
 
 def tasks(notebooks, names, answers):
-    """[its title, other words, place] of each recipe, quick answer and section."""
-    found = []
+    """[its title, other words, place] of each task, recipe, section, quick answer."""
+    found = [
+        [
+            f"{task.title} {task.words}",
+            "",
+            [
+                f"notebooks/{task.stem}",
+                names[task.stem],
+                task.id,
+                f"How do I {task.title}?",
+            ],
+        ]
+        for task in asked(notebooks)
+    ]
     for stem, nb in notebooks.items():
         opening, *cells = nb.cells
         verb = opening.source.split("\n")[0].removeprefix("# ")

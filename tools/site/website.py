@@ -14,7 +14,7 @@ import sphinx.cmd.build
 
 from tools.lessons.notebooks import address, in_repository, launch_links, lessons
 from tools.lessons.times import read, with_links
-from tools.site import api, errors, evidence, explorers, pages, recipes, terms
+from tools.site import api, asked, errors, evidence, explorers, pages, recipes, terms
 from tools.site.course import read_lessons
 from tools.site.lookup import lookup
 from utils.exercises import lesson_exercises
@@ -26,6 +26,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 LOOK_UP = [
     "docs/answers",
     "docs/recipes",
+    "docs/tasks",
     "docs/errors",
     "docs/names",
     "docs/paths",
@@ -135,6 +136,7 @@ def stage(folder, singles):
     index = api.entries(notebooks)
     generated = evidence.pages()
     generated["docs/names.md"] = api.page(index)
+    generated["docs/tasks.md"] = asked.page(notebooks, names())
     generated["docs/recipes.md"] = recipes.page(notebooks, names())
     messages = errors.entries(read_lessons(), ROOT)
     for name in [f"{page}.md" for page in PAGES + FOR_CONTRIBUTORS]:

@@ -1,11 +1,11 @@
 """Messages and names that no row of lesson 16 has, and where they are explained."""
 
-# Where something is explained that no row fits: regular expression, lesson, what about;
-# or, with no lesson, what to do about it.
+# Where something is explained that no row fits: regular expression, lesson and cell,
+# what about; or, with no lesson, what to do about it.
 ELSEWHERE = [
     (
         r"kernel image|is not compatible with the current PyTorch installation",
-        "01",
+        "01 arch-text",
         "a GPU whose generation this build of PyTorch leaves out",
     ),
     (
@@ -22,13 +22,13 @@ ELSEWHERE = [
     ),
     (
         r"device type for generator",
-        "02",
+        "02 default-loader-text",
         "random numbers on a device: a generator is of one device,"
         " torch.Generator(x.device)",
     ),
     (
         r"NCCL.*(unhandled|error)|(unhandled|error).*NCCL|ncclUnhandled",
-        "11",
+        "11 collectives",
         "several processes; NCCL_DEBUG=INFO before the command lets NCCL say more",
     ),
     (
@@ -59,7 +59,7 @@ ELSEWHERE = [
     ),
     (
         r"(?im)^[^=():#\n]*\b(move|put|run|train|use)\b[^=():#\n]*\b(gpu|cuda)\b",
-        "03",
+        "03 recipe",
         "model.to(device), and of each batch x = x.to(device); lesson 01 says what"
         " device is",
     ),
@@ -71,179 +71,179 @@ ELSEWHERE = [
     ),
     (
         r"working triton installation|TritonMissing|No module named 'triton'",
-        "10",
+        "10 recipe-text",
         "what torch.compile needs: Triton, a compiler, a GPU of capability 7.0 and up",
     ),
     (
         r"not implemented for 'Half'",
-        "08",
+        "08 half",
         "float16, which this operation lacks on the CPU: float32 or bfloat16 there",
     ),
     (
         r"given NumPy array is not writable",
-        "02",
+        "02 copy",
         "a tensor that shares an array's memory; array.copy() can be written to",
     ),
     (
         r"has no attribute 'accelerator'",
-        "01",
+        "01 pick",
         "torch.accelerator, which PyTorch has since 2.6",
     ),
     (
         r"CUDA initialization|CUDA unknown error",
-        "01",
+        "01 why",
         "whether the driver, the build of PyTorch and the GPU fit together",
     ),
     (
         r"busy or unavailable",
-        "01",
+        "01 why",
         "a GPU that another program holds; or restart the notebook's kernel",
     ),
     (
         r"valid cuDNN algorithm|unable to find an engine",
-        "07",
+        "07 remedies",
         "memory; a convolution says this, too, where too little is free to work in",
     ),
     (
         r"None of the inputs have requires_grad",
-        "07",
+        "07 checkpoint-text",
         "checkpoints; use_reentrant=False needs no input that asks for a gradient",
     ),
     (
         r"start a new process before the",
-        "06",
+        "06 start",
         "worker processes, and why they want if __name__ == '__main__':",
     ),
     (
         r"client socket has timed out|Connection (refused|closed) by peer",
-        "11",
+        "11 ways",
         "several processes, and the address at which they meet",
     ),
     (
         r"TPU initialization failed",
-        "13",
+        "13 there",
         "which process has the TPU, and what is there",
     ),
     (
         r"\btime\.(time|perf_counter)\(\)",
-        "04",
+        "04 clock",
         "timings, and what they have to wait for",
     ),
     (
         r"module must have its parameters and buffers on device",
-        "11",
+        "11 dataparallel",
         "DataParallel, whose model must be on the first of its GPUs; or use DDP",
     ),
     (
         r"gather along dimension 0",
-        "11",
+        "11 dataparallel",
         "DataParallel, which gathers a loss for each GPU: take their mean, or use DDP",
     ),
     (
         r"No module named 'torch_xla'",
-        "13",
+        "13 there",
         "torch_xla: where it is installed, and which PyTorch it fits",
     ),
-    (r"nvidia-smi", "07", "what nvidia-smi counts, and what PyTorch counts"),
+    (r"nvidia-smi", "07 figures", "what nvidia-smi counts, and what PyTorch counts"),
     (
         r"CUDA_LAUNCH_BLOCKING",
-        "04",
+        "04 late-text",
         "errors that are reported late, and how to let each launch wait",
     ),
     (
         r"ChildFailedError",
-        "11",
+        "11 recipe-text",
         "one of several processes failed; its own traceback stands further up",
     ),
     (
         r"Cannot replicate if number of devices",
-        "14",
+        "14 fails",
         "how many processes a TPU has, and who decides it",
     ),
     (
         r"driver (version )?.*(insufficient|too old)",
-        "01",
+        "01 why",
         "a driver that is too old for this build of PyTorch",
     ),
     (
         r"Input type .* and weight type",
-        "03",
+        "03 train-text",
         "a model that was moved, or cast, and a batch that was not",
     ),
     (
         r"expected scalar type|dtype of input|weight type .*Half",
-        "08",
+        "08 half",
         "which type each operation computes in, and who casts",
     ),
     (
         r"re-initialize CUDA in forked",
-        "06",
+        "06 start",
         "a worker process that was forked after CUDA had started",
     ),
     (
         r"illegal memory access|unspecified launch failure|CUBLAS_STATUS|CUDNN_STATUS",
-        "04",
+        "04 late-text",
         "errors of a GPU that are reported late, by another line than the guilty one",
     ),
     (
         r"lr_scheduler\.step\(\)` before",
-        "08",
+        "08 order",
         "a first step that the scaler skips",
     ),
     (
         r"when stream is capturing|StreamCapture|overwritten by a subsequent run",
-        "10",
+        "10 lies",
         "what a CUDA Graph records, and what it must not meet",
     ),
     (
         r"recompile_limit|cache_size_limit|[Gg]raph break",
-        "10",
+        "10 again",
         "why a compiled function compiles again, and when it gives up",
     ),
     (
         r"Watchdog caught collective|collective operation timeout",
-        "12",
+        "12 hang",
         "which process hangs, and who says so",
     ),
     (
         r"extra-index-url|download\.pytorch\.org/whl",
-        "01",
+        "01 build",
         "which build of PyTorch you have, and which you need",
     ),
     (
         r"device_count|current_device|get_device_properties|set_device|is_available",
-        "01",
+        "01 see",
         "which devices there are",
     ),
     (
         r"ensure_same_device",
-        "02",
+        "02 hidden-moves-text",
         "moving to one device without a word, and what that hides",
     ),
     (
         r"memory_(allocated|reserved|summary|stats)|mem_get_info",
-        "07",
+        "07 figures",
         "allocated, reserved and peak memory",
     ),
     (
         r"profile_memory|torch\.profiler|autograd\.profiler",
-        "09",
+        "09 parts",
         "the profiler, its tables and its traces",
     ),
     (
         r"reduce-overhead|max-autotune",
-        "10",
+        "10 limit-text",
         "the modes of torch.compile, what they cost and buy",
     ),
     (
         r"torchrun|nproc_per_node|\bmp\.spawn|device_ids",
-        "11",
+        "11 recipe-text",
         "several processes, and how they are started",
     ),
-    (r"optimizer_step|import torch_xla", "13", "a training step on a TPU"),
+    (r"optimizer_step|import torch_xla", "13 ends", "a training step on a TPU"),
     (
         r"\baccelerate\b|Accelerator\(\)",
-        "15",
+        "15 accelerate",
         "one loop for every device, and Accelerate beside it",
     ),
 ]

@@ -116,7 +116,7 @@ def elsewhere(text):
     looks for), a line each.
     """
     return [
-        f"Lesson {lesson}: {what}." if lesson else what
-        for pattern, lesson, what in ELSEWHERE
+        f"Lesson {place.split()[0]}: {what}." if place else what
+        for pattern, place, what in ELSEWHERE
         if re.search(pattern, text)
     ]

@@ -1,0 +1,105 @@
+"""What an entry of the index of names shows beside its links: a line of code of a
+lesson that uses it, and what the package says of it.
+"""
+
+import re
+import types
+
+from tools.lessons import formatting
+from tools.lessons.parts import folded
+from tools.site.course import md
+from tools.site.names import existing, parsed
+
+LONGEST = 72  # letters of a line of code
+MOST = 200  # of a sentence
+END = re.compile(r"(?<=[.?!]) (?=[A-Z`])")
+ROLE = re.compile(r":[\w:]+:`~?([^`<]+?)(?: ?<[^`]*>)?`")
+SIGNATURE = re.compile(r"[\w.]+\(.*\)(?: *->.*)?$|[\w.]+\(.*->")
+
+
+def sections(nb, ids):
+    """The cells of the sections that begin with these cells, in the order of `ids`."""
+    found, current = {id: [] for id in ids}, None
+    titled = re.compile(r"^#{2,4} ", re.M)
+    for cell in nb.cells:
+        if (
+            cell.id in found
+            or cell.cell_type == "markdown"
+            and titled.search(cell.source)
+        ):
+            current = cell.id
+        if current in found:
+            found[current].append(cell)
+    return [cell for id in ids for cell in found[id]]
+
+
+def said_by_pytorch(name):
+    """The first sentence of what the package itself says of a name, or ""."""
+    found = existing(name)
+    if found is None or isinstance(found, types.ModuleType | str | bool):
+        return ""
+    text = re.sub(r"\n[ \t]+", "\n", getattr(found, "__doc__", None) or "")
+    for part in text.strip().split("\n\n"):
+        part = " ".join(part.split())
+        first = END.split(ROLE.sub(r"`\1`", part).replace("``", "`"))[0].rstrip(":")
+        if SIGNATURE.match(part) or part.startswith((".. ", "See ")):
+            continue
+        fits = len(first) <= MOST and " " in first
+        return markdown(first.replace("`\\ ", "`")) if fits else ""
+    return ""
+
+
+def markdown(text):
+    """A text whose code stands between backticks, the rest as it is, as Markdown."""
+    parts = text.split("`")
+    return "`".join(part if n % 2 else md(part) for n, part in enumerate(parts))
+
+
+def line(entry, notebooks, scopes):
+    """The line of code that shows best how an entry is used, or "". scopes: {stem: its
+    Scope}, which says what its names stand for.
+    """
+    found = []
+    for rank, place in enumerate([*entry.explained, *entry.used]):
+        for cell in sections(notebooks[place.stem], [place.id]):
+            if cell.cell_type == "code" and cell.id != "setup":
+                unlike = "expect_error(" in cell.source
+                for each in lines(cell.source, entry, scopes[place.stem]):
+                    plain = not re.match(
+                        r"(?:print|claim|assert|check|predict|import|from)\b", each
+                    )
+                    found.append(
+                        (unlike, not plain, rank, folded(cell), len(each), each)
+                    )
+    return min(found)[-1] if found else ""
+
+
+def of_today(row, name, others):
+    """The line that a row of lesson 16 gives in place of a name, or "". others: what
+    the new part says and the old one does not.
+    """
+    found = [
+        re.sub(r"^print\((.*)\)$", r"\1", each.strip())
+        for each in (row.write or row.new).splitlines()
+        if each.strip() and not re.match(r"import |from |if |for ", each)
+    ]
+    wanted = [last_of(name), *map(last_of, sorted(others))]
+    says_it = [each for word in wanted for each in found if word in each]
+    short = [each for each in says_it + found if len(each) <= LONGEST]
+    return short[0] if short else ""
+
+
+def last_of(name):
+    return re.findall(r"\w+", name)[-1]
+
+
+def lines(source, entry, scope):
+    """The lines of a cell that stand alone and say the entry's name."""
+    for piece in formatting.split(source)[1]:
+        for each in piece.splitlines():
+            each = each.strip().removeprefix("elif ").partition("  # ")[0]
+            if entry.last not in each or len(each) > LONGEST:
+                continue
+            tree = parsed(each) or parsed(f"{each}\n    pass")
+            if tree and entry.name in set(scope.said(tree)):
+                yield each
