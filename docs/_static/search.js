@@ -23,12 +23,13 @@
   }
   const split = text => new Set(plain(text).split(" "));
 
-  // How well a query fits a message: 3 where the one's own words hold the other's, 2 for
-  // another wording that is known, 1 where its cause or its details do, else the share of
-  // its words that the query has, by their rarity.
+  // How well a query fits a message: 4 for a wording that is of this one alone, 3 where the
+  // one's own words hold the other's, 2 for another wording that is known, 1 where its cause
+  // or its details do, else the share of its words that the query has, by their rarity.
   let titles;
-  function fit(query, [text, title, , , wordings]) {
+  function fit(query, [text, title, , , wordings, , alone]) {
     const asked = plain(query), own = plain(title);
+    if (alone.some(wording => new RegExp(wording).test(query))) return 4;
     if (own && (own.includes(asked) || asked.includes(own))) return 3;
     if (wordings.some(wording => new RegExp(wording).test(query))) return 2;
     if (plain(text).includes(asked)) return 1;
@@ -53,9 +54,11 @@
   }
 
   // A name in the index, the section that explains it, and rows of lesson 16:
-  // torch.amp.GradScaler, xm.mark_step(), non_blocking=True, torch.compile(mode="default").
+  // torch.amp.GradScaler, xm.mark_step(), non_blocking=True, torch.compile(mode="default"),
+  // torch.load map_location.
   function names(query) {
-    const [, name, argument] = query.trim().match(/^([^(=]*)(?:\((\w+)=)?/);
+    const [, name, space, rest] = query.trim().match(/^([^(=\s]*)(?:([(\s])([^)]*))?/);
+    const parts = (rest ?? "").match(/^\w+$|\w+(?==)|\w*_\w+/g) ?? [];
     const [first, ...others] = name.split(".");
     const { aliases } = deviceLab.lookup;
     const whole = [Object.hasOwn(aliases, first) ? aliases[first] : first, ...others].join(".");
@@ -65,7 +68,10 @@
     const like = wanted => deviceLab.lookup.api
       .filter(([text]) => ends(called(text).toLowerCase(), wanted.toLowerCase()))
       .sort(([left], [right]) => ends(called(right), wanted) - ends(called(left), wanted));
-    const found = [...(argument ? like(`${whole}.${argument}`) : []), ...like(whole)];
+    const narrow = parts.flatMap(part => like(`${whole}.${part}`));
+    // "DataLoader hangs" asks for more than the name
+    const alone = space !== " " || narrow.length || /[._]/.test(name) && !/ /.test(rest);
+    const found = [...narrow, ...(alone ? like(whole) : [])];
     return found.slice(0, 4)
       .flatMap(([text, anchor, places, answer]) =>
         [[["docs/names", "Index of names", anchor, text], answer],

@@ -243,7 +243,10 @@ def of_row(row):
     """Why a message comes, in Markdown, and what is written today, of a row."""
     if not row.because:
         return "", ""
-    return md(f"{row.because[0].upper()}{row.because[1:]}."), row.today.strip()
+    first, _, rest = row.because.partition(" ")
+    if not re.search(r"[._(]", first):  # a name stays as it is
+        first = first[0].upper() + first[1:]
+    return md(f"{first} {rest}."), row.today.strip()
 
 
 SHORT = 6  # lines of a replacement that the page shows

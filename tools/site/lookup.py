@@ -20,6 +20,8 @@ from utils.today.wordings import GENERAL, WORDINGS
 
 MOST = 3  # lessons that a name leads to
 LEAST = 2  # times that a lesson says it
+# no name of the index: torch.cuda.memory._record_memory_history
+PRIVATE = re.compile(r"\btorch(?:\.[a-z]\w*)+\.(_\w+)")
 LINES = 3  # of code that a result shows
 UNESCAPED = re.compile(r"\\([\\`*_{}\[\]<>|$~^#&])")
 IMPORT = re.compile(r"import |from \w")
@@ -63,9 +65,9 @@ def headed(notebooks):
 
 def messages(names, grouped, headings):
     """[its words, its title, its entry on the page of errors, where it is mended,
-    regular expressions of other wordings, why and what to do] of each message; entry
-    and place as [page, name of the page, anchor, section]. headings: as `headed`
-    returns them.
+    regular expressions of other wordings, why and what to do, expressions that are of
+    this message alone] of each; entry and place as [page, name of the page, anchor,
+    section]. headings: as `headed` returns them.
     """
     found = []
     for entry in (entry for group in grouped.values() for entry in group):
@@ -81,8 +83,9 @@ def messages(names, grouped, headings):
         index = ["docs/errors", "Errors and warnings", entry.anchor, entry.title]
         known = [place.row for place in entry.places if place.row]
         wordings = [each for row in known for each in worded(row)]
-        answer = shown(*entry.answer)
-        found.append([words, title, index, lesson, [*dict.fromkeys(wordings)], answer])
+        own = [each for row in known for each in alone(row)]
+        found.append([words, title, index, lesson, [*dict.fromkeys(wordings)]])
+        found[-1] += [shown(*entry.answer), [*dict.fromkeys(own)]]
     return found
 
 
@@ -97,8 +100,13 @@ def shown(text, source=""):
 
 def worded(row):
     """Regular expressions of the messages that lead to a row of lesson 16."""
-    known = [(pattern, slug) for pattern, slug, _ in WORDINGS] + [*GENERAL.items()]
-    return row.patterns() + [pattern for pattern, slug in known if slug == row.slug]
+    general = [pattern for pattern, slug in GENERAL.items() if slug == row.slug]
+    return row.patterns() + general
+
+
+def alone(row):
+    """Those of messages that are of this row and of no other."""
+    return [pattern for pattern, slug, _ in WORDINGS if slug == row.slug]
 
 
 def rows(names, grouped, notebooks, headings):
@@ -110,10 +118,11 @@ def rows(names, grouped, notebooks, headings):
     found = []
     for stem, cell in cells:
         row = row_of(cell)
-        if row and row.slug not in known and worded(row):
+        if row and row.slug not in known and worded(row) + alone(row):
             anchor = headings[stem, cell.id]
             place = [f"notebooks/{stem}", names[stem], anchor, row.slug]
-            found.append(["", "", None, place, worded(row), shown(*of_row(row))])
+            answer = shown(*of_row(row))
+            found.append(["", "", None, place, worded(row), answer, alone(row)])
     return found
 
 
@@ -125,7 +134,9 @@ def elsewhere(notebooks, names):
         stem = next(stem for stem in notebooks if stem.startswith(number))
         if not pattern.startswith("(?"):  # flags, which JavaScript writes elsewhere
             place = [f"notebooks/{stem}", names[stem], id, ""]
-            found.append(["", "", None, place, [pattern], shown(what)])
+            # what says itself what to do is of one message
+            own = [] if where else [pattern]
+            found.append(["", "", None, place, [pattern], shown(what), own])
     return found
 
 
@@ -185,15 +196,21 @@ def places(notebooks, names, indexed=()):
     of the lesson, id of the cell, section]. indexed: what the index of names has.
     """
     counts = {stem: said(nb) for stem, nb in notebooks.items()}
+    cells = [cell for nb in notebooks.values() for cell in nb.cells]
     # what some text calls by its name in code
-    known = {
-        name.lower()
-        for nb in notebooks.values()
-        for cell in nb.cells
+    called = {
+        name
+        for cell in cells
         if cell.cell_type == "markdown"
         for code in CODE.findall(cell.source)
         for name in NAME.findall(code)
-    } - {name.lower() for name in indexed}
+    }
+    private = {name for cell in cells for name in PRIVATE.findall(cell.source)}
+    known = {name.lower() for name in called | private}
+    known -= {name.lower() for name in indexed}
+    # said once is enough of what can be nothing else: an environment variable, _private
+    sure = private | {name for name in called if name.isupper() and "_" in name}
+    sure = {name.lower() for name in sure}
     found = {}
     for name in sorted(known):
         by_lesson = {
@@ -208,7 +225,7 @@ def places(notebooks, names, indexed=()):
                 *max(by_lesson[stem], key=by_lesson[stem].get),
             ]
             for stem in best
-            if sum(by_lesson[stem].values()) >= LEAST
+            if sum(by_lesson[stem].values()) >= (1 if name in sure else LEAST)
         ]
     return {name: found for name, found in found.items() if found}
 

@@ -11,26 +11,24 @@ from tools.site.course import md
 from tools.site.names import existing, parsed
 
 LONGEST = 72  # letters of a line of code
+# lines that are about something else
+ASIDE = re.compile(r"(?:print|claim|assert|check|predict|reveal|import|from)\b")
 MOST = 200  # of a sentence
 END = re.compile(r"(?<=[.?!]) (?=[A-Z`])")
 ROLE = re.compile(r":[\w:]+:`~?([^`<]+?)(?: ?<[^`]*>)?`")
 SIGNATURE = re.compile(r"[\w.]+\(.*\)(?: *->.*)?$|[\w.]+\(.*->")
 
 
-def sections(nb, ids):
-    """The cells of the sections that begin with these cells, in the order of `ids`."""
-    found, current = {id: [] for id in ids}, None
-    titled = re.compile(r"^#{2,4} ", re.M)
+def section(nb, id):
+    """The cells of the section that begins with a cell."""
+    titled, inside = re.compile(r"^#{2,4} ", re.M), False
     for cell in nb.cells:
-        if (
-            cell.id in found
-            or cell.cell_type == "markdown"
-            and titled.search(cell.source)
-        ):
-            current = cell.id
-        if current in found:
-            found[current].append(cell)
-    return [cell for id in ids for cell in found[id]]
+        if cell.id == id:
+            inside = True
+        elif cell.cell_type == "markdown" and titled.search(cell.source):
+            inside = False
+        if inside:
+            yield cell
 
 
 def said_by_pytorch(name):
@@ -60,18 +58,25 @@ def line(entry, notebooks, scopes):
     Scope}, which says what its names stand for.
     """
     found = []
-    for rank, place in enumerate([*entry.explained, *entry.used]):
-        for cell in sections(notebooks[place.stem], [place.id]):
-            if cell.cell_type == "code" and cell.id != "setup":
-                unlike = "expect_error(" in cell.source
-                for each in lines(cell.source, entry, scopes[place.stem]):
-                    plain = not re.match(
-                        r"(?:print|claim|assert|check|predict|import|from)\b", each
-                    )
-                    found.append(
-                        (unlike, not plain, rank, folded(cell), len(each), each)
-                    )
+    for rank, (stem, cells) in enumerate(_places(entry, notebooks)):
+        for cell in cells:
+            if cell.cell_type != "code" or cell.id == "setup":
+                continue
+            about_errors = "expect_error(" in cell.source
+            for each in lines(cell.source, entry, scopes[stem]):
+                aside = bool(ASIDE.match(each))
+                last = folded(cell), rank, len(each), each
+                found.append((about_errors, aside, *last))
     return min(found)[-1] if found else ""
+
+
+def _places(entry, notebooks):
+    """(stem, cells) where an entry may be used, the best first: recipes, sections."""
+    for stem in dict.fromkeys(place.stem for place in entry.explained):
+        cells = notebooks[stem].cells
+        yield stem, [cell for cell in cells if cell.id.startswith("recipe")]
+    for place in [*entry.explained, *entry.used]:
+        yield place.stem, section(notebooks[place.stem], place.id)
 
 
 def of_today(row, name, others):

@@ -15,6 +15,12 @@ ELSEWHERE = [
         " PyTorch is imported, lets the CPU compute it.",
     ),
     (
+        r"Bus error|out of shared memory|unable to (?:open|write to) .*shared memory",
+        "",
+        "Workers hand batches over in shared memory, of which a container has little:"
+        " docker run --shm-size=8g, or --ipc=host; or take fewer workers.",
+    ),
+    (
         r"MPS framework doesn't support float64",
         "",
         "Apple's GPU has no float64: x.to(device, torch.float32); of NumPy's arrays"
@@ -181,7 +187,8 @@ ELSEWHERE = [
         "a worker process that was forked after CUDA had started",
     ),
     (
-        r"illegal memory access|unspecified launch failure|CUBLAS_STATUS|CUDNN_STATUS",
+        r"illegal memory access|unspecified launch failure|CUBLAS_STATUS|CUDNN_STATUS"
+        r"|asynchronously reported",
         "04 late-text",
         "errors of a GPU that are reported late, by another line than the guilty one",
     ),
