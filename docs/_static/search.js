@@ -6,10 +6,11 @@
   const plain = text => text.toLowerCase().replace(/[^\p{L}_]+/gu, " ").trim();
 
   // [page, its name, anchor, section] as one of Sphinx's results, with an answer in HTML.
+  const html = text => text.replace(/[&<]/g, letter => `&#${letter.charCodeAt(0)};`)
+    .replace(/`([^`]+)`/g, "<code>$1</code>");
   const result = ([page, name, anchor, section], score, answer) =>
     [page, name, `#${anchor}`,
-     [section.replace(/[&<]/g, letter => `&#${letter.charCodeAt(0)};`), answer]
-       .filter(text => text).join(": "),
+     [html(section), answer].filter(text => text).join(": "),
      score, `${page}.html`, "title"];
 
   // A function that adds up how much words say, among these sets of words: one says the
