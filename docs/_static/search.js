@@ -10,7 +10,7 @@
     .replace(/`([^`]+)`/g, "<code>$1</code>");
   const result = ([page, name, anchor, section], score, answer) =>
     [page, name, `#${anchor}`,
-     [html(section), answer].filter(text => text).join(": "),
+     [html(section).replace(/:$/, ""), answer].filter(text => text).join(": "),
      score, `${page}.html`, "title"];
 
   // A function that adds up how much words say, among these sets of words: one says the
@@ -24,14 +24,14 @@
   }
   const split = text => new Set(plain(text).split(" "));
 
-  // How well a query fits a message: 4 for a wording that is of this one alone, 3 where the
-  // one's own words hold the other's, 2 for another wording that is known, 1 where its cause
-  // or its details do, else the share of its words that the query has, by their rarity.
+  // How well a query fits a message: 4 where the one's own words hold the other's, 3 for a
+  // wording that is of this one alone, 2 for another that is known, 1 where its cause or its
+  // details hold the query, else the share of its words that the query has, by their rarity.
   let titles;
   function fit(query, [text, title, , , wordings, , alone]) {
     const asked = plain(query), own = plain(title);
-    if (alone.some(wording => new RegExp(wording).test(query))) return 4;
-    if (own && (own.includes(asked) || asked.includes(own))) return 3;
+    if (own && (own.includes(asked) || asked.includes(own))) return 4;
+    if (alone.some(wording => new RegExp(wording).test(query))) return 3;
     if (wordings.some(wording => new RegExp(wording).test(query))) return 2;
     if (plain(text).includes(asked)) return 1;
     titles ??= rarity(deviceLab.lookup.messages.map(([, title]) => split(title)));
@@ -40,25 +40,31 @@
     return common.length < 3 ? 0 : titles(common) / titles(words);
   }
 
-  // A message's entry, and where it is mended, for at least three words of it.
+  // A message's entry, and where it is mended, for at least three words of it; for less, such
+  // as recompile_limit, where lesson 16 says that it is explained.
   function messages(query) {
-    if (query.trim().split(/\s+/).length < 3) return [];
+    const short = query.trim().split(/\s+/).length < 3, score = short ? 560 : 900;
     const far = title => Math.abs(plain(title).length - plain(query).length);
     return deviceLab.lookup.messages
+      .filter(([, title]) => !short || !title)
       .map(message => [fit(query, message), message])
-      .filter(([fits]) => fits > 0.6)
+      .filter(([fits]) => fits > (short ? 1 : 0.6))
       .sort(([left, [, one]], [right, [, other]]) => right - left || far(one) - far(other))
       .slice(0, 4)
       .flatMap(([, [, , entry, lesson, , answer]], n) =>
-        entry ? [result(entry, 900 - 2 * n, answer), result(lesson, 899 - 2 * n)]
-          : [result(lesson, 899 - 2 * n, answer)]);
+        [...(entry ? [result(entry, score - 2 * n, answer)] : []),
+         result(lesson, score - 1 - 2 * n, entry ? "" : answer)]);
   }
 
   // A name in the index, the section that explains it, and rows of lesson 16:
   // torch.amp.GradScaler, xm.mark_step(), non_blocking=True, torch.compile(mode="default"),
-  // torch.load map_location.
+  // torch.load map_location, with torch.cuda.stream(s):, x.cuda(), Tensor.cpu vs Tensor.to.
   function names(query) {
-    const [, name, space, rest] = query.trim().match(/^([^(=\s]*)(?:([(\s])([^)]*))?/);
+    return query.trim().replace(/^(?:with |\.)/, "").split(/ (?:vs\.?|versus|or) /).flatMap(named)
+      .map(([place, answer], n) => result(place, 700 - n, answer));
+  }
+  function named(query) {
+    const [, name, space, rest] = query.match(/^([^(=\s]*)(?:([(\s])([^)]*))?/);
     const parts = (rest ?? "").match(/^\w+$|\w+(?==)|\w*_\w+/g) ?? [];
     const [first, ...others] = name.split(".");
     const { aliases } = deviceLab.lookup;
@@ -73,11 +79,11 @@
     // "DataLoader hangs" asks for more than the name
     const alone = space !== " " || narrow.length || /[._]/.test(name) && !/ /.test(rest);
     const found = [...narrow, ...(alone ? like(whole) : [])];
+    if (!found.length && alone && others.length === 1) found.push(...like(others[0]));
     return found.slice(0, 4)
       .flatMap(([text, anchor, places, answer]) =>
         [[["docs/names", "Index of names", anchor, text], answer],
-         ...places.map(place => [place])])
-      .map(([place, answer], n) => result(place, 700 - n, answer));
+         ...places.map(place => [place])]);
   }
 
   // Where lessons say most about another word of code, such as torchrun.
@@ -99,22 +105,25 @@
       .filter(word => !stopwords.includes(word) && !ASKING.includes(word))
       .map(word => stemmer.stemWord(word)));
     const asked = [...stems(query)];
-    if (asked.length < 2 || !/\s/.test(query.trim())) return [];  // a word, a name
+    if (asked.length < 2) return [];
+    const whole = query.trim().toLowerCase();
     known ??= deviceLab.lookup.tasks.map(([title, text, place]) =>
-      [stems(title), stems(`${title} ${text}`), place]);
+      [stems(title), stems(`${title} ${text}`), place, title]);
     sum ??= rarity(known.map(([, words]) => words));
     const within = words => sum(asked.filter(word => words.has(word)));
     return known
       .filter(([, words]) => asked.filter(word => words.has(word)).length > 1)
-      .map(([title, words, place]) => {
+      .map(([title, words, place, text]) => {
         // tasks, recipes and quick answers are more to the point than sections
         const short = /^(docs|.*,How do I)/.test(place) ? 1.2 : 1;
-        return [short * (2 * within(title) + within(words)) / 3 / sum(asked), place];
+        // its very words: CUDA_VISIBLE_DEVICES
+        const said = whole.length > 5 && text.toLowerCase().includes(whole);
+        return [said + short * (2 * within(title) + within(words)) / 3 / sum(asked), place];
       })
       .filter(([fits]) => fits >= 0.33)
       .sort(([left], [right]) => right - left)
       .slice(0, 3)
-      .map(([, place], n) => result(place, 500 - n));
+      .map(([fits, place], n) => result(place, (fits > 1.3 ? 640 : 500) - n));
   }
 
   // Where a term or topic is explained whose Chinese name is asked for, 显存不足, or
@@ -136,6 +145,15 @@
       .map(([, [title, page, name, anchor, section]], n) =>
         result([page, name, anchor, section ? `${title}: ${section}` : title], 600 - n));
   }
+
+  // what Sphinx shows of a page begins below its set-up cell
+  const shown = Search.htmlToText;
+  Search.htmlToText = (html, anchor) => {
+    const page = new DOMParser().parseFromString(html, "text/html");
+    for (const other of page.querySelectorAll(".launch, #setup + details, button"))
+      other.remove();
+    return shown(page.documentElement.outerHTML, anchor);
+  };
 
   const search = Search._performSearch;
   // Sphinx shows the last of its results first

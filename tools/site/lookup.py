@@ -15,14 +15,15 @@ from tools.site.api import CODE, HEADING, TITLES, row_of
 from tools.site.asked import asked
 from tools.site.errors import of_row
 from tools.site.names import ALIASES
-from utils.today.elsewhere import ELSEWHERE
+from utils.today.elsewhere import MESSAGES
+from utils.today.row import PATTERNS
 from utils.today.wordings import GENERAL, WORDINGS
 
 MOST = 3  # lessons that a name leads to
 LEAST = 2  # times that a lesson says it
 # no name of the index: torch.cuda.memory._record_memory_history
 PRIVATE = re.compile(r"\btorch(?:\.[a-z]\w*)+\.(_\w+)")
-LINES = 3  # of code that a result shows
+LINES = 6  # of code that a result shows
 UNESCAPED = re.compile(r"\\([\\`*_{}\[\]<>|$~^#&])")
 IMPORT = re.compile(r"import |from \w")
 NAME = re.compile(r"[A-Za-z_]\w{3,}")
@@ -51,14 +52,20 @@ def lookup(notebooks, names, grouped, index, answers):
     return f"window.deviceLab = window.deviceLab || {{}};\ndeviceLab.lookup = {text};\n"
 
 
+def old(title):
+    """How a result calls a row of lesson 16, whose title is a message or a habit."""
+    return f"old code: {title}"
+
+
 def headed(notebooks):
-    """(stem, id of a cell) → id of the cell with the heading that it stands below."""
+    """(stem, id of a cell) → id and heading of the cell whose heading it is below."""
     found = {}
     for stem, nb in notebooks.items():
-        heading = nb.cells[0].id
+        heading = nb.cells[0].id, ""
         for cell in nb.cells:
-            if cell.cell_type == "markdown" and TITLES.search(cell.source):
-                heading = cell.id
+            title = cell.cell_type == "markdown" and TITLES.search(cell.source)
+            if title:
+                heading = cell.id, title[1]
             found[stem, cell.id] = heading
     return found
 
@@ -72,16 +79,19 @@ def messages(names, grouped, headings):
     found = []
     for entry in (entry for group in grouped.values() for entry in group):
         place = entry.places[0]
-        section = place.row.slug if place.row else place.lesson.sections[place.id]
+        stem, anchor = place.lesson.stem, place.id
+        section = place.lesson.sections[anchor]
+        if place.row:
+            anchor, title = headings[stem, anchor]
+            section = old(title)
         words = " ".join(message.words for message in entry.messages)
         if entry.cure:
             words += f" {entry.cure.text}"
-        page = f"notebooks/{place.lesson.stem}"
         title = entry.title.removesuffix(" …")
-        anchor = headings[place.lesson.stem, place.id] if place.row else place.id
-        lesson = [page, names[place.lesson.stem], anchor, section]
+        lesson = [f"notebooks/{stem}", names[stem], anchor, section]
         index = ["docs/errors", "Errors and warnings", entry.anchor, entry.title]
-        known = [place.row for place in entry.places if place.row]
+        # where a Cure speaks, its words are of this message, not of all of a row
+        known = [place.row for place in entry.places if place.row and not entry.cure]
         wordings = [each for row in known for each in worded(row)]
         own = [each for row in known for each in alone(row)]
         found.append([words, title, index, lesson, [*dict.fromkeys(wordings)]])
@@ -101,7 +111,8 @@ def shown(text, source=""):
 def worded(row):
     """Regular expressions of the messages that lead to a row of lesson 16."""
     general = [pattern for pattern, slug in GENERAL.items() if slug == row.slug]
-    return row.patterns() + general
+    many = PATTERNS.values()  # what many rows announce
+    return [each for each in row.patterns() if each not in many] + general
 
 
 def alone(row):
@@ -110,8 +121,9 @@ def alone(row):
 
 
 def rows(names, grouped, notebooks, headings):
-    """The same of the rows of lesson 16 that have no entry on the page of errors."""
+    """The same of the rows of lesson 16 that the page of errors does not speak for."""
     entries = [entry for group in grouped.values() for entry in group]
+    entries = [entry for entry in entries if not entry.cure]
     places = [place for entry in entries for place in entry.places]
     known = {place.row.slug for place in places if place.row}
     cells = [(stem, cell) for stem, nb in notebooks.items() for cell in nb.cells]
@@ -119,24 +131,22 @@ def rows(names, grouped, notebooks, headings):
     for stem, cell in cells:
         row = row_of(cell)
         if row and row.slug not in known and worded(row) + alone(row):
-            anchor = headings[stem, cell.id]
-            place = [f"notebooks/{stem}", names[stem], anchor, row.slug]
+            anchor, title = headings[stem, cell.id]
+            place = [f"notebooks/{stem}", names[stem], anchor, old(title)]
             answer = shown(*of_row(row))
             found.append(["", "", None, place, worded(row), answer, alone(row)])
     return found
 
 
 def elsewhere(notebooks, names):
-    """The same of what no row of lesson 16 is about."""
+    """The same of messages that no row of lesson 16 is about."""
     found = []
-    for pattern, where, what in ELSEWHERE:
+    for pattern, where, what in MESSAGES:
         number, id = where.split() if where else ("16", "title")
         stem = next(stem for stem in notebooks if stem.startswith(number))
         if not pattern.startswith("(?"):  # flags, which JavaScript writes elsewhere
             place = [f"notebooks/{stem}", names[stem], id, ""]
-            # what says itself what to do is of one message
-            own = [] if where else [pattern]
-            found.append(["", "", None, place, [pattern], shown(what), own])
+            found.append(["", "", None, place, [], shown(what), [pattern]])
     return found
 
 
@@ -150,7 +160,12 @@ def api(names, index):
     for entry in most:
         places = dict.fromkeys([entry.first, *entry.replaced, *entry.rows])
         links = [
-            [f"notebooks/{place.stem}", names[place.stem], place.id, place.title]
+            [
+                f"notebooks/{place.stem}",
+                names[place.stem],
+                place.id,
+                old(place.title) if place.row else place.title,
+            ]
             for place in [*places][:MOST]
         ]
         found.append([entry.name, entry.anchor, links, shown(entry.answer)])

@@ -2,13 +2,14 @@
 lesson that uses it, and what the package says of it.
 """
 
+import ast
 import re
 import types
 
 from tools.lessons import formatting
 from tools.lessons.parts import folded
 from tools.site.course import md
-from tools.site.names import existing, parsed
+from tools.site.names import existing, parsed, public
 
 LONGEST = 72  # letters of a line of code
 # lines that are about something else
@@ -99,8 +100,15 @@ def last_of(name):
 
 
 def lines(source, entry, scope):
-    """The lines of a cell that stand alone and say the entry's name."""
+    """The lines of a cell that stand alone and say the entry's name; of an argument in
+    a longer call `DataLoader(…, num_workers=2)`.
+    """
     for piece in formatting.split(source)[1]:
+        for node in ast.walk(parsed(piece) or ast.Module([], [])):
+            called = isinstance(node, ast.Call) and node.lineno < node.end_lineno
+            for each in node.keywords if called else []:
+                if f"{public(scope.name(node.func) or '')}({each.arg}=)" == entry.name:
+                    yield f"{ast.unparse(node.func)}(…, {ast.unparse(each)})"
         for each in piece.splitlines():
             each = each.strip().removeprefix("elif ").partition("  # ")[0]
             if entry.last not in each or len(each) > LONGEST:

@@ -1,8 +1,8 @@
-"""Messages and names that no row of lesson 16 has, and where they are explained."""
+"""Messages and names that no row of lesson 16 has, and where they are explained:
+regular expression, lesson and cell, what about; or, with no lesson, what to do.
+"""
 
-# Where something is explained that no row fits: regular expression, lesson and cell,
-# what about; or, with no lesson, what to do about it.
-ELSEWHERE = [
+MESSAGES = [
     (
         r"kernel image|is not compatible with the current PyTorch installation",
         "01 arch-text",
@@ -64,18 +64,6 @@ ELSEWHERE = [
         " place, a process for each GPU, started by torchrun (lesson 11).",
     ),
     (
-        r"(?im)^[^=():#\n]*\b(move|put|run|train|use)\b[^=():#\n]*\b(gpu|cuda)\b",
-        "03 recipe",
-        "model.to(device), and of each batch x = x.to(device); lesson 01 says what"
-        " device is",
-    ),
-    (
-        r"cuda\.sdp_kernel",
-        "",
-        "torch.nn.attention.sdpa_kernel took its place; it takes the backends that are"
-        " allowed: with sdpa_kernel(SDPBackend.MATH):",
-    ),
-    (
         r"working triton installation|TritonMissing|No module named 'triton'",
         "10 recipe-text",
         "what torch.compile needs: Triton, a compiler, a GPU of capability 7.0 and up",
@@ -94,6 +82,19 @@ ELSEWHERE = [
         r"has no attribute 'accelerator'",
         "01 pick",
         "torch.accelerator, which PyTorch has since 2.6",
+    ),
+    (
+        r"driver (version )?.*(insufficient|too old)",
+        "01 why",
+        "a driver that is too old for this build of PyTorch: CUDA 12 needs 525 or"
+        " newer, CUDA 13 needs 580. Install a newer one, or a build for an older CUDA",
+    ),
+    (
+        r"Found no NVIDIA driver|No CUDA GPUs are available",
+        "01 why",
+        "a CUDA build of PyTorch that finds no GPU. nvidia-smi fails too: the driver is"
+        " missing, or the machine has none (a container wants docker run --gpus all, a"
+        " notebook in the cloud a GPU runtime). Else CUDA_VISIBLE_DEVICES may hide it",
     ),
     (
         r"CUDA initialization|CUDA unknown error",
@@ -131,11 +132,6 @@ ELSEWHERE = [
         "which process has the TPU, and what is there",
     ),
     (
-        r"\btime\.(time|perf_counter)\(\)",
-        "04 clock",
-        "timings, and what they have to wait for",
-    ),
-    (
         r"module must have its parameters and buffers on device",
         "11 dataparallel",
         "DataParallel, whose model must be on the first of its GPUs; or use DDP",
@@ -150,12 +146,6 @@ ELSEWHERE = [
         "13 there",
         "torch_xla: where it is installed, and which PyTorch it fits",
     ),
-    (r"nvidia-smi", "07 figures", "what nvidia-smi counts, and what PyTorch counts"),
-    (
-        r"CUDA_LAUNCH_BLOCKING",
-        "04 late-text",
-        "errors that are reported late, and how to let each launch wait",
-    ),
     (
         r"ChildFailedError",
         "11 recipe-text",
@@ -165,11 +155,6 @@ ELSEWHERE = [
         r"Cannot replicate if number of devices",
         "14 fails",
         "how many processes a TPU has, and who decides it",
-    ),
-    (
-        r"driver (version )?.*(insufficient|too old)",
-        "01 why",
-        "a driver that is too old for this build of PyTorch",
     ),
     (
         r"Input type .* and weight type",
@@ -198,19 +183,59 @@ ELSEWHERE = [
         "a first step that the scaler skips",
     ),
     (
-        r"when stream is capturing|StreamCapture|overwritten by a subsequent run",
-        "10 lies",
-        "what a CUDA Graph records, and what it must not meet",
+        r"when stream is capturing|StreamCapture",
+        "10 lies-after",
+        "what a CUDA Graph must not meet: whatever asks for a value, such as .item(), a"
+        " mask or print",
     ),
     (
-        r"recompile_limit|cache_size_limit|[Gg]raph break",
-        "10 again",
-        "why a compiled function compiles again, and when it gives up",
+        r"overwritten by a subsequent run",
+        "10 modes-cpu-after",
+        "CUDA graphs, also those of reduce-overhead, which overwrite their outputs at a"
+        " later call: keep y.clone()",
+    ),
+    (
+        r"recompile_limit|cache_size_limit",
+        "10 limit-after",
+        "a function that was compiled for eight kinds of input, and now runs eagerly."
+        " TORCH_LOGS=recompiles says why; what changes in each step belongs into a"
+        " tensor, and lengths want dynamic=True",
+    ),
+    (
+        r"[Gg]raph break|capture_scalar_outputs|_dynamo.exc.Unsupported",
+        "10 breaks-text",
+        "what the compiler cannot put into a graph, such as .item() or an if that asks"
+        " for a value: torch.where, or without fullgraph=True two graphs",
     ),
     (
         r"Watchdog caught collective|collective operation timeout",
         "12 hang",
         "which process hangs, and who says so",
+    ),
+]
+NAMES = [
+    (
+        r"(?im)^[^=():#\n]*\b(move|put|run|train|use)\b[^=():#\n]*\b(gpu|cuda)\b",
+        "03 recipe",
+        "model.to(device), and of each batch x = x.to(device); lesson 01 says what"
+        " device is",
+    ),
+    (
+        r"cuda\.sdp_kernel",
+        "",
+        "torch.nn.attention.sdpa_kernel took its place; it takes the backends that are"
+        " allowed: with sdpa_kernel(SDPBackend.MATH):",
+    ),
+    (
+        r"\btime\.(time|perf_counter)\(\)",
+        "04 clock",
+        "timings, and what they have to wait for",
+    ),
+    (r"nvidia-smi", "07 figures", "what nvidia-smi counts, and what PyTorch counts"),
+    (
+        r"CUDA_LAUNCH_BLOCKING",
+        "04 late-text",
+        "errors that are reported late, and how to let each launch wait",
     ),
     (
         r"extra-index-url|download\.pytorch\.org/whl",
@@ -254,3 +279,4 @@ ELSEWHERE = [
         "one loop for every device, and Accelerate beside it",
     ),
 ]
+ELSEWHERE = MESSAGES + NAMES

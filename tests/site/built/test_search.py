@@ -64,6 +64,10 @@ NAMES = {
     "fully_shard": "notebooks/12_scaling_out.html",
     "mark_sharding": "notebooks/14_many_tpu_cores.html",
     "xm.mark_step()": "docs/names.html#api-torch_xla.core.xla_model.mark_step",
+    "x.cuda()": "docs/names.html#api-torch.Tensor.cuda",
+    "with torch.cuda.stream(s):": "notebooks/05_streams.html#order",
+    "torch.load map_location": "docs/names.html#api-torch.load-map_location",
+    "nn.Module.to or Tensor.to": "docs/names.html#api-torch.nn.Module.to",
 }
 OTHERS = {
     "torchrun": "notebooks/11_distributed_data_parallel.html",
@@ -72,6 +76,17 @@ OTHERS = {
     "free GPU memory": "docs/answers.html#cuda-out-of-memory",
     "DDP hangs": "docs/answers.html#ddp-hangs",
     "profile my training loop": "docs/recipes.html#recipe-09",
+    "CUDA_VISIBLE_DEVICES": "notebooks/01_device_detection.html#current-text",
+    "PYTORCH_CUDA_ALLOC_CONF": "notebooks/07_memory.html",
+    "torch.cuda.memory._record_memory_history": "notebooks/07_memory.html",
+    "load model trained on gpu on cpu": "notebooks/03_models_on_devices.html#recipe-load",
+    "select a specific gpu": "notebooks/01_device_detection.html#current-text",
+    "train on multiple gpus": "notebooks/11_distributed_data_parallel.html#recipe",
+    "measure gpu time correctly": "notebooks/04_asynchrony_and_timing.html#recipe",
+    "torch.compile first run very slow": "notebooks/10_graphs_and_compile.html#pays",
+    "RuntimeError: CUDA error: invalid device ordinal": (
+        "notebooks/16_old_code_today.html#ordinal-text"
+    ),
     "锁页内存": "docs/glossary.html#pinned-memory",
     "固定内存": "docs/glossary.html#pinned-memory",
     "锁页内存有什么用": "notebooks/06_pinned_memory_and_data_loading.html#pages",
@@ -117,6 +132,26 @@ def test_the_page_is_among_the_first_two(query, wanted, page, address):
         assert first.startswith("docs/errors.html#message-")
     if query in NAMES:
         assert first.startswith("docs/names.html#api-")
+
+
+# what stands below the first link
+ANSWERS = {
+    "The operator 'aten::_linalg_eigh' is not currently implemented for the MPS device": (
+        "PYTORCH_ENABLE_MPS_FALLBACK=1"
+    ),
+    "RuntimeError: DataLoader worker is killed by signal: Bus error.": "--shm-size",
+    "RuntimeError: Found no NVIDIA driver on your system.": "nvidia-smi",
+    "CUDA out of memory. Tried to allocate 2.00 GiB": "total += loss.item()",
+    "torch.cuda.Event": "torch.cuda.Event(enable_timing=True)",
+    "xm.mark_step": "torch_xla.sync()",
+    "recompile_limit": "TORCH_LOGS=recompiles",
+}
+
+
+@pytest.mark.parametrize("query, answer", ANSWERS.items())
+def test_the_answer_stands_below_the_first_link(query, answer, page, address):
+    results(page, address, query)
+    assert answer in page.locator("#search-results li").first.inner_text()
 
 
 def test_a_hit_of_a_message_opens_at_its_section(page, address):
