@@ -118,7 +118,8 @@
         const short = /^(docs|.*,How do I)/.test(place) ? 1.2 : 1;
         // its very words: CUDA_VISIBLE_DEVICES
         const said = whole.length > 5 && text.toLowerCase().includes(whole);
-        return [said + short * (2 * within(title) + within(words)) / 3 / sum(asked), place];
+        const all = within(words) / sum(asked);
+        return [said + short * (1 + all) / 2 * (2 * within(title) / sum(asked) + all) / 3, place];
       })
       .filter(([fits]) => fits >= 0.33)
       .sort(([left], [right]) => right - left)

@@ -79,7 +79,7 @@ OTHERS = {
     "CUDA_VISIBLE_DEVICES": "notebooks/01_device_detection.html#current-text",
     "PYTORCH_CUDA_ALLOC_CONF": "notebooks/07_memory.html",
     "torch.cuda.memory._record_memory_history": "notebooks/07_memory.html",
-    "load model trained on gpu on cpu": "notebooks/03_models_on_devices.html#recipe-load",
+    "load gpu checkpoint on cpu": "notebooks/03_models_on_devices.html#recipe-load",
     "select a specific gpu": "notebooks/01_device_detection.html#current-text",
     "train on multiple gpus": "notebooks/11_distributed_data_parallel.html#recipe",
     "measure gpu time correctly": "notebooks/04_asynchrony_and_timing.html#recipe",
@@ -136,7 +136,7 @@ def test_the_page_is_among_the_first_two(query, wanted, page, address):
 
 # what stands below the first link
 ANSWERS = {
-    "The operator 'aten::_linalg_eigh' is not currently implemented for the MPS device": (
+    "The operator 'aten::eig' is not currently implemented for the MPS device": (
         "PYTORCH_ENABLE_MPS_FALLBACK=1"
     ),
     "RuntimeError: DataLoader worker is killed by signal: Bus error.": "--shm-size",
