@@ -121,7 +121,7 @@
         const all = within(words) / sum(asked);
         return [said + short * (1 + all) / 2 * (2 * within(title) / sum(asked) + all) / 3, place];
       })
-      .filter(([fits]) => fits >= 0.33)
+      .filter(([fits]) => fits >= 0.2)
       .sort(([left], [right]) => right - left)
       .slice(0, 3)
       .map(([fits, place], n) => result(place, (fits > 1.3 ? 640 : 500) - n));

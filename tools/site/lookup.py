@@ -40,8 +40,8 @@ def lookup(notebooks, names, grouped, index, answers):
     content = {
         "messages": [
             *messages(names, grouped, headings),
-            *rows(names, grouped, notebooks, headings),
             *elsewhere(notebooks, names),
+            *rows(names, grouped, notebooks, headings),
         ],
         "api": api(names, index),
         "aliases": {short: name for short, name in ALIASES.items() if short != name},

@@ -6,7 +6,9 @@ MESSAGES = [
     (
         r"kernel image|is not compatible with the current PyTorch installation",
         "01 arch-text",
-        "a GPU whose generation this build of PyTorch leaves out",
+        "a GPU whose generation this build of PyTorch leaves out. A new card wants the"
+        " newest build; for one older than sm_75 see which build still has it (that for"
+        " CUDA 12.6 does from sm_50). torch.cuda.get_arch_list() says what yours holds",
     ),
     (
         r"not currently implemented for the MPS device|MPS_FALLBACK",
@@ -209,8 +211,10 @@ MESSAGES = [
     ),
     (
         r"Watchdog caught collective|collective operation timeout",
-        "12 hang",
-        "which process hangs, and who says so",
+        "12 hang-after",
+        "a rank that did not come to the collective: read what it said first, and see"
+        " with py-spy dump --pid, or the flight recorder, where it stands. timeout= of"
+        " init_process_group says how long the others wait",
     ),
 ]
 NAMES = [
