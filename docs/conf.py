@@ -13,8 +13,8 @@ from pygments.lexer import inherit
 from pygments.lexers.python import PythonLexer
 from pygments.token import Comment
 
+from course import grammar
 from tools.lessons.notebooks import address
-from utils import grammar
 
 project = html_title = "PyTorch Device Lab"
 copyright = "the authors. Code: BSD-3-Clause, text and figures: CC BY 4.0"

@@ -14,7 +14,13 @@ from tests import temporary
 from tools.lessons import run as runner
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-PREAMBLE = "import sys\nsys.path.insert(0, {root!r})\nimport torch\nfrom utils import *"
+PREAMBLE = (
+    "import sys\nsys.path.insert(0, {root!r})\nimport torch\nfrom utils import *\n"
+    "from course import *"
+)
+
+# The packages of the course that lessons import.
+PACKAGES = ("utils", "simulate", "course", "lookup")
 
 # What makes a kernel as good as new: PyTorch stays, the course goes, with all that it
 # did to IPython.
@@ -31,7 +37,7 @@ def renew():
         now[:] = kept
     shell.set_custom_exc((), None)
     shell._lab_conditional_cells = False
-    for name in [name for name in sys.modules if name.split(".")[0] == "utils"]:
+    for name in [name for name in sys.modules if name.split(".")[0] in {packages!r}]:
         del sys.modules[name]
     os.environ.clear()
     os.environ.update({env!r})
@@ -100,7 +106,7 @@ def kernel():
             with pytest.raises(RuntimeError):
                 asyncio.get_running_loop()
             environment = {**os.environ, **(env or {})}
-            reset = RESET.format(env=environment, folder=str(folder))
+            reset = RESET.format(env=environment, folder=str(folder), packages=PACKAGES)
             cell = nbformat.v4.new_code_cell(reset)
             owner.execute_cell(cell, 0, store_history=False)
             options = {**runner.PATIENT, "timeout": 600, **options}

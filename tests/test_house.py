@@ -1,5 +1,5 @@
-"""What keeps utils and tools easy to hold in the head: short modules and functions,
-imports that run one way.
+"""What keeps the code easy to hold in the head: short modules and functions, imports
+that run one way.
 """
 
 import ast
@@ -9,14 +9,14 @@ import pytest
 
 from tests.conftest import ROOT
 
-FILES = [
-    path for name in ("utils", "tools") for path in sorted((ROOT / name).rglob("*.py"))
-]
+# Each may import those before it, and itself: the kit none of the others.
+ORDER = ["utils", "simulate", "course", "lookup", "tools"]
+FILES = [path for name in ORDER for path in sorted((ROOT / name).rglob("*.py"))]
 MODULE_MOST, FUNCTION_MOST = 350, 45  # lines
 
 
 def name_of(path):
-    """The module that a file holds: "utils.simulate.toy"."""
+    """The module that a file holds: "simulate.toy"."""
     return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(
         ".__init__"
     )
@@ -34,23 +34,43 @@ def test_modules_and_functions_are_short(path):
             assert node.end_lineno - node.lineno < FUNCTION_MOST, node.name
 
 
-def imported(path):
-    """The modules of the course that a module needs when it is imported."""
-    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+def imported(nodes):
+    """The modules that these statements import."""
+    for node in nodes:
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             submodules = [f"{node.module}.{alias.name}" for alias in node.names]
             found = [name for name in submodules if name in MODULES]
-            # `from utils import cells` needs the module cells, not what the package
+            # `from course import cells` needs the module cells, not what the package
             # gives by name: its __init__ imports all of them.
             yield from found or [node.module]
 
 
-def test_imports_run_one_way():
+TREES = {name: ast.parse(path.read_text("utf-8")) for name, path in MODULES.items()}
+
+
+def test_no_circle_of_imports():
     graph = {
-        name: set(imported(path)) & MODULES.keys() for name, path in MODULES.items()
+        name: set(imported(tree.body)) & MODULES.keys() for name, tree in TREES.items()
     }
     list(graphlib.TopologicalSorter(graph).static_order())  # a circle is a CycleError
-    used = {name for name in graph if name.startswith("utils") for name in graph[name]}
-    assert not {name for name in used if name.startswith("tools")}
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_imports_run_one_way(name):
+    """Also those within functions."""
+    allowed = ORDER[: ORDER.index(name.split(".")[0]) + 1]
+    for module in imported(ast.walk(TREES[name])):
+        package = module.split(".")[0]
+        assert package not in ORDER or package in allowed, module
+
+
+def test_the_kit_needs_no_notebook():
+    """Neither IPython nor widgets, nor what plots; a kernel's settings of IPython are
+    looked at through sys.modules only.
+    """
+    for name, tree in TREES.items():
+        if name.startswith("utils"):
+            packages = {module.split(".")[0] for module in imported(ast.walk(tree))}
+            assert not packages & {"IPython", "ipywidgets", "matplotlib", "pandas"}

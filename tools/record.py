@@ -61,11 +61,11 @@ if lacking := [name for name in NEEDED if not importlib.util.find_spec(name)]:
 import nbformat  # noqa: E402
 from nbclient import exceptions as failed  # noqa: E402
 
+from course import grammar  # noqa: E402
+from course.provenance import pretending  # noqa: E402
 from tools.lessons import differences, parts, recording, run  # noqa: E402
-from utils import grammar  # noqa: E402
 from utils.devices import emulated  # noqa: E402
-from utils.messages import LabError  # noqa: E402
-from utils.provenance import pretending  # noqa: E402
+from utils.errors import LabError  # noqa: E402
 
 MOST = 600  # seconds that a cell may take
 # a machine with none of them has nothing new to tell
@@ -73,7 +73,7 @@ DEVICES = ("cuda", "mps", "accelerator", "tpu")
 COLORS = re.compile(r"\x1b\[[0-9;]*m")  # in tracebacks
 PATHS = os.pathsep.join(filter(None, [str(SITE), os.environ.get("PYTHONPATH")]))
 LOOK = """import json, sys
-from utils import cells, doctor
+from course import cells, doctor
 doctor()
 print(json.dumps([word for word in sys.argv[1:] if cells.missing(word) is None]))
 """

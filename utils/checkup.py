@@ -1,7 +1,6 @@
-"""doctor: what this machine offers to the course, and what to do where something is
-missing.
-"""
+"""doctor: what this machine offers, and what to do where something is missing."""
 
+import os
 import platform
 import shutil
 import sys
@@ -9,30 +8,26 @@ from collections.abc import Iterator
 
 import torch
 
-from utils.course import COURSE
-from utils.devices import emulated, memory_gib, missing_code, name_of, package_version
-from utils.messages import pytorch
+from utils.devices import (
+    emulated,
+    memory_gib,
+    missing_code,
+    name_of,
+    package_version,
+)
 from utils.needs import missing_compiler, missing_mps, missing_xla
-
-
-def ready() -> None:
-    """Print in one line that the course is loaded, on which PyTorch, and which kind of
-    device PyTorch sees: "Ready: PyTorch 2.13.0, CPU".
-
-    Makes no CUDA context and starts no XLA runtime: some lessons look at how that
-    happens.
-    """
-    device = torch.accelerator.current_accelerator(check_available=True)
-    kind = device.type.upper() if device else "CPU"
-    xla = " and torch_xla" if package_version("torch_xla") else ""
-    print(f"Ready: {pytorch()}, {kind}{xla}")
 
 
 def doctor() -> None:
     """Print what this machine offers to the course, one line each, with what to do
     where something is missing.
     """
-    print("\n".join(f"[{'OK' if ok else '--'}] {text}" for ok, text in checkup()))
+    print("\n".join(line(ok, text) for ok, text in checkup()))
+
+
+def line(ok: bool, text: str) -> str:
+    """A line as `doctor` prints it."""
+    return f"[{'OK' if ok else '--'}] {text}"
 
 
 def checkup() -> Iterator[tuple[bool, str]]:
@@ -120,15 +115,8 @@ def _check_tools():
         yield False, f"{compiles} needs {missing}; only lesson 10 uses it"
     else:
         yield True, f"{compiles} works here, there is a C++ compiler"
-    free = shutil.disk_usage(COURSE).free / 2**30
+    free = shutil.disk_usage(os.getcwd()).free / 2**30
     if free > 1:
         yield True, f"disk: {free:.0f} GiB free"
     else:
         yield False, f"disk: {free:.0f} GiB free; free some space before you go on"
-    folders = (COURSE / "notebooks" / "recorded").glob("*")
-    names = sorted(path.name for path in folders if path.is_dir())
-    emulations = [name for name in names if name.startswith("emulated-")]
-    machines = ", ".join(name for name in names if name not in emulations)
-    yield bool(machines), f"recorded results from: {machines or 'no machine yet'}"
-    if emulations:
-        yield True, f"emulated results, no GPU: {', '.join(emulations)}"

@@ -12,8 +12,8 @@ import sys
 
 import torch
 
+from utils.errors import LabError
 from utils.hardware import nvidia_smi, output_of
-from utils.messages import LabError
 
 # --------------------------------------------------------------------------------------
 # Choosing a device. Lesson 01 builds this function line by line.
@@ -188,6 +188,11 @@ def versions() -> dict[str, str]:
         found["capability"] = f"{major}.{minor}"
         found["driver"] = None if emulated() else nvidia_smi("driver_version")
     return {key: value for key, value in found.items() if value}
+
+
+def pytorch() -> str:
+    """This PyTorch by name and version: "PyTorch 2.13.0"."""
+    return f"PyTorch {torch.__version__.split('+')[0]}"
 
 
 def package_version(package: str) -> str | None:

@@ -20,8 +20,7 @@ from dataclasses import dataclass
 
 import psutil
 
-from utils.cells import CellEnds
-from utils.course import COURSE
+from utils.errors import CellEnds
 
 # name of the network interface that stays on this machine
 LOOPBACK = {"linux": "lo", "darwin": "lo0"}
@@ -50,6 +49,8 @@ NOISE = re.compile(
     re.M,
 )
 COLORS = re.compile(r"\x1b\[[\d;]*m")  # what a terminal takes for a color
+# where a script is looked for by its name: the lessons beside this package
+NOTEBOOKS = pathlib.Path(__file__).resolve().parent.parent / "notebooks"
 _running = []  # jobs that nobody has stopped yet
 
 
@@ -217,11 +218,11 @@ def find(script: str | os.PathLike) -> tuple[pathlib.Path, str]:
     """The path of a script, and how a reader would type it. LaunchError if there is
     none.
     """
-    course, script = COURSE / "notebooks", pathlib.Path(script)
-    for path in (course / script, script.absolute()):
+    script = pathlib.Path(script)
+    for path in (NOTEBOOKS / script, script.absolute()):
         if path.exists():
-            inside = path.is_relative_to(course)
-            return path, path.relative_to(course).as_posix() if inside else path.name
+            inside = path.is_relative_to(NOTEBOOKS)
+            return path, path.relative_to(NOTEBOOKS).as_posix() if inside else path.name
     raise LaunchError(
         f"there is no script {script} here or in the folder notebooks of the course"
     )

@@ -2,13 +2,9 @@
 none behind.
 
 `torchrun(script, …)` runs a script to its end; `start(script, …)` leaves it running and
-returns a Job. A cell that begins with
-
-    %%torchrun 4 [--result NAME] [--fails PATTERN]
-
-is written to a file and started in four processes. Lesson 11 explains torchrun. Both
-print the command that a reader would type, and what each rank printed, rank by rank
-instead of mixed as a terminal shows it. Jobs run in `folder()`. `show_diff(old, new)`
+returns a Job. Lesson 11 explains torchrun. The first prints the command that a reader
+would type, and what each rank printed, rank by rank instead of mixed as a terminal
+shows it. Jobs run in `folder()`. `show_diff(old, new)`
 prints what two scripts do otherwise. `child_stderr()` is for processes that a cell
 starts otherwise, by mp.spawn or a DataLoader.
 """
@@ -17,12 +13,11 @@ import contextlib
 import difflib
 import os
 import re
-import shlex
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 
-from utils.grammar import TORCHRUN
+from utils.devices import pytorch
 from utils.jobs import (  # noqa: F401 (DEFAULTS and free_port: for lessons)
     COLORS,
     DEFAULTS,
@@ -33,7 +28,6 @@ from utils.jobs import (  # noqa: F401 (DEFAULTS and free_port: for lessons)
     folder,
     free_port,
 )
-from utils.messages import finding, pytorch
 
 
 def start(
@@ -74,7 +68,7 @@ def torchrun(
     run = job.finish(timeout)
     if not quiet:
         show(run)
-    _judge(run, fails)
+    judge(run, fails)
     return run
 
 
@@ -155,7 +149,11 @@ def last_words(run: Run) -> str:
     return words if len(words) <= 300 else words[:300] + " …"
 
 
-def _judge(run, fails):
+def judge(run: Run, fails: str | None) -> None:
+    """LaunchError where a job failed, or did not fail as announced.
+
+    fails: as for `torchrun`
+    """
     if fails is None:
         if run.code:
             raise LaunchError(
@@ -163,46 +161,11 @@ def _judge(run, fails):
                 f" {last_words(run)}; run the cell again."
             )
     elif not run.code:
-        finding(
-            f"announced: a failure with {fails!r}; on {pytorch()} the job ends well",
-            LaunchError,
+        raise LaunchError(
+            f"announced: a failure with {fails!r}; on {pytorch()} the job ends well"
         )
     elif not re.search(fails, "\n".join([*run.errors.values(), run.agent])):
-        finding(
-            f"announced: a failure with {fails!r}; on {pytorch()} it says:"
-            f" {last_words(run)}",
-            LaunchError,
-        )
-
-
-# --------------------------------------------------------------------------------------
-# The cell magic
-
-
-def torchrun_cell(line, cell):
-    """%%torchrun N [--result NAME] [--fails PATTERN]: run the cell as a script in N
-    processes.
-
-    --result: NAME becomes a list of what each rank printed last, read as JSON. --fails:
-    the job must fail, with a message that matches this regular expression (in quotation
-    marks).
-    """
-    found = TORCHRUN.fullmatch(line.strip())
-    if not found:
         raise LaunchError(
-            "write %%torchrun N, %%torchrun N --result NAME or %%torchrun N --fails"
-            " PATTERN"
+            f"announced: a failure with {fails!r}; on {pytorch()} it says:"
+            f" {last_words(run)}"
         )
-    path = folder() / "this_cell.py"
-    path.write_text(cell, encoding="utf-8")
-    job = start(path, processes=int(found["processes"]))
-    print("$", job.command)
-    run = job.finish()
-    show(run, hide_last=found["result"] is not None and not run.code)
-    _judge(run, shlex.split(found["fails"])[0] if found["fails"] else None)
-    if found["result"]:
-        sys.modules["IPython"].get_ipython().user_ns[found["result"]] = run.results()
-
-
-if "IPython" in sys.modules and (shell := sys.modules["IPython"].get_ipython()):
-    shell.register_magic_function(torchrun_cell, "cell", "torchrun")

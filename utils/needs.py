@@ -1,4 +1,4 @@
-"""What this machine lacks for the words of `%%requires` (utils/grammar.py): a function
+"""What this machine lacks for the words of `%%requires` (course/grammar.py): a function
 `missing_WORD` for each.
 
 None: nothing is missing. Otherwise a phrase to be read after "needs": "a CUDA GPU, and

@@ -11,8 +11,8 @@ import numpy
 import torch
 
 from utils import clocks
-from utils.clocks import device_clock, sleep_cycles  # noqa: F401 (for lessons)
-from utils.messages import LabError, untimed
+from utils.clocks import device_clock, sleep_cycles, untimed  # noqa: F401 (for lessons)
+from utils.errors import LabError
 
 # samples; from six on, the extremes enclose the median with 95% confidence
 MIN_SAMPLES = 7

@@ -22,7 +22,7 @@ const kept = {
   },
 };
 
-// What is said of a guess, as reveal() in utils/predictions.py says it.
+// What is said of a guess, as reveal() in course/predictions.py says it.
 const isNumber = (text) => /^[-−~]?\d/.test(text);
 const verdict = (guess, answer) => {
   const said = isNumber(guess) ? guess : `“${guess}”`;

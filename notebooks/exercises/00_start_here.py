@@ -2,10 +2,10 @@
 
 import torch
 
-from utils import expect
-from utils.answers import Wrong, call
-from utils.exercises import Exercise
-from utils.simulate.fake import fake_gpus
+from course import expect
+from course.answers import Wrong, call
+from course.exercises import Exercise
+from simulate.fake import fake_gpus
 
 
 def check_device_type(answer):

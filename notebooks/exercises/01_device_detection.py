@@ -5,9 +5,9 @@ from unittest import mock
 
 import torch
 
-from utils import expect
-from utils.answers import Wrong, call
-from utils.exercises import Exercise
+from course import expect
+from course.answers import Wrong, call
+from course.exercises import Exercise
 
 
 def rows(table):

@@ -9,10 +9,10 @@ import numpy as np
 import torch
 from torch.overrides import TorchFunctionMode
 
-from utils import expect
-from utils.answers import DOTS, NotAnswered, Wrong, call
-from utils.exercises import Exercise
-from utils.simulate.fake import fake_gpus
+from course import expect
+from course.answers import DOTS, NotAnswered, Wrong, call
+from course.exercises import Exercise
+from simulate.fake import fake_gpus
 from utils.waits import CountWaits
 
 

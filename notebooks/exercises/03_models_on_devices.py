@@ -10,9 +10,9 @@ from unittest import mock
 import torch
 from torch import nn
 
-from utils import expect
-from utils.answers import Wrong, call
-from utils.exercises import Exercise
+from course import expect
+from course.answers import Wrong, call
+from course.exercises import Exercise
 
 META = torch.device("meta")
 

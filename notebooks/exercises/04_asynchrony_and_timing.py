@@ -17,9 +17,9 @@ import torch
 import torch.nn.functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from utils import expect
-from utils.answers import Wrong, call
-from utils.exercises import Exercise
+from course import expect
+from course.answers import Wrong, call
+from course.exercises import Exercise
 from utils.timing import median_interval
 from utils.waits import CountWaits
 

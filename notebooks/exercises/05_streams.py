@@ -11,11 +11,11 @@ from unittest import mock
 import torch
 from torch.overrides import TorchFunctionMode
 
-from utils import expect
-from utils.answers import Wrong, call
-from utils.exercises import Exercise
-from utils.simulate.timeline import Op, makespan, races, schedule
-from utils.simulate.toy import ToyStream
+from course import expect
+from course.answers import Wrong, call
+from course.exercises import Exercise
+from simulate.timeline import Op, makespan, races, schedule
+from simulate.toy import ToyStream
 
 NO_EVENT = (
     "wait_event takes an event, as record_event() returns it; for a stream there is"

@@ -9,11 +9,11 @@ from concurrent.futures import Future
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
-from utils import expect
-from utils.answers import Wrong, call
-from utils.exercises import Exercise
-from utils.operators import Operators
-from utils.simulate.toy import ToyStream
+from course import expect
+from course.answers import Wrong, call
+from course.exercises import Exercise
+from course.operators import Operators
+from simulate.toy import ToyStream
 
 
 def check_make_loader(answer):

@@ -9,10 +9,10 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from utils import expect
-from utils.answers import DOTS, NotAnswered, Wrong, call
-from utils.exercises import Exercise
-from utils.simulate.allocator import MIB, CachingAllocator
+from course import expect
+from course.answers import DOTS, NotAnswered, Wrong, call
+from course.exercises import Exercise
+from simulate.allocator import MIB, CachingAllocator
 
 
 def only_gpu(device=None):

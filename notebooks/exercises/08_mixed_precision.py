@@ -8,10 +8,10 @@ import math
 import torch
 import torch.nn.functional as F
 
-from utils import expect
-from utils.answers import NotAnswered, Wrong, call
-from utils.exercises import Exercise
-from utils.simulate.fake import fake_autocast, fake_gpus
+from course import expect
+from course.answers import NotAnswered, Wrong, call
+from course.exercises import Exercise
+from simulate.fake import fake_autocast, fake_gpus
 
 
 class Product(torch.nn.Module):

@@ -13,11 +13,11 @@ from torch.profiler import record_function
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from utils import expect
-from utils.answers import Wrong, call
-from utils.exercises import Exercise
-from utils.operators import Operators
-from utils.simulate.roofline import transformer_flops
+from course import expect
+from course.answers import Wrong, call
+from course.exercises import Exercise
+from course.operators import Operators
+from simulate.roofline import transformer_flops
 from utils.waits import CountWaits
 
 # as in the lesson: the profiler keeps its log to itself

@@ -5,10 +5,10 @@ from unittest import mock
 
 import torch
 
-from utils import expect
-from utils.answers import Wrong, call
-from utils.exercises import Exercise
-from utils.simulate.graph import ToyGraph
+from course import expect
+from course.answers import Wrong, call
+from course.exercises import Exercise
+from simulate.graph import ToyGraph
 
 # --------------------------------------------------------------------------------------
 # 10.0
@@ -640,7 +640,7 @@ def clip(x, limit):
             ),
         ],
         solution="""
-from utils.simulate.graph import ToyGraph
+from simulate.graph import ToyGraph
 
 
 def graphed(fn, example):

@@ -9,9 +9,9 @@ import time
 import torch
 from torch.utils.data import DistributedSampler
 
-from utils import expect
-from utils.answers import Wrong, call
-from utils.exercises import Exercise, stop
+from course import expect
+from course.answers import Wrong, call
+from course.exercises import Exercise, stop
 
 SECONDS = 4  # that the ranks of one world may take; they need some milliseconds
 

@@ -10,10 +10,10 @@ from unittest import mock
 import torch
 import torch.distributed as dist
 
-from utils import expect
-from utils.answers import Wrong, call, state
-from utils.exercises import Exercise
-from utils.simulate.fake import fake_processes
+from course import expect
+from course.answers import Wrong, call, state
+from course.exercises import Exercise
+from simulate.fake import fake_processes
 
 WIDTH = 8
 

@@ -7,9 +7,9 @@ from numbers import Real
 
 import torch
 
-from utils import expect
-from utils.answers import Wrong, call
-from utils.exercises import Exercise
+from course import expect
+from course.answers import Wrong, call
+from course.exercises import Exercise
 
 
 def _is_number(value):

@@ -10,11 +10,11 @@ import torch.distributed as dist
 from torch.distributed.tensor import Replicate, Shard, distribute_tensor
 from torch.utils.data import DataLoader, TensorDataset
 
-from utils import expect
-from utils.answers import DOTS, NotAnswered, Wrong, call, plain
-from utils.exercises import Exercise
-from utils.simulate.fake import fake_processes
-from utils.simulate.sharding import blocks
+from course import expect
+from course.answers import DOTS, NotAnswered, Wrong, call, plain
+from course.exercises import Exercise
+from simulate.fake import fake_processes
+from simulate.sharding import blocks
 
 
 class _Spmd:

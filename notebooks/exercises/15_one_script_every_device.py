@@ -11,9 +11,9 @@ from torch import nn
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves
 
-from utils import expect
-from utils.answers import Wrong, call
-from utils.exercises import Exercise
+from course import expect
+from course.answers import Wrong, call
+from course.exercises import Exercise
 from utils.timing import median_interval
 from utils.waits import READS
 

@@ -13,10 +13,10 @@ import torch
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
-from utils import expect
-from utils.answers import Wrong, call
-from utils.exercises import Exercise
-from utils.simulate.fake import fake_gpus
+from course import expect
+from course.answers import Wrong, call
+from course.exercises import Exercise
+from simulate.fake import fake_gpus
 
 
 class _Matrix(nn.Module):
@@ -784,7 +784,7 @@ def verdict(old, new, factor=10):
     return "slower" if old["seconds"] >= factor * new["seconds"] else "fine"
 """,
         praise=(
-            "utils/today/cell.py asks in the same order; everything else in it is for"
+            "lookup/cell.py asks in the same order; everything else in it is for"
             " running code safely."
         ),
     ),

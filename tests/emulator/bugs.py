@@ -15,7 +15,7 @@ import pytest
 from tests.emulator import lessons
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-FIRST = "import torch\nfrom utils import claim, expect_error, where"
+FIRST = "import torch\nfrom course import claim, expect_error, where"
 FIGURES = """%%requires cuda
 def in_use():
     return torch.cuda.memory_stats()["active_bytes.all.current"]

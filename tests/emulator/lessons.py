@@ -19,10 +19,10 @@ import sys
 import tempfile
 import time
 
+from course import grammar
 from tests.emulator import build
 from tests.emulator.run import environment
 from tests.lessons.plugin import code_of
-from utils import grammar
 
 # Memory of emulated GPUs counts as the kernel's.
 COMMAND = ["-m", "tests.lessons.plugin", "--color=no"]

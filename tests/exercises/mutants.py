@@ -28,9 +28,9 @@ from dataclasses import dataclass
 
 import torch
 
+from course import exercises
+from course.answers import state
 from tests.exercises.answers import all_answers
-from utils import exercises
-from utils.answers import state
 
 COMPARE = {
     ast.Lt: (ast.LtE, ast.GtE),

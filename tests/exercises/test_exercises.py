@@ -21,11 +21,11 @@ import numpy as np
 import pytest
 import torch
 
+from course import exercises, expect, score
+from course.answers import NotAnswered, Wrong, call
 from tests.conftest import ROOT, errors_of, text_of
 from tests.exercises import mutants
 from tests.exercises.answers import all_answers, edit
-from utils import exercises, expect, score
-from utils.answers import NotAnswered, Wrong, call
 
 ALL = exercises.all_exercises()
 ANSWERS = all_answers()

@@ -21,7 +21,7 @@ import nbformat
 import pytest
 from traitlets.config import Configurable, PyFileConfigLoader
 
-from tests.conftest import ROOT, errors_of, text_of
+from tests.conftest import PACKAGES, ROOT, errors_of, text_of
 from tools import lab
 from tools.contents import Contents
 from tools.lessons import run
@@ -56,7 +56,7 @@ def write(path, *sources):
 def course(tmp_path, monkeypatch):
     """A small course in a folder with spaces, and a home folder."""
     folder = tmp_path / "a course"
-    for name in ("docs/glossary.md", "utils/cells.py", "notebooks/scripts/train.py"):
+    for name in ("docs/glossary.md", "course/cells.py", "notebooks/scripts/train.py"):
         (folder / name).parent.mkdir(parents=True)
         (folder / name).touch()
     (folder / "docs" / "paths.md").write_text(PAGE)
@@ -278,7 +278,7 @@ def test_a_course_that_cannot_be_written_is_copied_home(course, tmp_path, capsys
         f" {home / 'work'}\n"
     )
     expected = {f"work/{name}" for name in (LESSON, *lab.PAGES)}
-    expected |= {"docs/glossary.md", "docs/paths.md", "utils/cells.py"}
+    expected |= {"docs/glossary.md", "docs/paths.md", "course/cells.py"}
     expected.add("notebooks/scripts/train.py")
     # the second time, files are there that the course had when it was older
     for _ in range(2):
@@ -287,8 +287,8 @@ def test_a_course_that_cannot_be_written_is_copied_home(course, tmp_path, capsys
         lab.copy_lessons(home / "work")
         files = [path for path in home.rglob("*") if path.is_file()]
         assert {path.relative_to(home).as_posix() for path in files} == expected
-        assert (home / "utils" / "cells.py").read_text() == ""
-        (home / "utils" / "cells.py").write_text("old")
+        assert (home / "course" / "cells.py").read_text() == ""
+        (home / "course" / "cells.py").write_text("old")
     assert again(home / "work" / LESSON)
 
 
@@ -311,7 +311,7 @@ def test_a_copied_lesson_finds_the_course(
     ignore = shutil.ignore_patterns(
         "__pycache__", ".ipynb_checkpoints", "0[1-9]_*.ipynb", "1*.ipynb"
     )
-    for name in ("docs", "notebooks", "utils"):
+    for name in ("docs", "notebooks", *PACKAGES):
         shutil.copytree(ROOT / name, folder / name, ignore=ignore)
     if read_only:
         (folder / "work").touch()
@@ -324,7 +324,7 @@ def test_a_copied_lesson_finds_the_course(
     (path,) = folder.glob("00_*.ipynb")
     nb = nbformat.read(path, as_version=4)
     (setup,) = (cell for cell in nb.cells if cell.id == "setup")
-    place = "from utils import course; print(course.COURSE)"
+    place = "from course import paths; print(paths.COURSE)"
     job = (
         "from utils import launch; run = launch.torchrun('scripts/train_ddp.py',"
         " '--help', processes=1, quiet=True)"

@@ -48,12 +48,12 @@ import psutil
 import pytest
 from nbval.plugin import IPyNbCell, NbCellError
 
+from course import grammar
+from course.messages import NOT_LIVE, state_of
 from tests import temporary
 from tools.lab import content_hash
 from tools.lessons.recording import claims_in
-from utils import grammar
 from utils.devices import name_of
-from utils.messages import NOT_LIVE, state_of
 
 # seconds to wait for a cell's outputs; nbval's own 5 s are too few on a busy machine
 OUTPUT_TIMEOUT = 60
@@ -365,7 +365,7 @@ def unrecordable(kernel, source):
     if header is None or header.kind != "result" or not header.recordable:
         return None
     question = (
-        f"__import__('utils.provenance').provenance.as_json({header.name!r},"
+        f"__import__('course.provenance').provenance.as_json({header.name!r},"
         f" {header.name})"
     )
     asked, why = kernel.kc.execute(question, silent=True, allow_stdin=False), None

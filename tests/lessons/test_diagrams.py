@@ -12,9 +12,9 @@ import pytest
 import torch
 from playwright.sync_api import sync_playwright
 
+from course import plots
 from tests.lessons.test_browser import ARGUMENTS, BROWSER, needs_browser
 from tools.lessons.notebooks import _clean_output
-from utils import plots
 from utils.hardware import look_up, pcie_limit
 
 FILES = sorted(plots.DIAGRAMS.iterdir())

@@ -4,9 +4,9 @@ emulated one.
 
 import pytest
 
+from course import recordings
+from course.provenance import Provenance
 from tools.lessons import differences
-from utils import recordings
-from utils.provenance import Provenance
 
 T4 = {"device": "emulated Tesla T4", "torch": "2.13.0"}
 H200 = {"device": "NVIDIA H200", "torch": "2.13.0+cu130"}

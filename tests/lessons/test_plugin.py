@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def shows(state):
-    """Source of a cell that shows a line in this state, as utils.messages.note does."""
+    """Source of a cell that shows a line in this state, as messages.note does."""
     return f"""from IPython.display import display
 facts = {{"device_lab": {{"state": {state!r}}}}}
 display({{"text/plain": "not as announced"}}, metadata=facts, raw=True)"""
@@ -102,7 +102,7 @@ def test_cells_run_twice_in_one_kernel(tmp_path):
 
 def test_a_result_that_cannot_be_recorded_fails(tmp_path):
     setup = (
-        f"import sys; sys.path.insert(0, {str(ROOT)!r})\nfrom utils.cells import"
+        f"import sys; sys.path.insert(0, {str(ROOT)!r})\nfrom course.cells import"
         " *\nenable_conditional_cells()"
     )
     cell = "%%requires cuda --result numbers\nnumbers = {}"

@@ -13,10 +13,10 @@ import nbclient
 import nbformat
 import pytest
 
+from course import grammar
 from tests.conftest import ROOT, notebook
 from tools import record
 from tools.lessons import run
-from utils import grammar
 
 CUDA = (
     "%%requires cuda --result numbers\nnumbers = [1.5, 2]\nclaim('it is fast', 2,"
@@ -156,7 +156,7 @@ def test_what_other_cells_claimed_of_this_machine_is_kept(recorder):
         ("1 / 0", "division by zero"),
         ("claim('too fast', 2, at_least=3)", "too fast"),
         (
-            "from utils import provenance as p; p.known_here = lambda *_: 'no JSON'",
+            "from course import provenance as p; p.known_here = lambda *_: 'no JSON'",
             "the kernel did not say what 'later' is, but: 'no JSON'",
         ),
     ],

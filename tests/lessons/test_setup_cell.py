@@ -10,14 +10,14 @@ import nbformat
 import pytest
 import torch
 
-from tests.conftest import ROOT, errors_of, text_of
+from tests.conftest import PACKAGES, ROOT, errors_of, text_of
 from tools.lessons import notebooks, run
 
 pytestmark = pytest.mark.skipif(
     not shutil.which("git"), reason="git fetches the course; there is no git here"
 )
 READY = rf"Ready: PyTorch {torch.__version__.split('+')[0]}, [A-Z]+( and torch_xla)?"
-FILES = "from utils import course\nprint(course.COURSE)"
+FILES = "from course import paths\nprint(paths.COURSE)"
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def repository(tmp_path):
     """
     folder = tmp_path / "a repository"
     ignore = shutil.ignore_patterns("__pycache__", ".ipynb_checkpoints")
-    for part in ("utils", "notebooks"):
+    for part in (*PACKAGES, "notebooks"):
         shutil.copytree(ROOT / part, folder / part, ignore=ignore)
     identity = ["-c", "user.name=test", "-c", "user.email=test@example.org"]
     commit = [*identity, "commit", "-qm", "the course"]

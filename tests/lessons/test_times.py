@@ -7,9 +7,9 @@ import re
 import nbformat
 import pytest
 
+from course import exercises
 from tests.conftest import ROOT
 from tools.lessons import teaching, times
-from utils import exercises
 
 PATHS, README, START, TEACHING = times.TIMED
 GLOSSARY, GUIDE = "docs/glossary.md", "CONTRIBUTING.md"

@@ -25,9 +25,9 @@ import time
 import nbformat
 from nbclient.exceptions import CellExecutionError
 
+from course.messages import NOT_LIVE
 from tests.conftest import ROOT
 from tools.lessons import run
-from utils.messages import NOT_LIVE
 
 JOB = re.compile(r"^%%torchrun |\blaunch\.torchrun\(", re.MULTILINE)
 START, END = re.compile(r"\blaunch\.start\("), re.compile(r"\.finish\(")

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from utils.simulate.allocator import MIB, CachingAllocator, block_size, segment_size
+from simulate.allocator import MIB, CachingAllocator, block_size, segment_size
 
 
 # c10/core/AllocatorConfig.h (torch 2.13): kMinBlockSize 512, kSmallSize 1 MiB,

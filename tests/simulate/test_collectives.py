@@ -10,9 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from tests.conftest import ROOT
-from utils import claim
-from utils.simulate.collectives import (
+from course import claim
+from simulate.collectives import (
     ALGORITHMS,
     PUBLISHED,
     Link,
@@ -25,6 +24,7 @@ from utils.simulate.collectives import (
     reduce_scatter,
     scaling,
 )
+from tests.conftest import ROOT
 
 MB, MIB, GIB = 1e6, 2**20, 2**30
 

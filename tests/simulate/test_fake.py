@@ -13,7 +13,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import Replicate, Shard, distribute_tensor
 
-from utils.simulate.fake import fake_autocast, fake_gpus, fake_processes
+from simulate.fake import fake_autocast, fake_gpus, fake_processes
 
 
 def test_two_gpus_move_and_refuse_to_meet():

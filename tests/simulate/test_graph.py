@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import nn
 
-from utils.messages import LabError
-from utils.simulate.graph import ToyGraph
+from simulate.graph import ToyGraph
+from utils.errors import LabError
 
 
 def net():

@@ -8,16 +8,11 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
+from course.answers import Wrong
+from course.exercises import all_exercises
+from simulate.roofline import attainable, product_intensity, ridge, transformer_flops
 from tests.simulate.test_memory import Block
-from utils.answers import Wrong
-from utils.exercises import all_exercises
 from utils.hardware import look_up
-from utils.simulate.roofline import (
-    attainable,
-    product_intensity,
-    ridge,
-    transformer_flops,
-)
 
 # Peak (dense) over memory bandwidth, FLOP/byte, in the 16-bit type; V100 and T4 have
 # fp16 alone.

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from utils.simulate import sharding
+from simulate import sharding
 
 MESH = {"data": 2, "model": 4}
 # What XLA's partitioner put in for X (48 × 32) times W (32 × 40) in FP32 on that mesh:

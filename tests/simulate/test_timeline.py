@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from utils.simulate.timeline import Op, makespan, pipeline, races, schedule
+from simulate.timeline import Op, makespan, pipeline, races, schedule
 
 # --------------------------------------------------------------------------------------
 # Golden rows

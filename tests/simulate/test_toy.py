@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from utils.simulate.toy import ToyStream
+from simulate.toy import ToyStream
 
 
 @pytest.fixture

@@ -9,12 +9,12 @@ import re
 import nbformat
 import pytest
 
+from course import grammar
 from tests.conftest import ROOT, notebook
 from tools import lab
 from tools.lessons import recording
 from tools.site import errors, evidence
 from tools.site import pages as pages_of_lessons
-from utils import grammar
 
 MACHINE = {"device": "XLA on CPU", "torch": "2.9.0+cu128", "torch_xla": "2.9.0"}
 T4 = {"device": "emulated Tesla T4", "torch": "2.13.0+cu130", "capability": "7.5"}

@@ -14,8 +14,8 @@ import matplotlib.image
 import numpy as np
 import pytest
 
+from course import plots
 from tools.site import drawings, explorers
-from utils import plots
 
 NUMBERS = list(explorers.GRID)
 # Calls that read a clock, or measure.

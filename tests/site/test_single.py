@@ -15,17 +15,17 @@ import tarfile
 import nbformat
 import pytest
 
-from tests.conftest import ROOT
+from tests.conftest import PACKAGES, ROOT
 from tools.lessons import formatting, notebooks, parts
 from tools.site import single
 
 LESSONS = notebooks.lessons()
 FOLDER = "pytorch-device-lab-12345678"
 FILES = {
-    "utils/__init__.py": b"here = __file__\n",
+    "course/__init__.py": b"here = __file__\n",
     "notebooks/exercises/05_a.py": b"EXERCISES = []\n",
 }
-SAYS = "\nimport utils\nprint(course)\nprint(utils.here)\n"
+SAYS = "\nimport course as c\nprint(course)\nprint(c.here)\n"
 
 
 @pytest.fixture(scope="module")
@@ -104,8 +104,12 @@ def test_what_two_lessons_carry_is_the_same_and_is_that_of_the_course(singles):
             assert known.setdefault(name, content) == content, name
             if name != "notebooks/16_old_code_today.ipynb":  # it loses its outputs
                 assert content == (ROOT / name).read_bytes(), name
-    modules = {p.relative_to(ROOT).as_posix() for p in (ROOT / "utils").rglob("*.py")}
-    assert {name for name in known if name.startswith("utils")} == modules
+    modules = {
+        p.relative_to(ROOT).as_posix()
+        for name in PACKAGES
+        for p in (ROOT / name).rglob("*.py")
+    }
+    assert {name for name in known if name.split("/")[0] in PACKAGES} == modules
 
 
 def test_a_lesson_carries_what_it_shows_and_starts_and_nothing_of_the_others(singles):
@@ -186,7 +190,7 @@ def test_it_unpacks_once_beside_the_notebook_and_leaves_what_the_reader_changed(
 
 
 def test_two_lessons_share_a_folder_and_a_kernel(tmp_path):
-    name = "utils/__init__.py"
+    name = "course/__init__.py"
     other = {name: FILES[name], "notebooks/exercises/06_b.py": b"# b\n"}
     (tmp_path / "elsewhere").mkdir()
     move = "import os\nos.chdir('elsewhere')\n"
@@ -202,7 +206,7 @@ def test_another_edition_has_a_folder_of_its_own_and_wants_a_kernel_of_its_own(
     tmp_path,
 ):
     newer = f"{FOLDER[:-1]}9"
-    changed = cell({**FILES, "utils/__init__.py": b"here = 'newer'\n"}, newer)
+    changed = cell({**FILES, "course/__init__.py": b"here = 'newer'\n"}, newer)
     run(cell(), SAYS, folder=tmp_path)
     assert run(changed, SAYS, folder=tmp_path) == ([str(tmp_path / newer), "newer"], "")
     _, error = run(cell(), SAYS, changed, folder=tmp_path)

@@ -13,10 +13,10 @@ import pytest
 import sphinx.cmd.build
 from nbformat import v4
 
+from course.exercises import lesson_exercises
 from tools.lessons.notebooks import lessons
 from tools.site import pages, website
 from tools.site.pages import explanation, find_answers, page
-from utils.exercises import lesson_exercises
 
 ASK = 'predict("05.race", "The sum is", "4", "0")'
 STORED = "<div><b>Predict.</b> Is <code>x</code> … <b>4</b> · <b>an error</b></div>"

@@ -14,6 +14,7 @@ import psutil
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
 
+from course.torchrun import torchrun_cell
 from tests.conftest import ROOT
 from utils import jobs, launch
 from utils.launch import LaunchError
@@ -237,14 +238,14 @@ def test_what_pytorch_writes_for_itself_is_not_what_a_program_says():
 def test_the_cell_magic(capsys):
     shell = InteractiveShell.instance()
     try:
-        launch.torchrun_cell("2 --result answers", RANKS)
+        torchrun_cell("2 --result answers", RANKS)
         assert [answer["rank"] for answer in shell.user_ns["answers"]] == [0, 1]
-        launch.torchrun_cell("2 --fails 'rank one'", FAILS)
+        torchrun_cell("2 --fails 'rank one'", FAILS)
         shown = capsys.readouterr().out
         assert "this_cell.py" in shown and "rank 1 │ ValueError" in shown
         assert '"rank"' not in shown
         for line in ("", "none", "2 --result", "0", "2 --fast"):
             with pytest.raises(LaunchError, match="write %%torchrun N"):
-                launch.torchrun_cell(line, "")
+                torchrun_cell(line, "")
     finally:
         InteractiveShell.clear_instance()

@@ -17,7 +17,7 @@ import torch
 import torch.utils.benchmark
 
 from utils import clocks, hardware, xla
-from utils.messages import LabError
+from utils.errors import LabError
 from utils.timing import (
     Measurement,
     device_clock,

@@ -78,7 +78,8 @@ def test_the_lazy_device_records_counts_and_falls_back():
 GONE = """
 import sys
 import torch
-from utils import cells, xla
+from course import cells
+from utils import xla
 
 sys.modules["torch._lazy.ts_backend"] = None
 try:

@@ -13,8 +13,8 @@ import json
 import math
 import re
 
-from utils import recordings
-from utils.provenance import EMULATED
+from course import recordings
+from course.provenance import EMULATED
 
 ASIDE = "but for names of devices, versions, addresses, decimals below 0.1%"
 # numbers with a decimal point or an exponent: 1.5, -2.0e-06, 3e8

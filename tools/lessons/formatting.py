@@ -14,9 +14,9 @@ import tempfile
 
 from nbformat import v4, writes
 
-from utils import grammar
-from utils.today.cell import PRELUDE
-from utils.today.row import SETUP, TODAY
+from course import grammar
+from lookup.cell import PRELUDE
+from lookup.row import SETUP, TODAY
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 COLUMNS = 88

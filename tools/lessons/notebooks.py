@@ -19,10 +19,10 @@ import sys
 
 import nbformat
 
+from course import grammar, recordings
+from course.exercises import lesson_exercises
 from tools.lessons import formatting, parts, rules, run, times
-from utils import grammar, recordings
-from utils.exercises import lesson_exercises
-from utils.messages import LabError
+from utils.errors import LabError
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 

@@ -1,5 +1,5 @@
 """From a lesson that has run to a recording: which cells, in which form
-(utils/recordings.py describes it), in which file.
+(course/recordings.py describes it), in which file.
 """
 
 import contextlib
@@ -10,9 +10,10 @@ import re
 
 import nbformat
 
-from utils import grammar
-from utils.messages import NOT_LIVE, LabError, facts_of, state_of
-from utils.recordings import FOLDER, FORMAT, RecordingError
+from course import grammar
+from course.messages import NOT_LIVE, facts_of, state_of
+from course.recordings import FOLDER, FORMAT, RecordingError
+from utils.errors import LabError
 
 
 def conditional(nb):
@@ -53,7 +54,7 @@ def entry(client, cell, n, header, seconds):
         arguments += f", {header.name!r}, {header.name}"
     # Not an import statement: it would bind a name, and a lesson may have one like it.
     question = (
-        f"print(__import__('utils.provenance').provenance.known_here({arguments}))"
+        f"print(__import__('course.provenance').provenance.known_here({arguments}))"
     )
     answer = nbformat.v4.new_code_cell(question)
     client.execute_cell(answer, n, store_history=False)

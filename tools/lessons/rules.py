@@ -7,6 +7,7 @@ line of text for each place where the lesson breaks it.
 import ast
 import re
 
+from course.messages import state_of
 from tools.lessons import formatting
 from tools.lessons.parts import (
     calls,
@@ -24,7 +25,6 @@ from tools.lessons.parts import (
     title_of,
     without_code,
 )
-from utils.messages import state_of
 
 # minutes, lines of a visible cell, cells, characters
 CORE_MOST, LINES_MOST, SILENT_MOST, TITLE_MOST = 50, 15, 3, 60

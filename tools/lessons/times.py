@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import nbformat
 
+from course.exercises import lesson_exercises
 from tools.lessons import parts, teaching
-from utils.exercises import lesson_exercises
 
 # A lesson in a path: "- [02 · …](…): 19 minutes". Below it sections and exercises; none
 # means the core.

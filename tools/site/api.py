@@ -10,12 +10,12 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from course import grammar
+from lookup import cell as today
 from tools.lessons import formatting
 from tools.site import uses
 from tools.site.course import code, md
 from tools.site.names import Scope, existing, parsed
-from utils import grammar
-from utils.today import cell as today
 
 # names in code between backticks: `torch.amp.GradScaler`, `x.record_stream(s)`
 CODE = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")

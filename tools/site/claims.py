@@ -6,16 +6,16 @@ import ast
 import re
 from dataclasses import dataclass, field
 
+from course import grammar
+from course.claims import figure
+from course.provenance import EMULATED
 from tools.site.course import Cell
 from tools.site.status import ENVIRONMENTS
-from utils import grammar
-from utils.claims import figure
-from utils.provenance import EMULATED
 
 
 @dataclass
 class Figure:
-    """What a claim said somewhere. told: its data (utils/claims.py). place: where it
+    """What a claim said somewhere. told: its data (course/claims.py). place: where it
     was measured. note: of a recording.
     """
 

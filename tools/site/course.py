@@ -7,12 +7,12 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from course import grammar, recordings
+from course.messages import NOT_LIVE, state_of
+from course.provenance import Provenance
+from lookup import cell as today
 from tools.lab import content_hash
 from tools.lessons.recording import claims_in
-from utils import grammar, recordings
-from utils.messages import NOT_LIVE, state_of
-from utils.provenance import Provenance
-from utils.today import cell as today
 
 ROOT = Path(__file__).resolve().parents[2]
 

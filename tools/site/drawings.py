@@ -19,8 +19,8 @@ from unittest import mock
 
 import nbformat
 
+from course import cells, grammar, plots, provenance, recordings
 from tools.lessons import parts
-from utils import cells, grammar, plots, provenance, recordings
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 

@@ -6,9 +6,9 @@ import itertools
 import re
 from dataclasses import dataclass
 
+from lookup.row import Row
 from tools.site.course import Lesson, code, md, ticks
 from tools.site.cures import Cure, cure_of
-from utils.today.row import Row
 
 CLASS = r"[A-Z][A-Za-z]*(?:Error|Exception|Warning|Exit)"
 # Where a message begins: with its class, perhaps after words such as "rank 1 │ "; an

@@ -11,12 +11,12 @@ and from build/status/ (tests/lessons/plugin.py, `make test`). Links lead to cel
 
 from collections import Counter
 
+from course import recordings
+from course.claims import figure, promised
 from tools.site.claims import measured_claims
 from tools.site.course import ROOT, code, md, read_lessons, read_status, table
 from tools.site.errors import errors
 from tools.site.status import status_page
-from utils import recordings
-from utils.claims import figure, promised
 
 
 def pages(root=ROOT):

@@ -188,8 +188,11 @@ def content_hash(number):
     stem = drawings.lesson_path(number).stem
     files = [
         pathlib.Path(drawings.__file__),
-        *sorted((ROOT / "utils").glob("*.py")),
-        *sorted((ROOT / "utils" / "simulate").glob("*.py")),
+        *sorted(
+            path
+            for package in ("utils", "simulate", "course")
+            for path in (ROOT / package).glob("*.py")
+        ),
         *sorted((ROOT / "notebooks" / "recorded").glob(f"*/{stem}.json")),
     ]
     parts = [matplotlib.__version__, str(header)]

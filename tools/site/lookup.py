@@ -10,14 +10,14 @@ from collections import Counter
 
 from docutils.nodes import make_id
 
+from lookup.elsewhere import MESSAGES
+from lookup.row import PATTERNS
+from lookup.wordings import GENERAL, WORDINGS
 from tools.site import recipes
 from tools.site.api import CODE, HEADING, TITLES, row_of
 from tools.site.asked import asked
 from tools.site.errors import of_row
 from tools.site.names import ALIASES
-from utils.today.elsewhere import MESSAGES
-from utils.today.row import PATTERNS
-from utils.today.wordings import GENERAL, WORDINGS
 
 MOST = 3  # lessons that a name leads to
 LEAST = 2  # times that a lesson says it

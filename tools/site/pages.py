@@ -16,8 +16,8 @@ from xml.etree import ElementTree
 
 from nbformat import from_dict, v4
 
+from course import messages
 from tools.lessons.parts import checks, folded
-from utils import messages
 
 PICTURES = "_static/pictures"  # where website.py puts them, from the root of the site
 # a question in a text; a cell that asks one, with its key; the title of folded code
@@ -44,7 +44,7 @@ def page(nb, *, links, exercises, explorer, name=None):
     """The lesson as a notebook for the site, and its pictures as {file name: bytes}.
 
     links: HTML that stands in place of the badges. exercises: as
-    utils.exercises.lesson_exercises gives them. explorer: HTML that stands in place of
+    course.exercises.lesson_exercises gives them. explorer: HTML that stands in place of
     the explorer's picture, or None. name: of the lesson in menus and links, "05 ·
     Streams", which becomes the title; the notebook's own stands below it.
     """
@@ -277,7 +277,7 @@ def picture(content, suffix, size, alt, pictures):
 
 
 def classes(text):
-    """The HTML of utils.messages.note with classes in place of styles."""
+    """The HTML of course.messages.note with classes in place of styles."""
     text = text.replace(f'style="{messages.LOUD}"', 'class="note"')
     text = text.replace(f'style="{messages.QUIET}"', 'class="note quiet"')
     return text.replace(f'style="{messages.FRAME}"', 'class="badge"')

@@ -22,7 +22,10 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 WIDTH = 88  # of the lines of the archive: 66 bytes each
 ALWAYS = (
-    "utils/**/*.py",
+    "utils/*.py",
+    "simulate/*.py",
+    "course/*.py",
+    "lookup/*.py",
     "notebooks/recorded/published.json",
     "LICENSE",
     "LICENSE-text",
@@ -35,9 +38,9 @@ OWN = ("notebooks/exercises/{}.py", "notebooks/recorded/*/{}.json")
 SETUP = '''\
 # @title Set-up: run this first
 # What this lesson needs of PyTorch Device Lab stands in CARRIED: {count} text files,
-# the package `utils` among them, as an archive (tar.xz) in base64. The cell checks it
-# and unpacks it beside the notebook; nothing is fetched or installed. To look into it
-# without running it, give the lines of CARRIED to: base64 -d | tar -tJ
+# the packages of the course among them, as an archive (tar.xz) in base64. The cell
+# checks it and unpacks it beside the notebook; nothing is fetched or installed. To
+# look into it without running it, give the lines of CARRIED to: base64 -d | tar -tJ
 import atexit
 import base64
 import hashlib
@@ -79,8 +82,8 @@ except ValueError:
     archive = b""
 damaged = "CARRIED is damaged (its SHA-256 is another one): get this notebook again."
 assert hashlib.sha256(archive).hexdigest() == SHA256, damaged
-if "utils" in sys.modules:  # a lesson has run in this kernel
-    course = pathlib.Path(sys.modules["utils"].__file__ or "").resolve().parent.parent
+if "course" in sys.modules:  # a lesson has run in this kernel
+    course = pathlib.Path(sys.modules["course"].__file__ or "").resolve().parent.parent
     another = "This kernel holds another edition of the course: restart it."
     assert course.name == FOLDER, another
     unpack(course.parent)

@@ -12,12 +12,12 @@ import sys
 import nbformat
 import sphinx.cmd.build
 
+from course.exercises import lesson_exercises
 from tools.lessons.notebooks import address, in_repository, launch_links, lessons
 from tools.lessons.times import read, with_links
 from tools.site import api, asked, errors, evidence, explorers, pages, recipes, terms
 from tools.site.course import read_lessons
 from tools.site.lookup import lookup
-from utils.exercises import lesson_exercises
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 

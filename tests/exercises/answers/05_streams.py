@@ -390,7 +390,7 @@ LAST_END = SOLUTION["05.6"]
 ANSWERS["05.6"] = Answers(
     right=[
         """
-from utils.simulate.timeline import Op, makespan, schedule
+from simulate.timeline import Op, makespan, schedule
 
 def last_end(ops):
     return makespan(schedule([Op(str(n), *op) for n, op in enumerate(ops)]))

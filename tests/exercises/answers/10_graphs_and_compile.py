@@ -364,7 +364,7 @@ ANSWERS["10.4"] = Answers(
     right=[
         """
 import torch
-from utils.simulate.graph import ToyGraph
+from simulate.graph import ToyGraph
 
 
 def graphed(fn, example):
@@ -386,7 +386,7 @@ def run(graph, static, out, x):
 """,
         """
 import copy
-from utils.simulate.graph import ToyGraph
+from simulate.graph import ToyGraph
 
 
 class graphed:
@@ -456,7 +456,7 @@ def graphed(fn, example):
             ("out.", 'state["out"].'),
         ): "each needs a graph and tensors of its own",
         """
-from utils.simulate.graph import ToyGraph
+from simulate.graph import ToyGraph
 
 
 def graphed(fn, example):

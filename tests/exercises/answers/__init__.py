@@ -8,7 +8,7 @@ import importlib
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from utils import exercises
+from course import exercises
 
 SOLUTION = {
     number: exercise.solution for number, exercise in exercises.all_exercises().items()

@@ -17,13 +17,13 @@ import subprocess
 import nbformat
 import pytest
 
+from course.exercises import lesson_exercises
 from tests.conftest import ROOT, errors_of, text_of
 from tests.lessons.plugin import NOT_LIVE, state_of
 from tests.site.built import alone
 from tools import setup_env
 from tools.lessons import notebooks
 from tools.site import single
-from utils.exercises import lesson_exercises
 from utils.jobs import NOISE
 
 # Colab's versions, or (make test-site, a sample) those of the environment that runs the
@@ -88,7 +88,7 @@ say_facts()
 ANSWERS = """
 def give_answers():
     import torch
-    from utils.exercises import lesson_exercises
+    from course.exercises import lesson_exercises
     for number, exercise in lesson_exercises("NN").items():
         names = {"torch": torch}
         exec(exercise.solution, names)

@@ -1,0 +1,41 @@
+"""The frame of the lessons: what makes a cell conditional, recorded and judged; claims,
+predictions, exercises, plots.
+
+Importing it teaches the running notebook the lines that cells begin with. It touches no
+device, starts no thread and reads no network; plots and widgets load when first used.
+"""
+
+import logging
+
+from course import exercises, plots, recordings
+from course.cells import enable_conditional_cells, expect_error
+from course.claims import claim
+from course.exercises import check, hint, progress, solution
+from course.machine import doctor, ready
+from course.predictions import predict, reveal
+from course.provenance import where
+
+__all__ = [
+    "check",
+    "claim",
+    "doctor",
+    "exercises",
+    "expect_error",
+    "hint",
+    "plots",
+    "predict",
+    "progress",
+    "ready",
+    "recordings",
+    "reveal",
+    "solution",
+    "where",
+]
+
+# Noise that tells a reader nothing: PyTorch on extensions that no lesson compiles
+# (CUDA's compiler on the PATH, but no GPU), matplotlib on its font cache (first use, or
+# a home folder that cannot be written).
+for _name in ("torch.utils.cpp_extension", "matplotlib"):
+    logging.getLogger(_name).setLevel(logging.ERROR)
+
+enable_conditional_cells()

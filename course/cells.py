@@ -1,0 +1,302 @@
+"""Conditional cells (%%requires) and announced errors (expect_error).
+
+A cell whose first line is
+
+    %%requires WORD [--result NAME | --name NAME] [--timeless]
+
+runs exactly as if that line were a comment when this machine has what WORD names, after
+a line that says so. Otherwise the result recorded elsewhere is shown, and the variable
+NAME of `--result` gets the recorded value. A cell is timeless if its point is no time,
+rate, overlap or race: then a recording from the emulated CUDA device will do. Where
+there is none, what others have published (course/recordings.py). It is an input
+transformer, not a nested run: errors show one traceback with the right line, and
+`await` and line magics work.
+
+Nothing that a newer PyTorch says or lacks stops a lesson: for a reader a job that died,
+or a private name that is gone, ends its cell with one line, and the cells that read
+what it did not make say that they wait. With LAB_STRICT=1 both are errors.
+"""
+
+import functools
+import importlib.util
+import re
+import symtable
+import sys
+import traceback
+
+from course import provenance, recordings
+from course.grammar import RequiresError, header, results, source_hash
+from course.messages import finding, note, strict
+from course.torchrun import torchrun_cell
+from utils import needs
+from utils.clocks import untimed
+from utils.devices import pytorch
+from utils.errors import CellEnds, LabError
+
+
+def missing(word: str, variables=()) -> str | None:
+    """What this machine lacks for `%%requires word`, as half a sentence, or None when
+    the cell can run.
+    """
+    if word.startswith("result:"):
+        name = word.removeprefix("result:")
+        return None if name in variables else f"`{name}` from a cell above"
+    return _missing_hardware(word)
+
+
+@functools.cache
+def _missing_hardware(word):
+    base, _, count = word.partition(":")
+    if base in provenance.pretending():
+        return None
+    if count:
+        return needs.missing_cuda(int(count))
+    return getattr(needs, f"missing_{base}")()
+
+
+# --------------------------------------------------------------------------------------
+# The transformer
+
+
+def requires_cell(lines):
+    """Input transformer of IPython: the lines of a cell, or a call that replays what
+    was recorded.
+    """
+    found = header(lines[0]) if lines else None
+    if found is None:
+        return lines
+    if missing(found.word, _variables()) is None:
+        return ["# " + lines[0], *lines[1:]]
+    return [
+        f"__import__('course.cells').cells.replay({lines[0].strip()!r},"
+        f" {source_hash(''.join(lines))!r})\n"
+    ]
+
+
+def replay(line, source):
+    """What a conditional cell with this first line becomes on a machine that lacks what
+    it needs.
+    """
+    found = header(line)
+    lack = missing(found.word, _variables())
+    if found.word.startswith("result:"):
+        note(f"needs {lack}", "unavailable")
+    else:
+        recordings.replay(found.name, lack, source, _variables(), found.timeless)
+
+
+def _before_cell(info):
+    try:
+        found = header(info.raw_cell or "")
+    except RequiresError:
+        found = None  # the cell itself is about to say so
+    if found and not found.word.startswith("result:") and missing(found.word) is None:
+        note(f"{provenance.device_here(found.word)}, this run", "live")
+        if found.kind == "result":
+            provenance.results[found.name] = provenance.here(found.word)
+    provenance.running.append(found and found.result)
+
+
+def _variables():
+    return sys.modules["IPython"].get_ipython().user_ns
+
+
+# --------------------------------------------------------------------------------------
+# Cells that do not end, and those that wait for them
+
+_gaps = set()  # names that a cell above should have made, and did not
+
+
+def _package_missing(error):
+    """Whether this error, in the kernel or in a job of it, comes of a package that a
+    lesson can do without.
+    """
+    named = "No module named 'accelerate'" in str(error)
+    return named and not importlib.util.find_spec("accelerate")
+
+
+def _why_it_ends(error):
+    """One line if this error ends its cell only: a CellEnds, or a private name of
+    PyTorch that is not there. Else None.
+    """
+    if _package_missing(error):
+        return "needs the package `accelerate`, and it is not installed here"
+    if isinstance(error, CellEnds):
+        return str(error)
+    name = _name_missing(error)
+    # a part of the path that begins with one underscore: torch._C._name
+    if re.match(r"torch\.(\w+\.)*_[^_]", name):
+        return (
+            f"{pytorch()} has no `{name}`, a private name: such names come and go. This"
+            " cell ends here."
+        )
+    return None
+
+
+def _name_missing(error):
+    """The full name whose lack an error reports, or ""."""
+    name = getattr(error, "name", None) or ""
+    if name and isinstance(error, AttributeError):
+        owner = error.obj if hasattr(error.obj, "__name__") else type(error.obj)
+        module = getattr(owner, "__module__", None)
+        own = getattr(owner, "__qualname__", owner.__name__)
+        return ".".join(filter(None, [module, own, name]))
+    if name and isinstance(error, ImportError):
+        found = re.match(r"cannot import name '(\w+)'", str(error))
+        return f"{name}.{found[1]}" if found else name
+    return ""
+
+
+def _show_error(shell, kind, error, traceback, tb_offset=None):
+    """What IPython calls for an error in a cell."""
+    text = _why_it_ends(error) if _may_end(error) else None
+    if text is None:
+        shell.showtraceback((kind, error, traceback), tb_offset=tb_offset)
+    elif _package_missing(error):
+        note(text, "unavailable")
+    else:
+        note(text, "unjudged" if strict() else "finding")
+
+
+def _may_end(error):
+    """Whether an error may end its cell only, and the lesson goes on."""
+    return (
+        not strict()
+        or _package_missing(error)
+        or (untimed() and getattr(error, "timed", False))
+    )
+
+
+def _after_cell(result):
+    """Forget half a result; where only the cell ends, note what it leaves open, and let
+    Run All go on.
+    """
+    if result and not (result.info.raw_cell or "").strip():
+        return  # an empty cell, of which IPython tells the end, but not the beginning
+    del provenance.running[-1:]  # none if this cell has imported the course
+    # an interrupted `await` leaves no result
+    error = getattr(result, "error_in_exec", None)
+    if error is None:
+        return
+    source = result.info.raw_cell or ""
+    for name in results(source):
+        _variables().pop(name, None)
+        provenance.results.pop(name, None)
+        _gaps.add(name)
+    if _may_end(error) and _why_it_ends(error):
+        _, made = _names(sys.modules["IPython"].get_ipython().transform_cell(source))
+        _gaps.update(name for name in made if name not in _variables())
+        result.error_in_exec = None
+
+
+def waiting_cell(lines):
+    """Input transformer: a cell that reads what a cell above did not make, as a call
+    that says so.
+    """
+    if not _gaps:
+        return lines
+    reads, made = _names("".join(lines))
+    open_names = sorted(reads & _gaps - made - _variables().keys())
+    if not open_names:
+        return lines
+    return [
+        f"__import__('course.cells').cells.wait({open_names!r}, {sorted(made)!r})\n"
+    ]
+
+
+def wait(open_names, made):
+    """What a cell becomes that reads `open_names`; `made` it does not make either."""
+    _gaps.update(name for name in made if name not in _variables())
+    note(
+        f"this cell waits for `{'`, `'.join(open_names)}`. Run the cell above again"
+        " first.",
+        "waiting",
+    )
+
+
+def _names(source):
+    """Names that a cell reads from the notebook, and names that it makes; of its
+    source, none where it is no Python.
+    """
+    try:
+        top = symtable.symtable(source, "cell", "exec")
+    except SyntaxError:
+        return set(), set()
+    symbols = top.get_symbols()
+    made = {s.get_name() for s in symbols if s.is_assigned() or s.is_imported()}
+    reads = {s.get_name() for s in symbols if s.is_referenced()}
+    tables = top.get_children()
+    while tables:
+        table = tables.pop()
+        for s in table.get_symbols():
+            if s.is_global() and s.is_referenced():
+                reads.add(s.get_name())
+        tables += table.get_children()
+    return reads, made
+
+
+def enable_conditional_cells():
+    """Teach the running notebook the line %%requires, and what to do with a cell that
+    does not end.
+
+    Does nothing outside IPython, and nothing a second time.
+    """
+    shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
+    if shell is None or getattr(shell, "_lab_conditional_cells", False):
+        return
+    shell.input_transformers_cleanup.append(requires_cell)
+    shell.input_transformers_post.append(waiting_cell)
+    shell.events.register("pre_run_cell", _before_cell)
+    shell.events.register("post_run_cell", _after_cell)
+    shell.register_magic_function(torchrun_cell, "cell", "torchrun")
+    shell.set_custom_exc((AttributeError, ImportError, CellEnds), _show_error)
+    shell._lab_conditional_cells = True
+
+
+# --------------------------------------------------------------------------------------
+# Announced errors
+
+
+class ExpectedError(LabError):
+    """An announced error that did not come, or came otherwise than announced."""
+
+
+class expect_error:
+    """Run a block that must fail, print the real message, and go on; `as caught` keeps
+    it as caught.message.
+
+    kind: exception class, or a tuple of classes. pattern: regular expression that the
+    message must contain (versions differ: "same device|different devices"). lines: how
+    many lines of the message to print. Nothing raised, or something else, is a finding:
+    one line for a reader, an ExpectedError with LAB_STRICT=1.
+    """
+
+    def __init__(self, kind: type | tuple[type, ...], pattern: str, lines: int = 4):
+        self.kind, self.pattern, self.lines, self.message = kind, pattern, lines, None
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, error, trace):
+        if kind is not None and not issubclass(kind, Exception):
+            return False  # KeyboardInterrupt and SystemExit pass
+        # An error in a cycle with its own frames would keep what they hold (tensors, a
+        # DataLoader's workers) until the garbage collector comes, which may be in a
+        # forked worker.
+        traceback.clear_frames(trace)
+        kinds = self.kind if isinstance(self.kind, tuple) else (self.kind,)
+        names = " or ".join(each.__name__ for each in kinds)
+        announced = f"announced: {names} with {self.pattern!r}; on {pytorch()} "
+        self.message = "" if error is None else str(error)
+        if error is None:
+            finding(announced + "the block runs without an error", ExpectedError)
+            return True
+        text = f"{kind.__name__}: {error}"
+        if not issubclass(kind, self.kind) or not re.search(self.pattern, str(error)):
+            finding(announced + f"it says: {text}", ExpectedError)
+            return True
+        shown = text.strip().splitlines()
+        print("\n".join(shown[: self.lines]))
+        if len(shown) > self.lines:
+            print(f"… ({len(shown) - self.lines} more lines)")
+        return True

@@ -1,0 +1,150 @@
+"""claim: one checked sentence about a measurement.
+
+In a notebook a claim is data, too, in the metadata of its output (`device_lab`, claim),
+for recorder, website and tests: text, value, unit, timed, holds; as far as given
+at_least, at_most, limit and the share of it that was reached; where it is from, which
+is `about`, or device and live, and the date of a recording; and `call`, the sentence as
+the code has it, by which a figure is found beside its call.
+"""
+
+import ast
+import linecache
+import math
+import sys
+
+import torch
+
+from course.messages import finding, note, say
+from course.provenance import Provenance, origin
+from utils.clocks import untimed
+from utils.errors import LabError
+
+
+class ClaimError(LabError):
+    """A claim that failed in strict mode, cannot be judged, or lies above its physical
+    limit.
+    """
+
+
+def claim(
+    text: str,
+    measured: float | bool,
+    *,
+    at_least: float | None = None,
+    at_most: float | None = None,
+    limit: float | None = None,
+    unit: str = "",
+    where: str | torch.device | Provenance | None = None,
+    about: str | None = None,
+    timed: bool = False,
+) -> None:
+    """Show one line: the claim, the measured figure, its physical limit, ✓ or ✗, and
+    the device. A missed claim is a finding: information for a reader, a ClaimError with
+    LAB_STRICT=1.
+
+    text: what is claimed
+    measured: a number, or whether the claim is true
+    at_least, at_most: what a claim about a number promises, one or both
+    limit: the most that physics allows, in the same unit; a figure above it always
+        raises, because then the measurement is wrong
+    unit: of the number and its bounds
+    where: the name of a result, a device or a Provenance; by default the result that
+        the cell's header names, or this CPU
+    about: text in its place, for what no device measured
+    timed: it speaks of a time, a rate or an overlap; such a claim is not judged where
+        times prove nothing (an emulated device, LAB_UNTIMED=1)
+    """
+    told = {"text": text, "value": measured, "unit": unit, "timed": timed}
+    for name, bound in (("at_least", at_least), ("at_most", at_most), ("limit", limit)):
+        if bound is not None:
+            told[name] = bound
+    _check(told)
+    source = about or origin(where)
+    if timed and (untimed() or getattr(source, "emulated", False)):
+        why = "not judged here, where times prove nothing"
+        return note(f"– {text}: {why} · {source}", "unjudged")
+    told |= {"about": about} if about else source.facts
+    told["call"] = _sentence_in(sys._getframe(1))
+    _judge(told, source)
+
+
+def _check(told):
+    """ClaimError where there is nothing to judge."""
+    text, value = told["text"], told["value"]
+    bounds = told.keys() & {"at_least", "at_most"}
+    if isinstance(value, bool):
+        if bounds or "limit" in told:
+            raise ClaimError(f"{text!r} is true or false: it has no bound and no limit")
+    elif not isinstance(value, (int, float)) or not math.isfinite(value):
+        raise ClaimError(
+            f"{text!r} was measured as {value!r}: a claim needs a finite number, or"
+            " True or False"
+        )
+    elif not bounds:
+        raise ClaimError(f"{text!r} promises nothing: give at_least or at_most")
+
+
+def _judge(told, source):
+    """Whether a claim holds; shows its line. source: text or Provenance."""
+    value, line = told["value"], f"{told['text']} (claimed)"
+    told["holds"] = value
+    if not isinstance(value, bool):
+        least, most = told.get("at_least", -math.inf), told.get("at_most", math.inf)
+        told["holds"] = bool(least <= value <= most)
+        number, reached = figure(value, told["unit"]), ""
+        if "limit" in told:
+            limit, told["share"] = (
+                figure(told["limit"], told["unit"]),
+                value / told["limit"],
+            )
+            if value > told["limit"]:
+                raise ClaimError(
+                    f"{told['text']!r}: {number} lies above the physical limit of"
+                    f" {limit}; the measurement is wrong (a missing synchronization,"
+                    " or a wrong count of bytes)"
+                )
+            reached = f"; limit {limit}, reached {told['share']:.0%}"
+        line = f"{told['text']}: {number} (claimed {promised(told)}{reached})"
+    if told["holds"]:
+        say(f"✓ {line} · {source}", "claim", claim=told)
+    else:
+        line = (
+            f"✗ {line} · {source}. Not on this device: a result too, the text says"
+            " where it was seen to hold."
+        )
+        finding(line, ClaimError, "missed", claim=told)
+
+
+def figure(number: float, unit: str) -> str:
+    """A number of a claim as a reader sees it: three digits, or a whole number."""
+    text = f"{number:,.3g}" if abs(number) < 1000 else f"{number:,.0f}"
+    return f"{text} {unit}".strip()
+
+
+def promised(told: dict) -> str:
+    """The bounds of a claim, from its data; "" if it is true or false."""
+    bounds = [("≥", told.get("at_least")), ("≤", told.get("at_most"))]
+    return " and ".join(
+        f"{sign} {figure(bound, told['unit'])}"
+        for sign, bound in bounds
+        if bound is not None
+    )
+
+
+def _sentence_in(frame):
+    """The sentence of the `claim` that a frame is calling, as its source has it, such
+    as 'f"{name} is faster"'. None without source.
+    """
+    source = "".join(linecache.getlines(frame.f_code.co_filename))
+    try:
+        tree = ast.parse(source)
+    except SyntaxError:  # a file that somebody is editing
+        return None
+    for node in ast.walk(tree):
+        if (
+            isinstance(node, ast.Call)
+            and ast.unparse(node.func) == "claim"
+            and node.lineno <= frame.f_lineno <= node.end_lineno
+        ):
+            return ast.get_source_segment(source, node.args[0])
+    return None

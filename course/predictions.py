@@ -1,0 +1,116 @@
+"""Predictions: a question with answers to choose from, and what the experiment said.
+
+A guess is kept with the score. It can be changed until the answer has been revealed;
+where Run All has revealed it before the reader chose, the box compares at once.
+"""
+
+import html
+import re
+import textwrap
+
+from course import widgets
+from course.messages import say, strict
+from course.score import keep_score, load_score
+from utils.errors import LabError
+
+_asked = {}  # key → options, in this kernel
+_revealed = {}  # key → answer, in this kernel
+# begins an answer that is said as it is, not in quotation marks
+NUMBER = re.compile(r"[-−~]?\d")
+
+
+def predict(key: str, question: str, *options: str) -> None:
+    """Ask for a guess: `question` with a button for each of the `options`; a line of
+    text where there are no widgets.
+
+    key: "05.race": the lesson and a word, the same as in the `reveal` after the
+    experiment.
+    """
+    from IPython import get_ipython
+    from IPython.display import display
+
+    _asked[key] = options
+    question += "" if question[-1:] in "?:.…" else " …"
+    text, shell = f"Predict. {question} {' · '.join(options)}", get_ipython()
+    if shell is None:
+        return print(text)
+    rich = "<b>Predict.</b> " + re.sub(
+        r"`(.+?)`", r"<code>\1</code>", html.escape(question)
+    )
+    if widgets.on_page():
+        return widgets.show(_box(key, rich, options), {"text/plain": text})
+    rich += " " + " · ".join(f"<b>{html.escape(option)}</b>" for option in options)
+    page = (
+        f'<div style="border-left: 3px solid #0072B2; padding-left: 0.7em">{rich}</div>'
+    )
+    display({"text/plain": text, "text/html": page}, raw=True)
+
+
+def reveal(key: str, answer: str, why: str = "") -> None:
+    """Compare the reader's guess with `answer`, one of the options: "You said 4; it is
+    0." Then say `why`. Without a guess and a reason: nothing, but in outputs that are
+    stored (LAB_STRICT=1) the answer.
+
+    why: a sentence or two, which so cannot be read before the experiment has run
+
+    An answer that is no option, or a key that no `predict` above has asked for, is an
+    error with LAB_STRICT=1 only.
+    """
+    if strict() and answer not in _asked.get(key, ()):
+        problem = "no predict above asks for it"
+        if key in _asked:
+            problem = f"the options are {_asked[key]}"
+        raise LabError(f"reveal({key!r}, {answer!r}): {problem}")
+    _revealed[key] = answer
+    if strict():  # as data, too: the site judges its readers' guesses by it
+        text = textwrap.fill(f"The answer: {answer}. {why}".strip(), 88)
+        say(text, "revealed", revealed={"key": key, "answer": answer})
+    elif text := f"{_verdict(key)} {why}".strip():
+        print(textwrap.fill(text, 88))
+
+
+def _box(key, rich, options):
+    from ipywidgets import HTML, Button, HBox, VBox
+
+    said = HTML()
+    buttons = [Button(description=text, layout={"width": "auto"}) for text in options]
+
+    def show(lost=""):
+        guess = _guess(key)
+        for button in buttons:
+            chosen = button.description == guess
+            button.button_style = "primary" if chosen else ""
+            button.icon = "check" if chosen else ""
+        said.value = html.escape(f"{_verdict(key)} {lost}".strip())
+
+    def choose(button):
+        too_late = key in _revealed and _guess(key)
+        guess = {"said": button.description}
+        show("" if too_late else keep_score(f"predict {key}", guess))
+
+    for button in buttons:
+        button.on_click(choose)
+    show()
+    return VBox([HTML(rich), HBox(buttons, layout={"flex_flow": "row wrap"}), said])
+
+
+def _guess(key):
+    """The reader's guess or "", one of the options as far as they are known."""
+    kept = load_score().get(f"predict {key}")
+    said = kept.get("said") if isinstance(kept, dict) else None
+    return said if isinstance(said, str) and said in _asked.get(key, [said]) else ""
+
+
+def _verdict(key):
+    """What is to be said of the guess; "" without one. Keeps whether it was right."""
+    said, answer = _guess(key), _revealed.get(key)
+    if not said or answer is None:
+        return said and f"You said: {said}"
+    keep_score(f"predict {key}", {"said": said, "right": said == answer})
+    begin = f"You said {said}" if NUMBER.match(said) else f"You said “{said}”"
+    counted = NUMBER.match(answer)
+    if said == answer:
+        right = f"{answer} it is" if counted else "that is right"
+        return f"{begin}, and {right}."
+    other = f"it is {answer}" if counted else f"the answer is “{answer}”"
+    return f"{begin}; {other}."

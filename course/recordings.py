@@ -1,0 +1,345 @@
+"""What conditional cells gave elsewhere: find it, and show it.
+
+A recording is one JSON file a lesson and machine, written by tools/record.py:
+notebooks/recorded/<machine>/<lesson>.json. It holds plain JSON values, plain text and
+PNG pictures, nothing that could be executed. Format:
+
+    {"format": "pytorch-device-lab recording 1",
+     "lesson": "02_tensors_on_devices", "pretended": false,
+     "cells": {NAME: {
+        "requires": "cuda", "source": HASH, "date": "2026-11-20", "seconds": 1.5,
+        "machine": {"device": "NVIDIA H200", "capability": "9.0", "driver": …,
+                    "cuda": …, "torch": …, "python": …, "system": …},
+        "value": …,
+        "outputs": [{"text": "…"}, {"text": "✓ …", "claim": CLAIM},
+                    {"png": "base64", "alt": "…"}]}},
+     "claims": {CELL ID: {"source": HASH, "claims": [CLAIM]}}}
+
+CLAIM is what `claim` puts into the metadata of its output (course/claims.py); "claims"
+has those of cells that are not recorded. An older file may have their lines as text.
+
+What others have measured stands in notebooks/recorded/published.json, by the NAME of
+the cell that asks the same:
+
+    {NAME: [{"experiment": "what was measured, and how it differs from the cell",
+             "who": …, "link": "https://…", "date": "published 2012",
+             "figures": [{"device": …, "what": …, "value": 5.77, "unit": "GB/s"}]}]}
+"""
+
+import functools
+import html
+import json
+import math
+import pathlib
+import re
+import types
+
+from course.messages import note, picture
+from course.paths import COURSE
+from course.provenance import Provenance, RecordingError, results
+
+FORMAT = "pytorch-device-lab recording 1"
+FOLDER = COURSE / "notebooks" / "recorded"
+TEXT = r"(?s).*"
+# a PNG file in base64: its signature, then anything
+PNG = r"iVBORw0KGg[A-Za-z0-9+/]*={0,2}"
+# What a recorded cell and a published source must look like: `_misfit` reads it.
+CLAIM = {"text": TEXT, "*": object}
+CELL = {"requires": TEXT, "source": TEXT, "date": TEXT, "seconds": float, "*": object}
+CELL |= {
+    "machine": {"device": TEXT, "*": TEXT},
+    "outputs": [
+        ({"text": TEXT}, {"text": TEXT, "claim": CLAIM}, {"png": PNG, "alt": TEXT})
+    ],
+}
+CLAIMS = {"*": ({"source": TEXT, "claims": [CLAIM]}, {"source": TEXT, "lines": [TEXT]})}
+SOURCE = {
+    "experiment": ".+",
+    "who": ".+",
+    "date": r"(published|measured|read) \d{4}\b.*",
+    "link": r"https://[^\s\"'<>]+",
+    "figures": [{"device": ".+", "what": ".+", "value": float, "unit": ".+"}],
+}
+
+# what a reader is told of the machine
+VERSIONS = ("torch", "cuda", "rocm", "driver", "torch_xla")
+# what this kernel has told the reader about where replayed results come from
+_said = set()
+
+
+# --------------------------------------------------------------------------------------
+# Find
+
+
+def load(path):
+    """The recorded cells of one file by name. RecordingError as `read`."""
+    return read(path)["cells"]
+
+
+def read(path):
+    """What one recording file holds, checked. RecordingError where it is damaged or was
+    not written by the course.
+    """
+    path = pathlib.Path(path)
+    label = f"{path.parent.name}/{path.name}"
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise _damaged(f"the recording {label}", error) from None
+    if (
+        not isinstance(content, dict)
+        or content.get("format") != FORMAT
+        or not isinstance(content.get("cells"), dict)
+    ):
+        raise RecordingError(
+            f"{label} is not a recording of this course: move it out of"
+            " notebooks/recorded"
+        )
+    committed = (COURSE / "notebooks" / "recorded").resolve()
+    if content.get("pretended") and path.resolve().is_relative_to(committed):
+        raise RecordingError(
+            f"{label} was made on a pretended device: remove it from notebooks/recorded"
+        )
+    for name, cell in content["cells"].items():
+        if place := _misfit(cell, CELL, name):
+            raise _damaged(f"the recording {label}", f"see cell {place}")
+        cell["pretended"] = bool(content.get("pretended"))
+    if place := _misfit(content.get("claims", {}), CLAIMS, "claims"):
+        raise _damaged(f"the recording {label}", f"see {place}")
+    return content
+
+
+def load_published(path):
+    """What others have measured, as a list of sources by name of the cell.
+    RecordingError where it is damaged.
+    """
+    try:
+        content = json.loads(pathlib.Path(path).read_text(encoding="utf-8"))
+        found = {
+            name: kept if isinstance(kept, list) else [kept]
+            for name, kept in content.items()
+        }
+    except (OSError, ValueError, AttributeError) as error:
+        raise _damaged("recorded/published.json", error) from None
+    for name, sources in found.items():
+        place = _misfit(sources, [SOURCE], name)
+        if place or not all(source["figures"] for source in sources):
+            raise _damaged("recorded/published.json", f"see {place or name}")
+    return found
+
+
+def _damaged(what, why):
+    return RecordingError(f"{what} is damaged ({why}): fetch the course again")
+
+
+def _misfit(value, form, place):
+    """Where in `value` something has not the form that it must have, or None.
+
+    form: a regular expression, float for a finite number, object for anything, None for
+    nothing; a tuple of forms, one of which must fit; a list with the form of all
+    elements; a dict of forms by key, "*" for keys that it does not name.
+    """
+    if isinstance(form, tuple):
+        return None if None in [_misfit(value, each, place) for each in form] else place
+    parts = []
+    if isinstance(form, list):
+        fits = isinstance(value, list)
+        if fits:
+            parts = [(each, form[0], place) for each in value]
+    elif isinstance(form, dict):
+        fits = isinstance(value, dict) and form.keys() - {"*"} <= value.keys()
+        if fits:
+            for key in value:
+                wanted = form.get(key, form.get("*"))
+                parts.append((value[key], wanted, f"{place}, {key}"))
+    elif form is float:
+        fits = type(value) in (int, float) and math.isfinite(value)
+    elif isinstance(form, str):
+        fits = isinstance(value, str) and re.fullmatch(form, value)
+    else:
+        fits = form is object
+    if not fits:
+        return place
+    return next(filter(None, (_misfit(*part) for part in parts)), None)
+
+
+@functools.cache
+def _loaded(path, modified):
+    """What a file holds; nothing, and one line said once, where it cannot be used."""
+    try:
+        return load_published(path) if path.name == "published.json" else load(path)
+    except RecordingError as error:
+        note(f"Ignored: {error}")
+        return {}
+
+
+def find(name: str, timeless: bool = False) -> list[tuple[Provenance, dict]]:
+    """All recordings of the result or cell `name`, newest first, as a list of
+    (Provenance, cell) pairs.
+
+    timeless: after those of real devices also those of the emulated one.
+    """
+    found = []
+    for path in sorted(FOLDER.glob("*/*.json")):
+        cells = _loaded(path, path.stat().st_mtime_ns)
+        if name in cells:
+            cell = cells[name]
+            machine = cell["machine"]
+            origin = Provenance(
+                machine["device"], False, cell["date"], machine, cell["pretended"]
+            )
+            if timeless or not origin.emulated:
+                found.append((origin, cell))
+    return sorted(
+        found, key=lambda pair: (not pair[0].emulated, pair[0].date), reverse=True
+    )
+
+
+def published(name: str) -> list[types.SimpleNamespace]:
+    """What others have measured in the experiment of the result or cell `name`, perhaps
+    nothing.
+
+    Each figure has .device, .what, .value, .unit, .who, .link and .date ("published
+    2012"; or measured, or read).
+    """
+    found = []
+    for source in _published(name):
+        by = {key: source[key] for key in ("who", "link", "date")}
+        found += [types.SimpleNamespace(**figure, **by) for figure in source["figures"]]
+    return found
+
+
+def _published(name):
+    path = FOLDER / "published.json"
+    if not path.exists():
+        return []
+    return _loaded(path, path.stat().st_mtime_ns).get(name, [])
+
+
+# --------------------------------------------------------------------------------------
+# Replay
+
+
+def shown(found, sources, timeless):
+    """What a cell shows that cannot run here, the first that there is: recorded on a
+    real device (beside it what others have published), recorded on the emulated one,
+    published by others, nothing. As (state, recordings, published sources).
+
+    found: recordings as (Provenance, anything) pairs, newest first
+    sources: what others have published
+    timeless: whether what the emulated device gave will do
+    """
+    real = [pair for pair in found if not pair[0].emulated]
+    emulated = [pair for pair in found if pair[0].emulated]
+    if real:
+        return "replayed", real, sources
+    if emulated and timeless:
+        return "emulated", emulated, []
+    return "published" if sources else "unavailable", [], sources
+
+
+def replay(name, missing, source, variables, timeless=False):
+    """Show what a cell that cannot run here gave elsewhere (`shown` says what), and put
+    its recorded result into `variables`. What is published sets no variable.
+
+    name: of the result or cell, or None
+    missing: what this machine lacks
+    source: hash of the cell as it is now
+    variables: the notebook's namespace
+    timeless: what the emulated device gave will do
+    """
+    found, sources = [], []
+    if name:
+        variables.pop(name, None)
+        results.pop(name, None)
+        found, sources = find(name, timeless), _published(name)
+    state, found, sources = shown(found, sources, timeless)
+    if found:
+        _show_recorded(name, missing, source, variables, *found[0])
+    for entry in sources:
+        first = not found and entry is sources[0]
+        needs = f" (This cell needs {_once(missing)}.)" if first else ""
+        _show_published(entry, needs)
+    if state == "unavailable":
+        note(f"needs {_once(missing)}; not recorded yet", state)
+
+
+def _once(missing):
+    """What this machine lacks, the first time with the reason."""
+    if missing in _said:
+        return missing.partition(", and ")[0]
+    _said.add(missing)
+    return missing
+
+
+def built_with(machine):
+    """What a reader is told of the versions on a machine."""
+    return ", ".join(f"{key} {machine[key]}" for key in VERSIONS if key in machine)
+
+
+def _show_recorded(name, missing, source, variables, origin, cell):
+    text = str(origin) if origin.emulated else f"{origin.device} on {origin.date}"
+    if text in _said and not origin.pretended:  # some lessons have dozens of such cells
+        text = f"run on {origin.date}, no GPU" if origin.emulated else text
+    else:
+        _said.add(text)
+        if not origin.emulated:
+            text += f" ({built_with(origin.machine)})"
+        mark = "a pretended device, " if origin.pretended else ""
+        text = f"{mark}{text}. This cell needs {missing}."
+    if cell["source"] != source:
+        text += (
+            "\nThe cell has changed since then; what you see belongs to the cell as it"
+            " was recorded."
+        )
+    note(text, "emulated" if origin.emulated else "replayed")
+    for output in cell["outputs"]:
+        _show(output, origin.date)
+    if "value" in cell:
+        variables[name] = json.loads(json.dumps(cell["value"]))
+        results[name] = origin
+
+
+def _show_published(entry, needs):
+    """A card, with a column for each device. All that comes from the file is escaped:
+    it is text, and one link.
+    """
+    value = {}
+    for figure in entry["figures"]:
+        four_digits = float(format(figure["value"], ".4g"))
+        value[figure["what"], figure["device"]] = f"{four_digits:,g} {figure['unit']}"
+    whats, devices = (list(dict.fromkeys(names)) for names in zip(*value, strict=True))
+    rows = [
+        [what, *(value.get((what, device), "–") for device in devices)]
+        for what in whats
+    ]
+    device = f"{devices[0]} · " if len(devices) == 1 else ""
+    rows = rows if device else [["", *devices], *rows]
+    about = entry["experiment"] + needs
+    plain = [
+        f"{device}{entry['who']} ({entry['link']}), {entry['date']}",
+        about,
+        *map(" | ".join, rows),
+    ]
+    device, about, who, link, date = map(
+        html.escape, (device, about, entry["who"], entry["link"], entry["date"])
+    )
+    table = ""
+    for row in rows:
+        cells = [
+            f'<td style="text-align: left">{html.escape(text)}</td>' for text in row
+        ]
+        table += f"<tr>{''.join(cells)}</tr>"
+    table = f'<table style="margin: 0.3em 0; color: inherit">{table}</table>'
+    rich = f'{device}<a href="{link}">{who}</a>, {date}<br>{about}{table}'
+    note("\n".join(plain), "published", rich)
+
+
+def _show(output, date):
+    if "text" in output:
+        text = output["text"]
+        if "claim" in output:  # it was made when the cell ran live
+            text = text.replace("(this run)", f"(recorded {date})")
+        print(text, end="" if text.endswith("\n") else "\n")
+    else:
+        picture(output["png"], output["alt"])

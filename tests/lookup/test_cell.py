@@ -1,0 +1,291 @@
+"""%%today: rows and listings are judged by what they do."""
+
+import re
+
+import pytest
+
+from course.claims import ClaimError
+from lookup import cell as today
+from lookup import lookup, snippets
+from lookup.row import TodayError, parse
+from tests.conftest import text_of
+
+
+def cell(old, new="print(1)", announced="fine", lines=""):
+    today.run_cell(f"group/name: {announced}", f"{lines}{old}\n# ---- today\n{new}\n")
+
+
+# --------------------------------------------------------------------------------------
+# Verdicts and findings
+
+VERDICTS = {  # announcement → old part, with a new part that prints 1
+    "fine": "print(1)",
+    'warns "FutureWarning: soon gone"': (
+        "import warnings\nwarnings.warn('soon gone', FutureWarning)"
+    ),
+    'raises "ValueError: no such thing"': "raise ValueError('no such thing')",
+    "wrong": "print(2)",
+    "slower 3": "import time\ntime.sleep(0.2)\nprint(1)",
+}
+
+
+@pytest.mark.parametrize("announced", VERDICTS)
+def test_each_verdict_is_measured(announced, capsys, monkeypatch):
+    cell(VERDICTS[announced], "import time\ntime.sleep(0.01)\nprint(1)", announced)
+    shown, word = capsys.readouterr().out, announced.split()[0]
+    assert shown.startswith(f"{today.SIGNS[word]} {word} · PyTorch ")
+    assert "\n  today  prints 1" in shown and "Not on this device" not in shown
+    monkeypatch.setenv("LAB_STRICT", "1")
+    other = "wrong" if word != "wrong" else "raises"
+    said = rf"^group/name: announced as {other}, but with PyTorch \S+ it is \w+: .*$"
+    with pytest.raises(TodayError, match=said):
+        cell(VERDICTS[announced], announced=other)
+
+
+OF_TODAY = (
+    r"the part of today must run without error and without warning, and with PyTorch"
+    r" \S+ it says: "
+)
+# What a PyTorch of the future may do: (announcement, old part, new part, what is said
+# of it)
+FUTURES = {
+    "other words": (
+        'raises "gone"',
+        "raise ValueError('no')",
+        "print(1)",
+        r"announced with the words 'gone', but PyTorch \S+ says: ValueError: no",
+    ),
+    "removed": (
+        'warns "soon gone"',
+        "torch.was_there_once",
+        "print(1)",
+        (
+            r"announced as warns, but with PyTorch \S+ it is raises: AttributeError:"
+            r" module 'torch' has no attribute"
+        ),
+    ),
+    "the new part warns": (
+        "fine",
+        "print(1)",
+        "import warnings\nwarnings.warn('hm')\nprint(1)",
+        OF_TODAY + "UserWarning: hm",
+    ),
+    "the new part fails": (
+        "fine",
+        "print(1)",
+        "from torch import private_thing",
+        OF_TODAY + "ImportError",
+    ),
+    "slower no longer": (
+        "slower 3",
+        "print(2)",
+        "print(1)",
+        r"announced as slower, but with PyTorch \S+ it is wrong: 2",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FUTURES)
+def test_a_newer_pytorch_is_a_finding_and_the_cell_goes_on(name, capsys, monkeypatch):
+    announced, old, new, said = FUTURES[name]
+    cell(old, new, announced)
+    shown = capsys.readouterr().out
+    assert re.search(rf"(?s)\n  old    .*\n  today  .*group/name: {said}", shown)
+    assert shown.count("group/name: ") == 1
+    monkeypatch.setenv("LAB_STRICT", "1")
+    with pytest.raises(TodayError, match="group/name: " + said):
+        cell(old, new, announced)
+
+
+def test_a_row_newer_than_this_pytorch_is_not_run(capsys, monkeypatch):
+    monkeypatch.setenv("LAB_STRICT", "1")
+    cell("print(1)", "1 / 0", 'raises "x"', "#: from 2.0: newer\n")
+    shown = capsys.readouterr().out
+    assert re.search(
+        r"✓ fine.*\n  old    prints 1\n  today  is newer than PyTorch \d", shown
+    )
+    cell("print(2)", "print(1)", "wrong", "#: before 2.0: newer\n")
+    assert "PyTorch before 2.0: the form of today is newer" in capsys.readouterr().out
+
+
+def test_too_fast_is_a_missed_claim(monkeypatch, capsys):
+    cell("print(1)", announced="slower 1000000")
+    assert "Not on this device" in capsys.readouterr().out
+    monkeypatch.setenv("LAB_STRICT", "1")
+    with pytest.raises(ClaimError, match="the old form takes longer"):
+        cell("print(1)", announced="slower 1000000")
+
+
+@pytest.mark.parametrize(
+    ("header", "body", "message"),
+    [
+        (
+            "name fine",
+            "1\n# ---- today\n1",
+            "cannot read 'name fine': write %%today GROUP/NAME",
+        ),
+        (
+            "a/b: good",
+            "1\n# ---- today\n1",
+            "known are fine, warns, raises, wrong, slower 5",
+        ),
+        (
+            "a/b: fine",
+            "1\n",
+            "a row has an old part, a line `# ---- today`, a new part and",
+        ),
+        (
+            "a/b: fine",
+            "#: with gpu: fine\n1\n# ---- today\n1",
+            "unknown condition 'with gpu'; known are before 2.11",
+        ),
+    ],
+)
+def test_what_cannot_be_read_is_said(header, body, message):
+    with pytest.raises(TodayError, match=re.escape(message)):
+        today.run_cell(header, body)
+
+
+def test_the_first_condition_that_holds_counts(capsys):
+    lines = (
+        "#: before 2.0: raises\n#: from 2.0: wrong\n#: from 2.1: raises\n#: because"
+        " so\n"
+    )
+    cell("print(2)", announced="fine", lines=lines)
+    shown = capsys.readouterr().out
+    assert shown.startswith("≠ wrong")
+    assert "PyTorch before 2.0: raises" in shown and "elsewhere: fine" in shown
+    cell("print(2)", announced="fine", lines="#: from 2.0: any\n")
+    assert "≠ wrong" in capsys.readouterr().out
+
+
+def test_no_path_of_the_machine_is_shown():
+    told = {"error": ["OSError", ""], "warnings": [], "ended": ""}
+    for path in [
+        "/root/a/b.py",
+        "/tmp/device-lab-1/snippet.py",
+        r"C:\Users\me\lib\b.py",
+        "/usr/lib/python3.11/x.py",
+    ]:
+        text = "cannot read {!r} (see https://pytorch.org/docs/main/notes.html)"
+        told["error"][1] = text.replace("{!r}", path)
+        name = re.split(r"[/\\]", path)[-1]
+        assert today.said(told) == "OSError: " + text.replace("{!r}", f"…/{name}")
+
+
+@pytest.mark.parametrize(
+    ("source", "shown"),
+    {
+        "net(x).numpy()": (
+            r"✗ raises(?s:.*)Like movement/numpy-grad in section 5: .*\n   "
+            r" net\(x\)\.detach\(\)"
+        ),
+        "raise ValueError('nobody knows this')": "No row of this lesson is like it",
+        # silent: found by the code
+        "best = net.state_dict()": "✓ fine(?s:.*)Like movement/best-state",
+        "torch.cuda.empty_cache()": "Like memory/empty-cache",
+    }.items(),
+)
+def test_a_paste_is_compared_with_the_rows(source, shown, capsys):
+    today.run_cell("", source)
+    assert re.search(shown, capsys.readouterr().out)
+
+
+def test_rows_are_found_by_words_group_and_verdict(capsys):
+    def slugs(*words, **kept):
+        return [found.slug for found in lookup.search(*words, **kept)]
+
+    assert "amp/autocast" in slugs("cuda.amp.autocast")
+    assert slugs("has one default group") == ["distributed/twice"]  # as a phrase
+    assert "distributed/no-group" in slugs("one default group is_initialized")
+    assert "memory/cached" in slugs("memory_reserved", group="memory", verdict="warns")
+    assert slugs("memory_reserved", group="data") == []
+    assert slugs("memory_reserved", verdict="slower") == []
+    html, alt = lookup.table("numpy")
+    assert "movement/numpy-grad" in alt and re.search(r"\d of \d+ rows", alt)
+    assert "net(x).detach().cpu().numpy()" in html and "<code>" in html
+    assert "0 of" in lookup.table("no such words")[1]
+    assert "type a message" in lookup.table()[1]
+
+
+def test_an_answer_has_verdict_reason_cure_lesson_and_place(capsys):
+    lookup.look_up("can't convert cuda:0 device type tensor to numpy. Use Tensor.cpu()")
+    assert capsys.readouterr().out.splitlines()[:4] == [
+        "✗ raises · device type tensor to numpy",
+        "why     NumPy reads main memory only: .cpu() first.",
+        "today   x.to(device).cpu().numpy()",
+        "more    lesson 02; row movement/numpy-device, section 5",
+    ]
+    lookup.look_up("torch.cuda.memory_cached")
+    assert "torch.cuda.memory_reserved()" in capsys.readouterr().out
+    # somebody has wrapped it
+    lookup.look_up("… but found at least\ntwo devices, cuda:0 and cuda:1! (when")
+    assert "row movement/two-gpus" in capsys.readouterr().out
+    # a lesson beside a row is called so
+    said = "Attempting to deserialize object on a CUDA device but torch.cuda."
+    lookup.look_up(f"RuntimeError: {said}is_available() is False.")
+    assert "\nalso    Lesson 01: " in capsys.readouterr().out
+    lookup.look_up("nobody knows this")
+    assert "Not collected here. Try one name" in capsys.readouterr().out
+    lookup.look_up("frobnicate")
+    assert "This name is not collected" in capsys.readouterr().out
+    lookup.look_up("torch")
+    assert capsys.readouterr().out.startswith("Too short: ")
+
+
+def test_a_set_up_runs_before_each_part_and_is_no_part_of_them(capsys):
+    cell("print(made)", "made += 1\nprint(made - 1)\n# ---- set-up\nmade = 1")
+    shown = capsys.readouterr().out
+    assert "✓ fine" in shown and shown.count("prints 1") == 2
+    row = parse("a/b: fine", "old\n# ---- today\nnew\n# ---- set-up\nmade = 1\n")
+    assert (row.old, row.new, row.setup) == ("old", "new", "made = 1")
+    assert row.today == "new"
+    written = "#: write with a:\n#: write     b\nold\n# ---- today\nnew\n"
+    assert parse("a/b: fine", written).today == "with a:\n    b"
+
+
+@pytest.mark.parametrize("strict", [False, True])
+@pytest.mark.skipif(snippets.METHOD == "spawn", reason="nothing is forked here")
+def test_a_server_that_died_is_a_finding(strict, capsys, monkeypatch):
+    monkeypatch.setattr(snippets, "PRELOAD", [])
+    monkeypatch.setattr(today, "PRELUDE", "")
+    monkeypatch.setenv("LAB_STRICT", "1" if strict else "")
+    kill = "import os, time\nos.kill(os.getppid(), 9)\ntime.sleep(100)"
+    for action in (lambda: cell(kill), lambda: today.run_cell("", kill)):
+        if strict:
+            with pytest.raises(TodayError, match="has ended; run the cell again"):
+                action()
+        else:
+            action()
+            assert capsys.readouterr().out.endswith("has ended; run the cell again\n")
+
+
+def test_verdicts_are_the_same_without_forks(monkeypatch, capsys):
+    monkeypatch.setattr(snippets, "METHOD", "spawn")
+    monkeypatch.setattr(today, "PRELUDE", "")
+    cell("print(2)", "print(1)", "wrong")
+    cell("raise ValueError('no')", "print(1)", 'raises "ValueError: no"')
+    assert "≠ wrong" in (shown := capsys.readouterr().out) and "announced" not in shown
+
+
+def test_in_a_notebook(run):
+    row = "%%today a/b: wrong\nprint(x.device)\n# ---- today\nprint('meta')"
+    cells = run(
+        "import lookup",
+        row,
+        row.replace("wrong", "fine"),
+        "%%requires compiler --name some_row\n" + row,
+        "%%requires tpu --name other_row\n" + row,
+        "%%today\nimport sys\nprint(net(x).shape, sys.argv[1:], 'IPython' in"
+        " sys.modules)",
+    )
+    texts = [text_of(cell) for cell in cells]
+    assert texts[1].startswith("≠ wrong") and "prints cpu" in texts[1]
+    assert re.search(
+        r"≠ wrong.*a/b: announced as fine, but with PyTorch \S+ it is wrong: cpu",
+        texts[2],
+        re.S,
+    )
+    assert not any(output.output_type == "error" for output in cells[2].outputs)
+    assert "≠ wrong" in texts[3] or "NOT RUN HERE" in texts[3]
+    assert "NOT RUN HERE" in texts[4] and "torch.Size([4, 2]) [] False" in texts[5]

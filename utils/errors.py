@@ -1,0 +1,23 @@
+"""Errors of the kit: one line that says what is wrong and what to do."""
+
+
+class LabError(Exception):
+    """An error whose message says what is wrong and what to do. In a notebook it shows
+    as one line.
+    """
+
+    def _render_traceback_(self):  # IPython calls this instead of printing a traceback
+        return [f"{type(self).__name__}: {self}"]
+
+
+class CellEnds(LabError):
+    """An error that ends a cell; for a reader of the course the lesson goes on, without
+    what the cell would have made.
+
+    timed: the cell speaks of time alone. Where no time is judged it may end so in a
+    strict run, too.
+    """
+
+    def __init__(self, text, timed=False):
+        super().__init__(text)
+        self.timed = timed
