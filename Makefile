@@ -20,7 +20,7 @@ SETUP := @$(PYTHON) tools/setup_env.py
 # Run lessons, every code cell, and count the cells. LAB_STRICT: a claim that misses its
 # bound is an error. LAB_UNTIMED: few samples, and claims about time are not judged: so
 # lessons run beside other work.
-NBVAL := -m tests.lessons.plugin
+NBVAL := -m tools.lessons.plugin
 N ?=
 LESSONS := $(or $(wildcard notebooks/$(N)*.ipynb),$(error there is no lesson $(N)))
 # Lessons that start jobs of many processes: `make test` runs them once, the commands
@@ -175,28 +175,28 @@ env-test-next:
 test-next: env-test-next
 	$(NEXT) $(NBVAL) --findings $(LESSONS)
 
-# A CUDA build of PyTorch above GPUs that do not exist: tests/emulator/README.md.
+# A CUDA build of PyTorch above GPUs that do not exist: emulator/README.md.
 env-test-cuda:
-	$(SETUP) --venv .venv-cuda --requirements tests/cuda-requirements.txt $(OTHER)
+	$(SETUP) --venv .venv-cuda --requirements emulator/requirements.txt $(OTHER)
 
 test-emulator: env-test-cuda
-	$(CUDA) -m tests.emulator.build
-	$(CUDA) -m tests.emulator.run --gpus 2 $(CUDA) -m pytest tests/emulator/checks.py
+	$(CUDA) -m emulator.build
+	$(CUDA) -m emulator.run --gpus 2 $(CUDA) -m pytest tests/emulator/checks.py
 
 test-cuda: test-emulator
 	$(CUDA) -m pytest tests/emulator/bugs.py
-	$(CUDA) -m tests.emulator.lessons
+	$(CUDA) -m tools.lessons.emulated
 
 # What the emulated device can tell: cells that %%requires marks with --timeless.
 record-emulated: env-test-cuda
-	$(CUDA) -m tests.emulator.build
-	$(CUDA) -m tests.emulator.lessons --record
+	$(CUDA) -m emulator.build
+	$(CUDA) -m tools.lessons.emulated --record
 
 # Few samples and no judgment about time: here times are a model. What a CPU would compute
 # for minutes is left out.
 lab-emulated: env-test-cuda
-	$(CUDA) -m tests.emulator.build
-	LAB_UNTIMED=1 $(CUDA) -m tests.emulator.run --gflop 20 --mib 600 \
+	$(CUDA) -m emulator.build
+	LAB_UNTIMED=1 $(CUDA) -m emulator.run --gflop 20 --mib 600 \
 	    $(CUDA) tools/lab.py $(LAB_ARGS)
 
 record: env

@@ -38,7 +38,7 @@ class Provenance:
 
     @property
     def emulated(self):
-        """Whether the device is the emulated one of tests/emulator."""
+        """Whether the device is the emulated one of emulator."""
         return self.device.startswith(EMULATED)
 
     @property

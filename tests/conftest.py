@@ -10,8 +10,8 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
-from tests import temporary
 from tools.lessons import run as runner
+from tools.lessons import temporary
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PREAMBLE = (

@@ -106,7 +106,7 @@ def memory_gib() -> float:
 
 
 def emulated() -> bool:
-    """Whether the CUDA device of this process is the emulated one of tests/emulator: no
+    """Whether the CUDA device of this process is the emulated one of emulator: no
     GPU, its times are a model.
     """
     return "libemulator.so" in os.environ.get("LD_PRELOAD", "")

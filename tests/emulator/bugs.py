@@ -12,7 +12,7 @@ import sys
 import nbformat
 import pytest
 
-from tests.emulator import lessons
+from tools.lessons import emulated
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 FIRST = "import torch\nfrom course import claim, expect_error, where"
@@ -69,7 +69,7 @@ BUGS = {  # what: (lesson and cell, or a source; right; wrong; the error)
 
 def source_of(number, cell_id):
     """The source of one cell of a lesson."""
-    cells = nbformat.read(lessons.lesson(number), as_version=4).cells
+    cells = nbformat.read(emulated.lesson(number), as_version=4).cells
     return next(cell.source for cell in cells if cell.id == cell_id)
 
 
@@ -79,10 +79,10 @@ def run(path, source):
     """
     cells = [nbformat.v4.new_code_cell(text) for text in (FIRST, source)]
     nbformat.write(nbformat.v4.new_notebook(cells=cells), path / "00_one.ipynb")
-    env = lessons.variables("00", "T4", 2, path / "log.txt")
+    env = emulated.variables("00", "T4", 2, path / "log.txt")
     env = {name: value for name, value in env.items() if not name.startswith("PYTEST_")}
     env["PYTHONPATH"] = os.pathsep.join([str(ROOT), env["PYTHONPATH"]])
-    command = [sys.executable, *lessons.COMMAND, str(path / "00_one.ipynb")]
+    command = [sys.executable, *emulated.COMMAND, str(path / "00_one.ipynb")]
     done = subprocess.run(command, env=env, capture_output=True, text=True, cwd=ROOT)
     return done.returncode, done.stdout
 

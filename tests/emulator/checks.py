@@ -14,15 +14,15 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from tests.emulator import run
+from emulator import run
 
 MIB = 2**20
 GPU = torch.device("cuda")
 
 if "libemulator" not in os.environ.get("LD_PRELOAD", ""):
     pytest.exit(
-        "no emulated device here: python -m tests.emulator.run --gpus 2 python -m"
-        " pytest tests/emulator/checks.py",
+        "no emulated device here: python -m emulator.run --gpus 2 python -m"
+        " pytest emulator/checks.py",
         2,
     )
 

@@ -42,7 +42,7 @@ def run(*arguments, **variables):
     command = [
         sys.executable,
         "-m",
-        "tests.lessons.plugin",
+        "tools.lessons.plugin",
         "-pno:cacheprovider",
         *map(str, arguments),
     ]

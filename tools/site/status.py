@@ -1,6 +1,6 @@
 """The status page: what the last run of each lesson's cells said, in each environment.
 
-tests/lessons/plugin.py writes build/status/, which this page is made from.
+tools/lessons/plugin.py writes build/status/, which this page is made from.
 """
 
 from tools.site.course import md, table

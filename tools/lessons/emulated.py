@@ -1,6 +1,6 @@
 """Run the lessons on the emulated CUDA device, strictly.
 
-    python -m tests.emulator.lessons [--record] [NUMBER…]
+    python -m tools.lessons.emulated [--record] [NUMBER…]
 
 Each lesson runs twice in one kernel on a T4 (two of them where a cell asks for two),
 and once on one H200 if anything in it asks which GPU it has. Every code cell has to
@@ -20,12 +20,12 @@ import tempfile
 import time
 
 from course import grammar
-from tests.emulator import build
-from tests.emulator.run import environment
-from tests.lessons.plugin import code_of
+from emulator import build
+from emulator.run import environment
+from tools.lessons.plugin import code_of
 
 # Memory of emulated GPUs counts as the kernel's.
-COMMAND = ["-m", "tests.lessons.plugin", "--color=no"]
+COMMAND = ["-m", "tools.lessons.plugin", "--color=no"]
 COMMAND += ["--kernel-mib=8192", "--family-mib=65536"]
 NOTEBOOKS = pathlib.Path(__file__).resolve().parents[2] / "notebooks"
 # The most (GFLOP, MiB) of an operator that is computed: what is larger takes too long
@@ -137,9 +137,7 @@ def main(arguments=None):
     )
     options = parser.parse_args(arguments)
     if not (build.folder() / "emulator_operators.so").exists():
-        sys.exit(
-            "The emulated CUDA device is not built yet: python -m tests.emulator.build"
-        )
+        sys.exit("The emulated CUDA device is not built yet: python -m emulator.build")
     numbers = options.numbers or ORDER
     if options.record:
         numbers = [n for n in numbers if any(head.timeless for head in headers(n))]

@@ -1,6 +1,6 @@
 """Run a command as on a machine with CUDA GPUs.
 
-python -m tests.emulator.run [options] COMMAND …
+python -m emulator.run [options] COMMAND …
 
 The command sees the PyTorch of this Python (a CUDA build), above emulated GPUs.
 EMULATOR_LOG names a file for all that the emulator could not do; it stays empty where
@@ -12,7 +12,7 @@ import os
 import pathlib
 import sys
 
-from tests.emulator import build
+from emulator import build
 
 GPUS = {"T4": "Tesla T4,7.5", "H200": "NVIDIA H200,9.0"}
 
@@ -70,7 +70,7 @@ def main():
     if not args.command:
         parser.error("no command")
     if not (build.folder() / "emulator_operators.so").exists():
-        sys.exit("The emulated device is not built yet: python -m tests.emulator.build")
+        sys.exit("The emulated device is not built yet: python -m emulator.build")
     log = os.environ.get("EMULATOR_LOG")
     if not log:  # this run's alone
         log = build.folder() / "log.txt"

@@ -1,4 +1,4 @@
-"""Run lessons through nbval, and count: python -m tests.lessons.plugin
+"""Run lessons through nbval, and count: python -m tools.lessons.plugin
 notebooks/*.ipynb
 
 nbval runs the cells. This plugin of pytest makes sure that it ran all of them: it
@@ -50,8 +50,8 @@ from nbval.plugin import IPyNbCell, NbCellError
 
 from course import grammar
 from course.messages import NOT_LIVE, state_of
-from tests import temporary
 from tools.lab import content_hash
+from tools.lessons import temporary
 from tools.lessons.recording import claims_in
 from utils.devices import name_of
 
@@ -437,7 +437,7 @@ def main(arguments):
     Returns the exit status.
     """
     parser = argparse.ArgumentParser(
-        prog="python -m tests.lessons.plugin", usage="%(prog)s [options] NOTEBOOK…"
+        prog="python -m tools.lessons.plugin", usage="%(prog)s [options] NOTEBOOK…"
     )
     parser.add_argument(
         "--timed",

@@ -1,8 +1,8 @@
 """Build the emulated CUDA device for the PyTorch of the Python that runs this.
 
-python -m tests.emulator.build
+python -m emulator.build
 
-Needs Linux on x86-64, g++, and what tests/cuda-requirements.txt installs: a CUDA build
+Needs Linux on x86-64, g++, and what emulator/requirements.txt installs: a CUDA build
 of PyTorch, and CUDA's headers. The first time it takes a minute or two; run again, it
 compiles what has changed. The libraries go to build/emulator/, a folder for each
 version of PyTorch and Python.
@@ -19,7 +19,7 @@ import sys
 import sysconfig
 
 HERE = pathlib.Path(__file__).resolve().parent
-ROOT = HERE.parent.parent
+ROOT = HERE.parent
 LIBRARIES = (
     "c10_cuda torch_cuda torch_cuda_linalg torch_python torch_cpu caffe2_nvrtc"
     " torch_nvshmem".split()
