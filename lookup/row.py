@@ -113,7 +113,7 @@ class Row:
     new: str
     setup: str = ""  # runs before each of the two
     write: str = ""  # lines of today that are shown in place of `new`
-    needs: str = ""  # what %%requires of its cell asks for: "cuda"
+    needs: str = ""  # what its cell requires: "cuda"
     heading: str = ""  # what stands above it, in Markdown
     sentence: str = ""  # the one below the heading, without the marks of Markdown
     section: str = ""  # number of the lesson's section
@@ -251,12 +251,12 @@ def rows():
             row = parse(lines[0].removeprefix("%%today "), "\n".join(lines[1:]))
             heading = re.match(r"#{3,4} (.+)", above)
             linked = re.findall(r"\]\((\d\d)_\w+\.ipynb", above)
-            marker = re.match(r"%%requires (\w+)", source)
+            needs = grammar.header(source)
             found[row.slug] = replace(
                 row,
                 heading=heading[1] if heading else row.slug,
                 sentence=_plain(above.split("\n\n")[-1]) if heading else "",
-                needs=marker[1] if marker else "",
+                needs=needs.word.split(":")[0] if needs else "",
                 section=section,
                 lesson=(linked or [row.lesson])[0],
             )

@@ -13,8 +13,8 @@ from types import SimpleNamespace
 import nbformat
 import pytest
 
-from tests.lessons import plugin
 from tools import lab
+from tools.lessons import plugin
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -105,7 +105,7 @@ def test_a_result_that_cannot_be_recorded_fails(tmp_path):
         f"import sys; sys.path.insert(0, {str(ROOT)!r})\nfrom course.cells import"
         " *\nenable_conditional_cells()"
     )
-    cell = "%%requires cuda --result numbers\nnumbers = {}"
+    cell = "#| requires: cuda\n#| result: numbers\nnumbers = {}"
     bad = write_notebook(
         tmp_path / "00_bad.ipynb",
         setup,
@@ -294,14 +294,14 @@ def test_lessons_that_judge_times_run_apart_from_the_others(tmp_path):
     one = write_notebook(tmp_path / "00_one.ipynb", "x = 1", "x  # timed=True")
     two = write_notebook(
         tmp_path / "01_two.ipynb",
-        "%%requires result:a\nclaim('fast', a, at_most=2, timed=True)",
+        "#| requires: result:a\nclaim('fast', a, at_most=2, timed=True)",
     )
     assert plugin.judges_times("%%today a/b: slower 5\n1")
     assert not plugin.judges_times("%%today a/b: warns 'slower'\n1")
     status, output = run("--timed=yes", one, two)
     assert status == 0 and re.findall(r"^(0\S+) ", output, re.M) == ["00_one"]
     assert plugin.main(["--timed=no", str(one)]) == 0
-    job = "%%requires cuda --name x\n%%torchrun 2\n1"
+    job = "#| requires: cuda\n#| name: x\n%%torchrun 2\n1"
     four = write_notebook(tmp_path / "03_four.ipynb", job, "'%%torchrun'")
     assert plugin.main(["--jobs=no", str(four)]) == 0
 
