@@ -15,7 +15,7 @@ from course import cells, grammar
 from course.claims import claim
 from course.messages import finding
 from lookup import lookup, pasted, snippets
-from lookup.row import PATTERNS, TodayError, parse, rows
+from lookup.row import PATTERNS, SIGNS, TodayError, parse, rows
 from utils.devices import pytorch
 from utils.jobs import COLORS, DEFAULTS, folder
 
@@ -35,7 +35,6 @@ ENV = {name: value for name, value in DEFAULTS.items() if name != "OMP_NUM_THREA
 NOT_COMPARED = "not compared"  # of a silent old part where the new one failed
 # announcements that are no verdicts
 UNCOMPARED = {"any": "not checked", "newer": "the form of today is newer"}
-SIGNS = {"fine": "✓", "warns": "!", "raises": "✗", "wrong": "≠", "slower": "…"}
 LINES, WIDTH = 3, 108  # of a message that are shown; characters of a line
 # of a row that is slower: the parts take turns, and the fastest run of each counts
 ROUNDS = 3

@@ -58,6 +58,7 @@ PATTERNS = {  # what a CUDA build says without a GPU, or with a driver that does
         r"|CUDA driver version|requires CUDA support|system is too old|No HIP GPUs"
     ),
 }
+SIGNS = {"fine": "✓", "warns": "!", "raises": "✗", "wrong": "≠", "slower": "…"}
 # where the rows of a group are explained
 LESSONS = {
     "detection": "01",

@@ -162,8 +162,15 @@ def measure_together(
     for name, (first, _, calls, remarks) in warm.items():
         remarks += [f"the GPU was slowed down by its {reason}" for reason in reasons]
         remarks += _spread(samples[name])
-        done = tuple(samples[name]), clock, calls, first, cold, settings()
-        found[name] = Measurement(*done, tuple(remarks))
+        found[name] = Measurement(
+            samples=tuple(samples[name]),
+            clock=clock,
+            calls=calls,
+            first=first,
+            cold=cold,
+            settings=settings(),
+            remarks=tuple(remarks),
+        )
     return found
 
 
