@@ -158,19 +158,13 @@ def measure_together(
     sample = clocks.device_samples if clock == "device" else clocks.host_samples
     with clocks.no_garbage_collection():
         samples, reasons = sample(functions, device, calls, rounds, flush)
+    shared = {"clock": clock, "cold": cold, "settings": settings()}
     found = {}
     for name, (first, _, calls, remarks) in warm.items():
         remarks += [f"the GPU was slowed down by its {reason}" for reason in reasons]
         remarks += _spread(samples[name])
-        found[name] = Measurement(
-            samples=tuple(samples[name]),
-            clock=clock,
-            calls=calls,
-            first=first,
-            cold=cold,
-            settings=settings(),
-            remarks=tuple(remarks),
-        )
+        kept = {"calls": calls, "first": first, "remarks": tuple(remarks)}
+        found[name] = Measurement(tuple(samples[name]), **shared, **kept)
     return found
 
 
