@@ -23,9 +23,9 @@ from course.score import keep_score, load_score
 from utils.errors import LabError
 
 FOLDER = COURSE / "notebooks" / "exercises"
-# What a check may take. Those of the course compute for less than two seconds, which
-# are ten where eight processes share two cores.
-SECONDS = 60
+# What a check may take. Those of the course compute for up to four seconds, which were
+# more than a minute where sixteen processes shared two cores.
+SECONDS = 120
 
 
 class ExerciseError(LabError):
