@@ -122,55 +122,64 @@ def run_lesson(number, gpu, record=False):
     )
 
 
-def main(arguments=None):
-    parser = argparse.ArgumentParser(
+def parser():
+    found = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument(
+    found.add_argument(
         "numbers",
         nargs="*",
         metavar="NUMBER",
         help="lessons, such as 05 (default: all with CUDA cells)",
     )
-    parser.add_argument(
+    found.add_argument(
         "--record", action="store_true", help="store what the timeless cells give"
     )
-    options = parser.parse_args(arguments)
-    if not (build.folder() / "emulator_operators.so").exists():
-        sys.exit("The emulated CUDA device is not built yet: python -m emulator.build")
-    numbers = options.numbers or ORDER
-    if options.record:
-        numbers = [n for n in numbers if any(head.timeless for head in headers(n))]
-    gpus = ["T4"] if options.record else ["T4", "H200"]
-    jobs = [
-        (n, gpu, options.record)
-        for gpu in gpus
-        for n in numbers
-        if gpu == "T4" or on_h200(n)
-    ]
-    jobs.sort(key=lambda job: (ORDER.index(job[0]), job[1] != "T4"))
-    begin, failed, lines = time.perf_counter(), 0, []
-    with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
-        for future in concurrent.futures.as_completed(
-            [pool.submit(run_lesson, *job) for job in jobs]
-        ):
-            line, printed, well = future.result()
-            lines.append(line)
-            print(line, flush=True)
-            if not well:
-                failed += 1
-                print(printed, flush=True)
+    return found
+
+
+def jobs(numbers, record):
+    """The arguments of run_lesson for each run of these lessons, the longest first."""
+    numbers = numbers or ORDER
+    if record:
+        timeless = [n for n in numbers if any(head.timeless for head in headers(n))]
+        return [(n, "T4", True) for n in timeless]
+    found = [(n, "T4", False) for n in numbers]
+    found += [(n, "H200", False) for n in numbers if on_h200(n)]
+    return sorted(found, key=lambda job: (ORDER.index(job[0]), job[1] != "T4"))
+
+
+def total(lines):
+    """What the lines of all runs say together."""
     counted = {  # in the lines of the plugin: how many of what
         "code cells": r"(\d+) of \d+ code cells",
         "live": r"\((\d+) live",
         "claims held": r"(\d+) claims held",
         "claims about time not judged": r"(\d+) not judged",
     }
-    said = []
-    for what, pattern in counted.items():
-        said.append(f"{sum(map(int, re.findall(pattern, ''.join(lines)))):,} {what}")
+    said = "".join(lines)
+    return ", ".join(
+        f"{sum(map(int, re.findall(pattern, said))):,} {what}"
+        for what, pattern in counted.items()
+    )
+
+
+def main(arguments=None):
+    options = parser().parse_args(arguments)
+    if not (build.folder() / "emulator_operators.so").exists():
+        sys.exit("The emulated CUDA device is not built yet: python -m emulator.build")
+    begin, failed, lines = time.perf_counter(), 0, []
+    with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
+        runs = [pool.submit(run_lesson, *job) for job in jobs(**vars(options))]
+        for future in concurrent.futures.as_completed(runs):
+            line, printed, well = future.result()
+            lines.append(line)
+            print(line, flush=True)
+            if not well:
+                failed += 1
+                print(printed, flush=True)
     minutes = (time.perf_counter() - begin) / 60
-    print(f"{', '.join(said)}; {failed} runs failed; {minutes:.1f} min")
+    print(f"{total(lines)}; {failed} runs failed; {minutes:.1f} min")
     return 1 if failed else 0
 
 

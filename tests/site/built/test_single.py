@@ -18,11 +18,11 @@ import nbformat
 import pytest
 
 from course.exercises import lesson_exercises
+from course.messages import NOT_LIVE, state_of
 from tests.conftest import ROOT, errors_of, text_of
 from tests.site.built import alone
 from tools import setup_env
 from tools.lessons import notebooks
-from tools.lessons.plugin import NOT_LIVE, state_of
 from tools.site import single
 from utils.jobs import NOISE
 
