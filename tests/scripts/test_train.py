@@ -118,6 +118,7 @@ def test_processes_meet_by_what_this_pytorch_has(kind, there, backend, monkeypat
     assert asked == [backend]
 
 
+@pytest.mark.xla
 @pytest.mark.skipif(missing_xla() is not None, reason=f"needs {missing_xla()}")
 def test_xla_draws_the_curve_of_the_cpu(undisturbed, tmp_path):
     import torch_xla.debug.metrics as counters
