@@ -1,12 +1,12 @@
 """Run the lessons on the emulated CUDA device, strictly.
 
-    python -m tools.lessons.emulated [--record] [NUMBER…]
+    python -m tools.lessons.emulated [--once | --record] [NUMBER…]
 
 Each lesson runs twice in one kernel on a T4 (two of them where a cell asks for two),
 and once on one H200 if anything in it asks which GPU it has. Every code cell has to
 end, every claim but those about time has to hold, and no kernel may stay uncomputed.
-Three run at a time: no time is measured. --record: instead of that, store what the
-timeless cells give on the T4 in notebooks/recorded.
+Three run at a time: no time is measured. --once: each runs once, on the T4. --record:
+instead of that, store what the timeless cells give on the T4 in notebooks/recorded.
 """
 
 import argparse
@@ -25,8 +25,9 @@ from emulator.run import environment
 from tools.lessons.plugin import code_of
 
 # Memory of emulated GPUs counts as the kernel's.
-COMMAND = ["-m", "tools.lessons.plugin", "--color=no"]
-COMMAND += ["--kernel-mib=8192", "--family-mib=65536"]
+RUN = ["-m", "tools.lessons.plugin", "--color=no"]
+RUN += ["--kernel-mib=8192", "--family-mib=65536"]
+RECORD = ["-m", "tools.record"]
 NOTEBOOKS = pathlib.Path(__file__).resolve().parents[2] / "notebooks"
 # The most (GFLOP, MiB) of an operator that is computed: what is larger takes too long
 # on a CPU, and leaves no values.
@@ -86,14 +87,12 @@ def variables(number, gpu, gpus, log):
     return found
 
 
-def run_lesson(number, gpu, record=False):
+def run_lesson(number, gpu, command):
     """One lesson on one kind of GPU: (line that says how it went, all that was printed,
     whether all is well).
     """
-    gpus = 2 if record or ("cuda:2" in words(number) and gpu == "T4") else 1
-    command = [*COMMAND, *(["--twice"] if gpu == "T4" else [])]
-    if record:
-        command = ["-m", "tools.record"]
+    asks_for_two = "cuda:2" in words(number) and gpu == "T4"
+    gpus = 2 if command == RECORD or asks_for_two else 1
     with tempfile.TemporaryDirectory() as folder:
         log = pathlib.Path(folder) / "log.txt"
         begin = time.perf_counter()
@@ -132,20 +131,23 @@ def parser():
         metavar="NUMBER",
         help="lessons, such as 05 (default: all with CUDA cells)",
     )
+    found.add_argument("--once", action="store_true", help="each once, on a T4")
     found.add_argument(
         "--record", action="store_true", help="store what the timeless cells give"
     )
     return found
 
 
-def jobs(numbers, record):
+def jobs(numbers, once=False, record=False):
     """The arguments of run_lesson for each run of these lessons, the longest first."""
     numbers = numbers or ORDER
     if record:
         timeless = [n for n in numbers if any(head.timeless for head in headers(n))]
-        return [(n, "T4", True) for n in timeless]
-    found = [(n, "T4", False) for n in numbers]
-    found += [(n, "H200", False) for n in numbers if on_h200(n)]
+        return [(n, "T4", RECORD) for n in timeless]
+    if once:
+        return [(n, "T4", RUN) for n in numbers]
+    found = [(n, "T4", [*RUN, "--twice"]) for n in numbers]
+    found += [(n, "H200", RUN) for n in numbers if on_h200(n)]
     return sorted(found, key=lambda job: (ORDER.index(job[0]), job[1] != "T4"))
 
 
