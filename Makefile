@@ -227,7 +227,7 @@ single: env-test
 
 # The single files in the environment that is there: `make test-single` installs Colab's.
 test-site: site
-	LAB_SINGLE_IN=.venv $(VENV) -m pytest -rs tests/site/built -m "$(MARK)"
+	LAB_SINGLE_IN=.venv $(VENV) -m pytest -rs tests/site/built $(TWO) -m "$(MARK)"
 
 test-single: env-test env-test-colab
 	$(VENV) -m pytest -n 2 tests/site/built/test_single.py -k "$(N)"

@@ -15,7 +15,7 @@ ENVIRONMENTS = {  # of the status page → what makes its files
     ),
     "newest": "the newest PyTorch, as a reader: `make test-next`",
     "emulated Tesla T4": (
-        "CUDA's own code on a GPU that does not exist: `make test-cuda`, each cell twice"
+        "CUDA's own code on a GPU that does not exist: `make test-cuda`"
     ),
     "emulated NVIDIA H200": "the same as another GPU: `make test-cuda`",
 }
