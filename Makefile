@@ -121,7 +121,7 @@ test: env-test
 UNIT := -m pytest tests --ignore=tests/lessons/test_browser.py --ignore=tests/site/built
 TWO := -n 2 --dist worksteal
 test-unit: env-test
-	OMP_NUM_THREADS=1 $(VENV) $(UNIT) $(TWO) -m "not slow and not timed" \
+	OMP_NUM_THREADS=1 $(VENV) $(UNIT) $(TWO) -m "not slow and not timed and not weekly" \
 	    --junitxml=build/unit-tests.xml
 
 test-slow: env-test
