@@ -24,8 +24,10 @@ SETUP := @$(PYTHON) tools/setup_env.py $(if $(BUILD),--build $(BUILD))
 NBVAL := -m tools.lessons.plugin
 N ?=
 LESSONS := $(or $(wildcard notebooks/$(N)*.ipynb),$(error there is no lesson $(N)))
-# The lessons with cells for XLA.
-XLA := $(wildcard notebooks/01_* notebooks/04_* notebooks/13_* notebooks/16_*)
+# What `make test-all` takes of the lessons, of which each week runs all: those with cells
+# for XLA, and those with more than one claim about time.
+XLA := $(wildcard $(addsuffix _*,$(addprefix notebooks/,01 04 13 16)))
+TIMED := $(wildcard $(addsuffix _*,$(addprefix notebooks/,04 05 06 09 16)))
 # Of tests: pytest's -m.
 MARK ?=
 
@@ -134,7 +136,7 @@ test-lessons: env-test
 # runs. MARK, LESSONS, EMULATED: what every week runs whole runs in part.
 IN_PART := MARK="not weekly" LESSONS="$(XLA)" EMULATED=--once
 test-all: test
-	$(MAKE) test-timed
+	$(MAKE) test-timed LESSONS="$(TIMED)"
 	OMP_WAIT_POLICY=passive $(MAKE) -j2 test-slow test-cuda test-tpu test-browser \
 	    $(IN_PART)
 	$(MAKE) test-site $(IN_PART)
