@@ -221,6 +221,7 @@ def test_pretended_results_are_refused_in_the_course(tmp_path):
 # A visit
 
 
+@pytest.mark.slow
 def test_a_kernel_that_dies_and_one_that_does_not_answer_end_their_lessons_only(
     recorder, monkeypatch
 ):
@@ -260,6 +261,7 @@ def test_a_kernel_that_dies_and_one_that_does_not_answer_end_their_lessons_only(
     }
 
 
+@pytest.mark.slow
 def test_a_failure_hides_neither_the_cells_after_it_nor_the_lessons(
     recorder, monkeypatch
 ):

@@ -95,10 +95,9 @@ def test_each_lesson_is_a_small_file_without_outputs_in_canonical_form(singles):
 
 
 def test_what_two_lessons_carry_is_the_same_and_is_that_of_the_course(singles):
-    known = {}
+    known, folder = {}, f"pytorch-device-lab-{single.bundle_hash()}"
     for _, setup, files in singles.values():
         assert f": {len(files)} text files" in setup.source
-        folder = f"pytorch-device-lab-{single.bundle_hash()}"
         assert f'\nFOLDER = "{folder}"\n' in setup.source
         for name, content in files.items():
             assert known.setdefault(name, content) == content, name
