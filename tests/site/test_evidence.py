@@ -214,7 +214,7 @@ ALL = {"text": "all of it", "value": True}
 
 def told(claim, device, **changes):
     """What `claim` keeps of a claim that was judged on a device."""
-    usual = {"unit": "", "timed": False, "holds": True, "call": f'"{claim["text"]}"'}
+    usual = {"unit": "", "timed": False, "holds": True}
     return {**usual, **claim, "device": device, "live": True, **changes}
 
 
