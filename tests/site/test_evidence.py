@@ -416,12 +416,7 @@ def test_an_old_recording_with_claims_as_lines_is_read_and_gives_no_figure(cours
 @pytest.mark.parametrize(
     ("text", "source", "messages"),
     [
-        ("Odd: no\nyes", "with expect_error(Odd, ''):", ["Odd: no"]),
-        (
-            "TypeError: a\nb\nc\nd",
-            "with expect_error(E, '', lines=3):",
-            ["TypeError: a\nb\nc"],
-        ),
+        ("Odd: no\nNo error: b\na: OddError: b\nc", "x", ["OddError: b"]),
         (
             "rank 1 │ OSError: a\nrank 1 │  b\nrank 0 │ c",
             '%%torchrun 2 --fails "a"',
@@ -438,7 +433,10 @@ def test_an_old_recording_with_claims_as_lines_is_read_and_gives_no_figure(cours
     ],
 )
 def test_where_a_message_begins_and_ends(text, source, messages):
-    assert [message.text for message in errors.messages_in(text, source)] == messages
+    announced = {"error": {"kind": "Odd", "text": "Odd: \x1b[1mno\nyes"}}
+    shown = [("…", announced), (text, {})]
+    found = errors.messages_in(shown, source)
+    assert [message.text for message in found] == ["Odd: no\nyes", *messages]
 
 
 # --------------------------------------------------------------------------------------
