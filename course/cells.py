@@ -1,4 +1,4 @@
-"""Conditional cells and announced errors (expect_error).
+"""Conditional cells, and those that do not end.
 
 A cell that begins with
 
@@ -23,16 +23,15 @@ import importlib.util
 import re
 import symtable
 import sys
-import traceback
 
 from course import provenance, recordings
 from course.grammar import RequiresError, header, results, source_hash
-from course.messages import finding, note, strict
+from course.messages import note, strict
 from course.torchrun import torchrun_cell
 from utils import needs
 from utils.clocks import untimed
 from utils.devices import pytorch
-from utils.errors import CellEnds, LabError
+from utils.errors import CellEnds
 
 
 def missing(word: str, variables=()) -> str | None:
@@ -253,52 +252,3 @@ def enable_conditional_cells():
     shell.register_magic_function(torchrun_cell, "cell", "torchrun")
     shell.set_custom_exc((AttributeError, ImportError, CellEnds), _show_error)
     shell._lab_conditional_cells = True
-
-
-# --------------------------------------------------------------------------------------
-# Announced errors
-
-
-class ExpectedError(LabError):
-    """An announced error that did not come, or came otherwise than announced."""
-
-
-class expect_error:
-    """Run a block that must fail, print the real message, and go on; `as caught` keeps
-    it as caught.message.
-
-    kind: exception class, or a tuple of classes. pattern: regular expression that the
-    message must contain (versions differ: "same device|different devices"). lines: how
-    many lines of the message to print. Nothing raised, or something else, is a finding:
-    one line for a reader, an ExpectedError with LAB_STRICT=1.
-    """
-
-    def __init__(self, kind: type | tuple[type, ...], pattern: str, lines: int = 4):
-        self.kind, self.pattern, self.lines, self.message = kind, pattern, lines, None
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, kind, error, trace):
-        if kind is not None and not issubclass(kind, Exception):
-            return False  # KeyboardInterrupt and SystemExit pass
-        # An error in a cycle with its own frames would keep what they hold (tensors, a
-        # DataLoader's workers) until the garbage collector comes, which may be in a
-        # forked worker.
-        traceback.clear_frames(trace)
-        kinds = self.kind if isinstance(self.kind, tuple) else (self.kind,)
-        names = " or ".join(each.__name__ for each in kinds)
-        announced = f"announced: {names} with {self.pattern!r}; on {pytorch()} "
-        self.message = "" if error is None else str(error)
-        if error is None:
-            finding(announced + "the block runs without an error", ExpectedError)
-            return True
-        text = f"{kind.__name__}: {error}"
-        if not issubclass(kind, self.kind) or not re.search(self.pattern, str(error)):
-            finding(announced + f"it says: {text}", ExpectedError)
-            return True
-        shown = text.strip().splitlines()
-        print("\n".join(shown[: self.lines]))
-        if len(shown) > self.lines:
-            print(f"… ({len(shown) - self.lines} more lines)")
-        return True

@@ -7,7 +7,8 @@ import weakref
 import pytest
 import torch
 
-from course import cells, grammar
+from course import grammar
+from course.expected import expect_error
 from tests.conftest import errors_of, text_of
 
 PRETEND = {"LAB_PRETEND": "cuda"}
@@ -195,7 +196,7 @@ def test_what_a_cell_says_about_its_numbers_is_what_its_header_names(run):
 
 
 def test_expected_error_prints_the_real_message(capsys):
-    with cells.expect_error(ZeroDivisionError, "division"):
+    with expect_error(ZeroDivisionError, "division"):
         1 / 0  # noqa: B018
     assert capsys.readouterr().out == "ZeroDivisionError: division by zero\n"
 
@@ -215,7 +216,7 @@ def test_an_expected_error_keeps_nothing_alive():
     left = weakref.ref(held)
     gc.disable()
     try:
-        with cells.expect_error(ValueError, "^a"):
+        with expect_error(ValueError, "^a"):
             reraise(held)
         del held
         assert left() is None
@@ -252,5 +253,5 @@ def test_a_package_that_a_lesson_can_do_without_is_a_need_and_no_error(run, stri
 
 def test_interrupt_passes_through():
     with pytest.raises(KeyboardInterrupt):
-        with cells.expect_error(Exception, ""):
+        with expect_error(Exception, ""):
             raise KeyboardInterrupt

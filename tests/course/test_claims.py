@@ -118,7 +118,6 @@ def test_in_a_notebook_a_claim_is_data_that_names_its_call(run):
         "timed": False,
         "holds": True,
         "about": "b",
-        "call": "'a'",
     }
     for fact, value in zip(facts[1:], (2, 3), strict=True):
         claim = dict(fact.claim)
@@ -132,7 +131,6 @@ def test_in_a_notebook_a_claim_is_data_that_names_its_call(run):
             "share": value / 4,
             "timed": False,
             "holds": True,
-            "call": 'f"{name} is fast"',
         }
 
 

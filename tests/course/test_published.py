@@ -15,7 +15,7 @@ from course import grammar, messages, recordings
 from course.provenance import RecordingError
 from tests.conftest import ROOT, errors_of, text_of
 from tests.course.test_recordings import CELL, EMULATED, ENTRY, WITHOUT_GPU
-from tools.lessons import notebooks, recording
+from tools.lessons import notebooks, recording, schemas
 
 SOURCE = {
     "experiment": "Copies of 16 MB. Ours: many sizes.",
@@ -92,22 +92,30 @@ def test_each_committed_source_belongs_to_a_cell_and_each_figure_has_its_place()
             )
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
-        "{",
-        '{"bandwidth": 5}',
-        {"bandwidth": changed(link="javascript:alert(1)")},
-        {"bandwidth": changed(link='https://example.org" onclick="alert(1)')},
-        {"bandwidth": changed(link="https://example.org/><script>")},
-        {"bandwidth": changed(html="<b>")},
-        {"bandwidth": {key: SOURCE[key] for key in SOURCE if key != "date"}},
-        {"bandwidth": changed(figures=[])},
-        {"bandwidth": changed(figure_value="2.5")},
-        {"bandwidth": changed(figure_value=math.nan)},
-        {"bandwidth": changed(figure_device="")},
-    ],
-)
+WRONG = [
+    "{",
+    '{"bandwidth": 5}',
+    "[1]",
+    {"bandwidth": changed(link="javascript:alert(1)")},
+    {"bandwidth": changed(link='https://example.org" onclick="alert(1)')},
+    {"bandwidth": changed(link="https://example.org/><script>")},
+    {"bandwidth": {key: SOURCE[key] for key in SOURCE if key != "date"}},
+    {"bandwidth": changed(figures=[])},
+    {"bandwidth": changed(figures=[{}])},
+    {"bandwidth": changed(figure_value="2.5")},
+    {"bandwidth": changed(figure_device=5)},
+]
+# these harm no reader: lint finds them
+INCOMPLETE = [
+    {"bandwidth": changed(html="<b>")},
+    {"bandwidth": changed(date="2012")},
+    {"bandwidth": changed(figure_value=math.nan)},
+    {"bandwidth": changed(figure_device="")},
+    {"bandwidth": changed(figure_more="x")},
+]
+
+
+@pytest.mark.parametrize("content", WRONG)
 def test_what_is_damaged_is_refused_in_one_line(tmp_path, content):
     with pytest.raises(
         RecordingError,
@@ -115,6 +123,14 @@ def test_what_is_damaged_is_refused_in_one_line(tmp_path, content):
     ) as e:
         recordings.load_published(write(tmp_path, content))
     assert str(tmp_path) not in str(e.value)
+
+
+@pytest.mark.parametrize("content", [*WRONG, *INCOMPLETE])
+def test_lint_finds_what_is_wrong_with_the_file(tmp_path, content):
+    text = write(tmp_path, content).read_text(encoding="utf-8")
+    assert schemas.problem(text, schemas.PUBLISHED)
+    text = write(tmp_path, {"bandwidth": SOURCE}).read_text(encoding="utf-8")
+    assert schemas.problem(text, schemas.PUBLISHED) is None
 
 
 # --------------------------------------------------------------------------------------

@@ -216,7 +216,7 @@ ALL = {"text": "all of it", "value": True}
 
 def told(claim, device, **changes):
     """What `claim` keeps of a claim that was judged on a device."""
-    usual = {"unit": "", "timed": False, "holds": True, "call": f'"{claim["text"]}"'}
+    usual = {"unit": "", "timed": False, "holds": True}
     return {**usual, **claim, "device": device, "live": True, **changes}
 
 
@@ -418,12 +418,7 @@ def test_an_old_recording_with_claims_as_lines_is_read_and_gives_no_figure(cours
 @pytest.mark.parametrize(
     ("text", "source", "messages"),
     [
-        ("Odd: no\nyes", "with expect_error(Odd, ''):", ["Odd: no"]),
-        (
-            "TypeError: a\nb\nc\nd",
-            "with expect_error(E, '', lines=3):",
-            ["TypeError: a\nb\nc"],
-        ),
+        ("Odd: no\nNo error: b\na: OddError: b\nc", "x", ["OddError: b"]),
         (
             "rank 1 │ OSError: a\nrank 1 │  b\nrank 0 │ c",
             '%%torchrun 2 --fails "a"',
@@ -440,7 +435,10 @@ def test_an_old_recording_with_claims_as_lines_is_read_and_gives_no_figure(cours
     ],
 )
 def test_where_a_message_begins_and_ends(text, source, messages):
-    assert [message.text for message in errors.messages_in(text, source)] == messages
+    announced = {"error": {"kind": "Odd", "text": "Odd: \x1b[1mno\nyes"}}
+    shown = [("…", announced), (text, {})]
+    found = errors.messages_in(shown, source)
+    assert [message.text for message in found] == ["Odd: no\nyes", *messages]
 
 
 # --------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from tools.site import pages, website
 from tools.site.pages import explanation, find_answers, page
 
 ASK = 'predict("05.race", "The sum is", "4", "0")'
-STORED = "<div><b>Predict.</b> Is <code>x</code> … <b>4</b> · <b>an error</b></div>"
+ASKS = {"key": "05.race", "question": "Is `x` …", "options": ["4", "an <error>"]}
 
 
 def text(source, **more):
@@ -110,14 +110,19 @@ ENDS = "</details>"
 
 
 def test_an_answer_knows_its_question():
-    asks = code(ASK)
-    asks.outputs = [v4.new_output("display_data", {"text/html": STORED})]
-    nb, _ = made(asks, code('reveal("05.race", "4")', "four"))
+    asks, reveals = code(ASK), code('reveal("05.race", "4")', "four")
+    says = {"key": "05.race", "answer": "4", "said": {"4": "Right.", "5": "No."}}
+    for cell, name, fact in ((asks, "asked", ASKS), (reveals, "revealed", says)):
+        data = {"device_lab": {"state": name, name: fact}}
+        shown = {"text/plain": name}
+        cell.outputs += [v4.new_output("display_data", shown, metadata=data)]
+    nb, _ = made(asks, reveals)
     asked, _, opens, *_ = parts(nb)
     assert opens == OPENS.replace("#0", "05.race")
     begins = '<div class="predict" data-key="05.race"><p><b>Predict.</b> '
     assert asked.startswith(f"{begins}Is <code>x</code> …</p>")
-    assert re.findall("<li>(.*?)</li>", asked) == ["4", "an error"]
+    listed = '<ul><li data-said="Right.">4</li><li>an &lt;error&gt;</li></ul>'
+    assert asked.endswith(f"{listed}</div>")
 
 
 def test_the_switch_stands_where_there_are_answers():

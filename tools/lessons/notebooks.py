@@ -21,7 +21,7 @@ import nbformat
 
 from course import grammar, recordings
 from course.exercises import lesson_exercises
-from tools.lessons import parts, rules, run, times
+from tools.lessons import parts, rules, run, schemas, times
 from utils.errors import LabError
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -265,9 +265,15 @@ def recording_problems():
                 )
             if header and header.name:
                 names[header.name] = (path.stem, grammar.source_hash(cell.source))
+    published = recordings.FOLDER / "published.json"
+    text = published.read_text(encoding="utf-8")
+    if wrong := schemas.problem(text, schemas.PUBLISHED):
+        yield f"recorded/published.json, {wrong}"
     for path in sorted(recordings.FOLDER.glob("*/*")):
         label = f"recorded/{path.parent.name}/{path.name}"
         text = path.read_text(encoding="utf-8")
+        if wrong := schemas.problem(text, schemas.RECORDING):
+            yield f"{label}, {wrong}"
         # pictures may hold any letters
         if MACHINE_PATH.search(re.sub(r'"png": "[^"]*"', "", text)):
             yield f"{label} names a path of the machine"
