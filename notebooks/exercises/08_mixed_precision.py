@@ -253,8 +253,8 @@ PASSES = [
     ),
     (
         lambda step, count: step.scaler.calls[count:] != ["step", "update"],
-        "after the loop over the batches comes scaler.step(optimizer), and after it"
-        " scaler.update(), each once",
+        "when backward has run for all batches comes scaler.step(optimizer), and after"
+        " it scaler.update(), each once",
     ),
     (
         lambda step, count: len(step.seen) != 1,
@@ -300,7 +300,7 @@ def _take_step(answer, count, max_norm, scale=2.0**10, more="", single=False):
     step = AmpStep(count, scale)
     batches = step.batches[0] if single else [step.batches]
     given = [step.model, step.optimizer, step.scaler, *batches, max_norm]
-    shown = f"{count} batch{'es' if count > 1 else ''}, max_norm {max_norm}{more}"
+    shown = f"{count} batch{'es' if count > 1 else ''}, max_norm {max_norm:g}{more}"
     return step, call(answer, *given, shown=shown, changes=[step.model]), shown
 
 
@@ -308,9 +308,9 @@ def _judge_step(step, count, max_norm, shown):
     for is_so, text in PASSES:
         if is_so(step, count):
             raise Wrong(
-                f"for {shown} the model ran {len(step.forward)} times, backward"
-                f" {len(step.backward)}, the optimizer {len(step.seen)}, and the scaler"
-                f" was asked for {', '.join(step.scaler.calls) or 'nothing'}: {text}"
+                f"for {shown} model, backward and optimizer ran {len(step.forward)},"
+                f" {len(step.backward)}, {len(step.seen)} times, calls of the scaler"
+                f" (without unscale_): {', '.join(step.scaler.calls)}; {text}"
             )
     seen = step.seen[0]
     found, expected = seen.norm().item(), min(max_norm, step.gradient.norm().item())

@@ -81,8 +81,16 @@ COUNTED = [  # the case, function, its inputs, number of graphs, why
         "each way out is a graph",
     ),
     ("the same, asked again", careful, [X, -X], 3, RESET),
-    # after eight graphs of a function PyTorch compiles it no more
-    *[(f"x * 2, asked ten times, time {n}", doubled, [X], 1, RESET) for n in range(10)],
+    *[
+        (
+            f"x * 2, asked ten times, time {n}",
+            doubled,
+            [X],
+            1,
+            f"after eight graphs of a function PyTorch compiles it no more: {RESET}",
+        )
+        for n in range(1, 11)
+    ],
 ]
 
 

@@ -47,7 +47,7 @@ def count_graphs(fn, inputs):
         edit(GRAPHS, ("compiled(x)", "fn(x)")): "does torch.compile get your backend",
         edit(
             GRAPHS, ("    torch.compiler.reset()\n", "")
-        ): "begin with no graphs, and with torch.compiler.reset()",
+        ): "PyTorch compiles it no more",
     },
     equivalent={
         "graphs.append(graph_module) → graphs.append(example_inputs)": (
