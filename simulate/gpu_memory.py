@@ -13,6 +13,13 @@ import torch
 from simulate.allocator import CachingAllocator
 
 TOTAL = 80 * 2**30
+# functions whose answer the allocator has under the same name
+FIGURES = ("memory_allocated", "max_memory_allocated")
+FIGURES += ("memory_reserved", "max_memory_reserved")
+# functions that answer 0, the number of the GPU, or have nothing to do
+NOTHING = ("init", "synchronize", "current_device", "current_device_index")
+NOTHING += ("set_device", "_exchange_device", "_maybe_exchange_device")
+NOTHING += ("reset_accumulated_memory_stats",)
 
 
 @contextlib.contextmanager
@@ -29,15 +36,9 @@ def asked_by_torch_cuda(gpu: CachingAllocator) -> Iterator[None]:
         gpu.max_memory_allocated = gpu.memory_allocated
         gpu.max_memory_reserved = gpu.memory_reserved
 
-    functions = {
-        name: _of_the_gpu(lambda name=name: getattr(gpu, name))
-        for name in (
-            "memory_allocated",
-            "max_memory_allocated",
-            "memory_reserved",
-            "max_memory_reserved",
-        )
-    }
+    functions = {name: _of_the_gpu(lambda: 0) for name in NOTHING}
+    for name in FIGURES:
+        functions[name] = _of_the_gpu(lambda name=name: getattr(gpu, name))
     functions |= {
         "reset_peak_memory_stats": _of_the_gpu(start_anew),
         "reset_max_memory_allocated": _of_the_gpu(start_anew),
@@ -45,19 +46,8 @@ def asked_by_torch_cuda(gpu: CachingAllocator) -> Iterator[None]:
         "mem_get_info": _of_the_gpu(lambda: (TOTAL - gpu.memory_reserved, TOTAL)),
         "empty_cache": gpu.empty_cache,
         "is_available": lambda: True,
-        "init": lambda: None,
         "device_count": lambda: 1,
-        "current_device": lambda: 0,
-        "current_device_index": lambda: 0,
     }
-    for name in (
-        "synchronize",
-        "set_device",
-        "_exchange_device",
-        "_maybe_exchange_device",
-        "reset_accumulated_memory_stats",
-    ):
-        functions[name] = _of_the_gpu(lambda: 0)
     with contextlib.ExitStack() as stack:
         for module in (torch.cuda, torch.cuda.memory, torch.accelerator):
             known = {name: f for name, f in functions.items() if hasattr(module, name)}
