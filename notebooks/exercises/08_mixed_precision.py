@@ -63,9 +63,9 @@ def _check_autocast(answer, lift, kind, dtype):
             " it as it is"
         )
     why = "autocast must be on for x.device.type while the model runs, with dtype"
-    expect.equal(model.seen, [dtype], shown, why, "the model ran under autocast for")
+    expect.equal(set(model.seen), {dtype}, shown, why, "the model ran under")
     why = "hand x over as it is, autocast casts"
-    expect.equal(model.inputs, [torch.float32], shown, why, "the model got x in")
+    expect.equal(set(model.inputs), {torch.float32}, shown, why, "the model got x in")
     expect.instance(got, torch.Tensor, shown, "what model(x) gives")
     form = got.dtype, got.device.type, tuple(got.shape), got.requires_grad
     right = torch.float32 if lift else dtype, kind, (2, 4), kind == "cpu"
@@ -277,7 +277,7 @@ NORMS = [
         "it was not clipped",
     ),
     (
-        lambda step, ratio: _near(ratio, len(step.adds)),
+        lambda step, ratio: len(step.adds) > 1 and _near(ratio, len(step.adds)),
         "each loss is a mean over its batch. Divide each loss by the number of batches",
     ),
     (
