@@ -32,13 +32,16 @@ def check_make_loader(answer):
         expect.instance(loader, DataLoader, shown, "a DataLoader")
         expect.no_slip(_loader_slips(loader, dataset, workers, device, shown))
         if not workers:
-            load = lambda loader: [len(batch) for (batch,) in loader]  # noqa: E731
             expect.equal(
-                call(load, loader, shown=shown),
+                call(_sizes, loader, shown=shown),
                 [16, 16, 8],
                 "40 samples in batches of 16",
                 said="your loader gives",
             )
+
+
+def _sizes(loader):
+    return [len(batch) for (batch,) in loader]
 
 
 def _loader_slips(loader, dataset, workers, device, shown):
@@ -102,8 +105,7 @@ def check_workers_needed(answer):
             f" {overlapped}"
         )
         got = call(answer, *case, shown=shown)
-        if type(got) is not int:
-            expect.instance(got, (), shown, "a whole number, an int")
+        expect.instance(got, int, shown, "a whole number, an int")
         step = compute if overlapped else copy + compute
         expected = max(1, int(-(-load // step)))
         workers = min(max(1, got), expected)
@@ -124,9 +126,8 @@ def _sent_by(operators):
     count, named = 0, set()
     for name, args, kwargs, _ in operators.ran:
         device = str(kwargs.get("device"))
-        if (
-            not count
-        ):  # what is made from a tensor on meta names no index: there is none
+        # what is made from a tensor on meta names no index: there is none
+        if not count:
             named.add(device)
         if name == "_to_copy" and device not in ("None", "cpu"):
             count += args[0].device.type == "cpu"
@@ -161,7 +162,7 @@ def check_send_packed(answer):
         meta, cpu = torch.device("meta:1"), torch.device("cpu")
         with Operators() as operators:
             got = call(answer, tensors, meta, shown=f"{shown}, sent to meta")
-        _check_sent(got, tensors, "meta", shown)
+        expect.no_slip(_sent_slips(got, tensors, "meta", shown))
         count, named = _sent_by(operators)
         if count != 1:
             raise Wrong(
@@ -174,7 +175,7 @@ def check_send_packed(answer):
                 " Use `device` as it is"
             )
         there = call(answer, tensors, cpu, shown=f"{shown}, sent to cpu")
-        _check_sent(there, tensors, "cpu", shown)
+        expect.no_slip(_sent_slips(there, tensors, "cpu", shown))
         for n, (mine, x) in enumerate(zip(there, tensors, strict=True)):
             if not torch.equal(mine, x):
                 raise Wrong(
@@ -183,28 +184,26 @@ def check_send_packed(answer):
                 )
 
 
-def _check_sent(got, tensors, device, shown):
-    if not isinstance(got, (list, tuple)) or len(got) != len(tensors):
-        kind = type(got).__name__
-        if isinstance(got, (list, tuple)):
-            kind = f"{len(got)} things"
-        raise Wrong(
-            f"for {shown} you returned {kind}, expected a list of {len(tensors)}"
-            " tensors"
-        )
+def _sent_slips(got, tensors, device, shown):
+    asked = f"a list of {len(tensors)} tensors"
+    expect.instance(got, (list, tuple), shown, asked)
+    yield (
+        len(got) != len(tensors),
+        f"for {shown} you returned {len(got)} things, expected {asked}",
+    )
     for n, (mine, x) in enumerate(zip(got, tensors, strict=True)):
         entry = f"{shown}: entry {n}"
-        if not isinstance(mine, torch.Tensor):
-            raise Wrong(f"{entry} should be a tensor, it is {mine!r}")
-        if mine.device.type != device:
-            raise Wrong(f"{entry} should be on {device}, it is on {mine.device}")
-        if mine.dtype != x.dtype:
-            raise Wrong(f"{entry} left as {x.dtype} and came as {mine.dtype}")
-        if mine.shape != x.shape:
-            raise Wrong(
-                f"{entry} should have the shape {tuple(x.shape)}, it has"
-                f" {tuple(mine.shape)}"
-            )
+        expect.instance(mine, torch.Tensor, entry, "a tensor")
+        yield (
+            mine.device.type != device,
+            f"{entry} should be on {device}, it is on {mine.device}",
+        )
+        yield mine.dtype != x.dtype, f"{entry} left as {x.dtype}, came as {mine.dtype}"
+        yield (
+            mine.shape != x.shape,
+            f"{entry} should have the shape {tuple(x.shape)}, it has"
+            f" {tuple(mine.shape)}",
+        )
 
 
 def check_fetch_sum(answer):
