@@ -13,6 +13,7 @@ from course import expect
 from course.answers import DOTS, NotAnswered, Wrong, call
 from course.exercises import Exercise
 from simulate.fake import fake_gpus
+from simulate.watch import Moves
 from utils.waits import CountWaits
 
 
@@ -59,22 +60,6 @@ class NoNumber(TorchFunctionMode):
                 " device that it was given"
             )
         return function(*args, **kwargs)
-
-
-class Moves(TorchFunctionMode):
-    """Notes each call that brings numbers from one device to another."""
-
-    def __init__(self):
-        super().__init__()
-        self.names = []
-
-    def __torch_function__(self, function, types, args=(), kwargs=None):
-        result = function(*args, **(kwargs or {}))
-        if isinstance(result, torch.Tensor):
-            given = [value for value in args if isinstance(value, torch.Tensor)]
-            if any(value.device != result.device for value in given):
-                self.names.append(getattr(function, "__name__", "?"))
-        return result
 
 
 def check_zeros_beside(answer):

@@ -8,14 +8,12 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import nn
-from torch.overrides import TorchFunctionMode
-from torch.utils._pytree import tree_leaves
 
 from course import expect
 from course.answers import Wrong, call
 from course.exercises import Exercise
+from simulate.watch import Reads
 from utils.timing import median_interval
-from utils.waits import READS
 
 # ---- 15.0 ----
 
@@ -32,102 +30,24 @@ def check_ready_images(answer):
         pixels = draw.integers(0, 256, (n, height, width)).astype(dtype)
         pixels[0, 0, :2] = 0, 255
         shown = f"a {dtype} array of shape {pixels.shape}, mean {mean}, std {std}"
-        before = pixels.copy()
+        exact = (torch.from_numpy(pixels.astype("float64")) / 255 - mean) / std
         got = call(answer, pixels, mean, std, torch.device("cpu"), shown=shown)
-        exact = (torch.from_numpy(before.astype("float64")) / 255 - mean) / std
-        _judge_images(got, exact[:, None], shown)
-        if (pixels != before).any():
-            raise Wrong("the right tensor, but pixels has changed: make a new array")
-        if _of(answer, pixels, mean, std).device.type != "meta":
+        expect.instance(got, torch.Tensor, shown, "a tensor")
+        form, why = (got.dtype, *got.shape), "NumPy computes in float64"
+        expect.equal(form, (torch.float32, n, 1, height, width), shown, why)
+        if not torch.allclose(got.double(), exact[:, None], atol=1e-5):
             raise Wrong(
-                "the right values, but for the device meta you made a tensor elsewhere:"
-                " .to(device)"
+                f"for {shown} the first row is {got[0, 0, 0].tolist()}, expected"
+                f" {exact[0, 0].tolist()} (or a later one differs):"
+                " (pixel / 255 - mean) / std, each in its place"
             )
-
-
-def _of(answer, pixels, mean, std):
-    got = call(answer, pixels, mean, std, torch.device("meta"), shown="device = meta")
-    return got if torch.is_tensor(got) else torch.empty(0)
-
-
-def _judge_images(got, exact, shown):
-    if not torch.is_tensor(got):
-        raise Wrong(
-            f"for {shown} you returned an object of type {type(got).__name__},"
-            " expected a tensor"
-        )
-    if got.dtype != torch.float32:
-        raise Wrong(
-            f"for {shown} the tensor is {got.dtype}, expected torch.float32: NumPy"
-            " computes in float64 here"
-        )
-    if got.shape != exact.shape:
-        raise Wrong(
-            f"for {shown} the tensor has the shape {tuple(got.shape)}, expected"
-            f" {tuple(exact.shape)}"
-        )
-    got = got.double()
-    if torch.allclose(got, exact, atol=1e-5):
-        return
-    why = "(pixel / 255 - mean) / std"
-    n, _, height, width = exact.shape
-    if height != width and torch.allclose(
-        got.flatten().sort().values, exact.flatten().sort().values, atol=1e-5
-    ):
-        why = "the right numbers in other places"
-    raise Wrong(
-        f"for {shown} the first pixels are {got.flatten()[:2].tolist()}, expected"
-        f" {exact.flatten()[:2].tolist()}: {why}"
-    )
+        there = call(answer, pixels, mean, std, torch.device("meta"), shown=shown)
+        said = "for the device meta you made a tensor on"
+        on = str(getattr(there, "device", None))
+        expect.equal(on, "meta", shown, "use .to(device)", said)
 
 
 # ---- 15.1 ----
-
-
-def _ids(tensors):
-    return set(map(id, tensors))
-
-
-class _Asked(TorchFunctionMode):
-    """Notes the calls that bring a value to the host. What comes from .cpu() is there,
-    and costs nothing more.
-    """
-
-    def __init__(self, given):
-        super().__init__()
-        self.names = []
-        # id → tensor, kept so that no id serves twice
-        self.on_host = {}
-        # to move these to the model's device asks for no value
-        self.given = _ids(given)
-
-    def __torch_function__(self, func, types, args=(), kwargs=None):
-        name, kwargs = getattr(func, "__name__", ""), kwargs or {}
-        found = [x for x in tree_leaves(args) if torch.is_tensor(x)]
-        host = bool(found) and all(id(x) in self.on_host for x in found)
-        to_host = name == "cpu"
-        if name == "to" and id(args[0]) not in self.given:
-            to_host = "cpu" in map(str, [*args[1:], *kwargs.values()])
-        from_list = name in ("tensor", "as_tensor") and any(
-            isinstance(data, (list, tuple)) for data in args[:1]
-        )
-        by_mask = (
-            name == "__getitem__" and getattr(args[1], "dtype", None) == torch.bool
-        )
-        reads = name in READS or name in ("numpy", "__array__", "bincount")
-        # with one argument, its result is as long as the values say
-        reads |= name == "where" and len(args) + len(kwargs) == 1
-        if not host and (to_host or by_mask or reads):
-            self.names.append(name)
-        if not host and from_list:  # it reads one after the other
-            self.names += [name for _ in found]
-        with torch._C.DisableTorchFunction():
-            result = func(*args, **kwargs)
-        if torch.is_tensor(result) and (to_host or from_list or host):
-            if to_host:  # on a CPU, .cpu() hands back x itself
-                result = result.view_as(result)
-            self.on_host[id(result)] = result
-        return result
 
 
 class _Watched(nn.Module):
@@ -166,56 +86,40 @@ def check_accuracy(answer):
         batches = list(zip(inputs, labels, strict=True))
         model = _Watched(classes).eval()
         shown = f"{n} samples in batches of {', '.join(str(len(y)) for y in labels)}"
-        with _Asked([*inputs, *labels]) as asked:
+        with Reads([*inputs, *labels]) as reads:
+            # its mode is judged below, and its weights are
             got = call(answer, model, batches, shown=shown, changes=[model])
-        if torch.is_tensor(got):
-            raise Wrong(
-                f"for {shown} you returned a tensor, expected a Python number: ask for"
-                " it once, at the end"
-            )
-        got = float(expect.number(got, shown))
+        asked = "a Python number: ask for it once, at the end"
+        got = float(expect.number(got, shown, asked))
         expected = 1 - len(missed) / n
         means = [(part == 1).float().mean().item() for part in offset.split(size)]
-        mean = sum(means) / len(means)
         why = f"{n - len(missed)} of the {n} samples are right"
-        if abs(got - mean) < 1e-6:
+        if abs(got - sum(means) / len(means)) < 1e-6:
             why = (
                 "that is the mean over batches, but the last one has"
                 f" {len(labels[-1])} samples, not {size}"
             )
         elif model.training:
-            why = (
-                "in train mode, dropout changes the scores: leave the model in eval"
-                " mode"
-            )
-        elif abs(got - 100 * expected) < 1e-3:
-            why = "a share goes from 0 to 1"
+            why = "in train mode, dropout changes the scores: leave it in eval mode"
         expect.close(got, expected, shown, why, rel_tol=0, abs_tol=1e-6)
-        _judge_evaluation(asked.names, len(batches), model)
-
-
-def _judge_evaluation(asked, batches, model):
-    if len(asked) > 1:
-        names = ", ".join([*asked[:4], "…"] if len(asked) > 4 else asked)
-        raise Wrong(
-            f"the right value, but you asked for {len(asked)} values in"
-            f" {batches} batches ({names}): add up on the device"
-        )
-    if model.grad:
-        raise Wrong(
-            "the right value, but the forward passes kept what a backward pass needs:"
-            " torch.no_grad()"
-        )
-    if not torch.is_grad_enabled():
-        raise Wrong(
-            "the right value, but gradients are off for the rest of the program: with"
-            " torch.no_grad()"
-        )
-    if model.training or not all(p.requires_grad for p in model.parameters()):
-        raise Wrong(
-            "the right value, but the model is another one now: leave its mode and its"
-            " weights alone"
-        )
+        grad = torch.is_grad_enabled()
+        torch.set_grad_enabled(True)
+        slips = {
+            f"you asked for {len(reads.names)} values in {len(batches)} batches"
+            f" ({', '.join(reads.names)}): add up on the device": len(reads.names) > 1,
+            "the forward passes kept what a backward pass needs: torch.no_grad()": (
+                model.grad
+            ),
+            "gradients are off for the rest of the program: with torch.no_grad()": (
+                not grad
+            ),
+            "the model is another one now: leave its mode and its weights alone": (
+                model.training or not model.layer.weight.requires_grad
+            ),
+        }
+        for slip, is_made in slips.items():
+            if is_made:
+                raise Wrong(f"the right value, but {slip}")
 
 
 # ---- 15.2 ----
