@@ -33,14 +33,15 @@ def check_ready_images(answer):
         exact = (torch.from_numpy(pixels.astype("float64")) / 255 - mean) / std
         got = call(answer, pixels, mean, std, torch.device("cpu"), shown=shown)
         expect.instance(got, torch.Tensor, shown, "a tensor")
-        form, why = (got.dtype, *got.shape), "NumPy computes in float64"
-        expect.equal(form, (torch.float32, n, 1, height, width), shown, why)
-        if not torch.allclose(got.double(), exact[:, None], atol=1e-5):
-            raise Wrong(
-                f"for {shown} the first row is {got[0, 0, 0].tolist()}, expected"
-                f" {exact[0, 0].tolist()} (or a later one differs):"
-                " (pixel / 255 - mean) / std, each in its place"
-            )
+        why = "NumPy computes in float64"
+        expect.equal(got.dtype, torch.float32, shown, why, "the dtype is")
+        shape = n, 1, height, width
+        expect.equal(tuple(got.shape), shape, shown, said="the shape is")
+        wrong = ((got - exact[:, None]).abs() > 1e-5).nonzero().tolist()
+        for place in map(tuple, wrong[:1]):
+            pixel, why = f"{shown}, at {place}", "(pixel / 255 - mean) / std"
+            right = exact[:, None][place].item()
+            expect.close(got[place].item(), right, pixel, why)
         there = call(answer, pixels, mean, std, torch.device("meta"), shown=shown)
         said = "for the device meta you made a tensor on"
         on = str(getattr(there, "device", None))
@@ -87,7 +88,6 @@ def check_accuracy(answer):
         model = _Watched(classes).eval()
         shown = f"{n} samples in batches of {', '.join(str(len(y)) for y in labels)}"
         with Reads([*inputs, *labels]) as reads:
-            # its mode is judged below, and its weights are
             got = call(answer, model, batches, shown=shown, changes=[model])
         asked = "a Python number: ask for it once, at the end"
         got = float(expect.number(got, shown, asked))
@@ -102,24 +102,26 @@ def check_accuracy(answer):
         elif model.training:
             why = "in train mode, dropout changes the scores: leave it in eval mode"
         expect.close(got, expected, shown, why, rel_tol=0, abs_tol=1e-6)
-        grad = torch.is_grad_enabled()
-        torch.set_grad_enabled(True)
-        slips = {
-            f"you asked for {len(reads.names)} values in {len(batches)} batches"
-            f" ({', '.join(reads.names)}): add up on the device": len(reads.names) > 1,
-            "the forward passes kept what a backward pass needs: torch.no_grad()": (
-                model.grad
-            ),
-            "gradients are off for the rest of the program: with torch.no_grad()": (
-                not grad
-            ),
-            "the model is another one now: leave its mode and its weights alone": (
-                model.training or not model.layer.weight.requires_grad
-            ),
-        }
-        for slip, is_made in slips.items():
-            if is_made:
-                raise Wrong(f"the right value, but {slip}")
+        _judge_evaluation(reads.names, len(batches), model)
+
+
+def _judge_evaluation(asked, batches, model):
+    grad = torch.is_grad_enabled()
+    torch.set_grad_enabled(True)
+    slips = {
+        f"you asked for {len(asked)} values in {batches} batches"
+        f" ({', '.join(asked[:4])}): add up on the device": len(asked) > 1,
+        "the forward passes kept what a backward pass needs: torch.no_grad()": (
+            model.grad
+        ),
+        "gradients are off for the rest of the program: with torch.no_grad()": not grad,
+        "the model is another one now: leave its mode and its weights alone": (
+            model.training or not model.layer.weight.requires_grad
+        ),
+    }
+    for slip, is_made in slips.items():
+        if is_made:
+            raise Wrong(f"the right value, but {slip}")
 
 
 # ---- 15.2 ----
@@ -311,17 +313,11 @@ WORDS = ("faster", "slower", "cannot tell", "not the same")
 def check_verdict(answer):
     for losses, seconds, expected, why in VERDICTS:
         got = call(answer, losses, seconds, 1 / 32, shown=why)
+        low, high = median_interval([a / b for a, b in zip(*seconds, strict=True)])
+        rule = f"the interval of the ratios is {low:.3g} to {high:.3g}"
         if got not in WORDS:
-            raise Wrong(
-                f"for losses and seconds where {why}, you returned {got!r}, expected"
-                f" one of {', '.join(map(repr, WORDS))}"
-            )
-        if got != expected:
-            low, high = median_interval([a / b for a, b in zip(*seconds, strict=True)])
-            raise Wrong(
-                f"you say {got!r} where {why}, expected {expected!r} (the interval of"
-                f" the ratios is {low:.3g} to {high:.3g})"
-            )
+            rule = f"it is one of {', '.join(map(repr, WORDS))}"
+        expect.equal(got, expected, f"losses and seconds where {why}", rule)
 
 
 EXERCISES = [
