@@ -8,9 +8,10 @@ import re
 import numpy as np
 import torch
 from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_map
 
 from course import expect
-from course.answers import DOTS, NotAnswered, Wrong, call
+from course.answers import DOTS, NotAnswered, Wrong, call, state
 from course.exercises import Exercise
 from simulate.fake import fake_gpus
 from simulate.watch import Moves
@@ -317,16 +318,17 @@ def _check_moved(answer, nested, device):
     """Not by `call` alone, which copies what it hands over and what it gets: the same
     objects count here.
     """
-    before, results = list(map(id, _parts(nested))), []
+    before, results = state(nested), []
+    places = tree_map(lambda x: str(x.device) if torch.is_tensor(x) else x, nested)
 
     def move():
         results.append(answer(nested, torch.device(device)))
 
     with NoNumber():
-        call(move, shown=f"{_text(nested)}, to {device}")
+        call(move, shown=f"{places} (tensors by their devices), to {device}")
     if results[0] is DOTS:
         raise NotAnswered
-    if before != list(map(id, _parts(nested))):
+    if before != state(nested):
         raise Wrong(
             "the input itself was changed: build new dicts and lists, the caller may"
             " still need the old ones"
@@ -334,55 +336,27 @@ def _check_moved(answer, nested, device):
     _same_structure(results[0], nested, "nested", torch.device(device))
 
 
-def _parts(nested):
-    yield nested
-    if isinstance(nested, (dict, list, tuple)):
-        for value in nested.values() if isinstance(nested, dict) else nested:
-            yield from _parts(value)
-
-
-def _text(nested):
-    """`nested` with the devices of its tensors in their place."""
-    if isinstance(nested, torch.Tensor):
-        return f"<{nested.device}>"
-    if isinstance(nested, dict):
-        items = (f"{key!r}: {_text(value)}" for key, value in nested.items())
-        return f"{{{', '.join(items)}}}"
-    if isinstance(nested, list):
-        return f"[{', '.join(map(_text, nested))}]"
-    if isinstance(nested, tuple):
-        comma = "," if len(nested) == 1 else ""
-        return f"({', '.join(map(_text, nested))}{comma})"
-    return repr(nested)
-
-
 def _same_structure(got, given, path, device):
     if isinstance(given, torch.Tensor):
         return _same_tensor(got, given, path, device)
-    if not isinstance(given, (dict, list, tuple)):
-        if got is given:
-            return
-        alike = type(got) is type(given) and got == given
-        found = "a copy of it" if alike else repr(got)
-        raise Wrong(f"{path} should be {given!r} as it was, it is {found}")
-    kind = type(given).__name__
-    if type(got) is not type(given):
+    kind = type(given)
+    if kind not in (dict, list, tuple):
+        if got is not given:
+            raise Wrong(f"{path} should be {given!r} itself, it is {got!r}, or a copy")
+        return
+    if type(got) is not kind:
         raise Wrong(
-            f"{path} should be of type {kind}, you returned one of type"
+            f"{path} should be of type {kind.__name__}, you returned one of type"
             f" {type(got).__name__}"
         )
-    if got is given and kind != "tuple":
+    if got is given and kind is not tuple:
         raise Wrong(
-            f"{path} is the {kind} of the input itself: build new dicts and lists"
+            f"{path} is the {kind.__name__} of the input itself: build new dicts and"
+            " lists"
         )
-    if kind == "dict":
-        if list(got) != list(given):
-            raise Wrong(
-                f"{path} should have the keys {list(given)}, it has {list(got)}"
-            )
-    elif len(got) != len(given):
-        raise Wrong(f"{path} should have {len(given)} entries, it has {len(got)}")
-    for key in given if kind == "dict" else range(len(given)):
+    keys, found = (list(x) if kind is dict else [*range(len(x))] for x in (given, got))
+    expect.equal(found, keys, path, said="the keys or places are")
+    for key in keys:
         _same_structure(got[key], given[key], f"{path}[{key!r}]", device)
 
 

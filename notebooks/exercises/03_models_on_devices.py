@@ -1,7 +1,6 @@
 """Exercises of lesson 03."""
 
 import copy
-import math
 import warnings
 from unittest import mock
 
@@ -51,36 +50,17 @@ def _check_module(answer, mean, std, x):
             f"the file would hold {list(saved)}: mean and std must both be in the"
             " state_dict"
         )
-    try:
-        there = module.to(META)(x.to(META))
-    except Exception as error:
-        raise Wrong(
-            f"moved to meta, forward raised: {error} Something stayed behind, or came"
-            " back"
-        ) from error
-    if there.device != META:
-        raise Wrong(f"moved to meta, forward gave a tensor on {there.device}")
-    x_to_train = x.to(META).requires_grad_()
-    if not call(module, x_to_train, shown="an x that requires gradients").requires_grad:
+    other = answer(torch.zeros_like(mean), torch.ones_like(std))
+    shown = "another Standardize that is to load the state_dict"
+    call(other.load_state_dict, saved, shown=shown)
+    expect.tensor(call(other, x, shown=shown), expected, shown)
+    shown = "a module and an x that are moved to meta"
+    there = call(module.to(META), x.to(META).requires_grad_(), shown=shown)
+    expect.equal(there.device, META, shown, said="forward gave a tensor on")
+    if not there.requires_grad:
         raise Wrong(
             "no gradient passes through forward to x: what stands in front of the"
             " module would not be trained"
-        )
-    _loads(answer(torch.zeros_like(mean), torch.ones_like(std)), saved, x, expected)
-
-
-def _loads(other, saved, x, expected):
-    try:
-        other.load_state_dict(saved)
-        same = torch.allclose(other(x), expected)
-    except Exception as error:
-        raise Wrong(
-            f"another Standardize could not load the state_dict: {error}"
-        ) from error
-    if not same:
-        raise Wrong(
-            "another Standardize that loaded the state_dict still uses its own mean"
-            " and std"
         )
 
 
@@ -366,15 +346,11 @@ def _check_place(got, model, device):
 
 
 def _must_refuse(answer, state):
+    file, refused = saved_on("cpu", {**state, "note": Trap()}), False
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
-            answer(
-                _small(),
-                saved_on("cpu", {**state, "note": Trap()}),
-                torch.device("cpu"),
-            )
-            refused = False
+            answer(_small(), file, torch.device("cpu"))
         except Exception:  # any error tells the caller
             refused = True
     if any("the code of the file runs" in str(warning.message) for warning in caught):
@@ -422,22 +398,10 @@ def _check_resumed(answer, make_model, lr, device):
     _check_state(model, optimizer, state)
     if device == META:
         return
-    try:
-        losses = _steps(model, optimizer, 3)
-    except Exception as error:
-        raise Wrong(
-            f"three more steps raised {type(error).__name__}: {error}"
-        ) from error
-    if not all(map(_close, losses, expected)):
-        got, asked = ([round(x, 5) for x in values] for values in (losses, expected))
-        raise Wrong(
-            f"three more steps gave the losses {got}; without the interruption they are"
-            f" {asked}"
-        )
-
-
-def _close(a, b):
-    return math.isclose(a, b, rel_tol=1e-4)
+    losses = call(_steps, model, optimizer, 3, shown="three more steps", changes=got)
+    for mine, right in zip(losses, expected, strict=True):
+        why = f"without the interruption the losses are {expected}"
+        expect.close(mine, right, "three more steps", why, rel_tol=1e-4)
 
 
 def _check_state(model, optimizer, state):

@@ -233,91 +233,51 @@ def _check_epochs(answer, n, batch):
 
 SAME = [2.5, 2.0, 1.5, 1.25]
 ROUNDS = [1.0, 1.2, 0.9, 1.1, 1.0, 1.3, 0.8]  # how busy the machine was
-VERDICTS = [  # losses, seconds, verdict, what the case is about
+THIRDS = ROUNDS, [s / 3 for s in ROUNDS]
+BUSIER = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0]
+ONES = [1.0] * 7
+VERDICTS = [  # losses afterwards, seconds, verdict, what the case is about
+    (SAME, THIRDS, "faster", "it is three times as fast in each round"),
+    (SAME, THIRDS[::-1], "slower", "it takes three times as long in each round"),
     (
-        (SAME, SAME),
-        (ROUNDS, [s / 3 for s in ROUNDS]),
-        "faster",
-        "three times as fast in each round",
-    ),
-    (
-        (SAME, SAME),
-        ([s / 2 for s in ROUNDS], ROUNDS),
-        "slower",
-        "half as fast in each round",
-    ),
-    (
-        (SAME, SAME),
-        ([1.1, 0.9, 1.2, 0.8, 1.0, 1.05, 0.95], [1.0] * 7),
+        SAME,
+        ([1.1, 0.9, 1.2, 0.8, 1.0, 1.05, 0.95], ONES),
         "cannot tell",
         "some rounds are faster, some slower",
     ),
-    (
-        (SAME, [2.5, 2.0, 1.5, 1.3125]),
-        (ROUNDS, [s / 3 for s in ROUNDS]),
-        "not the same",
-        "the last loss is 0.0625 higher, bound 0.03125",
-    ),
-    (
-        (SAME, [2.4375, 2.0, 1.5, 1.25]),
-        (ROUNDS, [s / 3 for s in ROUNDS]),
-        "not the same",
-        "the first loss is 0.0625 lower, bound 0.03125",
-    ),
-    (
-        (SAME, [2.53125, 1.96875, 1.5, 1.25]),
-        (ROUNDS, [s / 3 for s in ROUNDS]),
+    ([2.5, 2, 1.5, 1.3125], THIRDS, "not the same", "the last loss is 0.0625 higher"),
+    ([2.4375, 2, 1.5, 1.25], THIRDS, "not the same", "the first loss is 0.0625 lower"),
+    ([2.53125, 1.96875, 1.5, 1.25], THIRDS, "faster", "losses differ by the bound"),
+    (SAME[:3], THIRDS, "not the same", "a step is missing afterwards"),
+    ([2.5, math.nan, 1.5, 1.25], THIRDS, "not the same", "a loss is NaN afterwards"),
+    (  # each list alone spreads over the other
+        SAME,
+        (BUSIER, [0.8 * s for s in BUSIER]),
         "faster",
-        "losses that differ by the bound, and not by more",
+        "it is 1.25 times as fast in each round, on a machine that gets busier",
     ),
     (
-        (SAME, SAME[:3]),
-        (ROUNDS, [s / 3 for s in ROUNDS]),
-        "not the same",
-        "a step is missing afterwards",
-    ),
-    (
-        (SAME, [2.5, math.nan, 1.5, 1.25]),
-        (ROUNDS, [s / 3 for s in ROUNDS]),
-        "not the same",
-        "a loss is NaN afterwards",
-    ),
-    (  # the machine got busier and busier: each list alone spreads over the other
-        (SAME, SAME),
-        ([1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0], [0.8, 1.6, 2.4, 3.2, 4.0, 4.8, 5.6]),
-        "faster",
-        "1.25 times as fast in each round, on a machine that gets busier",
-    ),
-    (  # the median of both is 1, the interval of the ratios lies below it
-        (SAME, SAME),
-        ([1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0], [1.25, 2.5, 3.75, 5.0, 6.25, 7.5, 8.75]),
+        SAME,
+        (BUSIER, [1.25 * s for s in BUSIER]),
         "slower",
-        "0.8 times as fast in each round, on a machine that gets busier",
+        "it is 0.8 times as fast in each round, on a machine that gets busier",
     ),
-    (
-        (SAME, SAME),
-        ([1.0, 1.5, 1.5, 1.5, 1.5, 1.5, 1.5], [1.0] * 7),
-        "cannot tell",
-        "the interval begins at 1 itself",
-    ),
-    (
-        (SAME, SAME),
-        ([1.0, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5], [1.0] * 7),
-        "cannot tell",
-        "the interval ends at 1 itself",
-    ),
+    (SAME, ([1, *[1.5] * 6], ONES), "cannot tell", "the interval begins at 1 itself"),
+    (SAME, ([1, *[0.5] * 6], ONES), "cannot tell", "the interval ends at 1 itself"),
 ]
 WORDS = ("faster", "slower", "cannot tell", "not the same")
 
 
 def check_verdict(answer):
-    for losses, seconds, expected, why in VERDICTS:
-        got = call(answer, losses, seconds, 1 / 32, shown=why)
+    for after, seconds, expected, why in VERDICTS:
+        got = call(
+            answer, (SAME, after), seconds, 1 / 32, shown=f"bound 1/32 where {why}"
+        )
         low, high = median_interval([a / b for a, b in zip(*seconds, strict=True)])
         rule = f"the interval of the ratios is {low:.3g} to {high:.3g}"
         if got not in WORDS:
             rule = f"it is one of {', '.join(map(repr, WORDS))}"
-        expect.equal(got, expected, f"losses and seconds where {why}", rule)
+        expect.equal(got, expected, f"bound 1/32 and data where {why}", rule)
 
 
 EXERCISES = [

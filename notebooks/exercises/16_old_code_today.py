@@ -1,6 +1,7 @@
 """Exercises of lesson 16."""
 
 import copy
+import json
 import pathlib
 import tempfile
 import unittest.mock
@@ -156,79 +157,29 @@ def check_replacement(answer):
 
 USUAL = {"error": None, "warnings": [], "printed": "1\n", "seconds": 0.125}
 WARNED, FAILED = {"warnings": ["W"]}, {"error": "E"}
-
-
+TWO, SLOW = {"printed": "2\n"}, {"seconds": 5.0}
+OLD = "the old part is judged, whatever the new one does"
 JUDGED = [  # what is not as usual in the old part, in the new one, expected, why
     ({}, {}, "fine", "it is silent, as fast, and prints the same"),
     ({"error": "RuntimeError: no"}, {}, "raises", "it ended in an error"),
     (FAILED | WARNED, {}, "raises", "an error outweighs the warning before it"),
     (FAILED | {"printed": ""}, {}, "raises", "an error outweighs what was printed"),
     ({"warnings": ["FutureWarning"]}, {}, "warns", "it gave a warning"),
-    (
-        WARNED | {"printed": "2\n"},
-        {},
-        "warns",
-        "a warning is not silence, whatever it prints",
-    ),
-    (
-        {"seconds": 5.0, "warnings": ["W", "V"]},
-        {},
-        "warns",
-        "a warning outweighs the time",
-    ),
-    ({"printed": "2\n"}, {}, "wrong", "it is silent and prints something else"),
-    (
-        {"printed": "10\n"},
-        {"printed": "01\n"},
-        "wrong",
-        "it is silent and prints something else",
-    ),
-    (
-        {"printed": "2\n", "seconds": 5.0},
-        {},
-        "wrong",
-        "a wrong result is not made better by being slow",
-    ),
-    ({"printed": "2\n"}, {"printed": "2\n"}, "fine", "both print the same"),
+    (WARNED | TWO, {}, "warns", "a warning is not silence, whatever it prints"),
+    (SLOW | {"warnings": ["W", "V"]}, {}, "warns", "a warning outweighs the time"),
+    (TWO, {}, "wrong", "it is silent and prints something else"),
+    ({"printed": "10\n"}, {"printed": "01\n"}, "wrong", "it prints something else"),
+    (TWO | SLOW, {}, "wrong", "a wrong result is not made better by being slow"),
+    (TWO, TWO, "fine", "both print the same"),
     ({"seconds": 1.25}, {}, "slower", "10 times as long is at least 10 times"),
     ({"seconds": 1.1875}, {}, "fine", "9.5 times as long is less than the factor"),
-    ({}, {"seconds": 5.0}, "fine", "faster than the new one is no fault"),
-    (
-        {"printed": ""},
-        {"seconds": 0.0078125},
-        "wrong",
-        "printing nothing differs from printing 1",
-    ),
-    (
-        {"error": ""},
-        {},
-        "raises",
-        "an error without a text is an error: compare with None",
-    ),
-    (
-        WARNED,
-        WARNED,
-        "warns",
-        "what the old part does counts, whatever the new one does",
-    ),
-    (
-        FAILED,
-        FAILED,
-        "raises",
-        "what the old part does counts, whatever the new one does",
-    ),
-    (
-        {},
-        WARNED,
-        "fine",
-        "the verdict is on the old part, and the warning came from the new one",
-    ),
-    (
-        {},
-        FAILED,
-        "fine",
-        "the verdict is on the old part, and the error came from the new one",
-    ),
+    ({}, SLOW, "fine", "faster than the new one is no fault"),
+    ({"printed": ""}, {"seconds": 1 / 128}, "wrong", "nothing is not what 1 is"),
+    ({"error": ""}, {}, "raises", "an error may have no text: compare with None"),
+    (WARNED, WARNED, "warns", OLD),
+    (FAILED, FAILED, "raises", OLD),
+    ({}, WARNED, "fine", f"{OLD}; the warning came from the new one"),
+    ({}, FAILED, "fine", f"{OLD}; the error came from the new one"),
 ]
 FACTORS = [  # seconds of the old part, factor, expected; the new part takes 0.125 s
     (0.375, 2, "slower"),
@@ -241,33 +192,20 @@ FACTORS = [  # seconds of the old part, factor, expected; the new part takes 0.1
 
 
 def check_verdict(answer):
-    for old_part, new_part, expected, why in JUDGED:
-        old, new = _outcome(old_part), _outcome(new_part)
-        shown = (
-            f"an old part with {_told(old, new)} and a new one with {_told(new, old)}"
-        )
-        got = call(answer, old, new, shown=shown)
-        expect.equal(got, expected, shown, why)
+    for old, new, expected, why in JUDGED:
+        _check_outcome(answer, old, new, (), expected, why)
     for seconds, factor, expected in FACTORS:
-        shown = f"an old part of {seconds} s, a new one of 0.125 s and factor={factor}"
-        old, new = _outcome({"seconds": seconds}), _outcome({})
-        got = call(answer, old, new, factor, shown=shown)
         why = f"it took {seconds / 0.125:g} times as long; use the argument"
-        expect.equal(got, expected, shown, why)
+        _check_outcome(answer, {"seconds": seconds}, {}, [factor], expected, why)
 
 
-def _outcome(unusual):
-    outcome = copy.deepcopy(USUAL | unusual)
-    outcome["printed"] = "".join(list(outcome["printed"]))  # no object that is shared
-    return outcome
-
-
-def _told(did, other):
-    """In words, what matters of an outcome: what is not as in the other one, or not as
-    usual.
-    """
-    matters = [key for key in did if did[key] != other[key] or did[key] != USUAL[key]]
-    return ", ".join(f"{key} {did[key]!r}" for key in matters or ["printed", "seconds"])
+def _check_outcome(answer, old, new, factor, expected, why):
+    # through JSON, so that the two share no object
+    old, new = (json.loads(json.dumps(USUAL | part)) for part in (old, new))
+    shown = ", ".join(
+        [f"old = {old}", f"new = {new}", *map("factor = {}".format, factor)]
+    )
+    expect.equal(call(answer, old, new, *factor, shown=shown), expected, shown, why)
 
 
 class _Mark(torch.autograd.Function):
@@ -345,9 +283,7 @@ def check_train(answer):
 
 def _check_training(answer, count, scale=1):
     model, twin, start = _Watched(), _Watched(), _Watched().state_dict()
-    shown = f"a small model and {count} batches on the CPU"
-    if count == 1:
-        shown = "a small model and 1 batch on the CPU"
+    shown = f"a small model on the CPU and batches: {count}"
     if scale != 1:
         shown += f" (targets near {scale:,.0f})"
     given = model, _batches(count, scale), torch.device("cpu")
@@ -368,13 +304,11 @@ def _check_training(answer, count, scale=1):
             " the order of a step is zero_grad, backward, step"
         )
     if not _same(current, twin.state_dict()):
-        why = (
-            "one step of plain SGD with lr=0.1 for each batch, on the model that was"
-            " passed"
+        raise Wrong(
+            f"for {shown} the model is not trained as it should be: one step of plain"
+            " SGD with lr=0.1 for each batch, on the model that was passed, with the"
+            " gradients of its batch alone (zero_grad)"
         )
-        if count > 1:
-            why += ", and each with the gradients of its batch alone (zero_grad)"
-        raise Wrong(f"for {shown} the model is not trained as it should be: {why}")
 
 
 def _judge_mean(mean, expected, model, shown):

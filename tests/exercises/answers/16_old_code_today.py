@@ -177,7 +177,7 @@ def verdict(old, new, factor=10):
     if old['printed'] != new['printed']:
         return 'wrong'
     return 'slower' if old['seconds'] >= factor * new['seconds'] else 'fine'
-""": "what the old part does counts",
+""": "the old part is judged",
     },
 )
 
