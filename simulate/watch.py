@@ -1,12 +1,10 @@
-"""Calls that cross the border between host and device, seen on a machine that has no
-border: modes of PyTorch that note what each call brings where.
+"""Modes of PyTorch for devices that are not there: one notes which calls move numbers,
+one lets a program run where tensors have no values. (Which calls would wait for a GPU,
+`utils.waits` counts.)
 """
 
 import torch
 from torch.overrides import TorchFunctionMode
-from torch.utils._pytree import tree_leaves
-
-from utils.waits import READS
 
 
 class Moves(TorchFunctionMode):
@@ -25,51 +23,6 @@ class Moves(TorchFunctionMode):
             if any(value.device != result.device for value in given):
                 self.names.append(getattr(function, "__name__", "?"))
         return result
-
-
-class Reads(TorchFunctionMode):
-    """Notes the names of calls that would bring a value of a GPU's tensor to the host,
-    in `names`, while all tensors are on the CPU.
-
-    What `.cpu()` or `.to("cpu")` has brought is there: to read it costs nothing more.
-    given: tensors that start on the host; to move them asks for no value.
-    """
-
-    def __init__(self, given=()):
-        super().__init__()
-        self.names, self.given = [], set(map(id, given))
-        self.on_host = {}  # id → tensor, kept so that no id serves twice
-
-    def __torch_function__(self, func, types, args=(), kwargs=None):
-        name, kwargs = getattr(func, "__name__", ""), kwargs or {}
-        found = [x for x in tree_leaves(args) if torch.is_tensor(x)]
-        host = bool(found) and all(id(x) in self.on_host for x in found)
-        to_host = name == "cpu"
-        if name == "to" and id(args[0]) not in self.given:
-            to_host = "cpu" in map(str, [*args[1:], *kwargs.values()])
-        from_list = name in ("tensor", "as_tensor") and isinstance(
-            args[0] if args else None, (list, tuple)
-        )
-        if not host and (to_host or _asks(name, args, kwargs)):
-            self.names.append(name)
-        if not host and from_list:  # it reads one after the other
-            self.names += [name for _ in found]
-        with torch._C.DisableTorchFunction():
-            result = func(*args, **kwargs)
-        if torch.is_tensor(result) and (to_host or from_list or host):
-            if to_host:  # on a CPU, .cpu() hands back x itself
-                result = result.view_as(result)
-            self.on_host[id(result)] = result
-        return result
-
-
-def _asks(name, args, kwargs):
-    """Whether a call needs a value: for Python, or for the size of its result."""
-    if name == "__getitem__":
-        return getattr(args[1], "dtype", None) == torch.bool
-    if name == "where":  # with one argument, its result is as long as the values say
-        return len(args) + len(kwargs) == 1
-    return name in READS or name in ("numpy", "__array__", "bincount")
 
 
 class MetaValues(TorchFunctionMode):

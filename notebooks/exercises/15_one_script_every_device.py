@@ -12,8 +12,8 @@ from torch import nn
 from course import expect
 from course.answers import Wrong, call
 from course.exercises import Exercise
-from simulate.watch import Reads
 from utils.timing import median_interval
+from utils.waits import CountWaits
 
 # ---- 15.0 ----
 
@@ -87,7 +87,7 @@ def check_accuracy(answer):
         batches = list(zip(inputs, labels, strict=True))
         model = _Watched(classes).eval()
         shown = f"{n} samples in batches of {', '.join(str(len(y)) for y in labels)}"
-        with Reads([*inputs, *labels]) as reads:
+        with CountWaits(numpy_raises=False) as waits:
             got = call(answer, model, batches, shown=shown, changes=[model])
         asked = "a Python number: ask for it once, at the end"
         got = float(expect.number(got, shown, asked))
@@ -102,7 +102,7 @@ def check_accuracy(answer):
         elif model.training:
             why = "in train mode, dropout changes the scores: leave it in eval mode"
         expect.close(got, expected, shown, why, rel_tol=0, abs_tol=1e-6)
-        _judge_evaluation(reads.names, len(batches), model)
+        _judge_evaluation(waits.names, len(batches), model)
 
 
 def _judge_evaluation(asked, batches, model):
