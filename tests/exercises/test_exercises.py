@@ -89,7 +89,6 @@ def test_answer_gets_its_verdict(number, source, signs, message, capsys):
     assert out[0] in signs and out[1:].startswith(f" {number} ") and message in out, out
 
 
-@pytest.mark.weekly
 @pytest.mark.parametrize("number", ALL)
 def test_sample_of_mutants_is_refused(number, monkeypatch):
     monkeypatch.setattr(exercises, "SECONDS", 5)
