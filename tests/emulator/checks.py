@@ -22,7 +22,7 @@ GPU = torch.device("cuda")
 if "libemulator" not in os.environ.get("LD_PRELOAD", ""):
     pytest.exit(
         "no emulated device here: python -m emulator.run --gpus 2 python -m"
-        " pytest emulator/checks.py",
+        " pytest tests/emulator/checks.py",
         2,
     )
 

@@ -17,6 +17,8 @@ from lookup import snippets
 from tests.conftest import ROOT
 from utils.jobs import folder
 
+pytestmark = pytest.mark.slow
+
 LEAVES = (
     "import subprocess, sys\np = subprocess.Popen([sys.executable, '-c', 'import time;"
     " time.sleep(600)'])"

@@ -25,8 +25,8 @@ from emulator.run import environment
 from tools.lessons.plugin import code_of
 
 # Memory of emulated GPUs counts as the kernel's.
-RUN = ["-m", "tools.lessons.plugin", "--color=no"]
-RUN += ["--kernel-mib=8192", "--family-mib=65536"]
+COMMAND = ["-m", "tools.lessons.plugin", "--color=no"]
+COMMAND += ["--kernel-mib=8192", "--family-mib=65536"]
 RECORD = ["-m", "tools.record"]
 NOTEBOOKS = pathlib.Path(__file__).resolve().parents[2] / "notebooks"
 # The most (GFLOP, MiB) of an operator that is computed: what is larger takes too long
@@ -145,9 +145,9 @@ def jobs(numbers, once=False, record=False):
         timeless = [n for n in numbers if any(head.timeless for head in headers(n))]
         return [(n, "T4", RECORD) for n in timeless]
     if once:
-        return [(n, "T4", RUN) for n in numbers]
-    found = [(n, "T4", [*RUN, "--twice"]) for n in numbers]
-    found += [(n, "H200", RUN) for n in numbers if on_h200(n)]
+        return [(n, "T4", COMMAND) for n in numbers]
+    found = [(n, "T4", [*COMMAND, "--twice"]) for n in numbers]
+    found += [(n, "H200", COMMAND) for n in numbers if on_h200(n)]
     return sorted(found, key=lambda job: (ORDER.index(job[0]), job[1] != "T4"))
 
 

@@ -17,8 +17,7 @@ With --findings, for a PyTorch newer than those that the lessons know, what is o
 than announced (a message, a verdict, a warning more, an output that was the same
 everywhere) is listed at the end and fails nothing.
 
-What happened to a lesson of the course is kept for the site's status page
-(tools/lessons/status.py).
+What happened to a lesson of the course is kept (tools/lessons/status.py).
 
 All other options are pytest's; `-n 2 --dist loadfile` runs two lessons at a time.
 """

@@ -1,5 +1,5 @@
-"""What happened to the lessons of the course in a run: kept for the site's status page
-(tools/site/status.py), one file a lesson and environment,
+"""What happened to the lessons of the course in a run: kept for the site and for the
+last line of `make test`, one file a lesson and environment,
 build/status/<environment>/<lesson>.json.
 """
 
