@@ -217,8 +217,11 @@ def uv_command(python):
 
 
 def install(python, arguments, build=()):
-    """Install for `python` with uv, or else with pip; stop with the last lines and one on what to do
-    when both fail. build: arguments for a build of PyTorch, at last tried without.
+    """Install with uv, or else with pip; stop with the last lines and one on what to do
+    when both fail.
+
+    python: path of the environment's; build: arguments for a build of PyTorch, left out
+    where nothing comes of them.
     """
     pip = [python, "-m", "pip", "install", "--only-binary=:all:", "--progress-bar=off"]
     done, said = run([*pip, "--quiet", "--retries=1", UV])

@@ -30,13 +30,17 @@ ASKED_FOR = "asked for"
 TOO_OLD = "{}, but its driver is too old: install {} or newer"
 
 
+# Where it is, if not on the path, and what Linux has for each GPU.
+WSL, DEVICES = "/usr/lib/wsl/lib/nvidia-smi", "/dev/nvidia[0-9]*"
+
+
 def ask_nvidia_smi():
     """What nvidia-smi says of the GPUs, also its errors; None where there is none."""
-    # in WSL it is often not on the path
-    command = shutil.which("nvidia-smi") or "/usr/lib/wsl/lib/nvidia-smi"
     try:
         smi = subprocess.Popen(
-            [command, *QUERY], stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+            [shutil.which("nvidia-smi") or WSL, *QUERY],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
         )
         return smi.communicate(timeout=60)[0].decode("utf-8", "replace")
     except (OSError, subprocess.TimeoutExpired):
@@ -44,11 +48,9 @@ def ask_nvidia_smi():
 
 
 def has_nvidia():
-    """Whether anything speaks for an NVIDIA GPU. Costs no time, so it is asked at each
-    start.
-    """
-    wsl = os.path.exists("/usr/lib/wsl/lib/nvidia-smi")
-    return bool(shutil.which("nvidia-smi") or wsl or glob.glob("/dev/nvidia[0-9]*"))
+    """Whether anything speaks for an NVIDIA GPU. It takes no time."""
+    files = os.path.exists(WSL) or glob.glob(DEVICES)
+    return bool(files or shutil.which("nvidia-smi"))
 
 
 def choose(smi, has_device, system, machine):
@@ -68,7 +70,7 @@ def choose(smi, has_device, system, machine):
         return choose_for_cards(sorted(known), int(cards[0][3]), cuda_13)
     if "not a valid field" in (smi or ""):
         # drivers up to 470 do not know compute_cap
-        return "cu126", TOO_OLD.format("NVIDIA GPU", DRIVER_OF_CUDA_12)
+        return "cpu", TOO_OLD.format("NVIDIA GPU", DRIVER_OF_CUDA_12)
     if has_device:
         return cuda_13, "NVIDIA GPU, of which nvidia-smi says nothing"
     return "cpu", "no NVIDIA GPU found"
@@ -78,26 +80,25 @@ def choose_for_cards(cards, driver, cuda_13):
     """(build, reason). cards: [(compute capability, name)], sorted; driver: its number
     up to the first point; cuda_13: the build for CUDA 13.
     """
-    (oldest, old), (newest, new) = cards[0], cards[-1]
-    if newest < OLDEST_OF_CU126:
-        return "cpu", f"{new}: too old for any build"
-    if newest >= TOO_NEW_FOR_CU126:
-        if driver < DRIVER_OF_CUDA_13:
-            return cuda_13, TOO_OLD.format(new, DRIVER_OF_CUDA_13)
-        return cuda_13, new
-    if driver < DRIVER_OF_CUDA_12:
-        return "cu126", TOO_OLD.format(new, DRIVER_OF_CUDA_12)
-    if oldest < OLDEST_OF_CU130:
-        return "cu126", f"{old}: too old for CUDA 13"
+    newest, name = cards[-1]
+    usable = [card for card in cards if card[0] >= OLDEST_OF_CU126]
+    if not usable:
+        return "cpu", f"{name}: too old for any build"
+    only_cuda_13 = newest >= TOO_NEW_FOR_CU126
+    needed = DRIVER_OF_CUDA_13 if only_cuda_13 else DRIVER_OF_CUDA_12
+    if driver < needed:
+        return "cpu", TOO_OLD.format(name, needed)
+    if usable[0][0] < OLDEST_OF_CU130 and not only_cuda_13:
+        return "cu126", f"{usable[0][1]}: too old for CUDA 13"
     if driver < DRIVER_OF_CUDA_13:
-        return "cu126", f"{new} with driver {driver}, too old for CUDA 13"
-    return cuda_13, new
+        return "cu126", f"{name} with driver {driver}, too old for CUDA 13"
+    return cuda_13, name
 
 
 def find():
     """(build, reason) for this machine."""
-    device = bool(glob.glob("/dev/nvidia[0-9]*"))
-    return choose(ask_nvidia_smi(), device, platform.system(), platform.machine())
+    has_device = bool(glob.glob(DEVICES))
+    return choose(ask_nvidia_smi(), has_device, platform.system(), platform.machine())
 
 
 def decide(asked, there):
@@ -108,16 +109,16 @@ def decide(asked, there):
     if asked and asked != "auto":
         return asked, ASKED_FOR
     kept, why = there.get("build"), there.get("why")
-    # The computer of a cluster that installs may have no GPU; or there was no driver.
+    # since then a driver has come, or it was another computer of a cluster
     gained = kept == "cpu" and why != ASKED_FOR and has_nvidia()
     return find() if asked or not kept or gained else (kept, why)
 
 
 def pip_arguments(build, requirements, python):
-    """Arguments for pip that bring this build, in the version that `requirements` names,
-    the text of such a file. None of them, and a line, where it is not to be had.
+    """Arguments for pip that bring this build; none, and a line, where it is not to be
+    had.
 
-    python: "3.12".
+    requirements: the text of the file that names the version; python: "3.12".
     """
     if build == "plain":
         return []
