@@ -84,21 +84,6 @@ def test_answer_gets_its_verdict(number, source, signs, message, capsys):
     assert out[0] in signs and out[1:].startswith(f" {number} ") and message in out, out
 
 
-<<<<<<< HEAD
-=======
-@pytest.mark.parametrize("number", ALL)
-def test_sample_of_mutants_is_refused(number, monkeypatch):
-    monkeypatch.setattr(exercises, "SECONDS", 5)
-    monkeypatch.setattr(exercises, "PATIENCE", 60)
-    known = ANSWERS[number].equivalent
-    for mutant, said in mutants.judged(
-        number, lambda all: random.Random(number).sample(all, min(6, len(all)))
-    ):
-        assert said[0] in "✗○" or mutant.change in known, f"accepted: {mutant.change}"
-        assert not mutants.alike(said), said
-
-
->>>>>>> T1
 NAN = float("nan")
 JUNK = [None, 5, "x", [], {}, (), [1] * 6, int, torch.ones(2)]
 JUNK += [
