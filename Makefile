@@ -46,7 +46,7 @@ help:
 	@echo "make lab-emulated    the same on an emulated Tesla T4 (Linux, g++):"
 	@echo "                     numbers and memory real, times modeled"
 	@echo "After a change: N=03 names a lesson"
-	@echo "make format          bring code, lessons and minutes into the course's form"
+	@echo "make format          bring code and lessons into the course's form"
 	@echo "make check N=03      that form, and every cell of the lesson (about a minute)"
 	@echo "make outputs N=03    run the lesson and store its outputs"
 	@echo "make lint            check the form of all code, lessons and pages"

@@ -8,7 +8,8 @@ as it is until the reader saves.
 
 from jupyter_server.services.contents.largefilemanager import AsyncLargeFileManager
 
-WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
+WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"  # not from course.widgets: a
+# server need not import torch
 
 
 class Contents(AsyncLargeFileManager):

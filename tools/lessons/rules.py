@@ -8,7 +8,7 @@ import ast
 import re
 
 from course.messages import state_of
-from tools.lessons import formatting
+from tools.lessons import formatting, typed
 from tools.lessons.parts import (
     calls,
     checks,
@@ -126,6 +126,10 @@ def _head(nb, number):
         yield "the line of facts lacks Core, Deeper, Runs live on or Before this"
     if [cell.id for cell in nb.cells[1:2]] != ["setup"]:
         yield "the second cell is not the set-up cell"
+
+
+def _minutes(nb, number):
+    yield from typed.in_lesson(nb)
 
 
 def _recipe(nb, number):
@@ -329,6 +333,7 @@ RULES = (
     _folded_cells,
     _visible_cells,
     _head,
+    _minutes,
     _recipe,
     _headings,
     _core,
