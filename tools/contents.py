@@ -8,8 +8,8 @@ as it is until the reader saves.
 
 from jupyter_server.services.contents.largefilemanager import AsyncLargeFileManager
 
-WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"  # not from course.widgets: a
-# server need not import torch
+# course.widgets has it, too; a server need not import PyTorch for it
+WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 
 
 class Contents(AsyncLargeFileManager):
