@@ -2,16 +2,17 @@
 pages, and calls Sphinx.
 """
 
-import html
-import pathlib
 import re
-import textwrap
+from urllib.parse import urlparse
 
 from docutils import nodes
 from latex2mathml.converter import convert
 from pygments.lexer import inherit
 from pygments.lexers.python import PythonLexer
 from pygments.token import Comment
+from sphinx import addnodes
+from sphinx.util.docutils import SphinxDirective
+from sphinx.util.nodes import process_index_entry
 
 from tools.lessons.notebooks import address
 
@@ -20,7 +21,13 @@ copyright = "the authors. Code: BSD-3-Clause, text and figures: CC BY 4.0"
 language = "en"
 highlight_language = "none"  # of a block that names no language: a shell, a message
 smartquotes = False  # texts stand as they were written
-extensions = ["myst_nb", "sphinx_copybutton"]
+extensions = [
+    "myst_nb",
+    "notfound.extension",
+    "sphinx_copybutton",
+    "sphinx_sitemap",
+    "sphinxext.opengraph",
+]
 
 nb_execution_mode = "off"
 nb_merge_streams = True
@@ -30,14 +37,18 @@ myst_heading_anchors = 4
 myst_update_mathjax = False
 
 html_theme = "furo"
-html_baseurl = address("Site")
+html_baseurl = ogp_site_url = address("Site") + "/"
 html_static_path = ["_static"]
 html_favicon = "_static/favicon.svg"
 html_css_files = ["site.css", "explorer.css", "reference.css"]
 html_js_files = [(script, {"defer": "defer"}) for script in ("site.js", "explorer.js")]
 html_math_renderer = "mathml"
-html_search_scorer = str(pathlib.Path(__file__).parent / "_static" / "scorer.js")
-html_copy_source = html_show_sourcelink = html_show_sphinx = html_use_index = False
+html_copy_source = html_show_sourcelink = html_show_sphinx = False
+sitemap_url_scheme = "{link}"
+# a server shows 404.html in any folder
+notfound_urls_prefix = urlparse(html_baseurl).path
+ogp_enable_meta_description = True
+ogp_social_cards = {"enable": False}  # they are drawn with matplotlib
 copybutton_selector = "div:not(.output) > div.highlight > pre"
 
 
@@ -105,40 +116,20 @@ def mark_chinese(app, doctree):
             marked["classes"].append("language-zh-Hans")
 
 
-def describe(app, page, template, context, doctree):
-    """What a search engine shows of a page: its first paragraph of some length."""
-    if doctree is None:
-        return
-    texts = [
-        node.astext().replace("\n", " ") for node in doctree.findall(nodes.paragraph)
-    ]
-    first = next((text for text in texts if len(text) > 60), "")
-    if first:
-        short = html.escape(textwrap.shorten(first, 155, placeholder=" …"))
-        context["metatags"] += f'<meta name="description" content="{short}">'
+class Entries(SphinxDirective):
+    """Entries of the general index for the place with an id, as Sphinx's `index` has
+    them; Chinese ones stand under one heading.
+    """
 
+    required_arguments, has_content = 1, True
 
-def write_sitemap(app, exception):
-    if exception is None and app.config.html_baseurl:
-        pages = [
-            app.builder.get_target_uri(page) for page in sorted(app.env.found_docs)
-        ]
-        entries = "".join(
-            f"<url><loc>{html.escape(app.config.html_baseurl)}/{page}</loc></url>"
-            for page in pages
-        )
-        text = (
-            '<?xml version="1.0" encoding="UTF-8"?><urlset'
-            f' xmlns="http://www.sitemaps.org/schemas/sitemap/0.9">{entries}</urlset>\n'
-        )
-        (pathlib.Path(app.outdir) / "sitemap.xml").write_text(text, encoding="utf-8")
-
-
-def look_up(app, page, template, context, doctree):
-    """Give the search page what it knows beside Sphinx's index."""
-    if page == "search":
-        for script in ("lookup.js", "search.js"):
-            app.add_js_file(script, loading_method="defer")
+    def run(self):
+        found = addnodes.index(entries=[])
+        for line in self.content:
+            for *entry, key in process_index_entry(line, self.arguments[0]):
+                key = "中文" if re.search("[\u4e00-\u9fff]", line) else key
+                found["entries"].append((*entry, key))
+        return [found]
 
 
 def level_of_captions(app, page, template, context, doctree):
@@ -153,6 +144,7 @@ def level_of_captions(app, page, template, context, doctree):
 
 def setup(app):
     app.add_lexer("lesson", LessonLexer)
+    app.add_directive("entries", Entries)
     app.add_html_math_renderer(
         "mathml",
         inline_renderers=(inline_math, None),
@@ -162,8 +154,5 @@ def setup(app):
     app.connect("doctree-read", lasting_addresses, priority=100)
     app.connect("doctree-read", link_cells)
     app.connect("doctree-read", mark_chinese)
-    app.connect("html-page-context", describe)
-    app.connect("build-finished", write_sitemap)
-    app.connect("html-page-context", look_up)
     app.connect("html-page-context", level_of_captions, priority=900)  # after Furo
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,14 +1,14 @@
-"""The page of errors and warnings, and what the search page knows of it."""
+"""The page of errors and warnings, and its field for a message."""
 
 import json
+import re
 
 import pytest
-from nbformat import v4
 
 from tools.site.course import read_lessons
 from tools.site.cures import CURES
 from tools.site.errors import Message, entries
-from tools.site.lookup import places
+from tools.site.messages import field
 from tools.site.website import ROOT
 
 
@@ -62,20 +62,16 @@ def test_anchors_are_different(found):
     assert len({*anchors}) == len(anchors)
 
 
-def test_a_name_leads_to_the_lesson_that_says_most_about_it():
-    few = [v4.new_markdown_cell("## A\n\n`x.seldom_seen()`, `often_seen`", id="a")]
-    many = [
-        v4.new_markdown_cell("## B\n\n`often_seen`", id="b"),
-        v4.new_markdown_cell("## What does `often_seen` do? (3 minutes)", id="c"),
-        v4.new_code_cell("often_seen(1)\nother_name = 2\nother_name", id="d"),
-    ]
-    notebooks = {
-        stem: v4.new_notebook(cells=cells)
-        for stem, cells in {"00_few": few, "01_many": many}.items()
-    }
-    found = places(notebooks, {"00_few": "00 · Few", "01_many": "01 · Many"})
-    section = "What does `often_seen` do?"
-    # seldom_seen is said once, other_name by no text
-    assert json.loads(json.dumps(found)) == {
-        "often_seen": [["notebooks/01_many", "01 · Many", "c", section]]
-    }
+def test_the_field_reads_what_the_page_has_and_a_browser_its_patterns(found, lessons):
+    text = field({"all": found}, lessons)
+    script = re.search(r'id="messages">(.*?)</script>', text)[1]
+    known = json.loads(script)
+    assert [each[1] for each in known[: len(found)]] == [f"#{e.anchor}" for e in found]
+    patterns = [each for *_, alone, shared in known for each in alone + shared]
+    assert len(patterns) > 100
+    assert not [each for each in patterns if "(?i" in each or "(?P" in each]
+    cells = {lesson.stem: lesson.sections for lesson in lessons}
+    for _, link, *_ in known[len(found) :]:
+        if link:  # else what to do stands in place of a link
+            stem, id = re.fullmatch(r"\.\./notebooks/(\w+)\.html#(.+)", link).groups()
+            assert id in cells[stem]

@@ -1,9 +1,7 @@
-"""What the pages made by tools/site/evidence.py say: all that lessons and recordings
-hold, and nothing else.
+"""What the pages of evidence and of errors say: all that lessons and recordings hold,
+and nothing else.
 """
 
-import ast
-import json
 import re
 
 import nbformat
@@ -11,10 +9,10 @@ import pytest
 
 from course import grammar
 from tests.conftest import ROOT, notebook
-from tools import lab
 from tools.lessons import recording
 from tools.site import errors, evidence
 from tools.site import pages as pages_of_lessons
+from tools.site.course import read_lessons
 
 MACHINE = {"device": "XLA on CPU", "torch": "2.9.0+cu128", "torch_xla": "2.9.0"}
 T4 = {"device": "emulated Tesla T4", "torch": "2.13.0+cu130", "capability": "7.5"}
@@ -23,10 +21,17 @@ H200 = {"device": "NVIDIA H200", "torch": "2.13.0+cu130", "capability": "9.0"}
 
 @pytest.fixture(scope="module")
 def pages():
-    """The pages, without what test runs may be writing at this moment."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(evidence, "read_status", lambda root: {})
-        return evidence.pages()
+    lessons = read_lessons()
+    return {
+        "docs/evidence.md": evidence.page(lessons),
+        # without the field, which has the words once more
+        "docs/errors.md": re.sub(
+            r"^```{raw} html\n.*?^```$",
+            "",
+            errors.page(errors.entries(lessons, ROOT), lessons),
+            flags=re.M | re.S,
+        ),
+    }
 
 
 @pytest.fixture(scope="module")
@@ -68,30 +73,28 @@ def state_of(cell):
 # The course as it is
 
 
-def test_every_claim_of_every_lesson_stands_on_the_page_once(pages, code_cells):
-    asked, lessons = 0, set()
-    for stem, cell in code_cells:
-        before = asked
-        source = re.sub(r"\A(%%.*\n)+", "", cell.source)
-        if "%%today" in cell.source:
-            asked += bool(re.search(r"^%%today \S+ slower \d", cell.source, re.M))
-        else:
-            calls = [
-                node
-                for node in ast.walk(ast.parse(source))
-                if isinstance(node, ast.Call)
-            ]
-            asked += sum(ast.unparse(call.func) == "claim" for call in calls)
-        if asked > before:
-            lessons.add(stem)
+def test_every_claim_that_a_lesson_stores_stands_on_the_page_once(pages, code_cells):
+    stored = {
+        (stem, cell.id, fact["claim"]["call"])
+        for stem, cell in code_cells
+        if state_of(cell) in (None, "live", "claim")
+        for output in cell.outputs
+        if "claim" in (fact := output.get("metadata", {}).get("device_lab", {}))
+    }
     tables = re.findall(
         r"^\| \d+ claims? \| figure \|\n.*\n((?:\|.*\n)+)",
         pages["docs/evidence.md"],
         re.M,
     )
-    assert sum(table.count("\n") for table in tables) == asked > 0
-    assert len(tables) == len(lessons)
-    assert f"\n| {asked} claims | best that is known |" in pages["docs/evidence.md"]
+    rows = [row for table in tables for row in table.splitlines()]
+    places = [
+        re.search(r"notebooks/(\w+)\.ipynb#([\w-]+)\)", row).groups() for row in rows
+    ]
+    assert len(stored) > 100
+    for place in {(stem, id) for stem, id, _ in stored}:
+        own = [call for *at, call in stored if tuple(at) == place]
+        assert places.count(place) >= len(own), place
+    assert f"{len(rows)} claims of the lessons" in pages["docs/evidence.md"]
 
 
 def test_every_figure_that_the_lessons_show_stands_beside_its_claim(pages, code_cells):
@@ -181,15 +184,13 @@ def test_every_announced_message_that_the_lessons_show_is_in_the_index(
 
 
 def test_links_lead_to_cells(pages):
-    known = {
-        lesson.link(id) for lesson in evidence.read_lessons() for id in lesson.sections
-    }
+    known = {lesson.link(id) for lesson in read_lessons() for id in lesson.sections}
     links = re.findall(r"\]\((\.\./notebooks/[^)]*#[^)]*)\)", "\n".join(pages.values()))
     assert len(links) > 500 and set(links) <= known
 
 
 def test_README_says_of_GPUs_and_TPUs_what_the_recordings_say(pages):
-    sentence = evidence.gpu_sentence(evidence.read_lessons())
+    sentence = evidence.gpu_sentence(read_lessons())
     assert f"**{sentence}**" in (ROOT / "README.md").read_text(encoding="utf-8")
     assert f"**{sentence}**" in pages["docs/evidence.md"]
 
@@ -274,33 +275,28 @@ def record(course, machine, *claims, date="2026-11-20", others=None):
     )
 
 
-def rows(course, page="docs/evidence.md"):
+def rows(course):
     """The rows of a page's tables, by their first column, without its link and what is
     behind.
     """
     found = re.findall(
-        r"^\| \[(.+?)\]\(.*?\)(.*) \|$", evidence.pages(course)[page], re.M
+        r"^\| \[(.+?)\]\(.*?\)(.*) \|$",
+        evidence.page(read_lessons(course), course),
+        re.M,
     )
     return {name.strip("`"): rest.partition(" | ")[2] for name, rest in found}
 
 
 def test_what_nobody_has_measured_is_said(course):
     found = rows(course)
-    assert found["numbers"] == "nothing yet"
-    assert (
-        found["a rule"]
-        == found["a time"]
-        == found["‹name› of it"]
-        == "not measured yet: needs a CUDA GPU"
-    )
-    assert (
-        found["of the CPU"] == "**1** · A CPU (stored here)"
-        and "false on purpose" in found["a false one"]
-    )
-    text = evidence.pages(course)["docs/evidence.md"]
+    assert found == {
+        "numbers": "nothing yet",
+        "of the CPU": "**1** (promised ≥ 1) · A CPU, stored here",
+    }
+    text = evidence.page(read_lessons(course), course)
     assert (
         "No result in this course comes from a CUDA GPU or a TPU yet." in text
-        and "| 5 claims | best" in text
+        and "and 1 claims of the lessons" in text
     )
     assert (
         "| [`numbers`](../notebooks/00_a_lesson.ipynb#cuda)<br>needs a CUDA GPU |"
@@ -310,9 +306,9 @@ def test_what_nobody_has_measured_is_said(course):
 
 def test_a_recording_of_a_GPU_makes_the_sentence_untrue_and_gives_figures(course):
     record(course, MACHINE)
-    assert evidence.gpu_sentence(evidence.read_lessons(course)).startswith("No result")
+    assert evidence.gpu_sentence(read_lessons(course)).startswith("No result")
     record(course, {**H200, "device": "Xeon", "cpu": "Xeon"})  # of a GPU's machine
-    assert evidence.gpu_sentence(evidence.read_lessons(course)).startswith("No result")
+    assert evidence.gpu_sentence(read_lessons(course)).startswith("No result")
     judged = {
         "source": grammar.source_hash(READS),
         "claims": [told(ALL, "NVIDIA H200", call='f"{name} of it"')],
@@ -320,17 +316,20 @@ def test_a_recording_of_a_GPU_makes_the_sentence_untrue_and_gives_figures(course
     stale = {"source": "0", "claims": [told(HERE, "Their CPU")]}
     claims = [told(claim, "NVIDIA H200") for claim in (RULE, TIME)]
     record(course, H200, *claims, others={"reads": judged, "plain": stale})
-    assert evidence.gpu_sentence(evidence.read_lessons(course)) == (
+    assert evidence.gpu_sentence(read_lessons(course)) == (
         "Cells recorded on a CUDA GPU or a TPU so far: 1 on NVIDIA H200."
     )
     found = rows(course)
     assert (
-        found["a rule"] == "**2**, 50% of the limit · NVIDIA H200 (recorded 2026-11-20)"
+        found["a rule"]
+        == "**2** (promised ≥ 2), 50% of the limit 4 · NVIDIA H200, recorded 2026-11-20"
     )
-    assert found["a time"] == "**5 s** · NVIDIA H200 (recorded 2026-11-20)"
-    assert found["all of it"] == "**true** · NVIDIA H200 (recorded 2026-11-20)"
+    assert (
+        found["a time"] == "**5 s** (promised ≤ 9 s) · NVIDIA H200, recorded 2026-11-20"
+    )
+    assert found["all of it"] == "**true** · NVIDIA H200, recorded 2026-11-20"
     assert found["of the CPU"].endswith(
-        "<br>**1** · Their CPU (recorded 2026-11-20) (the cell has changed since)"
+        "<br>**1** (promised ≥ 1) · Their CPU, recorded 2026-11-20 (the cell has changed since)"
     )
     assert (
         "RECORDED on NVIDIA H200, 2026-11-20, torch 2.13.0+cu130<br>"
@@ -342,13 +341,10 @@ def test_of_the_emulated_device_there_is_no_time(course):
     record(course, T4, *[told(claim, T4["device"]) for claim in (RULE, TIME)])
     found = rows(course)
     emulated = "emulated Tesla T4, recorded 2026-11-20"
-    assert (
-        found["a rule"]
-        == f"not measured yet: needs a CUDA GPU<br>**2**, 50% of the limit · {emulated}"
-    )
-    assert found["a time"] == "not measured yet: needs a CUDA GPU"
+    assert found["a rule"] == f"**2** (promised ≥ 2), 50% of the limit 4 · {emulated}"
+    assert "a time" not in found
     assert found["numbers"] == "EMULATED, 2026-11-20, torch 2.13.0+cu130"
-    assert evidence.gpu_sentence(evidence.read_lessons(course)).startswith("No result")
+    assert evidence.gpu_sentence(read_lessons(course)).startswith("No result")
 
 
 def test_what_the_emulated_device_gave_is_shown_for_timeless_cells_only(course):
@@ -373,20 +369,17 @@ def test_the_newest_recording_comes_first_and_what_was_replayed_is_not_taken_twi
     nbformat.write(nb, path)
     found = rows(course)
     places = re.findall(r"· (.*?)(?:<br>|$)", found["a rule"])
-    assert places[:2] == ["B (recorded 2026-11-21)", "A (recorded 2026-11-20)"]
+    assert places[:2] == ["B, recorded 2026-11-21", "A, recorded 2026-11-20"]
     assert "stored here" not in found["a rule"] and found["numbers"].startswith(
         "RECORDED on B, 2026-11-21"
     )
 
 
-def test_of_two_claims_with_one_sentence_that_of_the_same_cell_has_the_figure(course):
-    change(course, "a rule", "of the CPU")
-    text = evidence.pages(course)["docs/evidence.md"]
-    found = re.findall(r"^\| \[of the CPU\]\(.*#(\w+)\).* \| (.*) \|$", text, re.M)
-    assert found == [
-        ("cuda", "not measured yet: needs a CUDA GPU"),
-        ("plain", "**1** · A CPU (stored here)"),
-    ]
+def test_of_two_claims_with_one_sentence_each_has_its_own_row(course):
+    record(course, H200, told({**RULE, "text": HERE["text"]}, "NVIDIA H200"))
+    text = evidence.page(read_lessons(course), course)
+    found = re.findall(r"^\| \[of the CPU\]\(.*#(\w+)\).* \| \*\*(\d)", text, re.M)
+    assert found == [("cuda", "2"), ("plain", "1")]
 
 
 def test_on_the_page_of_a_lesson_a_claim_is_a_sentence_that_wraps():
@@ -439,91 +432,3 @@ def test_where_a_message_begins_and_ends(text, source, messages):
     shown = [("…", announced), (text, {})]
     found = errors.messages_in(shown, source)
     assert [message.text for message in found] == ["Odd: no\nyes", *messages]
-
-
-# --------------------------------------------------------------------------------------
-# Status
-
-RAN = {
-    "environment": "main",
-    "lesson": "00_a_lesson",
-    "date": "2026-11-22",
-    "attempt": 1,
-    "twice": False,
-    "versions": {"Python": "3.11.7", "torch": "2.13.0"},
-    "system": "Linux",
-    "cpu": "A CPU",
-    "strict": True,
-    "timed": True,
-    "problems": [],
-    "findings": 0,
-    "kernel_mib": 368,
-    "family_mib": 1200,
-    "claims": {},
-    "counts": {
-        "cells": 3,
-        "done": 3,
-        "not live": 2,
-        "held": 1,
-        "unjudged": 0,
-        "seconds": 4.9,
-    },
-}
-
-
-def run(course, **changes):
-    """Store the status of a run of the small course's lesson, as the plugin of the
-    tests does.
-    """
-    path = course / "notebooks" / "00_a_lesson.ipynb"
-    kept = {
-        **RAN,
-        "content_hash": lab.content_hash(json.loads(path.read_text("utf-8"))),
-        **changes,
-    }
-    folder = course / "build" / "status" / kept["environment"]
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "00_a_lesson.json").write_text(json.dumps(kept))
-
-
-def test_what_a_run_left_is_in_the_tables(course):
-    run(course)
-    run(
-        course,
-        environment="XLA",
-        timed=False,
-        problems=["it failed"],
-        attempt=2,
-        content_hash="0",
-        findings=2,
-    )
-    text = evidence.pages(course)["docs/status.md"]
-    assert (
-        "| lesson | main | XLA |\n" in text
-        and "| [00](../notebooks/00_a_lesson.ipynb) | ✓ | ✗ changed |\n" in text
-        and "Not run on this machine: Colab-like, newest, " in text
-    )
-    assert (
-        "- Python 3.11.7, torch 2.13.0 · Linux, A CPU\n" in text
-        and "Nothing has run" not in text
-    )
-    what = (
-        "3 of 3, 1 live | 1 held, 0 not judged | 5 s, 368 MiB, 1,200 with its processes"
-    )
-    assert f"| {what} | 2026-11-22 |" in text
-    notes = (
-        "times not judged; 2 findings; second run, after missed claims about time; the"
-        " lesson has changed since"
-    )
-    assert f"| {what} | 2026-11-22; {notes}; ✗ it failed |" in text
-
-
-def test_a_run_gives_figures_to_claims_of_the_same_lesson_only(course):
-    claims = {"plain": 2 * [told(HERE, "A CPU", value=7)]}  # a run with --twice
-    run(course, claims=claims)
-    assert rows(course)["of the CPU"].count("**7**") == 1
-    assert rows(course)["of the CPU"].endswith(
-        "**7** · A CPU (test run, main, 2026-11-22)"
-    )
-    run(course, claims=claims, content_hash="0")
-    assert "**7**" not in rows(course)["of the CPU"]

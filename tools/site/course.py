@@ -1,5 +1,5 @@
 """What the pages about the course are made from: the lessons with all that is recorded
-for them, and what the last test runs said. And Markdown for what they say.
+for them. And Markdown for what they say.
 """
 
 import json
@@ -11,7 +11,6 @@ from course import grammar, recordings
 from course.messages import NOT_LIVE, facts_of, state_of
 from course.provenance import Provenance
 from lookup import cell as today
-from tools.lab import content_hash
 from tools.lessons.parts import HEADING
 from tools.lessons.recording import claims_in
 from utils.jobs import COLORS
@@ -104,7 +103,6 @@ class Lesson:
 
     stem: str
     title: str
-    content_hash: str
     cells: list
     sections: dict
 
@@ -153,7 +151,7 @@ def _read_lesson(path):
             header = grammar.header(source)
             found.append(Cell(cell["id"], source, section, cell["outputs"], header))
     title = re.match(r"# ([^:\n]+)", "".join(content["cells"][0]["source"]))[1]
-    lesson = Lesson(path.stem, title, content_hash(content), found, sections)
+    lesson = Lesson(path.stem, title, found, sections)
     for recorded in sorted((path.parent / "recorded").glob(f"*/{path.stem}.json")):
         _read_recording(lesson, recordings.read(recorded))
     for cell in found:
@@ -179,17 +177,6 @@ def _read_recording(lesson, content):
         changed = kept["source"] != grammar.source_hash(cell.source)
         told = kept.get("claims", told)
         cell.recorded.append(Recording(origin, shown, told, changed))
-
-
-def read_status(root=ROOT):
-    """What the last test runs said: (environment, stem of the lesson) → content of the
-    file.
-    """
-    files = [
-        json.loads(path.read_text(encoding="utf-8"))
-        for path in (root / "build" / "status").glob("*/*.json")
-    ]
-    return {(kept["environment"], kept["lesson"]): kept for kept in files}
 
 
 # --------------------------------------------------------------------------------------

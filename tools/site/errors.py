@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from lookup.row import Row
 from tools.site.course import Lesson, code, md, ticks
 from tools.site.cures import Cure, cure_of
+from tools.site.messages import field
 from utils.jobs import COLORS
 
 CLASS = r"[A-Z][A-Za-z]*(?:Error|Exception|Warning|Exit)"
@@ -148,9 +149,10 @@ GROUPS = {
 }
 
 
-def errors(lessons, root):
-    """The index of errors and warnings: by subject, then by their words."""
-    grouped = entries(lessons, root)
+def page(grouped, lessons):
+    """The index of errors and warnings: by subject, then by their words. grouped: as
+    `entries` gives it.
+    """
     count = sum(len(entry.messages) for group in grouped.values() for entry in group)
     often = [
         f"- [{code(entry.title)}](#{entry.anchor})"
@@ -165,11 +167,11 @@ def errors(lessons, root):
         (
             f"{count} messages that cells of the lessons got, word for word, most with"
             " cause and cure, each with the place that explains it. Numbers, names and"
-            " paths in yours will differ: search the site for the words between them."
-            " [Lesson"
+            " paths in yours will differ. [Lesson"
             " 16](../notebooks/16_old_code_today.ipynb) runs code that you paste, and"
             " finds its message.\n"
         ),
+        field(grouped, lessons),
         "## Common ones\n",
         *often,
         "",

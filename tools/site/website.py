@@ -11,14 +11,15 @@ import sys
 
 import nbformat
 import sphinx.cmd.build
+from docutils.nodes import make_id
 
 from course.exercises import lesson_exercises
+from tools.lessons.glossary import TERM, chinese_names
 from tools.lessons.links import read, with_links
 from tools.lessons.notebooks import address, in_repository, launch_links, lessons
 from tools.lessons.parts import HEADING
-from tools.site import api, asked, errors, evidence, explorers, pages, recipes, terms
+from tools.site import api_index, errors, evidence, explorers, pages, recipes, tasks
 from tools.site.course import read_lessons
-from tools.site.lookup import lookup
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -29,7 +30,7 @@ LOOK_UP = [
     "docs/recipes",
     "docs/tasks",
     "docs/errors",
-    "docs/names",
+    "genindex",
     "docs/paths",
     "docs/glossary",
     "docs/teaching",
@@ -41,8 +42,10 @@ GROUPS = {  # caption → numbers of lessons, the first and the last
     "More devices": ("11", "14"),
     "In your own code": ("15", "16"),
 }
-ABOUT = ["docs/evidence", "docs/status"]
-PAGES = LOOK_UP + ABOUT
+ABOUT = ["docs/evidence"]
+PAGES = [page for page in LOOK_UP if page != "genindex"] + ABOUT
+# addresses that were given away, and where what stood there stands now
+MOVED = {"docs/names.html": "../genindex.html", "docs/status.html": "evidence.html"}
 NAMES = ["map", "lessons", "cells", "exercises", "recording", "site", "tests"]
 FOR_CONTRIBUTORS = ["CONTRIBUTING", *(f"docs/contributing/{name}" for name in NAMES)]
 # of README's table of lessons: number, name, stem of the file
@@ -131,15 +134,19 @@ def stage(folder, singles):
     (folder / pages.PICTURES).mkdir()
     (folder / "notebooks").mkdir()
     explorers.write(folder / "_static" / "explorers")
-    for path in lessons():
-        stage_lesson(path, folder, path.name in singles)
     notebooks = {path.stem: nbformat.read(path, as_version=4) for path in lessons()}
-    index = api.entries(notebooks)
-    generated = evidence.pages()
-    generated["docs/names.md"] = api.page(index)
-    generated["docs/tasks.md"] = asked.page(notebooks, names())
-    generated["docs/recipes.md"] = recipes.page(notebooks, names())
-    messages = errors.entries(read_lessons(), ROOT)
+    index = api_index.entries(notebooks)
+    words = keywords(notebooks)
+    for path in lessons():
+        stage_lesson(path, folder, path.name in singles, index, words[path.stem])
+    course = read_lessons()
+    messages = errors.entries(course, ROOT)
+    generated = {
+        "docs/evidence.md": evidence.page(course),
+        "docs/errors.md": errors.page(messages, course),
+        "docs/tasks.md": tasks.page(notebooks, names()),
+        "docs/recipes.md": recipes.page(notebooks, names()),
+    }
     for name in [f"{page}.md" for page in PAGES + FOR_CONTRIBUTORS]:
         page = folder / name
         page.parent.mkdir(parents=True, exist_ok=True)
@@ -148,13 +155,10 @@ def stage(folder, singles):
             text = link_steps(text)
         if name == "docs/answers.md":
             text = link_messages(text, messages)
+        if name == "docs/glossary.md":
+            text = index_chinese(text)
         text = repository_links(text, pathlib.PurePath(name).parent)
         page.write_text(text, encoding="utf-8")
-    answers = read(ROOT / "docs/answers.md")
-    script = lookup(notebooks, names(), messages, index, answers)
-    guides = [read(ROOT / "docs" / name) for name in ("glossary.md", "zh.md")]
-    script += terms.script(*guides, notebooks, names())
-    (folder / "_static" / "lookup.js").write_text(script, encoding="utf-8")
     start = start_page(explorers.page(lessons()[0].stem, ""))
     (folder / "index.md").write_text(start, encoding="utf-8")
 
@@ -169,7 +173,30 @@ def link_messages(text, grouped):
         anchor = anchors.get(found[1])
         return f"[{found[0]}](errors.md#{anchor})" if anchor else found[0]
 
-    return api.CODE.sub(link, text)
+    return api_index.CODE.sub(link, text)
+
+
+def keywords(notebooks):
+    """Words by which the search finds a lesson beside those on its page, {stem: words}:
+    of its tasks, and the Chinese names of its terms.
+    """
+    found = {stem: [] for stem in notebooks}
+    stems = {stem[:2]: stem for stem in notebooks}
+    for task in tasks.tasks(notebooks):
+        found[task.stem] += f"{task.title} {task.words}".split()
+    for _, chinese, number in TERM.findall(read(ROOT / "docs" / "glossary.md")):
+        found[stems[number]] += chinese_names(chinese)
+    return {stem: ", ".join(dict.fromkeys(words)) for stem, words in found.items()}
+
+
+def index_chinese(text):
+    """The glossary, where the general index has the Chinese names of each term."""
+
+    def entries(found):
+        lines = [f"single: !{name}" for name in chinese_names(found[2] or "")]
+        return f"{api_index.directive(make_id(found[1]), lines)}\n\n{found[0]}"
+
+    return TERM.sub(entries, text)
 
 
 STEP = re.compile(r"^- \[.*?\]\(\.\./notebooks/(.+?\.ipynb)\)")
@@ -214,9 +241,10 @@ def places(lesson):
     return found
 
 
-def stage_lesson(path, folder, single):
+def stage_lesson(path, folder, single, index, words):
     """Write the page of the lesson at `path`, and its pictures, to `folder`. single:
-    whether the site offers it as one file.
+    whether the site offers it as one file. index: as api_index.entries gives it. words:
+    for the search.
     """
     nb, pictures = pages.page(
         nbformat.read(path, as_version=4),
@@ -225,31 +253,26 @@ def stage_lesson(path, folder, single):
         explorer=explorers.page(path.stem, "../"),
         name=names()[path.stem],
     )
+    cells = []
     for cell in nb.cells:
         if cell.cell_type == "markdown":
             cell.source = repository_links(cell.source, "notebooks")
+        cells.append(cell)
+        target = TARGET.fullmatch(cell.source)
+        if target and (lines := index.get((path.stem, target[1]))):
+            entries = api_index.directive(target[1], lines)
+            cells.append(nbformat.v4.new_markdown_cell(entries))
+    meta = f"```{{eval-rst}}\n.. meta::\n   :keywords: {words}\n```"
+    nb.cells = [*cells, nbformat.v4.new_markdown_cell(meta)]
     nbformat.write(nb, folder / "notebooks" / path.name)
     for name, content in pictures.items():
         (folder / pages.PICTURES / name).write_bytes(content)
 
 
-# The page for addresses that do not exist. A server shows it in any folder, so it names
-# the site's address.
-NOT_FOUND = """\
-<!doctype html><html lang="en"><meta charset="utf-8"><title>No such page</title>
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<link rel="icon" href="data:,">
-<style>
-body {{ background: #fff; color: #111; font: 1.1rem/1.6 sans-serif; margin: 15vh auto;
-       max-width: 34em; padding: 0 1em; }}
-a {{ color: #00609a; }}
-@media (prefers-color-scheme: dark) {{
-  html, body {{ background: #131416; color: #eee; }}
-  a {{ color: #7cc4ef; }}
-}}
-</style><h1>There is no such page</h1>
-<p>Go to <a href="{site}/">the first page</a> of the PyTorch Device Lab, or to its
-<a href="{site}/docs/errors.html">index of errors</a>.</p></html>
+TARGET = re.compile(r'<span class="cell" id="(.+)"></span>')  # of tools/site/pages.py
+REDIRECT = """\
+<!doctype html><html lang="en"><meta charset="utf-8"><title>Moved</title>
+<meta http-equiv="refresh" content="0; url={0}"><p><a href="{0}">Moved</a></html>
 """
 
 
@@ -270,8 +293,8 @@ def build(out):
     stage(source, {path.name for path in singles})
     options = ["-q", "-W", "--keep-going", "-j", "auto", "-d", str(doctrees)]
     status = sphinx.cmd.build.main([*options, str(source), str(out)])
-    not_found = NOT_FOUND.format(site=address("Site"))
-    (out / "404.html").write_text(not_found, encoding="utf-8")
+    for page, there in MOVED.items():
+        (out / page).write_text(REDIRECT.format(there), encoding="utf-8")
     (out / "single").mkdir()
     for path in singles:
         shutil.copy(path, out / "single")

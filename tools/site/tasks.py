@@ -1,5 +1,5 @@
 """Tasks as people ask for them, and the cell of a lesson that shows how: the page "How
-do I …?", and what the search knows beside headings. Each line of asked.txt is one:
+do I …?". Each line of tasks.txt is one:
 
     lesson and cell | the task, after "How do I" | other words for it
 
@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 from tools.site.course import md
 
-LINES = pathlib.Path(__file__).with_name("asked.txt")
+LINES = pathlib.Path(__file__).with_name("tasks.txt")
 
 
-class Asked(NamedTuple):
+class Task(NamedTuple):
     """stem: the lesson's name. id: the cell. title: what is asked for. words: others
     for it.
     """
@@ -25,32 +25,32 @@ class Asked(NamedTuple):
     words: str
 
 
-def asked(notebooks):
+def tasks(notebooks):
     """All tasks, in the order of the lessons. notebooks: {stem: notebook}."""
     stems = {stem[:2]: stem for stem in notebooks}
     found = []
     for line in LINES.read_text(encoding="utf-8").splitlines():
         place, title, words = line.split(" | ")
         number, id = place.split()
-        found.append(Asked(stems[number], id, title, words))
+        found.append(Task(stems[number], id, title, words))
     return found
 
 
 def page(notebooks, names):
     """The page, as Markdown. names: {stem: name of the lesson on the site}."""
-    tasks = asked(notebooks)
+    found = tasks(notebooks)
     parts = [
         "# How do I …?\n",
         (
-            f"{len(tasks)} tasks, each with the place that shows how, and says why."
+            f"{len(found)} tasks, each with the place that shows how, and says why."
             " A message is found in [errors and warnings](errors.md), a name in the"
-            " [index of names](names.md).\n"
+            " {ref}`index of names <genindex>`.\n"
         ),
     ]
     for stem, name in names.items():
         lines = [
             f"- [{md(task.title)}](../notebooks/{stem}.ipynb#{task.id})"
-            for task in tasks
+            for task in found
             if task.stem == stem
         ]
         parts += [f"## {md(name)}\n", *lines, ""]
