@@ -13,7 +13,6 @@ from course.claims import figure, promised
 from course.provenance import EMULATED
 from tools.site.course import ROOT, code, md, table
 
-
 # what a cell that needs hardware shows without it
 SHOWN = {
     "recorded": "RECORDED on a device that is named",
