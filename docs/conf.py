@@ -47,6 +47,11 @@ html_copy_source = html_show_sourcelink = html_show_sphinx = False
 sitemap_url_scheme = "{link}"
 # a server shows 404.html in any folder
 notfound_urls_prefix = urlparse(html_baseurl).path
+notfound_context = {
+    "title": "There is no such page",
+    "body": "<h1>There is no such page</h1><p>The menu and the search know all that"
+    " there are.</p>",
+}
 ogp_enable_meta_description = True
 ogp_social_cards = {"enable": False}  # they are drawn with matplotlib
 copybutton_selector = "div:not(.output) > div.highlight > pre"

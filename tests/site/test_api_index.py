@@ -79,19 +79,19 @@ SMALL = {
 
 def test_an_entry_leads_to_each_lesson_and_first_to_the_section_that_says_most():
     found = api_index.entries(SMALL)
-    stream = "single: {}torch.cuda.Stream; {}"
+    stream = "{}single: torch.cuda.Stream; {}"
     assert (
         stream.format("!", "05 · 1 · What is a torch.cuda.Stream?")
         in (found["05_a", "queue"])
     )
     assert found["06_b", "first"] == [stream.format("", "06 · 1 · Pages more")]
     # a text that says it before code that only uses it
-    record = "single: !torch.Tensor.record_stream(); 05 · 2 · Who waits?"
+    record = "!single: torch.Tensor.record_stream(); 05 · 2 · Who waits?"
     assert record in found["05_a", "race"]
     assert (
-        "see: !record_stream(); torch.Tensor.record_stream()" in found["05_a", "race"]
+        "!see: record_stream(); torch.Tensor.record_stream()" in found["05_a", "race"]
     )
-    assert "single: !non_blocking=; 05 · 2 · Who waits?" in found["05_a", "race"]
+    assert "!single: non_blocking=; 05 · 2 · Who waits?" in found["05_a", "race"]
     assert ("05_a", "recipe") not in found
 
 
@@ -123,7 +123,7 @@ FIRST = {
 
 @pytest.mark.parametrize("name, number", FIRST.items())
 def test_first_place_of_a_name(name, number, index):
-    first = [place for place, line in index if line.startswith(f"single: !{name}; ")]
+    first = [place for place, line in index if line.startswith(f"!single: {name}; ")]
     assert [stem[:2] for stem, _ in first] == [number]
 
 
@@ -143,10 +143,10 @@ def test_every_entry_is_of_a_cell_and_stands_there_on_its_page(index, tmp_path):
     (tmp_path / "notebooks").mkdir()
     (tmp_path / website.pages.PICTURES).mkdir(parents=True)
     path = next(path for path in lessons() if path.stem == "05_streams")
-    entries = {("05_streams", "memory"): ["single: !a; b"]}
+    entries = {("05_streams", "memory"): ["!single: a; b"]}
     website.stage_lesson(path, tmp_path, False, entries, "words")
     page = nbformat.read(tmp_path / "notebooks" / path.name, as_version=4)
     sources = [cell.source for cell in page.cells]
-    at = sources.index("```{entries} memory\nsingle: !a; b\n```")
+    at = sources.index("```{entries} memory\n!single: a; b\n```")
     assert sources[at - 1] == '<span class="cell" id="memory"></span>'
     assert re.search(r":keywords: words\n", sources[-1])

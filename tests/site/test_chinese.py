@@ -32,13 +32,13 @@ def notebooks():
 
 def test_the_index_has_every_chinese_name_of_a_term_at_its_heading():
     page = website.index_chinese(GLOSSARY)
-    found = re.findall(r"^single: !(.+)$", page, re.M)
+    found = re.findall(r"^!single: (.+)$", page, re.M)
     names = [
         name for _, line, _ in TERM.findall(GLOSSARY) for name in chinese_names(line)
     ]
     assert found == names and len(names) > 100
-    assert "```{entries} pinned-memory\nsingle: !锁页内存\n" in page
-    assert re.search(r"single: !页锁定内存\n```\n\n### pinned memory", page)
+    assert "```{entries} pinned-memory\n!single: 锁页内存\n" in page
+    assert re.search(r"!single: 页锁定内存\n```\n\n### pinned memory", page)
 
 
 def test_a_lesson_has_the_words_of_its_tasks_and_terms(notebooks):

@@ -7,6 +7,7 @@ import html
 import re
 import shutil
 import struct
+from urllib.parse import urlparse
 
 import nbformat
 import pytest
@@ -327,6 +328,14 @@ def test_sphinx_links_to_cells_and_headings_and_writes_math_itself(tmp_path):
     assert 'href="b.html#long"' in index and "12-minutes" not in index
     beside = re.search(r'<div class="toc-tree">(.*?)</div>', shown, re.S)[1]
     assert "Recipe" in beside and "row 1" in shown and "row 1" not in beside
+    # what the extensions for 404, sitemap and descriptions write
+    site = website.address("Site")
+    missing = (tmp_path / "out" / "404.html").read_text(encoding="utf-8")
+    assert "There is no such page" in missing
+    assert f'href="{urlparse(site).path}/_static/' in missing
+    sitemap = (tmp_path / "out" / "sitemap.xml").read_text(encoding="utf-8")
+    assert f"<loc>{site}/b.html</loc>" in sitemap
+    assert '<meta name="description"' in shown
     assert index.count('href="b.html#') == 4 and shown.count('id="recipe"') == 1
     assert shown.count("<math") == 2 and "mathjax" not in shown.lower()
     assert "$2 or $3" in shown

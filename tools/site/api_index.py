@@ -2,7 +2,7 @@
 name of torch, torch_xla, torch_tpu or accelerate, and what is written today in place of
 one.
 
-    entries(notebooks) -> {(stem, id of a cell): ["!torch.cuda.Stream; 05 · …"]}
+    entries(notebooks) -> {(stem, id of a cell): ["!single: torch.cuda.Stream; 05 · …"]}
 
 Each lesson leads to the first section whose text says the name, else to the first whose
 code does. `!`: where texts of the course say it most; Sphinx's search puts it first.
@@ -290,10 +290,10 @@ def _entries(notebooks):
         best = max(spoken, key=spoken.get, default=next(iter(places)))
         for place in {**places, best: True}:
             mark = "!" * (place == best)
-            line = f"single: {mark}{name}; {labels[place]}"
+            line = f"{mark}single: {name}; {labels[place]}"
             found.setdefault(place, []).append(line)
         if (called := usual(name)) != name:
-            found[best].append(f"see: !{called}; {name}")
+            found[best].append(f"!see: {called}; {name}")
     return found
 
 

@@ -13,6 +13,15 @@ from course.claims import figure, promised
 from course.provenance import EMULATED
 from tools.site.course import ROOT, code, md, table
 
+# what a cell that needs hardware shows without it
+SHOWN = {
+    "recorded": "RECORDED on a device that is named",
+    "emulated": "EMULATED: PyTorch's own CUDA code on a device without a GPU; only"
+    " cells whose point is no time",
+    "published": "PUBLISHED by others, and not measured here",
+    "nothing": "nothing yet",
+}
+
 
 def shown_for(cell, published):
     """What a reader without the device sees of a conditional cell: (kind, text)."""
@@ -92,14 +101,7 @@ def page(lessons, root=ROOT):
             parts.append("No claim, and no cell that needs hardware.\n")
         count += len(claims)
         kinds.update(kind for _, kind, _ in shows)
-    words = {
-        "recorded": "RECORDED on a device that is named",
-        "emulated": "EMULATED: PyTorch's own CUDA code on a device without a GPU; only"
-        " cells whose point is no time",
-        "published": "PUBLISHED by others, and not measured here",
-        "nothing": "nothing yet",
-    }
-    rows = [(kinds[kind], text) for kind, text in words.items()]
+    rows = [(kinds[kind], text) for kind, text in SHOWN.items()]
     head = [f"{kinds.total()} cells that need hardware", "what is shown without it"]
     introduction = (
         f"What was recorded where, and {count} claims of the lessons with the figures"

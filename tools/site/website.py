@@ -193,7 +193,7 @@ def index_chinese(text):
     """The glossary, where the general index has the Chinese names of each term."""
 
     def entries(found):
-        lines = [f"single: !{name}" for name in chinese_names(found[2] or "")]
+        lines = [f"!single: {name}" for name in chinese_names(found[2] or "")]
         return f"{api_index.directive(make_id(found[1]), lines)}\n\n{found[0]}"
 
     return TERM.sub(entries, text)

@@ -17,7 +17,13 @@ from playwright.sync_api import expect
 
 from tests.site.built.conftest import SITE
 
-PAGES = sorted(path.relative_to(SITE).as_posix() for path in SITE.rglob("*.html"))
+# not those that only lead on, nor the one for wrong addresses, whose styles have the
+# address at which the site is published
+PAGES = sorted(
+    path.relative_to(SITE).as_posix()
+    for path in SITE.rglob("*.html")
+    if path.name != "404.html" and 'http-equiv="refresh"' not in path.read_text("utf-8")
+)
 LESSONS = [page for page in PAGES if re.match(r"notebooks/\d\d_", page)]
 # the page is loaded, and axe looks, at the first
 WIDTHS = {"light": [1400, 800, 380], "dark": [380, 800, 1400]}
@@ -332,12 +338,19 @@ def test_a_guess_is_kept_and_judged_while_its_answer_is_open(open_it, page, addr
 
 
 def test_search_finds_a_message(page, address):
+    """On one of the first three pages; the field on the page of errors finds its entry
+    first (test_search.py).
+    """
     page.goto(f"{address}search.html?q={MESSAGE.replace(' ', '+')}")
-    results = page.locator("#search-results li a")
-    results.first.wait_for()
+    results = page.locator("#search-results li > a")
+    results.nth(2).wait_for()
     assert barriers(page, 1400) == []
-    page.goto(results.first.evaluate("link => link.href"))
-    assert MESSAGE in page.locator("article").evaluate("article => article.textContent")
+    texts = []
+    for link in [each.evaluate("link => link.href") for each in results.all()[:3]]:
+        page.goto(link)
+        article = page.locator("article")
+        texts.append(article.evaluate("article => article.textContent"))
+    assert any(MESSAGE in text for text in texts)
 
 
 def drawn_on(pdf):
