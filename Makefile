@@ -15,7 +15,8 @@ TPU := .venv-tpu/$(BIN)/python
 NEXT := .venv-next/$(BIN)/python
 CUDA := .venv-cuda/$(BIN)/python
 BENCH := .venv-bench/$(BIN)/python
-SETUP := @$(PYTHON) tools/setup_env.py
+# BUILD=cpu and the like: which build of PyTorch to install.
+SETUP := @$(PYTHON) tools/setup_env.py $(if $(BUILD),--build $(BUILD))
 
 # Run lessons, every code cell, and count the cells. LAB_STRICT: a claim that misses its
 # bound is an error. LAB_UNTIMED: few samples, and claims about time are not judged: so
@@ -23,53 +24,58 @@ SETUP := @$(PYTHON) tools/setup_env.py
 NBVAL := -m tools.lessons.plugin
 N ?=
 LESSONS := $(or $(wildcard notebooks/$(N)*.ipynb),$(error there is no lesson $(N)))
-# Lessons that start jobs of many processes: `make test` runs them once, the commands
-# below every time.
-JOBS :=
-# torch_xla exists for Linux on x86-64 only. Elsewhere the second environment is the one
-# with a front end like Colab's.
-SECOND := $(if $(filter Linux-x86_64,$(shell uname -sm | tr ' ' -)),test-tpu,test-colab)
-# What `make test` opens in a browser; `make test-browser` opens all lessons, or N's.
-IN_BROWSER = $(N)
-SAMPLE := there_are or must_be_seen or 00_start or 13_tpu
+# What `make test-all` takes of the lessons, of which each week runs all: those with cells
+# for XLA, and those with more than one claim about time.
+XLA := $(wildcard $(addsuffix _*,$(addprefix notebooks/,01 04 13 16)))
+TIMED := $(wildcard $(addsuffix _*,$(addprefix notebooks/,04 05 06 09 16)))
+# Of tests: pytest's -m.
+MARK ?=
 
-.PHONY: help env env-check env-test env-test-tpu env-test-colab env-test-next
-.PHONY: env-test-cuda lab lab-emulated format check outputs lint test timed untimed
-.PHONY: test-unit test-exercises test-browser test-tpu test-tpu-unit test-tpu-lessons
-.PHONY: test-colab test-next test-emulator test-cuda record record-emulated site single
-.PHONY: test-site test-single bench clean
+.PHONY: help help-all env env-check env-test env-test-tpu env-test-colab env-test-next
+.PHONY: env-test-cuda lab lab-emulated format check outputs lint test test-all
+.PHONY: test-unit test-slow test-lessons test-timed test-exercises test-browser
+.PHONY: test-tpu test-tpu-unit test-tpu-lessons test-colab test-next test-emulator
+.PHONY: test-cuda record record-emulated site single test-site test-single bench clean
 
 help:
-	@echo "For readers"
 	@echo "make lab             open your copies of the lessons, in the folder work"
 	@echo "                     (installs on first use; LAB_ARGS=\"--port 8899\")"
-	@echo "make lab-emulated    the same on an emulated Tesla T4 (Linux, g++):"
-	@echo "                     numbers and memory real, times modeled"
-	@echo "After a change: N=03 names a lesson"
-	@echo "make format          bring code and lessons into the course's form"
-	@echo "make check N=03      that form, and every cell of the lesson (about a minute)"
+	@echo "make format          after a change: bring code and lessons into their form"
+	@echo "make check N=03      that form, and every cell of lesson 03 (about a minute)"
+	@echo "make test            every lesson once, the unit tests, the form of all"
+	@echo "make help-all        all commands"
+
+help-all: help
+	@echo "Lessons"
 	@echo "make outputs N=03    run the lesson and store its outputs"
 	@echo "make lint            check the form of all code, lessons and pages"
-	@echo "make test            check everything: style, unit tests, every lesson"
-	@echo "More tests; N=03 goes with browser, tpu, colab, next, single"
-	@echo "make test-unit       utils, tools and exercises (part of make test)"
-	@echo "make test-exercises  every mutant of every solution, against the checks"
-	@echo "                     (EXERCISES=\"05 07.1\")"
-	@echo "make test-browser    every lesson in a browser (make test: two of them)"
-	@echo "make test-tpu        every lesson with torch_xla, on XLA's own CPU device"
-	@echo "                     (part of make test)"
+	@echo "make lab-emulated    make lab on an emulated Tesla T4 (Linux, g++):"
+	@echo "                     numbers and memory real, times modeled"
+	@echo "Parts of make test"
+	@echo "make test-unit       the unit tests but for those marked slow"
+	@echo "make test-lessons    every lesson; times are not judged"
+	@echo "All that CI tests (Linux on x86-64)"
+	@echo "make test-all        make test, and what follows"
+	@echo "make test-timed      the lessons and tests that judge times"
+	@echo "make test-slow       the unit tests that start processes or kernels"
+	@echo "make test-tpu        lessons with torch_xla, on XLA's own CPU device"
+	@echo "make test-cuda       the emulated CUDA device, and lessons on it (g++)"
+	@echo "make test-emulator   the emulated CUDA device alone"
+	@echo "make test-browser    lessons in a browser"
+	@echo "make test-site       the website, every page in a browser; single files"
+	@echo "More, each week; N=03 goes with tpu, browser, colab, next, single, too"
 	@echo "make test-colab      every lesson with the versions of Colab's GPU runtime"
 	@echo "make test-next       every lesson with the newest PyTorch: what it says"
 	@echo "                     otherwise than announced"
-	@echo "make test-emulator   the emulated CUDA device (Linux, g++)"
-	@echo "make test-cuda       that, and every lesson with CUDA cells on it"
+	@echo "make test-single     every lesson as one file, with Colab's versions, without"
+	@echo "                     a network"
+	@echo "make test-exercises  every mutant of every solution, against the checks"
+	@echo "                     (EXERCISES=\"05 07.1\")"
 	@echo "Recordings, website, files"
 	@echo "make record          record what this machine's devices can measure"
 	@echo "make record-emulated record what the emulated CUDA device can tell"
 	@echo "make site            the website, from lessons as they are stored: dist/site"
 	@echo "make single          each lesson as one file: dist/NN_name.ipynb"
-	@echo "make test-site       both: every page in a browser, three such files"
-	@echo "make test-single     all of them, with Colab's versions and no network"
 	@echo "make bench           train.py against Accelerate and Lightning;"
 	@echo "                     what importing utils costs"
 	@echo "make clean           remove the environments and caches"
@@ -108,28 +114,38 @@ lint: env-check
 	$(VENV) -m codespell_lib
 	$(VENV) -m tools.lessons.notebooks check
 
-# First all that measures nothing, side by side: five at a time keep both cores of a small
-# machine busy. Then, with the machine to itself, what judges times.
-UNTIMED := lint test-unit untimed $(SECOND) test-browser
+# Five processes keep both cores of a small machine busy; the last line says what ran.
 test: env-test
-	OMP_WAIT_POLICY=passive $(MAKE) -j5 $(UNTIMED) JOBS=--jobs=no IN_BROWSER="$(SAMPLE)"
-	$(MAKE) timed
-	@$(VENV) -c "from tests.lessons.test_browser import BROWSER; \
-	BROWSER or print('NOT TESTED: in a browser (no Chromium)')"
+	OMP_WAIT_POLICY=passive $(MAKE) -j3 lint test-unit test-lessons
+	@$(VENV) -m tools.tally
 
-timed: env-test
-	LAB_STRICT=1 $(VENV) $(NBVAL) --timed=yes $(LESSONS)
-	$(VENV) -m pytest -m timed $(shell grep -rl mark.timed --include="test_*.py" tests)
-
-untimed: env-test
-	LAB_STRICT=1 $(VENV) $(NBVAL) --timed=no $(LESSONS)
-
-# One thread a process, here and below: what they compute is small, the cores are busy.
+# Here and below one thread a process: what they compute is small, the cores are busy.
+UNIT := -m pytest tests --ignore=tests/lessons/test_browser.py --ignore=tests/site/built
+TWO := -n 2 --dist worksteal
 test-unit: env-test
-	OMP_NUM_THREADS=1 $(VENV) -m pytest tests -n 2 --dist loadfile -m "not timed" \
-	    --ignore=tests/lessons/test_browser.py --ignore=tests/site/built
+	OMP_NUM_THREADS=1 $(VENV) $(UNIT) $(TWO) -m "not slow and not timed and not weekly" \
+	    --junitxml=build/unit-tests.xml
 
-# The listed answers, and mutants of the solutions, of which `make test` takes a sample.
+test-slow: env-test
+	OMP_NUM_THREADS=1 $(VENV) $(UNIT) $(TWO) -m "slow and not timed"
+
+test-lessons: env-test
+	LAB_STRICT=1 LAB_UNTIMED=1 $(VENV) $(NBVAL) -n 2 --dist loadfile $(LESSONS)
+
+# First what judges times, with the machine to itself. Last the website: it shows these
+# runs. MARK, LESSONS, EMULATED: what every week runs whole runs in part.
+IN_PART := MARK="not weekly" LESSONS="$(XLA)" EMULATED=--once
+test-all: test
+	$(MAKE) test-timed LESSONS="$(TIMED)"
+	OMP_WAIT_POLICY=passive $(MAKE) -j2 test-slow test-cuda test-tpu test-browser \
+	    $(IN_PART)
+	$(MAKE) test-site $(IN_PART)
+
+test-timed: env-test
+	LAB_STRICT=1 $(VENV) $(NBVAL) --timed $(LESSONS)
+	$(VENV) $(UNIT) -m timed
+
+# The listed answers, and mutants of the solutions.
 SPACE := $() $()
 test-exercises: env-test
 	OMP_NUM_THREADS=1 $(VENV) -m pytest tests/exercises/test_exercises.py \
@@ -137,7 +153,8 @@ test-exercises: env-test
 	OMP_NUM_THREADS=1 $(VENV) -m tests.exercises.mutants $(EXERCISES)
 
 test-browser: env-test
-	LAB_UNTIMED=1 $(VENV) -m pytest -rs tests/lessons/test_browser.py -k "$(IN_BROWSER)"
+	LAB_UNTIMED=1 $(VENV) -m pytest -rs tests/lessons/test_browser.py -k "$(N)" \
+	    -m "$(MARK)"
 
 # The other environments: with the newest Python that all packages have.
 OTHER := --extra lessons --prefer 3.13
@@ -151,19 +168,19 @@ env-test-tpu:
 test-tpu: test-tpu-unit test-tpu-lessons
 
 test-tpu-unit: env-test-tpu
-	$(ON_XLA) $(TPU) -m pytest -k xla tests/utils/test_xla.py \
+	$(ON_XLA) $(TPU) -m pytest -m xla tests/utils/test_xla.py \
 	    tests/scripts/test_train_xla.py tests/scripts/test_train.py
 
 test-tpu-lessons: env-test-tpu
 	OMP_NUM_THREADS=1 LAB_STRICT=1 LAB_UNTIMED=1 $(ON_XLA) \
-	    $(TPU) $(NBVAL) $(JOBS) $(LESSONS)
+	    $(TPU) $(NBVAL) $(LESSONS)
 
 env-test-colab:
 	$(SETUP) --venv .venv-colab --requirements tests/colab-requirements.txt $(OTHER)
 
 test-colab: env-test-colab
 	LAB_STRICT=1 LAB_UNTIMED=1 PYDEVD_DISABLE_FILE_VALIDATION=1 \
-	    $(COLAB) $(NBVAL) $(JOBS) $(LESSONS)
+	    $(COLAB) $(NBVAL) $(LESSONS)
 
 # With the newest PyTorch, as a reader: every cell ends, and what is not as announced is
 # listed.
@@ -183,11 +200,13 @@ test-emulator: env-test-cuda
 	$(CUDA) -m emulator.build
 	$(CUDA) -m emulator.run --gpus 2 $(CUDA) -m pytest tests/emulator/checks.py
 
+# Each lesson twice in one kernel on a T4, and once on an H200 that asks which GPU it has;
+# EMULATED=--once: each once, on a T4.
 test-cuda: test-emulator
 	$(CUDA) -m pytest tests/emulator/bugs.py
-	$(CUDA) -m tools.lessons.emulated
+	$(CUDA) -m tools.lessons.emulated $(EMULATED)
 
-# What the emulated device can tell: cells that %%requires marks with --timeless.
+# What the emulated device can tell: cells that are marked timeless.
 record-emulated: env-test-cuda
 	$(CUDA) -m emulator.build
 	$(CUDA) -m tools.lessons.emulated --record
@@ -208,11 +227,9 @@ site: env-test single
 single: env-test
 	$(VENV) -m tools.site.single
 
-# Of the single files a sample, in the environment that is there: `make test-single`
-# installs Colab's and runs all.
+# The single files in the environment that is there: `make test-single` installs Colab's.
 test-site: site
-	LAB_SINGLE_IN=.venv $(VENV) -m pytest -rs tests/site/built \
-	    -k "not runs_alone or 00_ or 05_ or 13_"
+	LAB_SINGLE_IN=.venv $(VENV) -m pytest -rs tests/site/built $(TWO) -m "$(MARK)"
 
 test-single: env-test env-test-colab
 	$(VENV) -m pytest -n 2 tests/site/built/test_single.py -k "$(N)"

@@ -1,16 +1,17 @@
-"""Conditional cells (%%requires).
+"""Conditional cells, and those that do not end.
 
-A cell whose first line is
+A cell that begins with
 
-    %%requires WORD [--result NAME | --name NAME] [--timeless]
+    #| requires: WORD
+    #| result: NAME
 
-runs exactly as if that line were a comment when this machine has what WORD names, after
-a line that says so. Otherwise the result recorded elsewhere is shown, and the variable
-NAME of `--result` gets the recorded value. A cell is timeless if its point is no time,
-rate, overlap or race: then a recording from the emulated CUDA device will do. Where
-there is none, what others have published (course/recordings.py). It is an input
-transformer, not a nested run: errors show one traceback with the right line, and
-`await` and line magics work.
+runs as it is when this machine has what WORD names, after a line that says so.
+Otherwise the result recorded elsewhere is shown, and the variable NAME gets the
+recorded value (with `name: NAME` it has a name, and no value). A cell is timeless if
+its point is no time, rate, overlap or race: then a recording from the emulated CUDA
+device will do. Where there is none, what others have published (course/recordings.py).
+It is an input transformer, not a nested run: errors show one traceback with the right
+line, and `await` and line magics work.
 
 Nothing that a newer PyTorch says or lacks stops a lesson: for a reader a job that died,
 or a private name that is gone, ends its cell with one line, and the cells that read
@@ -34,7 +35,7 @@ from utils.errors import CellEnds
 
 
 def missing(word: str, variables=()) -> str | None:
-    """What this machine lacks for `%%requires word`, as half a sentence, or None when
+    """What this machine lacks for `requires: word`, as half a sentence, or None when
     the cell can run.
     """
     if word.startswith("result:"):
@@ -57,31 +58,36 @@ def _missing_hardware(word):
 # The transformer
 
 
+def as_call(function, *arguments):
+    """Lines of a cell that call a function of the course with these arguments, whatever
+    the notebook has done to the course's names.
+    """
+    given = ", ".join(map(repr, arguments))
+    module = f"__import__({function.__module__!r}, fromlist=['*'])"
+    return [f"{module}.{function.__name__}({given})\n"]
+
+
 def requires_cell(lines):
     """Input transformer of IPython: the lines of a cell, or a call that replays what
     was recorded.
     """
-    found = header(lines[0]) if lines else None
-    if found is None:
+    source = "".join(lines)
+    found = header(source)
+    if found is None or missing(found.word, _variables()) is None:
         return lines
-    if missing(found.word, _variables()) is None:
-        return ["# " + lines[0], *lines[1:]]
-    return [
-        f"__import__('course.cells').cells.replay({lines[0].strip()!r},"
-        f" {source_hash(''.join(lines))!r})\n"
-    ]
+    return as_call(replay, source)
 
 
-def replay(line, source):
-    """What a conditional cell with this first line becomes on a machine that lacks what
-    it needs.
-    """
-    found = header(line)
+def replay(source):
+    """What a conditional cell becomes on a machine that lacks what it needs."""
+    found = header(source)
     lack = missing(found.word, _variables())
     if found.word.startswith("result:"):
         note(f"needs {lack}", "unavailable")
     else:
-        recordings.replay(found.name, lack, source, _variables(), found.timeless)
+        recordings.replay(
+            found.name, lack, source_hash(source), _variables(), found.timeless
+        )
 
 
 def _before_cell(info):
@@ -196,11 +202,7 @@ def waiting_cell(lines):
         return lines
     reads, made = _names("".join(lines))
     open_names = sorted(reads & _gaps - made - _variables().keys())
-    if not open_names:
-        return lines
-    return [
-        f"__import__('course.cells').cells.wait({open_names!r}, {sorted(made)!r})\n"
-    ]
+    return as_call(wait, open_names, sorted(made)) if open_names else lines
 
 
 def wait(open_names, made):
@@ -235,8 +237,8 @@ def _names(source):
 
 
 def enable_conditional_cells():
-    """Teach the running notebook the line %%requires, and what to do with a cell that
-    does not end.
+    """Teach the running notebook what options of cells mean, and what to do with a cell
+    that does not end.
 
     Does nothing outside IPython, and nothing a second time.
     """

@@ -60,6 +60,18 @@ def temporary_files():
         yield
 
 
+def sampled(lessons, numbers):
+    """Parameters for a test: of lessons other than these it runs each week only."""
+    return [
+        pytest.param(
+            path,
+            id=path.stem,
+            marks=[] if path.stem[:2] in numbers else pytest.mark.weekly,
+        )
+        for path in lessons
+    ]
+
+
 def notebook(*sources, preamble=True):
     """A notebook whose cells hold `sources`, after one that imports the course."""
     first = [PREAMBLE.format(root=str(ROOT))] if preamble else []

@@ -29,7 +29,7 @@ SOURCE = {
     ],
 }
 TABLE = " | C1060 | C2050\npinned | 1,198 GB/s | 2.5 GB/s\npageable | – | 1 GB/s"
-TIMELESS = CELL.replace("bandwidth", "bandwidth --timeless")
+TIMELESS = CELL.replace("bandwidth\n", "bandwidth\n#| timeless: true\n", 1)
 STATE = "print('bandwidth' in globals(), 'bandwidth' in provenance.results)"
 
 
@@ -190,7 +190,7 @@ def test_the_first_of_the_five_that_there_is_is_shown_and_only_three_set_the_var
         if word in there
     ]
     cell = (
-        "%%requires cuda --result bandwidth --timeless\nbandwidth = 1"
+        "#| requires: cuda\n#| result: bandwidth\n#| timeless: true\nbandwidth = 1"
         if "live" in there
         else TIMELESS
     )
@@ -200,7 +200,7 @@ def test_the_first_of_the_five_that_there_is_is_shown_and_only_three_set_the_var
         SOURCE if "published" in there else None,
         cell,
         STATE,
-        "%%requires result:bandwidth\n7 * 6",
+        "#| requires: result:bandwidth\n7 * 6",
         env=env,
     )
     assert states(shown) == LADDER[there] and errors_of(shown) == []
@@ -271,7 +271,11 @@ def test_nothing_in_the_file_becomes_html(show, key):
 
 def test_a_damaged_file_is_one_line_said_once_and_hides_nothing(show):
     first, again, other = show(
-        [ENTRY], '{"bandwidth": 5}', CELL, CELL, "%%requires cuda:64 --name other\n1"
+        [ENTRY],
+        '{"bandwidth": 5}',
+        CELL,
+        CELL,
+        "#| requires: cuda:64\n#| name: other\n1",
     )
     assert (
         len(

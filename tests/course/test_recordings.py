@@ -165,11 +165,11 @@ def test_what_is_pretended_gets_neither_into_the_course_nor_out_of_it(
 
 
 def test_hash_ignores_header_and_spaces_but_not_code():
-    same = grammar.source_hash("%%requires cuda --result x\nx = 1\n")
+    same = grammar.source_hash("#| requires: cuda\n#| result: x\nx = 1\n")
     assert (
         same
         == grammar.source_hash("\nx = 1   \n\n")
-        == grammar.source_hash("%%requires cuda --name y\nx = 1")
+        == grammar.source_hash("#| requires: cuda\n#| name: y\nx = 1")
     )
     assert same != grammar.source_hash("x = 2") and same != grammar.source_hash(
         "    x = 1\ny = 1"
@@ -211,7 +211,7 @@ def test_committed_recordings_name_their_machine_and_emulated_ones_no_time_no_gp
 # --------------------------------------------------------------------------------------
 # Replay, in a real kernel
 
-CELL = "%%requires cuda:64 --result bandwidth\nx = 1"
+CELL = "#| requires: cuda:64\n#| result: bandwidth\nx = 1"
 
 
 @pytest.fixture
@@ -231,7 +231,7 @@ recordings.FOLDER = pathlib.Path({str(tmp_path)!r})"""
 
 def test_replay_shows_text_picture_and_value_with_their_origin(replay):
     read = (
-        "%%requires result:bandwidth\nprint(bandwidth, '|', where('bandwidth'), '|',"
+        "#| requires: result:bandwidth\nprint(bandwidth, '|', where('bandwidth'), '|',"
         " provenance.origin())"
     )
     cell, after, again, changed = replay([ENTRY], CELL, read, CELL, CELL + "\nx = 2")
@@ -270,7 +270,7 @@ def test_a_claim_that_was_recorded_does_not_speak_of_this_run(replay):
 
 
 def test_what_is_emulated_says_so_in_its_first_word(replay):
-    timeless = CELL.replace("bandwidth", "bandwidth --timeless")
+    timeless = CELL.replace("bandwidth\n", "bandwidth\n#| timeless: true\n", 1)
     without, cell, again, after = replay(
         [EMULATED], CELL, timeless, timeless, "print(where('bandwidth'))"
     )

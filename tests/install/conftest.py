@@ -11,3 +11,10 @@ def interruptible():
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
+
+
+def pytest_collection_modifyitems(items):
+    """What installs a small course takes long."""
+    for item in items:
+        if "small_course" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.slow)

@@ -300,6 +300,7 @@ def test_nothing_can_be_written_and_the_lessons_still_open(course, tmp_path, cap
     assert said.startswith("Neither the course nor your home folder can be written: ")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("read_only, core", [(False, False), (True, True)])
 def test_a_copied_lesson_finds_the_course(
     kernel, monkeypatch, tmp_path, read_only, core
@@ -352,6 +353,7 @@ def printed(code, home):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(
     os.name == "nt", reason="Windows does not find the home folder through HOME"
 )
@@ -420,6 +422,7 @@ def page_of(log, lab, folder):
                 ).read()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options, folder", [([], "work"), (["--core"], "work/core")])
 def test_jupyterlab_serves_a_copy_of_the_first_lesson(
     tmp_path, interruptible, options, folder
@@ -458,6 +461,7 @@ def test_jupyterlab_serves_a_copy_of_the_first_lesson(
     assert os.name == "nt" or line in said
 
 
+@pytest.mark.slow
 def test_the_lines_that_a_class_gets_make_copies_and_say_that_all_is_there(tmp_path):
     """docs/teaching.md: make lab LAB_ARGS=--version, and what its check prints."""
     page = (ROOT / "docs" / "teaching.md").read_text(encoding="utf-8")

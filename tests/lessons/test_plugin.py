@@ -1,6 +1,4 @@
-"""The plugin that counts what nbval ran: each way in which a lesson can fail must fail
-the run.
-"""
+"""What counts that nbval ran all: whatever can fail in a lesson must fail the run."""
 
 import json
 import os
@@ -13,8 +11,8 @@ from types import SimpleNamespace
 import nbformat
 import pytest
 
-from tests.lessons import plugin
 from tools import lab
+from tools.lessons import plugin, status
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -55,88 +53,39 @@ def run(*arguments, **variables):
     return result.returncode, result.stdout + result.stderr
 
 
-def test_good_lessons_pass_and_are_counted(tmp_path):
-    held = shows("claim") + "\nprint('✓ 00.1')"
-    one = write_notebook(tmp_path / "00_one.ipynb", "x = 1", held, shows("replayed"))
-    two = write_notebook(tmp_path / "01_two.ipynb", shows("unjudged"), shows("missed"))
-    source = "import sys; print('progress', file=sys.stderr)"
-    three = write_notebook(tmp_path / "02_tagged.ipynb", source, tags=["lab-stderr"])
-    status, output = run(one, two, three)
-    assert status == 0 and "FAILED" not in output, output
-    counts = (
-        "3 of 3 code cells ran  (2 live, 1 shown from recordings or not available)  1"
-        " claims held, 0 not judged"
-    )
-    ((seconds, mebibytes),) = re.findall(
-        rf"^00_one     {re.escape(counts)}  (.*) s  (.*) MiB, ", output, re.M
-    )
-    assert 0 < float(seconds) < 60 and 20 < int(mebibytes) < 1536
-    counts = (
-        "6 of 6 code cells ran  (5 live, 1 shown from recordings or not available)  1"
-        " claims held, 1 not judged"
-    )
-    assert f"\ntotal      {counts}" in output
-
-
-def test_cells_run_twice_in_one_kernel(tmp_path):
-    """A name that only the first run lacks, and one that the second finds changed."""
-    once = "import builtins\nassert not hasattr(builtins, 'seen')\nbuiltins.seen = True"
-    good = write_notebook(
-        tmp_path / "00_good.ipynb",
-        "n = globals().get('n', 0) + 1",
-        "assert n < 3; print(n)",
-    )
-    bad = write_notebook(tmp_path / "01_bad.ipynb", "x = 1", once, shows("unjudged"))
-    status, output = run("--twice", good, bad)
-    assert "00_good  4 of 4 code cells ran" in output
-    assert (
-        "01_bad   5 of 6 code cells ran" in output
-        and "0 claims held, 2 not judged" in output
-    )
-    assert (
-        status == 1
-        and "01_bad.ipynb::Cell 1 again" in output
-        and "did not run to the end: 4 (" in output
-    )
-
-
-def test_a_result_that_cannot_be_recorded_fails(tmp_path):
-    setup = (
-        f"import sys; sys.path.insert(0, {str(ROOT)!r})\nfrom course.cells import"
-        " *\nenable_conditional_cells()"
-    )
-    cell = "%%requires cuda --result numbers\nnumbers = {}"
-    bad = write_notebook(
-        tmp_path / "00_bad.ipynb",
-        setup,
-        cell.format("{'a': (1, 2)}"),
-        "assert numbers['a'][1] == 2",
-    )
-    good = write_notebook(
-        tmp_path / "01_good.ipynb",
-        setup,
-        cell.format("[1, 2]"),
-        "assert numbers[1] == 2",
-    )
-    status, output = run(bad, good, LAB_PRETEND="cuda")
-    assert (
-        status == 1
-        and "00_bad   2 of 3 code cells ran" in output
-        and "01_good  3 of 3 code cells ran" in output
-    )
-    assert (
-        "result 'numbers' would come back changed from a recording: use lists for"
-        " tuples" in output
-    )
-
-
 PROCESS = """import subprocess, sys, time
-code = "big = bytearray(300_000_000); input()"
+code = "big = bytearray(600_000_000); input()"
 with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE):
     time.sleep(2)"""
 
-# Lesson: its code cells, how many of them count as run, what the report says, the cells
-# that pytest lists.
+SETUP = f"""import sys; sys.path.insert(0, {str(ROOT)!r})
+from course.cells import *
+enable_conditional_cells()"""
+CHANGED = "#| requires: cuda\n#| result: numbers\nnumbers = {'a': (1, 2)}"
+KEPT = "#| requires: cuda\n#| result: numbers\nnumbers = [1, 2]"
+
+# Lessons that are run together, with two at a time. These are good: their cells, and
+# what the report says of them.
+GOOD = {
+    "00_one": (
+        ["x = 1", shows("claim") + "\nprint('✓ 00.1')", shows("replayed")],
+        "3 of 3 code cells ran  (2 live, 1 shown from recordings or not available)"
+        "  1 claims held, 0 not judged",
+    ),
+    "01_two": (
+        [shows("unjudged"), shows("missed")],
+        "2 of 2 code cells ran  (2 live, 0 shown from recordings or not available)"
+        "  0 claims held, 1 not judged",
+    ),
+    "02_tagged": (
+        ["import sys; print('progress', file=sys.stderr)"],
+        "1 of 1 code cells ran",
+    ),
+    "03_recordable": ([SETUP, KEPT, "assert numbers[1] == 2"], "3 of 3 code"),
+}
+
+# Of these: their cells, how many count as run, what the report says, the cells that
+# pytest lists.
 BAD = {
     "00_last_fails": (["x = 1", "1 / 0"], "1 of 2", "ZeroDivisionError", [1]),
     "02_dies": (
@@ -175,9 +124,22 @@ BAD = {
         "Timeout of 10 seconds",
         [0],
     ),
+    "09_result_comes_back_changed": (
+        [SETUP, CHANGED, "assert numbers['a'][1] == 2"],
+        "2 of 3",
+        "result 'numbers' would come back changed from a recording: use lists for"
+        " tuples",
+        [1],
+    ),
     # In these nbval finds nothing wrong.
+    "09_left_out": (
+        ["x = 1", "y = 2"],
+        "1 of 2",
+        "did not run to the end: 1 (",
+        [],
+    ),
     "10_takes_memory": (
-        ["big = bytearray(300_000_000)"],
+        ["big = bytearray(600_000_000)"],
         "1 of 1",
         "its kernel needed",
         [],
@@ -188,29 +150,77 @@ BAD = {
 
 
 @pytest.fixture(scope="module")
-def bad_run(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("bad")
+def both(tmp_path_factory):
+    """Exit status and output of one run of all these lessons."""
+    folder = tmp_path_factory.mktemp("lessons")
     paths = [
-        write_notebook(folder / f"{name}.ipynb", *cells)
-        for name, (cells, *_) in BAD.items()
+        write_notebook(
+            folder / f"{name}.ipynb",
+            *cells,
+            tags=["lab-stderr"] if name == "02_tagged" else [],
+        )
+        for name, (cells, *_) in {**GOOD, **BAD}.items()
     ]
-    return run(
-        "--nbval-cell-timeout=10", "--kernel-mib=256", "--family-mib=300", *paths
+    limits = ["--nbval-cell-timeout=10", "--kernel-mib=500", "--family-mib=600"]
+    left_out = [f"--rootdir={folder}", "--deselect=09_left_out.ipynb::Cell 1"]
+    workers = ["-n", "2", "--dist", "loadfile"]
+    return run(*limits, *left_out, *workers, *paths, LAB_PRETEND="cuda")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", GOOD)
+def test_good_lessons_pass_and_are_counted(both, name):
+    _, output = both
+    found = re.search(rf"^{name} +(.*?)  ([\d.]+) s  (\d+) MiB, ", output, re.M)
+    assert found and found[1].startswith(GOOD[name][1]), output
+    assert 0 < float(found[2]) < 60 and 20 < int(found[3]) < 500
+    assert f"FAILED {name}" not in output and f"{name}.ipynb::" not in output
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", BAD)
+def test_what_must_fail_fails(both, name):
+    _, count, message, failed_cells = BAD[name]
+    status, output = both
+    assert status == 1 and message in output and f"FAILED {name}: " in output
+    assert re.search(rf"^{name} +{count} code cells ran", output, re.M), output
+    listed = re.findall(rf"^FAILED .*\b{name}\.ipynb::Cell (\d+)", output, re.M)
+    assert [int(number) for number in listed] == failed_cells
+
+
+@pytest.mark.slow
+def test_all_is_counted(both):
+    found = re.findall(r"^(\S+) +(\d+) of (\d+) code cells", both[1], re.M)
+    *lessons, (_, done, cells) = found
+    assert [name for name, _, _ in lessons] == [*GOOD, *BAD]
+    assert int(done) == sum(int(done) for _, done, _ in lessons)
+    assert int(cells) == sum(int(cells) for _, _, cells in lessons)
+
+
+@pytest.mark.slow
+def test_cells_run_twice_in_one_kernel(tmp_path):
+    """A name that only the first run lacks, and one that the second finds changed."""
+    once = "import builtins\nassert not hasattr(builtins, 'seen')\nbuiltins.seen = True"
+    good = write_notebook(
+        tmp_path / "00_good.ipynb",
+        "n = globals().get('n', 0) + 1",
+        "assert n < 3; print(n)",
+    )
+    bad = write_notebook(tmp_path / "01_bad.ipynb", "x = 1", once, shows("unjudged"))
+    status, output = run("--twice", good, bad)
+    assert "00_good  4 of 4 code cells ran" in output
+    assert (
+        "01_bad   5 of 6 code cells ran" in output
+        and "0 claims held, 2 not judged" in output
+    )
+    assert (
+        status == 1
+        and "01_bad.ipynb::Cell 1 again" in output
+        and "did not run to the end: 4 (" in output
     )
 
 
-@pytest.mark.parametrize("name", BAD)
-def test_what_must_fail_fails(bad_run, name):
-    _, count, message, failed_cells = BAD[name]
-    status, output = bad_run
-    assert status == 1 and message in output and f"FAILED {name}: " in output
-    assert re.search(rf"^{name} +{count} code cells ran", output, re.M), output
-    assert [
-        int(n)
-        for n in re.findall(rf"^FAILED .*\b{name}\.ipynb::Cell (\d+)", output, re.M)
-    ] == failed_cells
-
-
+@pytest.mark.slow
 def test_with_findings_what_is_not_announced_is_listed(tmp_path):
     cells = [
         shows("finding"),
@@ -229,11 +239,12 @@ def test_with_findings_what_is_not_announced_is_listed(tmp_path):
         )
     ]
     nbformat.write(stored, path)
-    status, output = run("--findings", path)
-    assert status == 0, output
+    failing = write_notebook(tmp_path / "01_fails.ipynb", shows("finding"), "1 / 0")
+    status, output = run("--findings", path, failing)
+    assert status == 1 and re.findall(r"^FAILED (\S+): ", output, re.M) == ["01_fails"]
     assert (
         "4 of 4 code cells ran  (3 live, 1 shown" in output
-        and "4 findings with torch" in output
+        and "5 findings with torch" in output
     )
     listed = [line for line in output.splitlines() if line.startswith("00_next, cell ")]
     assert (
@@ -241,26 +252,16 @@ def test_with_findings_what_is_not_announced_is_listed(tmp_path):
         and "a warning more" in listed[2]
         and "than its stored output" in listed[3]
     )
-    failing = write_notebook(tmp_path / "01_fails.ipynb", shows("finding"), "1 / 0")
-    assert run("--findings", failing)[0] == 1
-
-
-def test_a_cell_that_is_left_out_fails_the_run(tmp_path):
-    path = write_notebook(tmp_path / "good.ipynb", "x = 1", "y = 2")
-    status, output = run(f"--rootdir={tmp_path}", "--deselect=good.ipynb::Cell 1", path)
-    assert (
-        status == 1
-        and "1 passed, 1 deselected" in output
-        and "did not run to the end: 1 (" in output
-    )
 
 
 def test_no_notebook_and_an_unreadable_one_fail(tmp_path):
-    status, output = run(tmp_path)
-    assert status == 2 and "name notebooks" in output
+    with pytest.raises(SystemExit) as stopped:
+        plugin.main([str(tmp_path)])
+    assert stopped.value.code == 2
     path = tmp_path / "00_broken.ipynb"
     path.write_text("{")
-    assert run(path)[0] != 0
+    with pytest.raises(ValueError):
+        plugin.main([str(path)])
 
 
 CLAIM = """# {timed}
@@ -270,61 +271,66 @@ with open({path!r}, "a") as file: file.write("x")
 if len(Path({path!r}).read_text()) < {attempt}: raise ClaimError("missed")"""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    ("timed", "attempt", "other", "status", "runs"),
-    [
-        ("timed=True", 2, "y = 1", 0, 2),
-        ("timed=True", 3, "y = 1", 1, 2),
-        ("timed=True", 2, "1 / 0", 1, 1),
-        ("", 2, "y = 1", 1, 1),
-    ],
+    ("timed", "attempt", "status", "runs"),
+    [("timed=True", 2, 0, 2), ("timed=True", 3, 1, 2), ("", 2, 1, 1)],
 )
 def test_only_missed_claims_about_time_get_one_more_run(
-    tmp_path, timed, attempt, other, status, runs
+    tmp_path, timed, attempt, status, runs
 ):
-    good = write_notebook(tmp_path / "00_good.ipynb", "x = 1")
     source = CLAIM.format(timed=timed, path=str(tmp_path / "count"), attempt=attempt)
-    got, output = run(good, write_notebook(tmp_path / "01_claims.ipynb", source, other))
+    got, output = run(write_notebook(tmp_path / "01_claims.ipynb", source))
     assert got == status, output
     assert ("Only claims were missed. Once more: 01_claims\n" in output) == (runs == 2)
     assert (tmp_path / "count").read_text() == "x" * runs
 
 
-def test_lessons_that_judge_times_run_apart_from_the_others(tmp_path):
+LIMITS = SimpleNamespace(kernel_mib=100, family_mib=100)
+
+
+@pytest.mark.parametrize(
+    ("left", "missed", "mib", "only"),
+    [
+        ({1}, {1}, 0, True),
+        ({0, 1}, {1}, 0, False),  # another cell failed, too
+        ({1}, {1}, 200, False),
+        (set(), set(), 0, False),
+    ],
+)
+def test_other_faults_get_none(left, missed, mib, only):
+    lesson = plugin.Lesson(Path("01.ipynb"), left, kernel_mib=mib)
+    lesson.missed, lesson.counts["cells"] = missed, 2
+    assert lesson.only_missed_claims(LIMITS) == only
+
+
+def test_lessons_that_judge_times_run_apart_from_the_others(tmp_path, monkeypatch):
     one = write_notebook(tmp_path / "00_one.ipynb", "x = 1", "x  # timed=True")
     two = write_notebook(
         tmp_path / "01_two.ipynb",
-        "%%requires result:a\nclaim('fast', a, at_most=2, timed=True)",
+        "#| requires: result:a\nclaim('fast', a, at_most=2, timed=True)",
     )
+    chosen = []
+    monkeypatch.setattr(
+        plugin, "run_lessons", lambda paths, *_: chosen.append(paths) or (0, [])
+    )
+    assert plugin.main(["--timed", str(one), str(two)]) == 0
+    assert plugin.main(["--timed", str(two)]) == 0
+    assert plugin.main([str(one), str(two)]) == 0
+    assert chosen == [[one], [one, two]]
     assert plugin.judges_times("%%today a/b: slower 5\n1")
     assert not plugin.judges_times("%%today a/b: warns 'slower'\n1")
-    status, output = run("--timed=yes", one, two)
-    assert status == 0 and re.findall(r"^(0\S+) ", output, re.M) == ["00_one"]
-    assert plugin.main(["--timed=no", str(one)]) == 0
-    job = "%%requires cuda --name x\n%%torchrun 2\n1"
-    four = write_notebook(tmp_path / "03_four.ipynb", job, "'%%torchrun'")
-    assert plugin.main(["--jobs=no", str(four)]) == 0
 
 
-def ran(folder, monkeypatch, paths, **options):
+def ran(folder, monkeypatch, paths):
     """What is kept of a run of these lessons, as path below `folder` → content."""
-    monkeypatch.setattr(plugin, "STATUS", folder)
-    lessons = plugin.Lessons(
-        paths,
-        SimpleNamespace(
-            **{
-                "findings": False,
-                "twice": False,
-                "kernel_mib": 1,
-                "family_mib": 1,
-                **options,
-            }
-        ),
-    )
-    for lesson in lessons.lessons.values():
+    monkeypatch.setattr(status, "STATUS", folder)
+    options = SimpleNamespace(findings=False, twice=False, kernel_mib=1, family_mib=1)
+    lessons = plugin.Lessons(paths, options).lessons.values()
+    for lesson in lessons:
         lesson.left.clear()
         lesson.claims["a"] = [{"text": "it holds", "value": True}]
-    lessons.keep(attempt=1)
+    status.keep(lessons, options, attempt=1)
     return {
         str(path.relative_to(folder)): json.loads(path.read_text("utf-8"))
         for path in folder.rglob("*.*")
@@ -337,7 +343,7 @@ def test_what_happened_is_kept_of_lessons_of_the_course_only(tmp_path, monkeypat
     for name in ("EMULATOR_GPU", "LAB_UNTIMED"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(
-        plugin, "installed", lambda: {"torch": "2.13.0", "IPython": "9.1"}
+        status, "installed", lambda: {"torch": "2.13.0", "IPython": "9.1"}
     )
     folder = tmp_path / "status"
     assert ran(folder, monkeypatch, [other]) == {}

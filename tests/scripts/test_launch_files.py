@@ -108,6 +108,7 @@ def test_torchrun_lets_all_options_through():
         assert launch.training_script_args == [word]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix" or not shutil.which("bash"), reason="no bash")
 def test_sbatch_runs_on_one_machine(tmp_path):
     """With stand-ins for srun and scontrol. A clean run: the result, and nothing on

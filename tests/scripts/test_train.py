@@ -88,6 +88,7 @@ def files(folder):
     return ["--metrics", folder / "metrics", "--checkpoint", folder / "run.pt"]
 
 
+@pytest.mark.slow
 def test_two_processes_draw_the_curve_of_one(undisturbed, tmp_path):
     words = [*SMALL, "--steps", STEPS, *files(tmp_path)]
     run = launch.torchrun(SCRIPTS / "train.py", *words, processes=2)
@@ -118,6 +119,7 @@ def test_processes_meet_by_what_this_pytorch_has(kind, there, backend, monkeypat
     assert asked == [backend]
 
 
+@pytest.mark.xla
 @pytest.mark.skipif(missing_xla() is not None, reason=f"needs {missing_xla()}")
 def test_xla_draws_the_curve_of_the_cpu(undisturbed, tmp_path):
     import torch_xla.debug.metrics as counters
@@ -157,6 +159,7 @@ def test_a_text_of_ones_own_is_mapped_not_read(tmp_path):
 # Stopped and continued
 
 
+@pytest.mark.slow
 def test_a_request_to_stop_saves_and_stops(undisturbed, tmp_path):
     words = [*SMALL, "--steps", STEPS, *files(tmp_path)]
     process = processes.start(train.main, *words, "--save-every=1000")
@@ -184,6 +187,7 @@ def test_the_metrics_go_back_to_the_checkpoint(undisturbed, tmp_path):
     assert losses(lines) == losses(undisturbed[1])
 
 
+@pytest.mark.slow
 def test_ctrl_c_stops_two_processes_at_the_same_step():
     folder = launch.folder()
     words = [*SMALL, "--steps=100000", "--log-every=5", *files(folder)]

@@ -59,6 +59,7 @@ def losses_of(log):
     return {line["step"]: line["loss"] for line in processes.log_of(log)}
 
 
+@pytest.mark.slow
 def test_kill_9_at_random_steps_changes_nothing(undisturbed, tmp_path):
     script, folder = undisturbed
     words = [*TRAININGS[script], "--checkpoint=run.pt", "--save-every=3", LOGS[script]]
@@ -94,6 +95,7 @@ def holds_text(path):
     return path.exists() and path.read_text()
 
 
+@pytest.mark.slow
 def test_kill_9_while_a_checkpoint_is_written_leaves_a_whole_one(tmp_path):
     """Most of the time is writing, so most kills hit it."""
     chance, torn, kills = processes.chance(), 0, 0

@@ -197,6 +197,7 @@ def test_each_sample_goes_to_one_process_once_an_epoch(monkeypatch, size, batch)
     assert sorted(taken) == list(range(1437))
 
 
+@pytest.mark.slow
 def test_two_processes_are_one(undisturbed, tmp_path):
     alone = train_alone(*files(tmp_path))
     assert_same_weights(load(tmp_path / "run.pt"), undisturbed.checkpoint)
@@ -214,6 +215,7 @@ def test_two_processes_are_one(undisturbed, tmp_path):
     assert (found["seen_min"], found["seen_max"]) == (EPOCHS, EPOCHS)
 
 
+@pytest.mark.slow
 def test_gradients_of_four_processes_are_those_of_one(tmp_path):
     # 1437 samples: two steps of 718, of which two processes take one more than the
     # others, then one step with a single sample, of which three processes have nothing.
@@ -232,6 +234,7 @@ def test_gradients_of_four_processes_are_those_of_one(tmp_path):
     assert_seen(four, 1)
 
 
+@pytest.mark.slow
 def test_accumulation_changes_memory_not_weights(tmp_path):
     found = {}
     for parts in (1, 3, 100):  # 100 parts of 64 samples: some are empty
@@ -246,6 +249,7 @@ def test_accumulation_changes_memory_not_weights(tmp_path):
 # ---- Interrupted in the middle ----
 
 
+@pytest.mark.slow
 def test_continues_in_the_middle_of_an_epoch_with_another_number_of_processes(
     undisturbed, tmp_path
 ):
@@ -277,6 +281,7 @@ def test_continues_in_the_middle_of_an_epoch_with_another_number_of_processes(
     assert again["samples_per_second"] == 0
 
 
+@pytest.mark.slow
 def test_kill_9_at_random_steps_changes_nothing(start, undisturbed, tmp_path):
     """One run takes all kills: a start costs seconds, a kill in a run that is restarted
     anyway costs no other.
@@ -314,6 +319,7 @@ def test_kill_9_at_random_steps_changes_nothing(start, undisturbed, tmp_path):
     assert not list(tmp_path.glob("*.tmp")), f"killed: (restart, rank, step) in {died}"
 
 
+@pytest.mark.slow
 def test_interrupt_leaves_nothing_behind(start, tmp_path):
     """Ctrl-C: a terminal sends SIGINT to torchrun's process group."""
     checkpoint = tmp_path / "run.pt"
@@ -376,6 +382,7 @@ def two_hosts():
                 subprocess.run(["ip", "netns", "del", host.name], capture_output=True)
 
 
+@pytest.mark.slow
 def test_a_machine_that_is_cut_off_and_comes_back(
     start, undisturbed, two_hosts, tmp_path
 ):

@@ -13,6 +13,7 @@ import torch
 from tests.conftest import ROOT
 from utils.needs import missing_xla
 
+pytestmark = pytest.mark.xla
 SCRIPT = ROOT / "notebooks" / "scripts" / "train_xla.py"
 FAKE = """
 import importlib.metadata, runpy, sys

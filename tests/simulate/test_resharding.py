@@ -2,6 +2,8 @@
 rows do not divide evenly.
 """
 
+import pytest
+
 from utils import launch
 
 JOB = """
@@ -37,6 +39,7 @@ os._exit(0)
 """
 
 
+@pytest.mark.slow
 def test_saved_by_two_loaded_by_three(tmp_path):
     script = tmp_path / "job.py"
     script.write_text(JOB)

@@ -294,6 +294,7 @@ def block_of(heading):
     return code
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "heading, run",
     [(heading, run) for heading, runs in RUNS.items() for run in runs],

@@ -197,11 +197,13 @@ def test_README_says_of_GPUs_and_TPUs_what_the_recordings_say(pages):
 # --------------------------------------------------------------------------------------
 # A small course
 
-CUDA = """%%requires cuda --result numbers --timeless
+CUDA = """#| requires: cuda
+#| result: numbers
+#| timeless: true
 numbers = [1, 2]
 claim("a rule", numbers[1], at_least=2, limit=4)
 claim("a time", numbers[0], at_most=9, unit="s", timed=True)"""
-READS = '%%requires result:numbers\nclaim(f"{name} of it", True)'
+READS = '#| requires: result:numbers\nclaim(f"{name} of it", True)'
 PLAIN = (
     'claim("of the CPU", 1, at_least=1)\nwith expect_error(ValueError, "odd"):\n   '
     ' claim("a false one", 2, at_least=3)'
@@ -350,7 +352,7 @@ def test_of_the_emulated_device_there_is_no_time(course):
 
 
 def test_what_the_emulated_device_gave_is_shown_for_timeless_cells_only(course):
-    change(course, " --timeless", "")
+    change(course, "#| timeless: true", "#")
     record(course, T4)
     assert rows(course)["numbers"] == "nothing yet"
 

@@ -135,12 +135,12 @@ def test_the_switch_stands_where_there_are_answers():
 
 
 def test_folded_code_has_its_title_as_summary_and_keeps_its_header():
-    source = "%%requires cuda --name x\n# @title The <data>\nx = 1"
+    source = "#| requires: cuda\n#| name: x\n# @title The <data>\nx = 1"
     nb, _ = made(code(source, "out", metadata={"tags": ["fold"]}))
     summary = '<details class="code"><summary>The &lt;data&gt;</summary>'
-    kept = "%%requires cuda --name x\nx = 1"
+    kept = "#| requires: cuda\n#| name: x\nx = 1"
     assert parts(nb) == [summary, kept, ENDS, "out"]
-    row = "%%requires cuda --name x\n%%today amp/x: fine\n1\n# ---- today\n1"
+    row = "#| requires: cuda\n#| name: x\n%%today amp/x: fine\n1\n# ---- today\n1"
     shown = parts(made(code(row, "out", metadata={"tags": ["fold"]}))[0])
     assert shown[:2] == [summary.replace("The &lt;data&gt;", "amp/x"), row]
 
@@ -310,7 +310,7 @@ def test_sphinx_links_to_cells_and_headings_and_writes_math_itself(tmp_path):
     )
     cells = [
         text("# Page", id="title"),
-        code("%%requires cuda\nif x: y", "shown", id="the-cell"),
+        code("#| requires: cuda\nif x: y", "shown", id="the-cell"),
         text("## 2 · Why\n\n**Bet.** $2 or $3? Is $n^2$ $$\\frac{a}{b}$$", id="why"),
         code("z", "hidden", id="z"),
         text("## Recipe", id="recipe"),
@@ -331,7 +331,7 @@ def test_sphinx_links_to_cells_and_headings_and_writes_math_itself(tmp_path):
     assert shown.count("<math") == 2 and "mathjax" not in shown.lower()
     assert "$2 or $3" in shown
     assert '<span class="k">if</span>' in shown
-    assert '<span class="cp">%%requires cuda</span>' in shown
+    assert '<span class="cp">#| requires: cuda</span>' in shown
     folded = re.search(r'<details class="answer" .*?>(.*?)</details>', shown, re.S)[1]
     words = html.unescape(re.sub("<.*?>", "", folded))
     assert "hidden" in words and "shown" not in words

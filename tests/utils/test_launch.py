@@ -88,6 +88,7 @@ def asleep(job, count):
     return job.processes()
 
 
+@pytest.mark.slow
 def test_each_rank_answers(script, capsys, monkeypatch):
     monkeypatch.setenv("RANK", "7")  # a notebook inside a job of somebody else
     run = launch.torchrun(script(RANKS), processes=2)
@@ -102,12 +103,14 @@ def test_each_rank_answers(script, capsys, monkeypatch):
     assert shown[1] == "rank 0 │ I am 0" and shown[3] == "rank 1 │ I am 1"
 
 
+@pytest.mark.slow
 def test_without_a_network_store_as_windows_needs_it(script, monkeypatch):
     monkeypatch.setattr(launch, "DEFAULTS", {**jobs.DEFAULTS, **jobs.WINDOWS})
     run = launch.torchrun(script(WORLD), processes=2)
     assert run.results() == [2, 2] and not set(run.printed[0]) - set("2\n")
 
 
+@pytest.mark.slow
 def test_a_failure_is_an_error_unless_announced(script, capsys):
     words = (
         "the job ended with status 1, its last words: ValueError: rank one is unhappy;"
@@ -119,6 +122,7 @@ def test_a_failure_is_an_error_unless_announced(script, capsys):
     assert "rank 1 │ ValueError: rank one is unhappy" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="sends a POSIX signal")
 def test_a_rank_that_dies_without_a_word(script):
     words = r"last words: \(exitcode: -9\) local_rank: 1; run the cell again\.$"
@@ -146,6 +150,7 @@ def test_the_lines_in_which_two_scripts_differ(tmp_path, capsys):
         launch.show_diff(old, "nowhere.py")
 
 
+@pytest.mark.slow
 def test_no_colors(script, monkeypatch):
     monkeypatch.setenv("LAB_STRICT", "1")
     # a notebook's kernel does it; Python 3.13 colors its tracebacks then
@@ -154,6 +159,7 @@ def test_no_colors(script, monkeypatch):
     assert "\x1b" not in run.errors[1]
 
 
+@pytest.mark.slow
 def test_a_job_that_does_not_end_is_stopped(script):
     job = launch.start(script(SLEEPS))
     before = asleep(job, 2)
@@ -163,6 +169,7 @@ def test_a_job_that_does_not_end_is_stopped(script):
     assert job.processes() == [] and not any(process.is_running() for process in before)
 
 
+@pytest.mark.slow
 def test_workers_that_lost_their_parent_are_stopped_too(script):
     job = launch.start(script(SLEEPS))
     before = asleep(job, 2)
@@ -173,6 +180,7 @@ def test_workers_that_lost_their_parent_are_stopped_too(script):
     assert not any(process.is_running() for process in before)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="sends a POSIX signal")
 def test_an_interrupted_or_ended_kernel_leaves_nothing(script):
     # behind a shell's &, too
@@ -192,6 +200,7 @@ def test_an_interrupted_or_ended_kernel_leaves_nothing(script):
     assert not os.path.exists(folder)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(
     not sys.platform.startswith("linux"),
     reason="looks at the names of threads in /proc",
@@ -235,6 +244,7 @@ def test_what_pytorch_writes_for_itself_is_not_what_a_program_says():
     assert jobs.NOISE.sub("", f"first\n{noise}{other}") == f"first\n{other}"
 
 
+@pytest.mark.slow
 def test_the_cell_magic(capsys):
     shell = InteractiveShell.instance()
     try:

@@ -10,6 +10,7 @@ import pytest
 from utils import xla
 from utils.needs import missing_xla
 
+pytestmark = pytest.mark.xla
 # Two lines of each, as torch_xla 2.9.0 and PyTorch 2.13.0 print them.
 TEXT = """IR {
   %1 = f32[3,2]{1,0} xla::device_data(), xla_shape=f32[3,2]{1,0}

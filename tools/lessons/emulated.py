@@ -1,12 +1,12 @@
 """Run the lessons on the emulated CUDA device, strictly.
 
-    python -m tools.lessons.emulated [--record] [NUMBER…]
+    python -m tools.lessons.emulated [--once | --record] [NUMBER…]
 
 Each lesson runs twice in one kernel on a T4 (two of them where a cell asks for two),
 and once on one H200 if anything in it asks which GPU it has. Every code cell has to
 end, every claim but those about time has to hold, and no kernel may stay uncomputed.
-Three run at a time: no time is measured. --record: instead of that, store what the
-timeless cells give on the T4 in notebooks/recorded.
+Three run at a time: no time is measured. --once: each runs once, on the T4. --record:
+instead of that, store what the timeless cells give on the T4 in notebooks/recorded.
 """
 
 import argparse
@@ -25,8 +25,9 @@ from emulator.run import environment
 from tools.lessons.plugin import code_of
 
 # Memory of emulated GPUs counts as the kernel's.
-COMMAND = ["-m", "tools.lessons.plugin", "--color=no"]
-COMMAND += ["--kernel-mib=8192", "--family-mib=65536"]
+RUN = ["-m", "tools.lessons.plugin", "--color=no"]
+RUN += ["--kernel-mib=8192", "--family-mib=65536"]
+RECORD = ["-m", "tools.record"]
 NOTEBOOKS = pathlib.Path(__file__).resolve().parents[2] / "notebooks"
 # The most (GFLOP, MiB) of an operator that is computed: what is larger takes too long
 # on a CPU, and leaves no values.
@@ -55,12 +56,12 @@ def lesson(number):
 
 
 def headers(number):
-    """What the %%requires lines of the lesson say."""
+    """What the lesson's conditional cells require."""
     return list(filter(None, map(grammar.header, code_of(lesson(number)))))
 
 
 def words(number):
-    """The words of its %%requires lines: 11 asks for "cuda:2", 12 for no GPU."""
+    """What its cells require: 11 asks for "cuda:2", 12 for no GPU."""
     return {header.word for header in headers(number)}
 
 
@@ -86,14 +87,12 @@ def variables(number, gpu, gpus, log):
     return found
 
 
-def run_lesson(number, gpu, record=False):
+def run_lesson(number, gpu, command):
     """One lesson on one kind of GPU: (line that says how it went, all that was printed,
     whether all is well).
     """
-    gpus = 2 if record or ("cuda:2" in words(number) and gpu == "T4") else 1
-    command = [*COMMAND, *(["--twice"] if gpu == "T4" else [])]
-    if record:
-        command = ["-m", "tools.record"]
+    asks_for_two = "cuda:2" in words(number) and gpu == "T4"
+    gpus = 2 if command == RECORD or asks_for_two else 1
     with tempfile.TemporaryDirectory() as folder:
         log = pathlib.Path(folder) / "log.txt"
         begin = time.perf_counter()
@@ -122,55 +121,67 @@ def run_lesson(number, gpu, record=False):
     )
 
 
-def main(arguments=None):
-    parser = argparse.ArgumentParser(
+def parser():
+    found = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument(
+    found.add_argument(
         "numbers",
         nargs="*",
         metavar="NUMBER",
         help="lessons, such as 05 (default: all with CUDA cells)",
     )
-    parser.add_argument(
+    found.add_argument("--once", action="store_true", help="each once, on a T4")
+    found.add_argument(
         "--record", action="store_true", help="store what the timeless cells give"
     )
-    options = parser.parse_args(arguments)
-    if not (build.folder() / "emulator_operators.so").exists():
-        sys.exit("The emulated CUDA device is not built yet: python -m emulator.build")
-    numbers = options.numbers or ORDER
-    if options.record:
-        numbers = [n for n in numbers if any(head.timeless for head in headers(n))]
-    gpus = ["T4"] if options.record else ["T4", "H200"]
-    jobs = [
-        (n, gpu, options.record)
-        for gpu in gpus
-        for n in numbers
-        if gpu == "T4" or on_h200(n)
-    ]
-    jobs.sort(key=lambda job: (ORDER.index(job[0]), job[1] != "T4"))
-    begin, failed, lines = time.perf_counter(), 0, []
-    with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
-        for future in concurrent.futures.as_completed(
-            [pool.submit(run_lesson, *job) for job in jobs]
-        ):
-            line, printed, well = future.result()
-            lines.append(line)
-            print(line, flush=True)
-            if not well:
-                failed += 1
-                print(printed, flush=True)
+    return found
+
+
+def jobs(numbers, once=False, record=False):
+    """The arguments of run_lesson for each run of these lessons, the longest first."""
+    numbers = numbers or ORDER
+    if record:
+        timeless = [n for n in numbers if any(head.timeless for head in headers(n))]
+        return [(n, "T4", RECORD) for n in timeless]
+    if once:
+        return [(n, "T4", RUN) for n in numbers]
+    found = [(n, "T4", [*RUN, "--twice"]) for n in numbers]
+    found += [(n, "H200", RUN) for n in numbers if on_h200(n)]
+    return sorted(found, key=lambda job: (ORDER.index(job[0]), job[1] != "T4"))
+
+
+def total(lines):
+    """What the lines of all runs say together."""
     counted = {  # in the lines of the plugin: how many of what
         "code cells": r"(\d+) of \d+ code cells",
         "live": r"\((\d+) live",
         "claims held": r"(\d+) claims held",
         "claims about time not judged": r"(\d+) not judged",
     }
-    said = []
-    for what, pattern in counted.items():
-        said.append(f"{sum(map(int, re.findall(pattern, ''.join(lines)))):,} {what}")
+    said = "".join(lines)
+    return ", ".join(
+        f"{sum(map(int, re.findall(pattern, said))):,} {what}"
+        for what, pattern in counted.items()
+    )
+
+
+def main(arguments=None):
+    options = parser().parse_args(arguments)
+    if not (build.folder() / "emulator_operators.so").exists():
+        sys.exit("The emulated CUDA device is not built yet: python -m emulator.build")
+    begin, failed, lines = time.perf_counter(), 0, []
+    with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
+        runs = [pool.submit(run_lesson, *job) for job in jobs(**vars(options))]
+        for future in concurrent.futures.as_completed(runs):
+            line, printed, well = future.result()
+            lines.append(line)
+            print(line, flush=True)
+            if not well:
+                failed += 1
+                print(printed, flush=True)
     minutes = (time.perf_counter() - begin) / 60
-    print(f"{', '.join(said)}; {failed} runs failed; {minutes:.1f} min")
+    print(f"{total(lines)}; {failed} runs failed; {minutes:.1f} min")
     return 1 if failed else 0
 
 

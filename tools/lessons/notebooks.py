@@ -21,7 +21,7 @@ import nbformat
 
 from course import grammar, recordings, widgets
 from course.exercises import lesson_exercises
-from tools.lessons import formatting, links, pages, parts, rules, run, schemas
+from tools.lessons import links, pages, parts, rules, run, schemas
 from utils.errors import LabError
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -99,10 +99,6 @@ def canonical(nb, path):
         {"kernelspec": kernel, "language_info": {"name": "python"}, **kept}
     )
     nb.nbformat, nb.nbformat_minor = 4, 5
-    code = parts.code_cells(nb)
-    sources = formatting.formatted([cell.source for cell in code])
-    for cell, source in zip(code, sources, strict=True):
-        cell.source = source
     taken = set()
     for cell in nb.cells:
         lines = cell.source.strip().splitlines()
@@ -150,7 +146,7 @@ def _clean_output(output):
 
 def _slug(cell, taken):
     """An id from the first words of a cell, which is not among those `taken`."""
-    # not from what a line of code begins with: "%%requires", "#", "import", "from"
+    # not from what a line of code begins with: "%%today", "#", "import", "from"
     source = re.sub(r"^(%%|#|import|from)\S*", "", cell.source.lower())
     words = re.findall(r"[a-z0-9]+", source)[:4]
     slug = first = ("-".join(words) or cell.cell_type)[:40]
@@ -189,10 +185,9 @@ def problems(path):
 
 def _code(nb, path):
     code = {cell.id: cell.source for cell in parts.code_cells(nb)}
-    yield from formatting.findings(path.stem, code)
-    wide = sum(map(formatting.long_lines, code.values()))
+    wide = sum(map(parts.long_lines, code.values()))
     if wide:
-        yield f"{wide} lines of code over {formatting.COLUMNS} columns"
+        yield f"{wide} lines of code over {parts.COLUMNS} columns"
     for name, source in code.items():
         try:
             header = grammar.header(source)
@@ -201,8 +196,8 @@ def _code(nb, path):
         else:
             if header and not header.name and not header.word.startswith("result:"):
                 yield (
-                    f"cell {name} cannot be recorded: give it --result NAME or --name"
-                    " NAME"
+                    f"cell {name} cannot be recorded: give it `result: NAME` or"
+                    " `name: NAME`"
                 )
 
 

@@ -52,9 +52,9 @@ class Recording:
 
 @dataclass
 class Cell:
-    """A code cell. section: the heading above it. header: of its %%requires line, or
-    None. recorded: what machines gave for it, or for its claims, newest first, real
-    ones before the emulated.
+    """A code cell. section: the heading above it. header: of its options, or None.
+    recorded: what machines gave for it, or for its claims, newest first, real ones
+    before the emulated.
     """
 
     id: str

@@ -5,7 +5,7 @@ tests, index of errors.
 
 Nothing on them is typed. Claims and conditional cells are read from the lessons' code;
 figures and messages from their stored outputs, from notebooks/recorded/ (`make record`)
-and from build/status/ (tools/lessons/plugin.py, `make test`). Links lead to cells:
+and from build/status/ (tools/lessons/status.py, `make test`). Links lead to cells:
 ../notebooks/NN_name.ipynb#CELL-ID.
 """
 

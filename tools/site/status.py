@@ -1,6 +1,6 @@
 """The status page: what the last run of each lesson's cells said, in each environment.
 
-tools/lessons/plugin.py writes build/status/, which this page is made from.
+tools/lessons/status.py writes build/status/, which this page is made from.
 """
 
 from tools.site.course import md, table
@@ -8,16 +8,14 @@ from tools.site.course import md, table
 ENVIRONMENTS = {  # of the status page → what makes its files
     "main": "the versions of requirements.txt: `make test`, `make check`",
     "XLA": (
-        "the oldest PyTorch, with torch_xla on XLA's own CPU device: `make test`, `make"
-        " test-tpu`"
+        "the oldest PyTorch, with torch_xla on XLA's own CPU device: `make test-tpu`"
     ),
     "Colab-like": (
         "the versions and the front end of Colab's GPU runtime: `make test-colab`"
     ),
     "newest": "the newest PyTorch, as a reader: `make test-next`",
     "emulated Tesla T4": (
-        "CUDA's own code on a GPU that does not exist, each cell twice: `make"
-        " test-cuda`"
+        "CUDA's own code on a GPU that does not exist: `make test-cuda`"
     ),
     "emulated NVIDIA H200": "the same as another GPU: `make test-cuda`",
 }
