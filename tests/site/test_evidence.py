@@ -348,7 +348,7 @@ def test_of_the_emulated_device_there_is_no_time(course):
 
 
 def test_what_the_emulated_device_gave_is_shown_for_timeless_cells_only(course):
-    change(course, " --timeless", "")
+    change(course, "#| timeless: true", "#")
     record(course, T4)
     assert rows(course)["numbers"] == "nothing yet"
 
