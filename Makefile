@@ -15,7 +15,8 @@ TPU := .venv-tpu/$(BIN)/python
 NEXT := .venv-next/$(BIN)/python
 CUDA := .venv-cuda/$(BIN)/python
 BENCH := .venv-bench/$(BIN)/python
-SETUP := @$(PYTHON) tools/setup_env.py
+# BUILD=cpu and the like: which build of PyTorch to install.
+SETUP := @$(PYTHON) tools/setup_env.py $(if $(BUILD),--build $(BUILD))
 
 # Run lessons, every code cell, and count the cells. LAB_STRICT: a claim that misses its
 # bound is an error. LAB_UNTIMED: few samples, and claims about time are not judged: so
@@ -177,7 +178,8 @@ test-next: env-test-next
 
 # A CUDA build of PyTorch above GPUs that do not exist: emulator/README.md.
 env-test-cuda:
-	$(SETUP) --venv .venv-cuda --requirements emulator/requirements.txt $(OTHER)
+	$(SETUP) --venv .venv-cuda --requirements emulator/requirements.txt $(OTHER) \
+	    --build plain
 
 test-emulator: env-test-cuda
 	$(CUDA) -m emulator.build
