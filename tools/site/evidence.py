@@ -60,25 +60,26 @@ def gpu_sentence(lessons):
 
 
 def claims_of(lesson):
-    """The claims of a lesson by their cell and call, in its order: [(cell, [(what was
-    claimed, as data; where and when)])]. Times of the emulated device, which are a
-    model, are none.
+    """The claims of a lesson by their cell and place in it, in its order: [(cell,
+    [(what was claimed, as data; where and when)])]. Times of the emulated device, which
+    are a model, are none.
     """
     found = {}
     for cell in lesson.cells:
-        told = [(claim, "stored here", "") for claim in cell.claims if cell.live]
+        stored = cell.claims if cell.live else []
+        sources = [(stored, "stored here")]
         for kept in cell.recorded:
-            when = f"recorded {kept.origin.date}"
-            told += [(claim, when, kept.note) for claim in kept.claims]
-        for claim, when, note in told:
-            # "about": what it computed or was told, where no device measured
-            device = claim.get("device", "")
-            if not (claim["timed"] and device.startswith(EMULATED)):
-                place = claim.get("about", f"{device}, {when}{note}")
-                same = found.setdefault((cell.id, claim["call"]), (cell, []))[1]
-                if (claim, place) not in same:
+            sources.append((kept.claims, f"recorded {kept.origin.date}{kept.note}"))
+        for claims, when in sources:
+            for n, claim in enumerate(claims):
+                # "about": what it computed or was told, where no device measured
+                device = claim.get("device", "")
+                place = claim.get("about", f"{device}, {when}")
+                same = found.setdefault((cell.id, n), (cell, []))[1]
+                modeled = claim["timed"] and device.startswith(EMULATED)
+                if not modeled and (claim, place) not in same:
                     same.append((claim, place))
-    return list(found.values())
+    return [(cell, told) for cell, told in found.values() if told]
 
 
 def page(lessons, root=ROOT):
