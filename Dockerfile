@@ -22,6 +22,9 @@ WORKDIR /course
 COPY --chown=learner README.md pyproject.toml requirements*.txt ./
 COPY --chown=learner tools tools
 COPY --chown=learner utils utils
+COPY --chown=learner simulate simulate
+COPY --chown=learner course course
+COPY --chown=learner lookup lookup
 RUN PIP_NO_CACHE_DIR=1 python tools/setup_env.py --requirements "$REQUIREMENTS"
 
 COPY --chown=learner CITATION.cff LICENSE* ./

@@ -8,9 +8,10 @@ device, starts no thread and reads no network; plots and widgets load when first
 import logging
 
 from course import exercises, plots, recordings
-from course.cells import enable_conditional_cells, expect_error
+from course.cells import enable_conditional_cells
 from course.claims import claim
 from course.exercises import check, hint, progress, solution
+from course.expected import expect_error
 from course.machine import doctor, ready
 from course.predictions import predict, reveal
 from course.provenance import where

@@ -1,16 +1,17 @@
-"""Conditional cells (%%requires) and announced errors (expect_error).
+"""Conditional cells, and those that do not end.
 
-A cell whose first line is
+A cell that begins with
 
-    %%requires WORD [--result NAME | --name NAME] [--timeless]
+    #| requires: WORD
+    #| result: NAME
 
-runs exactly as if that line were a comment when this machine has what WORD names, after
-a line that says so. Otherwise the result recorded elsewhere is shown, and the variable
-NAME of `--result` gets the recorded value. A cell is timeless if its point is no time,
-rate, overlap or race: then a recording from the emulated CUDA device will do. Where
-there is none, what others have published (course/recordings.py). It is an input
-transformer, not a nested run: errors show one traceback with the right line, and
-`await` and line magics work.
+runs as it is when this machine has what WORD names, after a line that says so.
+Otherwise the result recorded elsewhere is shown, and the variable NAME gets the
+recorded value (with `name: NAME` it has a name, and no value). A cell is timeless if
+its point is no time, rate, overlap or race: then a recording from the emulated CUDA
+device will do. Where there is none, what others have published (course/recordings.py).
+It is an input transformer, not a nested run: errors show one traceback with the right
+line, and `await` and line magics work.
 
 Nothing that a newer PyTorch says or lacks stops a lesson: for a reader a job that died,
 or a private name that is gone, ends its cell with one line, and the cells that read
@@ -22,20 +23,19 @@ import importlib.util
 import re
 import symtable
 import sys
-import traceback
 
 from course import provenance, recordings
 from course.grammar import RequiresError, header, results, source_hash
-from course.messages import finding, note, strict
+from course.messages import note, strict
 from course.torchrun import torchrun_cell
 from utils import needs
 from utils.clocks import untimed
 from utils.devices import pytorch
-from utils.errors import CellEnds, LabError
+from utils.errors import CellEnds
 
 
 def missing(word: str, variables=()) -> str | None:
-    """What this machine lacks for `%%requires word`, as half a sentence, or None when
+    """What this machine lacks for `requires: word`, as half a sentence, or None when
     the cell can run.
     """
     if word.startswith("result:"):
@@ -58,31 +58,36 @@ def _missing_hardware(word):
 # The transformer
 
 
+def as_call(function, *arguments):
+    """Lines of a cell that call a function of the course with these arguments, whatever
+    the notebook has done to the course's names.
+    """
+    given = ", ".join(map(repr, arguments))
+    module = f"__import__({function.__module__!r}, fromlist=['*'])"
+    return [f"{module}.{function.__name__}({given})\n"]
+
+
 def requires_cell(lines):
     """Input transformer of IPython: the lines of a cell, or a call that replays what
     was recorded.
     """
-    found = header(lines[0]) if lines else None
-    if found is None:
+    source = "".join(lines)
+    found = header(source)
+    if found is None or missing(found.word, _variables()) is None:
         return lines
-    if missing(found.word, _variables()) is None:
-        return ["# " + lines[0], *lines[1:]]
-    return [
-        f"__import__('course.cells').cells.replay({lines[0].strip()!r},"
-        f" {source_hash(''.join(lines))!r})\n"
-    ]
+    return as_call(replay, source)
 
 
-def replay(line, source):
-    """What a conditional cell with this first line becomes on a machine that lacks what
-    it needs.
-    """
-    found = header(line)
+def replay(source):
+    """What a conditional cell becomes on a machine that lacks what it needs."""
+    found = header(source)
     lack = missing(found.word, _variables())
     if found.word.startswith("result:"):
         note(f"needs {lack}", "unavailable")
     else:
-        recordings.replay(found.name, lack, source, _variables(), found.timeless)
+        recordings.replay(
+            found.name, lack, source_hash(source), _variables(), found.timeless
+        )
 
 
 def _before_cell(info):
@@ -197,11 +202,7 @@ def waiting_cell(lines):
         return lines
     reads, made = _names("".join(lines))
     open_names = sorted(reads & _gaps - made - _variables().keys())
-    if not open_names:
-        return lines
-    return [
-        f"__import__('course.cells').cells.wait({open_names!r}, {sorted(made)!r})\n"
-    ]
+    return as_call(wait, open_names, sorted(made)) if open_names else lines
 
 
 def wait(open_names, made):
@@ -236,8 +237,8 @@ def _names(source):
 
 
 def enable_conditional_cells():
-    """Teach the running notebook the line %%requires, and what to do with a cell that
-    does not end.
+    """Teach the running notebook what options of cells mean, and what to do with a cell
+    that does not end.
 
     Does nothing outside IPython, and nothing a second time.
     """
@@ -251,52 +252,3 @@ def enable_conditional_cells():
     shell.register_magic_function(torchrun_cell, "cell", "torchrun")
     shell.set_custom_exc((AttributeError, ImportError, CellEnds), _show_error)
     shell._lab_conditional_cells = True
-
-
-# --------------------------------------------------------------------------------------
-# Announced errors
-
-
-class ExpectedError(LabError):
-    """An announced error that did not come, or came otherwise than announced."""
-
-
-class expect_error:
-    """Run a block that must fail, print the real message, and go on; `as caught` keeps
-    it as caught.message.
-
-    kind: exception class, or a tuple of classes. pattern: regular expression that the
-    message must contain (versions differ: "same device|different devices"). lines: how
-    many lines of the message to print. Nothing raised, or something else, is a finding:
-    one line for a reader, an ExpectedError with LAB_STRICT=1.
-    """
-
-    def __init__(self, kind: type | tuple[type, ...], pattern: str, lines: int = 4):
-        self.kind, self.pattern, self.lines, self.message = kind, pattern, lines, None
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, kind, error, trace):
-        if kind is not None and not issubclass(kind, Exception):
-            return False  # KeyboardInterrupt and SystemExit pass
-        # An error in a cycle with its own frames would keep what they hold (tensors, a
-        # DataLoader's workers) until the garbage collector comes, which may be in a
-        # forked worker.
-        traceback.clear_frames(trace)
-        kinds = self.kind if isinstance(self.kind, tuple) else (self.kind,)
-        names = " or ".join(each.__name__ for each in kinds)
-        announced = f"announced: {names} with {self.pattern!r}; on {pytorch()} "
-        self.message = "" if error is None else str(error)
-        if error is None:
-            finding(announced + "the block runs without an error", ExpectedError)
-            return True
-        text = f"{kind.__name__}: {error}"
-        if not issubclass(kind, self.kind) or not re.search(self.pattern, str(error)):
-            finding(announced + f"it says: {text}", ExpectedError)
-            return True
-        shown = text.strip().splitlines()
-        print("\n".join(shown[: self.lines]))
-        if len(shown) > self.lines:
-            print(f"… ({len(shown) - self.lines} more lines)")
-        return True

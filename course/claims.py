@@ -2,15 +2,12 @@
 
 In a notebook a claim is data, too, in the metadata of its output (`device_lab`, claim),
 for recorder, website and tests: text, value, unit, timed, holds; as far as given
-at_least, at_most, limit and the share of it that was reached; where it is from, which
-is `about`, or device and live, and the date of a recording; and `call`, the sentence as
-the code has it, by which a figure is found beside its call.
+at_least, at_most, limit and the share of it that was reached; and where it is from,
+which is `about`, or device and live, and the date of a recording. (Older recordings
+have `call`, too, the sentence as the code has it.)
 """
 
-import ast
-import linecache
 import math
-import sys
 
 import torch
 
@@ -64,7 +61,6 @@ def claim(
         why = "not judged here, where times prove nothing"
         return note(f"– {text}: {why} · {source}", "unjudged")
     told |= {"about": about} if about else source.facts
-    told["call"] = _sentence_in(sys._getframe(1))
     _judge(told, source)
 
 
@@ -129,22 +125,3 @@ def promised(told: dict) -> str:
         for sign, bound in bounds
         if bound is not None
     )
-
-
-def _sentence_in(frame):
-    """The sentence of the `claim` that a frame is calling, as its source has it, such
-    as 'f"{name} is faster"'. None without source.
-    """
-    source = "".join(linecache.getlines(frame.f_code.co_filename))
-    try:
-        tree = ast.parse(source)
-    except SyntaxError:  # a file that somebody is editing
-        return None
-    for node in ast.walk(tree):
-        if (
-            isinstance(node, ast.Call)
-            and ast.unparse(node.func) == "claim"
-            and node.lineno <= frame.f_lineno <= node.end_lineno
-        ):
-            return ast.get_source_segment(source, node.args[0])
-    return None

@@ -11,6 +11,7 @@ said: what the answer did, before what came out: "you returned", "your intensity
 """
 
 import math
+from numbers import Real
 
 import torch
 
@@ -39,6 +40,17 @@ def number(got, shown, asked="a number"):
     if not is_number(got):
         raise Wrong(f"for {shown} you returned {got!r}, expected {asked}")
     return got
+
+
+def real(got, shown, asked="a number", said="you returned"):
+    """`got` as a float, also of a fraction or a tensor with one number; Wrong if it is
+    none of them.
+    """
+    if isinstance(got, torch.Tensor) and got.numel() == 1:
+        got = got.item()
+    if isinstance(got, bool) or not isinstance(got, Real):
+        raise Wrong(f"for {shown} {said} {got!r}, expected {asked}")
+    return float(got)
 
 
 def numbers(got, count, shown, asked):

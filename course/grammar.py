@@ -1,6 +1,11 @@
-"""What the lines say that a cell begins with:
+"""What the lines say that a cell begins with. Comments, as Quarto and nbdev have them:
 
-    %%requires WORD [--result NAME | --name NAME] [--timeless]
+    #| requires: WORD
+    #| result: NAME         or: name: NAME
+    #| timeless: true
+
+so that such a cell is plain Python for every tool; and two magics:
+
     %%torchrun N [--result NAME] [--fails PATTERN]
     %%today SLUG: VERDICT
 
@@ -15,7 +20,7 @@ from typing import NamedTuple
 
 from utils.errors import LabError
 
-WORDS = {  # what a word after %%requires stands for
+WORDS = {  # what a word behind `requires` stands for
     "cuda": "a CUDA GPU",
     "mps": "an Apple GPU",
     "accelerator": "an accelerator",
@@ -27,28 +32,32 @@ WORDS = {  # what a word after %%requires stands for
 NAME = r"[A-Za-z_]\w*"
 # words with a part behind a colon: the name of a result, or how many GPUs
 COMPOUND = re.compile(rf"result:{NAME}|cuda:[1-9]\d*")
-# a whole line: the word, perhaps `--result NAME` or `--name NAME` and then `--timeless`
-REQUIRES = re.compile(
-    r"%%requires(?:\s+(?P<word>\S+))?"
-    rf"(?:\s+--(?P<kind>result|name)\s+(?P<name>{NAME})(?P<timeless>\s+--timeless)?)?"
-    r"\s*$"
-)
+OPTION = re.compile(r"#\| *(\w+): *(\S.*?) *$")
+# what may stand in an option, by its key
+OPTIONS = {
+    "requires": re.compile(r"\S+"),
+    "result": re.compile(NAME),
+    "name": re.compile(NAME),
+    "timeless": re.compile("true"),
+}
 # what stands behind %%torchrun; the pattern goes on to the end of the line
 TORCHRUN = re.compile(
     rf"(?P<processes>[1-9]\d*)(\s+--result\s+(?P<result>{NAME}))?"
     r"(\s+--fails\s+(?P<fails>.+))?"
 )
-# all lines with %% at the top of a cell: a %%requires may stand above one of the others
-HEAD = re.compile(r"\A(?:%%(?:requires|today|torchrun)\b.*(?:\n|\Z))+")
-RESULT = re.compile(rf"^%%\w.*\s--result\s+({NAME})", re.M)
+# folded code has a title, above all else, where front ends show it
+TITLE = re.compile(r"# ?@title (.*)(?:\n|\Z)")
+# all lines of the course at the top of a cell: options may stand above a magic
+HEAD = re.compile(r"(?:(?:#\||%%(?:today|torchrun)\b).*(?:\n|\Z))+")
+RESULT = re.compile(rf"^(?:%%\w.*\s--result\s+|#\| *result: *)({NAME})", re.M)
 
 
 class RequiresError(LabError):
-    """A %%requires line that says nothing the course knows."""
+    """Options at the top of a cell that say nothing the course knows."""
 
 
 class Header(NamedTuple):
-    """What a %%requires line says. kind: "result", "name" or None."""
+    """What the options of a cell say. kind: "result", "name" or None."""
 
     word: str
     kind: str | None = None
@@ -57,8 +66,8 @@ class Header(NamedTuple):
 
     @property
     def result(self):
-        """Name of the result that the cell makes (--result NAME) or reads
-        (result:NAME), or None.
+        """Name of the result that the cell makes (`result: NAME`) or reads (`requires:
+        result:NAME`), or None.
         """
         if self.word.startswith("result:"):
             return self.word.removeprefix("result:")
@@ -80,47 +89,67 @@ class Header(NamedTuple):
 
 def header(source: str) -> Header | None:
     """The Header of a cell, None if it has none. RequiresError where it is wrong."""
-    line = source.lstrip().split("\n", 1)[0]
-    if not line.startswith("%%requires"):
+    head, _ = split(source)
+    found = {}
+    for line in head.splitlines():
+        if not line.startswith("#|"):
+            continue
+        option = OPTION.match(line)
+        key, value = option.groups() if option else ("", "")
+        if key in found or key not in OPTIONS or not OPTIONS[key].fullmatch(value):
+            raise RequiresError(
+                f"cannot read {line.strip()!r}: write each once, #| requires: WORD,"
+                " perhaps #| result: NAME or #| name: NAME, and with a name #|"
+                " timeless: true"
+            )
+        found[key] = value
+    if not found:
         return None
-    found = REQUIRES.match(line)
-    if not found or not found["word"]:
-        usage = (
-            "write %%requires WORD, perhaps with --result NAME or --name NAME, and"
-            " after a name --timeless"
+    word, kinds = found.get("requires"), found.keys() & {"result", "name"}
+    if word is None or len(kinds) > 1 or ("timeless" in found and not kinds):
+        raise RequiresError(
+            f"{', '.join(found)}: a cell has `requires`, perhaps `result` or `name`,"
+            " and with one of them `timeless`"
         )
-        raise RequiresError(f"cannot read {line.strip()!r}: {usage}")
-    word = found["word"]
     if word not in WORDS and not COMPOUND.fullmatch(word):
         known = ", ".join([*WORDS, "cuda:2", "result:NAME"])
         raise RequiresError(
-            f"unknown word {word!r} after %%requires; known are {known}"
+            f"unknown word {word!r} behind #| requires; known are {known}"
         )
-    return Header(word, found["kind"], found["name"], bool(found["timeless"]))
-
-
-def body(source: str) -> str:
-    """A cell's code without its %%requires line."""
-    first, _, rest = source.lstrip().partition("\n")
-    return rest if first.startswith("%%requires") else source
+    kind = kinds.pop() if kinds else None
+    return Header(word, kind, found.get(kind), "timeless" in found)
 
 
 def split(source: str) -> tuple[str, str]:
-    """A cell as its head (all lines at its top that begin with %%) and its code."""
-    head = HEAD.match(source)
-    return (head[0], source[head.end() :]) if head else ("", source)
+    """A cell as its head (the course's lines at its top, below a title) and its code,
+    the title among it.
+    """
+    source = source.lstrip()
+    title = TITLE.match(source)
+    above = title[0] if title else ""
+    head = HEAD.match(source, len(above))
+    if not head:
+        return "", source
+    return head[0], above + source[head.end() :]
+
+
+def body(source: str) -> str:
+    """A cell without its options: its title, a magic, its code."""
+    head, code = split(source)
+    magics = [line for line in head.splitlines(True) if not line.startswith("#|")]
+    return "".join(magics) + code
 
 
 def results(source: str) -> list[str]:
-    """The names of the results that the head of a cell promises (--result NAME)."""
-    return RESULT.findall(split(source.lstrip())[0])
+    """The names of the results that the head of a cell promises."""
+    return RESULT.findall(split(source)[0])
 
 
 def source_hash(source: str) -> str:
-    """Short SHA-256 of a cell's code: header, title (`# @title …`), blank ends and
+    """Short SHA-256 of a cell's code: options, title (`# @title …`), blank ends and
     trailing spaces do not count.
     """
     lines = [line.rstrip() for line in body(source).strip().splitlines()]
-    if lines and lines[0].startswith("# @title "):
+    if lines and TITLE.match(lines[0]):
         lines = "\n".join(lines[1:]).strip().split("\n")
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]

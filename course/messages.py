@@ -51,6 +51,11 @@ def finding(
     note(text, state, **facts)
 
 
+def in_html(text: str) -> str:
+    """A text of the course as safe HTML: what stands in `…` is code."""
+    return re.sub(r"`(.+?)`", r"<code>\1</code>", html.escape(text))
+
+
 def note(
     text: str, state: str | None = None, rich: str | None = None, **facts: object
 ) -> None:
@@ -63,9 +68,7 @@ def note(
     facts: what else the metadata of the output hold for those who read it as data
     """
     badge = BADGES.get(state)
-    body = rich or re.sub(
-        r"`(.+?)`", r"<code>\1</code>", html.escape(text).replace("\n", "<br>")
-    )
+    body = rich or in_html(text).replace("\n", "<br>")
     if badge:
         body = f'<b style="{FRAME}">{badge}</b> {body}'
     style = QUIET if state in ("live", "unavailable", "waiting") else LOUD

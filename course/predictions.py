@@ -9,7 +9,7 @@ import re
 import textwrap
 
 from course import widgets
-from course.messages import say, strict
+from course.messages import in_html, say, strict
 from course.score import keep_score, load_score
 from utils.errors import LabError
 
@@ -27,23 +27,22 @@ def predict(key: str, question: str, *options: str) -> None:
     experiment.
     """
     from IPython import get_ipython
-    from IPython.display import display
 
     _asked[key] = options
     question += "" if question[-1:] in "?:.…" else " …"
     text, shell = f"Predict. {question} {' · '.join(options)}", get_ipython()
     if shell is None:
         return print(text)
-    rich = "<b>Predict.</b> " + re.sub(
-        r"`(.+?)`", r"<code>\1</code>", html.escape(question)
-    )
+    rich = f"<b>Predict.</b> {in_html(question)}"
     if widgets.on_page():
         return widgets.show(_box(key, rich, options), {"text/plain": text})
     rich += " " + " · ".join(f"<b>{html.escape(option)}</b>" for option in options)
     page = (
         f'<div style="border-left: 3px solid #0072B2; padding-left: 0.7em">{rich}</div>'
     )
-    display({"text/plain": text, "text/html": page}, raw=True)
+    # as data, too: the site makes its buttons of it
+    told = {"key": key, "question": question, "options": options}
+    say(text, "asked", page, asked=told)
 
 
 def reveal(key: str, answer: str, why: str = "") -> None:
@@ -62,9 +61,10 @@ def reveal(key: str, answer: str, why: str = "") -> None:
             problem = f"the options are {_asked[key]}"
         raise LabError(f"reveal({key!r}, {answer!r}): {problem}")
     _revealed[key] = answer
-    if strict():  # as data, too: the site judges its readers' guesses by it
+    if strict():  # as data, too: the site says the same of its readers' guesses
         text = textwrap.fill(f"The answer: {answer}. {why}".strip(), 88)
-        say(text, "revealed", revealed={"key": key, "answer": answer})
+        said = {option: _compared(option, answer) for option in _asked[key]}
+        say(text, "revealed", revealed={"key": key, "answer": answer, "said": said})
     elif text := f"{_verdict(key)} {why}".strip():
         print(textwrap.fill(text, 88))
 
@@ -107,6 +107,11 @@ def _verdict(key):
     if not said or answer is None:
         return said and f"You said: {said}"
     keep_score(f"predict {key}", {"said": said, "right": said == answer})
+    return _compared(said, answer)
+
+
+def _compared(said, answer):
+    """What is said of a guess, for a known answer."""
     begin = f"You said {said}" if NUMBER.match(said) else f"You said “{said}”"
     counted = NUMBER.match(answer)
     if said == answer:

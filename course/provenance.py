@@ -71,7 +71,7 @@ def where(of: str | torch.device | Provenance = "cpu") -> Provenance:
     """Where a result comes from: its str() names the device and says whether it was
     measured here or recorded.
 
-    of: the name of a result (`--result NAME` of a conditional cell above), a
+    of: the name of a result (`#| result: NAME` of a conditional cell above), a
     torch.device, or a device type such as "cpu". Raises RecordingError for any other
     name.
     """
@@ -92,7 +92,7 @@ def origin(of: str | torch.device | Provenance | None = None) -> Provenance:
     """Where the numbers of a figure or a claim come from.
 
     of: as for `where`. None: the result that the cell's header names (`result:NAME` or
-    `--result NAME`), or this CPU.
+    `result: NAME`), or this CPU.
     """
     if of is not None:
         return where(of)
@@ -113,7 +113,7 @@ def running_again(names):
 
 
 def here(word: str) -> Provenance:
-    """Provenance of what a cell with `%%requires word` measures now, on this machine.
+    """Provenance of what a cell with `requires: word` measures now, on this machine.
     word: also a device type.
     """
     pretended = word.split(":")[0] in pretending()
@@ -127,7 +127,7 @@ def here(word: str) -> Provenance:
 
 
 def device_here(word: str) -> str:
-    """Name of the device that a cell with `%%requires word` uses on this machine."""
+    """Name of the device that a cell with `requires: word` uses on this machine."""
     word = word.split(":")[0]
     if word in pretending():
         return f"pretended {word} on {cpu_name()}"

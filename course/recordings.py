@@ -12,11 +12,13 @@ PNG pictures, nothing that could be executed. Format:
                     "cuda": …, "torch": …, "python": …, "system": …},
         "value": …,
         "outputs": [{"text": "…"}, {"text": "✓ …", "claim": CLAIM},
-                    {"png": "base64", "alt": "…"}]}},
+                    {"text": "…", "error": ERROR}, {"png": "base64", "alt": "…"}]}},
      "claims": {CELL ID: {"source": HASH, "claims": [CLAIM]}}}
 
-CLAIM is what `claim` puts into the metadata of its output (course/claims.py); "claims"
-has those of cells that are not recorded. An older file may have their lines as text.
+CLAIM is what `claim` puts into the metadata of its output (course/claims.py), ERROR
+what `expect_error` does (course/expected.py); "claims" has those of cells that are not
+recorded. An older file may have their lines as text. tools/lessons/schemas.py has all
+of it as a schema.
 
 What others have measured stands in notebooks/recorded/published.json, by the NAME of
 the cell that asks the same:
@@ -26,10 +28,11 @@ the cell that asks the same:
              "figures": [{"device": …, "what": …, "value": 5.77, "unit": "GB/s"}]}]}
 """
 
+import contextlib
 import functools
 import html
+import itertools
 import json
-import math
 import pathlib
 import re
 import types
@@ -40,26 +43,9 @@ from course.provenance import Provenance, RecordingError, results
 
 FORMAT = "pytorch-device-lab recording 1"
 FOLDER = COURSE / "notebooks" / "recorded"
-TEXT = r"(?s).*"
 # a PNG file in base64: its signature, then anything
 PNG = r"iVBORw0KGg[A-Za-z0-9+/]*={0,2}"
-# What a recorded cell and a published source must look like: `_misfit` reads it.
-CLAIM = {"text": TEXT, "*": object}
-CELL = {"requires": TEXT, "source": TEXT, "date": TEXT, "seconds": float, "*": object}
-CELL |= {
-    "machine": {"device": TEXT, "*": TEXT},
-    "outputs": [
-        ({"text": TEXT}, {"text": TEXT, "claim": CLAIM}, {"png": PNG, "alt": TEXT})
-    ],
-}
-CLAIMS = {"*": ({"source": TEXT, "claims": [CLAIM]}, {"source": TEXT, "lines": [TEXT]})}
-SOURCE = {
-    "experiment": ".+",
-    "who": ".+",
-    "date": r"(published|measured|read) \d{4}\b.*",
-    "link": r"https://[^\s\"'<>]+",
-    "figures": [{"device": ".+", "what": ".+", "value": float, "unit": ".+"}],
-}
+LINK = r"https://[^\s\"'<>]+"
 
 # what a reader is told of the machine
 VERSIONS = ("torch", "cuda", "rocm", "driver", "torch_xla")
@@ -77,15 +63,13 @@ def load(path):
 
 
 def read(path):
-    """What one recording file holds, checked. RecordingError where it is damaged or was
-    not written by the course.
+    """What one recording file holds. RecordingError where it was not written by the
+    course, or holds what `replay` cannot show as text and PNG.
     """
     path = pathlib.Path(path)
     label = f"{path.parent.name}/{path.name}"
-    try:
+    with _damage(f"the recording {label}"):
         content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise _damaged(f"the recording {label}", error) from None
     if (
         not isinstance(content, dict)
         or content.get("format") != FORMAT
@@ -100,67 +84,62 @@ def read(path):
         raise RecordingError(
             f"{label} was made on a pretended device: remove it from notebooks/recorded"
         )
-    for name, cell in content["cells"].items():
-        if place := _misfit(cell, CELL, name):
-            raise _damaged(f"the recording {label}", f"see cell {place}")
-        cell["pretended"] = bool(content.get("pretended"))
-    if place := _misfit(content.get("claims", {}), CLAIMS, "claims"):
-        raise _damaged(f"the recording {label}", f"see {place}")
+    with _damage(f"the recording {label}"):
+        for cell in content["cells"].values():
+            _usable(cell)
+            cell["pretended"] = bool(content.get("pretended"))
     return content
+
+
+def _usable(cell):
+    """Raises an error where a recorded cell has not what is shown of it, in the form in
+    which it is safe to show (the rest is checked where it is written).
+    """
+    texts = [cell["source"], cell["date"], cell["machine"]["device"]]
+    texts += cell["machine"].values()
+    for output in cell["outputs"]:
+        if "png" in output and not re.fullmatch(PNG, output["png"]):
+            raise ValueError("no PNG")
+        texts.append(output["alt"] if "png" in output else output["text"])
+    _all_text(texts)
+
+
+def _all_text(values):
+    if not all(isinstance(value, str) for value in values):
+        raise TypeError("no text")
 
 
 def load_published(path):
     """What others have measured, as a list of sources by name of the cell.
-    RecordingError where it is damaged.
+    RecordingError where it cannot be shown.
     """
-    try:
+    with _damage("recorded/published.json"):
         content = json.loads(pathlib.Path(path).read_text(encoding="utf-8"))
         found = {
             name: kept if isinstance(kept, list) else [kept]
             for name, kept in content.items()
         }
-    except (OSError, ValueError, AttributeError) as error:
-        raise _damaged("recorded/published.json", error) from None
-    for name, sources in found.items():
-        place = _misfit(sources, [SOURCE], name)
-        if place or not all(source["figures"] for source in sources):
-            raise _damaged("recorded/published.json", f"see {place or name}")
+        for source in itertools.chain.from_iterable(found.values()):
+            _all_text(source[key] for key in ("experiment", "who", "date"))
+            # it becomes the target of a link, and these the columns of a table
+            if not re.fullmatch(LINK, source["link"]) or not source["figures"]:
+                raise ValueError("no link, or no figures")
+            for figure in source["figures"]:
+                _all_text(figure[key] for key in ("device", "what", "unit"))
+                format(figure["value"], ".4g")
     return found
 
 
-def _damaged(what, why):
-    return RecordingError(f"{what} is damaged ({why}): fetch the course again")
-
-
-def _misfit(value, form, place):
-    """Where in `value` something has not the form that it must have, or None.
-
-    form: a regular expression, float for a finite number, object for anything, None for
-    nothing; a tuple of forms, one of which must fit; a list with the form of all
-    elements; a dict of forms by key, "*" for keys that it does not name.
-    """
-    if isinstance(form, tuple):
-        return None if None in [_misfit(value, each, place) for each in form] else place
-    parts = []
-    if isinstance(form, list):
-        fits = isinstance(value, list)
-        if fits:
-            parts = [(each, form[0], place) for each in value]
-    elif isinstance(form, dict):
-        fits = isinstance(value, dict) and form.keys() - {"*"} <= value.keys()
-        if fits:
-            for key in value:
-                wanted = form.get(key, form.get("*"))
-                parts.append((value[key], wanted, f"{place}, {key}"))
-    elif form is float:
-        fits = type(value) in (int, float) and math.isfinite(value)
-    elif isinstance(form, str):
-        fits = isinstance(value, str) and re.fullmatch(form, value)
-    else:
-        fits = form is object
-    if not fits:
-        return place
-    return next(filter(None, (_misfit(*part) for part in parts)), None)
+@contextlib.contextmanager
+def _damage(what):
+    """Whatever reading a file meets that is no recording, as one RecordingError."""
+    try:
+        yield
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        why = f"{type(error).__name__}: {error}".partition("\n")[0]
+        raise RecordingError(
+            f"{what} is damaged ({why}): fetch the course again"
+        ) from None
 
 
 @functools.cache

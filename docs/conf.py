@@ -13,7 +13,6 @@ from pygments.lexer import inherit
 from pygments.lexers.python import PythonLexer
 from pygments.token import Comment
 
-from course import grammar
 from tools.lessons.notebooks import address
 
 project = html_title = "PyTorch Device Lab"
@@ -43,10 +42,10 @@ copybutton_selector = "div:not(.output) > div.highlight > pre"
 
 
 class LessonLexer(PythonLexer):
-    """A cell: Python below lines such as `%%requires cuda`."""
+    """A cell: Python below lines such as `#| requires: cuda`."""
 
     name, aliases = "Lesson", ["lesson"]
-    tokens = {"root": [(grammar.HEAD.pattern, Comment.Preproc), inherit]}
+    tokens = {"root": [(r"^(#\||%%(today|torchrun)\b).*\n", Comment.Preproc), inherit]}
 
 
 def inline_math(translator, node):

@@ -11,10 +11,11 @@ import re
 import sys
 import textwrap
 
+from course import cells, grammar
 from course.claims import claim
 from course.messages import finding
 from lookup import lookup, pasted, snippets
-from lookup.row import PATTERNS, TodayError, parse, rows
+from lookup.row import PATTERNS, SIGNS, TodayError, parse, rows
 from utils.devices import pytorch
 from utils.jobs import COLORS, DEFAULTS, folder
 
@@ -34,7 +35,6 @@ ENV = {name: value for name, value in DEFAULTS.items() if name != "OMP_NUM_THREA
 NOT_COMPARED = "not compared"  # of a silent old part where the new one failed
 # announcements that are no verdicts
 UNCOMPARED = {"any": "not checked", "newer": "the form of today is newer"}
-SIGNS = {"fine": "✓", "warns": "!", "raises": "✗", "wrong": "≠", "slower": "…"}
 LINES, WIDTH = 3, 108  # of a message that are shown; characters of a line
 # of a row that is slower: the parts take turns, and the fastest run of each counts
 ROUNDS = 3
@@ -270,17 +270,14 @@ def _paste(source):
 
 
 def today_cell(lines):
-    """Input transformer of IPython: a cell that begins with %%today (after a %%requires
-    that holds), as a call.
+    """Input transformer of IPython: a cell that begins with %%today (below options that
+    hold), as a call.
     """
-    first = next(
-        (n for n, line in enumerate(lines[:2]) if line.startswith("%%today")), None
-    )
-    if first is None or (first == 1 and not lines[0].startswith("# %%requires")):
+    head = grammar.split("".join(lines))[0].splitlines()
+    if not head or not head[-1].startswith("%%today"):
         return lines
-    header = lines[first].removeprefix("%%today").strip()
-    body = "".join(lines[first + 1 :])
-    return [f"__import__('lookup').run_cell({header!r}, {body!r})\n"]
+    header = head[-1].removeprefix("%%today").strip()
+    return cells.as_call(run_cell, header, "".join(lines[len(head) :]))
 
 
 if "IPython" in sys.modules and (shell := sys.modules["IPython"].get_ipython()):

@@ -6,13 +6,14 @@ import textwrap
 
 from course import cells
 from lookup import pasted
-from lookup.row import rows
+from lookup.row import SIGNS, rows
 
 MOST = 10  # rows of a list
 ANSWERS = 3  # rows that are answered in full
 OTHERS = 3  # rows that are named below them
 SHORT = 6  # lines of a replacement that a table shows
 NEEDED = {"cuda": "a CUDA GPU", "xla": "torch_xla"}  # as an answer says it
+CELL = "padding-right: 1em; line-height: 1.4; text-align: left"
 PRE = "margin: 0; white-space: pre-wrap; background: transparent"
 seen = {}  # slug → what the old part of its row said when it was run here
 
@@ -117,8 +118,6 @@ def _known(text):
 
 def _headed(row, text):
     """The first line of an answer: the verdict, and what the row is about."""
-    from lookup.cell import SIGNS
-
     told = pasted.told_as(row, text)
     word, where = told or row.here().word, ""
     if not told and row.needs and cells.missing(row.needs):
@@ -162,8 +161,6 @@ def _html(found, text=None):
     """Rows as a table. text: what was looked up, for their sentences, and the verdict
     that it tells.
     """
-    from lookup.cell import SIGNS
-
     lines = []
     for row in found:
         word = (text and pasted.told_as(row, text)) or row.here().word
@@ -172,20 +169,17 @@ def _html(found, text=None):
         if len(new) > SHORT:
             new = [*new[: SHORT - 1], "…"]
         code = html.escape("\n".join(new))
-        lines.append(
-            '<tr style="vertical-align: top">'
-            '<td style="text-align: left; white-space: nowrap">'
-            f"{SIGNS.get(word, '?')} {word}</td>"
-            f'<td style="text-align: left">{_marked(row.heading)}{why}</td>'
-            f'<td style="text-align: left; min-width: 27em"><pre style="{PRE}">'
-            f"{code}</pre></td>"
-            f'<td style="text-align: left">{row.slug.replace("/", "/<wbr>")}</td></tr>'
-        )
-    head = "<th>verdict</th><th>message or name</th><th>today</th><th>row</th>"
-    head = head.replace("<th>", '<th style="text-align: left">')
+        cells = [
+            ("; white-space: nowrap", f"{SIGNS.get(word, '?')} {word}"),
+            ("", f"{_marked(row.heading)}{why}"),
+            ("; min-width: 27em", f'<pre style="{PRE}">{code}</pre>'),
+            ("", row.slug.replace("/", "/<wbr>")),
+        ]
+        line = [f'<td style="{CELL}{more}">{shown}</td>' for more, shown in cells]
+        lines.append(f'<tr style="vertical-align: top">{"".join(line)}</tr>')
+    names = ("verdict", "message or name", "today", "row")
+    head = "".join(f'<th style="text-align: left">{name}</th>' for name in names)
     body = "".join(lines)
-    space = 'style="padding-right: 1em; line-height: 1.4; '
-    body = body.replace('<td style="', f"<td {space}")
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 

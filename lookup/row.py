@@ -58,6 +58,7 @@ PATTERNS = {  # what a CUDA build says without a GPU, or with a driver that does
         r"|CUDA driver version|requires CUDA support|system is too old|No HIP GPUs"
     ),
 }
+SIGNS = {"fine": "✓", "warns": "!", "raises": "✗", "wrong": "≠", "slower": "…"}
 # where the rows of a group are explained
 LESSONS = {
     "detection": "01",
@@ -113,7 +114,7 @@ class Row:
     new: str
     setup: str = ""  # runs before each of the two
     write: str = ""  # lines of today that are shown in place of `new`
-    needs: str = ""  # what %%requires of its cell asks for: "cuda"
+    needs: str = ""  # what its cell requires: "cuda"
     heading: str = ""  # what stands above it, in Markdown
     sentence: str = ""  # the one below the heading, without the marks of Markdown
     section: str = ""  # number of the lesson's section
@@ -251,12 +252,12 @@ def rows():
             row = parse(lines[0].removeprefix("%%today "), "\n".join(lines[1:]))
             heading = re.match(r"#{3,4} (.+)", above)
             linked = re.findall(r"\]\((\d\d)_\w+\.ipynb", above)
-            marker = re.match(r"%%requires (\w+)", source)
+            needs = grammar.header(source)
             found[row.slug] = replace(
                 row,
                 heading=heading[1] if heading else row.slug,
                 sentence=_plain(above.split("\n\n")[-1]) if heading else "",
-                needs=marker[1] if marker else "",
+                needs=needs.word.split(":")[0] if needs else "",
                 section=section,
                 lesson=(linked or [row.lesson])[0],
             )

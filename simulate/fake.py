@@ -57,6 +57,40 @@ def fake_autocast(dtype: torch.dtype = torch.float16) -> Iterator[None]:
             torch.clear_autocast_cache()
 
 
+class Fetched(BaseException):
+    """Raised by MetaAsGpu where a value is asked for. No Exception, so that `except
+    Exception` does not catch it.
+    """
+
+
+class MetaAsGpu(TorchDispatchMode):
+    """Within it, tensors on meta stand for tensors on a GPU, also in operations that
+    fake_gpus() cannot do without a CUDA build (`x[0] += 1`).
+
+    meta lets some mixtures with the CPU pass that a GPU refuses: RuntimeError, as
+    there. Fetched where a value would come to the CPU. Not refused: tensors of the CPU
+    as an index, and copies between the two.
+    """
+
+    def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
+        name, kwargs = operation.overloadpacket.__name__, kwargs or {}
+        given = [x for x in tree_leaves(args) if isinstance(x, torch.Tensor)]
+        to_host = name == "_to_copy" and str(kwargs.get("device")) == "cpu"
+        if (to_host or name == "_local_scalar_dense") and given[0].is_meta:
+            raise Fetched
+        if not name.startswith(("index", "copy_", "_to_copy")):
+            # a number on the CPU may join, but not receive
+            here = [x for x in given if not x.is_meta and x.dim() > 0]
+            if operation._schema.is_mutable and given and not given[0].is_meta:
+                here.append(given[0])
+            if here and any(x.is_meta for x in given):
+                raise RuntimeError(
+                    "Expected all tensors to be on the same device, found cuda:0 and"
+                    f" cpu in {name}"
+                )
+        return operation(*args, **kwargs)
+
+
 class Collective(NamedTuple):
     """A collective that was issued. name: "all_gather", "reduce_scatter" or
     "all_reduce". bytes: of the whole, with padding: what each rank has after a gather,

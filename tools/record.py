@@ -6,7 +6,7 @@ python tools/record.py [--out DIR] [NOTEBOOK…]
 python tools/record.py --zip FILE [--seconds N] [--anyway] [NOTEBOOK…]
     a visit to a machine with a GPU or a TPU
 
-A conditional cell is recorded when it has a name (--result or --name), its word names
+A conditional cell is recorded when it has a name (result or name), its word names
 hardware or a compiler, and it ran live; on the emulated CUDA device, when it is
 timeless. All cells of a lesson run, also after one that fails, so that one run shows
 all that has to be mended. What is stored: notebooks/recorded/<machine>/ for lessons

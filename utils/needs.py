@@ -1,5 +1,5 @@
-"""What this machine lacks for the words of `%%requires` (course/grammar.py): a function
-`missing_WORD` for each.
+"""What this machine lacks for what cells of lessons require (course/grammar.py): a
+function `missing_WORD` for each word.
 
 None: nothing is missing. Otherwise a phrase to be read after "needs": "a CUDA GPU, and
 PyTorch sees none here".

@@ -158,12 +158,13 @@ def measure_together(
     sample = clocks.device_samples if clock == "device" else clocks.host_samples
     with clocks.no_garbage_collection():
         samples, reasons = sample(functions, device, calls, rounds, flush)
+    shared = {"clock": clock, "cold": cold, "settings": settings()}
     found = {}
     for name, (first, _, calls, remarks) in warm.items():
         remarks += [f"the GPU was slowed down by its {reason}" for reason in reasons]
         remarks += _spread(samples[name])
-        done = tuple(samples[name]), clock, calls, first, cold, settings()
-        found[name] = Measurement(*done, tuple(remarks))
+        kept = {"calls": calls, "first": first, "remarks": tuple(remarks)}
+        found[name] = Measurement(tuple(samples[name]), **shared, **kept)
     return found
 
 

@@ -22,18 +22,6 @@ const kept = {
   },
 };
 
-// What is said of a guess, as reveal() in course/predictions.py says it.
-const isNumber = (text) => /^[-−~]?\d/.test(text);
-const verdict = (guess, answer) => {
-  const said = isNumber(guess) ? guess : `“${guess}”`;
-  if (answer === undefined) return `You said ${said}.`;
-  if (guess === answer) {
-    return `You said ${said}, and ${isNumber(answer) ? `${answer} it is` : "that is right"}.`;
-  }
-  return `You said ${said}; ` +
-    (isNumber(answer) ? `it is ${answer}.` : `the answer is “${answer}”.`);
-};
-
 // A question: its options become buttons; the one that is chosen is kept, and opens the
 // answer. It is judged while the answer is open: after a reload, too, not before.
 for (const question of document.querySelectorAll(".predict")) {
@@ -54,8 +42,9 @@ for (const question of document.querySelectorAll(".predict")) {
       button.setAttribute("aria-pressed", button.textContent === guess);
     }
     const open = parts.some((answer) => answer.open);
+    const chosen = buttons.find((button) => button.textContent === guess);
     said.textContent = guess === null ? ""
-      : verdict(guess, open ? question.dataset.answer : undefined);
+      : (open && chosen?.parentElement.dataset.said) || `You said: ${guess}`;
   };
   for (const button of buttons) {
     button.addEventListener("click", () => {

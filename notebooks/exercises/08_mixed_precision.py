@@ -1,7 +1,6 @@
 """Exercises of lesson 08."""
 
 import contextlib
-import copy
 import itertools
 import math
 
@@ -11,7 +10,11 @@ import torch.nn.functional as F
 from course import expect
 from course.answers import NotAnswered, Wrong, call
 from course.exercises import Exercise
+from simulate.amp import AmpStep, autocast_type
 from simulate.fake import fake_autocast, fake_gpus
+
+# --------------------------------------------------------------------------------------
+# 08.1
 
 
 class Product(torch.nn.Module):
@@ -43,55 +46,35 @@ def _check_autocast(answer, lift, kind, dtype):
     model = Product(torch.ones(8, 4, device=kind) / 3, lift)
     x, default = torch.ones(2, 8, device=kind), torch.get_autocast_dtype(kind)
     shown = f"a tensor on {kind} and {dtype}"
+    if kind == "xpu":
+        shown += " (an Intel GPU; the tensor is a fake, so you need none)"
     got = call(answer, model, x, dtype, shown=shown, changes=[model])
-    if autocast_type(kind):
+    now = autocast_type(kind), torch.get_autocast_dtype(kind)
+    if now != (None, default):
         torch.set_autocast_enabled(kind, False)
-        raise Wrong(
-            "autocast is still on after your function: use it in a with statement"
-        )
-    if torch.get_autocast_dtype(kind) != default:
         torch.set_autocast_dtype(kind, default)
         raise Wrong(
-            f"autocast has another default type for {kind} now: hand dtype to"
-            " torch.autocast instead"
+            f"after your function autocast is on, or has another default type for"
+            f" {kind}: use it in a with statement, and hand dtype to it"
         )
     if model.weight.dtype != torch.float32:
         raise Wrong(
             f"the weight is {model.weight.dtype} now: autocast casts a copy, and leaves"
             " it as it is"
         )
-    if not model.seen:
-        raise Wrong(f"for {shown} the model did not run: call model(x)")
-    if model.seen[0] is None:
-        gpu = ""
-        if kind == "xpu":
-            gpu = " (an Intel GPU; the tensor is a fake, so you need none)"
-        raise Wrong(
-            f"for {shown}{gpu} autocast was off while the model ran: it must be on for"
-            " x.device.type"
-        )
-    if model.seen[0] != dtype:
-        raise Wrong(f"for {shown} autocast ran with {model.seen[0]}")
-    if not isinstance(got, torch.Tensor) or got.shape != (2, 4):
-        raise Wrong(f"for {shown} you returned {got!r}, expected what model(x) gives")
-    if model.inputs[0] != torch.float32:
-        raise Wrong(
-            f"for {shown} the model got x in {model.inputs[0]}: hand it over as it is,"
-            " autocast casts"
-        )
-    if got.dtype != (torch.float32 if lift else dtype):
-        last = ", the model's last operation gave torch.float32" if lift else ""
-        raise Wrong(
-            f"for {shown} your output is {got.dtype}{last}: return it as it comes out"
-        )
-    if kind == "cpu" and not got.requires_grad:
-        raise Wrong(
-            f"for {shown} backward() would fail on your output: no torch.no_grad(), no"
-            " detach()"
-        )
-    if got.device.type != kind:
-        raise Wrong(f"for {shown} your output is on {got.device}")
+    why = "autocast must be on for x.device.type while the model runs, with dtype"
+    expect.equal(model.seen, [dtype], shown, why, "the model ran under autocast for")
+    why = "hand x over as it is, autocast casts"
+    expect.equal(model.inputs, [torch.float32], shown, why, "the model got x in")
+    expect.instance(got, torch.Tensor, shown, "what model(x) gives")
+    form = got.dtype, got.device.type, tuple(got.shape), got.requires_grad
+    right = torch.float32 if lift else dtype, kind, (2, 4), kind == "cpu"
+    why = "return model(x) as it comes out (type, device, shape, requires_grad)"
+    expect.equal(form, right, shown, why, "your output is")
 
+
+# --------------------------------------------------------------------------------------
+# 08.3
 
 LINES = {
     "h @ w": (
@@ -119,417 +102,273 @@ def check_dtypes(answer):
         names = {"torch": torch, "h": h, "w": torch.ones(8, 8, device="cuda")}
         dtypes = [str(eval(line, names).dtype) for line in LINES]
     for given, dtype, (line, why) in zip(answer, dtypes, LINES.items(), strict=True):
-        expected = dtype.removeprefix("torch.")
-        if str(given).removeprefix("torch.") != expected:
-            raise Wrong(
-                f"for {line} you said {given!r}, PyTorch gives {expected}: {why}"
-            )
+        name = str(given).removeprefix("torch.")
+        expect.equal(name, dtype.removeprefix("torch."), line, why, "you said")
 
 
-def _inputs(e, m):
-    """Numbers to try in a format, each with what it shows."""
-    bias = 2 ** (e - 1) - 1
-    normal, step, largest = 2.0 ** (1 - bias), 2.0**-m, (2 - 2.0**-m) * 2.0**bias
-    tiny, half = normal * step, 2.0 ** (bias - m) / 2
-    even = "it lies halfway between two neighbors, and the even one wins"
-    subnormal = f"below 2**{1 - bias} the steps get no smaller, down to zero"
-    reach = (
-        f"the largest number of this format is {largest:.6g}, and what is too large"
-        " becomes infinite"
-    )
-    first = (
-        "round first: the nearest is the largest number. Infinite is what is too large"
-        " then"
-    )
-    beyond = "the next number would be too large, and it is the even one: infinity"
-    return [
-        (0.3, f"the nearest of its neighbors, which are 2**{-2 - m} apart"),
-        (-0.3, "rounding to the nearest, below zero as above"),
-        (3, "a number that all formats know"),
-        (1 + step / 2, even),
-        (1 + 1.5 * step, even),
-        (-1 - 1.5 * step, even),
-        (2 - step / 4, "the nearest may be the next power of two"),
-        (1e-7, subnormal),
-        (3e-6, subnormal),
-        (tiny, subnormal),
-        (3 * tiny, subnormal),
-        (-0.75 * tiny, subnormal),
-        (normal - tiny, subnormal),
-        (normal + tiny, "just above the smallest normal number"),
-        (tiny / 4, "less than half of the smallest number is zero"),
-        (tiny / 2, even),
-        (1.5 * tiny, even),
-        (0.0, "zero stays zero"),
-        (largest, "the largest number of this format"),
-        (70000.0, reach),
-        (-70000.0, f"{reach}, here on the other side"),
-        (1e38, reach),
-        (largest + 0.9 * half, first),
-        (largest + half, beyond),
-        (-largest - half, f"{beyond}, on the other side"),
-    ]
+# --------------------------------------------------------------------------------------
+# 08.6
 
-
-def _nearest(x, e, m):
-    """Counts through all numbers of the format: an even place has an even mantissa, the
-    last stands for infinity.
-    """
-    bias, count = 2 ** (e - 1) - 1, (2**e - 1) * 2**m + 1
-    sizes = []
-    for i in range(count):
-        exponent, mantissa = divmod(i, 2**m)
-        if exponent:  # a normal number
-            mantissa += 2**m
-        sizes.append(math.ldexp(mantissa, max(exponent, 1) - bias - m))
-    size = min(abs(x), sizes[-1])
-    place = min(range(count), key=lambda i: (abs(sizes[i] - size), i % 2))
-    return math.copysign(math.inf if place == count - 1 else sizes[place], x)
+EVEN = "it lies halfway between two neighbors, and the even one wins"
+SMALL = "below 2**(1 - bias) the steps get no smaller, down to zero"
+REACH = "the largest number is (2 - 2**-m) * 2**bias, and what is too large is infinite"
+FIRST = "round first: the nearest is the largest number. Only then ask for infinity"
+BEYOND = "the next number would be too large, and it is the even one: infinity"
+KEPT = [  # x, bits of the exponent, of the mantissa, what is kept, why
+    (3, 5, 10, 3.0, "a number that all formats know"),
+    (0.3, 5, 10, 0.300048828125, "the nearest of its neighbors, 2**-12 apart"),
+    (-0.3, 4, 3, -0.3125, "the nearest of its neighbors, 2**-5 apart"),
+    (1.99, 3, 4, 2.0, "the nearest may be the next power of two"),
+    (1 + 2**-11, 5, 10, 1.0, EVEN),
+    (1 + 3 * 2**-11, 5, 10, 1 + 2**-9, EVEN),
+    (-1.1875, 4, 3, -1.25, EVEN),
+    (1e-7, 5, 10, 2**-23, SMALL),
+    (-3 * 2**-11, 4, 3, -(2**-9), SMALL),
+    (7 * 2**-9, 4, 3, 7 * 2**-9, SMALL),
+    (3 * 2**-134, 8, 7, 2**-132, EVEN),
+    (2**-24, 5, 10, 2**-24, "the smallest number of this format"),
+    (2**-26, 5, 10, 0.0, "less than half of the smallest number is zero"),
+    (2**-25, 5, 10, 0.0, EVEN),
+    (0.0, 8, 7, 0.0, "zero stays zero"),
+    (57344, 5, 2, 57344.0, "the largest number of this format"),
+    (70000, 8, 7, 70144.0, "the nearest of its neighbors, 512 apart"),
+    (70000, 4, 3, math.inf, REACH),
+    (-70000, 5, 10, -math.inf, f"{REACH}, here on the other side"),
+    (247.2, 4, 3, 240.0, FIRST),
+    (65518.4, 5, 10, 65504.0, FIRST),
+    (65520, 5, 10, math.inf, BEYOND),
+    (-248, 4, 3, -math.inf, f"{BEYOND}, on the other side"),
+    (
+        0.1,
+        8,
+        30,
+        round(0.1 * 2**34) / 2**34,
+        "float32 keeps 23 bits of mantissa, a Python number 52: compute with those",
+    ),
+]
 
 
 def check_keep(answer):
-    formats = {
-        (5, 10): torch.float16,
-        (8, 7): torch.bfloat16,
-        (5, 2): torch.float8_e5m2,
-        (4, 3): None,
-        (3, 4): None,
-    }
-    for (e, m), dtype in formats.items():
-        name = "this format"
-        if dtype:
-            name = f"PyTorch's {str(dtype).removeprefix('torch.')}"
-        for value, why in _inputs(e, m):
-            # what float32 keeps of it: PyTorch goes through float32, too
-            x = torch.tensor(value).item()
-            if dtype:
-                expected = torch.tensor(float(x)).to(dtype).float().item()
-            else:
-                expected = _nearest(x, e, m)
-            _check_kept(answer, (x, e, m), f"{x:.9g}", expected, name, why)
-    why = "float32 keeps 23 bits of mantissa, a Python number 52: compute with those"
-    expected = round(0.1 * 2**34) / 2**34
-    _check_kept(answer, (0.1, 8, 30), "0.1", expected, "this format", why)
+    for *given, expected, why in KEPT:
+        shown = f"keep_bits{tuple(given)}"
+        got = call(answer, *given, shown=shown)
+        expect.equal(expect.number(got, shown), expected, shown, why)
 
 
-def _check_kept(answer, given, x, expected, name, why):
-    shown = f"keep_bits({x}, {given[1]}, {given[2]})"
-    got = call(answer, *given, shown=shown)
-    if not expect.is_number(got):
-        raise Wrong(f"{shown} gave {got!r}, expected a Python number")
-    if got != expected:
-        mine, theirs = expect.distinct_texts(float(got), expected)
-        raise Wrong(f"{shown} gave {mine}, {name} keeps {theirs}: {why}")
+# --------------------------------------------------------------------------------------
+# 08.5
+
+LOST = [  # weights, updates, type, share, why
+    (
+        [1.0] * 5,
+        [1e-4, -1e-4, 0.01, 0.02, 0.0],
+        torch.float16,
+        0.6,
+        "0.0001 is less than half of the distance from 1 to the next number",
+    ),
+    (
+        [1.0] * 5,
+        [1e-4, -1e-4, 0.01, 0.02, 0.0],
+        torch.float32,
+        0.2,
+        "float32 has a number 0.0000001 above 1: only the update of zero is lost",
+    ),
+    (
+        [[256.0, 1.0], [0.001, -1.0]],
+        [[0.5, 0.5], [0.5, 0.5]],
+        torch.bfloat16,
+        0.25,
+        "the distance to the next number grows with the weight: it is 2 at 256",
+    ),
+    (
+        [[256.0, 1.0], [0.001, -1.0]],
+        [[0.5, 0.5], [0.5, 0.5]],
+        torch.float16,
+        0.0,
+        "float16 has three bits more than bfloat16: 256 and 256.5 are two numbers",
+    ),
+    (
+        [1.0003, 1.0003, 1.0],
+        [0.0003, 0.0003, 0.1],
+        torch.float16,
+        2 / 3,
+        "round both first: float16 makes 1 of this weight, and 1 + 0.0003 is 1",
+    ),
+]
 
 
 def check_share_lost(answer):
-    ones, steps = torch.ones(5), torch.tensor([1e-4, -1e-4, 0.01, 0.02, 0.0])
-    large = torch.tensor([[256.0, 1.0], [0.001, -1.0]])
-    half, brain = torch.float16, torch.bfloat16
-    near = "0.0001 is less than half of the distance from 1 to the next number"
-    all_move = "float32 has a number 0.0000001 above 1: only the update of zero is lost"
-    far = "the distance to the next number grows with the weight: it is 2 at 256"
-    fine = "float16 has three bits more than bfloat16: 256 and 256.5 are two numbers"
-    first = "round both first: float16 makes 1 of this weight, and 1 + 0.0003 is 1"
-    for weights, updates, dtype, expected, why in (
-        (ones, steps, half, 0.6, near),
-        (ones, steps, brain, 0.6, near),
-        (ones, steps, torch.float32, 0.2, all_move),
-        (large, torch.full((2, 2), 0.5), brain, 0.25, far),
-        (large, torch.full((2, 2), 0.5), half, 0.0, fine),
-        (
-            torch.tensor([1.0003, 1.0003, 1.0]),
-            torch.tensor([0.0003, 0.0003, 0.1]),
-            half,
-            2 / 3,
-            first,
-        ),
-    ):
-        shown = f"weights {weights.tolist()}, updates {updates.tolist()}, {dtype}"
-        got = call(answer, weights.clone(), updates.clone(), dtype, shown=shown)
-        if isinstance(got, torch.Tensor) and got.numel() == 1:
-            got = got.item()
-        if not expect.is_number(got):
-            raise Wrong(f"for {shown} you returned {got!r}: expected a number")
-        if math.isclose(got, expected, abs_tol=1e-6):
-            continue
-        if math.isclose(got, 1 - expected, abs_tol=1e-6):
-            why = "that is the share that moves"
-        elif got == expected * weights.numel():
-            why = "that is how many, not which share"
-        raise Wrong(f"for {shown} you returned {got:g}, expected {expected:g}: {why}")
+    for weights, updates, dtype, expected, why in LOST:
+        given, shown = torch.tensor(weights), f"weights {weights}, updates {updates}"
+        shown += f", {dtype}"
+        got = _number(call(answer, given, torch.tensor(updates), dtype, shown=shown))
+        slips = [
+            (1 - expected, "that is the share that moves"),
+            (expected * given.numel(), "that is how many, not which share"),
+        ]
+        expect.close(expect.number(got, shown), expected, shown, why, slips)
 
 
-class SpyScaler(torch.amp.GradScaler):
-    """A GradScaler on the CPU that notes what is asked of it."""
-
-    def __init__(self, scale):
-        super().__init__("cpu", init_scale=scale)
-        self.calls, self.scaled = [], []
-
-    def scale(self, outputs):
-        self.calls.append("scale")
-        self.scaled.append(getattr(outputs, "dtype", None))
-        return super().scale(outputs)
-
-    def unscale_(self, optimizer):
-        self.calls.append("unscale_")
-        return super().unscale_(optimizer)
-
-    def step(self, optimizer, *args, **kwargs):
-        self.calls.append("step")
-        return super().step(optimizer, *args, **kwargs)
-
-    def update(self, new_scale=None):
-        if "step" not in self.calls:
-            raise Wrong(
-                "update() came before step(): it ends a step, after the loop over the"
-                " batches, and makes the scale for the next one"
-            )
-        self.calls.append("update")
-        return super().update(new_scale)
+def _number(got):
+    """A tensor of one number as a Python number; all else as it is."""
+    return got.item() if isinstance(got, torch.Tensor) and got.numel() == 1 else got
 
 
-class Run:
-    """One call of the answer, and what the model and the optimizer saw. single: it gets
-    x, y, and not a list.
+# --------------------------------------------------------------------------------------
+# 08.2, 08.4
+
+# what is wrong in the record of a step of `count` batches, and what to say of it
+PASSES = [
+    (
+        lambda step, count: len(step.forward) != count,
+        "call the model once for each batch",
+    ),
+    (
+        lambda step, count: set(step.forward) != {torch.float16},
+        "the model ran without autocast for the CPU in float16: put the forward pass"
+        " and the loss into it",
+    ),
+    (
+        lambda step, count: any(step.backward),
+        "backward ran within autocast: it belongs after it, each operation remembers"
+        " its own types",
+    ),
+    (
+        lambda step, count: len(step.backward) != count,
+        "call backward once for each batch, or the activations of all stay in memory"
+        " until the end",
+    ),
+    (
+        lambda step, count: step.scaler.calls.count("scale") != count,
+        "each loss needs scaler.scale once",
+    ),
+    (
+        lambda step, count: set(step.scaler.scaled) != {torch.float32},
+        "the loss was computed in float16, outside of autocast: within, cross_entropy"
+        " gets float32",
+    ),
+    (
+        lambda step, count: "step" not in step.scaler.calls,
+        "use scaler.step(optimizer): it skips the step where a gradient is not finite",
+    ),
+    (
+        lambda step, count: step.scaler.calls[count:] != ["step", "update"],
+        "after the loop over the batches comes scaler.step(optimizer), and after it"
+        " scaler.update(), each once",
+    ),
+    (
+        lambda step, count: len(step.seen) != 1,
+        "step the optimizer once, by scaler.step(optimizer)",
+    ),
+]
+# of a gradient with a wrong norm
+NORMS = [
+    (
+        lambda step, ratio: step.adds[0],
+        "what was left over from before was still in it: zero_grad comes first",
+    ),
+    (
+        lambda step, ratio: not all(step.adds[1:]),
+        "the batches before the last were thrown away: zero_grad comes once, before"
+        " the loop",
+    ),
+    (
+        lambda step, ratio: _near(step.seen[0].norm(), step.gradient.norm()),
+        "it was not clipped",
+    ),
+    (
+        lambda step, ratio: _near(ratio, len(step.adds)),
+        "each loss is a mean over its batch. Divide each loss by the number of batches",
+    ),
+    (
+        lambda step, ratio: _near(ratio * 2**10, 1),
+        "it was clipped while it still had the scale (unscale_ first, once), or"
+        " divided by the scale without scaler.scale(loss).backward()",
+    ),
+    (lambda step, ratio: True, "clip the whole gradient once, after the loop"),
+]
+
+
+def _near(got, expected):
+    return math.isclose(got, expected, rel_tol=0.05)
+
+
+def _take_step(answer, count, max_norm, scale=2.0**10, more="", single=False):
+    """The record of one call of the answer, and what it returned. single: it gets x, y,
+    and not a list.
     """
+    step = AmpStep(count, scale)
+    batches = step.batches[0] if single else [step.batches]
+    given = [step.model, step.optimizer, step.scaler, *batches, max_norm]
+    shown = f"{count} batch{'es' if count > 1 else ''}, max_norm {max_norm}{more}"
+    return step, call(answer, *given, shown=shown, changes=[step.model]), shown
 
-    def __init__(self, answer, max_norm, k, scale=2.0**10, more="", single=False):
-        random = torch.Generator().manual_seed(0)
-        layers = torch.nn.Linear(8, 16), torch.nn.ReLU(), torch.nn.Linear(16, 3)
-        self.model, self.k, self.max_norm = torch.nn.Sequential(*layers), k, max_norm
-        with torch.no_grad():
-            for p in self.model.parameters():
-                p.copy_(torch.randn(p.shape, generator=random))
-                # left over from the step before, with its scale
-                p.grad = torch.full_like(p, 5000.0)
-        x = torch.randn(32, 8, generator=random)
-        y = torch.randint(3, (32,), generator=random)
-        twin = copy.deepcopy(self.model)
-        twin.zero_grad()
-        loss = F.cross_entropy(twin(x), y)
-        loss.backward()
-        self.loss, self.whole = loss.item(), flat(twin)
-        self.scaler = SpyScaler(scale)
-        # types of autocast in each pass; gradients that backward added to; gradients
-        # that the optimizer saw
-        self.forward, self.backward, self.there, self.seen = [], [], [], []
-        self.model.register_forward_hook(
-            lambda *_: self.forward.append(autocast_type())
+
+def _judge_step(step, count, max_norm, shown):
+    for is_so, text in PASSES:
+        if is_so(step, count):
+            raise Wrong(
+                f"for {shown} the model ran {len(step.forward)} times, backward"
+                f" {len(step.backward)}, the optimizer {len(step.seen)}, and the scaler"
+                f" was asked for {', '.join(step.scaler.calls) or 'nothing'}: {text}"
+            )
+    seen = step.seen[0]
+    found, expected = seen.norm().item(), min(max_norm, step.gradient.norm().item())
+    if not math.isclose(found, expected, rel_tol=0.02):
+        why = next(text for is_so, text in NORMS if is_so(step, found / expected))
+        raise Wrong(
+            f"for {shown} the optimizer saw a gradient of norm {found:.3g}, expected"
+            f" {expected:.3g}: {why}"
         )
-        self.last = list(self.model.parameters())[-1]
-        self.last.register_hook(self.note)
-        optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
-        optimizer.register_step_pre_hook(lambda *_: self.seen.append(flat(self.model)))
-        start = flat_weights(self.model)
-        batches = list(zip(x.split(32 // k), y.split(32 // k), strict=True))
-        given = batches[0] if single else (batches,)
-        given = self.model, optimizer, self.scaler, *given, max_norm
-        shown = f"{k} batches, max_norm {max_norm}{more}"
-        self.returned = call(answer, *given, shown=shown, changes=[self.model])
-        self.lr = optimizer.param_groups[0]["lr"]
-        self.moved = start - flat_weights(self.model)
-        self.batches = f"{k} batch{'es' if k > 1 else ''}"
-
-    def note(self, _):
-        """Before a gradient is added: whether that is within autocast, and to what it
-        is added.
-        """
-        self.backward.append(autocast_type())
-        self.there.append(self.last.grad is not None and bool(self.last.grad.any()))
-
-    def check(self):
-        self.check_passes()
-        self.check_scaler()
-        self.check_gradient()
-
-    def check_passes(self):
-        if len(self.forward) != self.k:
-            raise Wrong(
-                f"{self.batches}: the model ran {_times(len(self.forward))}, the"
-                f" optimizer {_times(len(self.seen))}, expected {self.k} and 1"
-            )
-        if not all(self.forward):
-            raise Wrong(
-                "the model ran without autocast for the CPU: put the forward pass and"
-                " the loss into it"
-            )
-        if any(dtype != torch.float16 for dtype in self.forward):
-            raise Wrong("autocast ran with another type: dtype=torch.float16")
-        if any(self.backward):
-            raise Wrong(
-                "backward ran within autocast: it belongs after it, each operation"
-                " remembers its own types"
-            )
-        if len(self.backward) != self.k:
-            raise Wrong(
-                f"backward ran {_times(len(self.backward))} for {self.batches}: call it"
-                " for each of them, or the activations of all stay in memory until the"
-                " end"
-            )
-
-    def check_scaler(self):
-        calls = self.scaler.calls
-        if calls.count("scale") != self.k:
-            raise Wrong(
-                f"backward ran {_times(self.k)}, scaler.scale"
-                f" {_times(calls.count('scale'))}: each loss needs it once"
-            )
-        if any(dtype != torch.float32 for dtype in self.scaler.scaled):
-            raise Wrong(
-                "the loss was computed in float16, outside of autocast: within,"
-                " cross_entropy gets float32"
-            )
-        if len(self.seen) != 1:
-            raise Wrong(
-                f"{len(self.seen)} optimizer steps for {self.batches}: accumulate"
-                " first, step once"
-            )
-        if calls.count("step") != 1:
-            raise Wrong(
-                "use scaler.step(optimizer): it skips the step where a gradient is not"
-                " finite"
-            )
-        if "update" not in calls:
-            raise Wrong("scaler.update() was not called: call it once, after the step")
-        if calls.count("update") != 1:
-            raise Wrong(
-                f"scaler.update() was called {_times(calls.count('update'))}: call it"
-                " once, after the step"
-            )
-
-    def check_gradient(self):
-        size, seen = self.whole.norm().item(), self.seen[0]
-        expected, found = min(self.max_norm, size), seen.norm().item()
-        if not math.isclose(found, expected, rel_tol=0.02):
-            slip = self.slip(found, expected, size)
-            raise Wrong(
-                f"{self.batches}: the optimizer saw a gradient of norm {found:.3g},"
-                f" expected {expected:.3g}: {slip}"
-            )
-        if F.cosine_similarity(seen, self.whole, 0) < 0.999:
-            raise Wrong(
-                "the gradient has the right norm and another direction: clip all of it"
-                " together, once"
-            )
-        if self.lr != 0.1:
-            raise Wrong(
-                f"the optimizer had a learning rate of 0.1, now it has {self.lr:.4g}:"
-                " leave its settings alone"
-            )
-        if not torch.allclose(self.moved, 0.1 * seen, rtol=1e-3, atol=1e-5):
-            raise Wrong(
-                "the weights have moved by something else than the optimizer's step"
-            )
-
-    def check_skipped(self):
-        """After a call in which gradients were infinite."""
-        if self.seen or self.moved.any():
-            raise Wrong(
-                "a gradient was infinite, and the weights moved: scaler.step(optimizer)"
-                " skips such a step"
-            )
-        if self.scaler.calls.count("update") != 1:
-            raise Wrong(
-                "a gradient was infinite, and scaler.update() was not called: it lowers"
-                " the scale for next time"
-            )
-
-    def slip(self, found, expected, size):
-        ratio = found / expected
-        if self.there[0]:
-            return (
-                "what was left over from before was still in it: zero_grad comes first"
-            )
-        if not all(self.there[1:]):
-            return (
-                "the batches before the last were thrown away: zero_grad comes once,"
-                " before the loop"
-            )
-        if math.isclose(found, size, rel_tol=0.02):
-            return "it was not clipped"
-        if self.k > 1 and math.isclose(ratio, self.k, rel_tol=0.05):
-            return (
-                f"the gradients of {self.k} means add up. Divide each loss by the"
-                " number of batches"
-            )
-        if math.isclose(ratio, 1 / 2**10, rel_tol=0.05):
-            if self.max_norm > size:
-                return (
-                    "it was divided by the scale twice, or never multiplied by it:"
-                    " scaler.scale(loss).backward()"
-                )
-            return "it was clipped while it still had the scale. unscale_ first, once"
-        if ratio > 2**9:
-            return "it still has the scale"
-        return (
-            f"it should be that of the sum of all F.cross_entropy(…) / {self.k},"
-            " clipped once, after the loop"
+    if F.cosine_similarity(seen, step.gradient, 0) < 0.999:
+        raise Wrong(
+            "the gradient has the right norm and another direction: clip all of it"
+            " together, once"
+        )
+    rate = step.optimizer.param_groups[0]["lr"]
+    if rate != 0.1 or not torch.allclose(step.moved, 0.1 * seen, rtol=1e-3, atol=1e-5):
+        raise Wrong(
+            "the weights have moved by something else than a step with the learning"
+            f" rate of 0.1 (now it is {rate:.4g}): leave both to the optimizer"
         )
 
 
-def _times(n):
-    return "once" if n == 1 else f"{n} times"
-
-
-def autocast_type(kind="cpu"):
-    return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else None
-
-
-def flat(model):
-    """The gradients of all parameters, zeros where there is none."""
-    grads = [
-        torch.zeros_like(p) if p.grad is None else p.grad for p in model.parameters()
-    ]
-    return torch.cat([grad.flatten() for grad in grads])
-
-
-LARGE = {
-    "scale": 2.0**40,
-    "more": ", a scale so large that gradients are infinite",
-}
-
-
-def flat_weights(model):
-    return torch.cat([p.detach().flatten() for p in model.parameters()])
+def _judge_skipped(answer, count, single=False):
+    """A step whose gradients are infinite."""
+    more = ", a scale so large that gradients are infinite"
+    step, _, shown = _take_step(answer, count, 0.5, 2.0**40, more, single)
+    if step.seen or step.moved.any() or step.scaler.calls.count("update") != 1:
+        raise Wrong(
+            f"for {shown}: scaler.step(optimizer) must skip the step, and"
+            " scaler.update() lower the scale for next time"
+        )
 
 
 def _stub(): ...
 
 
-def _refuse_stub(answer):
-    """NotAnswered for a function that does nothing: these stubs return no dots, because
-    nothing is to be returned.
-    """
+def check_accumulate(answer):
+    # this stub returns no dots, because nothing is to be returned
     code = getattr(answer, "__code__", None)
     if code and code.co_code == _stub.__code__.co_code:
         raise NotAnswered
-
-
-def check_accumulate(answer):
-    _refuse_stub(answer)
     # at first nothing to clip
-    for max_norm, k in ((1e6, 4), (0.125, 4), (1e6, 2), (0.5, 1), (0.25, 8)):
-        Run(answer, max_norm, k).check()
-    Run(answer, 0.5, 2, **LARGE).check_skipped()
+    for max_norm, count in ((1e6, 4), (0.125, 4), (1e6, 2), (0.5, 1), (0.25, 8)):
+        step, _, shown = _take_step(answer, count, max_norm)
+        _judge_step(step, count, max_norm, shown)
+    _judge_skipped(answer, 2)
 
 
 def check_complete(answer):
-    right = "the step is right; you returned"
     for max_norm in (1e6, 0.125, 0.5):  # at first nothing to clip
-        run = Run(answer, max_norm, 1, single=True)
-        run.check()
-        returned = run.returned
-        if isinstance(returned, torch.Tensor) and returned.numel() == 1:
-            returned = returned.item()
-        if not expect.is_number(returned):
-            raise Wrong(f"{right} {returned!r}: return the loss")
-        if math.isclose(returned, run.loss * 2**10, rel_tol=0.02):
-            raise Wrong(f"{right} the loss times the scale: return the loss itself")
-        if not math.isclose(returned, run.loss, rel_tol=0.02):
-            raise Wrong(f"{right} {returned:.4g}, the loss is {run.loss:.4g}")
-    Run(answer, 0.5, 1, **LARGE, single=True).check_skipped()
+        step, got, shown = _take_step(answer, 1, max_norm, single=True)
+        _judge_step(step, 1, max_norm, shown)
+        shown += ", the step is right,"
+        got = expect.number(_number(got), shown, "the loss")
+        slips = [(step.loss * 2**10, "that is the loss times the scale")]
+        why = "return the loss itself"
+        expect.close(got, step.loss, shown, why, slips, rel_tol=0.02)
+    _judge_skipped(answer, 1, single=True)
 
 
 EXERCISES = [

@@ -7,7 +7,8 @@ import weakref
 import pytest
 import torch
 
-from course import cells, grammar
+from course import grammar
+from course.expected import expect_error
 from tests.conftest import errors_of, text_of
 
 PRETEND = {"LAB_PRETEND": "cuda"}
@@ -23,15 +24,18 @@ def traceback_of(cell):
 @pytest.mark.parametrize(
     ("source", "expected"),
     [
-        ("%%requires cuda", ("cuda", None, None, False)),
+        ("#| requires: cuda\n", ("cuda", None, None, False)),
         (
-            "\n %%requires cuda:2 --result both\nboth = 1",
+            "\n #| requires: cuda:2\n#| result: both\nboth = 1",
             ("cuda:2", "result", "both", False),
         ),
-        ("%%requires xla --name hello", ("xla", "name", "hello", False)),
-        ("%%requires cuda --name hello --timeless", ("cuda", "name", "hello", True)),
-        ("%%requires result:bandwidth", ("result:bandwidth", None, None, False)),
-        ("x = 1\n%%requires cuda", None),
+        ("#| requires: xla\n#| name: hello\n", ("xla", "name", "hello", False)),
+        (
+            "#| requires: cuda\n#| name: hello\n#| timeless: true\n",
+            ("cuda", "name", "hello", True),
+        ),
+        ("#| requires: result:bandwidth\n", ("result:bandwidth", None, None, False)),
+        ("x = 1\n#| requires: cuda\n", None),
     ],
 )
 def test_header_is_read(source, expected):
@@ -39,27 +43,40 @@ def test_header_is_read(source, expected):
 
 
 @pytest.mark.parametrize(
-    "rest",
-    ["", " gpu", " cuda:0", " cuda --result 2x", " cuda mps", " cuda --timeless"],
+    "options",
+    [
+        ["requires:"],
+        ["requires: gpu"],
+        ["requires: cuda:0"],
+        ["requires: cuda", "result: 2x"],
+        ["requires: cuda mps"],
+        ["requires: cuda", "timeless: true"],
+        ["requires: cuda", "result: x", "name: x"],
+        ["requires: cuda", "requires: mps"],
+        ["requires: cuda", "name: x", "timeless: yes"],
+        ["result: x"],
+        ["require: cuda"],
+    ],
 )
-def test_wrong_header_is_one_line_that_says_what_to_write(rest):
+def test_wrong_header_is_one_line_that_says_what_to_write(options):
+    lines = [f"#| {option}" for option in options]
     with pytest.raises(
-        grammar.RequiresError, match="known are|write %%requires"
+        grammar.RequiresError, match="known are|write each once|a cell has `requires`"
     ) as caught:
-        grammar.header(f"%%requires{rest}\nx = 1")
+        grammar.header("\n".join([*lines, "x = 1"]))
     assert "\n" not in str(caught.value)
 
 
 def test_folding_a_cell_does_not_ask_for_a_new_recording():
-    plain = grammar.source_hash("%%requires cuda --name x\nx = 1")
+    plain = grammar.source_hash("#| requires: cuda\n#| name: x\nx = 1")
     assert plain == grammar.source_hash(
-        "%%requires cuda --name x\n# @title What it draws\n\nx = 1"
+        "# @title What it draws\n#| requires: cuda\n#| name: x\n\nx = 1"
     )
     assert plain != grammar.source_hash(
-        "%%requires cuda --name x\n# What it draws\nx = 1"
+        "#| requires: cuda\n#| name: x\n# What it draws\nx = 1"
     )
     assert plain != grammar.source_hash(
-        "%%requires cuda --name x\nx = 1\n# @title What it draws"
+        "#| requires: cuda\n#| name: x\nx = 1\n# @title What it draws"
     )
 
 
@@ -85,7 +102,7 @@ def test_a_cell_about_time_may_end_in_a_strict_run_that_judges_no_time(
 
 
 def test_unknown_word_shows_one_line_and_runs_nothing(run):
-    (cell, after) = run("%%requires gpu\nran = True", "print('ran' in globals())")
+    (cell, after) = run("#| requires: gpu\nran = True", "print('ran' in globals())")
     (line,) = traceback_of(cell)
     assert line.startswith("RequiresError: unknown word 'gpu'") and "cuda" in line
     assert text_of(after).strip() == "False"
@@ -93,11 +110,11 @@ def test_unknown_word_shows_one_line_and_runs_nothing(run):
 
 def test_met_cell_runs_like_a_plain_one(run):
     met, plain_cell, awaited, magic, fails = run(
-        "%%requires cuda --result x\nx = 6 * 7\nx",
+        "#| requires: cuda\n#| result: x\nx = 6 * 7\nx",
         "6 * 7",
-        "%%requires cuda\nimport asyncio\nawait asyncio.sleep(0, 'waited')",
-        "%%requires cuda\n%env LAB_PRETEND",
-        "%%requires cuda\na = 1\nb = a / 0\nc = 2",
+        "#| requires: cuda\nimport asyncio\nawait asyncio.sleep(0, 'waited')",
+        "#| requires: cuda\n%env LAB_PRETEND",
+        "#| requires: cuda\na = 1\nb = a / 0\nc = 2",
         env=PRETEND,
     )
     assert text_of(plain_cell) == "42"
@@ -118,10 +135,10 @@ def test_met_cell_runs_like_a_plain_one(run):
 def test_unmet_cell_is_one_quiet_line_and_leaves_no_value_of_an_earlier_run(run):
     _, cell, reads, after, again = run(
         "never_recorded = 0",
-        "%%requires cuda:64 --result never_recorded\nnever_recorded = 1",
-        "%%requires result:never_recorded\nprint(never_recorded)",
+        "#| requires: cuda:64\n#| result: never_recorded\nnever_recorded = 1",
+        "#| requires: result:never_recorded\nprint(never_recorded)",
         "print('never_recorded' in globals())",
-        "%%requires cuda:64\n1",
+        "#| requires: cuda:64\n1",
     )
     assert re.fullmatch(
         "NOT RUN HERE · needs .* CUDA GPUs?, and PyTorch sees .* here; not"
@@ -144,20 +161,20 @@ def test_unmet_cell_is_one_quiet_line_and_leaves_no_value_of_an_earlier_run(run)
 
 NESTED = (
     "run = get_ipython().run_cell\nabout()\nrun('about()')\nrun('"
-    " ')\nrun('%%requires')\nrun('1 / 0')\nabout()"
+    " ')\nrun('#| requires:')\nrun('1 / 0')\nabout()"
 )
 ABOUT = {  # cell → where its numbers come from, in each line that it prints
-    "%%requires cuda --result x\nx = 1\nabout()": ["x"],
+    "#| requires: cuda\n#| result: x\nx = 1\nabout()": ["x"],
     "about()": ["cpu"],
-    "%%requires result:x\nabout()": ["x"],
-    "%%requires cuda --name y\nabout()": ["cpu"],
-    "%%requires result:x\nnames = [*provenance.running]": [],
+    "#| requires: result:x\nabout()": ["x"],
+    "#| requires: cuda\n#| name: y\nabout()": ["cpu"],
+    "#| requires: result:x\nnames = [*provenance.running]": [],
     "with provenance.running_again(names):\n    about()\nabout()": ["x", "cpu"],
-    "%%requires result:x\n1 / 0": [],
+    "#| requires: result:x\n1 / 0": [],
     "about() # after an error": ["cpu"],
-    f"%%requires result:x\n{NESTED}": ["x", "cpu", "x"],
+    f"#| requires: result:x\n{NESTED}": ["x", "cpu", "x"],
     "about() # after nested cells": ["cpu"],
-    "%%requires result:x\nawait asyncio.sleep(0)\nabout()": ["x"],
+    "#| requires: result:x\nawait asyncio.sleep(0)\nabout()": ["x"],
 }
 
 
@@ -179,7 +196,7 @@ def test_what_a_cell_says_about_its_numbers_is_what_its_header_names(run):
 
 
 def test_expected_error_prints_the_real_message(capsys):
-    with cells.expect_error(ZeroDivisionError, "division"):
+    with expect_error(ZeroDivisionError, "division"):
         1 / 0  # noqa: B018
     assert capsys.readouterr().out == "ZeroDivisionError: division by zero\n"
 
@@ -199,7 +216,7 @@ def test_an_expected_error_keeps_nothing_alive():
     left = weakref.ref(held)
     gc.disable()
     try:
-        with cells.expect_error(ValueError, "^a"):
+        with expect_error(ValueError, "^a"):
             reraise(held)
         del held
         assert left() is None
@@ -236,5 +253,5 @@ def test_a_package_that_a_lesson_can_do_without_is_a_need_and_no_error(run, stri
 
 def test_interrupt_passes_through():
     with pytest.raises(KeyboardInterrupt):
-        with cells.expect_error(Exception, ""):
+        with expect_error(Exception, ""):
             raise KeyboardInterrupt

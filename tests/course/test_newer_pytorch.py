@@ -150,7 +150,7 @@ def test_a_job_that_dies_leaves_cells_that_wait(run):
         "from utils import launch",
         "%%torchrun 1 --result sums\nraise RuntimeError('the link is down')",
         "total = sum(sums)",
-        "%%requires result:sums\nsums",
+        "#| requires: result:sums\nsums",
     )
     assert "the link is down" in text_of(cells[1])
     assert "waits for `sums`" in text_of(
@@ -164,9 +164,9 @@ def test_a_job_that_dies_leaves_cells_that_wait(run):
 @pytest.mark.parametrize("strict", [False, True])
 def test_half_a_result_is_none(run, strict):
     cells = run(
-        "%%requires cuda --result half\nhalf = {}\nfor n in [1, 0]:\n    half[n] ="
+        "#| requires: cuda\n#| result: half\nhalf = {}\nfor n in [1, 0]:\n    half[n] ="
         " 1 / n",
-        "%%requires result:half\nhalf[0]",
+        "#| requires: result:half\nhalf[0]",
         "'half' in globals()",
         strict=strict,
         env={"LAB_PRETEND": "cuda"},

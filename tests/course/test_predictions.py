@@ -180,7 +180,13 @@ def test_in_a_kernel_a_widget_and_strictly_a_line_that_can_be_stored(run):
     # what is stored says the answer, as data, too
     (answer,) = cells[True][1].outputs
     assert answer.data == {"text/plain": "The answer: 0."}
-    assert answer.metadata.device_lab.revealed == {"key": "05.race", "answer": "0"}
+    said = {"4": "You said 4; it is 0.", "0": "You said 0, and 0 it is."}
+    said["an error"] = "You said “an error”; it is 0."
+    revealed = {"key": "05.race", "answer": "0", "said": said}
+    assert answer.metadata.device_lab.revealed == revealed
+    asked = cells[True][0].outputs[0].metadata.device_lab.asked
+    question = {"key": "05.race", "question": "The sum will be …"}
+    assert asked == {**question, "options": list(RACE[2:])}
     page = cells[True][0].outputs[0].data["text/html"]
     assert (
         "<b>Predict.</b> The sum will be … <b>4</b> · <b>0</b> · <b>an error</b></div>"
@@ -196,7 +202,7 @@ def test_without_a_page_or_without_widgets(shell):
     code = f"""import sys; from types import SimpleNamespace; import IPython
 from course import predictions, widgets
 IPython.get_ipython = lambda: {shell}
-IPython.display.display = lambda data, raw: print(*data, data["text/plain"])
+IPython.display.display = lambda data, **options: print(*data, data["text/plain"])
 widgets.find_spec = lambda name: None
 predictions.predict{RACE}
 assert "ipywidgets" not in sys.modules"""

@@ -15,7 +15,7 @@ from course import grammar, messages, recordings
 from course.provenance import RecordingError
 from tests.conftest import ROOT, errors_of, text_of
 from tests.course.test_recordings import CELL, EMULATED, ENTRY, WITHOUT_GPU
-from tools.lessons import notebooks, recording
+from tools.lessons import notebooks, recording, schemas
 
 SOURCE = {
     "experiment": "Copies of 16 MB. Ours: many sizes.",
@@ -29,7 +29,7 @@ SOURCE = {
     ],
 }
 TABLE = " | C1060 | C2050\npinned | 1,198 GB/s | 2.5 GB/s\npageable | – | 1 GB/s"
-TIMELESS = CELL.replace("bandwidth", "bandwidth --timeless")
+TIMELESS = CELL.replace("bandwidth\n", "bandwidth\n#| timeless: true\n", 1)
 STATE = "print('bandwidth' in globals(), 'bandwidth' in provenance.results)"
 
 
@@ -92,22 +92,30 @@ def test_each_committed_source_belongs_to_a_cell_and_each_figure_has_its_place()
             )
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
-        "{",
-        '{"bandwidth": 5}',
-        {"bandwidth": changed(link="javascript:alert(1)")},
-        {"bandwidth": changed(link='https://example.org" onclick="alert(1)')},
-        {"bandwidth": changed(link="https://example.org/><script>")},
-        {"bandwidth": changed(html="<b>")},
-        {"bandwidth": {key: SOURCE[key] for key in SOURCE if key != "date"}},
-        {"bandwidth": changed(figures=[])},
-        {"bandwidth": changed(figure_value="2.5")},
-        {"bandwidth": changed(figure_value=math.nan)},
-        {"bandwidth": changed(figure_device="")},
-    ],
-)
+WRONG = [
+    "{",
+    '{"bandwidth": 5}',
+    "[1]",
+    {"bandwidth": changed(link="javascript:alert(1)")},
+    {"bandwidth": changed(link='https://example.org" onclick="alert(1)')},
+    {"bandwidth": changed(link="https://example.org/><script>")},
+    {"bandwidth": {key: SOURCE[key] for key in SOURCE if key != "date"}},
+    {"bandwidth": changed(figures=[])},
+    {"bandwidth": changed(figures=[{}])},
+    {"bandwidth": changed(figure_value="2.5")},
+    {"bandwidth": changed(figure_device=5)},
+]
+# these harm no reader: lint finds them
+INCOMPLETE = [
+    {"bandwidth": changed(html="<b>")},
+    {"bandwidth": changed(date="2012")},
+    {"bandwidth": changed(figure_value=math.nan)},
+    {"bandwidth": changed(figure_device="")},
+    {"bandwidth": changed(figure_more="x")},
+]
+
+
+@pytest.mark.parametrize("content", WRONG)
 def test_what_is_damaged_is_refused_in_one_line(tmp_path, content):
     with pytest.raises(
         RecordingError,
@@ -115,6 +123,14 @@ def test_what_is_damaged_is_refused_in_one_line(tmp_path, content):
     ) as e:
         recordings.load_published(write(tmp_path, content))
     assert str(tmp_path) not in str(e.value)
+
+
+@pytest.mark.parametrize("content", [*WRONG, *INCOMPLETE])
+def test_lint_finds_what_is_wrong_with_the_file(tmp_path, content):
+    text = write(tmp_path, content).read_text(encoding="utf-8")
+    assert schemas.problem(text, schemas.PUBLISHED)
+    text = write(tmp_path, {"bandwidth": SOURCE}).read_text(encoding="utf-8")
+    assert schemas.problem(text, schemas.PUBLISHED) is None
 
 
 # --------------------------------------------------------------------------------------
@@ -174,7 +190,7 @@ def test_the_first_of_the_five_that_there_is_is_shown_and_only_three_set_the_var
         if word in there
     ]
     cell = (
-        "%%requires cuda --result bandwidth --timeless\nbandwidth = 1"
+        "#| requires: cuda\n#| result: bandwidth\n#| timeless: true\nbandwidth = 1"
         if "live" in there
         else TIMELESS
     )
@@ -184,7 +200,7 @@ def test_the_first_of_the_five_that_there_is_is_shown_and_only_three_set_the_var
         SOURCE if "published" in there else None,
         cell,
         STATE,
-        "%%requires result:bandwidth\n7 * 6",
+        "#| requires: result:bandwidth\n7 * 6",
         env=env,
     )
     assert states(shown) == LADDER[there] and errors_of(shown) == []
@@ -255,7 +271,11 @@ def test_nothing_in_the_file_becomes_html(show, key):
 
 def test_a_damaged_file_is_one_line_said_once_and_hides_nothing(show):
     first, again, other = show(
-        [ENTRY], '{"bandwidth": 5}', CELL, CELL, "%%requires cuda:64 --name other\n1"
+        [ENTRY],
+        '{"bandwidth": 5}',
+        CELL,
+        CELL,
+        "#| requires: cuda:64\n#| name: other\n1",
     )
     assert (
         len(

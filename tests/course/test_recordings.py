@@ -2,6 +2,7 @@
 
 import base64
 import json
+import math
 import re
 
 import nbformat
@@ -11,7 +12,7 @@ import torch
 from course import grammar, provenance, recordings
 from course.provenance import RecordingError
 from tests.conftest import ROOT, errors_of, text_of
-from tools.lessons import notebooks, recording
+from tools.lessons import notebooks, recording, schemas
 
 PNG = base64.b64encode(b"\x89PNG\r\n\x1a\nrest").decode()
 ENTRY = {
@@ -74,56 +75,63 @@ def test_what_was_stored_is_found_the_newest_first_and_the_emulated_last_if_it_w
     assert recordings.find("other") == []
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("{", "is damaged"),
-        (
-            '{"format": "something else", "cells": {}}',
-            "is not a recording of this course",
-        ),
-        (
-            (
-                f'{{"format": "{recordings.FORMAT}", "cells": {{}}, "claims": {{"a":'
-                ' {"source": "0", "lines": 1}}}'
-            ),
-            "damaged",
-        ),
-        ({"outputs": [{"html": "<script>alert(1)</script>"}]}, "is damaged"),
-        (
-            {"outputs": [{"text": "x", "application/javascript": "alert(1)"}]},
-            "is damaged",
-        ),
-        (
-            {
-                "outputs": [
-                    {
-                        "png": base64.b64encode(b"<svg onload=alert(1)>").decode(),
-                        "alt": "",
-                    }
-                ]
-            },
-            "is damaged",
-        ),
-        ({"outputs": [{"png": "not base64!", "alt": ""}]}, "is damaged"),
-        ({"outputs": [{"png": f'{PNG}" onload="alert(1)', "alt": ""}]}, "is damaged"),
-        ({"machine": {"device": 5}}, "is damaged"),
-    ],
-)
-def test_what_is_damaged_foreign_or_more_than_text_and_png_is_refused_in_one_line(
-    folder, text, message
+SVG = base64.b64encode(b"<svg onload=alert(1)>").decode()
+FOREIGN = '{"format": "something else", "cells": {}}'
+# what is changed in a recorded cell, or the text of the file; whether a reader's kernel
+# refuses the file (else it shows no more than text and PNG), how lint calls it
+DAMAGED = [
+    ("{", "is damaged", "Expecting property name"),
+    (FOREIGN, "is not a recording of this course", "'something else'|required"),
+    ("[1]", "is not a recording of this course", "is not of type 'object'"),
+    ({"outputs": [{"html": "<script>alert(1)</script>"}]}, "is damaged", "outputs/0"),
+    ({"outputs": [{"png": SVG, "alt": ""}]}, "is damaged", "outputs/0"),
+    ({"outputs": [{"png": "not base64!", "alt": ""}]}, "is damaged", "outputs/0"),
+    ({"outputs": [{"png": f'{PNG}" onload="a()', "alt": ""}]}, "is damaged", "outp"),
+    ({"outputs": [{"png": PNG}]}, "is damaged", "outputs/0"),
+    ({"outputs": [{"text": 5}]}, "is damaged", "outputs/0"),
+    ({"outputs": 5}, "is damaged", "outputs"),
+    ({"machine": {"device": 5}}, "is damaged", "machine/device"),
+    ({"machine": {}}, "is damaged", "'device' is a required"),
+    ({"outputs": [{"text": "x", "application/javascript": "a()"}]}, None, "outputs/0"),
+    ({"outputs": [{"text": "x", "claim": {}}]}, None, "outputs/0"),
+    ({"seconds": math.nan}, None, "NaN"),
+    ({"html": "<b>"}, None, "html"),
+]
+
+
+@pytest.mark.parametrize(("change", "refused", "lint"), DAMAGED)
+def test_what_is_damaged_foreign_or_more_than_text_and_png(
+    folder, capsys, change, refused, lint
 ):
     path = recording.store(folder, "02_tensors", {"bandwidth": ENTRY})
-    if isinstance(text, dict):  # what is changed in the cell
+    text = change
+    if isinstance(change, dict):
         content = json.loads(path.read_text(encoding="utf-8"))
-        content["cells"]["bandwidth"].update(text)
+        content["cells"]["bandwidth"].update(change)
         text = json.dumps(content)
+        with pytest.raises(RecordingError, match="cannot be recorded"):
+            recording.store(folder, "02_tensors", content["cells"])
     path.write_text(text, encoding="utf-8")
-    with pytest.raises(
-        RecordingError, match=f"nvidia-h200/02_tensors.json.*{message}"
-    ) as caught:
+    assert re.search(lint, schemas.problem(text, schemas.RECORDING))
+    if refused is None:
+        recordings.replay("bandwidth", "x", ENTRY["source"], {})
+        assert "a()" not in capsys.readouterr().out
+        return
+    message = f"nvidia-h200/02_tensors.json.*{refused}"
+    with pytest.raises(RecordingError, match=message) as caught:
         recordings.load(path)
     assert "\n" not in str(caught.value) and str(folder) not in str(caught.value)
+
+
+def test_what_the_recorder_writes_fits_its_schema(folder):
+    outputs = [{"text": "E: a", "error": {"kind": "E", "text": "E: a"}}]
+    judged = {"a": {"source": "0", "claims": [{"text": "a"}]}}
+    cells = {"bandwidth": {**ENTRY, "outputs": outputs}}
+    path = recording.store(folder, "02_tensors", cells, claims=judged)
+    assert schemas.problem(path.read_text("utf-8"), schemas.RECORDING) is None
+    judged["a"]["claims"] = 1
+    with pytest.raises(RecordingError, match="claims/a"):
+        recording.store(folder, "02_tensors", cells, claims=judged)
 
 
 @pytest.mark.parametrize(
@@ -157,11 +165,11 @@ def test_what_is_pretended_gets_neither_into_the_course_nor_out_of_it(
 
 
 def test_hash_ignores_header_and_spaces_but_not_code():
-    same = grammar.source_hash("%%requires cuda --result x\nx = 1\n")
+    same = grammar.source_hash("#| requires: cuda\n#| result: x\nx = 1\n")
     assert (
         same
         == grammar.source_hash("\nx = 1   \n\n")
-        == grammar.source_hash("%%requires cuda --name y\nx = 1")
+        == grammar.source_hash("#| requires: cuda\n#| name: y\nx = 1")
     )
     assert same != grammar.source_hash("x = 2") and same != grammar.source_hash(
         "    x = 1\ny = 1"
@@ -203,7 +211,7 @@ def test_committed_recordings_name_their_machine_and_emulated_ones_no_time_no_gp
 # --------------------------------------------------------------------------------------
 # Replay, in a real kernel
 
-CELL = "%%requires cuda:64 --result bandwidth\nx = 1"
+CELL = "#| requires: cuda:64\n#| result: bandwidth\nx = 1"
 
 
 @pytest.fixture
@@ -223,7 +231,7 @@ recordings.FOLDER = pathlib.Path({str(tmp_path)!r})"""
 
 def test_replay_shows_text_picture_and_value_with_their_origin(replay):
     read = (
-        "%%requires result:bandwidth\nprint(bandwidth, '|', where('bandwidth'), '|',"
+        "#| requires: result:bandwidth\nprint(bandwidth, '|', where('bandwidth'), '|',"
         " provenance.origin())"
     )
     cell, after, again, changed = replay([ENTRY], CELL, read, CELL, CELL + "\nx = 2")
@@ -262,7 +270,7 @@ def test_a_claim_that_was_recorded_does_not_speak_of_this_run(replay):
 
 
 def test_what_is_emulated_says_so_in_its_first_word(replay):
-    timeless = CELL.replace("bandwidth", "bandwidth --timeless")
+    timeless = CELL.replace("bandwidth\n", "bandwidth\n#| timeless: true\n", 1)
     without, cell, again, after = replay(
         [EMULATED], CELL, timeless, timeless, "print(where('bandwidth'))"
     )

@@ -16,7 +16,7 @@ from tools.lessons import emulated
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 FIRST = "import torch\nfrom course import claim, expect_error, where"
-FIGURES = """%%requires cuda
+FIGURES = """#| requires: cuda
 def in_use():
     return torch.cuda.memory_stats()["active_bytes.all.current"]
 
@@ -33,7 +33,7 @@ torch.cuda.synchronize()
 torch.empty(1, device="cuda")
 claim("left", in_use() - before, at_most=0, unit="bytes")
 """
-THERE_AND_BACK = """%%requires cuda
+THERE_AND_BACK = """#| requires: cuda
 x = torch.arange(6.0)
 back = (there := x.to("cuda")).cpu()
 claim("the same numbers", torch.equal(x, back))

@@ -56,7 +56,7 @@ OPERATE = {
     ast.BitOr: (ast.BitAnd,),
     ast.BitAnd: (ast.BitOr,),
 }
-ENDLESS = re.compile("does a loop never end|is still running")
+ENDLESS = re.compile("is still running")
 # a - b is not b - a
 ORDERED = (ast.Sub, ast.Div, ast.FloorDiv, ast.Mod, ast.Pow, ast.MatMult)
 NEIGHBORS = {  # of names and of attributes
@@ -564,13 +564,13 @@ def verdict(number, source, done=None):
     return verdicts[-1] if verdicts else out.getvalue()
 
 
-def judged(number, sample=list):
-    """The mutants of one exercise, each with its verdict. sample: a function that picks
-    some of them.
-    """
+def judged(number):
+    """The mutants of one exercise, each with its verdict."""
     exercise, found = exercises.find_exercise(number), []
-    every = [*mutants(exercise.solution), *habits(exercise.solution, exercise.name)]
-    for mutant in sample(every):
+    for mutant in [
+        *mutants(exercise.solution),
+        *habits(exercise.solution, exercise.name),
+    ]:
         done = [] if mutant.habit else None
         said = verdict(number, mutant.source, done)
         if done != []:  # else it did what the solution does
@@ -592,7 +592,7 @@ def alike(text):
 
 def report(number):
     """What is to be printed of one exercise, as lines, and a Counter of its mutants."""
-    exercises.SECONDS, exercises.PATIENCE = 5, 20
+    exercises.SECONDS = 20  # many of the mutants never end
     exercises._remember = lambda number, state: None
     # a package of the site's builder, which no lesson may expect
     sys.modules["tabulate"] = None
@@ -611,7 +611,6 @@ def report(number):
         refused=len(found) - len(passed),
         equivalent=len(passed) - len(missed),
         accepted=len(missed),
-        faults=len(stale) + len(same),
     )
     lines = [
         f"{number}  {count['mutants']:4} mutants  {count['refused']:4} refused "
@@ -629,42 +628,21 @@ def report(number):
     return lines, count
 
 
-def is_good(count, refused, equivalent):
-    """Whether these shares of the mutants are refused, and at most equivalent. An
-    exercise may always list two.
-    """
-    wrong = count["mutants"] - count["equivalent"]
-    return (
-        not count["faults"]
-        and count["refused"] >= refused * wrong
-        and count["equivalent"] <= max(2, equivalent * count["mutants"])
-    )
-
-
 def main():
     wanted = tuple(sys.argv[1:]) or ("",)
     numbers = [n for n in exercises.all_exercises() if n.startswith(wanted)]
     if not numbers:
         sys.exit(f"there is no exercise {' '.join(wanted)}")
-    bad, total = [], Counter()
-    start = time.perf_counter()
+    total, start = Counter(), time.perf_counter()
     with ProcessPoolExecutor() as pool:
-        reports = pool.map(report, numbers)
-        for number, (lines, count) in zip(numbers, reports, strict=True):
+        for lines, count in pool.map(report, numbers):
             print(*lines, sep="\n", flush=True)
             total += count
-            if not is_good(count, refused=0.97, equivalent=0.2):
-                bad.append(number)
     print(
         f"{len(numbers)} exercises: {total['mutants']} mutants, {total['refused']}"
         f" refused, {total['equivalent']} equivalent, {total['accepted']} accepted;"
         f" {time.perf_counter() - start:.0f} s"
     )
-    total["faults"] = 0  # said above
-    if not is_good(total, refused=0.99, equivalent=0.1):
-        bad.append("all together")
-    if bad:
-        sys.exit(f"NOT GOOD ENOUGH: {', '.join(bad)}")
 
 
 if __name__ == "__main__":

@@ -1,14 +1,10 @@
 """Every solution passes its check, and so does every right answer of
 tests/exercises/answers; every stub and every wrong answer does not, with the intended
-message.
-
-A fixed sample of the mutants as well; `make test-exercises` gives all of them to the
-checks.
+message. What else the checks let pass, `make test-exercises` reports.
 """
 
 import copy
 import html
-import random
 import re
 import sys
 import textwrap
@@ -24,7 +20,6 @@ import torch
 from course import exercises, expect, score
 from course.answers import NotAnswered, Wrong, call
 from tests.conftest import ROOT, errors_of, text_of
-from tests.exercises import mutants
 from tests.exercises.answers import all_answers, edit
 
 ALL = exercises.all_exercises()
@@ -89,18 +84,6 @@ def test_answer_gets_its_verdict(number, source, signs, message, capsys):
     assert out[0] in signs and out[1:].startswith(f" {number} ") and message in out, out
 
 
-@pytest.mark.parametrize("number", ALL)
-def test_sample_of_mutants_is_refused(number, monkeypatch):
-    monkeypatch.setattr(exercises, "SECONDS", 5)
-    monkeypatch.setattr(exercises, "PATIENCE", 60)
-    known = ANSWERS[number].equivalent
-    for mutant, said in mutants.judged(
-        number, lambda all: random.Random(number).sample(all, min(6, len(all)))
-    ):
-        assert said[0] in "✗○" or mutant.change in known, f"accepted: {mutant.change}"
-        assert not mutants.alike(said), said
-
-
 NAN = float("nan")
 JUNK = [None, 5, "x", [], {}, (), [1] * 6, int, torch.ones(2)]
 JUNK += [
@@ -109,15 +92,10 @@ JUNK += [
 ]
 
 
-@pytest.mark.parametrize("number", ALL)
-def test_whatever_the_answer_check_gives_a_verdict_and_no_error(
-    number, capsys, monkeypatch
-):
-    # none of these changes the inputs of a check
-    monkeypatch.setattr(exercises, "find_exercise", ALL.get)
-    for junk in JUNK:
-        exercises.check(number, junk)
-        assert capsys.readouterr().out[:2] in ("✗ ", "○ "), junk
+@pytest.mark.parametrize("junk", JUNK)
+def test_whatever_the_answer_is_there_is_a_verdict_and_no_error(junk, capsys):
+    exercises.check("01.3", junk)
+    assert capsys.readouterr().out[:2] in ("✗ ", "○ ")
 
 
 def stubs():
@@ -147,14 +125,8 @@ def leave(error):
 @pytest.mark.parametrize(
     ("function", "said"),
     [
-        (
-            forever,
-            "your answer computed for 0.2 seconds: does a loop never end?\n",
-        ),
-        (
-            lambda x: time.sleep(5),
-            "for a busy machine. It goes on in the background: restart the kernel.\n",
-        ),
+        (forever, "never comes?\n"),
+        (lambda x: time.sleep(5), "goes on in the background: restart the kernel.\n"),
         (lambda x: leave(SystemExit), "this cannot be judged (SystemExit: )\n"),
         (
             lambda x: leave(KeyboardInterrupt),
@@ -165,11 +137,14 @@ def leave(error):
 def test_answer_that_does_not_come_back_gets_a_verdict(
     function, said, capsys, monkeypatch
 ):
-    monkeypatch.setattr(exercises, "SECONDS", 0.2)
-    monkeypatch.setattr(exercises, "PATIENCE", 2 if function is not forever else 99)
+    monkeypatch.setattr(exercises, "SECONDS", 0.5)
+    threads = threading.active_count()
     exercises.check("00.1", function)
     out = capsys.readouterr().out
     assert out.startswith("✗ 00.1 · Which type of device? · ") and said in out
+    if function is forever:
+        assert "still running after 0.5 seconds: does a loop never end" in out
+        assert threading.active_count() == threads  # the loop has ended
 
 
 def test_answer_that_changes_its_input_spoils_nothing(capsys):
@@ -182,19 +157,13 @@ def test_answer_that_changes_its_input_spoils_nothing(capsys):
     assert capsys.readouterr().out.splitlines()[-1].startswith("✓ 01.3")
 
 
-def test_who_waits_has_more_time_than_who_computes(capsys, monkeypatch):
+def test_import_is_not_cut_off(capsys, monkeypatch, tmp_path):
     # what PyTorch does once, in the first check of a process, is no part of it
     exercises.check("00.1", lambda x: x.device.type)
     capsys.readouterr()
-    monkeypatch.setattr(exercises, "SECONDS", 0.2)
-    exercises.check("00.1", lambda x: time.sleep(0.1) or x.device.type)
-    assert capsys.readouterr().out.startswith("✓ 00.1")
-
-
-def test_import_is_not_cut_off(capsys, monkeypatch, tmp_path):
-    (tmp_path / "slow_to_import.py").write_text("import time\ntime.sleep(1)\n")
+    (tmp_path / "slow_to_import.py").write_text("import time\ntime.sleep(1.5)\n")
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(exercises, "PATIENCE", 0.1)
+    monkeypatch.setattr(exercises, "SECONDS", 1)
 
     def imports(x):
         import slow_to_import  # noqa: F401

@@ -73,7 +73,8 @@ The processor.
 
 **Predict.** Does your machine have a GPU?
 [gpu-name]
-%%requires cuda --result small_name
+#| requires: cuda
+#| result: small_name
 small_name = torch.cuda.get_device_name()
 [gpu-text text]
 Its name is above.

@@ -23,52 +23,8 @@ from tests.lessons.small_lesson import (
     output,
     replace,
 )
-from tools.lessons import formatting, notebooks, parts
+from tools.lessons import notebooks, parts
 from utils import devices
-
-ROW = "%%today a/b: fine\n#: before 2.9: any\n#: because it is so\n{}\n# ---- today\n{}"
-JOB = "%%torchrun 2\nx = 1\nprint(x)"
-OTHER_PART = "%%requires cuda\n" + ROW.format("y = x", "z = y")
-LINTED = {  # two cells → where Ruff finds what in them
-    "unknown name": ("x = 1", "%%requires cuda\ny = x + z", "cell b, line 2: F821"),
-    "name of a cell above": ("%%requires cuda --result y\ny = 1", "print(y)", ""),
-    "name of a cell below": ("print(x)", "x = 1", "cell a, line 1: F821"),
-    "name of a job": (JOB, "print(x)", "cell b, line 1: F821"),
-    "name that a job lacks": (
-        "x = 1",
-        "%%torchrun 2\nprint(x)",
-        "cell b, line 2: F821",
-    ),
-    "name of a row's other part": ("", OTHER_PART, "cell b, line 7: F821"),
-}
-
-
-@pytest.mark.parametrize("a, b, expected", LINTED.values(), ids=LINTED)
-def test_ruff_sees_every_cell(a, b, expected):
-    found = list(formatting.findings("99_lesson", {"a": a, "b": b}))
-    assert len(found) == bool(expected)
-    assert not found or found[0].startswith(expected)
-
-
-CALL = "f(" + ", ".join(f"argument_{n}" for n in range(6)) + ")"  # 69 characters
-WIDE = f"value_of_the_first_call = {CALL}"  # 95
-BROKEN_ROW = ROW.format("def f(): pass", "import x\ny=1")
-MENDED_ROW = ROW.format("def f():\n    pass", "import x\n\ny = 1")
-FORMATTED = {
-    "a conditional cell": (
-        "%%requires cuda\nx = ( 1,2 )",
-        "%%requires cuda\nx = (1, 2)",
-    ),
-    "a row": (BROKEN_ROW, MENDED_ROW),
-    "88 columns": (WIDE, WIDE.replace("f(", "f(\n    ").replace("5)", "5\n)")),
-}
-
-
-@pytest.mark.parametrize("before, after", FORMATTED.values(), ids=FORMATTED)
-def test_format_of_a_cell(before, after):
-    assert formatting.formatted([before]) == [after]
-    assert formatting.formatted([after]) == [after]
-
 
 # Names with a leading underscore that lessons use: what keeps a GPU busy for a known
 # time, lesson 03's two rehearsal tools, and the fake GPUs of a row of lesson 16.
@@ -92,6 +48,23 @@ def test_lessons_rely_on_no_private_name(path):
     assert {*PRIVATE_NAME.findall(code)} <= PRIVATE.get(path.stem[:2], set())
 
 
+def test_ruff_reads_conditional_cells():
+    """With the settings of the course, and names of the cells above."""
+    sources = "x = 1", "#| requires: cuda\n#| result: y\ny = x + z", "print(y)"
+    cells = [nbformat.v4.new_code_cell(source) for source in sources]
+    nb = nbformat.v4.new_notebook(cells=cells)
+    command = [sys.executable, "-m", "ruff", "check", "--output-format=concise"]
+    done = subprocess.run(
+        [*command, "--stdin-filename=notebooks/99_lesson.ipynb", "-"],
+        cwd=ROOT,
+        input=nbformat.writes(nb),
+        capture_output=True,
+        text=True,
+    )
+    (found,) = [line for line in done.stdout.splitlines() if ".ipynb" in line]
+    assert "cell 2:3:9: F821 Undefined name `z`" in found
+
+
 @pytest.fixture
 def broken(tmp_path, monkeypatch):
     return breaker(tmp_path, monkeypatch)
@@ -109,8 +82,8 @@ BROKEN = [
     (drop("explorer"), "needs exactly one explorer"),
     (drop("exercise-2"), "cells with the tag `exercise` check"),
     (replace("exercise-2-text", "★", "*"), "no text cell begins with '**99.2** ★"),
-    (replace("gpu-name", "requires cuda", "requires gpu"), "unknown word 'gpu'"),
-    (replace("gpu-name", " --result small_name", ""), "cannot be recorded"),
+    (replace("gpu-name", "requires: cuda", "requires: gpu"), "unknown word 'gpu'"),
+    (replace("gpu-name", "#| result: small_name\n", ""), "cannot be recorded"),
     (replace("sum", "A **sum**", "Simply put, a **sum**"), "empty word 'simply'"),
     (replace("remember", "_detection.", "s."), "link to 01_devices.ipynb leads"),
     (lambda nb: setattr(cell(nb, "sum"), "id", "Was_1"), "is no readable slug"),
@@ -122,7 +95,6 @@ BROKEN = [
     (png("iVBORw0KGgo=", alt=""), "without a text alternative"),
     (png("iVBORw0KGgoA" + "AAAA" * 30_000), "a picture over 60 kB"),
     (png("AAAA" * 200_000), "kB, more than 600"),
-    (code("recipe", "x = unknown"), "cell recipe, line 1: F821 Undefined name"),
     (code("recipe", f"x = 1  # {'x' * 90}"), "1 lines of code over 88 columns"),
 ]
 

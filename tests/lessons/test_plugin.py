@@ -61,8 +61,8 @@ with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE):
 SETUP = f"""import sys; sys.path.insert(0, {str(ROOT)!r})
 from course.cells import *
 enable_conditional_cells()"""
-CHANGED = "%%requires cuda --result numbers\nnumbers = {'a': (1, 2)}"
-KEPT = "%%requires cuda --result numbers\nnumbers = [1, 2]"
+CHANGED = "#| requires: cuda\n#| result: numbers\nnumbers = {'a': (1, 2)}"
+KEPT = "#| requires: cuda\n#| result: numbers\nnumbers = [1, 2]"
 
 # Lessons that are run together, with two at a time. These are good: their cells, and
 # what the report says of them.
@@ -308,7 +308,7 @@ def test_lessons_that_judge_times_run_apart_from_the_others(tmp_path, monkeypatc
     one = write_notebook(tmp_path / "00_one.ipynb", "x = 1", "x  # timed=True")
     two = write_notebook(
         tmp_path / "01_two.ipynb",
-        "%%requires result:a\nclaim('fast', a, at_most=2, timed=True)",
+        "#| requires: result:a\nclaim('fast', a, at_most=2, timed=True)",
     )
     chosen = []
     monkeypatch.setattr(

@@ -19,17 +19,17 @@ from tools import record
 from tools.lessons import run
 
 CUDA = (
-    "%%requires cuda --result numbers\nnumbers = [1.5, 2]\nclaim('it is fast', 2,"
+    "#| requires: cuda\n#| result: numbers\nnumbers = [1.5, 2]\nclaim('it is fast', 2,"
     " at_least=1, limit=4)"
 )
 FIGURE = (
-    "%%requires cuda --name picture\nfig, ax = plots.figure('A finding', about='no"
+    "#| requires: cuda\n#| name: picture\nfig, ax = plots.figure('A finding', about='no"
     " device, a test', xlabel='x', ylabel='y')\nplots.show(fig, 'a line')"
 )
-OTHER = "%%requires mps --result other\nother = 1"
+OTHER = "#| requires: mps\n#| result: other\nother = 1"
 PLAIN = [
-    "%%requires cuda\nprint('no name')",
-    "%%requires result:numbers\nnumbers",
+    "#| requires: cuda\nprint('no name')",
+    "#| requires: result:numbers\nnumbers",
     "plain = 1",
 ]
 STALE = "✓ of another run: 1 (claimed ≥ 1)"
@@ -129,7 +129,9 @@ def test_stores_what_ran_live_and_only_that_and_reports(recorder):
 
 
 def test_what_other_cells_claimed_of_this_machine_is_kept(recorder):
-    judge = "%%requires result:numbers\nclaim('of the result', numbers[1], at_least=2)"
+    judge = (
+        "#| requires: result:numbers\nclaim('of the result', numbers[1], at_least=2)"
+    )
     both = "claim('of the CPU', True)\nclaim('of a model', True, about='a model')"
     _, _, left = recorder({"42_a_lesson": [CUDA, judge, both]})
     (content,) = [
@@ -146,11 +148,11 @@ def test_what_other_cells_claimed_of_this_machine_is_kept(recorder):
     ("source", "message"),
     [
         (
-            "%%requires cuda --result numbers\nnumbers = torch.ones(2)",
+            "#| requires: cuda\n#| result: numbers\nnumbers = torch.ones(2)",
             "cannot be recorded",
         ),
         (
-            "%%requires cuda --result numbers\nnumbers = (1, 2)",
+            "#| requires: cuda\n#| result: numbers\nnumbers = (1, 2)",
             "would come back changed",
         ),
         ("1 / 0", "division by zero"),
@@ -187,7 +189,11 @@ def test_the_emulated_device_records_timeless_cells_only(
     recorder, monkeypatch, timeless
 ):
     monkeypatch.setattr(record, "emulated", lambda: True)
-    cell = CUDA.replace("numbers\n", "numbers --timeless\n", 1) if timeless else CUDA
+    cell = (
+        CUDA.replace("numbers\n", "numbers\n#| timeless: true\n", 1)
+        if timeless
+        else CUDA
+    )
     _, output, left = recorder({"42_a_lesson": [cell]})
     assert (
         f"cells recorded: {timeless:d}, failed: 0" in output
@@ -267,8 +273,8 @@ def test_a_failure_hides_neither_the_cells_after_it_nor_the_lessons(
 
     monkeypatch.setattr(record, "last_lines", breaks_once)
     lessons = {
-        "40_odd": ["%%requires nothing"],
-        "41_broken": ["%%requires", "2 / 0", CUDA],
+        "40_odd": ["#| requires: nothing\n"],
+        "41_broken": ["#| requires:", "2 / 0", CUDA],
         "42_a_lesson": [CUDA],
     }
     status, output, left = recorder(lessons, visit=True)

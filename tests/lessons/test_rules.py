@@ -121,7 +121,10 @@ KEPT = {
     "three silent cells, and a folded one": silent(*VISIBLE[1:], "draw"),
     "a long folded cell": code("draw", f"# @title A\n{LONG}\ndraw = 1"),
     "a folded cell with a condition": both(
-        code("gpu-name", "%%requires cuda --name small_name\n# @title Its name\n1"),
+        code(
+            "gpu-name",
+            "# @title Its name\n#| requires: cuda\n#| name: small_name\n1",
+        ),
         tag("gpu-name", "fold"),
     ),
     "what reveal() says is computed": replace("why-answer", '"yes"', "str(total)"),

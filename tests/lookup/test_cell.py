@@ -274,8 +274,8 @@ def test_in_a_notebook(run):
         "import lookup",
         row,
         row.replace("wrong", "fine"),
-        "%%requires compiler --name some_row\n" + row,
-        "%%requires tpu --name other_row\n" + row,
+        "#| requires: compiler\n#| name: some_row\n" + row,
+        "#| requires: tpu\n#| name: other_row\n" + row,
         "%%today\nimport sys\nprint(net(x).shape, sys.argv[1:], 'IPython' in"
         " sys.modules)",
     )

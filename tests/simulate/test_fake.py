@@ -13,7 +13,13 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import Replicate, Shard, distribute_tensor
 
-from simulate.fake import fake_autocast, fake_gpus, fake_processes
+from simulate.fake import (
+    Fetched,
+    MetaAsGpu,
+    fake_autocast,
+    fake_gpus,
+    fake_processes,
+)
 
 
 def test_two_gpus_move_and_refuse_to_meet():
@@ -75,6 +81,35 @@ def test_a_newer_pytorch_may_lack_what_is_switched_off(monkeypatch, owner, name)
     with fake_gpus():
         assert str(torch.ones(2, device="cuda:1").device) == "cuda:1"
     assert not hasattr(owner, name)
+
+
+@pytest.mark.parametrize(
+    "mixes",
+    [
+        lambda x: x + torch.ones(2),
+        lambda x: torch.ones(2).add_(x),
+        lambda x: torch.tensor(0.0).add_(x.sum()),
+    ],
+)
+def test_meta_as_a_gpu_refuses_to_meet_the_cpu(mixes):
+    with MetaAsGpu(), pytest.raises(RuntimeError, match="to be on the same device"):
+        mixes(torch.ones(2, device="meta"))
+
+
+def test_meta_as_a_gpu_computes_and_takes_numbers_and_copies():
+    with MetaAsGpu():
+        sums = torch.zeros(2, device="meta")
+        sums[0] += torch.ones(3, device="meta").sum() * 2
+        sums += torch.tensor(1.0)
+        sums.copy_(torch.ones(2))
+        assert sums.is_meta and (torch.ones(2) + 1).tolist() == [2, 2]
+    assert (torch.ones(2, device="meta") + 1).is_meta
+
+
+@pytest.mark.parametrize("fetch", [torch.Tensor.item, torch.Tensor.cpu, float, bool])
+def test_meta_as_a_gpu_has_no_values(fetch):
+    with MetaAsGpu(), pytest.raises(Fetched):
+        fetch(torch.ones(1, device="meta"))
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])

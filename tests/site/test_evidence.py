@@ -197,11 +197,13 @@ def test_README_says_of_GPUs_and_TPUs_what_the_recordings_say(pages):
 # --------------------------------------------------------------------------------------
 # A small course
 
-CUDA = """%%requires cuda --result numbers --timeless
+CUDA = """#| requires: cuda
+#| result: numbers
+#| timeless: true
 numbers = [1, 2]
 claim("a rule", numbers[1], at_least=2, limit=4)
 claim("a time", numbers[0], at_most=9, unit="s", timed=True)"""
-READS = '%%requires result:numbers\nclaim(f"{name} of it", True)'
+READS = '#| requires: result:numbers\nclaim(f"{name} of it", True)'
 PLAIN = (
     'claim("of the CPU", 1, at_least=1)\nwith expect_error(ValueError, "odd"):\n   '
     ' claim("a false one", 2, at_least=3)'
@@ -214,7 +216,7 @@ ALL = {"text": "all of it", "value": True}
 
 def told(claim, device, **changes):
     """What `claim` keeps of a claim that was judged on a device."""
-    usual = {"unit": "", "timed": False, "holds": True, "call": f'"{claim["text"]}"'}
+    usual = {"unit": "", "timed": False, "holds": True}
     return {**usual, **claim, "device": device, "live": True, **changes}
 
 
@@ -416,12 +418,7 @@ def test_an_old_recording_with_claims_as_lines_is_read_and_gives_no_figure(cours
 @pytest.mark.parametrize(
     ("text", "source", "messages"),
     [
-        ("Odd: no\nyes", "with expect_error(Odd, ''):", ["Odd: no"]),
-        (
-            "TypeError: a\nb\nc\nd",
-            "with expect_error(E, '', lines=3):",
-            ["TypeError: a\nb\nc"],
-        ),
+        ("Odd: no\nNo error: b\na: OddError: b\nc", "x", ["OddError: b"]),
         (
             "rank 1 │ OSError: a\nrank 1 │  b\nrank 0 │ c",
             '%%torchrun 2 --fails "a"',
@@ -438,7 +435,10 @@ def test_an_old_recording_with_claims_as_lines_is_read_and_gives_no_figure(cours
     ],
 )
 def test_where_a_message_begins_and_ends(text, source, messages):
-    assert [message.text for message in errors.messages_in(text, source)] == messages
+    announced = {"error": {"kind": "Odd", "text": "Odd: \x1b[1mno\nyes"}}
+    shown = [("…", announced), (text, {})]
+    found = errors.messages_in(shown, source)
+    assert [message.text for message in found] == ["Odd: no\nyes", *messages]
 
 
 # --------------------------------------------------------------------------------------

@@ -2,8 +2,8 @@
 what a page gets.
 """
 
-import ast
 import base64
+import functools
 import gzip
 import io
 import json
@@ -14,13 +14,12 @@ import matplotlib.image
 import numpy as np
 import pytest
 
-from course import plots
 from tools.site import drawings, explorers
+from utils.devices import cpu_name
 
 NUMBERS = list(explorers.GRID)
-# Calls that read a clock, or measure.
-CLOCKS = {"measure", "measure_together", "Timer", "timeit", "elapsed_time"}
-CLOCKS |= {"perf_counter", "perf_counter_ns", "time"}
+# sliders that have no steps of their own
+LOGARITHMIC = {"10": ("kernel", "launch")}
 
 
 def stored(number):
@@ -30,37 +29,30 @@ def stored(number):
     return cell["outputs"][-1]["data"]
 
 
-@pytest.mark.parametrize("number", NUMBERS)
-def test_what_runs_measures_nothing(number):
-    statements, _ = drawings.needed(number)
-    for statement in statements:
-        for node in ast.walk(statement.node) if statement.node else ():
-            if isinstance(node, ast.Call):
-                assert ast.unparse(node.func).split(".")[-1] not in CLOCKS
+@functools.cache
+def made(number):
+    """What a page shows of an explorer, and what stands beside it for tests."""
+    path = explorers.drawn([number])[number]
+    beside = path.with_name(f"{path.name}.json").read_text(encoding="utf-8")
+    return explorers.unpack(path), json.loads(beside)
 
 
 @pytest.mark.parametrize("number", NUMBERS)
 def test_controls_stand_where_the_lesson_can_put_them(number):
-    given, first = explorers.values(number), explorers.first(number)
-    controls = drawings.load(number).controls
-    assert explorers.GRID[number].keys() <= controls.keys() == given.keys()
-    assert len(explorers.settings(number)) <= 800
-    for name, control in controls.items():
-        here, possible = given[name], list(drawings.choices(control))
-        assert first[name] in here and len(set(here)) == len(here) > 1
-        # a field for a number; a logarithmic slider rounds nothing
-        if not possible or hasattr(control, "base"):
-            before = control.value
-            for value in here:
-                control.value = value
-                assert control.value == pytest.approx(value), name
-            control.value = before
-        else:
-            assert set(here) <= set(possible)
-        if "Slider" in type(control).__name__:
+    content, beside = made(number)
+    given = beside["values"]
+    assert explorers.GRID[number].keys() <= given.keys() == content["controls"].keys()
+    assert len(explorers.settings(given)) == len(content["pictures"]) <= 800
+    for name, here in given.items():
+        control, possible = content["controls"][name], beside["choices"][name]
+        assert len(set(here)) == len(here) == len(control["texts"]) > 1
+        if control["kind"] == "range":
             ends = possible[0], possible[-1]
             assert (here[0], here[-1]) == pytest.approx(ends, rel=0.03)
             assert sorted(here) == here
+        # a field for a number has no choices; a logarithmic slider rounds nothing
+        if possible and name not in LOGARITHMIC.get(number, ()):
+            assert set(here) <= set(possible)
 
 
 def farthest(picture, other):
@@ -86,61 +78,73 @@ def test_a_line_may_lie_a_pixel_aside_and_no_farther():
 
 @pytest.mark.parametrize("number", NUMBERS)
 def test_the_first_picture_is_the_one_that_the_lesson_stores(number):
-    explorer, first = drawings.load(number), explorers.first(number)
-    svg, alt, _, _ = drawings.drawn(number, first)
-    # nothing is measured on the machine that builds the site
-    assert "this machine" not in svg
+    content, beside = made(number)
     data = stored(number)
-    assert alt == "".join(data["text/plain"])
-    drawings.provenance.running[:] = [explorer.result]
-    fig, _ = explorer.draw(**first)
     ours, theirs = (
         matplotlib.image.imread(io.BytesIO(base64.b64decode(png)))
-        for png in (plots._png(fig), "".join(data["image/png"]))
+        for png in (beside["png"], "".join(data["image/png"]))
     )
     assert ours.shape == theirs.shape
     assert max(farthest(ours, theirs), farthest(theirs, ours)) < 0.06
+    page = ElementTree.fromstring(xml(explorers.page(stem(number), "../")))
+    alt = page.find(".//*[@role='img']").get("aria-label")
+    assert alt == "".join(data["text/plain"])
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+def test_no_picture_shows_what_the_machine_measured_that_built_the_site(number):
+    content, _ = made(number)
+    words = json.dumps([content["tags"], content["alts"], content["heads"]])
+    assert "this machine" not in words and "this run" not in words
+    assert cpu_name() not in words
 
 
 def test_a_figure_is_cut_between_its_panels():
-    found = drawings.drawn("14", explorers.first("14"))
-    assert len(found.cuts) == 2 and 150 < found.cuts[0] < found.cuts[1] - 150
-    assert found.head[0] in found.alt and len(found.head) == 2
-    assert drawings.drawn("00", explorers.first("00")).cuts == []
+    content, _ = made("14")
+    for cuts, head, alt in zip(
+        *map(content.get, ("cuts", "heads", "alts")), strict=True
+    ):
+        assert len(cuts) == 2 and 150 < cuts[0] < cuts[1] - 150
+        assert head[0] in alt and len(head) == 2
+    assert not any(made("00")[0]["cuts"])
 
 
 @pytest.mark.parametrize("number", ["00", "08", "06"])
-def test_page_and_script(number, tmp_path, monkeypatch):
-    first = explorers.first(number)
-    few = {
-        name: sorted({values[0], first[name]})
-        for name, values in explorers.values(number).items()
-    }
-    monkeypatch.setattr(explorers, "GRID", {number: few})
-    monkeypatch.setattr(explorers, "CACHE", tmp_path)
-    found = drawings.drawings(number, explorers.settings(number))
-    path = tmp_path / f"{number}-{explorers.content_hash(number)}"
-    explorers.keep(number, path, found)
-
-    explorers.write(tmp_path / "scripts")
-    script = (tmp_path / "scripts" / f"{number}.js").read_text()
+def test_script(number, tmp_path, monkeypatch):
+    monkeypatch.setattr(explorers, "GRID", {number: explorers.GRID[number]})
+    explorers.write(tmp_path)
+    script = (tmp_path / f"{number}.js").read_text()
     text = re.fullmatch(rf'deviceLab.explorer\("{number}", "(.*)"\)\n', script)[1]
-    content = json.loads(gzip.decompress(base64.b64decode(text)))
-    pictures = ["".join(content["tags"][n] for n in p) for p in content["pictures"]]
-    columns = pictures, content["alts"], content["heads"], content["cuts"]
-    assert list(zip(*columns, strict=True)) == found
+    content, beside = made(number)
+    assert json.loads(gzip.decompress(base64.b64decode(text))) == content
+    assert len(beside["drawings"]) >= 20
+    for at, (svg, alt, head, cuts) in beside["drawings"].items():
+        at = int(at)
+        tags = "".join(content["tags"][place] for place in content["pictures"][at])
+        assert tags == drawings.slim(svg) and alt == content["alts"][at]
+        assert [head, cuts] == [content["heads"][at], content["cuts"][at]]
 
-    text = explorers.page(drawings.lesson_path(number).stem, "../")
-    svg, alt, _, _ = drawings.drawn(number, first)
-    assert drawings.slim(svg) in text and len(text) < 60_000
-    # and with that it is XML, if each tag is closed
+
+def xml(text):
+    """HTML of an explorer as XML, if each tag is closed."""
     closed = re.sub(r"(<input.*?)>", r"\1/>", text)
-    page = ElementTree.fromstring(
-        re.sub(r" (disabled|checked|selected)(?=[ />])", r" \1=''", closed)
-    )
+    return re.sub(r" (disabled|checked|selected)(?=[ />])", r" \1=''", closed)
+
+
+def stem(number):
+    return drawings.lesson_path(number).stem
+
+
+@pytest.mark.parametrize("number", ["00", "08", "06"])
+def test_page(number):
+    content, beside = made(number)
+    text = explorers.page(stem(number), "../")
+    svg, alt, _, _ = beside["drawings"][str(beside["first"])]
+    assert drawings.slim(svg) in text and len(text) < 60_000
+    page = ElementTree.fromstring(xml(text))
     parts = list(page.find("fieldset[@disabled]").iter())
     fields = [part.get("id") for part in parts if part.tag in ("input", "select")]
-    assert fields == [f"explorer-{number}-{name}" for name in few]
+    assert fields == [f"explorer-{number}-{name}" for name in beside["values"]]
     assert [part.get("for") for part in parts if part.tag == "label"] == fields
     assert page.get("data-script") == f"../_static/explorers/{number}.js"
     assert page.find(".//*[@role='img']").get("aria-label") == alt

@@ -16,7 +16,7 @@ import nbformat
 import pytest
 
 from tests.conftest import PACKAGES, ROOT
-from tools.lessons import formatting, notebooks, parts
+from tools.lessons import notebooks, parts
 from tools.site import single
 
 LESSONS = notebooks.lessons()
@@ -149,7 +149,6 @@ def test_the_set_up_cell_makes_the_names_of_the_lessons_own(singles):
         assert found.metadata.cellView == "form"
         assert found.source.startswith("# @title Set-up: run this first\n")
         assert max(map(len, found.source.splitlines())) <= 88
-    assert formatting.formatted([found.source]) == [found.source]
 
 
 def test_no_link_leads_into_a_folder_beside_the_file(singles):

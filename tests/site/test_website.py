@@ -19,7 +19,7 @@ from tools.site import pages, website
 from tools.site.pages import explanation, find_answers, page
 
 ASK = 'predict("05.race", "The sum is", "4", "0")'
-STORED = "<div><b>Predict.</b> Is <code>x</code> … <b>4</b> · <b>an error</b></div>"
+ASKS = {"key": "05.race", "question": "Is `x` …", "options": ["4", "an <error>"]}
 
 
 def text(source, **more):
@@ -110,14 +110,19 @@ ENDS = "</details>"
 
 
 def test_an_answer_knows_its_question():
-    asks = code(ASK)
-    asks.outputs = [v4.new_output("display_data", {"text/html": STORED})]
-    nb, _ = made(asks, code('reveal("05.race", "4")', "four"))
+    asks, reveals = code(ASK), code('reveal("05.race", "4")', "four")
+    says = {"key": "05.race", "answer": "4", "said": {"4": "Right.", "5": "No."}}
+    for cell, name, fact in ((asks, "asked", ASKS), (reveals, "revealed", says)):
+        data = {"device_lab": {"state": name, name: fact}}
+        shown = {"text/plain": name}
+        cell.outputs += [v4.new_output("display_data", shown, metadata=data)]
+    nb, _ = made(asks, reveals)
     asked, _, opens, *_ = parts(nb)
     assert opens == OPENS.replace("#0", "05.race")
     begins = '<div class="predict" data-key="05.race"><p><b>Predict.</b> '
     assert asked.startswith(f"{begins}Is <code>x</code> …</p>")
-    assert re.findall("<li>(.*?)</li>", asked) == ["4", "an error"]
+    listed = '<ul><li data-said="Right.">4</li><li>an &lt;error&gt;</li></ul>'
+    assert asked.endswith(f"{listed}</div>")
 
 
 def test_the_switch_stands_where_there_are_answers():
@@ -130,12 +135,12 @@ def test_the_switch_stands_where_there_are_answers():
 
 
 def test_folded_code_has_its_title_as_summary_and_keeps_its_header():
-    source = "%%requires cuda --name x\n# @title The <data>\nx = 1"
+    source = "#| requires: cuda\n#| name: x\n# @title The <data>\nx = 1"
     nb, _ = made(code(source, "out", metadata={"tags": ["fold"]}))
     summary = '<details class="code"><summary>The &lt;data&gt;</summary>'
-    kept = "%%requires cuda --name x\nx = 1"
+    kept = "#| requires: cuda\n#| name: x\nx = 1"
     assert parts(nb) == [summary, kept, ENDS, "out"]
-    row = "%%requires cuda --name x\n%%today amp/x: fine\n1\n# ---- today\n1"
+    row = "#| requires: cuda\n#| name: x\n%%today amp/x: fine\n1\n# ---- today\n1"
     shown = parts(made(code(row, "out", metadata={"tags": ["fold"]}))[0])
     assert shown[:2] == [summary.replace("The &lt;data&gt;", "amp/x"), row]
 
@@ -305,7 +310,7 @@ def test_sphinx_links_to_cells_and_headings_and_writes_math_itself(tmp_path):
     )
     cells = [
         text("# Page", id="title"),
-        code("%%requires cuda\nif x: y", "shown", id="the-cell"),
+        code("#| requires: cuda\nif x: y", "shown", id="the-cell"),
         text("## 2 · Why\n\n**Bet.** $2 or $3? Is $n^2$ $$\\frac{a}{b}$$", id="why"),
         code("z", "hidden", id="z"),
         text("## Recipe", id="recipe"),
@@ -326,7 +331,7 @@ def test_sphinx_links_to_cells_and_headings_and_writes_math_itself(tmp_path):
     assert shown.count("<math") == 2 and "mathjax" not in shown.lower()
     assert "$2 or $3" in shown
     assert '<span class="k">if</span>' in shown
-    assert '<span class="cp">%%requires cuda</span>' in shown
+    assert '<span class="cp">#| requires: cuda</span>' in shown
     folded = re.search(r'<details class="answer" .*?>(.*?)</details>', shown, re.S)[1]
     words = html.unescape(re.sub("<.*?>", "", folded))
     assert "hidden" in words and "shown" not in words

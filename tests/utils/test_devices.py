@@ -1,4 +1,4 @@
-"""Which device is picked, what it is called, what the words of `%%requires` lack here,
+"""Which device is picked, what it is called, what is lacking of what cells require,
 and what doctor says.
 """
 

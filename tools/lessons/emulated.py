@@ -56,12 +56,12 @@ def lesson(number):
 
 
 def headers(number):
-    """What the %%requires lines of the lesson say."""
+    """What the lesson's conditional cells require."""
     return list(filter(None, map(grammar.header, code_of(lesson(number)))))
 
 
 def words(number):
-    """The words of its %%requires lines: 11 asks for "cuda:2", 12 for no GPU."""
+    """What its cells require: 11 asks for "cuda:2", 12 for no GPU."""
     return {header.word for header in headers(number)}
 
 

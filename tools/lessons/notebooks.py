@@ -21,7 +21,7 @@ import nbformat
 
 from course import grammar, recordings
 from course.exercises import lesson_exercises
-from tools.lessons import formatting, parts, rules, run, times
+from tools.lessons import parts, rules, run, schemas, times
 from utils.errors import LabError
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -100,10 +100,6 @@ def canonical(nb, path):
         {"kernelspec": kernel, "language_info": {"name": "python"}, **kept}
     )
     nb.nbformat, nb.nbformat_minor = 4, 5
-    code = parts.code_cells(nb)
-    sources = formatting.formatted([cell.source for cell in code])
-    for cell, source in zip(code, sources, strict=True):
-        cell.source = source
     taken = set()
     for cell in nb.cells:
         lines = cell.source.strip().splitlines()
@@ -152,7 +148,7 @@ def _clean_output(output):
 
 def _slug(cell, taken):
     """An id from the first words of a cell, which is not among those `taken`."""
-    # not from what a line of code begins with: "%%requires", "#", "import", "from"
+    # not from what a line of code begins with: "%%today", "#", "import", "from"
     source = re.sub(r"^(%%|#|import|from)\S*", "", cell.source.lower())
     words = re.findall(r"[a-z0-9]+", source)[:4]
     slug = first = ("-".join(words) or cell.cell_type)[:40]
@@ -191,10 +187,9 @@ def problems(path):
 
 def _code(nb, path):
     code = {cell.id: cell.source for cell in parts.code_cells(nb)}
-    yield from formatting.findings(path.stem, code)
-    wide = sum(map(formatting.long_lines, code.values()))
+    wide = sum(map(parts.long_lines, code.values()))
     if wide:
-        yield f"{wide} lines of code over {formatting.COLUMNS} columns"
+        yield f"{wide} lines of code over {parts.COLUMNS} columns"
     for name, source in code.items():
         try:
             header = grammar.header(source)
@@ -203,8 +198,8 @@ def _code(nb, path):
         else:
             if header and not header.name and not header.word.startswith("result:"):
                 yield (
-                    f"cell {name} cannot be recorded: give it --result NAME or --name"
-                    " NAME"
+                    f"cell {name} cannot be recorded: give it `result: NAME` or"
+                    " `name: NAME`"
                 )
 
 
@@ -270,9 +265,15 @@ def recording_problems():
                 )
             if header and header.name:
                 names[header.name] = (path.stem, grammar.source_hash(cell.source))
+    published = recordings.FOLDER / "published.json"
+    text = published.read_text(encoding="utf-8")
+    if wrong := schemas.problem(text, schemas.PUBLISHED):
+        yield f"recorded/published.json, {wrong}"
     for path in sorted(recordings.FOLDER.glob("*/*")):
         label = f"recorded/{path.parent.name}/{path.name}"
         text = path.read_text(encoding="utf-8")
+        if wrong := schemas.problem(text, schemas.RECORDING):
+            yield f"{label}, {wrong}"
         # pictures may hold any letters
         if MACHINE_PATH.search(re.sub(r'"png": "[^"]*"', "", text)):
             yield f"{label} names a path of the machine"

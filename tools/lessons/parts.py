@@ -8,8 +8,10 @@ stands before the heading `## Deeper` is the core.
 import ast
 import re
 
-from tools.lessons import formatting
+from course import grammar
+from lookup.row import SETUP, TODAY
 
+COLUMNS = 88
 STARS = {1: 3, 2: 6, 3: 10}  # minutes
 
 
@@ -41,9 +43,33 @@ def is_stub(cell):
     return "exercise" in cell.metadata.get("tags", [])
 
 
+def split(source):
+    """A cell as its head (the course's lines at its top) and its pieces of code: of a
+    %%today cell the old and the new and, where there is one, its set-up.
+    """
+    head, code = grammar.split(source)
+    if "%%today" not in head:
+        return head, [code]
+    code, *setup = SETUP.split(code)
+    return head, [*TODAY.split(code), *setup]
+
+
+def filled(source):
+    """How many lines of a cell hold something."""
+    return sum(bool(line.strip()) for line in source.splitlines())
+
+
+def long_lines(source):
+    """How many lines of a cell are too wide; a head, and what %%today announces in
+    `#:`, cannot be wrapped.
+    """
+    lines = grammar.split(source)[1].splitlines()
+    return sum(len(line) > COLUMNS and not line.startswith("#:") for line in lines)
+
+
 def is_row(cell):
     """Whether a cell is a row of lesson 16, or the cell that readers paste into."""
-    return cell.cell_type == "code" and "%%today" in formatting.split(cell.source)[0]
+    return cell.cell_type == "code" and "%%today" in split(cell.source)[0]
 
 
 def checks(cell):
@@ -57,7 +83,7 @@ def title_of(cell):
     """What the line `# @title …` of a code cell says, or None: its first line, or the
     first below a line with %%.
     """
-    _, pieces = formatting.split(cell.source)
+    _, pieces = split(cell.source)
     found = re.match("# ?@title (.*)", pieces[0])
     return found and found[1]
 
@@ -92,7 +118,7 @@ def sections(cells):
 
 def nodes(cell):
     """All nodes of the syntax tree of a code cell."""
-    for piece in formatting.split(cell.source)[1]:
+    for piece in split(cell.source)[1]:
         try:
             tree = ast.parse(piece)
         except SyntaxError:  # a line magic, or what Ruff reports
@@ -148,7 +174,7 @@ def _minutes_of_text(source):
 def _minutes_of_code(cell):
     total = 0.0
     if not folded(cell):
-        total += formatting.filled(cell.source) / 15
+        total += filled(grammar.split(cell.source)[1]) / 15
     if "predict(" in cell.source:
         total += 1.3
     forms = {form for output in cell.outputs for form in output.get("data", {})}

@@ -13,6 +13,7 @@ import nbformat
 from course import grammar
 from course.messages import NOT_LIVE, facts_of, state_of
 from course.recordings import FOLDER, FORMAT, RecordingError
+from tools.lessons.schemas import RECORDING, problem
 from utils.errors import LabError
 
 
@@ -93,10 +94,9 @@ def _output(output):
         return {"png": png, "alt": data.get("text/plain", "")}
     if "text/plain" not in data:
         return None
-    kept = {"text": data["text/plain"]}
-    for claim in claims_in([output]):
-        kept["claim"] = claim
-    return kept
+    facts = facts_of(output)
+    told = {name: facts[name] for name in ("claim", "error") if name in facts}
+    return {"text": data["text/plain"], **told}
 
 
 def claims_here(nb, stored):
@@ -156,11 +156,12 @@ def store(folder, lesson, cells, pretended=False, claims=None):
         "cells": cells,
     }
     content |= {"claims": claims} if claims else {}
+    text = json.dumps(content, indent=1, ensure_ascii=False) + "\n"
+    if wrong := problem(text, RECORDING):
+        raise RecordingError(f"cannot be recorded: {wrong}")
     path = folder / _machine_folder(cells) / f"{lesson}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(
-        json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8"
-    )
+    path.write_text(text, encoding="utf-8")
     return path
 
 

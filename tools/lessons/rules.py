@@ -7,13 +7,14 @@ line of text for each place where the lesson breaks it.
 import ast
 import re
 
+from course import grammar
 from course.messages import state_of
-from tools.lessons import formatting
 from tools.lessons.parts import (
     calls,
     checks,
     code_cells,
     core_and_deeper,
+    filled,
     folded,
     heading,
     is_row,
@@ -99,7 +100,7 @@ def _visible_cells(nb, number):
     for cell in code_cells(nb):
         if folded(cell):
             continue
-        lines = formatting.filled(cell.source)
+        lines = filled(grammar.split(cell.source)[1])
         if title_of(cell) is not None:
             yield (
                 f"cell {cell.id} has a line `# @title`, but is not folded (tag `fold`)"

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from course import grammar
 from lookup import cell as today
-from tools.lessons import formatting
+from tools.lessons import parts
 from tools.site import uses
 from tools.site.course import code, md
 from tools.site.names import Scope, existing, parsed
@@ -205,7 +205,7 @@ def trees(cell):
     """The syntax trees of a code cell, and of a row of lesson 16 none."""
     if cell.cell_type != "code" or row_of(cell):
         return
-    for piece in formatting.split(cell.source)[1]:
+    for piece in parts.split(cell.source)[1]:
         if tree := parsed(piece):
             yield tree
 

@@ -43,14 +43,15 @@ class Figure:
 class Claim:
     """A call of `claim` in a lesson, or of lesson 16 a row that is slower.
 
-    call: its sentence as the code has it, None of a row. refused: whether it is false
-    on purpose, in a block that expects the error. figures: what is known, without times
-    of the emulated device.
+    place: which claim of its cell it is. says: pattern of what it says, of a row
+    anything. refused: whether it is false on purpose, in a block that expects the
+    error. figures: what is known, without times of the emulated device.
     """
 
     cell: Cell
+    place: int
     sentence: str
-    call: str | None
+    says: str
     promised: str
     timed: bool
     refused: bool = False
@@ -78,7 +79,7 @@ def claims_of(lesson):
             if slower.word == "slower":
                 sentence = f"{cell.row.slug}: the old form takes longer"
                 bound = f"≥ {slower.factor} times"
-                found.append(Claim(cell, sentence, None, bound, timed=True))
+                found.append(Claim(cell, 0, sentence, ".*", bound, timed=True))
         elif "claim(" in source:
             tree = ast.parse(source)
             refused = set()
@@ -87,8 +88,9 @@ def claims_of(lesson):
                     "expect_error(" in ast.unparse(item) for item in node.items
                 ):
                     refused.update(_calls(node))
-            for call in sorted(_calls(tree), key=lambda call: call.lineno):
-                found.append(_claim_of_call(cell, source, call, call in refused))
+            calls = sorted(_calls(tree), key=lambda call: call.lineno)
+            for place, call in enumerate(calls):
+                found.append(_claim_of_call(cell, place, call, call in refused))
     return found
 
 
@@ -98,16 +100,18 @@ def _calls(tree):
     return [call for call in calls if ast.unparse(call.func) == "claim"]
 
 
-def _claim_of_call(cell, source, call, refused):
+def _claim_of_call(cell, place, call, refused):
     text = call.args[0]
     given = {keyword.arg: keyword.value for keyword in call.keywords}
-    sentence = ""
+    sentence, says = "", "(?s)"
     for part in text.values if isinstance(text, ast.JoinedStr) else [text]:
         if isinstance(part, ast.Constant):
             sentence += part.value
+            says += re.escape(part.value)
         else:
             value = part.value if isinstance(part, ast.FormattedValue) else part
             sentence += f"‹{ast.unparse(value)}›"
+            says += ".*"
     unit = f" {_plain(given['unit'])}" if "unit" in given else ""
     bounds = [("≥", "at_least"), ("≤", "at_most"), ("limit", "limit")]
     announced = [
@@ -117,8 +121,9 @@ def _claim_of_call(cell, source, call, refused):
         announced = ["bounds that the cell computes"] if None in given else ["true"]
     if re.fullmatch("‹[^›]*›", sentence):  # the cell computes all of it
         sentence = f"{cell.section}: {sentence}" if cell.section else sentence
-    written, timed = ast.get_source_segment(source, text), "timed" in given
-    return Claim(cell, sentence, written, "; ".join(announced), timed, refused)
+    return Claim(
+        cell, place, sentence, says, "; ".join(announced), "timed" in given, refused
+    )
 
 
 def _plain(node):
@@ -134,35 +139,41 @@ def measured_claims(lesson, status):
     of none of them is a ValueError.
     """
     found = claims_of(lesson)
-    for id, told, when, note in _told(lesson, status):
-        own = [claim for claim in found if claim.cell.id == id]
-        asks = [claim for claim in own if claim.cell.row or claim.call == told["call"]]
-        # else it is a claim in a function of another cell
-        asks += [claim for claim in found if claim.call and claim.call == told["call"]]
-        if asks:
-            _give(asks[0], Figure(told, _place(told, when), note))
-        elif when == "stored here":
-            text = told["text"]
-            raise ValueError(f"{lesson.stem}, cell {id}: no claim says {text!r}")
+    for id, claims, when, note in _told(lesson, status):
+        for n, told in enumerate(claims):
+            asks = [claim for claim in found if re.fullmatch(claim.says, told["text"])]
+            if asks:
+                nearest = min(asks, key=lambda claim: _distance(claim, id, n))
+                _give(nearest, Figure(told, _place(told, when), note))
+            elif when == "stored here":
+                text = told["text"]
+                raise ValueError(f"{lesson.stem}, cell {id}: no claim says {text!r}")
     return found
 
 
+def _distance(claim, id, n):
+    """How far a claim is from the n-th of a cell: in another cell is farthest (it calls
+    a function that claims), then come words that the claim computes.
+    """
+    return claim.cell.id != id, -len(claim.says), abs(claim.place - n)
+
+
 def _told(lesson, status):
-    """What a lesson has claimed anywhere: (id of the cell, data, when, note)."""
+    """What a lesson has claimed anywhere: (id of the cell, its claims as data, when,
+    note).
+    """
     for cell in lesson.cells:
         if cell.live:
-            for told in cell.claims:
-                yield cell.id, told, "stored here", ""
+            yield cell.id, cell.claims, "stored here", ""
         for kept in cell.recorded:
-            for told in kept.claims:
-                yield cell.id, told, f"recorded {kept.origin.date}", kept.note
+            yield cell.id, kept.claims, f"recorded {kept.origin.date}", kept.note
     for environment in ENVIRONMENTS:
         kept = status.get((environment, lesson.stem))
         if kept and kept.get("content_hash") == lesson.content_hash:
+            when = f"test run, {environment}, {kept['date']}"
             for id, claims in kept["claims"].items():
-                for told in claims:
-                    if told.get("live", True):  # a recording has been read there
-                        yield id, told, f"test run, {environment}, {kept['date']}", ""
+                # a recording has been read there
+                yield id, [told for told in claims if told.get("live", True)], when, ""
 
 
 def _place(told, when):

@@ -8,23 +8,25 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from course import grammar, recordings
-from course.messages import NOT_LIVE, state_of
+from course.messages import NOT_LIVE, facts_of, state_of
 from course.provenance import Provenance
 from lookup import cell as today
 from tools.lab import content_hash
 from tools.lessons.recording import claims_in
+from utils.jobs import COLORS
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
 @dataclass
 class Recording:
-    """One cell as a machine recorded it. text: what it printed. claims: what it
-    claimed, as data. changed: whether the cell is another one now.
+    """One cell as a machine recorded it. shown: its texts, each with what is kept of it
+    as data. claims: what it claimed, as data. changed: whether the cell is another one
+    now.
     """
 
     origin: Provenance
-    text: str
+    shown: list
     claims: list
     changed: bool
 
@@ -49,9 +51,9 @@ class Recording:
 
 @dataclass
 class Cell:
-    """A code cell. section: the heading above it. header: of its %%requires line, or
-    None. recorded: what machines gave for it, or for its claims, newest first, real
-    ones before the emulated.
+    """A code cell. section: the heading above it. header: of its options, or None.
+    recorded: what machines gave for it, or for its claims, newest first, real ones
+    before the emulated.
     """
 
     id: str
@@ -67,13 +69,17 @@ class Cell:
         return NOT_LIVE.isdisjoint(map(state_of, self.outputs))
 
     @property
-    def texts(self):
-        """What it printed, output by output, without colors."""
-        return [
-            re.sub(r"\x1b\[[\d;]*m", "", "".join(output["text"]))
-            for output in self.outputs
-            if "text" in output
-        ]
+    def shown(self):
+        """What it printed or announced: (text without colors, what is kept of it as
+        data) of each output.
+        """
+        found = []
+        for output in self.outputs:
+            facts = facts_of(output)
+            if "text" in output or "error" in facts:
+                text = output.get("text") or output["data"]["text/plain"]
+                found.append((COLORS.sub("", "".join(text)), facts))
+        return found
 
     @property
     def claims(self):
@@ -166,12 +172,12 @@ def _read_recording(lesson, content):
             continue
         machine, date = (kept.get(key, first[key]) for key in ("machine", "date"))
         outputs = kept.get("outputs", [])
-        texts = [output["text"].rstrip("\n") for output in outputs if "text" in output]
+        shown = [(output["text"], output) for output in outputs if "text" in output]
         told = [output["claim"] for output in outputs if "claim" in output]
         origin = Provenance(machine["device"], False, date, machine)
         changed = kept["source"] != grammar.source_hash(cell.source)
         told = kept.get("claims", told)
-        cell.recorded.append(Recording(origin, "\n".join(texts), told, changed))
+        cell.recorded.append(Recording(origin, shown, told, changed))
 
 
 def read_status(root=ROOT):

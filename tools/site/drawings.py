@@ -1,47 +1,27 @@
-"""Pictures of a lesson's explorer, drawn by the lesson's own code without running the
-lesson.
+"""Pictures of a lesson's explorer, drawn by the lesson itself: it runs in a kernel up
+to its explorer, which then draws every setting of the page instead of one.
 
-Of a lesson run only the statements that its explorer needs, found by following names
-backwards: to run all would take minutes a lesson, and the pictures would show what this
-machine measures or has. What a device has measured is replayed as the lesson does it;
-nothing is measured here.
+Cells that need hardware replay what was recorded, also where this machine has it: a
+page shows the same wherever it is made.
 """
 
-import ast
-import contextlib
-import functools
-import gc
 import io
 import pathlib
 import re
 from typing import NamedTuple
-from unittest import mock
 
 import nbformat
 
-from course import cells, grammar, plots, provenance, recordings
-from tools.lessons import parts
+from course import plots
+from tools.lessons import parts, run
+from utils import needs
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-
-# --------------------------------------------------------------------------------------
-# What of a lesson has to run
-
-
-class Statement(NamedTuple):
-    """A statement of a cell, or (node None) a whole cell whose result is replayed."""
-
-    node: ast.stmt | None
-    source: str
-    header: grammar.Header | None
-    reads: set  # names
-    makes: set
-    changes: set  # what is there already, such as a list that gets one element more
-
-
-DEFINITION = ast.Import | ast.ImportFrom | ast.FunctionDef | ast.ClassDef
-# what these make may have been there before
-ADDS = ast.For | ast.If | ast.With | ast.AugAssign
+PREPARE = """import functools, sys
+sys.path.insert(0, {root!r})
+from tools.site import drawings, explorers
+drawings.prepare(functools.partial(explorers.keep, {number!r}, {path!r}))
+"""
 
 
 def lesson_path(number):
@@ -49,134 +29,27 @@ def lesson_path(number):
 
 
 def explorer_cells(number):
-    """Sources of the code cells of a lesson, up to the one with its explorer."""
-    nb = nbformat.read(lesson_path(number), as_version=4)
-    sources = [cell.source for cell in parts.code_cells(nb)]
-    last = next(n for n, source in enumerate(sources) if "plots.explorer(" in source)
-    return sources[: last + 1]
+    """The code cells of a lesson, up to the one with its explorer."""
+    found = parts.code_cells(nbformat.read(lesson_path(number), as_version=4))
+    last = next(n for n, cell in enumerate(found) if "plots.explorer(" in cell.source)
+    return found[: last + 1]
 
 
-def needed(number):
-    """The Statements that the explorer of a lesson needs, in their order, and the
-    header of its cell (or None).
+def run_lesson(number, path):
+    """Run a lesson as far as its explorer, and keep what that draws in `path`."""
+    prepare = PREPARE.format(root=str(ROOT), number=number, path=str(path))
+    code = [nbformat.v4.new_code_cell(prepare), *explorer_cells(number)]
+    nb = nbformat.v4.new_notebook(cells=code)
+    run.execute(nb, ROOT / "notebooks", env={"CUDA_VISIBLE_DEVICES": ""})
 
-    From the explorer's cell upwards, a statement is needed that makes or changes a name
-    that is wanted below it; then what it reads is wanted above it. A function reads its
-    names when it is called, so these are wanted at the end: another round begins with
-    them.
+
+def prepare(keep):
+    """In a lesson's kernel: give `keep` what its explorer gets, a function and a
+    dictionary of controls, and let this machine have no hardware.
     """
-    lists = [statements(source) for source in explorer_cells(number)]
-    every = [statement for found in lists for statement in found]
-    defined = {
-        name
-        for statement in every
-        if isinstance(statement.node, DEFINITION)
-        for name in statement.makes
-    }
-    chosen = set(range(len(every) - len(lists[-1]), len(every)))
-    at_the_end, before = set(), None
-    while at_the_end != before:
-        before, wanted = set(at_the_end), set(at_the_end)
-        for place in reversed(range(len(every))):
-            statement = every[place]
-            makes, reads = statement.makes, statement.reads
-            # a call of a module's function, `plots.show(…)`, does not change the module
-            touches = makes | (statement.changes - defined)
-            if place not in chosen and not touches & wanted:
-                continue
-            chosen.add(place)
-            if not isinstance(statement.node, ADDS):
-                wanted -= makes
-            if isinstance(statement.node, ast.FunctionDef):
-                at_the_end |= reads
-            else:
-                wanted |= reads
-    return [every[place] for place in sorted(chosen)], lists[-1][0].header
-
-
-def statements(source):
-    """The Statements of a cell; none where it is no Python (%%torchrun, %%today)."""
-    header = grammar.header(source)
-    if header and not header.word.startswith("result:"):
-        makes = {header.result} if header.result else set()
-        return [Statement(None, source, header, set(), makes, set())]
-    body = grammar.body(source)
-    try:
-        nodes = ast.parse(body).body
-    except SyntaxError:
-        return []
-    return [
-        statement_of(node, ast.get_source_segment(body, node), header) for node in nodes
-    ]
-
-
-def statement_of(node, source, header):
-    reads, makes = cells._names(ast.unparse(node))
-    changes = set()
-    if isinstance(node, ast.AugAssign):
-        reads = reads | makes
-    if isinstance(node, ast.For):  # sets its own variables before it reads them
-        reads = reads - cells._names(ast.unparse(node.target))[0]
-    if not isinstance(node, ast.FunctionDef | ast.ClassDef):
-        for part in ast.walk(node):
-            if isinstance(part, ast.Subscript | ast.Attribute):
-                if not isinstance(part.ctx, ast.Load):  # name[0] = …
-                    changes.add(root(part))
-            elif isinstance(part, ast.Expr) and isinstance(part.value, ast.Call):
-                if isinstance(part.value.func, ast.Attribute):  # name.append(…)
-                    changes.add(root(part.value.func))
-    return Statement(node, source, header, reads, makes, changes - {None})
-
-
-def root(node):
-    """The name that an expression such as `name[0].part` begins with, or None."""
-    while isinstance(node, ast.Subscript | ast.Attribute | ast.Call):
-        node = node.func if isinstance(node, ast.Call) else node.value
-    return node.id if isinstance(node, ast.Name) else None
-
-
-# --------------------------------------------------------------------------------------
-# Run it
-
-
-class Explorer(NamedTuple):
-    """What a lesson gives plots.explorer, and the result that the header of its cell
-    names (or None).
-    """
-
-    draw: object
-    controls: dict
-    result: str | None
-
-
-@functools.cache
-def load(number):
-    """The Explorer of a lesson. Runs the statements that it needs, in a namespace of
-    their own.
-    """
-    chosen, header = needed(number)
-    names = {"__name__": f"lesson_{number}"}
-    provenance.running[:] = [header and header.result]
-    with (
-        mock.patch.object(plots, "explorer") as explorer,
-        contextlib.redirect_stdout(io.StringIO()),
-    ):
-        for statement in chosen:
-            run(statement, names)
-    (draw,), controls = explorer.call_args
-    return Explorer(draw, controls, header and header.result)
-
-
-def run(statement, names):
-    header = statement.header
-    # also where this machine has the hardware: a page shows what was recorded
-    if statement.node is None:
-        source = grammar.source_hash(statement.source)
-        recordings.replay(
-            header.name, f"`{header.word}`", source, names, header.timeless
-        )
-    elif header is None or cells.missing(header.word, names) is None:
-        exec(compile(ast.Module([statement.node], []), "lesson", "exec"), names)
+    for name in filter(re.compile("missing_").match, dir(needs)):
+        setattr(needs, name, lambda count=1: "hardware that a page does not have")
+    plots.explorer = lambda draw, **controls: keep(draw, controls)
 
 
 def choices(control):
@@ -200,7 +73,7 @@ def choices(control):
 class Drawing(NamedTuple):
     """One setting of an explorer.
 
-    svg: as matplotlib writes it, or `slim`
+    svg: as matplotlib writes it
     alt: the text alternative
     head: the two lines above the panels, the finding and where it is from
     cuts: between the panels, in points from the left
@@ -212,16 +85,11 @@ class Drawing(NamedTuple):
     cuts: list
 
 
-def drawn(number, setting):
-    """The Drawing of one setting.
-
-    number: of the lesson, "05". setting: values by name of control.
-    """
+def drawn(draw, setting):
+    """The Drawing of one setting. setting: values by name of control."""
     import matplotlib
 
-    explorer = load(number)
-    provenance.running[:] = [explorer.result]
-    fig, alt = explorer.draw(**setting)
+    fig, alt = draw(**setting)
     plots._finish(fig)
     text = io.StringIO()
     options = {
@@ -241,16 +109,6 @@ def cuts(fig):
     """
     boxes = sorted(ax.get_tightbbox().x0 for ax in fig.axes)
     return [round(left / fig.dpi * 72) - 3 for left in boxes[1:]]
-
-
-def drawings(number, settings):
-    """The Drawings of some settings, for a page: the work of a process."""
-    load(number)
-    gc.freeze()
-    gc.disable()  # while there is nothing to find: a sixth of the time
-    done = [drawn(number, setting) for setting in settings]
-    gc.enable()
-    return [each._replace(svg=slim(each.svg)) for each in done]
 
 
 # What nobody sees: the lines before <svg>, metadata, comments, names of groups, blanks

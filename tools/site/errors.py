@@ -9,14 +9,12 @@ from dataclasses import dataclass
 from lookup.row import Row
 from tools.site.course import Lesson, code, md, ticks
 from tools.site.cures import Cure, cure_of
+from utils.jobs import COLORS
 
 CLASS = r"[A-Z][A-Za-z]*(?:Error|Exception|Warning|Exit)"
-# Where a message begins: with its class, perhaps after words such as "rank 1 │ "; an
-# announced one is of any class.
-BEGINS = rf"(?:^|[:│…] )(?P<kind>CUDA error|{CLASS}): (?=\S)"
-ANNOUNCED = r"^(?P<other>[A-Z][A-Za-z]*[a-z]): (?=\S)"
-# the line with which expect_error cuts a long message
-CUT = re.compile(r"… \(\d+ more lines\)")
+# where a message begins that a cell prints: with its class, perhaps after words such as
+# "rank 1 │ "
+BEGINS = re.compile(rf"(?:^|[:│…] )(?P<kind>CUDA error|{CLASS}): (?=\S)")
 # what the old part of a row did, or what the reader pasted: a line behind its label,
 # and those below it, which are indented by nine
 ROW = re.compile(r"^  (?:old   |yours ) ((?:.*\n(?: {9}.*\n)*))", re.M)
@@ -45,36 +43,35 @@ class Message:
         return " ".join(self.text.split())
 
 
-def messages_in(text, source):
-    """The messages in what a cell printed. source: its code, which says how many lines
-    of a message are shown.
+def messages_in(shown, source):
+    """The messages that a cell showed: those that expect_error has announced, as data;
+    what a row of lesson 16 did; else lines that begin as a message does, and of a rank
+    those behind its name.
+
+    shown: (text, what is kept of it as data) of each output. source: of the cell
     """
-    if re.search(r"^%%today\b", source, re.M):
-        for shown in ROW.findall(text + "\n"):
-            yield from _of_row(shown)
-        return
-    announced, exact = "expect_error(" in source, "lines=" in source
-    begins = re.compile(f"{BEGINS}|{ANNOUNCED}" if announced else BEGINS)
-    given = [int(n) for n in re.findall(r"\blines=(\d+)", source)]
-    most = max(given, default=1 if exact else 4)
-    lines = text.splitlines()
+    for text, facts in shown:
+        if "error" in facts:
+            yield Message(
+                facts["error"]["kind"], COLORS.sub("", facts["error"]["text"])
+            )
+        elif re.search(r"^%%today\b", source, re.M):
+            for did in ROW.findall(text + "\n"):
+                yield from _of_row(did)
+        else:
+            yield from _printed(text.splitlines())
+
+
+def _printed(lines):
     for n, line in enumerate(lines):
-        if not (found := begins.search(line)):
-            continue
-        kind, prefix = found[found.lastgroup], line[: found.start(found.lastgroup)]
-        below = lines[n + 1 : n + 1 + most]
-        below = list(itertools.takewhile(lambda line: not begins.search(line), below))
-        ends = [end for end, line in enumerate(below, 1) if CUT.fullmatch(line)]
-        rest = []
-        if "│" in prefix:  # a rank's words go on behind its name
-            own = [line for line in below if line.startswith(prefix)]
-            rest = [line.removeprefix(prefix).strip() for line in own]
-        elif ends:
-            rest = below[: ends[0]]
-        elif exact and announced:
-            rest = below[: most - 1]
-        shown = [line.removeprefix(prefix), *rest]
-        yield Message(kind, "\n".join(line.rstrip() for line in shown))
+        if found := BEGINS.search(line):
+            prefix, rest = line[: found.start("kind")], []
+            if "│" in prefix:
+                below = lines[n + 1 : n + 5]
+                below = itertools.takewhile(lambda line: not BEGINS.search(line), below)
+                rest = [line for line in below if line.startswith(prefix)]
+            told = [each.removeprefix(prefix) for each in (line, *rest)]
+            yield Message(found["kind"], "\n".join(map(str.strip, told)))
 
 
 def _of_row(shown):
@@ -115,11 +112,10 @@ def shown_messages(lessons, version):
     found, first = {}, {}
     for lesson in lessons:
         for cell in lesson.cells:
-            shown = [(text, f"PyTorch {version}") for text in cell.texts if cell.live]
-            for kept in cell.recorded:
-                shown.append((kept.text, _where(kept)))
-            for text, where in shown:
-                for message in messages_in(text, cell.source):
+            every = [(cell.shown, f"PyTorch {version}")] if cell.live else []
+            every += [(kept.shown, _where(kept)) for kept in cell.recorded]
+            for shown, where in every:
+                for message in messages_in(shown, cell.source):
                     message = first.setdefault(message.words, message)
                     place = Place(lesson, cell.id, cell.row, where)
                     places = found.setdefault(message, [])

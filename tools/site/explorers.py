@@ -12,6 +12,7 @@ something changes that it depends on.
 """
 
 import base64
+import gc
 import gzip
 import hashlib
 import html
@@ -20,9 +21,11 @@ import json
 import multiprocessing
 import os
 import pathlib
+import random
 import re
 from concurrent.futures import ProcessPoolExecutor
 
+from course import plots
 from tools.site import drawings
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -87,43 +90,33 @@ GRID = {
 # The scripts
 
 
-def values(number):
+def values(number, controls):
     """Of each control of an explorer the values at which it stands in the page."""
     return {
         name: GRID[number].get(name) or list(drawings.choices(control))
-        for name, control in drawings.load(number).controls.items()
+        for name, control in controls.items()
     }
 
 
-def settings(number):
+def settings(values):
     """All settings of an explorer, in the order of its pictures: the last control runs
     fastest.
     """
-    found = values(number)
-    return [
-        dict(zip(found, choice, strict=True))
-        for choice in itertools.product(*found.values())
-    ]
+    every = itertools.product(*values.values())
+    return [dict(zip(values, choice, strict=True)) for choice in every]
 
 
-def first(number):
-    """The setting that an explorer begins with."""
-    controls = drawings.load(number).controls
-    return {name: control.value for name, control in controls.items()}
-
-
-def described(number, name, control):
+def described(name, control, here):
     """A control for the page: its label, its kind, the texts of its positions, and
-    which is the first.
+    which is the first. here: the values at which it stands.
     """
-    here, texts, kind = values(number)[name], drawings.choices(control), "select"
+    texts, kind = drawings.choices(control), "select"
     if isinstance(control.value, bool):
         kind = "checkbox"
     elif "Slider" in type(control).__name__:
         kind = "range"
     shown = [texts[value] if value in texts else f"{value:.4g}" for value in here]
-    at = here.index(first(number)[name])
-    label = control.description or name
+    at, label = here.index(control.value), control.description or name
     return {"label": label, "kind": kind, "first": at, "texts": shown}
 
 
@@ -143,28 +136,59 @@ def drawn(numbers):
     )
     spawn = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(mp_context=spawn) as pool:
-        for number in missing:
-            every = settings(number)
-            parts = [every[n : n + 10] for n in range(0, len(every), 10)]
-            done = pool.map(drawings.drawings, itertools.repeat(number), parts)
-            keep(number, paths[number], list(itertools.chain.from_iterable(done)))
+        missing_paths = [paths[number] for number in missing]
+        list(pool.map(drawings.run_lesson, missing, missing_paths))
     return paths
 
 
-def keep(number, path, found):
-    """Write what the page of a lesson shows to `path`, as JSON, compressed.
-
-    found: the Drawing of each setting, in their order. Each different tag, with the
-    words behind it, stands once in `tags`; a picture is a list of places there. With
-    that the pictures take half as much as by compression alone.
+def keep(number, path, draw, controls):
+    """What a lesson's explorer does in its kernel: draw all settings of its page, and
+    write them to `path` (`pack`). What tests need stands beside it, in `path`.json: all
+    that its controls can be, its first picture as a notebook shows it, and by chance
+    some drawings as they were before they were packed.
     """
-    controls = drawings.load(number).controls.items()
+    here = values(number, controls)
+    every = settings(here)
+    gc.freeze()
+    gc.disable()  # while there is nothing to find: a sixth of the time
+    found = [drawings.drawn(draw, setting) for setting in every]
+    gc.enable()
+    first = every.index({name: each.value for name, each in controls.items()})
+    some = {first, *random.sample(range(len(every)), min(20, len(every)))}
+    whole = {
+        "choices": {name: list(drawings.choices(controls[name])) for name in here},
+        "values": here,
+        "first": first,
+        "png": plots._png(draw(**every[first])[0]),
+        "drawings": {at: found[at] for at in sorted(some)},
+    }
+    path = pathlib.Path(path)
+    for old in path.parent.glob(f"{number}-*"):
+        old.unlink()
+    path.with_name(f"{path.name}.json").write_text(json.dumps(whole), encoding="utf-8")
+    described_here = {
+        name: described(name, each, here[name]) for name, each in controls.items()
+    }
+    # whole or not at all, also where two draw at once
+    part = path.with_name(f"{os.getpid()}")
+    part.write_bytes(pack(described_here, found))
+    part.replace(path)
+
+
+def pack(controls, found):
+    """What the page of a lesson shows, as JSON, compressed.
+
+    controls: as `described`. found: the Drawing of each setting, in their order. Each
+    different tag, with the words behind it, stands once in `tags`; a picture is a list
+    of places there. With that the pictures take half as much as by compression alone.
+    """
     tags, pictures = {}, []
     for drawing in found:
-        parts = re.findall("<[^<]+", drawing.svg)  # each begins with a tag
+        # each begins with a tag
+        parts = re.findall("<[^<]+", drawings.slim(drawing.svg))
         pictures.append([tags.setdefault(part, len(tags)) for part in parts])
     content = {
-        "controls": {name: described(number, name, each) for name, each in controls},
+        "controls": controls,
         "tags": list(tags),
         "pictures": pictures,
         "alts": [drawing.alt for drawing in found],
@@ -172,19 +196,17 @@ def keep(number, path, found):
         "cuts": [drawing.cuts for drawing in found],
     }
     text = json.dumps(content, ensure_ascii=False, separators=(",", ":"))
-    for old in path.parent.glob(f"{number}-*"):
-        old.unlink()
-    # whole or not at all, also where two draw at once
-    part = path.with_name(f"{os.getpid()}")
-    part.write_bytes(gzip.compress(text.encode(), mtime=0))
-    part.replace(path)
+    return gzip.compress(text.encode(), mtime=0)
+
+
+def unpack(path):
+    return json.loads(gzip.decompress(path.read_bytes()))
 
 
 def content_hash(number):
     """Of all that the pictures of a lesson depend on."""
     import matplotlib
 
-    statements, header = drawings.needed(number)
     stem = drawings.lesson_path(number).stem
     files = [
         pathlib.Path(drawings.__file__),
@@ -195,9 +217,8 @@ def content_hash(number):
         ),
         *sorted((ROOT / "notebooks" / "recorded").glob(f"*/{stem}.json")),
     ]
-    parts = [matplotlib.__version__, str(header)]
-    parts += [repr(GRID[number])]
-    parts += [statement.source for statement in statements]
+    parts = [matplotlib.__version__, repr(GRID[number])]
+    parts += [cell.source for cell in drawings.explorer_cells(number)]
     parts += [path.read_text(encoding="utf-8") for path in files]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 
@@ -256,9 +277,10 @@ def page(stem, root):
     number = stem[:2]
     if number not in GRID:
         return None
-    found = json.loads(gzip.decompress(drawn([number])[number].read_bytes()))
-    controls = found["controls"].items()
-    at = settings(number).index(first(number))
+    found = unpack(drawn([number])[number])
+    controls, at = found["controls"].items(), 0
+    for _, control in controls:
+        at = at * len(control["texts"]) + control["first"]
     svg = "".join(found["tags"][place] for place in found["pictures"][at])
     return BOX.format(
         number=number,

@@ -48,8 +48,7 @@ def page(nb, *, links, exercises, explorer, name=None):
     the explorer's picture, or None. name: of the lesson in menus and links, "05 ·
     Streams", which becomes the title; the notebook's own stands below it.
     """
-    pictures, answers = {}, find_answers(nb.cells)
-    revealed = answers_of(nb.cells)
+    pictures, answers, said = {}, find_answers(nb.cells), said_of_guesses(nb.cells)
     pieces = []  # (key of the question that it answers, or None; cell)
     for index, cell in enumerate(nb.cells):
         key, is_text = answers.get(index), cell.cell_type == "markdown"
@@ -59,7 +58,7 @@ def page(nb, *, links, exercises, explorer, name=None):
         if is_text:
             pieces += _text(cell, key, links, bool(answers), name)
         else:
-            pieces += _code(cell, key, explorer, pictures, revealed)
+            pieces += _code(cell, key, explorer, pictures, said)
         for number in checks(cell):
             pieces += [(None, piece) for piece in help_with(exercises[number])]
     metadata = {"language_info": {"name": "lesson"}}
@@ -196,12 +195,12 @@ SWITCH = (
 )
 
 
-def _code(cell, key, explorer, pictures, revealed):
+def _code(cell, key, explorer, pictures, said):
     """The pieces of a code cell: the code, folded where the notebook folds it, and what
     it shows.
     """
-    if asks := ASKS.search(cell.source):
-        yield None, raw(question(asks[1], cell.outputs, revealed.get(asks[1])))
+    for asked in facts(cell, "asked"):
+        yield None, raw(question(asked, said.get(asked["key"], {})))
         return
     code = v4.new_code_cell(TITLE.sub("", cell.source))
     if folded(cell):
@@ -283,34 +282,30 @@ def classes(text):
     return text.replace(f'style="{messages.FRAME}"', 'class="badge"')
 
 
-def answers_of(cells):
-    """What stored outputs reveal, {key of the `predict` cell: answer}."""
-    facts = [
-        messages.facts_of(output)
-        for cell in cells
-        for output in cell.get("outputs", [])
-    ]
-    found = [fact["revealed"] for fact in facts if "revealed" in fact]
-    return {each["key"]: each["answer"] for each in found}
+def facts(cell, name):
+    """What the course keeps under this name in a cell's stored outputs."""
+    kept = map(messages.facts_of, cell.get("outputs", []))
+    return [each[name] for each in kept if name in each]
 
 
-def question(key, outputs, answer):
-    """The question of a `predict` cell, from its stored output: its first bold words
-    are "Predict.", the others its options. site.js makes buttons of these, and judges
-    a guess by the answer (None: by none).
+def said_of_guesses(cells):
+    """What is said of each guess, {key of the `predict` cell: {option: sentence}}."""
+    revealed = [each for cell in cells for each in facts(cell, "revealed")]
+    return {each["key"]: each["said"] for each in revealed}
+
+
+def question(asked, said):
+    """The question of a `predict` cell, from its data. site.js makes buttons of the
+    options. said: what it says of each as soon as the answer is open.
     """
-    stored = next(
-        output.data["text/html"]
-        for output in outputs
-        if "text/html" in output.get("data", {})
-    )
-    text = stored.partition("</b>")[2].partition("<b>")[0].strip()
-    options = re.findall("<b>(.*?)</b>", stored)[1:]
-    listed = "".join(f"<li>{option}</li>" for option in options)
-    said = f' data-answer="{html.escape(answer)}"' if answer is not None else ""
+    listed = ""
+    for option in asked["options"]:
+        about = f' data-said="{html.escape(said[option])}"' if option in said else ""
+        listed += f"<li{about}>{html.escape(option)}</li>"
     return (
-        f'<div class="predict" data-key="{html.escape(key)}"{said}>'
-        f"<p><b>Predict.</b> {text}</p><ul>{listed}</ul></div>"
+        f'<div class="predict" data-key="{html.escape(asked["key"])}">'
+        f"<p><b>Predict.</b> {messages.in_html(asked['question'])}</p>"
+        f"<ul>{listed}</ul></div>"
     )
 
 

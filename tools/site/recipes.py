@@ -8,8 +8,7 @@ import re
 
 from nbformat import v4
 
-from tools.lessons import formatting
-from tools.lessons.parts import folded, title_of
+from tools.lessons.parts import folded, split, title_of
 from tools.site.course import md, ticks
 from tools.site.pages import TITLE
 
@@ -62,7 +61,7 @@ def _needed(nb, place, known):
 def _nodes(cell):
     """All nodes of a code cell's syntax trees."""
     if cell.cell_type == "code":
-        for piece in formatting.split(cell.source)[1]:
+        for piece in split(cell.source)[1]:
             yield from ast.walk(ast.parse(piece))
 
 

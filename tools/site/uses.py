@@ -6,7 +6,7 @@ import ast
 import re
 import types
 
-from tools.lessons import formatting
+from tools.lessons import parts
 from tools.lessons.parts import folded
 from tools.site.course import md
 from tools.site.names import existing, parsed, public
@@ -103,7 +103,7 @@ def lines(source, entry, scope):
     """The lines of a cell that stand alone and say the entry's name; of an argument in
     a longer call `DataLoader(…, num_workers=2)`.
     """
-    for piece in formatting.split(source)[1]:
+    for piece in parts.split(source)[1]:
         for node in ast.walk(parsed(piece) or ast.Module([], [])):
             called = isinstance(node, ast.Call) and node.lineno < node.end_lineno
             for each in node.keywords if called else []:

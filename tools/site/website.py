@@ -1,5 +1,5 @@
-"""The website: stage its pages in build/, and let Sphinx write dist/site. No lesson is
-executed: python -m tools.site.website
+"""The website: stage its pages in build/, and let Sphinx write dist/site, from stored
+outputs; lessons run only for their explorers. python -m tools.site.website
 """
 
 import functools

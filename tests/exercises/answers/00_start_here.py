@@ -11,15 +11,6 @@ def device_type(x):
     return str(x.device).split(':')[0]
 """,
         """
-import re
-def device_type(x):
-    return re.match('[a-z]+', str(x.device))[0]
-""",
-        """
-def device_type(x):
-    return torch.device(x.device).type
-""",
-        """
 from operator import attrgetter
 device_type = attrgetter('device.type')
 """,
@@ -35,23 +26,11 @@ def device_type(x):
 """: "you returned 'cuda:1', expected 'cuda'",
         """
 def device_type(x):
-    return 'cpu'
-""": "for a tensor on meta you returned 'cpu'",
-        """
-def device_type(x):
     return 'cuda' if x.is_cuda else 'cpu'
 """: "expected 'meta'",
         """
 def device_type(x):
     return str(x.device)[:4]
 """: "for a tensor on xpu:0 you returned 'xpu:'",
-        """
-def device_type(x):
-    return str(x.device)[:-2] if x.device.index else str(x.device)
-""": "on cuda:12",
-        """
-def device_type(x):
-    return x.type()
-""": "you returned 'torch.FloatTensor', expected 'cpu'",
     },
 )

@@ -6,7 +6,7 @@ well. Both drawings, the page's and the one that matplotlib writes anew, are rea
 as words and numbers; nothing of tools/site/drawings.py that makes them small is used.
 """
 
-import random
+import json
 import re
 from xml.etree import ElementTree
 
@@ -16,7 +16,6 @@ from playwright.sync_api import expect
 from tests.site.built.conftest import SITE
 from tools.site import drawings, explorers
 
-SEED = random.SystemRandom().randrange(10**6)
 NEAR = 0.006  # points: coordinates in the page are rounded to a hundredth
 NUMBER = re.compile(r"(-?\d[\d.]*(?:e-?\d+)?)")
 # Sets a control as a reader's browser does, by its value and the events that follow.
@@ -51,10 +50,19 @@ def opened(page, number):
     return box
 
 
-def move(box, number, setting):
-    for name, values in explorers.values(number).items():
+def kept(number):
+    """What was kept when the explorer was drawn (`explorers.keep`): the values of its
+    controls, and some drawings by their place among all settings; which is the first.
+    """
+    path = explorers.drawn([number])[number]
+    text = path.with_name(f"{path.name}.json").read_text(encoding="utf-8")
+    return json.loads(text)
+
+
+def move(box, number, values, setting):
+    for name, here in values.items():
         box.locator(f"#explorer-{number}-{name}").evaluate(
-            MOVE, values.index(setting[name])
+            MOVE, here.index(setting[name])
         )
 
 
@@ -112,21 +120,21 @@ def alike(a, b):
 
 @pytest.mark.parametrize("number", explorers.GRID)
 def test_the_page_shows_what_python_draws(number, page):
-    box, chance = opened(page, number), random.Random(f"{SEED} {number}")
-    some = explorers.settings(number)
-    some = chance.sample(some, min(20, len(some)))
-    for setting in [explorers.first(number), *some]:
-        move(box, number, setting)
+    box, beside = opened(page, number), kept(number)
+    settings = explorers.settings(beside["values"])
+    assert len(beside["drawings"]) >= min(20, len(settings))
+    for at, (whole, told, _, _) in beside["drawings"].items():
+        setting = settings[int(at)]
+        move(box, number, beside["values"], setting)
         svg, alt = shown(box)
-        drawn, told, _, _ = drawings.drawn(number, setting)
         says = box.locator(".explorer-says").inner_text()
-        assert alt == says == told, (SEED, setting)
-        assert differences(drawn, svg) == [], (SEED, setting)
+        assert alt == says == told, setting
+        assert differences(whole, svg) == [], setting
 
 
 def test_small_faults_of_a_picture_are_found():
-    drawn = drawings.drawn("00", explorers.first("00")).svg
-    assert differences(drawn, drawn) == []
+    beside = kept("00")
+    drawn = beside["drawings"][str(beside["first"])][0]
     for old, new in {
         "CPU</text>": "GPU</text>",
         "#0072b2": "#0072b3",
@@ -152,7 +160,8 @@ def test_without_scripts_the_first_picture_stands_there(browser):
         page = context.new_page()
         page.goto(address("05"))
         picture = page.locator(".explorer-picture")
-        alt = drawings.drawn("05", explorers.first("05")).alt
+        beside = kept("05")
+        alt = beside["drawings"][str(beside["first"])][1]
         assert picture.get_attribute("aria-label") == alt
         assert picture.locator("svg").bounding_box()["height"] > 200
         assert page.locator(".explorer select").first.is_disabled()
