@@ -6,9 +6,9 @@
 #
 # Then open the address that begins with http://127.0.0.1:8888. Copies of the lessons
 # and the score are kept in the volume. With an NVIDIA GPU: docker build --build-arg
-# REQUIREMENTS=requirements.txt …, docker run --gpus all …
+# BUILD=cu130 …, docker run --gpus all …
 FROM python:3.12-slim
-ARG REQUIREMENTS=requirements-cpu.txt
+ARG BUILD=cpu
 
 # For cells that compile.
 RUN apt-get update && apt-get install -y --no-install-recommends g++ \
@@ -25,7 +25,7 @@ COPY --chown=learner utils utils
 COPY --chown=learner simulate simulate
 COPY --chown=learner course course
 COPY --chown=learner lookup lookup
-RUN PIP_NO_CACHE_DIR=1 python tools/setup_env.py --requirements "$REQUIREMENTS"
+RUN PIP_NO_CACHE_DIR=1 python tools/setup_env.py --build "$BUILD"
 
 COPY --chown=learner CITATION.cff LICENSE* ./
 COPY --chown=learner docs docs

@@ -194,7 +194,8 @@ test-next: env-test-next
 
 # A CUDA build of PyTorch above GPUs that do not exist: emulator/README.md.
 env-test-cuda:
-	$(SETUP) --venv .venv-cuda --requirements emulator/requirements.txt $(OTHER)
+	$(SETUP) --venv .venv-cuda --requirements emulator/requirements.txt $(OTHER) \
+	    --build plain
 
 test-emulator: env-test-cuda
 	$(CUDA) -m emulator.build

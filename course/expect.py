@@ -123,6 +123,16 @@ def explain(got, slips, otherwise="", rel_tol=1e-6):
     return otherwise
 
 
+def no_slip(slips):
+    """Wrong with the first sentence whose slip was made.
+
+    slips: pairs (whether it was made, sentence), asked for one after the other
+    """
+    for made, sentence in slips:
+        if made:
+            raise Wrong(sentence)
+
+
 def _because(why):
     reason = why() if callable(why) else why
     return f": {reason}" if reason else ""

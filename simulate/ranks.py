@@ -128,8 +128,16 @@ class _Threads:
         return self._me.rank
 
     def settle(self) -> None:
-        """Wait until no other rank can go on: all have ended, or wait."""
-        self._wait(lambda: self._ended + len(self._waiting) == self._size)
+        """Wait until no other rank can go on: each has ended, waits for what is not
+        there, or settles, too.
+        """
+        self._wait(self._still)
+
+    def _still(self):
+        others = [ready for ready in self._waiting.values() if ready != self._still]
+        all_wait = self._ended + len(self._waiting) == self._size
+        # who waits for what is there, has not woken yet
+        return all_wait and not any(ready() for ready in others)
 
     def _wait(self, ready):
         """Wait until ready(); False if that cannot be any more."""

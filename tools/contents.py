@@ -8,6 +8,7 @@ as it is until the reader saves.
 
 from jupyter_server.services.contents.largefilemanager import AsyncLargeFileManager
 
+# course.widgets has it, too; a server need not import PyTorch for it
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 
 

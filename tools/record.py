@@ -34,7 +34,6 @@ import json
 import math
 import os
 import pathlib
-import re
 import shutil
 import subprocess
 import sys
@@ -66,11 +65,11 @@ from course.provenance import pretending  # noqa: E402
 from tools.lessons import differences, parts, recording, run  # noqa: E402
 from utils.devices import emulated  # noqa: E402
 from utils.errors import LabError  # noqa: E402
+from utils.jobs import COLORS  # noqa: E402
 
 MOST = 600  # seconds that a cell may take
 # a machine with none of them has nothing new to tell
 DEVICES = ("cuda", "mps", "accelerator", "tpu")
-COLORS = re.compile(r"\x1b\[[0-9;]*m")  # in tracebacks
 PATHS = os.pathsep.join(filter(None, [str(SITE), os.environ.get("PYTHONPATH")]))
 LOOK = """import json, sys
 from course import cells, doctor

@@ -1,16 +1,18 @@
 """Create the virtual environment of the course and install what its lessons need.
 
     python tools/setup_env.py [--extra test] [--venv .venv] [--requirements FILE]
-                              [--prefer 3.13] [--upgrade]
+                              [--build cpu] [--prefer 3.13] [--upgrade]
 
-Run again, it installs nothing and says nothing, as long as the requirements and the
-folder of the course are the same. This file must parse and stop on Python 3.6, so that
-a Python too old for the course gets a clear line.
+Run again, it installs nothing and says nothing, as long as the requirements, the folder
+of the course and the build of PyTorch are the same. This file must parse and stop on
+Python 3.6, so that a Python too old for the course gets a clear line.
 """
 
 import argparse
+import ast
 import glob
 import hashlib
+import json
 import os
 import re
 import shutil
@@ -21,21 +23,27 @@ import time
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 OLDEST, NEWEST = (3, 10), (3, 13)
 NEEDED_BYTES = 3e9
-# What pip prints before what can take long: "  Downloading torch-2.13.0-x.whl (175.0
-# MB)", from 10 MB on, "Installing collected packages: tqdm, torch", "WARNING: Retrying"
+# Installs in a quarter of pip's time. Another version may have other options.
+UV = "uv==0.13.9"
+# What pip and uv print before what can take long: "  Downloading torch-2.13.0-x.whl
+# (175.0 MB)", "Downloading torch (175.0MiB)", from 10 MB on, "Installing collected
+# packages: tqdm, torch", "Prepared 122 packages in 9.1s", "WARNING: Retrying"
 LONG_WORK = re.compile(
-    r" +Downloading .*\((\d\d+\.\d M|[\d.]+ G)B\)"
-    "|Installing collected|WARNING: Retrying"
+    r" *Downloading .*\((\d\d+\.\d ?M|[\d.]+ ?G)i?B\)"
+    r"|Installing collected|Prepared \d|WARNING: Retrying"
 )
+# Settings of pip that are uv's options, too, of the same name.
+OF_PIP = ("index-url", "extra-index-url", "find-links", "constraint", "trusted-host")
 # Extras of pyproject.toml. Each holds those before it, so that what was installed with
 # one serves for them, too.
 EXTRAS = ["", "lessons", "check", "test"]
 STAMP = "device-lab.stamp"  # file in an environment: what is installed there
 
+DISK_FULL = "No space left|not enough space"
 # What pip says when it fails (a regular expression) -> what went wrong and what to do.
 # The first match counts.
 FAILURES = {
-    "No space left|not enough space": (
+    DISK_FULL: (
         "The disk is full. Free some space (on Linux torch and its CUDA libraries need"
         " about 8 GB)"
     ),
@@ -134,16 +142,16 @@ def create(venv, python):
 
 
 # --------------------------------------------------------------------------------------
-# pip
+# uv and pip
 
 
-def watch(pip):
-    """Show what the process `pip` prints until it ends: on a terminal its last line, in
+def watch(process):
+    """Show what uv or pip prints until it ends: on a terminal its last line, in
     place of the one before; otherwise the lines before what can take long. Returns all.
     """
     said, width = [], shutil.get_terminal_size().columns - 1
     try:
-        for line in pip.stdout:
+        for line in process.stdout:
             said.append(line.rstrip())
             if sys.stdout.isatty():
                 print("\r" + line.strip()[:width].ljust(width), end="\r", flush=True)
@@ -155,10 +163,8 @@ def watch(pip):
     return said
 
 
-def pip_install(venv, arguments):
-    """Run pip install; stop with its last lines and one on what to do when it fails."""
-    command = [python_of(os.path.join(ROOT, venv)), "-m", "pip", "install"]
-    command += ["--only-binary=:all:", "--progress-bar=off", *arguments]
+def run(command, **env):
+    """(whether it ended well, the lines it printed) of uv or pip."""
     settings = {
         "PIP_DISABLE_PIP_VERSION_CHECK": "1",
         "PIP_ROOT_USER_ACTION": "ignore",
@@ -167,17 +173,65 @@ def pip_install(venv, arguments):
     }
     # a path may have letters that the terminal has not
     sys.stdout.reconfigure(errors="replace")
-    pip = subprocess.Popen(
+    process = subprocess.Popen(
         command,
         cwd=ROOT,
-        env=dict(os.environ, **settings),
+        env=dict(os.environ, **settings, **env),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         encoding="utf-8",
         errors="replace",
     )
-    said = watch(pip)
-    if pip.wait() != 0:
+    said = watch(process)
+    return process.wait() == 0, said
+
+
+def pip_settings(python):
+    """{"find-links": "/wheels"}: what files and the environment tell pip."""
+    said = "\n".join(run([python, "-m", "pip", "config", "list"])[1])
+    # "global.cert='/a.pem'", "install.no-index='1'", ":env:.find-links='/wheels'"; the
+    # last of these counts
+    found = re.findall(r"^(global|install|:env:)\.([\w-]+)=(.*)$", said, re.M)
+    found.sort(key=lambda setting: ("global", "install", ":env:").index(setting[0]))
+    return {name: ast.literal_eval(value) for _, name, value in found}
+
+
+def uv_command(python):
+    """(command, variables of its environment): uv's pip with the settings of pip."""
+    settings = pip_settings(python)
+    # pip takes the newest version of all indexes, uv that of the first
+    command = [python, "-m", "uv", "pip", "install", "--python", python]
+    command += ["--index-strategy=unsafe-best-match", "--compile-bytecode"]
+    for name in OF_PIP:
+        command += [f"--{name}={v}" for v in settings.get(name, "").split()]
+    is_set = [name for name in settings if settings[name] not in ("", "0", "false")]
+    command += ["--no-index"] if "no-index" in is_set else []
+    writable = os.access(os.path.expanduser("~"), os.W_OK)
+    command += ["--no-cache"] if "no-cache-dir" in is_set or not writable else []
+    env = {}
+    if "cert" in is_set:
+        env["SSL_CERT_FILE"] = settings["cert"]
+    if "proxy" in is_set:
+        env["HTTP_PROXY"] = env["HTTPS_PROXY"] = settings["proxy"]
+    return command, env
+
+
+def install(python, arguments, build=()):
+    """Install with uv, or else with pip; stop with the last lines and one on what to do
+    when both fail.
+
+    python: path of the environment's; build: arguments for a build of PyTorch, left out
+    where nothing comes of them.
+    """
+    pip = [python, "-m", "pip", "install", "--only-binary=:all:", "--progress-bar=off"]
+    done, said = run([*pip, "--quiet", "--retries=1", UV])
+    if done:
+        command, env = uv_command(python)
+        done, said = run([*command, "--only-binary=:all:", *arguments, *build], **env)
+    for more in [build, ()] if build else [()]:
+        if not done and not re.search(DISK_FULL, "\n".join(said)):
+            done, said = run([*pip, *arguments, *more])
+    if not done:
         lines = [line for line in said if not line.startswith("WARNING")]
         print("\n".join(lines[-20:]), file=sys.stderr)
         all_said = "\n".join(said)
@@ -200,12 +254,12 @@ def fingerprint(requirements):
 
 
 def installed(stamp):
-    """(fingerprint, extra) of a complete installation, from its stamp, or None."""
-    if not os.path.exists(stamp):
-        return None
-    with open(stamp, encoding="utf-8") as file:
-        first, _, extra = file.read().strip().partition(" ")
-    return first, extra
+    """What a complete installation has noted in its stamp, or {}."""
+    try:
+        with open(stamp, encoding="utf-8") as file:
+            return json.load(file)
+    except (OSError, ValueError):
+        return {}
 
 
 def arguments():
@@ -221,18 +275,29 @@ def arguments():
         default="requirements.txt",
         help="file with the exact versions",
     )
+    option(
+        "--build",
+        metavar="cpu",
+        help="build of PyTorch: cpu, cu126, cu130, plain (pip's choice), or auto, which"
+        " fits this machine",
+    )
     option("--prefer", metavar="3.13", help="the Python to take when there is one")
     option("--upgrade", action="store_true", help="look for newer versions")
     return parser.parse_args()
 
 
 def main():
+    import torch_build  # beside this script
+
     args = arguments()
     stamp = os.path.join(ROOT, args.venv, STAMP)
+    inside = python_of(os.path.join(ROOT, args.venv))
     wanted, there = fingerprint(args.requirements), installed(stamp)
-    version = version_of(python_of(os.path.join(ROOT, args.venv)), "pip")
-    if version and there and there[0] == wanted and not args.upgrade:
-        if EXTRAS.index(args.extra) <= EXTRAS.index(there[1]):
+    version = version_of(inside, "pip")
+    build, why = torch_build.decide(args.build, there)
+    same = there.get("fingerprint") == wanted and there["build"] == build
+    if version and same and not args.upgrade:
+        if EXTRAS.index(args.extra) <= EXTRAS.index(there["extra"]):
             return
 
     check_python()
@@ -242,13 +307,22 @@ def main():
         create(args.venv, python)
     elif there:
         os.remove(stamp)  # an install that is interrupted must not look complete
-    print(f"Installing into {args.venv}; the first time this takes minutes", flush=True)
+        if there["build"] != build:  # of the same version, pip would leave it
+            run([inside, "-m", "pip", "uninstall", "--yes", "torch"])
+    option = "--build NAME" if os.name == "nt" else "make lab BUILD=NAME"
+    print(f"PyTorch for this machine: {build} ({why}); another: {option}")
+    print(f"Installing into {args.venv}; the first time this takes a while", flush=True)
     begin = time.time()
     upgrade = ["--upgrade"] if args.upgrade else []
     course = f".[{args.extra}]" if args.extra else "."
-    pip_install(args.venv, [*upgrade, "-r", args.requirements, "-e", course])
+    packages = [*upgrade, "-r", args.requirements, "-e", course]
+    with open(os.path.join(ROOT, args.requirements), encoding="utf-8") as file:
+        pins = file.read()
+    which = torch_build.pip_arguments(build, pins, version_of(inside))
+    install(inside, packages, which)
+    note = dict(fingerprint=wanted, extra=args.extra, build=build, why=why)
     with open(stamp, "w", encoding="utf-8") as file:
-        file.write(f"{wanted} {args.extra}\n")
+        json.dump(note, file)
     print(f"Installed in {time.time() - begin:.0f} s", flush=True)
 
 

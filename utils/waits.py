@@ -10,7 +10,7 @@ from torch.utils._pytree import tree_leaves
 # calls whose answer is a value, or whose result is as large as the values say
 READS = set(
     "item tolist nonzero argwhere masked_select is_nonzero equal allclose unique"
-    " __bool__ __float__ __int__ __index__ __complex__ __format__ __repr__"
+    " bincount __bool__ __float__ __int__ __index__ __complex__ __format__ __repr__"
     " __contains__".split()
 )
 # calls that make a tensor on the CPU where no device is named
@@ -29,7 +29,7 @@ class CountWaits(TorchFunctionMode):
     "synchronize" of any kind of device; it is noted, and waits for nothing. late:
     copies with non_blocking=True, which wait for nothing. Not seen: waits within
     PyTorch's own functions, compiled code, other names (torch.repeat_interleave,
-    torch.where with one argument, x[i] = 0). numpy_raises: x.numpy() raises TypeError,
+    x[i] = 0). numpy_raises: x.numpy() raises TypeError,
     as on a GPU; without, it is noted and gives the array.
     """
 
@@ -120,7 +120,9 @@ class _Call:
 
     def waits(self):
         """How many values on the GPU it waits for."""
-        reads = self.on_gpu and self.name in READS
+        # where(mask) alone is nonzero, where(mask, x, y) needs no value
+        finds = self.name == "where" and len(self.given) == 1
+        reads = self.on_gpu and (self.name in READS or finds)
         if self.copies() or self.gives_array() or reads:
             return 1
         if self.name == "__getitem__":

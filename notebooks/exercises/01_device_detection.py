@@ -1,13 +1,11 @@
 """Exercises of lesson 01."""
 
-import contextlib
-from unittest import mock
-
 import torch
 
 from course import expect
 from course.answers import Wrong, call
 from course.exercises import Exercise
+from simulate.machine import machine
 
 
 def rows(table):
@@ -31,46 +29,6 @@ MACHINES = {
         "its accelerator is called xpu; ask torch.accelerator",
     ),
 }
-
-
-@contextlib.contextmanager
-def machine(built, there):
-    """Let PyTorch say what it says on a machine whose build knows the accelerator
-    `built`, which is `there` or not.
-    """
-
-    def current_accelerator(check_available=False):
-        known = built and (there or not check_available)
-        return torch.device(built) if known else None
-
-    def says(answer):
-        return lambda *args, **kwargs: answer
-
-    def is_there(kind):
-        return there and kind == built
-
-    answers = {
-        "accelerator.current_accelerator": current_accelerator,
-        "accelerator.is_available": says(there),
-        "accelerator.device_count": says(int(there)),
-        "accelerator.current_device_index": says(0),
-        "backends.cuda.is_built": says(built == "cuda"),
-        "backends.mps.is_built": says(built == "mps"),
-        "backends.mps.is_available": says(is_there("mps")),
-        "cuda.is_available": says(is_there("cuda")),
-        "cuda.device_count": says(int(is_there("cuda"))),
-        "cuda.get_device_capability": says((7, 5)),
-        "cuda.get_arch_list": says(["sm_75"]),
-        "mps.is_available": says(is_there("mps")),
-        "version.cuda": "13.0" if built == "cuda" else None,
-        "version.hip": None,
-        "xpu.is_available": says(is_there("xpu")),
-        "xpu.device_count": says(int(is_there("xpu"))),
-    }
-    with contextlib.ExitStack() as stack:
-        for name, value in answers.items():
-            stack.enter_context(mock.patch(f"torch.{name}", value))
-        yield
 
 
 def check_best_device(answer):
@@ -144,25 +102,22 @@ FIRST_BROKEN = {
 
 
 def check_first_broken(answer):
-    if not isinstance(answer, dict):
-        raise Wrong(f"expected a dict of machine and link, got {answer!r}")
-    if set(answer) != set(FIRST_BROKEN):
+    if not isinstance(answer, dict) or set(answer) != set(FIRST_BROKEN):
         raise Wrong(
-            f"expected a dict with the keys {', '.join(FIRST_BROKEN)}; yours has"
-            f" {', '.join(map(str, answer))}"
+            "expected a dict of machine and link, with the keys"
+            f" {', '.join(FIRST_BROKEN)}; yours is {answer!r}"
         )
-    for machine, reason in FIRST_BROKEN.items():
-        got = answer[machine]
+    for name, reason in FIRST_BROKEN.items():
+        got = answer[name]
         expected, why = reason.split(" | ")
-        if not isinstance(got, str) or got not in LINKS:
+        if got not in LINKS:
             raise Wrong(
-                f"for {machine!r} you answered {got!r}, expected one of"
-                f" {', '.join(LINKS)}"
+                f"for {name!r} you answered {got!r}, expected one of {', '.join(LINKS)}"
             )
-        if got != expected:
+        if got != expected:  # which one it is, the reader is to find
             raise Wrong(
-                f"for {machine!r} you answered {got!r}, but that is not the first"
-                f" broken link: {why}"
+                f"for {name!r} you answered {got!r}, but that is not the first broken"
+                f" link: {why}"
             )
 
 

@@ -8,11 +8,13 @@ import re
 import numpy as np
 import torch
 from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_map
 
 from course import expect
-from course.answers import DOTS, NotAnswered, Wrong, call
+from course.answers import DOTS, NotAnswered, Wrong, call, state
 from course.exercises import Exercise
 from simulate.fake import fake_gpus
+from simulate.watch import Moves
 from utils.waits import CountWaits
 
 
@@ -61,22 +63,6 @@ class NoNumber(TorchFunctionMode):
         return function(*args, **kwargs)
 
 
-class Moves(TorchFunctionMode):
-    """Notes each call that brings numbers from one device to another."""
-
-    def __init__(self):
-        super().__init__()
-        self.names = []
-
-    def __torch_function__(self, function, types, args=(), kwargs=None):
-        result = function(*args, **(kwargs or {}))
-        if isinstance(result, torch.Tensor):
-            given = [value for value in args if isinstance(value, torch.Tensor)]
-            if any(value.device != result.device for value in given):
-                self.names.append(getattr(function, "__name__", "?"))
-        return result
-
-
 def check_zeros_beside(answer):
     with _gpus():
         _check_zeros(answer, torch.ones(2), 3)
@@ -96,7 +82,7 @@ def check_zeros_beside(answer):
 
 
 def _check_zeros(answer, x, n):
-    shown, shape = f"x on {x.device} and n = {n}", x.shape
+    shown = f"x on {x.device} and n = {n}"
     with Moves() as moves:
         got = call(answer, x, n, shown=shown)
     default = torch.get_default_device()
@@ -105,11 +91,6 @@ def _check_zeros(answer, x, n):
         raise Wrong(
             f"for {shown} your function leaves {default} as the default device: say"
             " device= instead"
-        )
-    if x.shape != shape:
-        raise Wrong(
-            f"for {shown} you changed the shape of x to {tuple(x.shape)}: make a new"
-            " tensor"
         )
     expect.instance(got, torch.Tensor, shown, "a tensor")
     if got.device != x.device:
@@ -179,7 +160,13 @@ def check_link_from_two(answer):
             second,
             bandwidth,
             shown,
-            _bandwidth_fault(second, bandwidth),
+            "take the difference of the two measurements, for there the latency drops"
+            " out",
+            slips=[
+                (1 / bandwidth, "that is seconds per byte, so take the reciprocal"),
+                (bandwidth / 1e9, "that is in GB/s, and bytes per second are asked"),
+                (-bandwidth, "subtract bytes and times the same way round"),
+            ],
             said="you returned a bandwidth of",
             unit=" bytes per second",
             rel_tol=1e-3,
@@ -188,7 +175,8 @@ def check_link_from_two(answer):
             first,
             latency,
             shown,
-            _latency_fault(first, latency),
+            "it is what remains of a time when the time of its bytes is taken off",
+            slips=[(latency * 1e6, "that is in µs, and seconds are asked")],
             said="you returned a latency of",
             unit=" s",
             rel_tol=1e-3,
@@ -196,120 +184,83 @@ def check_link_from_two(answer):
         )
 
 
-def _bandwidth_fault(got, bandwidth):
-    asked = "and bytes per second are asked"
-    slips = [
-        (1 / bandwidth, "that is seconds per byte, so take the reciprocal"),
-        (bandwidth / 1e9, f"that is in GB/s, {asked}"),
-        (bandwidth / 2**30, f"that is in GiB/s, {asked}"),
-        (bandwidth / 1e6, f"that is in MB/s, {asked}"),
-        (bandwidth / 2**20, f"that is in MiB/s, {asked}"),
-        (bandwidth * 8, f"that is in bits per second, {asked}"),
-    ]
-    if fault := expect.explain(got, slips, rel_tol=1e-3):
-        return fault
-    if abs(got - bandwidth) < 1:
-        return "do not round it"
-    if got < 0:
-        return "subtract the bytes and the times the same way round"
-    return (
-        "take the difference of the two measurements, for there the latency drops out"
-    )
-
-
-def _latency_fault(got, latency):
-    slips = [
-        (latency * 1e6, "that is in µs, and seconds are asked"),
-        (latency * 1e3, "that is in ms, and seconds are asked"),
-    ]
-    slips += [(round(latency, digits), "do not round it") for digits in range(9)]
-    other = "it is what remains of a time when the time of its bytes is taken off"
-    return expect.explain(got, slips, other, rel_tol=1e-3) if got else other
-
-
 def check_ensure_same_device(answer):
     if not callable(answer):
         raise Wrong(f"expected a function, got {answer!r}")
-    two = "cuda:0 and cuda:1 are two devices"
-    pass_by = "the number may pass, but the two others may not meet"
-    joins = "a number on the CPU may join any device"
+    errors = []
     with _gpus():
-        cpu, meta = torch.ones(2), torch.ones(2, device="meta")
-        first, second, third = (torch.ones(2, device=f"cuda:{i}") for i in range(3))
-        number, there = torch.tensor(1.0), torch.tensor(1.0, device="cuda:0")
-        whole, one = torch.ones(2, dtype=torch.int64), torch.ones(1)
-        _let_pass(answer, "they share a device", cpu, torch.ones(3, 3))
-        _let_pass(answer, "they share a device, and types do not matter", cpu, whole)
-        refused = {(meta, cpu): "they do not share a device"}
-        errors = _all_raised(answer, refused)
-        _let_pass(answer, "they share a device", meta, meta, meta)
-        _let_pass(answer, joins, meta, number)
-        _let_pass(answer, joins, number, first, number)
-        _let_pass(answer, joins, number, there)
-        _let_pass(answer, joins, number, number)
-        _let_pass(answer, "one tensor is on one device", first)
-        _let_pass(answer, "nothing is on two devices")
-        refused = {
-            (first, second): two,
-            (first, one): "a vector of length one is a vector",
-            (cpu, there): "a number may only join if it is on the CPU",
-            (cpu, cpu, meta): "compare them all, not only the first two",
-            (meta, cpu, cpu): "compare them all, not only the last two",
-            (cpu, first, cpu): "compare them all, not only the first and the last",
-            (number, second, third): pass_by,
-            (first, number, second): pass_by,
-            (cpu, number, meta): pass_by,
-            (there, torch.tensor(1.0, device="cuda:1")): two,
-            (third, meta, cpu): "they are on three devices",
-        }
-        errors += _all_raised(answer, refused)
-    for tensors, error in errors:
-        _check_names(str(error), tensors)
+        for tensors, may_meet, why in _meetings():
+            error, shown = _raised(answer, tensors), _described(tensors)
+            if may_meet and error is not None:
+                raise Wrong(
+                    f"{shown} must pass, {why}; you raised"
+                    f" {type(error).__name__}: {error}"
+                )
+            if may_meet:
+                continue
+            if error is None:
+                raise Wrong(f"for {shown} you raised nothing: {why}")
+            if not isinstance(error, ValueError):
+                raise Wrong(
+                    f"for {shown} expected a ValueError, you raised"
+                    f" {type(error).__name__}: {error}"
+                )
+            errors.append((tensors, str(error)))
+    for tensors, message in errors:
+        _check_names(message, tensors)
 
 
-def _all_raised(answer, refused):
-    """Pairs of tensors and the error that the answer raised for them."""
+def _meetings():
+    """Tensors, whether they may meet, and why."""
+    cpu, meta = torch.ones(2), torch.ones(2, device="meta")
+    first, second, third = (torch.ones(2, device=f"cuda:{i}") for i in range(3))
+    number, there = torch.tensor(1.0), torch.tensor(1.0, device="cuda:0")
+    whole, one = torch.ones(2, dtype=torch.int64), torch.ones(1)
+    two = "cuda:0 and cuda:1 are two devices"
+    apart = "the number may pass, but the two others may not meet"
+    joins = "a number on the CPU may join any device"
     return [
-        (tensors, _raised(answer, why, *tensors)) for tensors, why in refused.items()
+        ((cpu, torch.ones(3, 3)), True, "they share a device"),
+        ((cpu, whole), True, "they share a device, and types do not matter"),
+        ((meta, cpu), False, "they do not share a device"),
+        ((meta, meta, meta), True, "they share a device"),
+        ((meta, number), True, joins),
+        ((number, first, number), True, joins),
+        ((number, there), True, joins),
+        ((number, number), True, joins),
+        ((first,), True, "one tensor is on one device"),
+        ((), True, "nothing is on two devices"),
+        ((first, second), False, two),
+        ((first, one), False, "a vector of length one is a vector"),
+        ((cpu, there), False, "a number may only join if it is on the CPU"),
+        ((cpu, cpu, meta), False, "compare them all, not only the first two"),
+        ((meta, cpu, cpu), False, "compare them all, not only the last two"),
+        ((cpu, first, cpu), False, "compare them all, not only the first and the last"),
+        ((number, second, third), False, apart),
+        ((first, number, second), False, apart),
+        ((cpu, number, meta), False, apart),
+        ((there, torch.tensor(1.0, device="cuda:1")), False, two),
+        ((third, meta, cpu), False, "they are on three devices"),
     ]
 
 
-def _ask(answer, tensors):
+def _raised(answer, tensors):
+    """The error that the answer raises for these tensors, or None."""
+    error = None
     with Moves() as moves:
         try:
             if answer(*tensors) is DOTS:
                 raise NotAnswered
-        finally:
-            if moves.names:
-                raise Wrong(
-                    f"for {_described(tensors)} you moved a tensor ({moves.names[0]}):"
-                    " a helper that moves them hides a copy in each call"
-                )
-
-
-def _let_pass(answer, why, *tensors):
-    try:
-        _ask(answer, tensors)
-    except (NotAnswered, Wrong):
-        raise
-    except Exception as error:
+        except NotAnswered:
+            raise
+        except Exception as raised:
+            error = raised
+    if moves.names:
         raise Wrong(
-            f"{_described(tensors)} must pass, {why}; you raised"
-            f" {type(error).__name__}: {error}"
-        ) from error
-
-
-def _raised(answer, why, *tensors):
-    try:
-        _ask(answer, tensors)
-    except (NotAnswered, Wrong):
-        raise
-    except ValueError as error:
-        return error
-    except Exception as error:
-        shown = f"for {_described(tensors)} expected a ValueError"
-        raise Wrong(f"{shown}, you raised {type(error).__name__}: {error}") from error
-    raise Wrong(f"for {_described(tensors)} you raised nothing: {why}")
+            f"for {_described(tensors)} you moved a tensor ({moves.names[0]}): a helper"
+            " that moves them hides a copy in each call"
+        )
+    return error
 
 
 def _check_names(message, tensors):
@@ -367,16 +318,17 @@ def _check_moved(answer, nested, device):
     """Not by `call` alone, which copies what it hands over and what it gets: the same
     objects count here.
     """
-    before, results = list(map(id, _parts(nested))), []
+    before, results = state(nested), []
+    places = tree_map(lambda x: str(x.device) if torch.is_tensor(x) else x, nested)
 
     def move():
         results.append(answer(nested, torch.device(device)))
 
     with NoNumber():
-        call(move, shown=f"{_text(nested)}, to {device}")
+        call(move, shown=f"{places} (tensors by their devices), to {device}")
     if results[0] is DOTS:
         raise NotAnswered
-    if before != list(map(id, _parts(nested))):
+    if before != state(nested):
         raise Wrong(
             "the input itself was changed: build new dicts and lists, the caller may"
             " still need the old ones"
@@ -384,55 +336,27 @@ def _check_moved(answer, nested, device):
     _same_structure(results[0], nested, "nested", torch.device(device))
 
 
-def _parts(nested):
-    yield nested
-    if isinstance(nested, (dict, list, tuple)):
-        for value in nested.values() if isinstance(nested, dict) else nested:
-            yield from _parts(value)
-
-
-def _text(nested):
-    """`nested` with the devices of its tensors in their place."""
-    if isinstance(nested, torch.Tensor):
-        return f"<{nested.device}>"
-    if isinstance(nested, dict):
-        items = (f"{key!r}: {_text(value)}" for key, value in nested.items())
-        return f"{{{', '.join(items)}}}"
-    if isinstance(nested, list):
-        return f"[{', '.join(map(_text, nested))}]"
-    if isinstance(nested, tuple):
-        comma = "," if len(nested) == 1 else ""
-        return f"({', '.join(map(_text, nested))}{comma})"
-    return repr(nested)
-
-
 def _same_structure(got, given, path, device):
     if isinstance(given, torch.Tensor):
         return _same_tensor(got, given, path, device)
-    if not isinstance(given, (dict, list, tuple)):
-        if got is given:
-            return
-        alike = type(got) is type(given) and got == given
-        found = "a copy of it" if alike else repr(got)
-        raise Wrong(f"{path} should be {given!r} as it was, it is {found}")
-    kind = type(given).__name__
-    if type(got) is not type(given):
+    kind = type(given)
+    if kind not in (dict, list, tuple):
+        if got is not given:
+            raise Wrong(f"{path} should be {given!r} itself, it is {got!r}, or a copy")
+        return
+    if type(got) is not kind:
         raise Wrong(
-            f"{path} should be of type {kind}, you returned one of type"
+            f"{path} should be of type {kind.__name__}, you returned one of type"
             f" {type(got).__name__}"
         )
-    if got is given and kind != "tuple":
+    if got is given and kind is not tuple:
         raise Wrong(
-            f"{path} is the {kind} of the input itself: build new dicts and lists"
+            f"{path} is the {kind.__name__} of the input itself: build new dicts and"
+            " lists"
         )
-    if kind == "dict":
-        if list(got) != list(given):
-            raise Wrong(
-                f"{path} should have the keys {list(given)}, it has {list(got)}"
-            )
-    elif len(got) != len(given):
-        raise Wrong(f"{path} should have {len(given)} entries, it has {len(got)}")
-    for key in given if kind == "dict" else range(len(given)):
+    keys, found = (list(x) if kind is dict else [*range(len(x))] for x in (given, got))
+    expect.equal(found, keys, path, said="the keys or places are")
+    for key in keys:
         _same_structure(got[key], given[key], f"{path}[{key!r}]", device)
 
 
@@ -443,17 +367,11 @@ def _same_tensor(got, given, path, device):
     if got.dtype != given.dtype or got.shape != given.shape:
         old, new = (f"{x.dtype} {tuple(x.shape)}" for x in (given, got))
         raise Wrong(f"{path} changed from {old} to {new}: only the device may change")
-    if given.device != device or got is given:
-        return
-    if device.type == "cpu" and got.is_set_to(given):
+    if given.device == device and got is not given:
         raise Wrong(
-            f"{path} was on cpu already, and you made another tensor of its storage:"
-            " hand on the same one"
+            f"{path} was on {device} already, and is copied or another tensor of its"
+            " storage: hand on the same one, as .to alone does"
         )
-    raise Wrong(
-        f"{path} was on {device} already, and was copied on its way: .to alone knows"
-        " better"
-    )
 
 
 LOSSES = [
@@ -472,27 +390,13 @@ def check_summary(answer):
         with waits:
             got = call(answer, losses, shown=shown)
         got = got.tolist() if isinstance(got, np.ndarray) else got
-        mine = _pair(got, shown, "mean, maximum")
+        first, second = _pair(got, shown, "mean, maximum")
         mean, largest = sum(values) / len(values), max(values)
-        swapped = [
-            math.isclose(a, b, rel_tol=1e-5)
-            for a, b in zip(mine, (largest, mean), strict=True)
-        ]
-        if all(swapped) and not math.isclose(mean, largest, rel_tol=1e-5):
-            raise Wrong(
-                "the order is another one: the mean comes first, then the maximum"
-            )
-        _close_as(mine[0], mean, "mean", shown)
-        _close_as(mine[1], largest, "maximum", shown)
+        slips = [(largest, "the mean comes first, then the maximum")]
+        said = "you returned as the mean", "you returned as the maximum"
+        expect.close(first, mean, shown, "", slips, said[0], rel_tol=1e-5)
+        expect.close(second, largest, shown, "", (), said[1], rel_tol=1e-5)
         _one_wait(waits, shown)
-
-
-def _close_as(got, expected, name, shown):
-    if not math.isclose(got, expected, rel_tol=1e-5):
-        returned, asked = expect.distinct_texts(got, expected)
-        raise Wrong(
-            f"for {shown} you returned {returned}, expected {asked} as the {name}"
-        )
 
 
 def _one_wait(waits, shown):

@@ -1,10 +1,7 @@
 """Exercises of lesson 03."""
 
 import copy
-import io
-import math
 import warnings
-import zipfile
 from unittest import mock
 
 import torch
@@ -13,6 +10,7 @@ from torch import nn
 from course import expect
 from course.answers import Wrong, call
 from course.exercises import Exercise
+from simulate.checkpoint import saved_on
 
 META = torch.device("meta")
 
@@ -52,36 +50,17 @@ def _check_module(answer, mean, std, x):
             f"the file would hold {list(saved)}: mean and std must both be in the"
             " state_dict"
         )
-    try:
-        there = module.to(META)(x.to(META))
-    except Exception as error:
-        raise Wrong(
-            f"moved to meta, forward raised: {error} Something stayed behind, or came"
-            " back"
-        ) from error
-    if there.device != META:
-        raise Wrong(f"moved to meta, forward gave a tensor on {there.device}")
-    x_to_train = x.to(META).requires_grad_()
-    if not call(module, x_to_train, shown="an x that requires gradients").requires_grad:
+    other = answer(torch.zeros_like(mean), torch.ones_like(std))
+    shown = "another Standardize that is to load the state_dict"
+    call(other.load_state_dict, saved, shown=shown)
+    expect.tensor(call(other, x, shown=shown), expected, shown)
+    shown = "a module and an x that are moved to meta"
+    there = call(module.to(META), x.to(META).requires_grad_(), shown=shown)
+    expect.equal(there.device, META, shown, said="forward gave a tensor on")
+    if not there.requires_grad:
         raise Wrong(
             "no gradient passes through forward to x: what stands in front of the"
             " module would not be trained"
-        )
-    _loads(answer(torch.zeros_like(mean), torch.ones_like(std)), saved, x, expected)
-
-
-def _loads(other, saved, x, expected):
-    try:
-        other.load_state_dict(saved)
-        same = torch.allclose(other(x), expected)
-    except Exception as error:
-        raise Wrong(
-            f"another Standardize could not load the state_dict: {error}"
-        ) from error
-    if not same:
-        raise Wrong(
-            "another Standardize that loaded the state_dict still uses its own mean"
-            " and std"
         )
 
 
@@ -186,42 +165,38 @@ def _check_evaluation(answer, model, batch, shown):
     got = call(answer, model, batch, shown=shown, changes=[model])
     after, on = _modes(model), torch.is_grad_enabled()
     torch.set_grad_enabled(grad)
-    if not isinstance(got, torch.Tensor):
-        raise Wrong(
-            f"for {shown} you returned {_short(got)}, expected the tensor that the"
-            " model answers"
-        )
-    if not model.recorded:
-        raise Wrong(f"for {shown} you returned a tensor without calling the model")
-    if not _same_values(model.state_dict(), before):
-        raise Wrong(
-            f"for {shown} the running mean of batch norm changed: the model computed in"
-            " train mode"
-        )
-    if got.requires_grad:
-        raise Wrong(
-            f"for {shown} the answer carries a graph: eval() does not switch off"
-            " gradients"
-        )
-    if any(model.recorded):
-        raise Wrong(
-            f"for {shown} autograd was on in the model: do not cut a graph off"
-            " afterwards, do not record it"
-        )
-    if got.is_inference():
-        raise Wrong(
+    expect.instance(got, torch.Tensor, shown, "the tensor that the model answers")
+    slips = [
+        (
+            not _same_values(model.state_dict(), before),
+            "the running mean of batch norm changed: the model computed in train mode",
+        ),
+        (
+            got.requires_grad,
+            "the answer carries a graph: eval() does not switch off gradients",
+        ),
+        (
+            any(model.recorded),
+            "autograd was on in the model: do not cut a graph off afterwards, do not"
+            " record it",
+        ),
+        (
+            got.is_inference(),
             "the answer is an inference tensor: a later training cannot use it. no_grad"
-            " leaves it usable"
-        )
-    if on != grad:
-        raise Wrong(
-            f"for {shown} autograd is {'on' if on else 'off'} afterwards, and was not"
-            " before: use a with block"
-        )
-    if [p.requires_grad for p in model.parameters()] != wants:
-        raise Wrong(
-            f"for {shown} requires_grad of the parameters is not what it was before"
-        )
+            " leaves it usable",
+        ),
+        (
+            on != grad,
+            "autograd is not on or off as it was before: use a with block",
+        ),
+        (
+            [p.requires_grad for p in model.parameters()] != wants,
+            "requires_grad of the parameters is not what it was before",
+        ),
+    ]
+    for is_made, slip in slips:
+        if is_made:
+            raise Wrong(f"for {shown} {slip}")
     if after != modes:
         raise Wrong(_mode_message(modes, after))
     with torch.no_grad():
@@ -250,29 +225,23 @@ def _check_error(answer, model, batch, kind):
     model.train()
     model.frozen.eval()
     modes = _modes(model)
-    raised = f"the model raised a {kind.__name__}"
+    raised, error = f"the model raised a {kind.__name__}", None
     try:
         answer(model, batch)
-    except Exception as error:
-        after, on = _modes(model), torch.is_grad_enabled()
-        torch.set_grad_enabled(True)
-        if after != modes:
-            raise Wrong(
-                f"{raised}, and afterwards it was in another mode: use try and finally"
-            ) from error
-        if not on:
-            raise Wrong(
-                f"{raised}, and afterwards autograd was off: use a with block"
-            ) from error
-        if not isinstance(error, kind):
-            raise Wrong(
-                f"{raised}, and the caller saw a {type(error).__name__}: let the"
-                " model's own error pass"
-            ) from error
-    else:
+    except Exception as caught:
+        error = caught
+    on = torch.is_grad_enabled()
+    torch.set_grad_enabled(True)
+    if not isinstance(error, kind):
         raise Wrong(
-            f"{raised}, and your function kept it to itself: the caller must hear of it"
-        )
+            f"{raised}, and the caller saw {type(error).__name__}: your function kept"
+            " it to itself. Let the model's own error pass"
+        ) from error
+    if _modes(model) != modes or not on:
+        raise Wrong(
+            f"{raised}, and afterwards the model was in another mode, or autograd off:"
+            " use try and finally"
+        ) from error
 
 
 class Trap:
@@ -280,29 +249,6 @@ class Trap:
 
     def __reduce__(self):
         return warnings.warn, ("the code of the file runs",)
-
-
-def _file(contents):
-    """A file in memory with `contents`."""
-    file = io.BytesIO()
-    torch.save(contents, file)
-    file.seek(0)
-    return file
-
-
-def _file_from(tag, contents):
-    """A file whose tensors say that they were on `tag`: the tag in the frame of the
-    archive is written anew.
-    """
-    file = io.BytesIO()
-    with zipfile.ZipFile(_file(contents)) as old, zipfile.ZipFile(file, "w") as new:
-        for name in old.namelist():
-            content = old.read(name).replace(
-                b"\x03\0\0\0cpu", bytes([len(tag), 0, 0, 0]) + tag.encode()
-            )
-            new.writestr(name, content)
-    file.seek(0)
-    return file
 
 
 def _small(seed=0):
@@ -321,7 +267,7 @@ def check_load_onto(answer):
     cpu, state = torch.device("cpu"), _small(seed=1).state_dict()
     for tag in ("cpu", "cuda:99", "cuda:7", "xla:0"):
         model, shown = _small(), f"a file from {tag}"
-        given = model, _file_from(tag, state), cpu
+        given = model, saved_on(tag, state), cpu
         got = call(answer, *given, shown=shown, changes=[model])
         _check_place(got, model, cpu)
         for key, value in model.state_dict().items():
@@ -331,7 +277,7 @@ def check_load_onto(answer):
     for key in ("0.bias", "1.running_mean"):
         rest = {name: value for name, value in state.items() if name != key}
         try:
-            answer(_small(), _file(rest), cpu)
+            answer(_small(), saved_on("cpu", rest), cpu)
         except Exception:  # any error tells the caller
             continue
         raise Wrong(
@@ -357,7 +303,7 @@ def _must_move(answer, state):
     ):
         warnings.simplefilter("ignore")  # a copy to meta says that it does nothing
         try:
-            got = answer(model, _file(state), META)
+            got = answer(model, saved_on("cpu", state), META)
         except Exception as error:
             got = error
     there = any(str(value) == "meta" for value in _given(load))
@@ -400,11 +346,11 @@ def _check_place(got, model, device):
 
 
 def _must_refuse(answer, state):
+    file, refused = saved_on("cpu", {**state, "note": Trap()}), False
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
-            answer(_small(), _file({**state, "note": Trap()}), torch.device("cpu"))
-            refused = False
+            answer(_small(), file, torch.device("cpu"))
         except Exception:  # any error tells the caller
             refused = True
     if any("the code of the file runs" in str(warning.message) for warning in caught):
@@ -452,22 +398,10 @@ def _check_resumed(answer, make_model, lr, device):
     _check_state(model, optimizer, state)
     if device == META:
         return
-    try:
-        losses = _steps(model, optimizer, 3)
-    except Exception as error:
-        raise Wrong(
-            f"three more steps raised {type(error).__name__}: {error}"
-        ) from error
-    if not all(map(_close, losses, expected)):
-        got, asked = ([round(x, 5) for x in values] for values in (losses, expected))
-        raise Wrong(
-            f"three more steps gave the losses {got}; without the interruption they are"
-            f" {asked}"
-        )
-
-
-def _close(a, b):
-    return math.isclose(a, b, rel_tol=1e-4)
+    losses = call(_steps, model, optimizer, 3, shown="three more steps", changes=got)
+    for mine, right in zip(losses, expected, strict=True):
+        why = f"without the interruption the losses are {expected}"
+        expect.close(mine, right, "three more steps", why, rel_tol=1e-4)
 
 
 def _check_state(model, optimizer, state):
@@ -482,19 +416,16 @@ def _check_state(model, optimizer, state):
                 f"{key} of the model is not that of the state: load it, and change"
                 " nothing after that"
             )
-    if not all(p.requires_grad for p in model.parameters()):
+    if not all(p.requires_grad for p in model.parameters()) or not model.training:
         raise Wrong(
-            "parameters of the model want no gradient any more, so training would not"
-            " change them"
+            "the model is in eval mode, or its parameters want no gradient any more,"
+            " and a training is to go on"
         )
-    if not model.training:
-        raise Wrong("the model is in eval mode, and a training is to go on")
-    lr = optimizer.param_groups[0]["lr"]
-    saved_lr = state["optimizer"]["param_groups"][0]["lr"]
-    if lr != saved_lr:
-        raise Wrong(
-            f"the optimizer's learning rate is {lr}, and that of the state {saved_lr}"
-        )
+    rates = [
+        each["param_groups"][0]["lr"]
+        for each in (optimizer.state_dict(), state["optimizer"])
+    ]
+    expect.equal(*rates, "the state", said="the optimizer's learning rate is")
 
 
 def _check_pair(model, optimizer, device):
@@ -511,15 +442,14 @@ def _check_pair(model, optimizer, device):
             f"for {device}: the optimizer holds parameters that the model does not"
             f" have, so training would change nothing{why}"
         )
-    if not all("exp_avg" in optimizer.state.get(p, ()) for p in model.parameters()):
+    where = [
+        str(optimizer.state[p]["exp_avg"].device.type) if optimizer.state[p] else "none"
+        for p in model.parameters()
+    ]
+    if set(where) != {device.type}:
         raise Wrong(
-            "the optimizer starts without its state: its running means are lost"
-        )
-    where = {optimizer.state[p]["exp_avg"].device.type for p in model.parameters()}
-    if where != {device.type}:
-        raise Wrong(
-            f"the model is on {device}, and the optimizer's running means on"
-            f" {where.pop()}"
+            f"the model is on {device}, the optimizer's running means on {where[0]}:"
+            " without its state, its running means are lost"
         )
 
 

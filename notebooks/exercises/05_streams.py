@@ -14,13 +14,6 @@ from simulate.streams import CudaStreams, SpyStream
 from simulate.timeline import Op, makespan, races, schedule
 
 
-def refuse(slips):
-    """Wrong with the first sentence whose slip was made; pairs (made, sentence)."""
-    for made, sentence in slips:
-        if made:
-            raise Wrong(sentence)
-
-
 @contextlib.contextmanager
 def streams_of_a_gpu(name):
     """Streams in place of those of torch.cuda, where the stream `name` has made the
@@ -53,7 +46,7 @@ def check_square_on_side(answer):
         expect.tensor(got, x * x, shown)
         users, late = gpu.users(got), "once the result is dropped, side may write there"
         lost = gpu.home(got) is gpu.side and gpu.main not in users
-        refuse(
+        expect.no_slip(
             [
                 (
                     gpu.ran_on(gpu.main),
@@ -93,7 +86,7 @@ def check_sum_on_main(answer):
         users = gpu.users(batch)
         lost = gpu.main not in users and not gpu.all_before(gpu.side)
         overwritten = "side from writing into the block of batch while main still reads"
-        refuse(
+        expect.no_slip(
             [
                 (
                     gpu.ran_on(gpu.side),
@@ -117,23 +110,28 @@ def check_sum_on_main(answer):
 
 def check_make_then_use(answer):
     for _ in range(2):
-        _make_then_use(answer)
+        launched, returned = [], threading.Event()
+        streams = [SpyStream(launched=launched) for _ in range(2)]
+        log = []  # pairs (what, in which thread)
+        late = _run_on(*streams, returned, log, answer)
+        ended = [stream.end(10) for stream in streams]
+        expect.no_slip(_launch_slips(log, streams[0].host))
+        expect.no_slip(_wait_slips(*streams, ended, late))
+        expect.no_slip(_order_slips(*streams, log, launched))
 
 
-def _make_then_use(answer):
-    launched, returned = [], threading.Event()
-    producer, consumer = SpyStream(launched=launched), SpyStream(launched=launched)
-    streams = {"producer": producer, "consumer": consumer}
-    log, threads = [], {}  # what happened, and in which thread
+def _run_on(producer, consumer, returned, log, answer):
+    """Call the answer, with a `make` that does not end as long as `use` may still come
+    too early; whether it was back only after `make` had ended.
+    """
 
     def note(what):
-        log.append(what)
-        threads[what] = threading.get_ident()
+        log.append((what, threading.get_ident()))
 
     def over():
-        """Whether `use` can come too early no more. A host that waits cannot launch."""
         settled = returned.is_set() and consumer.stands()
-        return "use" in log or producer.held or consumer.held or settled
+        # a host that waits launches nothing more
+        return "use" in dict(log) or producer.held or consumer.held or settled
 
     def make():
         note("make")
@@ -141,99 +139,84 @@ def _make_then_use(answer):
             _until(over, 2)  # waits of other kinds, such as a lock, are not seen
         note("made")
 
+    given = producer, consumer, make, lambda: note("use")
     try:
-        call(
-            answer,
-            producer,
-            consumer,
-            make,
-            lambda: note("use"),
-            shown="two toy streams",
-        )
-        late = "made" in log
+        call(answer, *given, shown="two toy streams")
+        return "made" in dict(log)
     finally:
         returned.set()
-    ended = {name: stream.end(10) for name, stream in streams.items()}
+
+
+def _launch_slips(log, host):
     for name in ("make", "use"):
-        if threads.get(name) == producer.host:
-            raise Wrong(
-                f"your function ran {name} itself. launch takes the function, without"
-                f" (): launch({name})"
-            )
-    _check_streams(streams, ended, late)
-    refuse(
-        [
-            (
-                log.count("make") != 1 or log.count("use") != 1,
-                f"each must be launched once: make ran {log.count('make')} times, use"
-                f" {log.count('use')} times",
-            ),
-            (
-                threads.get("make") != producer.thread,
-                "make is not on the producer. Launch make on producer",
-            ),
-            (
-                threads.get("use") != consumer.thread,
-                "use is not on the consumer. Launch use on consumer",
-            ),
-        ]
+        yield (
+            (name, host) in log,
+            f"your function ran {name} itself. launch takes the function, without"
+            f" (): launch({name})",
+        )
+
+
+def _wait_slips(producer, consumer, ended, late):
+    """Whether the host waited, and whether all that was launched ended well."""
+    for how in producer.held + consumer.held:
+        yield (
+            True,
+            f"you called {how}, which holds the host: let the consumer wait instead",
+        )
+    yield (
+        late,
+        "your function came back only after make had ended: the host has waited",
     )
-    if log.index("use") < log.index("made"):
-        why = _misplaced(launched, producer, make)
-        raise Wrong(f"use ran while make was still running: {why}")
+    for name, stream, end in zip(
+        ("producer", "consumer"), (producer, consumer), ended, strict=True
+    ):
+        error = stream.error
+        yield error, f"what you launched on {name} raised {error!r}"
+        yield not end, f"{name} never came to its end: it waits for itself"
 
 
-def _misplaced(launched, producer, make):
+def _order_slips(producer, consumer, log, launched):
+    ran, where = [what for what, _ in log], dict(log)
+    counts = ran.count("make"), ran.count("use")
+    yield (
+        counts != (1, 1),
+        f"each must be launched once: make ran {counts[0]} times, use {counts[1]}"
+        " times",
+    )
+    for name, stream, its in (
+        ("make", producer, "producer"),
+        ("use", consumer, "consumer"),
+    ):
+        yield (
+            where[name] != stream.thread,
+            f"{name} is not on the {its}. Launch {name} on {its}",
+        )
+    if ran != ["make", "made", "use"]:
+        why = _misplaced(launched, producer)
+        yield True, f"use ran while make was still running: {why}"
+
+
+def _misplaced(launched, producer):
     """Why the waits among the functions that were launched do not help: the first of
     them.
     """
-    order = [fn for _, fn in launched]
-    waits = [
-        place
-        for place, fn in enumerate(order)
-        if isinstance(getattr(fn, "__self__", None), Future)
-    ]
-    if not waits:
+    waits = [isinstance(getattr(fn, "__self__", None), Future) for _, fn in launched]
+    if not any(waits):
         return "nothing makes the consumer wait for it"
-    first = waits[0]
+    first = waits.index(True)
     if launched[first][0] is producer:
         return "the producer waits. It is the consumer that must wait"
-    if make in order[first:]:
+    if producer in [stream for stream, _ in launched[first:]]:
         return (
             "the consumer's wait stands before the launch of make, and so waits only"
             " for what was in the queue then"
         )
-    if first == len(order) - 1:
+    if first == len(launched) - 1:
         return (
             "the consumer's wait stands after the launch of use, and so holds up only"
             " what is launched later"
         )
     return "the consumer waits, but for an event that does not come after make"
-
-
-def _check_streams(streams, ended, late):
-    """Whether the host waited, and whether all that was launched ended well."""
-    for stream in streams.values():
-        if stream.held:
-            raise Wrong(
-                f"you called {stream.held[0]}, which holds the host: let the consumer"
-                " wait instead"
-            )
-    if late:
-        raise Wrong(
-            "your function came back only after make had ended: the host has waited"
-        )
-    for name, stream in streams.items():
-        if stream.error is not None:
-            raise Wrong(
-                f"what you launched on {name} raised {type(stream.error).__name__}:"
-                f" {stream.error}"
-            )
-        if not ended[name]:
-            raise Wrong(
-                f"ten seconds after make had ended, {name} was still waiting: it waits"
-                " for itself"
-            )
 
 
 def _until(condition, seconds):

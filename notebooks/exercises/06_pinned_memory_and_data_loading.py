@@ -1,8 +1,6 @@
 """Exercises of lesson 06."""
 
 import contextlib
-import functools
-import threading
 import warnings
 from concurrent.futures import Future
 
@@ -13,7 +11,7 @@ from course import expect
 from course.answers import Wrong, call
 from course.exercises import Exercise
 from course.operators import Operators
-from simulate.toy import ToyStream
+from simulate.streams import SpyStream
 
 
 def check_make_loader(answer):
@@ -25,121 +23,100 @@ def check_make_loader(answer):
         (2, "mps"),
         (1, "xpu"),
     ):
-        _check_loader(answer, workers, torch.device(name))
+        dataset, device = TensorDataset(torch.arange(40)), torch.device(name)
+        shown = f"workers={workers}, device={device}"
+        # of more workers than cores; none of them is started
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            loader = call(answer, dataset, workers, device, shown=shown)
+        expect.instance(loader, DataLoader, shown, "a DataLoader")
+        expect.no_slip(_loader_slips(loader, dataset, workers, device, shown))
+        if not workers:
+            expect.equal(
+                call(_sizes, loader, shown=shown),
+                [16, 16, 8],
+                "40 samples in batches of 16",
+                said="your loader gives",
+            )
 
 
-def _check_loader(answer, workers, device):
-    dataset = TensorDataset(torch.arange(40))
-    shown = f"workers={workers}, device={device}"
-    # of more workers than cores; none of them is started
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        loader = call(answer, dataset, workers, device, shown=shown)
-    if not isinstance(loader, DataLoader):
-        raise Wrong(
-            f"for {shown} you returned a thing of type {type(loader).__name__},"
-            " expected a DataLoader"
-        )
-    if loader.dataset is not dataset:
-        raise Wrong("the loader must load from `dataset` itself")
-    if len(loader) != 3 or loader.batch_sampler is None:
-        raise Wrong(
-            "40 samples in batches of 16 are 3 batches (16, 16, 8), your loader has"
-            f" {len(loader)}"
-        )
+def _sizes(loader):
+    return [len(batch) for (batch,) in loader]
+
+
+def _loader_slips(loader, dataset, workers, device, shown):
+    yield loader.dataset is not dataset, "the loader must load from `dataset` itself"
+    yield (
+        len(loader) != 3 or loader.batch_sampler is None,
+        "40 samples in batches of 16 are 3 batches (16, 16, 8), your loader has"
+        f" {len(loader)}",
+    )
     first, second = (
         [int(n) for batch in loader.batch_sampler for n in batch] for _ in range(2)
     )
-    if first == second:
-        raise Wrong("the batches are not shuffled: in each epoch they are the same")
-    missing = sorted({*range(40)} - {*first} | {*range(40)} - {*second})
-    if missing:
-        raise Wrong(
-            "in an epoch each sample must come once: in one of yours sample"
-            f" {missing[0]} never came"
-        )
-    if loader.num_workers != workers:
-        raise Wrong(f"for {shown} the loader has num_workers={loader.num_workers}")
-    if workers and not loader.persistent_workers:
-        raise Wrong(
-            f"for {shown} the workers do not stay alive: each epoch starts new ones"
-        )
-    if loader.pin_memory != (device.type == "cuda"):
-        does = "pins" if loader.pin_memory else "does not pin"
-        raise Wrong(
-            f"for {shown} the loader {does} its batches: pin for CUDA devices (cuda,"
-            " cuda:1, …), and for no others"
-        )
-    if workers:
-        return
-    try:
-        sizes = [len(batch) for (batch,) in loader]
-    except Exception as error:
-        line = str(error).partition("\n")[0]
-        raise Wrong(
-            f"for {shown} the loader raised {type(error).__name__}: {line}"
-        ) from error
-    if sizes != [16, 16, 8]:
-        raise Wrong(
-            f"40 samples in batches of 16 are 16, 16 and 8; your loader gives {sizes}"
-        )
+    yield (
+        first == second,
+        "the batches are not shuffled: in each epoch they are the same",
+    )
+    yield (
+        not {*range(40)} == {*first} == {*second},
+        "in an epoch each sample must come once: in one of yours some never came",
+    )
+    yield (
+        loader.num_workers != workers,
+        f"for {shown} the loader has num_workers={loader.num_workers}",
+    )
+    yield (
+        workers and not loader.persistent_workers,
+        f"for {shown} the workers do not stay alive: each epoch starts new ones",
+    )
+    does = "pins" if loader.pin_memory else "does not pin"
+    yield (
+        loader.pin_memory != (device.type == "cuda"),
+        f"for {shown} the loader {does} its batches: pin for CUDA devices (cuda,"
+        " cuda:1, …), and for no others",
+    )
 
 
-def _whole_number(got, shown):
-    if isinstance(got, bool) or not isinstance(got, int):
-        raise Wrong(
-            f"for {shown} you returned {got!r}, expected a whole number, an int"
-        )
-    if abs(got) > 10**15:
-        raise Wrong(
-            f"for {shown} you returned a number of {got.bit_length()} bits: far too"
-            " many"
-        )
-    return got
+WORKER_CASES = (  # load, copy, compute, overlapped
+    (30, 10, 20, True),
+    (30, 10, 20, False),
+    (100, 10, 20, True),
+    (100, 5, 20, False),
+    (3, 10, 20, True),
+    (60, 10, 20, True),
+    (61, 10, 20, True),
+    (60, 10, 20, False),
+    (59, 10, 20, True),
+    (0, 10, 20, True),
+    (12.5, 4.5, 4.5, False),
+    (12.5, 4.5, 4.5, True),
+    (10.5, 1, 3.5, True),
+    (20.01, 10, 20, True),
+    (630, 10, 20, True),
+)
 
 
 def check_workers_needed(answer):
-    for load, copy, compute, overlapped in (
-        (30, 10, 20, True),
-        (30, 10, 20, False),
-        (100, 10, 20, True),
-        (100, 5, 20, False),
-        (3, 10, 20, True),
-        (60, 10, 20, True),
-        (61, 10, 20, True),
-        (60, 10, 20, False),
-        (59, 10, 20, True),
-        (0, 10, 20, True),
-        (12.5, 4.5, 4.5, False),
-        (12.5, 4.5, 4.5, True),
-        (10.5, 1, 3.5, True),
-        (20.01, 10, 20, True),
-        (630, 10, 20, True),
-    ):
+    for case in WORKER_CASES:
+        load, copy, compute, overlapped = case
         shown = (
             f"load {load} ms, copy {copy} ms, compute {compute} ms, overlapped"
             f" {overlapped}"
         )
-        got = call(answer, load, copy, compute, overlapped, shown=shown)
-        _whole_number(got, shown)
+        got = call(answer, *case, shown=shown)
+        expect.instance(got, int, shown, "a whole number, an int")
         step = compute if overlapped else copy + compute
         expected = max(1, int(-(-load // step)))
-        if got == expected:
-            continue
+        workers = min(max(1, got), expected)
+        every = f"a batch every {load / workers:.5g} ms"
+        why = f"{workers} would load {every}, the device takes one every {step} ms"
         if got < 1:
-            raise Wrong(f"for {shown} you returned {got}: at least one worker is asked")
-        if got < expected:
-            why = (
-                f"{got} would load a batch every {load / got:.5g} ms, the device takes"
-                f" one every {step} ms"
-            )
-        else:
-            they = "one worker loads" if expected == 1 else f"{expected} load"
-            why = (
-                f"{they} a batch every {load / expected:.5g} ms, enough for one every"
-                f" {step} ms"
-            )
-        raise Wrong(f"for {shown} you returned {got}, expected {expected}: {why}")
+            why = "at least one worker is asked"
+        elif got > expected:
+            they = "one worker loads" if workers == 1 else f"{workers} load"
+            why = f"{they} {every}, enough for one every {step} ms"
+        expect.equal(got, expected, shown, why)
 
 
 def _sent_by(operators):
@@ -149,9 +126,8 @@ def _sent_by(operators):
     count, named = 0, set()
     for name, args, kwargs, _ in operators.ran:
         device = str(kwargs.get("device"))
-        if (
-            not count
-        ):  # what is made from a tensor on meta names no index: there is none
+        # what is made from a tensor on meta names no index: there is none
+        if not count:
             named.add(device)
         if name == "_to_copy" and device not in ("None", "cpu"):
             count += args[0].device.type == "cpu"
@@ -186,7 +162,7 @@ def check_send_packed(answer):
         meta, cpu = torch.device("meta:1"), torch.device("cpu")
         with Operators() as operators:
             got = call(answer, tensors, meta, shown=f"{shown}, sent to meta")
-        _check_sent(got, tensors, "meta", shown)
+        expect.no_slip(_sent_slips(got, tensors, "meta", shown))
         count, named = _sent_by(operators)
         if count != 1:
             raise Wrong(
@@ -199,7 +175,7 @@ def check_send_packed(answer):
                 " Use `device` as it is"
             )
         there = call(answer, tensors, cpu, shown=f"{shown}, sent to cpu")
-        _check_sent(there, tensors, "cpu", shown)
+        expect.no_slip(_sent_slips(there, tensors, "cpu", shown))
         for n, (mine, x) in enumerate(zip(there, tensors, strict=True)):
             if not torch.equal(mine, x):
                 raise Wrong(
@@ -208,105 +184,26 @@ def check_send_packed(answer):
                 )
 
 
-def _check_sent(got, tensors, device, shown):
-    if not isinstance(got, (list, tuple)) or len(got) != len(tensors):
-        kind = type(got).__name__
-        if isinstance(got, (list, tuple)):
-            kind = f"{len(got)} things"
-        raise Wrong(
-            f"for {shown} you returned {kind}, expected a list of {len(tensors)}"
-            " tensors"
-        )
+def _sent_slips(got, tensors, device, shown):
+    asked = f"a list of {len(tensors)} tensors"
+    expect.instance(got, (list, tuple), shown, asked)
+    yield (
+        len(got) != len(tensors),
+        f"for {shown} you returned {len(got)} things, expected {asked}",
+    )
     for n, (mine, x) in enumerate(zip(got, tensors, strict=True)):
         entry = f"{shown}: entry {n}"
-        if not isinstance(mine, torch.Tensor):
-            raise Wrong(f"{entry} should be a tensor, it is {mine!r}")
-        if mine.device.type != device:
-            raise Wrong(f"{entry} should be on {device}, it is on {mine.device}")
-        if mine.dtype != x.dtype:
-            raise Wrong(f"{entry} left as {x.dtype} and came as {mine.dtype}")
-        if mine.shape != x.shape:
-            raise Wrong(
-                f"{entry} should have the shape {tuple(x.shape)}, it has"
-                f" {tuple(mine.shape)}"
-            )
-
-
-class HeldEvent(Future):
-    """The event of a copy that stays in its queue until the host waits for it. Has the
-    methods of both kinds of events: result and done, as in the toy, synchronize and
-    query, as in CUDA.
-    """
-
-    asked = 0
-
-    def result(self, timeout=10):
-        # less is no wait for the copy, but a guess at its time
-        if timeout is None or timeout >= 1:
-            self.let_go()
-        return super().result(timeout)
-
-    def done(self):
-        self.asked += 1
-        if self.asked > 1:  # asking again and again is a wait
-            self.let_go()
-        return super().done()
-
-    synchronize, query = result, done
-
-
-class HeldStream(ToyStream):
-    """A toy stream whose work does not run before the host waits for it: too early is
-    then too early on any machine.
-
-    hold: seconds after which it runs nevertheless. at_launch, around: called with the
-    number of an operation when it is launched, and for a context to run it in. pending:
-    how many copies were under way at each launch. waited: whether the host has waited;
-    told: whether only the stream was told to.
-    """
-
-    def __init__(self, hold, at_launch=int, around=contextlib.nullcontext):
-        super().__init__()
-        self.hold, self.at_launch, self.around = hold, at_launch, around
-        self.host = threading.get_ident()
-        self.copies, self.gates, self.pending = [], [], []
-        self.waited = self.told = False
-
-    def launch(self, fn, *args):
-        self.pending.append(sum(not Future.done(event) for event in self.copies))
-        self.gates.append(threading.Event())
-        self.at_launch(len(self.gates) - 1)
-        event = super().launch(self._run, len(self.gates) - 1, fn, *args)
-        event.__class__ = HeldEvent
-        event.let_go = functools.partial(self.let_go, len(self.gates))
-        self.copies.append(event)
-        return event
-
-    def _run(self, n, fn, *args):
-        self.gates[n].wait(self.hold)
-        with self.around(n):
-            return fn(*args)
-
-    def let_go(self, count):
-        if threading.get_ident() == self.host:
-            self.waited = True
-            for gate in self.gates[:count]:
-                gate.set()
-
-    def wait_event(self, event):
-        self.told = True
-
-    def end(self):
-        """Let everything run. An error in it is Wrong."""
-        for gate in self.gates:
-            gate.set()
-        for event in self.copies:
-            error = event.exception(5)
-            if error is not None:
-                raise Wrong(
-                    f"what you launched on the stream raised {type(error).__name__}:"
-                    f" {error}"
-                )
+        expect.instance(mine, torch.Tensor, entry, "a tensor")
+        yield (
+            mine.device.type != device,
+            f"{entry} should be on {device}, it is on {mine.device}",
+        )
+        yield mine.dtype != x.dtype, f"{entry} left as {x.dtype}, came as {mine.dtype}"
+        yield (
+            mine.shape != x.shape,
+            f"{entry} should have the shape {tuple(x.shape)}, it has"
+            f" {tuple(mine.shape)}",
+        )
 
 
 def check_fetch_sum(answer):
@@ -326,58 +223,64 @@ def _fetch_sum(answer, sent, hold):
         yield
         there.fill_(9)  # the device uses its memory again
 
-    stream = HeldStream(hold, around=goes_on)
-    early, late, expected = here.sum().item(), 9 * sent.numel(), sent.sum().item()
+    stream = SpyStream(hold, around=goes_on)
+    sums = here.sum().item(), 9 * sent.numel(), sent.sum().item()
     shown = f"a copy of {sent.tolist()}"
     got = call(answer, stream, there, here, shown=shown, changes=[there, here])
-    finished = bool(stream.copies) and all(map(Future.done, stream.copies))
-    stream.end()
+    finished = bool(stream.events) and all(map(Future.done, stream.events))
+    _end(stream)
     expect.number(got, shown, "a Python number: .item()")
+    expect.no_slip(_fetch_slips(stream, got, finished, shown, sent, here, *sums))
+    return bool(stream.held)
+
+
+def _end(stream):
+    """Let everything run on the stream. Wrong if something raises."""
+    stream.end()
+    if stream.error is not None:
+        raise Wrong(f"what you launched on the stream raised {stream.error!r}")
+
+
+def _fetch_slips(stream, got, finished, shown, sent, here, early, late, expected):
     returned = f"for {shown} you returned {got}"
-    if not stream.copies:
-        raise Wrong("nothing was launched on the stream: launch the copy there")
-    copied = sum(Future.result(event) is here for event in stream.copies)
-    if copied > 1:
-        raise Wrong(
-            f"for {shown} the copy into `here` was launched {copied} times: once is"
-            " asked"
-        )
-    if not finished and got == expected:
-        raise Wrong(
-            f"for {shown} the number is right, but not from the copy, which was not"
-            " done: wait, and read `here`"
-        )
-    if not finished:
-        raise Wrong(_why_too_early(stream, got, returned))
-    if not torch.equal(here, sent):
-        raise Wrong(
-            f"for {shown} `here` holds {here.tolist()}: the copy goes from `there` into"
-            " `here`"
-        )
-    if got == late:
-        raise Wrong(
-            f"{returned}: that is `there`, where the device has gone on. Read `here`"
-        )
-    if got == early:
-        raise Wrong(
-            f"{returned}, expected {expected}: read `here` after the wait, not before"
-        )
-    if got != expected:
-        raise Wrong(f"{returned}, expected {expected}")
-    return stream.waited
-
-
-def _why_too_early(stream, got, returned):
-    if stream.told:
-        return (
-            "you made the stream wait; it is the host that reads `here`: event.result()"
-        )
-    if stream.hold > 1:
-        return (
-            f"when the copy took {stream.hold} s you returned {got}: wait for the"
-            " copy's event, guess no times"
-        )
-    return f"{returned}: that was in `here` before the copy, which ended later"
+    yield (
+        not stream.events,
+        "nothing was launched on the stream: launch the copy there",
+    )
+    copied = sum(Future.result(event) is here for event in stream.events)
+    yield (
+        copied > 1,
+        f"for {shown} the copy into `here` was launched {copied} times: once is asked",
+    )
+    yield (
+        not finished and got == expected,
+        f"for {shown} the number is right, but not from the copy, which was not done:"
+        " wait, and read `here`",
+    )
+    yield (
+        not finished and stream.told,
+        "you made the stream wait; it is the host that reads `here`: event.result()",
+    )
+    yield (
+        not finished and stream.hold > 1,
+        f"when the copy took {stream.hold} s you returned {got}: wait for the copy's"
+        " event, guess no times",
+    )
+    yield (
+        not finished,
+        f"{returned}: that was in `here` before the copy, which ended later",
+    )
+    yield (
+        not torch.equal(here, sent),
+        f"for {shown} `here` holds {here.tolist()}: the copy goes from `there` into"
+        " `here`",
+    )
+    yield (
+        got == late,
+        f"{returned}: that is `there`, where the device has gone on. Read `here`",
+    )
+    why = ": read `here` after the wait, not before" if got == early else ""
+    yield got != expected, f"{returned}, expected {expected}{why}"
 
 
 MUST = "the host must fill a slot with the batch, and the copy must come from there"
@@ -406,36 +309,15 @@ def _feed(answer, batches):
         if n < len(given):
             batches[n].copy_(given[n])
 
-    stream = HeldStream(1, filled, batch_gone)
+    stream = SpyStream(1, filled, batch_gone)
     shown = f"{len(batches)} batches and two slots"
     events = call(
         answer, stream, batches, slots, there, shown=shown, changes=[*slots, *there]
     )
-    stream.end()
-    if len(stream.copies) != len(batches):
-        raise Wrong(
-            f"{len(stream.copies)} operations were launched on the stream for"
-            f" {len(batches)} batches: one copy for each is asked"
-        )
-    _check_arrived(there, given, stream)
-    if late:
-        raise Wrong(
-            f"right numbers, but when copy {late[0]} was launched no slot held batch"
-            f" {late[0]}: {MUST}"
-        )
-    if max(stream.pending) > 1:
-        raise Wrong(
-            f"right numbers, but {max(stream.pending)} copies were pending at a launch,"
-            f" more than two slots allow: {MUST}"
-        )
-    in_slots = sorted(slot.tolist() for slot in slots if slot[0] >= 0)
-    if in_slots != [batch.tolist() for batch in given[-2:]]:
-        raise Wrong(
-            "everything arrived, but not through the slots in turn: fill a slot, and"
-            " copy from there"
-        )
-    _check_overlap(stream.pending)
-    copies = list(map(id, stream.copies))
+    _end(stream)
+    expect.no_slip(_arrival_slips(there, given, stream))
+    expect.no_slip(_slot_slips(slots, given, late, stream.pending))
+    copies = list(map(id, stream.events))
     if not isinstance(events, (list, tuple)) or list(map(id, events)) != copies:
         raise Wrong(
             f"everything arrived; return the list of the {len(batches)} events, in the"
@@ -443,45 +325,59 @@ def _feed(answer, batches):
         )
 
 
-def _check_arrived(there, given, stream):
+def _arrival_slips(there, given, stream):
+    yield (
+        len(stream.events) != len(given),
+        f"{len(stream.events)} operations were launched on the stream for"
+        f" {len(given)} batches: one copy for each is asked",
+    )
     for n, got in enumerate(there):
-        if (got == -3).any():
-            raise Wrong(f"the copy of batch {n} took the batch itself: {MUST}")
-        if (got == -2).any():
-            raise Wrong(
-                f"nothing arrived in there[{n}]: is it what that copy writes into? (A"
-                " lambda looks n up late)"
-            )
+        yield (got == -3).any(), f"the copy of batch {n} took the batch itself: {MUST}"
+        yield (
+            (got == -2).any(),
+            f"nothing arrived in there[{n}]: is it what that copy writes into? (A"
+            " lambda looks n up late)",
+        )
     for n, got in enumerate(there):
-        if torch.equal(got, given[n]):
-            continue
+        wrong = not torch.equal(got, given[n])
         arrived = f"batch {n} is {given[n].tolist()}, but {got.tolist()} arrived"
-        if stream.told:
-            raise Wrong(
-                "you made the stream wait; it is the host that fills the slot:"
-                " event.result()"
-            )
-        if any(torch.equal(got, batch) for batch in given[n:]):
-            raise Wrong(f"{arrived}: its slot was refilled before its copy was done")
-        raise Wrong(
+        yield (
+            wrong and stream.told,
+            "you made the stream wait; it is the host that fills the slot:"
+            " event.result()",
+        )
+        yield (
+            wrong and any(torch.equal(got, batch) for batch in given[n:]),
+            f"{arrived}: its slot was refilled before its copy was done",
+        )
+        yield (
+            wrong,
             f"{arrived}: before the launch, fill the slot with the batch,"
-            " slot.copy_(batch)"
+            " slot.copy_(batch)",
         )
 
 
-def _check_overlap(pending):
-    if len(pending) > 1 and not pending[1]:
-        raise Wrong(
-            "right numbers, but the host waited for the first copy before it filled the"
-            " second slot"
+def _slot_slips(slots, given, late, pending):
+    for n in late:
+        yield (
+            True,
+            f"right numbers, but when copy {n} was launched no slot held batch {n}:"
+            f" {MUST}",
         )
-    for n, count in enumerate(pending):
-        if n > 1 and not count:
-            raise Wrong(
-                f"right numbers, but the host waited for the copy of batch {n - 1}"
-                f" before it filled the slot for batch {n}: nothing overlaps there."
-                f" That slot was free when the copy of batch {n - 2} was done"
-            )
+    in_slots = sorted(slot.tolist() for slot in slots if slot[0] >= 0)
+    yield (
+        max(pending) > 1 or in_slots != [batch.tolist() for batch in given[-2:]],
+        "everything arrived, but not through the slots in turn: fill a slot, and copy"
+        " from there",
+    )
+    for n, count in enumerate(pending[1:], 1):
+        free = f". That slot was free when the copy of batch {n - 2} was done"
+        yield (
+            not count,
+            f"right numbers, but the host waited for the copy of batch {n - 1} before"
+            f" it filled the slot for batch {n}: nothing overlaps there"
+            f"{free if n > 1 else ''}",
+        )
 
 
 EXERCISES = [

@@ -1,96 +1,29 @@
 """Exercises of lesson 07."""
 
-import contextlib
 import math
-import unittest.mock
-import weakref
 
 import torch
 from torch import nn
 from torch.nn import functional as F
 
 from course import expect
-from course.answers import DOTS, NotAnswered, Wrong, call
+from course.answers import DOTS, NotAnswered, Wrong, call, state
 from course.exercises import Exercise
 from simulate.allocator import MIB, CachingAllocator
+from simulate.gpu_memory import Attempts, Enough, KeptForBackward, asked_by_torch_cuda
 
+# --------------------------------------------------------------------------------------
+# 07.0
 
-def only_gpu(device=None):
-    """0; for any device but the one GPU that there is, an error as from the real
-    functions.
-    """
-    index = device
-    if device is not None and not isinstance(device, int):
-        try:
-            device = torch.device(device)
-        except (RuntimeError, TypeError):  # its message lists all kinds there are
-            raise RuntimeError(f"Invalid device: {device!r}") from None
-        if device.type != "cuda":
-            raise ValueError(f"Expected a cuda device, but got: {device}")
-        index = device.index
-    if index:
-        raise RuntimeError(
-            f"Invalid device argument {index}: there is one GPU, number 0"
-        )
-    return 0
-
-
-@contextlib.contextmanager
-def asked_by_torch_cuda(gpu):
-    """Within it, the memory functions of torch.cuda and torch.accelerator answer for
-    this CachingAllocator.
-    """
-
-    def answers(ask):
-        def function(device=None):
-            only_gpu(device)
-            return ask()
-
-        return function
-
-    def start_anew():
-        gpu.max_memory_allocated = gpu.memory_allocated
-        gpu.max_memory_reserved = gpu.memory_reserved
-
-    def stats():
-        found = {}
-        for name in ("allocated", "reserved"):
-            kind = f"{name}_bytes.all"
-            found[f"{kind}.current"] = getattr(gpu, f"memory_{name}")
-            found[f"{kind}.peak"] = getattr(gpu, f"max_memory_{name}")
-        return found
-
-    functions = {
-        "memory_allocated": answers(lambda: gpu.memory_allocated),
-        "max_memory_allocated": answers(lambda: gpu.max_memory_allocated),
-        "memory_reserved": answers(lambda: gpu.memory_reserved),
-        "max_memory_reserved": answers(lambda: gpu.max_memory_reserved),
-        "reset_peak_memory_stats": answers(start_anew),
-        "reset_max_memory_allocated": answers(start_anew),
-        "memory_stats": answers(stats),
-        "mem_get_info": answers(lambda: (80 * 2**30 - gpu.memory_reserved, 80 * 2**30)),
-        "empty_cache": gpu.empty_cache,
-        "is_available": lambda: True,
-        "init": lambda: None,
-        "device_count": lambda: 1,
-        "current_device": lambda: 0,
-        "current_device_index": lambda: 0,
-        "synchronize": only_gpu,
-        "set_device": only_gpu,
-        "_exchange_device": only_gpu,
-        "_maybe_exchange_device": only_gpu,
-        "reset_accumulated_memory_stats": only_gpu,
-    }
-    with contextlib.ExitStack() as stack:
-        for module in (torch.cuda, torch.cuda.memory, torch.accelerator):
-            known = {name: f for name, f in functions.items() if hasattr(module, name)}
-            stack.enter_context(unittest.mock.patch.multiple(module, **known))
-        # what a function that was imported by its name, before, comes down to
-        below = unittest.mock.patch.object(
-            torch._C, "_cuda_resetPeakMemoryStats", answers(start_anew), create=True
-        )
-        stack.enter_context(below)
-        yield
+WORKS = [  # MiB: allocated and freed before, still there, made by work(), left by it
+    (30, 3, (50, 5), 0),
+    (30, 0, (4, 2, 1), 4),
+    (0, 12, (10,), 10),
+    (9, 9, (), 0),
+]
+ANEW = "an earlier peak is in it. reset_peak_memory_stats() starts the maximum anew"
+LEFT = "that is what is left afterwards; the maximum was higher"
+CACHE = "reserved is what the cache holds, allocated is what tensors need"
 
 
 def workload(gpu, needed, left, calls):
@@ -109,81 +42,39 @@ def workload(gpu, needed, left, calls):
 
 
 def check_extra_peak(answer):
-    for earlier, kept, needed, left in (
-        (30, 3, (50, 5), 0),
-        (30, 0, (4, 2, 1), 4),
-        (0, 12, (10,), 10),
-        (9, 9, (), 0),
-    ):
+    for earlier, kept, needed, left in WORKS:
         gpu, calls = CachingAllocator(), []
         gpu.malloc(max(1, kept * MIB))
         if earlier:
             gpu.free(gpu.malloc(earlier * MIB))
         before, reserved = gpu.memory_allocated, gpu.memory_reserved
         peak = gpu.max_memory_allocated
-        work = workload(gpu, needed, left, calls)
         made = ", ".join(map(str, needed)) or "no"
         shown = f"work() that makes tensors of {made} MiB"
         with asked_by_torch_cuda(gpu):
-            got = call(answer, work, shown=shown)
-        if len(calls) != 1:
-            raise Wrong(
-                f"work() ran {len(calls)} times: call it once, between the two"
-                " questions"
-            )
+            got = call(answer, workload(gpu, needed, left, calls), shown=shown)
+        why = "call it once, between the two questions"
+        expect.equal(len(calls), 1, shown, why, "the number of its calls is")
         expect.number(got, shown, "a number of bytes")
         expected = sum(needed) * MIB
-        if got == expected:
-            continue
-        cached = "reserved is what the cache holds, allocated is what tensors need"
-        in_it = "an earlier peak is in it. reset_peak_memory_stats() starts anew"
-        rest = "that is what is left afterwards; the maximum was higher"
-        slips = {
-            gpu.max_memory_allocated - peak: in_it,
-            gpu.max_memory_reserved - before: cached,
-            0: rest,
-            left * MIB: rest,
-            gpu.memory_reserved - reserved or None: cached,
-            gpu.memory_reserved: cached,
-            peak: (
-                "that is an earlier peak. reset_peak_memory_stats() starts the maximum"
-                " anew"
-            ),
-            peak - before: in_it,
-            before + expected: "that counts what was allocated before",
-            sum(needed): "that is in MiB. Return bytes",
-        }
-        other = (
-            "the highest that is allocated during work(), less what was allocated"
-            " before"
-        )
-        expect.equal(got, expected, shown, slips.get(got, other))
+        slips = [
+            (gpu.max_memory_allocated - peak, ANEW),
+            (peak, ANEW),
+            (peak - before, ANEW),
+            (left * MIB, LEFT),
+            (0, LEFT),
+            (gpu.max_memory_reserved - before, CACHE),
+            (gpu.memory_reserved - reserved, CACHE),
+            (gpu.memory_reserved, CACHE),
+            (before + expected, "that counts what was allocated before"),
+            (sum(needed), "that is in MiB. Return bytes"),
+        ]
+        why = "the highest during work(), less what was allocated before"
+        expect.close(got, expected, shown, why, slips, rel_tol=1e-9)
 
 
-class Kept:
-    def __init__(self, x):
-        self.x = x.detach()
-
-
-class Graph(torch.autograd.graph.saved_tensors_hooks):
-    """Counts what is kept for a backward pass, now and at most; parameters left out."""
-
-    def __init__(self, model):
-        self.kept, self.most = weakref.WeakSet(), 0
-        self.parameters = {p.untyped_storage().data_ptr() for p in model.parameters()}
-        super().__init__(self.pack, lambda kept: kept.x)
-
-    def pack(self, x):
-        kept = Kept(x)
-        if x.untyped_storage().data_ptr() not in self.parameters:
-            self.kept.add(kept)
-            self.most = max(self.most, self.bytes())
-        return kept
-
-    def bytes(self):
-        storages = [kept.x.untyped_storage() for kept in self.kept]
-        sizes = {storage.data_ptr(): storage.nbytes() for storage in storages}
-        return sum(sizes.values())
+# --------------------------------------------------------------------------------------
+# 07.1
 
 
 def network(samples=10, columns=1):
@@ -195,44 +86,51 @@ def network(samples=10, columns=1):
         return model, x, torch.randn(samples, columns, dtype=torch.double)
 
 
+VALIDATED = [  # sizes of the batches, training mode, number of frozen parameters
+    ((5, 5), True, 0),
+    ((6, 3, 1), False, 0),
+    ((10,), True, 1),
+    ((1, 4, 2), True, 2),
+]
+LEFT_ALONE = {  # parts of a model's state
+    " (its train or eval mode)": (
+        "the model has been left in another mode (training, evaluation) than you found"
+        " it in: keep model.training, and give it to model.train() at the end"
+    ),
+    " (its parameters)": (
+        "the parameters, what they ask for (requires_grad) or their gradients are not"
+        " what they were: torch.no_grad() leaves them alone, and no zero_grad() is"
+        " needed"
+    ),
+}
+
+
 def check_validate(answer):
-    earlier = []  # errors of the calls before
-    for sizes, training, frozen in (
-        ((5, 5), True, 0),
-        ((6, 3, 1), False, 0),
-        ((10,), True, 1),
-        ((1, 4, 2), True, 2),
-    ):
+    for number, (sizes, training, frozen) in enumerate(VALIDATED):
         model, x, y = network(sum(sizes))
         model.train(training)
         for n, p in enumerate(model.parameters()):
             p.requires_grad_(n >= frozen)
             p.grad = torch.full_like(p, 0.5) if n >= frozen else None
         with torch.no_grad():  # no two models alike
-            model[-1].bias.add_(len(earlier))
-        before = _state(model)
-        with torch.no_grad():
+            model[-1].bias.add_(number)
             errors = (model(x) - y).square().split(sizes)
         batches = list(zip(x.split(sizes), y.split(sizes), strict=True))
-        graph = Graph(model)
+        kept, before = KeptForBackward(model), state(model)
         shown = f"batches of {', '.join(map(str, sizes))} samples"
-        with graph, torch.enable_grad():
+        with kept, torch.enable_grad():
             got = call(answer, model, batches, shown=shown, changes=[model])
             gradients_on = torch.is_grad_enabled()
-        if isinstance(got, torch.Tensor):
-            raise Wrong(f"for {shown} you returned a tensor, expected a Python number")
         expect.number(got, shown, "a Python number")
-        expected = torch.cat(errors).mean().item()
         why = (
             "the squares of model(x) - y, both of shape (n, 1), over all samples,"
             " divided by their number"
         )
-        slips = _average_slips(errors, earlier)
-        expect.close(got, expected, shown, why, slips, rel_tol=1e-5)
-        earlier += errors
-        if graph.most:
+        right, slips = _averages(errors)
+        expect.close(got, right, shown, why, slips, rel_tol=1e-5)
+        if kept.most:
             raise Wrong(
-                f"right value, but {graph.most:,} bytes were kept for a backward pass"
+                f"right value, but {kept.most:,} bytes were kept for a backward pass"
                 " that never comes"
             )
         if not gradients_on:
@@ -240,62 +138,40 @@ def check_validate(answer):
                 "right value, but gradients are switched off for all that follows: with"
                 " torch.no_grad(): …"
             )
-        _is_as_found(before, _state(model))
+        for part, text in LEFT_ALONE.items():
+            if state(model)[part] != before[part]:
+                raise Wrong(f"right value, but {text}")
 
 
-def _state(model):
-    """What a validation must leave alone."""
-    parameters = list(model.parameters())
-    return {
-        "modes": [module.training for module in model.modules()],
-        "asked": [p.requires_grad for p in parameters],
-        "gradients": [None if p.grad is None else p.grad.tolist() for p in parameters],
-        "weights": [p.tolist() for p in parameters],
-    }
-
-
-def _is_as_found(before, now):
-    changed = [name for name in before if before[name] != now[name]]
-    if "asked" in changed:
-        if sum(now["asked"]) < sum(before["asked"]):
-            raise Wrong(
-                "right value, but the weights ask for no gradient anymore."
-                " torch.no_grad() leaves them alone"
-            )
-        raise Wrong(
-            "right value, but a weight that was frozen asks for a gradient now."
-            " torch.no_grad() leaves it alone"
-        )
-    if "weights" in changed:
-        raise Wrong("right value, but the weights have changed")
-    if "gradients" in changed:
-        raise Wrong(
-            "right value, but the gradients that the model had are not what they were:"
-            " no zero_grad() is needed"
-        )
-    if "modes" in changed:
-        mode = {True: "training mode", False: "evaluation mode"}
-        then, after = mode[before["modes"][0]], mode[not before["modes"][0]]
-        raise Wrong(
-            f"right value, but the model has been left in {after}, you found it in"
-            f" {then}: keep model.training, and give it to model.train() at the end"
-        )
-
-
-def _average_slips(errors, earlier):
-    every, means = torch.cat(errors), [e.mean() for e in errors]
-    slips = {
-        "a batch counts by its number of samples": sum(means) / len(errors),
-        "the means of the batches add up": sum(means),
-        "that is the sum; divide it by the number of samples": every.sum(),
-        "divide by the number of samples, not of batches": every.sum() / len(errors),
-        "that is its square root": every.mean().sqrt(),
-        "numbers of an earlier call are in it: a default such as [] is made once": (
-            torch.cat([*earlier, *errors]).mean()
+def _averages(errors):
+    """The mean of all, and pairs (another number, what went wrong)."""
+    every, means = torch.cat(errors), torch.stack([e.mean() for e in errors])
+    mean = every.mean().item()
+    return mean, [
+        (means.mean().item(), "a batch counts by its number of samples"),
+        (means.sum().item(), "the means of the batches add up"),
+        (every.sum().item(), "that is the sum; divide it by the number of samples"),
+        (
+            every.sum().item() / len(errors),
+            "divide by the number of samples, not of batches",
         ),
-    }
-    slips |= {f"that is batch {n} alone": mean for n, mean in enumerate(means)}
-    return [(value.item(), text) for text, value in slips.items()]
+        (math.sqrt(mean), "that is its square root"),
+    ]
+
+
+# --------------------------------------------------------------------------------------
+# 07.2
+
+BATCHES = [  # samples, size of a piece, columns of y
+    (10, 20, 1),
+    (10, 5, 1),
+    (10, 4, 1),
+    (10, 10, 1),
+    (10, 2, 1),
+    (7, 3, 1),
+    (4, 1, 1),
+    (10, 4, 2),
+]
 
 
 def _flat(gradients):
@@ -311,16 +187,7 @@ def gradient(model, pieces):
 
 
 def check_accumulate_gradients(answer):
-    for n, size, columns in [
-        (10, 20, 1),
-        (10, 5, 1),
-        (10, 4, 1),
-        (10, 10, 1),
-        (10, 2, 1),
-        (7, 3, 1),
-        (4, 1, 1),
-        (10, 4, 2),
-    ]:
+    for n, size, columns in BATCHES:
         _check_accumulated(answer, n, size, columns)
 
 
@@ -331,241 +198,159 @@ def _check_accumulated(answer, n, size, columns):
     if n == 10:
         for p in model.parameters():
             p.grad = torch.full_like(p, 0.5)  # of an earlier step
-    one, graph, sizes, runs = Graph(model), Graph(model), [], []
+    one, kept, sizes = KeptForBackward(model), KeptForBackward(model), []
     with one:
         alone = F.mse_loss(model(x[:size]), y[:size])
     del alone
     model[0].register_forward_pre_hook(lambda _, given: sizes.append(len(given[0])))
-    model[-1].bias.register_hook(lambda _: runs.append("backward"))
     shown = f"a batch of {n} in pieces of {size}"
-    with graph, torch.enable_grad():
+    with kept, torch.enable_grad():
         call(answer, model, x, y, size, shown=shown, changes=[model])
     if not torch.equal(_flat(model.parameters()), weights):
         raise Wrong("the weights have changed: only .grad is asked for")
-    _check_pieces(sizes, n, size, shown)
     count, found = math.ceil(n / size), [p.grad for p in model.parameters()]
+    if max(sizes, default=0) > size or sum(sizes) != n or len(sizes) != count:
+        raise Wrong(
+            f"for {shown} the model got {sizes} samples, expected {count} pieces of"
+            f" {size} at most, together {n} (x.split({size}) gives pieces of {size},"
+            f" x.chunk({size}) gives {size} pieces)"
+        )
     if any(g is None for g in found):
         raise Wrong(f"for {shown} a parameter has no gradient afterwards")
-    if len(sizes) > count:
-        raise Wrong(
-            f"for {shown} the model got {len(sizes)} pieces, {count} would do:"
-            f" {_split(size)}"
-        )
     got = _flat(found)
     if not torch.allclose(got, right, rtol=1e-9):
-        raise Wrong(f"for {shown} {_gradient_slip(got, right, model, x, y, size)}")
-    if graph.most > 1.2 * one.most:
-        cure = "let go of each piece's graph"
-        if len(runs) < count:
-            cure = "call backward for each piece"
         raise Wrong(
-            f"right gradient, but for {shown} up to {graph.most:,} bytes were kept for"
-            f" the backward pass, one piece needs {one.most:,}: {cure}"
+            f"for {shown} the gradient is {got.norm():.5g} long, that of"
+            f" F.mse_loss(model(x), y) {right.norm():.5g}"
+            f"{_gradient_slip(got, right, model, x, y, size)}"
         )
-
-
-def _split(size):
-    return (
-        f"x.split({size}) gives pieces of {size}, x.chunk({size}) gives {size} pieces"
-    )
-
-
-def _check_pieces(sizes, n, size, shown):
-    if max(sizes, default=0) > size:
-        chunked = f". {_split(size)}" if len(sizes) > 1 else ""
+    if kept.most > 1.2 * one.most:
         raise Wrong(
-            f"for {shown} the model got {max(sizes)} samples at once, {size} at most"
-            f" are asked for{chunked}"
-        )
-    if sum(sizes) != n:
-        raise Wrong(
-            f"for {shown}: {sum(sizes)} samples went through the model, there are {n}"
+            f"right gradient, but for {shown} up to {kept.most:,} bytes were kept for"
+            f" the backward pass, one piece needs {one.most:,}: call backward for each"
+            " piece, and let go of its graph"
         )
 
 
 def _gradient_slip(got, right, model, x, y, size):
-    if bool((got == 0.5).all()):
-        return ".grad still holds what it held before"
     if torch.allclose(got - 0.5, right, rtol=1e-6):
-        return "yours was added to an old gradient: start from no gradients"
+        return ": yours was added to an old gradient, start from no gradients"
     pieces = list(zip(x.split(size), y.split(size), strict=True))
     n, k, columns = len(x), len(pieces), y.shape[1]
     share = "weigh each piece's mean by its share of the samples"
     last = "only the last piece is left: zero_grad comes once, before the loop"
-    alike = f"every piece counts alike, however small: {share}"
-    by_size = "a piece may have fewer than size samples: weigh it by its own number"
-    numbers = (
-        f"you divided by {n} samples; the mean is over all {y.numel()} numbers of y"
-    )
     for text, weight, parts in [
-        (f"the means of the pieces add up: {share}", 1, pieces),
-        (alike, 1 / k, pieces),
-        (by_size, size / n, pieces),
+        (f"the means of the pieces add up, {share}", 1, pieces),
+        (f"every piece counts alike, however small, {share}", 1 / k, pieces),
+        ("weigh a piece by its own number, which may be less", size / n, pieces),
         (last, len(pieces[-1][0]) / n, pieces[-1:]),
         (last, 1, pieces[-1:]),
-        (last, 1 / k, pieces[-1:]),
-        ("you have the gradient of a sum, mse_loss is a mean", y.numel(), [(x, y)]),
-        (numbers, columns, [(x, y)]),
+        (f"the mean is over all {y.numel()} numbers of y", columns, [(x, y)]),
     ]:
         taken = gradient(model, [(weight, *part) for part in parts])
         if torch.allclose(got, taken, rtol=1e-6):
-            return text
-    return (
-        f"the gradient is not that of F.mse_loss(model(x), y): {got.norm():.5g} long,"
-        f" not {right.norm():.5g}"
-    )
+            return f": {text}"
+    return ""
+
+
+# --------------------------------------------------------------------------------------
+# 07.3
+
+FORECASTS = [  # parameters, bytes of activations
+    (10**8, 10**10),
+    (10**9, 10**6),
+    (10**8, 8 * 10**8),
+    (10**8, 8 * 10**8 + 1000),
+    (10**8, 8 * 10**8 - 1000),
+    (10**8, 4 * 10**8),
+    (123_456_789, 0),
+    (1_000_003, 70_000_001),
+]
 
 
 def check_forecast(answer):
-    for count, activations in [
-        (10**8, 10**10),
-        (10**9, 10**6),
-        (10**8, 5 * 10**8),
-        (10**8, 8 * 10**8),
-        (10**8, 8 * 10**8 + 1000),
-        (10**8, 8 * 10**8 - 1000),
-        (10**8, 4 * 10**8),
-        (10**8, 10**9),
-        (123_456_789, 0),
-        (1_000_003, 70_000_001),
-    ]:
+    for count, activations in FORECASTS:
         shown = f"{count:,} parameters and {activations:,} bytes of activations"
-        got = call(answer, count, activations, shown=shown)
+        got = expect.number(call(answer, count, activations, shown=shown), shown)
         expected = max(12 * count + activations, 20 * count)
-        expect.number(got, shown, "a number of bytes")
-        if got == expected:
-            continue
-        if got in (16 * count + activations, 20 * count + activations):
-            raise Wrong(
-                f"for {shown} you added up what is never there at the same time:"
-                f" {got:,}, expected {expected:,}"
-            )
-        units = 10**6, 10**9, 2**20, 2**30
-        if any(math.isclose(got * unit, expected) for unit in units):
-            raise Wrong(
-                f"for {shown} you returned {got:,}, expected {expected:,}. Return bytes"
-            )
         why = "the peak is the start of backward (weights, AdamW, activations)"
         if expected == 20 * count:
             why = "the peak is the optimizer's step, with its extra copy"
-        raise Wrong(f"for {shown} you returned {got:,}, expected {expected:,}: {why}")
+        both = "you added up what is never there at the same time"
+        slips = [(n * count + activations, both) for n in (16, 20)]
+        units = 10**6, 10**9, 2**20, 2**30
+        slips += [(expected / unit, "return bytes") for unit in units]
+        expect.close(got, expected, shown, why, slips, rel_tol=1e-12)
 
 
-class Enough(BaseException):
-    """Ends an answer that would try for ever, or with a number of samples that there is
-    not.
-    """
+# --------------------------------------------------------------------------------------
+# 07.4
 
-
-class Attempts:
-    """A training attempt that holds a tensor while it runs, and runs out of memory
-    above `room` samples.
-
-    error: what it raises instead, at `at` samples.
-    """
-
-    def __init__(self, room, error=None, at=0):
-        self.room, self.error, self.at = room, error, at
-        self.calls, self.tensors, self.held = [], [], False
-        self.raised = lambda: None
-
-    def __call__(self, n):
-        if len(self.calls) > 20:
-            raise Enough(
-                f"you tried {_shorter(self.calls)}, and did not come to an end"
-            )
-        if not isinstance(n, int) or n < 1:
-            raise Enough(
-                f"there is no attempt with {n!r} samples; tried before:"
-                f" {_shorter(self.calls)}"
-            )
-        self.held = self.held or any(watch() is not None for watch in self.tensors)
-        self.calls.append(n)
-        activations = torch.ones(n)
-        self.tensors.append(weakref.ref(activations))
-        if self.error and n == self.at:
-            raise self.error
-        if n > self.room:
-            raise self._out_of_memory(n)
-
-    # no name in __call__ may hold the error: it would hold its own traceback
-    def _out_of_memory(self, n):
-        error = torch.OutOfMemoryError(f"CUDA out of memory. {n} samples do not fit.")
-        self.raised = weakref.ref(error)
-        return error
-
-
-def _shorter(calls):
-    return str(calls) if len(calls) < 9 else f"[{', '.join(map(str, calls[:8]))}, …]"
+FIT = {  # samples → how many fit
+    64: [64, 20],
+    100: [7],
+    5: [1, 4],
+    7: [3],
+    2: [2, 1],
+    1: [1],
+    999: [998],
+}
+OTHER_ERRORS = [
+    ValueError("a wrong value"),
+    RuntimeError("mat1 and mat2 shapes cannot be multiplied"),
+    RuntimeError("CUDA error: an illegal memory access was encountered"),
+]
 
 
 def check_largest_that_fits(answer):
-    # samples → how many fit
-    fit = {64: [64, 20], 100: [7], 5: [1, 4], 7: [3], 2: [2, 1], 1: [1], 999: [998]}
-    for n, rooms in fit.items():
+    for n, rooms in FIT.items():
         for room in rooms:
-            _check_fits(answer, n, room)
-    _lets_through(answer, Attempts(0), "where not even one sample fits", [8, 4, 2, 1])
-    illegal = "CUDA error: an illegal memory access was encountered"
-    for name, error in {
-        "ValueError": ValueError("a wrong value"),
-        "RuntimeError": RuntimeError("mat1 and mat2 shapes cannot be multiplied"),
-        "RuntimeError about an illegal memory access": RuntimeError(illegal),
-    }.items():
-        first = f"where the attempt raises a {name}"
-        _lets_through(answer, Attempts(64, error, at=8), first, [8])
-        second = f"where the second attempt raises a {name}"
-        _lets_through(answer, Attempts(4, error, at=4), second, [8, 4])
+            expected = [n]
+            while expected[-1] > room:
+                expected.append(expected[-1] // 2)
+            attempt, shown = Attempts(room), f"{n} samples where {room} fit"
+            try:
+                got = call(answer, attempt, n, shown=shown)
+            except Enough as stop:
+                raise Wrong(f"for {shown} you {stop}, expected {expected}") from None
+            _judge_tries(attempt, expected, shown)
+            expect.equal(got, expected[-1], shown)
+    _lets_through(
+        answer, Attempts(0), "8 samples where not even one fits", [8, 4, 2, 1]
+    )
+    for error in OTHER_ERRORS:
+        shown = f"8 samples where an attempt raises {error!r}"
+        _lets_through(answer, Attempts(64, error, at=8), shown, [8])
+        _lets_through(answer, Attempts(4, error, at=4), shown, [8, 4])
 
 
-def _check_fits(answer, n, room):
-    attempt, shown = Attempts(room), f"{n} samples where {room} fit"
-    try:
-        got = call(answer, attempt, n, shown=shown)
-    except Enough as stop:
-        raise Wrong(f"for {shown}: {stop}") from None
-    _is_dropped(attempt, shown)
-    expected = [n]
-    while expected[-1] > room:
-        expected.append(expected[-1] // 2)
-    found = expect.is_number(got) and got == expected[-1]
-    if attempt.calls != expected or not found:
-        raise Wrong(
-            f"for {shown} you tried {_shorter(attempt.calls)} and returned {got!r},"
-            f" expected {expected} and {expected[-1]}"
-        )
-
-
-def _is_dropped(attempt, shown):
+def _judge_tries(attempt, expected, shown):
     if attempt.held:
         raise Wrong(
-            f"for {shown} you tried again while the failed attempt was alive: its"
+            f"for {shown}: you tried again while the failed attempt was alive: its"
             " tensors filled the memory. Leave the except block first"
         )
+    if attempt.calls != expected:
+        raise Wrong(f"for {shown}: you tried {attempt}, expected {expected}")
 
 
 def _lets_through(answer, attempt, shown, expected):
-    through = f"{shown} the error should come through"
     try:
         got = answer(attempt, 8)
     except Enough as stop:
-        raise Wrong(f"{through}: {stop}") from None
+        said = f"you {stop}"
     except Exception as error:
-        if error is not (attempt.error or attempt.raised()):
-            raise Wrong(
-                f"{shown} the attempt's own error should come through, not a new"
-                f" {type(error).__name__}: {error}"
-            ) from error
+        if attempt.own(error):
+            return _judge_tries(attempt, expected, shown)
+        said = f"you raised a new {type(error).__name__}: {error}"
     else:
         if got is DOTS:
             raise NotAnswered
-        only = ""
-        if attempt.error:
-            only = ": only running out of memory is a reason to try again"
-        raise Wrong(f"{through}; you returned {got!r}{only}")
-    _is_dropped(attempt, shown)
-    if attempt.calls != expected:
-        raise Wrong(f"{shown} you tried {_shorter(attempt.calls)}, expected {expected}")
+        said = f"you returned {got!r}"
+    raise Wrong(
+        f"for {shown} the attempt's own error should come through; {said}. Only"
+        " running out of memory is a reason to try again, with fewer samples"
+    )
 
 
 EXERCISES = [

@@ -164,8 +164,8 @@ def check_name_fault(answer):
             names = ", ".join(map(repr, NAMES))
             raise Wrong(f"for {shown} you returned {got!r}, expected one of {names}")
         why = (
-            f"in the order of the text, the GPU worked {100 * busy / step:g}% of the"
-            f" step, the data range took {data} of {step - busy:g} ms of idle time,"
+            f"asked in the order of the text: the GPU worked {100 * busy / step:g}% of"
+            f" the step, the data range took {data} of {step - busy:g} ms of idle time,"
             f" values fetched: {fetched}"
         )
         expect.equal(got, right, shown, why, said="you said")

@@ -1,8 +1,6 @@
 """Exercises of lesson 12."""
 
-import contextlib
 import math
-import os
 import pathlib
 import tempfile
 from unittest import mock
@@ -14,6 +12,7 @@ from course import expect
 from course.answers import Wrong, call, state
 from course.exercises import Exercise
 from simulate.fake import fake_processes
+from simulate.files import Moment, held, watched
 
 WIDTH = 8
 
@@ -42,87 +41,66 @@ def check_shard_blocks(answer):
         )
     for mesh_shape, count in (((4,), 3), ((2, 4), 2)):
         with fake_processes(math.prod(mesh_shape)) as collectives:
-            _check_shards(answer, mesh_shape, count, collectives)
+            names = ("replicate", "shard")[-len(mesh_shape) :]
+            mesh = dist.init_device_mesh("cpu", mesh_shape, mesh_dim_names=names)
+            model = Blocks(count)
+            size = sum(p.nbytes for p in model[0].parameters())
+            over = " × ".join(map(str, mesh_shape))
+            shown = f"{count} blocks and a mesh of {over} processes"
+            try:
+                call(answer, model, mesh, shown=shown, changes=[model])
+            except Wrong as error:
+                if hasattr(model, "unshard"):  # what PyTorch says then, changes
+                    raise Wrong(
+                        "the model was sharded before its blocks: blocks first"
+                    ) from error
+                raise
+            fault = next(_faults_of_shards(model, mesh, over, collectives, size), None)
+            if fault:
+                raise Wrong(fault)
 
 
-def _check_shards(answer, mesh_shape, count, collectives):
-    from torch.distributed.device_mesh import init_device_mesh
+def _faults_of_shards(model, mesh, over, collectives, size):
+    """What is wrong, the cause before what follows from it. over: the mesh in words.
+    size: bytes of a block.
+    """
     from torch.distributed.fsdp import FSDPModule
     from torch.distributed.tensor import DTensor
 
-    names = ("replicate", "shard")[-len(mesh_shape) :]
-    mesh = init_device_mesh("cpu", mesh_shape, mesh_dim_names=names)
-    model = Blocks(count)
-    block_bytes = sum(p.nbytes for p in model[0].parameters())
-    shown = f"{count} blocks and a mesh of {_times(mesh_shape)} processes"
-    try:
-        call(answer, model, mesh, shown=shown, changes=[model])
-    except Wrong as error:
-        # what PyTorch says then is another thing in each version
-        if isinstance(model, FSDPModule):
-            raise Wrong(
-                "the model was sharded before its blocks, so nothing is left for them:"
-                " blocks first"
-            ) from error
-        raise
-    sharded = [module for module in model.modules() if isinstance(module, FSDPModule)]
-    if not sharded:
-        raise Wrong(
-            "nothing of the model is sharded: call fully_shard, which changes a module"
-            " in place"
-        )
+    count = len(model)
+    groups = [module for module in model.modules() if isinstance(module, FSDPModule)]
+    if not groups:
+        yield "nothing of the model is sharded: fully_shard changes a module in place"
     for number, block in enumerate(model):
-        if block not in sharded:
-            raise Wrong(
+        if block not in groups:
+            yield (
                 f"block {number} is no group of its own, so it is gathered together"
                 " with others"
             )
     if not isinstance(model.scale, DTensor):
-        raise Wrong(
+        yield (
             "a parameter that is in no block is still whole: shard the model itself,"
             " too, after its blocks"
         )
-    if len(sharded) > count + 1:
-        raise Wrong(
-            f"{len(sharded)} groups for {count} blocks and the model: one for each"
-            " block, not for each layer"
-        )
+    if len(groups) > count + 1:
+        yield f"{len(groups)} groups: one for each block, not for each layer"
     for name, p in model.named_parameters():
         if p.device_mesh.shape != mesh.shape:
-            raise Wrong(
-                f"{name} is sharded over {_times(p.device_mesh.shape)} processes, and"
-                f" `mesh` is {_times(mesh.shape)}: pass mesh=mesh"
-            )
+            yield f"{name} is not sharded over {over} processes: pass mesh=mesh"
         if not p.requires_grad:
-            raise Wrong(
-                f"{name} does not require a gradient any more: sharding is all that is"
-                " asked"
-            )
+            yield f"{name} does not require a gradient any more"
     model(torch.zeros(1, WIDTH)).sum().backward()
-    gathered = [size for name, size, _ in collectives if name == "all_gather"]
-    if max(gathered) > block_bytes:
-        raise Wrong(
-            f"{max(gathered):,} bytes are gathered at once, and a block has"
-            f" {block_bytes:,}: one call for each"
+    gathered = [bytes for name, bytes, _ in collectives if name == "all_gather"]
+    if max(gathered) != size:
+        yield (
+            f"{max(gathered):,} bytes are gathered at once, and a block has {size:,}:"
+            " one call for each, with nothing but its mesh"
         )
-    if max(gathered) < block_bytes:
-        raise Wrong(
-            f"a block has {block_bytes:,} bytes, and {max(gathered):,} were gathered:"
-            " leave mp_policy as it is"
-        )
-    if gathered.count(block_bytes) < 2 * count:
-        raise Wrong(
+    if gathered.count(size) < 2 * count:
+        yield (
             "a block stays gathered between forward and backward: leave"
             " reshard_after_forward as it is"
         )
-
-
-def _times(shape):
-    return " × ".join(map(str, shape))
-
-
-# a GPU that hardly any machine has
-ELSEWHERE = "cuda:63"
 
 
 def make_trained(make_optimizer, seed, steps):
@@ -148,22 +126,17 @@ def with_averages(parameters):
 def check_resume(answer):
     with tempfile.TemporaryDirectory() as name:
         path = pathlib.Path(name) / "run.pt"
-        _begin(answer, path)
+        model, optimizer = make_trained(with_momentum, 0, 1)
+        before = state(optimizer.state_dict())
+        shown = "a path without a file"
+        got = call(answer, path, model, optimizer, shown=shown)
+        expect.equal(got, 0, shown, "no step is done")
+        if state(optimizer.state_dict()) != before:
+            raise Wrong(f"for {shown} your function changed the optimizer: leave it")
+        if path.exists():
+            raise Wrong(f"for {shown} your function wrote a file: only the loop saves")
         for done, make_optimizer in ((40, with_momentum), (7, with_averages)):
             _go_on(answer, path, done, make_optimizer)
-
-
-def _begin(answer, path):
-    """Without a file."""
-    model, optimizer = make_trained(with_momentum, 0, 1)
-    before = state(optimizer.state_dict())
-    shown = "a path without a file"
-    got = call(answer, path, model, optimizer, shown=shown)
-    expect.equal(got, 0, shown, "no step is done")
-    if state(optimizer.state_dict()) != before:
-        raise Wrong(f"for {shown} your function changed the optimizer: leave it")
-    if path.exists():
-        raise Wrong(f"for {shown} your function wrote a file: only the loop saves")
 
 
 def _go_on(answer, path, done, make_optimizer):
@@ -171,17 +144,15 @@ def _go_on(answer, path, done, make_optimizer):
     its_optimizer.param_groups[0]["lr"] = 0.001  # a schedule has lowered it
     run = {"model": saved.state_dict(), "done": done}
     run["optimizer"] = its_optimizer.state_dict()
-    with mock.patch.object(
-        torch.serialization, "location_tag", lambda storage: ELSEWHERE, create=True
-    ):
+    # a GPU that hardly any machine has
+    tag = mock.Mock(return_value="cuda:63")
+    with mock.patch("torch.serialization.location_tag", tag, create=True):
         torch.save(run, path)
-    model, optimizer = make_trained(make_optimizer, 2, 1)
+    model, optimizer = given = make_trained(make_optimizer, 2, 1)
     before = state(optimizer.state_dict())
     shown = f"a file that says done: {done}, of {type(optimizer).__name__}"
     try:
-        got = call(
-            answer, path, model, optimizer, shown=shown, changes=[model, optimizer]
-        )
+        got = call(answer, path, *given, shown=shown, changes=given)
     except Wrong as error:
         if "deserialize" in str(error.__cause__):
             raise Wrong(
@@ -191,15 +162,14 @@ def _go_on(answer, path, done, make_optimizer):
         raise
     if state(dict(model.state_dict())) != state(dict(saved.state_dict())):
         raise Wrong(f"for {shown} the model does not have the weights of the file")
-    if [*map(id, optimizer.param_groups[0]["params"])] != [
-        *map(id, model.parameters())
-    ]:
+    own = [*map(id, model.parameters())]
+    if [*map(id, optimizer.param_groups[0]["params"])] != own:
         raise Wrong(
             f"for {shown} the optimizer is left with other parameters than the model"
             " has: load into those that are there"
         )
-    found, asked = state(optimizer.state_dict()), state(its_optimizer.state_dict())
-    if found != asked:
+    found = state(optimizer.state_dict())
+    if found != state(its_optimizer.state_dict()):
         what = "was not loaded" if found == before else "is not that of the file"
         raise Wrong(
             f"for {shown} the optimizer's state {what}: its averages, and the learning"
@@ -208,269 +178,151 @@ def _go_on(answer, path, done, make_optimizer):
     expect.equal(got, done, shown, "the steps that are done stand in the file")
 
 
-RUNS = [  # steps, batch, size, samples
-    (8, 6, 2, 22),
-    (9, 6, 3, 22),
-    (4, 6, 1, 22),
-    (1, 4, 3, 22),
-    (11, 4, 3, 22),
-    (0, 5, 2, 22),
-    (8, 6, 4, 22),
-    (5, 2, 3, 10),
-    (4, 2, 3, 10),
-    (12, 50, 3, 10),
-    (7, 1, 2, 5),
-    (3, 1, 1, 1),
-]
+# steps, batch, size, samples
+RUNS = """
+8 6 2 22 | 9 6 3 22 | 4 6 1 22 | 1 4 3 22 | 11 4 3 22 | 0 5 2 22 | 8 6 4 22 | 5 2 3 10
+4 2 3 10 | 12 50 3 10 | 7 1 2 5 | 3 1 1 1
+"""
 
 
 def check_rest_of_epoch(answer):
-    for steps, batch, size, samples in RUNS:
-        epoch, done = divmod(steps, -(-samples // batch))
-        order = _order(samples)
-        batches = _rest(order(epoch), done, batch)
+    for run in RUNS.replace("\n", "|").strip("|").split("|"):
+        steps, batch, size, samples = map(int, run.split())
+
+        # 7 has no factor in common with these numbers of samples, so each comes once
+        def order(epoch, samples=samples):
+            return [(7 * n + 3 * epoch) % samples for n in range(samples)]
+
         for rank in range(size):
-            shown = (
-                f"steps = {steps}, batch = {batch}, rank = {rank}, size = {size},"
-                f" {samples} samples an epoch"
-            )
-            got = call(answer, steps, order, batch, rank, size, shown=shown)
-            if isinstance(got, (list, tuple)):
-                got = [expect.listed(part) for part in got]
-            if not isinstance(got, list) or not all(
-                isinstance(part, (list, tuple)) for part in got
-            ):
-                raise Wrong(
-                    f"for {shown} you returned {got!r}, expected a list of lists, one"
-                    " for each step"
-                )
-            got = [list(part) for part in got]
-            expected = [part[rank::size] for part in batches]
-            if got != expected:
-                slip = _slip(got, expected, order, epoch, done, batch, rank, size)
-                why = f"the run is in epoch {epoch}, steps done: {done}; {slip}"
-                expect.equal(got, expected, shown, why)
+            _judge_rest(answer, steps, order, batch, rank, size)
 
 
-def _order(samples):
-    """Orders of the samples of an epoch: 7 has no factor in common with the numbers
-    above, so each comes once.
-    """
-    return lambda epoch: [(7 * n + 3 * epoch) % samples for n in range(samples)]
-
-
-def _rest(samples, done, batch):
-    return [
-        samples[first : first + batch]
-        for first in range(done * batch, len(samples), batch)
+def _judge_rest(answer, steps, order, batch, rank, size):
+    samples = len(order(0))
+    epoch, done = divmod(steps, -(-samples // batch))
+    shown = f"{steps=}, {batch=}, {rank=}, {size=} and {samples} samples an epoch"
+    got = call(answer, steps, order, batch, rank, size, shown=shown)
+    asked = "a list of lists, one for each step"
+    expect.instance(got, (list, tuple), shown, asked)
+    got = [
+        list(expect.instance(expect.listed(part), (list, tuple), shown, asked))
+        for part in got
     ]
 
+    def rest(epoch):
+        """The batches of all ranks."""
+        found = range(done * batch, samples, batch)
+        return [order(epoch)[first : first + batch] for first in found]
 
-def _slip(got, expected, order, epoch, done, batch, rank, size):
-    batches = _rest(order(epoch), done, batch)
-    for other in (0, epoch - 1, epoch + 1):
-        if got == [part[rank::size] for part in _rest(order(other), done, batch)]:
-            return f"you took the order of epoch {other}"
-    if got == [part for part in expected if part]:
-        return "a step in which this rank has no sample is an empty list"
-    if sum(batches, [])[rank::size] == sum(got, []) != sum(expected, []):
-        return (
-            "the samples are divided within each step, so that steps are the same for"
-            " any number of processes"
-        )
-    if not got and done == 0:
-        return "the epoch before has just ended, so this is all of the next one"
+    batches = rest(epoch)
+    expected = [part[rank::size] for part in batches]
+    pieces = [
+        part[rank * len(part) // size : (rank + 1) * len(part) // size]
+        for part in batches
+    ]
+    slips = [
+        (
+            pieces,
+            "a rank takes every size-th sample of a step, not a part in one piece",
+        ),
+        ([part[rank::size] for part in rest(0)], "you took the order of epoch 0"),
+        (
+            [part for part in expected if part],
+            "a step in which this rank has no sample is an empty list",
+        ),
+        ([], "the epoch before has just ended, so this is all of the next one"),
+        (batches, "these are the samples of all ranks"),
+    ]
+    slip = f"of each step this rank takes number {rank}, {rank + size}, …"
     if len(got) != len(expected):
-        return (
-            f"{len(expected)} steps remain, the last of which may be smaller, not"
-            f" {len(got)}"
-        )
-    if got == batches:
-        return "these are the samples of all ranks"
-    for length in (len, lambda part: batch):
-        pieces = []
-        for part in batches:
-            first, end = rank * length(part) // size, (rank + 1) * length(part) // size
-            pieces.append(part[first:end])
-        if got == pieces:
-            return (
-                "a rank takes every size-th sample of a step, not a part in one piece"
-            )
-    wrong = next(number for number, part in enumerate(got) if part != expected[number])
-    return (
-        f"step {done + wrong} of the epoch takes {batches[wrong]}, this rank those at"
-        f" {rank}, {rank + size}, …"
-    )
+        slip = f"{len(expected)} steps remain, the last of which may be smaller"
+    if sum(got, []) == sum(batches, [])[rank::size]:
+        slip = "the samples are divided within each step"
+    slip = next((text for value, text in slips if got == value), slip)
+    why = f"the run is in epoch {epoch}, steps done: {done}; {slip}"
+    expect.equal(got, expected, shown, why)
+
+
+NEW, OLD = b"new checkpoint", b"old checkpoint"
+STEPS = (
+    "write beside path, in its folder, let fsync bring the bytes to the disk, then"
+    " os.replace, which renames over the old file in one step"
+)
 
 
 def check_save(answer):
-    with tempfile.TemporaryDirectory() as name:
-        folder = pathlib.Path(name)
-        _save_well(answer, folder / "well.pt")
-    with tempfile.TemporaryDirectory() as name:
-        path, there = pathlib.Path(name) / "first.pt", []
+    for old in (OLD, None):
+        with tempfile.TemporaryDirectory() as name:
+            path = pathlib.Path(name) / "run.pt"
+            if old:
+                path.write_bytes(old)
+            _save_well(answer, path, old)
+            _save_badly(answer, path)
+
+
+def _save_well(answer, path, old):
+    shown = f"a save {'over an' if old else 'without an'} old checkpoint"
+    inode = path.stat().st_ino if old else None
+    with watched(path, answer) as moments:
 
         def write(file):
-            there.append(path.exists())
-            file.write(b"first")
+            file.write(NEW[:4])
+            file.flush()
+            moments.append(Moment("write", held(path)))
+            file.write(NEW[4:])
 
-        call(answer, write, path, shown="a first save, with no old checkpoint")
-        if not path.exists() or path.read_bytes() != b"first":
-            raise Wrong("a first save, with no old checkpoint, did not write one")
-        if any(there):
-            raise Wrong(
-                "a first save, with no old checkpoint, wrote to path directly: a crash"
-                " leaves half a file there"
-            )
-        _save_badly(answer, path.with_name("badly.pt"))
-
-
-def _save_well(answer, path):
-    path.write_bytes(b"old checkpoint")
-    before = path.stat().st_ino
-    seen = _watch_save(answer, path)
-    if not path.exists():
-        raise Wrong("after a save that went well, there is no file at path")
-    held = path.read_bytes()
-    if held != b"new checkpoint":
-        raise Wrong(
-            f"after a save that went well, path holds {held!r}, expected"
-            " b'new checkpoint'"
-        )
-    if "gone" in seen:
-        raise Wrong(
-            "for a moment there was no checkpoint at all: os.replace renames over the"
-            " old file in one step"
-        )
-    if seen["while writing"] != b"old checkpoint":
-        raise Wrong(
-            "path was written directly: a crash while writing leaves half a file. Write"
-            " beside it, then rename"
-        )
+        call(answer, write, path, shown=shown)
+    same = held(path) and inode == path.stat().st_ino
+    gone = old and any(moment.held is None for moment in moments)
+    moment = {moment.call: moment for moment in reversed(moments)}  # the first of each
+    written = moment.get("write", Moment("write", old))
+    sync = moment.get("fsync") or moment.get("fdatasync") or Moment("fsync", NEW)
     names = sorted(p.name for p in path.parent.iterdir())
-    if names != [path.name]:
-        raise Wrong(
-            f"after a save that went well, the folder holds {names}, expected"
-            f" {path.name} alone"
-        )
-    if path.stat().st_ino == before:
-        raise Wrong(
-            "the new bytes were copied into the old file: a crash in that moment leaves"
-            " half. Use os.replace"
-        )
-    at_path, beside, size = seen.get("at fsync", (b"new checkpoint", True, 0))
-    if at_path != b"old checkpoint":
-        raise Wrong(
-            "os.fsync was not called before the rename: after a power cut the name may"
-            " point to no bytes"
-        )
-    if not beside:
-        raise Wrong(
-            "the other file is not in the folder of path: from disk to disk, a rename"
-            " is a copy, or fails"
-        )
-    if size == 0:
-        raise Wrong(
-            "os.fsync was called before anything was written: write, flush, fsync, in"
-            " this order"
-        )
-    if size < len(b"new checkpoint"):
-        raise Wrong(
-            "os.fsync was called while Python's own buffer still held bytes: call"
-            " file.flush() first"
-        )
-
-
-def _watch_save(answer, path):
-    """What was seen during a save that goes well: at path "while writing"; at the first
-    "fsync", at path, whether the file lies beside it, and its size; "gone" if there was
-    nothing at path for a moment.
-    """
-    seen = {}
-
-    def held():
-        return path.read_bytes() if path.exists() else b""
-
-    def write(file):
-        file.write(b"new ")
-        file.flush()
-        seen["while writing"] = held()
-        file.write(b"checkpoint")
-
-    def fsync(descriptor, real=os.fsync):
-        number = descriptor if isinstance(descriptor, int) else descriptor.fileno()
-        state = os.fstat(number)
-        beside = any(p.stat().st_ino == state.st_ino for p in path.parent.iterdir())
-        seen.setdefault("at fsync", (held(), beside, state.st_size))
-        return real(descriptor)
-
-    def watched(function):
-        def run(*args, **kwargs):
-            result = function(*args, **kwargs)
-            if not path.exists():
-                seen["gone"] = True
-            return result
-
-        return run
-
-    watches = {"fsync": fsync}
-    if hasattr(os, "fdatasync"):
-        watches["fdatasync"] = fsync
-    # from os import fsync
-    syncs = [getattr(os, name) for name in watches]
-    imported = {
-        name: fsync
-        for name, value in getattr(answer, "__globals__", {}).items()
-        if any(value is sync for sync in syncs)
-    }
-    for name in ("unlink", "remove", "rename", "replace"):
-        watches[name] = watched(getattr(os, name))
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(mock.patch.multiple(os, **watches))
-        own_names = getattr(answer, "__globals__", {})
-        stack.enter_context(mock.patch.dict(own_names, imported))
-        call(answer, write, path, shown="a write that goes well")
-    return seen
+    for wrong, said in (
+        (held(path) != NEW, f"path holds {held(path)!r}, expected {NEW!r}"),
+        (gone, "for a moment there was no checkpoint at all: os.replace has none"),
+        (written.held != old, "path was written directly, and a crash leaves half"),
+        (names != [path.name], f"the folder holds {names}, expected {path.name} alone"),
+        (same, "the new bytes were copied into the old file, and a crash leaves half"),
+        (sync.held != old, "os.fsync was not called before the rename"),
+        (sync.synced is None, "the file renamed is not in the folder of path"),
+        (
+            sync.synced != len(NEW),
+            f"at os.fsync the file had {sync.synced} of {len(NEW)} bytes, the others"
+            " not yet, or in Python's buffer: write, file.flush(), os.fsync",
+        ),
+    ):
+        if wrong:
+            raise Wrong(f"after {shown}: {said}; {STEPS}")
 
 
 def _save_badly(answer, path):
-    path.write_bytes(b"old checkpoint")
-    _fail(answer, path, OSError("no space left on device"), "")
-    after = "after a save that failed, "
-    _fail(answer, path, ValueError("this cannot be saved"), after)
+    """Two saves that fail, and one that goes well, over the new checkpoint."""
+    for error in (OSError("no space left on device"), ValueError("cannot be saved")):
+
+        def write(file, error=error):
+            file.write(b"half a ")
+            file.flush()
+            raise error
+
+        try:
+            answer(write, path)
+        except Exception as raised:
+            if error not in (raised, raised.__cause__):
+                raise Wrong(
+                    f"write raised {error!r}, and save {raised!r}: let the error"
+                    " through, and let a half file stop no later save"
+                ) from raised
+        else:
+            raise Wrong(f"write raised {error!r}, but save did not: nobody will notice")
+        if held(path) != NEW:
+            raise Wrong(
+                f"write failed in the middle, and path holds {held(path)!r}, expected"
+                f" the checkpoint before, {NEW!r}"
+            )
     shown = "a save after two that failed"
     call(answer, lambda file: file.write(b"third try"), path, shown=shown)
-    if path.read_bytes() != b"third try":
-        raise Wrong(f"{shown} left {path.read_bytes()!r}, expected b'third try'")
-
-
-def _fail(answer, path, error, after):
-    def write(file):
-        file.write(b"half a ")
-        file.flush()
-        raise error
-
-    try:
-        answer(write, path)
-    except FileExistsError as raised:
-        raise Wrong(
-            f"{after}its half file is still there, and the next save cannot open it:"
-            f" {raised}"
-        ) from raised
-    except Exception as raised:
-        if error not in (raised, raised.__cause__):
-            raise Wrong(
-                f"{after}write raised {error!r}, and save {raised!r}: let the error"
-                " through"
-            ) from raised
-    else:
-        raise Wrong(f"write raised {error!r}, but save did not: nobody will notice")
-    held = path.read_bytes() if path.exists() else "nothing"
-    if held != b"old checkpoint":
-        raise Wrong(
-            f"write failed in the middle, and path holds {held!r}, expected b'old"
-            " checkpoint'"
-        )
+    expect.equal(held(path), b"third try", shown, said="path holds")
 
 
 CRASHES = [  # cost, host_mtbf, hosts
@@ -490,20 +342,10 @@ def check_best_interval(answer):
         T = math.sqrt(2 * cost * M)
         lost = cost / T + T / (2 * M)
         slips = [
-            (
-                math.sqrt(2 * cost * host_mtbf),
-                "you took the time between crashes of one host",
-            ),
-            (math.sqrt(cost * M), "the root is of twice the product, 2 · cost · M"),
-            (
-                math.sqrt(2 * cost * host_mtbf * hosts),
-                "more hosts crash more often, not less",
-            ),
-            (T / 60, "seconds are asked, not minutes"),
-            (T / 3600, "seconds are asked, not hours"),
-            (M, "a checkpoint at each crash is too late"),
+            (T * hosts**0.5, "you took the time between crashes of one host"),
+            (T / 2**0.5, "the root is of twice the product, 2 · cost · M"),
+            (T * hosts, "more hosts crash more often, not less"),
             (T**2, "the root is missing"),
-            (lost, "that is the share. First the seconds"),
         ]
         fault = expect.explain(seconds, slips, "T = sqrt(2 · cost · M)")
         why = f"the job crashes every {M:.4g} s; {fault}"
@@ -513,10 +355,7 @@ def check_best_interval(answer):
             (100 * lost, "a share is asked, not percent"),
             (1 - lost, "asked is what is lost, not what remains"),
         ]
-        why = (
-            "cost / T for saving and T / (2 M) for work that is repeated, M ="
-            f" {M:.4g} s"
-        )
+        why = f"cost / T for saving, T / (2 M) for work that is repeated, M = {M:.4g} s"
         expect.close(share, lost, shown, why, slips, said="you returned a share of")
 
 

@@ -1,9 +1,6 @@
 """Exercises of lesson 14."""
 
 import functools
-import math
-import numbers
-import operator
 
 import torch
 import torch.distributed as dist
@@ -11,92 +8,39 @@ from torch.distributed.tensor import Replicate, Shard, distribute_tensor
 from torch.utils.data import DataLoader, TensorDataset
 
 from course import expect
-from course.answers import DOTS, NotAnswered, Wrong, call, plain
+from course.answers import NotAnswered, Wrong, call, unanswered
 from course.exercises import Exercise
 from simulate.fake import fake_processes
 from simulate.sharding import blocks
-
-
-class _Spmd:
-    """What torch_xla.distributed.spmd knows of meshes and specs, for n devices and
-    without torch_xla.
-    """
-
-    def __init__(self, n):
-        self.Mesh, self.marked = functools.partial(_Mesh, n), []
-
-    def mark_sharding(self, t, mesh, partition_spec):
-        if not isinstance(mesh, _Mesh):
-            raise TypeError(
-                f"the second argument must be a Mesh, not a {type(mesh).__name__}"
-            )
-        spec = tuple(
-            mesh.axis_names[axis] if isinstance(axis, int) else axis
-            for axis in partition_spec
-        )
-        held = blocks(t.shape, mesh.shape(), spec)
-        for old, _, cut, before in self.marked:
-            if old is t and any(cut) and before != held:
-                raise RuntimeError("Existing annotation must be cleared first")
-        self.marked.append((t, mesh, spec, held))
-        return t
-
-
-class _Mesh:
-    def __init__(self, n, device_ids, mesh_shape, axis_names=None):
-        self.device_ids = plain(list(device_ids))
-        self.mesh_shape = tuple(map(operator.index, mesh_shape))
-        axes = len(self.mesh_shape)
-        self.axis_names = tuple(axis_names or (f"axis {k}" for k in range(axes)))
-        assert len(self.device_ids) == n, (
-            f"Number of device IDs ({len(self.device_ids)}) must match the global"
-            f" number of devices ({n})"
-        )
-        assert math.prod(self.mesh_shape) == n, (
-            f"Number of device IDs ({n}) must match mesh size"
-            f" ({math.prod(self.mesh_shape)})"
-        )
-        assert len(self.axis_names) == axes, (
-            f"Number of axis names ({len(self.axis_names)}) must match mesh dimensions"
-            f" ({axes})"
-        )
-
-    def shape(self):
-        return dict(zip(self.axis_names, self.mesh_shape, strict=True))
+from simulate.toy_xla import ToySpmd
 
 
 def check_cut(answer):
     for n, rows, columns in ((8, 12, 8), (4, 6, 10), (6, 8, 6)):
-        xs, x = _Spmd(n), torch.zeros(rows, columns)
+        xs, x = ToySpmd(n), torch.zeros(rows, columns)
+        shown = f"{n} devices and a {rows} × {columns} matrix"
+        call(answer, xs, x, n, shown=shown)
+        if not xs.marked or xs.marked[-1].tensor is not x:
+            what = "another tensor" if xs.marked else "nothing"
+            raise Wrong(
+                f"for {shown} {what} was marked: expected xs.mark_sharding(x, mesh,"
+                " spec), of x itself"
+            )
+        mark, devices = xs.marked[-1], list(range(n))
         mesh = {"data": n // 2, "model": 2}
-        given = f"{n} devices and a {rows} × {columns} matrix"
-        call(answer, xs, x, n, shown=given)
-        shown = f"for {given}"
-        if not xs.marked:
-            raise Wrong(
-                f"{shown} nothing was marked: expected xs.mark_sharding(x, mesh, spec)"
-            )
-        tensor, found, spec, held = xs.marked[-1]
-        if tensor is not x:
-            raise Wrong(f"{shown} another tensor was marked, expected x itself")
-        if list(found.shape().items()) != list(mesh.items()):
-            raise Wrong(f"{shown} the mesh is {found.shape()}, expected {mesh}")
-        devices = list(range(n))
-        if found.device_ids != devices:
-            raise Wrong(
-                f"{shown} the mesh has the devices {found.device_ids}, expected"
-                f" {devices}, row by row"
-            )
+        found = mark.mesh.shape()
+        # as lists, for the order of the axes counts
+        said = "the mesh is"
+        expect.equal([*found.items()], [*mesh.items()], shown, said=said)
+        said, why = "the mesh has the devices", "row by row"
+        expect.equal(mark.mesh.device_ids, devices, shown, why, said=said)
         why = "the second entry of a spec cuts the columns, here along `data`"
-        if spec[0] is not None:
+        if mark.spec[0] is not None:
             why = "the first entry of a spec is for the rows, and they stay whole"
         expected = blocks(x.shape, mesh, (None, "data"))
-        for device, mine, theirs in zip(devices, held, expected, strict=True):
-            if mine != theirs:
-                raise Wrong(
-                    f"{shown} and the spec {spec}, device {device} holds"
-                    f" {_block(mine)}, expected {_block(theirs)}: {why}"
-                )
+        for device, mine, theirs in zip(devices, mark.blocks, expected, strict=True):
+            said = f"and the spec {mark.spec}, device {device} holds"
+            expect.equal(_block(mine), _block(theirs), shown, why, said=said)
 
 
 def _block(block):
@@ -106,41 +50,30 @@ def _block(block):
 
 def check_rows(answer):
     for rows, n in ((24, 8), (10, 8), (12, 8), (7, 3), (9, 4), (3, 4), (5, 1)):
-        for device, (held,) in enumerate(blocks((rows,), {"all": n}, ("all",))):
+        for device, ((first, end),) in enumerate(blocks((rows,), {"all": n}, ("all",))):
             shown = f"device = {device}, rows = {rows}, n = {n}"
+            asked = "a pair (first, end) of whole numbers"
             got = expect.listed(call(answer, device, rows, n, shown=shown))
-            if not isinstance(got, (tuple, list)) or len(got) != 2:
-                raise Wrong(
-                    f"for {shown} you returned {got!r}, expected a pair (first, end)"
-                )
-            got = tuple(map(expect.listed, got))
-            expected = tuple(held)
-            if not all(type(value) is int for value in got):
-                raise Wrong(
-                    f"for {shown} you returned {got}, expected two whole numbers"
-                )
-            nothing = expected[0] == expected[1]
-            if not (nothing and got[0] == got[1]):
-                why = _why_rows(got, *expected, rows, n)
-                expect.equal(got, expected, shown, why)
-
-
-def _why_rows(got, first, end, rows, n):
-    part = -(-rows // n)
-    if not rows % n:
-        if got == (first, end - 1):
-            return "`end` is the first row that it does not hold, as in a slice"
-        if got == (first, end - first):
-            return "the second number says where its rows end, not how many there are"
-        if got in ((first - part, end - part), (first + 1, end + 1)):
-            return "devices and rows count from 0"
-    count = "1 row" if part == 1 else f"{part} rows"
-    why = f"each part has {count}, {rows} / {n} rounded up"
-    if first == end:
-        return f"{why}, and the devices before it hold all {rows}"
-    if end - first < part:
-        return f"{why}, but the tensor ends at {rows}"
-    return why
+            if isinstance(got, (tuple, list)):
+                got = [*map(expect.listed, got)]
+            got = expect.numbers(got, 2, shown, asked)
+            for value in got:
+                expect.instance(value, int, shown, asked)
+            if first == end and got[0] == got[1]:
+                continue  # nothing is nothing, wherever
+            part = -(-rows // n)
+            slips = [
+                ((first, end - 1), "`end` is the first row not held, as in a slice"),
+                ((first, end - first), "`end` says where its rows end, not how many"),
+                ((first - part, end - part), "devices and rows count from 0"),
+            ]
+            why = f"a part has {rows} / {n} rows, rounded up: {part}, as long as any"
+            why = f"{why} of the {rows} are left"
+            for value, text in slips:
+                # of uneven parts these say too much
+                if tuple(got) == value and rows % n == 0:
+                    why = text
+            expect.equal(tuple(got), (first, end), shown, why)
 
 
 LOADED = [  # samples, batch, world
@@ -155,16 +88,11 @@ LOADED = [  # samples, batch, world
 def check_loader(answer):
     for samples, batch, world in LOADED:
         data, taken = TensorDataset(torch.arange(samples)), []
+        given = f"{samples} samples, batch = {batch}, world = {world}"
         for rank in range(world):
-            shown = (
-                f"{samples} samples, batch = {batch}, rank = {rank}, world = {world}"
-            )
+            shown = f"{given}, rank = {rank}"
             loader = call(answer, data, batch, rank, world, shown=shown)
-            if not isinstance(loader, DataLoader):
-                raise Wrong(
-                    f"for {shown} you returned {type(loader).__name__}, expected a"
-                    " DataLoader"
-                )
+            expect.instance(loader, DataLoader, shown, "a DataLoader")
             if not hasattr(loader.sampler, "set_epoch"):
                 raise Wrong(
                     f"for {shown} the loader's sampler, a"
@@ -178,33 +106,25 @@ def check_loader(answer):
             taken.append(epochs)
         for epoch in (0, 1, 2):
             shares = [sum(epochs[epoch], []) for epochs in taken]
-            _judge_shares(shares, samples, batch, world, epoch)
+            _judge_shares(shares, samples, batch // world, f"{given}, epoch {epoch}:")
 
 
 def _numbers(loader, epoch, shown):
+    """The samples of an epoch, batch by batch."""
     try:
         loader.sampler.set_epoch(epoch)
         return [[int(n) for n in part[0]] for part in loader]
     except Exception as error:
-        raise Wrong(
-            f"for {shown} the loader raised {type(error).__name__}: {error}"
-        ) from error
+        raised = f"{type(error).__name__}: {error}"
+        raise Wrong(f"for {shown} the loader raised {raised}") from error
 
 
 def _judge_epochs(epochs, size, shown):
     sizes = sorted({len(part) for epoch in epochs for part in epoch})
-    if not sizes:
-        raise Wrong(f"for {shown} the loader has no batches")
-    if len(sizes) > 1:
-        raise Wrong(
-            f"for {shown} the batches have {sizes} samples: each other shape is another"
-            " compilation"
-        )
-    if sizes != [size]:
-        why = ": `batch` counts all processes" if sizes[0] > size else ""
-        raise Wrong(
-            f"for {shown} the batches have {sizes[0]} samples, expected {size}{why}"
-        )
+    why = "each other shape is another compilation"
+    if len(sizes) == 1 and sizes[0] > size:
+        why = "`batch` counts all processes"
+    expect.equal(sizes, [size], shown, why, said="the batches have the sizes")
     for k, epoch in ((1, 0), (2, 1), (2, 0)):
         if epochs[k] == epochs[epoch]:
             raise Wrong(
@@ -213,43 +133,34 @@ def _judge_epochs(epochs, size, shown):
             )
 
 
-def _judge_shares(taken, samples, batch, world, epoch):
-    shown = f"for {samples} samples, batch = {batch}, world = {world}, epoch {epoch}:"
-    sizes = [len(share) for share in taken]
-    if len(set(sizes)) > 1:
-        raise Wrong(
-            f"{shown} the processes have {sizes} samples, expected as many each"
-        )
-    own_batch = batch // world
-    missing = samples // world // own_batch * own_batch - sizes[0]
-    if missing > 0:
-        raise Wrong(
-            f"{shown} a process gets {sizes[0]} samples, expected {missing} more: all"
-            " whole batches"
-        )
-    strange = [number for share in taken for number in share if number >= samples]
+def _judge_shares(shares, samples, own_batch, shown):
+    world, sizes = len(shares), [len(share) for share in shares]
+    whole = samples // world // own_batch * own_batch
+    # a sample more than whole batches came twice, which is said below
+    said, why = "the processes have so many samples:", "all whole batches, each as many"
+    if min(sizes) < whole or len(set(sizes)) > 1:
+        expect.equal(sizes, [whole] * world, shown, why, said=said)
+    strange = [n for share in shares for n in share if n >= samples]
     if strange:
-        raise Wrong(
-            f"{shown} sample {strange[0]} is not of the data that you were given"
-        )
-    for share in taken:
+        raise Wrong(f"for {shown} sample {strange[0]} is not of your data")
+    for share in shares:
         if again := _twice(share):
             raise Wrong(
-                f"{shown} a process gets number {again[0]} more than once, so others"
-                " are left out"
+                f"for {shown} a process gets number {again[0]} more than once, so"
+                " others are left out"
             )
-    twice = _twice(sum(taken, []))
-    if len(twice) >= world:  # a sampler pads by up to world - 1
-        raise Wrong(
-            f"{shown} {len(twice)} samples came to two processes, such as number"
-            f" {twice[0]}: expected none. Do all use the same order in an epoch, and"
-            " each its own part of it?"
-        )
+    twice = _twice(sum(shares, []))
     if twice:
+        why = "do all use the same order in an epoch, and each its own part of it?"
+        if len(twice) < world:  # a sampler pads by up to world - 1
+            why = (
+                f"{samples} is no multiple of {world}, and the sampler fills up with"
+                " samples that it has given; DistributedSampler(..., drop_last=True)"
+                " does not"
+            )
         raise Wrong(
-            f"{shown} sample {twice[0]} came to two processes: {samples} is no multiple"
-            f" of {world}, and the sampler fills up with samples that it has given"
-            " already; DistributedSampler(..., drop_last=True) does not"
+            f"for {shown} {len(twice)} samples came to two processes, such as number"
+            f" {twice[0]}: {why}"
         )
 
 
@@ -260,13 +171,12 @@ def _twice(numbers):
 def check_pair(answer):
     if not isinstance(answer, (tuple, list)) or len(answer) != 2:
         raise Wrong(f"expected two lists of placements, of a and of b, got {answer!r}")
-    if any(part is DOTS for part in answer):
+    if any(map(unanswered, [answer, *answer])):
         raise NotAnswered
     for name, placements in zip("ab", answer, strict=True):
         _judge_placements(name, placements)
     forward = _issued(*map(list, answer))
-    for name, placements in zip("ab", answer, strict=True):
-        along_model, along_data = placements
+    for name, (along_model, along_data) in zip("ab", answer, strict=True):
         if along_data.is_shard():
             raise Wrong(
                 f"{name} is cut along data: its second placement is {along_data},"
@@ -278,9 +188,7 @@ def check_pair(answer):
             )
     # y has 16 / 4 rows and 8 columns of 4 bytes here
     if forward != [("all_reduce", 128, 2)]:
-        words = ", ".join(
-            f"{name} of {size} bytes among {ranks}" for name, size, ranks in forward
-        )
+        words = ", ".join("{} of {} bytes among {}".format(*each) for each in forward)
         raise Wrong(
             f"with a {list(answer[0])} and b {list(answer[1])} the forward pass sends"
             f" {words or 'nothing'}, expected one all_reduce of 128 bytes among 2."
@@ -293,8 +201,6 @@ def _judge_placements(name, placements):
     asked = "a list of two placements, for the axes model and data"
     if not isinstance(placements, (tuple, list)) or len(placements) != 2:
         raise Wrong(f"{name} is {placements!r}, expected {asked}")
-    if any(placement is DOTS for placement in placements):
-        raise NotAnswered
     for placement in placements:
         if not isinstance(placement, (Shard, Replicate)):
             raise Wrong(
@@ -320,48 +226,34 @@ def _issued(a, b):
 
 def check_break_even(answer):
     for width, p in ((1024, 8), (1024, 2), (4096, 2), (100, 6)):
-        got = _tokens(answer, width, p)
-        if math.isclose(got, 6 * width, rel_tol=1e-6):
-            continue
-        if math.isclose(got, _tokens(answer, width, 3 * p), rel_tol=1e-6):
-            slips = [
-                (
-                    12 * width,
-                    "In a ring, a gather or a reduce-scatter sends half of what an"
-                    " all-reduce does, and both all-reduces count",
-                ),
-                (
-                    4 * width,
-                    "The weights are gathered twice, and their gradients"
-                    " reduce-scattered: three times",
-                ),
-                (
-                    3 * width,
-                    "The pair has two weights, of 4 × width² each; all numbers have 2"
-                    " bytes, and a ring sends a sum twice",
-                ),
-            ]
-            fault = expect.explain(got, slips, "For which tokens are they equal?")
-        else:
-            fault = (
-                "p drops out: both are sums over all p devices, and the factor of a"
-                " ring stands on both sides"
-            )
         shown = f"width = {width}, p = {p}"
+        asked = "a number of tokens"
+        got = expect.real(call(answer, width, p, shown=shown), shown, asked)
+        got = int(got) if got.is_integer() else got
+        slips = [
+            (
+                12 * width,
+                "In a ring, a gather or a reduce-scatter sends half of what an"
+                " all-reduce does, and both all-reduces count",
+            ),
+            (
+                4 * width,
+                "The weights are gathered twice, and their gradients reduce-scattered:"
+                " three times",
+            ),
+            (
+                3 * width,
+                "The pair has two weights, of 4 × width² each; all numbers have 2"
+                " bytes, and a ring sends a sum twice",
+            ),
+        ]
+        fault = "For which tokens are they equal? p drops out, it is on both sides"
+        fault = expect.explain(got, slips, fault)
         why = (
             f"two all-reduces of tokens × {width} against three collectives of"
             f" 8 × {width}², each of which sends half as much. {fault}"
         )
         expect.close(got, 6 * width, shown, why)
-
-
-def _tokens(answer, width, p):
-    shown = f"width = {width}, p = {p}"
-    got = call(answer, width, p, shown=shown)
-    got = got.item() if isinstance(got, torch.Tensor) and got.numel() == 1 else got
-    if isinstance(got, bool) or not isinstance(got, numbers.Real):
-        raise Wrong(f"for {shown} you returned {got!r}, expected a number of tokens")
-    return int(got) if float(got).is_integer() else float(got)
 
 
 EXERCISES = [

@@ -1,22 +1,23 @@
 """Exercises of lesson 16."""
 
 import copy
+import json
 import pathlib
 import tempfile
 import unittest.mock
 import warnings
 import weakref
-import zipfile
 from collections import OrderedDict
 
 import torch
 from torch import nn
-from torch.overrides import TorchFunctionMode
 
 from course import expect
 from course.answers import Wrong, call
 from course.exercises import Exercise
+from simulate.checkpoint import saved_on
 from simulate.fake import fake_gpus
+from simulate.watch import MetaValues
 
 
 class _Matrix(nn.Module):
@@ -29,11 +30,10 @@ class _Matrix(nn.Module):
         ones = torch.ones(3, 2, device=device)
         # autograd on a device that is not there would end the process
         self.weight = nn.Parameter(ones, requires_grad=device == "cpu")
-        self.called, self.seen = False, None
+        self.seen = None
 
     def forward(self, x):
         kind = x.device.type
-        self.called = True
         self.seen = None
         if torch.is_autocast_enabled(kind):
             self.seen = torch.get_autocast_dtype(kind)
@@ -58,26 +58,17 @@ def check_under_autocast(answer):
 
 def _check_autocast(answer, device):
     net, x = _Matrix(device), torch.ones(4, 3, device=device)
-    shown = f"a net and an x on {device}"
+    shown, kind = f"a net and an x on {device}", x.device.type
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         got = call(answer, net, x, shown=shown)
-    on = torch.is_autocast_enabled(x.device.type)
-    torch.set_autocast_enabled(x.device.type, False)
-    if not isinstance(got, torch.Tensor):
-        raise Wrong(
-            f"for {shown} you returned {_brief(got)}, expected the tensor net(x)"
-        )
-    if not net.called:
-        raise Wrong(f"for {shown} you returned a tensor, but net was not called")
-    if got.device != x.device:
-        raise Wrong(
-            f"for {shown} the result is on {got.device}: leave net and x where they are"
-        )
+    on = torch.is_autocast_enabled(kind)
+    torch.set_autocast_enabled(kind, False)
+    expect.instance(got, torch.Tensor, shown, "the tensor net(x)")
     if net.seen is None:
         raise Wrong(
-            f"for {shown} autocast was not on for {x.device.type} when net was called:"
-            " call it within `with torch.autocast(…)`, and name the type of x's device"
+            f"for {shown} autocast was not on for {kind} when net was called: call it"
+            " within `with torch.autocast(…)`, and name the type of x's device"
         )
     why, said = "name it with dtype=", "autocast was set to"
     expect.equal(net.seen, torch.bfloat16, shown, why, said)
@@ -89,23 +80,12 @@ def _check_autocast(answer, device):
             )
     if on:
         raise Wrong(f"for {shown} autocast is still on afterwards: use a with block")
-    if got.dtype != torch.bfloat16 or got.shape != (4, 2):
-        raise Wrong(
-            f"for {shown} you returned {got.dtype} of shape {tuple(got.shape)},"
-            " expected net(x) as it is"
-        )
-    if device == "cpu" and not got.requires_grad:
-        raise Wrong(
-            f"for {shown} the result has no graph, expected net(x) as it is: autocast"
-            " alone, nothing around it"
-        )
-    if not net.training:
-        raise Wrong(f"for {shown} net is in eval mode afterwards: leave it as it is")
-    if device == "cpu" and (got != 3).any():
-        raise Wrong(
-            f"for {shown} you returned {got[0].tolist()} in each row, expected net(x)"
-            f" as it is, {[3.0, 3.0]}"
-        )
+    form = str(got.device), got.dtype, tuple(got.shape), got.requires_grad
+    expected = str(x.device), torch.bfloat16, (4, 2), device == "cpu"
+    why = "net(x) as it is, with its device, dtype, shape and graph"
+    expect.equal(form, expected, shown, why)
+    if device == "cpu":
+        expect.tensor(got, torch.full((4, 2), 3, dtype=torch.bfloat16), shown, why)
 
 
 MESSAGES = {  # message of a warning: expected, why
@@ -177,79 +157,29 @@ def check_replacement(answer):
 
 USUAL = {"error": None, "warnings": [], "printed": "1\n", "seconds": 0.125}
 WARNED, FAILED = {"warnings": ["W"]}, {"error": "E"}
-
-
+TWO, SLOW = {"printed": "2\n"}, {"seconds": 5.0}
+OLD = "the old part is judged, whatever the new one does"
 JUDGED = [  # what is not as usual in the old part, in the new one, expected, why
     ({}, {}, "fine", "it is silent, as fast, and prints the same"),
     ({"error": "RuntimeError: no"}, {}, "raises", "it ended in an error"),
     (FAILED | WARNED, {}, "raises", "an error outweighs the warning before it"),
     (FAILED | {"printed": ""}, {}, "raises", "an error outweighs what was printed"),
     ({"warnings": ["FutureWarning"]}, {}, "warns", "it gave a warning"),
-    (
-        WARNED | {"printed": "2\n"},
-        {},
-        "warns",
-        "a warning is not silence, whatever it prints",
-    ),
-    (
-        {"seconds": 5.0, "warnings": ["W", "V"]},
-        {},
-        "warns",
-        "a warning outweighs the time",
-    ),
-    ({"printed": "2\n"}, {}, "wrong", "it is silent and prints something else"),
-    (
-        {"printed": "10\n"},
-        {"printed": "01\n"},
-        "wrong",
-        "it is silent and prints something else",
-    ),
-    (
-        {"printed": "2\n", "seconds": 5.0},
-        {},
-        "wrong",
-        "a wrong result is not made better by being slow",
-    ),
-    ({"printed": "2\n"}, {"printed": "2\n"}, "fine", "both print the same"),
+    (WARNED | TWO, {}, "warns", "a warning is not silence, whatever it prints"),
+    (SLOW | {"warnings": ["W", "V"]}, {}, "warns", "a warning outweighs the time"),
+    (TWO, {}, "wrong", "it is silent and prints something else"),
+    ({"printed": "10\n"}, {"printed": "01\n"}, "wrong", "it prints something else"),
+    (TWO | SLOW, {}, "wrong", "a wrong result is not made better by being slow"),
+    (TWO, TWO, "fine", "both print the same"),
     ({"seconds": 1.25}, {}, "slower", "10 times as long is at least 10 times"),
     ({"seconds": 1.1875}, {}, "fine", "9.5 times as long is less than the factor"),
-    ({}, {"seconds": 5.0}, "fine", "faster than the new one is no fault"),
-    (
-        {"printed": ""},
-        {"seconds": 0.0078125},
-        "wrong",
-        "printing nothing differs from printing 1",
-    ),
-    (
-        {"error": ""},
-        {},
-        "raises",
-        "an error without a text is an error: compare with None",
-    ),
-    (
-        WARNED,
-        WARNED,
-        "warns",
-        "what the old part does counts, whatever the new one does",
-    ),
-    (
-        FAILED,
-        FAILED,
-        "raises",
-        "what the old part does counts, whatever the new one does",
-    ),
-    (
-        {},
-        WARNED,
-        "fine",
-        "the verdict is on the old part, and the warning came from the new one",
-    ),
-    (
-        {},
-        FAILED,
-        "fine",
-        "the verdict is on the old part, and the error came from the new one",
-    ),
+    ({}, SLOW, "fine", "faster than the new one is no fault"),
+    ({"printed": ""}, {"seconds": 1 / 128}, "wrong", "nothing is not what 1 is"),
+    ({"error": ""}, {}, "raises", "an error may have no text: compare with None"),
+    (WARNED, WARNED, "warns", OLD),
+    (FAILED, FAILED, "raises", OLD),
+    ({}, WARNED, "fine", f"{OLD}; the warning came from the new one"),
+    ({}, FAILED, "fine", f"{OLD}; the error came from the new one"),
 ]
 FACTORS = [  # seconds of the old part, factor, expected; the new part takes 0.125 s
     (0.375, 2, "slower"),
@@ -262,33 +192,20 @@ FACTORS = [  # seconds of the old part, factor, expected; the new part takes 0.1
 
 
 def check_verdict(answer):
-    for old_part, new_part, expected, why in JUDGED:
-        old, new = _outcome(old_part), _outcome(new_part)
-        shown = (
-            f"an old part with {_told(old, new)} and a new one with {_told(new, old)}"
-        )
-        got = call(answer, old, new, shown=shown)
-        expect.equal(got, expected, shown, why)
+    for old, new, expected, why in JUDGED:
+        _check_outcome(answer, old, new, (), expected, why)
     for seconds, factor, expected in FACTORS:
-        shown = f"an old part of {seconds} s, a new one of 0.125 s and factor={factor}"
-        old, new = _outcome({"seconds": seconds}), _outcome({})
-        got = call(answer, old, new, factor, shown=shown)
         why = f"it took {seconds / 0.125:g} times as long; use the argument"
-        expect.equal(got, expected, shown, why)
+        _check_outcome(answer, {"seconds": seconds}, {}, [factor], expected, why)
 
 
-def _outcome(unusual):
-    outcome = copy.deepcopy(USUAL | unusual)
-    outcome["printed"] = "".join(list(outcome["printed"]))  # no object that is shared
-    return outcome
-
-
-def _told(did, other):
-    """In words, what matters of an outcome: what is not as in the other one, or not as
-    usual.
-    """
-    matters = [key for key in did if did[key] != other[key] or did[key] != USUAL[key]]
-    return ", ".join(f"{key} {did[key]!r}" for key in matters or ["printed", "seconds"])
+def _check_outcome(answer, old, new, factor, expected, why):
+    # through JSON, so that the two share no object
+    old, new = (json.loads(json.dumps(USUAL | part)) for part in (old, new))
+    shown = ", ".join(
+        [f"old = {old}", f"new = {new}", *map("factor = {}".format, factor)]
+    )
+    expect.equal(call(answer, old, new, *factor, shown=shown), expected, shown, why)
 
 
 class _Mark(torch.autograd.Function):
@@ -366,21 +283,17 @@ def check_train(answer):
 
 def _check_training(answer, count, scale=1):
     model, twin, start = _Watched(), _Watched(), _Watched().state_dict()
-    shown = f"a small model and {count} batches on the CPU"
-    if count == 1:
-        shown = "a small model and 1 batch on the CPU"
+    shown = f"a small model on the CPU and batches: {count}"
     if scale != 1:
         shown += f" (targets near {scale:,.0f})"
     given = model, _batches(count, scale), torch.device("cpu")
     got = call(answer, *given, shown=shown, changes=[model])
     if not isinstance(got, (tuple, list)) or len(got) != 2:
-        text = f"{len(got)} values" if isinstance(got, (tuple, list)) else _brief(got)
         raise Wrong(
-            f"for {shown} you returned {text}, expected a pair: mean loss, best weights"
+            f"for {shown} you returned {_brief(got)}, expected a pair: mean loss, best"
+            " weights"
         )
     mean, best = got
-    if isinstance(best, torch.Tensor) and isinstance(mean, dict):
-        raise Wrong("the mean loss comes first, then the best weights")
     expected, weights = _expected(twin, _batches(count, scale))
     _judge_mean(mean, expected, model, shown)
     _judge_best(best, weights, model, shown)
@@ -391,32 +304,24 @@ def _check_training(answer, count, scale=1):
             " the order of a step is zero_grad, backward, step"
         )
     if not _same(current, twin.state_dict()):
-        why = (
-            "one step of plain SGD with lr=0.1 for each batch, on the model that was"
-            " passed"
+        raise Wrong(
+            f"for {shown} the model is not trained as it should be: one step of plain"
+            " SGD with lr=0.1 for each batch, on the model that was passed, with the"
+            " gradients of its batch alone (zero_grad)"
         )
-        if count > 1:
-            why += ", and each with the gradients of its batch alone (zero_grad)"
-        raise Wrong(f"for {shown} the model is not trained as it should be: {why}")
 
 
 def _judge_mean(mean, expected, model, shown):
-    if not isinstance(mean, torch.Tensor):
-        why = ""
-        if isinstance(mean, float):
-            why = ": a number would have to be read, and reading waits for a GPU"
+    if not isinstance(mean, torch.Tensor) or mean.numel() != 1:
         raise Wrong(
-            f"for {shown} the mean loss is {_brief(mean)}, expected a tensor{why}"
+            f"for {shown} the mean loss is {_brief(mean)}, expected a tensor with one"
+            " number (a Python number would have to be read, and reading waits for a"
+            " GPU)"
         )
     if mean.requires_grad or model.kept > 2:  # two may be: the last loss and the lowest
         raise Wrong(
             "the graphs of all batches are kept, by the sum of their losses: add up"
             " loss.detach()"
-        )
-    if mean.numel() != 1:
-        raise Wrong(
-            f"for {shown} the mean loss has the shape {tuple(mean.shape)}, expected a"
-            " single number"
         )
     why = "the sum of the losses, divided by the number of batches"
     said = "the mean loss is"
@@ -425,22 +330,12 @@ def _judge_mean(mean, expected, model, shown):
 
 def _judge_best(best, weights, model, shown):
     if not isinstance(best, dict) or set(best) != set(weights):
-        text = _brief(best)
-        if isinstance(best, dict):
-            text = f"a dict with the keys {', '.join(map(str, best))}"
         raise Wrong(
-            f"for {shown} the best weights are {text}, expected a dict with the keys of"
-            f" state_dict(): {', '.join(weights)}"
+            f"for {shown} the best weights are {_brief(best)}, expected a dict with the"
+            f" keys of state_dict(): {', '.join(weights)}"
         )
-    for name, weight in weights.items():
-        kept = best[name]
-        if not isinstance(kept, torch.Tensor) or kept.shape != weight.shape:
-            raise Wrong(
-                "the best weights are no tensors of the same shapes as in the model's"
-                " state_dict()"
-            )
-    current = model.state_dict()
-    if any(best[name].data_ptr() == current[name].data_ptr() for name in best):
+    own = {weight.data_ptr() for weight in model.state_dict().values()}
+    if any(torch.is_tensor(kept) and kept.data_ptr() in own for kept in best.values()):
         raise Wrong(
             "the best weights share memory with the model: state_dict() is no copy,"
             " clone each tensor"
@@ -460,43 +355,11 @@ def _brief(value):
 
 def _same(got, expected):
     return all(
-        torch.allclose(got[name].double(), expected[name].double(), atol=1e-6)
-        for name in expected
+        isinstance(got[name], torch.Tensor)
+        and got[name].shape == value.shape
+        and torch.allclose(got[name].double(), value.double(), atol=1e-6)
+        for name, value in expected.items()
     )
-
-
-class _NoValues(TorchFunctionMode):
-    """A tensor on `meta` that is asked for its value says 0, or yes. Sums in place mind
-    the device, as on a GPU.
-    """
-
-    ANSWERS = {
-        torch.Tensor.item: 0.0,
-        torch.Tensor.tolist: 0.0,
-        torch.Tensor.__float__: 0.0,
-        torch.Tensor.__bool__: True,  # a loss is lower than the lowest so far
-        torch.Tensor.__format__: "0",
-    }
-    TESTS = torch.isnan, torch.isinf, torch.Tensor.isnan, torch.Tensor.isinf
-
-    def __torch_function__(self, func, types, args=(), kwargs=None):
-        on_meta = [getattr(x, "is_meta", False) for x in args]
-        if any(on_meta[:1]):
-            if func in self.ANSWERS:
-                return self.ANSWERS[func]
-            if func in self.TESTS:
-                return torch.tensor(False)
-            if func in (torch.Tensor.to, torch.Tensor.cpu):
-                try:
-                    return func(*args, **(kwargs or {}))
-                except NotImplementedError:  # a copy to the CPU, which a GPU allows
-                    return torch.zeros(args[0].shape, dtype=args[0].dtype)
-        if func is torch.Tensor.add_ and on_meta[:2] == [False, True]:
-            raise RuntimeError(
-                "Expected all tensors to be on the same device, but found at least two,"
-                " cpu and meta"
-            )
-        return func(*args, **(kwargs or {}))
 
 
 def _check_movement(answer):
@@ -510,7 +373,7 @@ def _check_movement(answer):
         build(optimizer, *args, **options)
         built.append(optimizer)
 
-    with unittest.mock.patch.object(torch.optim.SGD, "__init__", watch), _NoValues():
+    with unittest.mock.patch.object(torch.optim.SGD, "__init__", watch), MetaValues():
         try:
             answer(model, _batches(2), torch.device("meta"))
         except Exception as error:
@@ -604,8 +467,7 @@ def check_bare(answer):
         state = OrderedDict(zip(keys, tensors, strict=True))
         shown = f"the keys {keys}"
         got = call(answer, state, shown=shown)
-        if not isinstance(got, dict):
-            raise Wrong(f"for {shown} you returned {_brief(got)}, expected a dict")
+        expect.instance(got, dict, shown, "a dict")
         if set(got) != set(expected):
             expect.equal(list(got), expected, shown, why, "you returned the keys")
         if got is state or list(state) != keys:
@@ -613,69 +475,36 @@ def check_bare(answer):
                 f"for {shown} you changed or returned the dict that was passed: return"
                 " a new one"
             )
-        if any(not isinstance(got[name], torch.Tensor) for name in expected):
-            raise Wrong(f"for {shown} the values are no tensors any more")
-        if not all(map(torch.equal, map(got.get, expected), tensors)):
-            raise Wrong(f"for {shown} the tensors went to other names")
+        for name, tensor in zip(expected, tensors, strict=True):
+            expect.tensor(got[name], tensor, f"{shown}, {name}")
 
 
-class _File:
-    """A state dict in a file that says its tensors were on a GPU."""
-
-    STATE = OrderedDict(
-        weight=torch.tensor([[0.5, -1.0]]),
-        bias=torch.tensor([2.0]),
-        steps=torch.ones(()),
-    )
-
-    def __init__(self, folder):
-        plain, self.path = (
-            pathlib.Path(folder, "plain.pt"),
-            pathlib.Path(folder, "x.pt"),
-        )
-        torch.save(self.STATE, plain)
-        with (
-            zipfile.ZipFile(plain) as read,
-            zipfile.ZipFile(self.path, "w", zipfile.ZIP_STORED) as written,
-        ):
-            for name in read.namelist():
-                content = read.read(name)
-                if name.endswith("/data.pkl"):
-                    # the place of each tensor, a text with its length in front
-                    content = content.replace(
-                        b"X\x03\x00\x00\x00cpu", b"X\x06\x00\x00\x00cuda:0"
-                    )
-                written.writestr(name, content)
+IN_FILE = OrderedDict(
+    weight=torch.tensor([[0.5, -1.0]]),
+    bias=torch.tensor([2.0]),
+    steps=torch.ones(()),
+)
 
 
 def check_restore(answer):
     with tempfile.TemporaryDirectory() as folder:
-        path = _File(folder).path
+        path = pathlib.Path(folder, "x.pt")
+        path.write_bytes(saved_on("cuda:0", IN_FILE).getvalue())
         for place in (torch.device("cpu"), torch.device("meta"), "cpu", "meta"):
             shown = f"a file from a GPU and the device {place!r}"
-            _judge_state(call(answer, str(path), place, shown=shown), place, shown)
-
-
-def _judge_state(got, place, shown):
-    names = list(_File.STATE)
-    if not isinstance(got, dict) or list(got) != names:
-        raise Wrong(
-            f"for {shown} you returned {_brief(got)}, expected the state dict in the"
-            f" file, with {', '.join(names)}"
-        )
-    for name, tensor in _File.STATE.items():
-        if not isinstance(got[name], torch.Tensor):
-            raise Wrong(f"for {shown} {name} is {_brief(got[name])}, expected a tensor")
-        if got[name].device != torch.device(place):
-            raise Wrong(
-                f"for {shown} {name} is on {got[name].device}: put the tensors on the"
-                " device that was asked for"
-            )
-        if got[name].device.type == "cpu" and not torch.equal(got[name], tensor):
-            raise Wrong(
-                f"for {shown} {name} is {got[name].tolist()}, expected"
-                f" {tensor.tolist()}, as in the file"
-            )
+            got = call(answer, str(path), place, shown=shown)
+            if not isinstance(got, dict) or list(got) != list(IN_FILE):
+                raise Wrong(
+                    f"for {shown} you returned {_brief(got)}, expected the state dict"
+                    f" in the file, with {', '.join(IN_FILE)}"
+                )
+            for name, expected in IN_FILE.items():
+                where, why = torch.device(place), "the device that was asked for"
+                kept = expect.instance(got[name], torch.Tensor, shown, "tensors")
+                on = str(kept.device)
+                expect.equal(on, str(where), shown, why, f"{name} is on")
+                if where.type == "cpu":
+                    expect.tensor(kept, expected, shown, f"{name} as in the file")
 
 
 EXERCISES = [

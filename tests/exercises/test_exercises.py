@@ -419,6 +419,7 @@ def test_call_turns_errors_and_dots_into_verdicts():
     ("expectation", "said"),
     [
         (lambda: expect.number(True, "x = 3"), "you returned True, expected a number"),
+        (lambda: expect.real(None, "x = 3"), "you returned None, expected a number"),
         (
             lambda: expect.numbers((1, "a"), 2, "x = 3", "a pair"),
             "you returned (1, 'a'), expected a pair",

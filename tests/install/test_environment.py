@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tarfile
 import time
+import zipfile
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -20,7 +21,7 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
 from tests.conftest import ROOT
-from tools import setup_env
+from tools import setup_env, torch_build
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -28,7 +29,9 @@ else:
     import tomli as tomllib
 
 SETUP_ENV = ROOT / "tools" / "setup_env.py"
-COURSE = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+SETUP = ["setup_env.py", "torch_build.py"]  # in the folder tools
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+COURSE, SETUPTOOLS = PYPROJECT["project"], PYPROJECT["tool"]["setuptools"]
 
 
 def run(*command, cwd=None, **env):
@@ -81,12 +84,15 @@ def test_the_tpu_environment_has_the_oldest_that_the_course_supports():
             assert exact[requirement.name].startswith(oldest)
 
 
-def test_without_a_gpu_the_same_versions_from_the_index_for_cpus():
-    index = "--extra-index-url https://download.pytorch.org/whl/cpu"
-    assert lines("requirements-cpu.txt") == [index, "-r requirements.txt"]
-    assert lines("binder/requirements.txt") == ["-r ../requirements-cpu.txt", "-e ."]
-    for file in ("Dockerfile", ".devcontainer/devcontainer.json"):
-        assert "requirements-cpu.txt" in (ROOT / file).read_text(encoding="utf-8")
+def test_containers_have_the_same_versions_and_all_packages():
+    index = f"--extra-index-url {torch_build.WHEELS}cpu"
+    binder = lines("binder/requirements.txt")
+    assert binder == [index, "-r ../requirements.txt", "-e ."]
+    copied = (ROOT / "Dockerfile").read_text(encoding="utf-8")
+    seen = lines(".dockerignore")
+    for package in SETUPTOOLS["packages"]:
+        assert f"COPY --chown=learner {package} {package}\n" in copied
+        assert f"!{package}" in seen
 
 
 @pytest.mark.parametrize(
@@ -132,7 +138,8 @@ packages = ["utils"]
 
 
 def set_up(course, *arguments, **env):
-    return run(sys.executable, course / "tools" / "setup_env.py", *arguments, **env)
+    command = [sys.executable, course / "tools" / "setup_env.py", "--build=plain"]
+    return run(*command, *arguments, **env)
 
 
 @pytest.fixture(scope="module")
@@ -147,7 +154,8 @@ def small_course(tmp_path_factory):
     python = Path(setup_env.python_of(course / ".venv"))
     for folder in ["tools", "utils", python.parent]:
         (course / folder).mkdir(parents=True)
-    shutil.copy(SETUP_ENV, course / "tools")
+    for name in SETUP:
+        shutil.copy(ROOT / "tools" / name, course / "tools")
     (course / "utils" / "__init__.py").touch()
     (course / "pyproject.toml").write_text(SMALL)
     version = pins("requirements.txt", "3.11")["psutil"]
@@ -158,8 +166,8 @@ def small_course(tmp_path_factory):
     result = set_up(course)
     assert result.returncode == 0, result.stdout + result.stderr
     assert "Creating .venv with Python" in result.stdout
-    # of pip's lines only those before what can take long are shown
-    last = r"\nInstalling collected packages: .*\nInstalled in \d+ s\n$"
+    # by uv, of whose lines only those before what can take long are shown
+    last = r"\nPrepared \d+ packages? in .*\nInstalled in \d+ s\n$"
     assert re.search(last, result.stdout)
     assert len(result.stdout.splitlines()) < 8
     return course.rename(course.with_name("a folder with spaces"))
@@ -172,7 +180,7 @@ def test_an_interrupted_install_is_repaired_and_then_complete(
     new place.
     """
     with subprocess.Popen(
-        [sys.executable, small_course / "tools" / "setup_env.py"],
+        [sys.executable, small_course / "tools" / "setup_env.py", "--build=plain"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -202,7 +210,7 @@ def test_what_is_installed_is_not_installed_again(small_course):
     assert "Installed" in set_up(small_course, "--extra", "test").stdout
 
 
-def test_a_change_of_any_file_starts_pip(small_course):
+def test_a_change_of_any_file_starts_uv_and_pip(small_course):
     (small_course / "more.txt").write_text("-r requirements.txt\n")
     assert set_up(small_course, "--requirements", "more.txt").returncode == 0
     stamp = small_course / ".venv" / setup_env.STAMP
@@ -217,6 +225,12 @@ def test_a_change_of_any_file_starts_pip(small_course):
 
 
 PRINTED = """\
+Downloading jupyterlab (16.5MiB)
+ Downloaded jupyterlab
+Downloading jedi (4.7MiB)
+Prepared 122 packages in 20.69s
+Installed 122 packages in 3.33s
+ + tqdm==4.67.1
 Collecting torch==2.13.0 (from -r r.txt (line 2))
   Downloading torch-2.13.0-x.whl.metadata (29 kB)
   Downloading torch-2.13.0-cp311-x.whl (175.0 MB)
@@ -242,7 +256,7 @@ def test_what_pip_prints_is_shown_in_one_line_or_few(terminal, monkeypatch, caps
         ]
         assert shown.endswith(" \r")  # nothing of pip is left
     else:
-        assert shown.splitlines() == [printed[n].strip() for n in (2, 3, 6, 7)]
+        assert shown.splitlines() == [printed[n].strip() for n in (0, 3, 8, 9, 12, 13)]
 
 
 # --------------------------------------------------------------------------------------
@@ -266,9 +280,11 @@ def test_a_real_old_python_is_told_so(version):
     assert line.startswith(says) and "make lab PYTHON=" in line
 
 
-def test_setup_env_parses_on_old_pythons():
+@pytest.mark.parametrize("name", SETUP)
+def test_setup_env_parses_on_old_pythons(name):
     """Not every machine has one to try."""
-    ast.parse(SETUP_ENV.read_text(encoding="utf-8"), feature_version=(3, 6))
+    text = (ROOT / "tools" / name).read_text(encoding="utf-8")
+    ast.parse(text, feature_version=(3, 6))
 
 
 INSTALL = "Install a newer one (https://www.python.org/downloads/) and run"
@@ -366,8 +382,8 @@ PIP_FAILS = [  # package, settings of pip, what it says, what setup_env says
 def test_pip_fails(
     package, env, words, message, small_course, tmp_path, monkeypatch, capfd
 ):
-    """Its own failures: a device without space, a port where nobody listens, an index
-    that has a source only.
+    """Its own failures, after those of uv: a device without space, a port where nobody
+    listens, an index that has a source only.
     """
     if "/dev/full" in env.values() and not os.path.exists("/dev/full"):
         pytest.skip("no /dev/full on this machine")
@@ -385,9 +401,108 @@ def test_pip_fails(
     monkeypatch.setattr(setup_env, "ROOT", str(small_course))
     says = re.escape(message) + r".*\. Then run the same command again\.$"
     with pytest.raises(SystemExit, match=says):
-        setup_env.pip_install(".venv", [package])
+        setup_env.install(setup_env.python_of(small_course / ".venv"), [package])
     said = capfd.readouterr().err
     assert words in said and "WARNING" not in said and len(said.splitlines()) <= 20
+
+
+# --------------------------------------------------------------------------------------
+# uv, with pip's settings, and pip
+
+
+def wheel(folder, name, version):
+    """A wheel with nothing in it."""
+    info = f"{name}-{version}.dist-info"
+    path = folder / f"{name}-{version}-py3-none-any.whl"
+    with zipfile.ZipFile(path, "w") as archive:
+        texts = {
+            "METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n",
+            "WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        }
+        for file, text in texts.items():
+            archive.writestr(f"{info}/{file}", text)
+        rows = "".join(f"{info}/{file},,\n" for file in (*texts, "RECORD"))
+        archive.writestr(f"{info}/RECORD", rows)
+    return path
+
+
+def installer(python, name):
+    """(version, installer) of a package."""
+    code = (
+        "from importlib.metadata import distribution as d; import sys;"
+        " x = d(sys.argv[1]); print(x.version, x.read_text('INSTALLER').strip())"
+    )
+    return tuple(run(python, "-c", code, name).stdout.split())
+
+
+@pytest.fixture
+def alone(monkeypatch):
+    """pip and uv without an index."""
+    for name in ("PIP_EXTRA_INDEX_URL", "PIP_INDEX_URL", "PIP_CONSTRAINT"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+
+
+def test_uv_finds_what_pip_finds_and_pip_helps_where_uv_is_not_to_be_had(
+    small_course, tmp_path, monkeypatch, alone, capfd
+):
+    """Local wheels, of which pip has been told; a build of PyTorch that is nowhere."""
+    wheel(tmp_path, "nothing", "1.0+cpu")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
+    python = setup_env.python_of(small_course / ".venv")
+    setup_env.install(python, ["nothing==1.0"])
+    assert installer(python, "nothing") == ("1.0+cpu", "uv")
+    wheel(tmp_path, "nothing", "2.0")
+    monkeypatch.setattr(setup_env, "UV", "no-such-uv")
+    setup_env.install(python, ["nothing==2.0"], ["nothing==2.0+cu126"])
+    assert installer(python, "nothing") == ("2.0", "pip")
+    assert capfd.readouterr().err == ""  # nothing alarms
+
+
+def test_another_build_of_the_same_version_takes_its_place(
+    small_course, tmp_path, monkeypatch
+):
+    """What is named by pip's settings is taken where the index of builds has none."""
+    links = f"{tmp_path} {os.environ.get('PIP_FIND_LINKS', '')}"
+    (small_course / "build.txt").write_text("torch==0.0.1\n")
+    python = setup_env.python_of(small_course / ".venv")
+    for build in ("cpu", "cu126"):
+        path = wheel(tmp_path, "torch", f"0.0.1+{build}")
+        options = ["--requirements=build.txt", f"--build={build}"]
+        result = set_up(small_course, *options, PIP_FIND_LINKS=links)
+        assert f"PyTorch for this machine: {build} (asked for)" in result.stdout
+        assert installer(python, "torch") == (f"0.0.1+{build}", "uv")
+        path.unlink()
+
+
+def test_settings_of_pip_are_handed_to_uv(monkeypatch):
+    """As `pip config list` prints them: a variable counts more than a file."""
+    said = """\
+:env:.find-links='/more wheels'
+:env:.no-cache-dir='1'
+global.cert='/a.pem'
+global.extra-index-url='https://a.org/simple https://b.org/simple'
+global.find-links='/wheels'
+global.no-index='false'
+global.proxy='http://proxy:3128'
+install.constraint='/c.txt'
+"""
+    monkeypatch.setattr(setup_env, "run", lambda command: (True, said.splitlines()))
+    command, env = setup_env.uv_command("python")
+    assert command[:4] == ["python", "-m", "uv", "pip"]
+    found = [word for word in command if re.match("--(extra|find|constr|no-)", word)]
+    assert found == [
+        "--extra-index-url=https://a.org/simple",
+        "--extra-index-url=https://b.org/simple",
+        "--find-links=/more",
+        "--find-links=wheels",
+        "--constraint=/c.txt",
+        "--no-cache",
+    ]
+    proxy = "http://proxy:3128"
+    pem = "/a.pem"
+    assert env == {"SSL_CERT_FILE": pem, "HTTP_PROXY": proxy, "HTTPS_PROXY": proxy}
 
 
 # --------------------------------------------------------------------------------------

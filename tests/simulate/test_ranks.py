@@ -214,6 +214,19 @@ def test_settle_waits_until_no_other_rank_can_go_on():
     assert dist.run(work)[0] == [1]
 
 
+def test_settle_waits_for_who_has_not_woken_yet():
+    def work(rank):
+        dist.barrier()
+        if rank:
+            return gone.append(rank)
+        dist.settle()
+        return sorted(gone)
+
+    for _ in range(100):
+        dist, gone = Ranks(3), []
+        assert dist.run(work)[0] == [1, 2]
+
+
 def test_a_call_of_ranks_that_have_ended_is_an_error():
     dist = Ranks(1)
     dist.run(lambda rank: dist.barrier())

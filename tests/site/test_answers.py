@@ -11,7 +11,7 @@ from typing import NamedTuple
 import nbformat
 import pytest
 
-from tools.lessons.times import anchors, broken_links
+from tools.lessons.links import anchors, broken_links
 from tools.site import errors, website
 from tools.site.course import read_lessons
 from tools.site.website import ROOT

@@ -42,7 +42,7 @@ def test_controls_stand_where_the_lesson_can_put_them(number):
     content, beside = made(number)
     given = beside["values"]
     assert explorers.GRID[number].keys() <= given.keys() == content["controls"].keys()
-    assert len(explorers.settings(given)) == len(content["pictures"]) <= 800
+    assert len(drawings.settings(given)) == len(content["pictures"]) <= 800
     for name, here in given.items():
         control, possible = content["controls"][name], beside["choices"][name]
         assert len(set(here)) == len(here) == len(control["texts"]) > 1

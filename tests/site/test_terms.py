@@ -9,8 +9,9 @@ import nbformat
 import pytest
 
 from tests.conftest import ROOT
+from tools.lessons.glossary import TERM
+from tools.lessons.links import read
 from tools.lessons.notebooks import lessons
-from tools.lessons.times import TERM, read
 from tools.site import terms, website
 
 GLOSSARY, GUIDE = (read(ROOT / "docs" / name) for name in ("glossary.md", "zh.md"))

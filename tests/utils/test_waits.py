@@ -20,6 +20,8 @@ x[: n]
 x[n]
 list(range(n))
 torch.equal(x, y)
+torch.where(x > 1)
+torch.bincount(x.long())
 torch.allclose(x, y)
 x.nonzero()
 torch.tensor([x[0]])

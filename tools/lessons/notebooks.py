@@ -3,12 +3,12 @@
 python -m tools.lessons.notebooks check [FILE…]
     lessons against the rules; one line a problem, and then exit status 1
 python -m tools.lessons.notebooks write [FILE…]
-    canonical JSON, code as Ruff writes it, set-up cells, badges, minutes
+    canonical JSON, code as Ruff writes it, set-up cells, badges
 python -m tools.lessons.notebooks outputs [FILE…]
     execute lessons in this environment and store their outputs
 
-Without FILE: all lessons; check and write then take the pages about them, too
-(tools/lessons/times.py).
+Without FILE: all lessons; check then takes the pages about them, too
+(tools/lessons/pages.py).
 """
 
 import argparse
@@ -19,16 +19,15 @@ import sys
 
 import nbformat
 
-from course import grammar, recordings
+from course import grammar, recordings, widgets
 from course.exercises import lesson_exercises
-from tools.lessons import parts, rules, run, schemas, times
+from tools.lessons import links, pages, parts, rules, run, schemas
 from utils.errors import LabError
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 PNG_MOST = 60_000  # bytes
 NOTEBOOK_MOST = 600_000  # bytes
-WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 EMPTY_WORDS = re.compile(
     r"\b(simply|easily|powerful|note that|as we can see|obviously)\b", re.I
 )
@@ -116,7 +115,6 @@ def canonical(nb, path):
             cell.source = re.sub(line, lambda _: badges(path), cell.source, flags=re.M)
         for output in cell.get("outputs", []):
             _clean_output(output)
-    parts.write_minutes(nb)
     return nbformat.writes(nb) + "\n"
 
 
@@ -125,22 +123,22 @@ def _metadata(cell):
     for a cell that is shown folded.
 
     `jupyter.source_hidden` is that of JupyterLab and Notebook 7, `cellView` with a line
-    `# @title` Colab's, the tag `hide-input` MyST-NB's. VS Code has none: there the cell
+    `# @title` Colab's; the site folds by the tag. VS Code has none: there the cell
     stands open, under its title.
     """
-    tags = set(cell.metadata.get("tags", [])) - {"hide-input"}
+    tags = set(cell.metadata.get("tags", []))
     if cell.get("id") == "setup" or "fold" in tags:
         return {
             "cellView": "form",
             "jupyter": {"source_hidden": True},
-            "tags": sorted(tags | {"fold", "hide-input"}),
+            "tags": sorted(tags | {"fold"}),
         }
     return {"tags": sorted(tags)} if tags else {}
 
 
 def _clean_output(output):
     for data in (output.get("data", {}), output.get("metadata", {})):
-        data.pop(WIDGET_VIEW, None)
+        data.pop(widgets.VIEW, None)
     if "image/png" in output.get("data", {}):
         output.data["image/png"] = output.data["image/png"].replace("\n", "")
         output.data.pop("text/html", None)  # the same picture once more, for front ends
@@ -207,7 +205,7 @@ def _text_cells(nb, path):
     text = parts.text_of(nb)
     words = {word.lower() for word in EMPTY_WORDS.findall(parts.without_code(text))}
     yield from (f"empty word {word!r} (voice)" for word in sorted(words))
-    yield from times.broken_links(text, ROOT / "notebooks")
+    yield from links.broken_links(text, ROOT / "notebooks")
 
 
 def _exercises(nb, path):
@@ -291,7 +289,7 @@ def check(paths):
     """
     found = [f"{path.name}: {problem}" for path in paths for problem in problems(path)]
     if paths == lessons():
-        found += times.problems(ROOT)
+        found += pages.problems(ROOT)
     try:
         found += recording_problems()
     except LabError as error:  # a recording or a header that cannot be read
@@ -306,8 +304,7 @@ def check(paths):
 
 def write(paths):
     """Bring lessons to canonical form, with the set-up cell of the first and the
-    address in pyproject.toml. With all lessons, write the minutes into the pages about
-    them. Says which files it has changed.
+    address in pyproject.toml. Says which files it has changed.
     """
     for path in paths:
         before = path.read_text(encoding="utf-8")
@@ -315,8 +312,6 @@ def write(paths):
         if text != before:
             path.write_text(text, encoding="utf-8", newline="\n")
             print(f"{path.name}: rewritten")
-    if paths == lessons() and (changed := times.write(ROOT)):
-        print(f"minutes in {' and '.join(changed)}: rewritten, part of the change")
 
 
 def outputs(paths):

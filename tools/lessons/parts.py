@@ -13,6 +13,8 @@ from lookup.row import SETUP, TODAY
 
 COLUMNS = 88
 STARS = {1: 3, 2: 6, 3: 10}  # minutes
+# a heading: its level, its words, and the minutes that one below `## Deeper` says
+HEADING = re.compile(r"^(#+) (.+?)(?: \((\d+) minutes?\))?$", re.M)
 
 
 def code_cells(nb):
@@ -181,27 +183,3 @@ def _minutes_of_code(cell):
     if forms & {"image/png", "image/svg+xml"}:
         total += 1.2
     return total
-
-
-def write_minutes(nb):
-    """Put what `minutes` finds into the lesson: into its head, and into the headings
-    below `## Deeper`.
-    """
-    core, deeper = core_and_deeper(nb)
-    first = nb.cells[0]
-    for name, part in {"Core": core, "Deeper": deeper}.items():
-        fact = rf"(\*\*{name}:\*\*) \S+ minutes"
-        new = rf"\1 {round(minutes(part))} minutes"
-        first.source = re.sub(fact, new, first.source)
-    for title, cells in sections(core):
-        _write_heading(title, cells, "")
-    for title, cells in sections(deeper):
-        number = max(1, round(minutes(cells)))
-        _write_heading(title, cells, f" ({number} minute{'s' if number > 1 else ''})")
-
-
-def _write_heading(title, cells, time):
-    """Let the heading of a numbered section end with `time`, and with no other."""
-    if re.match(r"\d+ · ", title):
-        plain = re.sub(r" \(\S+ minutes?\)$", "", title)
-        cells[0].source = cells[0].source.replace(title, plain + time, 1)

@@ -9,6 +9,7 @@ import re
 
 from course import grammar
 from course.messages import state_of
+from tools.lessons import typed
 from tools.lessons.parts import (
     calls,
     checks,
@@ -127,6 +128,10 @@ def _head(nb, number):
         yield "the line of facts lacks Core, Deeper, Runs live on or Before this"
     if [cell.id for cell in nb.cells[1:2]] != ["setup"]:
         yield "the second cell is not the set-up cell"
+
+
+def _minutes(nb, number):
+    yield from typed.in_lesson(nb)
 
 
 def _recipe(nb, number):
@@ -330,6 +335,7 @@ RULES = (
     _folded_cells,
     _visible_cells,
     _head,
+    _minutes,
     _recipe,
     _headings,
     _core,

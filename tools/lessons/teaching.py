@@ -2,15 +2,19 @@
 timetables are those of docs/paths.md, and what it names exists.
 
 A timetable stands below a heading that is a path's. Each row with a lesson is the next
-step of that path; `make format` writes which sections that is, and how many minutes.
+step of that path, and says which sections that is, and how many minutes.
 """
 
 import re
 
 import nbformat
 
-# A row: "| 0:05 | 02 | 1 2 | 20 | 02.waits | …"; of that 1 2 and 20 are written
-ROW = re.compile(r"^(\| (home|\d+:\d\d) \| (\d\d) \|)[^|\n]*\|[^|\n]*\|(.*)", re.M)
+from tools.lessons import typed
+
+# A row: "| 0:05 | 02 | 1 2 | 20 | 02.waits | …"
+ROW = re.compile(
+    r"^\| (home|\d+:\d\d) \| (\d\d) \| ?([^|\n]*?) \| ?([^|\n]*?) \|(.*)", re.M
+)
 CLOCK = re.compile(r"^\| (\d+):(\d\d) \|", re.M)
 PREDICTION = re.compile(r'\bpredict\(\s*"(\d\d\.\w+)"')
 EXERCISE = re.compile(r"^\*\*(\d\d\.\d)\*\* ★", re.M)
@@ -52,21 +56,6 @@ def short(names):
     return [name.partition(" · ")[0] for name in names] or ["core"]
 
 
-def with_steps(text, course):
-    """`text` of the page, with the sections and minutes of each step."""
-    for _, steps, part in timetables(text, course.paths):
-        left = iter(steps)
-
-        def of_row(found, left=left):
-            number, _, names = next(left, ("", "", ["–"]))
-            lesson = course.lessons.get(number)
-            minutes = round(lesson.minutes(names)) if lesson else 0
-            return f"{found[1]} {' '.join(short(names))} | {minutes} |{found[4]}"
-
-        text = text.replace(part, ROW.sub(of_row, part))
-    return text
-
-
 def problems(text, course, folder):
     """What is wrong with the page, as lines of text. folder: of the lessons."""
     known = {
@@ -81,18 +70,21 @@ def problems(text, course, folder):
             yield f"{label} of lesson {number} is not in the cell {cell}"
     for name, steps, part in timetables(text, course.paths):
         rows = list(ROW.finditer(part))
-        lessons = [row[3] for row in rows], [number for number, _, _ in steps]
+        lessons = [row[2] for row in rows], [step.number for step in steps]
         if lessons[0] != lessons[1]:
             yield f"{name}: the path has the lessons {' '.join(lessons[1])}"
             continue
-        for row, (number, _, names) in zip(rows, steps, strict=True):
-            lesson = course.lessons.get(number)
-            takes = round(lesson.minutes(names)) if lesson else 0
-            yield from (f"{name}: {line}" for line in _late(row, part, takes))
-            for key in NAME.findall(row[4]) + re.findall(r"section \d+", row[4]):
-                _, parts = known.get(number, {}).get(key, ("", set()))
-                if not parts & {*short(names)}:
-                    yield f"{name}, {row[2]}: {key} is not in this step"
+        for row, step in zip(rows, steps, strict=True):
+            when, sections, takes = row[1], short(step.names), course.takes(step)
+            if row[3].split() != sections:
+                yield f"{name}, {when}: this step is {' '.join(sections)}"
+            if why := typed.wrong(row[4], takes):
+                yield f"{name}, {when}: {why}"
+            yield from (f"{name}: {line}" for line in _late(row, part, round(takes)))
+            for key in NAME.findall(row[5]) + re.findall(r"section \d+", row[5]):
+                _, parts = known.get(step.number, {}).get(key, ("", set()))
+                if not parts & {*sections}:
+                    yield f"{name}, {when}: {key} is not in this step"
 
 
 def _late(row, part, takes):
@@ -101,10 +93,10 @@ def _late(row, part, takes):
     if not begin:
         return  # at home
     if not after:
-        yield f"nothing follows {row[2]}: say when it ends"
+        yield f"nothing follows {row[1]}: say when it ends"
     elif minute(after) - minute(begin) < takes:
         has = minute(after) - minute(begin)
-        yield f"{row[2]} has {has} minutes and takes {takes}"
+        yield f"{row[1]} has {has} minutes and takes {takes}"
 
 
 def minute(clock):

@@ -12,6 +12,7 @@ from course.messages import NOT_LIVE, facts_of, state_of
 from course.provenance import Provenance
 from lookup import cell as today
 from tools.lab import content_hash
+from tools.lessons.parts import HEADING
 from tools.lessons.recording import claims_in
 from utils.jobs import COLORS
 
@@ -145,7 +146,7 @@ def _read_lesson(path):
         headings = [section]
         if cell["cell_type"] == "markdown":
             prose = re.sub(r"```.*?```", "", source, flags=re.S)
-            headings = re.findall(r"^#+ (.+?)(?: \(\d+ minutes?\))?$", prose, re.M)
+            headings = [title for _, title, _ in HEADING.findall(prose)]
             section = (headings or [section])[-1]
         sections[cell["id"]] = (headings or [section])[0]
         if cell["cell_type"] == "code":

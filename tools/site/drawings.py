@@ -5,8 +5,14 @@ Cells that need hardware replay what was recorded, also where this machine has i
 page shows the same wherever it is made.
 """
 
+import gc
+import gzip
 import io
+import itertools
+import json
+import os
 import pathlib
+import random
 import re
 from typing import NamedTuple
 
@@ -19,8 +25,8 @@ from utils import needs
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PREPARE = """import functools, sys
 sys.path.insert(0, {root!r})
-from tools.site import drawings, explorers
-drawings.prepare(functools.partial(explorers.keep, {number!r}, {path!r}))
+from tools.site import drawings
+drawings.prepare(functools.partial(drawings.keep, {grid!r}, {path!r}))
 """
 
 
@@ -35,9 +41,11 @@ def explorer_cells(number):
     return found[: last + 1]
 
 
-def run_lesson(number, path):
-    """Run a lesson as far as its explorer, and keep what that draws in `path`."""
-    prepare = PREPARE.format(root=str(ROOT), number=number, path=str(path))
+def run_lesson(number, grid, path):
+    """Run a lesson as far as its explorer, and keep what that draws in `path`. grid: as
+    for `values`.
+    """
+    prepare = PREPARE.format(root=str(ROOT), grid=grid, path=str(path))
     code = [nbformat.v4.new_code_cell(prepare), *explorer_cells(number)]
     nb = nbformat.v4.new_notebook(cells=code)
     run.execute(nb, ROOT / "notebooks", env={"CUDA_VISIBLE_DEVICES": ""})
@@ -133,3 +141,93 @@ def slim(svg):
         lambda tag: re.sub(r"-?\d+\.\d{3,}(e-?\d+)?", rounded, tag[0]),
         UNSEEN.sub("", svg),
     )
+
+
+def values(grid, controls):
+    """Of each control of an explorer the values at which it stands in the page. grid:
+    of those that have not all.
+    """
+    return {
+        name: grid.get(name) or list(choices(control))
+        for name, control in controls.items()
+    }
+
+
+def settings(values):
+    """All settings of an explorer, in the order of its pictures: the last control runs
+    fastest.
+    """
+    every = itertools.product(*values.values())
+    return [dict(zip(values, choice, strict=True)) for choice in every]
+
+
+def described(name, control, here):
+    """A control for the page: its label, its kind, the texts of its positions, and
+    which is the first. here: the values at which it stands.
+    """
+    texts, kind = choices(control), "select"
+    if isinstance(control.value, bool):
+        kind = "checkbox"
+    elif "Slider" in type(control).__name__:
+        kind = "range"
+    shown = [texts[value] if value in texts else f"{value:.4g}" for value in here]
+    at, label = here.index(control.value), control.description or name
+    return {"label": label, "kind": kind, "first": at, "texts": shown}
+
+
+def keep(grid, path, draw, controls):
+    """What a lesson's explorer does in its kernel: draw all settings of its page, and
+    write them to `path` (`pack`). What tests need stands beside it, in `path`.json: all
+    that its controls can be, its first picture as a notebook shows it, and by chance
+    some drawings as they were before they were packed.
+    """
+    here = values(grid, controls)
+    every = settings(here)
+    gc.freeze()
+    gc.disable()  # while there is nothing to find: a sixth of the time
+    found = [drawn(draw, setting) for setting in every]
+    gc.enable()
+    first = every.index({name: each.value for name, each in controls.items()})
+    some = {first, *random.sample(range(len(every)), min(20, len(every)))}
+    whole = {
+        "choices": {name: list(choices(controls[name])) for name in here},
+        "values": here,
+        "first": first,
+        "png": plots._png(draw(**every[first])[0]),
+        "drawings": {at: found[at] for at in sorted(some)},
+    }
+    path = pathlib.Path(path)
+    for old in path.parent.glob(f"{path.name.partition('-')[0]}-*"):
+        old.unlink()
+    path.with_name(f"{path.name}.json").write_text(json.dumps(whole), encoding="utf-8")
+    described_here = {
+        name: described(name, each, here[name]) for name, each in controls.items()
+    }
+    # whole or not at all, also where two draw at once
+    part = path.with_name(f"{os.getpid()}")
+    part.write_bytes(pack(described_here, found))
+    part.replace(path)
+
+
+def pack(controls, found):
+    """What the page of a lesson shows, as JSON, compressed.
+
+    controls: as `described`. found: the Drawing of each setting, in their order. Each
+    different tag, with the words behind it, stands once in `tags`; a picture is a list
+    of places there. With that the pictures take half as much as by compression alone.
+    """
+    tags, pictures = {}, []
+    for drawing in found:
+        # each begins with a tag
+        parts = re.findall("<[^<]+", slim(drawing.svg))
+        pictures.append([tags.setdefault(part, len(tags)) for part in parts])
+    content = {
+        "controls": controls,
+        "tags": list(tags),
+        "pictures": pictures,
+        "alts": [drawing.alt for drawing in found],
+        "heads": [drawing.head for drawing in found],
+        "cuts": [drawing.cuts for drawing in found],
+    }
+    text = json.dumps(content, ensure_ascii=False, separators=(",", ":"))
+    return gzip.compress(text.encode(), mtime=0)

@@ -12,20 +12,15 @@ something changes that it depends on.
 """
 
 import base64
-import gc
 import gzip
 import hashlib
 import html
-import itertools
 import json
 import multiprocessing
-import os
 import pathlib
-import random
 import re
 from concurrent.futures import ProcessPoolExecutor
 
-from course import plots
 from tools.site import drawings
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -90,36 +85,6 @@ GRID = {
 # The scripts
 
 
-def values(number, controls):
-    """Of each control of an explorer the values at which it stands in the page."""
-    return {
-        name: GRID[number].get(name) or list(drawings.choices(control))
-        for name, control in controls.items()
-    }
-
-
-def settings(values):
-    """All settings of an explorer, in the order of its pictures: the last control runs
-    fastest.
-    """
-    every = itertools.product(*values.values())
-    return [dict(zip(values, choice, strict=True)) for choice in every]
-
-
-def described(name, control, here):
-    """A control for the page: its label, its kind, the texts of its positions, and
-    which is the first. here: the values at which it stands.
-    """
-    texts, kind = drawings.choices(control), "select"
-    if isinstance(control.value, bool):
-        kind = "checkbox"
-    elif "Slider" in type(control).__name__:
-        kind = "range"
-    shown = [texts[value] if value in texts else f"{value:.4g}" for value in here]
-    at, label = here.index(control.value), control.description or name
-    return {"label": label, "kind": kind, "first": at, "texts": shown}
-
-
 def drawn(numbers):
     """Where all pictures of lessons are kept, {number: path}; draws what is not there
     yet.
@@ -136,67 +101,10 @@ def drawn(numbers):
     )
     spawn = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(mp_context=spawn) as pool:
+        grids = [GRID[number] for number in missing]
         missing_paths = [paths[number] for number in missing]
-        list(pool.map(drawings.run_lesson, missing, missing_paths))
+        list(pool.map(drawings.run_lesson, missing, grids, missing_paths))
     return paths
-
-
-def keep(number, path, draw, controls):
-    """What a lesson's explorer does in its kernel: draw all settings of its page, and
-    write them to `path` (`pack`). What tests need stands beside it, in `path`.json: all
-    that its controls can be, its first picture as a notebook shows it, and by chance
-    some drawings as they were before they were packed.
-    """
-    here = values(number, controls)
-    every = settings(here)
-    gc.freeze()
-    gc.disable()  # while there is nothing to find: a sixth of the time
-    found = [drawings.drawn(draw, setting) for setting in every]
-    gc.enable()
-    first = every.index({name: each.value for name, each in controls.items()})
-    some = {first, *random.sample(range(len(every)), min(20, len(every)))}
-    whole = {
-        "choices": {name: list(drawings.choices(controls[name])) for name in here},
-        "values": here,
-        "first": first,
-        "png": plots._png(draw(**every[first])[0]),
-        "drawings": {at: found[at] for at in sorted(some)},
-    }
-    path = pathlib.Path(path)
-    for old in path.parent.glob(f"{number}-*"):
-        old.unlink()
-    path.with_name(f"{path.name}.json").write_text(json.dumps(whole), encoding="utf-8")
-    described_here = {
-        name: described(name, each, here[name]) for name, each in controls.items()
-    }
-    # whole or not at all, also where two draw at once
-    part = path.with_name(f"{os.getpid()}")
-    part.write_bytes(pack(described_here, found))
-    part.replace(path)
-
-
-def pack(controls, found):
-    """What the page of a lesson shows, as JSON, compressed.
-
-    controls: as `described`. found: the Drawing of each setting, in their order. Each
-    different tag, with the words behind it, stands once in `tags`; a picture is a list
-    of places there. With that the pictures take half as much as by compression alone.
-    """
-    tags, pictures = {}, []
-    for drawing in found:
-        # each begins with a tag
-        parts = re.findall("<[^<]+", drawings.slim(drawing.svg))
-        pictures.append([tags.setdefault(part, len(tags)) for part in parts])
-    content = {
-        "controls": controls,
-        "tags": list(tags),
-        "pictures": pictures,
-        "alts": [drawing.alt for drawing in found],
-        "heads": [drawing.head for drawing in found],
-        "cuts": [drawing.cuts for drawing in found],
-    }
-    text = json.dumps(content, ensure_ascii=False, separators=(",", ":"))
-    return gzip.compress(text.encode(), mtime=0)
 
 
 def unpack(path):

@@ -16,7 +16,7 @@ import textwrap
 
 import nbformat
 
-from tools.lessons import notebooks, parts, times
+from tools.lessons import links, notebooks, parts
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -181,7 +181,7 @@ def absolute(text):
             return f"{notebooks.address('Site')}/{page}"
         return notebooks.in_repository(path)
 
-    return times.with_links(text, ROOT / "notebooks", address_of)
+    return links.with_links(text, ROOT / "notebooks", address_of)
 
 
 def single(path, folder):

@@ -7,7 +7,8 @@ import re
 
 from docutils.nodes import make_id
 
-from tools.lessons.times import TERM, anchors, chinese_names
+from tools.lessons.glossary import TERM, chinese_names
+from tools.lessons.links import anchors
 from tools.site.lookup import TITLES
 
 # of the guide's table of topics (that of lessons has numbers): topic, other words for

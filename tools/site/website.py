@@ -13,8 +13,9 @@ import nbformat
 import sphinx.cmd.build
 
 from course.exercises import lesson_exercises
+from tools.lessons.links import read, with_links
 from tools.lessons.notebooks import address, in_repository, launch_links, lessons
-from tools.lessons.times import read, with_links
+from tools.lessons.parts import HEADING
 from tools.site import api, asked, errors, evidence, explorers, pages, recipes, terms
 from tools.site.course import read_lessons
 from tools.site.lookup import lookup
@@ -207,7 +208,7 @@ def places(lesson):
     found = {}
     for cell in nb.cells:
         if cell.cell_type == "markdown":
-            names = re.findall(r"^###? (.+?)(?: \(\d+ minutes?\))?$", cell.source, re.M)
+            names = [title for _, title, _ in HEADING.findall(cell.source)]
             names += re.findall(r"^\*\*(\d\d\.\d)\*\* ★", cell.source, re.M)
             found.update(dict.fromkeys(names, cell.id))
     return found

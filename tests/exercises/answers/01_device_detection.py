@@ -72,7 +72,7 @@ first_broken = dict(zip(machines, 'build driver visible versions gpu kernels'.sp
     wrong={
         edit(FIRST_BROKEN, ("build", "driver")): "the suffix of PyTorch names the CPU",
         edit(FIRST_BROKEN, ("versions", "build")): "compare the driver with the oldest",
-        "first_broken = {'office': 'build'}": "yours has office",
+        "first_broken = {'office': 'build'}": "yours is {'office'",
         edit(FIRST_BROKEN, ("='gpu'", "=...")): "not answered yet",
     },
 )

@@ -142,7 +142,7 @@ def accumulate(model, optimizer, scaler, batches, max_norm):
             ACCUMULATE,
             ("    scaler.update()\n", ""),
             ("backward()", "backward()\n        scaler.update()"),
-        ): "after the loop over the batches comes scaler.step(optimizer)",
+        ): "when backward has run for all batches comes scaler.step(optimizer)",
         edit(
             ACCUMULATE,
             ("    optimizer.zero_grad()\n", ""),

@@ -143,7 +143,7 @@ def name_fault(step, busy, data, fetched):
     if fetched > 1:
         return "sync-bound"
     return "input-bound" if data > (step - busy) / 2 else "launch-bound"
-""": "you said 'sync-bound', expected 'input-bound': in the order of the text",
+""": "you said 'sync-bound', expected 'input-bound': asked in the order of the text",
         edit(
             NAME_FAULT, ("-bound", " bound", 3)
         ): "you returned 'launch bound', expected one of",

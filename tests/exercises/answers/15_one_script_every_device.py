@@ -78,7 +78,7 @@ def accuracy(model, batches):
     return torch.stack(shares).mean().item()
 """: "that is the mean over batches",
         edit(ACCURACY, ("@torch.no_grad()\n", "")): "torch.no_grad()",
-        edit(ACCURACY, (".item()", "")): "you returned a tensor",
+        edit(ACCURACY, (".item()", "")): "expected a Python number: ask for it once",
     },
 )
 

@@ -23,7 +23,7 @@ def restore(path, device):
     return torch.load(path)
 """: "Attempting to deserialize object on a CUDA device",
         edit(RESTORE, ("=device", '="cpu"')): "the device that was asked for",
-        edit(RESTORE, ("=device", "=torch.device('meta')")): "is on meta",
+        edit(RESTORE, ("=device", "=torch.device('meta')")): "weight is on 'meta'",
         """
 def restore(path, device):
     return list(torch.load(path, map_location=device).values())
@@ -177,7 +177,7 @@ def verdict(old, new, factor=10):
     if old['printed'] != new['printed']:
         return 'wrong'
     return 'slower' if old['seconds'] >= factor * new['seconds'] else 'fine'
-""": "what the old part does counts",
+""": "the old part is judged",
     },
 )
 

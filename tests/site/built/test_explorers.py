@@ -121,7 +121,7 @@ def alike(a, b):
 @pytest.mark.parametrize("number", explorers.GRID)
 def test_the_page_shows_what_python_draws(number, page):
     box, beside = opened(page, number), kept(number)
-    settings = explorers.settings(beside["values"])
+    settings = drawings.settings(beside["values"])
     assert len(beside["drawings"]) >= min(20, len(settings))
     for at, (whole, told, _, _) in beside["drawings"].items():
         setting = settings[int(at)]
