@@ -115,7 +115,15 @@ class LessonFile(IPyNbFile):
     """A lesson: as nbval's, with our kernel and our cells."""
 
     def setup(self):
-        self.kernel = Kernel(
+        try:
+            self.kernel = self.start()
+        except RuntimeError:
+            # It did not answer: ports are chosen before they are taken, and another
+            # process may have taken one in between.
+            self.kernel = self.start()
+
+    def start(self):
+        return Kernel(
             CURRENT_ENV_KERNEL_NAME,
             cwd=str(self.path.parent),
             startup_timeout=self.config.option.nbval_kernel_startup_timeout,
