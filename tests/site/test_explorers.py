@@ -37,6 +37,7 @@ def made(number):
     return explorers.unpack(path), json.loads(beside)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", NUMBERS)
 def test_controls_stand_where_the_lesson_can_put_them(number):
     content, beside = made(number)
@@ -76,6 +77,7 @@ def test_a_line_may_lie_a_pixel_aside_and_no_farther():
     assert farthest(one, other) == 0 and farthest(one, third) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", NUMBERS)
 def test_the_first_picture_is_the_one_that_the_lesson_stores(number):
     content, beside = made(number)
@@ -91,6 +93,7 @@ def test_the_first_picture_is_the_one_that_the_lesson_stores(number):
     assert alt == "".join(data["text/plain"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", NUMBERS)
 def test_no_picture_shows_what_the_machine_measured_that_built_the_site(number):
     content, _ = made(number)
@@ -109,6 +112,7 @@ def test_a_figure_is_cut_between_its_panels():
     assert not any(made("00")[0]["cuts"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", ["00", "08", "06"])
 def test_script(number, tmp_path, monkeypatch):
     monkeypatch.setattr(explorers, "GRID", {number: explorers.GRID[number]})
@@ -135,6 +139,7 @@ def stem(number):
     return drawings.lesson_path(number).stem
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", ["00", "08", "06"])
 def test_page(number):
     content, beside = made(number)
