@@ -197,7 +197,7 @@ def _judge(exercise, answer):
             thread.join(SECONDS)
     finally:  # also if the reader interrupts
         if thread.is_alive():
-            stop(thread)
+            _stop(thread)
             thread.join(1)
     if raised and not isinstance(raised[0], TimeUp):
         return raised[0]
@@ -219,7 +219,7 @@ def _use_up_first_fake_mode():
         torch._C._ensureCUDADeviceGuardSet()
 
 
-def stop(thread):
+def _stop(thread):
     """Raise TimeUp in a thread, at the next line of Python that it runs. What waits
     outside of Python, or catches everything, goes on.
     """

@@ -10,7 +10,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from course import expect
 from course.answers import Wrong, call
 from course.exercises import Exercise
-from course.operators import Operators
+from simulate.operators import Operators
 from simulate.streams import SpyStream
 
 

@@ -13,8 +13,8 @@ from torch.utils._pytree import tree_leaves
 from course import expect
 from course.answers import Wrong, call
 from course.exercises import Exercise
-from course.operators import Operators
 from simulate.fake import Fetched, MetaAsGpu
+from simulate.operators import Operators
 from simulate.roofline import transformer_flops
 from utils.waits import CountWaits
 
