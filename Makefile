@@ -148,9 +148,9 @@ test-timed: env-test
 # The listed answers, and mutants of the solutions.
 SPACE := $() $()
 test-exercises: env-test
+	OMP_NUM_THREADS=1 $(VENV) -m tests.exercises.mutants $(EXERCISES)
 	OMP_NUM_THREADS=1 $(VENV) -m pytest tests/exercises/test_exercises.py \
 	    -k "$(subst $(SPACE), or ,$(strip $(EXERCISES)))"
-	OMP_NUM_THREADS=1 $(VENV) -m tests.exercises.mutants $(EXERCISES)
 
 test-browser: env-test
 	LAB_UNTIMED=1 $(VENV) -m pytest -rs tests/lessons/test_browser.py -k "$(N)" \

@@ -137,7 +137,9 @@ def pip_arguments(build, requirements, python):
     except (OSError, ValueError):
         found = None
     if not found:
-        print("It is not to be had from " + WHEELS + ": the usual one is taken")
+        print(
+            "That build is not to be had from " + WHEELS + ": pip's own choice is taken"
+        )
         return []
     version = [f"torch=={exact.group(1)}+{build}"] if exact else []
     return ["--extra-index-url", WHEELS + build, *version]

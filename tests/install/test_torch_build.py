@@ -165,4 +165,4 @@ def test_an_index_that_is_not_reached_is_no_error(monkeypatch, capsys):
     assert torch_build.pip_arguments("plain", "torch==2.13.0", "3.12") == []
     assert capsys.readouterr().out == ""
     assert torch_build.pip_arguments("cu126", "torch==2.13.0", "3.12") == []
-    assert "the usual one is taken" in capsys.readouterr().out
+    assert "pip's own choice is taken" in capsys.readouterr().out

@@ -11,7 +11,10 @@ import nbformat
 from tools.lessons import notebooks
 
 PATH = Path("99_small.ipynb")
-EXERCISES = {f"99.{n}": SimpleNamespace(number=f"99.{n}", stars=n) for n in (1, 2, 3)}
+EXERCISES = {
+    f"99.{n}": SimpleNamespace(number=f"99.{n}", stars=n, title="A title")
+    for n in (1, 2, 3)
+}
 FACTS = (
     "**Core:** 13 minutes · **Deeper:** 12 minutes · **Runs live on:** any machine"
     " · **Before this:** nothing"

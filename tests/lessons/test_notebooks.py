@@ -95,6 +95,10 @@ BROKEN = [
     (png("iVBORw0KGgo=", alt=""), "without a text alternative"),
     (png("iVBORw0KGgoA" + "AAAA" * 30_000), "a picture over 60 kB"),
     (png("AAAA" * 200_000), "kB, more than 600"),
+    (
+        output("stream", "exercise-1", name="stdout", text="○ 99.1 · Old title · not"),
+        "cell exercise-1 shows another exercise",
+    ),
     (code("recipe", f"x = 1  # {'x' * 90}"), "1 lines of code over 88 columns"),
 ]
 

@@ -226,6 +226,12 @@ def _exercises(nb, path):
                 f"no text cell begins with {begin!r}: the number of the exercise and"
                 " its stars"
             )
+    for cell in nb.cells:
+        stored = "".join(output.get("text", "") for output in cell.get("outputs", []))
+        for number in parts.checks(cell) if stored else []:
+            title = number in known and known[number].title
+            if title and f" {number} · {title} · " not in stored:
+                yield f"cell {cell.id} shows another exercise: run `make outputs`"
 
 
 def _outputs(nb, path):
@@ -280,7 +286,10 @@ def recording_problems():
             if lesson != path.stem:
                 yield f"{label}: no cell named {name} in {path.stem}"
             elif source != cell["source"]:
-                print(f"to be recorded again: {label}, {name} (the cell has changed)")
+                print(
+                    f"to be recorded again: {label}, {name} (the cell has changed;"
+                    " no error)"
+                )
 
 
 def check(paths):
