@@ -62,7 +62,7 @@ from nbclient import exceptions as failed  # noqa: E402
 
 from course import grammar  # noqa: E402
 from course.provenance import pretending  # noqa: E402
-from tools.lessons import differences, parts, recording, run  # noqa: E402
+from tools.lessons import differences, parts, recorder, run  # noqa: E402
 from utils.devices import emulated  # noqa: E402
 from utils.errors import LabError  # noqa: E402
 from utils.jobs import COLORS  # noqa: E402
@@ -99,7 +99,7 @@ def look(words):
 
 def run_lesson(nb, folder, end=math.inf, most=MOST):
     """Run the cells of the lesson `nb`. Returns (recorded cells by name, as
-    recording.store takes them; failures).
+    recorder.store takes them; failures).
 
     end: when the time is over, by time.perf_counter(). most: seconds that a cell may
     take. failures: (cell id, message with traceback) of each cell that failed, or
@@ -142,11 +142,11 @@ def run_cell(client, cell, n):
     client.execute_cell(cell, n)
     seconds = time.perf_counter() - begin
     header = grammar.header(cell.source)
-    if header is None or not header.recordable or not recording.ran_live(cell):
+    if header is None or not header.recordable or not recorder.ran_live(cell):
         return {}
     if emulated() and not header.timeless:
         return {}
-    return {header.name: recording.entry(client, cell, n, header, seconds)}
+    return {header.name: recorder.entry(client, cell, n, header, seconds)}
 
 
 def record(path, folder, **time_left):
@@ -173,8 +173,8 @@ def record(path, folder, **time_left):
         if stored:
             good = folder / "notebooks" / "recorded"
             place = reports / "incomplete" if failures else good
-            claims = recording.claims_here(nb, stored)
-            recording.store(place, path.stem, stored, bool(pretending()), claims)
+            claims = recorder.claims_here(nb, stored)
+            recorder.store(place, path.stem, stored, bool(pretending()), claims)
     except Exception as error:  # the next lessons still have their turn
         what = f"{type(error).__name__}: {error}"
         print(f"{path.stem}: FAILED as a whole: {what}", flush=True)
@@ -192,11 +192,11 @@ def report(nb, stored, failures):
     for name, kept in stored.items():
         if said := differences.line(name, kept):
             yield f"  {said}"
-    for line in recording.not_stored(nb, stored, failures):
+    for line in recorder.not_stored(nb, stored, failures):
         yield f"  not here: {line}"
     for cell in nb.cells:
         for output in cell.get("outputs", []):
-            if recording.claims_in([output]):
+            if recorder.claims_in([output]):
                 yield f"  {output['data']['text/plain']}"
 
 
@@ -237,7 +237,7 @@ def worth_a_visit(lessons, options):
     """
     words = {}
     for path in lessons:
-        pairs = recording.conditional(nbformat.read(path, as_version=4))
+        pairs = recorder.conditional(nbformat.read(path, as_version=4))
         words[path] = [header.word for header, _ in pairs]
     said, here = look(sorted({*DEVICES, *itertools.chain(*words.values())}))
     print(said, flush=True)

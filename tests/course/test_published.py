@@ -15,7 +15,7 @@ from course import grammar, messages, recordings
 from course.provenance import RecordingError
 from tests.conftest import ROOT, errors_of, text_of
 from tests.course.test_recordings import CELL, EMULATED, ENTRY, WITHOUT_GPU
-from tools.lessons import notebooks, recording, schemas
+from tools.lessons import notebooks, recorder, schemas
 
 SOURCE = {
     "experiment": "Copies of 16 MB. Ours: many sizes.",
@@ -145,7 +145,7 @@ def show(run, tmp_path):
 
     def go(entries, source, *sources, **options):
         for k, entry in enumerate(entries):
-            recording.store(tmp_path, f"0{k}_lesson", {"bandwidth": entry})
+            recorder.store(tmp_path, f"0{k}_lesson", {"bandwidth": entry})
         if source is not None:
             write(
                 tmp_path, source if isinstance(source, str) else {"bandwidth": source}

@@ -12,7 +12,7 @@ import torch
 from course import grammar, provenance, recordings
 from course.provenance import RecordingError
 from tests.conftest import ROOT, errors_of, text_of
-from tools.lessons import notebooks, recording, schemas
+from tools.lessons import notebooks, recorder, schemas
 
 PNG = base64.b64encode(b"\x89PNG\r\n\x1a\nrest").decode()
 ENTRY = {
@@ -54,7 +54,7 @@ def test_what_was_stored_is_found_the_newest_first_and_the_emulated_last_if_it_w
     folder,
 ):
     paths = [
-        recording.store(folder, "02_tensors", {"bandwidth": entry})
+        recorder.store(folder, "02_tensors", {"bandwidth": entry})
         for entry in (OLD, EMULATED)
     ]
     assert [path.relative_to(folder).as_posix() for path in paths] == [
@@ -62,7 +62,7 @@ def test_what_was_stored_is_found_the_newest_first_and_the_emulated_last_if_it_w
         "emulated-tesla-t4/02_tensors.json",
     ]
     assert devices() == ["Tesla T4"]
-    recording.store(folder, "02_tensors", {"bandwidth": ENTRY})
+    recorder.store(folder, "02_tensors", {"bandwidth": ENTRY})
     assert devices() == ["NVIDIA H200", "Tesla T4"]
     assert devices(timeless=True) == ["NVIDIA H200", "Tesla T4", "emulated Tesla T4"]
     origin, cell = recordings.find("bandwidth")[0]
@@ -103,14 +103,14 @@ DAMAGED = [
 def test_what_is_damaged_foreign_or_more_than_text_and_png(
     folder, capsys, change, refused, lint
 ):
-    path = recording.store(folder, "02_tensors", {"bandwidth": ENTRY})
+    path = recorder.store(folder, "02_tensors", {"bandwidth": ENTRY})
     text = change
     if isinstance(change, dict):
         content = json.loads(path.read_text(encoding="utf-8"))
         content["cells"]["bandwidth"].update(change)
         text = json.dumps(content)
         with pytest.raises(RecordingError, match="cannot be recorded"):
-            recording.store(folder, "02_tensors", content["cells"])
+            recorder.store(folder, "02_tensors", content["cells"])
     path.write_text(text, encoding="utf-8")
     assert re.search(lint, schemas.problem(text, schemas.RECORDING))
     if refused is None:
@@ -127,11 +127,11 @@ def test_what_the_recorder_writes_fits_its_schema(folder):
     outputs = [{"text": "E: a", "error": {"kind": "E", "text": "E: a"}}]
     judged = {"a": {"source": "0", "claims": [{"text": "a"}]}}
     cells = {"bandwidth": {**ENTRY, "outputs": outputs}}
-    path = recording.store(folder, "02_tensors", cells, claims=judged)
+    path = recorder.store(folder, "02_tensors", cells, claims=judged)
     assert schemas.problem(path.read_text("utf-8"), schemas.RECORDING) is None
     judged["a"]["claims"] = 1
     with pytest.raises(RecordingError, match="claims/a"):
-        recording.store(folder, "02_tensors", cells, claims=judged)
+        recorder.store(folder, "02_tensors", cells, claims=judged)
 
 
 @pytest.mark.parametrize(
@@ -156,8 +156,8 @@ def test_what_is_pretended_gets_neither_into_the_course_nor_out_of_it(
     tmp_path, monkeypatch, place
 ):
     with pytest.raises(RecordingError, match="pretended devices measure nothing"):
-        recording.store(ROOT / place, "02_tensors", {"x": ENTRY}, pretended=True)
-    path = recording.store(tmp_path / place, "02_tensors", {"x": ENTRY}, pretended=True)
+        recorder.store(ROOT / place, "02_tensors", {"x": ENTRY}, pretended=True)
+    path = recorder.store(tmp_path / place, "02_tensors", {"x": ENTRY}, pretended=True)
     assert recordings.load(path)["x"]["pretended"] is True
     monkeypatch.setattr(recordings, "COURSE", tmp_path)
     with pytest.raises(RecordingError, match="made on a pretended device"):
@@ -220,7 +220,7 @@ def replay(run, tmp_path):
 
     def go(entries, *sources):
         for entry in entries:
-            recording.store(tmp_path, "02_tensors", {"bandwidth": entry})
+            recorder.store(tmp_path, "02_tensors", {"bandwidth": entry})
         use = f"""import pathlib
 from course import provenance, recordings
 recordings.FOLDER = pathlib.Path({str(tmp_path)!r})"""

@@ -6,7 +6,7 @@ import nbformat
 import pytest
 
 from course.paths import COURSE
-from tools.lessons.recording import claims_in
+from tools.lessons.recorder import claims_in
 
 # Lesson, how the claim begins, and where in the outputs up to it the two figures stand
 # whose ratio it is (one: the figure itself). The last match counts.

@@ -13,7 +13,7 @@ import pytest
 
 from tools.lessons.links import anchors, broken_links
 from tools.site import errors, website
-from tools.site.course import read_lessons
+from tools.site.read_lessons import read_lessons
 from tools.site.website import ROOT
 
 PAGE = ROOT / "docs" / "answers.md"

@@ -5,10 +5,10 @@ import re
 
 import pytest
 
-from tools.site.course import read_lessons
 from tools.site.cures import CURES
 from tools.site.errors import Message, entries
 from tools.site.messages import field
+from tools.site.read_lessons import read_lessons
 from tools.site.website import ROOT
 
 

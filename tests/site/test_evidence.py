@@ -9,10 +9,10 @@ import pytest
 
 from course import grammar
 from tests.conftest import ROOT, notebook
-from tools.lessons import recording
+from tools.lessons import recorder
 from tools.site import errors, evidence
 from tools.site import pages as pages_of_lessons
-from tools.site.course import read_lessons
+from tools.site.read_lessons import read_lessons
 
 MACHINE = {"device": "XLA on CPU", "torch": "2.9.0+cu128", "torch_xla": "2.9.0"}
 T4 = {"device": "emulated Tesla T4", "torch": "2.13.0+cu130", "capability": "7.5"}
@@ -270,7 +270,7 @@ def record(course, machine, *claims, date="2026-11-20", others=None):
     }
     outputs = [{"text": f"✓ {claim['text']}", "claim": claim} for claim in claims]
     entry |= {"machine": machine, "outputs": outputs}
-    recording.store(
+    recorder.store(
         course / "notebooks" / "recorded",
         "00_a_lesson",
         {"numbers": entry},

@@ -21,7 +21,7 @@ from nbval.plugin import IPyNbCell, IPyNbFile, NbCellError
 
 from course import grammar
 from course.messages import NOT_LIVE, state_of
-from tools.lessons.recording import claims_in
+from tools.lessons.recorder import claims_in
 
 # seconds to wait for a cell's outputs; nbval's own 5 s are too few on a busy machine
 OUTPUT_TIMEOUT = 60

@@ -7,9 +7,9 @@ import re
 from dataclasses import dataclass
 
 from lookup.row import Row
-from tools.site.course import Lesson, code, md, ticks
 from tools.site.cures import Cure, cure_of
 from tools.site.messages import field
+from tools.site.read_lessons import Lesson, code, md, ticks
 from utils.jobs import COLORS
 
 CLASS = r"[A-Z][A-Za-z]*(?:Error|Exception|Warning|Exit)"

@@ -11,7 +11,7 @@ from collections import Counter
 from course import recordings
 from course.claims import figure, promised
 from course.provenance import EMULATED
-from tools.site.course import ROOT, code, md, table
+from tools.site.read_lessons import ROOT, code, md, table
 
 # what a cell that needs hardware shows without it
 SHOWN = {

@@ -89,7 +89,7 @@ def drawn(numbers):
     """Where all pictures of lessons are kept, {number: path}; draws what is not there
     yet.
     """
-    paths = {number: CACHE / f"{number}-{content_hash(number)}" for number in numbers}
+    paths = {number: CACHE / f"{number}-{drawing_hash(number)}" for number in numbers}
     missing = [number for number, path in paths.items() if not path.exists()]
     if not missing:
         return paths
@@ -111,7 +111,7 @@ def unpack(path):
     return json.loads(gzip.decompress(path.read_bytes()))
 
 
-def content_hash(number):
+def drawing_hash(number):
     """Of all that the pictures of a lesson depend on."""
     import matplotlib
 

@@ -9,8 +9,8 @@ import re
 from nbformat import v4
 
 from tools.lessons.parts import folded, split, title_of
-from tools.site.course import md, ticks
 from tools.site.pages import TITLE
+from tools.site.read_lessons import md, ticks
 
 OPENS = "recipe"  # how the ids of these cells begin
 SECTION = re.compile(r"^## (\d+) · ", re.M)

@@ -9,7 +9,7 @@ A cell of code is better than the text above it: what is asked for are lines.
 import pathlib
 from typing import NamedTuple
 
-from tools.site.course import md
+from tools.site.read_lessons import md
 
 LINES = pathlib.Path(__file__).with_name("tasks.txt")
 

@@ -19,7 +19,7 @@ from tools.lessons.links import read, with_links
 from tools.lessons.notebooks import address, in_repository, launch_links, lessons
 from tools.lessons.parts import HEADING
 from tools.site import api_index, errors, evidence, explorers, pages, recipes, tasks
-from tools.site.course import read_lessons
+from tools.site.read_lessons import read_lessons
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 

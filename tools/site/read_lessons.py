@@ -12,7 +12,7 @@ from course.messages import NOT_LIVE, facts_of, state_of
 from course.provenance import Provenance
 from lookup import cell as today
 from tools.lessons.parts import HEADING
-from tools.lessons.recording import claims_in
+from tools.lessons.recorder import claims_in
 from utils.jobs import COLORS
 
 ROOT = Path(__file__).resolve().parents[2]
