@@ -132,8 +132,9 @@ test-slow: env-test
 test-lessons: env-test
 	LAB_STRICT=1 LAB_UNTIMED=1 $(VENV) $(NBVAL) -n 2 --dist loadfile $(LESSONS)
 
-# First what judges times, with the machine to itself. Last the website: it shows these
-# runs. MARK, LESSONS, EMULATED: what every week runs whole runs in part.
+# First what judges times, with the machine to itself. Last the website, whose explorers
+# the slow tests have drawn. MARK, LESSONS, EMULATED: what every week runs whole runs in
+# part.
 IN_PART := MARK="not weekly" LESSONS="$(XLA)" EMULATED=--once
 test-all: test
 	$(MAKE) test-timed LESSONS="$(TIMED)"

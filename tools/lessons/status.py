@@ -1,6 +1,6 @@
-"""What happened to the lessons of the course in a run: kept for the site and for the
-last line of `make test`, one file a lesson and environment,
-build/status/<environment>/<lesson>.json.
+"""What happened to the lessons of the course in a run: kept for the last line of `make
+test` (tools/tally.py) and for who looks into a run of CI, one file a lesson and
+environment, build/status/<environment>/<lesson>.json.
 """
 
 import datetime
