@@ -3,7 +3,7 @@ into.
 """
 
 from lookup.cell import PRELUDE, SIGNS, run_cell
-from lookup.lookup import index, look_up, search, table
+from lookup.lookup import index, look_up, table
 from lookup.row import rows
 
 __all__ = [
@@ -13,6 +13,5 @@ __all__ = [
     "look_up",
     "rows",
     "run_cell",
-    "search",
     "table",
 ]

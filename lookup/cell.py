@@ -14,7 +14,7 @@ import textwrap
 from course import cells, grammar
 from course.claims import claim
 from course.messages import finding
-from lookup import lookup, pasted, snippets
+from lookup import lookup, match, snippets
 from lookup.row import PATTERNS, SIGNS, TodayError, parse, rows
 from utils.devices import pytorch
 from utils.jobs import COLORS, DEFAULTS, folder
@@ -255,14 +255,15 @@ def _paste(source):
         found, message = measured(outcome), said(outcome)
         print(f"{SIGNS[found]} {found} · {pytorch()}")
         _part("yours", outcome)
-    similar = pasted.like(rows(), message, source)
-    for row in similar:
-        print(f"\nLike {row.slug} in section {row.section}: {row.because}. Today:")
-        print(textwrap.indent(row.today, "    "))
+    similar = match.of_listing(source, message)
+    for entry in similar:
+        row = entry.row
+        like = f"{row.slug} in section {row.section}" if row else entry.title
+        why = row.because if row else entry.means
+        print(f"\nLike {like}: {why.removesuffix('.')}. Today:")
+        print(textwrap.indent(entry.do, "    "))
     if not similar:
-        print("\nNo row of this lesson is like it.")
-    for line in pasted.elsewhere(f"{source}\n{message}"):
-        print(line)
+        print("\nNothing here is like it.")
 
 
 # --------------------------------------------------------------------------------------

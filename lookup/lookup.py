@@ -1,148 +1,145 @@
-"""Looking up the rows of lesson 16 by message, name, group and verdict."""
+"""Looking up by message, name, listing and words, for people."""
 
 import html
 import re
 import textwrap
 
 from course import cells
-from lookup import pasted
+from lookup import match
 from lookup.row import SIGNS, rows
+from lookup.messages import entries
 
 MOST = 10  # rows of a list
-ANSWERS = 3  # rows that are answered in full
-OTHERS = 3  # rows that are named below them
+ALSO = 3  # entries that are named below the answers
 SHORT = 6  # lines of a replacement that a table shows
 NEEDED = {"cuda": "a CUDA GPU", "xla": "torch_xla"}  # as an answer says it
 CELL = "padding-right: 1em; line-height: 1.4; text-align: left"
 PRE = "margin: 0; white-space: pre-wrap; background: transparent"
+INDENT = " " * 8
 seen = {}  # slug → what the old part of its row said when it was run here
 
 
-def search(text="", group="", verdict=""):
-    """Rows that `text` leads to, best first, with this group and verdict ("": any).
-
-    text: a whole message or traceback, a name, a listing: the rows that
-        `pasted.like` knows it by; or words: the rows whose name, code, cause or
-        message holds them side by side, or else each of them
-    """
-    known = _known(text)
-    return [
-        row
-        for row in known + [row for row in _holding(text) if row not in known]
-        if group in ("", row.group) and verdict in ("", row.here().word)
-    ]
-
-
-def _holding(text):
-    """The rows that hold a text's words as a phrase; if there are none, those that hold
-    each word; if there are none, those that hold each as a part of a word.
-    """
-    words = [re.escape(word) for word in text.lower().split()]
-    one_by_one = [rf"(?<!\w){word}(?!\w)" for word in words]
-    for wanted in ([rf"(?<!\w){' '.join(words)}(?!\w)"], one_by_one, words):
-        found = [
-            row
-            for row in rows().values()
-            if all(re.search(one, _whole(row)) for one in wanted)
-        ]
-        if found:
-            return sorted(found, key=lambda row: _distance(row, text.strip()))
-    return []
-
-
-def _distance(row, name):
-    """How far a row is from being about a name: 0 where its heading is this name, with
-    or without what stands before the dot, 1 where the heading holds it, 2 elsewhere.
-    """
-    ends = rf"(?i)(^|\.){re.escape(name)}(\(\))?$"
-    if re.search(ends, plain(row.heading)):
-        return 0
-    return 1 if name.lower() in plain(row.heading).lower() else 2
-
-
-def _whole(row):
-    said, name = seen.get(row.slug, ""), row.slug.split("/")[1]
-    texts = [name, plain(row.heading), row.old, row.today, row.new, row.why]
-    texts += [row.because, said, *row.patterns()]
-    return "\n".join(texts).replace("\\", "").lower()
-
-
 def look_up(text: str) -> None:
-    """Print what lesson 16 knows about a text: a message or a whole traceback, a name,
-    a listing. Of the best rows what the old line does here, why, the lines of today,
-    the lesson that explains it, and where the row stands.
+    """Print what is known about a text, or that nothing is, and where to ask on.
+
+    text: a message with whatever stands around it (a whole traceback, a warning with
+        its path), a name (`xm.mark_step`), a listing, or words
     """
-    found = search(text)
-    elsewhere = pasted.elsewhere(text)
-    if not _known(text):
-        if len(found) > MOST:
-            print(f"Too short: {len(found)} rows hold it. Give a name or a message.")
-            return
-        if elsewhere:  # not the rows that happen to hold these words
-            found = [row for row in found if _distance(row, text.strip()) < 2]
-    # what says at once what to write
-    cures = [line for line in elsewhere if not line.startswith("Lesson ")]
-    for line in cures:
-        print(textwrap.fill(line, 88, subsequent_indent=" " * 8) + "\n")
-    for row in found[:ANSWERS]:
-        print(textwrap.fill(_headed(row, text), 88, subsequent_indent=" " * 8))
-        print(textwrap.fill(f"why     {row.why}", 88, subsequent_indent=" " * 8))
-        print(textwrap.indent(row.today, " " * 8).replace(" " * 8, "today   ", 1))
-        print(f"more    lesson {row.lesson}; row {row.slug}, section {row.section}\n")
-    label = "also    " if found else ""
-    for line in [line for line in elsewhere if line not in cures]:
-        print(textwrap.fill(f"{label}{line}", 88, subsequent_indent=" " * 8))
-    for row in found[ANSWERS : ANSWERS + OTHERS]:
-        print(f"also    {plain(row.heading)}: row {row.slug}, section {row.section}")
-    if not found and not elsewhere:
-        print(_missed(text))
+    first, others = match.find(text)
+    if not first:
+        print(_wrapped("", match.missed(text)))
+        for entry in mentions(text)[:ALSO]:
+            print(_wrapped("words   ", f"{entry.title}: {entry.id}"))
+        return
+    if first[0].near:
+        print("Not word for word. Most like it:\n")
+    for found in first:
+        _answer(found, [other.entry for other in first])
+    for found in others[:ALSO]:
+        entry = found.entry
+        print(_wrapped("also    ", f"{entry.title}: {entry.means}"))
 
 
-def _missed(text):
-    """What is said of a text that is not collected."""
-    if len(text.split()) < 2:
-        told = "This name is not collected: it may be fine, or old. If its call warns,"
-        told += " the last words of the warning usually say what to write."
-    else:
-        shorter = "its last line, or " if len(text.strip().splitlines()) > 1 else ""
-        told = f"Not collected here. Try {shorter}one name from it; the last words of a"
-        told += " warning usually say what to write."
-    return textwrap.fill(told, 88)
+def _answer(found, beside):
+    entry = found.entry
+    print(_wrapped("", _headed(found)))
+    print(_wrapped("means   ", entry.means))
+    print(textwrap.indent(entry.do, INDENT).replace(INDENT, "do      ", 1))
+    for other, apart in entry.unlike:
+        if other in [each.id for each in beside]:
+            print(_wrapped("not     ", f"{apart}: {other}"))
+    print(_wrapped("more    ", where(entry)) + "\n")
 
 
-def _known(text):
-    # also in one line, as it was before somebody wrapped it
-    whole = f"{text}\n{' '.join(text.split())}"
-    return pasted.like(rows(), whole, text) if text.strip() else []
+def _headed(found):
+    """The first line of an answer: what it is about, of a name or a listing with the
+    verdict on it.
+    """
+    row = found.entry.row
+    if not row or found.by == "message":
+        return found.entry.title
+    lacks = row.needs and cells.missing(row.needs)
+    needs = f" with {NEEDED.get(row.needs, row.needs)}" if lacks else ""
+    word = row.here().word
+    return f"{SIGNS.get(word, '?')} {word}{needs} · {plain(row.heading)}"
 
 
-def _headed(row, text):
-    """The first line of an answer: the verdict, and what the row is about."""
-    told = pasted.told_as(row, text)
-    word, where = told or row.here().word, ""
-    if not told and row.needs and cells.missing(row.needs):
-        where = f" with {NEEDED.get(row.needs, row.needs)}"
-    return f"{SIGNS.get(word, '?')} {word}{where} · {plain(row.heading)}"
+def where(entry):
+    """Where an entry is explained: lesson, row, the first of its sources."""
+    row, told = entry.row, []
+    if entry.lesson or row:
+        told.append(f"lesson {entry.lesson[:2] or row.lesson}")
+    if row:
+        told.append(f"row {row.slug} in section {row.section} of lesson 16")
+    elif entry.source:
+        told.append(entry.source[0])
+    return "; ".join(told)
+
+
+def _wrapped(label, text):
+    return textwrap.fill(
+        f"{label}{text}", 88, subsequent_indent=INDENT, break_long_words=False
+    )
+
+
+# --------------------------------------------------------------------------------------
+# The field, and the tables of rows
 
 
 def table(text="", group="", verdict=""):
-    """The rows that `search` finds, as (HTML, a sentence in place of it)."""
+    """What a text leads to, or the rows of a group and a verdict, as (HTML, a sentence
+    in place of it).
+    """
     if not (text.strip() or group or verdict):
-        title = f"{len(rows())} rows: type a message, a name, some words"
+        title = f"{len(entries())} messages and old lines: paste yours"
         return f"<p>{title}.</p>", f"A field, and below it nothing yet. {title}."
-    found = search(text, group, verdict)
+    if not text.strip():
+        found = [entry for entry in entries().values() if entry.row]
+        return _listed(_chosen(found, group, verdict), "rows")
+    first, others = match.find(text)
+    answers = [found.entry for found in (*first, *others)]
+    if not answers:
+        listed = _chosen(mentions(text), group, verdict)
+        content, told = _listed(listed, "that mention these words")
+        missed = match.missed(text)
+        return f"<p>{html.escape(missed, False)}</p>{content}", f"{missed} {told}"
+    near = ", not word for word" if first[0].near else ""
+    return _listed(_chosen(answers, group, verdict), f"found{near}")
+
+
+def mentions(text):
+    """The entries that hold each word of a text, those first whose title does."""
+    asked = text.lower().split()
+    found = [
+        entry
+        for entry in entries().values()
+        if asked and all(word in _whole(entry) for word in asked)
+    ]
+    return sorted(found, key=lambda entry: asked[0] not in entry.title.lower())
+
+
+def _whole(entry):
+    row = entry.row
+    texts = [entry.id, entry.means, entry.do, *entry.says, *entry.asked, *entry.names]
+    texts += [row.old, row.heading, seen.get(row.slug, "")] if row else []
+    return "\n".join(texts).lower()
+
+
+def _chosen(found, group, verdict):
+    return [
+        entry
+        for entry in found
+        if group in ("", entry.group)
+        and (not verdict or entry.row and entry.row.here().word == verdict)
+    ]
+
+
+def _listed(found, what):
     shown = f", the first {MOST} shown" if len(found) > MOST else ""
-    title = f"{len(found)} of {len(rows())} rows{shown}"
-    names = ", ".join(row.slug for row in found[:MOST]) or "none"
-    told = _told(text) or ([] if found or not text else [_missed(text)])
-    lines = "".join(f"<p>{html.escape(line)}</p>" for line in told)
-    rows_shown = _html(found[:MOST], text) if found else ""
-    content = f"<p><b>{title}</b></p>{lines}{rows_shown}"
-    return content, f"A table of rows of this lesson. {title}: {names}."
-
-
-def _told(text):
-    return pasted.elsewhere(text) if text else []
+    title = f"{len(found)} {what}{shown}"
+    names = ", ".join(entry.id for entry in found[:MOST]) or "none"
+    content = f"<p><b>{title}</b></p>{_html(found[:MOST]) if found else ''}"
+    return content, f"A table. {title}: {names}."
 
 
 def index(*groups: str) -> None:
@@ -151,33 +148,35 @@ def index(*groups: str) -> None:
     """
     from IPython.display import display
 
-    found = [row for row in rows().values() if row.group in groups]
-    lines = [f"{plain(row.heading)} → {row.slug}" for row in found]
-    data = {"text/html": _html(found), "text/plain": "\n".join(lines)}
+    found = [entries()[slug] for slug, row in rows().items() if row.group in groups]
+    lines = [f"{plain(entry.row.heading)} → {entry.id}" for entry in found]
+    data = {
+        "text/html": _html(found, means=False),
+        "text/plain": "\n".join(lines),
+    }
     display(data, raw=True)
 
 
-def _html(found, text=None):
-    """Rows as a table. text: what was looked up, for their sentences, and the verdict
-    that it tells.
-    """
+def _html(found, means=True):
+    """Entries as a table. means: with what each means."""
     lines = []
-    for row in found:
-        word = (text and pasted.told_as(row, text)) or row.here().word
-        why = "" if text is None else f"<br>{html.escape(row.why, False)}"
-        new = row.today.splitlines()
+    for entry in found:
+        word = entry.row.here().word if entry.row else ""
+        title = _marked(entry.row.heading) if entry.row else html.escape(entry.title)
+        means_ = f"<br>{html.escape(entry.means, False)}" if means else ""
+        new = entry.do.splitlines()
         if len(new) > SHORT:
             new = [*new[: SHORT - 1], "…"]
         code = html.escape("\n".join(new))
-        cells = [
-            ("; white-space: nowrap", f"{SIGNS.get(word, '?')} {word}"),
-            ("", f"{_marked(row.heading)}{why}"),
+        cells_ = [
+            ("; white-space: nowrap", f"{SIGNS.get(word, '')} {word}"),
+            ("", f"{title}{means_}"),
             ("; min-width: 27em", f'<pre style="{PRE}">{code}</pre>'),
-            ("", row.slug.replace("/", "/<wbr>")),
+            ("", entry.id.replace("/", "/<wbr>")),
         ]
-        line = [f'<td style="{CELL}{more}">{shown}</td>' for more, shown in cells]
+        line = [f'<td style="{CELL}{more}">{shown}</td>' for more, shown in cells_]
         lines.append(f'<tr style="vertical-align: top">{"".join(line)}</tr>')
-    names = ("verdict", "message or name", "today", "row")
+    names = ("verdict", "message or name", "today", "row" if not means else "entry")
     head = "".join(f'<th style="text-align: left">{name}</th>' for name in names)
     body = "".join(lines)
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"

@@ -143,6 +143,11 @@ class Row:
             verdict.pattern for verdict in self.expected.values() if verdict.pattern
         ]
 
+    @property
+    def is_fine(self):
+        """Whether the old part is as good as that of today, on most machines."""
+        return self.expected[""].word == "fine"
+
     def here(self):
         """The Verdict that is announced for this PyTorch on this machine."""
         return next(

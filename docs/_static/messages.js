@@ -1,57 +1,196 @@
-// The field on the page of errors: entries that fit a pasted message, the best first
-// (tools/site/messages.py).
+// The field on the page of errors: finds the entries of the table that fit a pasted text.
+// The same rules as lookup/messages.py and lookup/match.py, which say why; a test holds that
+// both give the same first answer. Listings are for lesson 16, which can read Python.
 "use strict";
+
+const lookup = (() => {
+  const GAP = 200, MOST = 5, LIKE = 0.8, MORE = 2, LEAST = 9, ASKED = 0.5, LONG = 60;
+  const CLOSE = 0.88;
+  const PREFIX = /^[ \t]*(?:\[[\w ]*rank ?\d+\]:?|[│|>]+)[ \t]*/gim;
+  const FRAME = /^\s*File ".*|^ {4,}.*|^\s*[~^]+\s*$/gm;
+  const BEFORE = new RegExp("the above exception was the direct cause"
+    + "|during handling of the above exception", "g");
+  const NAME = /^-{0,2}[A-Za-z_][\w-]*(?:\.[A-Za-z_]\w*)*(?:\([^()]*\)|=\S*)?$/;
+  const escape = text => text.replace(/[.*+?^${}()|[\]\\/-]/g, "\\$&");
+  const distinct = list => [...new Set(list)];
+  const sum = list => list.reduce((total, value) => total + value, 0);
+
+  function plain(text) {
+    return text.replace(/\x1b\[[0-9;]*m/g, "").replace(PREFIX, "")
+      .replace(/[‘’´`]/g, "'").replace(/[“”«»]/g, '"')
+      .replace(/[ \t\r\n\f\v\u00a0]+/g, " ").trim().toLowerCase();
+  }
+
+  const words = text => (plain(text).match(/[a-z0-9_]*[a-z_][a-z0-9_]*/g) ?? [])
+    .map(word => word.replace(/(?<=[a-z]{3})(?:ing|ed|es|s)$/, ""));
+
+  function pattern(wording) {
+    const whole = plain(wording);
+    const pieces = whole.split("…").map(piece => escape(piece.trim()));
+    const begin = /^[a-z0-9_]/.test(whole) ? "(?<![a-z0-9_])" : "";
+    const end = /[a-z0-9_]$/.test(whole) ? "(?![a-z0-9_])" : "";
+    return new RegExp(`${begin}${pieces.join(`.{0,${GAP}}?`)}${end}`);
+  }
+
+  return known => {
+    // an entry: id, says, asked, names, whether it is a cover
+    const counts = new Map(), total = known.length + 1;
+    const wordings = [];
+    for (const [id, says, asked] of known) {
+      for (const word of distinct([...says, ...asked].flatMap(words)))
+        counts.set(word, (counts.get(word) ?? 0) + 1);
+      for (const each of says) wordings.push([id, each, pattern(each)]);
+    }
+    const weight = (some, unknown = 1) => sum(distinct(some).sort().map(word =>
+      counts.has(word) ? Math.log(total / (1 + counts.get(word))) : Math.log(total) * unknown));
+    const covers = new Set(known.filter(entry => entry[4]).map(([id]) => id));
+
+    function named(name) {
+      const asked = name.replace(/[(=].*/, "").toLowerCase().replace(/^-+|-+$/g, "");
+      const last = each => each.split(".").at(-1);
+      const exact = [], lasting = [], told = [];
+      const inside = new RegExp(`(?<![a-z0-9_])${escape(asked)}(?![a-z0-9_])`);
+      for (const [id, says, , names] of known) {
+        const own = names.map(each => each.toLowerCase().replace(/^-+|-+$/g, ""));
+        if (own.includes(asked)) exact.push(id);
+        else if (own.map(last).includes(last(asked))) lasting.push(id);
+        else if (says.some(wording => inside.test(plain(wording)))) told.push(id);
+      }
+      const found = exact.length ? exact : lasting.length ? lasting
+        : told.length === 1 ? told : [];
+      return found.slice(0, MOST);
+    }
+
+    function wordForWord(text) {
+      const spans = new Map();
+      for (const [id, wording, expression] of wordings) {
+        const found = expression.exec(text);
+        if (!found) continue;
+        const span = [weight(words(wording)), found.index, found.index + found[0].length];
+        const old = spans.get(id);
+        if (!old || less(old, span)) spans.set(id, span);
+      }
+      const within = ([told, start, end], [more, first, last]) =>
+        first <= start && end <= last && more > told;
+      const kept = [...spans.keys()].filter(
+        id => ![...spans].some(([other, span]) => other !== id && within(spans.get(id), span)));
+      const uncovered = kept.filter(id => !covers.has(id));
+      const causes = uncovered.length ? uncovered : kept;
+      if (!causes.length) return [[], []];
+      const ranks = new Map(causes.map(id => [id, rank(text, spans.get(id))]));
+      causes.sort((one, other) => less(ranks.get(one), ranks.get(other)) ? 1
+        : less(ranks.get(other), ranks.get(one)) ? -1 : 0);
+      const [, start, end] = spans.get(causes[0]);
+      const same = causes.filter(id => spans.get(id)[1] === start && spans.get(id)[2] === end);
+      return [same, causes.filter(id => !same.includes(id))];
+    }
+
+    function rank(text, [told, start, end]) {
+      const cut = text.lastIndexOf("original traceback");
+      const joints = [...text.matchAll(BEFORE)].map(found => found.index);
+      const caused = cut >= 0 ? start > cut : joints.length > 0 && start < joints.at(-1);
+      const warned = text.slice(Math.max(0, start - 80), end).includes("warning");
+      return [Number(caused), Number(!warned), start, told];
+    }
+
+    function like(text) {
+      const asked = words(text.includes("Traceback") ? text.replace(FRAME, "") : text);
+      const those = new Set(asked);
+      const share = wording => {
+        const listed = words(wording), own = new Set(listed), whole = weight(listed);
+        const common = weight(listed.filter(word => those.has(word)));
+        if (common < Math.max(LEAST, LIKE * whole)) return 0;
+        let best = 0;
+        asked.forEach((word, n) => {
+          if (!own.has(word)) return;
+          const part = asked.slice(n, n + listed.length + MORE);
+          const both = weight(part.filter(each => own.has(each)));
+          const more = weight(part.filter(each => !own.has(each)), 0.5);
+          best = Math.max(best, both / (whole + more));
+        });
+        return best >= LIKE ? best : 0;
+      };
+      const question = wording => {
+        const own = words(wording), common = weight(own.filter(word => those.has(word)));
+        const score = 2 * common / (weight(own) + weight([...those]));
+        return score >= ASKED && common >= LEAST ? score : 0;
+      };
+      const scores = known.map(([id, says, questions]) => [id, Math.max(0,
+        ...says.map(share), ...(asked.length < LONG ? questions.map(question) : []))]);
+      const best = Math.max(...scores.map(([, score]) => score));
+      return scores.filter(([, score]) => score && score >= CLOSE * best)
+        .sort(([, one], [, other]) => other - one).slice(0, 2).map(([id]) => id);
+    }
+
+    // {first: ids of the answers, others: what else stands there, near: only by likeness}
+    return text => {
+      text = text.trim();
+      if (!text) return {first: [], others: [], near: false};
+      const names = NAME.test(text) ? named(text) : [];
+      if (names.length) return {first: names, others: [], near: false};
+      const [first, others] = wordForWord(plain(text));
+      if (first.length) return {first, others, near: false};
+      return {first: like(text), others: [], near: true};
+    };
+  };
+
+  function less(one, other) {
+    for (let n = 0; n < one.length; n++)
+      if (one[n] !== other[n]) return one[n] < other[n];
+    return false;
+  }
+})();
+
+const findMessage = lookup(JSON.parse(document.getElementById("messages").textContent));
 
 {
   const field = document.getElementById("message");
-  const list = document.getElementById("messages-found");
-  const known = JSON.parse(document.getElementById("messages").textContent);
-  const plain = text => text.toLowerCase().replace(/[^\p{L}_]+/gu, " ").trim();
-  const split = text => new Set(plain(text).split(" "));
+  const place = document.getElementById("messages-found");
+  const anchor = id => `message-${id.replace(/[^a-z0-9]+/g, "-")}`;
+  const element = (name, ...inner) => {
+    const made = document.createElement(name);
+    made.append(...inner);
+    return made;
+  };
 
-  // What words say: one says the more, the fewer entries have it.
-  const counts = new Map();
-  for (const [, , title] of known)
-    for (const word of split(title)) counts.set(word, (counts.get(word) ?? 0) + 1);
-  const weight = words => words.reduce((total, word) =>
-    total + Math.log((1 + known.length) / (1 + (counts.get(word) ?? 0))), 0);
-
-  // 4 where the first words of the one hold the other's, 3 for a wording of this one alone,
-  // 2 for one that others have, too, 1 where all of its words hold the message, else the
-  // share of its first words that the message has.
-  function fit(asked, [, , title, words, alone, shared]) {
-    const query = plain(asked), own = plain(title);
-    if (own && (own.includes(query) || query.includes(own))) return 4;
-    if (alone.some(wording => new RegExp(wording).test(asked))) return 3;
-    if (shared.some(wording => new RegExp(wording).test(asked))) return 2;
-    if (plain(words).includes(query)) return 1;
-    const all = split(asked), parts = [...split(title)];
-    const common = parts.filter(word => all.has(word));
-    return common.length < 3 ? 0 : weight(common) / weight(parts);
+  // An entry of the page, as an answer.
+  function answer(id) {
+    const section = document.getElementById(anchor(id)).closest("section");
+    const link = element("a", section.querySelector("h3").firstChild.textContent);
+    link.href = `#${section.id}`;
+    const copy = section.cloneNode(true);
+    copy.querySelectorAll("[id]").forEach(each => each.removeAttribute("id"));
+    copy.querySelectorAll("h3, .shown-by, button").forEach(each => each.remove());
+    copy.removeAttribute("id");
+    return element("li", link, ...copy.childNodes);
   }
 
   function show() {
-    const asked = field.value.trim();
-    const far = ([, , title]) => Math.abs(plain(title).length - plain(asked).length);
-    const found = asked.length < 4 ? [] : known
-      .map(entry => [fit(asked, entry), entry])
-      .filter(([fits]) => fits > 0.6)
-      .sort(([left, one], [right, other]) => right - left || far(one) - far(other))
-      .slice(0, 4);
-    list.replaceChildren(...found.map(([, [label, address]]) => {
-      const item = document.createElement("li");
-      const shown = document.createElement(address ? "a" : "span");
-      if (address) shown.href = address;
-      shown.textContent = label;
-      item.append(shown);
-      return item;
-    }));
-    if (asked.length >= 4 && !found.length) {
-      const none = document.createElement("li");
-      none.textContent = "None of these. Lesson 16 looks further: paste it there.";
-      list.append(none);
+    const asked = field.value;
+    const {first, others, near} = findMessage(asked);
+    place.replaceChildren();
+    if (asked.trim().length < 4) return;
+    if (!first.length) {
+      place.append(element("p", "Not known here, and no guess. A listing is for lesson 16;"
+        + " for a message, search its last line in the issues of the package that gave it"
+        + " (github.com/pytorch/pytorch/issues) and at discuss.pytorch.org."));
+      return;
+    }
+    if (near) place.append(element("p", "Not word for word. Most like it:"));
+    place.append(element("ol", ...first.map(answer)));
+    if (others.length) {
+      const also = others.slice(0, 3).map(id => {
+        const link = element("a", document.getElementById(anchor(id)).closest("section")
+          .querySelector("h3").firstChild.textContent);
+        link.href = `#${anchor(id)}`;
+        return element("li", link);
+      });
+      place.append(element("p", "Also in your text:"), element("ul", ...also));
     }
   }
+
   field.addEventListener("input", show);
+  const given = new URLSearchParams(location.search).get("message");
+  if (given) field.value = given;
   show();  // a browser keeps what was typed
 }

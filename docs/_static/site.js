@@ -186,3 +186,16 @@ const showHighlighted = () => {
 };
 // Sphinx highlights a moment after the page has come.
 addEventListener("load", () => setTimeout(showHighlighted, 100));
+
+// A message in the search leads to the field that knows messages.
+const query = new URLSearchParams(location.search).get("q") ?? "";
+if (/search\.html$/.test(location.pathname)
+    && (query.length > 50 || /(Error|Warning|Exception)\b/.test(query))) {
+  const link = document.createElement("a");
+  link.href = `docs/errors.html?message=${encodeURIComponent(query)}`;
+  link.textContent = "Errors and warnings";
+  const line = document.createElement("p");
+  line.className = "look-up";
+  line.append("This looks like a message: ", link, " may have the answer.");
+  document.getElementById("search-results")?.before(line);
+}

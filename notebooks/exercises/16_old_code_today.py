@@ -1,7 +1,6 @@
 """Exercises of lesson 16."""
 
 import copy
-import json
 import pathlib
 import tempfile
 import unittest.mock
@@ -155,57 +154,62 @@ def check_replacement(answer):
         expect.equal(got, expected, repr(message), why)
 
 
-USUAL = {"error": None, "warnings": [], "printed": "1\n", "seconds": 0.125}
-WARNED, FAILED = {"warnings": ["W"]}, {"error": "E"}
-TWO, SLOW = {"printed": "2\n"}, {"seconds": 5.0}
-OLD = "the old part is judged, whatever the new one does"
-JUDGED = [  # what is not as usual in the old part, in the new one, expected, why
-    ({}, {}, "fine", "it is silent, as fast, and prints the same"),
-    ({"error": "RuntimeError: no"}, {}, "raises", "it ended in an error"),
-    (FAILED | WARNED, {}, "raises", "an error outweighs the warning before it"),
-    (FAILED | {"printed": ""}, {}, "raises", "an error outweighs what was printed"),
-    ({"warnings": ["FutureWarning"]}, {}, "warns", "it gave a warning"),
-    (WARNED | TWO, {}, "warns", "a warning is not silence, whatever it prints"),
-    (SLOW | {"warnings": ["W", "V"]}, {}, "warns", "a warning outweighs the time"),
-    (TWO, {}, "wrong", "it is silent and prints something else"),
-    ({"printed": "10\n"}, {"printed": "01\n"}, "wrong", "it prints something else"),
-    (TWO | SLOW, {}, "wrong", "a wrong result is not made better by being slow"),
-    (TWO, TWO, "fine", "both print the same"),
-    ({"seconds": 1.25}, {}, "slower", "10 times as long is at least 10 times"),
-    ({"seconds": 1.1875}, {}, "fine", "9.5 times as long is less than the factor"),
-    ({}, SLOW, "fine", "faster than the new one is no fault"),
-    ({"printed": ""}, {"seconds": 1 / 128}, "wrong", "nothing is not what 1 is"),
-    ({"error": ""}, {}, "raises", "an error may have no text: compare with None"),
-    (WARNED, WARNED, "warns", OLD),
-    (FAILED, FAILED, "raises", OLD),
-    ({}, WARNED, "fine", f"{OLD}; the warning came from the new one"),
-    ({}, FAILED, "fine", f"{OLD}; the error came from the new one"),
+TRACE = """\
+Traceback (most recent call last):
+  File "train.py", line 12, in <module>
+    loss = step(batch)
+"""
+JOINT = "\nThe above exception was the direct cause of the following exception:\n\n"
+AGAIN = "\nDuring handling of the above exception, another exception occurred:\n\n"
+CAUGHT = "RuntimeError: Caught ValueError in DataLoader worker process 0.\nOriginal "
+OOM = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."
+DEVICES = "RuntimeError: Expected all tensors to be on the same device"
+LATE = "CUDA kernel errors might be asynchronously reported at some other API call"
+PASTES = [  # a paste, the line to look up, why
+    (f"{TRACE}{DEVICES}", DEVICES, "the last line has class and message"),
+    (f"{OOM}\n", OOM, "one line without a traceback is the message"),
+    (
+        f"{TRACE}RuntimeError: CUDA error: device not ready\n{LATE}",
+        "RuntimeError: CUDA error: device not ready",
+        "a message can have several lines: the first one has the class",
+    ),
+    (
+        f"{TRACE}{CAUGHT}{TRACE}ValueError: could not convert string: 'n/a'",
+        "ValueError: could not convert string: 'n/a'",
+        "the cause stands below Original Traceback",
+    ),
+    (
+        f"{TRACE}KeyError: 'x'\n{JOINT}{TRACE}ValueError: no such column",
+        "KeyError: 'x'",
+        "the cause stands above this joint",
+    ),
+    (
+        f"{TRACE}{OOM}\n{AGAIN}{TRACE}RuntimeError: could not save",
+        OOM,
+        "the first error, not the one while it was handled",
+    ),
+    (
+        f"[rank1]: {DEVICES}",
+        DEVICES,
+        "what stands before the class, such as the name of a rank, is no part of it",
+    ),
+    (
+        f"{TRACE}KeyError: 'a'\n{JOINT}{TRACE}KeyError: 'b'\n{AGAIN}{TRACE}{OOM}",
+        "KeyError: 'a'",
+        "of three the first",
+    ),
+    (
+        f"x.py:3: FutureWarning: old\n  f()\n{TRACE}{DEVICES}",
+        DEVICES,
+        "a warning above is not what stopped the program",
+    ),
 ]
-FACTORS = [  # seconds of the old part, factor, expected; the new part takes 0.125 s
-    (0.375, 2, "slower"),
-    (0.25, 2, "slower"),
-    (0.125, 2, "fine"),
-    (5.0, 100, "fine"),
-    (12.5, 100, "slower"),
-    (0.34375, 2.5, "slower"),
-]
 
 
-def check_verdict(answer):
-    for old, new, expected, why in JUDGED:
-        _check_outcome(answer, old, new, (), expected, why)
-    for seconds, factor, expected in FACTORS:
-        why = f"it took {seconds / 0.125:g} times as long; use the argument"
-        _check_outcome(answer, {"seconds": seconds}, {}, [factor], expected, why)
-
-
-def _check_outcome(answer, old, new, factor, expected, why):
-    # through JSON, so that the two share no object
-    old, new = (json.loads(json.dumps(USUAL | part)) for part in (old, new))
-    shown = ", ".join(
-        [f"old = {old}", f"new = {new}", *map("factor = {}".format, factor)]
-    )
-    expect.equal(call(answer, old, new, *factor, shown=shown), expected, shown, why)
+def check_cause(answer):
+    for paste, expected, why in PASTES:
+        got = call(answer, paste, shown="\n" + paste)
+        expect.equal(got, expected, f"the paste\n{paste}\n", why)
 
 
 class _Mark(torch.autograd.Function):
@@ -593,28 +597,35 @@ def replacement(message):
     ),
     Exercise(
         number="16.4",
-        title="Judge a snippet",
-        name="verdict",
+        title="Which line do you look up?",
+        name="cause",
         stars=2,
-        check=check_verdict,
+        check=check_cause,
         hints=[
-            "Ask in the order of the list: which of two findings outweighs the other?",
-            "Error, warning, other output, time. What is left is fine.",
-            "Compare the error with None; an error may have an empty text.",
+            "First cut: which part of the paste has the cause, above or below a joint?",
+            (
+                'paste.split("Original Traceback")[-1] is what stands below the last'
+                " of them; [0] would be what stands above the first."
+            ),
+            (
+                r're.search(r"[\w.]+(Error|Exception): .*", line) finds the message in a'
+                " line, without what stands before it."
+            ),
         ],
-        solution="""
-def verdict(old, new, factor=10):
-    if old["error"] is not None:
-        return "raises"
-    if old["warnings"]:
-        return "warns"
-    if old["printed"] != new["printed"]:
-        return "wrong"
-    return "slower" if old["seconds"] >= factor * new["seconds"] else "fine"
+        solution=r"""
+import re
+
+
+def cause(paste):
+    part = paste.split("Original Traceback")[-1]
+    for joint in ("The above exception was", "During handling of the above"):
+        part = part.split(joint)[0]
+    found = re.finditer(r"[\w.]+(Error|Exception): .*", part)
+    return [message[0] for message in found][-1]
 """,
         praise=(
-            "lookup/cell.py asks in the same order; everything else in it is for"
-            " running code safely."
+            "look_up cuts a paste in the same places; what is left, it compares with"
+            " its table."
         ),
     ),
     Exercise(

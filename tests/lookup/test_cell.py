@@ -180,7 +180,7 @@ def test_no_path_of_the_machine_is_shown():
             r"✗ raises(?s:.*)Like movement/numpy-grad in section 5: .*\n   "
             r" net\(x\)\.detach\(\)"
         ),
-        "raise ValueError('nobody knows this')": "No row of this lesson is like it",
+        "raise ValueError('nobody knows this')": "Nothing here is like it",
         # silent: found by the code
         "best = net.state_dict()": "✓ fine(?s:.*)Like movement/best-state",
         "torch.cuda.empty_cache()": "Like memory/empty-cache",
@@ -191,46 +191,41 @@ def test_a_paste_is_compared_with_the_rows(source, shown, capsys):
     assert re.search(shown, capsys.readouterr().out)
 
 
-def test_rows_are_found_by_words_group_and_verdict(capsys):
-    def slugs(*words, **kept):
-        return [found.slug for found in lookup.search(*words, **kept)]
+def test_entries_are_found_by_words_group_and_verdict():
+    def ids(words):
+        return [entry.id for entry in lookup.mentions(words)]
 
-    assert "amp/autocast" in slugs("cuda.amp.autocast")
-    assert slugs("has one default group") == ["distributed/twice"]  # as a phrase
-    assert "distributed/no-group" in slugs("one default group is_initialized")
-    assert "memory/cached" in slugs("memory_reserved", group="memory", verdict="warns")
-    assert slugs("memory_reserved", group="data") == []
-    assert slugs("memory_reserved", verdict="slower") == []
-    html, alt = lookup.table("numpy")
-    assert "movement/numpy-grad" in alt and re.search(r"\d of \d+ rows", alt)
+    assert "amp/autocast" in ids("cuda.amp.autocast")
+    assert "distributed/twice" in ids("one default group")
+    html, alt = lookup.table("warning memory_cached gone", group="data")
+    assert "0 that mention these words" in alt
+    html, alt = lookup.table("net numpy cpu")
+    assert "movement/numpy-grad" in alt and "Not known here" in alt
     assert "net(x).detach().cpu().numpy()" in html and "<code>" in html
-    assert "0 of" in lookup.table("no such words")[1]
-    assert "type a message" in lookup.table()[1]
+    html, alt = lookup.table("can't convert cuda:0 device type tensor to numpy.")
+    assert "1 found: movement/numpy-device" in alt
+    assert "rows: amp/autocast" in lookup.table(group="amp", verdict="warns")[1]
+    assert "paste yours" in lookup.table()[1]
 
 
-def test_an_answer_has_verdict_reason_cure_lesson_and_place(capsys):
+def test_an_answer_has_message_reason_cure_lesson_and_place(capsys):
     lookup.look_up("can't convert cuda:0 device type tensor to numpy. Use Tensor.cpu()")
-    assert capsys.readouterr().out.splitlines()[:4] == [
-        "✗ raises · device type tensor to numpy",
-        "why     NumPy reads main memory only: .cpu() first.",
-        "today   x.to(device).cpu().numpy()",
-        "more    lesson 02; row movement/numpy-device, section 5",
-    ]
+    shown = capsys.readouterr().out
+    assert "\nmeans   NumPy reads main memory only: .cpu() first.\n" in shown
+    assert "\ndo      x.to(device).cpu().numpy()\n" in shown
+    assert "\nmore    lesson 02; row movement/numpy-device in section 5 of" in shown
     lookup.look_up("torch.cuda.memory_cached")
-    assert "torch.cuda.memory_reserved()" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert shown.startswith("! warns · torch.cuda.memory_cached\n")
+    assert "torch.cuda.memory_reserved()" in shown
     # somebody has wrapped it
     lookup.look_up("… but found at least\ntwo devices, cuda:0 and cuda:1! (when")
     assert "row movement/two-gpus" in capsys.readouterr().out
-    # a lesson beside a row is called so
-    said = "Attempting to deserialize object on a CUDA device but torch.cuda."
-    lookup.look_up(f"RuntimeError: {said}is_available() is False.")
-    assert "\nalso    Lesson 01: " in capsys.readouterr().out
-    lookup.look_up("nobody knows this")
-    assert "Not collected here. Try one name" in capsys.readouterr().out
-    lookup.look_up("frobnicate")
-    assert "This name is not collected" in capsys.readouterr().out
-    lookup.look_up("torch")
-    assert capsys.readouterr().out.startswith("Too short: ")
+    for text in ("nobody knows this", "frobnicate"):
+        lookup.look_up(text)
+        assert f"Not known here, and no guess. Search for “{text}”" in (
+            capsys.readouterr().out.replace("\n        ", " ")
+        )
 
 
 def test_a_set_up_runs_before_each_part_and_is_no_part_of_them(capsys):

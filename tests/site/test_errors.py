@@ -1,77 +1,62 @@
-"""The page of errors and warnings, and its field for a message."""
+"""The page of errors and warnings: the table, and what cells of the lessons got."""
 
 import json
 import re
 
 import pytest
 
-from tools.site.cures import CURES
-from tools.site.errors import Message, entries
-from tools.site.messages import field
+from lookup.messages import entries
+from tools.site import errors
 from tools.site.read_lessons import read_lessons
 from tools.site.website import ROOT
 
 
 @pytest.fixture(scope="module")
-def lessons():
-    return read_lessons()
+def page():
+    return errors.page(read_lessons(), ROOT)
 
 
-@pytest.fixture(scope="module")
-def found(lessons):
-    grouped = entries(lessons, ROOT)
-    return [entry for group in grouped.values() for entry in group]
+def entry_on(page, id):
+    start = page.index(f"({errors.anchor(id)})=")
+    return page[start : page.find("\n(message-", start + 1)]
 
 
-@pytest.mark.parametrize("cure", CURES, ids=lambda cure: cure.words)
-def test_every_cure_is_of_a_message_and_leads_to_a_cell(cure, found, lessons):
-    assert cure in [entry.cure for entry in found]
-    lesson = next(each for each in lessons if each.number == cure.place[0])
-    assert cure.place[1] in lesson.sections
+def test_each_entry_says_what_it_means_what_to_do_and_where(page):
+    for entry in entries().values():
+        shown = entry_on(page, entry.id)
+        assert "### " in shown and entry.do in shown
+        assert "](../notebooks/" in shown or "\n- " in shown, entry.id
 
 
-def test_what_mends_a_message_stands_above_its_words_and_links(found):
-    entry = next(each for each in found if each.title == "CUDA out of memory")
-    cure, link, words, other = (
-        entry.markdown().index(text)
-        for text in (
-            entry.cure.text,
-            "(../notebooks/07_memory.ipynb#remedies)",
-            "OutOfMemoryError: CUDA out of memory",
-            "16_old_code_today.ipynb",
-        )
-    )
-    assert cure < link < words < other
+def test_what_mends_a_message_stands_above_its_words_and_links(page):
+    shown = entry_on(page, "memory/cuda-oom")
+    below = page[page.index(shown) :].partition("<details")[2]
+    assert "(../notebooks/07_memory.ipynb#" in shown
+    assert below.index("OutOfMemoryError: CUDA out of memory") < 2000
 
 
-def test_a_row_of_lesson_16_says_why_and_what_to_write(found):
-    entry = next(each for each in found if "cuda.amp.GradScaler(args" in each.title)
-    above = entry.markdown().partition(":class: message")[0]
-    assert "Scaling is for float16" in above
-    assert "scaler = torch.amp.GradScaler(device.type, enabled=" in above
+def test_a_row_of_lesson_16_says_why_and_what_to_write(page):
+    shown = entry_on(page, "amp/scaler")
+    assert "Scaling is for float16" in shown
+    assert "scaler = torch.amp.GradScaler(device.type, enabled=" in shown
 
 
-def test_a_title_is_words_of_the_message_not_its_file(found):
+def test_a_title_is_words_of_the_message_not_its_file():
     text = "RuntimeError: [/a/b/transport/unbound_buffer.cc:78] Timed out waiting"
-    assert Message("RuntimeError", text).title == "Timed out waiting"
-    assert [entry.title for entry in found if entry.anchor == "message-"] == []
+    assert errors.Message("RuntimeError", text).title == "Timed out waiting"
 
 
-def test_anchors_are_different(found):
-    anchors = [entry.anchor for entry in found]
-    assert len({*anchors}) == len(anchors)
+def test_anchors_are_different(page):
+    anchors = re.findall(r"^\((message-.*)\)=$", page, re.M)
+    assert len({*anchors}) == len(anchors) and "message-" not in anchors
 
 
-def test_the_field_reads_what_the_page_has_and_a_browser_its_patterns(found, lessons):
-    text = field({"all": found}, lessons)
-    script = re.search(r'id="messages">(.*?)</script>', text)[1]
+def test_the_field_reads_the_table(page):
+    script = re.search(r'id="messages">(.*?)</script>', page)[1]
     known = json.loads(script)
-    assert [each[1] for each in known[: len(found)]] == [f"#{e.anchor}" for e in found]
-    patterns = [each for *_, alone, shared in known for each in alone + shared]
-    assert len(patterns) > 100
-    assert not [each for each in patterns if "(?i" in each or "(?P" in each]
-    cells = {lesson.stem: lesson.sections for lesson in lessons}
-    for _, link, *_ in known[len(found) :]:
-        if link:  # else what to do stands in place of a link
-            stem, id = re.fullmatch(r"\.\./notebooks/(\w+)\.html#(.+)", link).groups()
-            assert id in cells[stem]
+    assert [each[0] for each in known] == list(entries())
+    names = {name for each in known for name in each[3]}
+    assert "torch.cuda.memory_cached" in names  # of a row
+    assert {each[0] for each in known if each[4]} == {
+        entry.id for entry in entries().values() if entry.cover
+    }

@@ -1,5 +1,5 @@
-"""What a recording and published.json must look like (course/recordings.py describes
-them): JSON schemas, checked where they are written and by `notebooks.py check`. A
+"""What a recording and published.json (course/recordings.py describes them) and the
+table of messages must look like: JSON schemas, checked where they are written and by `notebooks.py check`. A
 reader's kernel checks only what protects its reader.
 """
 
@@ -76,14 +76,42 @@ SOURCE = _object(
 PUBLISHED = _object({}, more={"anyOf": [_list(SOURCE), SOURCE]})
 
 
+SAYS = {"type": "array", "items": WORDS, "minItems": 1, "uniqueItems": True}
+VERSION = {**TEXT, "pattern": r"^\d+\.\d+$"}
+# lookup/messages.toml; lookup/messages.py describes it. What a row of lesson 16 gives may
+# be left out (tests/lookup/test_table.py).
+ENTRY = _object(
+    {"id": {**TEXT, "pattern": r"^[a-z]+/[\w.-]+$"}},
+    says=SAYS,
+    asked=SAYS,
+    names=SAYS,
+    code={"type": "array", "items": SAYS, "minItems": 1},
+    cover={"const": True},
+    since=VERSION,
+    until=VERSION,
+    means={**WORDS, "maxLength": 240},
+    do=WORDS,
+    unlike=_object({}, more=WORDS),
+    lesson={**TEXT, "pattern": r"^\d\d [\w-]+$"},
+    source=SAYS,
+    often={"const": True},
+)
+MESSAGES = _object({"entry": _list(ENTRY, least=1)})
+
+
 def problem(text, schema):
-    """Where and how a file's text differs from a schema, the first such place; or
-    None.
+    """Where and how a file's text (JSON) differs from a schema, the first such place;
+    or None.
     """
     try:
         content = json.loads(text, parse_constant=_refuse)
     except ValueError as error:
         return str(error)
+    return differs(content, schema)
+
+
+def differs(content, schema):
+    """The same of what was read."""
     errors = jsonschema.Draft202012Validator(schema).iter_errors(content)
     first = jsonschema.exceptions.best_match(errors)
     return first and f"{'/'.join(map(str, first.absolute_path))}: {first.message[:200]}"

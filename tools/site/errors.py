@@ -1,14 +1,16 @@
-"""The index of errors and warnings: the messages that cells of the lessons show, from
-their stored outputs and from recordings.
+"""The page of errors and warnings: the table of messages, and below each entry the
+messages that cells of the lessons show, from their stored outputs and from recordings.
 """
 
 import itertools
+import json
 import re
 from dataclasses import dataclass
 
+from lookup import code as listing
+from lookup import match
 from lookup.row import Row
-from tools.site.cures import Cure, cure_of
-from tools.site.messages import field
+from lookup.messages import entries
 from tools.site.read_lessons import Lesson, code, md, ticks
 from utils.jobs import COLORS
 
@@ -37,6 +39,11 @@ class Message:
         first = re.sub(r"^\[[^ ]*/[^ ]*\] ", "", first)  # [/a/file.cc:78]
         first = re.split(r"[.;!](?= |$)|, (?=but |which |please )", first)[0]
         return first if len(first) <= 72 else first[:72].rpartition(" ")[0] + " …"
+
+    @property
+    def anchor(self):
+        """Where the message stands on the page."""
+        return "message-" + re.sub(r"[^a-z0-9]+", "-", self.title.lower()).strip("-")
 
     @property
     def words(self):
@@ -134,137 +141,137 @@ def _where(kept):
     return f"{badge}, PyTorch {version}, {kept.origin.date}{kept.note}"
 
 
-# The groups of the page, by the number of a lesson or the first word of a row's name.
+# The groups of the page, by the first word of an entry's id.
 GROUPS = {
-    "Which device": ["01", "detection"],
-    "Tensors and models on devices": ["02", "03", "movement"],
-    "Time and streams": ["04", "05", "streams"],
-    "Loading data": ["06", "data"],
-    "Memory and gradients": ["07", "memory"],
-    "Mixed precision": ["08", "amp"],
-    "Profilers, graphs, compilers": ["09", "10", "graphs"],
-    "Several processes": ["11", "12", "distributed"],
-    "TPU": ["13", "14", "tpu"],
-    "Scripts": ["00", "15", "16"],
+    "Which device": ["detection"],
+    "Tensors and models on devices": ["movement"],
+    "Time and streams": ["streams"],
+    "Loading data": ["data"],
+    "Memory and gradients": ["memory"],
+    "Mixed precision": ["amp"],
+    "Profilers, graphs, compilers": ["profiler", "graphs"],
+    "Several processes": ["distributed"],
+    "TPU": ["tpu"],
+    "Notebooks and scripts": ["notebook", "script"],
+    "Accelerate, Transformers, Lightning": ["accelerate", "transformers", "lightning"],
 }
+# The field. What finds an entry is data beside it: id, says, asked, names, cover.
+FIELD = """\
+```{{raw}} html
+<div class="find-message"><label for="message">Your message, as it stands:</label>
+<textarea id="message" rows="4" spellcheck="false"></textarea>
+<div id="messages-found" aria-live="polite"></div></div>
+<script type="application/json" id="messages">{}</script>
+<script defer src="../_static/messages.js"></script>
+```
+"""
+WIDEST = 90  # characters of a heading
 
 
-def page(grouped, lessons):
-    """The index of errors and warnings: by subject, then by their words. grouped: as
-    `entries` gives it.
-    """
-    count = sum(len(entry.messages) for group in grouped.values() for entry in group)
-    often = [
-        f"- [{code(entry.title)}](#{entry.anchor})"
-        for group in grouped.values()
-        for entry in group
-        if entry.cure and entry.cure.often
-    ]
+def page(lessons, root):
+    """The page, as Markdown. lessons: as read_lessons() gives them."""
+    known = entries()
+    pins = (root / "requirements.txt").read_text(encoding="utf-8")
+    shown = by_entry(lessons, re.search(r"^torch==([\d.]+)", pins, re.M)[1])
     parts = [
         # deeper headings would fill the contents beside the page
         "---\ntocdepth: 2\n---\n",
         "# Errors and warnings\n",
         (
-            f"{count} messages that cells of the lessons got, word for word, most with"
-            " cause and cure, each with the place that explains it. Numbers, names and"
-            " paths in yours will differ. [Lesson"
-            " 16](../notebooks/16_old_code_today.ipynb) runs code that you paste, and"
-            " finds its message.\n"
+            f"{len(known)} messages, names and old lines: what each means today, what to"
+            " do, and where it is explained. Paste yours, with whatever stands around"
+            " it; numbers, names and paths may differ. It stays in your browser. For a"
+            " listing there is [lesson 16](../notebooks/16_old_code_today.ipynb).\n"
         ),
-        field(grouped, lessons),
+        FIELD.format(data()),
         "## Common ones\n",
-        *often,
+        *(f"- [{heading(e)}](#{anchor(e.id)})" for e in known.values() if e.often),
         "",
     ]
-    for name, group in grouped.items():
+    for name, groups in GROUPS.items():
         parts.append(f"## {name}\n")
-        for entry in group:
-            parts.append(entry.markdown())
+        found = [entry for entry in known.values() if entry.group in groups]
+        for entry in sorted(found, key=lambda entry: heading(entry).lower()):
+            parts += _entry(entry, shown.get(entry.id, {}), lessons)
     return "\n".join(parts)
 
 
-@dataclass(frozen=True)
-class Entry:
-    """Messages with one title, and the places that show each."""
-
-    title: str
-    messages: dict[Message, list[Place]]
-    cure: Cure | None
-    mends: Place | None  # where, if a Cure says so
-
-    @property
-    def anchor(self):
-        return "message-" + re.sub(r"[^a-z0-9]+", "-", self.title.lower()).strip("-")
-
-    @property
-    def places(self):
-        """All of them, the one that mends it first."""
-        found = [place for places in self.messages.values() for place in places]
-        return [self.mends, *found] if self.mends else found
-
-    @property
-    def group(self):
-        place = self.places[0]
-        key = place.row.group if place.row else place.lesson.number
-        return next(name for name, keys in GROUPS.items() if key in keys)
-
-    def markdown(self):
-        parts = [f"({self.anchor})=\n\n### {code(self.title)}\n", self._cause()]
-        if self.mends:
-            parts.append(f"{self.mends.line}\n")
-        for message, places in self.messages.items():
-            fence = ticks(message.text, 3)
-            block = f"{fence}{{code-block}} text\n:class: message\n\n"
-            parts.append(f"{block}{message.text}\n{fence}\n")
-            parts += [*(place.line for place in places), ""]
-        return "\n".join(parts)
-
-    @property
-    def answer(self):
-        """Why, and what to write instead, in Markdown and in code: of a Cure, or of the
-        first row.
-        """
-        rows = [place.row for place in self.places if place.row]
-        return (
-            (self.cure.text, "") if self.cure else of_row(rows[0]) if rows else ("", "")
-        )
-
-    def _cause(self):
-        cause, instead = self.answer
-        if not instead or instead.count("\n") >= SHORT:
-            return f"{cause}\n"
-        fence = ticks(instead, 3)
-        return f"{cause} Today:\n\n{fence}python\n{instead}\n{fence}\n"
+def data():
+    """What the field finds the entries by, as JSON for a page."""
+    known = [
+        [e.id, e.says, e.asked, [*e.names, *listing.own(e)], e.cover]
+        for e in entries().values()
+    ]
+    text = json.dumps(known, ensure_ascii=False, separators=(",", ":"))
+    return text.replace("<", r"\u003c")
 
 
-def of_row(row):
-    """Why a message comes, in Markdown, and what is written today, of a row."""
-    if not row.because:
-        return "", ""
-    first, _, rest = row.because.partition(" ")
-    if not re.search(r"[._(]", first):  # a name stays as it is
-        first = first[0].upper() + first[1:]
-    return md(f"{first} {rest}."), row.today.strip()
+def anchor(id):
+    """Where an entry stands on the page."""
+    return "message-" + re.sub(r"[^a-z0-9]+", "-", id)
 
 
-SHORT = 6  # lines of a replacement that the page shows
+def heading(entry):
+    """Of an entry, as Markdown."""
+    title = " ".join(entry.title.split())
+    if len(title) > WIDEST:
+        title = title[:WIDEST].rpartition(" ")[0] + " …"
+    return code(title) if entry.says else md(title)
 
 
-def entries(lessons, root):
-    """The entries of the page by their group, each in the order of their titles."""
-    pins = (root / "requirements.txt").read_text(encoding="utf-8")
-    version = re.search(r"^torch==([\d.]+)", pins, re.M)[1]
-    titles = {}
+def _entry(entry, shown, lessons):
+    yield f"({anchor(entry.id)})=\n\n### {heading(entry)}\n"
+    yield f"{md(entry.means)}\n"
+    yield _block(entry.do)
+    for other, apart in entry.unlike:
+        yield f"- Not [{heading(entries()[other])}](#{anchor(other)}): {md(apart)}"
+    yield from _further(entry, lessons)
+    yield ""
+    others = [wording for wording in entry.says[1:]]
+    if others:
+        yield "Other wordings: " + "; ".join(map(code, others)) + ".\n"
+    if shown:
+        yield "```{raw} html\n<details class=\"shown-by\"><summary>As cells got it</summary>\n```\n"
+        for message, places in shown.items():
+            yield f"({message.anchor})=\n\n{_block(message.text)}"
+            yield from (place.line for place in places)
+            yield ""
+        yield "```{raw} html\n</details>\n```\n"
+
+
+def _block(text):
+    fence = ticks(text, 3)
+    return f"{fence}{{code-block}} text\n:class: message\n\n{text}\n{fence}\n"
+
+
+def _further(entry, lessons):
+    """Where it is explained, and where it is known from, a line each."""
+    number, _, id = entry.lesson.partition(" ")
+    for lesson in lessons:
+        if lesson.number == number:
+            yield Place(lesson, id).line
+        for cell in lesson.cells:
+            if cell.row and cell.row.slug == entry.id:
+                yield Place(lesson, cell.id, cell.row).line
+    for source in entry.source:
+        link = source.startswith("https://")
+        yield f"- <{source}>" if link else f"- PyTorch's source: {code(source)}"
+
+
+def by_entry(lessons, version):
+    """id of an entry → the messages that cells show of it, with their places."""
+    found = {}
     for message, places in shown_messages(lessons, version).items():
-        titles.setdefault(message.title, {})[message] = places
-    grouped = {name: [] for name in GROUPS}
-    for title, messages in sorted(titles.items(), key=lambda pair: pair[0].lower()):
-        cure = next(filter(None, (cure_of(message.text) for message in messages)), None)
-        entry = Entry(title, messages, cure, cure and _place_of(cure, lessons))
-        grouped[entry.group].append(entry)
-    return {name: group for name, group in grouped.items() if group}
+        if entry := entry_of(message, places):
+            found.setdefault(entry.id, {})[message] = places
+    return found
 
 
-def _place_of(cure, lessons):
-    number, id = cure.place
-    return next(Place(each, id) for each in lessons if each.number == number)
+def entry_of(message, places=()):
+    """The entry of a message that a cell showed: that of its row, if the message leads
+    there, too; else the first that it leads to. None if there is none.
+    """
+    first, others = match.find(message.text)
+    led = [found.entry for found in (*first, *others) if not found.near]
+    slugs = [place.row.slug for place in places if place.row]
+    return next((entry for entry in led if entry.id in slugs), None) or (led or [None])[0]

@@ -106,7 +106,7 @@ def carried(path):
 
     What all lessons share; its exercises and recordings; the diagrams that it shows.
     Programs: all of them where its code names their folder, because they import each
-    other. Itself, where it looks up its own rows.
+    other. Itself and the table of messages, where it looks up its own rows.
     """
     nb = without_outputs(path)
     code = "\n".join(cell.source for cell in parts.code_cells(nb))
@@ -122,6 +122,7 @@ def carried(path):
     }
     if "%%today" in code:
         files[f"notebooks/{path.name}"] = nbformat.writes(nb).encode()
+        files["lookup/messages.toml"] = (ROOT / "lookup/messages.toml").read_bytes()
     return files
 
 

@@ -18,6 +18,7 @@ from tools.lessons.glossary import TERM, chinese_names
 from tools.lessons.links import read, with_links
 from tools.lessons.notebooks import address, in_repository, launch_links, lessons
 from tools.lessons.parts import HEADING
+from lookup import match
 from tools.site import api_index, errors, evidence, explorers, pages, recipes, tasks
 from tools.site.read_lessons import read_lessons
 
@@ -140,10 +141,9 @@ def stage(folder, singles):
     for path in lessons():
         stage_lesson(path, folder, path.name in singles, index, words[path.stem])
     course = read_lessons()
-    messages = errors.entries(course, ROOT)
     generated = {
         "docs/evidence.md": evidence.page(course),
-        "docs/errors.md": errors.page(messages, course),
+        "docs/errors.md": errors.page(course, ROOT),
         "docs/tasks.md": tasks.page(notebooks, names()),
         "docs/recipes.md": recipes.page(notebooks, names()),
     }
@@ -154,7 +154,7 @@ def stage(folder, singles):
         if name == "docs/paths.md":
             text = link_steps(text)
         if name == "docs/answers.md":
-            text = link_messages(text, messages)
+            text = link_messages(text)
         if name == "docs/glossary.md":
             text = index_chinese(text)
         text = repository_links(text, pathlib.PurePath(name).parent)
@@ -163,15 +163,16 @@ def stage(folder, singles):
     (folder / "index.md").write_text(start, encoding="utf-8")
 
 
-def link_messages(text, grouped):
-    """The page of answers, where each message that it names leads to its entry in the
-    index of errors. grouped: the entries of that, as errors.entries returns them.
+def link_messages(text):
+    """The page of answers, where each message that it names leads to its entry on the
+    page of errors.
     """
-    anchors = {each.title: each.anchor for group in grouped.values() for each in group}
 
     def link(found):
-        anchor = anchors.get(found[1])
-        return f"[{found[0]}](errors.md#{anchor})" if anchor else found[0]
+        first, _ = match.said(found[1]) if found[1].count(" ") > 2 else ([], [])
+        if not first or first[0].near:
+            return found[0]
+        return f"[{found[0]}](errors.md#{errors.anchor(first[0].entry.id)})"
 
     return api_index.CODE.sub(link, text)
 

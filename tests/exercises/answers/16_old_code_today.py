@@ -109,75 +109,55 @@ def replacement(message):
     },
 )
 
-TEN_TIMES = """
-def verdict(old, new, factor=10):
-    if old['error'] is not None:
-        return 'raises'
-    if old['warnings']:
-        return 'warns'
-    if old['printed'] != new['printed']:
-        return 'wrong'
-    return 'slower' if old['seconds'] >= 10 * new['seconds'] else 'fine'
-"""
 ANSWERS["16.4"] = Answers(
     right=[
-        """
-def verdict(old, new, factor=10):
-    findings = {
-        'raises': old['error'] is not None,
-        'warns': len(old['warnings']) > 0,
-        'wrong': old['printed'] != new['printed'],
-        'slower': old['seconds'] / new['seconds'] >= factor,
-        'fine': True,
-    }
-    return next(word for word, found in findings.items() if found)
+        r"""
+def cause(paste):
+    import re
+    if "Original Traceback" in paste:
+        paste = paste[paste.rindex("Original Traceback"):]
+    paste = re.split("The above exception was|During handling of the above", paste)[0]
+    for line in reversed(paste.splitlines()):
+        found = re.search(r"[A-Za-z.]*(Error|Exception): .*", line)
+        if found:
+            return found[0]
 """,
         """
-def verdict(old, new, factor=10):
-    word = 'fine'
-    if new['seconds'] * factor <= old['seconds']:
-        word = 'slower'
-    if not old['printed'] == new['printed']:
-        word = 'wrong'
-    if any(True for _ in old['warnings']):
-        word = 'warns'
-    if isinstance(old['error'], str):
-        word = 'raises'
-    return word
+def cause(paste):
+    _, _, below = paste.rpartition("Original Traceback")
+    kept = []
+    for line in below.splitlines():
+        if line.startswith(("The above", "During handling")):
+            break
+        line = line.partition("]: ")[2] if line.startswith("[rank") else line
+        if line.split(":")[0].endswith(("Error", "Exception")):
+            kept.append(line)
+    return kept[-1]
 """,
     ],
     wrong={
         """
-def verdict(old, new, factor=10):
-    if old['error']:
-        return 'raises'
-    if old['warnings']:
-        return 'warns'
-    if old['printed'] != new['printed']:
-        return 'wrong'
-    return 'slower' if old['seconds'] >= factor * new['seconds'] else 'fine'
-""": "compare with None",
-        """
-def verdict(old, new, factor=10):
-    if old['error'] is not None:
-        return 'raises'
-    if old['printed'] != new['printed']:
-        return 'wrong'
-    if old['warnings']:
-        return 'warns'
-    return 'slower' if old['seconds'] >= factor * new['seconds'] else 'fine'
-""": "a warning is not silence",
-        TEN_TIMES: "use the argument",
-        """
-def verdict(old, new, factor=10):
-    if old['error'] != new['error']:
-        return 'raises'
-    if old['warnings'] != new['warnings']:
-        return 'warns'
-    if old['printed'] != new['printed']:
-        return 'wrong'
-    return 'slower' if old['seconds'] >= factor * new['seconds'] else 'fine'
-""": "the old part is judged",
+def cause(paste):
+    return paste.strip().splitlines()[-1]
+""": "the first one has the class",
+        r"""
+def cause(paste):
+    import re
+    return [m[0] for m in re.finditer(r"[\w.]+Error: .*", paste)][-1]
+""": "above this joint",
+        r"""
+def cause(paste):
+    import re
+    return re.search(r"[\w.]+Error: .*", paste)[0]
+""": "below Original Traceback",
+        r"""
+def cause(paste):
+    import re
+    part = paste.split("Original Traceback")[-1]
+    for joint in ("The above exception was", "During handling of the above"):
+        part = part.split(joint)[0]
+    return [line for line in part.splitlines() if "Error: " in line][-1]
+""": "such as the name of a rank",
     },
 )
 

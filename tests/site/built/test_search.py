@@ -8,44 +8,13 @@ import urllib.parse
 import pytest
 from playwright.sync_api import expect
 
+from course.paths import COURSE
+from lookup import code, match
+from lookup.messages import entries
 from tests.site.built.conftest import SITE
 
-TWO_DEVICES = (
-    "Expected all tensors to be on the same device, but found at least two devices,"
-    " cuda:0 and cpu!"
-)
-# a message → where the entry leads that the field on the page of errors finds first
-MESSAGES = {
-    TWO_DEVICES: "notebooks/02_tensors_on_devices.html#cure",
-    "RuntimeError: CUDA out of memory. Tried to allocate": "notebooks/07_memory.html",
-    "Torch not compiled with CUDA enabled": "notebooks/01_device_detection.html",
-    (
-        "RuntimeError: Cannot re-initialize CUDA in forked subprocess. To use CUDA with"
-        " multiprocessing, you must use the 'spawn' start method"
-    ): "notebooks/06_pinned_memory_and_data_loading.html#cuda-in-fork",
-    (
-        "RuntimeError: DataLoader worker (pid 4711) is killed by signal: Killed."
-    ): "notebooks/16_old_code_today.html#worker-exited",
-    (
-        "Attempting to deserialize object on a CUDA device but"
-        " torch.cuda.is_available() is False."
-    ): "notebooks/03_models_on_devices.html#elsewhere",
-    (
-        "TypeError: can't convert cuda:0 device type tensor to numpy. Use Tensor.cpu()"
-        " to copy the tensor to host memory first."
-    ): "notebooks/16_old_code_today.html#numpy-device",
-    (
-        "AssertionError: No inf checks were recorded for this optimizer."
-    ): "notebooks/16_old_code_today.html#no-inf-checks",
-    (
-        "RuntimeError: Expected to have finished reduction in the prior iteration"
-        " before starting a new one."
-    ): "notebooks/11_distributed_data_parallel.html",
-    (
-        "FutureWarning: `torch.cuda.amp.autocast(args...)` is deprecated. Please use"
-        " `torch.amp.autocast('cuda', args...)` instead."
-    ): "notebooks/16_old_code_today.html#amp-autocast",
-}
+PASTED = (COURSE / "tests" / "lookup" / "messages.txt").read_text(encoding="utf-8")
+
 # query → what is among the first three results of the search
 ANSWERED = {
     "torch.cuda.Stream": "notebooks/05_streams.html",
@@ -132,34 +101,47 @@ def test_most_queries_are_answered():
     assert len(ANSWERED) + len(UNANSWERED) == 43
 
 
-@pytest.mark.parametrize("message, wanted", MESSAGES.items())
-def test_the_field_finds_a_message_first(message, wanted, page, address):
+def test_the_field_agrees_with_python(page, address):
+    """On each wording, each name and each paste of the tests, and within a second."""
+    texts = [wording for entry in entries().values() for wording in entry.says]
+    texts += [text for entry in entries().values() for text in entry.asked]
+    texts += [name for entry in entries().values() for name in entry.names]
+    texts += [text.replace("…", "x1") for text in texts]
+    texts += [told.split("\n", 1)[1] for told in PASTED.split("\n----\n")]
     page.goto(f"{address}docs/errors.html")
-    page.fill("#message", message)
-    page.locator("#messages-found a").first.click()
-    anchor = urllib.parse.urlparse(page.url).fragment
-    assert anchor.startswith("message-")
-    entry = page.locator(f"section:has(> #{anchor}), section#{anchor}").first
-    links = [link.evaluate("a => a.href") for link in entry.locator("a").all()]
-    assert any(link.removeprefix(address).startswith(wanted) for link in links)
+    shown = page.evaluate("texts => texts.map(findMessage)", texts)
+    for text, got in zip(texts, shown, strict=True):
+        if not code.is_code(text):  # for lesson 16
+            first, others = match.find(text)
+            assert got["first"] == [found.entry.id for found in first], text
+            assert got["others"] == [found.entry.id for found in others], text
+    took = page.evaluate(
+        """text => {
+            const begin = performance.now();
+            findMessage(text);
+            return performance.now() - begin;
+        }""",
+        max(texts, key=len) + "\nwords that nobody knows",
+    )
+    assert took < 1000
 
 
-# what the field says itself, where no entry of the page does
-SAID = {
-    "The operator 'aten::eig' is not currently implemented for the MPS device": (
-        "PYTORCH_ENABLE_MPS_FALLBACK=1"
-    ),
-    "RuntimeError: DataLoader worker is killed by signal: Bus error.": "--shm-size",
-    "RuntimeError: Found no NVIDIA driver on your system.": "nvidia-smi",
-    "good morning": "Lesson 16",
-}
-
-
-@pytest.mark.parametrize("message, said", SAID.items())
-def test_the_field_says_what_to_do(message, said, page, address):
+def test_the_field_opens_an_entry_and_says_where_it_knows_nothing(page, address):
     page.goto(f"{address}docs/errors.html")
-    page.fill("#message", message)
-    expect(page.locator("#messages-found li").first).to_contain_text(said)
+    found = page.locator("#messages-found")
+    page.fill("#message", "[rank0]: RuntimeError: CUDA out of memory. Tried to allocate")
+    expect(found.locator("li").first).to_contain_text(entries()["memory/cuda-oom"].means)
+    found.locator("a").first.click()
+    assert page.url.endswith("#message-memory-cuda-oom")
+    page.fill("#message", "good morning to all of you")
+    expect(found).to_contain_text("Not known here, and no guess")
+
+
+def test_a_long_text_in_the_search_leads_to_the_field(page, address):
+    text = "RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB"
+    page.goto(f"{address}search.html?q={urllib.parse.quote(text)}")
+    page.locator(".look-up a").click()
+    expect(page.locator("#messages-found li").first).to_contain_text("out of memory")
 
 
 @pytest.mark.parametrize("old", ["docs/names.html", "docs/status.html"])

@@ -1,24 +1,20 @@
-"""The paste cell of lesson 16: the right row for old listings, none for harmless ones,
-whatever this machine has.
+"""The paste cell of lesson 16: the right entries for old listings, none for harmless
+ones, whatever this machine has.
 """
 
 import re
 import textwrap
 
-import nbformat
 import pytest
 
-from course.paths import COURSE
 from lookup import cell as today
-from lookup import lookup, pasted
+from lookup import code, match
+from lookup import messages as table
 from lookup.row import rows
 from tests.lookup.listings import LISTINGS
 
 ROWS = rows()
-MARKS = pasted.marks(ROWS)
-# whole messages as people paste them; the first line of each says where it must lead
-MESSAGES = (COURSE / "tests" / "lookup" / "messages.txt").read_text(encoding="utf-8")
-NO_MARK = "(?!)"  # a regular expression that fits nothing: the row has only its message
+ENTRIES = table.entries()
 # where the old part of a row is written otherwise than listings, or its part of today
 # has the mark, too
 WRITTEN = {
@@ -51,49 +47,34 @@ def messages():
     return told
 
 
+def lessons_of(entries):
+    return {entry.lesson[:2] or (entry.row and entry.row.lesson) for entry in entries}
+
+
 @pytest.mark.parametrize("name", LISTINGS)
-def test_a_listing_gets_the_right_row(name, messages):
+def test_a_listing_gets_the_right_entry(name, messages):
     right, also, source = LISTINGS[name]
-    shown = {row.slug for row in pasted.like(ROWS, messages[name], source)}
-    lessons = {
-        line.split()[1].rstrip(":")
-        for line in pasted.elsewhere(f"{source}\n{messages[name]}")
-    }
-    assert not right or right & (shown | lessons), (shown, messages[name])
-    assert shown <= right | also, messages[name]
+    found = match.of_listing(source, messages[name])
+    shown = {entry.id for entry in found}
+    assert not right or right & (shown | lessons_of(found)), (shown, messages[name])
+    rows_shown = shown & set(ROWS)
+    assert rows_shown <= right | also, messages[name]
 
 
-@pytest.mark.parametrize("slug", sorted(MARKS))
-def test_a_mark_fits_the_old_part_of_its_row_and_not_that_of_today(slug):
-    row, mark = ROWS[slug], MARKS[slug]
-    old, new = (WRITTEN[slug], "") if slug in WRITTEN else (row.old, row.new)
-    assert bool(re.search(mark, pasted.spelled_out(old))) == (mark != NO_MARK)
-    assert not re.search(mark, pasted.spelled_out(new))
+MARKED = [id for id, e in ENTRIES.items() if e.row and (e.code or code.own(e))]
 
 
-@pytest.mark.parametrize("told", MESSAGES.split("\n----\n"))
-def test_a_whole_message_leads_to_its_row(told, capsys):
-    right, message = told.split("\n", 1)
-    lookup.look_up(message)
-    shown = capsys.readouterr().out
-    with_code = [row.slug for row in lookup.search(message)[:3]]
-    lesson_or_words = f"Lesson {right}: " if right.isdecimal() else right
-    assert right in with_code or lesson_or_words in shown
-
-
-def test_lessons_and_rows_that_are_named_exist():
-    for _, place, _ in pasted.ELSEWHERE:
-        if place:
-            lesson, cell = place.split()
-            (path,) = (COURSE / "notebooks").glob(f"{lesson}_*.ipynb")
-            cells = nbformat.read(path, as_version=4).cells
-            assert cell in {each.id for each in cells}, place
-    assert {slug for _, slug, _ in pasted.WORDINGS} <= set(ROWS)
+@pytest.mark.parametrize("id", MARKED)
+def test_a_mark_fits_the_old_part_of_its_row_and_not_that_of_today(id):
+    row, entry = ROWS[id], ENTRIES[id]
+    old, new = (WRITTEN[id], "") if id in WRITTEN else (row.old, row.new)
+    assert code.fits(entry, code.normal(old))
+    assert not code.fits(entry, code.normal(new))
 
 
 def test_a_general_row_comes_after_what_a_listing_is_like():
-    found = pasted.like(ROWS, "", "scaler = torch.cuda.amp.GradScaler()\nnet.cuda()")
-    assert [row.slug for row in found] == ["amp/scaler", "movement/not-compiled"]
+    found = match.of_listing("scaler = torch.cuda.amp.GradScaler()\nnet.cuda()", "")
+    assert [entry.id for entry in found] == ["amp/scaler", "movement/not-compiled"]
 
 
 def flat(source):
@@ -107,8 +88,8 @@ BY_INDENTATION = {"S4 CUDA graph": {"graphs/inputs-in-capture"}}
 @pytest.mark.parametrize("name", LISTINGS)
 def test_a_listing_without_its_indentation_is_like_the_same_rows(name):
     source = LISTINGS[name].source
-    shown = {row.slug for row in pasted.like(ROWS, "", source)}
-    left = {row.slug for row in pasted.like(ROWS, "", flat(source))}
+    shown = {entry.id for entry in match.of_listing(source, "")}
+    left = {entry.id for entry in match.of_listing(flat(source), "")}
     assert left == shown - BY_INDENTATION.get(name, set())
 
 

@@ -1,0 +1,195 @@
+"""Which entries of the table fit a text: a whole paste, words, a name, a listing."""
+
+import re
+from dataclasses import dataclass
+
+from lookup import code
+from lookup.messages import entries, patterns, plain, weight, words
+
+MOST = 5  # entries that a name or a listing leads to
+LIKE = 0.8  # share that a wording and a part of a text have in common at least
+MORE = 2  # words that this part may have more than the wording
+LEAST = 9.0  # weight that the two have in common at least
+ASKED = 0.5  # twice what they have in common, over the sum of both
+LONG = 60  # words, from which on a text is a paste and no question
+CLOSE = 0.88  # of the best: as good as it
+FRAME = re.compile(r'^\s*File ".*|^ {4,}.*|^\s*[~^]+\s*$', re.M)
+BEFORE = re.compile(  # the cause stands above these lines, and below the last
+    r"the above exception was the direct cause|during handling of the above exception"
+)
+# what a text is about → where its makers read questions
+ASK = {
+    "torch_xla": "pytorch/xla",
+    "torch_tpu": "google-pytorch/torch_tpu",
+    "nccl": "NVIDIA/nccl",
+    "triton": "triton-lang/triton",
+    "accelerate": "huggingface/accelerate",
+    "transformers": "huggingface/transformers",
+    "lightning": "Lightning-AI/pytorch-lightning",
+}
+ERROR = re.compile(r"^[\w.]*(?:Error|Exception|Warning)\b:? *")
+ORIGINAL = "original traceback"
+NAME = re.compile(r"-{0,2}[A-Za-z_][\w-]*(?:\.[A-Za-z_]\w*)*(?:\([^()]*\)|=\S*)?")
+
+
+@dataclass(frozen=True)
+class Found:
+    """An entry that fits. by: "message", "name" or "listing". near: by likeness only,
+    not word for word.
+    """
+
+    entry: object
+    by: str = "message"
+    near: bool = False
+
+
+def find(text):
+    """What fits a text, best first: [[Found, …], [Found, …]], of which the first list
+    is the answer (several are equally good), the second what else stands in the text.
+    """
+    text = text.strip()
+    if not text:
+        return [], []
+    found = []
+    if NAME.fullmatch(text):
+        found = named(text)
+    elif code.is_code(text):
+        found = [Found(each, "listing") for each in code.like(text)[:MOST]]
+    return (found, []) if found else said(text)
+
+
+def missed(text):
+    """What is said of a text that is not known: which line to search for, and where."""
+    lines = [line.strip() for line in FRAME.sub("", text).splitlines() if line.strip()]
+    told = [line for line in lines if re.search("Error|Exception|Warning", line)]
+    line = ERROR.sub("", (told or lines or [""])[-1]) or text.strip()
+    if len(line) > 90:
+        line = line[:90].rpartition(" ")[0] or line[:90]
+    low = text.lower()
+    place = next((place for word, place in ASK.items() if word in low), "")
+    place = place or "pytorch/pytorch"
+    return (
+        f"Not known here, and no guess. Search for “{line}” in"
+        f" github.com/{place}/issues, and at discuss.pytorch.org."
+    )
+
+
+def said(text):
+    """The same of messages."""
+    first, others = _word_for_word(plain(text))
+    if first:
+        return [Found(e) for e in first], [Found(e) for e in others]
+    return [Found(entry, near=True) for entry in _like(text)], []
+
+
+def of_listing(source, message):
+    """The entries that a listing and what it said lead to, best first: those by both,
+    those by the message, those by the code; last what many listings have.
+    """
+    first, others = said(message) if message.strip() else ([], [])
+    told = [found.entry for found in (*first, *others) if not found.near]
+    like = code.like(source)
+    ordered = [entry for entry in told if entry in like] + told + like
+    ordered.sort(key=lambda entry: entry.cover)
+    return list(dict.fromkeys(ordered))[:MOST]
+
+
+def named(name):
+    """Entries that a name leads to: by the whole of it, by its last part, or as the only
+    one whose message has it.
+    """
+    asked = re.sub(r"[(=].*", "", name).lower().strip("-")
+    exact, last, told = [], [], []
+    for entry in entries().values():
+        known = {each.lower().strip("-") for each in (*entry.names, *code.own(entry))}
+        if asked in known:
+            exact.append(entry)
+        elif asked.split(".")[-1] in {each.split(".")[-1] for each in known}:
+            last.append(entry)
+        elif any(_has(plain(wording), asked) for wording in entry.says):
+            told.append(entry)
+    found = exact or last or (told if len(told) == 1 else [])
+    return [Found(entry, "name") for entry in found[:MOST]]
+
+
+def _has(text, name):
+    return re.search(rf"(?<![a-z0-9_]){re.escape(name)}(?![a-z0-9_])", text)
+
+
+def _word_for_word(text):
+    """(the entries that answer, the others) whose wordings stand in a plain text."""
+    spans = {}
+    for id, wording, pattern in patterns():
+        if found := pattern.search(text):
+            told = weight(set(words(wording))), *found.span()
+            spans[id] = max(spans.get(id, (-1.0, 0, 0)), told)
+    kept = [id for id in spans if not any(_within(spans, id, each) for each in spans)]
+    table = entries()
+    causes = [id for id in kept if not table[id].cover] or kept
+    if not causes:
+        return [], []
+    causes.sort(key=lambda id: _rank(text, *spans[id]), reverse=True)
+    best = spans[causes[0]]
+    same = [id for id in causes if spans[id][1:] == best[1:]]
+    others = [id for id in causes if id not in same]
+    return [table[id] for id in same], [table[id] for id in others]
+
+
+def _within(spans, id, other):
+    """Whether what fits one entry is a part of what fits another one."""
+    (told, start, end), (more, first, last) = spans[id], spans[other]
+    return first <= start and end <= last and more > told and id != other
+
+
+def _rank(text, told, start, end):
+    """What is answered first: the cause of another error, an error rather than a
+    warning, the last in the text.
+    """
+    cut, original = text.rfind(ORIGINAL), [m.start() for m in BEFORE.finditer(text)]
+    caused = start > cut if cut >= 0 else bool(original) and start < original[-1]
+    warned = "warning" in text[max(0, start - 80) : end]
+    return caused, not warned, start, told
+
+
+def _like(text):
+    """The entries that a text is most like, the best first."""
+    shown = FRAME.sub("", text) if "Traceback" in text else text
+    asked = words(shown)
+    those, scores = set(asked), {}
+    for entry in entries().values():
+        score = max(
+            [_share(wording, asked, those) for wording in entry.says]
+            + [_question(wording, those) for wording in entry.asked if len(asked) < LONG]
+            + [0.0]
+        )
+        if score:
+            scores[entry.id] = score
+    best = max(scores.values(), default=0)
+    found = [id for id, score in scores.items() if score >= CLOSE * best]
+    found.sort(key=lambda id: -scores[id])
+    return [entries()[id] for id in found[:2]]
+
+
+def _share(wording, asked, those):
+    """What a wording and the part of a text that is most like it have in common, as a
+    share of what they say together; 0 where that is too little.
+    """
+    listed = words(wording)
+    own = set(listed)
+    if weight(own & those) < max(LEAST, LIKE * weight(own)):
+        return 0.0
+    best = 0.0
+    for n, word in enumerate(asked):
+        if word in own:
+            part = set(asked[n : n + len(listed) + MORE])
+            common = weight(own & part)
+            best = max(best, common / (weight(own) + weight(part - own, 0.5)))
+    return best if best >= LIKE else 0.0
+
+
+def _question(wording, those):
+    """The same of a question, wherever its words stand."""
+    own = set(words(wording))
+    common = weight(own & those)
+    score = 2 * common / (weight(own) + weight(those))
+    return score if score >= ASKED and common >= LEAST else 0.0
