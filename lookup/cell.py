@@ -15,7 +15,7 @@ from course import cells, grammar
 from course.claims import claim
 from course.messages import finding
 from lookup import lookup, match, snippets
-from lookup.row import PATTERNS, SIGNS, TodayError, parse, rows
+from lookup.row import PATTERNS, SIGNS, TodayError, parse
 from utils.devices import pytorch
 from utils.jobs import COLORS, DEFAULTS, folder
 

@@ -48,6 +48,7 @@ def _says(statement):
 
 def _read(text):
     """Its statements; one by one where some are no Python, [] where most are not."""
+    text = re.sub(r"\basync ?=", "async_=", text)  # a keyword since Python 3.7
     try:
         return ast.parse(text).body
     except (SyntaxError, ValueError):
@@ -108,7 +109,9 @@ def names_in(source):
 
 @functools.cache
 def _own():
-    used = {slug: (names_in(row.old), names_in(row.new)) for slug, row in rows().items()}
+    used = {
+        slug: (names_in(row.old), names_in(row.new)) for slug, row in rows().items()
+    }
     count = collections.Counter(
         name for old, new in used.values() for name in old | new
     )
@@ -126,7 +129,9 @@ def own(entry):
 def fits(entry, source):
     """Whether a listing in normal form has what the entry is about."""
     if entry.code:
-        return any(all(_has(source, piece) for piece in pieces) for pieces in entry.code)
+        return any(
+            all(_has(source, piece) for piece in pieces) for pieces in entry.code
+        )
     return any(re.search(rf"(?<![\w.]){re.escape(n)}\b", source) for n in own(entry))
 
 

@@ -6,8 +6,8 @@ import textwrap
 
 from course import cells
 from lookup import match
-from lookup.row import SIGNS, rows
 from lookup.messages import entries
+from lookup.row import SIGNS, rows
 
 MOST = 10  # rows of a list
 ALSO = 3  # entries that are named below the answers

@@ -51,10 +51,9 @@ def find(text):
     if not text:
         return [], []
     found = []
-    if NAME.fullmatch(text):
-        found = named(text)
-    elif code.is_code(text):
+    if code.is_code(text) and not text.endswith("()"):
         found = [Found(each, "listing") for each in code.like(text)[:MOST]]
+    found = found or named(text)
     return (found, []) if found else said(text)
 
 
@@ -90,20 +89,25 @@ def of_listing(source, message):
     told = [found.entry for found in (*first, *others) if not found.near]
     like = code.like(source)
     ordered = [entry for entry in told if entry in like] + told + like
+    if not all(entry.cover for entry in ordered):
+        ordered = [entry for entry in ordered if not entry.cover or entry in like]
     ordered.sort(key=lambda entry: entry.cover)
     return list(dict.fromkeys(ordered))[:MOST]
 
 
 def named(name):
-    """Entries that a name leads to: by the whole of it, by its last part, or as the only
-    one whose message has it.
+    """Entries that a name leads to: by the whole of it, by its last part, or as the
+    only one whose message has it. [] for what is no name.
     """
-    asked = re.sub(r"[(=].*", "", name).lower().strip("-")
+    whole = name.lower().strip("-")
+    asked = re.sub(r"[(=].*", "", whole) if NAME.fullmatch(name) else whole
     exact, last, told = [], [], []
     for entry in entries().values():
         known = {each.lower().strip("-") for each in (*entry.names, *code.own(entry))}
-        if asked in known:
+        if asked in known or whole in known:
             exact.append(entry)
+        elif not NAME.fullmatch(name):
+            continue
         elif asked.split(".")[-1] in {each.split(".")[-1] for each in known}:
             last.append(entry)
         elif any(_has(plain(wording), asked) for wording in entry.says):
@@ -128,7 +132,10 @@ def _word_for_word(text):
     causes = [id for id in kept if not table[id].cover] or kept
     if not causes:
         return [], []
-    causes.sort(key=lambda id: _rank(text, *spans[id]), reverse=True)
+    if table[causes[0]].cover:  # nothing else: the first, which the others follow
+        causes.sort(key=lambda id: spans[id][1])
+    else:
+        causes.sort(key=lambda id: _rank(text, *spans[id]), reverse=True)
     best = spans[causes[0]]
     same = [id for id in causes if spans[id][1:] == best[1:]]
     others = [id for id in causes if id not in same]
@@ -159,7 +166,11 @@ def _like(text):
     for entry in entries().values():
         score = max(
             [_share(wording, asked, those) for wording in entry.says]
-            + [_question(wording, those) for wording in entry.asked if len(asked) < LONG]
+            + [
+                _question(wording, those)
+                for wording in entry.asked
+                if len(asked) < LONG
+            ]
             + [0.0]
         )
         if score:

@@ -148,8 +148,8 @@ def rarity():
 
 
 def weight(some, unknown=1):
-    """What words (a set) say together; unknown: the part that one counts which the table
-    lacks, of the most that a word can say.
+    """What words (a set) say together. unknown: what one that the table lacks counts,
+    as a part of the most that a word can say.
     """
     most = math.log(len(entries()) + 1) * unknown
     # sorted: a sum of floating point numbers depends on the order

@@ -46,13 +46,15 @@ const lookup = (() => {
     const covers = new Set(known.filter(entry => entry[4]).map(([id]) => id));
 
     function named(name) {
-      const asked = name.replace(/[(=].*/, "").toLowerCase().replace(/^-+|-+$/g, "");
+      const whole = name.toLowerCase().replace(/^-+|-+$/g, ""), one = NAME.test(name);
+      const asked = one ? whole.replace(/[(=].*/, "") : whole;
       const last = each => each.split(".").at(-1);
       const exact = [], lasting = [], told = [];
       const inside = new RegExp(`(?<![a-z0-9_])${escape(asked)}(?![a-z0-9_])`);
       for (const [id, says, , names] of known) {
         const own = names.map(each => each.toLowerCase().replace(/^-+|-+$/g, ""));
-        if (own.includes(asked)) exact.push(id);
+        if (own.includes(asked) || own.includes(whole)) exact.push(id);
+        else if (!one) continue;
         else if (own.map(last).includes(last(asked))) lasting.push(id);
         else if (says.some(wording => inside.test(plain(wording)))) told.push(id);
       }
@@ -78,7 +80,8 @@ const lookup = (() => {
       const causes = uncovered.length ? uncovered : kept;
       if (!causes.length) return [[], []];
       const ranks = new Map(causes.map(id => [id, rank(text, spans.get(id))]));
-      causes.sort((one, other) => less(ranks.get(one), ranks.get(other)) ? 1
+      if (covers.has(causes[0])) causes.sort((a, b) => spans.get(a)[1] - spans.get(b)[1]);
+      else causes.sort((one, other) => less(ranks.get(one), ranks.get(other)) ? 1
         : less(ranks.get(other), ranks.get(one)) ? -1 : 0);
       const [, start, end] = spans.get(causes[0]);
       const same = causes.filter(id => spans.get(id)[1] === start && spans.get(id)[2] === end);
@@ -126,7 +129,7 @@ const lookup = (() => {
     return text => {
       text = text.trim();
       if (!text) return {first: [], others: [], near: false};
-      const names = NAME.test(text) ? named(text) : [];
+      const names = named(text);
       if (names.length) return {first: names, others: [], near: false};
       const [first, others] = wordForWord(plain(text));
       if (first.length) return {first, others, near: false};

@@ -608,8 +608,8 @@ def replacement(message):
                 " of them; [0] would be what stands above the first."
             ),
             (
-                r're.search(r"[\w.]+(Error|Exception): .*", line) finds the message in a'
-                " line, without what stands before it."
+                r're.search(r"[\w.]+(Error|Exception): .*", line) finds the message in'
+                " a line, without what stands before it."
             ),
         ],
         solution=r"""

@@ -196,7 +196,7 @@ def test_entries_are_found_by_words_group_and_verdict():
         return [entry.id for entry in lookup.mentions(words)]
 
     assert "amp/autocast" in ids("cuda.amp.autocast")
-    assert "distributed/twice" in ids("one default group")
+    assert "distributed/twice" in ids("default process group twice")
     html, alt = lookup.table("warning memory_cached gone", group="data")
     assert "0 that mention these words" in alt
     html, alt = lookup.table("net numpy cpu")

@@ -112,7 +112,7 @@ def test_a_listing_that_has_lost_its_indentation_is_not_run(
     assert line.startswith("this listing has lost its indentation: ")
     assert line.endswith("; indent it and run the cell again") and rest
     if "cuda" in source:
-        assert any("Like streams/synchronize" in other for other in rest)
+        assert any("Like detection/cuda-or-cpu" in other for other in rest)
 
 
 def test_other_listings_are_run(capsys):

@@ -99,7 +99,7 @@ def test_what_is_said_of_a_paste_that_is_not_known():
         ("for x in y:\na = 1\nb = 2\nif x:\nc = 3", True),
         ("CUDA error: out of memory", False),
         ("torch.cuda.is_available() is False on Windows after pip install", False),
-        ('with autocast():\n    y = net(x)\n  loss = y.sum()', True),
+        ("with autocast():\n    y = net(x)\n  loss = y.sum()", True),
     ],
 )
 def test_what_is_a_listing(text, listing):

@@ -39,7 +39,7 @@ def test_neighbors_are_entries():
 
 def test_there_are_enough_messages():
     assert len([entry for entry in ENTRIES.values() if entry.says]) >= 250
-    assert 8 <= len([entry for entry in ENTRIES.values() if entry.often]) <= 24
+    assert 8 <= len([entry for entry in ENTRIES.values() if entry.often]) <= 30
 
 
 def filled(wording):
@@ -77,7 +77,12 @@ def test_no_wording_fits_that_of_another_entry():
     assert found == []
 
 
+# of programs that lessons make up, not of PyTorch
+OWN = ("division by zero", "could not convert string to float", "load() will go")
+
+
 def test_each_message_of_a_lesson_leads_to_an_entry():
     shown = errors.shown_messages(read_lessons(), "")
     lost = [each.text for each, at in shown.items() if not errors.entry_of(each, at)]
-    assert lost == []
+    assert [text for text in lost if not any(own in text for own in OWN)] == []
+    assert len(lost) <= len(OWN)

@@ -11,10 +11,9 @@ from typing import NamedTuple
 import nbformat
 import pytest
 
-from tools.lessons.links import anchors, broken_links
 from lookup.messages import entries
+from tools.lessons.links import anchors, broken_links
 from tools.site import errors, website
-from tools.site.read_lessons import read_lessons
 from tools.site.website import ROOT
 
 PAGE = ROOT / "docs" / "answers.md"

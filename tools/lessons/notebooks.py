@@ -21,8 +21,7 @@ import nbformat
 
 from course import grammar, recordings, widgets
 from course.exercises import lesson_exercises
-from lookup import messages as table
-from tools.lessons import links, pages, parts, rules, run, schemas
+from tools.lessons import links, pages, parts, rules, run, schemas, table
 from utils.errors import LabError
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -293,28 +292,14 @@ def recording_problems():
                 )
 
 
-def table_problems():
-    """What is wrong with the form of the table of messages."""
-    told = table.read()
-    if wrong := schemas.differs({"entry": told}, schemas.MESSAGES):
-        yield f"lookup/messages.toml, {wrong}"
-    cells = {
-        path.name[:2]: {cell.id for cell in nbformat.read(path, as_version=4).cells}
-        for path in lessons()
-    }
-    for entry in told:
-        number, _, id = entry.get("lesson", "").partition(" ")
-        if number and id not in cells.get(number, ()):
-            yield f"lookup/messages.toml, {entry['id']}: no cell {id} in lesson {number}"
-
-
 def check(paths):
-    """Check lessons, the table of messages and all recordings; with all lessons, the pages about them.
+    """Check lessons and all recordings; with all lessons, the pages about them and the
+    table of messages.
     Returns the number of problems.
     """
     found = [f"{path.name}: {problem}" for path in paths for problem in problems(path)]
     if paths == lessons():
-        found += [*pages.problems(ROOT), *table_problems()]
+        found += [*pages.problems(ROOT), *table.problems(lessons())]
     try:
         found += recording_problems()
     except LabError as error:  # a recording or a header that cannot be read

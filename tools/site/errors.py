@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from lookup import code as listing
 from lookup import match
-from lookup.row import Row
 from lookup.messages import entries
+from lookup.row import Row
 from tools.site.read_lessons import Lesson, code, md, ticks
 from utils.jobs import COLORS
 
@@ -170,7 +170,7 @@ WIDEST = 90  # characters of a heading
 
 def page(lessons, root):
     """The page, as Markdown. lessons: as read_lessons() gives them."""
-    known = entries()
+    known, seen = entries(), set()
     pins = (root / "requirements.txt").read_text(encoding="utf-8")
     shown = by_entry(lessons, re.search(r"^torch==([\d.]+)", pins, re.M)[1])
     parts = [
@@ -178,10 +178,10 @@ def page(lessons, root):
         "---\ntocdepth: 2\n---\n",
         "# Errors and warnings\n",
         (
-            f"{len(known)} messages, names and old lines: what each means today, what to"
-            " do, and where it is explained. Paste yours, with whatever stands around"
-            " it; numbers, names and paths may differ. It stays in your browser. For a"
-            " listing there is [lesson 16](../notebooks/16_old_code_today.ipynb).\n"
+            f"{len(known)} messages, names and old lines: what each means today,"
+            " what to do, and where it is explained. Paste yours, with whatever stands"
+            " around it; numbers, names and paths may differ. It stays in your browser."
+            " For a listing there is [lesson 16](../notebooks/16_old_code_today.ipynb).\n"
         ),
         FIELD.format(data()),
         "## Common ones\n",
@@ -192,7 +192,7 @@ def page(lessons, root):
         parts.append(f"## {name}\n")
         found = [entry for entry in known.values() if entry.group in groups]
         for entry in sorted(found, key=lambda entry: heading(entry).lower()):
-            parts += _entry(entry, shown.get(entry.id, {}), lessons)
+            parts += _entry(entry, shown.get(entry.id, {}), lessons, seen)
     return "\n".join(parts)
 
 
@@ -219,7 +219,8 @@ def heading(entry):
     return code(title) if entry.says else md(title)
 
 
-def _entry(entry, shown, lessons):
+def _entry(entry, shown, lessons, seen):
+    """An entry's part of the page. seen: anchors of messages so far."""
     yield f"({anchor(entry.id)})=\n\n### {heading(entry)}\n"
     yield f"{md(entry.means)}\n"
     yield _block(entry.do)
@@ -231,9 +232,13 @@ def _entry(entry, shown, lessons):
     if others:
         yield "Other wordings: " + "; ".join(map(code, others)) + ".\n"
     if shown:
-        yield "```{raw} html\n<details class=\"shown-by\"><summary>As cells got it</summary>\n```\n"
+        head = '<details class="shown-by"><summary>As cells got it</summary>'
+        yield f"```{{raw}} html\n{head}\n```\n"
         for message, places in shown.items():
-            yield f"({message.anchor})=\n\n{_block(message.text)}"
+            if message.anchor not in seen:  # one a title
+                yield f"({message.anchor})=\n"
+                seen.add(message.anchor)
+            yield _block(message.text)
             yield from (place.line for place in places)
             yield ""
         yield "```{raw} html\n</details>\n```\n"
@@ -274,4 +279,6 @@ def entry_of(message, places=()):
     first, others = match.find(message.text)
     led = [found.entry for found in (*first, *others) if not found.near]
     slugs = [place.row.slug for place in places if place.row]
-    return next((entry for entry in led if entry.id in slugs), None) or (led or [None])[0]
+    return (
+        next((entry for entry in led if entry.id in slugs), None) or (led or [None])[0]
+    )

@@ -14,11 +14,11 @@ import sphinx.cmd.build
 from docutils.nodes import make_id
 
 from course.exercises import lesson_exercises
+from lookup import match
 from tools.lessons.glossary import TERM, chinese_names
 from tools.lessons.links import read, with_links
 from tools.lessons.notebooks import address, in_repository, launch_links, lessons
 from tools.lessons.parts import HEADING
-from lookup import match
 from tools.site import api_index, errors, evidence, explorers, pages, recipes, tasks
 from tools.site.read_lessons import read_lessons
 

@@ -129,8 +129,12 @@ def test_the_field_agrees_with_python(page, address):
 def test_the_field_opens_an_entry_and_says_where_it_knows_nothing(page, address):
     page.goto(f"{address}docs/errors.html")
     found = page.locator("#messages-found")
-    page.fill("#message", "[rank0]: RuntimeError: CUDA out of memory. Tried to allocate")
-    expect(found.locator("li").first).to_contain_text(entries()["memory/cuda-oom"].means)
+    page.fill(
+        "#message", "[rank0]: RuntimeError: CUDA out of memory. Tried to allocate"
+    )
+    expect(found.locator("li").first).to_contain_text(
+        entries()["memory/cuda-oom"].means
+    )
     found.locator("a").first.click()
     assert page.url.endswith("#message-memory-cuda-oom")
     page.fill("#message", "good morning to all of you")

@@ -1,0 +1,721 @@
+"""Small programs that really give messages of the table, on a build for the CPU: id of the
+entry (#2: a second one of it) → program. tests/lookup/test_provoked.py runs them.
+"""
+
+CPU = {
+    "amp/same-dtype": r"""
+import torch
+from torch import nn
+net, x = nn.Linear(4, 4), torch.randn(4, 4)
+net.half()(x)
+""",
+    "amp/same-dtype#2": r"""
+import torch
+from torch import nn
+net, x = nn.Linear(4, 4), torch.randn(4, 4)
+x @ x.half()
+""",
+    "amp/same-dtype#3": r"""
+import torch
+from torch import nn
+net, x = nn.Linear(4, 4), torch.randn(4, 4)
+nn.Conv2d(3, 3, 1)(torch.randn(1, 3, 4, 4).half())
+""",
+    "amp/same-dtype#4": r"""
+import torch
+from torch import nn
+net, x = nn.Linear(4, 4), torch.randn(4, 4)
+torch.bmm(x[None], x[None].bfloat16())
+""",
+    "amp/unscale-twice": r"""
+import torch
+from torch import nn
+net, x = nn.Linear(4, 4), torch.randn(4, 4)
+scaler = torch.amp.GradScaler("cpu")
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+scaler.scale(net(x).sum()).backward()
+scaler.unscale_(optimizer)
+scaler.unscale_(optimizer)
+""",
+    "amp/no-inf-checks": r"""
+import torch
+from torch import nn
+net, x = nn.Linear(4, 4), torch.randn(4, 4)
+scaler = torch.amp.GradScaler("cpu")
+scaler.scale(net(x).sum())
+scaler.step(torch.optim.SGD(net.parameters(), lr=0.1))
+""",
+    "amp/fp16-gradients": r"""
+import torch
+from torch import nn
+net, x = nn.Linear(4, 4), torch.randn(4, 4)
+net, scaler = net.half(), torch.amp.GradScaler("cpu")
+scaler.scale(net(x.half()).sum()).backward()
+scaler.step(torch.optim.SGD(net.parameters(), lr=0.1))
+""",
+    "amp/tf32-mixed": r"""
+import torch
+from torch import nn
+net, x = nn.Linear(4, 4), torch.randn(4, 4)
+torch.backends.cuda.matmul.fp32_precision = "tf32"
+torch.backends.cuda.matmul.allow_tf32
+""",
+    "amp/tf32-mixed#2": r"""
+import torch
+from torch import nn
+net, x = nn.Linear(4, 4), torch.randn(4, 4)
+torch.backends.cuda.matmul.fp32_precision = "tf32"
+torch.get_float32_matmul_precision()
+""",
+    "amp/apex": r"""
+from apex import amp
+""",
+    "amp/autocast": r"""
+import torch
+from torch import nn
+net, x = nn.Linear(4, 4), torch.randn(4, 4)
+torch.cuda.amp.autocast(enabled=False)
+""",
+    "amp/scaler": r"""
+import torch
+from torch import nn
+net, x = nn.Linear(4, 4), torch.randn(4, 4)
+torch.cuda.amp.GradScaler(enabled=False)
+""",
+    "amp/cpu-autocast": r"""
+import torch
+from torch import nn
+net, x = nn.Linear(4, 4), torch.randn(4, 4)
+torch.cpu.amp.autocast()
+""",
+    "amp/cuda-on-cpu": r"""
+import torch
+from torch import nn
+net, x = nn.Linear(4, 4), torch.randn(4, 4)
+with torch.autocast('cuda'):
+    net(x)
+""",
+    "amp/custom-fwd": r"""
+import torch
+from torch import nn
+net, x = nn.Linear(4, 4), torch.randn(4, 4)
+torch.cuda.amp.custom_fwd(lambda ctx, x: x)
+""",
+    "amp/custom-fwd#2": r"""
+import torch
+from torch import nn
+net, x = nn.Linear(4, 4), torch.randn(4, 4)
+torch.amp.custom_bwd(lambda ctx, x: x)
+""",
+    "amp/autocast-argument": r"""
+import torch
+from torch import nn
+net, x = nn.Linear(4, 4), torch.randn(4, 4)
+with torch.amp.autocast():
+    net(x)
+""",
+    "amp/autocast-argument#2": r"""
+import torch
+from torch import nn
+net, x = nn.Linear(4, 4), torch.randn(4, 4)
+with torch.autocast(x.device):
+    net(x)
+""",
+    "amp/autocast-dtype": r"""
+import torch
+from torch import nn
+net, x = nn.Linear(4, 4), torch.randn(4, 4)
+with torch.autocast('cpu', dtype=torch.float32):
+    net(x)
+""",
+    "amp/autocast-device": r"""
+import torch
+from torch import nn
+net, x = nn.Linear(4, 4), torch.randn(4, 4)
+with torch.autocast('meta', dtype=torch.bfloat16):
+    net(x)
+""",
+    "amp/scaler-without-cuda": r"""
+import torch
+from torch import nn
+net, x = nn.Linear(4, 4), torch.randn(4, 4)
+torch.amp.GradScaler('cuda')
+""",
+    "amp/step-twice": r"""
+import torch
+from torch import nn
+net, x = nn.Linear(4, 4), torch.randn(4, 4)
+scaler = torch.amp.GradScaler("cpu")
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+scaler.scale(net(x).sum()).backward()
+scaler.step(optimizer)
+scaler.step(optimizer)
+""",
+    "amp/step-twice#2": r"""
+import torch
+from torch import nn
+net, x = nn.Linear(4, 4), torch.randn(4, 4)
+scaler = torch.amp.GradScaler("cpu")
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+scaler.scale(net(x).sum()).backward()
+scaler.step(optimizer)
+scaler.unscale_(optimizer)
+""",
+    "amp/scale-none": r"""
+import torch
+from torch import nn
+net, x = nn.Linear(4, 4), torch.randn(4, 4)
+torch.amp.GradScaler('cpu').step(torch.optim.SGD(net.parameters(), lr=0.1))
+""",
+    "amp/update-no-inf": r"""
+import torch
+from torch import nn
+net, x = nn.Linear(4, 4), torch.randn(4, 4)
+scaler = torch.amp.GradScaler("cpu")
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+scaler.scale(net(x).sum()).backward()
+scaler.update()
+""",
+    "amp/closure": r"""
+import torch
+from torch import nn
+net, x = nn.Linear(4, 4), torch.randn(4, 4)
+scaler = torch.amp.GradScaler("cpu")
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+scaler.scale(net(x).sum()).backward()
+scaler.step(optimizer, closure=lambda: 0)
+""",
+    "amp/scaler-state": r"""
+import torch
+from torch import nn
+net, x = nn.Linear(4, 4), torch.randn(4, 4)
+torch.amp.GradScaler('cpu').load_state_dict({})
+""",
+    "amp/float8-operation": r"""
+import torch
+from torch import nn
+net, x = nn.Linear(4, 4), torch.randn(4, 4)
+x.to(torch.float8_e4m3fn) * 2
+""",
+    "amp/float8-operation#2": r"""
+import torch
+from torch import nn
+net, x = nn.Linear(4, 4), torch.randn(4, 4)
+x.to(torch.float8_e5m2) + x
+""",
+    "amp/half-missing": r"""
+import torch
+from torch import nn
+net, x = nn.Linear(4, 4), torch.randn(4, 4)
+torch.linalg.svd(x.half())
+""",
+    "amp/half-missing#2": r"""
+import torch
+from torch import nn
+net, x = nn.Linear(4, 4), torch.randn(4, 4)
+torch.linalg.inv(x.bfloat16())
+""",
+    "amp/index-put": r"""
+import torch
+from torch import nn
+net, x = nn.Linear(4, 4), torch.randn(4, 4)
+x[torch.tensor([0])] = torch.ones(1, 4).half()
+""",
+    "amp/index-put#2": r"""
+import torch
+from torch import nn
+net, x = nn.Linear(4, 4), torch.randn(4, 4)
+torch.zeros(4, 4).scatter_add_(0, torch.zeros(4, 4).long(), x.half())
+""",
+    "amp/precision-value": r"""
+import torch
+from torch import nn
+net, x = nn.Linear(4, 4), torch.randn(4, 4)
+torch.set_float32_matmul_precision('tf32')
+""",
+    "amp/precision-value#2": r"""
+import torch
+from torch import nn
+net, x = nn.Linear(4, 4), torch.randn(4, 4)
+torch.backends.cuda.matmul.fp32_precision = 'high'
+""",
+    "amp/sdpa-no-kernel": r"""
+import torch
+from torch import nn
+net, x = nn.Linear(4, 4), torch.randn(4, 4)
+from torch.nn.attention import SDPBackend, sdpa_kernel
+q = torch.randn(1, 1, 4, 4)
+with sdpa_kernel(SDPBackend.EFFICIENT_ATTENTION):
+    nn.functional.scaled_dot_product_attention(q, q, q)
+""",
+    "amp/sdpa-no-kernel#2": r"""
+import torch
+from torch import nn
+net, x = nn.Linear(4, 4), torch.randn(4, 4)
+from torch.nn.attention import SDPBackend, sdpa_kernel
+q, mask = torch.randn(1, 1, 4, 4), torch.ones(3, 3).bool()
+with sdpa_kernel(SDPBackend.FLASH_ATTENTION):
+    nn.functional.scaled_dot_product_attention(q, q, q, attn_mask=mask)
+""",
+    "amp/sdpa-dtype": r"""
+import torch
+from torch import nn
+net, x = nn.Linear(4, 4), torch.randn(4, 4)
+q = x[None, None]
+nn.functional.scaled_dot_product_attention(q, q.half(), q)
+""",
+    "amp/sdpa-dtype#2": r"""
+import torch
+from torch import nn
+net, x = nn.Linear(4, 4), torch.randn(4, 4)
+q = x[None, None]
+nn.functional.scaled_dot_product_attention(q, q, q, attn_mask=q.long())
+""",
+    "amp/sdp-kernel": r"""
+import torch
+from torch import nn
+net, x = nn.Linear(4, 4), torch.randn(4, 4)
+with torch.backends.cuda.sdp_kernel(enable_flash=True):
+    net(x)
+""",
+    "amp/sdp-kernel#2": r"""
+import torch
+from torch import nn
+net, x = nn.Linear(4, 4), torch.randn(4, 4)
+from torch.nn.attention import sdpa_kernel
+sdpa_kernel(enable_flash=True)
+""",
+    "amp/half-overflow": r"""
+import torch
+from torch import nn
+net, x = nn.Linear(4, 4), torch.randn(4, 4)
+x.half().masked_fill(x > 0, -1e9)
+""",
+    "amp/two-half-types": r"""
+import torch
+from torch import nn
+net, x = nn.Linear(4, 4), torch.randn(4, 4)
+with torch.autocast('cpu', dtype=torch.bfloat16):
+    torch.cat([x.half(), x.half()])
+""",
+    "amp/flex-uncompiled": r"""
+import torch
+from torch import nn
+net, x = nn.Linear(4, 4), torch.randn(4, 4)
+from torch.nn.attention.flex_attention import flex_attention
+q = torch.randn(1, 1, 16, 16)
+flex_attention(q, q, q)
+""",
+    "streams/event": r"""
+import torch
+from torch import nn
+net, x = nn.Linear(4, 4), torch.randn(4, 4)
+torch.cuda.Event(enable_timing=True)
+""",
+    "streams/benchmark-import": r"""
+import torch
+from torch import nn
+net, x = nn.Linear(4, 4), torch.randn(4, 4)
+torch.utils.benchmark.Timer('net(x)')
+""",
+    "streams/host-wait": r"""
+import torch
+from torch import nn
+net, x = nn.Linear(4, 4), torch.randn(4, 4)
+torch.cuda.Stream()
+""",
+    "streams/cpu-events": r"""
+import torch
+from torch import nn
+net, x = nn.Linear(4, 4), torch.randn(4, 4)
+torch.Event('cpu', enable_timing=True).record()
+""",
+    "streams/enable-timing": r"""
+import torch
+from torch import nn
+net, x = nn.Linear(4, 4), torch.randn(4, 4)
+torch.Event('cpu').elapsed_time(torch.Event('cpu'))
+""",
+    "streams/not-recorded": r"""
+import torch
+from torch import nn
+net, x = nn.Linear(4, 4), torch.randn(4, 4)
+a, b = (torch.Event('cpu', enable_timing=True) for _ in 'ab')
+a.elapsed_time(b)
+""",
+    "streams/mps": r"""
+import torch
+from torch import nn
+net, x = nn.Linear(4, 4), torch.randn(4, 4)
+torch.mps.synchronize()
+""",
+    "graphs/cuda-time-total": r"""
+import torch
+from torch import nn
+net, x = nn.Linear(4, 4), torch.randn(4, 4)
+from torch.profiler import ProfilerActivity, profile, schedule
+with profile() as p:
+    net(x)
+p.key_averages()[0].cuda_time_total
+""",
+    "graphs/cuda-time-total#2": r"""
+import torch
+from torch import nn
+net, x = nn.Linear(4, 4), torch.randn(4, 4)
+from torch.profiler import ProfilerActivity, profile, schedule
+with profile() as p:
+    net(x)
+p.key_averages()[0].cuda_memory_usage
+""",
+    "graphs/profiler-use-cuda": r"""
+import torch
+from torch import nn
+net, x = nn.Linear(4, 4), torch.randn(4, 4)
+from torch.profiler import ProfilerActivity, profile, schedule
+profile(use_cuda=True)
+""",
+    "graphs/activity-cuda": r"""
+import torch
+from torch import nn
+net, x = nn.Linear(4, 4), torch.randn(4, 4)
+from torch.profiler import ProfilerActivity, profile, schedule
+with profile(activities=list(ProfilerActivity.__members__.values())[:3]):
+    net(x)
+""",
+    "graphs/cuda-graph": r"""
+import torch
+from torch import nn
+net, x = nn.Linear(4, 4), torch.randn(4, 4)
+torch.cuda.CUDAGraph()
+""",
+    "graphs/callables": r"""
+import torch
+from torch import nn
+net, x = nn.Linear(4, 4), torch.randn(4, 4)
+torch.set_autocast_enabled("cuda", True)
+torch.cuda.make_graphed_callables(net, (x,))
+""",
+    "graphs/uncaptured": r"""
+import torch
+from torch import nn
+net, x = nn.Linear(4, 4), torch.randn(4, 4)
+optimizer = torch.optim.Adam(net.parameters(), capturable=True)
+net(x).sum().backward()
+optimizer.step()
+""",
+    "profiler/clears": r"""
+import torch
+from torch import nn
+net, x = nn.Linear(4, 4), torch.randn(4, 4)
+from torch.profiler import ProfilerActivity, profile, schedule
+p = profile()
+for _ in range(2):
+    with p:
+        net(x)
+""",
+    "profiler/no-step": r"""
+import torch
+from torch import nn
+net, x = nn.Linear(4, 4), torch.randn(4, 4)
+from torch.profiler import ProfilerActivity, profile, schedule
+with profile(schedule=schedule(wait=1, warmup=1, active=1)) as p:
+    for _ in range(5):
+        net(x)
+p.key_averages()
+""",
+    "profiler/saved": r"""
+import torch
+from torch import nn
+net, x = nn.Linear(4, 4), torch.randn(4, 4)
+from torch.profiler import ProfilerActivity, profile, schedule
+with profile() as p:
+    net(x)
+for _ in 'ab':
+    p.export_chrome_trace('/dev/null')
+""",
+    "profiler/warmup": r"""
+import torch
+from torch import nn
+net, x = nn.Linear(4, 4), torch.randn(4, 4)
+from torch.profiler import ProfilerActivity, profile, schedule
+schedule(wait=1, warmup=0, active=1)
+""",
+    "profiler/schedule": r"""
+import torch
+from torch import nn
+net, x = nn.Linear(4, 4), torch.randn(4, 4)
+from torch.profiler import ProfilerActivity, profile, schedule
+schedule(wait=1, warmup=1, active=0)
+""",
+    "profiler/twice": r"""
+import torch
+from torch import nn
+net, x = nn.Linear(4, 4), torch.randn(4, 4)
+p = torch.autograd.profiler.profile()
+for _ in 'ab':
+    with p:
+        net(x)
+""",
+    "profiler/no-activities": r"""
+import torch
+from torch import nn
+net, x = nn.Linear(4, 4), torch.randn(4, 4)
+from torch.profiler import ProfilerActivity, profile, schedule
+profile(activities=[])
+""",
+    "profiler/stacks": r"""
+import torch
+from torch import nn
+net, x = nn.Linear(4, 4), torch.randn(4, 4)
+from torch.profiler import ProfilerActivity, profile, schedule
+with profile() as p:
+    net(x)
+p.export_stacks('/dev/null')
+""",
+    "profiler/memory-timeline": r"""
+import torch
+from torch import nn
+net, x = nn.Linear(4, 4), torch.randn(4, 4)
+from torch.profiler import ProfilerActivity, profile, schedule
+with profile() as p:
+    net(x)
+p.export_memory_timeline('/dev/null')
+""",
+    "profiler/nvtx": r"""
+import torch
+from torch import nn
+net, x = nn.Linear(4, 4), torch.randn(4, 4)
+torch.cuda.nvtx.range_push('a')
+""",
+    "data/open-files": r"""
+import resource, torch
+from torch.utils.data import DataLoader
+resource.setrlimit(resource.RLIMIT_NOFILE, (60, 60))
+loader = DataLoader(torch.ones(2000, 1), num_workers=1, multiprocessing_context="fork")
+kept = [batch for batch in loader]
+""",
+    "data/open-files#2": r"""
+import resource, torch
+resource.setrlimit(resource.RLIMIT_NOFILE, (40, 40))
+kept = [torch.ones(2).share_memory_() for _ in range(100)]
+""",
+    "data/collate-none": r"""
+from torch.utils.data import DataLoader
+next(iter(DataLoader([None, 1], batch_size=2)))
+""",
+    "data/collate-none#2": r"""
+from torch.utils.data import DataLoader
+next(iter(DataLoader([None, 1], num_workers=1, multiprocessing_context="fork")))
+""",
+    "data/collate-type": r"""
+from torch.utils.data import DataLoader
+class Sample: pass
+next(iter(DataLoader([Sample(), Sample()], batch_size=2)))
+""",
+    "data/collate-type#2": r"""
+import PIL.Image
+from torch.utils.data import DataLoader
+next(iter(DataLoader([PIL.Image.new("RGB", (2, 2))])))
+""",
+    "data/equal-size": r"""
+import torch
+from torch.utils.data import DataLoader
+next(iter(DataLoader([torch.ones(2), torch.ones(3)], batch_size=2)))
+""",
+    "data/list-size": r"""
+from torch.utils.data import DataLoader
+next(iter(DataLoader([[1, 2], [1]], batch_size=2)))
+""",
+    "data/resize-storage": r"""
+import torch
+from torch.utils.data import DataLoader
+data = [torch.ones(3), torch.ones(2)]
+options = {"num_workers": 1, "multiprocessing_context": "fork"}
+next(iter(DataLoader(data, batch_size=2, **options)))
+""",
+    "data/persistent": r"""
+from torch.utils.data import DataLoader
+DataLoader(range(4), persistent_workers=True)
+""",
+    "data/persistent#2": r"""
+from torch.utils.data import DataLoader
+DataLoader(range(4), prefetch_factor=2)
+""",
+    "data/persistent#3": r"""
+from torch.utils.data import DataLoader
+next(iter(DataLoader(range(4), timeout=1)))
+""",
+    "data/persistent#4": r"""
+from torch.utils.data import DataLoader
+DataLoader(range(4), multiprocessing_context="spawn")
+""",
+    "data/pickle": r"""
+from torch.utils.data import DataLoader
+def main():
+    options = {"num_workers": 1, "multiprocessing_context": "spawn"}
+    next(iter(DataLoader(range(4), collate_fn=lambda rows: rows, **options)))
+main()
+""",
+    "data/pickle#2": r"""
+from torch.utils.data import DataLoader
+options = {"num_workers": 1, "multiprocessing_context": "forkserver"}
+next(iter(DataLoader(range(4), collate_fn=lambda rows: rows, **options)))
+""",
+    "data/worker-exited": r"""
+import os
+from torch.utils.data import DataLoader
+class Leaves:
+    def __len__(self): return 4
+    def __getitem__(self, i): os._exit(1)
+next(iter(DataLoader(Leaves(), num_workers=1, multiprocessing_context="fork")))
+""",
+    "data/caught-in-worker": r"""
+from torch.utils.data import DataLoader
+class Wrong:
+    def __len__(self): return 4
+    def __getitem__(self, i): raise KeyError("label")
+next(iter(DataLoader(Wrong(), num_workers=1, multiprocessing_context="fork")))
+""",
+    "data/timeout": r"""
+import time
+from torch.utils.data import DataLoader
+class Slow:
+    def __len__(self): return 4
+    def __getitem__(self, i): time.sleep(4)
+options = {"num_workers": 1, "multiprocessing_context": "fork"}
+next(iter(DataLoader(Slow(), timeout=1, **options)))
+""",
+    "data/non-leaf": r"""
+import torch, torch.multiprocessing
+queue = torch.multiprocessing.SimpleQueue()
+queue.put(torch.ones(2, requires_grad=True) * 2)
+""",
+    "data/context-set": r"""
+import torch.multiprocessing
+torch.multiprocessing.set_start_method("spawn")
+torch.multiprocessing.set_start_method("spawn")
+""",
+    "data/no-samples": r"""
+from torch.utils.data import DataLoader
+DataLoader([], shuffle=True)
+""",
+    "data/sampler-and-shuffle": r"""
+from torch.utils.data import DataLoader, SequentialSampler
+DataLoader(range(4), shuffle=True, sampler=SequentialSampler(range(4)))
+""",
+    "data/sampler-and-shuffle#2": r"""
+from torch.utils.data import DataLoader
+DataLoader(range(4), batch_size=2, batch_sampler=[[0, 1], [2, 3]])
+""",
+    "data/shuffle-iterable": r"""
+from torch.utils.data import DataLoader, IterableDataset
+class Numbers(IterableDataset):
+    def __iter__(self): return iter(range(4))
+DataLoader(Numbers(), shuffle=True)
+""",
+    "data/iterable-length": r"""
+from torch.utils.data import DataLoader, IterableDataset
+class Numbers(IterableDataset):
+    def __iter__(self): return iter(range(4))
+    def __len__(self): return 4
+loader = DataLoader(Numbers(), num_workers=2, multiprocessing_context="fork")
+print(len(loader), len(list(loader)))
+""",
+    "data/next": r"""
+from torch.utils.data import DataLoader
+iter(DataLoader(range(4))).next()
+""",
+    "data/many-workers": r"""
+from torch.utils.data import DataLoader
+DataLoader(range(4), num_workers=1000)
+""",
+    "data/pin-without-gpu": r"""
+from torch.utils.data import DataLoader
+next(iter(DataLoader(range(4), pin_memory=True)))
+""",
+    "data/pin-memory-device": r"""
+import warnings
+from torch.utils.data import DataLoader
+warnings.filterwarnings("ignore", "'pin_memory'")
+next(iter(DataLoader(range(4), pin_memory=True, pin_memory_device="cuda")))
+""",
+    "data/pin-needs-accelerator": r"""
+import torch
+torch.empty(6, pin_memory=True)
+""",
+    "data/arrays-in-list": r"""
+import numpy, torch
+torch.tensor([numpy.ones(8) for _ in range(4)])
+""",
+    "data/size-mismatch": r"""
+import torch
+torch.utils.data.TensorDataset(torch.ones(3), torch.ones(4))
+""",
+    "data/split-lengths": r"""
+import torch
+torch.utils.data.random_split(range(10), [3, 3])
+""",
+    "data/bad-image": r"""
+import io, PIL.Image
+PIL.Image.open(io.BytesIO(b"<html>not found</html>"))
+""",
+    "notebook/asyncio": r"""
+import asyncio
+async def inner(): pass
+async def outer(): asyncio.run(inner())
+asyncio.run(outer())
+""",
+    "accelerate/one-state": r"""
+from accelerate import Accelerator
+Accelerator(cpu=True)
+Accelerator(cpu=True, mixed_precision="bf16")
+""",
+    "accelerate/no-state": r"""
+from accelerate.state import AcceleratorState
+AcceleratorState()
+""",
+    "accelerate/no-state#2": r"""
+from accelerate.logging import get_logger
+get_logger("train").warning("slow")
+""",
+    "accelerate/state-lost": r"""
+from accelerate import Accelerator
+from accelerate.state import AcceleratorState
+accelerator = Accelerator(cpu=True)
+AcceleratorState._reset_state(True)
+accelerator.prepare(1)
+""",
+    "accelerate/moved-offloaded": r"""
+import tempfile, torch, accelerate
+net = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Linear(2, 2))
+with tempfile.TemporaryDirectory() as folder:
+    places = {"0": "cpu", "1": "disk"}
+    net = accelerate.dispatch_model(net, places, main_device="cpu", offload_dir=folder)
+    net.to("cpu")
+""",
+    "data/not-subscriptable": r"""
+from torch.utils.data import DataLoader
+DataLoader(range(4))[0]
+""",
+    "data/not-subscriptable#2": r"""
+from torch.utils.data import DataLoader
+next(DataLoader(range(4)))
+""",
+    "data/last-batch": r"""
+import torch
+torch.nn.BatchNorm1d(4)(torch.ones(1, 4))
+""",
+    "data/object-array": r"""
+import numpy, torch
+torch.tensor(numpy.array([1, "a"], dtype=object))
+""",
+    "data/negative-stride": r"""
+import numpy, torch
+torch.from_numpy(numpy.arange(4)[::-1])
+""",
+    "notebook/launcher-state": r"""
+from accelerate import Accelerator, notebook_launcher
+Accelerator(cpu=True)
+notebook_launcher(print, num_processes=2)
+""",
+}
