@@ -1,5 +1,5 @@
-"""Small programs that really give messages of the table, on a build for the CPU: id of the
-entry (#2: a second one of it) → program. tests/lookup/test_provoked.py runs them.
+"""Small programs that really give messages of the table, on a build for the CPU: id of
+the entry (#2: a second one of it) → program. tests/lookup/test_provoked.py runs them.
 """
 
 CPU = {
@@ -717,5 +717,636 @@ torch.from_numpy(numpy.arange(4)[::-1])
 from accelerate import Accelerator, notebook_launcher
 Accelerator(cpu=True)
 notebook_launcher(print, num_processes=2)
+""",
+    "movement/not-expected": r"""
+import torch
+torch.ones(2) + torch.ones(2, device="meta")
+""",
+    "movement/not-expected#2": r"""
+import torch
+torch.nn.BatchNorm1d(2, device="meta")(torch.ones(4, 2))
+""",
+    "movement/batch-left": r"""
+import torch
+torch.nn.LSTM(2, 3, device="meta")(torch.ones(1, 2, 2))
+""",
+    "movement/two-gpus": r"""
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+with FakeTensorMode():
+    a, b = torch.ones(2, device="cuda:0"), torch.ones(2, device="cuda:1")
+    a + b
+""",
+    "movement/input-type": r"""
+import torch
+torch.nn.Conv2d(3, 4, 1)(torch.ones(1, 3, 8, 8, dtype=torch.uint8))
+""",
+    "movement/scalar-double": r"""
+import numpy as np, torch
+torch.nn.Linear(2, 2)(torch.from_numpy(np.ones((4, 2))))
+""",
+    "movement/scalar-double#2": r"""
+import torch
+x = torch.zeros(3)
+x[torch.tensor([0, 1])] = torch.ones(2, dtype=torch.float64)
+""",
+    "movement/scalar-long": r"""
+import torch
+torch.nn.functional.cross_entropy(torch.ones(2, 3), torch.tensor([0.0, 1.0]))
+""",
+    "movement/scalar-long#2": r"""
+import torch
+torch.nn.Embedding(5, 2)(torch.Tensor([1, 2]))
+""",
+    "movement/shapes": r"""
+import torch
+torch.nn.Linear(3, 2)(torch.ones(4, 5))
+""",
+    "movement/legacy-constructor": r"""
+import torch
+torch.Tensor([1.0, 2.0], device="cuda")
+""",
+    "movement/no-data": r"""
+import torch
+torch.nn.Linear(2, 2, device="meta").to("cpu")
+""",
+    "movement/numpy-grad": r"""
+import torch
+torch.ones(2, requires_grad=True).numpy()
+""",
+    "movement/item": r"""
+import torch
+torch.ones(2).sum()[0]
+""",
+    "movement/cuda-file": r"""
+import io, torch
+file = io.BytesIO()
+torch.save(torch.ones(2), file)
+file.seek(0)
+torch.load(file, map_location="xpu")
+""",
+    "movement/whole-model": r"""
+import io, torch
+file = io.BytesIO()
+torch.save(torch.nn.Linear(2, 2), file)
+file.seek(0)
+torch.load(file)
+""",
+    "movement/whole-model#2": r"""
+import io, numpy, torch
+file = io.BytesIO()
+torch.save({"lr": numpy.float64(0.1)}, file)
+file.seek(0)
+torch.load(file)
+""",
+    "movement/missing-keys": r"""
+import torch
+net = torch.nn.Linear(2, 2)
+net.load_state_dict({"module." + name: x for name, x in net.state_dict().items()})
+""",
+    "movement/storage": r"""
+import torch
+torch.ones(2).storage()
+""",
+    "movement/lengths-on-cpu": r"""
+import torch
+from torch.nn.utils.rnn import pack_padded_sequence
+pack_padded_sequence(torch.ones(3, 2, 1), torch.tensor([3, 1], device="meta"))
+""",
+    "movement/module-device": r"""
+import torch
+torch.nn.Sequential(torch.nn.Linear(2, 2)).device
+""",
+    "movement/parts-to-move": r"""
+import torch
+batch = [torch.ones(2), torch.ones(2)]
+batch.to("cpu")
+""",
+    "movement/array-no-tensor": r"""
+import numpy, torch
+torch.nn.Linear(2, 2)(numpy.ones((1, 2)))
+""",
+    "movement/array-no-tensor#2": r"""
+import numpy
+numpy.ones(2).to("cpu")
+""",
+    "movement/array-astype": r"""
+import torch
+torch.ones(2).astype("float32")
+""",
+    "movement/device-called": r"""
+import torch
+torch.ones(2).device()
+""",
+    "movement/data-assigned": r"""
+import torch
+net = torch.nn.Linear(2, 2)
+net.weight.data = net.weight.data.to("meta")
+""",
+    "movement/gradient-device": r"""
+import torch
+x = torch.ones(2, requires_grad=True)
+x.grad = torch.ones(2, device="meta")
+""",
+    "movement/tensor-as-parameter": r"""
+import torch
+net = torch.nn.Linear(2, 2)
+net.weight = net.weight.to(torch.float64)
+""",
+    "movement/super-init": r"""
+import torch
+class Net(torch.nn.Module):
+    def __init__(self):
+        self.layer = torch.nn.Linear(2, 2)
+Net()
+""",
+    "movement/module-dtype": r"""
+import torch
+torch.nn.Linear(2, 2).to(torch.int8)
+""",
+    "movement/optimizer-params": r"""
+import torch
+torch.optim.SGD(torch.ones(2, requires_grad=True))
+""",
+    "movement/optimizer-params#2": r"""
+import torch
+torch.optim.SGD([torch.nn.Linear(2, 2)])
+""",
+    "movement/parameter-twice": r"""
+import torch
+w = torch.ones(2, requires_grad=True)
+torch.optim.SGD([{"params": [w]}, {"params": [w]}])
+""",
+    "movement/parameter-twice#2": r"""
+import torch
+w = torch.ones(2, requires_grad=True)
+torch.optim.SGD([w, w])
+""",
+    "movement/integer-input": r"""
+import torch
+torch.nn.Linear(2, 2)(torch.tensor([[1, 2]]))
+""",
+    "movement/integer-input#2": r"""
+import torch
+torch.arange(3).mean()
+""",
+    "movement/float-labels": r"""
+import torch
+loss = torch.nn.BCEWithLogitsLoss()
+loss(torch.ones(2, requires_grad=True), torch.tensor([0, 1]))
+""",
+    "movement/float-labels#2": r"""
+import torch
+p = torch.sigmoid(torch.ones(2, requires_grad=True))
+torch.nn.BCELoss()(p, torch.tensor([0, 1]))
+""",
+    "movement/bool-arithmetic": r"""
+import torch
+1 - (torch.ones(2) > 0)
+""",
+    "movement/byte-mask": r"""
+import torch
+torch.ones(3)[torch.ones(3, dtype=torch.uint8)]
+""",
+    "movement/byte-mask#2": r"""
+import torch
+torch.ones(2).masked_fill(torch.ones(2), 0)
+""",
+    "movement/float-gradient": r"""
+import torch
+torch.arange(3, requires_grad=True)
+""",
+    "movement/zero-to-one": r"""
+import torch
+torch.nn.BCELoss()(torch.ones(2) * 3, torch.ones(2))
+""",
+    "movement/two-sizes": r"""
+import torch
+torch.ones(2, 3) + torch.ones(2, 2)
+""",
+    "movement/batch-size": r"""
+import torch
+torch.nn.functional.cross_entropy(torch.ones(2, 3), torch.tensor([0, 1, 2]))
+""",
+    "movement/target-shape": r"""
+import torch
+torch.nn.functional.cross_entropy(torch.ones(2, 3), torch.tensor([[0], [1]]))
+""",
+    "movement/target-size": r"""
+import torch
+torch.nn.functional.mse_loss(torch.ones(4, 1), torch.ones(4))
+""",
+    "movement/target-size#2": r"""
+import torch
+torch.nn.BCEWithLogitsLoss()(torch.ones(4, 1), torch.ones(4))
+""",
+    "movement/conv-channels": r"""
+import torch
+torch.nn.Conv2d(3, 4, 1)(torch.ones(1, 1, 8, 8))
+""",
+    "movement/conv-dimensions": r"""
+import torch
+torch.nn.Conv2d(3, 4, 1)(torch.ones(8, 8))
+""",
+    "movement/image-too-small": r"""
+import torch
+torch.nn.Conv2d(1, 1, 5)(torch.ones(1, 1, 2, 2))
+""",
+    "movement/rnn-size": r"""
+import torch
+torch.nn.LSTM(2, 3)(torch.ones(1, 2, 4))
+""",
+    "movement/sizes-in-cat": r"""
+import torch
+torch.cat([torch.ones(2, 2), torch.ones(2, 3)])
+""",
+    "movement/view": r"""
+import torch
+torch.ones(2, 3).t().view(6)
+""",
+    "movement/invalid-shape": r"""
+import torch
+torch.ones(2, 3).reshape(4)
+""",
+    "movement/too-many-indices": r"""
+import torch
+torch.ones(3)[0, 0]
+""",
+    "movement/no-dimension": r"""
+import torch
+for x in torch.ones(2).sum():
+    pass
+""",
+    "movement/one-element": r"""
+import torch
+torch.ones(2).item()
+""",
+    "movement/one-element#2": r"""
+import torch
+torch.tensor([torch.ones(2), torch.ones(2)])
+""",
+    "movement/truth": r"""
+import torch
+if torch.ones(2) > 0:
+    pass
+""",
+    "movement/meta-value": r"""
+import torch
+torch.ones(2, device="meta").sum().item()
+""",
+    "movement/meta-value#2": r"""
+import torch
+x = torch.ones(2, device="meta")
+x[x > 0]
+""",
+    "movement/meta-no-op": r"""
+import torch
+net = torch.nn.Linear(2, 2, device="meta")
+net.load_state_dict(torch.nn.Linear(2, 2).state_dict())
+""",
+    "movement/sparse": r"""
+import torch
+torch.ones(2, 2).to_sparse().view(4)
+""",
+    "movement/sparse#2": r"""
+import torch
+torch.ones(2, 2).to_sparse().numpy()
+""",
+    "movement/numpy-writable": r"""
+import torch
+torch.frombuffer(b"1234", dtype=torch.uint8)
+""",
+    "movement/numpy-bfloat16": r"""
+import torch
+torch.ones(2, dtype=torch.bfloat16).numpy()
+""",
+    "movement/numpy-type": r"""
+import torch
+torch.from_numpy([1, 2])
+""",
+    "movement/array-times-tensor": r"""
+import numpy, torch
+numpy.ones(2) * torch.ones(2, device="meta")
+""",
+    "movement/copy-construct": r"""
+import torch
+torch.tensor(torch.ones(2))
+""",
+    "movement/deepcopy": r"""
+import copy, torch
+copy.deepcopy(torch.ones(2, requires_grad=True) * 2)
+""",
+    "movement/size-mismatch": r"""
+import torch
+torch.nn.Linear(2, 2).load_state_dict(torch.nn.Linear(2, 3).state_dict())
+""",
+    "movement/state-dict-no-model": r"""
+import torch
+torch.nn.Linear(2, 2).state_dict().eval()
+""",
+    "movement/not-a-state-dict": r"""
+import torch
+torch.nn.Linear(2, 2).load_state_dict("model.pt")
+""",
+    "movement/location-tag": r"""
+import io, torch
+file = io.BytesIO()
+torch.save(torch.ones(2), file)
+file.seek(0)
+torch.load(file, map_location="gpu")
+""",
+    "movement/broken-file": r"""
+import io, torch
+file = io.BytesIO()
+torch.save(torch.ones(1000), file)
+torch.load(io.BytesIO(file.getvalue()[:2000]))
+""",
+    "movement/no-checkpoint": r"""
+import io, torch
+torch.load(io.BytesIO(b"version https://git-lfs.github.com/spec/v1"))
+""",
+    "movement/no-checkpoint#2": r"""
+import io, torch
+torch.load(io.BytesIO(b"<!doctype html>"), weights_only=False)
+""",
+    "movement/pickle-protocol": r"""
+import io, pickle, torch
+torch.load(io.BytesIO(pickle.dumps({"a": 1}, protocol=4)))
+""",
+    "movement/blocked-global": r"""
+import io, os, torch
+file = io.BytesIO()
+torch.save(os.system, file)
+file.seek(0)
+torch.load(file)
+""",
+    "movement/mmap": r"""
+import io, torch
+torch.load(io.BytesIO(b"abc"), mmap=True)
+""",
+    "movement/seekable": r"""
+import torch
+torch.load(torch.ones(1))
+""",
+    "movement/no-folder": r"""
+import torch
+torch.save({}, "no-such-folder/model.pt")
+""",
+    "movement/optimizer-groups": r"""
+import torch
+full, bare = torch.nn.Linear(2, 2), torch.nn.Linear(2, 2, bias=False)
+optimizer = torch.optim.Adam(full.parameters())
+optimizer.load_state_dict(torch.optim.Adam(bare.parameters()).state_dict())
+""",
+    "movement/rng-state": r"""
+import torch
+torch.set_rng_state(torch.get_rng_state().to("meta"))
+""",
+    "movement/own-module": r"""
+import io, sys, torch
+main, file = sys.modules["__main__"], io.BytesIO()
+main.Net = type("Net", (), {"__module__": "__main__"})
+torch.save(main.Net(), file)
+del main.Net
+file.seek(0)
+torch.load(file, weights_only=False)
+""",
+    "graphs/branch": r"""
+import torch
+@torch.compile(backend="eager", fullgraph=True)
+def shift(x):
+    return x + 1 if x.sum() > 0 else x - 1
+shift(torch.ones(3))
+""",
+    "graphs/print-inside": r"""
+import torch
+def f(x):
+    print(x)
+    return x + 1
+torch.compile(f, backend="eager", fullgraph=True)(torch.ones(3))
+""",
+    "graphs/print-inside#2": r"""
+import logging, torch
+log = logging.getLogger("mine")
+def f(x):
+    log.warning("here")
+    return x + 1
+torch.compile(f, backend="eager", fullgraph=True)(torch.ones(3))
+""",
+    "graphs/print-inside#3": r"""
+import warnings, torch
+def f(x):
+    warnings.warn("here")
+    return x + 1
+torch.compile(f, backend="eager", fullgraph=True)(torch.ones(3))
+""",
+    "graphs/c-extension": r"""
+import os, torch
+def f(x):
+    return x + os.getpid()
+torch.compile(f, backend="eager", fullgraph=True)(torch.ones(3))
+""",
+    "graphs/rnn": r"""
+import torch
+model = torch.compile(torch.nn.LSTM(2, 2), backend="eager", fullgraph=True)
+model(torch.ones(1, 1, 2))
+""",
+    "graphs/backward-inside": r"""
+import torch
+def f(x):
+    x.sum().backward()
+    return x.grad
+x = torch.ones(3, requires_grad=True)
+torch.compile(f, backend="eager", fullgraph=True)(x)
+""",
+    "graphs/generator-function": r"""
+import torch
+def f():
+    yield torch.ones(1)
+torch.compile(f, backend="eager", fullgraph=True)()
+""",
+    "graphs/disabled-inside": r"""
+import torch
+@torch.compiler.disable
+def g(x):
+    return x
+torch.compile(lambda x: g(x) + 1, backend="eager", fullgraph=True)(torch.ones(3))
+""",
+    "graphs/observed": r"""
+import torch
+def f(x):
+    raise ValueError("no")
+torch.compile(f, backend="eager", fullgraph=True)(torch.ones(3))
+""",
+    "graphs/fx-node": r"""
+import torch
+torch.compile(lambda x: x @ x, backend="eager", fullgraph=True)(torch.ones(2, 3))
+""",
+    "graphs/numpy-inside": r"""
+import torch
+def f(x):
+    return x.numpy().tobytes()
+torch.compile(f, backend="eager", fullgraph=True)(torch.ones(3))
+""",
+    "graphs/recompile-fullgraph": r"""
+import torch
+f = torch.compile(lambda x: x + 1, backend="eager", dynamic=False, fullgraph=True)
+for n in range(2, 12):
+    f(torch.ones(n))
+""",
+    "graphs/constraints": r"""
+import torch
+x = torch.ones(4, 3)
+torch._dynamo.mark_dynamic(x, 0)
+torch.compile(lambda t: t + torch.ones(4, 3), backend="eager")(x)
+""",
+    "graphs/data-dependent": r"""
+import torch
+class Net(torch.nn.Module):
+    def forward(self, x):
+        return x + 1 if x.item() > 2 else x
+torch.export.export(Net(), (torch.tensor(3),))
+""",
+    "graphs/data-dependent#2": r"""
+import torch
+class Net(torch.nn.Module):
+    def forward(self, x):
+        return list(range(x.item()))
+torch.export.export(Net(), (torch.tensor(3),))
+""",
+    "graphs/fake-tensors": r"""
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+with FakeTensorMode():
+    fake = torch.ones(2)
+fake + torch.ones(2)
+""",
+    "graphs/double-backward": r"""
+import torch
+x = torch.ones(3, requires_grad=True)
+y = torch.compile(torch.sin, backend="aot_eager")(x).sum()
+(g,) = torch.autograd.grad(y, x, create_graph=True)
+g.sum().backward()
+""",
+    "graphs/fx-in-compiled": r"""
+import torch
+torch.fx.symbolic_trace(torch.compile(lambda x: x + 1, backend="eager"))
+""",
+    "graphs/invalid-backend": r"""
+import torch
+torch.compile(torch.sin, backend="tensorrt")(torch.ones(2))
+""",
+    "graphs/mode": r"""
+import torch
+torch.compile(torch.sin, mode="fast")
+""",
+    "graphs/mode#2": r"""
+import torch
+torch.compile(torch.sin, mode="default", options={"max_autotune": True})
+""",
+    "graphs/backend-failed": r"""
+import torch
+def backend(graph, inputs):
+    raise ValueError("no")
+torch.compile(lambda x: x + 1, backend=backend)(torch.ones(2))
+""",
+    "graphs/no-cxx": r"""
+import torch
+import torch._inductor.config as config
+config.cpp.cxx = (None, "nothing")
+torch.compile(lambda x: x + 1)(torch.ones(2))
+""",
+    "graphs/cxx-failed": r"""
+import torch
+import torch._inductor.config as config
+config.cpp.cxx = (None, "/bin/cat")
+config.force_disable_caches = True
+torch.compile(lambda x: x + 1)(torch.ones(2))
+""",
+    "graphs/compiled-keys": r"""
+import torch
+net = torch.nn.Linear(2, 2)
+net.load_state_dict(torch.compile(net).state_dict())
+""",
+    "graphs/compiled-keys#2": r"""
+import torch
+net = torch.nn.Linear(2, 2)
+torch.compile(net).load_state_dict(net.state_dict())
+""",
+    "graphs/compiled-twice": r"""
+import torch
+net = torch.nn.Linear(2, 2)
+torch.compile(torch.compile(net)).state_dict()
+""",
+    "graphs/jit-trace": r"""
+import torch
+torch.jit.trace(lambda x: x + 1 if x.sum() > 0 else x, torch.ones(2))
+""",
+    "graphs/trace-random": r"""
+import torch
+torch.jit.trace(lambda x: x * torch.rand(2), torch.ones(2))
+""",
+    "graphs/trace-output": r"""
+import torch
+torch.jit.trace(lambda x: {"x": x}, torch.ones(2))
+""",
+    "graphs/script-argument": r"""
+import torch
+f = torch.jit.CompilationUnit("def f(x):\n  return x + 1\n").f
+f("a")
+""",
+    "graphs/script-pickle": r"""
+import pickle, torch
+f = torch.jit.CompilationUnit("def f(x):\n  return x\n").f
+pickle.dumps(f)
+""",
+    "graphs/functorch": r"""
+import torch
+from functorch import vmap
+vmap(torch.sum)(torch.ones(2, 2))
+""",
+    "graphs/export-module": r"""
+import torch
+torch.export.export(torch.sin, (torch.ones(4),))
+""",
+    "graphs/export-args": r"""
+import torch
+torch.export.export(torch.nn.Linear(2, 2), torch.ones(4, 2))
+""",
+    "graphs/export-guard": r"""
+import torch
+program = torch.export.export(torch.nn.ReLU(), (torch.ones(4),))
+program.module()(torch.ones(5))
+""",
+    "tpu/no-package": r"""
+import torch_xla
+""",
+    "tpu/device-tpu": r"""
+import torch
+torch.device("tpu")
+""",
+    "tpu/not-linked": r"""
+import torch
+torch.ones(1).to("xla")
+""",
+    "tpu/could-not-run": r"""
+import torch
+torch.ones(1, device="xla")
+""",
+    "tpu/backend": r"""
+import torch
+torch.compile(torch.sin, backend="aot_torchxla_trace_once")(torch.ones(1))
+""",
+    "tpu/xla-generator": r"""
+import torch
+torch.Generator("xla")
+""",
+    "tpu/torch-has-no-tpu": r"""
+import torch
+torch.tpu.is_available()
+""",
+    "tpu/torch-has-no-xla": r"""
+import torch
+torch.xla.device_count()
 """,
 }

@@ -166,6 +166,7 @@ FIELD = """\
 ```
 """
 WIDEST = 90  # characters of a heading
+MOST = 6  # wordings of an entry that the page shows; its field knows all
 
 
 def page(lessons, root):
@@ -181,7 +182,8 @@ def page(lessons, root):
             f"{len(known)} messages, names and old lines: what each means today,"
             " what to do, and where it is explained. Paste yours, with whatever stands"
             " around it; numbers, names and paths may differ. It stays in your browser."
-            " For a listing there is [lesson 16](../notebooks/16_old_code_today.ipynb).\n"
+            " For a listing there is"
+            " [lesson 16](../notebooks/16_old_code_today.ipynb).\n"
         ),
         FIELD.format(data()),
         "## Common ones\n",
@@ -228,7 +230,7 @@ def _entry(entry, shown, lessons, seen):
         yield f"- Not [{heading(entries()[other])}](#{anchor(other)}): {md(apart)}"
     yield from _further(entry, lessons)
     yield ""
-    others = [wording for wording in entry.says[1:]]
+    others = entry.says[1:MOST]
     if others:
         yield "Other wordings: " + "; ".join(map(code, others)) + ".\n"
     if shown:
