@@ -11,6 +11,8 @@ LIKE = 0.8  # share that a wording and a part of a text have in common at least
 MORE = 2  # words that this part may have more than the wording
 LEAST = 9.0  # weight that the two have in common at least
 ASKED = 0.5  # twice what they have in common, over the sum of both
+MOST_OF = 0.7  # of a question, where that is
+MUCH = 12.0  # at least
 LONG = 60  # words, from which on a text is a paste and no question
 CLOSE = 0.88  # of the best: as good as it
 FRAME = re.compile(r'^\s*File ".*|^ {4,}.*|^\s*[~^]+\s*$', re.M)
@@ -199,8 +201,12 @@ def _share(wording, asked, those):
 
 
 def _question(wording, those):
-    """The same of a question, wherever its words stand."""
+    """The same of a question, wherever its words stand: of both, or nearly all of the
+    question within a longer text.
+    """
     own = set(words(wording))
     common = weight(own & those)
-    score = 2 * common / (weight(own) + weight(those))
-    return score if score >= ASKED and common >= LEAST else 0.0
+    both = 2 * common / (weight(own) + weight(those))
+    most = common / weight(own) if common >= MUCH else 0.0
+    score = max(both if both >= ASKED else 0.0, most if most >= MOST_OF else 0.0)
+    return score if common >= LEAST else 0.0

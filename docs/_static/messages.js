@@ -5,6 +5,7 @@
 
 const lookup = (() => {
   const GAP = 200, MOST = 5, LIKE = 0.8, MORE = 2, LEAST = 9, ASKED = 0.5, LONG = 60;
+  const MOST_OF = 0.7, MUCH = 12;
   const CLOSE = 0.88;
   const PREFIX = /^[ \t]*(?:\[[\w ]*rank ?\d+\]:?|[│|>]+)[ \t]*/gim;
   const FRAME = /^\s*File ".*|^ {4,}.*|^\s*[~^]+\s*$/gm;
@@ -115,8 +116,10 @@ const lookup = (() => {
       };
       const question = wording => {
         const own = words(wording), common = weight(own.filter(word => those.has(word)));
-        const score = 2 * common / (weight(own) + weight([...those]));
-        return score >= ASKED && common >= LEAST ? score : 0;
+        const both = 2 * common / (weight(own) + weight([...those]));
+        const most = common >= MUCH ? common / weight(own) : 0;
+        const score = Math.max(both >= ASKED ? both : 0, most >= MOST_OF ? most : 0);
+        return common >= LEAST ? score : 0;
       };
       const scores = known.map(([id, says, questions]) => [id, Math.max(0,
         ...says.map(share), ...(asked.length < LONG ? questions.map(question) : []))]);

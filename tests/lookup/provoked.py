@@ -1349,4 +1349,311 @@ torch.tpu.is_available()
 import torch
 torch.xla.device_count()
 """,
+    "movement/not-compiled": r"""
+import torch
+torch.ones(1).cuda()
+""",
+    "movement/not-compiled#2": r"""
+import torch
+torch.Generator("cuda")
+""",
+    "movement/not-compiled#3": r"""
+import torch
+with torch.cuda.device(0):
+    pass
+""",
+    "detection/none-there": r"""
+import torch
+torch.accelerator.synchronize()
+""",
+    "detection/ordinal": r"""
+import torch
+torch.cuda.set_device(0)
+""",
+    "detection/gpu": r"""
+import torch
+torch.ones(1, device="gpu")
+""",
+    "detection/gpu#2": r"""
+import torch
+torch.nn.Linear(1, 1).to("Cuda")
+""",
+    "detection/invalid-string": r"""
+import torch
+torch.device("cuda:0,1")
+""",
+    "detection/invalid-string#2": r"""
+import os, torch
+torch.device(os.environ.get("DEVICE_NOT_SET", ""))
+""",
+    "detection/invalid-string#3": r"""
+import torch
+torch.device("cuda", -1)
+""",
+    "detection/has-cuda": r"""
+import torch
+print(torch.has_cuda)
+""",
+    "detection/not-linked": r"""
+import torch
+torch.ones(1).to("mps")
+""",
+    "detection/mps-missing": r"""
+import torch
+torch.ones(1, device="mps")
+""",
+    "detection/mps-missing#2": r"""
+import torch
+torch.mps.compile_shader("")
+""",
+    "detection/xpu-build": r"""
+import torch
+torch.ones(1).to("xpu")
+""",
+    "detection/xpu-build#2": r"""
+import torch
+torch.Generator("xpu")
+""",
+    "detection/backend-package": r"""
+import torch
+torch.ones(1, device="npu")
+""",
+    "detection/backend-package#2": r"""
+import torch
+torch.ones(1, device="hpu")
+""",
+    "detection/backend-package#3": r"""
+import torch
+torch.ones(1).to("privateuseone")
+""",
+    "detection/backend-package#4": r"""
+import torch
+print(torch.npu.is_available())
+""",
+    "detection/imported-twice": r"""
+import importlib
+import torch
+importlib.reload(torch)
+""",
+    "detection/older-torch#2": r"""
+import torch
+del torch.compiler
+torch.compiler.is_compiling()
+""",
+    "detection/newer-torch": r"""
+from torch._six import container_abcs
+""",
+    "detection/newer-torch#2": r"""
+import torch
+torch.rfft(torch.ones(4), 1)
+""",
+    "detection/newer-torch#3": r"""
+import torch
+torch.symeig(torch.eye(2))
+""",
+    "detection/newer-torch#4": r"""
+from torch.distributed.elastic.agent.server.api import log
+""",
+    "detection/ipex": r"""
+import torch
+import intel_extension_for_pytorch as ipex
+""",
+    "detection/cuda-home": r"""
+from torch.utils.cpp_extension import CUDAExtension
+CUDAExtension("mine", ["mine.cu"])
+""",
+    "detection/nvidia-ml": r"""
+import torch
+torch.cuda.utilization()
+""",
+    "distributed/no-group": r"""
+import torch.distributed as dist
+dist.get_rank()
+""",
+    "distributed/no-rank": r"""
+import os
+int(os.environ['LOCAL_RANK'])
+""",
+    "distributed/no-rank#2": r"""
+import torch.distributed as dist
+dist.init_process_group('gloo')
+""",
+    "distributed/twice": r"""
+import os, torch, torch.distributed as dist
+from torch import nn
+from datetime import timedelta
+dist.init_process_group("gloo", init_method="tcp://127.0.0.1:0", rank=0, world_size=1)
+dist.init_process_group('gloo')
+""",
+    "distributed/client-timeout": r"""
+import torch.distributed as dist
+from datetime import timedelta
+dist.TCPStore("127.0.0.1", 1, 2, False, timeout=timedelta(seconds=2))
+""",
+    "distributed/clients-joined": r"""
+import torch.distributed as dist
+from datetime import timedelta
+dist.TCPStore("127.0.0.1", 0, 2, True, timeout=timedelta(seconds=2))
+""",
+    "distributed/no-gradients": r"""
+import os, torch, torch.distributed as dist
+from torch import nn
+from datetime import timedelta
+dist.init_process_group("gloo", init_method="tcp://127.0.0.1:0", rank=0, world_size=1)
+from torch.nn.parallel import DistributedDataParallel
+DistributedDataParallel(nn.Linear(2, 2).requires_grad_(False))
+""",
+    "distributed/bucket-strides": r"""
+import os, torch, torch.distributed as dist
+from torch import nn
+from datetime import timedelta
+dist.init_process_group("gloo", init_method="tcp://127.0.0.1:0", rank=0, world_size=1)
+from torch.nn.parallel import DistributedDataParallel
+net = DistributedDataParallel(nn.Conv2d(3, 4, 1))
+net.to(memory_format=torch.channels_last)
+net(torch.ones(1, 3, 2, 2).to(memory_format=torch.channels_last)).sum().backward()
+""",
+    "distributed/sync-batch-norm": r"""
+import os, torch, torch.distributed as dist
+from torch import nn
+from datetime import timedelta
+dist.init_process_group("gloo", init_method="tcp://127.0.0.1:0", rank=0, world_size=1)
+nn.SyncBatchNorm(2)(torch.ones(2, 2, 1))
+""",
+    "distributed/sync-batch-norm#2": r"""
+import os, torch, torch.distributed as dist
+from torch import nn
+from datetime import timedelta
+dist.init_process_group("gloo", init_method="tcp://127.0.0.1:0", rank=0, world_size=1)
+from torch.nn.parallel import DistributedDataParallel
+DistributedDataParallel(nn.SyncBatchNorm(2))(torch.ones(2, 2, 1))
+""",
+    "distributed/lazy": r"""
+import os, torch, torch.distributed as dist
+from torch import nn
+from datetime import timedelta
+dist.init_process_group("gloo", init_method="tcp://127.0.0.1:0", rank=0, world_size=1)
+from torch.nn.parallel import DistributedDataParallel
+DistributedDataParallel(nn.LazyLinear(2))
+""",
+    "distributed/two-kinds": r"""
+import os, torch, torch.distributed as dist
+from torch import nn
+from datetime import timedelta
+dist.init_process_group("gloo", init_method="tcp://127.0.0.1:0", rank=0, world_size=1)
+from torch.nn.parallel import DistributedDataParallel
+net = nn.Linear(2, 2)
+net.a = nn.Parameter(torch.ones(1, device="meta"))
+DistributedDataParallel(net)
+""",
+    "distributed/parallel-attribute": r"""
+import os, torch, torch.distributed as dist
+from torch import nn
+from datetime import timedelta
+dist.init_process_group("gloo", init_method="tcp://127.0.0.1:0", rank=0, world_size=1)
+from torch.nn.parallel import DistributedDataParallel
+DistributedDataParallel(nn.Linear(2, 2)).in_features
+""",
+    "distributed/invalid-rank": r"""
+import os, torch, torch.distributed as dist
+from torch import nn
+from datetime import timedelta
+dist.init_process_group("gloo", init_method="tcp://127.0.0.1:0", rank=0, world_size=1)
+dist.gather(torch.ones(1))
+""",
+    "distributed/mixed-dtensor": r"""
+import os, torch, torch.distributed as dist
+from torch import nn
+from datetime import timedelta
+dist.init_process_group("gloo", init_method="tcp://127.0.0.1:0", rank=0, world_size=1)
+from torch.distributed.fsdp import fully_shard
+net = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
+fully_shard(net[0])
+net(torch.ones(1, 2)).sum().backward()
+nn.utils.clip_grad_norm_(net.parameters(), 0.1)
+""",
+    "distributed/load-into-shards": r"""
+import os, torch, torch.distributed as dist
+from torch import nn
+from datetime import timedelta
+dist.init_process_group("gloo", init_method="tcp://127.0.0.1:0", rank=0, world_size=1)
+from torch.distributed.fsdp import fully_shard
+net = nn.Linear(2, 2)
+state = {name: x.clone() for name, x in net.state_dict().items()}
+fully_shard(net)
+net.load_state_dict(state)
+""",
+    "distributed/fsdp-root": r"""
+import os, torch, torch.distributed as dist
+from torch import nn
+from datetime import timedelta
+dist.init_process_group("gloo", init_method="tcp://127.0.0.1:0", rank=0, world_size=1)
+from torch.distributed.fsdp import fully_shard
+net = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
+fully_shard(net[0])
+net[0](torch.ones(1, 2))
+fully_shard(net)
+net(torch.ones(1, 2))
+""",
+    "distributed/fsdp-meta": r"""
+import os, torch, torch.distributed as dist
+from torch import nn
+from datetime import timedelta
+dist.init_process_group("gloo", init_method="tcp://127.0.0.1:0", rank=0, world_size=1)
+from torch.distributed.fsdp import fully_shard
+with torch.device("meta"):
+    net = nn.Linear(2, 2)
+fully_shard(net)
+net(torch.ones(1, 2))
+""",
+    "distributed/fsdp-modules": r"""
+import os, torch, torch.distributed as dist
+from torch import nn
+from datetime import timedelta
+dist.init_process_group("gloo", init_method="tcp://127.0.0.1:0", rank=0, world_size=1)
+from torch.distributed.fsdp import fully_shard
+fully_shard(nn.ModuleList([nn.Linear(2, 2)]))
+""",
+    "distributed/fsdp-modules#2": r"""
+import os, torch, torch.distributed as dist
+from torch import nn
+from datetime import timedelta
+dist.init_process_group("gloo", init_method="tcp://127.0.0.1:0", rank=0, world_size=1)
+from torch.distributed.fsdp import fully_shard
+import copy
+net = nn.Linear(2, 2)
+fully_shard(net)
+copy.deepcopy(net)
+""",
+    "distributed/fsdp-dtypes": r"""
+import os, torch, torch.distributed as dist
+from torch import nn
+from datetime import timedelta
+dist.init_process_group("gloo", init_method="tcp://127.0.0.1:0", rank=0, world_size=1)
+from torch.distributed.fsdp import fully_shard
+net = nn.Linear(2, 2)
+net.a = nn.Parameter(torch.ones(2, dtype=torch.bfloat16))
+fully_shard(net)
+net(torch.ones(1, 2))
+""",
+    "distributed/mesh-size": r"""
+import os, torch, torch.distributed as dist
+from torch import nn
+from datetime import timedelta
+dist.init_process_group("gloo", init_method="tcp://127.0.0.1:0", rank=0, world_size=1)
+from torch.distributed.device_mesh import init_device_mesh
+init_device_mesh("cpu", (2, 2))
+""",
+    "distributed/mesh-names": r"""
+import os, torch, torch.distributed as dist
+from torch import nn
+from datetime import timedelta
+dist.init_process_group("gloo", init_method="tcp://127.0.0.1:0", rank=0, world_size=1)
+from torch.distributed.device_mesh import init_device_mesh
+init_device_mesh("cpu", (1,))["dp"]
+""",
+    "distributed/checkpoint-missing": r"""
+import torch, torch.distributed.checkpoint as dcp
+dcp.load({"a": torch.ones(2)}, checkpoint_id="not-there")
+""",
 }
