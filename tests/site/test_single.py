@@ -85,7 +85,9 @@ def test_each_lesson_is_a_small_file_without_outputs_in_canonical_form(singles):
         text = path.read_text(encoding="utf-8")
         stored = nbformat.read(lesson, as_version=4)
         nbformat.validate(nb)
-        assert len(text.encode()) <= 400_000, path.name
+        # lesson 16 has the table of messages
+        most = 600_000 if path.name.startswith("16_") else 400_000
+        assert len(text.encode()) <= most, path.name
         assert nbformat.writes(nb) + "\n" == text and nb.metadata == stored.metadata
         for mine, theirs in zip(nb.cells, stored.cells, strict=True):
             assert (mine.id, mine.metadata) == (theirs.id, theirs.metadata)
@@ -108,7 +110,8 @@ def test_what_two_lessons_carry_is_the_same_and_is_that_of_the_course(singles):
         for name in PACKAGES
         for p in (ROOT / name).rglob("*.py")
     }
-    assert {name for name in known if name.split("/")[0] in PACKAGES} == modules
+    carried = {name for name in known if name.split("/")[0] in PACKAGES}
+    assert carried == modules | {"lookup/messages.toml"}
 
 
 def test_a_lesson_carries_what_it_shows_and_starts_and_nothing_of_the_others(singles):
