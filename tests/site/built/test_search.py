@@ -35,7 +35,7 @@ ANSWERED = {
     "xm.mark_step()": "notebooks/16_old_code_today.html",
     "torchrun": "notebooks/11_distributed_data_parallel.html",
     "CUDA_LAUNCH_BLOCKING": "notebooks/04_asynchrony_and_timing.html",
-    "DDP hangs": "docs/answers.html#ddp-hangs",
+    "DDP hangs": "docs/answers.html",
     "PYTORCH_CUDA_ALLOC_CONF": "notebooks/07_memory.html",
     "torch.cuda.memory._record_memory_history": "notebooks/07_memory.html",
     "锁页内存": "docs/glossary.html#pinned-memory",
