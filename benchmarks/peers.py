@@ -85,8 +85,7 @@ def with_accelerate(args):
     from accelerate import Accelerator
 
     device = train.pick_device(args)
-    names = {torch.float32: "no", torch.bfloat16: "bf16", torch.float16: "fp16"}
-    precision = names[train.pick_precision(device, args)]
+    precision = train.pick_precision(device, args).replace("fp32", "no")
     accelerator = Accelerator(mixed_precision=precision, cpu=device.type == "cpu")
     model, optimizer, schedule = parts(args, device)
     loader = data_loader(args, device)
@@ -112,8 +111,7 @@ def with_lightning(args):
     warnings.filterwarnings("ignore", module="lightning")
     device = train.pick_device(args)
     orders = Orders(device)
-    names = {torch.float32: "32-true", torch.bfloat16: "bf16-mixed"}
-    names[torch.float16] = "16-mixed"
+    names = {"fp32": "32-true", "bf16": "bf16-mixed", "fp16": "16-mixed"}
 
     class Module(lightning.LightningModule):
         def __init__(self):

@@ -83,6 +83,24 @@ class ConvNet(nn.Module):
         return self.layers(images)
 
 
+class Dropped(nn.Module):
+    """The same in and out, with what behaves otherwise in training: dropout and batch
+    norm. Several processes gather statistics each from its own samples.
+    """
+
+    def __init__(self, width=128):
+        super().__init__()
+        layers, inputs = [nn.Flatten()], 64
+        for _ in range(2):
+            layers += [nn.Linear(inputs, width), nn.BatchNorm1d(width), nn.ReLU()]
+            layers += [nn.Dropout(0.2)]
+            inputs = width
+        self.layers = nn.Sequential(*layers, nn.Linear(width, 10))
+
+    def forward(self, images):
+        return self.layers(images)
+
+
 class Text:
     """A text, cut into samples of `context` bytes. The target of a byte is the byte
     after it.
@@ -131,37 +149,18 @@ def make_text(length=400_000, seed=0):
 
 def add_arguments(parser):
     """The options that belong to the models and the data."""
-    add = parser.add_argument
-    add(
-        "--task",
-        choices=["text", "digits"],
-        default="text",
-        help="what to learn (default: %(default)s)",
-    )
-    add(
-        "--data",
-        type=Path,
-        metavar="FILE",
-        help="a text to learn, any file (default: a text made up here)",
-    )
-    add(
-        "--width",
-        type=int,
-        default=128,
-        help="of the GPT, a multiple of --heads (default: %(default)s)",
-    )
-    for name, value in (("layers", 4), ("heads", 4), ("context", 64)):
-        add(
-            f"--{name}",
-            type=int,
-            default=value,
-            help="of the GPT (default: %(default)s)",
-        )
+    # dropout: digits by a network with dropout and batch norm
+    tasks = ["text", "digits", "dropout"]
+    numbers = {"width": 128, "layers": 4, "heads": 4, "context": 64}
+    parser.add_argument("--task", choices=tasks, default="text", help="what to learn")
+    parser.add_argument("--data", type=Path, help="a text to learn, any file")
+    for name, value in numbers.items():
+        parser.add_argument(f"--{name}", type=int, default=value, help="of the GPT")
 
 
 def load(args):
     """What to train on, and what to test on."""
-    if args.task == "digits":
+    if args.task != "text":
         from sklearn.datasets import load_digits
 
         pixels, digits = load_digits(return_X_y=True)
@@ -196,11 +195,9 @@ def model_of(args):
             " size"
         )
     torch.manual_seed(args.seed)  # on the CPU: the same first weights for every device
-    return (
-        ConvNet()
-        if args.task == "digits"
-        else GPT(args.width, args.layers, args.heads, args.context)
-    )
+    if args.task == "text":
+        return GPT(args.width, args.layers, args.heads, args.context)
+    return ConvNet() if args.task == "digits" else Dropped(args.width)
 
 
 def loss_of(model, inputs, targets):

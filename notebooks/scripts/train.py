@@ -1,5 +1,5 @@
-"""Train a small network on any device: CPU, NVIDIA or AMD GPU, Apple GPU or TPU, in one
-process or several.
+"""Train a small network on any device: CPU, NVIDIA, AMD, Intel or Apple GPU, or TPU, in
+one process or several.
 
   python train.py
       a small GPT, on text that it makes itself
@@ -14,9 +14,14 @@ process or several.
 
 Ctrl-C ends the training after the step it is in (several processes: at the next look at
 the loss, for which torchrun gives them 30 seconds). With --checkpoint it loses nothing.
-The result does not depend on interruptions, and but for rounding not on the number of
-processes either. The models and their data are in tasks.py: put your own there. It and
-checkpoint.py must lie beside this file.
+
+The result does not depend on interruptions: on one machine, with as many processes, it
+is the same to the bit (on XLA but for rounding). That holds for dropout and random
+augmentation, too: what a step draws follows from its number and the rank. With another
+number of processes rounding differs, and what dropout draws and batch norm sees.
+
+The models and their data are in tasks.py: put your own there. It and checkpoint.py must
+lie beside this file.
 """
 
 import argparse
@@ -25,12 +30,15 @@ import ctypes
 import json
 import math
 import os
+import random
 import signal
 import socket
 import sys
 import time
+import zlib
 from pathlib import Path
 
+import numpy as np
 import torch
 import torch.distributed as dist
 
@@ -53,6 +61,8 @@ except (
 
 TYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 MODES = ["default", "reduce-overhead", "max-autotune"]
+# between one start and the next: settings that change no step but for rounding; where
+# the data lie (they themselves may not); and how many steps there are (they may grow)
 MAY_CHANGE = (
     "accumulate",
     "device",
@@ -62,167 +72,117 @@ MAY_CHANGE = (
     "metrics",
     "log_every",
     "data",
+    "steps",
 )
+FUSED = ("cpu", "cuda", "mps", "xpu")  # where AdamW updates all weights in one kernel
+
+
+class Help(
+    argparse.RawDescriptionHelpFormatter, argparse.ArgumentDefaultsHelpFormatter
+):
+    """The text above as it is, and each option with its default."""
 
 
 def parse_arguments(words=None):
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=Help)
+    add_arguments(parser)  # those of tasks.py
+    numbers = {
+        "steps": (300, "optimizer steps; a training that goes on may get more"),
+        "batch": (32, "samples in a step, all processes together"),
+        "accumulate": (1, "compute a step in so many parts, to save memory"),
+        "lr": (2e-3, "highest learning rate, after the warm-up"),
+        "clip": (1.0, "longest gradient"),
+        "save-every": (100, "steps between checkpoints"),
+        "log-every": (10, "steps between looks at the loss"),
+    }
+    for name, (value, text) in numbers.items():
+        parser.add_argument(f"--{name}", type=type(value), default=value, help=text)
     add = parser.add_argument
-    add_arguments(parser)
-    add("--steps", type=int, default=300, help="optimizer steps (default: %(default)s)")
+    add("--seed", type=int, default=0, help="for weights, order of samples, dropout")
+    add("--device", default="auto", help="cpu, cuda, mps, xpu, tpu, xla or another")
+    add("--precision", choices=["auto", *TYPES], default="auto", help="of the matmuls")
+    add("--compile", nargs="?", const="default", choices=MODES, help="torch.compile it")
     add(
-        "--batch",
-        type=int,
-        default=32,
-        help="samples in a step, all processes together (default: %(default)s)",
+        "--checkpoint", type=Path, help="save to this file; if it exists, go on from it"
     )
-    add(
-        "--accumulate",
-        type=int,
-        default=1,
-        metavar="K",
-        help="compute a step in K smaller parts, to save memory",
-    )
-    add(
-        "--lr",
-        type=float,
-        default=2e-3,
-        help="highest learning rate, after the warm-up (default: %(default)s)",
-    )
-    add(
-        "--clip",
-        type=float,
-        default=1.0,
-        metavar="NORM",
-        help="longest gradient (default: %(default)s)",
-    )
-    add(
-        "--seed",
-        type=int,
-        default=0,
-        help="for the first weights and the order of samples (default: %(default)s)",
-    )
-    add(
-        "--device",
-        choices=["auto", "cpu", "cuda", "mps", "xla"],
-        default="auto",
-        help="(default: the best here)",
-    )
-    add(
-        "--precision",
-        choices=["auto", *TYPES],
-        default="auto",
-        help="of the products in the model",
-    )
-    add(
-        "--compile",
-        nargs="?",
-        const="default",
-        choices=MODES,
-        help="torch.compile the model",
-    )
-    add(
-        "--checkpoint",
-        type=Path,
-        metavar="FILE",
-        help="save to FILE; if it exists, continue from it",
-    )
-    add(
-        "--save-every",
-        type=int,
-        default=100,
-        metavar="STEPS",
-        help="between checkpoints (default: %(default)s)",
-    )
-    add(
-        "--metrics",
-        type=Path,
-        metavar="FILE",
-        help="write loss, learning rate and speed to FILE, as JSON lines",
-    )
-    add(
-        "--log-every",
-        type=int,
-        default=10,
-        metavar="STEPS",
-        help="between looks at the loss (default: %(default)s)",
-    )
+    add("--metrics", type=Path, help="write loss and speed to this file, as JSON lines")
     args = parser.parse_args(words)
-    for name in (
-        "steps",
-        "batch",
-        "accumulate",
-        "lr",
-        "clip",
-        "save_every",
-        "log_every",
-    ):
-        if not getattr(args, name) > 0:
-            parser.error(f"--{name.replace('_', '-')} must be greater than 0")
+    for name in numbers:
+        if not getattr(args, name.replace("-", "_")) > 0:
+            parser.error(f"--{name} must be greater than 0")
     return args
 
 
 def pick_device(args):
-    kind, found = (
-        args.device,
-        torch.accelerator.current_accelerator(check_available=True),
-    )
+    """What --device names; "auto": the accelerator of this machine, else the CPU."""
+    found = torch.accelerator.current_accelerator(check_available=True)
+    kind = args.device
     if kind == "auto":
         kind = found.type if found else "cpu"
-        # for a TPU only: XLA's own CPU device is slower than the CPU
-        with contextlib.suppress(ImportError):
-            from torch_xla.runtime import device_type
-
-            kind = "xla" if device_type() == "TPU" else kind
+        kind = "xla" if xla_has_tpu() else kind
     if kind == "xla":
-        try:
-            import torch_xla
-        except ImportError as error:
-            raise Problem(
-                f"--device xla needs torch_xla of the same release as torch ({error})"
-            ) from None
-        return torch_xla.device()
+        return xla_device()
     if kind != "cpu" and (found is None or found.type != kind):
+        here = f"cpu and {found.type}" if found else "cpu alone"
         raise Problem(
-            f"PyTorch {torch.__version__} finds no {kind} device here. Lesson 01 helps"
-            " to find out why."
+            f"PyTorch {torch.__version__} finds no {kind} device here, but {here}."
+            " Lesson 01 helps to find out why."
         )
+    if kind not in ("cpu", "tpu"):  # TorchTPU shows each process one chip, its own
+        take_own(kind)
     if kind == "cuda":
-        index, gpus = int(os.environ.get("LOCAL_RANK", 0)), torch.cuda.device_count()
-        if index >= gpus:
-            raise Problem(
-                f"more processes than GPUs: this machine has {gpus}. Start fewer, or"
-                " add --device cpu."
-            )
-        torch.cuda.set_device(index)
         # TF32 for what stays float32: ten bits of mantissa are enough
         torch.set_float32_matmul_precision("high")
     return torch.device(kind)
 
 
+def take_own(kind):
+    """Of several devices this process takes the one of its number on this machine."""
+    index = int(os.environ.get("LOCAL_RANK", 0))
+    count = torch.accelerator.device_count()
+    if index >= count:
+        raise Problem(
+            f"more processes than {kind} devices: this machine has {count}. Start"
+            " fewer, or add --device cpu."
+        )
+    torch.accelerator.set_device_index(index)
+
+
+def xla_has_tpu():
+    """XLA's own CPU device is slower than the CPU."""
+    try:
+        from torch_xla.runtime import device_type
+    except ImportError:
+        return False
+    return device_type() == "TPU"
+
+
+def xla_device():
+    try:
+        import torch_xla
+    except ImportError as error:
+        raise Problem(
+            f"--device xla needs torch_xla of the same release as torch ({error})"
+        ) from None
+    return torch_xla.device()
+
+
 def pick_precision(device, args):
-    """The type of the products in the model: half as long where the device multiplies
-    it faster.
+    """The name of the type of the products in the model: half as long where the device
+    multiplies it faster.
     """
-    name = args.precision
-    if name == "auto" and device.type == "cuda":
+    if args.precision != "auto":
+        return args.precision
+    if device.type == "cuda":
         major = torch.cuda.get_device_capability()[0]
-        name = (
-            "bf16"
-            if major >= 8 or torch.version.hip
-            else "fp16"
-            if major >= 7
-            else "fp32"
-        )
-    elif name == "auto":
-        name = (
-            "bf16"
-            if device.type == "xla" and os.environ.get("PJRT_DEVICE") != "CPU"
-            else "fp32"
-        )
-    return TYPES[name]
+        if major >= 8 or torch.version.hip:
+            return "bf16"
+        return "fp16" if major >= 7 else "fp32"
+    if device.type == "xpu":
+        return "bf16"
+    # of the two kinds of XLA device, the CPU gains nothing
+    on_tpu = device.type == "xla" and os.environ.get("PJRT_DEVICE") != "CPU"
+    return "bf16" if device.type == "tpu" or on_tpu else "fp32"
 
 
 def join(device):
@@ -234,15 +194,28 @@ def join(device):
     if inside and os.environ["WORLD_SIZE"] == os.environ.get("LOCAL_WORLD_SIZE"):
         for backend in ("GLOO", "NCCL"):
             os.environ.setdefault(f"{backend}_SOCKET_IFNAME", inside[0])
-    if device.type not in ("cpu", "cuda"):
-        raise Problem(
-            f"several processes need CPUs or CUDA GPUs, not {device.type}. For TPUs see"
-            " lesson 14."
-        )
-    # PyTorch for Windows has no NCCL
-    nccl = device.type == "cuda" and dist.is_nccl_available()
-    dist.init_process_group("nccl" if nccl else "gloo")
+    dist.init_process_group(backend_of(device))
     return dist.get_rank(), dist.get_world_size()
+
+
+def backend_of(device):
+    """What processes with this kind of device talk by."""
+    try:
+        backend = dist.get_default_backend_for_device(device.type)
+    except ValueError:
+        backend = None
+    if device.type == "cuda" and not dist.is_nccl_available():
+        return "gloo"  # PyTorch for Windows has no NCCL
+    # Gloo is registered for MPS, and computes on CPU and CUDA tensors only; torch_xla
+    # starts its processes in another way
+    known = backend and dist.is_backend_available(backend)
+    if device.type in ("mps", "xla") or not known:
+        raise Problem(
+            f"this PyTorch has nothing by which processes with {device.type} devices"
+            " could talk. Start one process, or add --device cpu (for TPUs see"
+            " lesson 14)."
+        )
+    return backend
 
 
 def learning_rate(step, args):
@@ -250,6 +223,36 @@ def learning_rate(step, args):
     warmup = max(1, args.steps // 10)
     way_down = max(0, step - warmup) / max(1, args.steps - warmup)
     return args.lr * min((step + 1) / warmup, (1 + math.cos(math.pi * way_down)) / 2)
+
+
+def seed_step(step, rank, args, device):
+    """What a step draws (dropout, augmentation) follows from its number and the rank.
+    So no state of a generator has to be saved, and a step that is taken again draws
+    what it drew before.
+    """
+    seed = zlib.crc32(f"{args.seed} {step} {rank}".encode())
+    torch.manual_seed(seed)  # the CPU's generator and those of all its devices
+    random.seed(seed)
+    np.random.seed(seed)
+    if device.type == "xla":
+        sys.modules["torch_xla"].manual_seed(seed)
+
+
+def fingerprint(data, most=4_000_000):
+    """Tells one set of data from another: its length, and a checksum of all samples, or
+    of 256 of them where all are more than `most` bytes.
+    """
+    count = len(data)
+    one = data.take(torch.zeros(1, dtype=torch.long))
+    if count * sum(part.nbytes for part in one) > most:
+        samples = torch.arange(256) * (count - 1) // 255  # from the first to the last
+    else:
+        samples = torch.arange(count)
+    checksum = 0
+    for part in data.take(samples):
+        flat = part.cpu().contiguous().view(torch.uint8)
+        checksum = zlib.crc32(flat.numpy(), checksum)
+    return f"{count:,} samples (checksum {checksum:08x})"
 
 
 class Trainer:
@@ -283,27 +286,18 @@ class Trainer:
             rank,
             size,
         )
-        self.settings = {k: v for k, v in vars(args).items() if k not in MAY_CHANGE} | {
-            "samples": len(data)
-        }
-        precision = pick_precision(device, args)
-        self.casting = (
-            {"enabled": False} if precision == torch.float32 else {"dtype": precision}
-        )
-        layout = (
-            torch.channels_last
-            if args.task == "digits" and device.type == "cuda"
-            else torch.preserve_format
-        )
+        self.precision = pick_precision(device, args)
+        images = args.task != "text" and device.type == "cuda"
+        layout = torch.channels_last if images else torch.preserve_format
         self.net = model_of(args).to(device, memory_format=layout)
         # there, numbers that change must be tensors, or each step is compiled anew
         xla = device.type == "xla"
-        kind = {"capturable": True} if xla else {"fused": True}
+        kind = {"fused": True} if device.type in FUSED else {"capturable": xla}
         self.optimizer = torch.optim.AdamW(
             self.net.parameters(), torch.tensor(args.lr) if xla else args.lr, **kind
         )
         self.scaler = torch.amp.GradScaler(
-            device.type, enabled=precision == torch.float16
+            device.type, enabled=self.precision == "fp16"
         )
         self.model, self.order = self.net, (None, None)
         if size > 1:
@@ -330,8 +324,15 @@ class Trainer:
         # else it may read what is gone (MPS)
         return [part.to(self.device, non_blocking=cuda) for part in parts]
 
+    def casting(self):
+        """Around the model: 16-bit products, where that is the precision."""
+        if self.precision == "fp32":
+            return contextlib.nullcontext()
+        return torch.autocast(self.device.type, TYPES[self.precision])
+
     def step(self, number):
         args, last = self.args, self.args.accumulate - 1
+        seed_step(number, self.rank, args, self.device)
         for group in self.optimizer.param_groups:
             rate = learning_rate(number, args)
             group["lr"] = (
@@ -353,7 +354,7 @@ class Trainer:
                 if self.size > 1 and k < last
                 else contextlib.nullcontext()
             ):
-                with torch.autocast(self.device.type, **self.casting):
+                with self.casting():
                     loss = loss_of(self.model, *part) / args.accumulate
                 self.scaler.scale(loss).backward()
             total = total + loss.detach()
@@ -367,32 +368,58 @@ class Trainer:
         return total
 
 
+def say(text):
+    sys.stderr.write(f"train: {text}\n")
+
+
 def on_cpu(tree):  # so that a checkpoint loads on any device
     if isinstance(tree, dict):
         return {key: on_cpu(value) for key, value in tree.items()}
     return tree.cpu() if torch.is_tensor(tree) else tree
 
 
-def save(step, trainer):
-    optimizer = trainer.optimizer.state_dict()["state"]  # the rest follows from `step`
+def settings(trainer):
+    """What must not change between one start and the next."""
+    args = vars(trainer.args)
+    kept = {name: args[name] for name in args if name not in MAY_CHANGE}
+    # the samples may be drawn at random, too
+    seed_step(0, 0, trainer.args, trainer.device)
+    return kept | {"data": fingerprint(trainer.data)}
+
+
+def save(step, trainer, settings):
     state = {
         "model": trainer.net.state_dict(),
-        "optimizer": optimizer,
+        # the rest of it follows from `step`
+        "optimizer": trainer.optimizer.state_dict()["state"],
         "scaler": trainer.scaler.state_dict(),
     }
-    save_checkpoint(
-        {"step": step, "settings": trainer.settings, **on_cpu(state)},
-        trainer.args.checkpoint,
-    )
+    state = on_cpu(state) | {"step": step, "settings": settings}
+    state |= {"steps": trainer.args.steps, "precision": trainer.precision}
+    save_checkpoint(state, trainer.args.checkpoint)
 
 
-def resume(trainer):
+def resume(trainer, settings):
     """Continue from the checkpoint, if there is one. Returns the number of steps taken
     so far.
     """
-    checkpoint = read_checkpoint(trainer.args.checkpoint, trainer.settings)
+    path, steps = trainer.args.checkpoint, trainer.args.steps
+    checkpoint = read_checkpoint(path, settings)
     if checkpoint is None:
         return 0
+    before = checkpoint["steps"]
+    if steps < before:
+        raise Problem(
+            f"{path} is of a training of {before} steps, now --steps is {steps}: it may"
+            " only grow. Use another --checkpoint."
+        )
+    if steps > before and trainer.rank == 0:
+        say(f"{before} steps become {steps}: the learning rate goes on as for {steps}")
+    if checkpoint["precision"] != trainer.precision and trainer.rank == 0:
+        say(
+            f"{path} was computed in {checkpoint['precision']}, here it goes on in"
+            f" {trainer.precision}"
+        )
     trainer.net.load_state_dict(checkpoint["model"])
     # the file's running means, but this device's settings, such as fused
     groups = trainer.optimizer.state_dict()["param_groups"]
@@ -412,7 +439,8 @@ def train(args, stop):
     rank, size = join(device)
     training, test = load(args)
     trainer = Trainer(args, device, training, rank, size)
-    done = looked = resume(trainer)
+    fixed = settings(trainer) if args.checkpoint else {}
+    done = looked = resume(trainer, fixed)
     if size > 1:
         found = [None] * size
         dist.all_gather_object(found, done)
@@ -473,23 +501,29 @@ def train(args, stop):
             and args.checkpoint
             and (done % args.save_every == 0 or done == args.steps or stopping)
         ):
-            save(done, trainer)
+            save(done, trainer, fixed)
     bar.close()
     if rank == 0:
-        inputs, targets = (
-            part.to(device) for part in test.take(torch.arange(min(256, len(test))))
-        )
-        with torch.no_grad():
-            print(
-                f"{done} steps on {device.type}, test loss"
-                f" {loss_of(trainer.net, inputs, targets).item():.4f}"
-            )
+        loss = test_loss(trainer.net, test, device)
+        print(f"{done} steps on {device.type}, test loss {loss:.4f}")
     if dist.is_initialized():
         # first: a DDP model that outlives its group can hang the process (PyTorch 2.11,
         # 2.13)
         del trainer
         dist.destroy_process_group()
     return 130 if stopping else 0
+
+
+@torch.no_grad()
+def test_loss(net, test, device):
+    """The loss of the first 256 samples of the test set, without dropout, and with the
+    statistics that batch norm has gathered.
+    """
+    inputs, targets = test.take(torch.arange(min(256, len(test))))
+    net.eval()
+    loss = loss_of(net, inputs.to(device), targets.to(device)).item()
+    net.train()
+    return loss
 
 
 def keep_memory():
@@ -518,7 +552,7 @@ def main():
     try:
         return train(args, stop)
     except (Problem, OSError) as error:
-        sys.stderr.write(f"train: {error}\n")
+        say(error)
         sys.stdout.flush()
         os._exit(2)  # at once: leaving the group politely needs the other processes
 

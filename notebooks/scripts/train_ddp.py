@@ -350,7 +350,9 @@ def write_log(step, loss, args):
 @torch.no_grad()
 def evaluate(model, images, labels):
     """Accuracy and mean loss on the test set; the processes share the work."""
+    model.eval()
     logits, mine = model(my_share(images)), my_share(labels)
+    model.train()
     sums = torch.stack(
         [
             (logits.argmax(1) == mine).sum().float(),
@@ -422,6 +424,7 @@ def train(args):
     say = print if dist.get_rank() == 0 else lambda *_: None
     (images, labels), test_set = load_data(device)
     torch.manual_seed(args.seed)
+    # with dropout, seed each step by its number and the rank, as train.py does
     model = torch.nn.Sequential(
         torch.nn.Linear(64, args.hidden),
         torch.nn.ReLU(),

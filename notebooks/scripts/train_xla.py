@@ -129,6 +129,7 @@ def main(rank, args):
     if args.save:
         # all call it: one process writes, and tensors go to the CPU before
         xm.save(model.state_dict(), args.save)
+    model.eval()
     right = (model(images.to(device)).argmax(1).cpu() == labels).float().mean().item()
     if rank == 0:
         print(json.dumps({**found, "accuracy": right}), flush=True)

@@ -24,9 +24,14 @@ SMALL = (
     " --log-every=1".split()
 )
 TRAININGS = {
-    train: [*SMALL, "--steps=60"],
-    train_ddp: ["--cpu", "--epochs=3", "--pause=0.01"],
+    "train": (train, [*SMALL, "--steps=60"]),
+    "dropout": (train, [*SMALL, "--steps=60", "--task=dropout"]),
+    "train_ddp": (train_ddp, ["--cpu", "--epochs=3", "--pause=0.01"]),
 }
+# what is said of a checkpoint is the same for all tasks
+both_scripts = pytest.mark.parametrize(
+    "undisturbed", ["train", "train_ddp"], indirect=True
+)
 LOGS = {train: "--metrics=log", train_ddp: "--log-file=log"}
 
 
@@ -38,21 +43,25 @@ def alone(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
 
 
-@pytest.fixture(scope="module", params=TRAININGS, ids=lambda script: script.__name__)
+@pytest.fixture(scope="module", params=TRAININGS)
 def undisturbed(request, tmp_path_factory):
-    """(script, the folder in which it has trained alone and in peace)"""
-    script, folder = request.param, tmp_path_factory.mktemp(request.param.__name__)
+    """(script, its options, the folder in which it has trained alone and in peace)"""
+    script, words = TRAININGS[request.param]
+    folder = tmp_path_factory.mktemp(request.param)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         end = processes.run_main(
-            script.main, *TRAININGS[script], "--checkpoint=run.pt", LOGS[script]
+            script.main, *words, "--checkpoint=run.pt", LOGS[script]
         )
     assert (end.status, end.err) == (0, "")
-    return script, folder
+    return script, words, folder
 
 
 # --------------------------------------------------------------------------------------
 # Killed
+
+
+KILLS = 4
 
 
 def losses_of(log):
@@ -61,9 +70,9 @@ def losses_of(log):
 
 @pytest.mark.slow
 def test_kill_9_at_random_steps_changes_nothing(undisturbed, tmp_path):
-    script, folder = undisturbed
-    words = [*TRAININGS[script], "--checkpoint=run.pt", "--save-every=3", LOGS[script]]
-    steps = sorted(processes.chance().sample(range(5, 55), 4))
+    script, words, folder = undisturbed
+    words = [*words, "--checkpoint=run.pt", "--save-every=3", LOGS[script]]
+    steps = sorted(processes.chance().sample(range(5, 55), KILLS))
     for step in steps:
         process = processes.start(script.main, *words)
         processes.wait_for_step(tmp_path / "log", step)
@@ -176,11 +185,12 @@ def assert_refused(script, says, *words, status=2, **env):
     assert not usage or (usage[0].startswith("usage: ") and ": error: " in last), end
 
 
+@both_scripts
 @pytest.mark.parametrize(
     "content", ["nothing", "text", "half", "another dict", "code to run"]
 )
 def test_a_damaged_checkpoint_stays(undisturbed, content, tmp_path):
-    script, folder = undisturbed
+    script, words, folder = undisturbed
     whole, path = (folder / "run.pt").read_bytes(), tmp_path / "run.pt"
     contents = {"text": b"not a checkpoint", "half": whole[: len(whole) // 2]}
     path.write_bytes(contents.get(content, b""))
@@ -192,26 +202,28 @@ def test_a_damaged_checkpoint_stays(undisturbed, content, tmp_path):
     says = "run.pt is damaged, or no checkpoint of this script ("
     if content == "code to run":
         says += "UnpicklingError"
-    assert_refused(script, says, *TRAININGS[script], "--checkpoint=run.pt")
+    assert_refused(script, says, *words, "--checkpoint=run.pt")
     assert path.read_bytes() == before
 
 
 OTHERS = [
     (train, "--width=32", "with width 16, now it is 32"),
-    (train, "--steps=61", "with steps 60, now it is 61"),
-    (train, "--data=text", "with samples 22499, now it is 168"),
+    (train, "--steps=59", "of a training of 60 steps, now --steps is 59"),
+    (train, "--data=text", "with data 22,499 samples (checksum "),
     (train_ddp, "--hidden=32", "with hidden 64, now it is 32"),
 ]
 
 
+@both_scripts
 @pytest.mark.parametrize("of, word, says", OTHERS)
 def test_the_checkpoint_of_another_training(undisturbed, tmp_path, of, word, says):
-    script, folder = undisturbed
+    script, _, folder = undisturbed
+    words = TRAININGS[of.__name__][1]
     if script is not of:
         says = "is damaged, or no checkpoint"
     (tmp_path / "text").write_bytes(b"abc" * 1000)
     before = (folder / "run.pt").read_bytes()
-    assert_refused(of, says, *TRAININGS[of], word, f"--checkpoint={folder / 'run.pt'}")
+    assert_refused(of, says, *words, word, f"--checkpoint={folder / 'run.pt'}")
     assert (folder / "run.pt").read_bytes() == before
 
 
