@@ -287,9 +287,11 @@ class Trainer:
             size,
         )
         self.precision = pick_precision(device, args)
-        images = args.task != "text" and device.type == "cuda"
-        layout = torch.channels_last if images else torch.preserve_format
-        self.net = model_of(args).to(device, memory_format=layout)
+        net = model_of(args)
+        images = any(weight.dim() == 4 for weight in net.parameters())  # convolutions
+        fast = images and device.type == "cuda"
+        layout = torch.channels_last if fast else torch.preserve_format
+        self.net = net.to(device, memory_format=layout)
         # there, numbers that change must be tensors, or each step is compiled anew
         xla = device.type == "xla"
         kind = {"fused": True} if device.type in FUSED else {"capturable": xla}

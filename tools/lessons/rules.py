@@ -113,7 +113,8 @@ def _visible_cells(nb, number):
 # --------------------------------------------------------------------------------------
 # Headings and text
 
-UNNUMBERED = {"The recipe", "Exercises", "What to remember", "Deeper", "More exercises"}
+UNNUMBERED = {"The recipe", "Exercises", "Your own loop", "What to remember", "Deeper"}
+UNNUMBERED |= {"More exercises"}
 
 
 def _head(nb, number):
