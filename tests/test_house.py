@@ -34,17 +34,20 @@ def test_modules_and_functions_are_short(path):
             assert node.end_lineno - node.lineno < FUNCTION_MOST, node.name
 
 
-def imported(nodes):
-    """The modules that these statements import."""
+def imported(nodes, package=""):
+    """The modules that these statements import; package: where they stand."""
     for node in nodes:
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            submodules = [f"{node.module}.{alias.name}" for alias in node.names]
+            # `from .errors import x`, `from . import clocks`
+            inside = [package] * node.level
+            module = ".".join([*inside, *filter(None, [node.module])])
+            submodules = [f"{module}.{alias.name}" for alias in node.names]
             found = [name for name in submodules if name in MODULES]
             # `from course import cells` needs the module cells, not what the package
             # gives by name: its __init__ imports all of them.
-            yield from found or [node.module]
+            yield from found or [module]
 
 
 TREES = {name: ast.parse(path.read_text("utf-8")) for name, path in MODULES.items()}
@@ -52,7 +55,8 @@ TREES = {name: ast.parse(path.read_text("utf-8")) for name, path in MODULES.item
 
 def test_no_circle_of_imports():
     graph = {
-        name: set(imported(tree.body)) & MODULES.keys() for name, tree in TREES.items()
+        name: set(imported(tree.body, name.split(".")[0])) & MODULES.keys()
+        for name, tree in TREES.items()
     }
     list(graphlib.TopologicalSorter(graph).static_order())  # a circle is a CycleError
 
@@ -61,9 +65,18 @@ def test_no_circle_of_imports():
 def test_imports_run_one_way(name):
     """Also those within functions."""
     allowed = ORDER[: ORDER.index(name.split(".")[0]) + 1]
-    for module in imported(ast.walk(TREES[name])):
+    for module in imported(ast.walk(TREES[name]), name.split(".")[0]):
         package = module.split(".")[0]
         assert package not in ORDER or package in allowed, module
+
+
+def test_the_kit_can_have_another_name():
+    """Installed it is called device_lab: nothing in it says `utils`."""
+    for name, tree in TREES.items():
+        if name.startswith("utils"):
+            for node in ast.walk(tree):
+                if isinstance(node, ast.ImportFrom) and not node.level:
+                    assert node.module.split(".")[0] not in ORDER, (name, node.module)
 
 
 def test_the_kit_needs_no_notebook():
@@ -72,5 +85,6 @@ def test_the_kit_needs_no_notebook():
     """
     for name, tree in TREES.items():
         if name.startswith("utils"):
-            packages = {module.split(".")[0] for module in imported(ast.walk(tree))}
+            found = set(imported(ast.walk(tree), "utils"))
+            packages = {module.split(".")[0] for module in found}
             assert not packages & {"IPython", "ipywidgets", "matplotlib", "pandas"}

@@ -36,7 +36,7 @@ LONG_WORK = re.compile(
 OF_PIP = ("index-url", "extra-index-url", "find-links", "constraint", "trusted-host")
 # Extras of pyproject.toml. Each holds those before it, so that what was installed with
 # one serves for them, too.
-EXTRAS = ["", "lessons", "check", "test"]
+EXTRAS = ["course", "lessons", "check", "test"]
 STAMP = "device-lab.stamp"  # file in an environment: what is installed there
 
 DISK_FULL = "No space left|not enough space"
@@ -268,7 +268,9 @@ def arguments():
         description="Create the environment of the course and install into it."
     )
     option = parser.add_argument
-    option("--extra", default="", choices=EXTRAS, help="an extra of pyproject.toml")
+    option(
+        "--extra", default="course", choices=EXTRAS, help="an extra of pyproject.toml"
+    )
     option("--venv", default=".venv", help="folder of the virtual environment")
     option(
         "--requirements",
@@ -314,7 +316,7 @@ def main():
     print(f"Installing into {args.venv}; the first time this takes a while", flush=True)
     begin = time.time()
     upgrade = ["--upgrade"] if args.upgrade else []
-    course = f".[{args.extra}]" if args.extra else "."
+    course = f".[{args.extra}]"
     packages = [*upgrade, "-r", args.requirements, "-e", course]
     with open(os.path.join(ROOT, args.requirements), encoding="utf-8") as file:
         pins = file.read()

@@ -4,8 +4,8 @@ It knows nothing of notebooks or of the course. Importing it touches no device, 
 no thread and reads no network.
 """
 
-from utils.checkup import doctor
-from utils.devices import pick_device
-from utils.timing import measure, measure_together, speedup
+from .checkup import doctor
+from .devices import pick_device
+from .timing import measure, measure_together, speedup
 
 __all__ = ["doctor", "measure", "measure_together", "pick_device", "speedup"]

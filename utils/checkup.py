@@ -8,14 +8,14 @@ from collections.abc import Iterator
 
 import torch
 
-from utils.devices import (
+from .devices import (
     emulated,
     memory_gib,
     missing_code,
     name_of,
     package_version,
 )
-from utils.needs import missing_compiler, missing_mps, missing_xla
+from .needs import missing_compiler, missing_mps, missing_xla
 
 
 def doctor() -> None:

@@ -1,5 +1,5 @@
 """Seconds of work on a device: by the host's clock, or by events on a CUDA stream.
-utils.timing makes statistics of them.
+timing.py makes statistics of them.
 """
 
 import contextlib
@@ -11,7 +11,7 @@ import time
 
 import torch
 
-from utils import hardware, xla
+from . import hardware, xla
 
 
 def untimed() -> bool:

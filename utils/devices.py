@@ -12,8 +12,8 @@ import sys
 
 import torch
 
-from utils.errors import LabError
-from utils.hardware import nvidia_smi, output_of
+from .errors import LabError
+from .hardware import nvidia_smi, output_of
 
 # --------------------------------------------------------------------------------------
 # Choosing a device. Lesson 01 builds this function line by line.

@@ -1,5 +1,5 @@
 """Jobs of several processes: torchrun started, watched, ended, and what its ranks have
-written. utils.launch is what lessons call.
+written. launch.py is what lessons call.
 """
 
 import atexit
@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 import psutil
 
-from utils.errors import CellEnds
+from .errors import CellEnds
 
 # name of the network interface that stays on this machine
 LOOPBACK = {"linux": "lo", "darwin": "lo0"}

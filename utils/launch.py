@@ -17,8 +17,8 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 
-from utils.devices import pytorch
-from utils.jobs import (  # noqa: F401 (DEFAULTS and free_port: for lessons)
+from .devices import pytorch
+from .jobs import (  # noqa: F401 (DEFAULTS and free_port: for lessons)
     COLORS,
     DEFAULTS,
     Job,

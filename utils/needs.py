@@ -15,8 +15,8 @@ import tempfile
 
 import torch
 
-from utils.devices import missing_code, name_of, package_version, pick_device
-from utils.hardware import output_of
+from .devices import missing_code, name_of, package_version, pick_device
+from .hardware import output_of
 
 
 def missing_cuda(count: int = 1) -> str | None:

@@ -10,9 +10,9 @@ from typing import NamedTuple
 import numpy
 import torch
 
-from utils import clocks
-from utils.clocks import device_clock, sleep_cycles, untimed  # noqa: F401 (for lessons)
-from utils.errors import LabError
+from . import clocks
+from .clocks import device_clock, sleep_cycles, untimed  # noqa: F401 (for lessons)
+from .errors import LabError
 
 # samples; from six on, the extremes enclose the median with 95% confidence
 MIN_SAMPLES = 7

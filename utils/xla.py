@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import torch
 
-from utils.needs import missing_xla
+from .needs import missing_xla
 
 
 def launch_graph() -> None:

@@ -31,7 +31,8 @@ else:
 SETUP_ENV = ROOT / "tools" / "setup_env.py"
 SETUP = ["setup_env.py", "torch_build.py"]  # in the folder tools
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-COURSE, SETUPTOOLS = PYPROJECT["project"], PYPROJECT["tool"]["setuptools"]
+COURSE = PYPROJECT["project"]
+RANGES = COURSE["dependencies"] + COURSE["optional-dependencies"]["course"]
 
 
 def run(*command, cwd=None, **env):
@@ -70,7 +71,7 @@ def pins(path, python):
 def test_pins_are_in_the_ranges(file, python):
     exact = pins(file, python)
     assert python in SpecifierSet(COURSE["requires-python"])
-    for requirement in map(Requirement, COURSE["dependencies"]):
+    for requirement in map(Requirement, RANGES):
         marker = requirement.marker
         if marker is None or marker.evaluate({"python_version": python}):
             name = requirement.name
@@ -81,7 +82,7 @@ def test_pins_are_in_the_ranges(file, python):
 def test_the_tpu_environment_has_the_oldest_that_the_course_supports():
     exact = pins("requirements-tpu.txt", "3.13")
     assert exact["torch_xla"] == exact["torch"]
-    for requirement in map(Requirement, COURSE["dependencies"]):
+    for requirement in map(Requirement, RANGES):
         if requirement.name in ("torch", "ipython", "ipywidgets"):
             oldest = str(requirement.specifier).removeprefix(">=")
             assert exact[requirement.name].startswith(oldest)
@@ -93,7 +94,7 @@ def test_containers_have_the_same_versions_and_all_packages():
     assert binder == [index, "-r ../requirements.txt", "-e ."]
     copied = (ROOT / "Dockerfile").read_text(encoding="utf-8")
     seen = lines(".dockerignore")
-    for package in SETUPTOOLS["packages"]:
+    for package in ("utils", "simulate", "course", "lookup"):
         assert f"COPY --chown=learner {package} {package}\n" in copied
         assert f"!{package}" in seen
 
@@ -118,7 +119,7 @@ def test_containers_have_a_python_that_the_course_supports(file):
 
 def test_each_extra_holds_those_before_it():
     extras = COURSE["optional-dependencies"]
-    names = setup_env.EXTRAS[1:]
+    names = setup_env.EXTRAS
     assert set(names) == {*extras}
     for smaller, larger in zip(names, names[1:], strict=False):
         assert f"{COURSE['name']}[{smaller}]" in extras[larger]
@@ -133,6 +134,7 @@ SMALL = """\
 name = "small-course"
 version = "1"
 dependencies = ["psutil"]
+optional-dependencies.course = []
 optional-dependencies.check = ["tqdm"]
 optional-dependencies.test = ["tqdm"]
 [tool.setuptools]
@@ -207,7 +209,7 @@ def test_an_interrupted_install_is_repaired_and_then_complete(
 
 def test_what_is_installed_is_not_installed_again(small_course):
     assert set_up(small_course, "--extra", "check").returncode == 0
-    for extra in ("check", "lessons", ""):
+    for extra in ("check", "lessons", "course"):
         result = set_up(small_course, "--extra", extra)
         assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
     assert "Installed" in set_up(small_course, "--extra", "test").stdout
@@ -512,6 +514,27 @@ install.constraint='/c.txt'
 # What is installed
 
 
+@pytest.mark.slow
+def test_the_kit_beside_a_utils_of_ones_own(tmp_path):
+    """`pip install` from the folder brings device_lab, nothing else of the course."""
+    target = tmp_path / "installed"
+    options = ["--quiet", "--no-deps", "--target", target, ROOT]
+    done = run(sys.executable, "-m", "uv", "pip", "install", *options)
+    assert done.returncode == 0, done.stderr
+    names = {path.name for path in target.iterdir() if "." not in path.name}
+    assert names == {"device_lab"}
+    (tmp_path / "utils.py").write_text("mine = 1\n")
+    code = """if True:
+        import pathlib, sys
+        import device_lab.launch, device_lab.xla, utils
+        print(pathlib.Path(device_lab.__file__).parent, utils.mine)
+        print({"simulate", "course", "lookup"} & set(sys.modules))
+    """
+    here = {"cwd": tmp_path, "PYTHONPATH": f"{target}{os.pathsep}{tmp_path}"}
+    result = run(sys.executable, "-W", "error", "-c", code, **here)
+    assert result.stdout == f"{target / 'device_lab'} 1\nset()\n", result.stderr
+
+
 def test_importing_utils_starts_nothing(tmp_path):
     """From any folder, without a warning: no thread, no device, no slow library that a
     script may not need.
@@ -519,7 +542,7 @@ def test_importing_utils_starts_nothing(tmp_path):
     code = """if True:
         import psutil, sys, torch
         threads = psutil.Process().num_threads()
-        import utils
+        import device_lab
         print(psutil.Process().num_threads() - threads, torch.cuda.is_initialized())
         slow = {"matplotlib", "IPython", "ipywidgets", "sklearn", "accelerate"}
         print((slow | {"torch_xla"}) & set(sys.modules))
