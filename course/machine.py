@@ -22,10 +22,15 @@ def ready() -> None:
 
 
 def doctor() -> None:
-    """Print what the kit's `doctor` says of this machine, and from which machines the
-    course has recorded results.
+    """Print what the kit's `doctor` says of this machine, whether sliders work, and
+    from which machines the course has recorded results.
     """
     utils.doctor()
+    for package in ("matplotlib", "ipywidgets"):
+        if not package_version(package):
+            print(line(False, f"{package} is not installed: pip install {package}"))
+    if package_version("ipywidgets"):
+        print(line(True, f"ipywidgets {package_version('ipywidgets')}: sliders work"))
     folders = (COURSE / "notebooks" / "recorded").glob("*")
     names = sorted(path.name for path in folders if path.is_dir())
     emulations = [name for name in names if name.startswith("emulated-")]

@@ -1,4 +1,6 @@
-"""doctor: what this machine offers, and what to do where something is missing."""
+"""doctor: what this machine offers to PyTorch, and what to do where something is
+missing.
+"""
 
 import os
 import platform
@@ -16,11 +18,12 @@ from .devices import (
     package_version,
 )
 from .needs import missing_compiler, missing_mps, missing_xla
+from .no_gpu import QUESTIONS, why_no_gpu
 
 
 def doctor() -> None:
-    """Print what this machine offers to the course, one line each, with what to do
-    where something is missing.
+    """Print what this machine offers to PyTorch, one line each, with what to do where
+    something is missing.
     """
     print("\n".join(line(ok, text) for ok, text in checkup()))
 
@@ -54,12 +57,10 @@ def _check_software():
     if torch.__version__ >= (2, 9):
         yield True, pytorch
     else:
-        yield False, f"{pytorch}: the lessons need 2.9 or newer"
-    for package in ("numpy", "matplotlib", "ipywidgets", "psutil"):
+        yield False, f"{pytorch}: you need 2.9 or newer"
+    for package in ("numpy", "psutil"):
         if not package_version(package):
             yield False, f"{package} is not installed: pip install {package}"
-    if package_version("ipywidgets"):
-        yield True, f"ipywidgets {package_version('ipywidgets')}: sliders work"
 
 
 def _check_devices():
@@ -70,11 +71,10 @@ def _check_devices():
     for i in range(gpus):
         yield _check_gpu(i)
     if not gpus:
-        yield (
-            False,
-            "CUDA GPU: none that PyTorch can use; lesson 01 finds out why, and all"
-            " lessons run without",
-        )
+        chain = why_no_gpu()
+        why = QUESTIONS[chain.broken] + " No" if chain.broken else "but why?"
+        lines = [f"CUDA GPU: none that PyTorch can use. {why}", *chain.cure]
+        yield False, "\n     ".join(lines)
     if missing_mps():
         yield False, "Apple GPU (MPS): none; it takes a Mac with an Apple chip"
     else:
@@ -85,11 +85,11 @@ def _check_devices():
         xpu = "none; it takes an Intel GPU and PyTorch's XPU build"
         yield False, f"Intel GPU (XPU): {xpu}"
     if xla := missing_xla():
-        advice = "the lessons run without; on Colab choose a TPU runtime"
+        advice = "on Colab choose a TPU runtime"
         yield False, f"TPU: needs {xla}; {advice}"
     else:
         version = package_version("torch_xla")
-        yield True, f"torch_xla {version}: the XLA cells run live here"
+        yield True, f"torch_xla {version}: XLA devices"
 
 
 def _check_gpu(index):
@@ -103,8 +103,8 @@ def _check_gpu(index):
     )
     if lack:
         text += (
-            ": this PyTorch has no code for it; install a build that has (lesson 01),"
-            " or hide the GPU with CUDA_VISIBLE_DEVICES=-1 before you start Python"
+            ": this PyTorch has no code for it: why_no_gpu() names a build that has; or"
+            " hide the GPU with CUDA_VISIBLE_DEVICES=-1 before you start Python"
         )
     return lack is None, text
 
@@ -112,7 +112,7 @@ def _check_gpu(index):
 def _check_tools():
     compiles = "torch.compile on the CPU:"
     if missing := missing_compiler():
-        yield False, f"{compiles} needs {missing}; only lesson 10 uses it"
+        yield False, f"{compiles} needs {missing}"
     else:
         yield True, f"{compiles} works here, there is a C++ compiler"
     free = shutil.disk_usage(os.getcwd()).free / 2**30
