@@ -29,6 +29,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 LOOK_UP = [
     "docs/answers",
     "docs/recipes",
+    "docs/kit",
     "docs/tasks",
     "docs/errors",
     "genindex",
