@@ -111,10 +111,12 @@ def plain(text):
 
 
 def pattern(wording):
-    """The regular expression for a wording in a plain text."""
+    """The regular expression for a wording in a plain text. Behind it a word may go on
+    (`cublas`, `cublasSgemm`), a number may not.
+    """
     pieces = [re.escape(piece.strip()) for piece in plain(wording).split("…")]
     begin = r"(?<![a-z0-9_])" if re.match("[a-z0-9_]", plain(wording)) else ""
-    end = r"(?![a-z0-9_])" if re.search("[a-z0-9_]$", plain(wording)) else ""
+    end = "(?![0-9])" if re.search("[0-9]$", plain(wording)) else ""
     return re.compile(f"{begin}{f'.{{0,{GAP}}}?'.join(pieces)}{end}")
 
 

@@ -29,7 +29,7 @@ const lookup = (() => {
     const whole = plain(wording);
     const pieces = whole.split("…").map(piece => escape(piece.trim()));
     const begin = /^[a-z0-9_]/.test(whole) ? "(?<![a-z0-9_])" : "";
-    const end = /[a-z0-9_]$/.test(whole) ? "(?![a-z0-9_])" : "";
+    const end = /[0-9]$/.test(whole) ? "(?![0-9])" : "";
     return new RegExp(`${begin}${pieces.join(`.{0,${GAP}}?`)}${end}`);
   }
 

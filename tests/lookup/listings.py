@@ -179,7 +179,7 @@ gc.collect()
 torch.cuda.empty_cache()
 """,
     "S4 memory": """
-# right: 07
+# right:
 print(torch.cuda.memory_allocated() / 1024**2)
 print(torch.cuda.memory_reserved() / 1024**2)
 print(torch.cuda.max_memory_allocated() / 1024**2)
