@@ -1,14 +1,31 @@
-"""Traces: what torch.profiler has recorded, event by event."""
+"""Traces: what torch.profiler has recorded, event by event, and how much of the time a
+GPU worked (busy).
+"""
 
+import collections
+import gzip
+import itertools
 import json
+import math
 import os
 import pathlib
 import tempfile
+from typing import NamedTuple
 
 import torch
 
+from .errors import LabError
+from .timing import time_text
+
 # Kineto, the library of the profiler, keeps its remarks on what it finds here to itself
 os.environ.setdefault("KINETO_LOG_LEVEL", "99")
+
+# categories of Kineto (libkineto's ActivityType): work of a device, work of the host
+DEVICE_WORK = {"kernel", "gpu_memcpy", "gpu_memset"}
+HOST_WORK = set(
+    "cpu_op user_annotation python_function cuda_runtime cuda_driver xpu_runtime"
+    " xpu_driver overhead".split()
+)
 
 
 def trace_events(prof: torch.profiler.profile) -> list[dict]:
@@ -25,5 +42,160 @@ def trace_events(prof: torch.profiler.profile) -> list[dict]:
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder, "trace.json")
         prof.export_chrome_trace(path.as_posix())
-        events = json.loads(path.read_text(encoding="utf-8"))["traceEvents"]
-    return sorted(events, key=lambda event: (event["ts"], -event.get("dur", 0)))
+        return _read(path)
+
+
+def _read(path):
+    opened = gzip.open if str(path).endswith(".gz") else open
+    with opened(path, "rt", encoding="utf-8") as file:
+        found = json.load(file)
+    return _in_order(found["traceEvents"] if isinstance(found, dict) else found)
+
+
+def _in_order(events):
+    return sorted(events, key=lambda e: (e.get("ts", 0), -e.get("dur", 0)))
+
+
+NOTHING = "(no event: Python, sleep)"
+
+
+class Busy(NamedTuple):
+    """How much of the time a GPU worked, from its first piece of work to its last.
+
+    share: worked / window. worked, window: seconds with work, and in all. pieces: how
+    many kernels, copies, memsets. gaps: (begin, length) in seconds since the first
+    piece, the longest first. longest, idle: what the host was in during the longest
+    gap, and during all of them: name → seconds, without what that called in turn;
+    several threads may add up to more than the gap.
+    """
+
+    share: float
+    worked: float
+    window: float
+    pieces: int
+    gaps: list[tuple[float, float]]
+    longest: dict[str, float]
+    idle: dict[str, float]
+
+    def __str__(self):
+        text = f"The GPU worked {self.share:.1%} of {time_text(self.window)}"
+        lines = [f"{text}, in {self.pieces} pieces with {len(self.gaps)} gaps."]
+        if self.gaps:
+            begin, length = map(time_text, self.gaps[0])
+            lines += [f"The longest gap, {length} (at {begin}); the host was in:"]
+            lines += _rows(self.longest)
+            lines += [
+                f"All gaps, {time_text(self.window - self.worked)}; the host was in:"
+            ]
+            lines += _rows(self.idle)
+        return "\n".join(lines)
+
+
+def _rows(found):
+    most = list(found.items())[:3]
+    return [f"{time_text(seconds):>9}  {name[:74]}" for name, seconds in most]
+
+
+def busy(trace: torch.profiler.profile | str | os.PathLike | list[dict]) -> Busy:
+    """How much of the time a GPU worked, its gaps, and what the host did in them.
+
+    trace: a profiler after its block, the path of a Chrome trace (.json, .json.gz), or
+        what `trace_events` gives
+
+    Kernels, copies and memsets of all streams are merged. Ranges that the profiler
+    draws on the GPU's rows are no work; ProfilerStep says nothing about the host. Of
+    several GPUs the one with most work is described. Not seen: the time before its
+    first piece and after its last, how much of the GPU a kernel fills, and threads and
+    processes that the profiler did not watch. LabError if no GPU's work is recorded.
+    """
+    work, threads = collections.defaultdict(list), collections.defaultdict(list)
+    for e in _events(trace):
+        start, kind = e.get("ts", 0), e.get("cat")
+        end = start + e.get("dur", 0)
+        if kind in DEVICE_WORK:
+            work[e["pid"]].append((start, end))
+        elif kind in HOST_WORK and not e["name"].startswith("ProfilerStep"):
+            threads[e["pid"], e["tid"]].append((start, end, e["name"]))
+    if not work:
+        raise LabError(
+            "no work of a GPU in this trace: record where one works, with its activity"
+            " (ProfilerActivity.CUDA or XPU) and no other profiler attached; what the"
+            " CPU computes stands in prof.key_averages()"
+        )
+    merged = max(map(_union, work.values()), key=_length)
+    zero, window = merged[0][0], merged[-1][1] - merged[0][0]
+    gaps = [(end, start) for (_, end), (start, _) in itertools.pairwise(merged)]
+    longest = sorted(gaps, key=lambda gap: gap[0] - gap[1])
+    return Busy(
+        _length(merged) / window if window else 1.0,
+        _length(merged) / 1e6,
+        window / 1e6,
+        max(map(len, work.values())),
+        [((start - zero) / 1e6, (end - start) / 1e6) for start, end in longest],
+        _within(threads, longest[:1]),
+        _within(threads, gaps),
+    )
+
+
+def _events(trace):
+    if isinstance(trace, list):
+        return _in_order(trace)
+    if isinstance(trace, (str, os.PathLike)):
+        return _read(trace)
+    try:
+        return trace_events(trace)
+    except RuntimeError:
+        raise LabError(
+            "this recording has been exported before: give the path of its file"
+        ) from None
+
+
+def _union(spans):
+    """[start, end] in order; those that overlap are one."""
+    merged = []
+    for start, end in sorted(spans):
+        if merged and start <= merged[-1][1]:
+            merged[-1][1] = max(merged[-1][1], end)
+        else:
+            merged.append([start, end])
+    return merged
+
+
+def _length(spans):
+    return sum(end - start for start, end in spans)
+
+
+def _within(threads, gaps):
+    """What the host was in during the gaps, which are in order: name → seconds."""
+    found, seen = collections.Counter(), []
+    for events in threads.values():
+        first = 0
+        for start, end, name in _innermost(events):
+            while first < len(gaps) and gaps[first][1] <= start:
+                first += 1
+            i = first
+            while i < len(gaps) and gaps[i][0] < end:
+                span = max(start, gaps[i][0]), min(end, gaps[i][1])
+                found[name] += (span[1] - span[0]) / 1e6
+                seen.append(span)
+                i += 1
+    found[NOTHING] = (_length(gaps) - _length(_union(seen))) / 1e6
+    return dict(found.most_common())
+
+
+def _innermost(events):
+    """(start, end, name) pieces of a thread: where it was, without what that called.
+
+    events: (start, end, name) in order of time, a caller before what it calls.
+    """
+    stack, now = [], -math.inf
+    for start, end, name in [*events, (math.inf, math.inf, "")]:
+        while stack and stack[-1][0] <= start:
+            until, caller = stack.pop()
+            if until > now:
+                yield now, until, caller
+                now = until
+        if stack and start > now:
+            yield now, start, stack[-1][1]
+        now = max(now, start)
+        stack.append((end, name))

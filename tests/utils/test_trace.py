@@ -1,9 +1,17 @@
-"""trace_events gives what a profiler has recorded, in order of time."""
+"""trace_events gives what a profiler has recorded, in order of time; busy says how much
+of it a GPU worked, and what the host did meanwhile.
+"""
 
+import gzip
+import json
+
+import pytest
 import torch
 from torch.profiler import ProfilerActivity, profile, record_function
 
-from utils.trace import trace_events
+from tests.conftest import ROOT
+from utils.errors import LabError
+from utils.trace import NOTHING, busy, trace_events
 
 
 def test_a_range_comes_before_the_work_within_it_and_ends_after_it():
@@ -30,3 +38,88 @@ def test_a_range_comes_before_the_work_within_it_and_ends_after_it():
         if e["name"] == "[memory]" and first["ts"] <= e["ts"] < end
     ]
     assert memory == [256 * 256 * 4, -256 * 256 * 4]
+
+
+def event(cat, name, start, end, pid=0, tid=7):
+    """A row of a trace; times in µs."""
+    return {"ph": "X", "cat": cat, "name": name, "pid": pid, "tid": tid} | {
+        "ts": start,
+        "dur": end - start,
+    }
+
+
+def host(cat, name, start, end, tid=1):
+    return event(cat, name, start, end, pid=99, tid=tid)
+
+
+# The GPU works at 100–200, 200–240 on another stream, 300–310, 1000–1100: 250 of 1000.
+# Gaps: 60 and 690.
+TRACE = [
+    {"ph": "M", "name": "process_name", "pid": 0, "ts": 0},
+    event("kernel", "gemm", 100, 200),
+    event("gpu_memcpy", "Memcpy HtoD", 190, 240, tid=20),
+    event("gpu_memset", "Memset", 300, 310),
+    event("kernel", "gemm", 1000, 1100),
+    event("gpu_user_annotation", "forward", 0, 2000),
+    event("kernel", "elsewhere", 0, 10, pid=1),
+    host("user_annotation", "ProfilerStep#3", 0, 2000),
+    host("user_annotation", "data", 320, 900),
+    host("cpu_op", "aten::item", 240, 290),
+    host("cuda_runtime", "cudaStreamSynchronize", 245, 285),
+    host("cpu_op", "aten::stack", 400, 500),
+    host("cpu_op", "aten::cat", 410, 490),
+    host("cpu_op", "backward op", 800, 1200, tid=2),
+]
+
+
+def test_busy_merges_streams_and_says_what_the_host_did_in_the_gaps():
+    found = busy(TRACE)
+    assert found.share == pytest.approx(0.25)
+    assert found.worked == pytest.approx(250e-6)
+    assert found.window == pytest.approx(1000e-6)
+    assert found.pieces == 4
+    expected = [(210e-6, 690e-6), (140e-6, 60e-6)]
+    assert [x for gap in found.gaps for x in gap] == pytest.approx(sum(expected, ()))
+    assert {name: round(x * 1e6) for name, x in found.longest.items()} == {
+        "data": 480,
+        "backward op": 200,
+        "aten::cat": 80,
+        "aten::stack": 20,
+        NOTHING: 10,
+    }
+    assert round(found.idle["cudaStreamSynchronize"] * 1e6) == 40
+    assert round(found.idle["aten::item"] * 1e6) == 10
+    assert round(found.idle[NOTHING] * 1e6) == 20
+    text = str(found)
+    assert "worked 25.0% of 1 ms, in 4 pieces with 2 gaps" in text
+    assert "690 µs (at 210 µs)" in text and "480 µs  data" in text
+
+
+def test_busy_reads_files_and_events_in_any_order(tmp_path):
+    plain, packed = tmp_path / "trace.json", tmp_path / "trace.json.gz"
+    text = json.dumps({"traceEvents": TRACE[::-1]})
+    plain.write_text(text, encoding="utf-8")
+    with gzip.open(packed, "wt", encoding="utf-8") as file:
+        file.write(text)
+    assert busy(plain) == busy(str(packed)) == busy(TRACE) == busy(TRACE[::-1])
+
+
+def test_busy_says_of_real_gpu_work_what_the_lesson_says():
+    """Against `covered` of lesson 09, on work that an H100 did."""
+    path = ROOT / "notebooks/recorded/nvidia-h100-80gb-hbm3/09_profiling.json"
+    cells = json.loads(path.read_text("utf-8"))["cells"]
+    for recorded in cells["profiling_gpu_patterns"]["value"].values():
+        spans = [(1e3 * a, 1e3 * b) for a, b in recorded["spans"]]
+        found = busy([event("kernel", "", *span) for span in spans])
+        assert found.share == pytest.approx(recorded["busy"], abs=1e-6)
+        assert found.window == pytest.approx(recorded["whole"] / 1e3)
+
+
+def test_busy_without_a_gpu_or_with_a_recording_that_is_gone():
+    with profile(activities=[ProfilerActivity.CPU]) as prof:
+        torch.ones(2).sum()
+    with pytest.raises(LabError, match=r"no work of a GPU.*key_averages"):
+        busy(prof)
+    with pytest.raises(LabError, match="exported before"):
+        busy(prof)
+    assert busy([event("kernel", "only", 5, 5)]).share == 1

@@ -1,0 +1,247 @@
+"""does_it_pay: a model eager and compiled, and when its compilation has paid. Lesson 10
+explains it.
+"""
+
+import contextlib
+import math
+import os
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch.utils._pytree import tree_leaves
+
+from .clocks import host_seconds
+from .errors import LabError
+from .needs import missing_compiler
+from .timing import Speedup, measure_together, speedup, time_text
+
+# What passes as rounding, as a share of the largest value; COARSE: of 16-bit numbers.
+# A judgment, not a bound.
+TOLERANCE, COARSE = 1e-3, 3e-2
+
+
+class Pays(NamedTuple):
+    """Whether torch.compile pays for a model and its inputs.
+
+    gain: how many times as fast, with seconds a call before (eager) and after. first:
+    seconds of the first compiled call. calls: after how many calls it has paid that
+    back; infinite: never. graphs: how many it made; breaks: each graph break as
+    "file:line: reason". recompiled: graphs made by further calls with the same inputs;
+    others: by other inputs. All of these None where PyTorch does not tell. agree:
+    whether the outputs do, None where eager gives others each time; difference: between
+    them, as a share of the largest value.
+    """
+
+    verdict: str
+    gain: Speedup
+    first: float
+    calls: float
+    graphs: int | None
+    breaks: list[str] | None
+    recompiled: int | None
+    others: int | None
+    agree: bool | None
+    difference: float
+
+    def __str__(self):
+        times = map(time_text, (self.gain.before, self.gain.after, self.first))
+        text = "eager {} a call, compiled {}, first call {}".format(*times)
+        lines = [self.verdict, text]
+        if self.graphs is not None:
+            lines += [f"graphs: {self.graphs}, graph breaks: {len(self.breaks)}"]
+            lines += [f"  {each[:86]}" for each in self.breaks[:3]]
+        if self.graphs == 0:
+            lines += ["no graph was made: it was compiled before, or is not compiled"]
+        if self.recompiled:
+            lines += [f"compiled again for the same inputs: {self.recompiled} graphs"]
+        if self.others is not None:
+            lines += [f"compiled again for the other inputs: {self.others} graphs"]
+        said = {True: "agree", False: "DIFFER", None: "vary in eager mode (dropout?)"}
+        apart = f"{self.difference:.1e} of the largest value apart"
+        return "\n".join([*lines, f"outputs {said[self.agree]}: {apart}"])
+
+
+def does_it_pay(
+    model: Callable,
+    *inputs,
+    backward: bool | None = None,
+    loss: Callable | None = None,
+    other_inputs: tuple | None = None,
+    seconds: float = 2.0,
+    **options,
+) -> Pays:
+    """Times `model(*inputs)` eager and by torch.compile, taking turns.
+
+    model: an nn.Module or a function
+    backward: whether a backward pass belongs to a call; None: if the model is in
+        training mode and has parameters to train. Without one: under torch.no_grad
+    loss: makes one number of the output; None: its .loss, or its sum
+    other_inputs: called at the end, to see whether they compile again
+    seconds: about how long to sample
+    options: of torch.compile, such as backend= or mode=
+
+    It pays if the 95% interval of the gain lies above 1; calls = first call / (eager −
+    compiled), by the host's clock. Outputs agree within 1e-3 of the largest value, 3e-2
+    for 16 bits. Gradients and buffers of a module are put back. Not seen: an optimizer,
+    gradients that differ, a first call that is short because the cache on disk had the
+    code. What is compiled stays, and counts for the recompile limit. LabError if
+    compiling fails. Graphs and breaks stand in torch._dynamo.utils, which is private;
+    torch._dynamo.explain would forget all that the process has compiled.
+    """
+    model = getattr(model, "_orig_mod", model)  # what torch.compile has wrapped
+    state, buffers = [x for x in tree_leaves(inputs) if torch.is_tensor(x)], []
+    if isinstance(model, torch.nn.Module):
+        buffers = list(model.buffers())
+        state += model.parameters()
+    if backward is None:
+        trains = getattr(model, "training", False)
+        backward = trains and any(x.requires_grad for x in state)
+    call = _trains if backward else _evaluates
+    compiled = torch.compile(model, **options)
+    ways = {
+        "eager": lambda: call(model, inputs, state, loss or _loss),
+        "compiled": lambda: call(compiled, inputs, state, loss or _loss),
+    }
+    if other_inputs is not None:
+        ways["others"] = lambda: call(compiled, other_inputs, state, loss or _loss)
+    with _put_back(state, buffers):
+        return _measured(ways, [*state, *buffers], seconds, options.get("backend"))
+
+
+def _measured(ways, tensors, seconds, backend):
+    expected = [ways["eager"]() for _ in range(2)]  # an error of its own passes
+    device = _device([*tensors, *tree_leaves(expected)])
+    expected = [_values(output) for output in expected]
+    start = _told()
+    first = _first(ways["compiled"], device, backend)
+    graphs, breaks = _since(start)
+    start = _told()
+    agreement = _compare(_values(ways["compiled"]()), *expected)
+    others = ways.pop("others", None)
+    found = measure_together(ways, device, clock="host", seconds=seconds)
+    told = [graphs, breaks, _since(start)[0], None]
+    if others:
+        start = _told()
+        others()
+        told[-1] = _since(start)[0]
+    gain = speedup(found["eager"], found["compiled"])
+    calls = first / (gain.before - gain.after) if gain.low > 1 else math.inf
+    return Pays(_verdict(gain, calls), gain, first, calls, *told, *agreement)
+
+
+def _evaluates(fn, inputs, state, loss):
+    with torch.no_grad():
+        return fn(*inputs)
+
+
+def _trains(fn, inputs, state, loss):
+    for x in state:
+        if x.is_leaf:
+            x.grad = None
+    output = fn(*inputs)
+    loss(output).backward()
+    return output
+
+
+def _loss(output):
+    found = getattr(output, "loss", None)
+    found = output if found is None else found
+    if not torch.is_tensor(found):
+        kind = type(output).__name__
+        raise LabError(f"no loss in the output, a {kind}: give loss=, a function of it")
+    return found.sum()
+
+
+@contextlib.contextmanager
+def _put_back(state, buffers):
+    gradients = [(x, x.grad) for x in state if x.is_leaf]
+    values = [(x, x.clone()) for x in buffers]
+    try:
+        yield
+    finally:
+        for x, gradient in gradients:
+            x.grad = gradient
+        for x, value in values:
+            x.copy_(value)
+
+
+def _device(values):
+    """The accelerator among the tensors' devices, if there is one."""
+    devices = [x.device for x in values if torch.is_tensor(x)]
+    return next((x for x in devices if x.type != "cpu"), torch.device("cpu"))
+
+
+def _first(fn, device, backend):
+    """Seconds of the first call of what is to be compiled."""
+    try:
+        return host_seconds(fn, device, 1)
+    except Exception as error:
+        lack = (
+            missing_compiler()
+            if device.type == "cpu" and backend in (None, "inductor")
+            else ""
+        )
+        said = " ".join(str(error).split("\n")[:2])
+        why = f"it needs {lack}" if lack else f"{type(error).__name__}: {said}"
+        raise LabError(f"eager works, but torch.compile fails: {why}") from error
+
+
+def _told():
+    """(Graphs, graph breaks) of this process so far."""
+    import torch._dynamo.utils as told
+
+    try:
+        return told.counters["stats"]["unique_graphs"], list(told.graph_break_reasons)
+    except AttributeError:  # another PyTorch
+        return None, None
+
+
+def _since(start):
+    graphs, breaks = _told()
+    if graphs is None:
+        return None, None
+    new = [_where(found) for found in breaks[len(start[1]) :]]
+    return graphs - start[0], list(dict.fromkeys(new))
+
+
+def _where(found):
+    """A graph break as "file:line: reason", the line in the reader's own code."""
+    own = [frame for frame in found.user_stack if "site-packages" not in frame.filename]
+    frame = (own or found.user_stack)[-1]
+    reason = found.reason.partition("\n")[0]
+    if reason.startswith("generic_jump"):
+        reason = "an if or while asks for a tensor's value"
+    return f"{os.path.basename(frame.filename)}:{frame.lineno}: {reason}"
+
+
+def _values(output):
+    """Its tensors as float64 on the CPU, each with the bytes of a number."""
+    tensors = [x.detach() for x in tree_leaves(output) if torch.is_tensor(x)]
+    return [(x.cpu().to(torch.float64), x.element_size()) for x in tensors]
+
+
+def _compare(found, expected, repeated):
+    same, _ = _apart(repeated, expected)
+    agree, share = _apart(found, expected)
+    return (agree if same else None), share
+
+
+def _apart(one, other):
+    """Whether two outputs agree, and the share of the largest value between them."""
+    agree, most = len(one) == len(other), 0.0
+    for (x, size), (y, _) in zip(one, other, strict=False):
+        if y.numel():
+            share = ((x - y).abs().max() / y.abs().max().clamp(min=1e-30)).item()
+            agree &= share <= (TOLERANCE if size > 2 else COARSE)
+            most = max(most, share)
+    return agree, most
+
+
+def _verdict(gain, calls):
+    spread = f"{gain.times:.3g} times as fast (95%: {gain.low:.3g} to {gain.high:.3g})"
+    if gain.low > 1:
+        return f"It pays from call {calls:,.0f} on: compiled {spread}."
+    if gain.high < 1:
+        return f"It does not pay, it is slower: compiled {spread}."
+    return f"It does not pay, no difference seen: compiled {spread}."
