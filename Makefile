@@ -169,8 +169,8 @@ env-test-tpu:
 test-tpu: test-tpu-unit test-tpu-lessons
 
 test-tpu-unit: env-test-tpu
-	$(ON_XLA) $(TPU) -m pytest -m xla tests/utils/test_xla.py \
-	    tests/scripts/test_train_xla.py tests/scripts/test_train.py
+	$(ON_XLA) $(TPU) -m pytest -m xla tests/utils tests/scripts/test_train_xla.py \
+	    tests/scripts/test_train.py
 
 test-tpu-lessons: env-test-tpu
 	OMP_NUM_THREADS=1 LAB_STRICT=1 LAB_UNTIMED=1 $(ON_XLA) \
@@ -201,6 +201,7 @@ env-test-cuda:
 test-emulator: env-test-cuda
 	$(CUDA) -m emulator.build
 	$(CUDA) -m emulator.run --gpus 2 $(CUDA) -m pytest tests/emulator/checks.py
+	$(CUDA) -m emulator.run $(CUDA) -m pytest tests/emulator/kit_*.py -m "not timed"
 
 # Each lesson twice in one kernel on a T4, and once on an H200 that asks which GPU it has;
 # EMULATED=--once: each once, on a T4.

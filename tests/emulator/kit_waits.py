@@ -1,0 +1,74 @@
+"""find_waits against CUDA's sync-debug mode, on the emulated device. `make
+test-emulator` runs this.
+"""
+
+import warnings
+
+import pytest
+import torch
+
+from tests.utils.test_find_waits import OPTIMIZERS, TABLE, program, training
+from utils.find_waits import find_waits
+
+# The mode does not report these, or the emulated device waits where CUDA does not: it
+# computes them with values from the host (canDispatchToMaskedFill and Repeat.h have the
+# source).
+UNLIKE = {"assign(x.clone(), mask, 0.0)": 1, "assign(x.clone(), labels, 0.0)": 1}
+UNLIKE["torch.repeat_interleave(labels, labels, output_size=28)"] = 1
+UNLIKE["repr(x.sum())"] = 8  # a print reads several values
+
+
+def warned(step):
+    """How often CUDA says that a step has waited."""
+    step()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        torch.cuda.set_sync_debug_mode("warn")
+        try:
+            step()
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+    return sum("called a synchronizing" in str(each.message) for each in caught)
+
+
+@pytest.mark.parametrize("text", TABLE)
+def test_as_cuda_says(text):
+    step = program(text, torch.device("cuda"))
+    seen = sum(wait.times for wait in find_waits(step).waits)
+    assert seen == TABLE[text]
+    assert warned(step) == UNLIKE.get(text, seen)
+
+
+@pytest.mark.parametrize("name, options", [*OPTIMIZERS, ("Adam", {"capturable": True})])
+def test_no_false_alarm_with_an_optimizer(name, options):
+    step = training("cuda", name, options)
+    assert find_waits(step) == ([], "cuda") and warned(step) == 0
+
+
+def test_the_scaler_reads_once():
+    model = torch.nn.Linear(8, 8, device="cuda")
+    optimizer, scaler = torch.optim.AdamW(model.parameters()), torch.amp.GradScaler()
+    x = torch.randn(4, 8, device="cuda")
+
+    def step():
+        with torch.autocast("cuda", torch.float16):
+            loss = model(x).square().mean()
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
+
+    (wait,) = find_waits(step).waits
+    assert "scaler.step" in wait.code and wait.times == warned(step) == 1
+
+
+def test_what_only_a_clock_asks_for():
+    """Not reported by the mode."""
+    event = torch.cuda.Event()
+
+    def step():
+        event.record()
+        event.synchronize()
+        torch.accelerator.synchronize()
+
+    assert [wait.kind for wait in find_waits(step).waits] == ["asked for"] * 2
+    assert warned(step) == 0
