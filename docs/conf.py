@@ -147,6 +147,16 @@ def level_of_captions(app, page, template, context, doctree):
     )
 
 
+def lighter(app, page, template, context, doctree):
+    """Leave out what Sphinx writes around each word of code, a quarter of the page of
+    errors, and what titles say that a pointer rests on.
+    """
+    if page == "docs/errors":
+        body = re.sub(r'<span class="pre">([^<]*)</span>', r"\1", context["body"])
+        body = body.replace(' title="Link to this heading"', "")
+        context["body"] = body.replace("docutils literal notranslate", "literal")
+
+
 def setup(app):
     app.add_lexer("lesson", LessonLexer)
     app.add_directive("entries", Entries)
@@ -160,4 +170,5 @@ def setup(app):
     app.connect("doctree-read", link_cells)
     app.connect("doctree-read", mark_chinese)
     app.connect("html-page-context", level_of_captions, priority=900)  # after Furo
+    app.connect("html-page-context", lighter)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
