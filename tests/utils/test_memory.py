@@ -1,0 +1,240 @@
+"""rehearse counts as a GPU does, peak what a step holds; what both say."""
+
+import weakref
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.profiler import ProfilerActivity, profile
+
+from utils.as_cuda import AsCuda
+from utils.errors import LabError
+from utils.memory import peak, rehearse
+from utils.trace import trace_events
+
+MIB = 2**20
+
+
+def linear(optimizer=torch.optim.AdamW, zero="first", **options):
+    """A layer of 4 MiB, 8 samples: everything but weights is small."""
+
+    def make():
+        model = nn.Linear(1024, 1024, bias=False, device="cuda")
+        steps = optimizer(model.parameters(), lr=0.1, **options)
+        x = torch.randn(8, 1024, device="cuda")
+
+        def step():
+            if zero == "first":
+                steps.zero_grad()
+            loss = model(x).square().mean()
+            if zero == "between":
+                steps.zero_grad()
+            loss.backward()
+            steps.step()
+
+        return step
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "options", "mib"),
+    [
+        ("SGD", {}, 4 + 4),
+        ("SGD", {"momentum": 0.9}, 4 + 4 + 4),
+        ("AdamW", {}, 4 + 4 + 8 + 4),  # foreach by default: one copy of the parameters
+        ("AdamW", {"fused": True}, 4 + 4 + 8),
+    ],
+)
+def test_parameters_gradients_state_and_the_optimizer_s_temporaries(
+    optimizer, options, mib
+):
+    found = rehearse(linear(getattr(torch.optim, optimizer), **options))
+    assert found.peak / MIB == pytest.approx(mib, abs=0.2)
+    assert sum(found.kinds.values()) == found.peak and not found.grows
+    assert found.kinds["gradients"] == found.kinds["parameters"] == 4 * MIB
+    copies = optimizer == "AdamW" and not options
+    assert (found.phase == "the optimizer step") == copies
+    assert any("fused" in way for way in found.lower) == copies
+
+
+def test_gradients_that_live_through_forward_are_named():
+    found = rehearse(linear(zero="between", fused=True))
+    assert "gradients" in found.kinds
+    assert rehearse(linear(zero="never")).peak >= found.peak
+
+
+class Block(nn.Module):
+    """That of lesson 07."""
+
+    def __init__(self, hidden, heads):
+        super().__init__()
+        self.heads = heads
+        self.norm1, self.norm2 = nn.LayerNorm(hidden), nn.LayerNorm(hidden)
+        self.qkv, self.out = nn.Linear(hidden, 3 * hidden), nn.Linear(hidden, hidden)
+        self.up, self.down = (
+            nn.Linear(hidden, 4 * hidden),
+            nn.Linear(4 * hidden, hidden),
+        )
+
+    def attention(self, x):
+        b, s, h = x.shape
+        parts = self.qkv(x).chunk(3, dim=-1)
+        q, k, v = [y.view(b, s, self.heads, -1).transpose(1, 2) for y in parts]
+        mixed = F.scaled_dot_product_attention(q, k, v)
+        return self.out(mixed.transpose(1, 2).reshape(b, s, h))
+
+    def forward(self, x):
+        x = x + self.attention(self.norm1(x))
+        return x + self.down(F.gelu(self.up(self.norm2(x))))
+
+
+def blocks(sequence, batch, hidden=1024, heads=16):
+    def make():
+        model = nn.Sequential(*[Block(hidden, heads) for _ in range(4)])
+        optimizer = torch.optim.AdamW(model.parameters())
+
+        def forward():
+            return model(torch.randn(batch, sequence, hidden)).sum()
+
+        def step():
+            optimizer.zero_grad()
+            forward().backward()
+            optimizer.step()
+
+        return step
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("sequence", "batch", "measured", "best"),
+    [
+        (1024, 8, 2_939_274_240, "checkpoint"),
+        pytest.param(64, 1, 1_007_698_432, "fused", marks=pytest.mark.slow),
+    ],
+)
+def test_an_h100_measured_the_same(sequence, batch, measured, best):
+    """memory_forecast in notebooks/recorded/nvidia-h100-80gb-hbm3/07_memory.json."""
+    found = rehearse(blocks(sequence, batch))
+    assert found.peak == pytest.approx(measured, rel=1e-4)
+    assert best in next(iter(found.lower)), found.lower
+    lines = str(found).splitlines()
+    assert len(lines) <= 10 and max(map(len, lines)) <= 88
+
+
+def test_a_step_may_ask_for_values_and_devices_and_casts_to_half():
+    def make():
+        model = blocks(32, 1, 64, 4)
+        device = "cuda" if torch.cuda.is_available() else "mps"
+        net = nn.Sequential(Block(64, 4), nn.Dropout(0.1)).to(device)
+        scaler = torch.amp.GradScaler("cuda")
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        net, seen = torch.compile(net), []
+        del model
+
+        def step():
+            x = torch.tensor([[1.0] * 64] * 2, device=device).cuda()[None]
+            with torch.autocast(x.device.type, torch.float16):
+                loss = net(x).float().sum()
+            if loss > 1 or loss.isnan():
+                raise ValueError
+            seen.append(loss.item())
+            scaler.scale(loss).backward()
+            nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+            scaler.step(optimizer)
+            scaler.update()
+
+        return step
+
+    found = rehearse(make)
+    assert found.peak > 0 and not any("autocast" in way for way in found.lower)
+
+
+def test_within_as_cuda_the_rules_are_cuda_s_and_afterwards_none_is_left():
+    def names():
+        x = torch.randn(1, 4, 32, 64, requires_grad=True)
+        y = F.scaled_dot_product_attention(x, x, x)
+        return type(y.grad_fn).__name__, type(F.dropout(x).grad_fn).__name__
+
+    before, made = names(), torch.Tensor._make_subclass
+    with AsCuda():
+        attention, dropout = names()
+        assert "EfficientAttention" in attention and "NativeDropout" in dropout
+        x, layer = torch.randn(2, 64, requires_grad=True), nn.Linear(64, 64)
+        with torch.autocast("cuda", torch.bfloat16):
+            y = layer(x)
+            assert y.dtype == torch.bfloat16
+            assert F.layer_norm(y, (64,)).dtype == F.softmax(y, 1).dtype == x.dtype
+            assert (y + x).dtype == x.dtype and torch.cat([y, x]).dtype == x.dtype
+    with pytest.raises(ZeroDivisionError):
+        rehearse(lambda: nn.Linear(2, 2) and (lambda: 1 / 0))
+    assert names() == before and torch.Tensor._make_subclass is made
+    assert weakref.getweakrefs(names) == []
+    with torch.autocast("cpu", torch.bfloat16):
+        assert nn.Linear(2, 2)(torch.ones(2, 2)).dtype == torch.bfloat16
+
+
+def test_what_cannot_be_rehearsed_is_said_in_one_line():
+    with pytest.raises(LabError, match="return the function"):
+        rehearse(lambda: nn.Linear(2, 2))
+    outside = nn.Linear(2, 2)
+    with pytest.raises(LabError, match="build the model"):
+        rehearse(lambda: lambda: outside(torch.ones(2)))
+
+    def make():
+        model = nn.Linear(2, 2)
+        return lambda: model(torch.ones(2)).nonzero()
+
+    with pytest.raises(LabError, match=r"nonzero.*values"):
+        rehearse(make)
+
+
+def test_peak_on_the_cpu_against_the_profiler():
+    net = nn.Sequential(nn.Linear(256, 512), nn.GELU(), nn.Linear(512, 256))
+    optimizer = torch.optim.AdamW(net.parameters())
+    x = torch.randn(512, 256)
+
+    def step():
+        net(x).square().mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    found = peak(step, "cpu")
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as prof:
+        step()
+    more = highest = 0
+    for event in trace_events(prof):
+        if event["name"] == "[memory]":
+            more += event["args"]["Bytes"]
+            highest = max(highest, more)
+    assert found.highest - found.before == pytest.approx(highest, rel=0.02)
+    assert found.before == found.after and found.grows == 0
+    weights = 3 * 4 * sum(p.numel() for p in net.parameters())
+    assert found.before == pytest.approx(weights + x.nbytes, rel=0.001)
+    assert found.largest[0] == MIB and "test_memory.py" in found.largest[1]
+    assert max(map(len, str(found).splitlines())) <= 88
+
+
+def test_a_leak_is_told_from_a_cache_that_is_filled_once():
+    kept, once = [], {}
+
+    def leak():
+        kept.append(torch.ones(MIB // 4))
+
+    def fill():
+        once.setdefault("x", torch.ones(MIB)).add_(1)
+
+    found = peak(leak, "cpu")
+    assert found.grows == MIB and "leaves 1 MiB behind" in str(found)
+    assert peak(fill, "cpu").grows == 0
+
+
+def test_bad_input_of_peak():
+    with pytest.raises(LabError, match="function that does one step"):
+        peak(None)
+    with pytest.raises(ZeroDivisionError):
+        peak(lambda: 1 / 0, "cpu")
+    with pytest.raises(LabError, match="not on XLA"):
+        peak(print, "xla")

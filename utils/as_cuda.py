@@ -1,0 +1,248 @@
+"""AsCuda: tensors without data that follow the rules of a CUDA GPU, on any machine.
+`memory.rehearse` counts on them.
+"""
+
+import contextlib
+import functools
+import math
+import pathlib
+import re
+import warnings
+import weakref
+from unittest import mock
+
+import torch
+from torch.optim import optimizer as optim
+from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_leaves, tree_map
+
+aten = torch.ops.aten
+CPU = torch.device("cpu")
+H100 = (9, 0), 132, 2048  # capability, multiprocessors, threads on each
+
+
+class AsCuda(contextlib.ExitStack):
+    """Within it, every tensor that is made has no data, and what decides about memory
+    is decided as on CUDA: autocast, dropout, attention, foreach optimizers.
+
+    To C++ these are fake tensors on the CPU, since autograd aborts for those of a
+    device that the build does not have; their dispatch keys are CUDA's, and what
+    PyTorch does otherwise on CUDA is put in its place here. Most of it is private, and
+    all of that stands in this module: FakeTensorMode, what `_patches` replaces,
+    overridden kernels (torch.library). gpu: as H100 above; that of a GPU that is there.
+    autocast: whether it was switched on.
+    """
+
+    def __init__(self):
+        super().__init__()
+        self.autocast, self.casts, self.gpu = False, {}, H100
+        if torch.cuda.is_available():
+            gpu = torch.cuda.get_device_properties(0)
+            threads = gpu.max_threads_per_multi_processor
+            self.gpu = (gpu.major, gpu.minor), gpu.multi_processor_count, threads
+
+    def __enter__(self):
+        from torch._subclasses import fake_tensor  # takes a second
+
+        self.no_value = fake_tensor.DataDependentOutputException
+        self.no_size = fake_tensor.DynamicOutputShapeException
+        with contextlib.ExitStack() as stack:
+            for patch in _patches(self, fake_tensor):
+                stack.enter_context(patch)
+            library = torch.library._scoped_library("aten", "IMPL")
+            self.override(stack.enter_context(library))
+            mode = fake_tensor.FakeTensorMode(allow_non_fake_inputs=True)
+            stack.enter_context(mode)
+            stack.enter_context(_Here())
+            self.push(stack.pop_all())
+        return self
+
+    def override(self, library):
+        attention = functools.partial(_attention, self.gpu[0])
+        library.impl("dropout", _dropout, "AutogradCUDA")
+        library.impl("scaled_dot_product_attention", attention, "AutogradCUDA")
+        for operation, policy in _autocast_lists():
+            rule = functools.partial(self.cast, operation, policy)
+            library.impl(operation, rule, "AutocastCUDA")
+
+    def call(self, func, args, kwargs):
+        """An operation, as a TorchDispatchMode gets it. A value that Python asks for
+        (.item(), `if loss > 1`) is 0.
+        """
+        if kwargs.get("device") is not None:
+            kwargs = {**kwargs, "device": CPU}
+        try:
+            return func(*args, **kwargs)
+        except self.no_value:
+            if func is not aten._local_scalar_dense.default:
+                raise
+            return 0.0 if args[0].dtype.is_floating_point else 0
+
+    def cast(self, operation, policy, *args, **kwargs):
+        """An operation under autocast; C++ has this for tensors on CUDA only."""
+        low, full = torch.get_autocast_dtype("cuda"), torch.float32
+        with torch.autocast("cuda", enabled=False):
+            if policy == "FP32_SET_OPT_DTYPE":
+                given = any(isinstance(x, torch.dtype) for x in args)
+                if _casts(args[0]) and not given:
+                    kwargs = {"dtype": full, **kwargs}
+                return operation(*args, **kwargs)
+            dtypes = {x.dtype for x in tree_leaves((args, kwargs)) if _casts(x)}
+            wide = policy == "FP32" or (policy == "PROMOTE" and full in dtypes)
+            to = functools.partial(self.to, full if wide else low)
+            return operation(*tree_map(to, args), **tree_map(to, kwargs))
+
+    def to(self, dtype, x):
+        if not _casts(x) or x.dtype == dtype:
+            return x
+        if dtype == torch.float32 or not (x.is_leaf and x.requires_grad):
+            return x.to(dtype)
+        if id(x) not in self.casts:  # weights are cast once
+            self.casts[id(x)] = x.to(dtype)
+        return self.casts[id(x)]
+
+
+class _Here(TorchFunctionMode):
+    """Takes every device for the CPU."""
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        if func is torch.Tensor.cuda:
+            return args[0]
+        kwargs = {name: _here(value) for name, value in (kwargs or {}).items()}
+        return func(*map(_here, args), **kwargs)
+
+
+def _here(value):
+    named = isinstance(value, str) and value.split(":")[0] in ("cuda", "mps", "xpu")
+    return CPU if named or isinstance(value, torch.device) else value
+
+
+def _patches(state, fake_tensor):
+    kind, patch = fake_tensor.FakeTensor, mock.patch.object
+    made, init = torch.Tensor._make_subclass, torch.autocast.__init__
+
+    def make_subclass(cls, *args, **kwargs):
+        if cls is kind:
+            kwargs["device_for_backend_keys"] = torch.device("cuda")
+        return made(cls, *args, **kwargs)
+
+    def autocast(self, device_type, *args, **kwargs):
+        init(self, "cuda", *args, **kwargs)
+        state.autocast |= self._enabled
+
+    yield warnings.catch_warnings()
+    for text in ("Accessing the data pointer", "Warning only once for all operators"):
+        warnings.filterwarnings("ignore", text)
+    # before the others: what it imports must not see them
+    yield torch.compiler.set_stance("force_eager")
+    yield patch(torch.Tensor, "_make_subclass", staticmethod(make_subclass))
+    yield patch(fake_tensor.FakeTensorMode, "avoid_device_init", True, create=True)
+    # module.to() swaps no tensors that are known elsewhere, as fake ones are
+    yield patch(weakref, "getweakrefs", lambda _: [])
+    yield patch(torch.autocast, "__init__", autocast)
+    yield patch(torch, "clear_autocast_cache", state.casts.clear)
+    common = torch.cuda.amp.common
+    yield patch(common, "amp_definitely_not_available", lambda: False)
+    yield patch(torch.cuda, "is_bf16_supported", lambda *_: True)
+    yield patch(optim, "_get_foreach_kernels_supported_devices", lambda: ["cpu"])
+    yield patch(optim, "_foreach_supported_types", [kind])
+    yield patch(torch.utils._foreach_utils, "_foreach_supported_types", [kind])
+    yield torch.backends.mkldnn.flags(enabled=False, allow_tf32=None)
+
+
+# --------------------------------------------------------------------------------------
+# Rules
+
+
+def _casts(x):
+    dtypes = torch.float32, torch.float16, torch.bfloat16
+    return isinstance(x, torch.Tensor) and x.dtype in dtypes
+
+
+def _autocast_lists():
+    """(operation, policy) of CUDA's autocast, from the header of this PyTorch."""
+    header = pathlib.Path(torch.__file__).parent / "include/ATen/autocast_mode.h"
+    text = header.read_text(encoding="utf-8")
+    for policy in ("LOWER_PRECISION_FP", "FP32", "FP32_SET_OPT_DTYPE", "PROMOTE"):
+        body = re.search(rf"define AT_FORALL_{policy}\(_\)((?:.*\\\n)*.*)", text)[1]
+        for name, overload in re.findall(r"_\((\w+)(?:, (\w+))?\)", body):
+            yield getattr(getattr(aten, name), overload or "default"), policy
+
+
+def _dropout(x, p, train):
+    """CUDA's keeps a mask of one byte a value."""
+    return torch.native_dropout(x, p, train)[0] if train and p > 0 else x
+
+
+def _attention(
+    gpu, q, k, v, mask=None, dropout=0.0, causal=False, *, scale=None, enable_gqa=False
+):
+    """The first of flash, efficient and math that takes the inputs: sdp_utils.cpp in
+    ATen/native/transformers/cuda.
+    """
+    half = q.dtype in (torch.float16, torch.bfloat16)
+    if q.dim() == 4 and half and mask is None and q.shape[-1] <= 256 and gpu >= (8, 0):
+        flash = aten._scaled_dot_product_flash_attention
+        return flash(q, k, v, dropout, causal, scale=scale)[0]
+    aligned = all(x.shape[-1] % (8 if half else 4) == 0 for x in (q, v))
+    known = gpu >= (8, 0) or q.dtype != torch.bfloat16
+    if q.dim() != 4 or enable_gqa or not aligned or not known:
+        by_hand = aten._scaled_dot_product_attention_math
+        options = {"scale": scale, "enable_gqa": enable_gqa}
+        return by_hand(q, k, v, mask, dropout, causal, **options)[0]
+    if mask is not None:
+        if mask.dtype == torch.bool:
+            mask = torch.zeros_like(mask, dtype=q.dtype).masked_fill_(~mask, -math.inf)
+        mask = mask.expand(*q.shape[:-1], k.shape[-2])
+    saves = any(x.requires_grad for x in (q, k, v))
+    efficient = aten._scaled_dot_product_efficient_attention
+    return efficient(q, k, v, mask, saves, dropout, causal, scale=scale)[0]
+
+
+def within(func, args, gpu):
+    """Bytes that CUDA's kernels take and give back within a call: rules fitted to what
+    the allocator was asked for on an emulated T4 and H200 (operators of ATen/native:
+    cuda/Blas.cpp, cuda/SoftMax.cu, transformers/cuda/attention_backward.cu,
+    cuda/Reduce.cuh). Others may be missing.
+    """
+    name, x = func.overloadpacket, args[0] if args else None
+    if name in (aten.mm, aten.addmm, aten.bmm, aten.baddbmm):
+        for x in args[-2:]:  # cuBLAS takes no expanded matrices
+            (m, n), (row, column) = x.shape[-2:], x.stride()[-2:]
+            if not ((row == 1 and column >= m) or (column == 1 and row >= n)):
+                yield x.numel() * x.element_size()
+    elif name is aten._softmax_backward_data:
+        yield x.numel() * x.element_size()
+    elif name is aten._safe_softmax:
+        yield x.numel()
+    elif name is aten._scaled_dot_product_efficient_attention_backward:
+        if x.dtype == torch.float32:
+            yield x.numel() * 4
+    elif func in (aten.sum.dim_IntList, aten.mean.dim) and args[1]:
+        yield _partial_sums(x, args[1], gpu)
+
+
+def _partial_sums(x, dims, gpu):
+    """For sums over all dimensions but the last, as the gradient of a bias: at most
+    twice the input. setReduceConfig in ATen/native/cuda/Reduce.cuh.
+    """
+    kept = x.shape[-1]
+    if len(dims) != x.dim() - 1 or kept < 2 or not x.is_contiguous():
+        return 0
+    rows, vector = x.numel() // kept, math.gcd(kept, 4)
+    threads, columns = 512 // vector, _power(kept // vector)
+    height = min(_power(rows), threads // min(columns, 32))
+    width = min(columns, threads // height)
+    each, grid = math.ceil(rows / height), math.ceil(kept / vector / width)
+    most = gpu[1] * (gpu[2] // (width * height))
+    if each < 256 or grid > most:
+        return 0
+    split = max(
+        min(math.ceil(most / grid), math.ceil(each / 16)), math.ceil(each / 256)
+    )
+    return (split > 1) * max(4, x.element_size()) * kept * split * width * vector
+
+
+def _power(n):
+    """The largest power of two up to n."""
+    return 1 << (max(1, n).bit_length() - 1)

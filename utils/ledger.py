@@ -1,0 +1,120 @@
+"""Ledger: which storages exist, call by call. `memory` counts with it."""
+
+import functools
+import math
+import pathlib
+import sys
+import sysconfig
+import weakref
+from dataclasses import dataclass
+
+import numpy
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+FORWARD, BACKWARD = "the forward pass", "the backward pass"
+AGAIN, OPTIMIZER = "the recomputation within backward", "the optimizer step"
+LIBRARIES = (
+    *("site-packages", "dist-packages", "<frozen", sysconfig.get_path("stdlib")),
+    str(pathlib.Path(__file__).with_suffix("")),
+    str(pathlib.Path(__file__).with_name("as_cuda")),
+)
+
+
+@dataclass
+class Piece:
+    """A storage. born, died: numbers of the first and the last call that it lived in;
+    phase, last: the phases then. kind: whose it is, where that is known.
+    """
+
+    nbytes: int
+    born: int
+    phase: str
+    died: int | None = None
+    last: str = ""
+    kind: str = ""
+
+
+class Ledger(TorchDispatchMode):
+    """Notes each storage on a kind of device that calls make or use, and its end."""
+
+    def __init__(self, device, block=1):
+        super().__init__()
+        self.device, self.block = device, block
+        self.pieces, self.known, self.phases = [], {}, []
+        self.stepping, self.largest = False, (0, "")
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        if func.namespace == "prim":  # "which device?", asked by C++
+            return func(*args, **kwargs or {})
+        self.phases.append(self.phase())
+        for x in tree_leaves((args, kwargs)):
+            self.note(x)
+        out = self.call(func, args, kwargs or {})
+        for x in tree_leaves(out):
+            piece = self.note(x)
+            if piece and piece.nbytes > self.largest[0]:
+                self.largest = piece.nbytes, f"{func.overloadpacket} in {_line()}"
+        return out
+
+    def call(self, func, args, kwargs):
+        return func(*args, **kwargs)
+
+    def phase(self):
+        if torch._C._current_graph_task_id() != -1:  # no public call tells
+            return AGAIN if torch.is_grad_enabled() else BACKWARD
+        if self.stepping:
+            return OPTIMIZER
+        return FORWARD if torch.is_grad_enabled() else "code without gradients"
+
+    def note(self, x):
+        """The piece of a tensor; None for what is none, or is elsewhere."""
+        if not isinstance(x, torch.Tensor) or x.device.type != self.device.type:
+            return None
+        if x.layout != torch.strided:
+            return None
+        storage = x.untyped_storage()
+        if weakref.ref(storage) not in self.known:
+            piece = self.add(storage.nbytes())
+            gone = functools.partial(self.gone, piece)
+            self.known[weakref.ref(storage, gone)] = piece
+        return self.known[weakref.ref(storage)]
+
+    def add(self, nbytes):
+        nbytes = math.ceil(nbytes / self.block) * self.block
+        piece = Piece(nbytes, max(0, len(self.phases) - 1), self.phase())
+        self.pieces.append(piece)
+        return piece
+
+    def gone(self, piece, reference):
+        piece.died, piece.last = len(self.phases) - 1, self.phase()
+        del self.known[reference]
+
+    def held(self):
+        return sum(piece.nbytes for piece in self.known.values())
+
+    def highest(self, start, weigh=lambda piece: 1):
+        """(bytes, call) of the highest moment from call `start` on; weigh: which share
+        of a piece counts.
+        """
+        change = numpy.zeros(len(self.phases) + 1)
+        for piece in self.pieces:
+            nbytes = weigh(piece) * piece.nbytes
+            change[piece.born] += nbytes
+            if piece.died is not None:
+                change[piece.died + 1] -= nbytes
+        curve = change[:-1].cumsum()[start:]
+        return int(curve.max()), start + int(curve.argmax())
+
+
+def _line():
+    """The innermost line of Python that belongs to no library."""
+    frame = sys._getframe(1)
+    while frame.f_back:
+        file = frame.f_code.co_filename
+        if not any(part in file for part in LIBRARIES):
+            break
+        frame = frame.f_back
+    name = pathlib.PurePath(frame.f_code.co_filename).name
+    return f"{frame.f_code.co_name}, {name}:{frame.f_lineno}"

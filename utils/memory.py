@@ -1,0 +1,350 @@
+"""peak: what a step holds on its device, at its highest. rehearse: the same for a CUDA
+GPU that is not there, counted on tensors without data. Lesson 07 explains both.
+"""
+
+import contextlib
+import functools
+import gc
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+from torch.nn.modules import module as hooks
+from torch.optim import optimizer as optim
+from torch.utils._pytree import tree_leaves
+from torch.utils.checkpoint import checkpoint
+
+from .as_cuda import CPU, AsCuda, within
+from .devices import pick_device
+from .errors import LabError
+from .ledger import AGAIN, FORWARD, OPTIMIZER, Ledger
+
+
+def _text(nbytes):
+    for unit, size in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
+        if abs(nbytes) >= size:
+            return f"{nbytes / size:,.4g} {unit}"
+    return f"{nbytes} bytes"
+
+
+# --------------------------------------------------------------------------------------
+# On a device
+
+
+@dataclass(frozen=True)
+class Peak:
+    """Bytes of a step on a device. before, highest, after: in tensors (on CUDA: in the
+    allocator's blocks). reserved: by the allocator; room: what would fit beside it;
+    None where nothing tells. grows: what each further step left behind. largest: the
+    largest new tensor, and who asked for it. counted: by whom.
+    """
+
+    device: torch.device
+    before: int
+    highest: int
+    after: int
+    reserved: int | None
+    room: int | None
+    grows: int
+    largest: tuple[int, str]
+    counted: str
+
+    def __str__(self):
+        more = _text(self.highest - self.before)
+        lines = [
+            f"The step holds {_text(self.highest)} at its highest ({self.device},"
+            f" counted by {self.counted}):",
+            f"{_text(self.before)} before it, {more} more in it, {_text(self.after)}"
+            " after it.",
+            "Further steps leave nothing more behind.",
+        ]
+        if self.grows:
+            lines[-1] = (
+                f"Each further step leaves {_text(self.grows)} behind: something keeps"
+                " tensors (a list, a graph)."
+            )
+        if self.room is not None:
+            reserved = f"; reserved are {_text(self.reserved)}" if self.reserved else ""
+            lines += [f"{_text(self.room)} more would fit{reserved}."]
+        nbytes, where = self.largest
+        return "\n".join([*lines, f"Largest new tensor: {_text(nbytes)}, {where}"])
+
+
+def peak(step: Callable[[], object], device: torch.device | str | None = None) -> Peak:
+    """What a training step holds on its device, and whether it leaves something behind.
+
+    step: function without arguments; it is really done, up to six times: it trains
+    device: where it works; None for `pick_device`
+
+    Two steps warm up: then gradients and the optimizer's state exist. CUDA, XPU and
+    others: torch.accelerator's counters; not seen is what libraries take beside
+    PyTorch's allocator, and the context. MPS has no counter of the highest moment, and
+    the CPU none at all: there the storages that PyTorch's calls make or use are added
+    up; not seen is what a kernel takes and gives back, and what the step does not
+    touch. The largest tensor is found under a TorchDispatchMode, which does not see
+    into compiled code. LabError on XLA.
+    """
+    if not callable(step):
+        raise LabError("peak needs a function that does one step: peak(lambda: …)")
+    device = torch.device(device) if device else pick_device()
+    if device.type == "xla":
+        raise LabError("not on XLA: see torch_xla.core.xla_model.get_memory_info")
+    step()
+    step()
+    gc.collect()
+    ledger, after, memory = Ledger(device), [], torch.accelerator
+    counter = device.type not in ("cpu", "mps")
+    held = functools.partial(memory.memory_allocated, device)
+    with contextlib.nullcontext() if counter else ledger:
+        for _ in range(3):
+            start, before = len(ledger.phases), held() if counter else ledger.held()
+            if counter:
+                memory.reset_peak_memory_stats(device)
+            step()
+            gc.collect(1)  # cycles that the step left; all of the heap takes a second
+            after.append(held() if counter else ledger.held())
+    if counter:
+        highest = memory.max_memory_allocated(device)
+        with ledger:
+            step()
+    else:
+        highest = ledger.highest(start)[0]
+    grows = max(0, min(after[1] - after[0], after[2] - after[1]))
+    reserved, room = _room(device)
+    room = None if room is None else room - (highest - after[-1])
+    figures = before, highest, after[-1], reserved, room, grows
+    who = "torch.accelerator" if counter else "PyTorch's calls"
+    return Peak(device, *figures, ledger.largest, who)
+
+
+def _room(device):
+    """(reserved by the allocator, what new tensors could get), in bytes or None."""
+    if device.type == "cpu":
+        import psutil
+
+        return None, psutil.virtual_memory().available
+    if device.type == "mps":
+        reserved = torch.mps.driver_allocated_memory()
+        return reserved, torch.mps.recommended_max_memory() - reserved
+    reserved = torch.accelerator.memory_reserved(device)
+    cached = reserved - torch.accelerator.memory_allocated(device)
+    info = getattr(getattr(torch, device.type, None), "mem_get_info", None)
+    return reserved, info and info(device)[0] + cached
+
+
+# --------------------------------------------------------------------------------------
+# Without a device
+
+
+class _Rehearsal(Ledger):
+    """The ledger of steps within AsCuda."""
+
+    def __init__(self, cuda):
+        super().__init__(CPU, block=512)  # kMinBlockSize of CUDACachingAllocator
+        self.cuda, self.optimizers = cuda, {}
+        self.parameters, self.modules = [], weakref.WeakKeyDictionary()
+        self.children = weakref.WeakSet()
+        self.start = self.before = self.grows = 0
+
+    def watch(self):
+        """Hooks that tell of optimizers, parameters and modules, while make() runs."""
+
+        def begin(optimizer, args, kwargs):
+            self.optimizers[id(optimizer)] = optimizer
+            self.mark()
+            self.stepping = True
+
+        def end(optimizer, args, kwargs):
+            self.stepping = False
+            self.mark()
+
+        def parameter(module, name, p):
+            self.modules[module] = None  # a set
+            if p is not None:
+                self.parameters.append(weakref.ref(p))
+
+        def child(module, name, part):
+            self.modules[module] = None
+            self.children.add(part)
+
+        yield optim.register_optimizer_step_pre_hook(begin)
+        yield optim.register_optimizer_step_post_hook(end)
+        yield hooks.register_module_parameter_registration_hook(parameter)
+        yield hooks.register_module_module_registration_hook(child)
+
+    def call(self, func, args, kwargs):
+        out = self.cuda.call(func, args, kwargs)
+        for nbytes in within(func, args, self.cuda.gpu):
+            piece = self.add(nbytes)
+            piece.died, piece.last = piece.born, piece.phase
+        return out
+
+    def mark(self):
+        """Notes whose the pieces are."""
+        for reference in self.parameters:
+            p = reference()
+            if p is not None:
+                self.note(p).kind = "parameters"
+                if p.grad is not None:
+                    self.note(p.grad).kind = "gradients"
+        for optimizer in self.optimizers.values():
+            for x in tree_leaves(list(optimizer.state.values())):
+                if isinstance(x, torch.Tensor):
+                    self.note(x).kind = "optimizer state"
+
+    def kind(self, piece):
+        if piece.kind:
+            return piece.kind
+        if piece.born < self.start:
+            return "inputs and other"
+        kept = piece.phase == FORWARD and piece.last != FORWARD
+        return "activations" if kept or piece.phase == AGAIN else "temporaries"
+
+
+@dataclass(frozen=True)
+class Rehearsed:
+    """Bytes that a step would hold on a CUDA GPU. peak: at its highest; phase: when
+    that is; kinds: whose they are then; before: between two steps; grows: what a
+    further step leaves behind; largest: the largest tensor, and who asked for it;
+    lower: the peak after one change, for changes that lower it, the lowest first.
+    """
+
+    peak: int
+    phase: str
+    kinds: dict[str, int]
+    before: int
+    grows: int
+    largest: tuple[int, str]
+    lower: dict[str, int]
+
+    def __str__(self):
+        kinds = sorted(self.kinds.items(), key=lambda item: -item[1])
+        parts = [f"{kind} {_text(nbytes)}" for kind, nbytes in kinds]
+        lines = [
+            f"On a CUDA GPU the step would hold {_text(self.peak)}, in {self.phase}:",
+            ",\n".join(filter(None, (", ".join(parts[:3]), ", ".join(parts[3:])))),
+            "Rehearsed, not measured; workspaces and context come on top.",
+        ]
+        if self.grows:
+            lines += [f"Each further step leaves {_text(self.grows)} behind."]
+        lines += [] if self.lower else ["None of the changes tried lowers it."]
+        for way, nbytes in self.lower.items():
+            lines += [f"{_text(nbytes):>10}, {nbytes / self.peak:3.0%}, with {way}"]
+        return "\n".join(lines)
+
+
+def rehearse(make: Callable[[], Callable[[], object]]) -> Rehearsed:
+    """What a training step would hold on a CUDA GPU, on any machine, for a model of any
+    size.
+
+    make: function without arguments that builds model, optimizer and a batch, on any
+        device, and returns a function without arguments that does one step. All of it
+        runs on tensors without data: values that Python asks for are 0
+
+    The second step is counted, by rules of CUDA (as_cuda.py; fitted, so these are no
+    blind tests), for a GPU that is there, else for an H100. Held against it:
+
+    - an H100's record (max_memory_allocated, 4 blocks of a transformer, 2 sizes):
+      0.001 and 0.002% too high
+    - emulated T4 and H200, 14 models of 50 to 140 MiB (tests/emulator/kit_memory.py):
+      within 0.1% of the bytes asked for, 0.4% of max_memory_allocated. A block that is
+      used again may be up to 1 MiB too large; with what other models had left in the
+      cache that made 5 MiB
+    - recurrent layers: 20 to 25% too low; what cuDNN keeps for them is not known
+
+    Not counted: the workspaces of cuBLAS (16 MiB, on Hopper 64, in
+    max_memory_allocated) and cuDNN, the context, compiled code. All tensors count, also
+    those that would stay on the CPU: give a batch, not a data set.
+
+    What lowers the peak is rehearsed, too, but for two changes: half of the batch (half
+    of all activations and temporaries of forward and backward, casts of weights as
+    well) and fused (no temporaries in the optimizer's step). LabError if make() returns
+    no function or makes no parameter, or if the step needs values to know a size.
+    """
+    ledger = _second_step(make)
+    highest, at = ledger.highest(ledger.start)
+    kinds = {}
+    for piece in ledger.pieces:
+        if piece.born <= at and (piece.died is None or piece.died >= at):
+            kind = ledger.kind(piece)
+            kinds[kind] = kinds.get(kind, 0) + piece.nbytes
+    ways = [way for way in _ways(make, ledger) if way[1] < 0.99 * highest]
+    lower = dict(sorted(ways, key=lambda way: way[1]))
+    figures = kinds, ledger.before, ledger.grows, ledger.largest
+    return Rehearsed(highest, ledger.phases[at], *figures, lower)
+
+
+def _second_step(make, change=lambda ledger: None):
+    with contextlib.ExitStack() as stack:
+        cuda = stack.enter_context(AsCuda())
+        ledger = _Rehearsal(cuda)
+        for handle in ledger.watch():
+            stack.callback(handle.remove)
+        stack.enter_context(ledger)
+        step = make()
+        if not callable(step) or isinstance(step, nn.Module):
+            raise LabError("make() has to return the function that does one step")
+        if not ledger.parameters:
+            raise LabError("make() has to build the model, too; it made no parameter")
+        try:
+            step()
+            ledger.mark()
+            change(ledger)
+            ledger.start, ledger.before = len(ledger.phases), ledger.held()
+            step()
+        except cuda.no_size as error:
+            raise LabError(
+                f"{error.func} makes a result whose size depends on values, which"
+                " tensors without data do not have: leave it out of the step"
+            ) from error
+        ledger.mark()
+        ledger.grows = max(0, ledger.held() - ledger.before)
+    return ledger
+
+
+def _ways(make, ledger):
+    """(change, the peak with it)"""
+
+    def fused(piece):
+        return bool(piece.kind) or piece.phase != OPTIMIZER
+
+    def halved(piece):
+        kept = piece.kind or piece.born < ledger.start or piece.phase == OPTIMIZER
+        return 1 if kept else 0.5
+
+    if all("fused" in each.defaults for each in ledger.optimizers.values()):
+        yield "fused=True in the optimizer", ledger.highest(ledger.start, fused)[0]
+    yield "half of the batch (about)", ledger.highest(ledger.start, halved)[0]
+    changes = {
+        "zero_grad() before each step": _zero_first,
+        "each block in torch.utils.checkpoint": _recompute,
+        "autocast to bfloat16": _autocast,
+    }
+    for way, change in changes.items():
+        if change is _autocast and ledger.cuda.autocast:
+            continue
+        with contextlib.suppress(RuntimeError, TypeError):  # not every model takes it
+            changed = _second_step(make, change)
+            yield way, changed.highest(changed.start)[0]
+
+
+def _zero_first(ledger):
+    for optimizer in ledger.optimizers.values():
+        optimizer.zero_grad()
+
+
+def _recompute(ledger):
+    """In each outermost nn.Sequential or nn.ModuleList."""
+    lists = [m for m in ledger.modules if isinstance(m, (nn.Sequential, nn.ModuleList))]
+    inner = {part for m in lists for child in m for part in child.modules()}
+    options = {"use_reentrant": False, "preserve_rng_state": False}
+    for blocks in set(lists) - inner:
+        for block in blocks:
+            block.forward = functools.partial(checkpoint, block.forward, **options)
+
+
+def _autocast(ledger):
+    for root in set(ledger.modules) - set(ledger.children):
+        root.forward = torch.autocast("cuda", torch.bfloat16)(root.forward)
