@@ -28,6 +28,8 @@ QUOTES = str.maketrans("‘’´`“”«»", "''''\"\"\"\"")
 PREFIX = re.compile(r"^[ \t]*(?:\[[\w ]*rank ?\d+\]:?|[│|>]+)[ \t]*", re.M | re.I)
 COLORS = re.compile(r"\x1b\[[0-9;]*m")
 WORD = re.compile(r"[a-z0-9_]*[a-z_][a-z0-9_]*")
+# of a question, and say nothing of what it asks
+ASKING = set("how do doe did i my me what why when can should which".split())
 ENDING = re.compile(r"(?<=[a-z]{3})(?:ing|ed|es|s)$")
 
 
@@ -132,8 +134,9 @@ def patterns():
 
 @functools.lru_cache(maxsize=4096)
 def words(text):
-    """The words of a text in their order, without endings and numbers."""
-    return [ENDING.sub("", word) for word in WORD.findall(plain(text))]
+    """The words of a text in their order, without endings, numbers, what only asks."""
+    found = [ENDING.sub("", word) for word in WORD.findall(plain(text))]
+    return [word for word in found if word not in ASKING]
 
 
 @functools.cache

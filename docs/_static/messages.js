@@ -22,8 +22,11 @@ const lookup = (() => {
       .replace(/[ \t\r\n\f\v\u00a0]+/g, " ").trim().toLowerCase();
   }
 
+  // of a question, and say nothing of what it asks
+  const ASKING = new Set("how do doe did i my me what why when can should which".split(" "));
   const words = text => (plain(text).match(/[a-z0-9_]*[a-z_][a-z0-9_]*/g) ?? [])
-    .map(word => word.replace(/(?<=[a-z]{3})(?:ing|ed|es|s)$/, ""));
+    .map(word => word.replace(/(?<=[a-z]{3})(?:ing|ed|es|s)$/, ""))
+    .filter(word => !ASKING.has(word));
 
   function pattern(wording) {
     const whole = plain(wording);
