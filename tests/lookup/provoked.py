@@ -431,7 +431,7 @@ from torch.profiler import ProfilerActivity, profile, schedule
 with profile() as p:
     net(x)
 for _ in 'ab':
-    p.export_chrome_trace('/dev/null')
+    p.export_chrome_trace('trace.json')
 """,
     "profiler/warmup": r"""
 import torch
@@ -470,7 +470,7 @@ net, x = nn.Linear(4, 4), torch.randn(4, 4)
 from torch.profiler import ProfilerActivity, profile, schedule
 with profile() as p:
     net(x)
-p.export_stacks('/dev/null')
+p.export_stacks('stacks.txt')
 """,
     "profiler/memory-timeline": r"""
 import torch
@@ -479,7 +479,7 @@ net, x = nn.Linear(4, 4), torch.randn(4, 4)
 from torch.profiler import ProfilerActivity, profile, schedule
 with profile() as p:
     net(x)
-p.export_memory_timeline('/dev/null')
+p.export_memory_timeline('memory.html')
 """,
     "profiler/nvtx": r"""
 import torch
