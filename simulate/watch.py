@@ -1,6 +1,6 @@
 """Modes of PyTorch for devices that are not there: one notes which calls move numbers,
 one lets a program run where tensors have no values. (Which calls would wait for a GPU,
-`utils.waits` counts.)
+`simulate.waits` counts.)
 """
 
 import torch

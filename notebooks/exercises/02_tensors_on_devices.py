@@ -14,8 +14,8 @@ from course import expect
 from course.answers import DOTS, NotAnswered, Wrong, call, state
 from course.exercises import Exercise
 from simulate.fake import fake_gpus
+from simulate.waits import CountWaits
 from simulate.watch import Moves
-from utils.waits import CountWaits
 
 
 def _pair(got, shown, names):

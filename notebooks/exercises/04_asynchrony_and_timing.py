@@ -16,8 +16,8 @@ from course import expect
 from course.answers import Wrong, call
 from course.exercises import Exercise
 from simulate.clocks import LAUNCH, Clock, Matmuls, QueueDevice
+from simulate.waits import CountWaits
 from utils.timing import median_interval
-from utils.waits import CountWaits
 
 MS = 1e-3
 

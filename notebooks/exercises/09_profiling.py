@@ -16,7 +16,7 @@ from course.exercises import Exercise
 from simulate.fake import Fetched, MetaAsGpu
 from simulate.operators import Operators
 from simulate.roofline import transformer_flops
-from utils.waits import CountWaits
+from simulate.waits import CountWaits
 
 # as in the lesson: the profiler keeps its log to itself
 os.environ.setdefault("KINETO_LOG_LEVEL", "99")

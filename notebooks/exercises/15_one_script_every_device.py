@@ -12,8 +12,8 @@ from torch import nn
 from course import expect
 from course.answers import Wrong, call
 from course.exercises import Exercise
+from simulate.waits import CountWaits
 from utils.timing import median_interval
-from utils.waits import CountWaits
 
 # ---- 15.0 ----
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from utils.waits import CountWaits
+from simulate.waits import CountWaits
 
 # lines by how often they wait
 ONE = """
