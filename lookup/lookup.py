@@ -57,7 +57,7 @@ def _headed(found):
     """
     row = found.entry.row
     if not row or found.by == "message":
-        return found.entry.title
+        return found.wording or found.entry.title
     lacks = row.needs and cells.missing(row.needs)
     needs = f" with {NEEDED.get(row.needs, row.needs)}" if lacks else ""
     word = row.here().word
@@ -72,7 +72,8 @@ def where(entry):
     if row:
         told.append(f"row {row.slug} in section {row.section} of lesson 16")
     elif entry.source:
-        told.append(entry.source[0])
+        source = entry.source[0]
+        told.append(source if source.startswith("http") else f"seen in {source}")
     return "; ".join(told)
 
 

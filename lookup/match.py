@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 
 from lookup import code
-from lookup.messages import entries, patterns, plain, weight, words
+from lookup.messages import PREFIX, entries, patterns, plain, weight, words
 
 MOST = 5  # entries that a name or a listing leads to
 LIKE = 0.8  # share that a wording and a part of a text have in common at least
@@ -16,6 +16,12 @@ MUCH = 12.0  # at least
 LONG = 60  # words, from which on a text is a paste and no question
 CLOSE = 0.88  # of the best: as good as it
 FRAME = re.compile(r'^\s*File ".*|^ {4,}.*|^\s*[~^]+\s*$', re.M)
+# what logging puts before a message: a date, a level, a source
+LOGGED = re.compile(
+    r"^\s*(?:\[?[\d/-]{8,10}[ T][\d:.,]+Z?\]?[\s-]*)?"
+    r"(?:\[?(?:INFO|WARNING|ERROR|CRITICAL|DEBUG)\]?[\s:-]+)?",
+    re.M,
+)
 BEFORE = re.compile(  # the cause stands above these lines, and below the last
     r"the above exception was the direct cause|during handling of the above exception"
 )
@@ -36,12 +42,13 @@ NAME = re.compile(r"-{0,2}[A-Za-z_][\w-]*(?:\.[A-Za-z_]\w*)*(?:\([^()]*\)|=\S*)?
 
 @dataclass(frozen=True)
 class Found:
-    """An entry that fits. by: "message", "name" or "listing". near: by likeness only,
-    not word for word.
+    """An entry that fits. by: "message", "name" or "listing". wording: of the entry,
+    that fits a message best. near: by likeness only, not word for word.
     """
 
     entry: object
     by: str = "message"
+    wording: str = ""
     near: bool = False
 
 
@@ -61,7 +68,8 @@ def find(text):
 
 def missed(text):
     """What is said of a text that is not known: which line to search for, and where."""
-    lines = [line.strip() for line in FRAME.sub("", text).splitlines() if line.strip()]
+    bare = LOGGED.sub("", PREFIX.sub("", FRAME.sub("", text)))
+    lines = [line.strip() for line in bare.splitlines() if line.strip()]
     told = [line for line in lines if re.search("Error|Exception|Warning", line)]
     line = ERROR.sub("", (told or lines or [""])[-1]) or text.strip()
     if len(line) > 90:
@@ -79,8 +87,8 @@ def said(text):
     """The same of messages."""
     first, others = _word_for_word(plain(text))
     if first:
-        return [Found(e) for e in first], [Found(e) for e in others]
-    return [Found(entry, near=True) for entry in _like(text)], []
+        return first, others
+    return [Found(entry, wording=told, near=True) for entry, told in _like(text)], []
 
 
 def of_listing(source, message):
@@ -97,6 +105,12 @@ def of_listing(source, message):
     return list(dict.fromkeys(ordered))[:MOST]
 
 
+def called(entry):
+    """The names that lead to an entry: its own, its row's, and what its row is called."""
+    heading = [entry.row.heading.replace("`", "")] if entry.row else []
+    return [*entry.names, *code.own(entry), *heading]
+
+
 def named(name):
     """Entries that a name leads to: by the whole of it, by its last part, or as the
     only one whose message has it. [] for what is no name.
@@ -105,7 +119,7 @@ def named(name):
     asked = re.sub(r"[(=].*", "", whole) if NAME.fullmatch(name) else whole
     exact, last, told = [], [], []
     for entry in entries().values():
-        known = {each.lower().strip("-") for each in (*entry.names, *code.own(entry))}
+        known = {each.lower().strip("-") for each in (entry.id, *called(entry))}
         if asked in known or whole in known:
             exact.append(entry)
         elif not NAME.fullmatch(name):
@@ -123,12 +137,13 @@ def _has(text, name):
 
 
 def _word_for_word(text):
-    """(the entries that answer, the others) whose wordings stand in a plain text."""
-    spans = {}
+    """(those that answer, the others): Found, whose wordings stand in a plain text."""
+    spans, wordings = {}, {}
     for id, wording, pattern in patterns():
         if found := pattern.search(text):
             told = weight(set(words(wording))), *found.span()
-            spans[id] = max(spans.get(id, (-1.0, 0, 0)), told)
+            if told > spans.get(id, (-1.0, 0, 0)):
+                spans[id], wordings[id] = told, wording
     kept = [id for id in spans if not any(_within(spans, id, each) for each in spans)]
     table = entries()
     causes = [id for id in kept if not table[id].cover] or kept
@@ -141,7 +156,10 @@ def _word_for_word(text):
     best = spans[causes[0]]
     same = [id for id in causes if spans[id][1:] == best[1:]]
     others = [id for id in causes if id not in same]
-    return [table[id] for id in same], [table[id] for id in others]
+    return tuple(
+        [Found(table[id], wording=wordings[id]) for id in some]
+        for some in (same, others)
+    )
 
 
 def _within(spans, id, other):
@@ -161,26 +179,21 @@ def _rank(text, told, start, end):
 
 
 def _like(text):
-    """The entries that a text is most like, the best first."""
+    """(entry, the wording) that a text is most like, the best first."""
     shown = FRAME.sub("", text) if "Traceback" in text else text
     asked = words(shown)
     those, scores = set(asked), {}
     for entry in entries().values():
-        score = max(
-            [_share(wording, asked, those) for wording in entry.says]
-            + [
-                _question(wording, those)
-                for wording in entry.asked
-                if len(asked) < LONG
-            ]
-            + [0.0]
-        )
+        said = [(_share(wording, asked, those), wording) for wording in entry.says]
+        if len(asked) < LONG:
+            said += [(_question(wording, those), wording) for wording in entry.asked]
+        score, wording = max(said, default=(0.0, ""))
         if score:
-            scores[entry.id] = score
-    best = max(scores.values(), default=0)
-    found = [id for id, score in scores.items() if score >= CLOSE * best]
-    found.sort(key=lambda id: -scores[id])
-    return [entries()[id] for id in found[:2]]
+            scores[entry.id] = score, wording
+    best = max(scores.values(), default=(0.0, ""))[0]
+    found = [id for id, (score, _) in scores.items() if score >= CLOSE * best]
+    found.sort(key=lambda id: -scores[id][0])
+    return [(entries()[id], scores[id][1]) for id in found[:2]]
 
 
 def _share(wording, asked, those):

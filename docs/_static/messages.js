@@ -56,7 +56,7 @@ const lookup = (() => {
       const exact = [], lasting = [], told = [];
       const inside = new RegExp(`(?<![a-z0-9_])${escape(asked)}(?![a-z0-9_])`);
       for (const [id, says, , names] of known) {
-        const own = names.map(each => each.toLowerCase().replace(/^-+|-+$/g, ""));
+        const own = [id, ...names].map(each => each.toLowerCase().replace(/^-+|-+$/g, ""));
         if (own.includes(asked) || own.includes(whole)) exact.push(id);
         else if (!one) continue;
         else if (own.map(last).includes(last(asked))) lasting.push(id);

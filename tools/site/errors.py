@@ -7,7 +7,6 @@ import json
 import re
 from dataclasses import dataclass
 
-from lookup import code as listing
 from lookup import match
 from lookup.messages import entries
 from lookup.row import Row
@@ -201,8 +200,7 @@ def page(lessons, root):
 def data():
     """What the field finds the entries by, as JSON for a page."""
     known = [
-        [e.id, e.says, e.asked, [*e.names, *listing.own(e)], e.cover]
-        for e in entries().values()
+        [e.id, e.says, e.asked, match.called(e), e.cover] for e in entries().values()
     ]
     text = json.dumps(known, ensure_ascii=False, separators=(",", ":"))
     return text.replace("<", r"\u003c")
