@@ -106,7 +106,7 @@ def of_listing(source, message):
 
 
 def called(entry):
-    """The names that lead to an entry: its own, its row's, and what its row is called."""
+    """The names that lead to an entry: its own, its row's, the heading of its row."""
     heading = [entry.row.heading.replace("`", "")] if entry.row else []
     return [*entry.names, *code.own(entry), *heading]
 
