@@ -7,10 +7,10 @@ from torch import nn
 from torch.nn import functional as F
 
 from course import expect
-from course.answers import DOTS, NotAnswered, Wrong, call, state
+from course.answers import Wrong, call, state
 from course.exercises import Exercise
 from simulate.allocator import MIB, CachingAllocator
-from simulate.gpu_memory import Attempts, Enough, KeptForBackward, asked_by_torch_cuda
+from simulate.gpu_memory import KeptForBackward, asked_by_torch_cuda
 
 # --------------------------------------------------------------------------------------
 # 07.0
@@ -162,69 +162,85 @@ def _averages(errors):
 # --------------------------------------------------------------------------------------
 # 07.2
 
-BATCHES = [  # samples, size of a piece, columns of y
-    (10, 20, 1),
-    (10, 5, 1),
-    (10, 4, 1),
-    (10, 10, 1),
-    (10, 2, 1),
-    (7, 3, 1),
-    (4, 1, 1),
-    (10, 4, 2),
+WORDS, WIDTH = 5, 3
+PADDED = [  # size of a piece; for each sample how many of its 4 tokens are padding
+    (2, (0, 1, 2, 0, 3)),
+    (2, (0, 1, 3, 2)),
+    (3, (1, 1, 1, 1, 1, 1)),
+    (2, (3, 0, 4, 4, 1)),
+    (1, (4, 2, 0)),
+    (5, (1, 0, 2)),
+    (4, (0, 0, 0, 0, 0, 3)),
 ]
+MEAN = "F.cross_entropy gives the mean over the targets that count in the piece"
+
+
+def language(padded):
+    """A model of tokens, x and y of shape (samples, 4)."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(1)
+        model = nn.Sequential(nn.Embedding(WORDS, WIDTH), nn.Tanh())
+        model.append(nn.Linear(WIDTH, WORDS)).double()
+        x, y = torch.randint(WORDS, (2, len(padded), 4))
+    for row, count in zip(y, padded, strict=True):
+        row[4 - count :] = -100
+    return model, x, y
 
 
 def _flat(gradients):
     return torch.cat([g.flatten() for g in gradients])
 
 
-def gradient(model, pieces):
-    """Of the sum of weight * mse_loss over pieces (weight, x, y), flat; .grad is left
-    as it was.
+def gradient(model, pieces, reduction="mean"):
+    """Of the sum of weight * cross_entropy over pieces (weight, x, y), flat; .grad is
+    left as it was.
     """
-    loss = sum(weight * F.mse_loss(model(x), y) for weight, x, y in pieces)
+    loss = 0
+    for weight, x, y in pieces:
+        logits, targets = model(x).flatten(0, 1), y.flatten()
+        loss = loss + weight * F.cross_entropy(logits, targets, reduction=reduction)
     return _flat(torch.autograd.grad(loss, list(model.parameters())))
 
 
-def check_accumulate_gradients(answer):
-    for n, size, columns in BATCHES:
-        _check_accumulated(answer, n, size, columns)
+def check_accumulate_tokens(answer):
+    for size, padded in PADDED:
+        _check_tokens(answer, size, padded)
 
 
-def _check_accumulated(answer, n, size, columns):
-    model, x, y = network(n, columns)
+def _check_tokens(answer, size, padded):
+    model, x, y = language(padded)
     right = gradient(model, [(1, x, y)])
     weights = _flat(model.parameters()).detach()
-    if n == 10:
+    if len(padded) != 3:
         for p in model.parameters():
             p.grad = torch.full_like(p, 0.5)  # of an earlier step
     one, kept, sizes = KeptForBackward(model), KeptForBackward(model), []
     with one:
-        alone = F.mse_loss(model(x[:size]), y[:size])
+        alone = F.cross_entropy(model(x[:size]).flatten(0, 1), y[:size].flatten())
     del alone
     model[0].register_forward_pre_hook(lambda _, given: sizes.append(len(given[0])))
-    shown = f"a batch of {n} in pieces of {size}"
+    counts = ", ".join(str(4 - count) for count in padded)
+    shown = f"pieces of {size} of {len(x)} samples with {counts} tokens that count"
     with kept, torch.enable_grad():
         call(answer, model, x, y, size, shown=shown, changes=[model])
     if not torch.equal(_flat(model.parameters()), weights):
         raise Wrong("the weights have changed: only .grad is asked for")
-    count, found = math.ceil(n / size), [p.grad for p in model.parameters()]
-    if max(sizes, default=0) > size or sum(sizes) != n or len(sizes) != count:
+    if max(sizes, default=0) > size or len(sizes) > math.ceil(len(x) / size):
         raise Wrong(
-            f"for {shown} the model got {sizes} samples, expected {count} pieces of"
-            f" {size} at most, together {n} (x.split({size}) gives pieces of {size},"
-            f" x.chunk({size}) gives {size} pieces)"
+            f"for {shown} the model got {sizes} samples, expected at most"
+            f" {math.ceil(len(x) / size)} pieces of {size} at most (x.split({size})"
+            f" gives pieces of {size}, x.chunk({size}) gives {size} pieces)"
         )
+    found = [p.grad for p in model.parameters()]
     if any(g is None for g in found):
         raise Wrong(f"for {shown} a parameter has no gradient afterwards")
     got = _flat(found)
     if not torch.allclose(got, right, rtol=1e-9):
         raise Wrong(
-            f"for {shown} the gradient is {got.norm():.5g} long, that of"
-            f" F.mse_loss(model(x), y) {right.norm():.5g}"
-            f"{_gradient_slip(got, right, model, x, y, size)}"
+            f"for {shown} the gradient is {got.norm():.5g} long, that of the whole"
+            f" batch {right.norm():.5g}{_token_slip(got, right, model, x, y, size)}"
         )
-    if kept.most > 1.2 * one.most:
+    if kept.most > 1.7 * one.most:
         raise Wrong(
             f"right gradient, but for {shown} up to {kept.most:,} bytes were kept for"
             f" the backward pass, one piece needs {one.most:,}: call backward for each"
@@ -232,23 +248,30 @@ def _check_accumulated(answer, n, size, columns):
         )
 
 
-def _gradient_slip(got, right, model, x, y, size):
+def _token_slip(got, right, model, x, y, size):
     if torch.allclose(got - 0.5, right, rtol=1e-6):
         return ": yours was added to an old gradient, start from no gradients"
     pieces = list(zip(x.split(size), y.split(size), strict=True))
-    n, k, columns = len(x), len(pieces), y.shape[1]
-    share = "weigh each piece's mean by its share of the samples"
-    last = "only the last piece is left: zero_grad comes once, before the loop"
-    for text, weight, parts in [
-        (f"the means of the pieces add up, {share}", 1, pieces),
-        (f"every piece counts alike, however small, {share}", 1 / k, pieces),
-        ("weigh a piece by its own number, which may be less", size / n, pieces),
-        (last, len(pieces[-1][0]) / n, pieces[-1:]),
-        (last, 1, pieces[-1:]),
-        (f"the mean is over all {y.numel()} numbers of y", columns, [(x, y)]),
+    pieces = [(part, aim) for part, aim in pieces if (aim >= 0).any()]
+    n, k, last = len(x), len(x.split(size)), pieces[-1]
+    total, counted = y.numel(), (y >= 0).sum()
+    only = "only the last piece is left: zero_grad comes once, before the loop"
+    for text, weight, reduction, parts in [
+        (f"a piece counts by its tokens, not samples. {MEAN}", None, "mean", pieces),
+        (f"the means of the pieces add up. {MEAN}", 1, "mean", pieces),
+        (f"every piece counts alike. {MEAN}", 1 / k, "mean", pieces),
+        (f"every piece counts alike. {MEAN}", 1 / len(pieces), "mean", pieces),
+        ("a sum stays; divide by the targets that count", 1, "sum", pieces),
+        ("padding is no target that counts", 1 / total, "sum", pieces),
+        ("divide by the targets that count, not samples", 1 / n, "sum", pieces),
+        (only, 1 / counted, "sum", [last]),
+        (only, 1, "mean", [last]),
     ]:
-        taken = gradient(model, [(weight, *part) for part in parts])
-        if torch.allclose(got, taken, rtol=1e-6):
+        weighed = [
+            (len(part) / n if weight is None else weight, part, aim)
+            for part, aim in parts
+        ]
+        if torch.allclose(got, gradient(model, weighed, reduction), rtol=1e-6):
             return f": {text}"
     return ""
 
@@ -256,101 +279,39 @@ def _gradient_slip(got, right, model, x, y, size):
 # --------------------------------------------------------------------------------------
 # 07.3
 
-FORECASTS = [  # parameters, bytes of activations
-    (10**8, 10**10),
-    (10**9, 10**6),
-    (10**8, 8 * 10**8),
-    (10**8, 8 * 10**8 + 1000),
-    (10**8, 8 * 10**8 - 1000),
-    (10**8, 4 * 10**8),
-    (123_456_789, 0),
-    (1_000_003, 70_000_001),
+FORECASTS = [  # parameters, bytes of activations, of state, of step()'s extra copies
+    (10**8, 10**10, 8, 4),
+    (10**9, 10**6, 8, 4),
+    (10**8, 8 * 10**8 + 1000, 8, 4),
+    (10**8, 8 * 10**8 - 1000, 8, 4),
+    (10**8, 5 * 10**8, 8, 0),
+    (10**8, 3 * 10**8, 8, 0),
+    (10**8, 5 * 10**8, 4, 0),
+    (10**8, 10**8, 0, 0),
+    (1_000_003, 70_000_001, 0, 4),
+    (123_456_789, 0, 2, 4),
 ]
 
 
 def check_forecast(answer):
-    for count, activations in FORECASTS:
-        shown = f"{count:,} parameters and {activations:,} bytes of activations"
-        got = expect.number(call(answer, count, activations, shown=shown), shown)
-        expected = max(12 * count + activations, 20 * count)
-        why = "the peak is the start of backward (weights, AdamW, activations)"
-        if expected == 20 * count:
-            why = "the peak is the optimizer's step, with its extra copy"
+    for count, activations, kept, extra in FORECASTS:
+        shown = (
+            f"{count:,} parameters, {activations:,} bytes of activations, {kept} of"
+            f" state and {extra} extra per parameter"
+        )
+        got = call(answer, count, activations, kept, extra, shown=shown)
+        got = expect.number(got, shown)
+        start, end = (4 + kept) * count + activations, (8 + kept) * count
+        expected = max(start, end + extra * count)
+        why = "the peak is the start of backward (weights, state, activations)"
+        if expected > start:
+            why = "the peak is the optimizer's step (weights, gradients, state, extra)"
         both = "you added up what is never there at the same time"
-        slips = [(n * count + activations, both) for n in (16, 20)]
+        slips = [(end + activations, both), (end + extra * count + activations, both)]
+        slips += [(start + extra * count, both)]
         units = 10**6, 10**9, 2**20, 2**30
         slips += [(expected / unit, "return bytes") for unit in units]
         expect.close(got, expected, shown, why, slips, rel_tol=1e-12)
-
-
-# --------------------------------------------------------------------------------------
-# 07.4
-
-FIT = {  # samples → how many fit
-    64: [64, 20],
-    100: [7],
-    5: [1, 4],
-    7: [3],
-    2: [2, 1],
-    1: [1],
-    999: [998],
-}
-OTHER_ERRORS = [
-    ValueError("a wrong value"),
-    RuntimeError("mat1 and mat2 shapes cannot be multiplied"),
-    RuntimeError("CUDA error: an illegal memory access was encountered"),
-]
-
-
-def check_largest_that_fits(answer):
-    for n, rooms in FIT.items():
-        for room in rooms:
-            expected = [n]
-            while expected[-1] > room:
-                expected.append(expected[-1] // 2)
-            attempt, shown = Attempts(room), f"{n} samples where {room} fit"
-            try:
-                got = call(answer, attempt, n, shown=shown)
-            except Enough as stop:
-                raise Wrong(f"for {shown} you {stop}, expected {expected}") from None
-            _judge_tries(attempt, expected, shown)
-            expect.equal(got, expected[-1], shown)
-    _lets_through(
-        answer, Attempts(0), "8 samples where not even one fits", [8, 4, 2, 1]
-    )
-    for error in OTHER_ERRORS:
-        shown = f"8 samples where an attempt raises {error!r}"
-        _lets_through(answer, Attempts(64, error, at=8), shown, [8])
-        _lets_through(answer, Attempts(4, error, at=4), shown, [8, 4])
-
-
-def _judge_tries(attempt, expected, shown):
-    if attempt.held:
-        raise Wrong(
-            f"for {shown}: you tried again while the failed attempt was alive: its"
-            " tensors filled the memory. Leave the except block first"
-        )
-    if attempt.calls != expected:
-        raise Wrong(f"for {shown}: you tried {attempt}, expected {expected}")
-
-
-def _lets_through(answer, attempt, shown, expected):
-    try:
-        got = answer(attempt, 8)
-    except Enough as stop:
-        said = f"you {stop}"
-    except Exception as error:
-        if attempt.own(error):
-            return _judge_tries(attempt, expected, shown)
-        said = f"you raised a new {type(error).__name__}: {error}"
-    else:
-        if got is DOTS:
-            raise NotAnswered
-        said = f"you returned {got!r}"
-    raise Wrong(
-        f"for {shown} the attempt's own error should come through; {said}. Only"
-        " running out of memory is a reason to try again, with fewer samples"
-    )
 
 
 EXERCISES = [
@@ -416,30 +377,39 @@ def validate(model, batches):
     ),
     Exercise(
         number="07.2",
-        title="Micro-batches",
-        name="accumulate_gradients",
+        title="Micro-batches of tokens",
+        name="accumulate_tokens",
         stars=2,
-        check=check_accumulate_gradients,
+        check=check_accumulate_tokens,
         hints=[
             (
                 "x.split(size) gives pieces of at most `size`; zip them with"
-                " y.split(size)."
+                " y.split(size). model.zero_grad() comes first, backward() once a"
+                " piece."
             ),
-            "The mean of a piece counts with len(part) / len(x).",
-            "model.zero_grad() first; then backward() inside the loop, once a piece.",
+            (
+                "How many targets count in the whole batch is known before the loop:"
+                " (y != -100).sum()."
+            ),
+            (
+                "F.cross_entropy(…, reduction='sum') adds up the losses of the targets"
+                " that count; divide it by their number in the whole batch."
+            ),
         ],
         solution="""
 import torch.nn.functional as F
 
-def accumulate_gradients(model, x, y, size):
+def accumulate_tokens(model, x, y, size):
     model.zero_grad()
-    for part, target in zip(x.split(size), y.split(size)):
-        loss = F.mse_loss(model(part), target) * (len(part) / len(x))
-        loss.backward()
+    counted = (y != -100).sum()
+    for part, targets in zip(x.split(size), y.split(size)):
+        logits = model(part).flatten(0, 1)
+        loss = F.cross_entropy(logits, targets.flatten(), reduction="sum")
+        (loss / counted).backward()
 """,
         praise=(
-            "For a language model the weights are numbers of tokens that count, not of"
-            " samples: padding is left out."
+            "With mean losses divided by the number of pieces, tokens in pieces with"
+            " much padding count more: trainers had that mistake for years."
         ),
     ),
     Exercise(
@@ -454,55 +424,20 @@ def accumulate_gradients(model, x, y, size):
                 " optimizer step."
             ),
             (
-                "Start of backward: parameters 4, state 8, activations. Optimizer step:"
-                " 4 + 4 + 8, and a copy of 4."
+                "Start of backward: parameters 4, the state, and activations. Optimizer"
+                " step: parameters 4, gradients 4, the state, and extra."
             ),
-            "The peak is max(12 * number + activations, 20 * number).",
+            "The peak is the larger of the two.",
         ],
         solution="""
-def forecast(number, activations):
-    return max(12 * number + activations, 20 * number)
+def forecast(number, activations, state, extra):
+    start_of_backward = (4 + state) * number + activations
+    optimizer_step = (8 + state + extra) * number
+    return max(start_of_backward, optimizer_step)
 """,
         praise=(
-            "The two are equal at 8 bytes of activations a parameter. Below that,"
-            " neither checkpointing nor a smaller batch lowers the peak."
-        ),
-    ),
-    Exercise(
-        number="07.4",
-        title="Survive",
-        name="largest_that_fits",
-        stars=2,
-        check=check_largest_that_fits,
-        hints=[
-            (
-                "A while loop around try and except. Catch torch.OutOfMemoryError,"
-                " nothing wider."
-            ),
-            (
-                "return n stands in the try block, after train(n). The except block may"
-                " be empty: halve after it."
-            ),
-            (
-                "With while n > 1: one sample is left for the end. train(1) outside of"
-                " any try lets its error through."
-            ),
-        ],
-        solution="""
-def largest_that_fits(train, n):
-    while n > 1:
-        try:
-            train(n)
-            return n
-        except torch.OutOfMemoryError:
-            pass
-        n //= 2
-    train(1)
-    return 1
-""",
-        praise=(
-            "In training the attempt must also throw away the gradients that the failed"
-            " one left: zero_grad first."
+            "The two are equal at 4 + extra bytes of activations per parameter. Below"
+            " that, neither checkpointing nor a smaller batch lowers the peak."
         ),
     ),
 ]

@@ -103,135 +103,100 @@ def validate(model, batches):
 )
 
 ACCUMULATE = SOLUTION["07.2"]
-WEIGHT = "(len(part) / len(x))"
 ON_CPU = "Not judged: a check has tensors on the CPU only, where this does nothing."
 ANSWERS["07.2"] = Answers(
     right=[
         """
-def accumulate_gradients(model, x, y, size):
-    for p in model.parameters():
-        p.grad = None
-    for start in range(0, len(x), size):
-        error = model(x[start : start + size]) - y[start : start + size]
-        (error.pow(2).sum() / y.numel()).backward()
-""",
-        """
-import math
 import torch.nn.functional as F
 
-def accumulate_gradients(model, x, y, size):
+def accumulate_tokens(model, x, y, size):
+    for p in model.parameters():
+        p.grad = None
+    total = y.ne(-100).sum().item()
+    for start in range(0, len(x), size):
+        targets = y[start : start + size]
+        count = targets.ne(-100).sum().item()
+        if not count:
+            continue
+        logits = model(x[start : start + size])
+        loss = F.cross_entropy(logits.transpose(1, 2), targets)
+        (loss * (count / total)).backward()
+""",
+        """
+import torch.nn.functional as F
+
+def accumulate_tokens(model, x, y, size):
     parameters = list(model.parameters())
     gradients = [torch.zeros_like(p) for p in parameters]
-    pieces = math.ceil(len(x) / size)
-    for part, target in zip(x.tensor_split(pieces), y.tensor_split(pieces)):
-        loss = F.mse_loss(model(part), target)
+    for part, aim in zip(torch.split(x, size), torch.split(y, size)):
+        chances = model(part).log_softmax(-1)[aim >= 0]
+        loss = -chances.gather(1, aim[aim >= 0][:, None]).sum() / (y >= 0).sum()
         for total, g in zip(gradients, torch.autograd.grad(loss, parameters)):
-            total += g * len(part) / len(x)
+            total += g
     for p, total in zip(parameters, gradients):
         p.grad = total
 """,
     ],
     wrong={
         edit(
-            ACCUMULATE, (f" * {WEIGHT}", " / len(x.split(size))")
-        ): "every piece counts alike, however small",
+            ACCUMULATE,
+            (', reduction="sum"', ""),
+            ("loss / counted", "loss * len(part) / len(x)"),
+        ): "a piece counts by its tokens, not samples",
+        """
+import torch.nn.functional as F
+
+def accumulate_tokens(model, x, y, size):
+    model.zero_grad()
+    pieces = y.split(size)
+    for part, targets in zip(x.split(size), pieces):
+        loss = F.cross_entropy(model(part).flatten(0, 1), targets.flatten())
+        (loss / len(pieces)).backward()
+""": "every piece counts alike",
         edit(ACCUMULATE, ("    model.zero_grad()\n", "")): "start from no gradients",
+        edit(ACCUMULATE, ("(y != -100).sum()", "y.numel()")): "padding is no target",
+        edit(ACCUMULATE, ("split", "chunk", 2)): "gives 2 pieces",
         edit(
             ACCUMULATE,
-            ("zero_grad()\n", "zero_grad()\n    total = 0\n"),
-            ("loss.backward()\n", "total += loss\n    total.backward()\n"),
+            ("model.zero_grad()\n", "model.zero_grad()\n    total = 0\n"),
+            (
+                "        (loss / counted).backward()",
+                "        total += loss / counted\n    total.backward()",
+            ),
         ): "call backward for each piece",
-        edit(ACCUMULATE, ("split", "chunk", 2)): "x.chunk(20) gives 20 pieces",
     },
-    equivalent={
-        "moves x to the CPU": ON_CPU,
-        "moves y to the CPU": ON_CPU,
-        (
-            "loss = F.mse_loss(model(part), target) * (len(part) / len(x)) →"
-            " loss = F.mse_loss(model(part), target) * (len(part) / len(y))"
-        ): "x and y have as many samples.",
-        (
-            "loss = F.mse_loss(model(part), target) * (len(part) / len(x)) →"
-            " loss = F.mse_loss(target, model(part)) * (len(part) / len(x))"
-        ): "The square of a difference is the same in both directions.",
-    },
+    equivalent={"moves x to the CPU": ON_CPU, "moves y to the CPU": ON_CPU},
 )
 
 FORECAST = SOLUTION["07.3"]
 ANSWERS["07.3"] = Answers(
     right=[
         """
-def forecast(number, activations):
-    start_of_backward = (4 + 8) * number + activations
-    end_of_backward = (4 + 4 + 8) * number
-    optimizer_step = end_of_backward + 4 * number
-    return max(start_of_backward, end_of_backward, optimizer_step)
+def forecast(number, activations, state, extra):
+    moments = {
+        "start of backward": 4 * number + state * number + activations,
+        "end of backward": (4 + 4 + state) * number,
+        "optimizer step": (4 + 4 + state + extra) * number,
+    }
+    return max(moments.values())
 """,
         """
-def forecast(number, activations):
-    return 12.0 * number + (activations if activations > 8 * number else 8 * number)
+def forecast(number, activations, state, extra):
+    always = (4.0 + state) * number
+    comes = (4 + extra) * number
+    return always + (activations if activations > comes else comes)
 """,
     ],
     wrong={
         """
-def forecast(number, activations):
-    return 16 * number + activations
+def forecast(number, activations, state, extra):
+    return (8 + state) * number + activations
 """: "never there at the same time",
-        edit(FORECAST, ("20 *", "16 *")): "with its extra copy",
+        edit(FORECAST, ("(8 + state + extra)", "(8 + state)")): "state, extra)",
         """
-def forecast(number, activations):
-    return 20 * number
+def forecast(number, activations, state, extra):
+    return (8 + state + extra) * number
 """: "the peak is the start of backward",
         edit(FORECAST, ("max(", "1e-9 * max(")): "return bytes",
-    },
-)
-
-FITS = SOLUTION["07.4"]
-HALVING = """
-def largest_that_fits(train, n):
-    while True:
-        try:
-            train(n)
-            return n
-        except torch.OutOfMemoryError:
-            if n == 1:
-                raise
-        n //= 2
-"""
-ANSWERS["07.4"] = Answers(
-    right=[
-        HALVING,
-        """
-def largest_that_fits(train, n):
-    try:
-        train(n)
-        return n
-    except RuntimeError as error:
-        if not isinstance(error, torch.OutOfMemoryError) or n == 1:
-            raise
-    return largest_that_fits(train, n // 2)
-""",
-    ],
-    wrong={
-        """
-def largest_that_fits(train, n):
-    try:
-        train(n)
-        return n
-    except torch.OutOfMemoryError:
-        if n == 1:
-            raise
-        return largest_that_fits(train, n // 2)
-""": "Leave the except block first",
-        edit(HALVING, ("torch.OutOfMemoryError", "RuntimeError")): (
-            "cannot be multiplied') the attempt's own error should come through; you"
-            " returned 4"
-        ),
-        edit(
-            FITS,
-            ("n > 1", "n"),
-            ("train(1)\n    return 1", 'raise torch.OutOfMemoryError("none fits")'),
-        ): "you raised a new OutOfMemoryError: none fits",
-        edit(HALVING, ("//= 2", "-= 1")): "you tried [64, 63, 62",
     },
 )
