@@ -5,7 +5,7 @@ import torch
 from torch.cuda import max_memory_allocated, memory_allocated, reset_peak_memory_stats
 
 from simulate.allocator import MIB, CachingAllocator
-from simulate.gpu_memory import Attempts, Enough, KeptForBackward, asked_by_torch_cuda
+from simulate.gpu_memory import KeptForBackward, asked_by_torch_cuda
 
 
 @pytest.fixture
@@ -61,37 +61,3 @@ def test_what_is_kept_for_backward():
         with torch.no_grad():
             model(x)
     assert kept.most == 480
-
-
-def test_attempts_run_out_of_memory():
-    attempt = Attempts(room=3)
-    with pytest.raises(torch.OutOfMemoryError, match="4 samples") as caught:
-        attempt(4)
-    assert attempt.own(caught.value) and not attempt.own(ValueError())
-    attempt(3)
-    assert attempt.calls == [4, 3] and str(attempt) == "[4, 3]"
-    assert attempt.held  # `caught` has the failed attempt's traceback
-
-
-def test_an_attempt_that_is_over_holds_nothing():
-    attempt = Attempts(room=3)
-    try:
-        attempt(4)
-    except torch.OutOfMemoryError:
-        pass
-    attempt(2)
-    assert not attempt.held
-
-
-def test_attempts_raise_another_error_and_come_to_an_end():
-    error = ValueError()
-    attempt = Attempts(room=8, error=error, at=4)
-    with pytest.raises(ValueError) as caught:
-        attempt(4)
-    assert caught.value is error and attempt.own(error)
-    for wrong in (0, 2.5):
-        with pytest.raises(Enough):
-            attempt(wrong)
-    with pytest.raises(Enough, match=", …"):
-        for _ in range(99):
-            attempt(1)
