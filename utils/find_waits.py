@@ -12,11 +12,10 @@ from collections.abc import Callable
 from typing import NamedTuple
 from unittest import mock
 
-import numpy
 import torch
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 from torch.utils._pytree import tree_leaves
 from torch.utils.data import dataloader
 
@@ -29,16 +28,19 @@ MENDS = {
     "to the device": "blocking copy: pin it, non_blocking=True; or make it there",
     "asked for": "only a clock needs it",
 }
-# Operators of aten that wait on CUDA, by their sources (aten/src/ATen/native/cuda)
-VALUES = "_local_scalar_dense equal allclose _linalg_check_errors is_nonzero".split()
-SIZES = "nonzero masked_select bincount repeat_interleave _unique _unique2".split()
-SIZES += "unique_dim unique_consecutive unique_dim_consecutive".split()
+# Operators of aten that wait on CUDA, by their sources (aten/src/ATen/native): those
+# that read values of the device's tensors, and of which argument on they do
+VALUES = "_local_scalar_dense is_nonzero equal allclose histc linspace logspace"
+VALUES += " _linalg_check_errors _linalg_eigh _linalg_svd linalg_eig linalg_lstsq"
+VALUES = dict.fromkeys([*VALUES.split(), "linalg_pinv", "linalg_matrix_exp"], 0)
+VALUES |= {"normal": 1, "masked_fill": 2, "index_fill": 3}
+SIZES = "nonzero masked_select masked_scatter_backward bincount repeat_interleave"
+SIZES += " _unique _unique2 unique_dim unique_consecutive unique_dim_consecutive"
 INDEXED = "index index_put index_put_ _index_put_impl_ _unsafe_index".split()
-NAMES = {"_local_scalar_dense": "item", "_to_copy": "to", "_unique2": "unique"}
+NAMES = {"_local_scalar_dense": "item", "_to_copy": "to", "lift_fresh": "tensor"}
 # Functions of Python whose work the dispatcher does not see, or not on the CPU
 READS = "tolist numpy __array__ __dlpack__ cpu".split()
-MAKES = "empty zeros ones full rand randn randint randperm arange linspace eye".split()
-FROM_PYTHON = "tensor as_tensor new_tensor".split()
+FROM_PYTHON = "tensor as_tensor asarray new_tensor".split()
 SYNCHRONIZE = [torch.cuda, torch.mps, torch.xpu, torch.accelerator, torch.cpu]
 SYNCHRONIZE += [torch.cuda.Event, torch.cuda.Stream]
 
@@ -94,10 +96,11 @@ def find_waits(step: Callable[[], object], steps: int = 1) -> Waits:
     (torch.cuda.set_sync_debug_mode, and synchronize besides). On a CPU its tensors pass
     for tensors on a GPU, but for what a DataLoader or NumPy made and what the step
     makes without device=, until `.to(device)`; `.cpu()` brings to the host,
-    `.to("cpu")` counts as no move. Counters of optimizers on the host do not count. Not
-    seen: waits below PyTorch's operators, threads but autograd's, memory given back.
-    Compiled functions run eagerly meanwhile. LabError where `step` cannot be called;
-    its own errors pass.
+    `.to("cpu")` counts as no move. Counters of optimizers on the host do not count.
+    Compiled functions run eagerly meanwhile, with the waits that compiling avoids. Not
+    seen: waits below PyTorch's operators, of sparse tensors, of prod's and cumprod's
+    backward, of threads but autograd's, for memory given back. LabError where `step`
+    cannot be called; its own errors pass.
     """
     if not callable(step):
         raise LabError("find_waits asks a function without arguments: one step")
@@ -116,11 +119,13 @@ def find_waits(step: Callable[[], object], steps: int = 1) -> Waits:
 
 class _Seen:
     """counts: (place, operation, kind) → how often. device: type of the accelerator
-    that tensors were on. On a CPU, _on_host marks the tensors of the host.
+    that tensors were on. On a CPU, _on_host marks the tensors of the host. bracket:
+    while a tensor on the device is indexed.
     """
 
     def __init__(self):
-        self.counts, self.device, self.quiet = collections.Counter(), None, 0
+        self.counts, self.device = collections.Counter(), None
+        self.quiet = self.bracket = 0
 
     @contextlib.contextmanager
     def watching(self):
@@ -139,6 +144,8 @@ class _Seen:
                 patches.append((owner, "synchronize", self.asking(owner.synchronize)))
             for patch in patches:
                 stack.enter_context(mock.patch.object(*patch))
+            # under a mode the compiler gives up, for ever
+            stack.enter_context(torch.compiler.set_stance("force_eager"))
             stack.enter_context(_Functions(self))
             stack.enter_context(_Operators(self))
             yield
@@ -159,29 +166,32 @@ class _Seen:
             self.quiet -= 1
 
     def note(self, operation, kind):
-        if not self.quiet:
+        lazy = (self.device, kind) == ("xla", "to the device")
+        if not (self.quiet or lazy):
             self.counts[_place(), operation, kind] += 1
 
-    def mark(self, tree):
-        """On a CPU: these tensors are on the host."""
+    def mark(self, tree, number=False):
+        """These tensors are on the host, if on a CPU; so is the number in x[i] = 0."""
         for x in _tensors(tree):
-            if x.device.type == "cpu":
+            if x.device.type == "cpu" or number:
                 x._on_host = True
+            else:
+                self.on_device(x)
 
     def mark_counters(self, optimizer, args, kwargs):
         for group in optimizer.param_groups:
-            on_device = group.get("capturable") or group.get("fused")
-            for parameter in group["params"]:
-                counter = optimizer.state.get(parameter, {}).get("step")
-                if torch.is_tensor(counter) and not on_device:
-                    counter._on_host = True
+            self.mark([value for key, value in group.items() if key != "params"])
+        for state in optimizer.state.values():
+            if isinstance(state, dict):
+                self.mark([state.get("step"), state.get("mu_product")])
 
     def on_device(self, x):
         kind = x.device.type
         if kind not in ("cpu", "meta"):
             self.device = kind
-            return True
-        return kind == "cpu" and not self.device and not hasattr(x, "_on_host")
+        elif kind == "meta" or self.device:
+            return False
+        return not hasattr(x, "_on_host")
 
 
 class _Operators(TorchDispatchMode):
@@ -195,47 +205,52 @@ class _Operators(TorchDispatchMode):
         kwargs, name = kwargs or {}, func.overloadpacket.__name__
         kind = self.kind(name, args, kwargs)
         if kind:
-            self.seen.note(NAMES.get(name, name.strip("_")), kind)
+            self.seen.note(NAMES.get(name, name.strip("_2")), kind)
         out = func(*args, **kwargs)
         given = _tensors((args, kwargs))
-        if given and not any(map(self.seen.on_device, given)):
-            self.seen.mark(out)
+        made = name == "lift_fresh" or (name == "scalar_tensor" and self.seen.bracket)
+        if (made and not kind) or (given and not any(map(self.seen.on_device, given))):
+            self.seen.mark(out, number=made and self.seen.bracket)
+        if name == "_pack_padded_sequence":  # the batches' sizes
+            self.seen.mark(out[1])
         return out
 
     def kind(self, name, args, kwargs):
-        there, first = self.seen.on_device, next(iter(_tensors(args)), None)
-        if name in VALUES:
-            return "value" if any(map(there, _tensors(args))) else None
-        if name in SIZES:
-            return "size" if there(first) and not kwargs.get("output_size") else None
-        if name in INDEXED and there(first):
-            return self.indexed(name, args)
-        if name == "_to_copy" and kwargs.get("device") and self.seen.device:
-            return self.moved(first.device, kwargs["device"], kwargs)
-        if name == "copy_" and not kwargs.get("non_blocking"):
-            target, source = args[0], args[1]
-            here, away = there(target), there(source)
-            if here != away and not (len(args) > 2 and args[2]):
-                return "to the device" if here else "to the host"
-        return None
-
-    def moved(self, source, target, kwargs):
-        ends = {source.type, torch.device(target).type}
-        if len(ends) == 1 or "cpu" not in ends or kwargs.get("non_blocking"):
+        there, given, plain = self.seen.on_device, _tensors(args), name.rstrip("_")
+        if plain in VALUES and any(map(there, _tensors(args[VALUES[plain] :]))):
+            # histc reads if it is given no range
+            return None if name == "histc" and len(args) > 2 else "value"
+        if not given:
             return None
-        if source.type != "cpu":
-            return "to the host"
-        return None if "xla" in ends else "to the device"  # lazy: nobody waits
+        if name in SIZES.split() and there(given[0]):
+            return None if kwargs.get("output_size") else "size"
+        if name in INDEXED and there(given[0]):
+            return self.indexed(name, args)
+        waits = not kwargs.get("non_blocking")
+        if name == "_to_copy" and kwargs.get("device") and waits:
+            ends = given[0].device.type, torch.device(kwargs["device"]).type
+            if ends.count("cpu") == 1 and "meta" not in ends:
+                return "to the host" if ends[1] == "cpu" else "to the device"
+        if name == "copy_" and waits and not any(args[2:]):
+            here, away = map(there, args[:2])
+            if here != away:
+                return "to the device" if here else "to the host"
+        copied = name == "where" and len({*map(there, given)}) == 2
+        if name == "lift_fresh" and there(given[0]):
+            # of Python's numbers; of a list in brackets
+            copied = given[0].dim() if self.seen.bracket else self.seen.device
+        return "to the device" if copied else None
 
     def indexed(self, name, args):
+        there = self.seen.on_device
         indices = [x for x in args[1] if isinstance(x, torch.Tensor)]
         masks = [x for x in indices if x.dtype in (torch.bool, torch.uint8)]
-        if masks:  # x[mask] = number becomes masked_fill (canDispatchToMaskedFill)
-            fills = "put" in name and args[2].numel() == 1 and len(indices) == 1
+        number = "put" in name and args[2].numel() == 1 and not there(args[2])
+        if any(map(there, masks)):
+            # x[mask] = 0 is masked_fill (canDispatchToMaskedFill)
+            fills = number and len(indices) == 1 and not any(args[3:])
             return None if fills else "size"
-        if any(x.device.type == "cpu" and not self.seen.on_device(x) for x in indices):
-            return "to the device"
-        return None
+        return "to the device" if number or not all(map(there, indices)) else None
 
 
 class _Functions(TorchFunctionMode):
@@ -250,82 +265,65 @@ class _Functions(TorchFunctionMode):
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs, name, seen = kwargs or {}, getattr(func, "__name__", ""), self.seen
         given = _tensors((args, kwargs))
-        on_cpu = all(x.device.type == "cpu" for x in given)
         there = [x for x in given if seen.on_device(x)]
-        if name in ("__getitem__", "__setitem__") and there[:1] == given[:1] != []:
-            # each list among the brackets becomes a tensor, on the host
-            for part in args[1] if isinstance(args[1], tuple) else [args[1]]:
-                array = isinstance(part, numpy.ndarray) and not seen.device
-                if array or isinstance(part, (list, range)):
-                    seen.note("index", "to the device")
+        if name in ("__getitem__", "__setitem__") and seen.on_device(args[0]):
+            seen.bracket = 1
+            try:
+                return func(*args, **kwargs)
+            finally:
+                seen.bracket = 0
         if name == "__repr__" and there:  # it switches modes off
             seen.note("print", "value")
+        if name == "ctc_loss" and there:
+            seen.note(name, "to the device")  # its lengths
+            with _disable_current_modes():  # under them it refuses those of the host
+                return func(*args, **kwargs)
         if name in FROM_PYTHON:
             return self.made(func, name, args, kwargs, there)
-        if name == "ctc_loss" and on_cpu and not seen.device:
-            for _ in filter(seen.on_device, _tensors([*args, *kwargs.values()][2:4])):
-                seen.note(name, "to the host")
-        if on_cpu and not seen.device:
-            if name in READS and there:
-                seen.note(name, "to the host")
-                out = func(*args, **kwargs)
-                if name == "cpu":
-                    out = out.clone()
-                    seen.mark(out)
-                return out
+        if seen.device or any(x.device.type != "cpu" for x in given):
+            return func(*args, **kwargs)
+        if name in ("to", "type_as") and given and not seen.on_device(given[0]):
             target = [*args[1:2], kwargs.get("device")]
-            named = any(isinstance(each, (str, torch.device)) for each in target)
-            if name in ("to", "cuda") and named and not there:
+            if there or any(isinstance(each, (str, torch.device)) for each in target):
                 return self.sent(func, args, kwargs)
-            if name == "one_hot":  # CUDA does not check the labels
-                if there and [*args[1:], *kwargs.values()] in ([], [-1]):
-                    seen.note(name, "value")
-                with seen.silent():
-                    return func(*args, **kwargs)
+        if name == "one_hot":  # CUDA does not check the labels
+            if there and [*args[1:], *kwargs.values()] in ([], [-1]):
+                seen.note(name, "value")
+            with seen.silent():
+                return func(*args, **kwargs)
         out = func(*args, **kwargs)
-        if (name in MAKES and not kwargs.get("device")) or name == "from_numpy":
-            if torch.get_default_device().type == "cpu":
-                seen.mark(out)
+        if name in READS and there:
+            seen.note(name, "to the host")
+            out = out.clone() if name == "cpu" else out
+        if name == "cpu" or not (given or kwargs.get("device")):
+            seen.mark(out)
         return out
 
     def made(self, func, name, args, kwargs, there):
         """torch.tensor and its like: from numbers, or from tensors in a list."""
-        seen, single = self.seen, torch.is_tensor(args[0] if args else None)
-        with seen.silent():
-            out = func(*args, **kwargs)
-        if not single:
-            for _ in there if name != "new_tensor" else there[1:]:
-                seen.note(name, "value")
-        device = kwargs.get("device") or (name == "new_tensor" and args[0].device)
-        if device == "cpu" and _within_torch():  # an optimizer's counter
-            device = None
-        if single or (not device and torch.get_default_device().type == "cpu"):
-            if not there:
-                seen.mark(out)
-        elif seen.on_device(out) and out.device.type != "xla":
-            seen.note(name, "to the device")
-        return out
+        seen, own = self.seen, name == "new_tensor"
+        data, device = args[own:][:1], kwargs.get("device") or (own and there[:1])
+        if device == "cpu" and sys._getframe(2).f_code.co_filename.startswith(TORCH):
+            device = None  # an optimizer's counter
+        single = any(map(torch.is_tensor, data))
+        for _ in [] if single else there[own:]:
+            seen.note(name, "value")
+        if device and not (seen.device or (single and there)):
+            return self.sent(func, args, kwargs, name)
+        return func(*args, **kwargs)
 
-    def sent(self, func, args, kwargs):
-        """x.to(device) of a tensor of the host, on a CPU: a copy."""
+    def sent(self, func, args, kwargs, name="to"):
+        """On a CPU: to the device, a copy."""
         if not kwargs.get("non_blocking") and True not in args[2:]:
-            self.seen.note("to", "to the device")
+            self.seen.note(name, "to the device")
         out = func(*args, **kwargs)
-        out = out.clone() if out is args[0] else out
+        out = out.clone() if any(out is each for each in args) else out
         vars(out).pop("_on_host", None)
         return out
 
 
 def _tensors(tree):
     return [x for x in tree_leaves(tree) if isinstance(x, torch.Tensor)]
-
-
-def _within_torch():
-    """Whether PyTorch itself makes the call that a mode looks at."""
-    frame = sys._getframe(1)
-    while frame.f_code.co_filename in (__file__, torch.overrides.__file__):
-        frame = frame.f_back
-    return frame.f_code.co_filename.startswith(TORCH)
 
 
 LIBRARIES = tuple({sysconfig.get_path(name) for name in ("purelib", "platlib")})

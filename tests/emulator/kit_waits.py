@@ -10,10 +10,10 @@ import torch
 from tests.utils.test_find_waits import OPTIMIZERS, TABLE, program, training
 from utils.find_waits import find_waits
 
-# The mode does not report these, or the emulated device waits where CUDA does not: it
-# computes them with values from the host (canDispatchToMaskedFill and Repeat.h have the
-# source).
-UNLIKE = {"assign(x.clone(), mask, 0.0)": 1, "assign(x.clone(), labels, 0.0)": 1}
+# The emulated device waits where CUDA does not: it computes these with values from the
+# host (canDispatchToMaskedFill and Repeat.h have the source).
+UNLIKE = {"assign(x.clone(), mask, 0.0)": 1}
+UNLIKE["assign(x.clone(), (slice(None), mask[0]), 0.0)"] = 1
 UNLIKE["torch.repeat_interleave(labels, labels, output_size=28)"] = 1
 UNLIKE["repr(x.sum())"] = 8  # a print reads several values
 
@@ -42,7 +42,14 @@ def test_as_cuda_says(text):
 @pytest.mark.parametrize("name, options", [*OPTIMIZERS, ("Adam", {"capturable": True})])
 def test_no_false_alarm_with_an_optimizer(name, options):
     step = training("cuda", name, options)
-    assert find_waits(step) == ([], "cuda") and warned(step) == 0
+    assert find_waits(step) == ([], "cuda")
+    assert warned(step) == 0 or name == "Rprop"  # it fills by masks: UNLIKE
+
+
+@pytest.mark.parametrize("name", ["ASGD", "Adafactor"])
+def test_optimizers_that_wait(name):
+    step = training("cuda", name)
+    assert sum(wait.times for wait in find_waits(step).waits) == warned(step) > 0
 
 
 def test_the_scaler_reads_once():
@@ -59,6 +66,23 @@ def test_the_scaler_reads_once():
 
     (wait,) = find_waits(step).waits
     assert "scaler.step" in wait.code and wait.times == warned(step) == 1
+
+
+def test_lengths_on_the_host():
+    """Under a mode PyTorch sends them where it refuses them."""
+    x = torch.randn(8, 2, 4, device="cuda", requires_grad=True)
+    labels, long = (
+        torch.ones(2, 3, dtype=torch.long, device="cuda"),
+        torch.tensor([8, 8]),
+    )
+
+    def step():
+        torch.nn.functional.ctc_loss(
+            x.log_softmax(2), labels, long, long // 4
+        ).backward()
+
+    (wait,) = find_waits(step).waits
+    assert (wait.operation, wait.kind) == ("ctc_loss", "to the device") and warned(step)
 
 
 def test_what_only_a_clock_asks_for():
