@@ -17,60 +17,10 @@ from simulate.fake import Fetched, MetaAsGpu
 from simulate.operators import Operators
 from simulate.roofline import transformer_flops
 from simulate.waits import CountWaits
+from utils.trace import busy
 
 # as in the lesson: the profiler keeps its log to itself
 os.environ.setdefault("KINETO_LOG_LEVEL", "99")
-
-
-# --------------------------------------------------------------------------------------
-# 09.0
-
-
-def five_sums():
-    """five sums in a loop"""
-    for _ in range(5):
-        torch.ones(3).sum()
-
-
-def two_layers():
-    """a training step of two layers"""
-    layers = nn.Sequential(nn.Linear(4, 3), nn.GELU(), nn.Linear(3, 2))
-    layers(torch.ones(8, 4)).square().mean().backward()
-
-
-def one_product():
-    """one product"""
-    torch.ones(2, 3) @ torch.ones(3, 2)
-
-
-CALLS = [  # operator, program, number of calls, why
-    (
-        "aten::sum",
-        five_sums,
-        5,
-        "call the program once, in the `with` block; the row of a name has the count"
-        " of all its calls",
-    ),
-    (
-        "aten::mm",
-        one_product,
-        1,
-        "aten::matmul calls it; operators that others call count as well",
-    ),
-    ("aten::addmm", two_layers, 2, "each layer multiplies once in its forward pass"),
-    ("aten::mm", two_layers, 3, "the lesson says why not four"),
-    ("aten::add", two_layers, 0, "aten::addmm is another operator"),
-    ("aten::linear", two_layers, 2, "operators that call others count as well"),
-    ("aten::mm", five_sums, 0, "it is never called"),
-]
-
-
-def check_calls_of(answer):
-    for name, program, expected, why in CALLS:
-        shown = f"{name!r} in {program.__doc__}"
-        got = call(answer, name, program, shown=shown)
-        expect.number(got, shown, "a number of calls, 0 if there is none")
-        expect.equal(got, expected, shown, why)
 
 
 # --------------------------------------------------------------------------------------
@@ -134,40 +84,97 @@ def _steps_held(got, shown):
 # 09.2
 
 NAMES = "busy", "input-bound", "sync-bound", "launch-bound"
-FIGURES = [  # step, busy, data, fetched
-    ((10, 9.5, 0.2, 0), "busy"),
-    ((10, 9, 0.2, 0), "busy"),
-    ((20, 20, 0, 0), "busy"),
-    ((10, 8.9, 0.2, 0), "launch-bound"),
-    ((1000, 898, 20, 0), "launch-bound"),
-    ((10, 9, 6, 200), "busy"),
-    ((20, 4, 12, 0), "input-bound"),
-    ((20, 16, 2.5, 0), "input-bound"),
-    ((20, 4, 9, 0), "input-bound"),
-    ((20, 4, 12, 128), "input-bound"),
-    ((20, 4, 8, 0), "launch-bound"),
-    ((20, 4, 7, 0), "launch-bound"),
-    ((20, 5, 7.25, 0), "launch-bound"),
-    ((20, 4, 2, 128), "sync-bound"),
-    ((20, 4, 8, 2), "sync-bound"),
-    ((20, 4, 2, 1), "launch-bound"),
-    ((2, 0.5, 0.5, 0), "launch-bound"),
+
+
+def _event(cat, name, start, end, pid=0, tid=7):
+    where = {"pid": pid, "tid": tid, "ph": "X"}
+    return {"cat": cat, "name": name, "ts": start, "dur": end - start, **where}
+
+
+def _trace(kernels, host):
+    """kernels: (start, end) in µs; host: (category, name, start, end)."""
+    events = [_event("kernel", "a kernel", *span) for span in kernels]
+    return events + [_event(*each, pid=1, tid=1) for each in host]
+
+
+def _launches(start, end, name="cudaLaunchKernel"):
+    return [("cpu_op", "aten::mul", start, end), ("cuda_runtime", name, start + 2, end)]
+
+
+LOADER = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
+TENTHS = [(0, 60), (100, 160), (200, 260)]  # two gaps of 40 µs
+FAULTS = [  # events, lines that wait, the fault, why
+    (_trace([(0, 90), (95, 200)], _launches(85, 100)), 0, "busy", "the share is 98%"),
+    (_trace([(0, 50), (60, 100)], []), 3, "busy", "90% is asked, and asked first"),
+    (
+        _trace([(0, 60), (40, 90), (95, 100)], _launches(80, 96)),
+        1,
+        "busy",
+        "kernels of two streams overlap, and the share is 95%",
+    ),
+    (
+        _trace(
+            [(0, 60), (100, 160), (190, 250), (280, 340)],
+            [("user_annotation", "data", 60, 100), *_launches(158, 282)],
+        ),
+        0,
+        "launch-bound",
+        "the longest gap is in data, but of 100 µs idle 60 are launching",
+    ),
+    (
+        _trace(TENTHS, _launches(55, 100) + _launches(155, 200)),
+        0,
+        "launch-bound",
+        "all idle time is in aten:: and cudaLaunchKernel, and no line waits",
+    ),
+    (
+        _trace(TENTHS, [("cpu_op", f"aten::{n}", n, n + 50) for n in (55, 155)]),
+        0,
+        "launch-bound",
+        "all idle time is in aten::, operators that have not launched yet",
+    ),
+    (
+        _trace(TENTHS, _launches(60, 90, "hipLaunchKernel")),
+        0,
+        "input-bound",
+        "of 80 µs idle 30 are launching, 50 in no event",
+    ),
+    (
+        _trace(TENTHS, _launches(60, 80) + _launches(160, 200, "hipLaunchKernel")),
+        0,
+        "launch-bound",
+        "of 80 µs idle 60 are launching: aten::, cuda and hip together",
+    ),
+    (
+        _trace(TENTHS, _launches(55, 100) + _launches(155, 200)),
+        1,
+        "sync-bound",
+        "all idle time is launching, and a line waits: that emptied the queue",
+    ),
+    (
+        _trace(TENTHS, [("user_annotation", LOADER, 50, 210)]),
+        2,
+        "input-bound",
+        "all idle time is in the DataLoader, whatever waits",
+    ),
+    (
+        _trace(TENTHS, [("user_annotation", "data", 60, 100), *_launches(165, 200)]),
+        0,
+        "input-bound",
+        "of 80 µs idle 40 are in the range data, 5 in no event, 35 launching",
+    ),
 ]
 
 
 def check_name_fault(answer):
-    for figures, right in FIGURES:
-        step, busy, data, fetched = figures
-        shown = f"{step=}, {busy=}, {data=}, {fetched=}"
-        got = call(answer, *figures, shown=shown)
+    for trace, waits, right, why in FAULTS:
+        found = busy(trace)
+        inside = ", ".join(f"{s * 1e6:.0f} µs {name}" for name, s in found.idle.items())
+        shown = f"waits = {waits}, a share of {found.share:.0%}, and idle: {inside}"
+        got = call(answer, trace, waits, shown=shown)
         if not isinstance(got, str) or got not in NAMES:
             names = ", ".join(map(repr, NAMES))
             raise Wrong(f"for {shown} you returned {got!r}, expected one of {names}")
-        why = (
-            f"asked in the order of the text: the GPU worked {100 * busy / step:g}% of"
-            f" the step, the data range took {data} of {step - busy:g} ms of idle time,"
-            f" values fetched: {fetched}"
-        )
         expect.equal(got, right, shown, why, said="you said")
 
 
@@ -480,37 +487,6 @@ def _call_mfu(answer, make, shape, seconds, peak, shown):
 
 EXERCISES = [
     Exercise(
-        number="09.0",
-        title="Ask the profiler",
-        name="calls_of",
-        stars=1,
-        check=check_calls_of,
-        hints=[
-            (
-                "with profile(**options) as prof: call the program in the block, and"
-                " ask prof after it."
-            ),
-            "Each row of prof.key_averages() has a key, the name, and a count.",
-            (
-                "sum(row.count for row in prof.key_averages() if row.key == name) is 0"
-                " where there is no such row."
-            ),
-        ],
-        solution="""
-from torch.profiler import profile
-
-
-def calls_of(name, program):
-    with profile() as prof:
-        program()
-    return sum(row.count for row in prof.key_averages() if row.key == name)
-""",
-        praise=(
-            "A test can say so: this part of my program calls aten::item never, and"
-            " aten::mm three times."
-        ),
-    ),
-    Exercise(
         number="09.1",
         title="Record the steps that matter",
         name="record",
@@ -547,25 +523,36 @@ def record(step, steps, first, count):
     ),
     Exercise(
         number="09.2",
-        title="Name the fault",
+        title="Name the fault in a trace",
         name="name_fault",
         stars=1,
         check=check_name_fault,
         hints=[
-            "The time that needs an explanation is step - busy, the GPU's idle time.",
-            "Ask in the order of the text, and return at the first yes.",
+            "found = busy(trace) has .share and .idle; return at the first yes.",
             (
-                "busy >= 0.9 * step; data > (step - busy) / 2; fetched > 1; else"
-                " launch-bound."
+                'name.startswith(("aten::", "cuda", "hip")) says whether an event'
+                " belongs to launching."
+            ),
+            (
+                "launching = sum(s for name, s in found.idle.items() if …), to be"
+                " compared with sum(found.idle.values()) / 2."
             ),
         ],
         solution="""
-def name_fault(step, busy, data, fetched):
-    if busy >= 0.9 * step:
+from utils.trace import busy
+
+
+def name_fault(trace, waits):
+    found = busy(trace)
+    if found.share >= 0.9:
         return "busy"
-    if data > (step - busy) / 2:
+    launching = 0
+    for name, seconds in found.idle.items():
+        if name.startswith(("aten::", "cuda", "hip")):
+            launching += seconds
+    if launching < sum(found.idle.values()) / 2:
         return "input-bound"
-    return "sync-bound" if fetched > 1 else "launch-bound"
+    return "sync-bound" if waits else "launch-bound"
 """,
         praise=(
             "A rule of thumb, good enough to know where to look. A real loop has two"
@@ -576,7 +563,7 @@ def name_fault(step, busy, data, fetched):
         number="09.3",
         title="Which roof?",
         name="bound",
-        stars=2,
+        stars=1,
         check=check_bound,
         hints=[
             "FLOP: 2·m·k·n. Bytes: b times the numbers of the three matrices.",
@@ -603,7 +590,7 @@ def bound(m, k, n, b, rate, bandwidth):
         number="09.4",
         title="Mend an epoch",
         name="epoch",
-        stars=3,
+        stars=2,
         check=check_epoch,
         hints=[
             (

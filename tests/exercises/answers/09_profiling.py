@@ -4,61 +4,6 @@ from tests.exercises.answers import SOLUTION, Answers, edit
 
 ANSWERS = {}
 
-CALLS_OF = SOLUTION["09.0"]
-ANSWERS["09.0"] = Answers(
-    right=[
-        """
-from torch.profiler import ProfilerActivity, profile
-
-
-def calls_of(name, program):
-    with profile(activities=[ProfilerActivity.CPU]) as prof:
-        program()
-    return len([event for event in prof.events() if event.name == name])
-""",
-        """
-import collections
-from torch.autograd.profiler import profile
-
-
-def calls_of(name, program):
-    with profile() as prof:
-        program()
-    return collections.Counter(event.key for event in prof.function_events)[name]
-""",
-    ],
-    wrong={
-        edit(
-            CALLS_OF, ("row.key == name", "name in row.key")
-        ): "aten::addmm is another operator",
-        """
-from torch.profiler import profile
-
-
-def calls_of(name, program):
-    with profile() as prof:
-        program()
-    return {row.key: row.count for row in prof.key_averages()}.get(name)
-""": "expected a number of calls, 0 if there is none",
-        edit(
-            CALLS_OF,
-            ("    with", "    program()\n    with"),
-            ("        program()", "        pass"),
-        ): "call the program once, in the `with` block",
-        """
-from torch.profiler import profile
-
-
-def calls_of(name, program):
-    with profile() as prof:
-        program()
-    return sum(
-        event.name == name for event in prof.events() if event.cpu_parent is None
-    )
-""": "aten::matmul calls it",
-    },
-)
-
 RECORD = SOLUTION["09.1"]
 ANSWERS["09.1"] = Answers(
     right=[
@@ -109,44 +54,90 @@ NAME_FAULT = SOLUTION["09.2"]
 ANSWERS["09.2"] = Answers(
     right=[
         """
-def name_fault(step, busy, data, fetched):
-    idle = step - busy
-    if idle / step <= 0.1:
+from utils.trace import busy
+
+
+def name_fault(trace, waits):
+    share, idle = busy(trace).share, busy(trace).idle
+    starts = "aten::", "cuda", "hip"
+    launching = sum(t for name, t in idle.items() if name.startswith(starts))
+    if share > 0.9 or share == 0.9:
         return "busy"
-    elif data / idle > 0.5:
+    elif launching / sum(idle.values()) < 0.5:
         return "input-bound"
-    elif fetched >= 2:
+    elif waits >= 1:
         return "sync-bound"
     else:
         return "launch-bound"
 """,
         """
-def name_fault(step, busy, data, fetched):
+import re
+from utils.trace import busy
+
+
+def name_fault(trace, waits):
+    found = busy(trace)
+    by_kind = {True: 0, False: 0}
+    for name, seconds in found.idle.items():
+        by_kind[bool(re.match("aten::|cuda|hip", name))] += seconds
     rules = {
-        "busy": 10 * busy >= 9 * step,
-        "input-bound": 2 * data + busy > step,
-        "sync-bound": fetched not in (0, 1),
-        "launch-bound": True,
+        "busy": found.share >= 0.9,
+        "input-bound": by_kind[False] > by_kind[True],
+        "sync-bound": waits > 0,
     }
-    return next(name for name, holds in rules.items() if holds)
+    return next((name for name, holds in rules.items() if holds), "launch-bound")
 """,
     ],
     wrong={
+        edit(NAME_FAULT, ("found.idle", "found.longest", 2)): "the longest gap is in",
         edit(
-            NAME_FAULT, ("(step - busy)", "step")
-        ): "the data range took 2.5 of 4 ms of idle time",
-        edit(NAME_FAULT, (">= 0.9", "> 0.9")): "the GPU worked 90% of the step",
+            NAME_FAULT, ('("aten::", "cuda", "hip")', '("aten::", "cuda")')
+        ): "aten::, cuda and hip together",
         """
-def name_fault(step, busy, data, fetched):
-    if busy >= 0.9 * step:
+from utils.trace import busy
+
+
+def name_fault(trace, waits):
+    found = busy(trace)
+    if found.share >= 0.9:
         return "busy"
-    if fetched > 1:
+    if waits:
         return "sync-bound"
-    return "input-bound" if data > (step - busy) / 2 else "launch-bound"
-""": "you said 'sync-bound', expected 'input-bound': asked in the order of the text",
+    longest = next(iter(found.idle))
+    if longest.startswith(("aten::", "cuda", "hip")):
+        return "launch-bound"
+    return "input-bound"
+""": "whatever waits",
+        """
+from utils.trace import busy
+
+
+def name_fault(trace, waits):
+    kernels = sum(e["dur"] for e in trace if e["cat"] == "kernel")
+    if kernels >= 0.9 * sum(e["dur"] for e in trace):
+        return "busy"
+    name = next(iter(busy(trace).idle))
+    if not name.startswith(("aten::", "cuda", "hip")):
+        return "input-bound"
+    return "sync-bound" if waits else "launch-bound"
+""": "you said",
         edit(
             NAME_FAULT, ("-bound", " bound", 3)
         ): "you returned 'launch bound', expected one of",
+    },
+    equivalent={
+        (
+            "if launching < sum(found.idle.values()) / 2: → if launching <="
+            " sum(found.idle.values()) / 2:"
+        ): "Two sums of measured times are never the same.",
+        (
+            "if name.startswith(('aten::', 'cuda', 'hip')): → if"
+            " name.startswith(('cuda', 'aten::', 'hip')):"
+        ): "Any of the three will do.",
+        (
+            "if name.startswith(('aten::', 'cuda', 'hip')): → if"
+            " name.startswith(('aten::', 'hip', 'cuda')):"
+        ): "Any of the three will do.",
     },
 )
 
