@@ -12,8 +12,6 @@ from tools.lessons.recorder import claims_in
 # whose ratio it is (one: the figure itself). The last match counts.
 SAME = [
     ("00", "one call beats", r"Python loop +(\S+)", r"PyTorch +(\S+)"),
-    ("02", "65,536 copies of", r"65,536 × 1 KiB +(\S+) ms", r"1 × 64 MiB +(\S+) ms"),
-    ("02", "16 copies of", r"16 × 4 MiB +(\S+) ms", r"1 × 64 MiB +(\S+) ms"),
     ("04", "32 bits are faster", r"float64 (\S+) ms", r"float32 (\S+) ms"),
     ("05", "host_waits holds", r"host_waits .* (\S+) ms", r"stream_waits .* (\S+) ms"),
     ("06", "a new buffer in", r"new buffer +(\S+) ms", r"directly +(\S+) ms"),
