@@ -74,7 +74,8 @@ class AsCuda(contextlib.ExitStack):
         try:
             return func(*args, **kwargs)
         except self.no_value:
-            if func is not aten._local_scalar_dense.default:
+            # of tensors made in inference_mode it is still called item
+            if func not in (aten._local_scalar_dense.default, aten.item.default):
                 raise
             return 0.0 if args[0].dtype.is_floating_point else 0
 
@@ -108,6 +109,8 @@ class _Here(TorchFunctionMode):
     def __torch_function__(self, func, types, args=(), kwargs=None):
         if func is torch.Tensor.cuda:
             return args[0]
+        if func is torch.Tensor.__deepcopy__:  # it would copy the storage's data
+            return args[0].detach().clone().requires_grad_(args[0].requires_grad)
         kwargs = {name: _here(value) for name, value in (kwargs or {}).items()}
         return func(*map(_here, args), **kwargs)
 

@@ -20,6 +20,11 @@ from .timing import Speedup, measure_together, speedup, time_text
 # A judgment, not a bound.
 TOLERANCE, COARSE = 1e-3, 3e-2
 
+PLAIN = {  # what Dynamo calls some reasons, in words
+    "generic_jump": "an if or while asks for a tensor's value",
+    "step_unsupported": "cannot be compiled: the rest of the function runs eager",
+}
+
 
 class Pays(NamedTuple):
     """Whether torch.compile pays for a model and its inputs.
@@ -210,8 +215,7 @@ def _where(found):
     own = [frame for frame in found.user_stack if "site-packages" not in frame.filename]
     frame = (own or found.user_stack)[-1]
     reason = found.reason.partition("\n")[0]
-    if reason.startswith("generic_jump"):
-        reason = "an if or while asks for a tensor's value"
+    reason = PLAIN.get(reason.split(" ")[0], reason)
     return f"{os.path.basename(frame.filename)}:{frame.lineno}: {reason}"
 
 

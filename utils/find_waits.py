@@ -66,9 +66,7 @@ class Wait(NamedTuple):
 
 
 class Waits(NamedTuple):
-    """What `find_waits` saw. device: on which the step worked; on "cpu" its tensors
-    passed for tensors on a GPU.
-    """
+    """What `find_waits` saw. device: where the step worked; "cpu" passed for a GPU."""
 
     waits: list[Wait]
     device: str
@@ -140,9 +138,10 @@ class _Seen:
         with contextlib.ExitStack() as stack:
             stack.callback(register_optimizer_step_pre_hook(self.mark_counters).remove)
             patches = [(dataloader._BaseDataLoaderIter, "__next__", marked)]
-            for owner in SYNCHRONIZE:
-                patches.append((owner, "synchronize", self.asking(owner.synchronize)))
-            for patch in patches:
+            asked = [
+                (x, "synchronize", self.asking(x.synchronize)) for x in SYNCHRONIZE
+            ]
+            for patch in patches + asked:
                 stack.enter_context(mock.patch.object(*patch))
             # under a mode the compiler gives up, for ever
             stack.enter_context(torch.compiler.set_stance("force_eager"))
@@ -203,6 +202,11 @@ class _Operators(TorchDispatchMode):
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         kwargs, name = kwargs or {}, func.overloadpacket.__name__
+        if torch.is_inference_mode_enabled():  # there composed operators come whole
+            with self:
+                out = func.decompose(*args, **kwargs)
+            if out is not NotImplemented:
+                return out
         kind = self.kind(name, args, kwargs)
         if kind:
             self.seen.note(NAMES.get(name, name.strip("_2")), kind)
@@ -254,9 +258,7 @@ class _Operators(TorchDispatchMode):
 
 
 class _Functions(TorchFunctionMode):
-    """What only the call in Python shows: where a tensor is made, and on a CPU where it
-    is sent.
-    """
+    """What only the call in Python shows: where tensors are made; on a CPU, sent."""
 
     def __init__(self, seen):
         super().__init__()

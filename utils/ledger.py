@@ -53,9 +53,11 @@ class Ledger(TorchDispatchMode):
             self.note(x)
         out = self.call(func, args, kwargs or {})
         for x in tree_leaves(out):
+            known = len(self.pieces)  # views are no new tensors
             piece = self.note(x)
-            if piece and piece.nbytes > self.largest[0]:
-                self.largest = piece.nbytes, f"{func.overloadpacket} in {_line()}"
+            if len(self.pieces) > known and piece.nbytes > self.largest[0]:
+                where = _line() or self.phase()
+                self.largest = piece.nbytes, f"{func.overloadpacket} in {where}"
         return out
 
     def call(self, func, args, kwargs):
@@ -109,12 +111,13 @@ class Ledger(TorchDispatchMode):
 
 
 def _line():
-    """The innermost line of Python that belongs to no library."""
+    """The innermost line of Python that belongs to no library; None in a thread that
+    has none, such as autograd's for a GPU.
+    """
     frame = sys._getframe(1)
-    while frame.f_back:
-        file = frame.f_code.co_filename
-        if not any(part in file for part in LIBRARIES):
-            break
+    while any(part in frame.f_code.co_filename for part in LIBRARIES):
         frame = frame.f_back
+        if frame is None:
+            return None
     name = pathlib.PurePath(frame.f_code.co_filename).name
     return f"{frame.f_code.co_name}, {name}:{frame.f_lineno}"

@@ -19,6 +19,7 @@ from .timing import median_interval, time_text
 from .xla import launch_graph
 
 NEAR = 0.9  # what takes this share of a loop's time sets its pace
+FAR = 0.6  # below this share it does not, however unsteady the times
 ROUNDS = 11  # samples of each part; one that was disturbed does not widen the interval
 
 
@@ -34,8 +35,9 @@ class Part(NamedTuple):
         return f"{median:>7} a batch (95%: {low} to {high})"
 
     def fills(self, whole: "Part") -> bool:
-        """Whether it may be 90% of `whole`."""
-        return self.high >= NEAR * whole.low
+        """Whether it may be 90% of `whole`; not if its median is far below."""
+        near = self.median >= FAR * whole.median
+        return near and self.high >= NEAR * whole.low
 
 
 class Pace(NamedTuple):
@@ -108,6 +110,8 @@ def who_waits(
         _judge(parts, _pinned(kept), device, workers)
     )
     saved = max(0.0, 1 - parts["step"].median / loop.median)
+    if not workers:  # then a loader takes no more than its own time
+        saved = min(saved, alone.median / loop.median)
     return Pace(who, verdict, parts, saved, start)
 
 

@@ -2,13 +2,15 @@
 
 import math
 import time
+import traceback
+import types
 
 import pytest
 import torch
 from torch import nn
 
 from utils import compiling
-from utils.compiling import _apart, _values, _verdict, does_it_pay
+from utils.compiling import _apart, _values, _verdict, _where, does_it_pay
 from utils.errors import LabError
 from utils.needs import missing_compiler
 from utils.timing import Speedup
@@ -39,6 +41,12 @@ def test_graphs_breaks_with_their_line_and_other_inputs():
     ]
     assert found.agree and found.difference < 1e-5
     assert "graph breaks: 1" in str(found) and "other inputs: 2" in str(found)
+
+
+def test_a_break_whose_reason_dynamo_does_not_keep():
+    frame = traceback.FrameSummary("model.py", 50, "forward")
+    found = types.SimpleNamespace(reason="step_unsupported", user_stack=[frame])
+    assert _where(found).startswith("model.py:50: cannot be compiled")
 
 
 def test_of_the_same_code_compiled_before_it_says_so():

@@ -328,3 +328,17 @@ def test_what_waits_on_xla():
     assert find_waits(step) == ([], "xla")
     step = training(device, options={"capturable": True}, read=lambda x: x.item())
     assert [wait.operation for wait in find_waits(step).waits] == ["item"]
+
+
+def test_what_inference_mode_hides_is_found():
+    net, x = torch.nn.Linear(4, 2), torch.randn(3, 4)
+
+    def step():
+        with torch.inference_mode():
+            y = net(x)
+            y.sum().item()
+            y[y > 0]
+            return (y.argmax(1) == 0).float().mean() > 0.5 and None
+
+    waits = find_waits(step).waits
+    assert [wait.kind for wait in waits] == ["value", "size", "value"]

@@ -57,6 +57,12 @@ def test_what_cannot_be_told_apart_is_said_to_be_as_long():
     assert _judge(parts, True, CPU, 2)[0] == "both"
 
 
+def test_what_takes_half_of_the_loop_does_not_set_its_pace_however_unsteady():
+    parts = {"loop": Part(0.025, 0.019, 0.035), "loader": Part(0.007, 0.005, 0.01)}
+    parts["step"] = Part(0.012, 0.011, 0.025)
+    assert _judge(parts, True, CPU, 0)[0] == "between"
+
+
 @pytest.mark.parametrize(("returned", "done", "each"), [(24, 38, 10), (54, 54, 18)])
 def test_a_piece_of_the_loop_counts_as_one_in_its_middle(returned, done, each):
     """Three loads of 8, steps of 10 that go on behind: 3 × 10 + 8 s are 10 a batch. A
@@ -73,6 +79,14 @@ def test_unsteady_times_are_said_to_be_so():
     assert "unsteady" not in str(Pace("both", "", parts, 0.0, 0.0))
     parts["step"] = part(10, 0.3)
     assert "unsteady" in str(Pace("both", "", parts, 0.0, 0.0))
+
+
+def test_without_workers_a_loader_saves_no_more_than_its_own_time():
+    def sometimes_slow(batch):  # slow in the loop, not with the batch that is kept
+        time.sleep(0.001 if batch[0] == 0 else 0.004)
+
+    found = who_waits([torch.zeros(1), *[torch.ones(1)] * 99], sometimes_slow, "cpu")
+    assert found.saved == found.parts["loader"].median / found.parts["loop"].median
 
 
 class Items(Dataset):

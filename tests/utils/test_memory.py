@@ -1,5 +1,7 @@
 """rehearse counts as a GPU does, peak what a step holds; what both say."""
 
+import concurrent.futures
+import gc
 import weakref
 
 import pytest
@@ -10,6 +12,7 @@ from torch.profiler import ProfilerActivity, profile
 
 from utils.as_cuda import AsCuda
 from utils.errors import LabError
+from utils.ledger import _line
 from utils.memory import peak, rehearse
 from utils.trace import trace_events
 
@@ -57,6 +60,13 @@ def test_parameters_gradients_state_and_the_optimizer_s_temporaries(
     copies = optimizer == "AdamW" and not options
     assert (found.phase == "the optimizer step") == copies
     assert any("fused" in way for way in found.lower) == copies
+
+
+def test_without_lower_make_runs_once():
+    made, make = [], linear()
+    found = rehearse(lambda: made.append(1) or make(), lower=False)
+    assert len(made) == 1 and found.lower is None
+    assert found.peak == rehearse(make).peak and "changes tried" not in str(found)
 
 
 def test_gradients_that_live_through_forward_are_named():
@@ -140,6 +150,9 @@ def test_a_step_may_ask_for_values_and_devices_and_casts_to_half():
                 loss = net(x).float().sum()
             if loss > 1 or loss.isnan():
                 raise ValueError
+            with torch.inference_mode():
+                accuracy = (x > 0).float().mean()
+            seen.append(accuracy.item())
             seen.append(loss.item())
             scaler.scale(loss).backward()
             nn.utils.clip_grad_norm_(net.parameters(), 1.0)
@@ -150,6 +163,21 @@ def test_a_step_may_ask_for_values_and_devices_and_casts_to_half():
 
     found = rehearse(make)
     assert found.peak > 0 and not any("autocast" in way for way in found.lower)
+
+
+def test_a_model_with_buffers_may_be_copied():
+    def make():
+        model = nn.Sequential(nn.Linear(1024, 1024), nn.BatchNorm1d(1024))
+        average = torch.optim.swa_utils.AveragedModel(model, use_buffers=True)
+
+        def step():
+            model(torch.ones(8, 1024)).sum().backward()
+            model.zero_grad()
+            average.update_parameters(model)
+
+        return step
+
+    assert rehearse(make, lower=False).before / MIB == pytest.approx(8, abs=0.1)
 
 
 def test_within_as_cuda_the_rules_are_cuda_s_and_afterwards_none_is_left():
@@ -229,6 +257,36 @@ def test_a_leak_is_told_from_a_cache_that_is_filled_once():
     found = peak(leak, "cpu")
     assert found.grows == MIB and "leaves 1 MiB behind" in str(found)
     assert peak(fill, "cpu").grows == 0
+
+
+class Trainer:
+    """A cycle, which only a full collection frees: nothing younger does."""
+
+    def __init__(self):
+        self.me, layer = self, nn.Linear(512, 512)
+        self.optimizer = torch.optim.SGD(layer.parameters(), lr=0.1, momentum=0.9)
+        layer(torch.ones(1, 512)).sum().backward()
+        self.optimizer.step()
+        gc.collect(0)
+        gc.collect(1)
+
+
+def test_cycles_that_wait_for_a_full_collection_are_no_leak():
+    assert peak(Trainer, "cpu").grows == 0
+    assert rehearse(lambda: Trainer() and Trainer, lower=False).grows == 0
+
+
+def test_a_view_is_no_new_tensor():
+    weight = torch.ones(1024, 1024)
+    found = peak(lambda: torch.ones(2, 1024) @ weight.t(), "cpu")
+    assert found.largest[0] == 2 * 1024 * 4, found
+    assert "new tensor" not in str(peak(lambda: weight.add_(1), "cpu"))
+
+
+def test_a_thread_without_a_line_of_the_reader_s_has_none():
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        assert pool.submit(_line).result() is None
+    assert "test_memory.py" in _line()
 
 
 def test_bad_input_of_peak():
