@@ -241,12 +241,15 @@ def _judge(parts, pinned, device, workers):
         return "loader", f"The loader sets the pace: {needs}.\n{more}"
     if not step.fills(loop):
         lost = time_text(loop.median - max(loader.median, step.median))
-        why = "It may be the handing over, or cores that they share."
         if not workers:
-            why = "Workers (num_workers=) would load while the step works."
+            return "between", (
+                f"Loader and step take turns: {needs}.\n"
+                "Workers (num_workers=) would load while the step works."
+            )
         return "between", (
             f"Neither loader nor step alone explains the loop: {lost} of"
-            f" {texts['loop']} a batch are lost\nbetween them (no overlap). {why}"
+            f" {texts['loop']} a batch are lost\nbetween them (no overlap): by the handing"
+            " over, or cores that they share."
         )
     if there.high < NEAR * step.low:
         how = "Fewer bytes (uint8), or a copy from a side stream (a prefetcher)."
