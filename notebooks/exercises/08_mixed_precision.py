@@ -1,6 +1,7 @@
 """Exercises of lesson 08."""
 
 import contextlib
+import functools
 import itertools
 import math
 
@@ -11,7 +12,7 @@ from course import expect
 from course.answers import NotAnswered, Wrong, call
 from course.exercises import Exercise
 from simulate.amp import AmpStep, autocast_type
-from simulate.fake import fake_autocast, fake_gpus
+from simulate.fake import fake_gpus
 
 # --------------------------------------------------------------------------------------
 # 08.1
@@ -76,83 +77,68 @@ def _check_autocast(answer, lift, kind, dtype):
 # --------------------------------------------------------------------------------------
 # 08.3
 
-LINES = {
-    "h @ w": (
-        "a matmul is on the list of what runs in 16 bits, so the float32 weight is"
-        " cast down"
-    ),
-    "h.softmax(-1)": "softmax is on CUDA's list of what needs float32",
-    "h.relu()": "relu is on no list, so it keeps the type of what it gets",
-    "h + w": (
-        "an addition is on no list, so the ordinary rule of type promotion holds: the"
-        " wider type wins"
-    ),
-    "h.sum()": "a sum over many numbers is on CUDA's list of what needs float32",
-    "torch.cat([h, w])": (
-        "cat is on no list, and of two types the wider one wins, as in an addition"
-    ),
-}
+
+class Add(torch.nn.Module):
+    """x plus a table of the type dtype."""
+
+    def __init__(self, dtype=torch.float32):
+        super().__init__()
+        self.register_buffer("table", torch.zeros(4, dtype=dtype))
+
+    def forward(self, x):
+        return x + self.table
 
 
-def check_dtypes(answer):
-    if not isinstance(answer, (list, tuple)) or len(answer) != len(LINES):
-        raise Wrong(f"expected a list of {len(LINES)} names of types, got {answer!r}")
-    with fake_autocast(torch.float16):
-        h = torch.ones(8, 8, dtype=torch.float16, device="cuda")
-        names = {"torch": torch, "h": h, "w": torch.ones(8, 8, device="cuda")}
-        dtypes = [str(eval(line, names).dtype) for line in LINES]
-    for given, dtype, (line, why) in zip(answer, dtypes, LINES.items(), strict=True):
-        name = str(given).removeprefix("torch.")
-        expect.equal(name, dtype.removeprefix("torch."), line, why, "you said")
+class Block(torch.nn.Module):
+    """Runs its parts in another order than it has made them in."""
+
+    def __init__(self):
+        super().__init__()
+        self.late, self.last, self.mask = Add(), torch.nn.Linear(4, 4), Add()
+        self.act, self.first = torch.nn.ReLU(), torch.nn.Linear(4, 4)
+
+    def forward(self, x):
+        return self.late(self.last(self.act(self.mask(self.first(x)))))
 
 
-# --------------------------------------------------------------------------------------
-# 08.6
-
-EVEN = "it lies halfway between two neighbors, and the even one wins"
-SMALL = "below 2**(1 - bias) the steps get no smaller, down to zero"
-REACH = "the largest number is (2 - 2**-m) * 2**bias, and what is too large is infinite"
-FIRST = "round first: the nearest is the largest number. Only then ask for infinity"
-BEYOND = "the next number would be too large, and it is the even one: infinity"
-KEPT = [  # x, bits of the exponent, of the mantissa, what is kept, why
-    (3, 5, 10, 3.0, "a number that all formats know"),
-    (0.3, 5, 10, 0.300048828125, "the nearest of its neighbors, 2**-12 apart"),
-    (-0.3, 4, 3, -0.3125, "the nearest of its neighbors, 2**-5 apart"),
-    (1.99, 3, 4, 2.0, "the nearest may be the next power of two"),
-    (1 + 2**-11, 5, 10, 1.0, EVEN),
-    (1 + 3 * 2**-11, 5, 10, 1 + 2**-9, EVEN),
-    (-1.1875, 4, 3, -1.25, EVEN),
-    (1e-7, 5, 10, 2**-23, SMALL),
-    (-3 * 2**-11, 4, 3, -(2**-9), SMALL),
-    (7 * 2**-9, 4, 3, 7 * 2**-9, SMALL),
-    (3 * 2**-134, 8, 7, 2**-132, EVEN),
-    (2**-24, 5, 10, 2**-24, "the smallest number of this format"),
-    (2**-26, 5, 10, 0.0, "less than half of the smallest number is zero"),
-    (2**-25, 5, 10, 0.0, EVEN),
-    (0.0, 8, 7, 0.0, "zero stays zero"),
-    (57344, 5, 2, 57344.0, "the largest number of this format"),
-    (70000, 8, 7, 70144.0, "the nearest of its neighbors, 512 apart"),
-    (70000, 4, 3, math.inf, REACH),
-    (-70000, 5, 10, -math.inf, f"{REACH}, here on the other side"),
-    (247.2, 4, 3, 240.0, FIRST),
-    (65518.4, 5, 10, 65504.0, FIRST),
-    (65520, 5, 10, math.inf, BEYOND),
-    (-248, 4, 3, -math.inf, f"{BEYOND}, on the other side"),
-    (
-        0.1,
-        8,
-        30,
-        round(0.1 * 2**34) / 2**34,
-        "float32 keeps 23 bits of mantissa, a Python number 52: compute with those",
-    ),
-]
+def _models(dtype):
+    """(what it is, the model, the names of the modules that widen, why)"""
+    nn, layer = torch.nn, functools.partial(torch.nn.Linear, 4, 4)
+    yield "a layer and a ReLU", nn.Sequential(layer(), nn.ReLU()), [], "none widens"
+    why = "the mask makes float32 of 16 bits; the ReLU after it was given float32"
+    model = nn.Sequential(layer(), Add(), nn.ReLU(), layer())
+    yield "layer, float32 mask, ReLU, layer", model, ["1"], why
+    why = "16 bits plus 16 bits has 16 bits"
+    model = nn.Sequential(layer(), Add(dtype), layer(), Add())
+    yield "two masks, the first with 16 bits", model, ["3"], why
+    why = "the Sequential around the mask has children, so it does not count"
+    model = nn.Sequential(layer(), nn.Sequential(nn.ReLU(), Add()), layer())
+    yield "a mask at the end of an inner Sequential", model, ["1.1"], why
+    why = "the order is that in which they ran, not that of named_modules()"
+    yield (
+        "a block that makes its parts in another order",
+        Block(),
+        ["mask", "late"],
+        why,
+    )
 
 
-def check_keep(answer):
-    for *given, expected, why in KEPT:
-        shown = f"keep_bits{tuple(given)}"
-        got = call(answer, *given, shown=shown)
-        expect.equal(expect.number(got, shown), expected, shown, why)
+def check_widening(answer):
+    for dtype in (torch.bfloat16, torch.float16):
+        for what, model, expected, why in _models(dtype):
+            shown = f"{what}, {dtype}"
+            x = torch.ones(2, 4)
+            got = call(answer, model, x, dtype, shown=shown, changes=[model])
+            if autocast_type("cpu"):
+                torch.set_autocast_enabled("cpu", False)
+                raise Wrong("autocast is on after your function: use a with statement")
+            if any(m._forward_hooks or m._forward_pre_hooks for m in model.modules()):
+                raise Wrong(
+                    f"for {shown} hooks are left in the model: keep what"
+                    " register_forward_hook returns, and call its remove()"
+                )
+            got = list(expect.instance(got, (list, tuple), shown, "a list of names"))
+            expect.equal(got, expected, shown, why)
 
 
 # --------------------------------------------------------------------------------------
@@ -359,7 +345,7 @@ def check_accumulate(answer):
     _judge_skipped(answer, 2)
 
 
-def check_complete(answer):
+def check_mended(answer):
     for max_norm in (1e6, 0.125, 0.5):  # at first nothing to clip
         step, got, shown = _take_step(answer, 1, max_norm, single=True)
         _judge_step(step, 1, max_norm, shown)
@@ -398,28 +384,25 @@ def autocast_to(model, x, dtype):
     ),
     Exercise(
         number="08.2",
-        title="Two lines are missing",
-        name="complete",
+        title="Mend somebody's step",
+        name="mended",
         stars=1,
-        check=check_complete,
+        check=check_mended,
         hints=[
+            "Which calls belong into the autocast block, and which must not be in it?",
             (
-                "One of them belongs between backward and the clip, the other one"
-                " after the step."
+                "The clip must see gradients without the scale; the scale adapts once"
+                " a step; the loss to return is the one before scaler.scale."
             ),
             (
-                "The clip must see gradients without the scale; and the scale adapts"
-                " once a step."
-            ),
-            (
-                "scaler.unscale_(optimizer) before the clip, scaler.update() after the"
-                " step, and return loss."
+                "scaler.scale(loss).backward() outside of the block, then unscale_,"
+                " clip, step, update, and return loss."
             ),
         ],
         solution="""
 import torch.nn.functional as F
 
-def complete(model, optimizer, scaler, x, y, max_norm):
+def mended(model, optimizer, scaler, x, y, max_norm):
     optimizer.zero_grad()
     with torch.autocast("cpu", dtype=torch.float16):
         loss = F.cross_entropy(model(x), y)
@@ -437,25 +420,44 @@ def complete(model, optimizer, scaler, x, y, max_norm):
     ),
     Exercise(
         number="08.3",
-        title="Which type comes out?",
-        name="dtypes",
-        stars=1,
-        check=check_dtypes,
+        title="Which modules widen?",
+        name="widening",
+        stars=2,
+        check=check_widening,
         hints=[
-            "Three cases: on the list for 16 bits, on the list for float32, on none.",
-            "On no list: the type stays what it was; of two types the wider one wins.",
             (
-                "Matmuls go down to 16 bits, softmax and sums up to float32, the other"
-                " three are on no list."
+                "module.register_forward_hook(note) calls note(module, inputs, output)"
+                " after each forward pass of that module."
+            ),
+            (
+                "One hook for each name in model.named_modules() whose module has no"
+                " children: any(module.children()) tells."
+            ),
+            (
+                "Append the name if inputs[0].dtype == dtype and output.dtype is"
+                " torch.float32. In the end call remove() of each handle."
             ),
         ],
         solution="""
-dtypes = ["float16", "float32", "float16", "float32", "float32", "float32"]
+def widening(model, x, dtype):
+    found, handles = [], []
+    for name, module in model.named_modules():
+
+        def note(module, inputs, output, name=name):
+            if inputs[0].dtype == dtype and output.dtype == torch.float32:
+                found.append(name)
+
+        if not any(module.children()):
+            handles.append(module.register_forward_hook(note))
+    with torch.autocast(x.device.type, dtype=dtype):
+        model(x)
+    for handle in handles:
+        handle.remove()
+    return found
 """,
         praise=(
-            "h + w is the one that surprises people: one float32 tensor, such as a mask"
-            " or a positional table, and all that follows is float32 up to the next"
-            " matmul."
+            "Try it on a model of your own. On a GPU it names softmax and layer norms,"
+            " too: those are lifted on purpose. A mask or a table is not."
         ),
     ),
     Exercise(
@@ -516,42 +518,6 @@ def share_lost(weights, updates, dtype):
             "With the updates of a real step (learning rate times gradient), this tells"
             " how many weights would stand still. Of the optimizer's own state in 16"
             " bits it says nothing."
-        ),
-    ),
-    Exercise(
-        number="08.6",
-        title="Build a number format",
-        name="keep_bits",
-        stars=3,
-        check=check_keep,
-        hints=[
-            (
-                "math.frexp(x)[1] - 1 is the exponent of x: the largest k with 2**k not"
-                " above abs(x)."
-            ),
-            (
-                "Neighbors of x are 2.0 ** (exponent - mantissa_bits) apart. Python's"
-                " round takes the even one in a tie."
-            ),
-            (
-                "The exponent is at least 1 - bias. What reaches 2.0 ** (bias + 1)"
-                " after rounding is infinite."
-            ),
-        ],
-        solution="""
-import math
-
-def keep_bits(x, exponent_bits, mantissa_bits):
-    bias = 2 ** (exponent_bits - 1) - 1
-    exponent = max(math.frexp(x)[1] - 1, 1 - bias)
-    step = 2.0 ** (exponent - mantissa_bits)
-    kept = round(x / step) * step
-    return kept if abs(kept) < 2.0 ** (bias + 1) else math.copysign(math.inf, x)
-""",
-        praise=(
-            "You can now try formats that no hardware has. With the float8_e4m3fn of"
-            " PyTorch it would disagree at the upper end only: that format has no"
-            " infinity, and uses the bit patterns for numbers."
         ),
     ),
 ]

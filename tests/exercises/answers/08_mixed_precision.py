@@ -37,16 +37,16 @@ def autocast_to(model, x, dtype):
     },
 )
 
-COMPLETE = SOLUTION["08.2"]
+MENDED = SOLUTION["08.2"]
 ANSWERS["08.2"] = Answers(
     right=[
-        edit(COMPLETE, (" loss\n", " loss.item()\n")),
+        edit(MENDED, (" loss\n", " loss.item()\n")),
         """
-def complete(model, optimizer, scaler, x, y, max_norm):
+def mended(model, optimizer, scaler, x, y, max_norm):
     model.zero_grad()
     with torch.amp.autocast(x.device.type, torch.half):
         loss = torch.nn.CrossEntropyLoss()(model(x), y)
-    scaled = scaler.scale(loss)
+        scaled = scaler.scale(loss)
     scaled.backward()
     scaler.unscale_(optimizer)
     parameters = [p for group in optimizer.param_groups for p in group["params"]]
@@ -57,15 +57,29 @@ def complete(model, optimizer, scaler, x, y, max_norm):
 """,
     ],
     wrong={
+        """
+import torch.nn.functional as F
+
+def mended(model, optimizer, scaler, x, y, max_norm):
+    optimizer.zero_grad()
+    with torch.autocast("cpu", dtype=torch.float16):
+        loss = F.cross_entropy(model(x), y)
+        loss = scaler.scale(loss)
+        loss.backward()
+    torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm)
+    scaler.unscale_(optimizer)
+    scaler.step(optimizer)
+    return loss
+""": "backward ran within autocast",
         edit(
-            COMPLETE, ("    scaler.unscale_(optimizer)\n", "")
+            MENDED, ("    scaler.unscale_(optimizer)\n", "")
         ): "clipped while it still had the scale",
-        edit(COMPLETE, ("    scaler.update()\n", "")): "scaler.update(), each once",
+        edit(MENDED, ("    scaler.update()\n", "")): "scaler.update(), each once",
         edit(
-            COMPLETE, ("scaler.scale(loss)", "loss = scaler.scale(loss)\n    loss")
+            MENDED, ("scaler.scale(loss)", "loss = scaler.scale(loss)\n    loss")
         ): "that is the loss times the scale",
         edit(
-            COMPLETE,
+            MENDED,
             ("scaler.step(optimizer)", "optimizer.step()"),
             ("    scaler.update()\n", ""),
         ): "use scaler.step(optimizer)",
@@ -73,23 +87,64 @@ def complete(model, optimizer, scaler, x, y, max_norm):
     equivalent={"moves x to the CPU": ON_CPU, "moves y to the CPU": ON_CPU},
 )
 
-DTYPES = SOLUTION["08.3"]
+WIDENING = SOLUTION["08.3"]
 ANSWERS["08.3"] = Answers(
     right=[
         """
-half, single = torch.half, torch.float
-dtypes = [half, single, half, single, single, single]
+import functools
+
+def widening(model, x, dtype):
+    seen = []
+
+    def note(name, module, inputs, output):
+        seen.append((name, inputs[0].dtype, output.dtype))
+
+    leaves = [(n, m) for n, m in model.named_modules() if not list(m.children())]
+    handles = [
+        m.register_forward_hook(functools.partial(note, n)) for n, m in leaves
+    ]
+    with torch.no_grad(), torch.amp.autocast("cpu", dtype):
+        model(x)
+    [handle.remove() for handle in handles]
+    return [n for n, before, after in seen if (before, after) == (dtype, torch.float)]
 """,
-        edit(DTYPES, ('"float', '"torch.float', 6)),
+        """
+import torch.nn.modules.module as hooks
+
+def widening(model, x, dtype):
+    names = {module: name for name, module in model.named_modules()}
+    found = []
+
+    def note(module, inputs, output):
+        leaf = next(module.children(), None) is None
+        if leaf and inputs[0].dtype is dtype and output.dtype is torch.float32:
+            found.append(names[module])
+
+    handle = hooks.register_module_forward_hook(note)
+    with torch.autocast(x.device.type, dtype):
+        model(x)
+    handle.remove()
+    return tuple(found)
+""",
     ],
     wrong={
-        edit(DTYPES, ('["float16"', '["float32"')): "the float32 weight is cast",
-        edit(DTYPES, ('"float16", "float32", ', '"float16", "float16", ', 2)): (
-            "softmax is on CUDA's list"
-        ),
-        edit(DTYPES, ('32"]', '16"]')): "as in an addition",
-        'dtypes = ["float16", "float32"]': "expected a list of 6",
+        edit(
+            WIDENING, ("inputs[0].dtype == dtype and ", "")
+        ): "the ReLU after it was given float32",
+        edit(
+            WIDENING, ("if not any(module.children()):", "if True:")
+        ): "has children, so it does not count",
+        edit(WIDENING, ("handle.remove()", "pass")): "hooks are left in the model",
+        edit(
+            WIDENING,
+            (
+                "return found",
+                "return [n for n, _ in model.named_modules() if n in found]",
+            ),
+        ): "not that of named_modules()",
+        edit(WIDENING, (", name=name", "")): "expected ['1']",
     },
+    equivalent={"moves x to the CPU": ON_CPU},
 )
 
 ACCUMULATE = SOLUTION["08.4"]
@@ -186,67 +241,4 @@ def share_lost(weights, updates, dtype):
 """: "grows with the weight",
     },
     equivalent={"moves weights to the CPU": ON_CPU, "moves updates to the CPU": ON_CPU},
-)
-
-KEEP = SOLUTION["08.6"]
-ANSWERS["08.6"] = Answers(
-    right=[
-        """
-import math
-import numpy as np
-
-def keep_bits(x, exponent_bits, mantissa_bits):
-    if x == 0:
-        return x
-    bias = 2 ** (exponent_bits - 1) - 1
-    exponent = max(math.floor(math.log2(abs(x))), 1 - bias)
-    step = 2.0 ** (exponent - mantissa_bits)
-    kept = np.rint(x / step) * step
-    largest = (2 - 2.0**-mantissa_bits) * 2.0**bias
-    return np.sign(kept) * np.inf if abs(kept) > largest else kept
-""",
-        """
-import math
-
-def keep_bits(x, exponent_bits, mantissa_bits):
-    bias = (1 << (exponent_bits - 1)) - 1
-    exponent = 1 - bias
-    while abs(x) >= 2.0 ** (exponent + 1) and exponent <= bias:
-        exponent += 1
-    scaled = math.ldexp(abs(x), mantissa_bits - exponent)
-    whole, rest = int(scaled), scaled % 1
-    if rest > 0.5 or (rest == 0.5 and whole % 2):
-        whole += 1
-    kept = math.ldexp(whole, exponent - mantissa_bits)
-    if kept >= math.ldexp(1, bias + 1):
-        kept = float("inf")
-    return kept if x > 0 else -kept
-""",
-    ],
-    wrong={
-        edit(KEEP, ("round", "int")): "the nearest of its neighbors",
-        edit(
-            KEEP, ("max(math.frexp(x)[1] - 1, 1 - bias)", "math.frexp(x)[1] - 1")
-        ): "the steps get no smaller",
-        edit(
-            KEEP,
-            (
-                "abs(kept) < 2.0 ** (bias + 1)",
-                "abs(x) <= (2 - 2.0**-mantissa_bits) * 2.0**bias",
-            ),
-        ): "round first: the nearest is the largest number",
-        """
-def keep_bits(x, exponent_bits, mantissa_bits):
-    formats = {
-        (5, 10): torch.float16,
-        (8, 7): torch.bfloat16,
-        (5, 2): torch.float8_e5m2,
-    }
-    return (
-        torch.tensor(float(x))
-        .to(formats.get((exponent_bits, mantissa_bits), torch.float8_e4m3fn))
-        .item()
-    )
-""": "keep_bits(70000, 4, 3) you returned",
-    },
 )
