@@ -121,57 +121,70 @@ def check_count_graphs(answer):
 # --------------------------------------------------------------------------------------
 # 10.1
 
-RECORDED = {  # what is recorded: its function, a batch
-    "x * 2 + 1 on three numbers": (lambda x: x * 2 + 1, torch.tensor([1.0, 2.0, 3.0])),
-    "x.sum(0) on a 2 × 2 matrix": (lambda x: x.sum(0), torch.ones(2, 2)),
-    "(x - 1).relu() on one number in float64": (
-        lambda x: (x - 1).relu(),
-        torch.tensor([3.0], dtype=torch.float64),
+STEPS = {  # the weight before, two gradients
+    "three weights": (torch.zeros(3), torch.ones(3), torch.tensor([1.0, -2.0, 4.0])),
+    "a matrix in float64": (
+        torch.ones(2, 2, dtype=torch.float64),
+        torch.full((2, 2), 3.0, dtype=torch.float64),
+        torch.eye(2, dtype=torch.float64),
     ),
 }
-# multiples of the batch, with which the answer is called
-FED = [[2, 5, 3], [4], [3, 3, 7, 2], []]
+RATES = [0.1, 0.05, 2.0]
 OLD_BATCH = (
     "that is the result of the recorded batch: copy_ the new numbers, before the"
     " replay, into the tensor that was recorded, made before the capture"
 )
 BEFORE = "that is the result of the one before: copy_ first, then replay, then read"
 CLONE = "a later replay has overwritten it: hand out a clone"
+FROZEN = (
+    "the recording goes on to use the first rate: a Python number is written into it as"
+    " it was, so compute with a tensor"
+)
 
 
-def check_results_of(answer):
-    for text, (fn, one) in RECORDED.items():
-        for multiples in FED:
-            batches = [one * multiple for multiple in multiples]
-            shown = f"{text}, {len(batches)} batches"
-            _judge_fed(answer, fn, one, batches, shown)
+def check_recorded_step(answer):
+    for name, (start, *gradients) in STEPS.items():
+        weight, gradient = start.clone(), gradients[0].clone()
+        got = call(answer, weight, gradient, shown=name, changes=[weight])
+        asked = "a pair: the graph, and the rate"
+        expect.instance(got, (list, tuple), name, asked)
+        expect.equal(len(got), 2, f"{name}, the length of what you return")
+        graph, rate = got
+        expect.instance(graph, ToyGraph, name, "first a ToyGraph")
+        what = "a tensor as rate, because the caller cannot write into a Python number"
+        expect.instance(rate, torch.Tensor, f"{name}, the rate,", what)
+        if not torch.equal(weight, start):
+            raise Wrong(
+                f"for {name} the weight has changed before any replay: record the step,"
+                " the caller replays it"
+            )
+        _judge_steps(graph, rate, weight, gradient, gradients, name)
 
 
-def _judge_fed(answer, fn, one, batches, shown):
-    x, graph = one.clone(), ToyGraph()
-    with graph.capture():
-        y = fn(x)
-    places = x.data_ptr(), y.data_ptr()
-    got = call(answer, graph, x, y, batches, shown=shown, changes=[x, y])
-    expect.instance(got, (list, tuple), shown, "a list of tensors")
-    expect.equal(len(got), len(batches), f"{shown}, the number of results")
-    if (x.data_ptr(), y.data_ptr()) != places:
-        raise Wrong(
-            f"for {shown} you gave x or y other memory: the graph of a GPU reads at the"
-            " old address. Copy the numbers"
-        )
-    left = y.clone()
-    if batches:  # somebody else uses the graph
-        x.copy_(one * 100)
+def _judge_steps(graph, rate, weight, gradient, gradients, name):
+    for place, value in enumerate(RATES):
+        new = gradients[place % 2]
+        gradient.copy_(new)
+        if place:
+            rate.fill_(value)
+        before = weight.clone()
         graph.replay()
-    for place, result in enumerate(got):
-        faults = [(fn(one), OLD_BATCH)]
-        faults += [(fn(batch), BEFORE) for batch in batches[max(place - 1, 0) : place]]
-        faults += [(fn(x), CLONE) for x in [*batches[place + 1 :], one * 100]]
-        right = fn(batches[place])
-        _judge_result(result, right, faults, f"{shown}, result {place},")
-    if batches and not torch.equal(left, fn(batches[-1])):
-        raise Wrong(f"for {shown} y is not what the last replay gave: it alone fills y")
+        why = "weight -= rate * gradient, with what stands in both at the replay"
+        for wrong, fault in (
+            (before - RATES[0] * new, FROZEN),
+            (before, "the step makes a new tensor: change weight in place"),
+            (
+                before - value * gradients[0],
+                "it reads a copy of gradient",
+            ),
+            (before + value * new, "the step goes uphill: subtract"),
+        ):
+            if torch.allclose(weight, wrong):
+                why = fault
+        shown = f"{name}, the weight after replay {place + 1} with rate {value},"
+        # a rate in float32 has seven digits
+        if not torch.allclose(weight, before - value * new, rtol=1e-5):
+            expect.tensor(weight, before - value * new, shown, why)
 
 
 def _judge_result(result, right, faults, shown):
@@ -430,33 +443,34 @@ def count_graphs(fn, inputs):
     ),
     Exercise(
         number="10.1",
-        title="Feed a graph",
-        name="results_of",
+        title="A rate that reaches the recording",
+        name="recorded_step",
         stars=1,
-        check=check_results_of,
+        check=check_recorded_step,
         hints=[
             (
-                "For each batch three things: new numbers into x, a replay, and what"
-                " you keep of y."
+                "A recording holds numbers of Python as they were, and tensors by their"
+                " address. So what has the rate to be?"
             ),
             (
-                "An assignment gives the name x to another tensor. Which method writes"
-                " into the tensor that is there?"
+                "rate = torch.tensor(0.1) before the capture. Which operation changes"
+                " weight in place?"
             ),
-            "x.copy_(batch), graph.replay(), results.append(y.clone()).",
+            "with graph.capture(): weight.sub_(rate * gradient)",
         ],
         solution="""
-def results_of(graph, x, y, batches):
-    results = []
-    for batch in batches:
-        x.copy_(batch)
-        graph.replay()
-        results.append(y.clone())
-    return results
+from simulate.graph import ToyGraph
+
+
+def recorded_step(weight, gradient):
+    graph, rate = ToyGraph(), torch.tensor(0.1)
+    with graph.capture():
+        weight.sub_(rate * gradient)
+    return graph, rate
 """,
         praise=(
-            "The same three lines feed a torch.cuda.CUDAGraph. On a GPU none of them"
-            " waits: the copies stand in the queue, before and after the replay."
+            "PyTorch's optimizers do the same: Adam with capturable=True takes a tensor"
+            " on the device as lr, and a scheduler fills it."
         ),
     ),
     Exercise(
@@ -512,15 +526,16 @@ def clip(x, limit):
 """,
         praise=(
             "It also runs on meta. What the device chooses (clamp, where) runs in a"
-            " CUDA graph, too, without a wait; torch.cond, called eagerly, waits."
-            " PyTorch's clip_grad_norm_ chooses by clamp."
+            " CUDA graph, too, without a wait; torch.cond waits. PyTorch's"
+            " clip_grad_norm_ chooses by clamp, and adds 1e-6 to the norm: without that"
+            " the gradient through clip is not a number for an x of zeros."
         ),
     ),
     Exercise(
         number="10.4",
         title="A graph that nobody can misuse",
         name="graphed",
-        stars=3,
+        stars=2,
         check=check_graphed,
         hints=[
             (

@@ -56,49 +56,52 @@ def count_graphs(fn, inputs):
     },
 )
 
-FEED = SOLUTION["10.1"]
-SCRATCH = "x and y are the graph's: the next batch and the next replay fill them again."
+STEP = SOLUTION["10.1"]
 ANSWERS["10.1"] = Answers(
     right=[
         """
-def results_of(graph, x, y, batches):
-    def one(batch):
-        x[...] = batch
-        graph.replay()
-        return y.detach().clone()
+import torch
+from simulate.graph import ToyGraph
 
-    return [one(batch) for batch in batches]
+
+def recorded_step(weight, gradient):
+    rate = torch.full((1,), 0.1, dtype=weight.dtype)
+    graph = ToyGraph()
+    with graph.capture():
+        weight -= rate * gradient
+    return graph, rate
 """,
         """
 import torch
+from simulate.graph import ToyGraph
 
 
-def results_of(graph, x, y, batches):
-    kept = torch.empty(len(batches), *y.shape, dtype=y.dtype)
-    for n, batch in enumerate(batches):
-        x.copy_(batch, non_blocking=True)
-        graph.replay()
-        kept[n] = y
-    return list(kept)
+def recorded_step(weight, gradient):
+    graph, rate = ToyGraph(), torch.full_like(weight, 0.1)
+    with graph.capture():
+        weight.addcmul_(gradient, rate, value=-1)
+    return [graph, rate]
 """,
     ],
     wrong={
-        edit(FEED, ("y.clone()", "y")): "a later replay has overwritten it",
-        edit(FEED, ("x.copy_(batch)", "x = batch")): "the result of the recorded batch",
-        edit(FEED, ("x.copy_(batch)", "x.data = batch")): "other memory",
+        edit(STEP, ("torch.tensor(0.1)", "0.1")): "cannot write into a Python number",
+        edit(STEP, ("rate * gradient", "0.1 * gradient")): "use the first rate",
+        edit(STEP, ("rate * gradient", "rate.item() * gradient")): "needs a value",
         edit(
-            FEED,
-            ("        graph.replay()\n", ""),
-            ("y.clone())\n", "y.clone())\n        graph.replay()\n"),
-        ): "nothing has been replayed",
+            STEP, ("weight.sub_(rate * gradient)", "weight = weight - rate * gradient")
+        ): "change weight in place",
+        edit(
+            STEP, ("    return", "    graph.replay()\n    return")
+        ): "before any replay",
+        edit(
+            STEP,
+            ("torch.tensor(0.1)\n", "torch.tensor(0.1)\n    old = gradient.clone()\n"),
+            ("rate * gradient", "rate * old"),
+        ): "a copy of gradient",
     },
     equivalent={
-        "clears x": SCRATCH,
-        "changes what is in x": SCRATCH,
-        "changes x before it is used": SCRATCH,
-        "changes y before it is used": SCRATCH,
-        "moves x to the CPU": ON_CPU,
-        "moves y to the CPU": ON_CPU,
+        "moves weight to the CPU": ON_CPU,
+        "moves gradient to the CPU": ON_CPU,
     },
 )
 
