@@ -56,7 +56,9 @@ class Provenance:
                 f"emulated CUDA device (PyTorch {version}'s own CUDA code, no GPU),"
                 f" run on {self.date}"
             )
-        when = "this run" if self.live else f"recorded {self.date}"
+        # what `make record` runs is shown later: its pictures say so, too
+        day = os.environ.get("LAB_RECORDED") if self.live else self.date
+        when = f"recorded {day}" if day else "this run"
         return f"{self.device} ({'pretended, ' if self.pretended else ''}{when})"
 
 

@@ -28,6 +28,7 @@ Exit status 1 when anything failed, 2 when nothing could begin.
 """
 
 import argparse
+import datetime
 import importlib.util
 import itertools
 import json
@@ -106,7 +107,8 @@ def run_lesson(nb, folder, end=math.inf, most=MOST):
     ("kernel", …) where the kernel itself did not do its part.
     """
     stored, failures = {}, []
-    env = {"LAB_STRICT": "1", "PYTHONPATH": PATHS}
+    day = datetime.date.today().isoformat()
+    env = {"LAB_STRICT": "1", "PYTHONPATH": PATHS, "LAB_RECORDED": day}
     try:
         with run.kernel(nb, folder, env=env) as client:
             for n, cell in enumerate(nb.cells):

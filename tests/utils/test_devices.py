@@ -215,6 +215,8 @@ def test_torchtpu_is_a_tpu_without_torch_xla(monkeypatch):
         monkeypatch.setattr(module, "pick_device", lambda: tpu)
     assert needs.missing_tpu() is None
     assert str(provenance.where("tpu")) == "TPU (this run)"
+    monkeypatch.setenv("LAB_RECORDED", "2026-11-28")  # while `make record` runs
+    assert str(provenance.where("tpu")) == "TPU (recorded 2026-11-28)"
 
 
 # --------------------------------------------------------------------------------------
