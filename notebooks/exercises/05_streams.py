@@ -15,12 +15,12 @@ from simulate.timeline import Op, makespan, races, schedule
 
 
 @contextlib.contextmanager
-def streams_of_a_gpu(name):
-    """Streams in place of those of torch.cuda, where the stream `name` has made the
-    input; Wrong if the host waits in the block, or `main` is not current after it.
+def streams_of_a_gpu():
+    """Streams in place of those of torch.cuda, where `side` has made the input; Wrong
+    if the host waits in the block, or `main` is not current after it.
     """
     gpu = CudaStreams()
-    getattr(gpu, name).before.add("input")
+    gpu.side.before.add("input")
     with gpu.in_place_of_cuda():
         yield gpu
     if gpu.held:
@@ -38,49 +38,10 @@ def streams_of_a_gpu(name):
 NUMBERS = [3.0, -1.0, 0.5], [[2.0, 7.0]]
 
 
-def check_square_on_side(answer):
-    for values in NUMBERS:
-        x, shown = torch.tensor(values), f"x = {values}"
-        with streams_of_a_gpu("main") as gpu:
-            got = call(answer, x, gpu.main, gpu.side, shown=shown)
-        expect.tensor(got, x * x, shown)
-        users, late = gpu.users(got), "once the result is dropped, side may write there"
-        lost = gpu.home(got) is gpu.side and gpu.main not in users
-        expect.no_slip(
-            [
-                (
-                    gpu.ran_on(gpu.main),
-                    "x * x ran on main, the current stream. Put it into a block: with"
-                    " torch.cuda.stream(side):",
-                ),
-                (
-                    not gpu.all_after("input"),
-                    "side does not wait for main before it reads x: x may not be there"
-                    " yet",
-                ),
-                (
-                    not gpu.all_before(gpu.main),
-                    "main does not wait for side after x * x was launched there: it may"
-                    " read the result too early",
-                ),
-                (
-                    lost and gpu.side in users,
-                    "you recorded side, whose memory it is anyway. The allocator must"
-                    f" hear of the other user, main: {late} while main still reads",
-                ),
-                (
-                    lost,
-                    "The memory of the result belongs to side, and the allocator does"
-                    f" not know that main uses it: {late} while main still reads",
-                ),
-            ]
-        )
-
-
 def check_sum_on_main(answer):
     for values in NUMBERS:
         batch, shown = torch.tensor(values), f"batch = {values}"
-        with streams_of_a_gpu("side") as gpu:
+        with streams_of_a_gpu() as gpu:
             got = call(answer, batch, gpu.main, gpu.side, shown=shown)
         expect.tensor(got, batch.sum(), shown)
         users = gpu.users(batch)
@@ -416,44 +377,9 @@ def make_then_use(producer, consumer, make, use):
     ),
     Exercise(
         number="05.2",
-        title="Out to a side stream and back",
-        name="square_on_side",
-        stars=1,
-        check=check_square_on_side,
-        hints=[
-            (
-                "Three things, in this order: side waits for x, the product goes to"
-                " side, main waits for the product. Then its memory, which belongs to"
-                " side."
-            ),
-            (
-                "What stands in a block with torch.cuda.stream(side): goes to side. A"
-                " wait is reader.wait_stream(writer)."
-            ),
-            (
-                "side.wait_stream(main) before the block, main.wait_stream(side) after"
-                " it, and record_stream(main) on the result."
-            ),
-        ],
-        solution="""
-def square_on_side(x, main, side):
-    side.wait_stream(main)
-    with torch.cuda.stream(side):
-        y = x * x
-    main.wait_stream(side)
-    y.record_stream(main)
-    return y
-""",
-        praise=(
-            "A y made on main, before side waits for main, needs no record_stream: its"
-            " memory belongs to main, which waits for side anyway."
-        ),
-    ),
-    Exercise(
-        number="05.3",
         title="The memory of somebody else",
         name="sum_on_main",
-        stars=2,
+        stars=1,
         check=check_sum_on_main,
         hints=[
             (
@@ -476,13 +402,13 @@ def sum_on_main(batch, main, side):
     return batch.sum()
 """,
         praise=(
-            "A loader that copies ahead does this for every batch. With"
-            " side.wait_stream(main) after the sum instead no block is kept back, but"
-            " the next copy waits for all that main has launched so far."
+            "A loader that copies ahead does this for every batch, as the prefetcher"
+            " below. With side.wait_stream(main) after the sum instead no block is kept"
+            " back, but the next copy waits for all that main has launched so far."
         ),
     ),
     Exercise(
-        number="05.4",
+        number="05.3",
         title="The order of issue for one copy engine",
         name="issue_order",
         stars=1,
@@ -505,7 +431,7 @@ def issue_order(chunks):
         ),
     ),
     Exercise(
-        number="05.5",
+        number="05.4",
         title="A loader with two buffers",
         name="waits",
         stars=2,
@@ -532,7 +458,7 @@ waits = loaded + [("work 0", "load 2")]
         ),
     ),
     Exercise(
-        number="05.6",
+        number="05.5",
         title="The heart of the simulator",
         name="last_end",
         stars=2,

@@ -3,7 +3,6 @@
 import math
 import pathlib
 import tempfile
-from unittest import mock
 
 import torch
 import torch.distributed as dist
@@ -15,22 +14,28 @@ from simulate.fake import fake_processes
 from simulate.files import Moment, held, watched
 
 WIDTH = 8
+ONCE = ("all_gather", "reduce_scatter")
 
 
-class Blocks(torch.nn.Sequential):
-    """Some blocks, and a parameter that is in none of them."""
+class Network(torch.nn.Module):
+    """An embedding, some blocks, and a head."""
 
     def __init__(self, count):
-        super().__init__(*(self.block() for _ in range(count)))
-        self.scale = torch.nn.Parameter(torch.ones(WIDTH))
+        super().__init__()
+        self.embedding = torch.nn.Embedding(32, WIDTH)
+        self.layers = torch.nn.ModuleList(self.block() for _ in range(count))
+        self.head = torch.nn.Linear(WIDTH, 4)
 
     @staticmethod
     def block():
         up, down = torch.nn.Linear(WIDTH, 16), torch.nn.Linear(16, WIDTH)
         return torch.nn.Sequential(up, torch.nn.ReLU(), down)
 
-    def forward(self, x):
-        return self.scale * super().forward(x)
+    def forward(self, words):
+        x = self.embedding(words)
+        for layer in self.layers:
+            x = layer(x)
+        return self.head(x)
 
 
 def check_shard_blocks(answer):
@@ -43,13 +48,18 @@ def check_shard_blocks(answer):
         with fake_processes(math.prod(mesh_shape)) as collectives:
             names = ("replicate", "shard")[-len(mesh_shape) :]
             mesh = dist.init_device_mesh("cpu", mesh_shape, mesh_dim_names=names)
-            model = Blocks(count)
-            size = sum(p.nbytes for p in model[0].parameters())
+            model = Network(count)
+            size = sum(p.nbytes for p in model.layers[0].parameters())
             over = " × ".join(map(str, mesh_shape))
             shown = f"{count} blocks and a mesh of {over} processes"
             try:
                 call(answer, model, mesh, shown=shown, changes=[model])
             except Wrong as error:
+                if "containers" in str(error.__cause__):
+                    raise Wrong(
+                        "model.layers has no forward of its own: shard its blocks, one"
+                        " by one"
+                    ) from error
                 if hasattr(model, "unshard"):  # what PyTorch says then, changes
                     raise Wrong(
                         "the model was sharded before its blocks: blocks first"
@@ -62,120 +72,145 @@ def check_shard_blocks(answer):
 
 def _faults_of_shards(model, mesh, over, collectives, size):
     """What is wrong, the cause before what follows from it. over: the mesh in words.
-    size: bytes of a block.
+    size: bytes of a block in float32.
     """
     from torch.distributed.fsdp import FSDPModule
     from torch.distributed.tensor import DTensor
 
-    count = len(model)
+    count = len(model.layers)
     groups = [module for module in model.modules() if isinstance(module, FSDPModule)]
     if not groups:
         yield "nothing of the model is sharded: fully_shard changes a module in place"
-    for number, block in enumerate(model):
+    for number, block in enumerate(model.layers):
         if block not in groups:
             yield (
                 f"block {number} is no group of its own, so it is gathered together"
                 " with others"
             )
-    if not isinstance(model.scale, DTensor):
+    if not isinstance(model.embedding.weight, DTensor):
         yield (
             "a parameter that is in no block is still whole: shard the model itself,"
             " too, after its blocks"
         )
     if len(groups) > count + 1:
-        yield f"{len(groups)} groups: one for each block, not for each layer"
+        yield f"{len(groups)} groups: one for each block, and one for the rest"
     for name, p in model.named_parameters():
         if p.device_mesh.shape != mesh.shape:
             yield f"{name} is not sharded over {over} processes: pass mesh=mesh"
         if not p.requires_grad:
             yield f"{name} does not require a gradient any more"
-    model(torch.zeros(1, WIDTH)).sum().backward()
-    gathered = [bytes for name, bytes, _ in collectives if name == "all_gather"]
-    if max(gathered) != size:
-        yield (
-            f"{max(gathered):,} bytes are gathered at once, and a block has {size:,}:"
-            " one call for each, with nothing but its mesh"
-        )
-    if gathered.count(size) < 2 * count:
-        yield (
-            "a block stays gathered between forward and backward: leave"
-            " reshard_after_forward as it is"
-        )
+        if p.dtype != torch.float32:
+            yield f"{name} is kept in {p.dtype}: the shards stay in float32"
+    yield from _faults_of_formats(model, collectives, size)
 
 
-def make_trained(make_optimizer, seed, steps):
-    """A small model and its optimizer, after some steps."""
-    torch.manual_seed(seed)
-    model = torch.nn.Linear(3, 2)
-    optimizer = make_optimizer(model.parameters())
-    for _ in range(steps):
-        optimizer.zero_grad()
-        model(torch.randn(4, 3)).square().sum().backward()
-        optimizer.step()
-    return model, optimizer
-
-
-def with_momentum(parameters):
-    return torch.optim.SGD(parameters, lr=0.05, momentum=0.9)
-
-
-def with_averages(parameters):
-    return torch.optim.AdamW(parameters, lr=0.01)
-
-
-def check_resume(answer):
-    with tempfile.TemporaryDirectory() as name:
-        path = pathlib.Path(name) / "run.pt"
-        model, optimizer = make_trained(with_momentum, 0, 1)
-        before = state(optimizer.state_dict())
-        shown = "a path without a file"
-        got = call(answer, path, model, optimizer, shown=shown)
-        expect.equal(got, 0, shown, "no step is done")
-        if state(optimizer.state_dict()) != before:
-            raise Wrong(f"for {shown} your function changed the optimizer: leave it")
-        if path.exists():
-            raise Wrong(f"for {shown} your function wrote a file: only the loop saves")
-        for done, make_optimizer in ((40, with_momentum), (7, with_averages)):
-            _go_on(answer, path, done, make_optimizer)
-
-
-def _go_on(answer, path, done, make_optimizer):
-    saved, its_optimizer = make_trained(make_optimizer, 1, 3)
-    its_optimizer.param_groups[0]["lr"] = 0.001  # a schedule has lowered it
-    run = {"model": saved.state_dict(), "done": done}
-    run["optimizer"] = its_optimizer.state_dict()
-    # a GPU that hardly any machine has
-    tag = mock.Mock(return_value="cuda:63")
-    with mock.patch("torch.serialization.location_tag", tag, create=True):
-        torch.save(run, path)
-    model, optimizer = given = make_trained(make_optimizer, 2, 1)
-    before = state(optimizer.state_dict())
-    shown = f"a file that says done: {done}, of {type(optimizer).__name__}"
+def _faults_of_formats(model, collectives, size):
+    count, half = len(model.layers), size // 2
     try:
-        got = call(answer, path, *given, shown=shown, changes=given)
-    except Wrong as error:
-        if "deserialize" in str(error.__cause__):
+        out = model(torch.zeros(1, dtype=torch.int64))
+    except RuntimeError as error:
+        yield f"the model does not run: the same policy in each call ({error})"
+        return
+    if out.dtype != torch.bfloat16:
+        yield f"the model computes in {out.dtype}: that is param_dtype"
+    out.float().sum().backward()
+    sent = {name: [n for who, n, _ in collectives if who == name] for name in ONCE}
+    gathered, reduced = sent["all_gather"], sent["reduce_scatter"]
+    if half not in gathered:
+        yield (
+            f"no block is gathered in bfloat16: it has {half:,} bytes then, and you"
+            f" gather {sorted(set(gathered))}; pass mp_policy in each call"
+        )
+    if gathered.count(half) < 2 * count:
+        yield (
+            "not every block is gathered in bfloat16 before each use: the same policy"
+            " in each call, and reshard_after_forward as it is"
+        )
+    if reduced.count(size) < count:
+        yield (
+            f"gradients of a block in float32 have {size:,} bytes, and you reduce"
+            f" {sorted(set(reduced))}: that is reduce_dtype"
+        )
+    if size in gathered or half in reduced:
+        yield "one group has another policy than the others"
+
+
+KEYS = ("model", "optimizer", "schedule", "rng", "done")
+
+
+def make_run(seed):
+    """A model with dropout, AdamW, and a rate that falls with each step."""
+    torch.manual_seed(seed)
+    layers = torch.nn.Linear(3, 8), torch.nn.Dropout(0.5), torch.nn.Linear(8, 2)
+    model = torch.nn.Sequential(*layers)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda n: 1 / (1 + n))
+    return model, optimizer, schedule
+
+
+def take_steps(run, count):
+    model, optimizer, schedule = run
+    for step in range(count):
+        optimizer.zero_grad()
+        inputs = torch.arange(12.0).reshape(4, 3) + step
+        model(inputs).square().mean().backward()
+        optimizer.step()
+        schedule.step()
+
+
+def check_snapshot(answer):
+    for done in (3, 7):
+        with torch.random.fork_rng(devices=[]):
+            _snapshot_of(answer, done)
+
+
+def _snapshot_of(answer, done):
+    run = make_run(done)
+    take_steps(run, done)
+    shown, rng = f"a run with {done} steps done", torch.get_rng_state()
+    got = call(answer, *run, done, shown=shown)
+    expect.instance(got, dict, shown, "a dict with the keys " + ", ".join(KEYS))
+    missing = [key for key in KEYS if key not in got]
+    if missing:
+        raise Wrong(f"for {shown} the dict has no {missing[0]!r}; asked for: {KEYS}")
+    if not torch.equal(torch.get_rng_state(), rng):
+        raise Wrong("your function drew random numbers: torch.get_rng_state() does not")
+    before = {key: state(got[key]) for key in KEYS}
+    take_steps(run, 2)
+    for key in KEYS:
+        if state(got[key]) != before[key]:
             raise Wrong(
-                "the file was written on a GPU that is not here, and torch.load looks"
-                " for it: pass map_location"
+                f"the training went on, and {key!r} in the dict changed with it:"
+                " state_dict() holds the tensors themselves, so copy them (deepcopy)"
+            )
+    expect.equal(got["done"], done, shown, "the steps that are done", said="done is")
+    _go_on(got, run, shown)
+
+
+def _go_on(got, run, shown):
+    """Load the snapshot into another run, take two steps, and compare."""
+    other = make_run(99)
+    for key, part in zip(KEYS, other, strict=False):
+        try:
+            part.load_state_dict(got[key])
+        except Exception as error:
+            raise Wrong(
+                f"load_state_dict does not take what stands under {key!r}"
+                f" ({type(error).__name__}): that is what state_dict() returns"
             ) from error
-        raise
-    if state(dict(model.state_dict())) != state(dict(saved.state_dict())):
-        raise Wrong(f"for {shown} the model does not have the weights of the file")
-    own = [*map(id, model.parameters())]
-    if [*map(id, optimizer.param_groups[0]["params"])] != own:
+    try:
+        torch.set_rng_state(got["rng"])
+    except Exception as error:
         raise Wrong(
-            f"for {shown} the optimizer is left with other parameters than the model"
-            " has: load into those that are there"
-        )
-    found = state(optimizer.state_dict())
-    if found != state(its_optimizer.state_dict()):
-        what = "was not loaded" if found == before else "is not that of the file"
-        raise Wrong(
-            f"for {shown} the optimizer's state {what}: its averages, and the learning"
-            " rate, belong to the run, too"
-        )
-    expect.equal(got, done, shown, "the steps that are done stand in the file")
+            "torch.set_rng_state does not take what stands under 'rng'"
+        ) from error
+    take_steps(other, 2)
+    for a, b in zip(run[0].parameters(), other[0].parameters(), strict=True):
+        if not torch.equal(a, b):
+            raise Wrong(
+                f"for {shown}: a run that goes on from the dict gets other weights than"
+                " the one that was not interrupted"
+            )
 
 
 # steps, batch, size, samples
@@ -325,70 +360,112 @@ def _save_badly(answer, path):
     expect.equal(held(path), b"third try", shown, said="path holds")
 
 
-CRASHES = [  # cost, host_mtbf, hosts
-    (60.0, 3e7, 2048),
-    (5.0, 3e7, 1),
-    (120.0, 1e7, 16),
-    (60.0, 3e7, 512),
+ALL_REDUCE, BARRIER = ("gloo:all_reduce", [[64]]), ("gloo:barrier", [])
+SHORT, GATHER = ("gloo:all_reduce", [[32]]), ("gloo:all_gather", [[64]])
+
+
+def record(first, *calls):
+    """Entries of a flight recorder, numbered from `first`."""
+    keys = "collective_seq_id", "profiling_name", "input_sizes"
+    return [
+        dict(zip(keys, (first + n, *call), strict=True)) for n, call in enumerate(calls)
+    ]
+
+
+FOUR = [ALL_REDUCE] * 4
+# records of all ranks, expected, why
+HANGS = [
+    (
+        [record(1, *FOUR), record(1, *FOUR), record(1, *FOUR[1:], BARRIER)],
+        (4, [2]),
+        "rank 2 called a barrier where the others called an all-reduce",
+    ),
+    (
+        [record(1, *FOUR), record(1, *FOUR[1:]), record(1, *FOUR)],
+        (4, [1]),
+        "rank 1 never called number 4",
+    ),
+    (
+        [record(5, *FOUR), record(7, *FOUR), record(6, *FOUR), record(6, *FOUR)],
+        (9, [0]),
+        "rank 0 ends at number 8; entries before 5, 7 and 6 were dropped",
+    ),
+    (
+        [record(8, *FOUR), record(8, *FOUR), record(9, *FOUR[1:])],
+        None,
+        "all end at number 11, with the same call",
+    ),
+    (
+        [record(3, *FOUR, GATHER), record(3, *FOUR, SHORT), record(7, GATHER)],
+        (7, [1]),
+        "rank 1 reduces at number 7, where the others gather",
+    ),
+    (
+        [record(3, *FOUR), record(3, *FOUR[1:], SHORT), record(3, *FOUR)],
+        (6, [1]),
+        "the names are alike, the sizes differ",
+    ),
+    (
+        [record(1, *FOUR, GATHER), *[record(2, *FOUR[2:])] * 3],
+        (4, [1, 2, 3]),
+        "three ranks end at number 3: most is not right here",
+    ),
 ]
 
 
-def check_best_interval(answer):
-    for cost, host_mtbf, hosts in CRASHES:
-        shown = f"cost = {cost:g} s, host_mtbf = {host_mtbf:g} s, {hosts} hosts"
-        got = expect.listed(call(answer, cost, host_mtbf, hosts, shown=shown))
-        seconds, share = expect.numbers(got, 2, shown, "a pair (seconds, share)")
-        M = host_mtbf / hosts
-        T = math.sqrt(2 * cost * M)
-        lost = cost / T + T / (2 * M)
+def check_who_holds_up(answer):
+    for records, expected, why in HANGS:
+        ends = [(part[0]["collective_seq_id"], len(part)) for part in records]
+        shown = "records of (first number, entries) " + ", ".join(map(str, ends))
+        got = call(answer, records, shown=shown)
+        if got is not None:
+            number, ranks = _pair(got, shown)
+            got = number, ranks
         slips = [
-            (T * hosts**0.5, "you took the time between crashes of one host"),
-            (T / 2**0.5, "the root is of twice the product, 2 · cost · M"),
-            (T * hosts, "more hosts crash more often, not less"),
-            (T**2, "the root is missing"),
+            (expected and (expected[0] - 1, expected[1]), "that one is still alike"),
+            (expected and (expected[0], expected[1][:1]), "name all such ranks"),
         ]
-        fault = expect.explain(seconds, slips, "T = sqrt(2 · cost · M)")
-        why = f"the job crashes every {M:.4g} s; {fault}"
-        said = "you returned an interval of"
-        expect.close(seconds, T, shown, why, said=said, unit=" s")
-        slips = [
-            (100 * lost, "a share is asked, not percent"),
-            (1 - lost, "asked is what is lost, not what remains"),
-        ]
-        why = f"cost / T for saving, T / (2 M) for work that is repeated, M = {M:.4g} s"
-        expect.close(share, lost, shown, why, slips, said="you returned a share of")
+        why = next((f"{why}; {text}" for value, text in slips if got == value), why)
+        expect.equal(got, expected, shown, why)
+
+
+def _pair(got, shown):
+    asked = "a pair: a number, and a list of ranks"
+    pair = expect.instance(expect.listed(got), (list, tuple), shown, asked)
+    if len(pair) != 2:
+        raise Wrong(f"for {shown} you returned {got!r}: asked is {asked}")
+    ranks = expect.instance(expect.listed(pair[1]), (list, tuple), shown, asked)
+    return pair[0], list(ranks)
 
 
 EXERCISES = [
     Exercise(
         number="12.0",
-        title="Go on where it stopped",
-        name="resume",
+        title="What a checkpoint holds",
+        name="snapshot",
         stars=1,
-        check=check_resume,
+        check=check_snapshot,
         hints=[
-            "The recipe has these lines. path.exists() says whether there is a file.",
+            "model, optimizer and schedule have state_dict(); torch.get_rng_state().",
             (
-                "torch.load puts a tensor where it was saved, unless map_location says"
-                ' where else: "cpu" here.'
+                "state_dict() returns the tensors that the training changes, not copies"
+                " of them."
             ),
-            (
-                "model.load_state_dict and optimizer.load_state_dict work in place."
-                ' Then return what stands under "done".'
-            ),
+            "copy.deepcopy(…) of the whole dict copies them all.",
         ],
         solution="""
-def resume(path, model, optimizer):
-    if not path.exists():
-        return 0
-    run = torch.load(path, map_location="cpu")
-    model.load_state_dict(run["model"])
-    optimizer.load_state_dict(run["optimizer"])
-    return run["done"]
+import copy
+
+def snapshot(model, optimizer, schedule, done):
+    run = {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
+    run["schedule"] = schedule.state_dict()
+    run["rng"] = torch.get_rng_state()
+    run["done"] = done
+    return copy.deepcopy(run)
 """,
         praise=(
-            "Every rank calls it, and all must find the same file: a rank that finds"
-            " none starts at step 0, and the others wait for it in vain."
+            "On a GPU dropout draws from torch.cuda.get_rng_state(), and each rank has"
+            " its own. A copy in the host's memory is what async_save makes, too."
         ),
     ),
     Exercise(
@@ -427,62 +504,76 @@ def save(write, path):
     ),
     Exercise(
         number="12.2",
-        title="One block at a time",
+        title="One block at a time, in bfloat16",
         name="shard_blocks",
         stars=1,
         check=check_shard_blocks,
         hints=[
             (
-                "from torch.distributed.fsdp import fully_shard. It changes the module"
-                " that it gets."
+                "from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard."
+                " The latter changes the module that it gets."
             ),
             (
-                "for block in model: fully_shard(block, mesh=mesh). What is still whole"
-                " then?"
+                "for block in model.layers: fully_shard(block, mesh=mesh,"
+                " mp_policy=policy). What is still whole then?"
             ),
-            "After the loop, fully_shard(model, mesh=mesh) takes what is in no block.",
+            "After the loop, the same call for the model takes what is in no block.",
         ],
         solution="""
-from torch.distributed.fsdp import fully_shard
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 
 def shard_blocks(model, mesh):
-    for block in model:
-        fully_shard(block, mesh=mesh)
-    fully_shard(model, mesh=mesh)
+    policy = MixedPrecisionPolicy(torch.bfloat16, torch.float32)
+    for block in model.layers:
+        fully_shard(block, mesh=mesh, mp_policy=policy)
+    fully_shard(model, mesh=mesh, mp_policy=policy)
 """,
         praise=(
-            "Over a mesh of two dimensions, the same lines give hybrid sharding: the"
-            " gathers stay within a row of the mesh, and only gradients, already cut,"
-            " cross it."
+            "The shards stay in float32, for the optimizer. Over a mesh of two"
+            " dimensions the same lines give hybrid sharding: gathers stay within a row"
+            " of the mesh, and only gradients, already cut, cross it."
         ),
     ),
     Exercise(
         number="12.3",
-        title="How often to save",
-        name="best_interval",
+        title="Who holds the job up?",
+        name="who_holds_up",
         stars=2,
-        check=check_best_interval,
+        check=check_who_holds_up,
         hints=[
             (
-                "Twice as many hosts crash twice as often: how many seconds pass"
-                " between crashes of the job?"
+                "Make a dict of each list: number → (name, sizes). The first number"
+                " that no list has dropped is the largest of the first ones."
             ),
-            "M = host_mtbf / hosts, and T = sqrt(2 · cost · M).",
             (
-                "The share is cost / T for saving and T / (2 M) for repeated work. At"
-                " the best T both are equal."
+                "Go on from there, number by number: who has none? Nobody has one: the"
+                " lists end alike."
+            ),
+            (
+                "Otherwise compare the calls of that number: most ranks are right, such"
+                " as max(calls, key=calls.count)."
             ),
         ],
         solution="""
-def best_interval(cost, host_mtbf, hosts):
-    mtbf = host_mtbf / hosts
-    interval = (2 * cost * mtbf) ** 0.5
-    return interval, cost / interval + interval / (2 * mtbf)
+def who_holds_up(records):
+    lists = [
+        {e["collective_seq_id"]: (e["profiling_name"], e["input_sizes"]) for e in part}
+        for part in records
+    ]
+    number = max(min(calls) for calls in lists)
+    while any(number in calls for calls in lists):
+        found = [calls.get(number) for calls in lists]
+        usual = max(found, key=found.count)
+        ranks = [r for r, call in enumerate(found) if call is None]
+        ranks = ranks or [r for r, call in enumerate(found) if call != usual]
+        if ranks:
+            return number, ranks
+        number += 1
+    return None
 """,
         praise=(
-            "The share is sqrt(2 · cost / M): four times as many hosts lose twice as"
-            " much, unless saving gets faster. Sharded checkpoints do, because each"
-            " host writes its own part."
+            "torchfrtrace does this for each process group. What it cannot know is why:"
+            " the line of the call, and the stack of the rank, say that."
         ),
     ),
     Exercise(

@@ -150,62 +150,33 @@ def check_programs(answer):
             expect.equal(got, expected, shown, why)
 
 
-ANSWERS = ("not installed", "mismatch", "no runtime", "no TPU", "TPU")
-# torch, torch_xla, runtime, expected, why
-STATES = """
-"2.13.0" | None | None | "not installed" | xla_version is None, and this comes first
-"2.9.0+cpu" | "2.9.0" | "CPU" | "no TPU" | +cpu is how torch was built; a CPU is no TPU
-"2.9.0" | "2.9.0" | "TPU" | "TPU" | the releases match, and the runtime is a TPU's
-"2.9.1" | "2.9.0" | "TPU" | "TPU" | both are release 2.9; the third number is a repair
-"2.9.0" | "2.9.1+libtpu" | "TPU" | "TPU" | both are release 2.9, whatever stands behind
-"2.9.0" | "2.9.0" | "NEURON" | "no TPU" | a runtime has started, but no TPU is behind it
-"2.9.0" | "2.9.0" | None | "no runtime" | runtime is None: none has started
-"2.10.1+cpu" | "2.10.0" | "TPU" | "TPU" | both are release 2.10
-"2.11.0+cu128" | "2.9.0" | None | "mismatch" | 2.11 is not 2.9: the import would fail
-"2.8.0" | "2.9.0" | None | "mismatch" | 2.8 is not 2.9: the import would fail
-"2.1.0" | "2.10.0" | None | "mismatch" | 2.1 is not 2.10: compare numbers, not letters
-"2.10.0" | "2.1.0" | None | "mismatch" | 2.10 is not 2.1: compare numbers, not letters
-"3.9.0" | "2.9.0" | None | "mismatch" | both numbers count, also the first
-"2.3.0" | "3.2.0" | None | "mismatch" | 2.3 is not 3.2: their order counts
-"21.1.0" | "2.11.0" | None | "mismatch" | 21.1 is not 2.11: compare number by number
-"12.9.0" | "2.9.0" | None | "mismatch" | 12.9 is not 2.9: compare numbers, not letters
-"12.1.0" | "12.10.0" | None | "mismatch" | a number may have any number of digits
-"2.13.0" | "2.9.0" | "TPU" | "mismatch" | the versions come before the runtime
+VERDICTS = ("compiles", "cut", "steady")
+# compiled, run, expected, why
+LOGS = """
+[1, 2, 2, 2, 2, 2] | [1, 2, 3, 4, 5, 6] | "steady" | two in the warm-up, then no new one
+[9, 9, 9, 9, 9] | [40, 41, 42, 43, 44] | "steady" | the counters began above 0
+[4, 5, 5, 5, 5] | [8, 9, 10, 11, 12] | "steady" | the counters began above 0
+[0, 0, 0, 0, 0] | [1, 2, 3, 4, 5] | "steady" | all programs were known from before
+[1, 2, 3, 4, 5, 6] | [1, 2, 3, 4, 5, 6] | "compiles" | each step compiles
+[2, 3, 3, 3, 3] | [2, 4, 6, 8, 10] | "cut" | nothing new, but two programs a step
+[1, 2, 3, 3, 3] | [1, 2, 3, 4, 5] | "steady" | the third step is warm-up, too
+[1, 2, 2, 3, 3] | [1, 2, 3, 4, 5] | "compiles" | look at all steps from the fourth on
+[1, 2, 2, 2, 2, 3] | [1, 2, 3, 4, 5, 6] | "compiles" | the last batch is smaller
+[2, 3, 3, 3, 3] | [3, 5, 6, 7, 8] | "steady" | two programs in the warm-up do not count
+[3, 3, 3, 3, 3, 3] | [1, 2, 3, 4, 6, 7] | "cut" | step 5 alone reads a value
+[2, 2, 2, 2, 2, 2, 2] | [0, 1, 1, 3, 3, 5, 5] | "cut" | some steps run none, some two
+[1, 2, 2, 2, 2, 2] | [0, 1, 1, 2, 2, 3] | "steady" | a step of two batches, one program
+[2, 4, 6, 8, 10] | [2, 4, 6, 8, 10] | "compiles" | both are wrong: compiling comes first
 """
 
 
-def check_state(answer):
-    for torch_version, xla_version, runtime, expected, why in cases(STATES):
-        given = torch_version, xla_version, runtime
-        shown = "torch {!r}, torch_xla {!r}, runtime {!r}".format(*given)
-        got = call(answer, *given, shown=shown)
-        if got not in ANSWERS:
-            raise Wrong(f"for {shown} you returned {got!r}, expected one of {ANSWERS}")
+def check_verdict(answer):
+    for compiled, run, expected, why in cases(LOGS):
+        shown = f"compiled={compiled}, run={run}"
+        got = call(answer, compiled, run, shown=shown)
+        if not isinstance(got, str) or got not in VERDICTS:
+            raise Wrong(f"for {shown} you returned {got!r}, expected one of {VERDICTS}")
         expect.equal(got, expected, shown, why)
-
-
-CONSTANTS = """
-[2.0, 3.0, 0.5, -4.0] | 1 | ordinary numbers are inputs of one and the same program
-[2.0, 1.0, 3.0, 1.0] | 2 | 1 is baked in, and its program is kept for the second 1
-[0.0, 1.0, -1.0] | 3 | 0, 1 and -1 have a program each
-[2.0, 0.0] | 2 | 0 is baked in, 2 is an input
-[-1.0, 2.0] | 2 | -1 is baked in, as 1 is
-[-2.0, -3.0, -1.0] | 2 | -1 is baked in; other negative numbers are inputs
-[2.0, 0.5, 1.0, 0.0, -1.0, 7.0] | 4 | three are baked in, the others share one program
-[0, 0.0, 1, 1.0] | 2 | 0 and 0.0 are equal, and no ordinary number is among them
-[2, 3.0, -4] | 1 | an int and a float are inputs of the same program
-[1.0] | 1 | one number, one program
-[5, 5, 5] | 1 | the second time the program is in the cache
-[0.999, 1.001, 1e-9, -0.999] | 1 | only 0, 1 and -1 are baked in, not what is near them
-[0.2, 0.3, 0.4, 0.5, 0.6] | 1 | a schedule without 0, 1 and -1 needs one program
-[] | 0 | a loop that does nothing compiles nothing
-"""
-
-
-def check_compilations(answer):
-    for values, expected, why in cases(CONSTANTS):
-        got = expect.number(call(answer, values), values, "a number of programs")
-        expect.equal(got, expected, values, why)
 
 
 BUCKETS = [
@@ -343,62 +314,30 @@ def programs_and_copies(steps, every, place):
     ),
     Exercise(
         number="13.4",
-        title="What is wrong?",
-        name="state",
-        stars=1,
-        check=check_state,
+        title="Two counters",
+        name="verdict",
+        stars=2,
+        check=check_verdict,
         hints=[
-            (
-                "Ask in the order in which things can fail: package, versions, runtime,"
-                " device."
-            ),
-            "A release is the first two numbers: version.split('.')[:2].",
-            (
-                "`'2.10.0'.startswith('2.1')` is True, and 2.10 is not 2.1: compare the"
-                " lists."
-            ),
+            "Only differences count: what did a step add to each counter?",
+            "compiled[2] is the counter after the warm-up. Has it grown since?",
+            "Go through run in pairs, zip(run[2:], run[3:]): is one more than 1 apart?",
         ],
         solution="""
-def state(torch_version, xla_version, runtime):
-    if xla_version is None:
-        return "not installed"
-    if torch_version.split(".")[:2] != xla_version.split(".")[:2]:
-        return "mismatch"
-    if runtime is None:
-        return "no runtime"
-    return "TPU" if runtime == "TPU" else "no TPU"
+def verdict(compiled, run):
+    if compiled[-1] > compiled[2]:
+        return "compiles"
+    steps = zip(run[2:], run[3:])
+    cut = any(now - before > 1 for before, now in steps)
+    return "cut" if cut else "steady"
 """,
         praise=(
-            "Such a function belongs at the top of a program for TPUs: one clear line"
-            " in place of a mangled symbol."
+            "Ten such lines at the end of a job's first minute cost nothing, and find"
+            " what a clock only makes you suspect."
         ),
     ),
     Exercise(
         number="13.5",
-        title="Numbers in the graph",
-        name="compilations",
-        stars=2,
-        check=check_compilations,
-        hints=[
-            "Which numbers are inputs of a program, and which are baked in?",
-            "0, 1 and -1 have a program each. All others share one.",
-            (
-                "Give each value a name, the same for all ordinary ones, and count the"
-                " different names."
-            ),
-        ],
-        solution="""
-def compilations(values):
-    return len({v if v in (0, 1, -1) else None for v in values})
-""",
-        praise=(
-            "A warm-up that begins at 0 and ends at 1 compiles three programs, and the"
-            " last one in the middle of a run. As a tensor on the device, the factor"
-            " costs none."
-        ),
-    ),
-    Exercise(
-        number="13.6",
         title="The fewest buckets",
         name="buckets",
         stars=2,

@@ -21,18 +21,36 @@ model = nn.Sequential(nn.Linear(8, 64), nn.Tanh(), nn.Linear(64, 1)).to(device)
 mesh = dist.init_device_mesh(device.type, (dist.get_world_size(),))
 for part in [*model, model]:
     fully_shard(part, mesh=mesh)
-optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+whole = state_dict.StateDictOptions(full_state_dict=True, cpu_offload=True)
+step, done = 0, 0
+if os.path.exists("run.pt"):
+    run = torch.load("run.pt", map_location="cpu", weights_only=True)
+    state_dict.set_model_state_dict(model, run["model"], options=whole)
+    states = run["optimizer"]
+    state_dict.set_optimizer_state_dict(model, optimizer, states, options=whole)
+    done = run["done"]
+print(f"{done} steps are done")
 for epoch in range(3):
     loader.sampler.set_epoch(epoch)
     for inputs, targets in loader:
+        step += 1
+        if step <= done:
+            continue
         optimizer.zero_grad()
         loss = nn.functional.mse_loss(model(inputs.to(device)), targets.to(device))
         loss.backward()
         optimizer.step()
-print(f"loss of the last batch: {loss.item():.3f}")
-options = state_dict.StateDictOptions(full_state_dict=True, cpu_offload=True)
-whole = state_dict.get_model_state_dict(model, options=options)
+        if step % 10 == 0:
+            weights, states = state_dict.get_state_dict(model, optimizer, options=whole)
+        if dist.get_rank() == 0 and step % 10 == 0:
+            run = {"model": weights, "done": step, "optimizer": states}
+            torch.save(run, "run.pt.new")
+            os.replace("run.pt.new", "run.pt")
+if step > done:
+    print(f"loss of the last batch: {loss.item():.3f}")
+weights = state_dict.get_model_state_dict(model, options=whole)
 if dist.get_rank() == 0:
-    torch.save(whole, "model.pt")
+    torch.save(weights, "model.pt")
 del model
 dist.destroy_process_group()

@@ -18,7 +18,7 @@ batch_size = 32 // dist.get_world_size()
 loader = DataLoader(data, batch_size, sampler=DistributedSampler(data))
 model = nn.Sequential(nn.Linear(8, 64), nn.Tanh(), nn.Linear(64, 1)).to(device)
 model = DistributedDataParallel(model)
-optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
 step, done = 0, 0
 if os.path.exists("run.pt"):
     run = torch.load("run.pt", map_location=device, weights_only=True)

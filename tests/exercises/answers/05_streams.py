@@ -42,57 +42,8 @@ def make_then_use(producer, consumer, make, use):
     },
 )
 
-SQUARE_ON_SIDE = SOLUTION["05.2"]
+SUM_ON_MAIN = SOLUTION["05.2"]
 ANSWERS["05.2"] = Answers(
-    right=[
-        """
-def square_on_side(x, main, side):
-    ready, done = torch.cuda.Event(), torch.cuda.Event()
-    y = torch.empty_like(x)
-    ready.record()
-    with torch.cuda.stream(side):
-        ready.wait()
-        torch.mul(x, x, out=y)
-        done.record()
-    done.wait()
-    return y
-""",
-        # the recipe, to the letter
-        """
-def square_on_side(x, main, side):
-    streams = torch.get_device_module("cpu")
-    side.wait_stream(main)
-    with streams.stream(side):
-        y = x * x
-    main.wait_stream(side)
-    if y.is_cuda:
-        y.record_stream(main)
-    return y
-""",
-    ],
-    wrong={
-        edit(
-            SQUARE_ON_SIDE, ("    side.wait_stream(main)\n", "")
-        ): "side does not wait for main",
-        edit(
-            SQUARE_ON_SIDE, ("y.record_stream(main)", "y.record_stream(side)")
-        ): "you recorded side, whose memory it is anyway",
-        edit(
-            SQUARE_ON_SIDE, ("with torch.cuda.stream(side):\n        y", "y")
-        ): "ran on main, the current stream",
-        edit(
-            SQUARE_ON_SIDE, ("main.wait_stream(side)", "side.synchronize()")
-        ): "you called side.synchronize()",
-    },
-    equivalent={
-        "with torch.cuda.stream(side): → with side:": (
-            "A stream in a with statement makes itself the current one."
-        ),
-    },
-)
-
-SUM_ON_MAIN = SOLUTION["05.3"]
-ANSWERS["05.3"] = Answers(
     right=[
         """
 def sum_on_main(batch, main, side):
@@ -129,8 +80,8 @@ def sum_on_main(batch, main, side):
     },
 )
 
-ISSUE_ORDER = SOLUTION["05.4"]
-ANSWERS["05.4"] = Answers(
+ISSUE_ORDER = SOLUTION["05.3"]
+ANSWERS["05.3"] = Answers(
     right=[
         """
 def issue_order(chunks):
@@ -170,7 +121,7 @@ def issue_order(chunks):
 )
 
 LOADED = 'waits = [("load 0", "work 0"), ("load 1", "work 1"), ("load 2", "work 2")'
-ANSWERS["05.5"] = Answers(
+ANSWERS["05.4"] = Answers(
     right=[
         f'{LOADED}, ("work 0", "load 2")]',
         """
@@ -194,7 +145,7 @@ waits = {
     },
 )
 
-ANSWERS["05.6"] = Answers(
+ANSWERS["05.5"] = Answers(
     right=[
         """
 from simulate.timeline import Op, makespan, schedule

@@ -4,44 +4,45 @@ from tests.exercises.answers import SOLUTION, Answers, edit
 
 ANSWERS = {}
 
-RESUME = SOLUTION["12.0"]
+SNAPSHOT = SOLUTION["12.0"]
 ANSWERS["12.0"] = Answers(
     right=[
         """
-import os
+from copy import deepcopy
 
-def resume(path, model, optimizer):
-    done = 0
-    if os.path.exists(path):
-        device = next(model.parameters()).device
-        run = torch.load(path, map_location=device, weights_only=True)
-        optimizer.load_state_dict(run["optimizer"])
-        model.load_state_dict(run["model"])
-        done = run["done"]
-    return done
+def snapshot(model, optimizer, schedule, done):
+    return {
+        "model": {name: x.clone() for name, x in model.state_dict().items()},
+        "optimizer": deepcopy(optimizer.state_dict()),
+        "schedule": schedule.state_dict(),
+        "rng": torch.random.get_rng_state(),
+        "done": done,
+    }
 """,
         """
-def resume(path, model, optimizer):
-    try:
-        with path.open("rb") as file:
-            run = torch.load(file, lambda storage, location: storage)
-    except FileNotFoundError:
-        return 0
-    model.load_state_dict(run.pop("model"))
-    optimizer.load_state_dict(run.pop("optimizer"))
-    (done,) = run.values()
-    return done
+import io
+
+def snapshot(model, optimizer, schedule, done):
+    file = io.BytesIO()
+    parts = dict(model=model, optimizer=optimizer, schedule=schedule)
+    run = {name: part.state_dict() for name, part in parts.items()}
+    torch.save(run | {"rng": torch.get_rng_state(), "done": done}, file)
+    file.seek(0)
+    return torch.load(file)
 """,
     ],
     wrong={
-        edit(RESUME, (', map_location="cpu"', "")): "pass map_location",
+        edit(SNAPSHOT, ("copy.deepcopy(run)", "run")): "so copy them",
+        edit(SNAPSHOT, ("copy.deepcopy(run)", "dict(run)")): "so copy them",
         edit(
-            RESUME, ('    optimizer.load_state_dict(run["optimizer"])\n', "")
-        ): "state was not loaded",
-        edit(
-            RESUME, ('run["model"])', 'run["model"], assign=True)')
-        ): "other parameters than the model",
-        edit(RESUME, ("return 0", "return")): "you returned None, expected 0",
+            SNAPSHOT, ('    run["rng"] = torch.get_rng_state()\n', "")
+        ): "has no 'rng'",
+        edit(SNAPSHOT, ("torch.get_rng_state()", "torch.initial_seed()")): (
+            "set_rng_state does not take"
+        ),
+        edit(SNAPSHOT, ("schedule.state_dict()", "schedule.get_last_lr()")): (
+            "load_state_dict does not take what stands under 'schedule'"
+        ),
     },
 )
 
@@ -110,70 +111,128 @@ SHARD_BLOCKS = SOLUTION["12.2"]
 ANSWERS["12.2"] = Answers(
     right=[
         """
-from torch.distributed.fsdp import fully_shard
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 
 def shard_blocks(model, mesh):
-    for part in [*model, model]:
-        fully_shard(part, mesh=mesh)
+    how = dict(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
+    for part in [*model.layers, model]:
+        fully_shard(part, mesh=mesh, mp_policy=MixedPrecisionPolicy(**how))
     return model
 """,
         """
-import torch.distributed.fsdp
+import torch.distributed.fsdp as fsdp
 
 def shard_blocks(model, mesh):
+    policy = fsdp.MixedPrecisionPolicy(torch.bfloat16, torch.float32)
+
     def shard(module):
-        return torch.distributed.fsdp.fully_shard(
-            module, mesh=mesh, reshard_after_forward=True
+        return fsdp.fully_shard(
+            module, mesh=mesh, reshard_after_forward=True, mp_policy=policy
         )
 
-    list(map(shard, reversed(list(model.children()))))
+    list(map(shard, reversed(list(model.layers.children()))))
     return shard(model)
 """,
     ],
     wrong={
+        edit(SHARD_BLOCKS, (", torch.float32", "")): "that is reduce_dtype",
+        edit(SHARD_BLOCKS, (", mp_policy=policy", "", 2)): "that is param_dtype",
+        edit(
+            SHARD_BLOCKS, ("(model, mesh=mesh, mp_policy=policy)", "(model, mesh=mesh)")
+        ): "the same policy in each call",
         edit(
             SHARD_BLOCKS,
-            ("    for block in model:\n        fully_shard(block, mesh=mesh)\n", ""),
-        ): "block 0 is no group of its own",
+            ("    for block in model.layers:\n", ""),
+            ("        fully_shard(block", "    fully_shard(model.layers"),
+        ): "shard its blocks, one by one",
         edit(
-            SHARD_BLOCKS, ("    fully_shard(model, mesh=mesh)\n", "")
+            SHARD_BLOCKS,
+            ("    fully_shard(model, mesh=mesh, mp_policy=policy)\n", ""),
         ): "in no block is still whole",
-        edit(SHARD_BLOCKS, (", mesh=mesh", "", 2)): "over 2 × 4 processes: pass mesh",
+        edit(SHARD_BLOCKS, ("mesh=mesh, ", "", 2)): "over 2 × 4 processes: pass mesh",
+        edit(
+            SHARD_BLOCKS,
+            ("    for block", "    model.to(torch.bfloat16)\n    for block"),
+        ): "the shards stay in float32",
         """
-from torch.distributed.fsdp import fully_shard
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 
 def shard_blocks(model, mesh):
-    for part in [model, *model]:
-        fully_shard(part, mesh=mesh)
+    policy = MixedPrecisionPolicy(torch.bfloat16, torch.float32)
+    for part in [model, *model.layers]:
+        fully_shard(part, mesh=mesh, mp_policy=policy)
 """: "blocks first",
     },
 )
 
-BEST_INTERVAL = SOLUTION["12.3"]
+WHO_HOLDS_UP = SOLUTION["12.3"]
 ANSWERS["12.3"] = Answers(
     right=[
         """
-import math
+from collections import Counter
 
-def best_interval(cost, host_mtbf, hosts):
-    interval = math.sqrt(2 * cost * host_mtbf / hosts)
-    return [interval, 2 * cost / interval]
+def who_holds_up(records):
+    calls = {}
+    for rank, entries in enumerate(records):
+        for entry in entries:
+            what = entry["profiling_name"], str(entry["input_sizes"])
+            calls.setdefault(entry["collective_seq_id"], {})[rank] = what
+    first = max(entries[0]["collective_seq_id"] for entries in records)
+    for number in sorted(n for n in calls if n >= first):
+        there = calls[number]
+        if len(there) < len(records):
+            return number, [r for r in range(len(records)) if r not in there]
+        (usual, count), *_ = Counter(there.values()).most_common(1)
+        if count < len(records):
+            return number, [r for r in sorted(there) if there[r] != usual]
 """,
         """
-import numpy as np
-
-def best_interval(cost, host_mtbf, hosts):
-    share = np.sqrt(2 * cost * hosts / host_mtbf)
-    return np.array([2 * cost / share, share])
+def who_holds_up(records):
+    ends = [entries[-1]["collective_seq_id"] for entries in records]
+    starts = [entries[0]["collective_seq_id"] for entries in records]
+    for number in range(max(starts), min(ends) + 1):
+        calls = [e[number - start] for e, start in zip(records, starts)]
+        calls = [(e["profiling_name"], e["input_sizes"]) for e in calls]
+        odd = [r for r, c in enumerate(calls) if 2 * calls.count(c) < len(calls)]
+        if odd:
+            return [number, odd]
+    if min(ends) < max(ends):
+        behind = [r for r, end in enumerate(ends) if end == min(ends)]
+        return [min(ends) + 1, behind]
+    return None
 """,
     ],
     wrong={
-        edit(BEST_INTERVAL, (" / hosts", "")): "of one host",
-        edit(BEST_INTERVAL, (" + interval / (2 * mtbf)", "")): "work that is repeated",
-        edit(BEST_INTERVAL, ("2 * cost", "cost")): "the root is of twice the product",
+        """
+def who_holds_up(records):
+    longest = max(map(len, records))
+    if all(len(entries) == longest for entries in records):
+        return None
+    short = [r for r, entries in enumerate(records) if len(entries) < longest]
+    return records[short[0]][-1]["collective_seq_id"] + 1, short
+""": "called a barrier",
         edit(
-            BEST_INTERVAL, ("cost / interval +", "1 - cost / interval -")
-        ): "not what remains",
+            WHO_HOLDS_UP, ("    number = max(min", "    number = min(min")
+        ): "you returned (5, [1, 2, 3])",
+        edit(WHO_HOLDS_UP, (', e["input_sizes"])', ",)")): "the sizes differ",
+        edit(WHO_HOLDS_UP, ("return number, ranks", "return number, ranks[:1]")): (
+            "name all such ranks"
+        ),
+        edit(WHO_HOLDS_UP, ("return number, ranks", "return number - 1, ranks")): (
+            "that one is still alike"
+        ),
+        edit(WHO_HOLDS_UP, ("return None", "return number, []")): (
+            "you returned (12, [])"
+        ),
+    },
+    equivalent={
+        "return None → ": "A function without a return returns None.",
+        (
+            "lists = [{e['collective_seq_id']: (e['profiling_name'], e['input_sizes'])"
+            " for e in part} for part in records] → lists = [{e['collective_seq_id']:"
+            " (e['input_sizes'], e['profiling_name']) for e in part} for part in"
+            " records]"
+        ): "Compared are pairs, whichever comes first.",
     },
 )
 

@@ -139,102 +139,53 @@ def programs_and_copies(steps, every, place):
     },
 )
 
-STATE = SOLUTION["13.4"]
+VERDICT = SOLUTION["13.4"]
 ANSWERS["13.4"] = Answers(
     right=[
-        r"""
-import re
-
-
-def state(torch_version, xla_version, runtime):
-    if not xla_version:
-        return "not installed"
-    torch_release, xla_release = (
-        re.match(r"\d+\.\d+", v)[0] for v in (torch_version, xla_version)
-    )
-    if torch_release != xla_release:
-        return "mismatch"
-    return {"TPU": "TPU", None: "no runtime"}.get(runtime, "no TPU")
+        """
+def verdict(compiled, run):
+    found = "steady"
+    for step in range(3, len(run)):
+        if compiled[step] > compiled[step - 1]:
+            return "compiles"
+        if run[step] - run[step - 1] > 1:
+            found = "cut"
+    return found
 """,
         """
-from packaging.version import Version
+import numpy as np
 
 
-def state(torch_version, xla_version, runtime):
-    match (xla_version, runtime):
-        case None, _:
-            return "not installed"
-        case v, _ if Version(v).release[:2] != Version(torch_version).release[:2]:
-            return "mismatch"
-        case _, None:
-            return "no runtime"
-        case _, "TPU":
-            return "TPU"
-    return "no TPU"
+def verdict(compiled, run):
+    new, launched = (np.diff(counter[2:]) for counter in (compiled, run))
+    return "compiles" if new.any() else "cut" if launched.max() > 1 else "steady"
 """,
     ],
     wrong={
-        edit(STATE, ('.split(".")[:2]', "", 2)): "how torch was built",
-        edit(
-            STATE,
-            (
-                'torch_version.split(".")[:2] != xla_version.split(".")[:2]',
-                "not xla_version.startswith(torch_version[:3])",
-            ),
-        ): "compare numbers",
+        edit(VERDICT, ("compiled[2]", "compiled[0]")): "warm-up",
         """
-def state(torch_version, xla_version, runtime):
-    if xla_version is None:
-        return "not installed"
-    if runtime is None:
-        return "no runtime"
-    if torch_version.split(".")[:2] != xla_version.split(".")[:2]:
-        return "mismatch"
-    return "TPU" if runtime == "TPU" else "no TPU"
-""": "2.11 is not 2.9",
-        edit(
-            STATE, ('"TPU" if runtime == "TPU" else "no TPU"', "runtime")
-        ): "you returned 'CPU', expected one of",
+def verdict(compiled, run):
+    if compiled[-1] > 3:
+        return "compiles"
+    return "cut" if run[-1] > len(run) else "steady"
+""": "began above 0",
+        """
+def verdict(compiled, run):
+    if compiled[-1] > compiled[-2]:
+        return "compiles"
+    return "cut" if run[-1] - run[-2] > 1 else "steady"
+""": "look at all steps",
+        """
+def verdict(compiled, run):
+    if compiled[-1] > compiled[2]:
+        return "compiles"
+    return "cut" if run[-1] - run[2] > len(run) - 3 else "steady"
+""": "some steps run none, some two",
     },
 )
 
-COMPILATIONS = SOLUTION["13.5"]
+BUCKETS = SOLUTION["13.5"]
 ANSWERS["13.5"] = Answers(
-    right=[
-        """
-def compilations(values):
-    baked = {v for v in values if v in {-1, 0, 1}}
-    return len(baked) + any(v not in baked for v in values)
-""",
-        """
-def compilations(values):
-    cache = []
-    for v in values:
-        program = float(v) if v == 0 or abs(v) == 1 else "x * input"
-        if program not in cache:
-            cache.append(program)
-    return len(cache)
-""",
-    ],
-    wrong={
-        """
-def compilations(values):
-    return len(set(values))
-""": "ordinary numbers are inputs",
-        edit(COMPILATIONS, ("1, -", ""), ("None", '"input"')): "-1 is baked in",
-        """
-def compilations(values):
-    return 1 + len({v for v in values if v in (0, 1, -1)})
-""": "have a program each",
-        """
-def compilations(values):
-    return sum(v in (0, 1, -1) for v in values) + 1
-""": "is kept for the second 1",
-    },
-)
-
-BUCKETS = SOLUTION["13.6"]
-ANSWERS["13.6"] = Answers(
     right=[
         """
 def buckets(lengths, most):
