@@ -4,7 +4,6 @@ explains it.
 
 import contextlib
 import math
-import os
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -12,7 +11,7 @@ import torch
 from torch.utils._pytree import tree_leaves
 
 from .clocks import host_seconds
-from .errors import LabError
+from .errors import LabError, file_name
 from .needs import missing_compiler
 from .timing import Speedup, measure_together, speedup, time_text
 
@@ -216,7 +215,7 @@ def _where(found):
     frame = (own or found.user_stack)[-1]
     reason = found.reason.partition("\n")[0]
     reason = PLAIN.get(reason.split(" ")[0], reason)
-    return f"{os.path.basename(frame.filename)}:{frame.lineno}: {reason}"
+    return f"{file_name(frame.filename)}:{frame.lineno}: {reason}"
 
 
 def _values(output):

@@ -1,4 +1,6 @@
-"""Errors of the kit: one line that says what is wrong and what to do."""
+"""Errors of the kit, one line each, and how lines of code are named in verdicts."""
+
+import os
 
 
 class LabError(Exception):
@@ -21,3 +23,8 @@ class CellEnds(LabError):
     def __init__(self, text, timed=False):
         super().__init__(text)
         self.timed = timed
+
+
+def file_name(path: str) -> str:
+    """The name of a file as a verdict shows it: "cell" for a notebook's."""
+    return "cell" if "ipykernel" in path else os.path.basename(path)

@@ -19,7 +19,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 from torch.utils._pytree import tree_leaves
 from torch.utils.data import dataloader
 
-from .errors import LabError
+from .errors import LabError, file_name
 
 MENDS = {
     "value": "a value is read: keep it on the device, read it every n steps",
@@ -344,7 +344,6 @@ def _place():
             inside = f"{os.path.basename(folder)}/{name}:{line}"
         if not (own or library or path.startswith(STANDARD)):
             code = linecache.getline(path, line, frame.f_globals).strip()
-            name = "cell" if "ipykernel" in path else os.path.basename(path)
-            return f"{name}:{line}", inside, code
+            return f"{file_name(path)}:{line}", inside, code
         frame = frame.f_back
     return inside or "backward()", "", ""

@@ -13,6 +13,8 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from .errors import file_name
+
 FORWARD, BACKWARD = "the forward pass", "the backward pass"
 AGAIN, OPTIMIZER = "the recomputation within backward", "the optimizer step"
 LIBRARIES = (
@@ -119,5 +121,5 @@ def _line():
         frame = frame.f_back
         if frame is None:
             return None
-    name = pathlib.PurePath(frame.f_code.co_filename).name
+    name = file_name(frame.f_code.co_filename)
     return f"{frame.f_code.co_name}, {name}:{frame.f_lineno}"
