@@ -248,7 +248,7 @@ def _judge(parts, pinned, device, workers):
             )
         return "between", (
             f"Neither loader nor step alone explains the loop: {lost} of"
-            f" {texts['loop']} a batch are lost\nbetween them (no overlap). It may be the"
+            f" {texts['loop']} a batch are lost\nbetween them (no overlap), by the"
             " handing over, or cores that they share."
         )
     if there.high < NEAR * step.low:
