@@ -78,45 +78,41 @@ def _loader_slips(loader, dataset, workers, device, shown):
     )
 
 
-WORKER_CASES = (  # load, copy, compute, overlapped
-    (30, 10, 20, True),
-    (30, 10, 20, False),
-    (100, 10, 20, True),
-    (100, 5, 20, False),
-    (3, 10, 20, True),
-    (60, 10, 20, True),
-    (61, 10, 20, True),
-    (60, 10, 20, False),
-    (59, 10, 20, True),
-    (0, 10, 20, True),
-    (12.5, 4.5, 4.5, False),
-    (12.5, 4.5, 4.5, True),
-    (10.5, 1, 3.5, True),
-    (20.01, 10, 20, True),
-    (630, 10, 20, True),
+EPOCH_CASES = (  # load, step, workers, batches
+    (30, 20, 1, 4),
+    (30, 20, 2, 4),
+    (30, 20, 2, 5),
+    (100, 20, 4, 8),
+    (100, 20, 4, 9),
+    (100, 20, 4, 2),
+    (60, 20, 3, 9),
+    (40, 30, 1, 1),
+    (5, 20, 2, 7),
+    (0, 12.5, 1, 6),
+    (90.5, 0, 3, 10),
 )
 
 
-def check_workers_needed(answer):
-    for case in WORKER_CASES:
-        load, copy, compute, overlapped = case
-        shown = (
-            f"load {load} ms, copy {copy} ms, compute {compute} ms, overlapped"
-            f" {overlapped}"
-        )
-        got = call(answer, *case, shown=shown)
-        expect.instance(got, int, shown, "a whole number, an int")
-        step = compute if overlapped else copy + compute
-        expected = max(1, int(-(-load // step)))
-        workers = min(max(1, got), expected)
-        every = f"a batch every {load / workers:.5g} ms"
-        why = f"{workers} would load {every}, the device takes one every {step} ms"
-        if got < 1:
-            why = "at least one worker is asked"
-        elif got > expected:
-            they = "one worker loads" if workers == 1 else f"{workers} load"
-            why = f"{they} {every}, enough for one every {step} ms"
-        expect.equal(got, expected, shown, why)
+def check_epoch_time(answer):
+    for case in EPOCH_CASES:
+        load, step, workers, batches = case
+        shown = f"load {load} ms, step {step} ms, {workers} workers, {batches} batches"
+        got = expect.number(call(answer, *case, shown=shown), shown)
+        ready = [load * (b // workers + 1) for b in range(batches)]
+        expected = max(at + (batches - b) * step for b, at in enumerate(ready))
+        pace = max(load / workers, step)
+        slips = [
+            (ready[-1] + step, "a batch waits until the one before is done"),
+            (batches * pace, "nobody works before the first batch is loaded"),
+            (load + batches * step, "the device waits for later batches, too"),
+            (
+                load + (batches - 1) * pace + step,
+                "workers begin together, so their batches come together, not evenly",
+            ),
+        ]
+        slips = [(value, why) for value, why in slips if value != expected]
+        why = "the device takes a batch when it is loaded and the one before is done"
+        expect.close(got, expected, shown, why, slips)
 
 
 def _sent_by(operators):
@@ -443,32 +439,32 @@ def fetch_sum(stream, there, here):
     ),
     Exercise(
         number="06.2",
-        title="How many workers feed the device?",
-        name="workers_needed",
+        title="How long is an epoch?",
+        name="epoch_time",
         stars=2,
-        check=check_workers_needed,
+        check=check_epoch_time,
         hints=[
-            "How often does the device take a batch, with overlap and without?",
+            "When is batch b loaded? Its worker has loaded b // workers before it.",
             (
-                "W workers finish a batch every load / W. That must be at most the"
-                " device's time for one."
+                "The device begins with a batch when it is loaded and the one before is"
+                " done. Go through the batches in order."
             ),
             (
-                "The smallest whole number that is at least load / step: math.ceil, and"
-                " never less than 1."
+                "done = 0; for each b: done = max(done, load * (b // workers + 1)) +"
+                " step."
             ),
         ],
         solution="""
-import math
-
-
-def workers_needed(load, copy, compute, overlapped):
-    step = compute if overlapped else copy + compute
-    return max(1, math.ceil(load / step))
+def epoch_time(load, step, workers, batches):
+    done = 0
+    for b in range(batches):
+        ready = load * (b // workers + 1)
+        done = max(done, ready) + step
+    return done
 """,
         praise=(
-            "A forecast for the mean. Loading times vary, so take one more, and then"
-            " believe the measured curve."
+            "An epoch of few batches is mostly beginning and end: there a forecast from"
+            " the pace alone is far too short."
         ),
     ),
     Exercise(

@@ -17,12 +17,6 @@ SAME = [
     ("06", "a new buffer in", r"new buffer +(\S+) ms", r"directly +(\S+) ms"),
     ("06", "an index against Data", r"DataLoader +(\S+) ms", r"an index +(\S+) ms"),
     ("06", "an index against 2", r"their start +(\S+) ms", r"an index +(\S+) ms"),
-    (
-        "06",
-        "two workers and a",
-        r"one process .*threads +(\S+) ms",
-        r"overlap .*ds +(\S+) ms",
-    ),
     ("08", "clipped first", r"unscale, then .* (\S+)", r"clip, then .* (\S+)"),
     ("08", "bfloat16 is less", r"in bfloat16 .* (\S+)", r"in tf32  .* (\S+)"),
     ("09", "all three mends", r"(\S+) → \S+ ms a step", r"→ (\S+) ms a step"),

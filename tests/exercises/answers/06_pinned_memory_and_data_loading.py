@@ -95,46 +95,43 @@ def fetch_sum(stream, there, here):
     },
 )
 
+EPOCH_TIME = SOLUTION["06.2"]
 ANSWERS["06.2"] = Answers(
     right=[
         """
-def workers_needed(load, copy, compute, overlapped):
-    step = compute
-    if not overlapped:
-        step += copy
-    workers = 1
-    while load / workers > step:
-        workers += 1
-    return workers
+def epoch_time(load, step, workers, batches):
+    ends = []
+    for b in range(batches):
+        ready = load * (1 + b // workers)
+        ends.append(ready + (batches - b) * step)
+    return max(ends)
 """,
         """
-import numpy as np
-
-def workers_needed(load, copy, compute, overlapped):
-    return np.ceil(np.maximum(load, 1e-6) / (compute + (1 - overlapped) * copy)).astype(
-        int
-    )
+def epoch_time(load, step, workers, batches):
+    free, done = [0.0] * workers, 0.0
+    for _ in range(batches):
+        worker = free.index(min(free))
+        free[worker] += load
+        done = max(done, free[worker]) + step
+    return done
 """,
     ],
     wrong={
         """
-def workers_needed(load, copy, compute, overlapped):
-    return max(1, load // (compute if overlapped else copy + compute))
-""": "expected 2: 1 would load a batch every 30 ms, the device takes one every 20 ms",
+def epoch_time(load, step, workers, batches):
+    return batches * max(load / workers, step)
+""": "nobody works before the first batch is loaded",
         """
-import math
-def workers_needed(load, copy, compute, overlapped):
-    return max(1, math.ceil(load / compute))
-""": "expected 1: one worker loads a batch every 30 ms, enough for one every 30 ms",
+def epoch_time(load, step, workers, batches):
+    return load + batches * step
+""": "the device waits for later batches, too",
         """
-import math
-def workers_needed(load, copy, compute, overlapped):
-    return math.ceil(load / (compute if overlapped else copy + compute))
-""": "at least one worker is asked",
-        """
-def workers_needed(load, copy, compute, overlapped):
-    return max(1.0, -(-load // (compute if overlapped else copy + compute)))
-""": "you returned 1.0, expected a whole number, an int",
+def epoch_time(load, step, workers, batches):
+    return load + (batches - 1) * max(load / workers, step) + step
+""": "workers begin together",
+        edit(
+            EPOCH_TIME, ("max(done, ready)", "ready")
+        ): "a batch waits until the one before is done",
     },
 )
 
