@@ -305,7 +305,7 @@ def _samples(devices, per_node, batch, strong):
 class Published(NamedTuple):
     """A measured scaling point. efficiency: throughput a device over that on `base`
     devices. role: "fitted" (numbers of the model were, to this row), "held out"
-    (predicted with them, in lesson 12), or why the model says nothing.
+    (predicted with them, in the tests), or why the model says nothing.
     """
 
     run: str

@@ -177,12 +177,13 @@ class _Rehearsal(Ledger):
 
     def mark(self):
         """Notes whose the pieces are."""
-        for reference in self.parameters:
-            p = reference()
-            if p is not None:
-                self.note(p).kind = "parameters"
-                if p.grad is not None:
-                    self.note(p.grad).kind = "gradients"
+        parameters = [reference() for reference in self.parameters]
+        for optimizer in self.optimizers:  # copied modules told no hook of theirs
+            parameters += sum([each["params"] for each in optimizer.param_groups], [])
+        for p in filter(torch.is_tensor, parameters):
+            self.note(p).kind = "parameters"
+            if p.grad is not None:
+                self.note(p.grad).kind = "gradients"
         for optimizer in self.optimizers:
             for x in tree_leaves(list(optimizer.state.values())):
                 if isinstance(x, torch.Tensor):

@@ -35,7 +35,7 @@ PRIVATE = dict.fromkeys(
     ["02", "03", "05", "06"],
     {"_sleep", "_subclasses", "_python_dispatch", "_to_copy"},
 )
-PRIVATE["08"], PRIVATE["10"] = {"_scaled_mm"}, {"_inductor"}
+PRIVATE |= {"08": {"_scaled_mm"}, "10": {"_inductor"}}
 PRIVATE["16"] = {"_subclasses", "_utils"}  # "_utils": in a row about private names
 
 

@@ -296,3 +296,24 @@ def test_bad_input_of_peak():
         peak(lambda: 1 / 0, "cpu")
     with pytest.raises(LabError, match="not on XLA"):
         peak(print, "xla")
+
+
+def test_copied_modules_are_parameters_too():
+    """nn.TransformerEncoder copies its layer, which tells no hook of it."""
+
+    def make():
+        layer = torch.nn.TransformerEncoderLayer(32, 2, 64, batch_first=True)
+        model = torch.nn.TransformerEncoder(layer, 3, enable_nested_tensor=False)
+        x, optimizer = torch.randn(4, 8, 32), torch.optim.SGD(model.parameters(), 0.1)
+        sizes.append(sum(p.numel() for p in model.parameters()))
+
+        def step():
+            optimizer.zero_grad()
+            model(x).sum().backward()
+            optimizer.step()
+
+        return step
+
+    sizes = []
+    kinds = rehearse(make, lower=False).kinds
+    assert kinds["parameters"] >= 4 * sizes[0]
