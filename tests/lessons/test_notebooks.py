@@ -28,14 +28,14 @@ from utils import devices
 
 # Names with a leading underscore that lessons use: what keeps a GPU busy for a known
 # time, lesson 03's two rehearsal tools, and the fake GPUs of a row of lesson 16.
-# Everything else private stands behind one tested helper in utils; but 08's float8 matmul,
-# which has a public name only in newer versions, and the compiler's settings in 10, whose
-# documented place is torch._inductor.config.
+# Everything else private stands behind one tested helper in utils; but 08's float8
+# matmul, public in newer versions only, the compiler's settings in 10, whose documented
+# place is torch._inductor.config, and gloo's flight record in 12.
 PRIVATE = dict.fromkeys(
     ["02", "03", "05", "06"],
     {"_sleep", "_subclasses", "_python_dispatch", "_to_copy"},
 )
-PRIVATE |= {"08": {"_scaled_mm"}, "10": {"_inductor"}}
+PRIVATE |= {"08": {"_scaled_mm"}, "10": {"_inductor"}, "12": {"_distributed_c10d"}}
 PRIVATE["16"] = {"_subclasses", "_utils"}  # "_utils": in a row about private names
 
 

@@ -7,6 +7,8 @@ import torch
 import torch.distributed as dist
 from hypothesis import given
 from hypothesis import strategies as st
+from torch import nn
+
 from simulate.collectives import (
     ALGORITHMS,
     PUBLISHED,
@@ -20,7 +22,6 @@ from simulate.collectives import (
     reduce_scatter,
     scaling,
 )
-from torch import nn
 
 MB, MIB, GIB = 1e6, 2**20, 2**30
 
