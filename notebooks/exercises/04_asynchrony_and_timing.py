@@ -124,61 +124,94 @@ def _close_ms(got, expected, shown, why, slips):
     expect.close(got * 1e3, expected * 1e3, shown, why, slips, **said)
 
 
-def _run_times():
-    """Seconds: the first run, later 1 to 3 ms, and 40 where it was disturbed."""
-    chance = random.Random(740)
-    yield 500 * MS
-    while True:
-        low, high = (39, 41) if chance.random() < 0.25 else (1, 3)
-        yield chance.uniform(low, high) * MS
+class _SlowingDown:
+    """A machine on which each run takes a little longer than the one before, and the
+    first one of each function 500 ms; some are disturbed. log: (name, seconds)
+    """
 
+    def __init__(self, versions, ms):
+        self.versions, self.ms, self.log = versions, ms, []
+        self.chance = random.Random(740)
 
-def check_median_seconds(answer):
-    for n in (None, 5, 3, 15, 1):
-        clock = Clock()
-        device = QueueDevice(clock, _run_times(), 30 * MS)
-        shown = f"a made-up device, n = {n}" if n else "a made-up device"
-        given = [device.run, device.wait, clock]
-        got = call(answer, *given, *([n] if n else []), shown=shown)
-        expect.number(got, shown, "a number of seconds")
-        n, runs = n or 9, len(device.samples)
-        if runs < n + 1:
+    def seconds(self, fn):
+        name = next((x for x, known in self.versions.items() if known is fn), None)
+        if name is None:
             raise Wrong(
-                f"fn ran {runs} times; n = {n} runs are to be counted, and the first"
-                " one is not"
+                "seconds got something else than a function of versions: seconds(fn),"
+                " without calling fn"
             )
-        _clock_read(clock)
-        expected = median(device.samples[-n:])
-        why = f"fn ran {runs} times. For each of n runs: clock, fn, wait, clock"
-        if got > 50 * MS:
-            why = NOT_FIRST
-        slips = _median_slips(device.samples, n)
-        _close_ms(got, expected, f"n = {n}", why, slips)
+        ms = self.ms[name] * (1 + 0.02 * len(self.log))
+        if self.chance.random() < 0.25:
+            ms += 40 * self.chance.uniform(0.9, 1.1)
+        if all(name != before for before, _ in self.log):
+            ms = 500
+        self.log.append((name, ms * MS))
+        return ms * MS
+
+    def of(self, name):
+        return [seconds for known, seconds in self.log if known == name]
 
 
-NOT_FIRST = (
-    "the first run (500 ms) is in it, or the work that was in the queue before (30 ms)."
-    " Run fn once and wait, before any clock is read"
-)
+def check_in_turns(answer):
+    cases = ({"old": 2.0, "new": 1.9}, {"x": 1.0, "y": 1.0, "z": 3.0}, {"only": 2.0})
+    for ms in cases:
+        for n in (None, 3, 5, 1):
+            _check_turns(answer, ms, n)
+
+
+def _check_turns(answer, ms, n):
+    versions = {name: lambda: None for name in ms}
+    machine, runs = _SlowingDown(versions, ms), n or 9
+    shown = f"versions named {list(ms)}" + (f", n = {n}" if n else "")
+    given = [versions, machine.seconds, *([n] if n else [])]
+    got = call(answer, *given, shown=shown)
+    asked = f"a dict with the names {list(ms)}"
+    expect.instance(got, dict, shown, asked)
+    expect.equal(sorted(map(str, got)), sorted(ms), shown, asked, "you named")
+    for name in ms:
+        expect.number(got[name], f"{name!r}", "a number of seconds")
+        if len(machine.of(name)) < runs + 1:
+            raise Wrong(
+                f"{name!r} ran {len(machine.of(name))} times; n = {runs} runs are to be"
+                " counted, and the first one is not"
+            )
+    _check_order(machine, runs)
+    for name in ms:
+        samples = machine.of(name)
+        why = f"the median of the last {runs} runs of {name!r}"
+        slips = _median_slips(samples, runs)
+        _close_ms(got[name], median(samples[-runs:]), shown, why, slips)
+
+
+def _check_order(machine, n):
+    """Wrong unless in each of the last n rounds each version ran once."""
+    names, width = [name for name, _ in machine.log], len(machine.versions)
+    counted = names[-n * width :]
+    for start in range(0, len(counted), width):
+        if len({*counted[start : start + width]}) < width:
+            raise Wrong(
+                f"the order was {' '.join(names[:8])} …: what comes later meets a"
+                " slower machine. Let the versions take turns, once each in a round"
+            )
+
+
+NOT_FIRST = "the first run (500 ms) is in it: leave the first round out"
 
 
 def _median_slips(samples, n):
     """What people return in place of the median of the last n samples."""
     counted = samples[-n:]
-    slips = [(LAUNCH, EARLY), (-median(counted), SWAPPED)]
-    slips += _in_other_units(median(counted))
-    slips += [(median(x), NOT_FIRST) for x in (samples, [1.0, *counted[1:]])]
+    slips = _in_other_units(median(counted))
+    slips += [(median(x), NOT_FIRST) for x in (samples, samples[:n])]
+    slips += [(mean(samples), NOT_FIRST)]
     if n == 1:
         return slips
     averaged = "that is a mean, and one run of 40 ms decides it. Take the median"
-    waits_once = sum(counted) - (n - 1) * LAUNCH
     return slips + [
         (mean(counted), averaged),
-        (waits_once / n, averaged),
         (sum(counted), "that is a sum"),
         (min(counted), "that is the fastest run. Take the median"),
         (max(counted), "that is the slowest run. Take the median"),
-        *[(x, "that is one of the runs, but not the middle one") for x in counted],
     ]
 
 
@@ -594,6 +627,33 @@ def train(model, optimizer, batches):
     ),
     Exercise(
         number="04.2",
+        title="Take turns",
+        name="in_turns",
+        stars=1,
+        check=check_in_turns,
+        hints=[
+            "Two loops, one in the other. Which is outside: rounds, or versions?",
+            "samples = {name: [] for name in versions}, then 1 + n rounds.",
+            "In the end {name: median(times[1:]) for name, times in samples.items()}.",
+        ],
+        solution="""
+from statistics import median
+
+def in_turns(versions, seconds, n=9):
+    samples = {name: [] for name in versions}
+    for _ in range(1 + n):
+        for name, fn in versions.items():
+            samples[name].append(seconds(fn))
+    return {name: median(times[1:]) for name, times in samples.items()}
+""",
+        praise=(
+            "Take it home: with the body of the recipe's loop as seconds, it compares"
+            " any versions on any device. random.shuffle of the versions before each"
+            " round makes it safer still."
+        ),
+    ),
+    Exercise(
+        number="04.3",
         title="PyTorch's own timer",
         name="timer_seconds",
         stars=1,
@@ -615,41 +675,8 @@ def timer_seconds(a, b, threads, number):
 """,
         praise=(
             "timeit makes one block of runs, so that its median is their mean;"
-            " blocked_autorange makes several blocks. On a GPU the same line waits for"
-            " the device."
-        ),
-    ),
-    Exercise(
-        number="04.3",
-        title="A timer for a queue",
-        name="median_seconds",
-        stars=2,
-        check=check_median_seconds,
-        hints=[
-            (
-                "Before any clock is read: run fn once, and wait. That takes the slow"
-                " first run and the old work out."
-            ),
-            "In the loop: clock, fn, wait, clock. Keep the difference.",
-            "from statistics import median; return median(samples).",
-        ],
-        solution="""
-from statistics import median
-
-def median_seconds(fn, wait, clock, n=9):
-    fn()
-    wait()
-    samples = []
-    for _ in range(n):
-        start = clock()
-        fn()
-        wait()
-        samples.append(clock() - start)
-    return median(samples)
-""",
-        praise=(
-            "The clock as an argument makes the timer testable: with a made-up clock,"
-            " its answer is exact."
+            " blocked_autorange makes several blocks. On a GPU Timer's own clock waits"
+            " for the device; with timer=default_timer nothing does."
         ),
     ),
     Exercise(
@@ -695,7 +722,7 @@ def faster(a, b):
         hints=[
             (
                 "One loop over devices.items(). In it: create a and b with device=,"
-                " then time a @ b as in 04.3."
+                " then time a @ b as the recipe does."
             ),
             (
                 "Your median_seconds takes the product as fn, wait as it is, and"

@@ -74,8 +74,55 @@ def train(model, optimizer, batches):
     },
 )
 
-TIMER = SOLUTION["04.2"]
+TURNS = SOLUTION["04.2"]
 ANSWERS["04.2"] = Answers(
+    right=[
+        """
+import random
+import numpy as np
+
+def in_turns(versions, seconds, n=9):
+    for fn in versions.values():
+        seconds(fn)
+    times = {name: [] for name in versions}
+    names = list(versions)
+    for _ in range(n):
+        random.shuffle(names)
+        for name in names:
+            times[name].append(seconds(versions[name]))
+    return {name: np.median(found) for name, found in times.items()}
+""",
+        """
+from statistics import median
+
+def in_turns(versions, seconds, n=9):
+    rounds = [[seconds(fn) for fn in versions.values()] for _ in range(n + 1)]
+    columns = zip(*rounds[1:])
+    return dict(zip(versions, map(median, columns)))
+""",
+    ],
+    wrong={
+        """
+from statistics import median
+
+def in_turns(versions, seconds, n=9):
+    found = {}
+    for name, fn in versions.items():
+        found[name] = median([seconds(fn) for _ in range(n + 1)][1:])
+    return found
+""": "Let the versions take turns",
+        edit(TURNS, ("times[1:]", "times")): "the first run (500 ms) is in it",
+        edit(TURNS, ("seconds(fn)", "seconds(fn())")): "without calling fn",
+        edit(TURNS, ("1 + n", "n")): "runs are to be counted",
+        edit(TURNS, ("median(times[1:])", "min(times[1:])")): "that is the fastest run",
+        edit(
+            TURNS, ("median(times[1:])", "sum(times[1:]) / n")
+        ): "one run of 40 ms decides it",
+    },
+)
+
+TIMER = SOLUTION["04.3"]
+ANSWERS["04.3"] = Answers(
     right=[
         """
 def timer_seconds(a, b, threads, number):
@@ -135,52 +182,6 @@ def timer_seconds(a, b, threads, number):
             "timeit makes one block of runs, so that median and mean are the"
             " same number."
         ),
-    },
-)
-
-MEDIAN = SOLUTION["04.3"]
-ANSWERS["04.3"] = Answers(
-    right=[
-        """
-import numpy as np
-
-def median_seconds(fn, wait, clock, n=9):
-    def once():
-        wait()
-        start = clock()
-        fn()
-        wait()
-        return clock() - start
-
-    return np.median([once() for _ in range(n + 1)][1:])
-""",
-        """
-def median_seconds(fn, wait, clock, n=9):
-    for _ in range(3):
-        fn()
-    wait()
-    times = [clock()]
-    for _ in range(n):
-        fn()
-        wait()
-        times.append(clock())
-    return sorted(after - before for before, after in zip(times, times[1:]))[n // 2]
-""",
-    ],
-    wrong={
-        edit(MEDIAN, ("        wait()\n", "")): "that is the launch",
-        """
-def median_seconds(fn, wait, clock, n=9):
-    fn()
-    wait()
-    start = clock()
-    for _ in range(n):
-        fn()
-    wait()
-    return (clock() - start) / n
-""": "that is a mean",
-        edit(MEDIAN, ("fn()\n    wait", "fn")): "the first run (500 ms) is in it",
-        edit(MEDIAN, ("median(samples)", "min(samples)")): "that is the fastest run",
     },
 )
 
