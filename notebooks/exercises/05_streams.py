@@ -262,6 +262,7 @@ def check_issue_order(answer):
                     f"chunk {chunk} of {chunks} goes through {stages}: a stream keeps"
                     " this order, so one stage would work with what is not there yet"
                 )
+        _check_room(got, shown)
         spans = schedule(
             Op(f"{stage} {chunk}", f"stream {chunk}", ENGINES[stage], 1)
             for stage, chunk in got
@@ -272,6 +273,20 @@ def check_issue_order(answer):
                 f"{chunks} chunks take {steps:g} of {3 * chunks} steps, {best} are"
                 f" possible: {_first_gap(spans)}"
             )
+
+
+def _check_room(order, shown):
+    """Wrong if more than two chunks are between their copy in and their copy out."""
+    there = set()
+    for stage, chunk in order:
+        there.add(chunk)
+        if len(there) > 2:
+            raise Wrong(
+                f"for {shown} there is room for two chunks, and at {(stage, chunk)!r}"
+                f" {sorted(there)} are on the device: one must go out first"
+            )
+        if stage == "out":
+            there.remove(chunk)
 
 
 def _first_gap(spans):
@@ -409,25 +424,32 @@ def sum_on_main(batch, main, side):
     ),
     Exercise(
         number="05.3",
-        title="The order of issue for one copy engine",
+        title="One copy engine, and room for two chunks",
         name="issue_order",
-        stars=1,
+        stars=2,
         check=check_issue_order,
         hints=[
-            "In which order do the copies wait for nobody?",
-            "No copy out may stand in the queue before a copy in that could run.",
-            "Two loops: over the stages outside, over the chunks inside.",
+            "What can the copy engine do while chunk 0 is computed?",
+            "The next copy in must be issued before the copy out of this chunk.",
+            (
+                '("in", 0) first. Then for each chunk k: its compute, the copy in of'
+                " k + 1 if there is one, and its copy out."
+            ),
         ],
         solution="""
 def issue_order(chunks):
-    return [
-        (stage, chunk) for stage in ("in", "compute", "out") for chunk in range(chunks)
-    ]
+    order = [("in", 0)]
+    for k in range(chunks):
+        order.append(("compute", k))
+        if k + 1 < chunks:
+            order.append(("in", k + 1))
+        order.append(("out", k))
+    return order
 """,
         praise=(
-            "The copy engine now never idles: 2n steps for 2n copies. Breadth first has"
-            " a price: all chunks are on the device at once. In between lies in k + 1"
-            " before out k: as fast, and with room for two chunks."
+            "The copy engine now never idles: 2n steps for 2n copies, as breadth first,"
+            " with two buffers instead of n. in k + 2 writes where out k has read: on a"
+            " device with two copy engines it needs an event."
         ),
     ),
     Exercise(
