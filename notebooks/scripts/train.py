@@ -61,9 +61,9 @@ except (
 
 TYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 MODES = ["default", "reduce-overhead", "max-autotune"]
-# between one start and the next: settings that change no step but for rounding, and in
-# how many parts batch norm sees it; where the data lie (they themselves may not); and how
-# many steps there are (they may grow)
+# between one start and the next: settings that change no step but for rounding (and
+# --accumulate: what batch norm sees); where the data lie (they themselves may not); and
+# how many steps there are (they may grow)
 MAY_CHANGE = (
     "accumulate",
     "device",
