@@ -153,6 +153,8 @@ def lighter(app, page, template, context, doctree):
     """
     if page == "docs/errors":
         body = re.sub(r'<span class="pre">([^<]*)</span>', r"\1", context["body"])
+        body = re.sub(r'<span class="std std-ref">([^<]*)</span>', r"\1", body)
+        body = body.replace("<span></span>", "")
         body = body.replace(' title="Link to this heading"', "")
         context["body"] = body.replace("docutils literal notranslate", "literal")
 
