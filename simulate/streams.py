@@ -108,7 +108,7 @@ class CudaStreams(TorchFunctionMode):
         super().__init__()
         self.main, self.side = CudaStream("main", self), CudaStream("side", self)
         self.current, self.work, self.held, self._asked = [self.main], [], [], 0
-        self._recorded, self._made = [], []  # pairs (tensor, stream)
+        self._recorded = []  # pairs (tensor, stream)
 
     def __torch_function__(self, function, types, args=(), kwargs=None):
         if function == torch.Tensor.is_cuda.__get__:
@@ -118,7 +118,6 @@ class CudaStreams(TorchFunctionMode):
             self.held.append(f".{name}()")
         elif isinstance(result, torch.Tensor):
             stream = self.current[-1]
-            self._made.append((result, stream))
             writes = "out" in (kwargs or {}) or name[-1] == "_" != name[-2]
             given_back = result._is_view() or any(result is x for x in args)
             if writes or not (given_back or name.startswith("empty")):
@@ -180,10 +179,6 @@ class CudaStreams(TorchFunctionMode):
     def all_before(self, stream: CudaStream) -> bool:
         """Whether all operations surely come before what is launched there now."""
         return set(range(1, len(self.work) + 1)) <= stream.before
-
-    def home(self, x: torch.Tensor) -> CudaStream:
-        """The stream that the memory of `x` belongs to."""
-        return next((s for made, s in self._made if _same_memory(made, x)), self.main)
 
     def users(self, x: torch.Tensor) -> list[CudaStream]:
         """The streams that record_stream has named for the memory of `x`."""

@@ -181,6 +181,7 @@ def versions() -> dict[str, str]:
         "system": platform.system(),
         "cpu": name_of("cpu"),
         "torch_xla": package_version("torch_xla"),
+        "torch_tpu": package_version("torch_tpu"),
     }
     if torch.cuda.is_available():
         found["cuda"], found["rocm"] = torch.version.cuda, torch.version.hip

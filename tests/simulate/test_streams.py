@@ -62,14 +62,13 @@ def test_neither_views_nor_empty_tensors_are_work(gpu):
     assert len(gpu.work) == 2
 
 
-def test_memory_has_a_home_and_users(gpu):
+def test_memory_has_users(gpu):
     with torch.cuda.stream(gpu.side):
         x = torch.ones(2)
     view = x[:1]
-    assert gpu.home(view) is gpu.side and gpu.users(view) == []
+    assert gpu.users(view) == []
     x.record_stream(gpu.main)
     assert gpu.users(view) == [gpu.main] and gpu.users(view + 1) == []
-    assert gpu.home(view + 1) is gpu.main
 
 
 def ask(gpu):

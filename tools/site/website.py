@@ -30,6 +30,7 @@ LOOK_UP = [
     "docs/answers",
     "docs/recipes",
     "docs/kit",
+    "docs/tpu",
     "docs/tasks",
     "docs/errors",
     "genindex",
