@@ -219,9 +219,10 @@ def _install(build, torch="torch"):
 
 def _versions(facts):
     oldest = OLDEST_DRIVER[int(facts["cuda"].split(".")[0])]
-    lines = [f"Either a driver {oldest} or newer (nvidia.com/drivers)"]
-    other = _build(facts)
-    return lines + (["or another build:", *other] if "pip" in other[0] else [])
+    driver, other = f"driver {oldest} or newer (nvidia.com/drivers)", _build(facts)
+    if "pip" not in other[0]:  # no build takes this driver
+        return [f"A {driver}"]
+    return [f"Either a {driver}", "or another build:", *other]
 
 
 def _visible(facts):
