@@ -16,7 +16,7 @@ EXERCISES = {
     for n in (1, 2, 3)
 }
 FACTS = (
-    "**Core:** 13 minutes · **Deeper:** 12 minutes · **Runs live on:** any machine"
+    "**Core:** 18 minutes · **Deeper:** 12 minutes · **Runs live on:** any machine"
     " · **Before this:** nothing"
 )
 TEXT = """

@@ -16,7 +16,7 @@ GLOSSARY, GUIDE = "docs/glossary.md", "CONTRIBUTING.md"
 CHINESE = "docs/zh.md"
 MORE = "docs/contributing/a.md"
 SHORT = "| [Short](#short) | all | "
-WORDS = " ".join(["word"] * 296)  # two minutes, with a heading of four words
+WORDS = " ".join(["word"] * 236)  # two minutes, with a heading of four words
 TABLE = """| path | for | lessons | hours |
 |---|---|---|---|
 | [Short](../docs/paths.md#short) | all | 00 01 | 15 min |"""
@@ -50,7 +50,7 @@ PAGES = {
 - [00 · Start](../notebooks/00_start_here.ipynb): the core, 4 minutes
 
 #### Then
-- [00 · Start](../notebooks/00_start_here.ipynb): 7 minutes
+- [00 · Start](../notebooks/00_start_here.ipynb): 10 minutes
   - 2 · Why?
   - exercise 00.1
 - [01 · Older](../notebooks/01_older.ipynb): the core, 2 minutes
@@ -61,7 +61,7 @@ PAGES = {
 """,
     README: """| | lesson | question | core | all |
 |---|---|---|---|---|
-| 00 | [Start](notebooks/00_start_here.ipynb) | What? | 4 | 8 |
+| 00 | [Start](notebooks/00_start_here.ipynb) | What? | 4 | 10 |
 | 01 | [Older](notebooks/01_older.ipynb) | Why? | 2 | 2 |
 | | all | | 0 hours | 0 hours |
 
@@ -103,9 +103,9 @@ Of 2.5 things. So it matters. [01]
 |---|---|---|---|---|---|
 | home | 00 | core | 4 | | |
 | 0:00 | | | | welcome | |
-| 0:01 | 00 | 2 00.1 | 7 | 00.why | section 2 |
-| 0:10 | 01 | core | 2 | | |
-| 0:12 | | | | end | |
+| 0:01 | 00 | 2 00.1 | 10 | 00.why | section 2 |
+| 0:12 | 01 | core | 2 | | |
+| 0:14 | | | | end | |
 
 [section 1](../notebooks/00_start_here.ipynb#cell-1)
 """,
@@ -225,11 +225,11 @@ FAULTS = [
         "| home | 01",
         "Short: the path has the lessons 00 00 01",
     ),
-    (TEACHING, "| 0:10 |", "| 0:07 |", "Short: 0:01 has 6 minutes and takes 7"),
-    (TEACHING, "| 0:12 | | | | end | |\n", "", "nothing follows 0:10"),
-    (TEACHING, "7 | 00.why", "7 | 00.1, section 1", "0:01: section 1 is not in this"),
+    (TEACHING, "| 0:12 |", "| 0:10 |", "Short: 0:01 has 9 minutes and takes 10"),
+    (TEACHING, "| 0:14 | | | | end | |\n", "", "nothing follows 0:12"),
+    (TEACHING, "10 | 00.why", "10 | 00.1, section 1", "0:01: section 1 is not in this"),
     (TEACHING, "4 | |", "4 | 00.why |", "Short, home: 00.why is not in this step"),
-    (TEACHING, "2 | |", "2 | 00.why |", "Short, 0:10: 00.why is not in this step"),
+    (TEACHING, "2 | |", "2 | 00.why |", "Short, 0:12: 00.why is not in this step"),
 ]
 
 
@@ -243,14 +243,14 @@ def test_a_fault_is_noticed(course, page, old, new, message):
 WRONG_TIMES = [
     (TEACHING, "| home | 00 | core | 4 |", "| home | 00 | | |"),
     (TEACHING, "| home | 00 | core | 4 |", "| home | 00 | core | 6 |"),
-    (TEACHING, "| 2 00.1 | 7 |", "| 2 | 7 |"),
+    (TEACHING, "| 2 00.1 | 10 |", "| 2 | 7 |"),
     (PATHS, "the core, 4 minutes", "the core, 6 minutes"),
     (PATHS, "the core, 2 minutes", "x"),
-    (PATHS, "ipynb): 7 minutes", "ipynb): the core, 7 minutes"),
+    (PATHS, "ipynb): 10 minutes", "ipynb): the core, 10 minutes"),
     (PATHS, "00 01 | 15 min", "00 | 15 min"),
-    (PATHS, "00 01 | 15 min", "00 01 | 20 min"),
-    (README, "What? | 4 | 8", "What? | 4 | 10"),
-    (README, "What? | 4 | 8", "What? | 2 | 8"),
+    (PATHS, "00 01 | 15 min", "00 01 | 25 min"),
+    (README, "What? | 4 | 10", "What? | 4 | 12"),
+    (README, "What? | 4 | 10", "What? | 2 | 10"),
     (README, "| all | | 0 hours", "| all | | 1 hours"),
     (START, "00 01 | 15 min", "00 01 | 1"),
 ]
@@ -265,7 +265,7 @@ def test_a_wrong_time_is_noticed(course, page, old, new):
 
 def test_a_time_may_be_a_bit_off(course):
     change(course, PATHS, "the core, 4 minutes", "the core, 5 minutes")
-    change(course, README, "What? | 4 | 8", "What? | 5 | 9")
+    change(course, README, "What? | 4 | 10", "What? | 5 | 11")
     assert list(pages.problems(course)) == []
 
 

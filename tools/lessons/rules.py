@@ -29,7 +29,7 @@ from tools.lessons.parts import (
 )
 
 # minutes, lines of a visible cell, cells, characters
-CORE_MOST, LINES_MOST, SILENT_MOST, TITLE_MOST = 50, 15, 3, 60
+CORE_MOST, LINES_MOST, SILENT_MOST, TITLE_MOST = 60, 15, 3, 60
 # Messages about a lesson that is built otherwise: 00 is short, the explorer of 16 is a
 # field in which to look something up.
 EXCUSED = {"00": "no heading|no cell `recipe`", "16": "the explorer"}
