@@ -5,7 +5,7 @@ import torch
 import utils
 from course.paths import COURSE
 from utils.checkup import line
-from utils.devices import package_version, pytorch
+from utils.devices import name_of, package_version, pytorch
 
 
 def ready() -> None:
@@ -17,8 +17,11 @@ def ready() -> None:
     """
     device = torch.accelerator.current_accelerator(check_available=True)
     kind = device.type.upper() if device else "CPU"
+    if kind == "TPU":  # or what stands in for it
+        kind = name_of("tpu")
+    tpu = " and torch_tpu" if package_version("torch_tpu") else ""
     xla = " and torch_xla" if package_version("torch_xla") else ""
-    print(f"Ready: {pytorch()}, {kind}{xla}")
+    print(f"Ready: {pytorch()}{tpu}, {kind}{xla}")
 
 
 def doctor() -> None:

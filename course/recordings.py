@@ -48,7 +48,7 @@ PNG = r"iVBORw0KGg[A-Za-z0-9+/]*={0,2}"
 LINK = r"https://[^\s\"'<>]+"
 
 # what a reader is told of the machine
-VERSIONS = ("torch", "cuda", "rocm", "driver", "torch_xla")
+VERSIONS = ("torch", "cuda", "rocm", "driver", "torch_xla", "torch_tpu")
 # what this kernel has told the reader about where replayed results come from
 _said = set()
 

@@ -11,14 +11,19 @@ import warnings
 import weakref
 from unittest import mock
 
+import numpy
 import torch
 from torch.optim import optimizer as optim
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves, tree_map
 
+from .errors import LabError
+
 aten = torch.ops.aten
 CPU = torch.device("cpu")
 H100 = (9, 0), 132, 2048  # capability, multiprocessors, threads on each
+# What is composed on the CPU, and has a kernel of its own on CUDA: all of PyTorch 2.13
+WHOLE = "_fused_rms_norm", "mish_backward", "silu_backward"
 
 
 class AsCuda(contextlib.ExitStack):
@@ -61,23 +66,34 @@ class AsCuda(contextlib.ExitStack):
         attention = functools.partial(_attention, self.gpu[0])
         library.impl("dropout", _dropout, "AutogradCUDA")
         library.impl("scaled_dot_product_attention", attention, "AutogradCUDA")
+        has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key
+        for name in WHOLE:  # a build for CPUs has no such kernel: it takes them apart
+            if not has_kernel(f"aten::{name}", "CUDA"):
+                library.impl(name, _never, "CUDA")
         for operation, policy in _autocast_lists():
             rule = functools.partial(self.cast, operation, policy)
             library.impl(operation, rule, "AutocastCUDA")
 
     def call(self, func, args, kwargs):
         """An operation, as a TorchDispatchMode gets it. A value that Python asks for
-        (.item(), `if loss > 1`) is 0.
+        (.item(), `if loss > 1`) is 0. LabError for a size that depends on values.
         """
         if kwargs.get("device") is not None:
             kwargs = {**kwargs, "device": CPU}
         try:
             return func(*args, **kwargs)
         except self.no_value:
+            if func in (aten.equal.default, aten.allclose.default):
+                return False
             # of tensors made in inference_mode it is still called item
             if func not in (aten._local_scalar_dense.default, aten.item.default):
                 raise
             return 0.0 if args[0].dtype.is_floating_point else 0
+        except self.no_size as error:
+            raise LabError(
+                f"{func} makes a result whose size depends on values, which tensors"
+                " without data do not have: leave it out"
+            ) from error
 
     def cast(self, operation, policy, *args, **kwargs):
         """An operation under autocast; C++ has this for tensors on CUDA only."""
@@ -109,6 +125,9 @@ class _Here(TorchFunctionMode):
     def __torch_function__(self, func, types, args=(), kwargs=None):
         if func is torch.Tensor.cuda:
             return args[0]
+        if func in (torch.Tensor.numpy, torch.Tensor.__array__):
+            dtype = str(args[0].dtype).removeprefix("torch.")
+            return numpy.zeros(args[0].shape, dtype)
         if func is torch.Tensor.__deepcopy__:  # it would copy the storage's data
             return args[0].detach().clone().requires_grad_(args[0].requires_grad)
         kwargs = {name: _here(value) for name, value in (kwargs or {}).items()}
@@ -160,6 +179,11 @@ def _patches(state, fake_tensor):
 def _casts(x):
     dtypes = torch.float32, torch.float16, torch.bfloat16
     return isinstance(x, torch.Tensor) and x.dtype in dtypes
+
+
+def _never(*args):
+    """Fake tensors call no kernel; the dispatcher only asks whether there is one."""
+    raise NotImplementedError
 
 
 def _autocast_lists():

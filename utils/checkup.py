@@ -16,8 +16,9 @@ from .devices import (
     missing_code,
     name_of,
     package_version,
+    pick_device,
 )
-from .needs import missing_compiler, missing_mps, missing_xla
+from .needs import missing_compiler, missing_mps, missing_tpu, missing_xla
 from .no_gpu import QUESTIONS, why_no_gpu
 
 
@@ -84,12 +85,22 @@ def _check_devices():
     else:
         xpu = "none; it takes an Intel GPU and PyTorch's XPU build"
         yield False, f"Intel GPU (XPU): {xpu}"
-    if xla := missing_xla():
-        advice = "on Colab choose a TPU runtime"
-        yield False, f"TPU: needs {xla}; {advice}"
-    else:
-        version = package_version("torch_xla")
-        yield True, f"torch_xla {version}: XLA devices"
+    yield _check_tpu()
+
+
+def _check_tpu():
+    ours = package_version("torch_tpu")
+    if ours and pick_device().type == "tpu":
+        return missing_tpu() is None, f"{name_of('tpu')} (torch_tpu {ours})"
+    if not (xla := missing_xla()):
+        return True, f"torch_xla {package_version('torch_xla')}: XLA devices"
+    if ours:
+        # what it counts: torch_tpu/_internal/utils/hardware.py
+        advice = "it takes a TPU v4 or newer, with a file in /dev/vfio"
+        if "torch_tpu" not in sys.modules:
+            advice = "start Python without TORCH_DEVICE_BACKEND_AUTOLOAD"
+        return False, f"torch_tpu {ours}: needs {missing_tpu()}; {advice}"
+    return False, f"TPU: needs {xla}; on Colab choose a TPU runtime"
 
 
 def _check_gpu(index):

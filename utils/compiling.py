@@ -93,7 +93,7 @@ def does_it_pay(
     compiling fails. Graphs and breaks stand in torch._dynamo.utils, which is private;
     torch._dynamo.explain would forget all that the process has compiled.
     """
-    model = getattr(model, "_orig_mod", model)  # what torch.compile has wrapped
+    model = _eager(model, other_inputs)
     state, buffers = [x for x in tree_leaves(inputs) if torch.is_tensor(x)], []
     if isinstance(model, torch.nn.Module):
         buffers = list(model.buffers())
@@ -111,6 +111,12 @@ def does_it_pay(
         ways["others"] = lambda: call(compiled, other_inputs, state, loss or _loss)
     with _put_back(state, buffers):
         return _measured(ways, [*state, *buffers], seconds, options.get("backend"))
+
+
+def _eager(model, other_inputs):
+    if not callable(model) or torch.is_tensor(other_inputs):
+        raise LabError("does_it_pay asks model, *inputs, and other_inputs= as a tuple")
+    return getattr(model, "_orig_mod", model)  # what torch.compile has wrapped
 
 
 def _measured(ways, tensors, seconds, backend):
@@ -144,7 +150,10 @@ def _trains(fn, inputs, state, loss):
         if x.is_leaf:
             x.grad = None
     output = fn(*inputs)
-    loss(output).backward()
+    found = loss(output)
+    if not torch.is_tensor(found) or found.numel() != 1:
+        raise LabError("loss= has to make a tensor with one number of the output")
+    found.backward()
     return output
 
 

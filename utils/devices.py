@@ -133,7 +133,7 @@ def name_of(kind: str) -> str:
         runtime = torch_xla.runtime.device_type()
         return tpu_name() if runtime == "TPU" else f"XLA on {runtime}"
     if kind == "tpu" and pick_device().type == "tpu":  # TorchTPU
-        return tpu_name()
+        return tpu_name() if on_libtpu() else "TorchTPU on XLA's CPU device, no TPU"
     if kind == "meta":
         return "meta"
     if kind != "cpu":
@@ -149,6 +149,14 @@ TPU_CHIPS = {
     "0x006f": "TPU v6e",
     "0x0076": "TPU7x",
 }
+
+
+def on_libtpu() -> bool:
+    """Whether TorchTPU uses libtpu, the driver of all TPUs. Another library in its
+    place, such as XLA's own for the CPU, has no TPU behind it.
+    """
+    library = os.environ.get("TPU_LIBRARY_PATH") or "libtpu.so"
+    return pathlib.Path(library).name.startswith("libtpu")
 
 
 def tpu_name(bus: str | pathlib.Path = "/sys/bus/pci/devices") -> str:

@@ -5,14 +5,13 @@ Lesson 04 explains why they cost time.
 import collections
 import contextlib
 import linecache
-import os
 import sys
-import sysconfig
 from collections.abc import Callable
 from typing import NamedTuple
 from unittest import mock
 
 import torch
+from torch import nn
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
@@ -20,6 +19,7 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.data import dataloader
 
 from .errors import LabError, file_name
+from .ledger import OWN, batches_for, reader_frame
 
 MENDS = {
     "value": "a value is read: keep it on the device, read it every n steps",
@@ -82,6 +82,7 @@ class Waits(NamedTuple):
         return "\n".join([said, *map(str, self.waits)])
 
 
+@batches_for("find_waits takes the step once more than steps= says")
 def find_waits(step: Callable[[], object], steps: int = 1) -> Waits:
     """The lines of `step()` at which the host waits for the device: values that are
     read, sizes that depend on values, blocking copies, synchronize.
@@ -100,8 +101,10 @@ def find_waits(step: Callable[[], object], steps: int = 1) -> Waits:
     backward, of threads but autograd's, for memory given back. LabError where `step`
     cannot be called; its own errors pass.
     """
-    if not callable(step):
+    if not callable(step) or isinstance(step, nn.Module):
         raise LabError("find_waits asks a function without arguments: one step")
+    if steps < 1:
+        raise LabError("find_waits counts at least one step: steps=1")
     seen = _Seen()
     with seen.watching():
         step()
@@ -186,6 +189,8 @@ class _Seen:
 
     def on_device(self, x):
         kind = x.device.type
+        if kind == "lazy":
+            raise LabError("not on PyTorch's lazy device: give the step on the CPU")
         if kind not in ("cpu", "meta"):
             self.device = kind
         elif kind == "meta" or self.device:
@@ -305,7 +310,7 @@ class _Functions(TorchFunctionMode):
         """torch.tensor and its like: from numbers, or from tensors in a list."""
         seen, own = self.seen, name == "new_tensor"
         data, device = args[own:][:1], kwargs.get("device") or (own and there[:1])
-        if device == "cpu" and sys._getframe(2).f_code.co_filename.startswith(TORCH):
+        if device == "cpu" and sys._getframe(2).f_code.co_filename.startswith(OWN):
             device = None  # an optimizer's counter
         single = any(map(torch.is_tensor, data))
         for _ in [] if single else there[own:]:
@@ -328,22 +333,11 @@ def _tensors(tree):
     return [x for x in tree_leaves(tree) if isinstance(x, torch.Tensor)]
 
 
-LIBRARIES = tuple({sysconfig.get_path(name) for name in ("purelib", "platlib")})
-STANDARD, TORCH = sysconfig.get_path("stdlib"), os.path.dirname(torch.__file__)
-
-
 def _place():
     """(where, inside, code) of the innermost line that is no library's."""
-    frame, inside = sys._getframe(1), ""
-    while frame:
-        path, line = frame.f_code.co_filename, frame.f_lineno
-        library = path.startswith(LIBRARIES)
-        own = path == __file__ or path.startswith((TORCH, "<frozen"))
-        if library and not own and not inside:
-            folder, name = os.path.split(path)
-            inside = f"{os.path.basename(folder)}/{name}:{line}"
-        if not (own or library or path.startswith(STANDARD)):
-            code = linecache.getline(path, line, frame.f_globals).strip()
-            return f"{file_name(path)}:{line}", inside, code
-        frame = frame.f_back
-    return inside or "backward()", "", ""
+    frame, inside = reader_frame()
+    if frame is None:
+        return inside or "backward()", "", ""
+    path, line = frame.f_code.co_filename, frame.f_lineno
+    code = linecache.getline(path, line, frame.f_globals).strip()
+    return f"{file_name(path)}:{line}", inside, code

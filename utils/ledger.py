@@ -1,8 +1,11 @@
-"""Ledger: which storages exist, call by call. `memory` counts with it."""
+"""Ledger: which storages exist, call by call. `memory` counts with it. And what else
+`find_waits` shares with it: the line of the reader's code, batches that end.
+"""
 
+import contextlib
 import functools
 import math
-import pathlib
+import os
 import sys
 import sysconfig
 import weakref
@@ -13,15 +16,16 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from .errors import file_name
+from .devices import pick_device
+from .errors import LabError, file_name
 
 FORWARD, BACKWARD = "the forward pass", "the backward pass"
 AGAIN, OPTIMIZER = "the recomputation within backward", "the optimizer step"
-LIBRARIES = (
-    *("site-packages", "dist-packages", "<frozen", sysconfig.get_path("stdlib")),
-    str(pathlib.Path(__file__).with_suffix("")),
-    str(pathlib.Path(__file__).with_name("as_cuda")),
-)
+LIBRARIES = "site-packages", "dist-packages"
+STANDARD = sysconfig.get_path("stdlib")
+# PyTorch, with torch_xla beside it, and the kit
+HERE = os.path.join(os.path.dirname(__file__), "")
+OWN = os.path.dirname(torch.__file__), HERE, "<frozen"
 
 
 @dataclass
@@ -43,6 +47,8 @@ class Ledger(TorchDispatchMode):
 
     def __init__(self, device, block=1):
         super().__init__()
+        if device.type not in ("cpu", pick_device().type):
+            raise LabError(f"no {device.type} device here whose memory can be counted")
         self.device, self.block = device, block
         self.pieces, self.known, self.phases = [], {}, []
         self.stepping, self.largest = False, (0, "")
@@ -112,14 +118,43 @@ class Ledger(TorchDispatchMode):
         return int(curve.max()), start + int(curve.argmax())
 
 
+def size_text(nbytes):
+    for unit, size in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
+        if abs(nbytes) >= size:
+            return f"{nbytes / size:,.4g} {unit}"
+    return f"{nbytes} bytes"
+
+
 def _line():
-    """The innermost line of Python that belongs to no library; None in a thread that
-    has none, such as autograd's for a GPU.
-    """
-    frame = sys._getframe(1)
-    while any(part in frame.f_code.co_filename for part in LIBRARIES):
-        frame = frame.f_back
-        if frame is None:
-            return None
+    frame, _ = reader_frame()
+    if frame is None:
+        return None
     name = file_name(frame.f_code.co_filename)
     return f"{frame.f_code.co_name}, {name}:{frame.f_lineno}"
+
+
+def reader_frame():
+    """(frame, inside): the innermost frame of code that is no library's, None in a
+    thread that has none, such as autograd's for a GPU; and the file and line of the
+    innermost library below it, PyTorch and the kit apart, or "".
+    """
+    frame, inside = sys._getframe(1), ""
+    while frame:
+        path = frame.f_code.co_filename
+        own, library = path.startswith(OWN), any(part in path for part in LIBRARIES)
+        if library and not own and not inside:
+            folder, name = os.path.split(path)
+            inside = f"{os.path.basename(folder)}/{name}:{frame.f_lineno}"
+        if not (own or library or path.startswith(STANDARD)):
+            break
+        frame = frame.f_back
+    return frame, inside
+
+
+@contextlib.contextmanager
+def batches_for(steps):
+    """Says in one line how often a step is taken, if its batches end before."""
+    try:
+        yield
+    except StopIteration as error:
+        raise LabError(f"the batches ended too early: {steps}") from error

@@ -88,6 +88,7 @@ def who_waits(
     batches unlike the kept one, copies that the loader makes. LabError for a loader
     that ends and cannot begin again.
     """
+    _check(loader, step)
     workers = getattr(loader, "num_workers", 0)
     # workers that start anew in each epoch are judged apart
     anew = workers and not getattr(loader, "persistent_workers", False)
@@ -106,13 +107,20 @@ def who_waits(
     parts = {"loop": loop, "loader": alone, **_step_parts(kept, step, device, timed)}
     epoch = len(loader) if anew and hasattr(loader.dataset, "__len__") else math.inf
     start = sorted(starts)[len(starts) // 2]
-    who, verdict = _judge_start(parts, start, epoch) or (
-        _judge(parts, _pinned(kept), device, workers)
-    )
+    judged = _judge_start(parts, start, epoch)
+    who, verdict = judged or _judge(parts, _pinned(kept), device, workers)
     saved = max(0.0, 1 - parts["step"].median / loop.median)
     if not workers:  # then a loader takes no more than its own time
         saved = min(saved, alone.median / loop.median)
     return Pace(who, verdict, parts, saved, start)
+
+
+def _check(loader, step):
+    batched = isinstance(loader, Iterable) or hasattr(loader, "__getitem__")
+    if not batched or not callable(step):
+        raise LabError(
+            "who_waits(loader, step) asks what gives batches, and a function"
+        )
 
 
 def _timed(device, calls, starts, fn, warm=2, load=0.0, launch=False):
@@ -189,7 +197,12 @@ def _device(batch, device):
     if device is None:
         there = [x.device for x in tree_leaves(batch) if isinstance(x, torch.Tensor)]
         device = next((x for x in there if x.type != "cpu"), pick_device())
-    return torch.device(device)
+    device = torch.device(device)
+    try:
+        wait_for(device)
+    except (AssertionError, RuntimeError) as error:
+        raise LabError(f"who_waits cannot wait for {device} here: {error}") from error
+    return device
 
 
 def _step_parts(kept, step, device, timed):

@@ -15,7 +15,7 @@ import tempfile
 
 import torch
 
-from .devices import missing_code, name_of, package_version, pick_device
+from .devices import missing_code, name_of, on_libtpu, package_version, pick_device
 from .hardware import output_of
 
 
@@ -55,8 +55,12 @@ def missing_xla() -> str | None:
 
 def missing_tpu() -> str | None:
     if pick_device().type == "tpu":  # TorchTPU, which registers this device type
-        return None
+        here = "a TPU, and torch_tpu runs on XLA's CPU device here"
+        return None if on_libtpu() else here
     if package_version("torch_xla") is None:
+        if package_version("torch_tpu"):
+            sees = "finds none" if "torch_tpu" in sys.modules else "is not loaded"
+            return f"a TPU, and torch_tpu {sees} here"
         return "a TPU, and neither torch_xla nor torch_tpu is installed here"
     if missing_xla():
         return missing_xla()

@@ -48,8 +48,11 @@ def trace_events(prof: torch.profiler.profile) -> list[dict]:
 def _read(path):
     opened = gzip.open if str(path).endswith(".gz") else open
     with opened(path, "rt", encoding="utf-8") as file:
-        found = json.load(file)
-    return _in_order(found["traceEvents"] if isinstance(found, dict) else found)
+        try:
+            found = json.load(file)
+            return _in_order(found["traceEvents"] if isinstance(found, dict) else found)
+        except (AttributeError, KeyError, TypeError, ValueError):
+            raise LabError(f"{path} holds no Chrome trace") from None
 
 
 def _in_order(events):
@@ -142,8 +145,15 @@ def _events(trace):
         return _in_order(trace)
     if isinstance(trace, (str, os.PathLike)):
         return _read(trace)
+    if not hasattr(trace, "export_chrome_trace"):
+        kind = type(trace).__name__
+        raise LabError(f"busy asks a profiler, a path or a list, this is {kind}")
     try:
         return trace_events(trace)
+    except (AssertionError, AttributeError):  # it has not started, or not ended
+        raise LabError(
+            "nothing is recorded yet: ask after the profiler's block"
+        ) from None
     except RuntimeError:
         raise LabError(
             "this recording has been exported before: give the path of its file"

@@ -1,6 +1,7 @@
 """Exercises of lesson 04."""
 
 import copy
+import itertools
 import math
 import random
 import weakref
@@ -74,10 +75,16 @@ def _check_timer(answer, threads, runs):
     expect.close(got, seconds, shown, "seconds of one matmul are asked")
 
 
-EARLY = (
-    "that is the launch. Wait for the device before you read the clock the second time"
+RATE_CASES = (  # ms of the host and of the device for a batch, before it; its samples
+    (4, 10, 30, (16, 16, 5)),
+    (4, 10, 0, (8, 8, 8, 8, 3)),
+    (9, 2, 500, (6, 2)),
+    (1, 7, 45, (12,)),
 )
-SWAPPED = "the second reading of the clock minus the first, not the other way round"
+IDLES = (
+    "you waited after each batch, so the device idles while the host prepares the next"
+    " one"
+)
 
 
 def _clock_read(clock):
@@ -89,32 +96,76 @@ def _in_other_units(seconds):
     return [(seconds * unit, "seconds are asked") for unit in (1e3, 1e6, 1e9)]
 
 
-def check_seconds_of_one(answer):
-    for first, before in ((20.0, 30.0), (7.0, 0.0), (3.0, 500.0)):
-        clock = Clock()
-        device = QueueDevice(clock, [first * MS] * 9, before * MS)
-        shown = f"a made-up device with {before:g} ms of work in its queue"
-        got = call(answer, device.run, device.wait, clock, shown=shown)
-        expect.number(got, shown, "a number of seconds")
-        if len(device.samples) != 1:
-            raise Wrong(f"fn ran {len(device.samples)} times; run it once")
-        _clock_read(clock)
-        (seconds,) = device.samples
-        old = (
-            "somebody else's work is in it. Wait for the device before you read the"
-            " clock the first time, too"
+def check_samples_per_second(answer):
+    for case in RATE_CASES:
+        _check_rate(answer, *case)
+
+
+def _check_rate(answer, host, ms, before, sizes):
+    batches, stepped = [torch.zeros(n, 3) for n in sizes], []
+    clock, device, step = _loop_of(host, ms, before, stepped)
+    shown = f"batches of {', '.join(map(str, sizes))} samples"
+    shown += f", with {before} ms of work in the queue"
+    given = list(batches)
+    got = call(answer, step, given, device.wait, clock, shown=shown)
+    expect.number(got, shown, "a number")
+    if sorted(map(id, stepped)) != sorted(map(id, batches)):
+        raise Wrong(
+            f"for {shown} `step` ran {len(stepped)} times: call it once for each of the"
+            f" {len(batches)} batches, step(x)"
         )
-        launch = "the launch is part of it: read the clock before fn"
-        slips = [(LAUNCH, EARLY), (0.0, EARLY), (-seconds, SWAPPED)]
-        slips += [(seconds - LAUNCH, launch), *_in_other_units(seconds)]
-        slips += [(before * MS + seconds - extra, old) for extra in (0, LAUNCH)]
-        _close_ms(
-            got,
-            seconds,
-            shown,
-            "wait, clock, fn, wait, clock; then the second reading minus the first",
-            slips,
-        )
+    _clock_read(clock)
+    seconds = _loop_seconds(host, ms, before, len(sizes))
+    why = "all samples, divided by the time from one wait to the other"
+    slips = _rate_slips(host, ms, before, sizes, seconds)
+    expect.close(got, sum(sizes) / seconds, shown, why, slips)
+
+
+def _loop_of(host, ms, before, stepped):
+    clock = Clock()
+    device = QueueDevice(clock, itertools.repeat(ms * MS), before * MS)
+
+    def step(x):
+        stepped.append(x)
+        clock.now += host * MS
+        device.run()
+
+    return clock, device, step
+
+
+def _loop_seconds(host, ms, before, count, first=True, each=False, last=True):
+    """Seconds of the loop with the waits that are named, and no others."""
+    clock, device, step = _loop_of(host, ms, before, [])
+    if first:
+        device.wait()
+    start = clock()
+    for _ in range(count):
+        step(None)
+        if each:
+            device.wait()
+    if last:
+        device.wait()
+    return clock() - start
+
+
+def _rate_slips(host, ms, before, sizes, seconds):
+    """(number, sentence) of what people return in place of the rate."""
+    count, samples, rate = len(sizes), sum(sizes), sum(sizes) / seconds
+    case = host, ms, before, count
+    early = "wait for the device before you read the clock the second time"
+    old = "somebody else's work is in the time. Wait before you read the clock first"
+    yield samples / _loop_seconds(*case, last=False), early
+    yield samples / _loop_seconds(*case, first=False, last=False), early
+    if count > 1:
+        yield samples / _loop_seconds(*case, each=True), IDLES
+        yield count * sizes[0] / seconds, "the last batch is smaller: add up len(x)"
+    for each in (False, True):
+        yield samples / _loop_seconds(*case, first=False, each=each), old
+    yield count / seconds, "those are batches per second"
+    yield seconds, "those are the seconds. Divide the samples by them"
+    yield seconds / samples, "that is seconds per sample, the other way round"
+    yield -rate, "the second reading of the clock minus the first"
+    yield rate / 1e3, "samples per second are asked, not per millisecond"
 
 
 def _close_ms(got, expected, shown, why, slips):
@@ -571,25 +622,30 @@ def _mixed(device):
 EXERCISES = [
     Exercise(
         number="04.0",
-        title="One run, from wait to wait",
-        name="seconds_of_one",
+        title="Samples per second",
+        name="samples_per_second",
         stars=1,
-        check=check_seconds_of_one,
+        check=check_samples_per_second,
         hints=[
-            "The recipe has the five calls. Which of its lines belong to one run?",
-            "wait(), start = clock(), fn(), wait(): what is left to do?",
+            (
+                "The recipe waits twice for each run. Here one run is the whole loop:"
+                " where do its two waits stand?"
+            ),
+            "wait(), start = clock(), the loop of steps, wait(). How many samples?",
+            "sum(len(x) for x in batches), divided by clock() - start.",
         ],
         solution="""
-def seconds_of_one(fn, wait, clock):
+def samples_per_second(step, batches, wait, clock):
     wait()
     start = clock()
-    fn()
+    for x in batches:
+        step(x)
     wait()
-    return clock() - start
+    return sum(len(x) for x in batches) / (clock() - start)
 """,
         praise=(
-            "The wait before the work is the one that people forget: without it, the"
-            " answer depends on what ran before."
+            "This is the figure to compare two training loops by. A wait in each step"
+            " would time another loop than the one you run: section 2."
         ),
     ),
     Exercise(
@@ -725,12 +781,12 @@ def faster(a, b):
                 " then time a @ b as the recipe does."
             ),
             (
-                "Your median_seconds takes the product as fn, wait as it is, and"
-                " time.perf_counter as clock."
+                "One run: read the clock, a @ b, wait(), read it again. Keep the"
+                " difference in a list, a new one for each device."
             ),
             (
-                "result[name] = median_seconds(lambda: a @ b, wait, time.perf_counter),"
-                " inside of the loop."
+                "result[name] = median(samples[1:]), inside of the loop over the"
+                " devices."
             ),
         ],
         solution="""

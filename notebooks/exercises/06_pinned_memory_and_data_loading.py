@@ -13,58 +13,85 @@ from course.exercises import Exercise
 from simulate.operators import Operators
 from simulate.streams import SpyStream
 
-
-def check_make_loader(answer):
-    for workers, name in (
-        (0, "cpu"),
-        (2, "cuda"),
-        (1, "cuda:1"),
-        (1, "cpu"),
-        (2, "mps"),
-        (1, "xpu"),
-    ):
-        dataset, device = TensorDataset(torch.arange(40)), torch.device(name)
-        shown = f"workers={workers}, device={device}"
-        # of more workers than cores; none of them is started
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            loader = call(answer, dataset, workers, device, shown=shown)
-        expect.instance(loader, DataLoader, shown, "a DataLoader")
-        expect.no_slip(_loader_slips(loader, dataset, workers, device, shown))
-        if not workers:
-            expect.equal(
-                call(_sizes, loader, shown=shown),
-                [16, 16, 8],
-                "40 samples in batches of 16",
-                said="your loader gives",
-            )
+ORDER = [[5, 3, 8], [1, 2], [0, 39, 4, 7]]
 
 
-def _sizes(loader):
-    return [len(batch) for (batch,) in loader]
+def _added(samples):
+    """A collate_fn: the sum of the samples of a batch."""
+    return sum(int(x) for (x,) in samples)
 
 
-def _loader_slips(loader, dataset, workers, device, shown):
-    yield loader.dataset is not dataset, "the loader must load from `dataset` itself"
+def _given_loaders():
+    dataset = TensorDataset(torch.arange(40))
+    yield "shuffled, 16 in a batch", DataLoader(dataset, batch_size=16, shuffle=True)
+    yield "with an order of its own", DataLoader(dataset, batch_sampler=ORDER)
+    options = {"batch_size": 7, "drop_last": True, "collate_fn": _added}
+    yield "with a collate_fn", DataLoader(dataset, sampler=range(39, -1, -1), **options)
+
+
+def check_with_workers(answer):
+    for what, given in _given_loaders():
+        for workers, name in ((0, "cpu"), (2, "cuda"), (1, "cuda:1"), (1, "cpu")):
+            _check_loader(answer, what, given, workers, name)
+    for workers, name in ((2, "mps"), (1, "xpu"), (0, "cuda")):
+        _check_loader(answer, what, given, workers, name)
+
+
+def _check_loader(answer, what, given, workers, name):
+    device = torch.device(name)
+    shown = f"a loader {what}, workers={workers}, device={device}"
+    # of more workers than cores; none of them is started
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        loader = call(answer, given, workers, device, shown=shown)
+    expect.instance(loader, DataLoader, shown, "a DataLoader")
+    expect.no_slip(_batch_slips(loader, given, shown))
+    expect.no_slip(_option_slips(loader, given, workers, device, shown))
+
+
+def _batch_slips(loader, given, shown):
     yield (
-        len(loader) != 3 or loader.batch_sampler is None,
-        "40 samples in batches of 16 are 3 batches (16, 16, 8), your loader has"
-        f" {len(loader)}",
+        loader.dataset is not given.dataset,
+        "the new loader must load from `loader.dataset` itself",
     )
-    first, second = (
-        [int(n) for batch in loader.batch_sampler for n in batch] for _ in range(2)
-    )
+    yield loader.batch_sampler is None, f"for {shown} yours makes no batches"
+    epochs, expected = _epochs(loader), _epochs(given)
+    if expected[0] == expected[1]:
+        mine, theirs = epochs[0][:3], expected[0][:3]
+        yield (
+            epochs != expected,
+            f"for {shown} your first batches have the samples {mine}, expected"
+            f" {theirs}: loader.batch_sampler deals them out",
+        )
     yield (
-        first == second,
-        "the batches are not shuffled: in each epoch they are the same",
+        epochs[0] == epochs[1] and expected[0] != expected[1],
+        "the given loader shuffles anew in each epoch; yours has the same batches in"
+        " each",
     )
+    sizes, asked = ([len(x) for x in found[0]] for found in (epochs, expected))
+    yield sizes != asked, f"for {shown} your batches have {sizes} samples, not {asked}"
+    samples = [given.dataset[0], given.dataset[39]]
+    mine, theirs = (repr(one.collate_fn(samples)) for one in (loader, given))
     yield (
-        not {*range(40)} == {*first} == {*second},
-        "in an epoch each sample must come once: in one of yours some never came",
+        mine != theirs,
+        f"for {shown} a batch of the samples 0 and 39 is {mine}, not {theirs}:"
+        " loader.collate_fn says how it is put together",
+    )
+
+
+def _epochs(loader):
+    """The numbers of the samples in the batches of two epochs."""
+    return [[[int(n) for n in x] for x in loader.batch_sampler] for _ in range(2)]
+
+
+def _option_slips(loader, given, workers, device, shown):
+    yield (
+        given.num_workers or given.pin_memory,
+        "you changed the loader that you were given: make a new one",
     )
     yield (
         loader.num_workers != workers,
-        f"for {shown} the loader has num_workers={loader.num_workers}",
+        f"for {shown} yours has num_workers={loader.num_workers}",
     )
     yield (
         workers and not loader.persistent_workers,
@@ -73,8 +100,8 @@ def _loader_slips(loader, dataset, workers, device, shown):
     does = "pins" if loader.pin_memory else "does not pin"
     yield (
         loader.pin_memory != (device.type == "cuda"),
-        f"for {shown} the loader {does} its batches: pin for CUDA devices (cuda,"
-        " cuda:1, …), and for no others",
+        f"for {shown} yours {does} its batches: pin for CUDA devices (cuda, cuda:1, …),"
+        " and for no others",
     )
 
 
@@ -379,15 +406,19 @@ def _slot_slips(slots, given, late, pending):
 EXERCISES = [
     Exercise(
         number="06.0",
-        title="A loader for this device",
-        name="make_loader",
+        title="The same batches, from workers",
+        name="with_workers",
         stars=1,
-        check=check_make_loader,
+        check=check_with_workers,
         hints=[
-            ("All of it are options of DataLoader; the recipe has them."),
             (
-                "batch_size, shuffle, num_workers, persistent_workers, pin_memory. Two"
-                " of them depend on the parameters."
+                "Make a new DataLoader. Three options say what the batches are, three"
+                " how they come: those are the recipe's."
+            ),
+            (
+                "DataLoader(loader.dataset, batch_sampler=loader.batch_sampler,"
+                " collate_fn=loader.collate_fn, …): batch_size and shuffle are in the"
+                " batch_sampler."
             ),
             (
                 "persistent_workers=workers > 0, as it is an error without workers, and"
@@ -397,11 +428,11 @@ EXERCISES = [
         solution="""
 from torch.utils.data import DataLoader
 
-def make_loader(dataset, workers, device):
+def with_workers(loader, workers, device):
     return DataLoader(
-        dataset,
-        batch_size=16,
-        shuffle=True,
+        loader.dataset,
+        batch_sampler=loader.batch_sampler,
+        collate_fn=loader.collate_fn,
         num_workers=workers,
         persistent_workers=workers > 0,
         pin_memory=device.type == "cuda",

@@ -1,8 +1,5 @@
 """Exercises of lesson 10."""
 
-import logging
-from unittest import mock
-
 import torch
 
 from course import expect
@@ -14,108 +11,57 @@ from simulate.graph import ToyGraph
 # 10.0
 
 
-def doubled(x):
-    return x * 2
-
-
-def careful(x):
-    y = x * 2
-    if y.sum() > 0:
-        return y + 1
-    return y - 1
-
-
-def _call(answer, *args, shown):
-    """call(), with the beginning of what went wrong: the compiler's messages have
-    dozens of lines.
-    """
-    try:
-        return call(answer, *args, shown=shown)
-    except Wrong as problem:
-        own = problem.__cause__ if isinstance(problem.__cause__, Wrong) else problem
-        first, *more = str(own).splitlines()
-        if first.endswith(":") and more:
-            first += f" {more[0]}"
-        raise Wrong(first) from problem
-
-
-def _compile(*args, backend="inductor", real=torch.compile, **options):
-    if backend == "inductor":
-        raise Wrong(
-            "torch.compile got no backend of yours: the default one writes and compiles"
-            " C++, and counts nothing"
-        )
-    return real(*args, backend=backend, **options)
-
-
-X = torch.ones(4)
-RESET = "begin with no graphs, and with torch.compiler.reset()"
-COUNTED = [  # the case, function, its inputs, number of graphs, why
-    (
-        "x * 2 on four tensors alike",
-        doubled,
-        [X, X + 1, X + 2, X + 3],
+OPERATION, GRAPH = 2.0, 13.0  # what each of them costs, in µs
+PROGRAMS = {  # the case: what each line is, number of graphs, why
+    "four operations": (["tensor"] * 4, 1, "without a break all are one graph"),
+    "a break after the first operation": (
+        ["tensor", "break", "tensor"],
+        2,
+        "a graph before the break, and one after it",
+    ),
+    "two breaks in a row": (
+        ["tensor", "tensor", "break", "break", "tensor"],
+        2,
+        "no operation stands between the two breaks, so there is no graph either",
+    ),
+    "a break at the end": (
+        ["tensor", "tensor", "break"],
         1,
-        "later calls find the graph of the first, and it counts once",
+        "no operation follows the break, so there is no graph either",
     ),
-    (
-        "x * 2 on float32, float64, float32",
-        doubled,
-        [X, X.double(), X],
-        2,
-        "a new dtype is compiled again",
+    "a break at the beginning": (
+        ["break", "tensor"],
+        1,
+        "no operation stands before the break, so there is no graph either",
     ),
-    ("x * 2 on no tensor", doubled, [], 0, "it is compiled at the first call"),
-    (
-        "the lesson's `careful` on a positive tensor",
-        careful,
-        [X],
-        2,
-        "one graph up to the `if`, one after it",
+    "three breaks apart": (
+        ["tensor", "break"] * 3 + ["tensor"] * 2,
+        4,
+        "each break ends a graph",
     ),
-    (
-        "`careful` on a positive and a negative tensor",
-        careful,
-        [X, -X],
-        3,
-        "each way out is a graph",
-    ),
-    ("the same, asked again", careful, [X, -X], 3, RESET),
-    *[
-        (
-            f"x * 2, asked ten times, time {n}",
-            doubled,
-            [X],
-            1,
-            f"after eight graphs of a function PyTorch compiles it no more: {RESET}",
-        )
-        for n in range(1, 11)
-    ],
-]
+    "breaks alone": (["break", "break"], 0, "there is no operation, so no graph"),
+    "no line": ([], 0, "there is no operation, so no graph"),
+}
 
 
-def check_count_graphs(answer):
-    total = 0
-    # PyTorch says that it gives up, and so does the verdict
-    logging.disable(logging.WARNING)
-    try:
-        for shown, fn, inputs, expected, why in COUNTED:
-            if "asked" not in shown:
-                # what the lesson or another answer has compiled says nothing about this
-                torch.compiler.reset()
-            with mock.patch.object(torch, "compile", _compile):
-                got = expect.number(_call(answer, fn, inputs, shown=shown), shown)
-            if got == 0 and "asked" not in shown:
-                why = (
-                    "does torch.compile get your backend, do you call what it returns?"
-                )
-            elif total and got == expected + total:
-                why = "the graphs of earlier calls are among them"
-            expect.equal(got, expected, shown, why)
-            total += expected
-    finally:
-        logging.disable(logging.NOTSET)
-        torch.compiler.reset()
+def check_host_times(answer):
+    for shown, (lines, graphs, why) in PROGRAMS.items():
+        got = call(answer, list(lines), OPERATION, GRAPH, shown=shown)
+        asked = "a pair of numbers: the time eager, the time compiled"
+        eager, compiled = expect.numbers(got, 2, shown, asked)
+        count = lines.count("tensor")
+        wanted = count * OPERATION, graphs * GRAPH
+        if (compiled, eager) == wanted != (eager, compiled):
+            raise Wrong(f"for {shown} you returned {got!r}: first eager, then compiled")
+        slips = [(len(lines) * OPERATION, "a break is no operation on tensors")]
+        each = f"{count} operations, each asked for by itself"
+        expect.close(eager, wanted[0], shown, each, slips, "eager, you returned")
+        slips = [(wanted[0], "the operations of a graph are one call together")]
+        if graphs == 0:
+            slips = []
+        if graphs > 1:
+            slips.append((GRAPH, "a break cuts the graph in two"))
+        expect.close(compiled, wanted[1], shown, why, slips, "compiled, you returned")
 
 
 # --------------------------------------------------------------------------------------
@@ -258,6 +204,20 @@ CLIPPED = {
     "a vector in float64": (torch.tensor([3.0, 4.0], dtype=torch.float64), 1.0),
     "nothing, a tensor without numbers": (torch.empty(0), 1.0),
 }
+
+
+def _call(answer, *args, shown):
+    """call(), with the beginning of what went wrong: the compiler's messages have
+    dozens of lines.
+    """
+    try:
+        return call(answer, *args, shown=shown)
+    except Wrong as problem:
+        own = problem.__cause__ if isinstance(problem.__cause__, Wrong) else problem
+        first, *more = str(own).splitlines()
+        if first.endswith(":") and more:
+            first += f" {more[0]}"
+        raise Wrong(first) from problem
 
 
 def check_clip(answer):
@@ -404,41 +364,33 @@ def _must_raise(replay, shape, captured):
 EXERCISES = [
     Exercise(
         number="10.0",
-        title="Count the graphs",
-        name="count_graphs",
+        title="What does a break cost?",
+        name="host_times",
         stars=1,
-        check=check_count_graphs,
+        check=check_host_times,
         hints=[
+            "Eager: how many lines are operations on tensors?",
             (
-                "A backend is a function of a graph and its inputs. Yours appends the"
-                " graph to a list, as in the lesson."
+                "Compiled: a graph begins at an operation before which no operation"
+                " stands. What do two breaks in a row make of that?"
             ),
             (
-                "torch.compile(fn, backend=…) once, then call the result with each x."
-                " When is it compiled?"
-            ),
-            (
-                "Start from an empty list and torch.compiler.reset() in each call of"
-                " count_graphs; then take the length."
+                "Go through the lines and keep the one before: count a graph where line"
+                ' == "tensor" and before != "tensor".'
             ),
         ],
         solution="""
-def count_graphs(fn, inputs):
-    graphs = []
-
-    def counting(graph_module, example_inputs):
-        graphs.append(graph_module)
-        return graph_module.forward
-
-    torch.compiler.reset()
-    compiled = torch.compile(fn, backend=counting)
-    for x in inputs:
-        compiled(x)
-    return len(graphs)
+def host_times(lines, per_operation, per_graph):
+    graphs, before = 0, None
+    for line in lines:
+        if line == "tensor" and before != "tensor":
+            graphs += 1
+        before = line
+    return lines.count("tensor") * per_operation, graphs * per_graph
 """,
         praise=(
-            "A test of your own program can count as well: some graphs in the first"
-            " step, and none in any later one."
+            "So a compiled function with a break after every few operations may take"
+            " longer than an eager one."
         ),
     ),
     Exercise(

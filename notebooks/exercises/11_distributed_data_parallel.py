@@ -5,7 +5,7 @@ import math
 import torch
 
 from course import expect
-from course.answers import Wrong, call, state
+from course.answers import Wrong, call
 from course.exercises import Exercise
 from simulate.ranks import NotingSampler, RankError, Ranks
 
@@ -56,59 +56,45 @@ def _judge_mean_loss(answer, losses):
         expect.close(got, mean, shown, slips=slips, said=said, rel_tol=1e-5)
 
 
-class DDP(torch.nn.Module):
-    """As DistributedDataParallel: a module around the model, without a group."""
-
-    def __init__(self, module):
-        super().__init__()
-        self.module = module
+def check_load_data(answer):
+    for size, here in ((4, 2), (6, 3), (2, 1), (1, 1)):  # ranks, those of a machine
+        _judge_load_data(answer, size, here)
 
 
-def check_finish(answer):
-    with torch.random.fork_rng(devices=[]):
-        model = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.BatchNorm1d(3))
-    for size in (2, 3, 1):
-        _judge_saved(_saved(answer, model, size), size, model.state_dict())
-
-
-def _saved(answer, model, size):
-    """(rank, what it saved, ranks that had left finish by then) of all files."""
-    dist, files, gone = Ranks(size), [], []
-
-    def save(state):
-        dist.settle()  # who does not wait for the file, has left
-        files.append((dist.get_rank(), state, list(gone)))
+def _judge_load_data(answer, size, here):
+    dist, disks, early = Ranks(size), {}, []
 
     def work(rank, shown):
-        call(answer, dist, DDP(model), save, shown=shown)
-        gone.append(rank)
+        machine = rank // here
 
-    on_ranks(dist, work)
-    return files
+        def download():
+            dist.settle()  # who does not wait for the data, reads before they are there
+            disks.setdefault(machine, []).append(rank)
 
+        def read():
+            if machine not in disks:
+                early.append(rank)
+            return f"data read by rank {rank}"
 
-def _judge_saved(files, size, expected):
-    ranks = sorted(rank for rank, *_ in files)
-    if ranks != [0]:
+        return call(answer, dist, rank % here, download, read, shown=shown)
+
+    got = on_ranks(dist, work)
+    shown = f"{size // here} machines with {here} ranks each"
+    for machine in range(size // here):
+        ranks = sorted(disks.get(machine, []))
+        if len(ranks) != 1:
+            raise Wrong(
+                f"for {shown}, machine {machine} was given the data by ranks {ranks}:"
+                " one rank of each machine downloads, for each has a disk of its own"
+            )
+    if early:
         raise Wrong(
-            f"save was called by ranks {ranks} of {size}: only rank 0 does, once"
+            f"for {shown}, rank {min(early)} read before the data were there: nobody"
+            " reads until all downloads have ended"
         )
-    ((_, saved, gone),) = files
-    if not isinstance(saved, dict):
-        kind = type(saved).__name__
-        raise Wrong(f"rank 0 of {size} saved a {kind}, expected a state dict")
-    if any(str(name).startswith("module.") for name in saved):
-        raise Wrong(
-            f"the names that you saved begin with 'module.': {list(saved)[:2]} …, and"
-            f" do not fit the model without DDP; expected {list(expected)[:2]} …"
-        )
-    if state({**saved}) != state({**expected}):
-        raise Wrong(f"you saved {saved}, expected {expected}: what the model holds")
-    if gone:
-        raise Wrong(
-            f"rank {min(gone)} of {size} had left before the file was there: all wait"
-            " for rank 0, until it *has* saved"
-        )
+    for rank, value in enumerate(got):
+        theirs = f"data read by rank {rank}"
+        expect.equal(value, theirs, shown, said=f"rank {rank} returned")
 
 
 def check_loss_factor(answer):
@@ -303,29 +289,30 @@ def mean_loss(dist, loss):
     ),
     Exercise(
         number="11.1",
-        title="The end of a training",
-        name="finish",
+        title="One download on each machine",
+        name="load_data",
         stars=1,
-        check=check_finish,
+        check=check_load_data,
         hints=[
             (
-                "The names in the state dict of a wrapped model begin with `module.`."
-                " Where is the model inside?"
+                "Rank 0 is on one machine only. Which number begins at 0 on each"
+                " machine?"
             ),
             (
                 "Which collective moves nothing, and lets nobody go before all have"
-                " come? Who must call it, and when does rank 0 come to it?"
+                " come? Who must call it, and when does the downloader come to it?"
             ),
-            "Under `if`, save(ddp.module.state_dict()); behind it dist.barrier().",
+            "Under `if local_rank == 0:` download(), then for all dist.barrier().",
         ],
         solution="""
-def finish(dist, ddp, save):
-    if dist.get_rank() == 0:
-        save(ddp.module.state_dict())
+def load_data(dist, local_rank, download, read):
+    if local_rank == 0:
+        download()
     dist.barrier()
+    return read()
 """,
         praise=(
-            "The `if` holds what one rank does, and no collective: the barrier stands"
+            "The `if` holds what some ranks do, and no collective: the barrier stands"
             " outside, where all ranks come to it."
         ),
     ),

@@ -11,7 +11,7 @@ from course import expect
 from course.answers import Wrong, call, state
 from course.exercises import Exercise
 from simulate.fake import fake_processes
-from simulate.files import Moment, held, watched
+from simulate.files import SYNCS, Moment, held, watched
 
 WIDTH = 8
 ONCE = ("all_gather", "reduce_scatter")
@@ -278,86 +278,110 @@ def _judge_rest(answer, steps, order, batch, rank, size):
     expect.equal(got, expected, shown, why)
 
 
-NEW, OLD = b"new checkpoint", b"old checkpoint"
 STEPS = (
-    "write beside path, in its folder, let fsync bring the bytes to the disk, then"
-    " os.replace, which renames over the old file in one step"
+    "first the files, then their name: write it beside latest, let fsync bring it to"
+    " the disk, then os.replace, which renames over the old file in one step"
 )
 
 
+def named(home):
+    """The folder that `latest` names, None if there is no `latest`."""
+    name = held(home / "latest")
+    return name and name.decode(errors="replace").strip()
+
+
+def whole(place):
+    return all(held(place / f"rank{rank}.pt") == b"whole" for rank in (0, 1))
+
+
 def check_save(answer):
-    for old in (OLD, None):
+    for old in ("step-20", None):
         with tempfile.TemporaryDirectory() as name:
-            path = pathlib.Path(name) / "run.pt"
+            home = pathlib.Path(name)
             if old:
-                path.write_bytes(old)
-            _save_well(answer, path, old)
-            _save_badly(answer, path)
+                (home / old).mkdir()
+                for rank in (0, 1):
+                    (home / old / f"rank{rank}.pt").write_bytes(b"whole")
+                (home / "latest").write_text(old, encoding="utf-8")
+            _save_well(answer, home, old)
+            _save_badly(answer, home)
 
 
-def _save_well(answer, path, old):
-    shown = f"a save {'over an' if old else 'without an'} old checkpoint"
-    inode = path.stat().st_ino if old else None
-    with watched(path, answer) as moments:
+def _save_well(answer, home, old):
+    shown = f"save(write, home, 40), {'after' if old else 'without'} an earlier one"
+    latest = home / "latest"
+    before, inode = held(latest), latest.stat().st_ino if old else None
+    with watched(latest, answer) as moments:
 
-        def write(file):
-            file.write(NEW[:4])
-            file.flush()
-            moments.append(Moment("write", held(path)))
-            file.write(NEW[4:])
+        def write(place):
+            (place / "rank0.pt").write_bytes(b"whole")
+            moments.append(Moment("write", held(latest)))
+            (place / "rank1.pt").write_bytes(b"whole")
 
-        call(answer, write, path, shown=shown)
-    same = held(path) and inode == path.stat().st_ino
-    gone = old and any(moment.held is None for moment in moments)
-    moment = {moment.call: moment for moment in reversed(moments)}  # the first of each
-    written = moment.get("write", Moment("write", old))
-    sync = moment.get("fsync") or moment.get("fdatasync") or Moment("fsync", NEW)
-    names = sorted(p.name for p in path.parent.iterdir())
-    for wrong, said in (
-        (held(path) != NEW, f"path holds {held(path)!r}, expected {NEW!r}"),
-        (gone, "for a moment there was no checkpoint at all: os.replace has none"),
-        (written.held != old, "path was written directly, and a crash leaves half"),
-        (names != [path.name], f"the folder holds {names}, expected {path.name} alone"),
-        (same, "the new bytes were copied into the old file, and a crash leaves half"),
-        (sync.held != old, "os.fsync was not called before the rename"),
-        (sync.synced is None, "the file renamed is not in the folder of path"),
-        (
-            sync.synced != len(NEW),
-            f"at os.fsync the file had {sync.synced} of {len(NEW)} bytes, the others"
-            " not yet, or in Python's buffer: write, file.flush(), os.fsync",
-        ),
-    ):
-        if wrong:
-            raise Wrong(f"after {shown}: {said}; {STEPS}")
+        call(answer, write, home, 40, shown=shown)
+    if named(home) != "step-40":
+        raise Wrong(f"after {shown}: latest names {named(home)!r}, expected 'step-40'")
+    fault = next(_faults_of_save(home, moments, old, before), None)
+    if not fault and inode == latest.stat().st_ino:
+        fault = "the name was written into the old file, and a crash leaves half"
+    if fault:
+        raise Wrong(f"after {shown}: {fault}; {STEPS}")
 
 
-def _save_badly(answer, path):
-    """Two saves that fail, and one that goes well, over the new checkpoint."""
+def _faults_of_save(home, moments, old, before):
+    syncs = [moment for moment in moments if moment.call in SYNCS]
+    beside = [moment for moment in syncs if moment.synced is not None]
+    size = len(held(home / "latest"))
+    if not whole(home / "step-40"):
+        yield "the folder step-40 does not hold the files: write(place) puts them there"
+    if old and not whole(home / old):
+        yield f"{old} is not whole any more, and was named until the end"
+    if old and any(moment.held is None for moment in moments):
+        yield "for a moment there was no latest: os.replace has none"
+    if any(moment.held != before for moment in moments if moment.call == "write"):
+        yield "latest was written before all files were there, and names half of them"
+    if not syncs or syncs[0].held != before:
+        yield "os.fsync was not called before the rename"
+    if syncs and not beside:
+        yield "the file renamed is not in the folder of latest"
+    if beside and beside[0].synced != size:
+        yield (
+            f"at os.fsync the file had {beside[0].synced} of {size} bytes, the others"
+            " not yet, or in Python's buffer: write, file.flush(), os.fsync"
+        )
+
+
+def _save_badly(answer, home):
+    """Two saves that fail, and one that goes well, over the half that they left."""
     for error in (OSError("no space left on device"), ValueError("cannot be saved")):
 
-        def write(file, error=error):
-            file.write(b"half a ")
-            file.flush()
+        def write(place, error=error):
+            (place / "rank0.pt").write_bytes(b"half")
             raise error
 
         try:
-            answer(write, path)
+            answer(write, home, 60)
         except Exception as raised:
             if error not in (raised, raised.__cause__):
                 raise Wrong(
                     f"write raised {error!r}, and save {raised!r}: let the error"
-                    " through, and let a half file stop no later save"
+                    " through, and let half a folder stop no later save"
                 ) from raised
         else:
             raise Wrong(f"write raised {error!r}, but save did not: nobody will notice")
-        if held(path) != NEW:
+        if named(home) != "step-40" or not whole(home / "step-40"):
             raise Wrong(
-                f"write failed in the middle, and path holds {held(path)!r}, expected"
-                f" the checkpoint before, {NEW!r}"
+                f"write failed in the middle of step-60, and latest names"
+                f" {named(home)!r}, expected 'step-40', and that whole"
             )
+
+    def write_well(place):
+        for rank in (0, 1):
+            (place / f"rank{rank}.pt").write_bytes(b"whole")
+
     shown = "a save after two that failed"
-    call(answer, lambda file: file.write(b"third try"), path, shown=shown)
-    expect.equal(held(path), b"third try", shown, said="path holds")
+    call(answer, write_well, home, 60, shown=shown)
+    expect.equal(named(home), "step-60", shown, said="latest names")
 
 
 ALL_REDUCE, BARRIER = ("gloo:all_reduce", [[64]]), ("gloo:barrier", [])
@@ -475,31 +499,36 @@ def snapshot(model, optimizer, schedule, done):
         stars=2,
         check=check_save,
         hints=[
-            "Give write a file with another name, in the same folder as path.",
             (
-                "After write: file.flush(), then os.fsync(file.fileno()), then close."
-                " An error goes no further."
+                "What would a start find if the process died before, between and after"
+                " your calls? Which file decides which checkpoint it loads?"
             ),
             (
-                "Last, os.replace(temporary, path): it takes the place of an old file,"
-                " on Windows too."
+                "Make the folder (it may be there, half full), let write fill it. Only"
+                " then may latest change, and at once."
+            ),
+            (
+                "latest is a file like run.pt of the recipe: write the name beside it,"
+                " flush, os.fsync, os.replace."
             ),
         ],
         solution="""
 import os
 
-def save(write, path):
-    temporary = path.with_name(path.name + ".tmp")
-    with open(temporary, "wb") as file:
-        write(file)
+def save(write, home, step):
+    place = home / f"step-{step}"
+    place.mkdir(exist_ok=True)
+    write(place)
+    with open(home / "latest.new", "w") as file:
+        file.write(place.name)
         file.flush()
         os.fsync(file.fileno())
-    os.replace(temporary, path)
+    os.replace(home / "latest.new", home / "latest")
 """,
         praise=(
-            "A crash leaves a second file behind, which the next save overwrites. A"
-            " careful program on Linux also calls fsync on the folder, so that the new"
-            " name survives a power cut."
+            "os.replace cannot put a folder in the place of a full one; the name of a"
+            " folder it can. A careful program on Linux also calls fsync on home, so"
+            " that the new latest survives a power cut."
         ),
     ),
     Exercise(

@@ -22,6 +22,11 @@ number of processes rounding differs, and what dropout draws and batch norm sees
 
 The models and their data are in tasks.py: put your own there. It and checkpoint.py must
 lie beside this file.
+
+Run so far with --device cpu; with cuda, on an NVIDIA H100 and on emulated GPUs; with
+xla, on XLA's CPU device. With tpu, TorchTPU ran --task digits and dropout on XLA's CPU
+device, which lacks its kernel for attention. Not run: a TPU, by either package; mps;
+xpu.
 """
 
 import argparse
@@ -226,6 +231,12 @@ def learning_rate(step, args):
     return args.lr * min((step + 1) / warmup, (1 + math.cos(math.pi * way_down)) / 2)
 
 
+def set_rate(optimizer, rate, device):
+    for group in optimizer.param_groups:
+        tensor = torch.is_tensor(group["lr"])
+        group["lr"] = torch.tensor(rate).to(device) if tensor else rate
+
+
 def seed_step(step, rank, args, device):
     """What a step draws (dropout, augmentation) follows from its number and the rank.
     So no state of a generator has to be saved, and a step that is taken again draws
@@ -342,27 +353,16 @@ class Trainer:
     def step(self, number):
         args, last = self.args, self.args.accumulate - 1
         seed_step(number, self.rank, args, self.device)
-        for group in self.optimizer.param_groups:
-            rate = learning_rate(number, args)
-            group["lr"] = (
-                torch.tensor(rate).to(self.device)
-                if torch.is_tensor(group["lr"])
-                else rate
-            )
+        set_rate(self.optimizer, learning_rate(number, args), self.device)
+        parts = zip(
+            *(t.chunk(args.accumulate) for t in self.batch(number)), strict=True
+        )
         total = 0
-        for k, part in enumerate(
-            zip(
-                *(tensor.chunk(args.accumulate) for tensor in self.batch(number)),
-                strict=True,
-            )
-        ):
-            # Only the last backward talks to the other processes; before it, gradients
-            # add up at home.
-            with (
-                self.model.no_sync()
-                if self.size > 1 and k < last
-                else contextlib.nullcontext()
-            ):
+        for k, part in enumerate(parts):
+            # only the last backward talks to the other processes; before it,
+            # gradients add up at home
+            at_home = self.size > 1 and k < last
+            with self.model.no_sync() if at_home else contextlib.nullcontext():
                 with self.casting():
                     loss = loss_of(self.model, *part) / args.accumulate
                 self.scaler.scale(loss).backward()

@@ -9,8 +9,8 @@ not depend on how many.
       the same, and it survives a dead process
 
 Each process takes one GPU (NCCL). Without a GPU, or with --cpu, it computes on the CPU
-(gloo). The last line of output is a JSON object with the results. checkpoint.py must
-lie beside this file.
+(gloo). It knows no other accelerator: train.py does. The last line of output is a JSON
+object with the results. checkpoint.py must lie beside this file.
 """  # noqa: E501 (a command as it is typed)
 
 # ruff: noqa: E402

@@ -6,6 +6,9 @@ process for each chip.
 Without a TPU, torch_xla takes XLA's own CPU device, and there is one process. The
 training runs twice: with DistributedDataParallel, and by hand with xm.optimizer_step.
 The last line of output is a JSON object with the results.
+
+Run so far on XLA's CPU device, in one process; on a TPU not yet. It is for torch_xla.
+With TorchTPU take train.py --device tpu, which has not run on a TPU either.
 """
 
 # ruff: noqa: E402

@@ -194,7 +194,8 @@ def test_committed_recordings_name_their_machine_and_emulated_ones_no_time_no_gp
     for path in paths:
         for name, cell in recordings.load(path).items():
             assert set(cell["machine"]) >= {"device", "torch", "python", "cpu"}, name
-            assert "TPU" not in cell["machine"]["device"], (
+            # what stands in for a TPU ends with the words "no TPU"
+            assert not cell["machine"]["device"].startswith("TPU"), (
                 "no TPU has recorded anything yet"
             )
             if path.parent.name.startswith("emulated-"):
@@ -258,6 +259,14 @@ def test_replay_shows_text_picture_and_value_with_their_origin(replay):
     assert "The cell has changed since then" in text_of(changed) and "hello" in text_of(
         changed
     )
+
+
+@pytest.mark.parametrize("device", ["TPU v5e", "TorchTPU on XLA's CPU device, no TPU"])
+def test_what_torchtpu_gave_names_it_its_version_and_its_device(replay, device):
+    machine = {"device": device, "torch": "2.13.0", "torch_tpu": "0.2.0"}
+    (cell,) = replay([{**ENTRY, "machine": machine}], CELL)
+    facts = "on 2026-11-20 (torch 2.13.0, torch_tpu 0.2.0). This cell needs "
+    assert text_of(cell).startswith(f"RECORDED · {device} {facts}")
 
 
 def test_a_claim_that_was_recorded_does_not_speak_of_this_run(replay):

@@ -3,6 +3,7 @@ one clear line.
 """
 
 import ast
+import importlib.util
 import io
 import os
 import re
@@ -64,9 +65,17 @@ def pins(path, python):
     return found
 
 
-@pytest.mark.parametrize("python", ["3.10", "3.11", "3.12", "3.13"])
+TORCHTPU = "requirements-torchtpu.txt"  # torch_tpu has no wheel for Python 3.10
+EXACT = ["requirements.txt", "requirements-tpu.txt", "tests/colab-requirements.txt"]
+PYTHONS = ["3.10", "3.11", "3.12", "3.13"]
+
+
 @pytest.mark.parametrize(
-    "file", ["requirements.txt", "requirements-tpu.txt", "tests/colab-requirements.txt"]
+    ("file", "python"),
+    [
+        *((file, python) for file in EXACT for python in PYTHONS),
+        *((TORCHTPU, python) for python in PYTHONS[1:]),
+    ],
 )
 def test_pins_are_in_the_ranges(file, python):
     exact = pins(file, python)
@@ -86,6 +95,34 @@ def test_the_tpu_environment_has_the_oldest_that_the_course_supports():
         if requirement.name in ("torch", "ipython", "ipywidgets"):
             oldest = str(requirement.specifier).removeprefix(">=")
             assert exact[requirement.name].startswith(oldest)
+
+
+def test_the_torchtpu_environment_has_the_pytorch_of_the_course():
+    exact = pins(TORCHTPU, "3.13")
+    assert exact["torch"] == pins("requirements.txt", "3.13")["torch"]
+    assert {"torch-tpu", "libtpu"} <= exact.keys()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("python", PYTHONS[1:])
+def test_what_torchtpu_needs_is_to_be_had_and_fits_together(python):
+    """The index is asked, and nothing is installed: a TPU VM need not be here."""
+    if importlib.util.find_spec("uv") is None:
+        pytest.skip("uv is not installed here")
+    command, env = setup_env.uv_command(sys.executable)
+    here = command.index("install")
+    options = [word for word in command[here + 3 :] if word != "--compile-bytecode"]
+    command[here:] = ["compile", "--no-python-downloads", "--only-binary=:all:"]
+    command += [f"--python={sys.executable}", f"--python-version={python}"]
+    # that of torch_tpu's wheels
+    command += ["--python-platform=x86_64-manylinux_2_31", *options, TORCHTPU]
+    done = run(*command, cwd=ROOT, **env)
+    if re.search("Request failed|timed out", done.stderr):
+        pytest.skip("the package index does not answer")
+    assert done.returncode == 0, done.stderr
+    exact = pins(TORCHTPU, python)
+    found = dict(re.findall(r"^([\w-]+)==([\w.]+)", done.stdout, re.M))
+    assert {name: found[name] for name in exact} == exact
 
 
 def test_containers_have_the_same_versions_and_all_packages():

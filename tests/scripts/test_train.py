@@ -4,7 +4,9 @@ stopped and continued.
 
 import gc
 import os
+import re
 import signal
+import subprocess
 import sys
 from types import SimpleNamespace
 
@@ -384,6 +386,27 @@ def test_a_process_takes_its_own_accelerator(monkeypatch, kind, index):
     with pytest.raises(train.Problem, match=f"more processes than {kind} devices"):
         train.pick_device(train.parse_arguments([]))
     assert taken == [index, index]
+
+
+@pytest.mark.parametrize("words", [[], ["--device=tpu"]])
+def test_torchtpu_shows_each_process_one_chip_its_own(monkeypatch, words):
+    """A stand-in for what PyTorch answers where TorchTPU finds a TPU."""
+    accelerator, tpu = torch.accelerator, SimpleNamespace(type="tpu")
+    monkeypatch.setattr(accelerator, "current_accelerator", lambda **_: tpu)
+    monkeypatch.setattr(accelerator, "device_count", lambda: 1)
+    monkeypatch.setattr(accelerator, "set_device_index", pytest.fail)
+    monkeypatch.setattr(torch, "device", lambda kind: SimpleNamespace(type=kind))
+    monkeypatch.setenv("LOCAL_RANK", "3")
+    args = train.parse_arguments(words)
+    device = train.pick_device(args)
+    assert (device.type, train.pick_precision(device, args)) == ("tpu", "bf16")
+
+
+def test_where_no_tpu_is_the_script_says_it_in_one_line():
+    missing = [sys.executable, SCRIPTS / "train.py", "--device=tpu"]
+    done = subprocess.run(missing, capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert re.search(r"\Atrain: .* finds no tpu device here.*\n\Z", done.stderr)
 
 
 @pytest.mark.parametrize("device", ["cuda", "mps", "xpu", "tpu", "npu", "xla"])

@@ -16,6 +16,7 @@ from tools.site.read_lessons import read_lessons
 
 MACHINE = {"device": "XLA on CPU", "torch": "2.9.0+cu128", "torch_xla": "2.9.0"}
 T4 = {"device": "emulated Tesla T4", "torch": "2.13.0+cu130", "capability": "7.5"}
+STAND_IN = {"device": "TorchTPU on XLA's CPU device, no TPU", "torch_tpu": "0.2.0"}
 H200 = {"device": "NVIDIA H200", "torch": "2.13.0+cu130", "capability": "9.0"}
 
 
@@ -305,10 +306,10 @@ def test_what_nobody_has_measured_is_said(course):
 
 
 def test_a_recording_of_a_GPU_makes_the_sentence_untrue_and_gives_figures(course):
-    record(course, MACHINE)
-    assert evidence.gpu_sentence(read_lessons(course)).startswith("No result")
-    record(course, {**H200, "device": "Xeon", "cpu": "Xeon"})  # of a GPU's machine
-    assert evidence.gpu_sentence(read_lessons(course)).startswith("No result")
+    of_a_gpus_machine = {**H200, "device": "Xeon", "cpu": "Xeon"}
+    for other in (MACHINE, STAND_IN, of_a_gpus_machine):
+        record(course, other)
+        assert evidence.gpu_sentence(read_lessons(course)).startswith("No result")
     judged = {
         "source": grammar.source_hash(READS),
         "claims": [told(ALL, "NVIDIA H200")],

@@ -175,6 +175,13 @@ def test_errors():
         does_it_pay(
             lambda x: {"y": x}, torch.ones(2, requires_grad=True), backward=True
         )
+    layer, x = torch.nn.Linear(2, 2), torch.ones(2, 2)
+    for loss in (lambda y: 1.0, lambda y: y):
+        with pytest.raises(LabError, match="a tensor with one number"):
+            does_it_pay(layer, x, loss=loss, **EAGER)
+    for model, others in ((None, None), (layer, x)):
+        with pytest.raises(LabError, match="other_inputs= as a tuple"):
+            does_it_pay(model, x, other_inputs=others, **EAGER)
 
 
 def test_a_pytorch_that_does_not_tell(monkeypatch):

@@ -3,6 +3,7 @@ and what doctor says.
 """
 
 import importlib.util
+import json
 import pathlib
 import re
 import runpy
@@ -15,7 +16,7 @@ import types
 import pytest
 import torch
 
-from course import provenance
+from course import machine, provenance
 from course.paths import COURSE
 from utils import checkup, devices, needs
 from utils.errors import LabError
@@ -206,17 +207,81 @@ def test_torch_xla_of_another_release_is_reported_before_it_is_imported(
         assert needs.missing_tpu() == lack
 
 
-def test_torchtpu_is_a_tpu_without_torch_xla(monkeypatch):
-    """What its documentation says; it has no device without the chip, so here a
-    stand-in for PyTorch's answer.
+@pytest.fixture
+def torchtpu(monkeypatch):
+    """torchtpu(kind, library, loaded): torch_tpu is installed and torch_xla is not,
+    PyTorch finds a device of this kind, and TorchTPU's driver is this library. A
+    stand-in: it has no device without the chip.
     """
-    tpu = types.SimpleNamespace(type="tpu")
-    for module in (devices, needs, provenance):
-        monkeypatch.setattr(module, "pick_device", lambda: tpu)
+
+    def show(kind="cpu", library="/there/libtpu/libtpu.so", loaded=True):
+        version = {"torch": "2.13.0", "torch_tpu": "0.2.0"}.get
+        for module in (devices, needs, checkup, machine):
+            monkeypatch.setattr(module, "package_version", version)
+        found = types.SimpleNamespace(type=kind)
+        for module in (devices, needs, checkup, provenance):
+            monkeypatch.setattr(module, "pick_device", lambda: found)
+        here = None if kind == "cpu" else found
+        monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda **_: here)
+        monkeypatch.setenv("TPU_LIBRARY_PATH", library)
+        monkeypatch.delitem(sys.modules, "torch_tpu", raising=False)
+        if loaded:
+            monkeypatch.setitem(sys.modules, "torch_tpu", types.ModuleType("torch_tpu"))
+
+    monkeypatch.setenv("TPU_ACCELERATOR_TYPE", "v5litepod-8")
+    return show
+
+
+def tpu_line():
+    """What doctor says of a TPU: (whether there is one, the text)."""
+    ((ok, text),) = [pair for pair in checkup.checkup() if "TPU" in pair[1]]
+    return ok, text
+
+
+@pytest.mark.parametrize("library", ["", "/lib/libtpu.so"])
+def test_torchtpu_is_a_tpu_without_torch_xla(torchtpu, monkeypatch, capsys, library):
+    torchtpu("tpu", library)
     assert needs.missing_tpu() is None
-    assert str(provenance.where("tpu")) == "TPU (this run)"
+    assert tpu_line() == (True, "TPU v5e (torch_tpu 0.2.0)")
+    assert str(provenance.where("tpu")) == "TPU v5e (this run)"
     monkeypatch.setenv("LAB_RECORDED", "2026-11-28")  # while `make record` runs
-    assert str(provenance.where("tpu")) == "TPU (recorded 2026-11-28)"
+    assert str(provenance.where("tpu")) == "TPU v5e (recorded 2026-11-28)"
+    kept, _ = json.loads(provenance.known_here("accelerator"))
+    assert (kept["device"], kept["torch_tpu"]) == ("TPU v5e", "0.2.0")
+    machine.ready()
+    assert capsys.readouterr().out.endswith(" and torch_tpu, TPU v5e\n")
+
+
+def test_torchtpu_on_xlas_cpu_device_is_never_taken_for_a_tpu(torchtpu, capsys):
+    label = "TorchTPU on XLA's CPU device, no TPU"
+    torchtpu("tpu", "/there/pjrt_c_api_cpu_plugin.so")
+    assert needs.missing_tpu() == "a TPU, and torch_tpu runs on XLA's CPU device here"
+    assert needs.missing_accelerator() is None
+    assert tpu_line() == (False, f"{label} (torch_tpu 0.2.0)")
+    assert str(provenance.where("tpu")) == f"{label} (this run)"
+    kept, _ = json.loads(provenance.known_here("accelerator"))
+    assert (kept["device"], kept["torch_tpu"]) == (label, "0.2.0")
+    machine.ready()
+    assert capsys.readouterr().out.endswith(f" and torch_tpu, {label}\n")
+
+
+@pytest.mark.parametrize(
+    ("loaded", "lack", "advice"),
+    [
+        (True, "torch_tpu finds none here", "a file in /dev/vfio"),
+        (False, "torch_tpu is not loaded here", "TORCH_DEVICE_BACKEND_AUTOLOAD"),
+    ],
+)
+def test_torchtpu_where_no_tpu_is(torchtpu, capsys, loaded, lack, advice):
+    torchtpu(loaded=loaded)
+    assert needs.missing_tpu() == f"a TPU, and {lack}"
+    ok, text = tpu_line()
+    assert not ok and text.startswith(f"torch_tpu 0.2.0: needs a TPU, and {lack}; ")
+    assert text.endswith(advice)
+    with pytest.raises(LabError, match="no tpu device"):
+        devices.name_of("tpu")
+    machine.ready()
+    assert capsys.readouterr().out.endswith(" and torch_tpu, CPU\n")
 
 
 # --------------------------------------------------------------------------------------

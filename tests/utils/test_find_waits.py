@@ -312,8 +312,25 @@ def test_errors():
         find_waits(torch.ones(1))
     with pytest.raises(ZeroDivisionError):
         find_waits(lambda: 1 / 0)
+    with pytest.raises(LabError, match="a function without arguments"):
+        find_waits(nn.Linear(1, 1))
+    with pytest.raises(LabError, match="at least one step"):
+        find_waits(print, steps=0)
+    for batches in (0, 2):
+        given = iter([torch.ones(1)] * batches)
+        with pytest.raises(LabError, match="ended too early: find_waits takes"):
+            find_waits(lambda: next(given), steps=3)  # noqa: B023
     torch.ones(1).item()
     assert torch.cpu.synchronize.__module__ == "torch.cpu"  # all is put back
+
+
+@pytest.mark.skipif(missing_xla() is None, reason="torch_xla is the lazy backend")
+def test_pytorch_s_own_lazy_device_is_refused_in_one_line():
+    ts_backend = pytest.importorskip("torch._lazy.ts_backend")
+    ts_backend.init()
+    layer = nn.Linear(2, 2).to("lazy")
+    with pytest.raises(LabError, match="not on PyTorch's lazy device"):
+        find_waits(lambda: layer(torch.ones(2).to("lazy")).sum().backward())
 
 
 @pytest.mark.xla

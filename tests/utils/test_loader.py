@@ -198,6 +198,21 @@ def test_a_loader_that_ends():
     assert who_waits(enough, lambda batch: None, "cpu", batches=11).parts["loop"]
 
 
+@pytest.mark.parametrize("given", [(3, print), (print, [1]), ([1], None)])
+def test_what_is_no_loader_and_no_step(given):
+    with pytest.raises(LabError, match="what gives batches, and a function"):
+        who_waits(*given)
+
+
+def test_a_device_that_is_not_there(monkeypatch):
+    def no(device):
+        raise RuntimeError("Accelerator expected")
+
+    monkeypatch.setattr(loader, "wait_for", no)
+    with pytest.raises(LabError, match="cannot wait for cuda here"):
+        who_waits([torch.ones(2)], print, "cuda")
+
+
 def test_the_step_s_own_error_passes():
     with pytest.raises(ZeroDivisionError):
         who_waits([torch.ones(2)], lambda batch: 1 / 0, "cpu")

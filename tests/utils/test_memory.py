@@ -1,6 +1,7 @@
 """rehearse counts as a GPU does, peak what a step holds; what both say."""
 
 import concurrent.futures
+import functools
 import gc
 import weakref
 
@@ -10,7 +11,7 @@ import torch.nn.functional as F
 from torch import nn
 from torch.profiler import ProfilerActivity, profile
 
-from utils.as_cuda import AsCuda
+from utils.as_cuda import WHOLE, AsCuda
 from utils.errors import LabError
 from utils.ledger import _line
 from utils.memory import peak, rehearse
@@ -67,6 +68,44 @@ def test_without_lower_make_runs_once():
     found = rehearse(lambda: made.append(1) or make(), lower=False)
     assert len(made) == 1 and found.lower is None
     assert found.peak == rehearse(make).peak and "changes tried" not in str(found)
+
+
+def stack(layer):
+    """Activations of 16 MiB each."""
+
+    def make():
+        pairs = [each for _ in range(4) for each in (layer(), nn.Linear(1024, 1024))]
+        model, x = nn.Sequential(*pairs), torch.randn(4096, 1024)
+
+        def step():
+            model(x).sum().backward()
+            model.zero_grad()
+
+        return step
+
+    return rehearse(make, lower=False)
+
+
+def test_what_only_the_cpu_takes_apart_counts_as_one_operation():
+    """RMSNorm, SiLU and Mish have a kernel on CUDA: they keep no more than others."""
+    has = torch._C._dispatch_has_kernel_for_dispatch_key
+    before = [has(f"aten::{name}", "CUDA") for name in WHOLE]
+    functions, norms = (nn.GELU, nn.SiLU, nn.Mish), (nn.LayerNorm, nn.RMSNorm)
+    for kind in (functions, [functools.partial(norm, 1024) for norm in norms]):
+        usual, *others = [stack(layer).peak for layer in kind]
+        assert others == [pytest.approx(usual, rel=0.01)] * len(others)
+    # no kernel that raises is left behind
+    assert [has(f"aten::{name}", "CUDA") for name in WHOLE] == before
+
+
+def test_what_cudnn_keeps_for_recurrent_layers_is_said_not_to_be_counted():
+    def make():
+        model, x = nn.GRU(8, 8), torch.ones(2, 2, 8)
+        return lambda: model(x)[0].sum().backward()
+
+    found = rehearse(make, lower=False)
+    assert found.recurrent and "recurrent layers is not counted" in str(found)
+    assert "recurrent" not in str(rehearse(linear(), lower=False))
 
 
 def test_gradients_that_live_through_forward_are_named():
@@ -154,6 +193,9 @@ def test_a_step_may_ask_for_values_and_devices_and_casts_to_half():
                 accuracy = (x > 0).float().mean()
             seen.append(accuracy.item())
             seen.append(loss.item())
+            seen.append(x.cpu().numpy().sum() + loss.detach().numpy())
+            if torch.equal(x, x + 1) or torch.allclose(x, loss):
+                raise ValueError
             scaler.scale(loss).backward()
             nn.utils.clip_grad_norm_(net.parameters(), 1.0)
             scaler.step(optimizer)
@@ -215,7 +257,28 @@ def test_what_cannot_be_rehearsed_is_said_in_one_line():
         model = nn.Linear(2, 2)
         return lambda: model(torch.ones(2)).nonzero()
 
-    with pytest.raises(LabError, match=r"nonzero.*values"):
+    for build in (make, lambda: make()()):
+        with pytest.raises(LabError, match=r"nonzero.*values"):
+            rehearse(build)
+    for wrong in (None, outside):
+        with pytest.raises(LabError, match="builds all and returns the step"):
+            rehearse(wrong)
+
+
+@pytest.mark.parametrize("batches", [0, 1])
+def test_batches_that_end_are_said_in_one_line(batches):
+    model = nn.Linear(2, 2)
+    given = iter([torch.ones(2)] * batches)
+    with pytest.raises(LabError, match="ended too early: peak takes"):
+        peak(lambda: model(next(given)), "cpu")
+
+    def make():
+        model, given = nn.Linear(2, 2), iter([torch.ones(2)] * batches)
+        return lambda: model(next(given)).sum().backward()
+
+    with pytest.raises(
+        LabError, match="ended too early: rehearse takes the step twice"
+    ):
         rehearse(make)
 
 
@@ -290,8 +353,11 @@ def test_a_thread_without_a_line_of_the_reader_s_has_none():
 
 
 def test_bad_input_of_peak():
-    with pytest.raises(LabError, match="function that does one step"):
-        peak(None)
+    for wrong in (None, nn.Linear(2, 2)):
+        with pytest.raises(LabError, match="function that does one step"):
+            peak(wrong)
+    with pytest.raises(LabError, match="no lazy device here"):
+        peak(print, "lazy")
     with pytest.raises(ZeroDivisionError):
         peak(lambda: 1 / 0, "cpu")
     with pytest.raises(LabError, match="not on XLA"):

@@ -123,3 +123,18 @@ def test_busy_without_a_gpu_or_with_a_recording_that_is_gone():
     with pytest.raises(LabError, match="exported before"):
         busy(prof)
     assert busy([event("kernel", "only", 5, 5)]).share == 1
+
+
+@pytest.mark.parametrize("text", ["no JSON", "{}", "3", "[3]"])
+def test_what_is_no_trace(text, tmp_path):
+    path = tmp_path / "file.json"
+    path.write_text(text)
+    with pytest.raises(LabError, match=r"file\.json holds no Chrome trace"):
+        busy(path)
+    with pytest.raises(LabError, match="a path or a list, this is dict"):
+        busy({})
+    with pytest.raises(LabError, match="nothing is recorded yet"):
+        busy(profile())
+    with profile(activities=[ProfilerActivity.CPU]) as prof:
+        with pytest.raises(LabError, match="nothing is recorded yet"):
+            busy(prof)

@@ -34,7 +34,7 @@ class Recording:
     def real(self):
         """Whether a CUDA GPU or a TPU gave it."""
         machine = self.origin.machine
-        known = "capability" in machine or "TPU" in machine["device"]
+        known = "capability" in machine or machine["device"].startswith("TPU")
         cpu = machine["device"] == machine.get("cpu")  # a compiler's cell, beside a GPU
         return known and not cpu and not self.origin.emulated
 

@@ -4,38 +4,56 @@ from tests.exercises.answers import SOLUTION, Answers, edit
 
 ANSWERS = {}
 
-ONE = SOLUTION["04.0"]
+RATE = SOLUTION["04.0"]
 ANSWERS["04.0"] = Answers(
     right=[
         edit(
-            ONE,
-            ("    return clock() - start", "    end = clock()\n    return end - start"),
+            RATE,
+            (
+                "    return sum(len(x) for x in batches) / (clock() - start)",
+                "    seconds = clock() - start\n"
+                "    return sum(map(len, batches)) / seconds",
+            ),
         ),
         """
-def seconds_of_one(fn, wait, clock):
+def samples_per_second(step, batches, wait, clock):
     def now():
         wait()
         return clock()
 
-    return -now() + (fn(), now())[1]
+    start, count = now(), 0
+    for x in reversed(batches):
+        step(x)
+        count += len(x)
+    return count / (now() - start)
 """,
     ],
     wrong={
-        edit(ONE, ("    fn()\n    wait()\n", "    fn()\n")): "that is the launch",
         edit(
-            ONE, ("    wait()\n    start", "    start")
-        ): "somebody else's work is in it",
-        edit(ONE, ("clock() - start", "(clock() - start) * 1e3")): "seconds are asked",
-        """
-import time
-
-def seconds_of_one(fn, wait, clock):
-    wait()
-    start = time.perf_counter()
-    fn()
-    wait()
-    return time.perf_counter() - start
-""": "some other clock",
+            RATE, ("step(x)\n    wait()", "step(x)")
+        ): "wait for the device before you read the clock the second time",
+        edit(
+            RATE, ("    wait()\n    start", "    start")
+        ): "somebody else's work is in the time",
+        edit(
+            RATE, ("step(x)\n    wait()", "step(x)\n        wait()")
+        ): "the device idles while the host prepares the next one",
+        edit(
+            RATE, ("sum(len(x) for x in batches)", "len(batches)")
+        ): "batches per second",
+        edit(
+            RATE,
+            ("sum(len(x) for x in batches)", "len(batches) * len(batches[0])"),
+        ): "the last batch is smaller",
+        edit(
+            RATE,
+            ("def", "import time\ndef"),
+            ("clock()", "time.perf_counter()", 2),
+        ): "some other clock",
+        edit(
+            RATE,
+            ("    wait()\n    start", "    step(batches[0])\n    wait()\n    start"),
+        ): "once for each of the 3 batches",
     },
 )
 

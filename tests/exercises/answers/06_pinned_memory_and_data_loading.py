@@ -10,27 +10,33 @@ ANSWERS["06.0"] = Answers(
         """
 from torch.utils.data import DataLoader
 
-def make_loader(dataset, workers, device):
-    options = {"batch_size": 16, "shuffle": True, "pin_memory": "cuda" in str(device)}
+def with_workers(loader, workers, device):
+    options = {"collate_fn": loader.collate_fn, "pin_memory": "cuda" in str(device)}
     if workers:
         options |= {
             "num_workers": workers,
             "persistent_workers": True,
             "prefetch_factor": 2,
         }
-    return DataLoader(dataset, **options)
+    return DataLoader(loader.dataset, batch_sampler=loader.batch_sampler, **options)
 """,
         """
-from torch.utils.data import BatchSampler, DataLoader, RandomSampler
+import torch.utils.data as data
 
-def make_loader(dataset, workers, device):
-    batches = BatchSampler(RandomSampler(dataset), 16, drop_last=False)
-    cuda = torch.device(device).type == "cuda"
-    return DataLoader(
-        dataset,
-        batch_sampler=batches,
+def with_workers(loader, workers, device):
+    class Batches:
+        def __len__(self):
+            return len(loader)
+
+        def __iter__(self):
+            yield from loader.batch_sampler
+
+    return data.DataLoader(
+        loader.dataset,
+        batch_sampler=Batches(),
         num_workers=workers,
-        pin_memory=cuda,
+        collate_fn=lambda samples: loader.collate_fn(samples),
+        pin_memory=torch.device(device).type == "cuda",
         persistent_workers=bool(workers),
     )
 """,
@@ -41,11 +47,40 @@ def make_loader(dataset, workers, device):
         ): "persistent_workers option needs num_workers > 0",
         edit(
             LOADER, ('device.type == "cuda"', "True")
-        ): "for workers=0, device=cpu the loader pins its batches",
+        ): "workers=0, device=cpu yours pins its batches",
         edit(
             LOADER, ("        persistent_workers=workers > 0,\n", "")
         ): "the workers do not stay alive",
-        edit(LOADER, ("        shuffle=True,\n", "")): "the batches are not shuffled",
+        edit(
+            LOADER, ("        collate_fn=loader.collate_fn,\n", "")
+        ): "loader.collate_fn says how it is put together",
+        edit(
+            LOADER,
+            (
+                "batch_sampler=loader.batch_sampler",
+                "batch_sampler=[*loader.batch_sampler]",
+            ),
+        ): "yours has the same batches in each",
+        edit(
+            LOADER,
+            (
+                "batch_sampler=loader.batch_sampler",
+                "batch_size=loader.batch_size,\n        shuffle=True",
+            ),
+        ): "yours makes no batches",
+        edit(
+            LOADER,
+            (
+                "batch_sampler=loader.batch_sampler",
+                "batch_size=16,\n        shuffle=True",
+            ),
+        ): "loader.batch_sampler deals them out",
+        """
+def with_workers(loader, workers, device):
+    loader.num_workers = workers
+    loader.pin_memory = device.type == "cuda"
+    return loader
+""": "you changed the loader that you were given",
     },
 )
 

@@ -5,53 +5,72 @@ from tests.exercises.answers import SOLUTION, Answers, edit
 ANSWERS = {}
 ON_CPU = "Not judged: a check has tensors on the CPU only, where this does nothing."
 
-GRAPHS = SOLUTION["10.0"]
+TIMES = SOLUTION["10.0"]
 ANSWERS["10.0"] = Answers(
     right=[
         """
-graphs = []
+from itertools import groupby
 
 
-def counting(graph_module, example_inputs):
-    graphs.append(graph_module)
-    return graph_module.forward
-
-
-def count_graphs(fn, inputs):
-    torch.compiler.reset()
-    graphs.clear()
-    compiled = torch.compile(fn, backend=counting)
-    for x in inputs:
-        compiled(x)
-    return len(graphs)
+def host_times(lines, per_operation, per_graph):
+    graphs = sum(kind for kind, _ in groupby(line == "tensor" for line in lines))
+    return sum(line == "tensor" for line in lines) * per_operation, graphs * per_graph
 """,
         """
-def count_graphs(fn, inputs):
-    from torch._dynamo.testing import CompileCounter
-
-    torch._dynamo.reset()
-    counter = CompileCounter()
-    list(map(torch.compile(fn, backend=counter), inputs))
-    return counter.frame_count
+def host_times(lines, per_operation, per_graph):
+    text = "".join("t" if line == "tensor" else " " for line in lines)
+    return [text.count("t") * per_operation, len(text.split()) * per_graph]
+""",
+        """
+def host_times(lines, per_operation, per_graph):
+    eager = compiled = 0.0
+    in_graph = False
+    for line in lines:
+        if line == "break":
+            in_graph = False
+            continue
+        eager += per_operation
+        if not in_graph:
+            compiled += per_graph
+        in_graph = True
+    return eager, compiled
 """,
     ],
     wrong={
+        """
+def host_times(lines, per_operation, per_graph):
+    breaks = lines.count("break")
+    return lines.count("tensor") * per_operation, (breaks + 1) * per_graph
+""": "no operation stands between the two breaks",
+        """
+def host_times(lines, per_operation, per_graph):
+    return lines.count("tensor") * per_operation, per_graph
+""": "a break cuts the graph in two",
+        """
+def host_times(lines, per_operation, per_graph):
+    graphs = 1
+    for one, other in zip(lines, lines[1:]):
+        graphs += one != "tensor" and other == "tensor"
+    return lines.count("tensor") * per_operation, graphs * per_graph
+""": "no operation stands before the break",
         edit(
-            GRAPHS,
-            ("def count_graphs", "graphs = []\n\ndef count_graphs"),
-            ("    graphs = []\n\n", ""),
-        ): "the graphs of earlier calls are among them",
+            TIMES,
+            ('lines.count("tensor") * per_operation', "len(lines) * per_operation"),
+        ): "a break is no operation",
         edit(
-            GRAPHS, (", backend=counting", "")
-        ): "torch.compile got no backend of yours",
-        edit(GRAPHS, ("compiled(x)", "fn(x)")): "does torch.compile get your backend",
+            TIMES,
+            (
+                'lines.count("tensor") * per_operation, graphs * per_graph',
+                'graphs * per_graph, lines.count("tensor") * per_operation',
+            ),
+        ): "first eager, then compiled",
         edit(
-            GRAPHS, ("    torch.compiler.reset()\n", "")
-        ): "PyTorch compiles it no more",
+            TIMES, (' and before != "tensor"', "")
+        ): "without a break all are one graph",
     },
     equivalent={
-        "graphs.append(graph_module) → graphs.append(example_inputs)": (
-            "Only the length of the list counts."
+        "graphs, before = (0, None) → graphs, before = (0, 0)": (
+            'Whatever is not "tensor" may stand before the first line.'
         ),
     },
 )

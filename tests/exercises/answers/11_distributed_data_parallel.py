@@ -47,46 +47,43 @@ def mean_loss(dist, loss):
     },
 )
 
-FINISH = SOLUTION["11.1"]
+LOAD = SOLUTION["11.1"]
 ANSWERS["11.1"] = Answers(
     right=[
         """
-from torch.nn.modules.utils import consume_prefix_in_state_dict_if_present
-
-
-def finish(dist, ddp, save):
-    state = ddp.state_dict()
-    consume_prefix_in_state_dict_if_present(state, "module.")
+def load_data(dist, local_rank, download, read):
     dist.barrier()
-    if not dist.get_rank():
-        save(state=state)
+    if not local_rank:
+        download()
     dist.barrier(async_op=True).wait()
+    data = read()
+    dist.barrier()
+    return data
 """,
         """
 import torch
 
-
-def finish(dist, ddp, save):
-    flag = torch.zeros(1)
-    if dist.get_rank() == 0:
-        save(ddp.module.state_dict())
-        for rank in range(1, dist.get_world_size()):
-            dist.send(flag, rank)
-    else:
-        dist.recv(flag, 0)
+def load_data(dist, local_rank, download, read):
+    if local_rank == 0:
+        download()
+    dist.all_reduce(torch.zeros(1))
+    return read()
 """,
     ],
     wrong={
-        edit(FINISH, ("ddp.module.state", "ddp.state")): "begin with 'module.'",
+        edit(LOAD, ("local_rank == 0", "dist.get_rank() == 0")): (
+            "machine 1 was given the data by ranks []: one rank of each machine"
+        ),
+        edit(LOAD, ("local_rank == 0", "True")): "by ranks [0, 1]: one rank of each",
         edit(
-            FINISH,
+            LOAD,
             ("    dist.barrier()\n", ""),
             ("    if", "    dist.barrier()\n    if"),
-        ): "had left before the file was there: all wait for rank 0, until it *has*",
+        ): "rank 1 read before the data were there",
         edit(
-            FINISH, ("    dist.barrier", "        dist.barrier")
+            LOAD, ("    dist.barrier", "        dist.barrier")
         ): "waits in barrier, which rank 1 never calls: a hang",
-        edit(FINISH, ("== 0", ">= 0")): "by ranks [0, 1] of 2: only rank 0 does",
+        edit(LOAD, ("return read()", "read()")): "rank 0 returned None",
     },
 )
 

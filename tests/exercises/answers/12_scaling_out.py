@@ -50,57 +50,74 @@ SAVE = SOLUTION["12.1"]
 ANSWERS["12.1"] = Answers(
     right=[
         """
-import io
+import shutil
 from os import fsync
 
-def save(write, path):
-    buffer = io.BytesIO()
-    write(buffer)
-    temporary = path.with_suffix(".new")
+def save(write, home, step):
+    place = home / f"step-{step}"
+    shutil.rmtree(place, ignore_errors=True)
+    place.mkdir()
+    write(place)
+    temporary = home / ".new"
     with temporary.open("wb", buffering=0) as file:
-        file.write(buffer.getvalue())
+        file.write(place.name.encode())
         fsync(file)
-    temporary.replace(path)
+    temporary.replace(home / "latest")
 """,
         """
 import os, tempfile
 
-def save(write, path):
-    descriptor, name = tempfile.mkstemp(dir=path.parent)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            write(file)
-            file.flush()
-            os.fsync(descriptor)
-        os.replace(name, path)
-    except BaseException:
-        os.unlink(name)
-        raise
+def save(write, home, step):
+    place = home / f"step-{step}"
+    os.makedirs(place, exist_ok=True)
+    write(place)
+    descriptor, name = tempfile.mkstemp(dir=home)
+    with os.fdopen(descriptor, "w") as file:
+        print(place.name, file=file, flush=True)
+        os.fsync(descriptor)
+    os.replace(name, home / "latest")
 """,
     ],
     wrong={
         """
-def save(write, path):
-    with open(path, "wb") as file:
-        write(file)
-""": "written directly",
+def save(write, home, step):
+    place = home / f"step-{step}"
+    place.mkdir(exist_ok=True)
+    write(place)
+    (home / "latest").write_text(place.name)
+""": "os.fsync was not called",
+        """
+import os
+
+def save(write, home, step):
+    place = home / f"step-{step}"
+    place.mkdir(exist_ok=True)
+    write(place)
+    with open(home / "latest", "r+" if (home / "latest").exists() else "w") as file:
+        os.fsync(file.fileno())
+        file.write(place.name)
+""": "the name was written into the old file",
         edit(
             SAVE, ("        file.flush()\n        os.fsync(file.fileno())\n", "")
         ): "os.fsync was not called",
         edit(
-            SAVE, ("    os.replace(", "    path.unlink()\n    os.rename(")
-        ): "no checkpoint at all",
+            SAVE,
+            (
+                "    os.replace(",
+                '    if (home / "latest").exists():\n'
+                '        (home / "latest").unlink()\n    os.rename(',
+            ),
+        ): "the files, then their name",
         edit(SAVE, ("        file.flush()\n", "")): "write, file.flush(), os.fsync",
+        edit(SAVE, ("exist_ok=True", "")): "let half a folder stop no later save",
+        edit(
+            SAVE,
+            ("    write(place)\n", ""),
+            ('home / "latest")\n', 'home / "latest")\n    write(place)\n'),
+        ): "latest was written before all files were there",
+        edit(SAVE, ("write(place)", "write(home)")): "does not hold the files",
     },
     equivalent={
-        (
-            "temporary = path.with_name(path.name + '.tmp') → temporary ="
-            " path.with_name('.tmp')"
-        ): "Any other name in the folder will do.",
-        (
-            "temporary = path.with_name(path.name + '.tmp') → temporary ="
-            " path.with_name(path.name + '.tmpx')"
-        ): "Any other name in the folder will do.",
         "os.fsync(file.fileno()) → os.fsync(file)": (
             "os.fsync takes a file as well as its number."
         ),
