@@ -32,7 +32,7 @@ TIMED := $(wildcard $(addsuffix _*,$(addprefix notebooks/,04 05 06 09 16)))
 MARK ?=
 
 .PHONY: help help-all env env-check env-test env-test-tpu env-test-colab env-test-next
-.PHONY: env-test-cuda lab lab-emulated format check outputs lint test test-all
+.PHONY: env-test-cuda env-test-torchtpu test-torchtpu lab lab-emulated format check outputs lint test test-all
 .PHONY: test-unit test-slow test-lessons test-timed test-exercises test-browser
 .PHONY: test-tpu test-tpu-unit test-tpu-lessons test-colab test-next test-emulator
 .PHONY: test-cuda record record-emulated site single test-site test-single bench clean
@@ -67,6 +67,8 @@ help-all: help
 	@echo "make test-colab      every lesson with the versions of Colab's GPU runtime"
 	@echo "make test-next       every lesson with the newest PyTorch: what it says"
 	@echo "                     otherwise than announced"
+	@echo "make test-torchtpu   what lesson 13 shows of TorchTPU, on XLA's own CPU device"
+	@echo "                     (Linux on x86-64, cc)"
 	@echo "make test-single     every lesson as one file, with Colab's versions, without"
 	@echo "                     a network"
 	@echo "make test-exercises  every mutant of every solution, against the checks"
@@ -178,6 +180,13 @@ test-tpu-lessons: env-test-tpu
 
 env-test-colab:
 	$(SETUP) --venv .venv-colab --requirements tests/colab-requirements.txt $(OTHER)
+
+# TorchTPU on XLA's CPU device, by a shim: tests/torchtpu/. No TPU takes part.
+env-test-torchtpu:
+	$(SETUP) --venv .venv-torchtpu --requirements requirements-torchtpu.txt $(OTHER)
+
+test-torchtpu: env-test env-test-torchtpu
+	$(VENV) -m pytest -rs tests/torchtpu
 
 test-colab: env-test-colab
 	LAB_STRICT=1 LAB_UNTIMED=1 PYDEVD_DISABLE_FILE_VALIDATION=1 \
