@@ -1,5 +1,6 @@
 """Errors of the kit, one line each, and how lines of code are named in verdicts."""
 
+import contextlib
 import os
 
 
@@ -28,3 +29,12 @@ class CellEnds(LabError):
 def file_name(path: str) -> str:
     """The name of a file as a verdict shows it: "cell" for a notebook's."""
     return "cell" if "ipykernel" in path else os.path.basename(path)
+
+
+@contextlib.contextmanager
+def batches_for(steps):
+    """Says in one line how often a step is taken, if its batches end before."""
+    try:
+        yield
+    except StopIteration as error:
+        raise LabError(f"the batches ended too early: {steps}") from error

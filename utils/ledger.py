@@ -2,7 +2,6 @@
 `find_waits` shares with it: the line of the reader's code, batches that end.
 """
 
-import contextlib
 import functools
 import math
 import os
@@ -149,12 +148,3 @@ def reader_frame():
             break
         frame = frame.f_back
     return frame, inside
-
-
-@contextlib.contextmanager
-def batches_for(steps):
-    """Says in one line how often a step is taken, if its batches end before."""
-    try:
-        yield
-    except StopIteration as error:
-        raise LabError(f"the batches ended too early: {steps}") from error

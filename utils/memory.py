@@ -18,8 +18,8 @@ from torch.utils.checkpoint import checkpoint
 
 from .as_cuda import CPU, AsCuda, within
 from .devices import pick_device
-from .errors import LabError
-from .ledger import AGAIN, FORWARD, OPTIMIZER, Ledger, batches_for, size_text
+from .errors import LabError, batches_for
+from .ledger import AGAIN, FORWARD, OPTIMIZER, Ledger, size_text
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import torch
 
 from . import clocks
 from .clocks import device_clock, sleep_cycles, untimed  # noqa: F401 (for lessons)
-from .errors import LabError
+from .errors import LabError, batches_for
 
 # samples; from six on, the extremes enclose the median with 95% confidence
 MIN_SAMPLES = 7
@@ -121,6 +121,7 @@ def measure(
     return measure_together({"fn": fn}, device, **options)["fn"]
 
 
+@batches_for("measure calls a function many times")
 def measure_together(
     functions: dict[str, Callable[[], object]],
     device: torch.device | str,
@@ -142,8 +143,8 @@ def measure_together(
     n: that many samples each instead
     cold: overwrite the caches before each sample (one call a sample then)
 
-    LabError for a clock that the device does not have. The rules follow Hoefler and
-    Belli (SC'15) and triton.testing.do_bench.
+    LabError for a clock that the device does not have, and for batches that end. The
+    rules follow Hoefler and Belli (SC'15) and triton.testing.do_bench.
     """
     device = torch.device(device)
     clock = _clock(clock, device)
@@ -201,6 +202,8 @@ class _Warm(NamedTuple):
 
 
 def _warm(fn, device, clock, cold):
+    if not callable(fn):
+        raise LabError(f"measure needs a function, not a {type(fn).__name__}")
     first = clocks.host_seconds(fn, device, 1)
     cost, host_bound = clocks.warm_up(fn, device)
     calls = 1 if cold else max(1, math.ceil(clocks.SAMPLE_SECONDS / cost))

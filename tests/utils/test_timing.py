@@ -316,3 +316,11 @@ def test_agrees_with_torch_utils_benchmark_within_5_percent(fn):
         torch.set_num_threads(before)
     assert min(first, second) >= 1e-3
     assert ratio == pytest.approx(1, abs=0.05)
+
+
+def test_what_cannot_be_timed():
+    batches = iter(range(3))
+    with pytest.raises(LabError, match="ended too early: measure calls"):
+        measure(lambda: next(batches), "cpu", n=7)
+    with pytest.raises(LabError, match="needs a function, not a Tensor"):
+        measure(torch.ones(3).sum(), "cpu")
