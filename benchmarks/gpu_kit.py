@@ -8,50 +8,40 @@ a row, notes.keep keeps a row.
 import functools
 import gc
 import math
-import sys
 import time
-from unittest import mock
 
 import torch
 from torch.utils.data import DataLoader, Dataset
 
+from tests.emulator import memory_steps
+from tests.utils import waiting_steps
 from utils.compiling import does_it_pay
+from utils.find_waits import find_waits
 from utils.loader import who_waits
+from utils.memory import peak, rehearse
 
 MIB = 2**20
 
 
-@functools.cache
-def lists():
-    """The programs, models and counters of the kit's tests. Those modules ask for
-    pytest, which may lack here, and for the emulated device: here they get neither.
-    """
-    real = sys.modules.get("pytest")
-    sys.modules["pytest"] = mock.MagicMock()
-    try:
-        from tests.emulator import kit_memory, kit_waits
-    finally:
-        del sys.modules["pytest"]
-        if real:
-            sys.modules["pytest"] = real
-    return kit_memory, kit_waits
-
-
 def waits(notes, small, seconds=None):
     """Each program and step: what find_waits counts, and what CUDA warns of."""
-    _, kit = lists()
     gpu = torch.device("cuda")
-    steps = {text: functools.partial(kit.program, text, gpu) for text in kit.TABLE}
-    for name, options in [*kit.OPTIMIZERS, ("Adam", {"capturable": True})]:
-        make = functools.partial(kit.training, "cuda", name, options)
+    steps = {
+        text: functools.partial(waiting_steps.program, text, gpu)
+        for text in waiting_steps.TABLE
+    }
+    for name, options in [*waiting_steps.OPTIMIZERS, ("Adam", {"capturable": True})]:
+        make = functools.partial(waiting_steps.training, "cuda", name, options)
         steps[f"a step with {name} {options}"] = make
     for name in ("ASGD", "Adafactor"):
-        steps[f"a step with {name}"] = functools.partial(kit.training, "cuda", name)
+        steps[f"a step with {name}"] = functools.partial(
+            waiting_steps.training, "cuda", name
+        )
     if small:
         steps = dict(list(steps.items())[::3])
     sorts = {sort: 0 for sort in ("agrees", "count", "FALSE ALARM", "MISSED", "failed")}
     for text, make in steps.items():
-        sort, row = one_wait(make, kit)
+        sort, row = one_wait(make)
         sorts[sort] += 1
         if sort == "agrees":
             notes.keep(step=text, sort=sort, **row)
@@ -61,12 +51,12 @@ def waits(notes, small, seconds=None):
     notes.say(f"{len(steps)} steps: {said}", summary=sorts)
 
 
-def one_wait(make, kit):
+def one_wait(make):
     """(how the two agree, what both count)"""
     try:
         step = make()
-        seen = sum(wait.times for wait in kit.find_waits(step).waits)
-        warned = kit.warned(step)
+        seen = sum(wait.times for wait in find_waits(step).waits)
+        warned = waiting_steps.warned(step)
     except Exception as error:
         return "failed", {"error": f"{type(error).__name__}: {error}"[:300]}
     row = {"find_waits": seen, "cuda": warned}
@@ -77,12 +67,12 @@ def one_wait(make, kit):
     return ("FALSE ALARM" if seen else "MISSED"), row
 
 
-def models(kit):
+def models():
     """Ten training steps, as large as a GPU likes them."""
-    deep = functools.partial(kit.Language, 8, 768, 512)
-    wide = functools.partial(kit.Language, 4, 1536, 512)
+    deep = functools.partial(memory_steps.Language, 8, 768, 512)
+    wide = functools.partial(memory_steps.Language, 4, 1536, 512)
     text, one = (16, 512), (1, 512)
-    train = kit.training
+    train = memory_steps.training
     return {
         "attention": train(deep, text),
         "dropout": train(lambda: deep(dropout=0.1), text),
@@ -90,24 +80,27 @@ def models(kit):
         "bfloat16": train(deep, text, dtype=torch.bfloat16),
         "float16": train(deep, text, dtype=torch.float16, clip=True),
         "foreach": train(wide, one),
-        "fused": train(wide, one, kit.FUSED),
-        "for-loop": train(wide, one, kit.LOOP),
-        "convolutions": train(kit.convolutions, (256, 3, 96, 96), kit.SGD),
-        "encoder": train(kit.encoder, (64, 256, 256)),
+        "fused": train(wide, one, memory_steps.FUSED),
+        "for-loop": train(wide, one, memory_steps.LOOP),
+        "convolutions": train(
+            memory_steps.convolutions, (256, 3, 96, 96), memory_steps.SGD
+        ),
+        "encoder": train(memory_steps.encoder, (64, 256, 256)),
     }
 
 
 def memory(notes, small, seconds=None):
     """rehearse against peak. Off: by how many percent the rehearsed is larger."""
-    kit, _ = lists()
-    steps = models(kit)
+    steps = models()
     if small:
-        steps = {name: kit.STEPS[name] for name in steps}
-    kit.measured(kit.STEPS["perceptron"])  # cuBLAS takes its workspaces and keeps them
+        steps = {name: memory_steps.STEPS[name] for name in steps}
+    memory_steps.measured(
+        memory_steps.STEPS["perceptron"]
+    )  # cuBLAS takes its workspaces and keeps them
     notes.say(f"  {'':13} rehearsed    peak   off   asked for   off")
     for name, make in steps.items():
         try:
-            row = one_peak(make, kit)
+            row = one_peak(make)
         except Exception as error:
             notes.say(f"  {name:13} {error}"[:200], model=name, error=str(error))
             continue
@@ -118,14 +111,14 @@ def memory(notes, small, seconds=None):
         notes.say(line, model=name, **row, **off)
 
 
-def one_peak(make, kit):
+def one_peak(make):
     """Bytes: rehearsed; of the allocator's blocks, by peak; asked of the allocator."""
-    forecast = kit.rehearse(make, lower=False).peak
+    forecast = rehearse(make, lower=False).peak
     gc.collect()
     torch.cuda.empty_cache()
     before = torch.cuda.memory_allocated()
-    highest = kit.peak(make(), "cuda").highest - before
-    asked = kit.measured(make)[1]
+    highest = peak(make(), "cuda").highest - before
+    asked = memory_steps.measured(make)[1]
     return {"rehearsed": forecast, "peak": highest, "asked": asked}
 
 
@@ -187,9 +180,8 @@ def who(notes, small, seconds=None):
 
 
 def pays(notes, small, seconds=None):
-    kit, _ = lists()
     layers, width, tokens, batch = (2, 128, 32, 4) if small else (6, 512, 256, 16)
-    model = kit.Language(layers, width, tokens).cuda()
+    model = memory_steps.Language(layers, width, tokens).cuda()
     words = torch.randint(1000, (batch, tokens), device="cuda")
     for mode in ("evaluating", "training"):
         model.train(mode == "training")

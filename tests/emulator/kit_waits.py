@@ -2,12 +2,10 @@
 test-emulator` runs this.
 """
 
-import warnings
-
 import pytest
 import torch
 
-from tests.utils.test_find_waits import OPTIMIZERS, TABLE, program, training
+from tests.utils.waiting_steps import OPTIMIZERS, TABLE, program, training, warned
 from utils.find_waits import find_waits
 
 # The emulated device waits where CUDA does not: it computes these with values from the
@@ -16,19 +14,6 @@ UNLIKE = {"assign(x.clone(), mask, 0.0)": 1}
 UNLIKE["assign(x.clone(), (slice(None), mask[0]), 0.0)"] = 1
 UNLIKE["torch.repeat_interleave(labels, labels, output_size=28)"] = 1
 UNLIKE["repr(x.sum())"] = 8  # a print reads several values
-
-
-def warned(step):
-    """How often CUDA says that a step has waited."""
-    step()
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        torch.cuda.set_sync_debug_mode("warn")
-        try:
-            step()
-        finally:
-            torch.cuda.set_sync_debug_mode("default")
-    return sum("called a synchronizing" in str(each.message) for each in caught)
 
 
 @pytest.mark.parametrize("text", TABLE)
