@@ -37,6 +37,16 @@ def is_code(text):
     return bool(read) and any(map(_says, read))
 
 
+def is_program(text):
+    """Whether a text is Python as a whole, of several statements: no message stands
+    around it, and the messages that it raises are its own.
+    """
+    try:
+        return is_code(text) and len(ast.parse(text).body) > 1
+    except (SyntaxError, ValueError):
+        return False
+
+
 def _says(statement):
     if isinstance(statement, ast.AnnAssign):
         return statement.value is not None

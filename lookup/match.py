@@ -63,11 +63,17 @@ def find(text):
     if code.is_code(text) and not text.endswith("()"):
         found = [Found(each, "listing") for each in code.like(text)[:MOST]]
     found = found or named(text)
-    return (found, []) if found else said(text)
+    if found:
+        return found, []
+    if code.is_program(text):  # its texts are its own; a comment may quote what it got
+        return _word_for_word(plain("\n".join(re.findall("#.*", text))))
+    return said(text)
 
 
 def missed(text):
     """What is said of a text that is not known: which line to search for, and where."""
+    if code.is_program(text):
+        return "Nothing collected here is like this listing. It may be right or not."
     bare = LOGGED.sub("", PREFIX.sub("", FRAME.sub("", text)))
     lines = [line.strip() for line in bare.splitlines() if line.strip()]
     told = [line for line in lines if re.search("Error|Exception|Warning", line)]

@@ -115,3 +115,12 @@ def test_names_are_written_in_full():
 
 def test_a_rare_word_says_more():
     assert table.weight({"ancdata"}) > table.weight({"cuda"})
+
+
+def test_the_texts_of_a_program_are_no_messages():
+    said = "Input type (double) and bias type (float) should be the same"
+    program = f'def check(x):\n    raise TypeError("{said}")\n\n\ncheck(1)'
+    assert match.find(program) == ([], [])
+    assert "like this listing" in match.missed(program)
+    assert match.find(program.replace("check(1)", f"check(1)  # {said}"))[0]
+    assert match.find(f"TypeError: {said}")[0]
