@@ -13,6 +13,7 @@ LEAST = 9.0  # weight that the two have in common at least
 ASKED = 0.5  # twice what they have in common, over the sum of both
 MOST_OF = 0.7  # of a question, where that is
 MUCH = 12.0  # at least
+HALF = 0.5  # of a wording, at least, that a part of it says
 LONG = 60  # words, from which on a text is a paste and no question
 CLOSE = 0.88  # of the best: as good as it
 FRAME = re.compile(r'^\s*File ".*|^ {4,}.*|^\s*[~^]+\s*$', re.M)
@@ -36,6 +37,7 @@ ASK = {
     "lightning": "Lightning-AI/pytorch-lightning",
 }
 ERROR = re.compile(r"^[\w.]*(?:Error|Exception|Warning)\b:? *")
+HEADS = re.compile(r"^(?:(?:cuda |hip )?[\w.]*(?:error|exception|warning)\b:? *)+")
 ORIGINAL = "original traceback"
 NAME = re.compile(r"-{0,2}[A-Za-z_][\w-]*(?:\.[A-Za-z_]\w*)*(?:\([^()]*\)|=\S*)?")
 
@@ -94,7 +96,8 @@ def said(text):
     first, others = _word_for_word(plain(text))
     if first:
         return first, others
-    return [Found(entry, wording=told, near=True) for entry, told in _like(text)], []
+    near = _part(text) or _like(text)
+    return [Found(entry, wording=told, near=True) for entry, told in near], []
 
 
 def of_listing(source, message):
@@ -118,7 +121,7 @@ def called(entry):
 
 
 def named(name):
-    """Entries that a name leads to: by the whole of it, by its last part, or as the
+    """Entries that a name leads to: by the whole of it, by its last parts, or as the
     only one whose message has it. [] for what is no name.
     """
     whole = name.lower().strip("-")
@@ -130,12 +133,17 @@ def named(name):
             exact.append(entry)
         elif not NAME.fullmatch(name):
             continue
-        elif asked.split(".")[-1] in {each.split(".")[-1] for each in known}:
+        elif any(_ends(asked, each) or _ends(each, asked) for each in known):
             last.append(entry)
         elif any(_has(plain(wording), asked) for wording in entry.says):
             told.append(entry)
     found = exact or last or (told if len(told) == 1 else [])
     return [Found(entry, "name") for entry in found[:MOST]]
+
+
+def _ends(name, short):
+    """Whether a dotted name ends with a shorter one: torch.nn.DataParallel."""
+    return name.endswith("." + short)
 
 
 def _has(text, name):
@@ -182,6 +190,23 @@ def _rank(text, told, start, end):
     caused = start > cut if cut >= 0 else bool(original) and start < original[-1]
     warned = "warning" in text[max(0, start - 80) : end]
     return caused, not warned, start, told
+
+
+def _part(text):
+    """(entry, the wording) of which a short text is more than half, where it is a part
+    of one or two entries alone: people quote the words that they understand.
+    """
+    part = HEADS.sub("", plain(text)).strip(" .:;!-()[]<>")
+    told = weight(set(words(part)))
+    if "\n" in part or told < LEAST:
+        return []
+    found, share = {}, 0.0
+    for entry in entries().values():
+        for wording in entry.says:
+            if _has(plain(wording), part):
+                found.setdefault(entry.id, (entry, wording))
+                share = max(share, told / weight(set(words(wording))))
+    return list(found.values()) if len(found) <= 2 and share > HALF else []
 
 
 def _like(text):

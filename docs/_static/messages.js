@@ -5,12 +5,13 @@
 
 const lookup = (() => {
   const GAP = 200, MOST = 5, LIKE = 0.8, MORE = 2, LEAST = 9, ASKED = 0.5, LONG = 60;
-  const MOST_OF = 0.7, MUCH = 12;
+  const MOST_OF = 0.7, MUCH = 12, HALF = 0.5;
   const CLOSE = 0.88;
   const PREFIX = /^[ \t]*(?:\[[\w ]*rank ?\d+\]:?|[│|>]+)[ \t]*/gim;
   const FRAME = /^\s*File ".*|^ {4,}.*|^\s*[~^]+\s*$/gm;
   const BEFORE = new RegExp("the above exception was the direct cause"
     + "|during handling of the above exception", "g");
+  const HEADS = /^(?:(?:cuda |hip )?[\w.]*(?:error|exception|warning)\b:? *)+/;
   const NAME = /^-{0,2}[A-Za-z_][\w-]*(?:\.[A-Za-z_]\w*)*(?:\([^()]*\)|=\S*)?$/;
   const escape = text => text.replace(/[.*+?^${}()|[\]\\/-]/g, "\\$&");
   const distinct = list => [...new Set(list)];
@@ -52,14 +53,14 @@ const lookup = (() => {
     function named(name) {
       const whole = name.toLowerCase().replace(/^-+|-+$/g, ""), one = NAME.test(name);
       const asked = one ? whole.replace(/[(=].*/, "") : whole;
-      const last = each => each.split(".").at(-1);
+      const ends = (name, short) => name.endsWith("." + short);
       const exact = [], lasting = [], told = [];
       const inside = new RegExp(`(?<![a-z0-9_])${escape(asked)}(?![a-z0-9_])`);
       for (const [id, says, , names] of known) {
         const own = [id, ...names].map(each => each.toLowerCase().replace(/^-+|-+$/g, ""));
         if (own.includes(asked) || own.includes(whole)) exact.push(id);
         else if (!one) continue;
-        else if (own.map(last).includes(last(asked))) lasting.push(id);
+        else if (own.some(each => ends(asked, each) || ends(each, asked))) lasting.push(id);
         else if (says.some(wording => inside.test(plain(wording)))) told.push(id);
       }
       const found = exact.length ? exact : lasting.length ? lasting
@@ -98,6 +99,19 @@ const lookup = (() => {
       const caused = cut >= 0 ? start > cut : joints.length > 0 && start < joints.at(-1);
       const warned = text.slice(Math.max(0, start - 80), end).includes("warning");
       return [Number(caused), Number(!warned), start, told];
+    }
+
+    function part(text) {
+      const piece = plain(text).replace(HEADS, "")
+        .replace(/^[ .:;!\-()[\]<>]+|[ .:;!\-()[\]<>]+$/g, "");
+      const told = weight(words(piece));
+      if (piece.includes("\n") || told < LEAST) return [];
+      const inside = new RegExp(`(?<![a-z0-9_])${escape(piece)}(?![a-z0-9_])`);
+      const holds = wording => inside.test(plain(wording));
+      const found = known.filter(([, says]) => says.some(holds));
+      const share = Math.max(0, ...found.flatMap(([, says]) => says.filter(holds))
+        .map(wording => told / weight(words(wording))));
+      return found.length <= 2 && share > HALF ? found.map(([id]) => id) : [];
     }
 
     function like(text) {
@@ -139,7 +153,8 @@ const lookup = (() => {
       if (names.length) return {first: names, others: [], near: false};
       const [first, others] = wordForWord(plain(text));
       if (first.length) return {first, others, near: false};
-      return {first: like(text), others: [], near: true};
+      const parts = part(text);
+      return {first: parts.length ? parts : like(text), others: [], near: true};
     };
   };
 
