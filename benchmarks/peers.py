@@ -63,6 +63,7 @@ def parts(args, device):
     layout = torch.preserve_format
     if args.task == "digits" and device.type == "cuda":
         layout = torch.channels_last
+    torch.manual_seed(args.seed)
     model = tasks.model_of(args).to(device, memory_format=layout)
     optimizer = torch.optim.AdamW(model.parameters(), args.lr, fused=True)
 

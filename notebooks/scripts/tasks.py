@@ -194,7 +194,6 @@ def model_of(args):
             f"--width {args.width} cannot be divided into {args.heads} heads of one"
             " size"
         )
-    torch.manual_seed(args.seed)  # on the CPU: the same first weights for every device
     if args.task == "text":
         return GPT(args.width, args.layers, args.heads, args.context)
     return ConvNet() if args.task == "digits" else Dropped(args.width)

@@ -17,7 +17,8 @@ the loss, for which torchrun gives them 30 seconds). With --checkpoint it loses 
 
 The result does not depend on interruptions: on one machine, with as many processes, it
 is the same to the bit (on XLA but for rounding). That holds for dropout and random
-augmentation, too: what a step draws follows from its number and the rank. With another
+augmentation, too, if it draws from PyTorch's, NumPy's or Python's global generator:
+what a step draws follows from its number and the rank. With another
 number of processes rounding differs, and what dropout draws and batch norm sees.
 
 The models and their data are in tasks.py: put your own there. It and checkpoint.py must
@@ -305,6 +306,7 @@ class Trainer:
             size,
         )
         self.precision = pick_precision(device, args)
+        torch.manual_seed(args.seed)  # on the CPU: the same weights for every device
         net = model_of(args)
         images = any(weight.dim() == 4 for weight in net.parameters())  # convolutions
         fast = images and device.type == "cuda"
