@@ -2,8 +2,6 @@
 that breaks it.
 """
 
-import ast
-import inspect
 import re
 import shutil
 import subprocess
@@ -24,7 +22,6 @@ from tests.lessons.small_lesson import (
     replace,
 )
 from tools.lessons import notebooks, parts
-from utils import devices
 
 # Names with a leading underscore that lessons use: what keeps a GPU busy for a known
 # time, lesson 03's two rehearsal tools, and the fake GPUs of a row of lesson 16.
@@ -180,20 +177,3 @@ def test_address_stands_in_one_place():
         text = path.read_text(encoding="utf-8")
         assert {*places.findall(text)} == {slug}, path.name
         assert {*sites.findall(text)} <= {notebooks.address("Site")}, path.name
-
-
-def body_of_pick_device(source):
-    """The last function of that name in `source`, without its docstring."""
-    tree = ast.walk(ast.parse(source))
-    found = [node for node in tree if getattr(node, "name", "") == "pick_device"][-1]
-    if ast.get_docstring(found):
-        del found.body[0]
-    return ast.unparse(found.body)
-
-
-def test_pick_device_is_the_function_that_lesson_01_builds():
-    nb = nbformat.read(ROOT / "notebooks" / "01_device_detection.ipynb", as_version=4)
-    code = [cell.source for cell in parts.code_cells(nb)]
-    *_, built = [source for source in code if "def pick_device(" in source]
-    ours = inspect.getsource(devices.pick_device)
-    assert body_of_pick_device(built) == body_of_pick_device(ours)
