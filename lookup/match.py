@@ -13,7 +13,7 @@ LEAST = 9.0  # weight that the two have in common at least
 ASKED = 0.5  # twice what they have in common, over the sum of both
 MOST_OF = 0.7  # of a question, where that is
 MUCH = 12.0  # at least
-HALF = 0.5  # of a wording, at least, that a part of it says
+PART = 0.55  # of a wording, at least, that a part of it says
 LONG = 60  # words, from which on a text is a paste and no question
 CLOSE = 0.88  # of the best: as good as it
 FRAME = re.compile(r'^\s*File ".*|^ {4,}.*|^\s*[~^]+\s*$', re.M)
@@ -193,7 +193,7 @@ def _rank(text, told, start, end):
 
 
 def _part(text):
-    """(entry, the wording) of which a short text is more than half, where it is a part
+    """(entry, the wording) of which a short text is most, where it is a part
     of one or two entries alone: people quote the words that they understand.
     """
     part = HEADS.sub("", plain(text)).strip(" .:;!-()[]<>")
@@ -206,7 +206,7 @@ def _part(text):
             if _has(plain(wording), part):
                 found.setdefault(entry.id, (entry, wording))
                 share = max(share, told / weight(set(words(wording))))
-    return list(found.values()) if len(found) <= 2 and share > HALF else []
+    return list(found.values()) if len(found) <= 2 and share > PART else []
 
 
 def _like(text):

@@ -5,7 +5,7 @@
 
 const lookup = (() => {
   const GAP = 200, MOST = 5, LIKE = 0.8, MORE = 2, LEAST = 9, ASKED = 0.5, LONG = 60;
-  const MOST_OF = 0.7, MUCH = 12, HALF = 0.5;
+  const MOST_OF = 0.7, MUCH = 12, PART = 0.55;
   const CLOSE = 0.88;
   const PREFIX = /^[ \t]*(?:\[[\w ]*rank ?\d+\]:?|[│|>]+)[ \t]*/gim;
   const FRAME = /^\s*File ".*|^ {4,}.*|^\s*[~^]+\s*$/gm;
@@ -111,7 +111,7 @@ const lookup = (() => {
       const found = known.filter(([, says]) => says.some(holds));
       const share = Math.max(0, ...found.flatMap(([, says]) => says.filter(holds))
         .map(wording => told / weight(words(wording))));
-      return found.length <= 2 && share > HALF ? found.map(([id]) => id) : [];
+      return found.length <= 2 && share > PART ? found.map(([id]) => id) : [];
     }
 
     function like(text) {
