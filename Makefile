@@ -32,7 +32,8 @@ TIMED := $(wildcard $(addsuffix _*,$(addprefix notebooks/,04 05 06 09 16)))
 MARK ?=
 
 .PHONY: help help-all env env-check env-test env-test-tpu env-test-colab env-test-next
-.PHONY: env-test-cuda env-test-torchtpu test-torchtpu lab lab-emulated format check outputs lint test test-all
+.PHONY: env-test-cuda env-test-torchtpu lab lab-emulated format check outputs lint
+.PHONY: test test-all test-torchtpu
 .PHONY: test-unit test-slow test-lessons test-timed test-exercises test-browser
 .PHONY: test-tpu test-tpu-unit test-tpu-lessons test-colab test-next test-emulator
 .PHONY: test-cuda record record-emulated site single test-site test-single bench clean

@@ -94,9 +94,8 @@ def memory(notes, small, seconds=None):
     steps = models()
     if small:
         steps = {name: memory_steps.STEPS[name] for name in steps}
-    memory_steps.measured(
-        memory_steps.STEPS["perceptron"]
-    )  # cuBLAS takes its workspaces and keeps them
+    # cuBLAS takes its workspaces, and keeps them
+    memory_steps.measured(memory_steps.STEPS["perceptron"])
     notes.say(f"  {'':13} rehearsed    peak   off   asked for   off")
     for name, make in steps.items():
         try:

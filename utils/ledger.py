@@ -1,5 +1,5 @@
-"""Ledger: which storages exist, call by call. `memory` counts with it. And what else
-`find_waits` shares with it: the line of the reader's code, batches that end.
+"""Ledger: which storages exist, call by call. `memory` counts with it. And the
+line of the reader's code, which `find_waits` asks for, too.
 """
 
 import functools
