@@ -528,14 +528,17 @@ def record(step, steps, first, count):
         stars=1,
         check=check_name_fault,
         hints=[
-            "found = busy(trace) has .share and .idle; return at the first yes.",
             (
-                'name.startswith(("aten::", "cuda", "hip")) says whether an event'
-                " belongs to launching."
+                "Three questions, in this order: is the share 90%? Was the host"
+                " launching in more than half of the idle time? Does a line wait?"
             ),
             (
-                "launching = sum(s for name, s in found.idle.items() if …), to be"
-                " compared with sum(found.idle.values()) / 2."
+                "No launching is picture 4, whatever waits. Launching is picture 2, and"
+                " picture 3 if a line waits: the wait has emptied the queue."
+            ),
+            (
+                'launching: sum the seconds whose name.startswith(("aten::", "cuda",'
+                ' "hip")), and compare with sum(found.idle.values()) / 2.'
             ),
         ],
         solution="""
