@@ -262,13 +262,13 @@ def test_steps_of_a_path_lead_to_their_cells():
         "- [02 · Tensors on devices](../notebooks/02_tensors_on_devices.ipynb): 9 min"
     )
     page = website.link_steps(
-        f"{step}\n  - 4 · Which lines wait for a value?\n  - exercise 02.1\n\nText"
+        f"{step}\n  - 4 · Which lines wait?\n  - exercise 02.1\n\nText"
     )
     cells = {
         cell.id: cell.source for cell in nbformat.read(lessons()[2], as_version=4).cells
     }
     found = re.findall(r"\[(.+?)\]\(\.\./notebooks/02\S+?#(.+?)\)", page)
-    assert [name for name, _ in found] == ["4 · Which lines wait for a value?", "02.1"]
+    assert [name for name, _ in found] == ["4 · Which lines wait?", "02.1"]
     for name, cell in found:
         assert name in cells[cell]
     assert page.endswith("\n\nText")
