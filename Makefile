@@ -68,7 +68,7 @@ help-all: help
 	@echo "make test-colab      every lesson with the versions of Colab's GPU runtime"
 	@echo "make test-next       every lesson with the newest PyTorch: what it says"
 	@echo "                     otherwise than announced"
-	@echo "make test-torchtpu   what lesson 13 shows of TorchTPU, on XLA's own CPU device"
+	@echo "make test-torchtpu   lessons 13, 03 and 08 under TorchTPU, on XLA's CPU device"
 	@echo "                     (Linux on x86-64, cc)"
 	@echo "make test-single     every lesson as one file, with Colab's versions, without"
 	@echo "                     a network"

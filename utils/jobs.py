@@ -32,6 +32,8 @@ DEFAULTS = {
     "PYTHON_COLORS": "0",
     # torchrun's --local-addr: on some machines their own name leads nowhere
     "PET_LOCAL_ADDR": "127.0.0.1",
+    # loaded with torch, TorchTPU stops a process that torchrun alone has started
+    "TORCH_DEVICE_BACKEND_AUTOLOAD": "0",
 }
 if sys.platform in LOOPBACK:
     DEFAULTS["GLOO_SOCKET_IFNAME"] = LOOPBACK[sys.platform]

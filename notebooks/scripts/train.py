@@ -306,7 +306,8 @@ class Trainer:
             size,
         )
         self.precision = pick_precision(device, args)
-        torch.manual_seed(args.seed)  # on the CPU: the same weights for every device
+        # the CPU's alone: the same weights for every device
+        torch.default_generator.manual_seed(args.seed)
         net = model_of(args)
         images = any(weight.dim() == 4 for weight in net.parameters())  # convolutions
         fast = images and device.type == "cuda"

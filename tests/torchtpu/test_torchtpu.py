@@ -1,5 +1,6 @@
-"""What lesson 13 shows of TorchTPU, recorded on XLA's CPU device, comes again: in the
-environment of requirements-torchtpu.txt: `make test-torchtpu`, each week.
+"""What lesson 13 shows of TorchTPU, recorded on XLA's CPU device, comes again, and
+cells of lessons 03 and 08 that name its device run: in the environment of
+requirements-torchtpu.txt: `make test-torchtpu`, each week.
 """
 
 import os
@@ -20,6 +21,7 @@ PYTHON = pathlib.Path(
 )
 PLUGIN = "lammps-jax-pjrt-cpu==0.11.2"  # XLA for the CPU as a plugin; 60 MB
 FIRST = """
+import pathlib
 import sys
 sys.path.insert(0, {root!r})
 import torch
@@ -58,15 +60,40 @@ def plugin(tmp_path_factory):
     return {"REAL_PJRT": str(real), "TPU_LIBRARY_PATH": str(shim)}
 
 
+def code(lesson):
+    """The source of each cell of a lesson, by its id."""
+    (path,) = ROOT.glob(f"notebooks/{lesson}_*.ipynb")
+    return {cell.id: cell.source for cell in nbformat.read(path, as_version=4).cells}
+
+
+def on_torchtpu(sources, plugin, folder):
+    """What cells print, one after the other; a claim that fails raises."""
+    sources = [FIRST.format(root=str(ROOT)), *sources]
+    (folder / "cells.py").write_text("\n\n".join(sources), encoding="utf-8")
+    strict = plugin | {"LAB_STRICT": "1", "OMP_NUM_THREADS": "1"}
+    return run(PYTHON, HERE / "boot.py", folder / "cells.py", **strict)
+
+
 def test_lesson_13_shows_what_torchtpu_counts(plugin, tmp_path):
     """Its recipe, which takes TorchTPU's device, and its count of programs."""
-    nb = nbformat.read(ROOT / "notebooks" / "13_tpu_with_xla.ipynb", as_version=4)
-    cells = {cell.id: cell.source for cell in nb.cells}
+    cells = code("13")
     recorded = re.search(r"```text\nRECORDED.*\n([^`]+)```", cells["torchtpu-after"])
-    sources = [FIRST.format(root=str(ROOT))]
-    sources += [cells[name] for name in ("data", "twin", "torchtpu-count")]
-    (tmp_path / "cells.py").write_text("\n\n".join(sources), encoding="utf-8")
-    said = run(PYTHON, HERE / "boot.py", tmp_path / "cells.py", **plugin)
+    names = ("data", "twin", "torchtpu-count")
+    said = on_torchtpu([cells[name] for name in names], plugin, tmp_path)
     assert "on tpu, mean loss: 1.979\n" in said
     lines = re.findall(r"^(?:strict:|fused:| +\d+ in a step).*\n", said, re.M)
     assert "".join(lines) == recorded[1], said
+
+
+def test_lessons_03_and_08_run_on_torchtpus_device(plugin, tmp_path):
+    """A run that goes on from its checkpoint, and the recipe with autocast."""
+    resumed = (
+        "digits recipe train-digits checkpoint load-checkpoint resume resume-claim"
+    )
+    cells = code("03")
+    sources = [cells[name] for name in resumed.split()]
+    cells = code("08")
+    sources += [cells["digits"], cells["recipe"]]
+    said = on_torchtpu(sources, plugin, tmp_path)
+    assert "left out: the random states; losses apart by up to 0." in said
+    assert "on tpu: the loss of batch 10 is " in said
