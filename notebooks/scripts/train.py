@@ -12,8 +12,9 @@ one process or several.
   torchrun --standalone --nproc-per-node=2 train.py
       two processes, each with a GPU of its own (or on the CPU)
 
-Ctrl-C ends the training after the step it is in (several processes: at the next look at
-the loss, for which torchrun gives them 30 seconds). With --checkpoint it loses nothing.
+Ctrl-C ends the training after the step it is in, with exit code 130. Several processes
+end at the next look at the loss, for which torchrun gives them 30 seconds, and torchrun
+exits with 1. With --checkpoint it loses nothing.
 
 The result does not depend on interruptions: on one machine, with as many processes, it
 is the same to the bit (on XLA but for rounding). That holds for dropout and random
@@ -21,8 +22,9 @@ augmentation, too, if it draws from PyTorch's, NumPy's or Python's global genera
 what a step draws follows from its number and the rank. With another
 number of processes rounding differs, and what dropout draws and batch norm sees.
 
-The models and their data are in tasks.py: put your own there. It and checkpoint.py must
-lie beside this file.
+The models and their data are in tasks.py: put your own there. Its loss_of must return a
+mean over the samples: --accumulate and several processes average it. tasks.py and
+checkpoint.py must lie beside this file.
 
 Run so far with --device cpu; with cuda, on an NVIDIA H100 and on emulated GPUs; with
 xla, on XLA's CPU device. With tpu, TorchTPU ran --task digits and dropout on XLA's CPU
