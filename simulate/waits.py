@@ -15,8 +15,8 @@ READS = set(
 )
 # calls that make a tensor on the CPU where no device is named
 MAKES = set(
-    "empty zeros ones full rand randn arange linspace tensor as_tensor"
-    " from_numpy".split()
+    "empty zeros ones full eye rand randn randint randperm normal arange linspace"
+    " logspace tensor as_tensor asarray".split()
 )
 
 
@@ -28,9 +28,10 @@ class CountWaits(TorchFunctionMode):
     computed from these alone; the `device` of the others reads cpu:0. Among the names:
     "synchronize" of any kind of device; it is noted, and waits for nothing. late:
     copies with non_blocking=True, which wait for nothing. Not seen: waits within
-    PyTorch's own functions, compiled code, other names (torch.repeat_interleave,
-    x[i] = 0). numpy_raises: x.numpy() raises TypeError,
-    as on a GPU; without, it is noted and gives the array.
+    PyTorch's own functions, a backward pass, compiled code, other names
+    (torch.repeat_interleave, x[i] = 0), and that torch.from_numpy makes a tensor.
+    numpy_raises: x.numpy() raises TypeError, as on a GPU; without, it is noted and
+    gives the array.
     """
 
     def __init__(self, numpy_raises: bool = True):

@@ -43,6 +43,10 @@ x[:2]
 torch.where(x > 1, x, y)
 x.to(torch.float64)
 torch.ones(3).tolist()
+torch.randperm(3).tolist()
+torch.eye(2).tolist()
+torch.randint(3, (2,)).tolist()
+torch.normal(0.0, 1.0, (2,)).tolist()
 x.to(y.device)
 torch.ones(3, device="cpu").tolist()
 """
