@@ -2,7 +2,7 @@ import os
 
 import torch
 import torch.distributed as dist
-import torch.distributed.nn.functional  # first: it would keep the process group open
+import torch.distributed.nn.functional  # imported later, it would keep the group open
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
