@@ -16,7 +16,8 @@ def build():  # yours, without dropout
 
 
 def train(model, x, y):
-    optimizer = torch.optim.AdamW(model.parameters(), lr=0.001)
+    # foreach, the default on CUDA, refuses plain tensors beside cut ones
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.001, foreach=False)
     for _ in range(10):
         optimizer.zero_grad()
         loss = nn.functional.cross_entropy(model(x), y)
