@@ -258,9 +258,10 @@ def _further(entry, lessons):
         for cell in lesson.cells:
             if cell.row and cell.row.slug == entry.id:
                 yield Place(lesson, cell.id, cell.row).line
-    for source in entry.source:
-        link = source.startswith("https://")
-        yield f"- <{source}>" if link else f"- PyTorch's source: {code(source)}"
+    links = [source for source in entry.source if source.startswith("https://")]
+    yield from (f"- <{link}>" for link in links)
+    if others := [code(source) for source in entry.source if source not in links]:
+        yield "- Known from: " + ", ".join(others)
 
 
 def by_entry(lessons, version):
