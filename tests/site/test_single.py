@@ -174,6 +174,15 @@ def test_the_archive_depends_on_the_files_alone():
 # The set-up cell
 
 
+def test_no_line_of_the_archive_looks_like_a_prompt():
+    text = "a" * single.WIDTH + ">>>b" + "c" * (2 * single.WIDTH - 4) + ">"
+    assert single.wrapped(text).split() == [
+        "a" * single.WIDTH + ">>>",
+        "b" + "c" * (single.WIDTH - 4),
+        "c" * single.WIDTH + ">",
+    ]
+
+
 def test_it_unpacks_once_beside_the_notebook_and_leaves_what_the_reader_changed(
     tmp_path,
 ):

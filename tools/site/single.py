@@ -159,9 +159,17 @@ def setup_cell(files, folder):
         count=len(files),
         sha256=hashlib.sha256(archive).hexdigest(),
         folder=folder,
-        carried="\n".join(text[n : n + WIDTH] for n in range(0, len(text), WIDTH)),
+        carried=wrapped(text),
         imports=imports,
     ).rstrip("\n")
+
+
+def wrapped(text):
+    """Base85 in lines, none of which begins with >: IPython 9 takes >>> for a prompt,
+    in a string, too, and drops it.
+    """
+    lines = "\n".join(text[n : n + WIDTH] for n in range(0, len(text), WIDTH))
+    return re.sub(r"\n(>+)", r"\1\n", lines)
 
 
 def without_outputs(path):
