@@ -13,12 +13,12 @@ import time
 import torch
 from torch.utils.data import DataLoader, Dataset
 
+from device_lab.compiling import does_it_pay
+from device_lab.loader import who_waits
+from device_lab.memory import peak, rehearse
+from device_lab.waits import find_waits
 from tests.emulator import memory_steps
 from tests.utils import waiting_steps
-from utils.compiling import does_it_pay
-from utils.find_waits import find_waits
-from utils.loader import who_waits
-from utils.memory import peak, rehearse
 
 MIB = 2**20
 

@@ -37,8 +37,8 @@ import train
 from torch.utils.flop_counter import FlopCounterMode
 
 from benchmarks import ROOT, peers
+from device_lab.timing import median_interval
 from utils import devices, hardware
-from utils.timing import median_interval
 
 # TURN: seconds that a turn takes at least, if one step does not take longer
 # LOOK: rounds after which it is first asked whether the intervals can tell

@@ -24,14 +24,12 @@ import re
 import symtable
 import sys
 
-from course import provenance, recordings
+from course import needs, provenance, recordings
 from course.grammar import RequiresError, header, results, source_hash
-from course.messages import note, strict
+from course.messages import note, strict, untimed
 from course.torchrun import torchrun_cell
-from utils import needs
-from utils.clocks import untimed
+from device_lab.errors import LabError
 from utils.devices import pytorch
-from utils.errors import CellEnds
 
 
 def missing(word: str, variables=()) -> str | None:
@@ -109,6 +107,20 @@ def _variables():
 # --------------------------------------------------------------------------------------
 # Cells that do not end, and those that wait for them
 
+
+class CellEnds(LabError):
+    """An error that ends a cell; for a reader of the course the lesson goes on, without
+    what the cell would have made.
+
+    timed: the cell speaks of time alone. Where no time is judged it may end so in a
+    strict run, too.
+    """
+
+    def __init__(self, text, timed=False):
+        super().__init__(text)
+        self.timed = timed
+
+
 _gaps = set()  # names that a cell above should have made, and did not
 
 
@@ -121,12 +133,13 @@ def _package_missing(error):
 
 
 def _why_it_ends(error):
-    """One line if this error ends its cell only: a CellEnds, or a private name of
-    PyTorch that is not there. Else None.
+    """One line if this error ends its cell only: a CellEnds, a job that failed, or
+    a private name of PyTorch that is not there. Else None.
     """
     if _package_missing(error):
         return "needs the package `accelerate`, and it is not installed here"
-    if isinstance(error, CellEnds):
+    jobs = sys.modules.get("utils.jobs")  # loaded by the first cell that starts one
+    if isinstance(error, CellEnds) or jobs and isinstance(error, jobs.LaunchError):
         return str(error)
     name = _name_missing(error)
     # a part of the path that begins with one underscore: torch._C._name
@@ -250,5 +263,5 @@ def enable_conditional_cells():
     shell.events.register("pre_run_cell", _before_cell)
     shell.events.register("post_run_cell", _after_cell)
     shell.register_magic_function(torchrun_cell, "cell", "torchrun")
-    shell.set_custom_exc((AttributeError, ImportError, CellEnds), _show_error)
+    shell.set_custom_exc((AttributeError, ImportError, LabError), _show_error)
     shell._lab_conditional_cells = True

@@ -11,10 +11,9 @@ import math
 
 import torch
 
-from course.messages import finding, note, say
+from course.messages import finding, note, say, untimed
 from course.provenance import Provenance, origin
-from utils.clocks import untimed
-from utils.errors import LabError
+from device_lab.errors import LabError
 
 
 class ClaimError(LabError):

@@ -20,7 +20,7 @@ from course.answers import NotAnswered, Wrong, plain, unanswered
 from course.paths import COURSE
 from course.plots import GRAY, GREEN, VERMILION
 from course.score import keep_score, load_score
-from utils.errors import LabError
+from device_lab.errors import LabError
 
 FOLDER = COURSE / "notebooks" / "exercises"
 # What a check may take. Those of the course compute for up to four seconds, which were

@@ -4,8 +4,8 @@ import re
 import traceback
 
 from course.messages import finding, say
+from device_lab.errors import LabError
 from utils.devices import pytorch
-from utils.errors import LabError
 
 
 class ExpectedError(LabError):

@@ -18,7 +18,7 @@ import hashlib
 import re
 from typing import NamedTuple
 
-from utils.errors import LabError
+from device_lab.errors import LabError
 
 WORDS = {  # what a word behind `requires` stands for
     "cuda": "a CUDA GPU",

@@ -7,7 +7,7 @@ import os
 import re
 import sys
 
-from utils.errors import LabError
+from device_lab.errors import LabError
 
 BADGES = {  # state of a conditional cell → the words that its note begins with
     "live": "LIVE",
@@ -31,6 +31,13 @@ def strict() -> bool:
     information (a reader's machine).
     """
     return os.environ.get("LAB_STRICT") == "1"
+
+
+def untimed() -> bool:
+    """Whether no time is judged in this run (LAB_UNTIMED=1, tests): few samples do, and
+    timed claims say nothing.
+    """
+    return os.environ.get("LAB_UNTIMED") == "1"
 
 
 def finding(

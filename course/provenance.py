@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import torch
 
+from device_lab.errors import LabError
 from utils.devices import cpu_name, name_of, pick_device, versions
-from utils.errors import LabError
 
 EMULATED = "emulated "  # the name of an emulated device begins with it
 

@@ -20,8 +20,8 @@ from typing import NamedTuple
 import torch
 import torch.distributed as dist
 
+from device_lab.errors import LabError
 from simulate.timeline import Op, Span, schedule
-from utils.errors import LabError
 
 ALGORITHMS = ("ring", "tree", "halving-doubling")
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import torch
 
-from utils.errors import LabError
+from device_lab.errors import LabError
 
 KINDS = ["parameters", "gradients", "optimizer", "activations", "other"]
 

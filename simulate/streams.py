@@ -16,8 +16,8 @@ from unittest import mock
 import torch
 from torch.overrides import TorchFunctionMode
 
+from device_lab.errors import LabError
 from simulate.toy import ToyStream
-from utils.errors import LabError
 
 NO_EVENT = (
     "wait_event takes an event, as record_event() returns it; for a stream there is"

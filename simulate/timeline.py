@@ -28,7 +28,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from utils.errors import LabError
+from device_lab.errors import LabError
 
 
 @dataclass(frozen=True)

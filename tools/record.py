@@ -46,7 +46,8 @@ import zipfile
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 # packages that somebody brought: docs/contributing/recording.md
 SITE = ROOT / "build" / "site"
-sys.path[:0] = [str(ROOT), str(SITE)]
+PACKAGES = [str(folder) for folder in (ROOT / "packages").iterdir()]
+sys.path[:0] = [str(ROOT), *PACKAGES, str(SITE)]
 
 NEEDED = """torch numpy matplotlib psutil accelerate huggingface_hub safetensors yaml
 tqdm sklearn nbformat nbclient ipykernel ipywidgets""".split()
@@ -63,15 +64,16 @@ from nbclient import exceptions as failed  # noqa: E402
 
 from course import grammar  # noqa: E402
 from course.provenance import pretending  # noqa: E402
+from device_lab.errors import LabError  # noqa: E402
 from tools.lessons import differences, parts, recorder, run  # noqa: E402
 from utils.devices import emulated  # noqa: E402
-from utils.errors import LabError  # noqa: E402
 from utils.jobs import COLORS  # noqa: E402
 
 MOST = 600  # seconds that a cell may take
 # a machine with none of them has nothing new to tell
 DEVICES = ("cuda", "mps", "accelerator", "tpu")
-PATHS = os.pathsep.join(filter(None, [str(SITE), os.environ.get("PYTHONPATH")]))
+PATHS = [*PACKAGES, str(SITE), os.environ.get("PYTHONPATH")]
+PATHS = os.pathsep.join(filter(None, PATHS))
 LOOK = """import json, sys
 from course import cells, doctor
 doctor()

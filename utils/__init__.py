@@ -1,13 +1,14 @@
-"""The kit of PyTorch Device Lab: small, plain functions for a reader's own loop.
+"""What lessons share about devices: detection, hardware, jobs of processes, XLA.
 
-It knows nothing of notebooks or of the course. Importing it touches no device, starts
-no thread and reads no network.
+It knows nothing of notebooks. Importing it touches no device, starts no thread and
+reads no network.
 """
 
+from device_lab.devices import pick_device
+from device_lab.timing import measure, measure_together, speedup
+
 from .checkup import doctor
-from .devices import pick_device
 from .no_gpu import why_no_gpu
-from .timing import measure, measure_together, speedup
 
 __all__ = [
     "doctor",

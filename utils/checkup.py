@@ -10,16 +10,11 @@ from collections.abc import Iterator
 
 import torch
 
-from .devices import (
-    emulated,
-    memory_gib,
-    missing_code,
-    name_of,
-    package_version,
-    pick_device,
-)
-from .needs import missing_compiler, missing_mps, missing_tpu, missing_xla
+from device_lab.devices import missing_code, missing_compiler, pick_device
+
+from .devices import emulated, memory_gib, name_of, package_version
 from .no_gpu import QUESTIONS, why_no_gpu
+from .xla import missing_tpu, missing_xla
 
 
 def doctor() -> None:
@@ -76,10 +71,10 @@ def _check_devices():
         why = QUESTIONS[chain.broken] + " No" if chain.broken else "but why?"
         lines = [f"CUDA GPU: none that PyTorch can use. {why}", *chain.cure]
         yield False, "\n     ".join(lines)
-    if missing_mps():
-        yield False, "Apple GPU (MPS): none; it takes a Mac with an Apple chip"
-    else:
+    if torch.backends.mps.is_available():
         yield True, "Apple GPU (MPS): available"
+    else:
+        yield False, "Apple GPU (MPS): none; it takes a Mac with an Apple chip"
     if torch.xpu.is_available():
         yield True, "Intel GPU (XPU): available"
     else:

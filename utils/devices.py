@@ -1,5 +1,5 @@
-"""Which devices this machine has: pick_device, their names, and the versions that
-decide what a measurement means.
+"""Which devices this machine has, what they are called, and the versions that decide
+what a measurement means.
 """
 
 import functools
@@ -12,62 +12,8 @@ import sys
 
 import torch
 
-from .errors import LabError
-from .hardware import nvidia_smi, output_of
-
-# --------------------------------------------------------------------------------------
-# Choosing a device. Lesson 01 builds this function line by line.
-
-
-def pick_device() -> torch.device:
-    """The accelerator that PyTorch can use on this machine, or the CPU, without an
-    index: device(type='cuda').
-    """
-    accelerator = torch.accelerator.current_accelerator(check_available=True)
-    if accelerator is None or missing_code(accelerator):
-        return torch.device("cpu")
-    return accelerator
-
-
-def missing_code(device: torch.device | str) -> str | None:
-    """What the build of PyTorch lacks for `device`, as a phrase after "needs"; None
-    where it holds code for it.
-
-    A GPU can be there and available, and the first operation on it says "no kernel
-    image is available": the build holds machine code or PTX for other generations. Only
-    CUDA devices are judged.
-    """
-    # ROCm names its generations in another way
-    if torch.device(device).type != "cuda" or not torch.version.cuda:
-        return None
-    capability = torch.cuda.get_device_capability(device)
-    built = torch.cuda.get_arch_list()
-    if not built or any(_runs(capability, entry) for entry in built):
-        return None
-    name = torch.cuda.get_device_name(device)
-    generation = ".".join(map(str, capability))
-    return (
-        f"a CUDA GPU that this PyTorch holds code for, and the {name} has compute"
-        f" capability {generation}, the build {' '.join(built)}"
-    )
-
-
-def _runs(capability: tuple[int, int], entry: str) -> bool:
-    """Whether code for `entry`, such as "sm_86", runs on a GPU of this (major, minor).
-    Exercise 01.3 is this rule.
-    """
-    # sm_86, compute_90, sm_100a: kind, major, minor, letter
-    found = re.fullmatch(r"(sm|compute)_(\d+)(\d)(a|f)?", entry)
-    if not found:
-        # a kind of code that nobody knew when this was written: let PyTorch judge
-        return True
-    kind, built, letter = found[1], (int(found[2]), int(found[3])), found[4]
-    if letter == "a":  # for that one generation alone
-        return capability == built
-    if kind == "compute" and letter is None:  # PTX: the driver compiles it
-        return capability >= built
-    return capability[0] == built[0] and capability[1] >= built[1]
-
+from device_lab.devices import nvidia_smi, output_of, pick_device
+from device_lab.errors import LabError
 
 # --------------------------------------------------------------------------------------
 # Naming this machine

@@ -2,13 +2,12 @@
 about a GPU of this machine.
 """
 
-import functools
 import re
-import subprocess
-import time
 from typing import NamedTuple
 
 import torch
+
+from device_lab.devices import nvidia_smi
 
 
 class DeviceRow(NamedTuple):
@@ -163,67 +162,3 @@ def link_limit() -> tuple[float | None, str]:
     if row and row.link:
         return row.link, f"PCIe, from the device table ({row.name})"
     return None, "no host link known"
-
-
-# --------------------------------------------------------------------------------------
-# nvidia-smi
-
-# What holds a GPU's clock down, by its bit in NVML (nvml.h, nvmlClocksEventReason…).
-THROTTLES = {
-    0x4: "power cap",
-    0x8: "hardware slowdown",
-    0x20: "heat",
-    0x40: "heat (hardware)",
-    0x80: "power brake",
-}
-
-
-@functools.lru_cache
-def nvidia_smi(
-    field: str, device: torch.device | int | None = None, when: int = 0
-) -> str:
-    """One field of a GPU from nvidia-smi, such as "driver_version"; "" where nvidia-smi
-    is missing or does not know.
-
-    device: a CUDA device of PyTorch, whose order need not be nvidia-smi's; without it
-    the first one of nvidia-smi. when: an answer is kept, and asked for again with
-    another number here.
-    """
-    gpu = "0"
-    if device is not None:
-        uuid = getattr(torch.cuda.get_device_properties(device), "uuid", None)
-        # some builds of PyTorch do not tell it; another card's answer would be worse
-        if not uuid:
-            return ""
-        gpu = f"GPU-{uuid}"
-    return output_of(
-        "nvidia-smi", f"--query-gpu={field}", "--format=csv,noheader", f"--id={gpu}"
-    )
-
-
-def throttle_reasons(device: torch.device) -> list[str]:
-    """What holds down the clock of this NVIDIA GPU now, such as ["power cap"]; [] where
-    nobody can say.
-    """
-    second = int(time.monotonic())  # nvidia-smi can take that long
-    # of older drivers, of newer ones
-    for name in ("clocks_throttle_reasons.active", "clocks_event_reasons.active"):
-        mask = nvidia_smi(name, device, second)
-        if mask.startswith("0x"):
-            return sorted(
-                reason for bit, reason in THROTTLES.items() if int(mask, 16) & bit
-            )
-    return []
-
-
-def output_of(*command: str) -> str:
-    """What a program prints; "" where it is missing, fails, or takes more than 20
-    seconds.
-    """
-    try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=20, check=True
-        )
-    except (OSError, subprocess.SubprocessError):
-        return ""
-    return done.stdout.strip()

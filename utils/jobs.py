@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 import psutil
 
-from .errors import CellEnds
+from device_lab.errors import LabError
 
 # name of the network interface that stays on this machine
 LOOPBACK = {"linux": "lo", "darwin": "lo0"}
@@ -56,7 +56,7 @@ NOTEBOOKS = pathlib.Path(__file__).resolve().parent.parent / "notebooks"
 _running = []  # jobs that nobody has stopped yet
 
 
-class LaunchError(CellEnds):
+class LaunchError(LabError):
     """A job that failed, did not end in time, or did not fail as announced."""
 
 

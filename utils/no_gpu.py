@@ -10,8 +10,9 @@ from typing import NamedTuple
 
 import torch
 
-from .devices import missing_code, package_version
-from .hardware import nvidia_smi
+from device_lab.devices import missing_code, nvidia_smi
+
+from .devices import package_version
 
 QUESTIONS = {
     "gpu": "Is there an NVIDIA GPU?",

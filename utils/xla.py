@@ -1,5 +1,6 @@
 """The torch_xla calls that lessons share, and the lazy device of PyTorch that stands in
-for it: when TorchTPU replaces torch_xla, this is the file to change.
+for it: when TorchTPU replaces torch_xla, this is the file to change, with the two calls
+of device_lab/devices.py.
 """
 
 import collections
@@ -7,32 +8,47 @@ import functools
 import math
 import pathlib
 import re
+import sys
 from typing import NamedTuple
 
 import torch
 
-from .needs import missing_xla
+from device_lab.devices import (  # noqa: F401 (synchronize: for lessons)
+    launch_graph,
+    pick_device,
+    synchronize,
+)
+
+from .devices import on_libtpu, package_version
 
 
-def launch_graph() -> None:
-    """Compile and launch what was recorded lazily, as far as somebody still holds a
-    result. Does not wait.
-    """
-    import torch_xla
+def missing_xla() -> str | None:
+    ours, theirs = package_version("torch"), package_version("torch_xla")
+    if theirs is None:
+        return "torch_xla, and it is not installed here"
+    if ours.split(".")[:2] != theirs.split(".")[:2]:
+        return (
+            f"torch_xla and torch of the same release, and here are torch_xla {theirs}"
+            f" and torch {ours}"
+        )
+    return None
 
-    torch_xla.sync()
 
+def missing_tpu() -> str | None:
+    if pick_device().type == "tpu":  # TorchTPU, which registers this device type
+        here = "a TPU, and torch_tpu runs on XLA's CPU device here"
+        return None if on_libtpu() else here
+    if package_version("torch_xla") is None:
+        if package_version("torch_tpu"):
+            sees = "finds none" if "torch_tpu" in sys.modules else "is not loaded"
+            return f"a TPU, and torch_tpu {sees} here"
+        return "a TPU, and neither torch_xla nor torch_tpu is installed here"
+    if missing_xla():
+        return missing_xla()
+    import torch_xla.runtime
 
-def synchronize() -> None:
-    """Launch what was recorded, and return when the XLA device is done.
-
-    torch_xla.sync() alone does not wait (seen on torch_xla 2.9.0, with wait=True
-    neither).
-    """
-    import torch_xla.core.xla_model
-
-    launch_graph()
-    torch_xla.core.xla_model.wait_device_ops()
+    kind = torch_xla.runtime.device_type()
+    return None if kind == "TPU" else f"a TPU, and torch_xla runs on {kind} here"
 
 
 # --------------------------------------------------------------------------------------

@@ -13,11 +13,11 @@ from torch.utils._pytree import tree_leaves
 from course import expect
 from course.answers import Wrong, call
 from course.exercises import Exercise
+from device_lab.trace import busy
 from simulate.fake import Fetched, MetaAsGpu
 from simulate.operators import Operators
 from simulate.roofline import transformer_flops
 from simulate.waits import CountWaits
-from utils.trace import busy
 
 # as in the lesson: the profiler keeps its log to itself
 os.environ.setdefault("KINETO_LOG_LEVEL", "99")
@@ -542,7 +542,7 @@ def record(step, steps, first, count):
             ),
         ],
         solution="""
-from utils.trace import busy
+from device_lab.trace import busy
 
 
 def name_fault(trace, waits):

@@ -13,8 +13,8 @@ import pytest
 
 from course import exercises, predictions, score
 from course.predictions import predict, reveal
+from device_lab.errors import LabError
 from tests.conftest import ROOT, errors_of, text_of
-from utils.errors import LabError
 
 RACE = ("05.race", "The sum will be", "4", "0", "an error")
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"

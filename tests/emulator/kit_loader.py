@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
-from utils.loader import who_waits
+from device_lab.loader import who_waits
 
 if "libemulator" not in os.environ.get("LD_PRELOAD", ""):
     pytest.exit("no emulated device here: python -m emulator.run python -m pytest …", 2)

@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch import nn
 
+from device_lab._cuda_rules import WHOLE
+from device_lab.memory import peak, rehearse
 from tests.emulator.memory_steps import GPU, MIB, STEPS, measured
-from utils.as_cuda import WHOLE
-from utils.memory import peak, rehearse
 
 if "libemulator" not in os.environ.get("LD_PRELOAD", ""):
     pytest.exit("no emulated device here: python -m emulator.run python -m pytest …", 2)

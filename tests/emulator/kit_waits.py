@@ -5,8 +5,8 @@ test-emulator` runs this.
 import pytest
 import torch
 
+from device_lab.waits import find_waits
 from tests.utils.waiting_steps import OPTIMIZERS, TABLE, program, training, warned
-from utils.find_waits import find_waits
 
 # The emulated device waits where CUDA does not: it computes these with values from the
 # host (canDispatchToMaskedFill and Repeat.h have the source).

@@ -131,7 +131,7 @@ def test_containers_have_the_same_versions_and_all_packages():
     assert binder == [index, "-r ../requirements.txt", "-e ."]
     copied = (ROOT / "Dockerfile").read_text(encoding="utf-8")
     seen = lines(".dockerignore")
-    for package in ("utils", "simulate", "course", "lookup"):
+    for package in ("utils", "simulate", "course", "lookup", "packages"):
         assert f"COPY --chown=learner {package} {package}\n" in copied
         assert f"!{package}" in seen
 
@@ -551,28 +551,7 @@ install.constraint='/c.txt'
 # What is installed
 
 
-@pytest.mark.slow
-def test_the_kit_beside_a_utils_of_ones_own(tmp_path):
-    """`pip install` from the folder brings device_lab, nothing else of the course."""
-    target = tmp_path / "installed"
-    options = ["--quiet", "--no-deps", "--target", target, ROOT]
-    done = run(sys.executable, "-m", "uv", "pip", "install", *options)
-    assert done.returncode == 0, done.stderr
-    names = {path.name for path in target.iterdir() if "." not in path.name}
-    assert names == {"device_lab"}
-    (tmp_path / "utils.py").write_text("mine = 1\n")
-    code = """if True:
-        import pathlib, sys
-        import device_lab.launch, device_lab.xla, utils
-        print(pathlib.Path(device_lab.__file__).parent, utils.mine)
-        print({"simulate", "course", "lookup"} & set(sys.modules))
-    """
-    here = {"cwd": tmp_path, "PYTHONPATH": f"{target}{os.pathsep}{tmp_path}"}
-    result = run(sys.executable, "-W", "error", "-c", code, **here)
-    assert result.stdout == f"{target / 'device_lab'} 1\nset()\n", result.stderr
-
-
-def test_importing_utils_starts_nothing(tmp_path):
+def test_importing_the_kit_starts_nothing(tmp_path):
     """From any folder, without a warning: no thread, no device, no slow library that a
     script may not need.
     """
@@ -580,6 +559,7 @@ def test_importing_utils_starts_nothing(tmp_path):
         import psutil, sys, torch
         threads = psutil.Process().num_threads()
         import device_lab
+        functions = [getattr(device_lab, name) for name in device_lab.__all__]
         print(psutil.Process().num_threads() - threads, torch.cuda.is_initialized())
         slow = {"matplotlib", "IPython", "ipywidgets", "sklearn", "accelerate"}
         print((slow | {"torch_xla"}) & set(sys.modules))

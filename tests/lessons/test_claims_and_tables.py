@@ -1,11 +1,13 @@
 """A claim gives the same figure as the table above it, where both give it."""
 
+import json
 import re
 
 import nbformat
 import pytest
 
 from course.paths import COURSE
+from device_lab import busy
 from tools.lessons.recorder import claims_in
 
 # Lesson, how the claim begins, and where in the outputs up to it the two figures stand
@@ -68,3 +70,18 @@ def test_a_claim_and_the_table_above_it_agree(lesson, begin, of, by):
         value, rounded = value / divisor, rounded + coarse
     # 0.5%: the claim itself has three digits
     assert value == pytest.approx(claim["value"], rel=rounded + 0.005)
+
+
+def test_busy_says_of_real_gpu_work_what_the_lesson_says():
+    """Against `covered` of lesson 09, on work that an H100 did."""
+    path = COURSE / "notebooks/recorded/nvidia-h100-80gb-hbm3/09_profiling.json"
+    cells = json.loads(path.read_text("utf-8"))["cells"]
+    for recorded in cells["profiling_gpu_patterns"]["value"].values():
+        events = [
+            {"ph": "X", "cat": "kernel", "name": "", "pid": 0, "tid": 7}
+            | {"ts": 1e3 * start, "dur": 1e3 * (end - start)}
+            for start, end in recorded["spans"]
+        ]
+        verdict = busy(events)
+        assert verdict.share == pytest.approx(recorded["busy"], abs=1e-6)
+        assert verdict.window == pytest.approx(recorded["whole"] / 1e3)

@@ -15,10 +15,10 @@ import torch
 import torch.distributed as dist
 import train
 
+from course.needs import missing_xla
 from tests.scripts import SCRIPTS, processes
 from tests.scripts.test_train_checkpoints import SMALL
 from utils import launch
-from utils.needs import missing_xla
 
 STEPS = 60
 

@@ -10,8 +10,8 @@ import sys
 import pytest
 import torch
 
+from course.needs import missing_xla
 from tests.conftest import ROOT
-from utils.needs import missing_xla
 
 pytestmark = pytest.mark.xla
 SCRIPT = ROOT / "notebooks" / "scripts" / "train_xla.py"

@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import nn
 
+from device_lab.errors import LabError
 from simulate.graph import ToyGraph
-from utils.errors import LabError
 
 
 def net():

@@ -11,9 +11,9 @@ from torch import nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
+from device_lab.errors import LabError
 from simulate.memory import parameters, rehearse, training_step, zero
 from tests.conftest import ROOT
-from utils.errors import LabError
 
 # Table 1 of the ZeRO paper (arXiv 1910.02054), GB for a GPU: stages 1, 2, 3 for 7.5,
 # 128 and 1000 billion parameters.

@@ -6,8 +6,8 @@ import threading
 import pytest
 import torch
 
+from device_lab.errors import LabError
 from simulate.streams import CudaStreams, SpyStream
-from utils.errors import LabError
 
 
 @pytest.fixture

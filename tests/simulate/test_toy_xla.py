@@ -3,8 +3,8 @@
 import pytest
 import torch
 
+from device_lab.errors import LabError
 from simulate.toy_xla import ToySpmd, ToyXLA
-from utils.errors import LabError
 
 
 @pytest.fixture

@@ -16,10 +16,10 @@ import types
 import pytest
 import torch
 
-from course import machine, provenance
+from course import machine, needs, provenance
 from course.paths import COURSE
-from utils import checkup, devices, needs
-from utils.errors import LabError
+from device_lab.errors import LabError
+from utils import checkup, devices
 from utils.hardware import look_up
 
 # --------------------------------------------------------------------------------------

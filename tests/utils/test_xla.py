@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
+from course.needs import missing_xla
 from utils import xla
-from utils.needs import missing_xla
 
 pytestmark = pytest.mark.xla
 # Two lines of each, as torch_xla 2.9.0 and PyTorch 2.13.0 print them.

@@ -21,8 +21,8 @@ import nbformat
 
 from course import grammar, recordings, widgets
 from course.exercises import lesson_exercises
+from device_lab.errors import LabError
 from tools.lessons import links, pages, parts, rules, run, schemas, table
-from utils.errors import LabError
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 

@@ -13,8 +13,8 @@ import nbformat
 from course import grammar
 from course.messages import NOT_LIVE, facts_of, state_of
 from course.recordings import FOLDER, FORMAT, RecordingError
+from device_lab.errors import LabError
 from tools.lessons.schemas import RECORDING, problem
-from utils.errors import LabError
 
 
 def conditional(nb):

@@ -18,9 +18,8 @@ from typing import NamedTuple
 
 import nbformat
 
-from course import plots
+from course import needs, plots
 from tools.lessons import parts, run
-from utils import needs
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PREPARE = """import functools, sys

@@ -120,8 +120,8 @@ def drawing_hash(number):
         pathlib.Path(drawings.__file__),
         *sorted(
             path
-            for package in ("utils", "simulate", "course")
-            for path in (ROOT / package).glob("*.py")
+            for package in ("utils", "simulate", "course", "packages/device_lab")
+            for path in (ROOT / package).rglob("*.py")
         ),
         *sorted((ROOT / "notebooks" / "recorded").glob(f"*/{stem}.json")),
     ]

@@ -46,6 +46,8 @@ GROUPS = {  # caption → numbers of lessons, the first and the last
     "In your own code": ("15", "16"),
 }
 ABOUT = ["docs/evidence"]
+# pages of the site whose text stands elsewhere
+ELSEWHERE = {"docs/kit.md": "packages/device_lab/README.md"}
 PAGES = [page for page in LOOK_UP if page != "genindex"] + ABOUT
 # addresses that were given away, and where what stood there stands now
 MOVED = {"docs/names.html": "../genindex.html", "docs/status.html": "evidence.html"}
@@ -152,7 +154,7 @@ def stage(folder, singles):
     for name in [f"{page}.md" for page in PAGES + FOR_CONTRIBUTORS]:
         page = folder / name
         page.parent.mkdir(parents=True, exist_ok=True)
-        text = generated[name] if name in generated else read(ROOT / name)
+        text = generated.get(name) or read(ROOT / ELSEWHERE.get(name, name))
         if name == "docs/paths.md":
             text = link_steps(text)
         if name == "docs/answers.md":

@@ -1,16 +1,16 @@
 """who_waits says who sets the pace, and what it would take to change that."""
 
 import time
+from importlib.util import find_spec
 from unittest import mock
 
 import pytest
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from utils import loader
-from utils.errors import LabError
-from utils.loader import Pace, Part, _judge, who_waits
-from utils.needs import missing_xla
+from device_lab import loader
+from device_lab.errors import LabError
+from device_lab.loader import Pace, Part, _judge, who_waits
 
 GPU, CPU = torch.device("cuda"), torch.device("cpu")
 
@@ -167,7 +167,7 @@ def test_a_step_that_wants_the_batch_as_it_came():
 
 
 @pytest.mark.xla
-@pytest.mark.skipif(missing_xla() is not None, reason=f"needs {missing_xla()}")
+@pytest.mark.skipif(not find_spec("torch_xla"), reason="needs torch_xla")
 def test_on_xla_each_step_is_launched_and_compiled_once():
     import torch_xla
     import torch_xla.debug.metrics as counters

@@ -2,20 +2,21 @@
 own sync-debug mode on the emulated device (tests/emulator/kit_waits.py).
 """
 
+from importlib.util import find_spec
+
 import pytest
 import torch
 from torch import nn
+from waiting_steps import OPTIMIZERS, TABLE, assign, program, training
 
-from tests.utils.waiting_steps import OPTIMIZERS, TABLE, assign, program, training
-from utils.errors import LabError
-from utils.find_waits import find_waits
-from utils.needs import missing_xla
+from device_lab.errors import LabError
+from device_lab.waits import find_waits
 
 
 @pytest.fixture(scope="module", autouse=True)
 def xla_first():
     """It must be there before the first backward() on any device."""
-    if missing_xla() is None:
+    if find_spec("torch_xla"):
         import torch_xla
 
         torch_xla.device()
@@ -91,7 +92,7 @@ def test_the_line_what_it_is_and_how_often():
 
     found = find_waits(training("cpu", read=read), steps=3)
     (wait,) = found.waits
-    assert wait.where.startswith("test_find_waits.py:")
+    assert wait.where.startswith("test_waits.py:")
     assert wait.code == "return loss.item()"
     assert (wait.operation, wait.kind, wait.times) == ("item", "value", 1)
     text = str(found)
@@ -175,7 +176,7 @@ def test_errors():
     assert torch.cpu.synchronize.__module__ == "torch.cpu"  # all is put back
 
 
-@pytest.mark.skipif(missing_xla() is None, reason="torch_xla is the lazy backend")
+@pytest.mark.skipif(find_spec("torch_xla"), reason="torch_xla is the lazy backend")
 def test_pytorch_s_own_lazy_device_is_refused_in_one_line():
     ts_backend = pytest.importorskip("torch._lazy.ts_backend")
     ts_backend.init()
@@ -185,7 +186,7 @@ def test_pytorch_s_own_lazy_device_is_refused_in_one_line():
 
 
 @pytest.mark.xla
-@pytest.mark.skipif(missing_xla() is not None, reason=f"needs {missing_xla()}")
+@pytest.mark.skipif(not find_spec("torch_xla"), reason="needs torch_xla")
 def test_what_waits_on_xla():
     import torch_xla
 

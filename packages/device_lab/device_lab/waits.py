@@ -18,8 +18,8 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 from torch.utils._pytree import tree_leaves
 from torch.utils.data import dataloader
 
+from ._ledger import OWN, reader_frame
 from .errors import LabError, batches_for, file_name
-from .ledger import OWN, reader_frame
 
 MENDS = {
     "value": "a value is read: keep it on the device, read it every n steps",

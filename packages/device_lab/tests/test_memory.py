@@ -11,11 +11,11 @@ import torch.nn.functional as F
 from torch import nn
 from torch.profiler import ProfilerActivity, profile
 
-from utils.as_cuda import WHOLE, AsCuda
-from utils.errors import LabError
-from utils.ledger import _line
-from utils.memory import peak, rehearse
-from utils.trace import trace_events
+from device_lab._cuda_rules import WHOLE, AsCuda
+from device_lab._ledger import _line
+from device_lab.errors import LabError
+from device_lab.memory import peak, rehearse
+from device_lab.trace import trace_events
 
 MIB = 2**20
 

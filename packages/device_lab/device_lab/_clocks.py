@@ -5,26 +5,15 @@ timing.py makes statistics of them.
 import contextlib
 import gc
 import math
-import os
 import random
 import time
 
 import torch
 
-from . import hardware, xla
-
-
-def untimed() -> bool:
-    """Whether no time is judged in this run (LAB_UNTIMED=1, tests): few samples do, and
-    timed claims say nothing.
-    """
-    return os.environ.get("LAB_UNTIMED") == "1"
-
+from . import devices
 
 WARM_CALLS, WARM_SECONDS = 3, 0.025  # warm up for at least both
 SAMPLE_SECONDS = 0.001  # shorter functions are called several times a sample
-if untimed():
-    WARM_CALLS, WARM_SECONDS, SAMPLE_SECONDS = 2, 0, 0
 # bytes; more than the last-level cache that one core can reach on most CPUs
 CPU_FLUSH = 2**27
 
@@ -35,7 +24,7 @@ def wait_for(device: torch.device | str) -> None:
     """
     device = torch.device(device)
     if device.type == "xla":
-        xla.synchronize()
+        devices.synchronize()
     elif device.type not in ("cpu", "meta"):
         torch.accelerator.synchronize(device)
 
@@ -90,7 +79,7 @@ def _call(fn, device, calls):
         return
     for _ in range(calls):
         kept = fn()  # XLA is lazy: a result that nobody holds is never computed
-        xla.launch_graph()
+        devices.launch_graph()
         del kept
 
 
@@ -110,7 +99,7 @@ def host_samples(functions, device, calls, rounds, flush):
             flush()
         seconds = host_seconds(functions[name], device, calls[name])
         samples[name].append(seconds / calls[name])
-    return samples, hardware.throttle_reasons(device) if device.type == "cuda" else []
+    return samples, devices.throttle_reasons(device) if device.type == "cuda" else []
 
 
 def device_samples(functions, device, calls, rounds, flush):
@@ -126,7 +115,7 @@ def device_samples(functions, device, calls, rounds, flush):
                 _call(functions[name], device, calls[name])
             clocks[name].append(clock)
         # now, while the device may still work
-        reasons = hardware.throttle_reasons(device)
+        reasons = devices.throttle_reasons(device)
         torch.cuda.synchronize()
     samples = {
         name: [clock.seconds() / calls[name] for clock in done]

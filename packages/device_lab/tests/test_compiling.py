@@ -9,11 +9,11 @@ import pytest
 import torch
 from torch import nn
 
-from utils import compiling
-from utils.compiling import _apart, _values, _verdict, _where, does_it_pay
-from utils.errors import LabError
-from utils.needs import missing_compiler
-from utils.timing import Speedup
+from device_lab import compiling
+from device_lab.compiling import _apart, _values, _verdict, _where, does_it_pay
+from device_lab.devices import missing_compiler
+from device_lab.errors import LabError
+from device_lab.timing import Speedup
 
 EAGER = {"backend": "aot_eager", "seconds": 0.05}
 

@@ -16,14 +16,13 @@ import pytest
 import torch
 import torch.utils.benchmark
 
-from utils import clocks, hardware, xla
-from utils.errors import LabError
-from utils.timing import (
+from device_lab import _clocks, devices
+from device_lab._clocks import device_clock, sleep_cycles
+from device_lab.errors import LabError
+from device_lab.timing import (
     Measurement,
-    device_clock,
     measure,
     measure_together,
-    sleep_cycles,
     speedup,
     time_text,
 )
@@ -78,7 +77,7 @@ def gpu(monkeypatch):
     monkeypatch.setattr(torch.cuda, "device", lambda device: torch.no_grad())
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: PROPERTIES)
     monkeypatch.setattr(torch, "empty", gpu.empty)
-    monkeypatch.setattr(hardware, "throttle_reasons", lambda device: [])
+    monkeypatch.setattr(devices, "throttle_reasons", lambda device: [])
     monkeypatch.setattr(torch.cuda, "init", lambda: None)
     return gpu
 
@@ -125,7 +124,7 @@ def test_host_clock_waits_before_and_after_each_sample(gpu):
     assert m.median == pytest.approx(2e-3, rel=0.01)
     gpu.kernel(1.0)  # already queued: not charged to the function
     cuda = torch.device("cuda")
-    found = clocks.host_seconds(lambda: gpu.kernel(2e-3), cuda, 1)
+    found = _clocks.host_seconds(lambda: gpu.kernel(2e-3), cuda, 1)
     assert found == pytest.approx(2e-3, rel=0.01)
 
 
@@ -134,8 +133,8 @@ def test_on_a_lazy_device_each_result_is_held_until_its_work_is_launched(monkeyp
     time nothing.
     """
     alive, launched = weakref.WeakSet(), []
-    monkeypatch.setattr(xla, "launch_graph", lambda: launched.append(len(alive)))
-    monkeypatch.setattr(xla, "synchronize", lambda: None)
+    monkeypatch.setattr(devices, "launch_graph", lambda: launched.append(len(alive)))
+    monkeypatch.setattr(devices, "synchronize", lambda: None)
 
     class Result:
         def __init__(self):
@@ -177,7 +176,7 @@ def test_launch_bound_kernels_are_called_so(gpu):
 def test_a_gpu_that_is_slowed_down_and_a_wide_spread_are_remarked(
     gpu, monkeypatch, clock
 ):
-    monkeypatch.setattr(hardware, "throttle_reasons", lambda device: ["heat"])
+    monkeypatch.setattr(devices, "throttle_reasons", lambda device: ["heat"])
     m = measure(lambda: gpu.kernel(2e-3), "cuda", clock=clock, n=10)
     assert m.remarks == ("the GPU was slowed down by its heat",)
     spread = (1e-2, 2e-2)

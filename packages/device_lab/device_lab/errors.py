@@ -13,19 +13,6 @@ class LabError(Exception):
         return [f"{type(self).__name__}: {self}"]
 
 
-class CellEnds(LabError):
-    """An error that ends a cell; for a reader of the course the lesson goes on, without
-    what the cell would have made.
-
-    timed: the cell speaks of time alone. Where no time is judged it may end so in a
-    strict run, too.
-    """
-
-    def __init__(self, text, timed=False):
-        super().__init__(text)
-        self.timed = timed
-
-
 def file_name(path: str) -> str:
     """The name of a file as a verdict shows it: "cell" for a notebook's."""
     return "cell" if "ipykernel" in path else os.path.basename(path)

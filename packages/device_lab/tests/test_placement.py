@@ -1,13 +1,14 @@
 """left_behind names what model.to(device) does not take along."""
 
+from importlib.util import find_spec
+
 import pytest
 import torch
 from torch import nn
 
-from utils import placement
-from utils.errors import LabError
-from utils.needs import missing_xla
-from utils.placement import left_behind
+from device_lab import placement
+from device_lab.errors import LabError
+from device_lab.placement import left_behind
 
 
 class Block(nn.Module):
@@ -131,7 +132,7 @@ def test_meta_makes_new_parameters_and_an_early_optimizer_keeps_the_old_ones():
 
 
 @pytest.mark.xla
-@pytest.mark.skipif(missing_xla() is not None, reason=f"needs {missing_xla()}")
+@pytest.mark.skipif(not find_spec("torch_xla"), reason="needs torch_xla")
 def test_on_xla_an_early_optimizer_keeps_the_old_parameters():
     import torch_xla
 

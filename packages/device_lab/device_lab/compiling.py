@@ -10,9 +10,9 @@ from typing import NamedTuple
 import torch
 from torch.utils._pytree import tree_leaves
 
-from .clocks import host_seconds
+from ._clocks import host_seconds
+from .devices import missing_compiler
 from .errors import LabError, file_name
-from .needs import missing_compiler
 from .timing import Speedup, measure_together, speedup, time_text
 
 # What passes as rounding, as a share of the largest value; COARSE: of 16-bit numbers.

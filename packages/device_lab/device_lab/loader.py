@@ -12,11 +12,10 @@ from typing import NamedTuple
 import torch
 from torch.utils._pytree import tree_leaves, tree_map
 
-from .clocks import wait_for
-from .devices import pick_device
+from ._clocks import wait_for
+from .devices import launch_graph, pick_device
 from .errors import LabError
 from .timing import median_interval, time_text
-from .xla import launch_graph
 
 NEAR = 0.9  # what takes this share of a loop's time sets its pace
 FAR = 0.6  # below this share it does not, however unsteady the times

@@ -5,6 +5,9 @@ GPU that is not there, counted on tensors without data. Lesson 07 explains both.
 import contextlib
 import functools
 import gc
+import importlib.util
+import pathlib
+import re
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,10 +19,10 @@ from torch.optim import optimizer as optim
 from torch.utils._pytree import tree_leaves
 from torch.utils.checkpoint import checkpoint
 
-from .as_cuda import CPU, AsCuda, within
+from ._cuda_rules import CPU, AsCuda, within
+from ._ledger import AGAIN, FORWARD, OPTIMIZER, Ledger, size_text
 from .devices import pick_device
 from .errors import LabError, batches_for
-from .ledger import AGAIN, FORWARD, OPTIMIZER, Ledger, size_text
 
 
 @dataclass(frozen=True)
@@ -113,9 +116,7 @@ def peak(step: Callable[[], object], device: torch.device | str | None = None) -
 def _room(device):
     """(reserved by the allocator, what new tensors could get), in bytes or None."""
     if device.type == "cpu":
-        import psutil
-
-        return None, psutil.virtual_memory().available
+        return None, _available()
     if device.type == "mps":
         reserved = torch.mps.driver_allocated_memory()
         return reserved, torch.mps.recommended_max_memory() - reserved
@@ -123,6 +124,21 @@ def _room(device):
     cached = reserved - torch.accelerator.memory_allocated(device)
     info = getattr(getattr(torch, device.type, None), "mem_get_info", None)
     return reserved, info and info(device)[0] + cached
+
+
+def _available():
+    """Bytes of main memory that a process could still get; None where neither Linux nor
+    psutil tells.
+    """
+    meminfo = pathlib.Path("/proc/meminfo")
+    if meminfo.exists():
+        kilobytes = re.search(r"^MemAvailable:\s+(\d+) kB", meminfo.read_text(), re.M)
+        return int(kilobytes[1]) * 1024
+    if importlib.util.find_spec("psutil"):
+        import psutil
+
+        return psutil.virtual_memory().available
+    return None
 
 
 class _Rehearsal(Ledger):
