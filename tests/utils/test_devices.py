@@ -18,8 +18,9 @@ import torch
 
 from course import machine, needs, provenance
 from course.paths import COURSE
+from device_lab import devices as kit
 from device_lab.errors import LabError
-from utils import checkup, devices
+from utils import checkup, devices, xla
 from utils.hardware import look_up
 
 # --------------------------------------------------------------------------------------
@@ -99,7 +100,7 @@ def test_the_rule_about_generations_is_the_one_of_exercise_01_2():
     exercise = runpy.run_path(str(path))
     for version, code, runs, _ in exercise["rows"](exercise["CODE_CASES"]):
         capability = tuple(map(int, version.split(".")))
-        found = any(devices._runs(capability, entry) for entry in code.split())
+        found = any(kit._runs(capability, entry) for entry in code.split())
         assert found is (runs == "yes")
 
 
@@ -148,7 +149,7 @@ def test_a_macs_clang_is_no_compiler_before_the_developer_tools_are_there(
     tools = []
     monkeypatch.setattr(sys, "platform", "darwin")
     monkeypatch.setattr(shutil, "which", lambda name: f"/usr/bin/{name}")
-    monkeypatch.setattr(needs, "output_of", lambda *command: "".join(tools))
+    monkeypatch.setattr(kit, "output_of", lambda *command: "".join(tools))
     assert "clang++" in needs.missing_compiler()
     tools.append("/Library/Developer/CommandLineTools")
     assert needs.missing_compiler() is None
@@ -196,7 +197,7 @@ def test_torch_xla_of_another_release_is_reported_before_it_is_imported(
     monkeypatch, ours, theirs, lack
 ):
     found = {"torch": ours, "torch_xla": theirs}
-    monkeypatch.setattr(needs, "package_version", found.get)
+    monkeypatch.setattr(xla, "package_version", found.get)
     assert needs.missing_xla() == lack
     bad = "".join(text for ok, text in checkup.checkup() if not ok)
     if lack is not None:
@@ -216,10 +217,10 @@ def torchtpu(monkeypatch):
 
     def show(kind="cpu", library="/there/libtpu/libtpu.so", loaded=True):
         version = {"torch": "2.13.0", "torch_tpu": "0.2.0"}.get
-        for module in (devices, needs, checkup, machine):
+        for module in (devices, xla, checkup, machine):
             monkeypatch.setattr(module, "package_version", version)
         found = types.SimpleNamespace(type=kind)
-        for module in (devices, needs, checkup, provenance):
+        for module in (devices, needs, xla, checkup, provenance):
             monkeypatch.setattr(module, "pick_device", lambda: found)
         here = None if kind == "cpu" else found
         monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda **_: here)
@@ -323,7 +324,7 @@ def test_doctor_prints_a_line_for_each_thing_and_no_path(capsys):
 
 
 def test_doctor_says_what_to_do_about_what_is_missing(monkeypatch):
-    for module in (needs, checkup):
+    for module in (xla, checkup):
         monkeypatch.setattr(module, "package_version", lambda package: None)
     monkeypatch.setenv("CXX", "no-such-compiler")
     monkeypatch.setattr(torch, "__version__", torch.torch_version.TorchVersion("2.8.1"))

@@ -10,7 +10,7 @@ import types
 import pytest
 import torch
 
-from utils import hardware
+from device_lab import devices
 from utils.hardware import DEVICE_TABLE, link_limit, look_up, pcie_limit
 
 REPORTED = {  # row → names under which PyTorch reports this device
@@ -146,11 +146,11 @@ def gpu(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: gpu.name)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: gpu)
-    monkeypatch.setattr(hardware, "output_of", answer)
-    monkeypatch.setattr(hardware.time, "monotonic", lambda: gpu.second)
-    hardware.nvidia_smi.cache_clear()
+    monkeypatch.setattr(devices, "output_of", answer)
+    monkeypatch.setattr(devices.time, "monotonic", lambda: gpu.second)
+    devices.nvidia_smi.cache_clear()
     yield gpu
-    hardware.nvidia_smi.cache_clear()
+    devices.nvidia_smi.cache_clear()
 
 
 @pytest.mark.parametrize(
@@ -206,20 +206,20 @@ def test_throttle_reasons_by_the_name_of_older_and_of_newer_drivers_once_a_secon
     for mask, reasons in masks.items():
         gpu.answers[field] = mask
         gpu.second += 1
-        assert hardware.throttle_reasons(torch.device("cuda")) == reasons
+        assert devices.throttle_reasons(torch.device("cuda")) == reasons
         asked = len(gpu.asked)
-        assert hardware.throttle_reasons(torch.device("cuda")) == reasons
+        assert devices.throttle_reasons(torch.device("cuda")) == reasons
         assert len(gpu.asked) == asked
 
 
 def test_a_program_that_is_missing_fails_or_hangs_says_nothing(monkeypatch):
-    assert hardware.output_of(sys.executable, "-c", "print(' 580.95 ')") == "580.95"
+    assert devices.output_of(sys.executable, "-c", "print(' 580.95 ')") == "580.95"
     fails = "print('no GPU'); raise SystemExit(9)"
-    assert hardware.output_of(sys.executable, "-c", fails) == ""
-    assert hardware.output_of("no-such-program") == ""
+    assert devices.output_of(sys.executable, "-c", fails) == ""
+    assert devices.output_of("no-such-program") == ""
 
     def hangs(command, timeout, **options):
         raise subprocess.TimeoutExpired(command, timeout)
 
     monkeypatch.setattr(subprocess, "run", hangs)
-    assert hardware.output_of("nvidia-smi") == ""
+    assert devices.output_of("nvidia-smi") == ""
