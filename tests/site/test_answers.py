@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import nbformat
 import pytest
+from torch_messages.messages import entries
 
-from lookup.messages import entries
 from tools.lessons.links import anchors, broken_links
 from tools.site import errors, website
 from tools.site.website import ROOT

@@ -4,8 +4,8 @@ import json
 import re
 
 import pytest
+from torch_messages.messages import entries
 
-from lookup.messages import entries
 from tools.site import errors
 from tools.site.read_lessons import read_lessons
 from tools.site.website import ROOT

@@ -9,7 +9,7 @@ import ast
 import re
 
 from course import grammar
-from lookup.row import SETUP, TODAY
+from course.old_code.row import SETUP, TODAY
 
 COLUMNS = 88
 STARS = {1: 4, 2: 7, 3: 12}  # minutes

@@ -1,6 +1,6 @@
 """What a recording and published.json (course/recordings.py describes them) and the
-table of messages (lookup/messages.py) must look like: JSON schemas, checked where they
-are written and by `notebooks.py check`. A reader's kernel checks only what protects its
+table of messages (torch_messages) must look like: JSON schemas, checked where they are
+written and by `notebooks.py check`. A reader's kernel checks only what protects its
 reader.
 """
 
@@ -79,8 +79,7 @@ PUBLISHED = _object({}, more={"anyOf": [_list(SOURCE), SOURCE]})
 
 SAYS = {"type": "array", "items": WORDS, "minItems": 1, "uniqueItems": True}
 VERSION = {**TEXT, "pattern": r"^\d+\.\d+$"}
-# lookup/messages.toml. What a row of lesson 16 gives may be left out
-# (tests/lookup/test_table.py).
+# torch_messages/messages.toml. What a row of lesson 16 gives may be left out
 ENTRY = _object(
     {"id": {**TEXT, "pattern": r"^[a-z]+/[\w.-]+$"}},
     says=SAYS,

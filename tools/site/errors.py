@@ -7,9 +7,10 @@ import json
 import re
 from dataclasses import dataclass
 
-from lookup import match
-from lookup.messages import entries
-from lookup.row import Row
+from torch_messages import match
+from torch_messages.messages import entries
+
+from course.old_code.row import Row
 from tools.site.read_lessons import Lesson, code, md, ticks
 from utils.jobs import COLORS
 

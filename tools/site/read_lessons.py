@@ -9,8 +9,8 @@ from pathlib import Path
 
 from course import grammar, recordings
 from course.messages import NOT_LIVE, facts_of, state_of
+from course.old_code import cell as today
 from course.provenance import Provenance
-from lookup import cell as today
 from tools.lessons.parts import HEADING
 from tools.lessons.recorder import claims_in
 from utils.jobs import COLORS

@@ -12,9 +12,9 @@ import sys
 import nbformat
 import sphinx.cmd.build
 from docutils.nodes import make_id
+from torch_messages import match
 
 from course.exercises import lesson_exercises
-from lookup import match
 from tools.lessons.glossary import TERM, chinese_names
 from tools.lessons.links import read, with_links
 from tools.lessons.notebooks import address, in_repository, launch_links, lessons

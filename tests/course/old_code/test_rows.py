@@ -7,9 +7,8 @@ import re
 import nbformat
 import pytest
 
-import lookup
-from course import grammar
-from lookup.row import LESSON, PATTERNS
+from course import grammar, old_code
+from course.old_code.row import LESSON, PATTERNS
 from tests.conftest import ROOT, text_of
 from tools.lessons.parts import folded
 
@@ -43,13 +42,13 @@ LIVE = [cell for cell in ROWS.values() if grammar.header(cell.source) is None]
 def test_there_are_enough_rows_that_run_everywhere():
     assert len(LIVE) >= 130
     # no name twice
-    assert len(lookup.rows()) == len([cell for cell in CELLS if slug_of(cell)])
+    assert len(old_code.rows()) == len([cell for cell in CELLS if slug_of(cell)])
 
 
 def test_all_groups_and_verdicts_occur():
-    assert {row.group for row in lookup.rows().values()} == GROUPS
-    assert {row.expected[""].word for row in lookup.rows().values()} == set(
-        lookup.SIGNS
+    assert {row.group for row in old_code.rows().values()} == GROUPS
+    assert {row.expected[""].word for row in old_code.rows().values()} == set(
+        old_code.SIGNS
     )
 
 
@@ -65,7 +64,7 @@ LOUD = ("raises", "warns")
 @pytest.mark.parametrize("section", "5 6 7 8 9 10".split())
 def test_a_section_of_rows_is_for_looking_up(section):
     """Folded rows of one line each, those with a message first, below a table."""
-    found = [row for row in lookup.rows().values() if row.section == section]
+    found = [row for row in old_code.rows().values() if row.section == section]
     words = [row.expected[""].word in LOUD for row in found]
     if section != "10":  # there first what runs everywhere
         assert words == sorted(words, reverse=True)
@@ -73,14 +72,14 @@ def test_a_section_of_rows_is_for_looking_up(section):
         above = CELLS[CELLS.index(ROWS[row.slug]) - 1].source
         assert re.fullmatch(r"### .+\n\n.+", above)
         assert len(above.split("\n\n")[1]) < 300 and folded(ROWS[row.slug])
-    tables = [cell.source for cell in CELLS if "lookup.index(" in cell.source]
+    tables = [cell.source for cell in CELLS if "old_code.index(" in cell.source]
     groups = {group for source in tables for group in re.findall(r'"(\w+)"', source)}
     assert groups == GROUPS
 
 
-@pytest.mark.parametrize("slug", lookup.rows())
+@pytest.mark.parametrize("slug", old_code.rows())
 def test_a_row_says_why_and_what_it_announces(slug):
-    row = lookup.rows()[slug]
+    row = old_code.rows()[slug]
     assert row.because and len(row.because) < 110 and not row.because.endswith(".")
     for verdict in row.expected.values():
         assert (verdict.pattern is not None) == (verdict.word in ("raises", "warns")), (
@@ -93,7 +92,7 @@ def test_a_row_says_why_and_what_it_announces(slug):
 def test_the_stored_output_is_what_was_announced(cell):
     word = text_of(cell).split()[1]
     announced = {
-        verdict.word for verdict in lookup.rows()[slug_of(cell)].expected.values()
+        verdict.word for verdict in old_code.rows()[slug_of(cell)].expected.values()
     }
     assert word in announced
 
@@ -103,7 +102,7 @@ def test_a_message_in_a_heading_is_one():
     output, or, for another version or machine, in a pattern that the row asserts there;
     or it is a name of its old part.
     """
-    for slug, row in lookup.rows().items():
+    for slug, row in old_code.rows().items():
         if row.expected[""].word not in LOUD:
             continue
         shown = " ".join(text_of(ROWS[slug]).split())
@@ -119,12 +118,12 @@ def test_a_message_in_a_heading_is_one():
 
 def test_what_plays_a_part_is_not_shown_as_a_cure():
     scaffolding = "init_gpu_context|FakeTensorMode|HashStore|register_package"
-    for row in lookup.rows().values():
+    for row in old_code.rows().values():
         assert not re.search(scaffolding, row.old + row.new), row.slug
 
 
 def test_each_named_pattern_is_used():
-    used = {pattern for row in lookup.rows().values() for pattern in row.patterns()}
+    used = {pattern for row in old_code.rows().values() for pattern in row.patterns()}
     assert set(PATTERNS.values()) <= used
 
 
@@ -209,11 +208,11 @@ OLD_TO_NOW = {
 @pytest.mark.parametrize("item", OLD_TO_NOW)
 def test_every_old_form_of_the_tutorials_is_a_row(item):
     old, new = OLD_TO_NOW[item]
-    assert any(old in row.old and new in row.new for row in lookup.rows().values())
+    assert any(old in row.old and new in row.new for row in old_code.rows().values())
 
 
 def test_the_lesson_is_the_one_that_is_searched():
     assert (
         LESSON == ROOT / "notebooks" / "16_old_code_today.ipynb"
-        and len(lookup.rows()) > 70
+        and len(old_code.rows()) > 70
     )

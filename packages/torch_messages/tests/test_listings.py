@@ -6,12 +6,12 @@ import re
 import textwrap
 
 import pytest
+from listings import LISTINGS
+from torch_messages import code, match
+from torch_messages import messages as table
 
-from lookup import cell as today
-from lookup import code, match
-from lookup import messages as table
-from lookup.row import rows
-from tests.lookup.listings import LISTINGS
+from course.old_code import cell as today
+from course.old_code.row import rows
 
 ROWS = rows()
 ENTRIES = table.entries()

@@ -13,7 +13,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from lookup.row import rows
+from course.old_code.row import rows
 
 if sys.version_info >= (3, 11):
     import tomllib

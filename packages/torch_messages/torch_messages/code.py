@@ -11,8 +11,8 @@ import collections
 import functools
 import re
 
-from lookup import messages
-from lookup.row import rows
+from course.old_code.row import rows
+from torch_messages import messages
 
 # whose names can be the mark of a row
 PACKAGES = "torch|torch_xla|functorch|apex"

@@ -3,11 +3,11 @@ must lead to its entry.
 """
 
 import pytest
+from provoked import CPU
+from torch_messages import match
+from torch_messages.messages import entries
 
-from lookup import cell as today
-from lookup import match
-from lookup.messages import entries
-from tests.lookup.provoked import CPU
+from course.old_code import cell as today
 
 pytestmark = pytest.mark.slow
 

@@ -3,12 +3,13 @@
 import re
 
 import pytest
+from torch_messages import lookup
+from torch_messages.messages import entries
 
 from course.claims import ClaimError
-from lookup import cell as today
-from lookup import lookup, snippets
-from lookup.messages import entries
-from lookup.row import TodayError, parse
+from course.old_code import cell as today
+from course.old_code import snippets
+from course.old_code.row import TodayError, parse
 from tests.conftest import text_of
 
 
@@ -268,7 +269,7 @@ def test_verdicts_are_the_same_without_forks(monkeypatch, capsys):
 def test_in_a_notebook(run):
     row = "%%today a/b: wrong\nprint(x.device)\n# ---- today\nprint('meta')"
     cells = run(
-        "import lookup",
+        "from course import old_code",
         row,
         row.replace("wrong", "fine"),
         "#| requires: compiler\n#| name: some_row\n" + row,

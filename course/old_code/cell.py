@@ -1,8 +1,8 @@
 """%%today: run an old snippet and its replacement under this PyTorch, and compare what
 they do.
 
-lookup/row.py says how a row is written. Whatever is otherwise than announced is a
-finding (course.messages): a line for a reader, an error with LAB_STRICT=1. Without an
+row.py says how a row is written. Whatever is otherwise than announced is a finding
+(course.messages): a line for a reader, an error with LAB_STRICT=1. Without an
 announcement the cell is the reader's own: it runs, and the rows that it is like are
 named.
 """
@@ -11,11 +11,13 @@ import re
 import sys
 import textwrap
 
+from torch_messages import lookup, match
+
 from course import cells, grammar
 from course.claims import claim
 from course.messages import finding
-from lookup import lookup, match, snippets
-from lookup.row import PATTERNS, SIGNS, TodayError, parse
+from course.old_code import snippets
+from course.old_code.row import PATTERNS, SIGNS, TodayError, parse
 from utils.devices import pytorch
 from utils.jobs import COLORS, DEFAULTS, folder
 

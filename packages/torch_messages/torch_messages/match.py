@@ -3,8 +3,8 @@
 import re
 from dataclasses import dataclass
 
-from lookup import code
-from lookup.messages import PREFIX, entries, patterns, plain, weight, words
+from torch_messages import code
+from torch_messages.messages import PREFIX, entries, patterns, plain, weight, words
 
 MOST = 5  # entries that a name or a listing leads to
 LIKE = 0.8  # share that a wording and a part of a text have in common at least

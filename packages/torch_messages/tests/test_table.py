@@ -3,10 +3,10 @@ another's.
 """
 
 import pytest
+from torch_messages import match
+from torch_messages import messages as table
 
-from lookup import match
-from lookup import messages as table
-from lookup.row import rows
+from course.old_code.row import rows
 from tools.site import errors
 from tools.site.read_lessons import read_lessons
 

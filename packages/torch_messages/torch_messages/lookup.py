@@ -5,9 +5,9 @@ import re
 import textwrap
 
 from course import cells
-from lookup import match
-from lookup.messages import entries
-from lookup.row import SIGNS, rows
+from course.old_code.row import SIGNS, rows
+from torch_messages import match
+from torch_messages.messages import entries
 
 MOST = 10  # rows of a list
 ALSO = 3  # entries that are named below the answers

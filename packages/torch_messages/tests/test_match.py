@@ -1,15 +1,14 @@
 """What people paste: whole messages, with what stands around them."""
 
 import re
+from pathlib import Path
 
 import pytest
-
-from course.paths import COURSE
-from lookup import code, match
-from lookup import messages as table
+from torch_messages import code, match
+from torch_messages import messages as table
 
 # the first line of each says where it must lead; "-": to nothing
-PASTED = (COURSE / "tests" / "lookup" / "messages.txt").read_text(encoding="utf-8")
+PASTED = Path(__file__).with_name("messages.txt").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("told", PASTED.split("\n----\n"))

@@ -1,0 +1,1 @@
+"""What a message of PyTorch means today, and what helps."""
