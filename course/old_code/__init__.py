@@ -2,9 +2,8 @@
 into.
 """
 
-from torch_messages.lookup import index, look_up, table
-
 from course.old_code.cell import PRELUDE, SIGNS, run_cell
+from course.old_code.lookup import index, look_up, table
 from course.old_code.row import rows
 
 __all__ = [

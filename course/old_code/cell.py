@@ -11,13 +11,13 @@ import re
 import sys
 import textwrap
 
-from torch_messages import lookup, match
+from torch_messages import match
 
 from course import cells, grammar
 from course.claims import claim
 from course.messages import finding
-from course.old_code import snippets
-from course.old_code.row import PATTERNS, SIGNS, TodayError, parse
+from course.old_code import lookup, snippets
+from course.old_code.row import PATTERNS, SIGNS, TodayError, parse, rows
 from utils.devices import pytorch
 from utils.jobs import COLORS, DEFAULTS, folder
 
@@ -259,7 +259,7 @@ def _paste(source):
         _part("yours", outcome)
     similar = match.of_listing(source, message)
     for entry in similar:
-        row = entry.row
+        row = rows().get(entry.id)
         like = f"{row.slug} in section {row.section}" if row else entry.title
         why = row.because if row else entry.means
         print(f"\nLike {like}: {why.removesuffix('.')}. Today:")

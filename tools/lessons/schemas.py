@@ -79,21 +79,25 @@ PUBLISHED = _object({}, more={"anyOf": [_list(SOURCE), SOURCE]})
 
 SAYS = {"type": "array", "items": WORDS, "minItems": 1, "uniqueItems": True}
 VERSION = {**TEXT, "pattern": r"^\d+\.\d+$"}
-# torch_messages/messages.toml. What a row of lesson 16 gives may be left out
+# messages.toml of packages/torch_messages
 ENTRY = _object(
-    {"id": {**TEXT, "pattern": r"^[a-z]+/[\w.-]+$"}},
+    {
+        "id": {**TEXT, "pattern": r"^[a-z]+/[\w.-]+$"},
+        "means": {**WORDS, "maxLength": 240},
+        "do": WORDS,
+        "source": SAYS,
+    },
+    heading=WORDS,
     says=SAYS,
     asked=SAYS,
     names=SAYS,
     code={"type": "array", "items": SAYS, "minItems": 1},
     cover={"const": True},
+    fine={"const": True},
     since=VERSION,
     until=VERSION,
-    means={**WORDS, "maxLength": 240},
-    do=WORDS,
     unlike=_object({}, more=WORDS),
     lesson={**TEXT, "pattern": r"^\d\d [\w-]+$"},
-    source=SAYS,
     often={"const": True},
 )
 MESSAGES = _object({"entry": _list(ENTRY, least=1)})

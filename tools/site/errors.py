@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from torch_messages import match
 from torch_messages.messages import entries
+from torch_messages.rules import RULES
 
 from course.old_code.row import Row
 from tools.site.read_lessons import Lesson, code, md, ticks
@@ -199,11 +200,10 @@ def page(lessons, root):
 
 
 def data():
-    """What the field finds the entries by, as JSON for a page."""
-    known = [
-        [e.id, e.says, e.asked, match.called(e), e.cover] for e in entries().values()
-    ]
-    text = json.dumps(known, ensure_ascii=False, separators=(",", ":"))
+    """What the field finds the entries by, and the rules, as JSON for a page."""
+    known = [[e.id, e.says, e.asked, e.called, e.cover] for e in entries().values()]
+    whole = {"rules": RULES, "entries": known}
+    text = json.dumps(whole, ensure_ascii=False, separators=(",", ":"))
     return text.replace("<", r"\u003c")
 
 

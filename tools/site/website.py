@@ -173,7 +173,7 @@ def link_messages(text):
     """
 
     def link(found):
-        first, _ = match.said(found[1]) if found[1].count(" ") > 2 else ([], [])
+        first, _ = match.of_message(found[1]) if found[1].count(" ") > 2 else ([], [])
         if not first or first[0].near:
             return found[0]
         return f"[{found[0]}](errors.md#{errors.anchor(first[0].entry.id)})"

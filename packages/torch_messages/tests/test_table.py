@@ -1,43 +1,37 @@
-"""The table of messages: what each entry has, and that no wording catches what is
-another's.
+"""The table of messages: what each entry has, that each of its texts leads to it, and
+that no wording catches what is another's.
 """
 
-import pytest
-from torch_messages import match
-from torch_messages import messages as table
+from torch_messages import entries, find, messages, rules
 
-from course.old_code.row import rows
-from tools.site import errors
-from tools.site.read_lessons import read_lessons
-
-TOLD = table.read()
-ENTRIES = table.entries()
+ENTRIES = entries()
 
 
-def test_each_row_has_an_entry_and_each_id_is_one():
-    ids = [told["id"] for told in TOLD]
-    assert len(ids) == len(set(ids)) == len(ENTRIES)
-    assert set(rows()) <= set(ids)
+def test_ids_are_different():
+    ids = [written["id"] for written in messages.read()]
+    assert sorted(ids) == sorted(ENTRIES)
 
 
-def test_what_an_entry_without_a_row_has():
-    for told in TOLD:
-        if told["id"] not in rows():
-            assert {"means", "do", "source"} <= set(told), told["id"]
-            assert {"says", "asked", "names", "code"} & set(told), told["id"]
-        for line in told.get("do", "").splitlines():
-            assert len(line) <= 88, told["id"]
-        assert len(told.get("do", "").strip("\n").splitlines()) <= 6, told["id"]
-        assert told["id"].split("/")[0] in sum(errors.GROUPS.values(), [])
-
-
-def test_neighbors_are_entries():
+def test_what_an_entry_has():
+    wrong = []
     for entry in ENTRIES.values():
+        lines = entry.do.splitlines()
+        if not (entry.says or entry.asked or entry.names or entry.code):
+            wrong.append(f"{entry.id}: nothing leads to it")
+        if not entry.source:
+            wrong.append(f"{entry.id}: no source")
+        if len(entry.means) > 240:
+            wrong.append(f"{entry.id}: `means` has more than 240 characters")
+        if len(lines) > 7:
+            wrong.append(f"{entry.id}: `do` has more than 7 lines")
+        wrong += [f"{entry.id}: wide line: {line}" for line in lines if len(line) > 88]
         for other, _ in entry.unlike:
-            assert other in ENTRIES and other != entry.id, entry.id
+            if other not in ENTRIES or other == entry.id:
+                wrong.append(f"{entry.id}: its neighbor {other} is no other entry")
+    assert wrong == []
 
 
-def test_there_are_enough_messages():
+def test_there_are_enough():
     assert len([entry for entry in ENTRIES.values() if entry.says]) >= 250
     assert 8 <= len([entry for entry in ENTRIES.values() if entry.often]) <= 40
 
@@ -47,42 +41,60 @@ def filled(wording):
     return wording.replace("…", "x1")
 
 
-@pytest.mark.parametrize("id", ENTRIES)
-def test_each_wording_leads_to_its_entry_and_says_enough(id):
-    for wording in ENTRIES[id].says:
-        told = set(table.words(wording))
-        # or one long name that nothing else has
-        assert table.weight(told) >= match.LEAST or len(max(told, key=len)) > 9
-        first, _ = match.find(filled(wording))
-        assert first[0].entry.id == id and not first[0].near, wording
-    for asked in ENTRIES[id].asked:
-        first, _ = match.find(asked)
-        assert first and first[0].entry.id == id, asked
-    for name in ENTRIES[id].names:
-        assert id in [found.entry.id for found in match.find(name)[0]], name
+def test_each_wording_leads_to_its_entry_and_says_enough():
+    wrong = []
+    for entry in ENTRIES.values():
+        for wording in entry.says:
+            words = set(messages.words(wording))
+            weight, longest = messages.weight(words), max(words, key=len, default="")
+            # or one long name that nothing else has
+            if weight < rules.LEAST and len(longest) <= 9:
+                wrong.append(f"{entry.id}: {wording!r} says too little ({weight:.1f})")
+            answers, _ = find(filled(wording))
+            if not answers or answers[0].near or answers[0].entry != entry:
+                ids = [found.entry.id for found in answers]
+                wrong.append(f"{entry.id}: {wording!r} leads to {ids}")
+    assert wrong == []
+
+
+def test_each_question_and_each_name_leads_to_its_entry():
+    wrong = []
+    for entry in ENTRIES.values():
+        for asked in entry.asked:
+            ids = [found.entry.id for found in find(asked)[0]]
+            if ids[:1] != [entry.id]:
+                wrong.append(f"{entry.id}: {asked!r} leads to {ids}")
+        for name in entry.names:
+            ids = [found.entry.id for found in find(name)[0]]
+            if entry.id not in ids:
+                wrong.append(f"{entry.id}: the name {name!r} leads to {ids}")
+    assert wrong == []
 
 
 def test_no_wording_fits_that_of_another_entry():
     """Unless it is a part of it, and says less: then the other one is the answer."""
-    found = [
-        (entry.id, wording, id, general)
-        for entry in ENTRIES.values()
-        for wording in entry.says
-        for id, general, pattern in table.patterns()
-        if id != entry.id
-        and pattern.search(table.plain(filled(wording)))
-        and table.weight(set(table.words(general)))
-        >= table.weight(set(table.words(wording)))
-    ]
-    assert found == []
+    wrong = []
+    for entry in ENTRIES.values():
+        for wording in entry.says:
+            weight = messages.weight(set(messages.words(wording)))
+            for id, other, _ in messages.fitting(messages.plain(filled(wording))):
+                more = messages.weight(set(messages.words(other))) >= weight
+                if id != entry.id and more:
+                    wrong.append(f"{id}: {other!r} fits {wording!r} of {entry.id}")
+    assert wrong == []
 
 
-# of programs that lessons make up, not of PyTorch
-OWN = ("division by zero", "could not convert string to float", "load() will go")
-
-
-def test_each_message_of_a_lesson_leads_to_an_entry():
-    shown = errors.shown_messages(read_lessons(), "")
-    lost = [each.text for each, at in shown.items() if not errors.entry_of(each, at)]
-    assert [text for text in lost if not any(own in text for own in OWN)] == []
-    assert len(lost) <= len(OWN)
+def test_the_index_of_words_loses_no_wording():
+    """On each wording that has words in the place of its …: as if all were tried."""
+    wordings = [wording for entry in ENTRIES.values() for wording in entry.says]
+    lost = []
+    for wording in wordings[::20]:
+        text = messages.plain(f"Error: {wording.replace('…', ' some words ')}s")
+        tried = [
+            (id, each)
+            for id, each, expression in messages.patterns()
+            if expression.search(text)
+        ]
+        if tried != [(id, each) for id, each, _ in messages.fitting(text)]:
+            lost.append(wording)
+    assert lost == []

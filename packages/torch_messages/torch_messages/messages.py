@@ -2,10 +2,10 @@
 helps.
 
 An entry is found by the words of a message (`says`), by how people put it (`asked`), by
-a name (`names`) or by what a listing contains (`code`). Where its id is the name of a
-row of lesson 16, the row gives `means` and `do` unless the entry has its own.
+a name (`names`) or by what a listing contains (`code`).
 """
 
+import collections
 import functools
 import math
 import re
@@ -13,7 +13,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from course.old_code.row import rows
+from torch_messages import rules
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -21,39 +21,41 @@ else:  # the same code under another name
     import tomli as tomllib
 
 TABLE = Path(__file__).with_name("messages.toml")
-GAP = 200  # characters that … stands for, at most
-SPACE = "[ \\t\\r\\n\\f\\v\u00a0]+"
-QUOTES = str.maketrans("‘’´`“”«»", "''''\"\"\"\"")
-# [rank0]: or [rank0]:[W825 13:09:39.967659278 ProcessGroupNCCL.cpp:1538], and frames
-PREFIX = re.compile(r"^[ \t]*(?:\[[\w ]*rank ?\d+\]:?|[│|>]+)[ \t]*", re.M | re.I)
-COLORS = re.compile(r"\x1b\[[0-9;]*m")
-WORD = re.compile(r"[a-z0-9_]*[a-z_][a-z0-9_]*")
-# of a question, and say nothing of what it asks
-ASKING = set("how do doe did i my me what why when can should which".split())
-ENDING = re.compile(r"(?<=[a-z]{3})(?:ing|ed|es|s)$")
+PART = re.compile("[a-z0-9_]+")  # of a plain text, between what is no part of a word
 
 
 @dataclass(frozen=True)
 class Entry:
     """What is known about a message.
 
-    id: group and name. says: its wordings, … for what varies. asked: how people put it.
-    names: bare names that it answers. code: alternatives of pieces that a listing has.
-    cover: whether it only says that something else has failed. means, do: one sentence,
-    and the lines that help. unlike: id of a neighbor → what tells the two apart.
-    lesson: number of a lesson and id of its cell. source: where it is known from.
-    often: whether everybody meets it. since, until: versions of PyTorch.
+    id: group and name
+    means: one sentence
+    do: the lines that help
+    source: where it is known from
+    heading: what it is about, in few words
+    says: its wordings, … for what varies
+    asked: how people put it
+    names: bare names that it answers
+    code: alternatives of pieces that a listing has
+    cover: whether it only says that something else has failed
+    fine: whether an old listing that is like it does as well as the lines of today
+    unlike: pairs of a neighbor's id and what tells the two apart
+    lesson: of PyTorch Device Lab, its number and the id of a cell
+    often: whether everybody meets it
+    since, until: versions of PyTorch
     """
 
     id: str
     means: str
     do: str
-    source: tuple = ()
+    source: tuple
+    heading: str = ""
     says: tuple = ()
     asked: tuple = ()
     names: tuple = ()
     code: tuple = ()
     cover: bool = False
+    fine: bool = False
     unlike: tuple = ()
     lesson: str = ""
     often: bool = False
@@ -66,18 +68,16 @@ class Entry:
         return self.id.split("/")[0]
 
     @property
-    def row(self):
-        """The Row of lesson 16 with this id, or None."""
-        return rows().get(self.id)
-
-    @property
     def title(self):
         """Its message, or what it is about."""
         if self.says:
             return self.says[0]
-        if self.row:
-            return self.row.heading.replace("`", "")
-        return (*self.asked, *self.names)[0]
+        return self.heading or (*self.asked, *self.names)[0]
+
+    @property
+    def called(self):
+        """The names that lead to it, its heading among them."""
+        return (*self.names, self.heading) if self.heading else self.names
 
 
 def read():
@@ -88,28 +88,25 @@ def read():
 @functools.cache
 def entries():
     """All entries, as a dict id → Entry."""
-    found = {}
-    for told in read():
-        row = rows().get(told["id"])
-        whole = {"means": row.why, "do": row.today} if row else {}
-        whole |= told
-        if "do" not in whole:
-            continue  # of a row, and lesson 16 is not here
-        whole["do"] = whole["do"].strip("\n")
-        whole["unlike"] = tuple(whole.get("unlike", {}).items())
-        whole["code"] = tuple(map(tuple, whole.get("code", ())))
-        for name in ("says", "asked", "names", "source"):
-            whole[name] = tuple(whole.get(name, ()))
-        found[whole["id"]] = Entry(**whole)
-    return found
+    return {written["id"]: _entry(written) for written in read()}
 
 
+def _entry(written):
+    fields = {**written, "do": written["do"].strip("\n")}
+    fields["unlike"] = tuple(written.get("unlike", {}).items())
+    fields["code"] = tuple(map(tuple, written.get("code", ())))
+    for name in ("says", "asked", "names", "source"):
+        fields[name] = tuple(written.get(name, ()))
+    return Entry(**fields)
+
+
+@functools.lru_cache(maxsize=4096)
 def plain(text):
     """A text as wordings are compared: small letters, one kind of quotation marks, one
     space between words, without colors and without the name of a rank.
     """
-    text = PREFIX.sub("", COLORS.sub("", text)).translate(QUOTES)
-    return re.sub(SPACE, " ", text).strip().lower()
+    text = rules.PREFIX.sub("", rules.COLORS.sub("", text)).translate(rules.QUOTES)
+    return rules.SPACE.sub(" ", text).strip().lower()
 
 
 def pattern(wording):
@@ -119,7 +116,7 @@ def pattern(wording):
     pieces = [re.escape(piece.strip()) for piece in plain(wording).split("…")]
     begin = r"(?<![a-z0-9_])" if re.match("[a-z0-9_]", plain(wording)) else ""
     end = "(?![0-9])" if re.search("[0-9]$", plain(wording)) else ""
-    return re.compile(f"{begin}{f'.{{0,{GAP}}}?'.join(pieces)}{end}")
+    return re.compile(f"{begin}{f'.{{0,{rules.GAP}}}?'.join(pieces)}{end}")
 
 
 @functools.cache
@@ -132,11 +129,49 @@ def patterns():
     ]
 
 
+def fitting(text):
+    """(id, wording, its match) of the wordings that stand in a plain text, in the order
+    of the table.
+    """
+    index = _index()
+    places = set(index[""]).union(*(index.get(word, ()) for word in PART.findall(text)))
+    for place in sorted(places):
+        id, wording, expression = patterns()[place]
+        if match := expression.search(text):
+            yield id, wording, match
+
+
+@functools.cache
+def _index():
+    """word → places in patterns() of the wordings that cannot fit a text without it: of
+    each wording its rarest such word, "" where it has none.
+    """
+    required = [whole_words(wording) for _, wording, _ in patterns()]
+    count = collections.Counter(word for some in required for word in set(some))
+    index = {"": []}
+    for place, some in enumerate(required):
+        index.setdefault(min(some, key=count.get, default=""), []).append(place)
+    return index
+
+
+def whole_words(wording):
+    """The words that stand whole in each text that a wording fits: not the last before
+    an … or the end, which may go on there, and not the first behind an ….
+    """
+    pieces = [piece.strip() for piece in plain(wording).split("…")]
+    return [
+        word[0]
+        for n, piece in enumerate(pieces)
+        for word in PART.finditer(piece)
+        if word.end() < len(piece) and (word.start() > 0 or n == 0)
+    ]
+
+
 @functools.lru_cache(maxsize=4096)
 def words(text):
     """The words of a text in their order, without endings, numbers, what only asks."""
-    found = [ENDING.sub("", word) for word in WORD.findall(plain(text))]
-    return [word for word in found if word not in ASKING]
+    stems = [rules.ENDING.sub("", word) for word in rules.WORD.findall(plain(text))]
+    return [stem for stem in stems if stem not in rules.ASKING]
 
 
 @functools.cache
