@@ -110,6 +110,12 @@ class Lesson:
     def number(self):
         return self.stem[:2]
 
+    @property
+    def version(self):
+        """The PyTorch that gave the stored outputs, as the set-up cell says first."""
+        [(text, _)] = self.cells[0].shown
+        return re.match(r"Ready: PyTorch ([\d.]+)", text)[1]
+
     def link(self, id=None):
         """To the lesson, or to the cell with this id."""
         return f"../notebooks/{self.stem}.ipynb" + (f"#{id}" if id else "")

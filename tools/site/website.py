@@ -147,7 +147,7 @@ def stage(folder, singles):
     course = read_lessons()
     generated = {
         "docs/evidence.md": evidence.page(course),
-        "docs/errors.md": errors.page(course, ROOT),
+        "docs/errors.md": errors.page(course),
         "docs/tasks.md": tasks.page(notebooks, names()),
         "docs/recipes.md": recipes.page(notebooks, names()),
     }

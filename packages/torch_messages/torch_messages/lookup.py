@@ -19,8 +19,9 @@ def look_up(text: str) -> None:
 
 
 def headline(found):
-    """The first line of an answer: what it is about."""
-    return found.wording or found.entry.title
+    """The first line of an answer: the wording that fits, or what the entry is of."""
+    entry = found.entry
+    return found.wording or entry.heading or entry.title
 
 
 def where(entry):
