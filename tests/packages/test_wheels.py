@@ -24,8 +24,8 @@ NEEDS = {
     "torch_messages": [],
     "emulated_cuda": ["torch"],
 }
-# of the tests: some provoke messages of PyTorch
-TESTS_NEED = {"torch_messages": ["torch", "numpy"]}
+# what its tests import, besides: some provoke messages
+TESTS_NEED = {"torch_messages": ["torch", "numpy", "pillow", "accelerate"]}
 # what must not be there
 COURSE = ("utils", "course", "simulate", "tools", "matplotlib", "IPython")
 PACKAGES = [name for name in NEEDS if (ROOT / "packages" / name).exists()]
