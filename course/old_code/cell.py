@@ -11,13 +11,12 @@ import re
 import sys
 import textwrap
 
-from torch_messages import match
-
 from course import cells, grammar
 from course.claims import claim
 from course.messages import finding
 from course.old_code import lookup, snippets
 from course.old_code.row import PATTERNS, SIGNS, TodayError, parse, rows
+from torch_messages import match
 from utils.devices import pytorch
 from utils.jobs import COLORS, DEFAULTS, folder
 

@@ -6,11 +6,10 @@ import html
 import re
 import textwrap
 
-from torch_messages import lookup, match
-from torch_messages.messages import entries
-
 from course import cells
 from course.old_code.row import SIGNS, rows
+from torch_messages import lookup, match
+from torch_messages.messages import entries
 
 MOST = 10  # rows of a list
 SHORT = 6  # lines of a replacement that a table shows

@@ -163,8 +163,8 @@ const lookup = rules => {
   }
 };
 
-const table = JSON.parse(document.getElementById("messages").textContent);
-const findMessage = lookup(table.rules)(table.entries);
+const findMessage = (({rules, entries}) => lookup(rules)(entries))(
+  JSON.parse(document.getElementById("messages").textContent));
 
 {
   const field = document.getElementById("message");

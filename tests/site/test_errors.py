@@ -6,12 +6,12 @@ import pathlib
 import re
 
 import pytest
-from torch_messages.messages import entries
 
 from tools.lessons import notebooks, table
 from tools.site import errors
 from tools.site.read_lessons import read_lessons
 from tools.site.website import ROOT
+from torch_messages.messages import entries
 
 
 @pytest.fixture(scope="module")

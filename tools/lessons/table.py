@@ -1,9 +1,9 @@
 """The form of the table of messages, messages.toml in packages/torch_messages."""
 
 import nbformat
-from torch_messages import messages
 
 from tools.lessons import schemas
+from torch_messages import messages
 
 
 def problems(lessons):

@@ -7,12 +7,11 @@ import json
 import re
 from dataclasses import dataclass
 
+from course.old_code.row import Row
+from tools.site.read_lessons import Lesson, code, md, ticks
 from torch_messages import match
 from torch_messages.messages import entries
 from torch_messages.rules import RULES
-
-from course.old_code.row import Row
-from tools.site.read_lessons import Lesson, code, md, ticks
 from utils.jobs import COLORS
 
 CLASS = r"[A-Z][A-Za-z]*(?:Error|Exception|Warning|Exit)"

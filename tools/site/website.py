@@ -12,7 +12,6 @@ import sys
 import nbformat
 import sphinx.cmd.build
 from docutils.nodes import make_id
-from torch_messages import match
 
 from course.exercises import lesson_exercises
 from tools.lessons.glossary import TERM, chinese_names
@@ -21,6 +20,7 @@ from tools.lessons.notebooks import address, in_repository, launch_links, lesson
 from tools.lessons.parts import HEADING
 from tools.site import api_index, errors, evidence, explorers, pages, recipes, tasks
 from tools.site.read_lessons import read_lessons
+from torch_messages import match
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 

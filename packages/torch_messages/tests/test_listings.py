@@ -5,6 +5,7 @@ import re
 import pytest
 from listings import LISTINGS, PRELUDE
 from programs import messages_of
+
 from torch_messages import match
 
 

@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
+
 from torch_messages import code, match
 from torch_messages import messages as table
 

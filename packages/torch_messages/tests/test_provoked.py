@@ -5,6 +5,7 @@ must lead to its entry.
 import pytest
 from programs import messages_of
 from provoked import CPU
+
 from torch_messages import entries, find
 
 pytestmark = pytest.mark.slow

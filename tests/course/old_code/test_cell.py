@@ -3,14 +3,14 @@
 import re
 
 import pytest
-from torch_messages.lookup import mentions
-from torch_messages.messages import entries
 
 from course.claims import ClaimError
 from course.old_code import cell as today
 from course.old_code import lookup, snippets
 from course.old_code.row import TodayError, parse
 from tests.conftest import text_of
+from torch_messages.lookup import mentions
+from torch_messages.messages import entries
 
 
 def cell(old, new="print(1)", announced="fine", lines=""):

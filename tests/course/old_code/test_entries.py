@@ -2,9 +2,8 @@
 the same, and knows its old part.
 """
 
-from torch_messages import code, entries
-
 from course.old_code.row import rows
+from torch_messages import code, entries
 
 ROWS, ENTRIES = rows(), entries()
 # entries that say more, or otherwise, than their row, for all who get the message

@@ -7,11 +7,11 @@ import urllib.parse
 
 import pytest
 from playwright.sync_api import expect
-from torch_messages import code, match
-from torch_messages.messages import entries
 
 from course.paths import COURSE
 from tests.site.built.conftest import SITE
+from torch_messages import code, match
+from torch_messages.messages import entries
 
 PASTES = COURSE / "packages" / "torch_messages" / "tests" / "messages.txt"
 PASTED = PASTES.read_text(encoding="utf-8")
