@@ -19,7 +19,7 @@ def look_up(text: str) -> None:
 
 
 def headline(found):
-    """The first line of an answer: the wording that fits, or what the entry is of."""
+    """The first line of an answer: the wording that fits, or a title."""
     entry = found.entry
     return found.wording or entry.heading or entry.title
 
@@ -43,7 +43,9 @@ def texts(entry):
 
 
 def answer(text, headline=headline, where=where, texts=texts):
-    """What look_up prints. The functions say it of a found entry, and of an entry."""
+    """What look_up prints. headline, where: what it says of a Found, and of an Entry.
+    texts: of an Entry, in which it looks for words.
+    """
     first, others = match.find(text)
     if not first:
         lines = [_wrapped("", match.missed(text))]
