@@ -25,7 +25,7 @@ def test_each_listing_gets_the_right_entry():
             wrong.append(f"{name}: {sorted(ids)}, not {sorted(listing.right)}")
         if others := ids - listing.right - listing.also:
             wrong.append(f"{name}: {sorted(others)} as well ({text})")
-    assert wrong == []
+    assert not wrong, "\n".join(wrong)
 
 
 def test_a_general_entry_comes_after_what_a_listing_is_like():
@@ -44,4 +44,4 @@ def test_a_listing_without_its_indentation_is_like_the_same_entries():
         expected = ids_of(listing.source) - BY_INDENTATION.get(name, set())
         if ids_of(flat) != expected:
             wrong.append(f"{name}: {ids_of(flat)}, not {expected}")
-    assert wrong == []
+    assert not wrong, "\n".join(wrong)

@@ -20,7 +20,7 @@ def test_each_paste_leads_to_its_entry():
         expected = set(right.split()) - {"-"}
         if not set(ids) <= expected or bool(ids) != bool(expected):
             wrong.append(f"{message[:200]!r} leads to {ids}, not to {right}")
-    assert wrong == []
+    assert not wrong, "\n".join(wrong)
 
 
 ERROR = "RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB"

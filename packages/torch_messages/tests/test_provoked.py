@@ -21,7 +21,7 @@ def test_each_message_that_comes_leads_to_its_entry():
             wrong.append(f"{key} said {text!r}, which leads to {ids}")
         elif answers[0].near:
             wrong.append(f"{key} said {text!r}, which is no wording of its entry")
-    assert wrong == []
+    assert not wrong, "\n".join(wrong)
 
 
 def test_there_are_enough():

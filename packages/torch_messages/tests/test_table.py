@@ -28,7 +28,7 @@ def test_what_an_entry_has():
         for other, _ in entry.unlike:
             if other not in ENTRIES or other == entry.id:
                 wrong.append(f"{entry.id}: its neighbor {other} is no other entry")
-    assert wrong == []
+    assert not wrong, "\n".join(wrong)
 
 
 def test_there_are_enough():
@@ -54,7 +54,7 @@ def test_each_wording_leads_to_its_entry_and_says_enough():
             if not answers or answers[0].near or answers[0].entry != entry:
                 ids = [found.entry.id for found in answers]
                 wrong.append(f"{entry.id}: {wording!r} leads to {ids}")
-    assert wrong == []
+    assert not wrong, "\n".join(wrong)
 
 
 def test_each_question_and_each_name_leads_to_its_entry():
@@ -68,7 +68,7 @@ def test_each_question_and_each_name_leads_to_its_entry():
             ids = [found.entry.id for found in find(name)[0]]
             if entry.id not in ids:
                 wrong.append(f"{entry.id}: the name {name!r} leads to {ids}")
-    assert wrong == []
+    assert not wrong, "\n".join(wrong)
 
 
 def test_no_wording_fits_that_of_another_entry():
@@ -81,7 +81,7 @@ def test_no_wording_fits_that_of_another_entry():
                 more = messages.weight(set(messages.words(other))) >= weight
                 if id != entry.id and more:
                     wrong.append(f"{id}: {other!r} fits {wording!r} of {entry.id}")
-    assert wrong == []
+    assert not wrong, "\n".join(wrong)
 
 
 def test_the_index_of_words_loses_no_wording():
@@ -97,4 +97,4 @@ def test_the_index_of_words_loses_no_wording():
         ]
         if tried != [(id, each) for id, each, _ in messages.fitting(text)]:
             lost.append(wording)
-    assert lost == []
+    assert not lost, "\n".join(lost)

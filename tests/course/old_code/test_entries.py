@@ -75,4 +75,4 @@ def test_code_of_an_entry_fits_the_old_part_of_its_row_and_not_that_of_today():
             wrong.append(f"{id}: not the old part")
         if entry.code and code.fits(entry, code.normal(new)):
             wrong.append(f"{id}: also the part of today")
-    assert wrong == []
+    assert not wrong, "\n".join(wrong)

@@ -76,7 +76,7 @@ def test_a_section_of_rows_is_for_looking_up():
                 wrong.append(f"{row.slug}: its sentence is long")
             if not folded(CELL[row.slug]):
                 wrong.append(f"{row.slug}: not folded")
-    assert wrong == []
+    assert not wrong, "\n".join(wrong)
     tables = [cell.source for cell in CELLS if "old_code.index(" in cell.source]
     groups = {group for source in tables for group in re.findall(r'"(\w+)"', source)}
     assert groups == GROUPS
@@ -92,7 +92,7 @@ def test_a_row_says_why_and_what_it_announces():
                 wrong.append(f"{row.slug}: a pattern for what raises or warns alone")
             elif verdict.pattern and not re.search(r"\w{3}", verdict.pattern):
                 wrong.append(f"{row.slug}: the pattern {verdict.pattern!r} says little")
-    assert wrong == []
+    assert not wrong, "\n".join(wrong)
 
 
 def test_the_stored_output_is_what_was_announced():
@@ -102,7 +102,7 @@ def test_the_stored_output_is_what_was_announced():
         announced = {verdict.word for verdict in ROWS[slug].expected.values()}
         if word not in announced:
             wrong.append(f"{slug}: shown as {word}, announced as {announced}")
-    assert wrong == []
+    assert not wrong, "\n".join(wrong)
 
 
 def test_a_message_in_a_heading_is_one():
