@@ -24,7 +24,6 @@ COPY --chown=learner tools tools
 COPY --chown=learner utils utils
 COPY --chown=learner simulate simulate
 COPY --chown=learner course course
-COPY --chown=learner lookup lookup
 COPY --chown=learner packages packages
 RUN PIP_NO_CACHE_DIR=1 python tools/setup_env.py --build "$BUILD"
 

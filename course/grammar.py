@@ -9,6 +9,9 @@ so that such a cell is plain Python for every tool; and two magics:
     %%torchrun N [--result NAME] [--fails PATTERN]
     %%today SLUG: VERDICT
 
+whose cell has an old part, a line `# ---- today`, a part of today and, if needed, a
+line `# ---- set-up` and what runs before each of the two.
+
 All who read them read them here: the kernel (course/cells.py), the checks of lessons
 (tools/lessons), the website (tools/site, docs/conf.py) and the tests. Nothing in this
 module needs PyTorch or IPython; utils/needs.py looks at the machine.
@@ -45,6 +48,9 @@ TORCHRUN = re.compile(
     rf"(?P<processes>[1-9]\d*)(\s+--result\s+(?P<result>{NAME}))?"
     r"(\s+--fails\s+(?P<fails>.+))?"
 )
+# the lines between the parts of a row of lesson 16
+ROW_TODAY = re.compile(r"^# -+ today\s*$", re.M)
+ROW_SETUP = re.compile(r"^# -+ set-up\s*$", re.M)
 # folded code has a title, above all else, where front ends show it
 TITLE = re.compile(r"# ?@title (.*)(?:\n|\Z)")
 # all lines of the course at the top of a cell: options may stand above a magic

@@ -20,7 +20,7 @@ PREAMBLE = (
 )
 
 # The packages of the course that lessons import.
-PACKAGES = ("device_lab", "utils", "simulate", "course", "lookup")
+PACKAGES = ("device_lab", "utils", "simulate", "course", "torch_messages")
 
 # What makes a kernel as good as new: PyTorch stays, the course goes, with all that it
 # did to IPython.

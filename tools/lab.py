@@ -71,15 +71,7 @@ def provide_course():
             " lessons is not kept."
         )
         return ROOT, "notebooks"
-    for folder in (
-        "docs",
-        "notebooks",
-        "utils",
-        "simulate",
-        "course",
-        "lookup",
-        "packages",
-    ):
+    for folder in ("docs", "notebooks", "utils", "simulate", "course", "packages"):
         for path in (ROOT / folder).rglob("*.*"):
             # the lessons go to work
             if path.is_file() and path.suffix not in (".ipynb", ".pyc"):

@@ -1,32 +1,30 @@
 // The field on the page of errors: finds the entries of the table that fit a pasted text.
-// The same rules as lookup/messages.py and lookup/match.py, which say why; a test holds that
-// both give the same first answer. Listings are for lesson 16, which can read Python.
+// As messages.py and match.py of packages/torch_messages, which say why, and with the same
+// numbers and expressions: its rules.json stands on the page, beside the table. A test holds
+// that both give the same answers. Listings are for lesson 16, which can read Python.
 "use strict";
 
-const lookup = (() => {
-  const GAP = 200, MOST = 5, LIKE = 0.8, MORE = 2, LEAST = 9, ASKED = 0.5, LONG = 60;
-  const MOST_OF = 0.7, MUCH = 12, PART = 0.55;
-  const CLOSE = 0.88;
-  const PREFIX = /^[ \t]*(?:\[[\w ]*rank ?\d+\]:?|[│|>]+)[ \t]*/gim;
-  const FRAME = /^\s*File ".*|^ {4,}.*|^\s*[~^]+\s*$/gm;
-  const BEFORE = new RegExp("the above exception was the direct cause"
-    + "|during handling of the above exception", "g");
-  const HEADS = /^(?:(?:cuda |hip )?[\w.]*(?:error|exception|warning)\b:? *)+/;
-  const NAME = /^-{0,2}[A-Za-z_][\w-]*(?:\.[A-Za-z_]\w*)*(?:\([^()]*\)|=\S*)?$/;
+const lookup = rules => {
+  const {GAP, MOST, LIKE, MORE, LEAST, ASKED, MOST_OF, MUCH, PART, LONG, CLOSE} = rules;
+  const COLORS = new RegExp(rules.COLORS, "g"), SPACE = new RegExp(rules.SPACE, "g");
+  const PREFIX = new RegExp(rules.PREFIX, "gim"), FRAME = new RegExp(rules.FRAME, "gm");
+  const BEFORE = new RegExp(rules.BEFORE, "g"), HEADS = new RegExp(rules.HEADS);
+  const WORD = new RegExp(rules.WORD, "g"), ENDING = new RegExp(rules.ENDING);
+  const NAME = new RegExp(`^(?:${rules.NAME})$`), ASKING = new Set(rules.ASKING.split(" "));
+  const QUOTES = Object.entries(rules.QUOTES)
+    .map(([quote, marks]) => [quote, new RegExp(`[${marks}]`, "g")]);
   const escape = text => text.replace(/[.*+?^${}()|[\]\\/-]/g, "\\$&");
   const distinct = list => [...new Set(list)];
   const sum = list => list.reduce((total, value) => total + value, 0);
 
   function plain(text) {
-    return text.replace(/\x1b\[[0-9;]*m/g, "").replace(PREFIX, "")
-      .replace(/[‘’´`]/g, "'").replace(/[“”«»]/g, '"')
-      .replace(/[ \t\r\n\f\v\u00a0]+/g, " ").trim().toLowerCase();
+    text = text.replace(COLORS, "").replace(PREFIX, "");
+    for (const [quote, marks] of QUOTES) text = text.replace(marks, quote);
+    return text.replace(SPACE, " ").trim().toLowerCase();
   }
 
-  // of a question, and say nothing of what it asks
-  const ASKING = new Set("how do doe did i my me what why when can should which".split(" "));
-  const words = text => (plain(text).match(/[a-z0-9_]*[a-z_][a-z0-9_]*/g) ?? [])
-    .map(word => word.replace(/(?<=[a-z]{3})(?:ing|ed|es|s)$/, ""))
+  const words = text => (plain(text).match(WORD) ?? [])
+    .map(word => word.replace(ENDING, ""))
     .filter(word => !ASKING.has(word));
 
   function pattern(wording) {
@@ -94,7 +92,7 @@ const lookup = (() => {
     }
 
     function rank(text, [told, start, end]) {
-      const cut = text.lastIndexOf("original traceback");
+      const cut = text.lastIndexOf(rules.ORIGINAL);
       const joints = [...text.matchAll(BEFORE)].map(found => found.index);
       const caused = cut >= 0 ? start > cut : joints.length > 0 && start < joints.at(-1);
       const warned = text.slice(Math.max(0, start - 80), end).includes("warning");
@@ -163,9 +161,10 @@ const lookup = (() => {
       if (one[n] !== other[n]) return one[n] < other[n];
     return false;
   }
-})();
+};
 
-const findMessage = lookup(JSON.parse(document.getElementById("messages").textContent));
+const findMessage = (({rules, entries}) => lookup(rules)(entries))(
+  JSON.parse(document.getElementById("messages").textContent));
 
 {
   const field = document.getElementById("message");

@@ -131,7 +131,7 @@ def test_containers_have_the_same_versions_and_all_packages():
     assert binder == [index, "-r ../requirements.txt", "-e ."]
     copied = (ROOT / "Dockerfile").read_text(encoding="utf-8")
     seen = lines(".dockerignore")
-    for package in ("utils", "simulate", "course", "lookup", "packages"):
+    for package in ("utils", "simulate", "course", "packages"):
         assert f"COPY --chown=learner {package} {package}\n" in copied
         assert f"!{package}" in seen
 

@@ -11,10 +11,10 @@ from typing import NamedTuple
 import nbformat
 import pytest
 
-from lookup.messages import entries
 from tools.lessons.links import anchors, broken_links
 from tools.site import errors, website
 from tools.site.website import ROOT
+from torch_messages.messages import entries
 
 PAGE = ROOT / "docs" / "answers.md"
 TEXT = PAGE.read_text(encoding="utf-8")

@@ -1,19 +1,22 @@
 """The page of errors and warnings: the table, and what cells of the lessons got."""
 
+import dataclasses
 import json
+import pathlib
 import re
 
 import pytest
 
-from lookup.messages import entries
+from tools.lessons import notebooks, table
 from tools.site import errors
 from tools.site.read_lessons import read_lessons
 from tools.site.website import ROOT
+from torch_messages.messages import entries
 
 
 @pytest.fixture(scope="module")
 def page():
-    return errors.page(read_lessons(), ROOT)
+    return errors.page(read_lessons())
 
 
 def entry_on(page, id):
@@ -53,10 +56,66 @@ def test_anchors_are_different(page):
 
 def test_the_field_reads_the_table(page):
     script = re.search(r'id="messages">(.*?)</script>', page)[1]
-    known = json.loads(script)
+    known = json.loads(script)["entries"]
     assert [each[0] for each in known] == list(entries())
     names = {name for each in known for name in each[3]}
     assert "torch.cuda.memory_cached" in names  # of a row
     assert {each[0] for each in known if each[4]} == {
         entry.id for entry in entries().values() if entry.cover
     }
+
+
+def test_versions_are_those_of_the_outputs_not_of_the_pin(page, monkeypatch):
+    """A pin of tomorrow changes no word of what yesterday's PyTorch said."""
+    read = pathlib.Path.read_text
+
+    def pinned(path, *arguments, **options):
+        text = read(path, *arguments, **options)
+        return re.sub(r"^torch==.*$", "torch==9.8.7", text, flags=re.M)
+
+    monkeypatch.setattr(pathlib.Path, "read_text", pinned)
+    assert "torch==9.8.7" in (ROOT / "requirements.txt").read_text()
+    assert errors.page(read_lessons()) == page and "9.8.7" not in page
+    lesson = read_lessons()[2]
+    setup = lesson.cells[0].outputs[0]
+    setup["text"] = ["Ready: PyTorch 9.8.7, CPU\n"]
+    assert "PyTorch 9.8.7" in errors.page([lesson])
+
+
+def test_each_row_shows_the_version_that_its_lesson_names():
+    """One run gives the outputs of a lesson, so its first cell can speak for all."""
+    (lesson,) = [lesson for lesson in read_lessons() if lesson.number == "16"]
+    versions = set()
+    for cell in lesson.cells:
+        if cell.row and cell.live:
+            versions |= set(re.findall(r"^. \w+ · PyTorch ([\d.]+)", cell.shown[0][0]))
+    assert versions == {lesson.version}
+
+
+# of programs that lessons make up, not of PyTorch
+OWN = ("division by zero", "could not convert string to float", "load() will go")
+
+
+def test_each_message_of_a_lesson_leads_to_an_entry():
+    shown = errors.shown_messages(read_lessons())
+    lost = [each.text for each, at in shown.items() if not errors.entry_of(each, at)]
+    assert [text for text in lost if not any(own in text for own in OWN)] == []
+    assert len(lost) <= len(OWN)
+
+
+def test_each_entry_belongs_to_a_group_of_the_page():
+    groups = sum(errors.GROUPS.values(), [])
+    assert [entry.id for entry in entries().values() if entry.group not in groups] == []
+
+
+def test_a_lesson_or_a_cell_that_is_not_there_is_one_sentence(monkeypatch):
+    entry = {"id": "a/b", "means": "No.", "do": "x", "source": ["here"]}
+    wrong = [{**entry, "lesson": "01 nowhere"}, {**entry, "lesson": "99 pick"}]
+    monkeypatch.setattr(table.messages, "read", lambda: wrong)
+    assert list(table.problems(notebooks.lessons())) == [
+        "messages.toml, a/b: no cell nowhere in lesson 01",
+        "messages.toml, a/b: no cell pick in lesson 99",
+    ]
+    # and no other test fails because of it
+    broken = dataclasses.replace(entries()["memory/cuda-oom"], lesson="07 nowhere")
+    assert list(errors._further(broken, read_lessons()))

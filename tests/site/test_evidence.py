@@ -29,7 +29,7 @@ def pages():
         "docs/errors.md": re.sub(
             r"^```{raw} html\n.*?^```$",
             "",
-            errors.page(lessons, ROOT),
+            errors.page(lessons),
             flags=re.M | re.S,
         ),
     }
@@ -244,7 +244,6 @@ def course(tmp_path):
     (tmp_path / "notebooks" / "recorded").mkdir(parents=True)
     nbformat.write(nb, tmp_path / "notebooks" / "00_a_lesson.ipynb")
     (tmp_path / "notebooks" / "recorded" / "published.json").write_text("{}")
-    (tmp_path / "requirements.txt").write_text("torch==2.13.0\n")
     return tmp_path
 
 

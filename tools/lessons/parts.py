@@ -9,7 +9,6 @@ import ast
 import re
 
 from course import grammar
-from lookup.row import SETUP, TODAY
 
 COLUMNS = 88
 STARS = {1: 4, 2: 7, 3: 12}  # minutes
@@ -52,8 +51,8 @@ def split(source):
     head, code = grammar.split(source)
     if "%%today" not in head:
         return head, [code]
-    code, *setup = SETUP.split(code)
-    return head, [*TODAY.split(code), *setup]
+    code, *setup = grammar.ROW_SETUP.split(code)
+    return head, [*grammar.ROW_TODAY.split(code), *setup]
 
 
 def filled(source):

@@ -1,6 +1,6 @@
 """What a recording and published.json (course/recordings.py describes them) and the
-table of messages (lookup/messages.py) must look like: JSON schemas, checked where they
-are written and by `notebooks.py check`. A reader's kernel checks only what protects its
+table of messages (torch_messages) must look like: JSON schemas, checked where they are
+written and by `notebooks.py check`. A reader's kernel checks only what protects its
 reader.
 """
 
@@ -79,22 +79,25 @@ PUBLISHED = _object({}, more={"anyOf": [_list(SOURCE), SOURCE]})
 
 SAYS = {"type": "array", "items": WORDS, "minItems": 1, "uniqueItems": True}
 VERSION = {**TEXT, "pattern": r"^\d+\.\d+$"}
-# lookup/messages.toml. What a row of lesson 16 gives may be left out
-# (tests/lookup/test_table.py).
+# messages.toml of packages/torch_messages
 ENTRY = _object(
-    {"id": {**TEXT, "pattern": r"^[a-z]+/[\w.-]+$"}},
+    {
+        "id": {**TEXT, "pattern": r"^[a-z]+/[\w.-]+$"},
+        "means": {**WORDS, "maxLength": 240},
+        "do": WORDS,
+        "source": SAYS,
+    },
+    heading=WORDS,
     says=SAYS,
     asked=SAYS,
     names=SAYS,
     code={"type": "array", "items": SAYS, "minItems": 1},
     cover={"const": True},
+    fine={"const": True},
     since=VERSION,
     until=VERSION,
-    means={**WORDS, "maxLength": 240},
-    do=WORDS,
     unlike=_object({}, more=WORDS),
     lesson={**TEXT, "pattern": r"^\d\d [\w-]+$"},
-    source=SAYS,
     often={"const": True},
 )
 MESSAGES = _object({"entry": _list(ENTRY, least=1)})

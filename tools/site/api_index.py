@@ -18,7 +18,7 @@ import warnings
 from collections import Counter
 
 from course import grammar
-from lookup import cell as today
+from course.old_code import cell as today
 from tools.lessons.parts import split
 
 ROOTS = ("torch", "torch_xla", "torch_tpu", "accelerate")

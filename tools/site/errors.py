@@ -7,10 +7,11 @@ import json
 import re
 from dataclasses import dataclass
 
-from lookup import match
-from lookup.messages import entries
-from lookup.row import Row
+from course.old_code.row import Row
 from tools.site.read_lessons import Lesson, code, md, ticks
+from torch_messages import match
+from torch_messages.messages import entries
+from torch_messages.rules import RULES
 from utils.jobs import COLORS
 
 CLASS = r"[A-Z][A-Za-z]*(?:Error|Exception|Warning|Exit)"
@@ -114,12 +115,12 @@ class Place:
         return f"- [{md(label)}]({self.lesson.link(self.id)}){where}"
 
 
-def shown_messages(lessons, version):
+def shown_messages(lessons):
     """Message → the places that show it, both in the order of the lessons."""
     found, first = {}, {}
     for lesson in lessons:
         for cell in lesson.cells:
-            every = [(cell.shown, f"PyTorch {version}")] if cell.live else []
+            every = [(cell.shown, f"PyTorch {lesson.version}")] if cell.live else []
             every += [(kept.shown, _where(kept)) for kept in cell.recorded]
             for shown, where in every:
                 for message in messages_in(shown, cell.source):
@@ -168,11 +169,10 @@ WIDEST = 90  # characters of a heading
 MOST = 6  # wordings of an entry that the page shows; its field knows all
 
 
-def page(lessons, root):
+def page(lessons):
     """The page, as Markdown. lessons: as read_lessons() gives them."""
     known, seen = entries(), set()
-    pins = (root / "requirements.txt").read_text(encoding="utf-8")
-    shown = by_entry(lessons, re.search(r"^torch==([\d.]+)", pins, re.M)[1])
+    shown = by_entry(lessons)
     parts = [
         # deeper headings would fill the contents beside the page
         "---\ntocdepth: 2\n---\n",
@@ -198,11 +198,10 @@ def page(lessons, root):
 
 
 def data():
-    """What the field finds the entries by, as JSON for a page."""
-    known = [
-        [e.id, e.says, e.asked, match.called(e), e.cover] for e in entries().values()
-    ]
-    text = json.dumps(known, ensure_ascii=False, separators=(",", ":"))
+    """What the field finds the entries by, and the rules, as JSON for a page."""
+    known = [[e.id, e.says, e.asked, e.called, e.cover] for e in entries().values()]
+    whole = {"rules": RULES, "entries": known}
+    text = json.dumps(whole, ensure_ascii=False, separators=(",", ":"))
     return text.replace("<", r"\u003c")
 
 
@@ -253,7 +252,8 @@ def _further(entry, lessons):
     """Where it is explained, and where it is known from, a line each."""
     number, _, id = entry.lesson.partition(" ")
     for lesson in lessons:
-        if lesson.number == number:
+        # of a cell that is not there `make lint` says so, in a sentence
+        if lesson.number == number and id in lesson.sections:
             yield Place(lesson, id).line
         for cell in lesson.cells:
             if cell.row and cell.row.slug == entry.id:
@@ -264,10 +264,10 @@ def _further(entry, lessons):
         yield "- Known from: " + ", ".join(others)
 
 
-def by_entry(lessons, version):
+def by_entry(lessons):
     """id of an entry → the messages that cells show of it, with their places."""
     found = {}
-    for message, places in shown_messages(lessons, version).items():
+    for message, places in shown_messages(lessons).items():
         if entry := entry_of(message, places):
             found.setdefault(entry.id, {})[message] = places
     return found

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from course import grammar, recordings
 from course.messages import NOT_LIVE, facts_of, state_of
+from course.old_code import cell as today
 from course.provenance import Provenance
-from lookup import cell as today
 from tools.lessons.parts import HEADING
 from tools.lessons.recorder import claims_in
 from utils.jobs import COLORS
@@ -109,6 +109,12 @@ class Lesson:
     @property
     def number(self):
         return self.stem[:2]
+
+    @property
+    def version(self):
+        """The PyTorch that gave the stored outputs, as the set-up cell says first."""
+        [(text, _)] = self.cells[0].shown
+        return re.match(r"Ready: PyTorch ([\d.]+)", text)[1]
 
     def link(self, id=None):
         """To the lesson, or to the cell with this id."""

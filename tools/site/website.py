@@ -14,13 +14,13 @@ import sphinx.cmd.build
 from docutils.nodes import make_id
 
 from course.exercises import lesson_exercises
-from lookup import match
 from tools.lessons.glossary import TERM, chinese_names
 from tools.lessons.links import read, with_links
 from tools.lessons.notebooks import address, in_repository, launch_links, lessons
 from tools.lessons.parts import HEADING
 from tools.site import api_index, errors, evidence, explorers, pages, recipes, tasks
 from tools.site.read_lessons import read_lessons
+from torch_messages import match
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -147,7 +147,7 @@ def stage(folder, singles):
     course = read_lessons()
     generated = {
         "docs/evidence.md": evidence.page(course),
-        "docs/errors.md": errors.page(course, ROOT),
+        "docs/errors.md": errors.page(course),
         "docs/tasks.md": tasks.page(notebooks, names()),
         "docs/recipes.md": recipes.page(notebooks, names()),
     }
@@ -173,7 +173,7 @@ def link_messages(text):
     """
 
     def link(found):
-        first, _ = match.said(found[1]) if found[1].count(" ") > 2 else ([], [])
+        first, _ = match.of_message(found[1]) if found[1].count(" ") > 2 else ([], [])
         if not first or first[0].near:
             return found[0]
         return f"[{found[0]}](errors.md#{errors.anchor(first[0].entry.id)})"

@@ -9,11 +9,12 @@ import pytest
 from playwright.sync_api import expect
 
 from course.paths import COURSE
-from lookup import code, match
-from lookup.messages import entries
 from tests.site.built.conftest import SITE
+from torch_messages import code, match
+from torch_messages.messages import entries
 
-PASTED = (COURSE / "tests" / "lookup" / "messages.txt").read_text(encoding="utf-8")
+PASTES = COURSE / "packages" / "torch_messages" / "tests" / "messages.txt"
+PASTED = PASTES.read_text(encoding="utf-8")
 
 # query → what is among the first three results of the search
 ANSWERED = {

@@ -2,9 +2,9 @@
 into.
 """
 
-from lookup.cell import PRELUDE, SIGNS, run_cell
-from lookup.lookup import index, look_up, table
-from lookup.row import rows
+from course.old_code.cell import PRELUDE, SIGNS, run_cell
+from course.old_code.lookup import index, look_up, table
+from course.old_code.row import rows
 
 __all__ = [
     "PRELUDE",

@@ -13,7 +13,7 @@ from multiprocessing import forkserver
 import psutil
 import pytest
 
-from lookup import snippets
+from course.old_code import snippets
 from tests.conftest import ROOT
 from utils.jobs import folder
 
@@ -151,7 +151,7 @@ def test_an_interrupt_ends_the_piece_and_the_next_gets_its_own_answer():
 PROGRAM = f"""
 import sys, tempfile
 print("it runs", flush=True)
-sys.path.insert(0, {str(ROOT / "lookup")!r})
+sys.path.insert(0, {str(ROOT / "course" / "old_code")!r})
 import snippets
 snippets.METHOD, snippets.PRELOAD = sys.argv[1], []
 folder = tempfile.mkdtemp()

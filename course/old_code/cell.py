@@ -1,8 +1,8 @@
 """%%today: run an old snippet and its replacement under this PyTorch, and compare what
 they do.
 
-lookup/row.py says how a row is written. Whatever is otherwise than announced is a
-finding (course.messages): a line for a reader, an error with LAB_STRICT=1. Without an
+row.py says how a row is written. Whatever is otherwise than announced is a finding
+(course.messages): a line for a reader, an error with LAB_STRICT=1. Without an
 announcement the cell is the reader's own: it runs, and the rows that it is like are
 named.
 """
@@ -14,8 +14,9 @@ import textwrap
 from course import cells, grammar
 from course.claims import claim
 from course.messages import finding
-from lookup import lookup, match, snippets
-from lookup.row import PATTERNS, SIGNS, TodayError, parse
+from course.old_code import lookup, snippets
+from course.old_code.row import PATTERNS, SIGNS, TodayError, parse, rows
+from torch_messages import match
 from utils.devices import pytorch
 from utils.jobs import COLORS, DEFAULTS, folder
 
@@ -257,7 +258,7 @@ def _paste(source):
         _part("yours", outcome)
     similar = match.of_listing(source, message)
     for entry in similar:
-        row = entry.row
+        row = rows().get(entry.id)
         like = f"{row.slug} in section {row.section}" if row else entry.title
         why = row.because if row else entry.means
         print(f"\nLike {like}: {why.removesuffix('.')}. Today:")

@@ -1,18 +1,30 @@
-"""Listings in the style of old tutorials, and what the paste cell of lesson 16 should
-recommend for each.
+"""Listings in the style of old tutorials, and which entries each should lead to.
 
-The first line of a listing says what is right: a row ("memory/cached"), a lesson that
-is named where no row fits ("01"), or nothing where nothing is old: then no row is to be
-shown. Of several right answers one must be among those that are shown. A line "also"
-names other rows that are true of it and may be shown, too.
+The first line of a listing says what is right: an entry ("memory/cached"), a lesson
+that is named where no entry fits ("01"), or nothing where nothing is old: then no entry
+is to be shown. Of several right answers one must be among those that are shown. A line
+"also" names other entries that are true of it and may be shown, too.
 """
 
 import re
 from typing import NamedTuple
 
+PRELUDE = """\
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+torch.manual_seed(0)
+device = (
+    torch.accelerator.current_accelerator(check_available=True) or torch.device("cpu")
+)
+x = torch.ones(4, 8)
+net = nn.Linear(8, 2)
+"""
+
 
 class Listing(NamedTuple):
-    """right, also: what must and what may be recommended (sets of slugs and lessons).
+    """right, also: what must and what may be shown (sets of ids and lessons).
     source: the code.
     """
 
@@ -29,7 +41,7 @@ def _read(text):
 
 
 SOURCES = {
-    "S0 product on the GPU": """
+    "product on the GPU": """
 # right: detection/cuda-or-cpu streams/synchronize streams/cold-run
 import time
 
@@ -44,21 +56,22 @@ if torch.cuda.is_available():
 else:
     print("no GPU")
 """,
-    "S0 Accelerate": """
+    "Accelerate": """
 # right: 15
+# also: accelerate/loop
 from accelerate import Accelerator
 
 accelerator = Accelerator()
 model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
 """,
-    "S1 devices": """
+    "devices": """
 # right: tpu/device-tpu
 cpu = torch.device("cpu")
 gpu = torch.device("cuda:0")
 tpu = torch.device("tpu")
 print(cpu, gpu, tpu)
 """,
-    "S1 tensors": """
+    "tensors": """
 # right: movement/not-compiled detection/ordinal
 cpu_tensor = torch.ones(2, 2)
 gpu_tensor = cpu_tensor.to("cuda")
@@ -66,7 +79,7 @@ gpu_tensor = cpu_tensor.cuda()
 second = cpu_tensor.to("cuda:1")
 back = gpu_tensor.cpu()
 """,
-    "S1 DDP on a CPU": """
+    "DDP on a CPU": """
 # right: distributed/device-ids
 import os
 import torch.distributed as dist
@@ -78,9 +91,9 @@ rank = 0
 dist.init_process_group("gloo", rank=rank, world_size=1)
 model = DDP(nn.Linear(10, 10), device_ids=[rank])
 """,
-    "S1 AMP": """
+    "AMP": """
 # right: amp/autocast amp/scaler
-# also: amp/cuda-on-cpu
+# also: amp/cuda-on-cpu amp/scaler-without-cuda
 from torch.cuda.amp import GradScaler, autocast
 
 scaler = GradScaler()
@@ -91,9 +104,9 @@ scaler.scale(loss).backward()
 scaler.step(optimizer)
 scaler.update()
 """,
-    "S1 training on a TPU": """
+    "training on a TPU": """
 # right: tpu/parallel-loader tpu/optimizer-step tpu/spawn
-# also: tpu/is-there tpu/mark-step
+# also: tpu/is-there tpu/mark-step tpu/no-package
 import torch_xla
 import torch_xla.core.xla_model as xm
 import torch_xla.distributed.parallel_loader as pl
@@ -111,21 +124,23 @@ def train(index):
 
 xmp.spawn(train, nprocs=8)
 """,
-    "S2 install": """
+    "install": """
 # right: 01
+# also: detection/no-wheel
 pip3 install torch torchvision torchaudio --extra-index-url https://download.pytorch.org/whl/cu116
 """,
-    "S2 names of devices": """
+    "names of devices": """
 # right:
 cpu = torch.device("cpu:0")
 gpu = torch.device("cuda:0")
 print(cpu, gpu)
 """,
-    "S2 is there one": """
+    "is there one": """
 # right: detection/cuda-or-cpu 01
+# also: detection/available-false
 print(torch.cuda.is_available())
 """,
-    "S2 race and cure": """
+    "race and cure": """
 # right: streams/host-wait
 # also: streams/synchronize
 s = torch.cuda.Stream()
@@ -136,14 +151,14 @@ with torch.cuda.stream(s):
 torch.cuda.synchronize()
 print(b)
 """,
-    "S2 memory": """
+    "memory, cached": """
 # right: memory/cached
 # also: memory/max-cached memory/empty-cache
 print(torch.cuda.memory_cached())
 print(torch.cuda.max_memory_cached())
 torch.cuda.empty_cache()
 """,
-    "S2 pin": """
+    "pin": """
 # right: streams/pin-then-copy
 # also: movement/id
 a = torch.randn(3, 3)
@@ -151,25 +166,25 @@ b = a.pin_memory()
 print(a.is_pinned(), b.is_pinned(), id(a) == id(b))
 c = b.to(device, non_blocking=True)
 """,
-    "S2 Tensor on a GPU": """
+    "Tensor on a GPU": """
 # right: movement/legacy-constructor
 # also: movement/big-t
 x = torch.Tensor([1.0, 2.0], device="cuda")
 print(x)
 """,
-    "S3 check": """
+    "check": """
 # right: detection/cuda-or-cpu detection/name
 device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 if torch.cuda.is_available():
     print(torch.cuda.device_count(), torch.cuda.get_device_name(0))
 print("using", device)
 """,
-    "S4 set a device": """
+    "set a device": """
 # right: detection/ordinal
 torch.cuda.set_device(1)
 print(torch.cuda.current_device())
 """,
-    "S4 cleanup": """
+    "cleanup": """
 # right: memory/empty-cache
 import gc
 
@@ -178,13 +193,13 @@ del y
 gc.collect()
 torch.cuda.empty_cache()
 """,
-    "S4 memory": """
+    "memory": """
 # right:
 print(torch.cuda.memory_allocated() / 1024**2)
 print(torch.cuda.memory_reserved() / 1024**2)
 print(torch.cuda.max_memory_allocated() / 1024**2)
 """,
-    "S4 tips": """
+    "tips": """
 # right: memory/set-to-none
 optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
 with torch.no_grad():
@@ -194,7 +209,7 @@ loss = F.mse_loss(net(x), torch.ones(4, 2))
 loss.backward()
 optimizer.step()
 """,
-    "S4 DDP": """
+    "DDP": """
 # right: distributed/nothing-starts distributed/master-addr
 # also: distributed/nccl
 import torch.distributed as dist
@@ -209,7 +224,7 @@ if __name__ == "__main__":
     world_size = torch.cuda.device_count()
     mp.spawn(train, args=(world_size,), nprocs=world_size)
 """,
-    "S4 DDP, cut out": """
+    "DDP, cut out": """
 # right: distributed/undefined
 # also: distributed/nccl distributed/device-ids
 import torch.distributed as dist
@@ -217,7 +232,7 @@ import torch.distributed as dist
 dist.init_process_group(backend="nccl", rank=rank, world_size=world_size)
 model = nn.parallel.DistributedDataParallel(net, device_ids=[rank])
 """,
-    "S4 DDP, no sampler": """
+    "DDP, no sampler": """
 # right: distributed/no-sampler
 # also: distributed/no-group
 from torch.nn.parallel import DistributedDataParallel as DDP
@@ -228,7 +243,7 @@ loader = DataLoader(x, batch_size=4, shuffle=True)
 for batch in loader:
     model(batch).sum().backward()
 """,
-    "S4 sampler": """
+    "sampler": """
 # right: distributed/same-order
 from torch.utils.data import DataLoader, DistributedSampler
 
@@ -238,11 +253,11 @@ for epoch in range(3):
     for batch in loader:
         pass
 """,
-    "S4 launcher": """
+    "launcher": """
 # right: distributed/launch 11
 python -m torch.distributed.launch --nproc_per_node=4 train.py
 """,
-    "S4 torchrun, the script": """
+    "torchrun, the script": """
 # right: distributed/no-rank
 import os
 import torch.distributed as dist
@@ -251,7 +266,7 @@ dist.init_process_group(backend="gloo")
 local_rank = int(os.environ["LOCAL_RANK"])
 torch.cuda.set_device(local_rank)
 """,
-    "S4 loader": """
+    "loader": """
 # right: data/many-workers data/pin-without-gpu data/workers-for-little
 from torch.utils.data import DataLoader
 
@@ -264,7 +279,7 @@ loader = DataLoader(
     persistent_workers=True,
 )
 """,
-    "S4 CUDA graph": """
+    "CUDA graph": """
 # right: graphs/capturable graphs/inputs-in-capture
 # also: movement/not-compiled streams/host-wait memory/set-to-none
 model = nn.Linear(8, 2).cuda()
@@ -285,14 +300,15 @@ for _ in range(10):
     data = torch.randn(4, 8, device="cuda")
     graph.replay()
 """,
-    "S4 compiled twice": """
+    "compiled twice": """
 # right: graphs/compiled-twice
 model = torch.compile(net)
 model = torch.compile(model, mode="reduce-overhead")
 model = torch.compile(model, mode="max-autotune")
 """,
-    "S4 profiler": """
+    "profiler": """
 # right: graphs/activity-cuda graphs/cuda-time
+# also: profiler/recipe
 from torch.profiler import ProfilerActivity, profile, record_function
 
 activities = [ProfilerActivity.CPU, ProfilerActivity.CUDA]
@@ -301,8 +317,9 @@ with profile(activities=activities, record_shapes=True) as prof:
         net(x)
 print(len(prof.key_averages().table(sort_by="cuda_time_total", row_limit=10)) > 0)
 """,
-    "S4 memory profile": """
+    "memory profile": """
 # right: 09
+# also: profiler/recipe
 from torch.profiler import ProfilerActivity, profile
 
 with profile(
@@ -311,7 +328,7 @@ with profile(
     net(x)
 print(len(prof.key_averages().table(sort_by="self_cpu_memory_usage", row_limit=5)) > 0)
 """,
-    "S4 out of memory": """
+    "out of memory": """
 # right: memory/empty-cache memory/oom-class memory/cuda-oom
 try:
     y = net(x)
@@ -321,8 +338,9 @@ except RuntimeError as error:
     else:
         raise
 """,
-    "S4 ensure_same_device": """
+    "ensure_same_device": """
 # right: 02
+# also: movement/hidden-moves
 def ensure_same_device(*tensors):
     device = tensors[0].device
     return [tensor.to(device) for tensor in tensors]
@@ -330,13 +348,13 @@ def ensure_same_device(*tensors):
 a, b = ensure_same_device(torch.randn(2), torch.randn(2))
 print((a + b).device)
 """,
-    "S4 save and load": """
+    "save and load": """
 # right: movement/whole-model
 torch.save(net, "model.pth")
 model = torch.load("model.pth")
 model.eval()
 """,
-    "S4 save and load weights": """
+    "save and load weights": """
 # right:
 torch.save(net.state_dict(), "model.pth")
 net.load_state_dict(torch.load("model.pth", map_location=device, weights_only=True))

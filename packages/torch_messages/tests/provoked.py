@@ -1,5 +1,5 @@
 """Small programs that really give messages of the table, on a build for the CPU: id of
-the entry (#2: a second one of it) → program. tests/lookup/test_provoked.py runs them.
+the entry (#2: a second one of it) → program. test_provoked.py runs them.
 """
 
 CPU = {

@@ -7,15 +7,11 @@ read line by line.
 """
 
 import ast
-import collections
 import functools
 import re
 
-from lookup import messages
-from lookup.row import rows
+from torch_messages import messages
 
-# whose names can be the mark of a row
-PACKAGES = "torch|torch_xla|functorch|apex"
 # what listings use under these names, also where they show no import
 USUAL = {
     "nn": "torch.nn",
@@ -112,37 +108,9 @@ def normal(source):
     return "\n".join([ast.unparse(whole), *imported])
 
 
-def names_in(source):
-    """Dotted names of PyTorch's packages in a listing: torch.cuda.memory_cached."""
-    return set(re.findall(rf"(?<![\w.])(?:{PACKAGES})(?:\.\w+)+", normal(source)))
-
-
-@functools.cache
-def _own():
-    used = {
-        slug: (names_in(row.old), names_in(row.new)) for slug, row in rows().items()
-    }
-    count = collections.Counter(
-        name for old, new in used.values() for name in old | new
-    )
-    return {
-        slug: sorted(name for name in old - new if count[name] == 1)
-        for slug, (old, new) in used.items()
-    }
-
-
-def own(entry):
-    """Names that the old part of an entry's row has, and nothing else in the lesson."""
-    return _own().get(entry.id, [])
-
-
 def fits(entry, source):
     """Whether a listing in normal form has what the entry is about."""
-    if entry.code:
-        return any(
-            all(_has(source, piece) for piece in pieces) for pieces in entry.code
-        )
-    return any(re.search(rf"(?<![\w.]){re.escape(n)}\b", source) for n in own(entry))
+    return any(all(_has(source, piece) for piece in pieces) for pieces in entry.code)
 
 
 def _has(source, piece):
@@ -165,7 +133,7 @@ def _piece(piece):
 
 
 def like(source):
-    """The entries that a listing is like: first those whose row is not fine today."""
+    """The entries that a listing is like, last those whose old form is fine today."""
     text = normal(source)
     found = [entry for entry in messages.entries().values() if fits(entry, text)]
-    return sorted(found, key=lambda entry: bool(entry.row) and entry.row.is_fine)
+    return sorted(found, key=lambda entry: entry.fine)

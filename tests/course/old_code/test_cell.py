@@ -5,11 +5,12 @@ import re
 import pytest
 
 from course.claims import ClaimError
-from lookup import cell as today
-from lookup import lookup, snippets
-from lookup.messages import entries
-from lookup.row import TodayError, parse
+from course.old_code import cell as today
+from course.old_code import lookup, snippets
+from course.old_code.row import TodayError, parse
 from tests.conftest import text_of
+from torch_messages.lookup import mentions
+from torch_messages.messages import entries
 
 
 def cell(old, new="print(1)", announced="fine", lines=""):
@@ -174,27 +175,9 @@ def test_no_path_of_the_machine_is_shown():
         assert today.said(told) == "OSError: " + text.replace("{!r}", f"…/{name}")
 
 
-@pytest.mark.parametrize(
-    ("source", "shown"),
-    {
-        "net(x).numpy()": (
-            r"✗ raises(?s:.*)Like movement/numpy-grad in section 5: .*\n   "
-            r" net\(x\)\.detach\(\)"
-        ),
-        "raise ValueError('nobody knows this')": "Nothing here is like it",
-        # silent: found by the code
-        "best = net.state_dict()": "✓ fine(?s:.*)Like movement/best-state",
-        "torch.cuda.empty_cache()": "Like memory/empty-cache",
-    }.items(),
-)
-def test_a_paste_is_compared_with_the_rows(source, shown, capsys):
-    today.run_cell("", source)
-    assert re.search(shown, capsys.readouterr().out)
-
-
 def test_entries_are_found_by_words_group_and_verdict():
     def ids(words):
-        return [entry.id for entry in lookup.mentions(words)]
+        return [entry.id for entry in mentions(words, lookup.texts)]
 
     assert "amp/autocast" in ids("cuda.amp.autocast")
     assert "distributed/twice" in ids("default process group twice")
@@ -268,7 +251,7 @@ def test_verdicts_are_the_same_without_forks(monkeypatch, capsys):
 def test_in_a_notebook(run):
     row = "%%today a/b: wrong\nprint(x.device)\n# ---- today\nprint('meta')"
     cells = run(
-        "import lookup",
+        "from course import old_code",
         row,
         row.replace("wrong", "fine"),
         "#| requires: compiler\n#| name: some_row\n" + row,

@@ -42,9 +42,6 @@ from course.paths import COURSE
 from device_lab.errors import LabError
 
 LESSON = COURSE / "notebooks" / "16_old_code_today.ipynb"
-# the lines between the parts
-TODAY = re.compile(r"^# -+ today\s*$", re.M)
-SETUP = re.compile(r"^# -+ set-up\s*$", re.M)
 # amp/autocast: warns "torch.cuda.amp.autocast"
 HEADER = re.compile(r"(?P<slug>[a-z]+/[\w.-]+): (?P<announced>.+)")
 # raises "a message", or: raises NO_DRIVER, or: slower 5
@@ -177,8 +174,8 @@ def parse(header, body):
             holds(condition)  # TodayError for one that is unknown
             expected[condition] = _verdict(announced)
     expected[""] = _verdict(found["announced"])
-    shown, *setup = SETUP.split("\n".join(lines))
-    old, *new = TODAY.split(shown)
+    shown, *setup = grammar.ROW_SETUP.split("\n".join(lines))
+    old, *new = grammar.ROW_TODAY.split(shown)
     if len(new) != 1 or len(setup) > 1 or not old.strip() or not new[0].strip():
         raise TodayError(
             f"{found['slug']}: a row has an old part, a line `# ---- today`, a new part"
