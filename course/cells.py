@@ -25,9 +25,10 @@ import symtable
 import sys
 
 from course import needs, provenance, recordings
-from course.grammar import RequiresError, header, results, source_hash
+from course.grammar import RequiresError, header, results
 from course.messages import note, strict, untimed
 from course.torchrun import torchrun_cell
+from course.uses import source_key
 from device_lab.errors import LabError
 from utils.devices import pytorch
 
@@ -84,7 +85,7 @@ def replay(source):
         note(f"needs {lack}", "unavailable")
     else:
         recordings.replay(
-            found.name, lack, source_hash(source), _variables(), found.timeless
+            found.name, lack, source_key(source), _variables(), found.timeless
         )
 
 

@@ -19,7 +19,7 @@ import sys
 
 import nbformat
 
-from course import grammar, recordings, widgets
+from course import grammar, recordings, uses, widgets
 from course.exercises import lesson_exercises
 from device_lab.errors import LabError
 from tools.lessons import links, pages, parts, rules, run, schemas, table
@@ -260,7 +260,9 @@ def recording_problems():
     """
     names = {}
     for path in lessons():
-        for cell in parts.code_cells(nbformat.read(path, as_version=4)):
+        nb = nbformat.read(path, as_version=4)
+        keys = uses.keys(nb.cells)
+        for cell in parts.code_cells(nb):
             header = grammar.header(cell.source)
             if header and header.name in names:
                 yield (
@@ -268,7 +270,7 @@ def recording_problems():
                     f" and {path.stem}"
                 )
             if header and header.name:
-                names[header.name] = (path.stem, grammar.source_hash(cell.source))
+                names[header.name] = (path.stem, keys[cell.id])
     published = recordings.FOLDER / "published.json"
     text = published.read_text(encoding="utf-8")
     if wrong := schemas.problem(text, schemas.PUBLISHED):
@@ -282,14 +284,11 @@ def recording_problems():
         if MACHINE_PATH.search(re.sub(r'"png": "[^"]*"', "", text)):
             yield f"{label} names a path of the machine"
         for name, cell in recordings.load(path).items():
-            lesson, source = names.get(name, (None, None))
+            lesson, key = names.get(name, (None, None))
             if lesson != path.stem:
                 yield f"{label}: no cell named {name} in {path.stem}"
-            elif source != cell["source"]:
-                print(
-                    f"to be recorded again: {label}, {name} (the cell has changed;"
-                    " no error)"
-                )
+            elif change := uses.changed(cell, key):
+                print(f"to be recorded again: {label}, {name} ({change}; no error)")
 
 
 def check(paths):

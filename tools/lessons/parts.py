@@ -44,17 +44,6 @@ def is_stub(cell):
     return "exercise" in cell.metadata.get("tags", [])
 
 
-def split(source):
-    """A cell as its head (the course's lines at its top) and its pieces of code: of a
-    %%today cell the old and the new and, where there is one, its set-up.
-    """
-    head, code = grammar.split(source)
-    if "%%today" not in head:
-        return head, [code]
-    code, *setup = grammar.ROW_SETUP.split(code)
-    return head, [*grammar.ROW_TODAY.split(code), *setup]
-
-
 def filled(source):
     """How many lines of a cell hold something."""
     return sum(bool(line.strip()) for line in source.splitlines())
@@ -70,7 +59,7 @@ def long_lines(source):
 
 def is_row(cell):
     """Whether a cell is a row of lesson 16, or the cell that readers paste into."""
-    return cell.cell_type == "code" and "%%today" in split(cell.source)[0]
+    return cell.cell_type == "code" and "%%today" in grammar.pieces(cell.source)[0]
 
 
 def checks(cell):
@@ -84,8 +73,8 @@ def title_of(cell):
     """What the line `# @title …` of a code cell says, or None: its first line, or the
     first below a line with %%.
     """
-    _, pieces = split(cell.source)
-    found = re.match("# ?@title (.*)", pieces[0])
+    first = grammar.pieces(cell.source)[1][0]
+    found = re.match("# ?@title (.*)", first)
     return found and found[1]
 
 
@@ -119,7 +108,7 @@ def sections(cells):
 
 def nodes(cell):
     """All nodes of the syntax tree of a code cell."""
-    for piece in split(cell.source)[1]:
+    for piece in grammar.pieces(cell.source)[1]:
         try:
             tree = ast.parse(piece)
         except SyntaxError:  # a line magic, or what Ruff reports
