@@ -8,12 +8,11 @@ import json
 import pathlib
 import re
 
-import nbformat
-
 from course import grammar, uses
 from course.messages import NOT_LIVE, facts_of, state_of
 from course.recordings import FOLDER, FORMAT, RecordingError
 from device_lab.errors import LabError
+from tools.lessons import run
 from tools.lessons.schemas import RECORDING, problem
 
 
@@ -57,11 +56,9 @@ def entry(client, cell, n, header, seconds):
     question = (
         f"print(__import__('course.provenance').provenance.known_here({arguments}))"
     )
-    answer = nbformat.v4.new_code_cell(question)
-    client.execute_cell(answer, n, store_history=False)
-    client.nb.cells[n] = cell  # where nbclient has put the question
+    answer = run.ask(client, n, question)
     printed = "".join(
-        output.text for output in answer.outputs if output.get("name") == "stdout"
+        output.text for output in answer if output.get("name") == "stdout"
     )
     try:
         # a library may have printed something before
