@@ -352,7 +352,7 @@ def outputs(paths, ids=()):
             print(f"{path.name} has no code cell {unknown}", file=sys.stderr)
             return 1
         wanted = set(ids) or known
-        ran = _execute(nb, path, wanted)
+        ran = execute(nb, path, wanted)
         for cell in nb.cells:
             if cell.id in wanted:
                 cell.outputs = ran[cell.id].outputs
@@ -362,7 +362,7 @@ def outputs(paths, ids=()):
     return 0
 
 
-def _execute(nb, path, wanted):
+def execute(nb, path, wanted):
     """Run a lesson as far as the last of the cells `wanted`. Returns its cells by id.
 
     No time is judged but in these, the set-up cell and those that make what they use:
