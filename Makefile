@@ -111,7 +111,7 @@ check: env-check
 
 # CELL="exercise-6 recipe": of these cells alone.
 outputs: env-check
-	$(VENV) -m tools.lessons.notebooks outputs $(LESSONS) $(if $(CELL),--cells $(CELL))
+	$(VENV) -m tools.lessons.outputs $(LESSONS) $(if $(CELL),--cells $(CELL))
 
 lint: env-check
 	$(VENV) -m ruff check .

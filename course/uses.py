@@ -53,8 +53,8 @@ class Statement(NamedTuple):
 
 
 def keys(cells) -> dict:
-    """The keys of all code cells of a lesson, by cell id. cells: its cells, from
-    nbformat or from JSON.
+    """The keys of the code cells of a lesson, but for its set-up cell, by cell id.
+    cells: all its cells, from nbformat or from JSON.
     """
     code = code_cells(cells)
     sources = ["".join(cell["source"]) for cell in code]
@@ -100,12 +100,12 @@ def needed(sources: list[str], n: int) -> set[int]:
 
 def _uses(sources, n):
     statements, first = _above(sources, n)
-    found = {}
+    hashes = {}
     for name, places in sorted(_makers(statements, first).items()):
-        made = [statements[place] for place in sorted(places)]
-        if any(statement.code for statement in made):
-            found[name] = _hash([_code(made)])
-    return found
+        makers = [statements[place] for place in sorted(places)]
+        if any(maker.code for maker in makers):  # not only imports
+            hashes[name] = _hash([_code(makers)])
+    return hashes
 
 
 def _above(sources, n):
@@ -118,7 +118,7 @@ def _makers(statements, first):
     """Which statements make what those from `first` on use: {name: places}. Of several
     that make a name the last counts.
     """
-    found, seen = defaultdict(set), set()
+    makers, seen = defaultdict(set), set()
 
     def look(name, place):
         above = reversed(range(place))
@@ -127,7 +127,7 @@ def _makers(statements, first):
             return
         seen.add((name, maker, place))
         if maker < first:
-            found[name].add(maker)
+            makers[name].add(maker)
         look_all(maker, place)
 
     def look_all(maker, called):
@@ -138,7 +138,7 @@ def _makers(statements, first):
 
     for place in range(first, len(statements)):
         look_all(place, len(statements))
-    return found
+    return makers
 
 
 # --------------------------------------------------------------------------------------
@@ -211,8 +211,8 @@ def _dump(value):
     is left out.
     """
     if isinstance(value, list):
-        kept = [each for each in value if not isinstance(each, IMPORTS)]
-        return f"[{', '.join(map(_dump, kept))}]"
+        items = [each for each in value if not isinstance(each, IMPORTS)]
+        return f"[{', '.join(map(_dump, items))}]"
     if isinstance(value, ast.Constant):
         return ascii(value.value)  # what is printable depends on the Python
     if not isinstance(value, ast.AST):

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import nbformat
 
 from course import uses
-from tools.lessons import notebooks
+from tools.lessons import notebooks, parts
 
 PATH = Path("99_small.ipynb")
 EXERCISES = {
@@ -127,7 +127,7 @@ def lesson(path):
             nb.cells.append(nbformat.v4.new_markdown_cell(source, id=name))
         else:
             made = nbformat.v4.new_code_cell(source, id=name)
-            made.metadata[notebooks.OUTPUTS_OF] = uses.source_key(source)
+            made.metadata[parts.OUTPUTS_OF] = uses.source_key(source)
             if tag:
                 made.metadata.tags = [tag]
             nb.cells.append(made)

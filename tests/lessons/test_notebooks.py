@@ -160,59 +160,6 @@ def test_a_comment_a_title_and_form_ask_for_no_run(broken, change):
     assert "has not run" not in broken(change)
 
 
-# each says whether times are judged in it
-SAYS = "import os\nprint('NAME', os.environ['LAB_UNTIMED'])"
-LESSON = {
-    "other": SAYS.replace("NAME", "other"),
-    "maker": SAYS.replace("NAME", "maker") + "\nmade = 1",
-    "asked": SAYS.replace("NAME", "asked") + "\nmade",
-    "below": "1 / 0",
-}
-
-
-@pytest.fixture
-def stored(kernel, tmp_path, monkeypatch):
-    """The path of a lesson whose cells all show "old"; `kernel` runs it."""
-    monkeypatch.setattr(notebooks.run, "kernel", kernel)
-    nb = nbformat.v4.new_notebook()
-    for name, source in LESSON.items():
-        shown = nbformat.v4.new_output("stream", text="old\n")
-        nb.cells.append(nbformat.v4.new_code_cell(source, id=name, outputs=[shown]))
-    path = tmp_path / "99 small.ipynb"
-    path.write_text(notebooks.canonical(nb, path), encoding="utf-8")
-    return path
-
-
-def test_outputs_of_some_cells_leave_the_others_as_they_are(stored, monkeypatch):
-    before = nbformat.read(stored, as_version=4)
-    command = ["notebooks.py", "outputs", str(stored), "--cells", "asked"]
-    monkeypatch.setattr(sys, "argv", command)
-    assert notebooks.main() == 0
-    after = nbformat.read(stored, as_version=4)
-    assert cell(after, "asked").outputs[0].text == "asked 0\n"
-    assert cell(after, "asked").outputs[1].execution_count == 3
-    for nb in (before, after):
-        nb.cells.remove(cell(nb, "asked"))
-    assert after == before
-    assert notebooks.outputs([stored], ["maker", "other"]) == 0
-    after = nbformat.read(stored, as_version=4)
-    texts = [each.outputs[0].text for each in after.cells]
-    assert texts == ["other 0\n", "maker 0\n", "asked 0\n", "old\n"]
-
-
-def test_no_time_is_judged_in_cells_that_the_named_ones_do_not_use(stored):
-    ran = notebooks.execute(nbformat.read(stored, as_version=4), stored, {"asked"})
-    texts = [ran[name].outputs[0].text for name in ("other", "maker", "asked")]
-    assert texts == ["other 1\n", "maker 0\n", "asked 0\n"]
-
-
-def test_outputs_of_a_cell_that_is_not_there(stored, capsys):
-    text = stored.read_text(encoding="utf-8")
-    assert notebooks.outputs([stored], ["asked", "exercise-9"]) == 1
-    assert "99 small.ipynb has no code cell exercise-9" in capsys.readouterr().err
-    assert stored.read_text(encoding="utf-8") == text
-
-
 def test_random_cell_ids_become_slugs():
     text = nbformat.v4.new_markdown_cell("## Does it copy?", id="0a1b2c3d")
     code = nbformat.v4.new_code_cell("x = 1")
@@ -226,7 +173,7 @@ def test_text_round_trip_keeps_accelerator_and_ids(tmp_path):
     path = tmp_path / "01_x.ipynb"
     title = nbformat.v4.new_markdown_cell("# T", id="title")
     one = nbformat.v4.new_code_cell("x = 1", id="one")
-    one.metadata[notebooks.OUTPUTS_OF] = "0"
+    one.metadata[parts.OUTPUTS_OF] = "0"
     nb = nbformat.v4.new_notebook(cells=[title, one])
     nb.metadata.update(accelerator="GPU", colab={"provenance": []})
     nbformat.write(nb, path)
@@ -234,7 +181,7 @@ def test_text_round_trip_keeps_accelerator_and_ids(tmp_path):
     for arguments in ("--to py:percent 01_x.ipynb", "--to ipynb --update 01_x.py"):
         command = [sys.executable, "-m", "jupytext", "--quiet", *arguments.split()]
         subprocess.run(command, cwd=tmp_path, check=True)
-    assert notebooks.OUTPUTS_OF not in path.with_suffix(".py").read_text("utf-8")
+    assert parts.OUTPUTS_OF not in path.with_suffix(".py").read_text("utf-8")
     back = nbformat.read(path, as_version=4)
     assert back.metadata["accelerator"] == "GPU" and "colab" in back.metadata
     assert [c.id for c in back.cells] == ["title", "one"]

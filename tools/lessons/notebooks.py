@@ -1,16 +1,10 @@
-"""Lessons as files: check them, write the canonical form, execute and store outputs.
+"""Lessons as files: check them, write the canonical form. (tools/lessons/outputs.py
+executes them.)
 
 python -m tools.lessons.notebooks check [FILE…]
     lessons against the rules; one line a problem, and then exit status 1
 python -m tools.lessons.notebooks write [FILE…]
     canonical JSON, code as Ruff writes it, set-up cells, badges
-python -m tools.lessons.notebooks outputs [FILE…] [--cells ID…]
-    execute lessons in this environment and store their outputs; with --cells those of
-    these cells alone, of one lesson, which then runs as far as they stand
-
-In the metadata of a code cell stands which code its outputs are of (`outputs_of`), so
-that check finds those that are older than the code. Execution counts say nothing of
-this: they are the numbers of the code cells.
 
 Without FILE: all lessons; check then takes the pages about them, too
 (tools/lessons/pages.py).
@@ -18,7 +12,6 @@ Without FILE: all lessons; check then takes the pages about them, too
 
 import argparse
 import base64
-import copy
 import pathlib
 import re
 import sys
@@ -28,11 +21,9 @@ import nbformat
 from course import grammar, recordings, uses, widgets
 from course.exercises import lesson_exercises
 from device_lab.errors import LabError
-from tools.lessons import links, pages, parts, rules, run, schemas, table
+from tools.lessons import links, pages, parts, rules, schemas, table
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-
-OUTPUTS_OF = "outputs_of"
 
 PNG_MOST = 60_000  # bytes
 NOTEBOOK_MOST = 600_000  # bytes
@@ -140,11 +131,13 @@ def _metadata(cell):
     stands open, under its title.
     """
     tags = set(cell.metadata.get("tags", []))
-    kept = {key: cell.metadata[key] for key in [OUTPUTS_OF] if key in cell.metadata}
+    marks = {}
+    if parts.OUTPUTS_OF in cell.metadata:
+        marks[parts.OUTPUTS_OF] = cell.metadata[parts.OUTPUTS_OF]
     if cell.get("id") == "setup" or "fold" in tags:
-        kept |= {"cellView": "form", "jupyter": {"source_hidden": True}}
+        marks |= {"cellView": "form", "jupyter": {"source_hidden": True}}
         tags.add("fold")
-    return kept | ({"tags": sorted(tags)} if tags else {})
+    return marks | ({"tags": sorted(tags)} if tags else {})
 
 
 def _clean_output(output):
@@ -247,12 +240,7 @@ def _exercises(nb, path):
 
 def _outputs(nb, path):
     code = parts.code_cells(nb)
-    older = [
-        cell.id
-        for cell in uses.code_cells(code)
-        if cell.source and cell.metadata.get(OUTPUTS_OF) != uses.source_key(cell.source)
-    ]
-    if older:
+    if older := parts.with_older_outputs(nb):
         command = f'make outputs N={path.name[:2]} CELL="{" ".join(older)}"'
         yield f"code that has not run since it was changed: run `{command}`"
     for name, output in ((cell.id, output) for cell in code for output in cell.outputs):
@@ -325,7 +313,7 @@ def check(paths):
 
 
 # --------------------------------------------------------------------------------------
-# Write, execute
+# Write
 
 
 def write(paths):
@@ -340,53 +328,8 @@ def write(paths):
             print(f"{path.name}: rewritten")
 
 
-def outputs(paths, ids=()):
-    """Execute lessons in this environment and store their outputs, or those of the
-    cells with these ids alone.
-    """
-    for path in paths:
-        nb = nbformat.read(path, as_version=4)
-        known = {cell.id for cell in parts.code_cells(nb)}
-        if not known.issuperset(ids):
-            unknown = ", ".join(sorted(set(ids) - known))
-            print(f"{path.name} has no code cell {unknown}", file=sys.stderr)
-            return 1
-        wanted = set(ids) or known
-        ran = execute(nb, path, wanted)
-        for cell in nb.cells:
-            if cell.id in wanted:
-                cell.outputs = ran[cell.id].outputs
-                cell.metadata[OUTPUTS_OF] = uses.source_key(cell.source)
-        path.write_text(canonical(nb, path), encoding="utf-8", newline="\n")
-        print(f"{path.name}: {len(wanted)} code cells executed")
-    return 0
-
-
-def execute(nb, path, wanted):
-    """Run a lesson as far as the last of the cells `wanted`. Returns its cells by id.
-
-    No time is judged but in these, the set-up cell and those that make what they use:
-    another claim about time that a busy machine misses does not end the run.
-    """
-    code = uses.code_cells(nb.cells)
-    sources = [cell.source for cell in code]
-    places = [n for n, cell in enumerate(code) if cell.id in wanted]
-    makers = {code[maker].id for n in places for maker in uses.needed(sources, n)}
-    timed = wanted | makers | {"setup"}
-    last = max(n for n, cell in enumerate(nb.cells) if cell.id in wanted)
-    part = copy.deepcopy(nb)
-    with run.kernel(part, path.parent, env={"LAB_STRICT": "1"}) as client:
-        for n, cell in enumerate(part.cells[: last + 1]):
-            if cell.cell_type != "code":
-                continue
-            untimed = "0" if cell.id in timed else "1"
-            run.ask(client, n, f"__import__('os').environ['LAB_UNTIMED'] = '{untimed}'")
-            client.execute_cell(cell, n)
-    return {cell.id: cell for cell in part.cells}
-
-
 def main():
-    commands = {"check": check, "write": write, "outputs": outputs}
+    commands = {"check": check, "write": write}
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -394,12 +337,8 @@ def main():
     parser.add_argument(
         "files", nargs="*", type=pathlib.Path, help="lessons (default: all)"
     )
-    parser.add_argument("--cells", nargs="+", default=[], metavar="ID")
     options = parser.parse_args()
-    if options.cells and (options.command != "outputs" or len(options.files) != 1):
-        parser.error("--cells goes with `outputs` and one lesson")
-    arguments = [options.cells] if options.cells else []
-    return 1 if commands[options.command](options.files or lessons(), *arguments) else 0
+    return 1 if commands[options.command](options.files or lessons()) else 0
 
 
 if __name__ == "__main__":

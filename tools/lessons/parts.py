@@ -8,9 +8,11 @@ eleven readers took. What stands before the heading `## Deeper` is the core.
 import ast
 import re
 
-from course import grammar
+from course import grammar, uses
 
 COLUMNS = 88
+# in a code cell's metadata: the key (course/uses.py) of the code that gave its outputs
+OUTPUTS_OF = "outputs_of"
 STARS = {1: 4, 2: 7, 3: 12}  # minutes
 # a heading: its level, its words, and the minutes that one below `## Deeper` says
 HEADING = re.compile(r"^(#+) (.+?)(?: \((\d+) minutes?\))?$", re.M)
@@ -27,6 +29,15 @@ def text_of(nb):
 def without_code(text):
     """A Markdown text without what it shows as code."""
     return re.sub(r"```.*?```|`[^`]*`", "", text, flags=re.S)
+
+
+def with_older_outputs(nb):
+    """Ids of the code cells that have not run since their code was changed."""
+    return [
+        cell.id
+        for cell in uses.code_cells(nb.cells)
+        if cell.source and cell.metadata.get(OUTPUTS_OF) != uses.source_key(cell.source)
+    ]
 
 
 def clear_outputs(nb):
