@@ -158,6 +158,7 @@ def _code(statements):
     return "\n".join([*code, *sorted(imported)])
 
 
+@functools.cache
 def _of_cell(source):
     """The statements of a cell, for the cells below it."""
     head, pieces = grammar.pieces(source)
