@@ -21,14 +21,14 @@ ROOT = Path(__file__).resolve().parents[2]
 @dataclass
 class Recording:
     """One cell as a machine recorded it. shown: its texts, each with what is kept of it
-    as data. claims: what it claimed, as data. changed: whether the cell is another one
-    now, or what it uses from above.
+    as data. claims: what it claimed, as data. changed: what has changed since, the cell
+    or what it uses from above, in words.
     """
 
     origin: Provenance
     shown: list
     claims: list
-    changed: bool
+    changed: str
 
     @property
     def real(self):
@@ -46,7 +46,7 @@ class Recording:
 
     @property
     def note(self):
-        return " (the cell has changed since)" if self.changed else ""
+        return f" ({self.changed} since)" if self.changed else ""
 
 
 @dataclass
@@ -181,7 +181,7 @@ def _read_recording(lesson, content, keys):
         shown = [(output["text"], output) for output in outputs if "text" in output]
         told = [output["claim"] for output in outputs if "claim" in output]
         origin = Provenance(machine["device"], False, date, machine)
-        changed = bool(uses.changed(kept, keys[cell.id]))
+        changed = uses.changed(kept, keys[cell.id])
         told = kept.get("claims", told)
         cell.recorded.append(Recording(origin, shown, told, changed))
 
