@@ -49,6 +49,7 @@ help:
 help-all: help
 	@echo "Lessons"
 	@echo "make outputs N=03    run the lesson and store its outputs"
+	@echo "                     (CELL=\"id id\": those of these cells alone)"
 	@echo "make lint            check the form of all code, lessons and pages"
 	@echo "make lab-emulated    make lab on an emulated Tesla T4 (Linux, g++):"
 	@echo "                     numbers and memory real, times modeled"
@@ -108,8 +109,9 @@ check: env-check
 	$(VENV) -m tools.lessons.notebooks check $(LESSONS)
 	LAB_STRICT=1 LAB_UNTIMED=$(LAB_UNTIMED) $(VENV) $(NBVAL) $(LESSONS)
 
+# CELL="exercise-6 recipe": of these cells alone.
 outputs: env-check
-	$(VENV) -m tools.lessons.notebooks outputs $(LESSONS)
+	$(VENV) -m tools.lessons.outputs $(LESSONS) $(if $(CELL),--cells $(CELL))
 
 lint: env-check
 	$(VENV) -m ruff check .

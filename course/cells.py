@@ -18,16 +18,18 @@ or a private name that is gone, ends its cell with one line, and the cells that 
 what it did not make say that they wait. With LAB_STRICT=1 both are errors.
 """
 
+import ast
 import functools
 import importlib.util
 import re
-import symtable
 import sys
 
 from course import needs, provenance, recordings
-from course.grammar import RequiresError, header, results, source_hash
+from course.grammar import RequiresError, header, results
 from course.messages import note, strict, untimed
+from course.names import names_of
 from course.torchrun import torchrun_cell
+from course.uses import source_key
 from device_lab.errors import LabError
 from utils.devices import pytorch
 
@@ -84,7 +86,7 @@ def replay(source):
         note(f"needs {lack}", "unavailable")
     else:
         recordings.replay(
-            found.name, lack, source_hash(source), _variables(), found.timeless
+            found.name, lack, source_key(source), _variables(), found.timeless
         )
 
 
@@ -214,7 +216,7 @@ def waiting_cell(lines):
     if not _gaps:
         return lines
     reads, made = _names("".join(lines))
-    open_names = sorted(reads & _gaps - made - _variables().keys())
+    open_names = sorted(reads & _gaps - _variables().keys())
     return as_call(wait, open_names, sorted(made)) if open_names else lines
 
 
@@ -233,20 +235,10 @@ def _names(source):
     source, none where it is no Python.
     """
     try:
-        top = symtable.symtable(source, "cell", "exec")
+        names = names_of(ast.parse(source))
     except SyntaxError:
         return set(), set()
-    symbols = top.get_symbols()
-    made = {s.get_name() for s in symbols if s.is_assigned() or s.is_imported()}
-    reads = {s.get_name() for s in symbols if s.is_referenced()}
-    tables = top.get_children()
-    while tables:
-        table = tables.pop()
-        for s in table.get_symbols():
-            if s.is_global() and s.is_referenced():
-                reads.add(s.get_name())
-        tables += table.get_children()
-    return reads, made
+    return names.read | names.read_later - names.made, names.made
 
 
 def enable_conditional_cells():

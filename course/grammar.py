@@ -17,7 +17,6 @@ All who read them read them here: the kernel (course/cells.py), the checks of le
 module needs PyTorch or IPython; utils/needs.py looks at the machine.
 """
 
-import hashlib
 import re
 from typing import NamedTuple
 
@@ -151,11 +150,17 @@ def results(source: str) -> list[str]:
     return RESULT.findall(split(source)[0])
 
 
-def source_hash(source: str) -> str:
-    """Short SHA-256 of a cell's code: options, title (`# @title …`), blank ends and
-    trailing spaces do not count.
+def pieces(source: str) -> tuple[str, list[str]]:
+    """A cell as its head (the course's lines at its top) and its pieces of code: of a
+    %%today cell the old and the new and, where there is one, its set-up.
     """
-    lines = [line.rstrip() for line in body(source).strip().splitlines()]
-    if lines and TITLE.match(lines[0]):
-        lines = "\n".join(lines[1:]).strip().split("\n")
-    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
+    head, code = split(source)
+    if "%%today" not in head:
+        return head, [code]
+    code, *setup = ROW_SETUP.split(code)
+    return head, [*ROW_TODAY.split(code), *setup]
+
+
+def untitled(code: str) -> str:
+    """Code without its title."""
+    return TITLE.sub("", code, count=1) if TITLE.match(code) else code

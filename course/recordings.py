@@ -7,17 +7,18 @@ PNG pictures, nothing that could be executed. Format:
     {"format": "pytorch-device-lab recording 1",
      "lesson": "02_tensors_on_devices", "pretended": false,
      "cells": {NAME: {
-        "requires": "cuda", "source": HASH, "date": "2026-11-20", "seconds": 1.5,
+        "requires": "cuda", "source": HASH, "uses": {NAME: HASH},
+        "date": "2026-11-20", "seconds": 1.5,
         "machine": {"device": "NVIDIA H200", "capability": "9.0", "driver": …,
                     "cuda": …, "torch": …, "python": …, "system": …},
         "value": …,
         "outputs": [{"text": "…"}, {"text": "✓ …", "claim": CLAIM},
                     {"text": "…", "error": ERROR}, {"png": "base64", "alt": "…"}]}},
-     "claims": {CELL ID: {"source": HASH, "claims": [CLAIM]}}}
+     "claims": {CELL ID: {"source": HASH, "uses": {NAME: HASH}, "claims": [CLAIM]}}}
 
 CLAIM is what `claim` puts into the metadata of its output (course/claims.py), ERROR
 what `expect_error` does (course/expected.py); "claims" has those of cells that are not
-recorded. An older file may have their lines as text. tools/lessons/schemas.py has all
+recorded. What the hashes are of says course/uses.py. tools/lessons/schemas.py has all
 of it as a schema.
 
 What others have measured stands in notebooks/recorded/published.json, by the NAME of
@@ -37,6 +38,7 @@ import pathlib
 import re
 import types
 
+from course import grammar, uses
 from course.messages import note, picture
 from course.paths import COURSE
 from course.provenance import Provenance, RecordingError, results
@@ -88,6 +90,7 @@ def read(path):
         for cell in content["cells"].values():
             _usable(cell)
             cell["pretended"] = bool(content.get("pretended"))
+            cell["lesson"] = path.stem
     return content
 
 
@@ -96,7 +99,7 @@ def _usable(cell):
     which it is safe to show (the rest is checked where it is written).
     """
     texts = [cell["source"], cell["date"], cell["machine"]["device"]]
-    texts += cell["machine"].values()
+    texts += [*cell["machine"].values(), *cell.get("uses", {}).values()]
     for output in cell["outputs"]:
         if "png" in output and not re.fullmatch(PNG, output["png"]):
             raise ValueError("no PNG")
@@ -223,7 +226,7 @@ def replay(name, missing, source, variables, timeless=False):
 
     name: of the result or cell, or None
     missing: what this machine lacks
-    source: hash of the cell as it is now
+    source: hash of the cell as it is now (course/uses.py)
     variables: the notebook's namespace
     timeless: what the emulated device gave will do
     """
@@ -266,10 +269,11 @@ def _show_recorded(name, missing, source, variables, origin, cell):
             text += f" ({built_with(origin.machine)})"
         mark = "a pretended device, " if origin.pretended else ""
         text = f"{mark}{text}. This cell needs {missing}."
-    if cell["source"] != source:
+    uses_now = _used_in(cell["lesson"]).get(name, cell.get("uses", {}))
+    if change := uses.changed(cell, {"source": source, "uses": uses_now}):
         text += (
-            "\nThe cell has changed since then; what you see belongs to the cell as it"
-            " was recorded."
+            f"\n{change[0].upper()}{change[1:]} since then; what you see belongs to the"
+            " cell as it was recorded."
         )
     note(text, "emulated" if origin.emulated else "replayed")
     for output in cell["outputs"]:
@@ -277,6 +281,24 @@ def _show_recorded(name, missing, source, variables, origin, cell):
     if "value" in cell:
         variables[name] = json.loads(json.dumps(cell["value"]))
         results[name] = origin
+
+
+@functools.cache
+def _used_in(lesson):
+    """{name of a conditional cell: what it uses from above} in a lesson of the course;
+    nothing where its file cannot be read, as while a reader changes it.
+    """
+    path = COURSE / "notebooks" / f"{lesson}.ipynb"
+    try:
+        cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+        keys = uses.keys(cells)
+        heads = {
+            cell["id"]: grammar.header("".join(cell["source"]))
+            for cell in uses.code_cells(cells)
+        }
+    except (OSError, ValueError, KeyError, grammar.RequiresError):
+        return {}
+    return {head.name: keys[id]["uses"] for id, head in heads.items() if head}
 
 
 def _show_published(entry, needs):

@@ -67,19 +67,6 @@ def test_wrong_header_is_one_line_that_says_what_to_write(options):
     assert "\n" not in str(caught.value)
 
 
-def test_folding_a_cell_does_not_ask_for_a_new_recording():
-    plain = grammar.source_hash("#| requires: cuda\n#| name: x\nx = 1")
-    assert plain == grammar.source_hash(
-        "# @title What it draws\n#| requires: cuda\n#| name: x\n\nx = 1"
-    )
-    assert plain != grammar.source_hash(
-        "#| requires: cuda\n#| name: x\n# What it draws\nx = 1"
-    )
-    assert plain != grammar.source_hash(
-        "#| requires: cuda\n#| name: x\nx = 1\n# @title What it draws"
-    )
-
-
 @pytest.mark.parametrize(
     ("timed", "untimed", "goes_on"),
     [(True, "1", True), (False, "1", False), (True, "0", False)],

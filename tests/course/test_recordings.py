@@ -9,7 +9,7 @@ import nbformat
 import pytest
 import torch
 
-from course import grammar, provenance, recordings
+from course import grammar, provenance, recordings, uses
 from course.provenance import RecordingError
 from tests.conftest import ROOT, errors_of, text_of
 from tools.lessons import notebooks, recorder, schemas
@@ -17,7 +17,8 @@ from tools.lessons import notebooks, recorder, schemas
 PNG = base64.b64encode(b"\x89PNG\r\n\x1a\nrest").decode()
 ENTRY = {
     "requires": "cuda",
-    "source": grammar.source_hash("x = 1"),
+    "source": uses.source_key("x = 1"),
+    "uses": {},
     "date": "2026-11-20",
     "seconds": 1.5,
     "machine": {
@@ -125,7 +126,7 @@ def test_what_is_damaged_foreign_or_more_than_text_and_png(
 
 def test_what_the_recorder_writes_fits_its_schema(folder):
     outputs = [{"text": "E: a", "error": {"kind": "E", "text": "E: a"}}]
-    judged = {"a": {"source": "0", "claims": [{"text": "a"}]}}
+    judged = {"a": {"source": "0", "uses": {}, "claims": [{"text": "a"}]}}
     cells = {"bandwidth": {**ENTRY, "outputs": outputs}}
     path = recorder.store(folder, "02_tensors", cells, claims=judged)
     assert schemas.problem(path.read_text("utf-8"), schemas.RECORDING) is None
@@ -162,18 +163,6 @@ def test_what_is_pretended_gets_neither_into_the_course_nor_out_of_it(
     monkeypatch.setattr(recordings, "COURSE", tmp_path)
     with pytest.raises(RecordingError, match="made on a pretended device"):
         recordings.load(path)
-
-
-def test_hash_ignores_header_and_spaces_but_not_code():
-    same = grammar.source_hash("#| requires: cuda\n#| result: x\nx = 1\n")
-    assert (
-        same
-        == grammar.source_hash("\nx = 1   \n\n")
-        == grammar.source_hash("#| requires: cuda\n#| name: y\nx = 1")
-    )
-    assert same != grammar.source_hash("x = 2") and same != grammar.source_hash(
-        "    x = 1\ny = 1"
-    )
 
 
 # cells whose point is what a GPU is called, and where each line says EMULATED

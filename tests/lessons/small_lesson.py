@@ -8,7 +8,8 @@ from types import SimpleNamespace
 
 import nbformat
 
-from tools.lessons import notebooks
+from course import uses
+from tools.lessons import notebooks, parts
 
 PATH = Path("99_small.ipynb")
 EXERCISES = {
@@ -118,15 +119,15 @@ CELL = re.compile(r"^\[([\w-]+) ?(\w*)\]\n(.*?)(?=\n\[[\w-]+ ?\w*\]\n|\Z)", re.M
 
 def lesson(path):
     """The small lesson as a notebook, as if it had been executed."""
-    nb, number = nbformat.v4.new_notebook(), 0
+    nb = nbformat.v4.new_notebook()
     for name, tag, source in CELL.findall(TEXT):
         if tag == "text":
             source = source.replace("BADGES", notebooks.badges(path))
             source = source.replace("FACTS", FACTS)
             nb.cells.append(nbformat.v4.new_markdown_cell(source, id=name))
         else:
-            number += 1
-            made = nbformat.v4.new_code_cell(source, id=name, execution_count=number)
+            made = nbformat.v4.new_code_cell(source, id=name)
+            made.metadata[parts.OUTPUTS_OF] = uses.source_key(source)
             if tag:
                 made.metadata.tags = [tag]
             nb.cells.append(made)

@@ -14,7 +14,8 @@ H200 = {"device": "NVIDIA H200", "torch": "2.13.0+cu130"}
 
 def cell(text, machine, value=None, source="s"):
     outputs = [{"text": text}, {"png": "", "alt": "a line"}]
-    found = {"machine": machine, "source": source, "outputs": outputs}
+    key = {"source": source, "uses": {}}
+    found = {"machine": machine, **key, "outputs": outputs}
     return found if value is None else {**found, "value": value}
 
 

@@ -91,7 +91,8 @@ BROKEN = [
     (replace("remember", "_detection.", "s."), "link to 01_devices.ipynb leads"),
     (lambda nb: setattr(cell(nb, "sum"), "id", "Was_1"), "is no readable slug"),
     (lambda nb: setattr(cell(nb, "sum"), "id", "machine"), "not in canonical form"),
-    (lambda nb: setattr(cell(nb, "add"), "execution_count", None), "not from one run"),
+    (replace("add", ".sum()", ".mean()"), 'run `make outputs N=99 CELL="add"`'),
+    (lambda nb: cell(nb, "add").metadata.clear(), "since it was changed"),
     (output("stream", name="stderr", text="W"), "prints to stderr"),
     (output("stream", name="stdout", text="at /home/me/x"), "a path of the machine"),
     (output("error", ename="E", evalue="e", traceback=[]), "shows an error"),
@@ -138,6 +139,27 @@ def test_canonical_form_keeps_colab_metadata_and_drops_widget_state():
     assert notebooks.canonical(found, PATH) == text
 
 
+def test_counts_are_the_numbers_of_the_code_cells():
+    nb = lesson(PATH)
+    result = nbformat.v4.new_output("execute_result", execution_count=7)
+    cell(nb, "recipe").update(execution_count=7, outputs=[result])
+    found = nbformat.reads(notebooks.canonical(nb, PATH), as_version=4)
+    code = parts.code_cells(found)
+    assert [each.execution_count for each in code] == list(range(1, len(code) + 1))
+    assert code[1].id == "recipe" and code[1].outputs[0].execution_count == 2
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        replace("recipe", "x.sum()", "x.sum( )  # of all"),
+        replace("draw", "# @title Draw", "# @title Show"),
+    ],
+)
+def test_a_comment_a_title_and_form_ask_for_no_run(broken, change):
+    assert "has not run" not in broken(change)
+
+
 def test_random_cell_ids_become_slugs():
     text = nbformat.v4.new_markdown_cell("## Does it copy?", id="0a1b2c3d")
     code = nbformat.v4.new_code_cell("x = 1")
@@ -151,6 +173,7 @@ def test_text_round_trip_keeps_accelerator_and_ids(tmp_path):
     path = tmp_path / "01_x.ipynb"
     title = nbformat.v4.new_markdown_cell("# T", id="title")
     one = nbformat.v4.new_code_cell("x = 1", id="one")
+    one.metadata[parts.OUTPUTS_OF] = "0"
     nb = nbformat.v4.new_notebook(cells=[title, one])
     nb.metadata.update(accelerator="GPU", colab={"provenance": []})
     nbformat.write(nb, path)
@@ -158,9 +181,11 @@ def test_text_round_trip_keeps_accelerator_and_ids(tmp_path):
     for arguments in ("--to py:percent 01_x.ipynb", "--to ipynb --update 01_x.py"):
         command = [sys.executable, "-m", "jupytext", "--quiet", *arguments.split()]
         subprocess.run(command, cwd=tmp_path, check=True)
+    assert parts.OUTPUTS_OF not in path.with_suffix(".py").read_text("utf-8")
     back = nbformat.read(path, as_version=4)
     assert back.metadata["accelerator"] == "GPU" and "colab" in back.metadata
     assert [c.id for c in back.cells] == ["title", "one"]
+    assert back.cells[1].metadata == one.metadata
 
 
 def test_address_stands_in_one_place():

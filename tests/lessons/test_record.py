@@ -13,7 +13,7 @@ import nbclient
 import nbformat
 import pytest
 
-from course import grammar
+from course import uses
 from tests.conftest import ROOT, notebook
 from tools import record
 from tools.lessons import run
@@ -141,7 +141,7 @@ def test_what_other_cells_claimed_of_this_machine_is_kept(recorder):
     (claim,) = of_judge["claims"]
     assert (claim["text"], claim["value"]) == ("of the result", 2)
     assert [claim["text"] for claim in of_both["claims"]] == ["of the CPU"]
-    assert of_both["source"] == grammar.source_hash(both)
+    assert of_both["source"] == uses.source_key(both)
 
 
 @pytest.mark.parametrize(

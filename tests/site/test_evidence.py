@@ -7,7 +7,7 @@ import re
 import nbformat
 import pytest
 
-from course import grammar
+from course import grammar, uses
 from tests.conftest import ROOT, notebook
 from tools.lessons import recorder
 from tools.site import errors, evidence
@@ -261,7 +261,8 @@ def record(course, machine, *claims, date="2026-11-20", others=None):
     """
     entry = {
         "requires": "cuda",
-        "source": grammar.source_hash(CUDA),
+        "source": uses.source_key(CUDA),
+        "uses": {},
         "date": date,
         "seconds": 1.0,
     }
@@ -310,10 +311,11 @@ def test_a_recording_of_a_GPU_makes_the_sentence_untrue_and_gives_figures(course
         record(course, other)
         assert evidence.gpu_sentence(read_lessons(course)).startswith("No result")
     judged = {
-        "source": grammar.source_hash(READS),
+        "source": uses.source_key(READS),
+        "uses": {},
         "claims": [told(ALL, "NVIDIA H200")],
     }
-    stale = {"source": "0", "claims": [told(HERE, "Their CPU")]}
+    stale = {"source": "0", "uses": {}, "claims": [told(HERE, "Their CPU")]}
     claims = [told(claim, "NVIDIA H200") for claim in (RULE, TIME)]
     record(course, H200, *claims, others={"reads": judged, "plain": stale})
     assert evidence.gpu_sentence(read_lessons(course)) == (
@@ -398,14 +400,6 @@ def test_on_the_page_of_a_lesson_a_claim_is_a_sentence_that_wraps():
 def test_a_table_is_told_from_sentences(text, columns):
     output = nbformat.v4.new_output("stream", text=text)
     assert pages_of_lessons.has_columns(output) is columns
-
-
-def test_an_old_recording_with_claims_as_lines_is_read_and_gives_no_figure(course):
-    line = "✓ of the CPU: 9 (claimed ≥ 1) · Their CPU (this run)"
-    old = {"source": grammar.source_hash(PLAIN), "lines": [line]}
-    record(course, H200, others={"plain": old})
-    found = rows(course)
-    assert found["numbers"].startswith("RECORDED") and "9" not in found["of the CPU"]
 
 
 @pytest.mark.parametrize(

@@ -85,7 +85,8 @@ def test_cell_that_defines_a_name_comes_along():
     ]
     cells.insert(1, v4.new_code_cell("parts = 2", id="count"))
     found = [cell.id for cell in recipes.parts(v4.new_notebook(cells=cells))]
-    assert found == ["count", "uses", "recipe-text", "recipe"]
+    # what a function reads when it is called
+    assert found == ["uses", "later", "recipe-text", "recipe"]
 
 
 @pytest.mark.parametrize(

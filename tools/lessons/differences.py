@@ -13,7 +13,7 @@ import json
 import math
 import re
 
-from course import recordings
+from course import recordings, uses
 from course.provenance import EMULATED
 
 ASIDE = "but for names of devices, versions, addresses, decimals below 0.1%"
@@ -30,9 +30,8 @@ def line(name, kept):
     emulated = [cell for origin, cell in found if origin.emulated]
     if not emulated:
         return None
-    if emulated[0]["source"] != kept["source"]:
-        why = "the cell has changed since then"
-        return f"not compared with the emulated device: {name} ({why})"
+    if change := uses.changed(emulated[0], kept):
+        return f"not compared with the emulated device: {name} ({change} since then)"
     ours, theirs = words(kept), words(emulated[0])
     places = differences(ours, theirs)
     if not places:

@@ -1,11 +1,10 @@
-"""Lessons as files: check them, write the canonical form, execute and store outputs.
+"""Lessons as files: check them, write the canonical form. (tools/lessons/outputs.py
+executes them.)
 
 python -m tools.lessons.notebooks check [FILE…]
     lessons against the rules; one line a problem, and then exit status 1
 python -m tools.lessons.notebooks write [FILE…]
     canonical JSON, code as Ruff writes it, set-up cells, badges
-python -m tools.lessons.notebooks outputs [FILE…]
-    execute lessons in this environment and store their outputs
 
 Without FILE: all lessons; check then takes the pages about them, too
 (tools/lessons/pages.py).
@@ -19,10 +18,10 @@ import sys
 
 import nbformat
 
-from course import grammar, recordings, widgets
+from course import grammar, recordings, uses, widgets
 from course.exercises import lesson_exercises
 from device_lab.errors import LabError
-from tools.lessons import links, pages, parts, rules, run, schemas, table
+from tools.lessons import links, pages, parts, rules, schemas, table
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -115,6 +114,11 @@ def canonical(nb, path):
             cell.source = re.sub(line, lambda _: badges(path), cell.source, flags=re.M)
         for output in cell.get("outputs", []):
             _clean_output(output)
+    for number, cell in enumerate(parts.code_cells(nb), 1):
+        cell.execution_count = number
+        for output in cell.outputs:
+            if output.output_type == "execute_result":
+                output.execution_count = number
     return nbformat.writes(nb) + "\n"
 
 
@@ -127,13 +131,13 @@ def _metadata(cell):
     stands open, under its title.
     """
     tags = set(cell.metadata.get("tags", []))
+    marks = {}
+    if parts.OUTPUTS_OF in cell.metadata:
+        marks[parts.OUTPUTS_OF] = cell.metadata[parts.OUTPUTS_OF]
     if cell.get("id") == "setup" or "fold" in tags:
-        return {
-            "cellView": "form",
-            "jupyter": {"source_hidden": True},
-            "tags": sorted(tags | {"fold"}),
-        }
-    return {"tags": sorted(tags)} if tags else {}
+        marks |= {"cellView": "form", "jupyter": {"source_hidden": True}}
+        tags.add("fold")
+    return marks | ({"tags": sorted(tags)} if tags else {})
 
 
 def _clean_output(output):
@@ -236,8 +240,9 @@ def _exercises(nb, path):
 
 def _outputs(nb, path):
     code = parts.code_cells(nb)
-    if [cell.execution_count for cell in code] != list(range(1, len(code) + 1)):
-        yield "outputs are not from one run from top to bottom: run `make outputs`"
+    if older := parts.with_older_outputs(nb):
+        command = f'make outputs N={path.name[:2]} CELL="{" ".join(older)}"'
+        yield f"code that has not run since it was changed: run `{command}`"
     for name, output in ((cell.id, output) for cell in code for output in cell.outputs):
         data = output.get("data", {})
         shown = output.get("text", "")
@@ -260,7 +265,9 @@ def recording_problems():
     """
     names = {}
     for path in lessons():
-        for cell in parts.code_cells(nbformat.read(path, as_version=4)):
+        nb = nbformat.read(path, as_version=4)
+        keys = uses.keys(nb.cells)
+        for cell in parts.code_cells(nb):
             header = grammar.header(cell.source)
             if header and header.name in names:
                 yield (
@@ -268,7 +275,7 @@ def recording_problems():
                     f" and {path.stem}"
                 )
             if header and header.name:
-                names[header.name] = (path.stem, grammar.source_hash(cell.source))
+                names[header.name] = (path.stem, keys[cell.id])
     published = recordings.FOLDER / "published.json"
     text = published.read_text(encoding="utf-8")
     if wrong := schemas.problem(text, schemas.PUBLISHED):
@@ -282,14 +289,11 @@ def recording_problems():
         if MACHINE_PATH.search(re.sub(r'"png": "[^"]*"', "", text)):
             yield f"{label} names a path of the machine"
         for name, cell in recordings.load(path).items():
-            lesson, source = names.get(name, (None, None))
+            lesson, key = names.get(name, (None, None))
             if lesson != path.stem:
                 yield f"{label}: no cell named {name} in {path.stem}"
-            elif source != cell["source"]:
-                print(
-                    f"to be recorded again: {label}, {name} (the cell has changed;"
-                    " no error)"
-                )
+            elif change := uses.changed(cell, key):
+                print(f"to be recorded again: {label}, {name} ({change}; no error)")
 
 
 def check(paths):
@@ -309,7 +313,7 @@ def check(paths):
 
 
 # --------------------------------------------------------------------------------------
-# Write, execute
+# Write
 
 
 def write(paths):
@@ -324,17 +328,8 @@ def write(paths):
             print(f"{path.name}: rewritten")
 
 
-def outputs(paths):
-    """Execute lessons in this environment and store their outputs."""
-    for path in paths:
-        nb = nbformat.read(path, as_version=4)
-        run.execute(nb, path.parent, env={"LAB_STRICT": "1"})
-        path.write_text(canonical(nb, path), encoding="utf-8", newline="\n")
-        print(f"{path.name}: {len(parts.code_cells(nb))} code cells executed")
-
-
 def main():
-    commands = {"check": check, "write": write, "outputs": outputs}
+    commands = {"check": check, "write": write}
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -8,9 +8,11 @@ eleven readers took. What stands before the heading `## Deeper` is the core.
 import ast
 import re
 
-from course import grammar
+from course import grammar, uses
 
 COLUMNS = 88
+# in a code cell's metadata: the key (course/uses.py) of the code that gave its outputs
+OUTPUTS_OF = "outputs_of"
 STARS = {1: 4, 2: 7, 3: 12}  # minutes
 # a heading: its level, its words, and the minutes that one below `## Deeper` says
 HEADING = re.compile(r"^(#+) (.+?)(?: \((\d+) minutes?\))?$", re.M)
@@ -29,6 +31,15 @@ def without_code(text):
     return re.sub(r"```.*?```|`[^`]*`", "", text, flags=re.S)
 
 
+def with_older_outputs(nb):
+    """Ids of the code cells that have not run since their code was changed."""
+    return [
+        cell.id
+        for cell in uses.code_cells(nb.cells)
+        if cell.source and cell.metadata.get(OUTPUTS_OF) != uses.source_key(cell.source)
+    ]
+
+
 def clear_outputs(nb):
     """Take the outputs out of a lesson, as its reader gets it first."""
     for cell in code_cells(nb):
@@ -42,17 +53,6 @@ def folded(cell):
 def is_stub(cell):
     """Whether a cell is the stub of an exercise."""
     return "exercise" in cell.metadata.get("tags", [])
-
-
-def split(source):
-    """A cell as its head (the course's lines at its top) and its pieces of code: of a
-    %%today cell the old and the new and, where there is one, its set-up.
-    """
-    head, code = grammar.split(source)
-    if "%%today" not in head:
-        return head, [code]
-    code, *setup = grammar.ROW_SETUP.split(code)
-    return head, [*grammar.ROW_TODAY.split(code), *setup]
 
 
 def filled(source):
@@ -70,7 +70,7 @@ def long_lines(source):
 
 def is_row(cell):
     """Whether a cell is a row of lesson 16, or the cell that readers paste into."""
-    return cell.cell_type == "code" and "%%today" in split(cell.source)[0]
+    return cell.cell_type == "code" and "%%today" in grammar.pieces(cell.source)[0]
 
 
 def checks(cell):
@@ -84,8 +84,8 @@ def title_of(cell):
     """What the line `# @title …` of a code cell says, or None: its first line, or the
     first below a line with %%.
     """
-    _, pieces = split(cell.source)
-    found = re.match("# ?@title (.*)", pieces[0])
+    first = grammar.pieces(cell.source)[1][0]
+    found = re.match("# ?@title (.*)", first)
     return found and found[1]
 
 
@@ -119,7 +119,7 @@ def sections(cells):
 
 def nodes(cell):
     """All nodes of the syntax tree of a code cell."""
-    for piece in split(cell.source)[1]:
+    for piece in grammar.pieces(cell.source)[1]:
         try:
             tree = ast.parse(piece)
         except SyntaxError:  # a line magic, or what Ruff reports

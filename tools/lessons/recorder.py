@@ -8,12 +8,11 @@ import json
 import pathlib
 import re
 
-import nbformat
-
-from course import grammar
+from course import grammar, uses
 from course.messages import NOT_LIVE, facts_of, state_of
 from course.recordings import FOLDER, FORMAT, RecordingError
 from device_lab.errors import LabError
+from tools.lessons import run
 from tools.lessons.schemas import RECORDING, problem
 
 
@@ -57,11 +56,9 @@ def entry(client, cell, n, header, seconds):
     question = (
         f"print(__import__('course.provenance').provenance.known_here({arguments}))"
     )
-    answer = nbformat.v4.new_code_cell(question)
-    client.execute_cell(answer, n, store_history=False)
-    client.nb.cells[n] = cell  # where nbclient has put the question
+    answer = run.ask(client, n, question)
     printed = "".join(
-        output.text for output in answer.outputs if output.get("name") == "stdout"
+        output.text for output in answer if output.get("name") == "stdout"
     )
     try:
         # a library may have printed something before
@@ -73,7 +70,7 @@ def entry(client, cell, n, header, seconds):
         ) from None
     return {
         "requires": header.word,
-        "source": grammar.source_hash(cell.source),
+        **uses.keys(client.nb.cells)[cell.id],
         "date": datetime.date.today().isoformat(),
         "seconds": round(seconds, 3),
         "machine": machine,
@@ -103,15 +100,14 @@ def claims_here(nb, stored):
     """What cells claimed of this machine's devices, by cell id; without those whose
     outputs are recorded.
     """
-    found = {}
+    found, keys = {}, uses.keys(nb.cells)
     for cell in nb.cells:
         claims = claims_in(cell.get("outputs", []))
         told = [claim for claim in claims if claim.get("live")]
         if told and ran_live(cell):
             header = grammar.header(cell.source)
             if header is None or header.name not in stored:
-                source = grammar.source_hash(cell.source)
-                found[cell.id] = {"source": source, "claims": told}
+                found[cell.id] = {**keys[cell.id], "claims": told}
     return found
 
 

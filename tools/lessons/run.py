@@ -5,6 +5,7 @@ cells tested.
 import contextlib
 import os
 
+import nbformat
 from nbclient import NotebookClient
 
 # By itself nbclient waits 4 s for what a cell has shown, and then goes on without it:
@@ -22,6 +23,17 @@ def execute(nb, folder, env=None, **options):
     with kernel(nb, folder, env, **options) as client:
         for n, cell in enumerate(nb.cells):
             client.execute_cell(cell, n)
+
+
+def ask(client, n, code):
+    """Run a line of code in a kernel, beside the lesson. Returns what it shows.
+
+    n: number of a cell, which stays as it is
+    """
+    cell, question = client.nb.cells[n], nbformat.v4.new_code_cell(code)
+    client.execute_cell(question, n, store_history=False)
+    client.nb.cells[n] = cell  # where nbclient has put the question
+    return question.outputs
 
 
 @contextlib.contextmanager

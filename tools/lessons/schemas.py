@@ -38,10 +38,11 @@ OUTPUT = {
         _object({"png": {**TEXT, "pattern": f"^{PNG}$"}, "alt": TEXT}),
     ]
 }
+KEY = {"source": TEXT, "uses": _object({}, more=TEXT)}
 CELL = _object(
     {
         "requires": TEXT,
-        "source": TEXT,
+        **KEY,
         "date": TEXT,
         "seconds": NUMBER,
         "machine": _object({"device": TEXT}, more=TEXT),
@@ -49,12 +50,7 @@ CELL = _object(
     },
     value={},
 )
-JUDGED = {
-    "oneOf": [
-        _object({"source": TEXT, "claims": _list(CLAIM)}),
-        _object({"source": TEXT, "lines": _list(TEXT)}),
-    ]
-}
+JUDGED = _object({**KEY, "claims": _list(CLAIM)})
 RECORDING = _object(
     {
         "format": {"const": FORMAT},

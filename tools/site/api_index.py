@@ -18,8 +18,8 @@ import warnings
 from collections import Counter
 
 from course import grammar
+from course.grammar import pieces as split
 from course.old_code import cell as today
-from tools.lessons.parts import split
 
 ROOTS = ("torch", "torch_xla", "torch_tpu", "accelerate")
 # what texts and cells call modules and classes, also without an import

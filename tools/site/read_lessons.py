@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from course import grammar, recordings
+from course import grammar, recordings, uses
 from course.messages import NOT_LIVE, facts_of, state_of
 from course.old_code import cell as today
 from course.provenance import Provenance
@@ -21,14 +21,14 @@ ROOT = Path(__file__).resolve().parents[2]
 @dataclass
 class Recording:
     """One cell as a machine recorded it. shown: its texts, each with what is kept of it
-    as data. claims: what it claimed, as data. changed: whether the cell is another one
-    now.
+    as data. claims: what it claimed, as data. changed: what has changed since, the cell
+    or what it uses from above, in words.
     """
 
     origin: Provenance
     shown: list
     claims: list
-    changed: bool
+    changed: str
 
     @property
     def real(self):
@@ -46,7 +46,7 @@ class Recording:
 
     @property
     def note(self):
-        return " (the cell has changed since)" if self.changed else ""
+        return f" ({self.changed} since)" if self.changed else ""
 
 
 @dataclass
@@ -158,16 +158,17 @@ def _read_lesson(path):
             found.append(Cell(cell["id"], source, section, cell["outputs"], header))
     title = re.match(r"# ([^:\n]+)", "".join(content["cells"][0]["source"]))[1]
     lesson = Lesson(path.stem, title, found, sections)
+    keys = uses.keys(content["cells"])
     for recorded in sorted((path.parent / "recorded").glob(f"*/{path.stem}.json")):
-        _read_recording(lesson, recordings.read(recorded))
+        _read_recording(lesson, recordings.read(recorded), keys)
     for cell in found:
         order = {"key": lambda kept: (not kept.origin.emulated, kept.origin.date)}
         cell.recorded.sort(**order, reverse=True)
     return lesson
 
 
-def _read_recording(lesson, content):
-    """Give what a machine recorded to the cells of a lesson."""
+def _read_recording(lesson, content, keys):
+    """Give what a machine recorded to the cells of a lesson, whose keys these are."""
     stored, judged = content["cells"], content.get("claims", {})
     # also a claim was judged on that machine, that day
     first = next(iter(stored.values()))
@@ -180,7 +181,7 @@ def _read_recording(lesson, content):
         shown = [(output["text"], output) for output in outputs if "text" in output]
         told = [output["claim"] for output in outputs if "claim" in output]
         origin = Provenance(machine["device"], False, date, machine)
-        changed = kept["source"] != grammar.source_hash(cell.source)
+        changed = uses.changed(kept, keys[cell.id])
         told = kept.get("claims", told)
         cell.recorded.append(Recording(origin, shown, told, changed))
 

@@ -1,14 +1,13 @@
 """The page of recipes: of each lesson its recipe, with what each line does. From the
-cells whose ids begin with "recipe", and from those that define what they use.
+cells whose ids begin with "recipe", and from those that make what they use.
 """
 
-import ast
-import builtins
 import re
 
 from nbformat import v4
 
-from tools.lessons.parts import folded, split, title_of
+from course import uses
+from tools.lessons.parts import folded, title_of
 from tools.site.pages import TITLE
 from tools.site.read_lessons import md, ticks
 
@@ -24,70 +23,22 @@ CELL = re.compile(r"\]\((#[\w-]+)\)")
 
 
 def parts(nb):
-    """The cells of a lesson's recipe, and those that define the names it uses, in the
-    order of the lesson; [] where it has none.
+    """The cells of a lesson's recipe, and those that make what it uses, in the order of
+    the lesson; [] where it has none.
     """
-    found, known = [], {*dir(builtins), *_defined(_cell(nb, "setup"))}
-    for place, cell in enumerate(nb.cells):
-        if cell.id.startswith(OPENS):
-            found += [*_needed(nb, place, known), cell]
-            known |= _defined(cell)
-    ids = {cell.id for cell in found}
-    return [cell for cell in nb.cells if cell.id in ids]
+    code = uses.code_cells(nb.cells)
+    sources = [cell.source for cell in code]
+    makers = {
+        code[maker].id
+        for n, cell in enumerate(code)
+        if cell.id.startswith(OPENS)
+        for maker in uses.needed(sources, n)
+    }
+    return [c for c in nb.cells if c.id.startswith(OPENS) or c.id in makers]
 
 
 def _cell(nb, id):
     return next(cell for cell in nb.cells if cell.id == id)
-
-
-def _needed(nb, place, known):
-    """The cells above this place that define what its code uses and `known` lacks, in
-    order. Their names become known.
-    """
-    found = []
-    for name in sorted(_used(nb.cells[place]) - known):
-        makers = (
-            above
-            for above in reversed(range(place))
-            if name in _defined(nb.cells[above])
-        )
-        above = next(makers, None)
-        if above is not None and name not in known:
-            found += [*_needed(nb, above, known), nb.cells[above]]
-            known |= _defined(nb.cells[above])
-    return found
-
-
-def _nodes(cell):
-    """All nodes of a code cell's syntax trees."""
-    if cell.cell_type == "code":
-        for piece in split(cell.source)[1]:
-            yield from ast.walk(ast.parse(piece))
-
-
-def _defined(cell):
-    """The names that a cell assigns, defines or imports."""
-    found = set()
-    for node in _nodes(cell):
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            found.add(node.id)
-        elif isinstance(node, ast.FunctionDef | ast.ClassDef):
-            found.add(node.name)
-        elif isinstance(node, ast.Import | ast.ImportFrom):
-            for each in node.names:
-                found.add(each.asname or each.name.partition(".")[0])
-    return found
-
-
-def _used(cell):
-    """The names that a cell reads and does not define itself."""
-    read = {
-        node.id
-        for node in _nodes(cell)
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
-    }
-    arguments = {node.arg for node in _nodes(cell) if isinstance(node, ast.arg)}
-    return read - _defined(cell) - arguments
 
 
 def alone(nb):

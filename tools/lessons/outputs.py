@@ -1,0 +1,84 @@
+"""Execute lessons in this environment and store their outputs.
+
+python -m tools.lessons.outputs [FILE…]
+    of all cells of these lessons; without FILE: of all lessons
+python -m tools.lessons.outputs FILE --cells ID…
+    of these cells alone, and run the lesson as far as they stand
+
+In the metadata of a code cell stands which code its outputs are of (`outputs_of`), so
+that the check of lessons finds those that are older than the code. Execution counts say
+nothing of this: they are the numbers of the code cells.
+"""
+
+import argparse
+import copy
+import pathlib
+import sys
+
+import nbformat
+
+from course import uses
+from tools.lessons import notebooks, parts, run
+
+
+def store(path, ids=()):
+    """Execute a lesson and store its outputs, or those of the cells with these ids
+    alone. Returns whether it has these cells.
+    """
+    nb = nbformat.read(path, as_version=4)
+    code = {cell.id for cell in parts.code_cells(nb)}
+    if unknown := set(ids) - code:
+        names = ", ".join(sorted(unknown))
+        print(f"{path.name} has no code cell {names}", file=sys.stderr)
+        return False
+    wanted = set(ids) or code
+    outputs = execute(nb, path.parent, wanted)
+    for cell in nb.cells:
+        if cell.id in wanted:
+            cell.outputs = outputs[cell.id]
+            cell.metadata[parts.OUTPUTS_OF] = uses.source_key(cell.source)
+    text = notebooks.canonical(nb, path)
+    path.write_text(text, encoding="utf-8", newline="\n")
+    print(f"{path.name}: outputs of {len(wanted)} code cells stored")
+    return True
+
+
+def execute(nb, folder, wanted):
+    """Run a lesson as far as the last of the cells `wanted`. Returns the outputs of its
+    code cells by id.
+
+    No time is judged but in these, the set-up cell and those that make what they use:
+    another claim about time that a busy machine misses does not end the run.
+    """
+    code = uses.code_cells(nb.cells)
+    sources = [cell.source for cell in code]
+    places = [n for n, cell in enumerate(code) if cell.id in wanted]
+    makers = {code[maker].id for n in places for maker in uses.needed(sources, n)}
+    timed = wanted | makers | {"setup"}
+    last = max(n for n, cell in enumerate(nb.cells) if cell.id in wanted)
+    copied = copy.deepcopy(nb)
+    with run.kernel(copied, folder, env={"LAB_STRICT": "1"}) as client:
+        for n, cell in enumerate(copied.cells[: last + 1]):
+            if cell.cell_type == "code":
+                untimed = "0" if cell.id in timed else "1"
+                setting = f"__import__('os').environ['LAB_UNTIMED'] = '{untimed}'"
+                run.ask(client, n, setting)
+                client.execute_cell(cell, n)
+    return {cell.id: cell.outputs for cell in parts.code_cells(copied)}
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("files", nargs="*", type=pathlib.Path)
+    parser.add_argument("--cells", nargs="+", default=[], metavar="ID")
+    options = parser.parse_args()
+    if options.cells and len(options.files) != 1:
+        parser.error("--cells are those of one lesson")
+    paths = options.files or notebooks.lessons()
+    return 0 if all(store(path, options.cells) for path in paths) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
