@@ -1,5 +1,6 @@
-"""Does the emulated device behave as a GPU does? `make test-emulator` runs this on two
-emulated T4s.
+"""Does the emulated device behave as a GPU does?
+
+    python -m emulated_cuda.run --gpus 2 python -m pytest tests/checks.py
 
 Not named test_*.py: without the emulator there is nothing to test.
 """
@@ -14,15 +15,15 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from emulator import run
+from emulated_cuda import run
 
 MIB = 2**20
 GPU = torch.device("cuda")
 
 if "libemulator" not in os.environ.get("LD_PRELOAD", ""):
     pytest.exit(
-        "no emulated device here: python -m emulator.run --gpus 2 python -m"
-        " pytest tests/emulator/checks.py",
+        "no emulated device here: python -m emulated_cuda.run --gpus 2 python -m"
+        " pytest tests/checks.py",
         2,
     )
 

@@ -1,10 +1,10 @@
 """Run a command as on a machine with CUDA GPUs.
 
-python -m emulator.run [options] COMMAND …
+python -m emulated_cuda.run [options] COMMAND …
 
-The command sees the PyTorch of this Python (a CUDA build), above emulated GPUs.
-EMULATOR_LOG names a file for all that the emulator could not do; it stays empty where
-all is well.
+The command sees the PyTorch of this Python (a CUDA build), above emulated GPUs; what
+that takes is built the first time. EMULATOR_LOG names a file for all that the emulator
+could not do; it stays empty where all is well.
 """
 
 import argparse
@@ -12,26 +12,37 @@ import os
 import pathlib
 import sys
 
-from emulator import build
+from . import build
 
 GPUS = {"T4": "Tesla T4,7.5", "H200": "NVIDIA H200,9.0"}
 
 
-def environment(gpu, gpus, gib, log, gflop=None, mib=None):
-    """The variables that make a process see emulated GPUs.
+def environment(
+    gpu: str,
+    gpus: int,
+    gib: float | None,
+    log: str | os.PathLike,
+    gflop: float | None = None,
+    mib: float | None = None,
+) -> dict[str, str]:
+    """The variables that make a process see emulated GPUs, which are built if they are
+    not there yet.
 
     gpu: a name of GPUS. gpus: how many, 1 or 2. gib: the memory of each in GiB; None is
     the real card's. gflop: the largest product that is computed, in GFLOP, mib: the
     most that an operator may read and write, in MiB (None: no limit); what is larger
     leaves its output as it was. log: a file.
+
+        env = {**os.environ, **environment("T4", 1, None, "log.txt")}
+        subprocess.run([sys.executable, "script.py"], env=env)
     """
-    folder, here = build.folder(), build.HERE
-    found = {
+    folder, here = build.build(), build.HERE
+    programs = os.pathsep.join([str(pathlib.Path(sys.executable).parent), str(here / "bin")])
+    variables = {
         # By its name: a path with a space would be two entries of LD_PRELOAD.
         "LD_PRELOAD": "libemulator.so",
         "LD_LIBRARY_PATH": before(folder, "LD_LIBRARY_PATH"),
-        "PATH": f"{pathlib.Path(sys.executable).parent}{os.pathsep}"
-        + before(here / "bin", "PATH"),
+        "PATH": before(programs, "PATH"),
         "PYTHONPATH": before(here / "site", "PYTHONPATH"),
         "EMULATOR_FOLDER": str(folder),
         "EMULATOR_GPU": GPUS[gpu],
@@ -45,40 +56,52 @@ def environment(gpu, gpus, gib, log, gflop=None, mib=None):
     limits = {"GPU_GIB": gib, "MAX_GFLOP": gflop, "MAX_MIB": mib}
     for name, limit in limits.items():
         if limit:
-            found[f"EMULATOR_{name}"] = str(limit)
-    return found
+            variables[f"EMULATOR_{name}"] = str(limit)
+    return variables
 
 
-def before(path, name):
+def before(path: str | os.PathLike, name: str) -> str:
     """`path`, and then what the variable `name` holds."""
     return os.pathsep.join(filter(None, [str(path), os.environ.get(name)]))
 
 
-def main():
+def arguments(argv: list[str] | None = None) -> argparse.Namespace:
+    """The options, and the command with its own."""
     parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="python -m emulated_cuda.run",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
-    add("--gpu", choices=GPUS, default="T4")
+    add("--gpu", choices=GPUS, default="T4", help="the card (default: T4)")
     add("--gpus", type=int, choices=(1, 2), default=1, help="how many (default: 1)")
     real = "memory of each, in GiB (default: the real card's)"
     add("--gib", type=float, help=real)
     add("--gflop", type=float, help="leave larger products uncomputed")
     add("--mib", type=float, help="leave operators uncomputed that move more")
     add("command", nargs=argparse.REMAINDER)
-    args = parser.parse_args()
-    if not args.command:
+    options = parser.parse_args(argv)
+    if options.command[:1] == ["--"]:
+        options.command.pop(0)
+    if not options.command:
         parser.error("no command")
-    if not (build.folder() / "emulator_operators.so").exists():
-        sys.exit("The emulated device is not built yet: python -m emulator.build")
+    return options
+
+
+def main():
+    options = arguments()
     log = os.environ.get("EMULATOR_LOG")
     if not log:  # this run's alone
-        log = build.folder() / "log.txt"
+        log = build.build() / "log.txt"
         log.unlink(missing_ok=True)
-    limits = {"gflop": args.gflop, "mib": args.mib}
-    os.environ |= environment(args.gpu, args.gpus, args.gib, log, **limits)
+    os.environ |= environment(
+        options.gpu, options.gpus, options.gib, log, options.gflop, options.mib
+    )
     os.environ.pop("PJRT_DEVICE", None)
-    os.execvp(args.command[0], args.command)
+    try:
+        os.execvp(options.command[0], options.command)
+    except OSError as error:
+        sys.exit(f"{options.command[0]}: {error.strerror}")
 
 
 if __name__ == "__main__":
