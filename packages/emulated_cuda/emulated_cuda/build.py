@@ -8,7 +8,6 @@ PyTorch, Python and state of these sources. `run` builds what is not there yet.
 """
 
 import concurrent.futures
-import contextlib
 import hashlib
 import importlib.metadata
 import importlib.util

@@ -37,7 +37,7 @@ def environment(
         subprocess.run([sys.executable, "script.py"], env=env)
     """
     folder, here = build.build(), build.HERE
-    programs = os.pathsep.join([str(pathlib.Path(sys.executable).parent), str(here / "bin")])
+    programs = f"{pathlib.Path(sys.executable).parent}{os.pathsep}{here / 'bin'}"
     variables = {
         # By its name: a path with a space would be two entries of LD_PRELOAD.
         "LD_PRELOAD": "libemulator.so",
