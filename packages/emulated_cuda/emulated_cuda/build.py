@@ -22,6 +22,8 @@ import sysconfig
 import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
+Paths = list[pathlib.Path]
+# of PyTorch: what they call has to be there
 LIBRARIES = (
     "c10_cuda torch_cuda torch_cuda_linalg torch_python torch_cpu caffe2_nvrtc"
     " torch_nvshmem".split()
@@ -50,14 +52,10 @@ def folder() -> pathlib.Path:
 def _digest() -> str:
     """Eight letters that change with these sources, and with PyTorch or its place."""
     digest = hashlib.sha256(os.fsencode(TORCH))
-    sources = [path for part in ("runtime", "operators") for path in _files(part)]
-    for path in (*sources, HERE / "build.py", TORCH / "version.py"):
+    sources = [*(HERE / "runtime").iterdir(), *(HERE / "operators").iterdir()]
+    for path in (*sorted(sources), HERE / "build.py", TORCH / "version.py"):
         digest.update(path.read_bytes())
     return digest.hexdigest()[:8]
-
-
-def _files(part: str) -> list[pathlib.Path]:
-    return sorted((HERE / part).iterdir())
 
 
 def _cache() -> pathlib.Path:
@@ -95,7 +93,7 @@ def missing() -> str | None:
     return None
 
 
-def includes() -> list[pathlib.Path]:
+def includes() -> Paths:
     """Folders with CUDA's headers, from the wheels (CUDA 13: one folder; CUDA 12: one a
     library).
     """
@@ -143,7 +141,7 @@ def stubs() -> str:
     return "\n".join(lines) + "\n"
 
 
-def compile_all(sources, out, *options):
+def compile_all(sources: Paths, out: pathlib.Path, *options: str) -> Paths:
     """The object files of these sources in `out`; as many at a time as there are
     processors. What it says goes to stderr: stdout belongs to the program of `run`.
     """
@@ -160,13 +158,13 @@ def compile_all(sources, out, *options):
         return list(pool.map(compiled, sources))
 
 
-def link(objects, out, *options):
+def link(objects: Paths, out: pathlib.Path, *options: str) -> None:
     """Link a shared library `out`."""
     command = ["g++", "-shared", *objects, "-o", out, *options]
     subprocess.run(command, check=True)
 
 
-def build_runtime(out):
+def build_runtime(out: pathlib.Path) -> None:
     """libemulator.so: what stands in the place of CUDA."""
     generated = out / "stubs.c"
     generated.write_text(stubs())
@@ -186,7 +184,7 @@ def build_runtime(out):
         (out / name).symlink_to("libemulator.so")
 
 
-def build_operators(out):
+def build_operators(out: pathlib.Path) -> None:
     """emulator_operators.so: what computes in the place of CUDA's kernels."""
     headers = [TORCH / "include", TORCH / "include/torch/csrc/api/include"]
     headers += [sysconfig.get_path("include"), *includes(), HERE / "runtime"]
