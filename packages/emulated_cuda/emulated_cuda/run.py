@@ -18,10 +18,10 @@ GPUS = {"T4": "Tesla T4,7.5", "H200": "NVIDIA H200,9.0"}
 
 
 def environment(
-    gpu: str,
-    gpus: int,
-    gib: float | None,
-    log: str | os.PathLike,
+    gpu: str = "T4",
+    gpus: int = 1,
+    gib: float | None = None,
+    log: str | os.PathLike | None = None,
     gflop: float | None = None,
     mib: float | None = None,
 ) -> dict[str, str]:
@@ -31,12 +31,14 @@ def environment(
     gpu: a name of GPUS. gpus: how many, 1 or 2. gib: the memory of each in GiB; None is
     the real card's. gflop: the largest product that is computed, in GFLOP, mib: the
     most that an operator may read and write, in MiB (None: no limit); what is larger
-    leaves its output as it was. log: a file.
+    leaves its output as it was. log: a file; None: what EMULATOR_LOG names here, or
+    log.txt beside the libraries.
 
-        env = {**os.environ, **environment("T4", 1, None, "log.txt")}
+        env = {**os.environ, **environment(gpus=2)}
         subprocess.run([sys.executable, "script.py"], env=env)
     """
     folder, here = build.build(), build.HERE
+    log = log or os.environ.get("EMULATOR_LOG") or folder / "log.txt"
     programs = f"{pathlib.Path(sys.executable).parent}{os.pathsep}{here / 'bin'}"
     variables = {
         # By its name: a path with a space would be two entries of LD_PRELOAD.
@@ -90,18 +92,16 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
 
 def main():
     options = arguments()
-    log = os.environ.get("EMULATOR_LOG")
-    if not log:  # this run's alone
-        log = build.build() / "log.txt"
-        log.unlink(missing_ok=True)
-    os.environ |= environment(
-        options.gpu, options.gpus, options.gib, log, options.gflop, options.mib
-    )
+    command = vars(options).pop("command")
+    variables = environment(**vars(options))
+    if "EMULATOR_LOG" not in os.environ:  # the log is this run's alone
+        pathlib.Path(variables["EMULATOR_LOG"]).unlink(missing_ok=True)
+    os.environ |= variables
     os.environ.pop("PJRT_DEVICE", None)
     try:
-        os.execvp(options.command[0], options.command)
+        os.execvp(command[0], command)
     except OSError as error:
-        sys.exit(f"{options.command[0]}: {error.strerror}")
+        sys.exit(f"{command[0]}: {error.strerror}")
 
 
 if __name__ == "__main__":

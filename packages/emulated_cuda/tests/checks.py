@@ -40,7 +40,7 @@ def program(source, gpu="T4", gpus=1, gib=None, **variables):
     """What a program prints that runs in a process of its own, above other emulated
     GPUs; and its standard error.
     """
-    emulated = run.environment(gpu, gpus, gib, os.environ["EMULATOR_LOG"])
+    emulated = run.environment(gpu, gpus, gib)
     options = {"env": {**os.environ, **emulated, **variables}, "timeout": 120}
     command = [sys.executable, "-c", source]
     done = subprocess.run(command, capture_output=True, text=True, **options)
