@@ -35,7 +35,7 @@ MARK ?=
 .PHONY: env-test-cuda env-test-torchtpu lab lab-emulated format check outputs lint
 .PHONY: test test-all test-torchtpu
 .PHONY: test-unit test-slow test-lessons test-timed test-exercises test-browser
-.PHONY: test-tpu test-tpu-unit test-tpu-lessons test-colab test-next test-emulator
+.PHONY: test-tpu test-tpu-unit test-tpu-lessons test-colab test-next test-emulated
 .PHONY: test-cuda record record-emulated site single test-site test-single bench clean
 
 help:
@@ -62,7 +62,7 @@ help-all: help
 	@echo "make test-slow       the unit tests that start processes or kernels"
 	@echo "make test-tpu        lessons with torch_xla, on XLA's own CPU device"
 	@echo "make test-cuda       the emulated CUDA device, and lessons on it (g++)"
-	@echo "make test-emulator   the emulated CUDA device alone"
+	@echo "make test-emulated   the emulated CUDA device alone"
 	@echo "make test-browser    lessons in a browser"
 	@echo "make test-site       the website, every page in a browser; single files"
 	@echo "More, each week; N=03 goes with tpu, browser, colab, next, single, too"
@@ -205,32 +205,30 @@ env-test-next:
 test-next: env-test-next
 	$(NEXT) $(NBVAL) --findings $(LESSONS)
 
-# A CUDA build of PyTorch above GPUs that do not exist: emulator/README.md.
+# A CUDA build of PyTorch above GPUs that do not exist:
+# packages/emulated_cuda.
 env-test-cuda:
-	$(SETUP) --venv .venv-cuda --requirements emulator/requirements.txt $(OTHER) \
+	$(SETUP) --venv .venv-cuda --requirements tests/cuda-requirements.txt $(OTHER) \
 	    --build plain
 
-test-emulator: env-test-cuda
-	$(CUDA) -m emulator.build
-	$(CUDA) -m emulator.run --gpus 2 $(CUDA) -m pytest tests/emulator/checks.py
-	$(CUDA) -m emulator.run $(CUDA) -m pytest tests/emulator/kit_*.py -m "not timed"
+test-emulated: env-test-cuda
+	$(CUDA) -m emulated_cuda.run --gpus 2 $(CUDA) -m pytest packages/emulated_cuda/tests/checks.py
+	$(CUDA) -m emulated_cuda.run $(CUDA) -m pytest tests/on_cuda/kit_*.py -m "not timed"
 
 # Each lesson twice in one kernel on a T4, and once on an H200 that asks which GPU it has;
 # EMULATED=--once: each once, on a T4.
-test-cuda: test-emulator
-	$(CUDA) -m pytest tests/emulator/bugs.py
+test-cuda: test-emulated
+	$(CUDA) -m pytest tests/on_cuda/bugs.py
 	$(CUDA) -m tools.lessons.emulated $(EMULATED)
 
 # What the emulated device can tell: cells that are marked timeless.
 record-emulated: env-test-cuda
-	$(CUDA) -m emulator.build
 	$(CUDA) -m tools.lessons.emulated --record
 
 # Few samples and no judgment about time: here times are a model. What a CPU would compute
 # for minutes is left out.
 lab-emulated: env-test-cuda
-	$(CUDA) -m emulator.build
-	LAB_UNTIMED=1 $(CUDA) -m emulator.run --gflop 20 --mib 600 \
+	LAB_UNTIMED=1 $(CUDA) -m emulated_cuda.run --gflop 20 --mib 600 \
 	    $(CUDA) tools/lab.py $(LAB_ARGS)
 
 record: env

@@ -17,7 +17,7 @@ from device_lab.compiling import does_it_pay
 from device_lab.loader import who_waits
 from device_lab.memory import peak, rehearse
 from device_lab.waits import find_waits
-from tests.emulator import memory_steps
+from tests.on_cuda import memory_steps
 from tests.utils import waiting_steps
 
 MIB = 2**20

@@ -38,7 +38,7 @@ class Provenance:
 
     @property
     def emulated(self):
-        """Whether the device is the emulated one of emulator."""
+        """Whether the device is the one of packages/emulated_cuda."""
         return self.device.startswith(EMULATED)
 
     @property

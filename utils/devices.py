@@ -52,7 +52,7 @@ def memory_gib() -> float:
 
 
 def emulated() -> bool:
-    """Whether the CUDA device of this process is the emulated one of emulator: no
+    """Whether the CUDA device of this process is that of packages/emulated_cuda: no
     GPU, its times are a model.
     """
     return "libemulator.so" in os.environ.get("LD_PRELOAD", "")

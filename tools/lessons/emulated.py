@@ -20,8 +20,8 @@ import tempfile
 import time
 
 from course import grammar
-from emulator import build
-from emulator.run import environment
+from emulated_cuda import build
+from emulated_cuda.run import environment
 from tools.lessons.plugin import code_of
 
 # Memory of emulated GPUs counts as the kernel's.
@@ -168,8 +168,7 @@ def total(lines):
 
 def main(arguments=None):
     options = parser().parse_args(arguments)
-    if not (build.folder() / "emulator_operators.so").exists():
-        sys.exit("The emulated CUDA device is not built yet: python -m emulator.build")
+    build.build()  # once, before three runs need it at the same time
     begin, failed, lines = time.perf_counter(), 0, []
     with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
         runs = [pool.submit(run_lesson, *job) for job in jobs(**vars(options))]

@@ -11,7 +11,7 @@ from torch import nn
 from device_lab.compiling import does_it_pay
 
 if "libemulator" not in os.environ.get("LD_PRELOAD", ""):
-    pytest.exit("no emulated device here: python -m emulator.run python -m pytest …", 2)
+    pytest.exit("no emulated device: python -m emulated_cuda.run python -m pytest …", 2)
 
 
 def test_a_training_step_on_the_gpu():

@@ -11,7 +11,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from device_lab.loader import who_waits
 
 if "libemulator" not in os.environ.get("LD_PRELOAD", ""):
-    pytest.exit("no emulated device here: python -m emulator.run python -m pytest …", 2)
+    pytest.exit("no emulated device: python -m emulated_cuda.run python -m pytest …", 2)
 
 DATA = TensorDataset(torch.rand(64, 8), torch.arange(64) % 10)
 

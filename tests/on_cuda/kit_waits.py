@@ -1,5 +1,5 @@
 """find_waits against CUDA's sync-debug mode, on the emulated device. `make
-test-emulator` runs this.
+test-emulated` runs this.
 """
 
 import pytest

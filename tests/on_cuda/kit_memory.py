@@ -10,10 +10,10 @@ from torch import nn
 
 from device_lab._cuda_rules import WHOLE
 from device_lab.memory import peak, rehearse
-from tests.emulator.memory_steps import GPU, MIB, STEPS, measured
+from tests.on_cuda.memory_steps import GPU, MIB, STEPS, measured
 
 if "libemulator" not in os.environ.get("LD_PRELOAD", ""):
-    pytest.exit("no emulated device here: python -m emulator.run python -m pytest …", 2)
+    pytest.exit("no emulated device: python -m emulated_cuda.run python -m pytest …", 2)
 
 
 @pytest.fixture(scope="module", autouse=True)
