@@ -213,12 +213,12 @@ env-test-cuda:
 
 test-emulated: env-test-cuda
 	$(CUDA) -m emulated_cuda.run --gpus 2 $(CUDA) -m pytest packages/emulated_cuda/tests/checks.py
-	$(CUDA) -m emulated_cuda.run $(CUDA) -m pytest tests/on_cuda/kit_*.py -m "not timed"
+	$(CUDA) -m emulated_cuda.run $(CUDA) -m pytest packages/device_lab/tests/cuda_*.py -m "not timed"
 
 # Each lesson twice in one kernel on a T4, and once on an H200 that asks which GPU it has;
 # EMULATED=--once: each once, on a T4.
 test-cuda: test-emulated
-	$(CUDA) -m pytest tests/on_cuda/bugs.py
+	$(CUDA) -m pytest tests/lessons/bugs_on_cuda.py
 	$(CUDA) -m tools.lessons.emulated $(EMULATED)
 
 # What the emulated device can tell: cells that are marked timeless.

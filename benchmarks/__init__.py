@@ -1,9 +1,14 @@
-"""Measurements that must not run beside tests. What is here finds the lessons' scripts:
-`import train`.
+"""Measurements that must not run beside tests. What is here finds the lessons' scripts
+(`import train`), the packages, and what the kit's tests give it (`import memory_steps`).
 """
 
 import pathlib
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-sys.path.append(str(ROOT / "notebooks" / "scripts"))
+for _folder in (
+    "notebooks/scripts",
+    "packages/device_lab",
+    "packages/device_lab/tests",
+):
+    sys.path.append(str(ROOT / _folder))

@@ -10,15 +10,15 @@ import gc
 import math
 import time
 
+import memory_steps
 import torch
+import waiting_steps
 from torch.utils.data import DataLoader, Dataset
 
 from device_lab.compiling import does_it_pay
 from device_lab.loader import who_waits
 from device_lab.memory import peak, rehearse
 from device_lab.waits import find_waits
-from tests.on_cuda import memory_steps
-from tests.utils import waiting_steps
 
 MIB = 2**20
 

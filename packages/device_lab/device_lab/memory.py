@@ -262,7 +262,7 @@ def rehearse(make: Callable[[], Callable[[], object]], lower: bool = True) -> Re
 
     - an H100's record (4 blocks of a transformer, 2 sizes): 0.001 and 0.002% too high
     - emulated T4 and H200, 14 models that the rules were fitted to: within 0.1% of the
-      bytes asked for (tests/on_cuda/kit_memory.py)
+      bytes asked for (tests/cuda_memory.py)
     - an emulated T4, 9 loops of public repositories, blind: 8 within 0.3% of the bytes
       asked for, one 3% above, where a value decides. max_memory_allocated, which counts
       larger blocks, was up to 8% above what was asked for

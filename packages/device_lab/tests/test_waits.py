@@ -1,5 +1,5 @@
 """Which lines of a step wait. The table is tried on the CPU here, and against CUDA's
-own sync-debug mode on the emulated device (tests/on_cuda/kit_waits.py).
+own sync-debug mode on the emulated device (cuda_waits.py).
 """
 
 from importlib.util import find_spec

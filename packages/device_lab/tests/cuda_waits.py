@@ -4,9 +4,9 @@ test-emulated` runs this.
 
 import pytest
 import torch
+from waiting_steps import OPTIMIZERS, TABLE, program, training, warned
 
 from device_lab.waits import find_waits
-from tests.utils.waiting_steps import OPTIMIZERS, TABLE, program, training, warned
 
 # The emulated device waits where CUDA does not: it computes these with values from the
 # host (canDispatchToMaskedFill and Repeat.h have the source).
