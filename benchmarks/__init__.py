@@ -1,5 +1,5 @@
 """Measurements that must not run beside tests. What is here finds the lessons' scripts
-(`import train`), the packages, and what the kit's tests give it (`import memory_steps`).
+(`import train`), the kit, and what its tests give it (`import memory_steps`).
 """
 
 import pathlib
