@@ -485,11 +485,9 @@ def test_the_lines_that_a_class_gets_make_copies_and_say_that_all_is_there(tmp_p
     assert f"`Ready: PyTorch {pinned}, CPU`" in page
 
 
-@pytest.mark.parametrize(
-    "file", [".devcontainer/devcontainer.json", "binder/postBuild"]
-)
-def test_codespaces_and_binder_copy_the_lessons(file, course):
-    text = (ROOT / file).read_text(encoding="utf-8").replace('\\"', '"')
+def test_codespaces_copies_the_lessons(course):
+    settings = ROOT / ".devcontainer" / "devcontainer.json"
+    text = settings.read_text(encoding="utf-8").replace('\\"', '"')
     exec(re.search('python -c "(.*?)"', text)[1], {})
     assert (course / "work" / LESSON).exists()
 

@@ -191,10 +191,9 @@ def test_text_round_trip_keeps_accelerator_and_ids(tmp_path):
 def test_address_stands_in_one_place():
     """Lessons, README, the start page and CITATION.cff say what pyproject.toml says."""
     slug = notebooks.address().removeprefix("https://github.com/")
-    # where the course's name stands in an address of GitHub, Binder or Codespaces
+    # where the course's name stands in an address of GitHub or Codespaces
     places = re.compile(
-        r"(?:github(?:\.com)?|mybinder\.org/v2/gh|codespaces\.new)"
-        r"/([\w.-]+/pytorch-device-lab)"
+        r"(?:github(?:\.com)?|codespaces\.new)/([\w.-]+/pytorch-device-lab)"
     )
     sites = re.compile(r"https://[\w.-]+\.github\.io/pytorch-device-lab")
     pages = [ROOT / name for name in ("README.md", "docs/index.md", "CITATION.cff")]

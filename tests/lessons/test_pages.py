@@ -167,7 +167,7 @@ def test_contributors_find_what_their_pages_name():
     """Paths such as tools/lab.py, and modules such as tests.exercises.mutants."""
     # not patterns: notebooks/1[34]*.ipynb, notebooks/NN_name.ipynb
     path = re.compile(
-        r"(?<![\w./])((?:tools|tests|utils|docs|notebooks|benchmarks|binder|\.github"
+        r"(?<![\w./])((?:tools|tests|utils|docs|notebooks|benchmarks|\.github"
         r"|\.devcontainer)/[\w./-]*\w/?)(?![\w[*])"
     )
     module = re.compile(r"-m ((?:tools|tests)[.\w]+)")

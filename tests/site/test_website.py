@@ -251,7 +251,7 @@ def test_links_to_what_the_site_lacks_lead_to_the_repository():
 def test_a_lesson_can_be_launched_and_taken_away():
     path = lessons()[5]
     line = website.launch_line(path, single=True)
-    for place in ("colab.research.google.com/github/", "kaggle.com/", "mybinder.org/"):
+    for place in ("colab.research.google.com/github/", "kaggle.com/"):
         assert place in line
     assert f'"../single/{path.name}" download' in line and "<img" not in line
     assert "single" not in website.launch_line(path, single=False)

@@ -79,9 +79,7 @@ def repository_links(text, folder):
 def launch_line(path, single):
     """Where a lesson runs, as HTML. single: whether the site offers it as one file."""
     colab, kaggle = launch_links(path)
-    slug = address().removeprefix("https://github.com/")
-    binder = f"https://mybinder.org/v2/gh/{slug}/main?urlpath=lab/tree/notebooks/"
-    links = {"Colab": colab, "Kaggle": kaggle, "Binder": binder + path.name}
+    links = {"Colab": colab, "Kaggle": kaggle}
     run = ", ".join(
         f'<a href="{html.escape(link)}">{where}</a>' for where, link in links.items()
     )
