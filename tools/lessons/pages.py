@@ -2,7 +2,7 @@
 those for contributors. `tools/lessons/notebooks.py check` calls this without a FILE.
 """
 
-from tools.lessons import glossary, paths, teaching, typed
+from tools.lessons import paths, teaching, typed
 from tools.lessons.links import broken_links, read
 
 # pages that say how long lessons take
@@ -41,8 +41,5 @@ def _problems(page, course):
         yield from typed.in_paths(course)
     if page.name == "teaching.md":
         yield from teaching.problems(text, course, page.parent.parent / "notebooks")
-    if page.name == "glossary.md":
-        files = {number: each.file for number, each in course.lessons.items()}
-        yield from glossary.problems(text, files)
     if page.suffix == ".md":  # those of lessons are checked with them
         yield from broken_links(text, page.parent)

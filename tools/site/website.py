@@ -11,14 +11,12 @@ import sys
 
 import nbformat
 import sphinx.cmd.build
-from docutils.nodes import make_id
 
 from course.exercises import lesson_exercises
-from tools.lessons.glossary import TERM, chinese_names
 from tools.lessons.links import read, with_links
 from tools.lessons.notebooks import address, in_repository, launch_links, lessons
 from tools.lessons.parts import HEADING
-from tools.site import api_index, errors, evidence, explorers, pages, recipes, tasks
+from tools.site import errors, evidence, explorers, pages, recipes, tasks
 from tools.site.read_lessons import read_lessons
 from torch_messages import match
 
@@ -33,7 +31,6 @@ LOOK_UP = [
     "docs/tpu",
     "docs/tasks",
     "docs/errors",
-    "genindex",
     "docs/paths",
     "docs/glossary",
     "docs/teaching",
@@ -48,9 +45,13 @@ GROUPS = {  # caption → numbers of lessons, the first and the last
 ABOUT = ["docs/evidence"]
 # pages of the site whose text stands elsewhere
 ELSEWHERE = {"docs/kit.md": "packages/device_lab/README.md"}
-PAGES = [page for page in LOOK_UP if page != "genindex"] + ABOUT
+PAGES = LOOK_UP + ABOUT
 # addresses that were given away, and where what stood there stands now
-MOVED = {"docs/names.html": "../genindex.html", "docs/status.html": "evidence.html"}
+MOVED = {
+    "docs/names.html": "../search.html",
+    "docs/status.html": "evidence.html",
+    "genindex.html": "search.html",
+}
 NAMES = ["map", "lessons", "cells", "exercises", "recording", "site", "tests"]
 FOR_CONTRIBUTORS = ["CONTRIBUTING", *(f"docs/contributing/{name}" for name in NAMES)]
 # of README's table of lessons: number, name, stem of the file
@@ -138,10 +139,9 @@ def stage(folder, singles):
     (folder / "notebooks").mkdir()
     explorers.write(folder / "_static" / "explorers")
     notebooks = {path.stem: nbformat.read(path, as_version=4) for path in lessons()}
-    index = api_index.entries(notebooks)
     words = keywords(notebooks)
     for path in lessons():
-        stage_lesson(path, folder, path.name in singles, index, words[path.stem])
+        stage_lesson(path, folder, path.name in singles, words[path.stem])
     course = read_lessons()
     generated = {
         "docs/evidence.md": evidence.page(course),
@@ -157,12 +157,13 @@ def stage(folder, singles):
             text = link_steps(text)
         if name == "docs/answers.md":
             text = link_messages(text)
-        if name == "docs/glossary.md":
-            text = index_chinese(text)
         text = repository_links(text, pathlib.PurePath(name).parent)
         page.write_text(text, encoding="utf-8")
     start = start_page(explorers.page(lessons()[0].stem, ""))
     (folder / "index.md").write_text(start, encoding="utf-8")
+
+
+CODE = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
 
 
 def link_messages(text):
@@ -176,7 +177,12 @@ def link_messages(text):
             return found[0]
         return f"[{found[0]}](errors.md#{errors.anchor(first[0].entry.id)})"
 
-    return api_index.CODE.sub(link, text)
+    return CODE.sub(link, text)
+
+
+# A term of the glossary: a heading, its Chinese name, and a line with the number of a
+# lesson at its end, " [05]".
+TERM = re.compile(r"^### .*\n\*(.+)\*\n.* \[(\d\d)\]$", re.M)
 
 
 def keywords(notebooks):
@@ -187,19 +193,10 @@ def keywords(notebooks):
     stems = {stem[:2]: stem for stem in notebooks}
     for task in tasks.tasks(notebooks):
         found[task.stem] += f"{task.title} {task.words}".split()
-    for _, chinese, number in TERM.findall(read(ROOT / "docs" / "glossary.md")):
-        found[stems[number]] += chinese_names(chinese)
+    for chinese, number in TERM.findall(read(ROOT / "docs" / "glossary.md")):
+        # 锁页内存（固定内存、页锁定内存）
+        found[stems[number]] += re.findall("[^（）、]+", chinese)
     return {stem: ", ".join(dict.fromkeys(words)) for stem, words in found.items()}
-
-
-def index_chinese(text):
-    """The glossary, where the general index has the Chinese names of each term."""
-
-    def entries(found):
-        lines = [f"!single: {name}" for name in chinese_names(found[2] or "")]
-        return f"{api_index.directive(make_id(found[1]), lines)}\n\n{found[0]}"
-
-    return TERM.sub(entries, text)
 
 
 STEP = re.compile(r"^- \[.*?\]\(\.\./notebooks/(.+?\.ipynb)\)")
@@ -244,10 +241,9 @@ def places(lesson):
     return found
 
 
-def stage_lesson(path, folder, single, index, words):
+def stage_lesson(path, folder, single, words):
     """Write the page of the lesson at `path`, and its pictures, to `folder`. single:
-    whether the site offers it as one file. index: as api_index.entries gives it. words:
-    for the search.
+    whether the site offers it as one file. words: for the search.
     """
     nb, pictures = pages.page(
         nbformat.read(path, as_version=4),
@@ -256,23 +252,16 @@ def stage_lesson(path, folder, single, index, words):
         explorer=explorers.page(path.stem, "../"),
         name=names()[path.stem],
     )
-    cells = []
     for cell in nb.cells:
         if cell.cell_type == "markdown":
             cell.source = repository_links(cell.source, "notebooks")
-        cells.append(cell)
-        target = TARGET.fullmatch(cell.source)
-        if target and (lines := index.get((path.stem, target[1]))):
-            entries = api_index.directive(target[1], lines)
-            cells.append(nbformat.v4.new_markdown_cell(entries))
     meta = f"```{{eval-rst}}\n.. meta::\n   :keywords: {words}\n```"
-    nb.cells = [*cells, nbformat.v4.new_markdown_cell(meta)]
+    nb.cells.append(nbformat.v4.new_markdown_cell(meta))
     nbformat.write(nb, folder / "notebooks" / path.name)
     for name, content in pictures.items():
         (folder / pages.PICTURES / name).write_bytes(content)
 
 
-TARGET = re.compile(r'<span class="cell" id="(.+)"></span>')  # of tools/site/pages.py
 REDIRECT = """\
 <!doctype html><html lang="en"><meta charset="utf-8"><title>Moved</title>
 <meta http-equiv="refresh" content="0; url={0}"><p><a href="{0}">Moved</a></html>

@@ -149,11 +149,17 @@ def test_a_long_text_in_the_search_leads_to_the_field(page, address):
     assert link == f"docs/errors.html?message={urllib.parse.quote(text)}"
 
 
-@pytest.mark.parametrize("old", ["docs/names.html", "docs/status.html"])
-def test_an_old_address_leads_on(old, page, address):
-    to = {"docs/names.html": "**/genindex.html", "docs/status.html": "**/evidence.html"}
+MOVED = {
+    "docs/names.html": "**/search.html",
+    "docs/status.html": "**/evidence.html",
+    "genindex.html": "**/search.html",
+}
+
+
+@pytest.mark.parametrize("old, new", MOVED.items())
+def test_an_old_address_leads_on(old, new, page, address):
     page.goto(address + old)
-    page.wait_for_url(to[old])
+    page.wait_for_url(new)
 
 
 @pytest.mark.parametrize("query", ["pin_memory", "non_blocking"])
