@@ -248,13 +248,11 @@ def test_links_to_what_the_site_lacks_lead_to_the_repository():
         assert text == f"See [it]({becomes})."
 
 
-def test_a_lesson_can_be_launched_and_taken_away():
-    path = lessons()[5]
-    line = website.launch_line(path, single=True)
+def test_a_lesson_can_be_launched():
+    line = website.launch_line(lessons()[5])
     for place in ("colab.research.google.com/github/", "kaggle.com/"):
         assert place in line
-    assert f'"../single/{path.name}" download' in line and "<img" not in line
-    assert "single" not in website.launch_line(path, single=False)
+    assert "<img" not in line
 
 
 def test_the_search_knows_words_of_tasks_and_chinese_names(tmp_path):
@@ -264,7 +262,7 @@ def test_the_search_knows_words_of_tasks_and_chinese_names(tmp_path):
     (tmp_path / "notebooks").mkdir()
     (tmp_path / pages.PICTURES).mkdir(parents=True)
     path = lessons()[5]
-    website.stage_lesson(path, tmp_path, False, "one, two")
+    website.stage_lesson(path, tmp_path, "one, two")
     nb = nbformat.read(tmp_path / "notebooks" / path.name, as_version=4)
     assert ":keywords: one, two\n" in nb.cells[-1].source
 

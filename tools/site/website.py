@@ -77,20 +77,19 @@ def repository_links(text, folder):
     return with_links(text, ROOT / folder, address_of)
 
 
-def launch_line(path, single):
-    """Where a lesson runs, as HTML. single: whether the site offers it as one file."""
+def launch_line(path):
+    """Where a lesson runs, as HTML."""
     colab, kaggle = launch_links(path)
     links = {"Colab": colab, "Kaggle": kaggle}
     run = ", ".join(
         f'<a href="{html.escape(link)}">{where}</a>' for where, link in links.items()
     )
-    parts = [f"Run it on {run}"]
-    if single:
-        at = f"../single/{path.name}"
-        parts.append(f'<a href="{at}" download>this lesson as one file</a>')
-    parts.append(f'<a href="{in_repository(path)}">source</a>')
     report = f"{address()}/issues/new?title=Lesson%20{path.name[:2]}"
-    parts.append(f'<a href="{report}">report a mistake</a>')
+    parts = [
+        f"Run it on {run}",
+        f'<a href="{in_repository(path)}">source</a>',
+        f'<a href="{report}">report a mistake</a>',
+    ]
     return f'<p class="launch">{" · ".join(parts)}</p>'
 
 
@@ -129,10 +128,8 @@ def toctree(caption, entries):
     return f"```{{toctree}}\n:hidden:\n:caption: {caption}\n\n{listed}\n```\n\n"
 
 
-def stage(folder, singles):
-    """Write the pages for Sphinx to `folder`. singles: names of the lessons that the
-    site offers as one file.
-    """
+def stage(folder):
+    """Write the pages for Sphinx to `folder`."""
     shutil.copytree(ROOT / "docs" / "_static", folder / "_static")
     shutil.copy(ROOT / "docs" / "conf.py", folder)
     (folder / pages.PICTURES).mkdir()
@@ -141,7 +138,7 @@ def stage(folder, singles):
     notebooks = {path.stem: nbformat.read(path, as_version=4) for path in lessons()}
     words = keywords(notebooks)
     for path in lessons():
-        stage_lesson(path, folder, path.name in singles, words[path.stem])
+        stage_lesson(path, folder, words[path.stem])
     course = read_lessons()
     generated = {
         "docs/evidence.md": evidence.page(course),
@@ -241,13 +238,13 @@ def places(lesson):
     return found
 
 
-def stage_lesson(path, folder, single, words):
-    """Write the page of the lesson at `path`, and its pictures, to `folder`. single:
-    whether the site offers it as one file. words: for the search.
+def stage_lesson(path, folder, words):
+    """Write the page of the lesson at `path`, and its pictures, to `folder`. words: for
+    the search.
     """
     nb, pictures = pages.page(
         nbformat.read(path, as_version=4),
-        links=launch_line(path, single),
+        links=launch_line(path),
         exercises=lesson_exercises(path.name[:2]),
         explorer=explorers.page(path.stem, "../"),
         name=names()[path.stem],
@@ -281,15 +278,11 @@ def build(out):
     out.mkdir(parents=True)
     # else GitHub Pages leaves out folders that begin with an underscore
     (out / ".nojekyll").touch()
-    singles = list((ROOT / "dist").glob("[0-9][0-9]_*.ipynb"))
-    stage(source, {path.name for path in singles})
+    stage(source)
     options = ["-q", "-W", "--keep-going", "-j", "auto", "-d", str(doctrees)]
     status = sphinx.cmd.build.main([*options, str(source), str(out)])
     for page, there in MOVED.items():
         (out / page).write_text(REDIRECT.format(there), encoding="utf-8")
-    (out / "single").mkdir()
-    for path in singles:
-        shutil.copy(path, out / "single")
     return status
 
 
