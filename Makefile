@@ -32,7 +32,7 @@ TIMED := $(wildcard $(addsuffix _*,$(addprefix notebooks/,04 05 06 09 16)))
 MARK ?=
 
 .PHONY: help help-all env env-check env-test env-test-tpu env-test-colab env-test-next
-.PHONY: env-test-cuda env-test-torchtpu lab lab-emulated format check outputs lint
+.PHONY: env-test-cuda env-test-torchtpu lab lab-emulated format check outputs lint minutes
 .PHONY: test test-all test-torchtpu
 .PHONY: test-unit test-slow test-lessons test-timed test-exercises test-browser
 .PHONY: test-tpu test-tpu-unit test-tpu-lessons test-colab test-next test-emulated
@@ -51,6 +51,7 @@ help-all: help
 	@echo "make outputs N=03    run the lesson and store its outputs"
 	@echo "                     (CELL=\"id id\": those of these cells alone)"
 	@echo "make lint            check the form of all code, lessons and pages"
+	@echo "make minutes N=03    how long the lesson takes a reader, section by section"
 	@echo "make lab-emulated    make lab on an emulated Tesla T4 (Linux, g++):"
 	@echo "                     numbers and memory real, times modeled"
 	@echo "Parts of make test"
@@ -116,6 +117,9 @@ lint: env-check
 	.venv/$(BIN)/lint-imports --no-cache --no-logo
 	$(VENV) -m codespell_lib
 	$(VENV) -m tools.lessons.notebooks check
+
+minutes: env-check
+	$(VENV) -m tools.lessons.minutes $(LESSONS)
 
 # Five processes keep both cores of a small machine busy; the last line says what ran.
 test: env-test

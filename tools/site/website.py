@@ -2,7 +2,6 @@
 outputs; lessons run only for their explorers. python -m tools.site.website
 """
 
-import functools
 import html
 import pathlib
 import re
@@ -15,7 +14,7 @@ import sphinx.cmd.build
 from course.exercises import lesson_exercises
 from tools.lessons.links import read, with_links
 from tools.lessons.notebooks import address, in_repository, launch_links, lessons
-from tools.lessons.parts import HEADING
+from tools.lessons.paths import EXERCISE, places
 from tools.site import errors, evidence, explorers, pages, recipes, tasks
 from tools.site.read_lessons import read_lessons
 from torch_messages import match
@@ -197,7 +196,6 @@ def keywords(notebooks):
 
 
 STEP = re.compile(r"^- \[.*?\]\(\.\./notebooks/(.+?\.ipynb)\)")
-EXERCISE = re.compile(r"\d\d\.\d")
 
 
 def link_steps(text):
@@ -209,7 +207,7 @@ def link_steps(text):
         if step := STEP.match(line):
             lesson = step[1]
         elif line.startswith("  - ") and lesson:
-            cells = places(lesson)
+            cells = places(ROOT / "notebooks" / lesson)
 
             def link(label, name, cells=cells, lesson=lesson):
                 return f"[{label}](../notebooks/{lesson}#{cells[name]})"
@@ -221,21 +219,6 @@ def link_steps(text):
                 line = f"  - {link(name, name)}"
         lines.append(line)
     return "\n".join(lines)
-
-
-@functools.cache
-def places(lesson):
-    """Ids of a lesson's cells by the headings and exercises that begin in them, without
-    the minutes.
-    """
-    nb = nbformat.read(ROOT / "notebooks" / lesson, as_version=4)
-    found = {}
-    for cell in nb.cells:
-        if cell.cell_type == "markdown":
-            names = [title for _, title, _ in HEADING.findall(cell.source)]
-            names += re.findall(r"^\*\*(\d\d\.\d)\*\* ★", cell.source, re.M)
-            found.update(dict.fromkeys(names, cell.id))
-    return found
 
 
 def stage_lesson(path, folder, words):
