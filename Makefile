@@ -114,7 +114,7 @@ outputs: env-check
 lint: env-check
 	$(VENV) -m ruff check .
 	$(VENV) -m ruff format --check .
-	.venv/$(BIN)/lint-imports --no-cache --no-logo
+	PYTHONPATH=packages/device_lab .venv/$(BIN)/lint-imports --no-cache --no-logo
 	$(VENV) -m codespell_lib
 	$(VENV) -m tools.lessons.notebooks check
 

@@ -21,7 +21,7 @@ import nbformat
 import pytest
 from traitlets.config import Configurable, PyFileConfigLoader
 
-from tests.conftest import PACKAGES, ROOT, errors_of, text_of
+from tests.conftest import FOLDERS, ROOT, errors_of, text_of
 from tools import lab
 from tools.contents import Contents
 from tools.lessons import run
@@ -312,7 +312,7 @@ def test_a_copied_lesson_finds_the_course(
     ignore = shutil.ignore_patterns(
         "__pycache__", ".ipynb_checkpoints", "0[1-9]_*.ipynb", "1*.ipynb"
     )
-    for name in ("docs", "notebooks", *PACKAGES):
+    for name in ("docs", "notebooks", *FOLDERS):
         shutil.copytree(ROOT / name, folder / name, ignore=ignore)
     if read_only:
         (folder / "work").touch()

@@ -10,7 +10,7 @@ import nbformat
 import pytest
 import torch
 
-from tests.conftest import PACKAGES, ROOT, errors_of, text_of
+from tests.conftest import FOLDERS, ROOT, errors_of, text_of
 from tools.lessons import notebooks, run
 
 READY = rf"Ready: PyTorch {torch.__version__.split('+')[0]}, [A-Z]+( and torch_xla)?"
@@ -32,7 +32,7 @@ def copy(tmp_path):
     """
     folder = tmp_path / "pytorch-device-lab-main"
     ignore = shutil.ignore_patterns("__pycache__", ".ipynb_checkpoints")
-    for part in (*PACKAGES, "notebooks"):
+    for part in (*FOLDERS, "notebooks"):
         shutil.copytree(ROOT / part, folder / part, ignore=ignore)
     return folder
 
