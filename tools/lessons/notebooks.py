@@ -247,6 +247,16 @@ def _outputs(nb, path):
             yield f"cell {name}: a picture without a text alternative (plots.show)"
 
 
+def _form(path, label, schema):
+    """What is wrong with the form of one file of recordings."""
+    text = path.read_text(encoding="utf-8")
+    if wrong := schemas.problem(text, schema):
+        yield f"{label}, {wrong}"
+    # pictures may hold any letters
+    if MACHINE_PATH.search(re.sub(r'"png": "[^"]*"', "", text)):
+        yield f"{label} names a path of the machine"
+
+
 def recording_problems():
     """What is wrong with the recordings, and with the names of conditional cells across
     lessons.
@@ -265,17 +275,10 @@ def recording_problems():
             if header and header.name:
                 names[header.name] = (path.stem, keys[cell.id])
     published = recordings.FOLDER / "published.json"
-    text = published.read_text(encoding="utf-8")
-    if wrong := schemas.problem(text, schemas.PUBLISHED):
-        yield f"recorded/published.json, {wrong}"
+    yield from _form(published, "recorded/published.json", schemas.PUBLISHED)
     for path in sorted(recordings.FOLDER.glob("*/*")):
         label = f"recorded/{path.parent.name}/{path.name}"
-        text = path.read_text(encoding="utf-8")
-        if wrong := schemas.problem(text, schemas.RECORDING):
-            yield f"{label}, {wrong}"
-        # pictures may hold any letters
-        if MACHINE_PATH.search(re.sub(r'"png": "[^"]*"', "", text)):
-            yield f"{label} names a path of the machine"
+        yield from _form(path, label, schemas.RECORDING)
         for name, cell in recordings.load(path).items():
             lesson, key = names.get(name, (None, None))
             if lesson != path.stem:
