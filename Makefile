@@ -111,10 +111,11 @@ check: env-check
 outputs: env-check
 	$(VENV) -m tools.lessons.outputs $(LESSONS) $(if $(CELL),--cells $(CELL))
 
+ON_PATH := packages/device_lab:packages/torch_messages:packages/emulated_cuda
 lint: env-check
 	$(VENV) -m ruff check .
 	$(VENV) -m ruff format --check .
-	PYTHONPATH=packages/device_lab .venv/$(BIN)/lint-imports --no-cache --no-logo
+	PYTHONPATH=$(ON_PATH) .venv/$(BIN)/lint-imports --no-cache --no-logo
 	$(VENV) -m codespell_lib
 	$(VENV) -m tools.lessons.notebooks check
 

@@ -19,7 +19,7 @@ from tests.lessons.small_lesson import (
     replace,
     tag,
 )
-from tools.lessons import minutes, notebooks, rules
+from tools.lessons import minutes, notebooks, parts, rules
 
 LONG = "\n".join(f"x{n} = {n}" for n in range(16))
 
