@@ -32,11 +32,11 @@ TIMED := $(wildcard $(addsuffix _*,$(addprefix notebooks/,04 05 06 09 16)))
 MARK ?=
 
 .PHONY: help help-all env env-check env-test env-test-tpu env-test-colab env-test-next
-.PHONY: env-test-cuda env-test-torchtpu lab lab-emulated format check outputs lint
+.PHONY: env-test-cuda env-test-torchtpu lab lab-emulated format check outputs lint minutes
 .PHONY: test test-all test-torchtpu
 .PHONY: test-unit test-slow test-lessons test-timed test-exercises test-browser
 .PHONY: test-tpu test-tpu-unit test-tpu-lessons test-colab test-next test-emulated
-.PHONY: test-cuda record record-emulated site single test-site test-single bench clean
+.PHONY: test-cuda record record-emulated site test-site bench clean
 
 help:
 	@echo "make lab             open your copies of the lessons, in the folder work"
@@ -51,6 +51,7 @@ help-all: help
 	@echo "make outputs N=03    run the lesson and store its outputs"
 	@echo "                     (CELL=\"id id\": those of these cells alone)"
 	@echo "make lint            check the form of all code, lessons and pages"
+	@echo "make minutes N=03    how long the lesson takes a reader, section by section"
 	@echo "make lab-emulated    make lab on an emulated Tesla T4 (Linux, g++):"
 	@echo "                     numbers and memory real, times modeled"
 	@echo "Parts of make test"
@@ -64,22 +65,19 @@ help-all: help
 	@echo "make test-cuda       the emulated CUDA device, and lessons on it (g++)"
 	@echo "make test-emulated   the emulated CUDA device alone"
 	@echo "make test-browser    lessons in a browser"
-	@echo "make test-site       the website, every page in a browser; single files"
-	@echo "More, each week; N=03 goes with tpu, browser, colab, next, single, too"
+	@echo "make test-site       the website, every page in a browser"
+	@echo "More, each week; N=03 goes with tpu, browser, colab, next, too"
 	@echo "make test-colab      every lesson with the versions of Colab's GPU runtime"
 	@echo "make test-next       every lesson with the newest PyTorch: what it says"
 	@echo "                     otherwise than announced"
 	@echo "make test-torchtpu   lessons 13, 03 and 08 under TorchTPU, on XLA's CPU device"
 	@echo "                     (Linux on x86-64, cc)"
-	@echo "make test-single     every lesson as one file, with Colab's versions, without"
-	@echo "                     a network"
 	@echo "make test-exercises  every mutant of every solution, against the checks"
 	@echo "                     (EXERCISES=\"05 07.1\")"
 	@echo "Recordings, website, files"
 	@echo "make record          record what this machine's devices can measure"
 	@echo "make record-emulated record what the emulated CUDA device can tell"
 	@echo "make site            the website, from lessons as they are stored: dist/site"
-	@echo "make single          each lesson as one file: dist/NN_name.ipynb"
 	@echo "make bench           train.py against Accelerate and Lightning;"
 	@echo "                     what importing utils costs"
 	@echo "make clean           remove the environments and caches"
@@ -113,11 +111,16 @@ check: env-check
 outputs: env-check
 	$(VENV) -m tools.lessons.outputs $(LESSONS) $(if $(CELL),--cells $(CELL))
 
+ON_PATH := packages/device_lab:packages/torch_messages:packages/emulated_cuda
 lint: env-check
 	$(VENV) -m ruff check .
 	$(VENV) -m ruff format --check .
+	PYTHONPATH=$(ON_PATH) .venv/$(BIN)/lint-imports --no-cache --no-logo
 	$(VENV) -m codespell_lib
 	$(VENV) -m tools.lessons.notebooks check
+
+minutes: env-check
+	$(VENV) -m tools.lessons.minutes $(LESSONS)
 
 # Five processes keep both cores of a small machine busy; the last line says what ran.
 test: env-test
@@ -234,18 +237,11 @@ lab-emulated: env-test-cuda
 record: env
 	$(VENV) tools/record.py $(LESSONS)
 
-site: env-test single
+site: env-test
 	$(VENV) -m tools.site.website
 
-single: env-test
-	$(VENV) -m tools.site.single
-
-# The single files in the environment that is there: `make test-single` installs Colab's.
 test-site: site
-	LAB_SINGLE_IN=.venv $(VENV) -m pytest -rs tests/site/built $(TWO) -m "$(MARK)"
-
-test-single: env-test env-test-colab
-	$(VENV) -m pytest -n 2 tests/site/built/test_single.py -k "$(N)"
+	$(VENV) -m pytest -rs tests/site/built $(TWO) -m "$(MARK)"
 
 # BENCH_ARGS="--batches 32 --rounds 5 --width 256": options of the comparison, and of
 # train.py.

@@ -38,6 +38,10 @@ class TimeUp(BaseException):
     """
 
 
+# how many an exercise takes a reader, by its stars
+MINUTES = {1: 4, 2: 7, 3: 12}
+
+
 @dataclass(frozen=True)
 class Exercise:
     """One exercise.
@@ -45,7 +49,7 @@ class Exercise:
     number: "02.1".
     title: a few words.
     name: what the answer is called in the lesson.
-    stars: 1 "use the call", two or three minutes; 2 five or six; 3 ten.
+    stars: 1 "use the call", 2 or 3; MINUTES says how long they take.
     check: function of the answer that raises Wrong.
     hints: up to three, from a nudge to almost the answer.
     solution: source code that defines `name`.
@@ -269,8 +273,7 @@ def solution(number: str) -> None:
 
 
 def progress(lesson: str | None = None) -> None:
-    """Print all exercises, or those of one lesson ("05"): ✓ solved, ✗ tried, ○ open; ★
-    takes three minutes, ★★★ ten.
+    """Print all exercises, or those of one lesson ("05"): ✓ solved, ✗ tried, ○ open.
 
     Below it, how many predictions were right, of those whose answer has been revealed.
     """

@@ -2,6 +2,5 @@
 
 import pathlib
 
-# The directory that holds notebooks and utils: a clone, or what a lesson that travels
-# as one file has unpacked.
+# The directory that holds notebooks and utils.
 COURSE = pathlib.Path(__file__).resolve().parent.parent

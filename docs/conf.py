@@ -10,9 +10,6 @@ from latex2mathml.converter import convert
 from pygments.lexer import inherit
 from pygments.lexers.python import PythonLexer
 from pygments.token import Comment
-from sphinx import addnodes
-from sphinx.util.docutils import SphinxDirective
-from sphinx.util.nodes import process_index_entry
 
 from tools.lessons.notebooks import address
 
@@ -43,6 +40,7 @@ html_favicon = "_static/favicon.svg"
 html_css_files = ["site.css", "explorer.css", "reference.css"]
 html_js_files = [(script, {"defer": "defer"}) for script in ("site.js", "explorer.js")]
 html_math_renderer = "mathml"
+html_use_index = False
 html_copy_source = html_show_sourcelink = html_show_sphinx = False
 sitemap_url_scheme = "{link}"
 # a server shows 404.html in any folder
@@ -121,22 +119,6 @@ def mark_chinese(app, doctree):
             marked["classes"].append("language-zh-Hans")
 
 
-class Entries(SphinxDirective):
-    """Entries of the general index for the place with an id, as Sphinx's `index` has
-    them; Chinese ones stand under one heading.
-    """
-
-    required_arguments, has_content = 1, True
-
-    def run(self):
-        found = addnodes.index(entries=[])
-        for line in self.content:
-            for *entry, key in process_index_entry(line, self.arguments[0]):
-                key = "中文" if re.search("[\u4e00-\u9fff]", line) else key
-                found["entries"].append((*entry, key))
-        return [found]
-
-
 def level_of_captions(app, page, template, context, doctree):
     """Say which headings the captions of the navigation are: Sphinx calls them headings
     without a level.
@@ -161,7 +143,6 @@ def lighter(app, page, template, context, doctree):
 
 def setup(app):
     app.add_lexer("lesson", LessonLexer)
-    app.add_directive("entries", Entries)
     app.add_html_math_renderer(
         "mathml",
         inline_renderers=(inline_math, None),

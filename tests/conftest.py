@@ -21,6 +21,8 @@ PREAMBLE = (
 
 # The packages of the course that lessons import.
 PACKAGES = ("device_lab", "utils", "simulate", "course", "torch_messages")
+# The folders at the top that hold them.
+FOLDERS = ("packages", "utils", "simulate", "course")
 
 # What makes a kernel as good as new: PyTorch stays, the course goes, with all that it
 # did to IPython.

@@ -400,20 +400,30 @@ def _instead(item, notes):
         yield item.right
     if isinstance(item, ast.IfExp):
         yield item.orelse
-    if isinstance(item, ast.Name) and isinstance(item.ctx, ast.Load):
-        for name in NEIGHBORS.get(item.id, ()):
-            yield ast.Name(name, ast.Load())
-        if item in notes.next_parameter:
-            yield ast.Name(notes.next_parameter[item], ast.Load())
-    if isinstance(item, ast.Attribute) and isinstance(item.ctx, ast.Load):
+    if isinstance(item, (ast.Name, ast.Attribute)) and isinstance(item.ctx, ast.Load):
+        yield from _neighbors(item, notes)
+    if isinstance(item, ast.Call):
+        yield from _inside(item)
+
+
+def _neighbors(item, notes):
+    """Other names than that of a variable or an attribute."""
+    if isinstance(item, ast.Attribute):
         for name in NEIGHBORS.get(item.attr, ()):
             yield ast.Attribute(item.value, name, ast.Load())
-    if isinstance(item, ast.Call):
-        if isinstance(item.func, ast.Attribute):  # x.cpu() → x
-            yield item.func.value
-        # int(x) → x
-        if len(item.args) == 1 and not isinstance(item.args[0], ast.Starred):
-            yield item.args[0]
+        return
+    for name in NEIGHBORS.get(item.id, ()):
+        yield ast.Name(name, ast.Load())
+    if item in notes.next_parameter:
+        yield ast.Name(notes.next_parameter[item], ast.Load())
+
+
+def _inside(call):
+    """What a call is made of: x.cpu() → x, int(x) → x."""
+    if isinstance(call.func, ast.Attribute):
+        yield call.func.value
+    if len(call.args) == 1 and not isinstance(call.args[0], ast.Starred):
+        yield call.args[0]
 
 
 def _other_values(value):

@@ -21,7 +21,7 @@ import nbformat
 import pytest
 from traitlets.config import Configurable, PyFileConfigLoader
 
-from tests.conftest import PACKAGES, ROOT, errors_of, text_of
+from tests.conftest import FOLDERS, ROOT, errors_of, text_of
 from tools import lab
 from tools.contents import Contents
 from tools.lessons import run
@@ -312,7 +312,7 @@ def test_a_copied_lesson_finds_the_course(
     ignore = shutil.ignore_patterns(
         "__pycache__", ".ipynb_checkpoints", "0[1-9]_*.ipynb", "1*.ipynb"
     )
-    for name in ("docs", "notebooks", *PACKAGES):
+    for name in ("docs", "notebooks", *FOLDERS):
         shutil.copytree(ROOT / name, folder / name, ignore=ignore)
     if read_only:
         (folder / "work").touch()
@@ -485,11 +485,9 @@ def test_the_lines_that_a_class_gets_make_copies_and_say_that_all_is_there(tmp_p
     assert f"`Ready: PyTorch {pinned}, CPU`" in page
 
 
-@pytest.mark.parametrize(
-    "file", [".devcontainer/devcontainer.json", "binder/postBuild"]
-)
-def test_codespaces_and_binder_copy_the_lessons(file, course):
-    text = (ROOT / file).read_text(encoding="utf-8").replace('\\"', '"')
+def test_codespaces_copies_the_lessons(course):
+    settings = ROOT / ".devcontainer" / "devcontainer.json"
+    text = settings.read_text(encoding="utf-8").replace('\\"', '"')
     exec(re.search('python -c "(.*?)"', text)[1], {})
     assert (course / "work" / LESSON).exists()
 

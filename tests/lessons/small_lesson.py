@@ -16,19 +16,11 @@ EXERCISES = {
     f"99.{n}": SimpleNamespace(number=f"99.{n}", stars=n, title="A title")
     for n in (1, 2, 3)
 }
-FACTS = (
-    "**Core:** 18 minutes · **Deeper:** 12 minutes · **Runs live on:** any machine"
-    " · **Before this:** nothing"
-)
 TEXT = """
 [title text]
 # Add numbers
 
 BADGES
-
-You will be able to add two numbers.
-
-FACTS
 [setup fold]
 # @title Set-up
 [recipe]
@@ -123,7 +115,6 @@ def lesson(path):
     for name, tag, source in CELL.findall(TEXT):
         if tag == "text":
             source = source.replace("BADGES", notebooks.badges(path))
-            source = source.replace("FACTS", FACTS)
             nb.cells.append(nbformat.v4.new_markdown_cell(source, id=name))
         else:
             made = nbformat.v4.new_code_cell(source, id=name)

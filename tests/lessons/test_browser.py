@@ -15,7 +15,7 @@ import nbformat
 import pytest
 from playwright.sync_api import expect, sync_playwright
 
-from tests.conftest import PACKAGES, sampled
+from tests.conftest import FOLDERS, sampled
 
 ROOT = Path(__file__).resolve().parents[2]
 LESSONS = sorted((ROOT / "notebooks").glob("[0-9][0-9]_*.ipynb"))
@@ -95,7 +95,7 @@ def course(tmp_path_factory):
     unwanted = shutil.ignore_patterns(
         "__pycache__", ".ipynb_checkpoints", "pytorch-device-lab"
     )
-    for name in ["docs", "notebooks", "tools", *PACKAGES]:
+    for name in ["docs", "notebooks", "tools", *FOLDERS]:
         shutil.copytree(ROOT / name, folder / name, ignore=unwanted)
     shutil.copy(ROOT / "pyproject.toml", folder)
     return folder

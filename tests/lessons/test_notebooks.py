@@ -79,15 +79,12 @@ def png(data, alt="a picture"):
 
 
 BROKEN = [
-    (replace("machine", "## 2", "# 2"), "exactly one H1"),
     (replace("title", "[![Open in Colab]", "[![Open]"), "badges line"),
     (lambda nb: setattr(cell(nb, "setup"), "id", "start"), "not the set-up cell"),
-    (drop("explorer"), "needs exactly one explorer"),
     (drop("exercise-2"), "cells with the tag `exercise` check"),
     (replace("exercise-2-text", "★", "*"), "no text cell begins with '**99.2** ★"),
     (replace("gpu-name", "requires: cuda", "requires: gpu"), "unknown word 'gpu'"),
     (replace("gpu-name", "#| result: small_name\n", ""), "cannot be recorded"),
-    (replace("sum", "A **sum**", "Simply put, a **sum**"), "empty word 'simply'"),
     (replace("remember", "_detection.", "s."), "link to 01_devices.ipynb leads"),
     (lambda nb: setattr(cell(nb, "sum"), "id", "Was_1"), "is no readable slug"),
     (lambda nb: setattr(cell(nb, "sum"), "id", "machine"), "not in canonical form"),
@@ -115,17 +112,12 @@ def test_rule_notices(broken, change, message):
 def test_command_fails_where_a_lesson_breaks_a_rule(broken, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["notebooks.py", "check", str(broken.path)])
     for change, status in (
-        (replace("title", "**Core:**", "Core:"), 1),
+        (replace("sum-text", "2 and 4", "2 and 5"), 1),
         (lambda nb: None, 0),
     ):
         broken(change)
         assert notebooks.main() == status
         assert f"1 lessons checked, {status} problems" in capsys.readouterr().out
-
-
-def test_a_lesson_has_three_exercises(broken, monkeypatch):
-    monkeypatch.setattr(notebooks, "lesson_exercises", lambda number: {})
-    assert "0 exercises, not 3 to 6" in broken(lambda nb: None)
 
 
 def test_canonical_form_keeps_colab_metadata_and_drops_widget_state():
@@ -191,10 +183,9 @@ def test_text_round_trip_keeps_accelerator_and_ids(tmp_path):
 def test_address_stands_in_one_place():
     """Lessons, README, the start page and CITATION.cff say what pyproject.toml says."""
     slug = notebooks.address().removeprefix("https://github.com/")
-    # where the course's name stands in an address of GitHub, Binder or Codespaces
+    # where the course's name stands in an address of GitHub or Codespaces
     places = re.compile(
-        r"(?:github(?:\.com)?|mybinder\.org/v2/gh|codespaces\.new)"
-        r"/([\w.-]+/pytorch-device-lab)"
+        r"(?:github(?:\.com)?|codespaces\.new)/([\w.-]+/pytorch-device-lab)"
     )
     sites = re.compile(r"https://[\w.-]+\.github\.io/pytorch-device-lab")
     pages = [ROOT / name for name in ("README.md", "docs/index.md", "CITATION.cff")]

@@ -248,13 +248,23 @@ def test_links_to_what_the_site_lacks_lead_to_the_repository():
         assert text == f"See [it]({becomes})."
 
 
-def test_a_lesson_can_be_launched_and_taken_away():
-    path = lessons()[5]
-    line = website.launch_line(path, single=True)
-    for place in ("colab.research.google.com/github/", "kaggle.com/", "mybinder.org/"):
+def test_a_lesson_can_be_launched():
+    line = website.launch_line(lessons()[5])
+    for place in ("colab.research.google.com/github/", "kaggle.com/"):
         assert place in line
-    assert f'"../single/{path.name}" download' in line and "<img" not in line
-    assert "single" not in website.launch_line(path, single=False)
+    assert "<img" not in line
+
+
+def test_the_search_knows_words_of_tasks_and_chinese_names(tmp_path):
+    notebooks = {path.stem: nbformat.read(path, as_version=4) for path in lessons()}
+    words = website.keywords(notebooks)["06_pinned_memory_and_data_loading"]
+    assert {"锁页内存", "固定内存", "num_workers"} <= {*words.split(", ")}
+    (tmp_path / "notebooks").mkdir()
+    (tmp_path / pages.PICTURES).mkdir(parents=True)
+    path = lessons()[5]
+    website.stage_lesson(path, tmp_path, "one, two")
+    nb = nbformat.read(tmp_path / "notebooks" / path.name, as_version=4)
+    assert ":keywords: one, two\n" in nb.cells[-1].source
 
 
 def test_steps_of_a_path_lead_to_their_cells():

@@ -1,17 +1,10 @@
-"""What README.md, docs/ and lesson 00 say of lessons: rules for these pages, and for
-those for contributors. `tools/lessons/notebooks.py check` calls this without a FILE.
+"""README.md, docs/ and the pages for contributors: their links lead somewhere, and the
+sections that paths name exist. `tools/lessons/notebooks.py check` without a FILE calls
+this.
 """
 
-from tools.lessons import glossary, paths, teaching, typed
+from tools.lessons import paths
 from tools.lessons.links import broken_links, read
-
-# pages that say how long lessons take
-TIMED = (
-    "docs/paths.md",
-    "README.md",
-    "notebooks/00_start_here.ipynb",
-    "docs/teaching.md",
-)
 
 
 def contributing(root):
@@ -19,30 +12,17 @@ def contributing(root):
     return sorted((root / "docs" / "contributing").glob("*.md"))
 
 
+def pages(root):
+    """Paths of all pages; docs/index.md is a template, filled by tools/site/."""
+    docs = sorted((root / "docs").glob("*.md"))
+    above = [root / "README.md", root / "CONTRIBUTING.md"]
+    return [*above, *docs, *contributing(root)]
+
+
 def problems(root):
-    """What is wrong with the pages about the lessons, as lines of text."""
-    course = paths.read_course(root)
-    names = [*TIMED, "docs/glossary.md", "docs/zh.md", "CONTRIBUTING.md"]
-    names += [path.relative_to(root).as_posix() for path in contributing(root)]
-    for name in names:
-        yield from (f"{name}: {problem}" for problem in _problems(root / name, course))
-
-
-def _problems(page, course):
-    text, known = read(page), list(course.paths)
-    rows = [name for name, _, _ in typed.PATH.findall(text)]
-    if page.name != "paths.md":  # elsewhere only the first of them
-        known = known[: len(rows)]
-    if rows != known:
-        yield f"the table of paths names {rows}"
-    yield from typed.on_page(text, course)
-    if page.name == "paths.md":
-        yield from paths.problems(text, course)
-        yield from typed.in_paths(course)
-    if page.name == "teaching.md":
-        yield from teaching.problems(text, course, page.parent.parent / "notebooks")
-    if page.name == "glossary.md":
-        files = {number: each.file for number, each in course.lessons.items()}
-        yield from glossary.problems(text, files)
-    if page.suffix == ".md":  # those of lessons are checked with them
-        yield from broken_links(text, page.parent)
+    """What is wrong with the pages, as lines of text."""
+    for page in pages(root):
+        if page != root / "docs" / "index.md":
+            for problem in broken_links(read(page), page.parent):
+                yield f"{page.relative_to(root).as_posix()}: {problem}"
+    yield from paths.problems(root)

@@ -1,9 +1,4 @@
-"""The parts of a lesson, and how long they take a reader.
-
-Minutes are computed: 120 words of text a minute, 12 lines of visible code; 1.6 minutes
-a prediction, 1.5 a picture; 4, 7 or 12 an exercise with one, two or three stars: what
-eleven readers took. What stands before the heading `## Deeper` is the core.
-"""
+"""The parts of a lesson. What stands before the heading `## Deeper` is the core."""
 
 import ast
 import re
@@ -13,7 +8,6 @@ from course import grammar, uses
 COLUMNS = 88
 # in a code cell's metadata: the key (course/uses.py) of the code that gave its outputs
 OUTPUTS_OF = "outputs_of"
-STARS = {1: 4, 2: 7, 3: 12}  # minutes
 # a heading: its level, its words, and the minutes that one below `## Deeper` says
 HEADING = re.compile(r"^(#+) (.+?)(?: \((\d+) minutes?\))?$", re.M)
 
@@ -134,51 +128,3 @@ def calls(cell, *names):
     for node in nodes(cell):
         if isinstance(node, ast.Call) and ast.unparse(node.func) in names:
             yield node
-
-
-def labels_of(cells):
-    """What the controls of the explorer in these cells are called, as far as their code
-    spells it.
-    """
-    found = set()
-    for cell in cells:
-        for node in nodes(cell):
-            if isinstance(node, ast.keyword) and node.arg == "description":
-                if isinstance(node.value, ast.Constant):
-                    found.add(node.value.value)
-        for call in calls(cell, "plots.explorer"):
-            for control in call.keywords:
-                if control.arg and "description=" not in ast.unparse(control.value):
-                    found.add(control.arg)
-    return found
-
-
-def minutes(cells):
-    """How many minutes the cells take a reader."""
-    return sum(
-        _minutes_of_text(cell.source)
-        if cell.cell_type == "markdown"
-        else _minutes_of_code(cell)
-        for cell in cells
-    )
-
-
-def _minutes_of_text(source):
-    # no words: marks of Markdown, and where links lead
-    words = re.sub(r"\]\([^)]*\)|[#*`|]", " ", source).split()
-    total = len(words) / 120
-    if re.search(r"\*\*(Predict|Bet)", source):
-        total += 1.6
-    return total + STARS.get(source.split("\n")[0].count("★"), 0)
-
-
-def _minutes_of_code(cell):
-    total = 0.0
-    if not folded(cell):
-        total += filled(grammar.split(cell.source)[1]) / 12
-    if "predict(" in cell.source:
-        total += 1.6
-    forms = {form for output in cell.outputs for form in output.get("data", {})}
-    if forms & {"image/png", "image/svg+xml"}:
-        total += 1.5
-    return total

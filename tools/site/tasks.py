@@ -43,8 +43,8 @@ def page(notebooks, names):
         "# How do I …?\n",
         (
             f"{len(found)} tasks, each with the place that shows how, and says why."
-            " A message is found in [errors and warnings](errors.md), a name in the"
-            " {ref}`index of names <genindex>`.\n"
+            " A message is found in [errors and warnings](errors.md), a name by the"
+            " search.\n"
         ),
     ]
     for stem, name in names.items():

@@ -2,7 +2,6 @@
 outputs; lessons run only for their explorers. python -m tools.site.website
 """
 
-import functools
 import html
 import pathlib
 import re
@@ -11,14 +10,12 @@ import sys
 
 import nbformat
 import sphinx.cmd.build
-from docutils.nodes import make_id
 
 from course.exercises import lesson_exercises
-from tools.lessons.glossary import TERM, chinese_names
 from tools.lessons.links import read, with_links
 from tools.lessons.notebooks import address, in_repository, launch_links, lessons
-from tools.lessons.parts import HEADING
-from tools.site import api_index, errors, evidence, explorers, pages, recipes, tasks
+from tools.lessons.paths import EXERCISE, places
+from tools.site import errors, evidence, explorers, pages, recipes, tasks
 from tools.site.read_lessons import read_lessons
 from torch_messages import match
 
@@ -33,7 +30,6 @@ LOOK_UP = [
     "docs/tpu",
     "docs/tasks",
     "docs/errors",
-    "genindex",
     "docs/paths",
     "docs/glossary",
     "docs/teaching",
@@ -48,9 +44,13 @@ GROUPS = {  # caption → numbers of lessons, the first and the last
 ABOUT = ["docs/evidence"]
 # pages of the site whose text stands elsewhere
 ELSEWHERE = {"docs/kit.md": "packages/device_lab/README.md"}
-PAGES = [page for page in LOOK_UP if page != "genindex"] + ABOUT
+PAGES = LOOK_UP + ABOUT
 # addresses that were given away, and where what stood there stands now
-MOVED = {"docs/names.html": "../genindex.html", "docs/status.html": "evidence.html"}
+MOVED = {
+    "docs/names.html": "../search.html",
+    "docs/status.html": "evidence.html",
+    "genindex.html": "search.html",
+}
 NAMES = ["map", "lessons", "cells", "exercises", "recording", "site", "tests"]
 FOR_CONTRIBUTORS = ["CONTRIBUTING", *(f"docs/contributing/{name}" for name in NAMES)]
 # of README's table of lessons: number, name, stem of the file
@@ -76,22 +76,19 @@ def repository_links(text, folder):
     return with_links(text, ROOT / folder, address_of)
 
 
-def launch_line(path, single):
-    """Where a lesson runs, as HTML. single: whether the site offers it as one file."""
+def launch_line(path):
+    """Where a lesson runs, as HTML."""
     colab, kaggle = launch_links(path)
-    slug = address().removeprefix("https://github.com/")
-    binder = f"https://mybinder.org/v2/gh/{slug}/main?urlpath=lab/tree/notebooks/"
-    links = {"Colab": colab, "Kaggle": kaggle, "Binder": binder + path.name}
+    links = {"Colab": colab, "Kaggle": kaggle}
     run = ", ".join(
         f'<a href="{html.escape(link)}">{where}</a>' for where, link in links.items()
     )
-    parts = [f"Run it on {run}"]
-    if single:
-        at = f"../single/{path.name}"
-        parts.append(f'<a href="{at}" download>this lesson as one file</a>')
-    parts.append(f'<a href="{in_repository(path)}">source</a>')
     report = f"{address()}/issues/new?title=Lesson%20{path.name[:2]}"
-    parts.append(f'<a href="{report}">report a mistake</a>')
+    parts = [
+        f"Run it on {run}",
+        f'<a href="{in_repository(path)}">source</a>',
+        f'<a href="{report}">report a mistake</a>',
+    ]
     return f'<p class="launch">{" · ".join(parts)}</p>'
 
 
@@ -130,20 +127,17 @@ def toctree(caption, entries):
     return f"```{{toctree}}\n:hidden:\n:caption: {caption}\n\n{listed}\n```\n\n"
 
 
-def stage(folder, singles):
-    """Write the pages for Sphinx to `folder`. singles: names of the lessons that the
-    site offers as one file.
-    """
+def stage(folder):
+    """Write the pages for Sphinx to `folder`."""
     shutil.copytree(ROOT / "docs" / "_static", folder / "_static")
     shutil.copy(ROOT / "docs" / "conf.py", folder)
     (folder / pages.PICTURES).mkdir()
     (folder / "notebooks").mkdir()
     explorers.write(folder / "_static" / "explorers")
     notebooks = {path.stem: nbformat.read(path, as_version=4) for path in lessons()}
-    index = api_index.entries(notebooks)
     words = keywords(notebooks)
     for path in lessons():
-        stage_lesson(path, folder, path.name in singles, index, words[path.stem])
+        stage_lesson(path, folder, words[path.stem])
     course = read_lessons()
     generated = {
         "docs/evidence.md": evidence.page(course),
@@ -159,12 +153,13 @@ def stage(folder, singles):
             text = link_steps(text)
         if name == "docs/answers.md":
             text = link_messages(text)
-        if name == "docs/glossary.md":
-            text = index_chinese(text)
         text = repository_links(text, pathlib.PurePath(name).parent)
         page.write_text(text, encoding="utf-8")
     start = start_page(explorers.page(lessons()[0].stem, ""))
     (folder / "index.md").write_text(start, encoding="utf-8")
+
+
+CODE = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
 
 
 def link_messages(text):
@@ -178,7 +173,12 @@ def link_messages(text):
             return found[0]
         return f"[{found[0]}](errors.md#{errors.anchor(first[0].entry.id)})"
 
-    return api_index.CODE.sub(link, text)
+    return CODE.sub(link, text)
+
+
+# A term of the glossary: a heading, its Chinese name, and a line with the number of a
+# lesson at its end, " [05]".
+TERM = re.compile(r"^### .*\n\*(.+)\*\n.* \[(\d\d)\]$", re.M)
 
 
 def keywords(notebooks):
@@ -189,23 +189,13 @@ def keywords(notebooks):
     stems = {stem[:2]: stem for stem in notebooks}
     for task in tasks.tasks(notebooks):
         found[task.stem] += f"{task.title} {task.words}".split()
-    for _, chinese, number in TERM.findall(read(ROOT / "docs" / "glossary.md")):
-        found[stems[number]] += chinese_names(chinese)
+    for chinese, number in TERM.findall(read(ROOT / "docs" / "glossary.md")):
+        # 锁页内存（固定内存、页锁定内存）
+        found[stems[number]] += re.findall("[^（）、]+", chinese)
     return {stem: ", ".join(dict.fromkeys(words)) for stem, words in found.items()}
 
 
-def index_chinese(text):
-    """The glossary, where the general index has the Chinese names of each term."""
-
-    def entries(found):
-        lines = [f"!single: {name}" for name in chinese_names(found[2] or "")]
-        return f"{api_index.directive(make_id(found[1]), lines)}\n\n{found[0]}"
-
-    return TERM.sub(entries, text)
-
-
 STEP = re.compile(r"^- \[.*?\]\(\.\./notebooks/(.+?\.ipynb)\)")
-EXERCISE = re.compile(r"\d\d\.\d")
 
 
 def link_steps(text):
@@ -217,7 +207,7 @@ def link_steps(text):
         if step := STEP.match(line):
             lesson = step[1]
         elif line.startswith("  - ") and lesson:
-            cells = places(lesson)
+            cells = places(ROOT / "notebooks" / lesson)
 
             def link(label, name, cells=cells, lesson=lesson):
                 return f"[{label}](../notebooks/{lesson}#{cells[name]})"
@@ -231,50 +221,27 @@ def link_steps(text):
     return "\n".join(lines)
 
 
-@functools.cache
-def places(lesson):
-    """Ids of a lesson's cells by the headings and exercises that begin in them, without
-    the minutes.
-    """
-    nb = nbformat.read(ROOT / "notebooks" / lesson, as_version=4)
-    found = {}
-    for cell in nb.cells:
-        if cell.cell_type == "markdown":
-            names = [title for _, title, _ in HEADING.findall(cell.source)]
-            names += re.findall(r"^\*\*(\d\d\.\d)\*\* ★", cell.source, re.M)
-            found.update(dict.fromkeys(names, cell.id))
-    return found
-
-
-def stage_lesson(path, folder, single, index, words):
-    """Write the page of the lesson at `path`, and its pictures, to `folder`. single:
-    whether the site offers it as one file. index: as api_index.entries gives it. words:
-    for the search.
+def stage_lesson(path, folder, words):
+    """Write the page of the lesson at `path`, and its pictures, to `folder`. words: for
+    the search.
     """
     nb, pictures = pages.page(
         nbformat.read(path, as_version=4),
-        links=launch_line(path, single),
+        links=launch_line(path),
         exercises=lesson_exercises(path.name[:2]),
         explorer=explorers.page(path.stem, "../"),
         name=names()[path.stem],
     )
-    cells = []
     for cell in nb.cells:
         if cell.cell_type == "markdown":
             cell.source = repository_links(cell.source, "notebooks")
-        cells.append(cell)
-        target = TARGET.fullmatch(cell.source)
-        if target and (lines := index.get((path.stem, target[1]))):
-            entries = api_index.directive(target[1], lines)
-            cells.append(nbformat.v4.new_markdown_cell(entries))
     meta = f"```{{eval-rst}}\n.. meta::\n   :keywords: {words}\n```"
-    nb.cells = [*cells, nbformat.v4.new_markdown_cell(meta)]
+    nb.cells.append(nbformat.v4.new_markdown_cell(meta))
     nbformat.write(nb, folder / "notebooks" / path.name)
     for name, content in pictures.items():
         (folder / pages.PICTURES / name).write_bytes(content)
 
 
-TARGET = re.compile(r'<span class="cell" id="(.+)"></span>')  # of tools/site/pages.py
 REDIRECT = """\
 <!doctype html><html lang="en"><meta charset="utf-8"><title>Moved</title>
 <meta http-equiv="refresh" content="0; url={0}"><p><a href="{0}">Moved</a></html>
@@ -294,15 +261,11 @@ def build(out):
     out.mkdir(parents=True)
     # else GitHub Pages leaves out folders that begin with an underscore
     (out / ".nojekyll").touch()
-    singles = list((ROOT / "dist").glob("[0-9][0-9]_*.ipynb"))
-    stage(source, {path.name for path in singles})
+    stage(source)
     options = ["-q", "-W", "--keep-going", "-j", "auto", "-d", str(doctrees)]
     status = sphinx.cmd.build.main([*options, str(source), str(out)])
     for page, there in MOVED.items():
         (out / page).write_text(REDIRECT.format(there), encoding="utf-8")
-    (out / "single").mkdir()
-    for path in singles:
-        shutil.copy(path, out / "single")
     return status
 
 
