@@ -108,10 +108,10 @@ def decide(asked, there):
     """
     if asked and asked != "auto":
         return asked, ASKED_FOR
-    kept, why = there.get("build"), there.get("why")
+    build, why = there.get("build"), there.get("why")
     # since then a driver has come, or it was another computer of a cluster
-    gained = kept == "cpu" and why != ASKED_FOR and has_nvidia()
-    return find() if asked or not kept or gained else (kept, why)
+    gained = build == "cpu" and why != ASKED_FOR and has_nvidia()
+    return find() if asked or not build or gained else (build, why)
 
 
 def pip_arguments(build, requirements, python):
@@ -133,10 +133,10 @@ def pip_arguments(build, requirements, python):
     )
     try:
         with urllib.request.urlopen(WHEELS + build + "/torch/", timeout=20) as page:
-            found = re.search(wheel, page.read().decode("utf-8", "replace"))
+            offered = re.search(wheel, page.read().decode("utf-8", "replace"))
     except (OSError, ValueError):
-        found = None
-    if not found:
+        offered = None
+    if not offered:
         print(
             "That build is not to be had from " + WHEELS + ": pip's own choice is taken"
         )
