@@ -93,8 +93,8 @@ def who_waits(
     anew = workers and not getattr(loader, "persistent_workers", False)
     starts = []
     source = _endless(loader, starts)
-    kept = next(source)
-    device = _device(kept, device)
+    batch = next(source)
+    device = _device(batch, device)
     unit = max(1, workers)  # what workers load comes in bursts
     calls = unit * max(1, round(batches / ROUNDS / unit))
     timed = functools.partial(_timed, device, calls, starts if anew else [])
@@ -103,11 +103,11 @@ def who_waits(
     load = 0.0 if workers else alone.median
     loop = timed(lambda: step(next(source)), ahead, load)
     source.close()
-    parts = {"loop": loop, "loader": alone, **_step_parts(kept, step, device, timed)}
+    parts = {"loop": loop, "loader": alone, **_step_parts(batch, step, device, timed)}
     epoch = len(loader) if anew and hasattr(loader.dataset, "__len__") else math.inf
     start = sorted(starts)[len(starts) // 2]
     judged = _judge_start(parts, start, epoch)
-    who, verdict = judged or _judge(parts, _pinned(kept), device, workers)
+    who, verdict = judged or _judge(parts, _pinned(batch), device, workers)
     saved = max(0.0, 1 - parts["step"].median / loop.median)
     if not workers:  # then a loader takes no more than its own time
         saved = min(saved, alone.median / loop.median)
@@ -144,10 +144,10 @@ def _seconds(fn, device, calls):
     wait_for(device)
     start = time.perf_counter()
     for _ in range(calls):
-        kept = fn()  # XLA computes what somebody holds
+        result = fn()  # XLA computes what somebody holds
         if device.type == "xla":
             launch_graph()
-        del kept
+        del result
     returned = time.perf_counter() - start
     wait_for(device)
     return returned, time.perf_counter() - start
