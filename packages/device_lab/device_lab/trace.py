@@ -49,8 +49,8 @@ def _read(path):
     opened = gzip.open if str(path).endswith(".gz") else open
     with opened(path, "rt", encoding="utf-8") as file:
         try:
-            found = json.load(file)
-            return _in_order(found["traceEvents"] if isinstance(found, dict) else found)
+            trace = json.load(file)
+            return _in_order(trace["traceEvents"] if isinstance(trace, dict) else trace)
         except (AttributeError, KeyError, TypeError, ValueError):
             raise LabError(f"{path} holds no Chrome trace") from None
 
