@@ -66,8 +66,8 @@ def choose(smi, has_device, system, machine):
     cards = CARD.findall(smi or "")
     if cards:
         # a card that does not say it counts as one that all builds have code for
-        known = [((int(c[1] or 7), int(c[2] or 5)), c[0]) for c in cards]
-        return choose_for_cards(sorted(known), int(cards[0][3]), cuda_13)
+        named = [((int(c[1] or 7), int(c[2] or 5)), c[0]) for c in cards]
+        return choose_for_cards(sorted(named), int(cards[0][3]), cuda_13)
     if "not a valid field" in (smi or ""):
         # drivers up to 470 do not know compute_cap
         return "cpu", TOO_OLD.format("NVIDIA GPU", DRIVER_OF_CUDA_12)
