@@ -204,25 +204,25 @@ def _device(batch, device):
     return device
 
 
-def _step_parts(kept, step, device, timed):
+def _step_parts(batch, step, device, timed):
     """Parts without the loader: the step, and the copy of a batch that is elsewhere."""
-    parts = {"step": timed(lambda: step(_changed(kept)))}
+    parts = {"step": timed(lambda: step(_changed(batch)))}
     if device.type == "cpu":
         return parts
-    there = kept
-    if _on_cpu(kept):
-        there = _changed(kept, lambda x: x.to(device))
+    there = batch
+    if _on_cpu(batch):
+        there = _changed(batch, lambda x: x.to(device))
         try:
             step(_changed(there))
         except (RuntimeError, TypeError):  # it wants the batch as the loader gives it
-            there = kept
+            there = batch
     parts["launch"] = timed(lambda: step(_changed(there)), launch=True)
-    if there is kept:
+    if there is batch:
         return parts
     parts["step, no copy"] = timed(lambda: step(_changed(there)))
-    parts["copy"] = timed(lambda: _changed(kept, lambda x: x.to(device)))
-    if device.type in ("cuda", "xpu") and not _pinned(kept):
-        locked = _changed(kept, lambda x: x.pin_memory())
+    parts["copy"] = timed(lambda: _changed(batch, lambda x: x.to(device)))
+    if device.type in ("cuda", "xpu") and not _pinned(batch):
+        locked = _changed(batch, lambda x: x.pin_memory())
         pinned = timed(lambda: _changed(locked, lambda x: x.to(device)))
         parts["copy, pinned"] = pinned
     return parts
