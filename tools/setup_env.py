@@ -73,12 +73,12 @@ def version_of(python, module="sys"):
     """'3.11' of an interpreter that runs and has this module, otherwise None."""
     code = f"import sys, {module}; print('%d.%d' % sys.version_info[:2])"
     try:
-        version = subprocess.check_output(
+        output = subprocess.check_output(
             [python, "-c", code], stderr=subprocess.DEVNULL
         )
     except (OSError, subprocess.CalledProcessError):
         return None
-    return version.decode().strip()
+    return output.decode().strip()
 
 
 def find_python(version):
@@ -321,12 +321,8 @@ def main():
     version = version_of(inside, "pip")
     note = installed(stamp)
     build, why = torch_build.decide(args.build, note)
-    wanted = {
-        "fingerprint": fingerprint(args.requirements),
-        "extra": args.extra,
-        "build": build,
-        "why": why,
-    }
+    wanted = {"extra": args.extra, "build": build, "why": why}
+    wanted["fingerprint"] = fingerprint(args.requirements)
     if version and not args.upgrade and serves(note, wanted):
         return
 
