@@ -278,9 +278,7 @@ def arguments():
     )
     option("--venv", default=".venv", help="folder of the virtual environment")
     option(
-        "--requirements",
-        default="requirements.txt",
-        help="file with the exact versions",
+        "--requirements", default="requirements.txt", help="file with exact versions"
     )
     option(
         "--build",
