@@ -47,8 +47,8 @@ def waits(notes, small, seconds=None):
             notes.keep(step=text, sort=sort, **row)
         else:
             notes.say(f"  {sort:11} {text}: {row}", step=text, sort=sort, **row)
-    said = ", ".join(f"{sort} {count}" for sort, count in sorts.items())
-    notes.say(f"{len(steps)} steps: {said}", summary=sorts)
+    counts = ", ".join(f"{sort} {count}" for sort, count in sorts.items())
+    notes.say(f"{len(steps)} steps: {counts}", summary=sorts)
 
 
 def one_wait(make):
@@ -170,11 +170,11 @@ def loops(small):
 def who(notes, small, seconds=None):
     right, cases = 0, loops(small)
     for expected, (loader, step) in cases.items():
-        found = who_waits(loader, step, "cuda", batches=22)
-        right += found.who == expected
-        row = {"expected": expected, "who": found.who, "saved": found.saved}
-        parts = {name: part.median for name, part in found.parts.items()}
-        notes.say(f"expected {expected}: {found.who}. {found}", **row, parts=parts)
+        pace = who_waits(loader, step, "cuda", batches=22)
+        right += pace.who == expected
+        row = {"expected": expected, "who": pace.who, "saved": pace.saved}
+        parts = {name: part.median for name, part in pace.parts.items()}
+        notes.say(f"expected {expected}: {pace.who}. {pace}", **row, parts=parts)
     notes.say(f"{right} of {len(cases)} as expected", right=right, of=len(cases))
 
 
@@ -184,8 +184,12 @@ def pays(notes, small, seconds=None):
     words = torch.randint(1000, (batch, tokens), device="cuda")
     for mode in ("evaluating", "training"):
         model.train(mode == "training")
-        found = does_it_pay(model, words, seconds=0.5 if small else 2.0)
-        row = {"gain": found.gain._asdict(), "first": found.first, "agree": found.agree}
-        calls = None if math.isinf(found.calls) else found.calls
-        row |= {"calls": calls, "graphs": found.graphs, "breaks": found.breaks}
-        notes.say(f"{mode}: {found}", mode=mode, **row)
+        report = does_it_pay(model, words, seconds=0.5 if small else 2.0)
+        row = {
+            "gain": report.gain._asdict(),
+            "first": report.first,
+            "agree": report.agree,
+        }
+        calls = None if math.isinf(report.calls) else report.calls
+        row |= {"calls": calls, "graphs": report.graphs, "breaks": report.breaks}
+        notes.say(f"{mode}: {report}", mode=mode, **row)

@@ -52,9 +52,9 @@ class Notes:
     def __init__(self, part, folder, rehearse):
         self.text, self.json = folder / f"{part}.txt", folder / f"{part}.json"
         self.begin, self.rows = time.monotonic(), []
-        self.found = {"part": part, "rehearsed": rehearse, **machine()}
+        self.facts = {"part": part, "rehearsed": rehearse, **machine()}
         self.text.write_text("")
-        self.say(f"{part}: {self.found['device']}, torch {self.found['torch']}")
+        self.say(f"{part}: {self.facts['device']}, torch {self.facts['torch']}")
 
     def say(self, line, **row):
         """Print a line, and keep the row behind it."""
@@ -68,22 +68,22 @@ class Notes:
         self.write()
 
     def write(self, **more):
-        self.found |= {"seconds": round(time.monotonic() - self.begin, 1), **more}
+        self.facts |= {"seconds": round(time.monotonic() - self.begin, 1), **more}
         new = self.json.with_suffix(".new")
-        new.write_text(json.dumps({**self.found, "rows": self.rows}, indent=1))
+        new.write_text(json.dumps({**self.facts, "rows": self.rows}, indent=1))
         new.replace(self.json)
 
 
 def machine():
     """What the results hold for."""
-    found = {"device": "no CUDA GPU", "torch": torch.__version__}
-    found |= {"python": platform.python_version(), "cuda": torch.version.cuda}
-    found |= {"date": datetime.date.today().isoformat(), "cores": os.cpu_count()}
+    facts = {"device": "no CUDA GPU", "torch": torch.__version__}
+    facts |= {"python": platform.python_version(), "cuda": torch.version.cuda}
+    facts |= {"date": datetime.date.today().isoformat(), "cores": os.cpu_count()}
     if torch.cuda.is_available():
         row = torch.cuda.get_device_properties(0)
-        found["device"] = "emulated " * emulated() + row.name
-        found |= {"memory": row.total_memory, "capability": [row.major, row.minor]}
-    return found
+        facts["device"] = "emulated " * emulated() + row.name
+        facts |= {"memory": row.total_memory, "capability": [row.major, row.minor]}
+    return facts
 
 
 def peak_of(kind):
@@ -132,13 +132,13 @@ def one_size(notes, size):
         "float8, the input cast each time": lambda: multiply(*to_float8(x)),
     }
     exact = x.float() @ w.float().t()
-    found = measure_together(ways, "cuda", seconds=2.0)
+    times = measure_together(ways, "cuda", seconds=2.0)
     for way, call in ways.items():
-        teraflops = 2 * size**3 / found[way].median / 1e12
+        teraflops = 2 * size**3 / times[way].median / 1e12
         off = ((call() - exact).norm() / exact.norm()).item()
         share = share_of(teraflops, peak_of("bf16" if way == "bfloat16" else "fp8"))
         line = f"  {size} {way:32} {teraflops:7.1f} TFLOP/s, {share}, {off:.2%} off"
-        row = {"size": size, "way": way, "seconds": found[way].median}
+        row = {"size": size, "way": way, "seconds": times[way].median}
         notes.say(line, **row, teraflops=teraflops, off=off)
 
 
@@ -186,12 +186,12 @@ def race(notes, small, seconds):
         return "Accelerate is not installed: no race"
     words = ["--width=32", "--layers=1"] if small else []
     for batch in (32, 256):  # a third of the time is for the start of four processes
-        (found,) = train_loops.compare(words, [batch], ["Accelerate"], seconds / 3)
-        ratios = found.ratios()["Accelerate"]
-        rates = {way.name: statistics.median(r) for way, r in found.rates.items()}
+        (race,) = train_loops.compare(words, [batch], ["Accelerate"], seconds / 3)
+        ratios = race.ratios()["Accelerate"]
+        rates = {way.name: statistics.median(r) for way, r in race.rates.items()}
         low, high = train_loops.median_interval(ratios)
-        said = f"{train_loops.decides(ratios)} Accelerate"
-        line = f"batch {batch}: train.py {rates['train.py']:,.0f} samples/s, {said},"
+        verdict = f"{train_loops.decides(ratios)} Accelerate"
+        line = f"batch {batch}: train.py {rates['train.py']:,.0f} samples/s, {verdict},"
         line += f" ratio {train_loops.spread(ratios).strip()}"
         row = {"batch": batch, "samples_per_second": rates, "low": low, "high": high}
         notes.say(line, **row, ratio=statistics.median(ratios), ratios=ratios)
@@ -233,20 +233,20 @@ def run_apart(part, args, seconds):
     command += ["--out", str(args.out), "--seconds", str(seconds)]
     command += ["--rehearse"] if args.rehearse else []
     run = subprocess.Popen(command, cwd=ROOT, start_new_session=True)
-    said = "ended"
+    outcome = "ended"
     try:
         if status := run.wait(seconds):
-            said = f"failed, exit status {status}"
+            outcome = f"failed, exit status {status}"
     except subprocess.TimeoutExpired:
-        said = f"cut off after {seconds:.0f} s"
+        outcome = f"cut off after {seconds:.0f} s"
     finally:  # with the processes that it has started
         if run.poll() is None:
             os.killpg(run.pid, signal.SIGKILL)
             run.wait()
-    if said != "ended":
+    if outcome != "ended":
         with (args.out / f"{part}.txt").open("a") as file:
-            file.write(said + "\n")
-    return said
+            file.write(outcome + "\n")
+    return outcome
 
 
 def main():
@@ -270,9 +270,11 @@ def main():
     end, missed = time.monotonic() + args.seconds, False
     for part in args.only:
         left = min(PARTS[part][1], end - time.monotonic())
-        said = run_apart(part, args, left) if left > 10 else "not begun: no time left"
-        print(f"{part}: {said}\n", flush=True)
-        missed |= said != "ended"
+        outcome = "not begun: no time left"
+        if left > 10:
+            outcome = run_apart(part, args, left)
+        print(f"{part}: {outcome}\n", flush=True)
+        missed |= outcome != "ended"
     return int(missed)
 
 

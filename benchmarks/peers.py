@@ -46,8 +46,8 @@ class Orders:
         if self.device.type == "cuda":
             most = torch.cuda.max_memory_allocated()
         if self.begin is not None:
-            said = json.dumps([time.perf_counter() - self.begin, most])
-            print(f"step {self.done}: {said}", flush=True)
+            reply = json.dumps([time.perf_counter() - self.begin, most])
+            print(f"step {self.done}: {reply}", flush=True)
 
 
 def data_loader(args, device):

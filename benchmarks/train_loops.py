@@ -85,12 +85,12 @@ class Way:
         that a GPU held so far.
         """
         print(steps, file=self.process.stdin, flush=True)
-        said = []
+        lines = []
         for line in self.process.stdout:
             if line.startswith("step "):
                 return json.loads(line.split(": ", 1)[1])
-            said.append(line)
-        raise RuntimeError(f"{self.name} has ended: {''.join(said[-5:])}")
+            lines.append(line)
+        raise RuntimeError(f"{self.name} has ended: {''.join(lines[-5:])}")
 
     def close(self):
         self.process.communicate()  # it ends where its input ends
@@ -175,9 +175,9 @@ def first_steps(words, names):
     """Seconds from starting a process to the line that says its first step is done:
     {way: one for each start}.
     """
-    found = {name: [] for name in ("train.py", *names)}
+    starts = {name: [] for name in ("train.py", *names)}
     for start in range(STARTS + 1):
-        for name in random.sample(list(found), len(found)):
+        for name in random.sample(list(starts), len(starts)):
             begin = time.perf_counter()
             if name == "train.py":
                 run = wait_for_first_step(words)
@@ -189,8 +189,8 @@ def first_steps(words, names):
                 seconds = time.perf_counter() - begin
                 way.close()
             if start:  # the first start only warms the disk cache
-                found[name].append(seconds)
-    return found
+                starts[name].append(seconds)
+    return starts
 
 
 def flops(args):

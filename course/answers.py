@@ -33,7 +33,7 @@ def call(answer, *args, shown=None, changes=()):
         raise Wrong(f"expected a function, got {answer!r}")
     shown = ", ".join(map(repr, args)) if shown is None else shown
     given = [plain(arg) for arg in args]
-    kept = [
+    states = [
         (place, state(value, changes))
         for place, (arg, value) in enumerate(zip(args, given, strict=True))
         if not any(arg is change for change in changes)
@@ -49,7 +49,7 @@ def call(answer, *args, shown=None, changes=()):
         ) from error
     if unanswered(result):
         raise NotAnswered
-    for place, before in kept:
+    for place, before in states:
         after = state(given[place], changes)
         if after != before:
             what = _parameter(answer, place) + _difference(before, after)

@@ -50,25 +50,25 @@ def claim(
     timed: it speaks of a time, a rate or an overlap; such a claim is not judged where
         times prove nothing (an emulated device, LAB_UNTIMED=1)
     """
-    told = {"text": text, "value": measured, "unit": unit, "timed": timed}
+    facts = {"text": text, "value": measured, "unit": unit, "timed": timed}
     for name, bound in (("at_least", at_least), ("at_most", at_most), ("limit", limit)):
         if bound is not None:
-            told[name] = bound
-    _check(told)
+            facts[name] = bound
+    _check(facts)
     source = about or origin(where)
     if timed and (untimed() or getattr(source, "emulated", False)):
         why = "not judged here, where times prove nothing"
         return note(f"– {text}: {why} · {source}", "unjudged")
-    told |= {"about": about} if about else source.facts
-    _judge(told, source)
+    facts |= {"about": about} if about else source.facts
+    _judge(facts, source)
 
 
-def _check(told):
+def _check(facts):
     """ClaimError where there is nothing to judge."""
-    text, value = told["text"], told["value"]
-    bounds = told.keys() & {"at_least", "at_most"}
+    text, value = facts["text"], facts["value"]
+    bounds = facts.keys() & {"at_least", "at_most"}
     if isinstance(value, bool):
-        if bounds or "limit" in told:
+        if bounds or "limit" in facts:
             raise ClaimError(f"{text!r} is true or false: it has no bound and no limit")
     elif not isinstance(value, (int, float)) or not math.isfinite(value):
         raise ClaimError(
@@ -79,35 +79,35 @@ def _check(told):
         raise ClaimError(f"{text!r} promises nothing: give at_least or at_most")
 
 
-def _judge(told, source):
+def _judge(facts, source):
     """Whether a claim holds; shows its line. source: text or Provenance."""
-    value, line = told["value"], f"{told['text']} (claimed)"
-    told["holds"] = value
+    value, line = facts["value"], f"{facts['text']} (claimed)"
+    facts["holds"] = value
     if not isinstance(value, bool):
-        least, most = told.get("at_least", -math.inf), told.get("at_most", math.inf)
-        told["holds"] = bool(least <= value <= most)
-        number, reached = figure(value, told["unit"]), ""
-        if "limit" in told:
-            limit, told["share"] = (
-                figure(told["limit"], told["unit"]),
-                value / told["limit"],
+        least, most = facts.get("at_least", -math.inf), facts.get("at_most", math.inf)
+        facts["holds"] = bool(least <= value <= most)
+        number, reached = figure(value, facts["unit"]), ""
+        if "limit" in facts:
+            limit, facts["share"] = (
+                figure(facts["limit"], facts["unit"]),
+                value / facts["limit"],
             )
-            if value > told["limit"]:
+            if value > facts["limit"]:
                 raise ClaimError(
-                    f"{told['text']!r}: {number} lies above the physical limit of"
+                    f"{facts['text']!r}: {number} lies above the physical limit of"
                     f" {limit}; the measurement is wrong (a missing synchronization,"
                     " or a wrong count of bytes)"
                 )
-            reached = f"; limit {limit}, reached {told['share']:.0%}"
-        line = f"{told['text']}: {number} (claimed {promised(told)}{reached})"
-    if told["holds"]:
-        say(f"✓ {line} · {source}", "claim", claim=told)
+            reached = f"; limit {limit}, reached {facts['share']:.0%}"
+        line = f"{facts['text']}: {number} (claimed {promised(facts)}{reached})"
+    if facts["holds"]:
+        say(f"✓ {line} · {source}", "claim", claim=facts)
     else:
         line = (
             f"✗ {line} · {source}. Not on this device: a result too, the text says"
             " where it was seen to hold."
         )
-        finding(line, ClaimError, "missed", claim=told)
+        finding(line, ClaimError, "missed", claim=facts)
 
 
 def figure(number: float, unit: str) -> str:
@@ -116,11 +116,11 @@ def figure(number: float, unit: str) -> str:
     return f"{text} {unit}".strip()
 
 
-def promised(told: dict) -> str:
+def promised(facts: dict) -> str:
     """The bounds of a claim, from its data; "" if it is true or false."""
-    bounds = [("≥", told.get("at_least")), ("≤", told.get("at_most"))]
+    bounds = [("≥", facts.get("at_least")), ("≤", facts.get("at_most"))]
     return " and ".join(
-        f"{sign} {figure(bound, told['unit'])}"
+        f"{sign} {figure(bound, facts['unit'])}"
         for sign, bound in bounds
         if bound is not None
     )

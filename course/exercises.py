@@ -70,15 +70,15 @@ def lesson_exercises(lesson):
     """Exercises of one lesson ("02") as a dict number → Exercise, with inputs that no
     answer has touched.
     """
-    found = {}
+    exercises = {}
     for path in FOLDER.glob(f"{lesson}_*.py"):
         spec = importlib.util.spec_from_file_location(
             f"exercises_{path.stem[:2]}", path
         )
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
-        found |= {exercise.number: exercise for exercise in module.EXERCISES}
-    return found
+        exercises |= {exercise.number: exercise for exercise in module.EXERCISES}
+    return exercises
 
 
 def all_exercises():
@@ -205,13 +205,13 @@ def _judge(exercise, answer):
             thread.join(1)
     if raised and not isinstance(raised[0], TimeUp):
         return raised[0]
-    said = (
+    problem = (
         f"your answer is still running after {SECONDS} seconds: does a loop never end,"
         " or does it wait for something that never comes?"
     )
     if thread.is_alive():
-        said += " It goes on in the background: restart the kernel."
-    return Wrong(said)
+        problem += " It goes on in the background: restart the kernel."
+    return Wrong(problem)
 
 
 def _use_up_first_fake_mode():

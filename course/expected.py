@@ -47,9 +47,9 @@ class expect_error:
         if not issubclass(kind, self.kind) or not re.search(self.pattern, str(error)):
             finding(announced + f"it says: {text}", ExpectedError)
             return True
-        shown = text.strip().splitlines()
-        told = "\n".join(shown[: self.lines])
-        more = len(shown) - self.lines
+        lines = text.strip().splitlines()
+        head = "\n".join(lines[: self.lines])
+        more = len(lines) - self.lines
         cut = f"\n… ({more} more lines)" if more > 0 else ""
-        say(told + cut, "error", error={"kind": kind.__name__, "text": told})
+        say(head + cut, "error", error={"kind": kind.__name__, "text": head})
         return True

@@ -17,9 +17,9 @@ from utils.xla import missing_tpu, missing_xla  # noqa: F401 (words of cells)
 def missing_cuda(count: int = 1) -> str | None:
     if not torch.cuda.is_available():
         return "a CUDA GPU, and PyTorch sees none here"
-    found = torch.cuda.device_count()
-    if found < count:
-        return f"{count} CUDA GPUs, and PyTorch sees {found} here"
+    seen = torch.cuda.device_count()
+    if seen < count:
+        return f"{count} CUDA GPUs, and PyTorch sees {seen} here"
     return next(filter(None, (missing_code(f"cuda:{i}") for i in range(count))), None)
 
 

@@ -169,10 +169,10 @@ def diagram(name: str) -> None:
     """
     from IPython.display import display
 
-    known = sorted(path.stem for path in DIAGRAMS.glob("*.svg"))
-    if name not in known:
+    names = sorted(path.stem for path in DIAGRAMS.glob("*.svg"))
+    if name not in names:
         raise LabError(
-            f"There is no diagram {name!r}; there are: {', '.join(known) or 'none'}."
+            f"There is no diagram {name!r}; there are: {', '.join(names) or 'none'}."
         )
     display(
         _diagram_data((DIAGRAMS / f"{name}.svg").read_text(encoding="utf-8")), raw=True

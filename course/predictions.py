@@ -41,8 +41,8 @@ def predict(key: str, question: str, *options: str) -> None:
         f'<div style="border-left: 3px solid #0072B2; padding-left: 0.7em">{rich}</div>'
     )
     # as data, too: the site makes its buttons of it
-    told = {"key": key, "question": question, "options": options}
-    say(text, "asked", page, asked=told)
+    asked = {"key": key, "question": question, "options": options}
+    say(text, "asked", page, asked=asked)
 
 
 def reveal(key: str, answer: str, why: str = "") -> None:
@@ -63,8 +63,8 @@ def reveal(key: str, answer: str, why: str = "") -> None:
     _revealed[key] = answer
     if strict():  # as data, too: the site says the same of its readers' guesses
         text = textwrap.fill(f"The answer: {answer}. {why}".strip(), 88)
-        said = {option: _compared(option, answer) for option in _asked[key]}
-        say(text, "revealed", revealed={"key": key, "answer": answer, "said": said})
+        replies = {option: _compared(option, answer) for option in _asked[key]}
+        say(text, "revealed", revealed={"key": key, "answer": answer, "said": replies})
     elif text := f"{_verdict(key)} {why}".strip():
         print(textwrap.fill(text, 88))
 
@@ -72,7 +72,7 @@ def reveal(key: str, answer: str, why: str = "") -> None:
 def _box(key, rich, options):
     from ipywidgets import HTML, Button, HBox, VBox
 
-    said = HTML()
+    verdict = HTML()
     buttons = [Button(description=text, layout={"width": "auto"}) for text in options]
 
     def show(lost=""):
@@ -81,7 +81,7 @@ def _box(key, rich, options):
             chosen = button.description == guess
             button.button_style = "primary" if chosen else ""
             button.icon = "check" if chosen else ""
-        said.value = html.escape(f"{_verdict(key)} {lost}".strip())
+        verdict.value = html.escape(f"{_verdict(key)} {lost}".strip())
 
     def choose(button):
         too_late = key in _revealed and _guess(key)
@@ -91,30 +91,31 @@ def _box(key, rich, options):
     for button in buttons:
         button.on_click(choose)
     show()
-    return VBox([HTML(rich), HBox(buttons, layout={"flex_flow": "row wrap"}), said])
+    return VBox([HTML(rich), HBox(buttons, layout={"flex_flow": "row wrap"}), verdict])
 
 
 def _guess(key):
     """The reader's guess or "", one of the options as far as they are known."""
-    kept = load_score().get(f"predict {key}")
-    said = kept.get("said") if isinstance(kept, dict) else None
-    return said if isinstance(said, str) and said in _asked.get(key, [said]) else ""
+    entry = load_score().get(f"predict {key}")
+    guess = entry.get("said") if isinstance(entry, dict) else None
+    valid = isinstance(guess, str) and guess in _asked.get(key, [guess])
+    return guess if valid else ""
 
 
 def _verdict(key):
     """What is to be said of the guess; "" without one. Keeps whether it was right."""
-    said, answer = _guess(key), _revealed.get(key)
-    if not said or answer is None:
-        return said and f"You said: {said}"
-    keep_score(f"predict {key}", {"said": said, "right": said == answer})
-    return _compared(said, answer)
+    guess, answer = _guess(key), _revealed.get(key)
+    if not guess or answer is None:
+        return guess and f"You said: {guess}"
+    keep_score(f"predict {key}", {"said": guess, "right": guess == answer})
+    return _compared(guess, answer)
 
 
-def _compared(said, answer):
+def _compared(guess, answer):
     """What is said of a guess, for a known answer."""
-    begin = f"You said {said}" if NUMBER.match(said) else f"You said “{said}”"
+    begin = f"You said {guess}" if NUMBER.match(guess) else f"You said “{guess}”"
     counted = NUMBER.match(answer)
-    if said == answer:
+    if guess == answer:
         right = f"{answer} it is" if counted else "that is right"
         return f"{begin}, and {right}."
     other = f"it is {answer}" if counted else f"the answer is “{answer}”"

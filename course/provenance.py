@@ -44,8 +44,8 @@ class Provenance:
     @property
     def facts(self):
         """What a claim keeps of it."""
-        kept = {"device": self.device, "live": self.live}
-        return kept if self.live else {**kept, "date": self.date}
+        facts = {"device": self.device, "live": self.live}
+        return facts if self.live else {**facts, "date": self.date}
 
     def __str__(self):
         if self.emulated:
@@ -83,9 +83,9 @@ def where(of: str | torch.device | Provenance = "cpu") -> Provenance:
         return results[of]
     kind = of.type if isinstance(of, torch.device) else of
     if not re.fullmatch("cpu|cuda|mps|xpu|xla|tpu|meta", kind):
-        known = ", ".join(results) or "none so far"
+        names = ", ".join(results) or "none so far"
         raise RecordingError(
-            f"no result named {of!r}; results of this notebook: {known}"
+            f"no result named {of!r}; results of this notebook: {names}"
         )
     return here(kind)
 
@@ -139,9 +139,9 @@ def device_here(word: str) -> str:
 def _device_type(word):
     if word not in ("accelerator", "tpu"):
         return {"compiler": "cpu", "triton": "cuda"}.get(word, word)
-    found = pick_device().type
+    kind = pick_device().type
     # torch_xla, and not TorchTPU
-    return "xla" if word == "tpu" and found != "tpu" else found
+    return "xla" if word == "tpu" and kind != "tpu" else kind
 
 
 def pretending() -> list[str]:
@@ -180,6 +180,6 @@ def known_here(word, name=None, value=None):
 
     tools/record.py asks for it after each cell.
     """
-    found = here(word)
-    machine = {"device": found.device, **found.machine}
+    source = here(word)
+    machine = {"device": source.device, **source.machine}
     return json.dumps([machine, as_json(name, value) if name else None])

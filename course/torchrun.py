@@ -16,18 +16,18 @@ def torchrun_cell(line: str, cell: str) -> None:
     """
     from utils import launch  # here: most lessons start no job
 
-    found = TORCHRUN.fullmatch(line.strip())
-    if not found:
+    match = TORCHRUN.fullmatch(line.strip())
+    if not match:
         raise launch.LaunchError(
             "write %%torchrun N, %%torchrun N --result NAME or %%torchrun N --fails"
             " PATTERN"
         )
     path = launch.folder() / "this_cell.py"
     path.write_text(cell, encoding="utf-8")
-    job = launch.start(path, processes=int(found["processes"]))
+    job = launch.start(path, processes=int(match["processes"]))
     print("$", job.command)
     run = job.finish()
-    launch.show(run, hide_last=found["result"] is not None and not run.code)
-    launch.judge(run, shlex.split(found["fails"])[0] if found["fails"] else None)
-    if found["result"]:
-        sys.modules["IPython"].get_ipython().user_ns[found["result"]] = run.results()
+    launch.show(run, hide_last=match["result"] is not None and not run.code)
+    launch.judge(run, shlex.split(match["fails"])[0] if match["fails"] else None)
+    if match["result"]:
+        sys.modules["IPython"].get_ipython().user_ns[match["result"]] = run.results()

@@ -63,32 +63,48 @@ class Fetched(BaseException):
     """
 
 
+# in which a tensor of the CPU may meet one of a GPU: as an index, or copied
+MAY_MEET = {"index", "index_put", "index_put_", "copy_", "_to_copy"}
+
+
 class MetaAsGpu(TorchDispatchMode):
     """Within it, tensors on meta stand for tensors on a GPU, also in operations that
     fake_gpus() cannot do without a CUDA build (`x[0] += 1`).
 
     meta lets some mixtures with the CPU pass that a GPU refuses: RuntimeError, as
-    there. Fetched where a value would come to the CPU. Not refused: tensors of the CPU
-    as an index, and copies between the two.
+    there. Fetched where a value would come to the CPU. Not refused: a tensor of the
+    CPU between brackets (`x[here]`), and copies between the two.
     """
 
     def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
-        name, kwargs = operation.overloadpacket.__name__, kwargs or {}
-        given = [x for x in tree_leaves(args) if isinstance(x, torch.Tensor)]
-        to_host = name == "_to_copy" and str(kwargs.get("device")) == "cpu"
-        if (to_host or name == "_local_scalar_dense") and given[0].is_meta:
+        kwargs = kwargs or {}
+        name = operation.overloadpacket.__name__
+        tensors = [x for x in tree_leaves(args) if isinstance(x, torch.Tensor)]
+        if _brings_values(name, kwargs) and tensors[0].is_meta:
             raise Fetched
-        if not name.startswith(("index", "copy_", "_to_copy")):
-            # a number on the CPU may join, but not receive
-            here = [x for x in given if not x.is_meta and x.dim() > 0]
-            if operation._schema.is_mutable and given and not given[0].is_meta:
-                here.append(given[0])
-            if here and any(x.is_meta for x in given):
-                raise RuntimeError(
-                    "Expected all tensors to be on the same device, found cuda:0 and"
-                    f" cpu in {name}"
-                )
+        if name not in MAY_MEET and _meet(operation, tensors):
+            raise RuntimeError(
+                "Expected all tensors to be on the same device, found cuda:0 and cpu in"
+                f" {name}"
+            )
         return operation(*args, **kwargs)
+
+
+def _brings_values(name, kwargs):
+    """Whether an operation brings what its first tensor holds to the CPU."""
+    to_host = name == "_to_copy" and str(kwargs.get("device")) == "cpu"
+    return to_host or name == "_local_scalar_dense"
+
+
+def _meet(operation, tensors):
+    """Whether meta and the CPU meet in it: a number on the CPU may join, but not
+    receive.
+    """
+    on_cpu = [x for x in tensors if not x.is_meta]
+    if not on_cpu or len(on_cpu) == len(tensors):
+        return False
+    receives = operation._schema.is_mutable and not tensors[0].is_meta
+    return receives or any(x.dim() > 0 for x in on_cpu)
 
 
 class Collective(NamedTuple):

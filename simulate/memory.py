@@ -102,8 +102,8 @@ def training_step(
     checkpointing: each block recomputed
     """
     if optimizer not in STATES or precision not in SAVED:
-        known = ", ".join(STATES)
-        raise LabError(f"optimizer is one of {known}; precision is fp32 or autocast")
+        names = ", ".join(STATES)
+        raise LabError(f"optimizer is one of {names}; precision is fp32 or autocast")
     half, count = precision == "autocast", parameters(layers, hidden, vocabulary)
     unit = sequence * batch * hidden  # values in the input of a block
     weights, states, block = 4 * count, STATES[optimizer] * count, SAVED[precision]

@@ -22,7 +22,7 @@ def blocks(shape: tuple, mesh: dict[str, int], spec: tuple) -> list[list[list[in
     one counts slowest. LabError for a spec that does not fit.
     """
     _check(shape, mesh, spec)
-    found = []
+    of_devices = []
     for place in itertools.product(*map(range, mesh.values())):
         at, block = dict(zip(mesh, place, strict=True)), []
         for size, axes in zip(shape, map(_axes, spec), strict=True):
@@ -31,8 +31,8 @@ def blocks(shape: tuple, mesh: dict[str, int], spec: tuple) -> list[list[list[in
                 index = index * mesh[axis] + at[axis]
             part = -(-size // _parts(axes, mesh))
             block.append([min(index * part, size), min((index + 1) * part, size)])
-        found.append(block)
-    return found
+        of_devices.append(block)
+    return of_devices
 
 
 class Collective(NamedTuple):

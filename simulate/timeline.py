@@ -165,21 +165,21 @@ def races(ops: Sequence[Op]) -> list[tuple[str, str]]:
     another device shows. Names are in the order of issue.
     """
     # before: name → names of all operations surely done by then
-    before, last, host, found = {}, {}, set(), []
+    before, last, host, pairs = {}, {}, set(), []
     for op in ops:
         _check(op, before)
-        known = list(op.after)
+        earlier = list(op.after)
         if op.stream in last:
-            known.append(last[op.stream])
-        before[op.name] = host.union(*({name} | before[name] for name in known))
+            earlier.append(last[op.stream])
+        before[op.name] = host.union(*({name} | before[name] for name in earlier))
         last[op.stream] = op.name
         if op.blocks:
             host = host | before[op.name] | {op.name}
     for n, second in enumerate(ops):
         for first in ops[:n]:
             if _share(first, second) and first.name not in before[second.name]:
-                found.append((first.name, second.name))
-    return found
+                pairs.append((first.name, second.name))
+    return pairs
 
 
 def _share(first, second):

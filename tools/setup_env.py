@@ -73,10 +73,12 @@ def version_of(python, module="sys"):
     """'3.11' of an interpreter that runs and has this module, otherwise None."""
     code = f"import sys, {module}; print('%d.%d' % sys.version_info[:2])"
     try:
-        said = subprocess.check_output([python, "-c", code], stderr=subprocess.DEVNULL)
+        output = subprocess.check_output(
+            [python, "-c", code], stderr=subprocess.DEVNULL
+        )
     except (OSError, subprocess.CalledProcessError):
         return None
-    return said.decode().strip()
+    return output.decode().strip()
 
 
 def find_python(version):
@@ -94,8 +96,9 @@ def check_python():
         "{}.{}".format(*version[:2]) for version in (sys.version_info, OLDEST, NEWEST)
     )
     if sys.version_info[:2] < OLDEST:
-        found = filter(None, map(find_python, ("3.12", "3.13", "3.11", "3.10")))
-        python, todo = next(found, None), "Run"
+        pythons = map(find_python, ("3.12", "3.13", "3.11", "3.10"))
+        python = next(filter(None, pythons), None)
+        todo = "Run"
         if not python:
             python = "python3.12"
             todo = "Install a newer one (https://www.python.org/downloads/) and run"
@@ -149,10 +152,11 @@ def watch(process):
     """Show what uv or pip prints until it ends: on a terminal its last line, in
     place of the one before; otherwise the lines before what can take long. Returns all.
     """
-    said, width = [], shutil.get_terminal_size().columns - 1
+    lines = []
+    width = shutil.get_terminal_size().columns - 1
     try:
         for line in process.stdout:
-            said.append(line.rstrip())
+            lines.append(line.rstrip())
             if sys.stdout.isatty():
                 print("\r" + line.strip()[:width].ljust(width), end="\r", flush=True)
             elif LONG_WORK.match(line):
@@ -160,7 +164,7 @@ def watch(process):
     finally:
         if sys.stdout.isatty():
             print("\r" + " " * width, end="\r", flush=True)
-    return said
+    return lines
 
 
 def run(command, **env):
@@ -182,18 +186,19 @@ def run(command, **env):
         encoding="utf-8",
         errors="replace",
     )
-    said = watch(process)
-    return process.wait() == 0, said
+    lines = watch(process)
+    return process.wait() == 0, lines
 
 
 def pip_settings(python):
     """{"find-links": "/wheels"}: what files and the environment tell pip."""
-    said = "\n".join(run([python, "-m", "pip", "config", "list"])[1])
+    _, lines = run([python, "-m", "pip", "config", "list"])
     # "global.cert='/a.pem'", "install.no-index='1'", ":env:.find-links='/wheels'"; the
     # last of these counts
-    found = re.findall(r"^(global|install|:env:)\.([\w-]+)=(.*)$", said, re.M)
-    found.sort(key=lambda setting: ("global", "install", ":env:").index(setting[0]))
-    return {name: ast.literal_eval(value) for _, name, value in found}
+    form = r"^(global|install|:env:)\.([\w-]+)=(.*)$"
+    settings = re.findall(form, "\n".join(lines), re.M)
+    settings.sort(key=lambda setting: ("global", "install", ":env:").index(setting[0]))
+    return {name: ast.literal_eval(value) for _, name, value in settings}
 
 
 def uv_command(python):
@@ -224,19 +229,19 @@ def install(python, arguments, build=()):
     where nothing comes of them.
     """
     pip = [python, "-m", "pip", "install", "--only-binary=:all:", "--progress-bar=off"]
-    done, said = run([*pip, "--quiet", "--retries=1", UV])
+    done, lines = run([*pip, "--quiet", "--retries=1", UV])
     if done:
         command, env = uv_command(python)
-        done, said = run([*command, "--only-binary=:all:", *arguments, *build], **env)
+        done, lines = run([*command, "--only-binary=:all:", *arguments, *build], **env)
     for more in [build, ()] if build else [()]:
-        if not done and not re.search(DISK_FULL, "\n".join(said)):
-            done, said = run([*pip, *arguments, *more])
+        if not done and not re.search(DISK_FULL, "\n".join(lines)):
+            done, lines = run([*pip, *arguments, *more])
     if not done:
-        lines = [line for line in said if not line.startswith("WARNING")]
-        print("\n".join(lines[-20:]), file=sys.stderr)
-        all_said = "\n".join(said)
-        found = (pattern for pattern in FAILURES if re.search(pattern, all_said))
-        sys.exit(FAILURES[next(found)] + ". Then run the same command again.")
+        worth = [line for line in lines if not line.startswith("WARNING")]
+        print("\n".join(worth[-20:]), file=sys.stderr)
+        text = "\n".join(lines)
+        failure = next(FAILURES[each] for each in FAILURES if re.search(each, text))
+        sys.exit(failure + ". Then run the same command again.")
 
 
 # --------------------------------------------------------------------------------------
@@ -273,9 +278,7 @@ def arguments():
     )
     option("--venv", default=".venv", help="folder of the virtual environment")
     option(
-        "--requirements",
-        default="requirements.txt",
-        help="file with the exact versions",
+        "--requirements", default="requirements.txt", help="file with exact versions"
     )
     option(
         "--build",
@@ -288,43 +291,53 @@ def arguments():
     return parser.parse_args()
 
 
+def serves(note, wanted):
+    """Whether an installation with this note is what is wanted, or more."""
+    same = all(note.get(key) == wanted[key] for key in ("fingerprint", "build"))
+    return same and EXTRAS.index(wanted["extra"]) <= EXTRAS.index(note["extra"])
+
+
+def clear_way(args, note, version, build):
+    """Make an environment, or make the one that is there ready for another install."""
+    python = args.prefer and find_python(args.prefer) or sys.executable
+    if not version or not note and version != version_of(python):
+        create(args.venv, python)
+    elif note:
+        # an install that is interrupted must not look complete
+        os.remove(os.path.join(ROOT, args.venv, STAMP))
+        if note["build"] != build:  # of the same version, pip would leave it
+            inside = python_of(os.path.join(ROOT, args.venv))
+            run([inside, "-m", "pip", "uninstall", "--yes", "torch"])
+
+
 def main():
     import torch_build  # beside this script
 
     args = arguments()
     stamp = os.path.join(ROOT, args.venv, STAMP)
     inside = python_of(os.path.join(ROOT, args.venv))
-    wanted, there = fingerprint(args.requirements), installed(stamp)
     version = version_of(inside, "pip")
-    build, why = torch_build.decide(args.build, there)
-    same = there.get("fingerprint") == wanted and there["build"] == build
-    if version and same and not args.upgrade:
-        if EXTRAS.index(args.extra) <= EXTRAS.index(there["extra"]):
-            return
+    note = installed(stamp)
+    build, why = torch_build.decide(args.build, note)
+    wanted = {"extra": args.extra, "build": build, "why": why}
+    wanted["fingerprint"] = fingerprint(args.requirements)
+    if version and not args.upgrade and serves(note, wanted):
+        return
 
     check_python()
     check_disk()
-    python = args.prefer and find_python(args.prefer) or sys.executable
-    if not version or not there and version != version_of(python):
-        create(args.venv, python)
-    elif there:
-        os.remove(stamp)  # an install that is interrupted must not look complete
-        if there["build"] != build:  # of the same version, pip would leave it
-            run([inside, "-m", "pip", "uninstall", "--yes", "torch"])
+    clear_way(args, note, version, build)
     option = "--build NAME" if os.name == "nt" else "make lab BUILD=NAME"
     print(f"PyTorch for this machine: {build} ({why}); another: {option}")
     print(f"Installing into {args.venv}; the first time this takes a while", flush=True)
     begin = time.time()
+    with open(os.path.join(ROOT, args.requirements), encoding="utf-8") as file:
+        which = torch_build.pip_arguments(build, file.read(), version_of(inside))
     upgrade = ["--upgrade"] if args.upgrade else []
     course = f".[{args.extra}]"
-    packages = [*upgrade, "-r", args.requirements, "-e", course]
-    with open(os.path.join(ROOT, args.requirements), encoding="utf-8") as file:
-        pins = file.read()
-    which = torch_build.pip_arguments(build, pins, version_of(inside))
-    install(inside, packages, which)
-    note = dict(fingerprint=wanted, extra=args.extra, build=build, why=why)
+    install(inside, [*upgrade, "-r", args.requirements, "-e", course], which)
     with open(stamp, "w", encoding="utf-8") as file:
-        json.dump(note, file)
+        json.dump(wanted, file)
     print(f"Installed in {time.time() - begin:.0f} s", flush=True)
 
 

@@ -66,8 +66,8 @@ def choose(smi, has_device, system, machine):
     cards = CARD.findall(smi or "")
     if cards:
         # a card that does not say it counts as one that all builds have code for
-        known = [((int(c[1] or 7), int(c[2] or 5)), c[0]) for c in cards]
-        return choose_for_cards(sorted(known), int(cards[0][3]), cuda_13)
+        named = [((int(c[1] or 7), int(c[2] or 5)), c[0]) for c in cards]
+        return choose_for_cards(sorted(named), int(cards[0][3]), cuda_13)
     if "not a valid field" in (smi or ""):
         # drivers up to 470 do not know compute_cap
         return "cpu", TOO_OLD.format("NVIDIA GPU", DRIVER_OF_CUDA_12)
@@ -108,10 +108,10 @@ def decide(asked, there):
     """
     if asked and asked != "auto":
         return asked, ASKED_FOR
-    kept, why = there.get("build"), there.get("why")
+    build, why = there.get("build"), there.get("why")
     # since then a driver has come, or it was another computer of a cluster
-    gained = kept == "cpu" and why != ASKED_FOR and has_nvidia()
-    return find() if asked or not kept or gained else (kept, why)
+    gained = build == "cpu" and why != ASKED_FOR and has_nvidia()
+    return find() if asked or not build or gained else (build, why)
 
 
 def pip_arguments(build, requirements, python):
@@ -133,10 +133,10 @@ def pip_arguments(build, requirements, python):
     )
     try:
         with urllib.request.urlopen(WHEELS + build + "/torch/", timeout=20) as page:
-            found = re.search(wheel, page.read().decode("utf-8", "replace"))
+            offered = re.search(wheel, page.read().decode("utf-8", "replace"))
     except (OSError, ValueError):
-        found = None
-    if not found:
+        offered = None
+    if not offered:
         print(
             "That build is not to be had from " + WHEELS + ": pip's own choice is taken"
         )

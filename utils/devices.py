@@ -27,8 +27,8 @@ def cpu_name() -> str:
     info, name = pathlib.Path("/proc/cpuinfo"), ""
     if info.exists():
         text = info.read_text(encoding="utf-8", errors="replace")
-        found = re.search(r"^model name\s*:\s*(.+)$", text, re.M)
-        name = found[1].strip() if found else ""
+        match = re.search(r"^model name\s*:\s*(.+)$", text, re.M)
+        name = match[1].strip() if match else ""
     elif sys.platform == "darwin":
         name = output_of("sysctl", "-n", "machdep.cpu.brand_string")
     name = name or platform.processor() or platform.machine() or "unknown CPU"
@@ -118,10 +118,10 @@ def tpu_name(bus: str | pathlib.Path = "/sys/bus/pci/devices") -> str:
             if chip:
                 return chip
     kind = os.environ.get("TPU_ACCELERATOR_TYPE", "").lower()
-    found = re.match(r"(?:tpu-?)?v?(\d+)(litepod|lite|[a-z]*)", kind)
-    if not found:
+    match = re.match(r"(?:tpu-?)?v?(\d+)(litepod|lite|[a-z]*)", kind)
+    if not match:
         return "TPU"
-    generation, letter = found.groups()
+    generation, letter = match.groups()
     if letter == "x":
         return f"TPU{generation}x"
     return f"TPU v{generation}{'e' if letter.startswith('lite') else letter}"
@@ -129,7 +129,7 @@ def tpu_name(bus: str | pathlib.Path = "/sys/bus/pci/devices") -> str:
 
 def versions() -> dict[str, str]:
     """Versions that decide what a measurement means; what is not there is left out."""
-    found = {
+    facts = {
         "torch": torch.__version__,
         "python": platform.python_version(),
         "system": platform.system(),
@@ -138,11 +138,11 @@ def versions() -> dict[str, str]:
         "torch_tpu": package_version("torch_tpu"),
     }
     if torch.cuda.is_available():
-        found["cuda"], found["rocm"] = torch.version.cuda, torch.version.hip
+        facts["cuda"], facts["rocm"] = torch.version.cuda, torch.version.hip
         major, minor = torch.cuda.get_device_capability(0)
-        found["capability"] = f"{major}.{minor}"
-        found["driver"] = None if emulated() else nvidia_smi("driver_version")
-    return {key: value for key, value in found.items() if value}
+        facts["capability"] = f"{major}.{minor}"
+        facts["driver"] = None if emulated() else nvidia_smi("driver_version")
+    return {key: value for key, value in facts.items() if value}
 
 
 def pytorch() -> str:

@@ -122,12 +122,14 @@ class Job:
         command = [sys.executable, "-m", "torch.distributed.run"]
         command += [f"--log-dir={self.logs / 'ranks'}", "--redirects=3"]
         command += [*given, str(path), *arguments]
-        kept = {name: value for name, value in os.environ.items() if name not in OWN}
+        inherited = {
+            name: value for name, value in os.environ.items() if name not in OWN
+        }
         with open(self.logs / "agent.log", "w") as log:
             self.agent = psutil.Popen(
                 command,
                 cwd=folder(),
-                env={**DEFAULTS, **kept, "DEVICE_LAB_JOB": self.logs.name},
+                env={**DEFAULTS, **inherited, "DEVICE_LAB_JOB": self.logs.name},
                 start_new_session=True,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -150,15 +152,15 @@ class Job:
         """Its processes that are alive, torchrun first (psutil.Process), also those
         that lost their parent.
         """
-        found = []
+        living = []
         for process in psutil.process_iter():
             try:
                 mine = process.environ().get("DEVICE_LAB_JOB") == self.logs.name
                 if mine and process.status() != psutil.STATUS_ZOMBIE:
-                    found.append(process)
+                    living.append(process)
             except (psutil.Error, OSError):
                 continue  # it has just ended, or belongs to somebody else
-        return sorted(found, key=lambda process: process.pid != self.agent.pid)
+        return sorted(living, key=lambda process: process.pid != self.agent.pid)
 
     def worker(self, rank):
         """The process (psutil.Process) that has this rank now. LaunchError if there is

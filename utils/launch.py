@@ -141,11 +141,11 @@ def last_words(run: Run) -> str:
     """What the ranks of a Run that failed said last, in one line of 300 characters at
     most; what torchrun said, if they died without a word.
     """
-    said = [" ".join(_message(run.errors[rank])) for rank in sorted(run.errors)]
-    said = [words for words in dict.fromkeys(said) if words]  # each once
+    messages = [" ".join(_message(run.errors[rank])) for rank in sorted(run.errors)]
+    messages = [message for message in dict.fromkeys(messages) if message]  # each once
     # failed (exitcode: -9) local_rank: 1
     died = re.findall(r"failed (\(exitcode: .*?\) local_rank: \d+)", run.agent)
-    words = " | ".join(said) or " ".join(died[:1] or _message(run.agent))
+    words = " | ".join(messages) or " ".join(died[:1] or _message(run.agent))
     return words if len(words) <= 300 else words[:300] + " …"
 
 

@@ -103,14 +103,14 @@ def _graphics(bus="/sys/bus/pci/devices"):
     """Makers of the graphics cards on the PCI bus, a set; None where it is not seen."""
     if sys.platform == "darwin":
         return set()
-    found = []
+    makers = []
     for device in pathlib.Path(bus).glob("*"):
         kind, maker = ((device / name) for name in ("class", "vendor"))
         # 0x03…: display, 3D controllers among them
         if kind.exists() and kind.read_text().startswith("0x03"):
-            found.append(MAKERS.get(maker.read_text().strip(), "another maker"))
+            makers.append(MAKERS.get(maker.read_text().strip(), "another maker"))
     seen = any(pathlib.Path(bus).glob("*")) and "microsoft" not in platform.release()
-    return set(found) if seen else None
+    return set(makers) if seen else None
 
 
 def _first_kernel():
@@ -233,12 +233,12 @@ def _visible(facts):
 
 
 def _kernels(facts):
-    said = str(facts["kernels"])
-    if "out of memory" in said or "busy" in said:
-        return [said, "Somebody else holds it: nvidia-smi lists the processes."]
-    if said.startswith("needs") or "kernel image" in said:
-        return [said, *_build(facts)]
-    return [said]
+    reason = str(facts["kernels"])
+    if "out of memory" in reason or "busy" in reason:
+        return [reason, "Somebody else holds it: nvidia-smi lists the processes."]
+    if reason.startswith("needs") or "kernel image" in reason:
+        return [reason, *_build(facts)]
+    return [reason]
 
 
 CURES = {

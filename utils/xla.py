@@ -91,8 +91,8 @@ class LazyDevice:
         The counters: UncachedCompile for a graph that was new and had to be compiled,
         CachedCompile for one whose program was there.
         """
-        new, known = map(self._counter, ("UncachedCompile", "CachedCompile"))
-        return Counts(new, new + known)
+        new, cached = map(self._counter, ("UncachedCompile", "CachedCompile"))
+        return Counts(new, new + cached)
 
     def fallbacks(self) -> collections.Counter:
         """How often each operation was computed on the host so far, because nobody has
@@ -187,7 +187,8 @@ def held(tensor: torch.Tensor) -> list[list[list[int]]]:
     import torch_xla.distributed.spmd as xs
     import torch_xla.runtime
 
-    whole, found = [[0, size] for size in tensor.shape], {}
+    whole = [[0, size] for size in tensor.shape]
+    blocks = {}
     sharded = xs.wrap_if_sharded(tensor)
     if not isinstance(sharded, xs.XLAShardedTensor):
         return [whole] * torch_xla.runtime.global_runtime_device_count()
@@ -195,8 +196,8 @@ def held(tensor: torch.Tensor) -> list[list[list[int]]]:
         block = whole
         if shard.indices is not ...:
             block = [[part.start, part.stop] for part in shard.indices]
-        found[int(shard.shard_device.rpartition(":")[2])] = block
-    return [block for _, block in sorted(found.items())]
+        blocks[int(shard.shard_device.rpartition(":")[2])] = block
+    return [block for _, block in sorted(blocks.items())]
 
 
 def programs(folder: str | pathlib.Path) -> set[pathlib.Path]:
@@ -230,7 +231,7 @@ def collectives(text: str) -> list[list]:
     An asynchronous one counts where it starts ("all-gather-start"), and there its
     operands stand before the results.
     """
-    found = []
+    rows = []
     # %ar = f32[64,8]{1,0} all-reduce(…), or: (f32[8], f32[64]) all-gather-start(…)
     calls = re.findall(rf"= (\(?\w+\[.*?) ({KINDS})(-start)?\(", text)
     for result, kind, starts in calls:
@@ -244,5 +245,5 @@ def collectives(text: str) -> list[list]:
             for dtype, dims in shapes
         ]
         shown = " ".join(f"{dtype}[{dims}]" for dtype, dims in shapes)
-        found.append([kind, shown, sum(sizes)])
-    return found
+        rows.append([kind, shown, sum(sizes)])
+    return rows

@@ -354,16 +354,16 @@ def _same_structure(got, given, path, device):
             f"{path} is the {kind.__name__} of the input itself: build new dicts and"
             " lists"
         )
-    keys, found = (list(x) if kind is dict else [*range(len(x))] for x in (given, got))
-    expect.equal(found, keys, path, said="the keys or places are")
+    keys, theirs = (list(x) if kind is dict else [*range(len(x))] for x in (given, got))
+    expect.equal(theirs, keys, path, said="the keys or places are")
     for key in keys:
         _same_structure(got[key], given[key], f"{path}[{key!r}]", device)
 
 
 def _same_tensor(got, given, path, device):
     if not isinstance(got, torch.Tensor) or got.device != device:
-        found = f"on {got.device}" if isinstance(got, torch.Tensor) else repr(got)
-        raise Wrong(f"{path} should be a tensor on {device}, it is {found}")
+        place = f"on {got.device}" if isinstance(got, torch.Tensor) else repr(got)
+        raise Wrong(f"{path} should be a tensor on {device}, it is {place}")
     if got.dtype != given.dtype or got.shape != given.shape:
         old, new = (f"{x.dtype} {tuple(x.shape)}" for x in (given, got))
         raise Wrong(f"{path} changed from {old} to {new}: only the device may change")

@@ -231,10 +231,10 @@ def _check_tokens(answer, size, padded):
             f" {math.ceil(len(x) / size)} pieces of {size} at most (x.split({size})"
             f" gives pieces of {size}, x.chunk({size}) gives {size} pieces)"
         )
-    found = [p.grad for p in model.parameters()]
-    if any(g is None for g in found):
+    gradients = [p.grad for p in model.parameters()]
+    if any(g is None for g in gradients):
         raise Wrong(f"for {shown} a parameter has no gradient afterwards")
-    got = _flat(found)
+    got = _flat(gradients)
     if not torch.allclose(got, right, rtol=1e-9):
         raise Wrong(
             f"for {shown} the gradient is {got.norm():.5g} long, that of the whole"

@@ -168,9 +168,9 @@ FAULTS = [  # events, lines that wait, the fault, why
 
 def check_name_fault(answer):
     for trace, waits, right, why in FAULTS:
-        found = busy(trace)
-        inside = ", ".join(f"{s * 1e6:.0f} µs {name}" for name, s in found.idle.items())
-        shown = f"waits = {waits}, a share of {found.share:.0%}, and idle: {inside}"
+        work = busy(trace)
+        inside = ", ".join(f"{s * 1e6:.0f} µs {name}" for name, s in work.idle.items())
+        shown = f"waits = {waits}, a share of {work.share:.0%}, and idle: {inside}"
         got = call(answer, trace, waits, shown=shown)
         if not isinstance(got, str) or got not in NAMES:
             names = ", ".join(map(repr, NAMES))

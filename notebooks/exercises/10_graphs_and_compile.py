@@ -269,14 +269,14 @@ def _clip_compiled(answer, inputs):
 
 def _clip_on_meta(answer):
     try:
-        found = answer(torch.empty(2, device="meta"), 1.0).device.type
+        outcome = answer(torch.empty(2, device="meta"), 1.0).device.type
     except Exception as error:
         # a Python max, say, asks eagerly, and nobody when compiled
         if "item()" in str(error):
             return
-        found = f"{type(error).__name__}: {str(error).splitlines()[0]}"
+        outcome = f"{type(error).__name__}: {str(error).splitlines()[0]}"
     said = "right on the CPU, your result is on"
-    expect.equal(found, "meta", "an x on meta", "", said)
+    expect.equal(outcome, "meta", "an x on meta", "", said)
 
 
 def _judge_clipped(got, x, limit, name):

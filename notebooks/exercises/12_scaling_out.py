@@ -246,8 +246,8 @@ def _judge_rest(answer, steps, order, batch, rank, size):
 
     def rest(epoch):
         """The batches of all ranks."""
-        found = range(done * batch, samples, batch)
-        return [order(epoch)[first : first + batch] for first in found]
+        firsts = range(done * batch, samples, batch)
+        return [order(epoch)[first : first + batch] for first in firsts]
 
     batches = rest(epoch)
     expected = [part[rank::size] for part in batches]
@@ -591,10 +591,10 @@ def who_holds_up(records):
     ]
     number = max(min(calls) for calls in lists)
     while any(number in calls for calls in lists):
-        found = [calls.get(number) for calls in lists]
-        usual = max(found, key=found.count)
-        ranks = [r for r, call in enumerate(found) if call is None]
-        ranks = ranks or [r for r, call in enumerate(found) if call != usual]
+        row = [calls.get(number) for calls in lists]
+        usual = max(row, key=row.count)
+        ranks = [r for r, call in enumerate(row) if call is None]
+        ranks = ranks or [r for r, call in enumerate(row) if call != usual]
         if ranks:
             return number, ranks
         number += 1

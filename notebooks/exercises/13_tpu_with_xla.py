@@ -94,15 +94,15 @@ def _judge_epoch(answer, count, every, shown):
         torch.is_tensor(loss) and loss.shape == () for loss in got
     ):
         kinds = ", ".join(sorted({type(loss).__name__ for loss in got}))
-        found = f"a {type(got).__name__} of {len(got)} ({kinds})"
-        raise Wrong(f"for {shown} you returned {found}, expected {asked}")
+        what = f"a {type(got).__name__} of {len(got)} ({kinds})"
+        raise Wrong(f"for {shown} you returned {what}, expected {asked}")
     for pair in given:
         for name, mine, theirs in zip("xy", pair, (x, y), strict=True):
-            found = [mine.dtype, mine.device.type] if torch.is_tensor(mine) else mine
+            place = [mine.dtype, mine.device.type] if torch.is_tensor(mine) else mine
             asked = [theirs.dtype, "meta"]
-            if found != asked:
+            if place != asked:
                 raise Wrong(
-                    f"{name} was {found} in add_up, expected {asked}: move both to what"
+                    f"{name} was {place} in add_up, expected {asked}: move both to what"
                     " torch_xla.device() returned"
                 )
     _judge_programs(toy, count // every, every, shown)

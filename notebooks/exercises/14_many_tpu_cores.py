@@ -28,10 +28,10 @@ def check_cut(answer):
             )
         mark, devices = xs.marked[-1], list(range(n))
         mesh = {"data": n // 2, "model": 2}
-        found = mark.mesh.shape()
+        axes = mark.mesh.shape()
         # as lists, for the order of the axes counts
         said = "the mesh is"
-        expect.equal([*found.items()], [*mesh.items()], shown, said=said)
+        expect.equal([*axes.items()], [*mesh.items()], shown, said=said)
         said, why = "the mesh has the devices", "row by row"
         expect.equal(mark.mesh.device_ids, devices, shown, why, said=said)
         why = "the second entry of a spec cuts the columns, here along `data`"

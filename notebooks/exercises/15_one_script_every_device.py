@@ -165,14 +165,14 @@ def _ask(answer, step, n, batch, seed=7):
 
 
 def _check_seeds(answer):
-    found, numbers = {}, (*range(EPOCHS), 64, 100, 1000)
+    owners, numbers = {}, (*range(EPOCHS), 64, 100, 1000)
     for seed in numbers:
         for epoch in numbers:
             order = tuple(_ask(answer, epoch, 64, 64, seed))
-            if order not in found:
-                found[order] = seed, epoch
+            if order not in owners:
+                owners[order] = seed, epoch
                 continue
-            other, earlier = found[order]
+            other, earlier = owners[order]
             why = "two runs that should differ repeat each other"
             if epoch == earlier:
                 why = f"the seed must go into the order. {LOW_BITS}"
@@ -194,39 +194,43 @@ def _check_epochs(answer, n, batch):
                 f"step {step} gives other samples when it is asked for again: no"
                 " resumed run is the same"
             )
+    in_order = [drawn[step] for step in sorted(drawn)]
     epochs = [
-        [drawn[per_epoch * epoch + k] for k in range(per_epoch)]
-        for epoch in range(EPOCHS)
+        in_order[first : first + per_epoch]
+        for first in range(0, len(in_order), per_epoch)
     ]
-    count = "1 step" if per_epoch == 1 else f"{per_epoch} steps"
+    expect.no_slip(_slips_of_epochs(epochs, n, batch))
+
+
+def _slips_of_epochs(epochs, n, batch):
+    """For expect.no_slip. epochs: of each, the samples of its steps."""
+    count = "1 step" if len(epochs[0]) == 1 else f"{len(epochs[0])} steps"
     shown = f"with {n} samples in batches of {batch}, an epoch has {count}"
     for number, epoch in enumerate(epochs):
-        seen = sum(epoch, [])
-        if len(set(seen)) < len(seen):
-            raise Wrong(f"{shown}; in epoch {number} samples come twice")
-        pairs = [pair for samples in epoch for pair in pairwise(samples)]
-        if pairs and all((b - a) % n == 1 for a, b in pairs):
-            raise Wrong(
-                f"{shown}; each holds neighbors, as {epoch[0]}: draw an order of the"
-                " samples"
-            )
-    if epochs[0] == epochs[1]:
-        raise Wrong(
-            "the second epoch has the order of the first: the number of the epoch must"
-            f" go into the seed. {LOW_BITS}"
-        )
+        samples = sum(epoch, [])
+        twice = f"{shown}; in epoch {number} samples come twice"
+        yield len(set(samples)) < len(samples), twice
+        pairs = [pair for step in epoch for pair in pairwise(step)]
+        neighbors = pairs and all((b - a) % n == 1 for a, b in pairs)
+        draw = f"each holds neighbors, as {epoch[0]}: draw an order of the samples"
+        yield neighbors, f"{shown}; {draw}"
+    yield (
+        epochs[0] == epochs[1],
+        "the second epoch has the order of the first: the number of the epoch must go"
+        f" into the seed. {LOW_BITS}",
+    )
     batches = {frozenset(map(frozenset, epoch)) for epoch in epochs}
-    if 1 < batch < n and len(batches) == 1:
-        raise Wrong(
-            f"{shown}; their samples are the same in all epochs: draw an order of"
-            " samples, not of batches"
-        )
-    never = sorted(set(range(n)) - set(sum(drawn.values(), [])))
-    if never:
-        raise Wrong(
-            f"{shown}; in {EPOCHS} epochs the samples {never} never come: let each"
-            " epoch leave out others"
-        )
+    yield (
+        1 < batch < n and len(batches) == 1,
+        f"{shown}; their samples are the same in all epochs: draw an order of samples,"
+        " not of batches",
+    )
+    never = sorted(set(range(n)) - {k for epoch in epochs for k in sum(epoch, [])})
+    yield (
+        never,
+        f"{shown}; in {EPOCHS} epochs the samples {never} never come: let each epoch"
+        " leave out others",
+    )
 
 
 # ---- 15.3 ----

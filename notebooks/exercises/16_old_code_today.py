@@ -504,11 +504,11 @@ def check_restore(answer):
                 )
             for name, expected in IN_FILE.items():
                 where, why = torch.device(place), "the device that was asked for"
-                kept = expect.instance(got[name], torch.Tensor, shown, "tensors")
-                on = str(kept.device)
+                loaded = expect.instance(got[name], torch.Tensor, shown, "tensors")
+                on = str(loaded.device)
                 expect.equal(on, str(where), shown, why, f"{name} is on")
                 if where.type == "cpu":
-                    expect.tensor(kept, expected, shown, f"{name} as in the file")
+                    expect.tensor(loaded, expected, shown, f"{name} as in the file")
 
 
 EXERCISES = [

@@ -58,11 +58,10 @@ from torch import nn
 
 try:
     from tqdm import tqdm
-except (
-    ImportError
-):  # no bar then, but the lines that come where the output is no terminal
+except ImportError:
     from types import SimpleNamespace
 
+    # no bar then, but the lines that come where the output is no terminal
     def tqdm(**_):
         return SimpleNamespace(disable=True, update=int, set_postfix=dict, close=int)
 
@@ -124,15 +123,15 @@ def parse_arguments(words=None):
 
 def pick_device(args):
     """What --device names; "auto": the accelerator of this machine, else the CPU."""
-    found = torch.accelerator.current_accelerator(check_available=True)
+    accelerator = torch.accelerator.current_accelerator(check_available=True)
     kind = args.device
     if kind == "auto":
-        kind = found.type if found else "cpu"
+        kind = accelerator.type if accelerator else "cpu"
         kind = "xla" if xla_has_tpu() else kind
     if kind == "xla":
         return xla_device()
-    if kind != "cpu" and (found is None or found.type != kind):
-        here = f"cpu and {found.type}" if found else "cpu alone"
+    if kind != "cpu" and (accelerator is None or accelerator.type != kind):
+        here = f"cpu and {accelerator.type}" if accelerator else "cpu alone"
         raise Problem(
             f"PyTorch {torch.__version__} finds no {kind} device here, but {here}."
             " Lesson 01 helps to find out why."
@@ -217,8 +216,8 @@ def backend_of(device):
         return "gloo"  # PyTorch for Windows has no NCCL
     # Gloo is registered for MPS, and computes on CPU and CUDA tensors only; torch_xla
     # starts its processes in another way
-    known = backend and dist.is_backend_available(backend)
-    if device.type in ("mps", "xla") or not known:
+    available = backend and dist.is_backend_available(backend)
+    if device.type in ("mps", "xla") or not available:
         raise Problem(
             f"this PyTorch has nothing by which processes with {device.type} devices"
             " could talk. Start one process, or add --device cpu (for TPUs see"
@@ -287,11 +286,8 @@ class Trainer:
                 f"--batch {args.batch} cannot be divided by {size} process(es) x"
                 f" {args.accumulate} parts"
             )
-        if (
-            args.accumulate > 1
-            and args.compile not in (None, "default")
-            and device.type == "cuda"
-        ):
+        graphs = device.type == "cuda" and args.compile not in (None, "default")
+        if graphs and args.accumulate > 1:
             raise Problem(
                 f"--compile {args.compile} overwrites gradients that add up: leave out"
                 " --accumulate"
@@ -300,13 +296,11 @@ class Trainer:
             raise Problem(
                 f"the data has {len(data)} samples, fewer than --batch {args.batch}"
             )
-        self.args, self.device, self.data, self.rank, self.size = (
-            args,
-            device,
-            data,
-            rank,
-            size,
-        )
+        self.args = args
+        self.device = device
+        self.data = data
+        self.rank = rank
+        self.size = size
         self.precision = pick_precision(device, args)
         # the CPU's alone: the same weights for every device
         torch.default_generator.manual_seed(args.seed)
@@ -324,7 +318,8 @@ class Trainer:
         self.scaler = torch.amp.GradScaler(
             device.type, enabled=self.precision == "fp16"
         )
-        self.model, self.order = self.net, (None, None)
+        self.order = (None, None)  # an epoch, and its order of samples
+        self.model = self.net
         if size > 1:
             self.model = nn.parallel.DistributedDataParallel(
                 self.net, gradient_as_bucket_view=True
@@ -395,10 +390,10 @@ def on_cpu(tree):  # so that a checkpoint loads on any device
 def settings(trainer):
     """What must not change between one start and the next."""
     args = vars(trainer.args)
-    kept = {name: args[name] for name in args if name not in MAY_CHANGE}
+    fixed = {name: args[name] for name in args if name not in MAY_CHANGE}
     # the samples may be drawn at random, too
     seed_step(0, 0, trainer.args, trainer.device)
-    return kept | {"data": fingerprint(trainer.data)}
+    return fixed | {"data": fingerprint(trainer.data)}
 
 
 def save(step, trainer, settings):
@@ -445,78 +440,83 @@ def resume(trainer, settings):
     return checkpoint["step"]
 
 
-def train(args, stop):
-    """Train to the last step, or until `stop` is no longer empty. Returns the exit
-    code.
+def check_together(done, size):
+    """Processes that went on from different steps would wait for each other forever."""
+    steps = [done] * size
+    if size > 1:
+        dist.all_gather_object(steps, done)
+    if len(set(steps)) > 1:
+        raise Problem(
+            "not all processes see the same checkpoint: put it where all machines"
+            " can read it"
+        )
+
+
+def cut_metrics(path, done):
+    """Without lines of steps that will be taken again, or a line that was cut off."""
+    text = path.read_text() if done and path.exists() else ""
+    whole = [line for line in text.splitlines(keepends=True) if line.endswith("\n")]
+    path.write_text("".join(line for line in whole if json.loads(line)["step"] <= done))
+
+
+def look(loss, stop, size):
+    """(the loss of all processes, whether one of them is asked to stop). This waits for
+    the device, and for all processes: they can only stop together. Other steps do not.
     """
+    both = torch.stack([loss / size, torch.full_like(loss, len(stop))])
+    if size > 1:
+        dist.all_reduce(both)
+    loss, requests = both.tolist()
+    return loss, requests > 0
+
+
+def report(step, loss, speed, args, bar):
+    bar.set_postfix(loss=f"{loss:.3f}")
+    if bar.disable:
+        print(f"step {step}: loss {loss:.4f}, {speed:,.0f} samples/s", flush=True)
+    if args.metrics:
+        rate = learning_rate(step - 1, args)
+        line = {"step": step, "loss": loss, "lr": rate, "samples_per_second": speed}
+        with open(args.metrics, "a") as file:
+            file.write(json.dumps(line) + "\n")
+
+
+def run(trainer, done, stop, fixed):
+    """The steps after `done`. Returns how many are taken, and whether to stop."""
+    args, first = trainer.args, trainer.rank == 0
+    if args.metrics and first:
+        cut_metrics(args.metrics, done)
+    off = None if first else True  # None: only in a terminal
+    bar = tqdm(total=args.steps, initial=done, unit="step", disable=off)
+    looked, clock, stopping = done, time.perf_counter(), False
+    while done < args.steps and not stopping:
+        loss = trainer.step(done)
+        done += 1
+        bar.update()
+        last = done == args.steps
+        if done % args.log_every == 0 or last or (stop and trainer.size == 1):
+            loss, stopping = look(loss, stop, trainer.size)
+            speed = (done - looked) * args.batch / (time.perf_counter() - clock)
+            if first:
+                report(done, loss, speed, args, bar)
+            looked, clock = done, time.perf_counter()
+        due = done % args.save_every == 0 or last or stopping
+        if args.checkpoint and due and first:
+            save(done, trainer, fixed)
+    bar.close()
+    return done, stopping
+
+
+def train(args, stop):
+    """Train to the last step, or until `stop` is not empty. Returns the exit code."""
     device = pick_device(args)
     rank, size = join(device)
     training, test = load(args)
     trainer = Trainer(args, device, training, rank, size)
     fixed = settings(trainer) if args.checkpoint else {}
-    done = looked = resume(trainer, fixed)
-    if size > 1:
-        found = [None] * size
-        dist.all_gather_object(found, done)
-        if len(set(found)) > 1:
-            raise Problem(
-                "not all processes see the same checkpoint: put it where all machines"
-                " can read it"
-            )
-    # without lines of steps that will be taken again, or a line that was cut off
-    if args.metrics and rank == 0:
-        lines = (
-            args.metrics.read_text().splitlines(keepends=True)
-            if done and args.metrics.exists()
-            else []
-        )
-        kept = [
-            line
-            for line in lines
-            if line.endswith("\n") and json.loads(line)["step"] <= done
-        ]
-        args.metrics.write_text("".join(kept))
-    # None: only in a terminal
-    bar = tqdm(
-        total=args.steps, initial=done, unit="step", disable=True if rank else None
-    )
-    clock, stopping = time.perf_counter(), False
-    while done < args.steps and not stopping:
-        loss = trainer.step(done)
-        done += 1
-        bar.update()
-        if done % args.log_every == 0 or done == args.steps or (stop and size == 1):
-            # A look waits for the device, and for all processes: they can only stop
-            # together. Other steps do not wait.
-            both = torch.stack([loss / size, torch.full_like(loss, len(stop))])
-            if size > 1:
-                dist.all_reduce(both)
-            loss, stopping = both.tolist()
-            if rank == 0:
-                speed = (done - looked) * args.batch / (time.perf_counter() - clock)
-                line = {
-                    "step": done,
-                    "loss": loss,
-                    "lr": learning_rate(done - 1, args),
-                    "samples_per_second": speed,
-                }
-                bar.set_postfix(loss=f"{loss:.3f}")
-                if bar.disable:
-                    print(
-                        f"step {done}: loss {loss:.4f}, {speed:,.0f} samples/s",
-                        flush=True,
-                    )
-                if args.metrics:
-                    with open(args.metrics, "a") as file:
-                        file.write(json.dumps(line) + "\n")
-            looked, clock = done, time.perf_counter()
-        if (
-            rank == 0
-            and args.checkpoint
-            and (done % args.save_every == 0 or done == args.steps or stopping)
-        ):
-            save(done, trainer, fixed)
-    bar.close()
+    done = resume(trainer, fixed)
+    check_together(done, size)
+    done, stopping = run(trainer, done, stop, fixed)
     if rank == 0:
         loss = test_loss(trainer.net, test, device)
         print(f"{done} steps on {device.type}, test loss {loss:.4f}")

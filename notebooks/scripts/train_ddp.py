@@ -158,9 +158,9 @@ def pick_device(args):
         torch.cuda.device_count(),
     )
     if rank >= size or (size > 1 and "RANK" not in os.environ):
-        found = f"RANK is {os.environ.get('RANK', 'not set')} and WORLD_SIZE is {size}"
+        given = f"RANK is {os.environ.get('RANK', 'not set')} and WORLD_SIZE is {size}"
         raise Problem(
-            f"{found}. Ranks count from 0 to WORLD_SIZE - 1. Start with torchrun, which"
+            f"{given}. Ranks count from 0 to WORLD_SIZE - 1. Start with torchrun, which"
             " sets both."
         )
     if args.batch < size:

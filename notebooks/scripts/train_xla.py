@@ -109,7 +109,7 @@ def main(rank, args):
     dist.init_process_group("xla", store=store, rank=rank, world_size=xr.world_size())
     device = torch_xla.device()
     data, (images, labels) = load_data()
-    found = {
+    report = {
         "world_size": xr.world_size(),
         "runtime": xr.device_type(),
         "losses": {},
@@ -128,14 +128,14 @@ def main(rank, args):
             # and takes the step
             xm.broadcast_master_param(model)
             results = train(model, xm.optimizer_step, data, args.epochs, device)
-        found["losses"][way], found["compilations"][way], found["seen"] = results
+        report["losses"][way], report["compilations"][way], report["seen"] = results
     if args.save:
         # all call it: one process writes, and tensors go to the CPU before
         xm.save(model.state_dict(), args.save)
     model.eval()
     right = (model(images.to(device)).argmax(1).cpu() == labels).float().mean().item()
     if rank == 0:
-        print(json.dumps({**found, "accuracy": right}), flush=True)
+        print(json.dumps({**report, "accuracy": right}), flush=True)
     dist.destroy_process_group()
 
 

@@ -89,6 +89,7 @@ def test_a_newer_pytorch_may_lack_what_is_switched_off(monkeypatch, owner, name)
         lambda x: x + torch.ones(2),
         lambda x: torch.ones(2).add_(x),
         lambda x: torch.tensor(0.0).add_(x.sum()),
+        lambda x: x.index_select(0, torch.tensor([1])),
     ],
 )
 def test_meta_as_a_gpu_refuses_to_meet_the_cpu(mixes):
@@ -102,6 +103,7 @@ def test_meta_as_a_gpu_computes_and_takes_numbers_and_copies():
         sums[0] += torch.ones(3, device="meta").sum() * 2
         sums += torch.tensor(1.0)
         sums.copy_(torch.ones(2))
+        sums[torch.tensor([1])] += sums[torch.tensor([0])]
         assert sums.is_meta and (torch.ones(2) + 1).tolist() == [2, 2]
     assert (torch.ones(2, device="meta") + 1).is_meta
 

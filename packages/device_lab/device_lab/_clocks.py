@@ -78,9 +78,9 @@ def _call(fn, device, calls):
             fn()
         return
     for _ in range(calls):
-        kept = fn()  # XLA is lazy: a result that nobody holds is never computed
+        result = fn()  # XLA is lazy: what nobody holds is never computed
         devices.launch_graph()
-        del kept
+        del result
 
 
 def host_samples(functions, device, calls, rounds, flush):

@@ -7,8 +7,8 @@ import functools
 import math
 import pathlib
 import re
+import types
 import warnings
-import weakref
 from unittest import mock
 
 import numpy
@@ -140,36 +140,65 @@ def _here(value):
 
 
 def _patches(state, fake_tensor):
-    kind, patch = fake_tensor.FakeTensor, mock.patch.object
-    made, init = torch.Tensor._make_subclass, torch.autocast.__init__
+    """Contexts that put something in the place of what PyTorch does on a CPU."""
+    yield _quiet()
+    # before the others: what it imports must not see them
+    yield torch.compiler.set_stance("force_eager")
+    yield from _of_tensors(fake_tensor)
+    yield from _of_autocast(state)
+    yield from _of_optimizers(fake_tensor.FakeTensor)
+    yield torch.backends.mkldnn.flags(enabled=False, allow_tf32=None)
+
+
+@contextlib.contextmanager
+def _quiet():
+    with warnings.catch_warnings():
+        for text in (
+            "Accessing the data pointer",
+            "Warning only once for all operators",
+        ):
+            warnings.filterwarnings("ignore", text)
+        yield
+
+
+def _of_tensors(fake_tensor):
+    """Fake tensors are dispatched as CUDA's, make no real ones, and may be swapped."""
+    make = torch.Tensor._make_subclass
 
     def make_subclass(cls, *args, **kwargs):
-        if cls is kind:
+        if cls is fake_tensor.FakeTensor:
             kwargs["device_for_backend_keys"] = torch.device("cuda")
-        return made(cls, *args, **kwargs)
+        return make(cls, *args, **kwargs)
+
+    yield mock.patch.object(torch.Tensor, "_make_subclass", staticmethod(make_subclass))
+    mode = fake_tensor.FakeTensorMode
+    yield mock.patch.object(mode, "avoid_device_init", True, create=True)
+    # module.to() swaps no tensors that are known elsewhere, as fake ones are
+    unknown = types.SimpleNamespace(getweakrefs=lambda _: [])
+    yield mock.patch.object(torch.utils, "weakref", unknown)
+
+
+def _of_autocast(state):
+    """It is CUDA's, whatever its device, and `state` learns whether it was on."""
+    init = torch.autocast.__init__
 
     def autocast(self, device_type, *args, **kwargs):
         init(self, "cuda", *args, **kwargs)
         state.autocast |= self._enabled
 
-    yield warnings.catch_warnings()
-    for text in ("Accessing the data pointer", "Warning only once for all operators"):
-        warnings.filterwarnings("ignore", text)
-    # before the others: what it imports must not see them
-    yield torch.compiler.set_stance("force_eager")
-    yield patch(torch.Tensor, "_make_subclass", staticmethod(make_subclass))
-    yield patch(fake_tensor.FakeTensorMode, "avoid_device_init", True, create=True)
-    # module.to() swaps no tensors that are known elsewhere, as fake ones are
-    yield patch(weakref, "getweakrefs", lambda _: [])
-    yield patch(torch.autocast, "__init__", autocast)
-    yield patch(torch, "clear_autocast_cache", state.casts.clear)
+    yield mock.patch.object(torch.autocast, "__init__", autocast)
+    yield mock.patch.object(torch, "clear_autocast_cache", state.casts.clear)
     common = torch.cuda.amp.common
-    yield patch(common, "amp_definitely_not_available", lambda: False)
-    yield patch(torch.cuda, "is_bf16_supported", lambda *_: True)
-    yield patch(optim, "_get_foreach_kernels_supported_devices", lambda: ["cpu"])
-    yield patch(optim, "_foreach_supported_types", [kind])
-    yield patch(torch.utils._foreach_utils, "_foreach_supported_types", [kind])
-    yield torch.backends.mkldnn.flags(enabled=False, allow_tf32=None)
+    yield mock.patch.object(common, "amp_definitely_not_available", lambda: False)
+    yield mock.patch.object(torch.cuda, "is_bf16_supported", lambda *_: True)
+
+
+def _of_optimizers(kind):
+    """They take tensors of this kind together, as those on a GPU."""
+    devices = "_get_foreach_kernels_supported_devices"
+    yield mock.patch.object(optim, devices, lambda: ["cpu"])
+    for module in (optim, torch.utils._foreach_utils):
+        yield mock.patch.object(module, "_foreach_supported_types", [kind])
 
 
 # --------------------------------------------------------------------------------------
@@ -212,8 +241,8 @@ def _attention(
         flash = aten._scaled_dot_product_flash_attention
         return flash(q, k, v, dropout, causal, scale=scale)[0]
     aligned = all(x.shape[-1] % (8 if half else 4) == 0 for x in (q, v))
-    known = gpu >= (8, 0) or q.dtype != torch.bfloat16
-    if q.dim() != 4 or enable_gqa or not aligned or not known:
+    has_type = gpu >= (8, 0) or q.dtype != torch.bfloat16
+    if q.dim() != 4 or enable_gqa or not aligned or not has_type:
         by_hand = aten._scaled_dot_product_attention_math
         options = {"scale": scale, "enable_gqa": enable_gqa}
         return by_hand(q, k, v, mask, dropout, causal, **options)[0]
@@ -253,21 +282,21 @@ def _partial_sums(x, dims, gpu):
     """For sums over all dimensions but the last, as the gradient of a bias: at most
     twice the input. setReduceConfig in ATen/native/cuda/Reduce.cuh.
     """
-    kept = x.shape[-1]
-    if len(dims) != x.dim() - 1 or kept < 2 or not x.is_contiguous():
+    last = x.shape[-1]
+    if len(dims) != x.dim() - 1 or last < 2 or not x.is_contiguous():
         return 0
-    rows, vector = x.numel() // kept, math.gcd(kept, 4)
-    threads, columns = 512 // vector, _power(kept // vector)
+    rows, vector = x.numel() // last, math.gcd(last, 4)
+    threads, columns = 512 // vector, _power(last // vector)
     height = min(_power(rows), threads // min(columns, 32))
     width = min(columns, threads // height)
-    each, grid = math.ceil(rows / height), math.ceil(kept / vector / width)
+    each, grid = math.ceil(rows / height), math.ceil(last / vector / width)
     most = gpu[1] * (gpu[2] // (width * height))
     if each < 256 or grid > most:
         return 0
     split = max(
         min(math.ceil(most / grid), math.ceil(each / 16)), math.ceil(each / 256)
     )
-    return (split > 1) * max(4, x.element_size()) * kept * split * width * vector
+    return (split > 1) * max(4, x.element_size()) * last * split * width * vector
 
 
 def _power(n):

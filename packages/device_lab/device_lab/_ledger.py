@@ -49,7 +49,7 @@ class Ledger(TorchDispatchMode):
         if device.type not in ("cpu", pick_device().type):
             raise LabError(f"no {device.type} device here whose memory can be counted")
         self.device, self.block = device, block
-        self.pieces, self.known, self.phases = [], {}, []
+        self.pieces, self.living, self.phases = [], {}, []
         self.stepping, self.largest = False, (0, "")
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
@@ -60,9 +60,9 @@ class Ledger(TorchDispatchMode):
             self.note(x)
         out = self.call(func, args, kwargs or {})
         for x in tree_leaves(out):
-            known = len(self.pieces)  # views are no new tensors
+            count = len(self.pieces)  # views are no new tensors
             piece = self.note(x)
-            if len(self.pieces) > known and piece.nbytes > self.largest[0]:
+            if len(self.pieces) > count and piece.nbytes > self.largest[0]:
                 where = _line() or self.phase()
                 self.largest = piece.nbytes, f"{func.overloadpacket} in {where}"
         return out
@@ -84,11 +84,11 @@ class Ledger(TorchDispatchMode):
         if x.layout != torch.strided:
             return None
         storage = x.untyped_storage()
-        if weakref.ref(storage) not in self.known:
+        if weakref.ref(storage) not in self.living:
             piece = self.add(storage.nbytes())
             gone = functools.partial(self.gone, piece)
-            self.known[weakref.ref(storage, gone)] = piece
-        return self.known[weakref.ref(storage)]
+            self.living[weakref.ref(storage, gone)] = piece
+        return self.living[weakref.ref(storage)]
 
     def add(self, nbytes):
         nbytes = math.ceil(nbytes / self.block) * self.block
@@ -98,10 +98,10 @@ class Ledger(TorchDispatchMode):
 
     def gone(self, piece, reference):
         piece.died, piece.last = len(self.phases) - 1, self.phase()
-        del self.known[reference]
+        del self.living[reference]
 
     def held(self):
-        return sum(piece.nbytes for piece in self.known.values())
+        return sum(piece.nbytes for piece in self.living.values())
 
     def highest(self, start, weigh=lambda piece: 1):
         """(bytes, call) of the highest moment from call `start` on; weigh: which share

@@ -61,9 +61,9 @@ class Pays(NamedTuple):
             lines += [f"compiled again for the same inputs: {self.recompiled} graphs"]
         if self.others is not None:
             lines += [f"compiled again for the other inputs: {self.others} graphs"]
-        said = {True: "agree", False: "DIFFER", None: "vary in eager mode (dropout?)"}
+        verbs = {True: "agree", False: "DIFFER", None: "vary in eager mode (dropout?)"}
         apart = f"{self.difference:.1e} of the largest value apart"
-        return "\n".join([*lines, f"outputs {said[self.agree]}: {apart}"])
+        return "\n".join([*lines, f"outputs {verbs[self.agree]}: {apart}"])
 
 
 def does_it_pay(
@@ -123,21 +123,21 @@ def _measured(ways, tensors, seconds, backend):
     expected = [ways["eager"]() for _ in range(2)]  # an error of its own passes
     device = _device([*tensors, *tree_leaves(expected)])
     expected = [_values(output) for output in expected]
-    start = _told()
+    start = _compiled_so_far()
     first = _first(ways["compiled"], device, backend)
     graphs, breaks = _since(start)
-    start = _told()
+    start = _compiled_so_far()
     agreement = _compare(_values(ways["compiled"]()), *expected)
     others = ways.pop("others", None)
-    found = measure_together(ways, device, clock="host", seconds=seconds)
-    told = [graphs, breaks, _since(start)[0], None]
+    times = measure_together(ways, device, clock="host", seconds=seconds)
+    counts = [graphs, breaks, _since(start)[0], None]
     if others:
-        start = _told()
+        start = _compiled_so_far()
         others()
-        told[-1] = _since(start)[0]
-    gain = speedup(found["eager"], found["compiled"])
+        counts[-1] = _since(start)[0]
+    gain = speedup(times["eager"], times["compiled"])
     calls = first / (gain.before - gain.after) if gain.low > 1 else math.inf
-    return Pays(_verdict(gain, calls), gain, first, calls, *told, *agreement)
+    return Pays(_verdict(gain, calls), gain, first, calls, *counts, *agreement)
 
 
 def _evaluates(fn, inputs, state, loss):
@@ -150,20 +150,20 @@ def _trains(fn, inputs, state, loss):
         if x.is_leaf:
             x.grad = None
     output = fn(*inputs)
-    found = loss(output)
-    if not torch.is_tensor(found) or found.numel() != 1:
+    value = loss(output)
+    if not torch.is_tensor(value) or value.numel() != 1:
         raise LabError("loss= has to make a tensor with one number of the output")
-    found.backward()
+    value.backward()
     return output
 
 
 def _loss(output):
-    found = getattr(output, "loss", None)
-    found = output if found is None else found
-    if not torch.is_tensor(found):
+    loss = getattr(output, "loss", None)
+    loss = output if loss is None else loss
+    if not torch.is_tensor(loss):
         kind = type(output).__name__
         raise LabError(f"no loss in the output, a {kind}: give loss=, a function of it")
-    return found.sum()
+    return loss.sum()
 
 
 @contextlib.contextmanager
@@ -195,34 +195,35 @@ def _first(fn, device, backend):
             if device.type == "cpu" and backend in (None, "inductor")
             else ""
         )
-        said = " ".join(str(error).split("\n")[:2])
-        why = f"it needs {lack}" if lack else f"{type(error).__name__}: {said}"
+        message = " ".join(str(error).split("\n")[:2])
+        why = f"it needs {lack}" if lack else f"{type(error).__name__}: {message}"
         raise LabError(f"eager works, but torch.compile fails: {why}") from error
 
 
-def _told():
+def _compiled_so_far():
     """(Graphs, graph breaks) of this process so far."""
-    import torch._dynamo.utils as told
+    from torch._dynamo import utils
 
     try:
-        return told.counters["stats"]["unique_graphs"], list(told.graph_break_reasons)
+        graphs = utils.counters["stats"]["unique_graphs"]
+        return graphs, list(utils.graph_break_reasons)
     except AttributeError:  # another PyTorch
         return None, None
 
 
 def _since(start):
-    graphs, breaks = _told()
+    graphs, breaks = _compiled_so_far()
     if graphs is None:
         return None, None
-    new = [_where(found) for found in breaks[len(start[1]) :]]
+    new = [_where(each) for each in breaks[len(start[1]) :]]
     return graphs - start[0], list(dict.fromkeys(new))
 
 
-def _where(found):
+def _where(stop):
     """A graph break as "file:line: reason", the line in the reader's own code."""
-    own = [frame for frame in found.user_stack if "site-packages" not in frame.filename]
-    frame = (own or found.user_stack)[-1]
-    reason = found.reason.partition("\n")[0]
+    own = [frame for frame in stop.user_stack if "site-packages" not in frame.filename]
+    frame = (own or stop.user_stack)[-1]
+    reason = stop.reason.partition("\n")[0]
     reason = PLAIN.get(reason.split(" ")[0], reason)
     return f"{file_name(frame.filename)}:{frame.lineno}: {reason}"
 
@@ -233,9 +234,9 @@ def _values(output):
     return [(x.cpu().to(torch.float64), x.element_size()) for x in tensors]
 
 
-def _compare(found, expected, repeated):
+def _compare(values, expected, repeated):
     same, _ = _apart(repeated, expected)
-    agree, share = _apart(found, expected)
+    agree, share = _apart(values, expected)
     return (agree if same else None), share
 
 

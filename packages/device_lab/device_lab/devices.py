@@ -54,11 +54,11 @@ def _runs(capability: tuple[int, int], entry: str) -> bool:
     Exercise 01.3 is this rule.
     """
     # sm_86, compute_90, sm_100a: kind, major, minor, letter
-    found = re.fullmatch(r"(sm|compute)_(\d+)(\d)(a|f)?", entry)
-    if not found:
+    parts = re.fullmatch(r"(sm|compute)_(\d+)(\d)(a|f)?", entry)
+    if not parts:
         # a kind of code that nobody knew when this was written: let PyTorch judge
         return True
-    kind, built, letter = found[1], (int(found[2]), int(found[3])), found[4]
+    kind, built, letter = parts[1], (int(parts[2]), int(parts[3])), parts[4]
     if letter == "a":  # for that one generation alone
         return capability == built
     if kind == "compute" and letter is None:  # PTX: the driver compiles it
@@ -72,11 +72,11 @@ def missing_compiler() -> str | None:
     """
     usual = {"win32": "cl", "darwin": "clang++"}.get(sys.platform, "g++")
     name = os.environ.get("CXX") or usual
-    found = shutil.which(name)
+    path = shutil.which(name)
     # on a Mac without the developer tools, a program that offers to install them
-    if found == "/usr/bin/clang++" and sys.platform == "darwin":
-        found = found if output_of("xcode-select", "-p") else None
-    if not found:
+    if path == "/usr/bin/clang++" and sys.platform == "darwin":
+        path = path if output_of("xcode-select", "-p") else None
+    if not path:
         return (
             f"the C++ compiler that torch.compile calls ({name}), and it is not found"
             " here"
@@ -85,7 +85,7 @@ def missing_compiler() -> str | None:
     if not header.exists():
         return "Python's header files (Debian: python3-dev), and none are found here"
     folders = (torch.__path__[0], tempfile.gettempdir(), header)
-    if any(" " in str(path) for path in folders):
+    if any(" " in str(folder) for folder in folders):
         return (
             "folders without a space for PyTorch and for temporary files: torch.compile"
             " gives the compiler bare paths"

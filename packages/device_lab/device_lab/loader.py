@@ -93,8 +93,8 @@ def who_waits(
     anew = workers and not getattr(loader, "persistent_workers", False)
     starts = []
     source = _endless(loader, starts)
-    kept = next(source)
-    device = _device(kept, device)
+    batch = next(source)
+    device = _device(batch, device)
     unit = max(1, workers)  # what workers load comes in bursts
     calls = unit * max(1, round(batches / ROUNDS / unit))
     timed = functools.partial(_timed, device, calls, starts if anew else [])
@@ -103,11 +103,11 @@ def who_waits(
     load = 0.0 if workers else alone.median
     loop = timed(lambda: step(next(source)), ahead, load)
     source.close()
-    parts = {"loop": loop, "loader": alone, **_step_parts(kept, step, device, timed)}
+    parts = {"loop": loop, "loader": alone, **_step_parts(batch, step, device, timed)}
     epoch = len(loader) if anew and hasattr(loader.dataset, "__len__") else math.inf
     start = sorted(starts)[len(starts) // 2]
     judged = _judge_start(parts, start, epoch)
-    who, verdict = judged or _judge(parts, _pinned(kept), device, workers)
+    who, verdict = judged or _judge(parts, _pinned(batch), device, workers)
     saved = max(0.0, 1 - parts["step"].median / loop.median)
     if not workers:  # then a loader takes no more than its own time
         saved = min(saved, alone.median / loop.median)
@@ -144,10 +144,10 @@ def _seconds(fn, device, calls):
     wait_for(device)
     start = time.perf_counter()
     for _ in range(calls):
-        kept = fn()  # XLA computes what somebody holds
+        result = fn()  # XLA computes what somebody holds
         if device.type == "xla":
             launch_graph()
-        del kept
+        del result
     returned = time.perf_counter() - start
     wait_for(device)
     return returned, time.perf_counter() - start
@@ -204,25 +204,25 @@ def _device(batch, device):
     return device
 
 
-def _step_parts(kept, step, device, timed):
+def _step_parts(batch, step, device, timed):
     """Parts without the loader: the step, and the copy of a batch that is elsewhere."""
-    parts = {"step": timed(lambda: step(_changed(kept)))}
+    parts = {"step": timed(lambda: step(_changed(batch)))}
     if device.type == "cpu":
         return parts
-    there = kept
-    if _on_cpu(kept):
-        there = _changed(kept, lambda x: x.to(device))
+    there = batch
+    if _on_cpu(batch):
+        there = _changed(batch, lambda x: x.to(device))
         try:
             step(_changed(there))
         except (RuntimeError, TypeError):  # it wants the batch as the loader gives it
-            there = kept
+            there = batch
     parts["launch"] = timed(lambda: step(_changed(there)), launch=True)
-    if there is kept:
+    if there is batch:
         return parts
     parts["step, no copy"] = timed(lambda: step(_changed(there)))
-    parts["copy"] = timed(lambda: _changed(kept, lambda x: x.to(device)))
-    if device.type in ("cuda", "xpu") and not _pinned(kept):
-        locked = _changed(kept, lambda x: x.pin_memory())
+    parts["copy"] = timed(lambda: _changed(batch, lambda x: x.to(device)))
+    if device.type in ("cuda", "xpu") and not _pinned(batch):
+        locked = _changed(batch, lambda x: x.pin_memory())
         pinned = timed(lambda: _changed(locked, lambda x: x.to(device)))
         parts["copy, pinned"] = pinned
     return parts

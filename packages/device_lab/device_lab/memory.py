@@ -8,19 +8,14 @@ import gc
 import importlib.util
 import pathlib
 import re
-import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from torch import nn
-from torch.nn.modules import module as hooks
-from torch.optim import optimizer as optim
-from torch.utils._pytree import tree_leaves
-from torch.utils.checkpoint import checkpoint
 
-from ._cuda_rules import CPU, AsCuda, within
-from ._ledger import AGAIN, FORWARD, OPTIMIZER, Ledger, size_text
+from ._ledger import Ledger, size_text
+from ._rehearsal import second_step, ways
 from .devices import pick_device
 from .errors import LabError, batches_for
 
@@ -141,75 +136,6 @@ def _available():
     return None
 
 
-class _Rehearsal(Ledger):
-    """The ledger of steps within AsCuda."""
-
-    def __init__(self, cuda):
-        super().__init__(CPU, block=512)  # kMinBlockSize of CUDACachingAllocator
-        self.cuda, self.optimizers, self.fused = cuda, weakref.WeakSet(), True
-        self.parameters, self.modules = [], weakref.WeakKeyDictionary()
-        self.children = weakref.WeakSet()
-        self.start = self.before = self.grows = 0
-        self.recurrent = False
-
-    def watch(self):
-        """Hooks that tell of optimizers, parameters and modules, while make() runs."""
-
-        def begin(optimizer, args, kwargs):
-            self.optimizers.add(optimizer)
-            self.fused &= "fused" in optimizer.defaults
-            self.mark()
-            self.stepping = True
-
-        def end(optimizer, args, kwargs):
-            self.stepping = False
-            self.mark()
-
-        def parameter(module, name, p):
-            self.modules[module] = None  # a set
-            self.recurrent |= isinstance(module, nn.RNNBase)
-            if p is not None:
-                self.parameters.append(weakref.ref(p))
-
-        def child(module, name, part):
-            self.modules[module] = None
-            self.children.add(part)
-
-        yield optim.register_optimizer_step_pre_hook(begin)
-        yield optim.register_optimizer_step_post_hook(end)
-        yield hooks.register_module_parameter_registration_hook(parameter)
-        yield hooks.register_module_module_registration_hook(child)
-
-    def call(self, func, args, kwargs):
-        out = self.cuda.call(func, args, kwargs)
-        for nbytes in within(func, args, self.cuda.gpu):
-            piece = self.add(nbytes)
-            piece.died, piece.last = piece.born, piece.phase
-        return out
-
-    def mark(self):
-        """Notes whose the pieces are."""
-        parameters = [reference() for reference in self.parameters]
-        for optimizer in self.optimizers:  # copied modules told no hook of theirs
-            parameters += sum([each["params"] for each in optimizer.param_groups], [])
-        for p in filter(torch.is_tensor, parameters):
-            self.note(p).kind = "parameters"
-            if p.grad is not None:
-                self.note(p.grad).kind = "gradients"
-        for optimizer in self.optimizers:
-            for x in tree_leaves(list(optimizer.state.values())):
-                if isinstance(x, torch.Tensor):
-                    self.note(x).kind = "optimizer state"
-
-    def kind(self, piece):
-        if piece.kind:
-            return piece.kind
-        if piece.born < self.start:
-            return "inputs and other"
-        kept = piece.phase == FORWARD and piece.last != FORWARD
-        return "activations" if kept or piece.phase == AGAIN else "temporaries"
-
-
 @dataclass(frozen=True)
 class Rehearsed:
     """Bytes that a step would hold on a CUDA GPU. peak: at its highest; phase: when
@@ -241,7 +167,7 @@ class Rehearsed:
             lines += ["What cuDNN keeps for recurrent layers is not counted."]
         if self.grows:
             lines += [f"Each further step leaves {size_text(self.grows)} behind."]
-        lines += ["None of the changes tried lowers it."] if self.lower == {} else []
+        lines += ["None of the changes tried lowered it."] if self.lower == {} else []
         for way, nbytes in (self.lower or {}).items():
             share = nbytes / self.peak
             lines += [f"{size_text(nbytes):>10}, {share:3.0%}, with {way}"]
@@ -257,8 +183,8 @@ def rehearse(make: Callable[[], Callable[[], object]], lower: bool = True) -> Re
         runs on tensors without data: values that Python asks for are 0
     lower: try changes that would lower the peak, too; it takes four times as long
 
-    The second step is counted, by rules of CUDA (as_cuda.py), for a GPU that is there,
-    else for an H100. Held against it:
+    The second step is counted, by rules of CUDA (_cuda_rules.py), for a GPU that is
+    there, else for an H100. Held against it:
 
     - an H100's record (4 blocks of a transformer, 2 sizes): 0.001 and 0.002% too high
     - emulated T4 and H200, 14 models that the rules were fitted to: within 0.1% of the
@@ -277,87 +203,19 @@ def rehearse(make: Callable[[], Callable[[], object]], lower: bool = True) -> Re
     temporaries in the optimizer's step). LabError if make() returns no function or
     makes no parameter, or if the step needs values to know a size.
     """
-    ledger = _second_step(make)
+    ledger = second_step(make)
     highest, at = ledger.highest(ledger.start)
     kinds = {}
     for piece in ledger.pieces:
         if piece.born <= at and (piece.died is None or piece.died >= at):
             kind = ledger.kind(piece)
             kinds[kind] = kinds.get(kind, 0) + piece.nbytes
-    ways = _ways(make, ledger) if lower else ()
-    ways = sorted((nbytes, way) for way, nbytes in ways if nbytes < 0.99 * highest)
     figures = kinds, ledger.before, ledger.grows, ledger.largest
-    found = {way: nbytes for nbytes, way in ways} if lower else None
-    return Rehearsed(highest, ledger.phases[at], *figures, found, ledger.recurrent)
+    lowered = _lowered(make, ledger, 0.99 * highest) if lower else None
+    return Rehearsed(highest, ledger.phases[at], *figures, lowered, ledger.recurrent)
 
 
-def _second_step(make, change=lambda ledger: None):
-    if not callable(make) or isinstance(make, nn.Module):
-        raise LabError("rehearse asks a function that builds all and returns the step")
-    with contextlib.ExitStack() as stack:
-        cuda = stack.enter_context(AsCuda())
-        ledger = _Rehearsal(cuda)
-        for handle in ledger.watch():
-            stack.callback(handle.remove)
-        stack.enter_context(ledger)
-        step = make()
-        if not callable(step) or isinstance(step, nn.Module):
-            raise LabError("make() has to return the function that does one step")
-        if not ledger.parameters:
-            raise LabError("make() has to build the model, too; it made no parameter")
-        step()
-        ledger.mark()
-        change(ledger)
-        ledger.start, ledger.before = len(ledger.phases), ledger.held()
-        step()
-        ledger.mark()
-        if ledger.held() > ledger.before:
-            gc.collect()
-        ledger.grows = max(0, ledger.held() - ledger.before)
-    return ledger
-
-
-def _ways(make, ledger):
-    """(change, the peak with it)"""
-
-    def fused(piece):
-        return bool(piece.kind) or piece.phase != OPTIMIZER
-
-    def halved(piece):
-        kept = piece.kind or piece.born < ledger.start or piece.phase == OPTIMIZER
-        return 1 if kept else 0.5
-
-    if ledger.fused:
-        yield "fused=True in the optimizer", ledger.highest(ledger.start, fused)[0]
-    yield "half of the batch (about)", ledger.highest(ledger.start, halved)[0]
-    changes = {
-        "zero_grad() before each step": _zero_first,
-        "each block in torch.utils.checkpoint": _recompute,
-        "autocast to bfloat16": _autocast,
-    }
-    for way, change in changes.items():
-        if change is _autocast and ledger.cuda.autocast:
-            continue
-        with contextlib.suppress(RuntimeError, TypeError):  # not every model takes it
-            changed = _second_step(make, change)
-            yield way, changed.highest(changed.start)[0]
-
-
-def _zero_first(ledger):
-    for optimizer in ledger.optimizers:
-        optimizer.zero_grad()
-
-
-def _recompute(ledger):
-    """In each outermost nn.Sequential or nn.ModuleList."""
-    lists = [m for m in ledger.modules if isinstance(m, (nn.Sequential, nn.ModuleList))]
-    inner = {part for m in lists for child in m for part in child.modules()}
-    options = {"use_reentrant": False, "preserve_rng_state": False}
-    for blocks in set(lists) - inner:
-        for block in blocks:
-            block.forward = functools.partial(checkpoint, block.forward, **options)
-
-
-def _autocast(ledger):
-    for root in set(ledger.modules) - set(ledger.children):
-        root.forward = torch.autocast("cuda", torch.bfloat16)(root.forward)
+def _lowered(make, ledger, limit):
+    """Change → the peak with it, the lowest first, of those below the limit."""
+    peaks = sorted((nbytes, way) for way, nbytes in ways(make, ledger))
+    return {way: nbytes for nbytes, way in peaks if nbytes < limit}

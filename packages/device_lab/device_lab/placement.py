@@ -75,18 +75,18 @@ def left_behind(
         raise LabError(f"left_behind asks an nn.Module, this is {type(model).__name__}")
     tensors = dict(model.named_parameters()) | dict(model.named_buffers())
     device = torch.device(device) if device else _most(tensors.values())
-    found = list(_unregistered(model, {id(x) for x in tensors.values()}))
-    found += [
+    left = list(_unregistered(model, {id(x) for x in tensors.values()}))
+    left += [
         _left(path, x, ELSEWHERE)
         for path, x in tensors.items()
         if not _same(x.device, device)
     ]
     if optimizer is not None:
-        found += _of_optimizer(optimizer, {id(x) for x in model.parameters()})
+        left += _of_optimizer(optimizer, {id(x) for x in model.parameters()})
     unsaved = [
         name for name, _ in model.named_buffers() if name not in model.state_dict()
     ]
-    return LeftBehind(device, found, unsaved)
+    return LeftBehind(device, left, unsaved)
 
 
 def _left(path, x, why):
@@ -129,11 +129,11 @@ def _within(value, path, seen):
             yield from _within(each, f"{path}.{key}", seen)
 
 
-def _of_optimizer(optimizer, known):
+def _of_optimizer(optimizer, parameters):
     for i, group in enumerate(optimizer.param_groups):
         for k, parameter in enumerate(group["params"]):
             path = f"optimizer.param_groups[{i}].params[{k}]"
-            if id(parameter) not in known:
+            if id(parameter) not in parameters:
                 yield _left(path, parameter, FOREIGN)
             for name, x in optimizer.state.get(parameter, {}).items():
                 # Adam keeps its step on the CPU, on purpose

@@ -160,13 +160,13 @@ def measure_together(
     with _clocks.no_garbage_collection():
         samples, reasons = sample(functions, device, calls, rounds, flush)
     shared = {"clock": clock, "cold": cold, "settings": settings()}
-    found = {}
+    measurements = {}
     for name, (first, _, calls, remarks) in warm.items():
         remarks += [f"the GPU was slowed down by its {reason}" for reason in reasons]
         remarks += _spread(samples[name])
-        kept = {"calls": calls, "first": first, "remarks": tuple(remarks)}
-        found[name] = Measurement(tuple(samples[name]), **shared, **kept)
-    return found
+        own = {"calls": calls, "first": first, "remarks": tuple(remarks)}
+        measurements[name] = Measurement(tuple(samples[name]), **shared, **own)
+    return measurements
 
 
 def _second_call(fn, device):
@@ -181,11 +181,11 @@ def _rounds(most):
 
 def _clock(clock, device):
     """The clock that is asked for, or the best one of the device where it is None."""
-    known = ["host", "device"] if device.type == "cuda" else ["host"]
+    clocks = ["host", "device"] if device.type == "cuda" else ["host"]
     if clock is None:
-        return known[-1]
-    if clock not in known:
-        use = " or ".join(map(repr, known))
+        return clocks[-1]
+    if clock not in clocks:
+        use = " or ".join(map(repr, clocks))
         raise LabError(f"no {clock!r} clock on {device.type}: use clock={use}")
     return clock
 

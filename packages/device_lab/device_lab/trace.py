@@ -49,8 +49,8 @@ def _read(path):
     opened = gzip.open if str(path).endswith(".gz") else open
     with opened(path, "rt", encoding="utf-8") as file:
         try:
-            found = json.load(file)
-            return _in_order(found["traceEvents"] if isinstance(found, dict) else found)
+            trace = json.load(file)
+            return _in_order(trace["traceEvents"] if isinstance(trace, dict) else trace)
         except (AttributeError, KeyError, TypeError, ValueError):
             raise LabError(f"{path} holds no Chrome trace") from None
 
@@ -94,8 +94,8 @@ class Busy(NamedTuple):
         return "\n".join(lines)
 
 
-def _rows(found):
-    most = list(found.items())[:3]
+def _rows(seconds_of):
+    most = list(seconds_of.items())[:3]
     return [f"{time_text(seconds):>9}  {name[:74]}" for name, seconds in most]
 
 
@@ -177,7 +177,7 @@ def _length(spans):
 
 def _within(threads, gaps):
     """What the host was in during the gaps, which are in order: name → seconds."""
-    found, seen = collections.Counter(), []
+    seconds, seen = collections.Counter(), []
     for events in threads.values():
         first = 0
         for start, end, name in _innermost(events):
@@ -186,11 +186,11 @@ def _within(threads, gaps):
             i = first
             while i < len(gaps) and gaps[i][0] < end:
                 span = max(start, gaps[i][0]), min(end, gaps[i][1])
-                found[name] += (span[1] - span[0]) / 1e6
+                seconds[name] += (span[1] - span[0]) / 1e6
                 seen.append(span)
                 i += 1
-    found[NOTHING] = (_length(gaps) - _length(_union(seen))) / 1e6
-    return dict(found.most_common())
+    seconds[NOTHING] = (_length(gaps) - _length(_union(seen))) / 1e6
+    return dict(seconds.most_common())
 
 
 def _innermost(events):

@@ -31,22 +31,22 @@ class Broken(nn.Module):
 
 
 def test_graphs_breaks_with_their_line_and_other_inputs():
-    found = does_it_pay(
+    pays = does_it_pay(
         Broken(), torch.ones(2, 4), other_inputs=(torch.ones(3, 4),), **EAGER
     )
-    assert found.graphs == 2 and found.others == 2 and found.recompiled == 0
+    assert pays.graphs == 2 and pays.others == 2 and pays.recompiled == 0
     line = Broken.forward.__code__.co_firstlineno + 2
-    assert found.breaks == [
+    assert pays.breaks == [
         f"test_compiling.py:{line}: an if or while asks for a tensor's value"
     ]
-    assert found.agree and found.difference < 1e-5
-    assert "graph breaks: 1" in str(found) and "other inputs: 2" in str(found)
+    assert pays.agree and pays.difference < 1e-5
+    assert "graph breaks: 1" in str(pays) and "other inputs: 2" in str(pays)
 
 
 def test_a_break_whose_reason_dynamo_does_not_keep():
     frame = traceback.FrameSummary("model.py", 50, "forward")
-    found = types.SimpleNamespace(reason="step_unsupported", user_stack=[frame])
-    assert _where(found).startswith("model.py:50: cannot be compiled")
+    reason = types.SimpleNamespace(reason="step_unsupported", user_stack=[frame])
+    assert _where(reason).startswith("model.py:50: cannot be compiled")
 
 
 def test_of_the_same_code_compiled_before_it_says_so():
@@ -54,8 +54,8 @@ def test_of_the_same_code_compiled_before_it_says_so():
         return x * 2
 
     assert does_it_pay(twice, torch.ones(3), **EAGER).graphs == 1
-    found = does_it_pay(twice, torch.ones(3), **EAGER)
-    assert found.graphs == 0 and "compiled before" in str(found)
+    pays = does_it_pay(twice, torch.ones(3), **EAGER)
+    assert pays.graphs == 0 and "compiled before" in str(pays)
 
 
 @pytest.mark.timed
@@ -63,8 +63,8 @@ def test_what_compiling_makes_slower_never_pays_back():
     def twice(x):
         return x * 2
 
-    found = does_it_pay(twice, torch.ones(3), **EAGER)
-    assert "slower" in found.verdict and found.calls == math.inf
+    pays = does_it_pay(twice, torch.ones(3), **EAGER)
+    assert "slower" in pays.verdict and pays.calls == math.inf
 
 
 def test_a_compiled_model_is_compared_with_what_is_in_it(monkeypatch):
@@ -87,8 +87,8 @@ def test_a_model_that_compiles_in_every_call():
         state["tag"] = state["tag"][1:] + state["tag"][0]
         return x + ord(state["tag"][0])
 
-    found = does_it_pay(turns, torch.ones(3), **EAGER)
-    assert found.recompiled > 0 and "same inputs" in str(found)
+    pays = does_it_pay(turns, torch.ones(3), **EAGER)
+    assert pays.recompiled > 0 and "same inputs" in str(pays)
 
 
 def test_gradients_and_buffers_are_put_back():
@@ -96,11 +96,11 @@ def test_gradients_and_buffers_are_put_back():
     model(torch.randn(8, 4)).sum().backward()
     before = {name: x.clone() for name, x in model.state_dict().items()}
     gradient = model[0].weight.grad
-    kept = gradient.clone()
+    values = gradient.clone()
     x = torch.randn(8, 4, requires_grad=True)
-    found = does_it_pay(model, x, **EAGER)
-    assert found.agree and x.grad is None
-    assert model[0].weight.grad is gradient and torch.equal(gradient, kept)
+    pays = does_it_pay(model, x, **EAGER)
+    assert pays.agree and x.grad is None
+    assert model[0].weight.grad is gradient and torch.equal(gradient, values)
     assert all(torch.equal(x, before[name]) for name, x in model.state_dict().items())
 
 
@@ -123,10 +123,10 @@ def test_outputs_that_differ_and_outputs_that_vary():
     def differs(x):
         return x * 2 if torch.compiler.is_compiling() else x
 
-    found = does_it_pay(differs, torch.ones(3), **EAGER)
-    assert found.agree is False and found.difference == 1 and "DIFFER" in str(found)
-    found = does_it_pay(nn.Dropout(), torch.ones(99), **EAGER)
-    assert found.agree is None and "vary" in str(found)
+    pays = does_it_pay(differs, torch.ones(3), **EAGER)
+    assert pays.agree is False and pays.difference == 1 and "DIFFER" in str(pays)
+    pays = does_it_pay(nn.Dropout(), torch.ones(99), **EAGER)
+    assert pays.agree is None and "vary" in str(pays)
 
 
 def test_how_far_apart_is_judged_by_the_kind_of_number():
@@ -157,10 +157,10 @@ def test_what_pays_pays_after_first_call_over_gain():
             slow()
         return x * 2
 
-    found = does_it_pay(waits, torch.ones(3), **EAGER)
-    assert "It pays" in found.verdict and found.gain.low > 1, str(found)
-    assert found.calls == found.first / (found.gain.before - found.gain.after)
-    assert len(str(found).splitlines()) <= 10
+    pays = does_it_pay(waits, torch.ones(3), **EAGER)
+    assert "It pays" in pays.verdict and pays.gain.low > 1, str(pays)
+    assert pays.calls == pays.first / (pays.gain.before - pays.gain.after)
+    assert len(str(pays).splitlines()) <= 10
 
 
 def test_errors():
@@ -185,9 +185,9 @@ def test_errors():
 
 
 def test_a_pytorch_that_does_not_tell(monkeypatch):
-    monkeypatch.setattr(compiling, "_told", lambda: (None, None))
-    found = does_it_pay(lambda x: x - 1, torch.ones(2), other_inputs=None, **EAGER)
-    assert found.graphs is None and "graphs" not in str(found)
+    monkeypatch.setattr(compiling, "_compiled_so_far", lambda: (None, None))
+    pays = does_it_pay(lambda x: x - 1, torch.ones(2), other_inputs=None, **EAGER)
+    assert pays.graphs is None and "graphs" not in str(pays)
 
 
 @pytest.mark.timed
@@ -196,6 +196,6 @@ def test_inductor_fuses():
     def gate(x):
         return x * (x + 3).clamp(0, 6) / 6
 
-    found = does_it_pay(gate, torch.randn(2**20), seconds=0.5)
-    assert found.graphs == 1 and found.agree, str(found)
-    assert found.gain.times > 1.2 and found.calls < math.inf, str(found)
+    pays = does_it_pay(gate, torch.randn(2**20), seconds=0.5)
+    assert pays.graphs == 1 and pays.agree, str(pays)
+    assert pays.gain.times > 1.2 and pays.calls < math.inf, str(pays)

@@ -48,8 +48,8 @@ def part(milliseconds, spread=0.01):
 )
 def test_the_verdict_follows_the_times(times, pinned, device, workers, who, says):
     parts = {name: part(each) for name, each in times.items()}
-    found, verdict = _judge(parts, pinned, device, workers)
-    assert found == who and says in verdict
+    answer, verdict = _judge(parts, pinned, device, workers)
+    assert answer == who and says in verdict
 
 
 def test_what_cannot_be_told_apart_is_said_to_be_as_long():
@@ -69,8 +69,8 @@ def test_a_piece_of_the_loop_counts_as_one_in_its_middle(returned, done, each):
     step that waits for itself leaves nothing to wait for.
     """
     with mock.patch.object(loader, "_seconds", lambda *_: (returned, done)):
-        found = loader._timed(CPU, 3, [], lambda: None, load=8)
-        assert found.median == each
+        part = loader._timed(CPU, 3, [], lambda: None, load=8)
+        assert part.median == each
         assert loader._timed(CPU, 3, [], None, launch=True).median == returned
 
 
@@ -85,8 +85,8 @@ def test_without_workers_a_loader_saves_no_more_than_its_own_time():
     def sometimes_slow(batch):  # slow in the loop, not with the batch that is kept
         time.sleep(0.001 if batch[0] == 0 else 0.004)
 
-    found = who_waits([torch.zeros(1), *[torch.ones(1)] * 99], sometimes_slow, "cpu")
-    assert found.saved == found.parts["loader"].median / found.parts["loop"].median
+    pace = who_waits([torch.zeros(1), *[torch.ones(1)] * 99], sometimes_slow, "cpu")
+    assert pace.saved == pace.parts["loader"].median / pace.parts["loop"].median
 
 
 class Items(Dataset):
@@ -108,24 +108,24 @@ def sleeping(seconds):
 @pytest.mark.timed
 def test_a_slow_loader_a_slow_step_and_two_that_take_turns():
     slow, quick = (DataLoader(Items(s), batch_size=2) for s in (0.003, 0))
-    found = who_waits(slow, sleeping(0), "cpu", batches=22)
-    assert found.who == "loader" and found.saved > 0.8, str(found)
-    found = who_waits(quick, sleeping(0.006), "cpu", batches=22)
-    assert found.who == "step" and found.saved < 0.3, str(found)
-    found = who_waits(slow, sleeping(0.006), "cpu", batches=22)
-    assert found.who == "between" and 0.3 < found.saved < 0.7, str(found)
-    assert max(map(len, str(found).splitlines())) <= 88
+    pace = who_waits(slow, sleeping(0), "cpu", batches=22)
+    assert pace.who == "loader" and pace.saved > 0.8, str(pace)
+    pace = who_waits(quick, sleeping(0.006), "cpu", batches=22)
+    assert pace.who == "step" and pace.saved < 0.3, str(pace)
+    pace = who_waits(slow, sleeping(0.006), "cpu", batches=22)
+    assert pace.who == "between" and 0.3 < pace.saved < 0.7, str(pace)
+    assert max(map(len, str(pace).splitlines())) <= 88
 
 
 @pytest.mark.timed
 def test_workers_load_while_the_step_works_and_cost_their_start_in_each_epoch():
     options = {"batch_size": 2, "num_workers": 2, "multiprocessing_context": "fork"}
     stay = DataLoader(Items(0.004), persistent_workers=True, **options)
-    found = who_waits(stay, sleeping(0.05), "cpu", batches=22)
-    assert found.who == "step" and found.parts["loader"].median < 0.01, str(found)
+    pace = who_waits(stay, sleeping(0.05), "cpu", batches=22)
+    assert pace.who == "step" and pace.parts["loader"].median < 0.01, str(pace)
     start = DataLoader(Items(0, count=4), **options)
-    found = who_waits(start, sleeping(0), "cpu", batches=22)
-    assert found.who == "start" and "persistent_workers" in found.verdict, str(found)
+    pace = who_waits(start, sleeping(0), "cpu", batches=22)
+    assert pace.who == "start" and "persistent_workers" in pace.verdict, str(pace)
 
 
 def test_parts_of_a_batch_that_has_to_be_moved():
@@ -141,9 +141,9 @@ def test_parts_of_a_batch_that_has_to_be_moved():
         def __iter__(self):
             return ({"x": torch.ones(3, 3), "name": i} for i in range(5))
 
-    found = who_waits(Dicts(), step, "meta", batches=11)
+    pace = who_waits(Dicts(), step, "meta", batches=11)
     names = ["loop", "loader", "step", "launch", "step, no copy", "copy"]
-    assert list(found.parts) == names
+    assert list(pace.parts) == names
     assert set(seen) == set(range(5)) and set(seen[-30:]) == {0}, "the first is kept"
 
 
@@ -162,8 +162,8 @@ def test_a_batch_whose_to_changes_itself_is_moved_as_a_copy():
 
 
 def test_a_step_that_wants_the_batch_as_it_came():
-    found = who_waits([torch.ones(2)], lambda b: b.numpy() + 1, "meta", batches=11)
-    assert list(found.parts) == ["loop", "loader", "step", "launch"]
+    pace = who_waits([torch.ones(2)], lambda b: b.numpy() + 1, "meta", batches=11)
+    assert list(pace.parts) == ["loop", "loader", "step", "launch"]
 
 
 @pytest.mark.xla
@@ -181,8 +181,8 @@ def test_on_xla_each_step_is_launched_and_compiled_once():
         steps.append(1)
         return (batch.to(device) @ weight).sum()
 
-    found = who_waits([torch.ones(2, 3)] * 4, step, "xla", batches=22)
-    assert list(found.parts)[-2:] == ["step, no copy", "copy"]
+    pace = who_waits([torch.ones(2, 3)] * 4, step, "xla", batches=22)
+    assert list(pace.parts)[-2:] == ["step, no copy", "copy"]
     assert (counters.counter_value("UncachedCompile") or 0) - before <= 2
     launched = counters.counter_value("CachedCompile") or 0
     assert launched >= 0.5 * len(steps)

@@ -41,14 +41,14 @@ EXPECTED = {
 @pytest.mark.parametrize("move", [False, True], ids=["before .to", "after .to"])
 def test_attributes_are_named_by_path_device_and_size(move):
     model = blocks().to("meta") if move else blocks()
-    found = left_behind(model)
-    assert found.device.type == ("meta" if move else "cpu")
+    report = left_behind(model)
+    assert report.device.type == ("meta" if move else "cpu")
     assert {
-        left.path: (left[2], left.bytes, left.why) for left in found.found
+        left.path: (left[2], left.bytes, left.why) for left in report.found
     } == EXPECTED
-    assert {left.device.type for left in found.found} == {"cpu"}
-    assert found.unsaved == ["1.mask"]
-    assert "5 tensors, 124 bytes" in str(found) and "register_buffer" in str(found)
+    assert {left.device.type for left in report.found} == {"cpu"}
+    assert report.unsaved == ["1.mask"]
+    assert "5 tensors, 124 bytes" in str(report) and "register_buffer" in str(report)
 
 
 def test_what_it_names_stays_behind_and_nothing_else():
@@ -68,8 +68,8 @@ def test_what_it_names_stays_behind_and_nothing_else():
 
 def test_a_clean_model_and_layers_that_keep_lists_of_their_own():
     for model in (nn.LSTM(4, 4), nn.TransformerEncoderLayer(8, 2), nn.BatchNorm1d(4)):
-        found = left_behind(model)
-        assert found.found == [] and "none seen" in str(found)
+        report = left_behind(model)
+        assert report.found == [] and "none seen" in str(report)
     assert left_behind(nn.ReLU()).device.type == "cpu"
 
 
@@ -81,8 +81,8 @@ def test_parts_elsewhere():
         x.path for x in left_behind(model).found if x.why is placement.ELSEWHERE
     ]
     assert elsewhere == ["1.layer.bias", "1.mean"]
-    found = left_behind(nn.Linear(2, 2), "cuda").found
-    assert [left.path for left in found] == ["weight", "bias"]
+    tensors = left_behind(nn.Linear(2, 2), "cuda").found
+    assert [left.path for left in tensors] == ["weight", "bias"]
 
 
 def test_a_tensor_that_a_hook_computes_anew():
@@ -100,13 +100,13 @@ def test_an_optimizer_that_was_made_too_early():
     assert left_behind(model, optimizer=optimizer).found == []
     optimizer.state[model[0].weight]["exp_avg"] = torch.zeros(4, 4, device="meta")
     model[1] = nn.Linear(4, 3)
-    found = left_behind(model, optimizer=optimizer).found
-    assert [(left.why, left.shape) for left in found] == [
+    tensors = left_behind(model, optimizer=optimizer).found
+    assert [(left.why, left.shape) for left in tensors] == [
         (placement.STATE, (4, 4)),
         (placement.FOREIGN, (2, 4)),
         (placement.FOREIGN, (2,)),
     ]
-    assert found[0].path == "optimizer.param_groups[0].params[0], exp_avg"
+    assert tensors[0].path == "optimizer.param_groups[0].params[0], exp_avg"
 
 
 def test_the_step_of_adam_stays_on_the_cpu_on_purpose():
@@ -114,8 +114,8 @@ def test_the_step_of_adam_stays_on_the_cpu_on_purpose():
     optimizer = torch.optim.Adam(model.parameters())
     state = {"step": torch.ones(()), "exp_avg": torch.zeros(2, 2)}
     optimizer.state[model.weight] = state
-    (found,) = left_behind(model, optimizer=optimizer).found
-    assert found.path.endswith("exp_avg") and found.why is placement.STATE
+    (left,) = left_behind(model, optimizer=optimizer).found
+    assert left.path.endswith("exp_avg") and left.why is placement.STATE
 
 
 def test_a_device_without_an_index_is_any_of_its_kind():
@@ -127,8 +127,8 @@ def test_a_device_without_an_index_is_any_of_its_kind():
 def test_meta_makes_new_parameters_and_an_early_optimizer_keeps_the_old_ones():
     model = nn.Linear(2, 2)
     optimizer = torch.optim.SGD(model.parameters())
-    found = left_behind(model.to("meta"), optimizer=optimizer).found
-    assert {left.why for left in found} == {placement.FOREIGN} and len(found) == 2
+    foreign = left_behind(model.to("meta"), optimizer=optimizer).found
+    assert {left.why for left in foreign} == {placement.FOREIGN} and len(foreign) == 2
 
 
 @pytest.mark.xla
@@ -138,8 +138,8 @@ def test_on_xla_an_early_optimizer_keeps_the_old_parameters():
 
     model = nn.Linear(2, 2)
     optimizer = torch.optim.SGD(model.parameters())
-    found = left_behind(model.to(torch_xla.device()), "xla", optimizer).found
-    assert [left.why for left in found] == [placement.FOREIGN] * 2
+    foreign = left_behind(model.to(torch_xla.device()), "xla", optimizer).found
+    assert [left.why for left in foreign] == [placement.FOREIGN] * 2
 
 
 def test_no_module():

@@ -124,8 +124,8 @@ def test_host_clock_waits_before_and_after_each_sample(gpu):
     assert m.median == pytest.approx(2e-3, rel=0.01)
     gpu.kernel(1.0)  # already queued: not charged to the function
     cuda = torch.device("cuda")
-    found = _clocks.host_seconds(lambda: gpu.kernel(2e-3), cuda, 1)
-    assert found == pytest.approx(2e-3, rel=0.01)
+    seconds = _clocks.host_seconds(lambda: gpu.kernel(2e-3), cuda, 1)
+    assert seconds == pytest.approx(2e-3, rel=0.01)
 
 
 def test_on_a_lazy_device_each_result_is_held_until_its_work_is_launched(monkeypatch):
@@ -244,8 +244,8 @@ def test_drift_meets_all_functions_alike(gpu):
     def drifting():
         gpu.kernel(2e-3 * (1 + len(gpu.calls) / 200))
 
-    found = measure_together({"a": drifting, "b": drifting}, "cuda", n=200)
-    assert speedup(found["a"], found["b"]).times == pytest.approx(1, abs=0.05)
+    measured = measure_together({"a": drifting, "b": drifting}, "cuda", n=200)
+    assert speedup(measured["a"], measured["b"]).times == pytest.approx(1, abs=0.05)
     one, other = measure(drifting, "cuda", n=200), measure(drifting, "cuda", n=200)
     # what happens when they are timed one after the other
     assert speedup(one, other).times < 0.9

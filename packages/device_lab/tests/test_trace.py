@@ -72,24 +72,24 @@ TRACE = [
 
 
 def test_busy_merges_streams_and_says_what_the_host_did_in_the_gaps():
-    found = busy(TRACE)
-    assert found.share == pytest.approx(0.25)
-    assert found.worked == pytest.approx(250e-6)
-    assert found.window == pytest.approx(1000e-6)
-    assert found.pieces == 4
+    work = busy(TRACE)
+    assert work.share == pytest.approx(0.25)
+    assert work.worked == pytest.approx(250e-6)
+    assert work.window == pytest.approx(1000e-6)
+    assert work.pieces == 4
     expected = [(210e-6, 690e-6), (140e-6, 60e-6)]
-    assert [x for gap in found.gaps for x in gap] == pytest.approx(sum(expected, ()))
-    assert {name: round(x * 1e6) for name, x in found.longest.items()} == {
+    assert [x for gap in work.gaps for x in gap] == pytest.approx(sum(expected, ()))
+    assert {name: round(x * 1e6) for name, x in work.longest.items()} == {
         "data": 480,
         "backward op": 200,
         "aten::cat": 80,
         "aten::stack": 20,
         NOTHING: 10,
     }
-    assert round(found.idle["cudaStreamSynchronize"] * 1e6) == 40
-    assert round(found.idle["aten::item"] * 1e6) == 10
-    assert round(found.idle[NOTHING] * 1e6) == 20
-    text = str(found)
+    assert round(work.idle["cudaStreamSynchronize"] * 1e6) == 40
+    assert round(work.idle["aten::item"] * 1e6) == 10
+    assert round(work.idle[NOTHING] * 1e6) == 20
+    text = str(work)
     assert "worked 25.0% of 1 ms, in 4 pieces with 2 gaps" in text
     assert "690 µs (at 210 µs)" in text and "480 µs  data" in text
 

@@ -24,8 +24,8 @@ def xla_first():
 
 @pytest.mark.parametrize("text", TABLE)
 def test_what_waits(text):
-    found = find_waits(program(text, torch.device("cpu")))
-    assert sum(wait.times for wait in found.waits) == TABLE[text], found
+    report = find_waits(program(text, torch.device("cpu")))
+    assert sum(wait.times for wait in report.waits) == TABLE[text], report
 
 
 # The emulated device computes these without CUDA's code for the host. They wait by
@@ -49,8 +49,8 @@ SOURCES = {
 
 @pytest.mark.parametrize("text", SOURCES)
 def test_what_waits_by_the_sources(text):
-    found = find_waits(program(text, torch.device("cpu")))
-    assert sum(wait.times for wait in found.waits) == SOURCES[text], found
+    report = find_waits(program(text, torch.device("cpu")))
+    assert sum(wait.times for wait in report.waits) == SOURCES[text], report
 
 
 def test_what_the_backward_reads():
@@ -90,12 +90,12 @@ def test_the_line_what_it_is_and_how_often():
     def read(loss):
         return loss.item()
 
-    found = find_waits(training("cpu", read=read), steps=3)
-    (wait,) = found.waits
+    report = find_waits(training("cpu", read=read), steps=3)
+    (wait,) = report.waits
     assert wait.where.startswith("test_waits.py:")
     assert wait.code == "return loss.item()"
     assert (wait.operation, wait.kind, wait.times) == ("item", "value", 1)
-    text = str(found)
+    text = str(report)
     assert (
         text.startswith("1 waits in a step, on 1 line (on a CPU") and wait.code in text
     )

@@ -1,0 +1,282 @@
+"""The rules of `find_waits`: at which operators and functions of PyTorch the host waits
+for the device. A watch gets the notes: `on_device`, `mark`, `note`, `silent`.
+"""
+
+import sys
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+from torch.utils._pytree import tree_leaves
+
+from ._ledger import OWN
+
+# Operators of aten that wait on CUDA, by their sources (aten/src/ATen/native): those
+# that read values of the device's tensors → of which argument on
+VALUES = {
+    "_linalg_check_errors": 0,
+    "_linalg_eigh": 0,
+    "_linalg_svd": 0,
+    "_local_scalar_dense": 0,
+    "allclose": 0,
+    "equal": 0,
+    "histc": 0,
+    "index_fill": 3,
+    "is_nonzero": 0,
+    "linalg_eig": 0,
+    "linalg_lstsq": 0,
+    "linalg_matrix_exp": 0,
+    "linalg_pinv": 0,
+    "linspace": 0,
+    "logspace": 0,
+    "masked_fill": 2,
+    "normal": 1,
+}
+# those whose result has a size that depends on values
+SIZES = (
+    "_unique",
+    "_unique2",
+    "bincount",
+    "masked_scatter_backward",
+    "masked_select",
+    "nonzero",
+    "repeat_interleave",
+    "unique_consecutive",
+    "unique_dim",
+    "unique_dim_consecutive",
+)
+INDEXED = ("index", "index_put", "index_put_", "_index_put_impl_", "_unsafe_index")
+NAMES = {"_local_scalar_dense": "item", "_to_copy": "to", "lift_fresh": "tensor"}
+# Functions of Python whose work the dispatcher does not see, or not on the CPU
+READS = ("tolist", "numpy", "__array__", "__dlpack__", "cpu")
+FROM_PYTHON = ("tensor", "as_tensor", "asarray", "new_tensor")
+
+
+def tensors_in(tree):
+    return [x for x in tree_leaves(tree) if isinstance(x, torch.Tensor)]
+
+
+class _Call(NamedTuple):
+    """A call of an operator or function. tensors: among its arguments."""
+
+    func: Callable
+    name: str
+    args: tuple
+    kwargs: dict
+    tensors: list
+
+    def __call__(self):
+        return self.func(*self.args, **self.kwargs)
+
+
+class Operators(TorchDispatchMode):
+    """What the dispatcher sees, PyTorch's own functions included."""
+
+    def __init__(self, watch):
+        super().__init__()
+        self.watch = watch
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        if torch.is_inference_mode_enabled():  # there composed operators come whole
+            with self:
+                out = func.decompose(*args, **kwargs)
+            if out is not NotImplemented:
+                return out
+        name = func.overloadpacket.__name__
+        call = _Call(func, name, args, kwargs, tensors_in(args))
+        kind = self.kind(call)
+        if kind:
+            self.watch.note(NAMES.get(name, name.strip("_2")), kind)
+        out = call()
+        self.follow(call, out, kind)
+        return out
+
+    def follow(self, call, out, kind):
+        """Mark what is on the host now: made there, or of tensors of the host alone."""
+        watch, name = self.watch, call.name
+        tensors = tensors_in((call.args, call.kwargs))
+        made = name == "lift_fresh" or (name == "scalar_tensor" and watch.bracket)
+        here = tensors and not any(map(watch.on_device, tensors))
+        if (made and not kind) or here:
+            watch.mark(out, number=made and watch.bracket)
+        if name == "_pack_padded_sequence":  # the batches' sizes
+            watch.mark(out[1])
+
+    def kind(self, call):
+        """Why the host waits for this call, a key of MENDS, or None."""
+        rule = self.RULES.get(call.name) or self.RULES.get(call.name.rstrip("_"))
+        return rule(self, call) if rule and call.tensors else None
+
+    def value(self, call):
+        read = tensors_in(call.args[VALUES[call.name.rstrip("_")] :])
+        # histc reads if it is given no range
+        ranged = call.name == "histc" and len(call.args) > 2
+        return "value" if any(map(self.watch.on_device, read)) and not ranged else None
+
+    def size(self, call):
+        given = call.kwargs.get("output_size")
+        return None if given or not self.watch.on_device(call.tensors[0]) else "size"
+
+    def indexed(self, call):
+        there = self.watch.on_device
+        if not there(call.tensors[0]):
+            return None
+        indices = [x for x in call.args[1] if isinstance(x, torch.Tensor)]
+        masks = [x for x in indices if x.dtype in (torch.bool, torch.uint8)]
+        puts = "put" in call.name
+        number = puts and call.args[2].numel() == 1 and not there(call.args[2])
+        if any(map(there, masks)):
+            # x[mask] = 0 is masked_fill (canDispatchToMaskedFill)
+            fills = number and len(indices) == 1 and not any(call.args[3:])
+            return None if fills else "size"
+        return "to the device" if number or not all(map(there, indices)) else None
+
+    def moved(self, call):
+        target = call.kwargs.get("device")
+        if target is None or call.kwargs.get("non_blocking"):
+            return None
+        ends = call.tensors[0].device.type, torch.device(target).type
+        if ends.count("cpu") != 1 or "meta" in ends:
+            return None
+        return "to the host" if ends[1] == "cpu" else "to the device"
+
+    def copied(self, call):
+        into, source = map(self.watch.on_device, call.args[:2])
+        if into == source or call.kwargs.get("non_blocking") or any(call.args[2:]):
+            return None
+        return "to the device" if into else "to the host"
+
+    def chosen(self, call):
+        """torch.where, of tensors here and there."""
+        places = {self.watch.on_device(x) for x in call.tensors}
+        return "to the device" if len(places) == 2 else None
+
+    def lifted(self, call):
+        """A tensor of Python's numbers; in brackets of a list."""
+        (x,) = call.tensors
+        if not self.watch.on_device(x):
+            return None
+        copied = x.dim() if self.watch.bracket else self.watch.device
+        return "to the device" if copied else None
+
+    RULES = {
+        **dict.fromkeys(VALUES, value),
+        **dict.fromkeys(SIZES, size),
+        **dict.fromkeys(INDEXED, indexed),
+        "_to_copy": moved,
+        "copy_": copied,
+        "where": chosen,
+        "lift_fresh": lifted,
+    }
+
+
+class Functions(TorchFunctionMode):
+    """What only the call in Python shows: where tensors are made; on a CPU, sent."""
+
+    def __init__(self, watch):
+        super().__init__()
+        self.watch = watch
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        name, kwargs = getattr(func, "__name__", ""), kwargs or {}
+        call = _Call(func, name, args, kwargs, tensors_in((args, kwargs)))
+        there = [x for x in call.tensors if self.watch.on_device(x)]
+        rule = self.ANYWHERE.get(name)
+        on_cpu = all(x.device.type == "cpu" for x in call.tensors)
+        if not (rule or self.watch.device) and on_cpu:
+            rule = self.ON_A_CPU.get(name, Functions.other)
+        return rule(self, call, there) if rule else call()
+
+    def bracketed(self, call, there):
+        """x[i], x[i] = y"""
+        if not self.watch.on_device(call.args[0]):
+            return call()
+        self.watch.bracket = 1
+        try:
+            return call()
+        finally:
+            self.watch.bracket = 0
+
+    def printed(self, call, there):
+        if there:  # it switches modes off
+            self.watch.note("print", "value")
+        return call()
+
+    def ctc_loss(self, call, there):
+        if not there:
+            return call()
+        self.watch.note(call.name, "to the device")  # its lengths
+        with _disable_current_modes():  # under them it refuses those of the host
+            return call()
+
+    def made(self, call, there):
+        """torch.tensor and its like: from numbers, or from tensors in a list."""
+        own = call.name == "new_tensor"
+        data = call.args[own:][:1]
+        device = call.kwargs.get("device") or (own and there[:1])
+        if device == "cpu" and sys._getframe(2).f_code.co_filename.startswith(OWN):
+            device = None  # an optimizer's counter
+        single = any(map(torch.is_tensor, data))
+        if not single:
+            for _ in there[own:]:
+                self.watch.note(call.name, "value")
+        if device and not (self.watch.device or (single and there)):
+            return self.sent(call, call.name)
+        return call()
+
+    def moved(self, call, there):
+        """.to and .type_as"""
+        target = [*call.args[1:2], call.kwargs.get("device")]
+        named = any(isinstance(each, (str, torch.device)) for each in target)
+        here = call.tensors and not self.watch.on_device(call.tensors[0])
+        if here and (there or named):
+            return self.sent(call, "to")
+        return self.other(call, there)
+
+    def sent(self, call, name):
+        """On a CPU: to the device, a copy."""
+        if not call.kwargs.get("non_blocking") and True not in call.args[2:]:
+            self.watch.note(name, "to the device")
+        out = call()
+        out = out.clone() if any(out is each for each in call.args) else out
+        vars(out).pop("_on_host", None)
+        return out
+
+    def one_hot(self, call, there):
+        """CUDA does not check the labels."""
+        if there and [*call.args[1:], *call.kwargs.values()] in ([], [-1]):
+            self.watch.note(call.name, "value")
+        with self.watch.silent():
+            return call()
+
+    def read(self, call, there):
+        out = call()
+        if there:
+            self.watch.note(call.name, "to the host")
+        if call.name == "cpu":
+            out = out.clone() if there else out
+            self.watch.mark(out)
+        return out
+
+    def other(self, call, there):
+        out = call()
+        if not (call.tensors or call.kwargs.get("device")):
+            self.watch.mark(out)
+        return out
+
+    ANYWHERE = {
+        "__getitem__": bracketed,
+        "__setitem__": bracketed,
+        "__repr__": printed,
+        "ctc_loss": ctc_loss,
+        **dict.fromkeys(FROM_PYTHON, made),
+    }
+    ON_A_CPU = {
+        "to": moved,
+        "type_as": moved,
+        "one_hot": one_hot,
+        **dict.fromkeys(READS, read),
+    }
