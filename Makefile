@@ -128,7 +128,9 @@ test: env-test
 	@$(VENV) -m tools.tally
 
 # Here and below one thread a process: what they compute is small, the cores are busy.
-UNIT := -m pytest tests --ignore=tests/lessons/test_browser.py --ignore=tests/site/built
+PACKAGES := $(wildcard packages/*/tests)
+UNIT := -m pytest tests $(PACKAGES) --ignore=tests/lessons/test_browser.py \
+    --ignore=tests/site/built
 TWO := -n 2 --dist worksteal
 test-unit: env-test
 	OMP_NUM_THREADS=1 $(VENV) $(UNIT) $(TWO) -m "not slow and not timed and not weekly" \
@@ -177,8 +179,8 @@ env-test-tpu:
 test-tpu: test-tpu-unit test-tpu-lessons
 
 test-tpu-unit: env-test-tpu
-	$(ON_XLA) $(TPU) -m pytest -m xla tests/utils tests/scripts/test_train_xla.py \
-	    tests/scripts/test_train.py
+	$(ON_XLA) $(TPU) -m pytest -m xla tests/utils packages/device_lab/tests \
+	    tests/scripts/test_train_xla.py tests/scripts/test_train.py
 
 test-tpu-lessons: env-test-tpu
 	OMP_NUM_THREADS=1 LAB_STRICT=1 LAB_UNTIMED=1 $(ON_XLA) \
@@ -208,15 +210,16 @@ env-test-next:
 test-next: env-test-next
 	$(NEXT) $(NBVAL) --findings $(LESSONS)
 
-# A CUDA build of PyTorch above GPUs that do not exist:
-# packages/emulated_cuda.
+# A CUDA build of PyTorch above GPUs that do not exist: packages/emulated_cuda.
 env-test-cuda:
 	$(SETUP) --venv .venv-cuda --requirements tests/cuda-requirements.txt $(OTHER) \
 	    --build plain
 
 test-emulated: env-test-cuda
-	$(CUDA) -m emulated_cuda.run --gpus 2 $(CUDA) -m pytest packages/emulated_cuda/tests/checks.py
-	$(CUDA) -m emulated_cuda.run $(CUDA) -m pytest packages/device_lab/tests/cuda_*.py -m "not timed"
+	$(CUDA) -m emulated_cuda.run --gpus 2 $(CUDA) -m pytest \
+	    packages/emulated_cuda/tests/checks.py
+	$(CUDA) -m emulated_cuda.run $(CUDA) -m pytest \
+	    packages/device_lab/tests/cuda_*.py -m "not timed"
 
 # Each lesson twice in one kernel on a T4, and once on an H200 that asks which GPU it has;
 # EMULATED=--once: each once, on a T4.
