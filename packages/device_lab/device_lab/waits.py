@@ -5,6 +5,7 @@ Lesson 04 explains why they cost time.
 import collections
 import contextlib
 import linecache
+import numbers
 import sys
 from collections.abc import Callable
 from typing import NamedTuple
@@ -41,6 +42,9 @@ NAMES = {"_local_scalar_dense": "item", "_to_copy": "to", "lift_fresh": "tensor"
 # Functions of Python whose work the dispatcher does not see, or not on the CPU
 READS = "tolist numpy __array__ __dlpack__ cpu".split()
 FROM_PYTHON = "tensor as_tensor asarray new_tensor".split()
+# Since 2.15 a number that is assigned is made on the device, and a single index stays
+# on a GPU: asTensor and canKeepScalarIndexOnDevice in ATen/TensorIndexing.h
+STAYS = torch.__version__ >= (2, 15)
 SYNCHRONIZE = [torch.cuda, torch.mps, torch.xpu, torch.accelerator, torch.cpu]
 SYNCHRONIZE += [torch.cuda.Event, torch.cuda.Stream]
 
@@ -121,12 +125,13 @@ def find_waits(step: Callable[[], object], steps: int = 1) -> Waits:
 class _Seen:
     """counts: (place, operation, kind) → how often. device: type of the accelerator
     that tensors were on. On a CPU, _on_host marks the tensors of the host. bracket:
-    while a tensor on the device is indexed.
+    while a tensor on the device is indexed; stays: indices that it does not read then.
     """
 
     def __init__(self):
         self.counts, self.device = collections.Counter(), None
         self.quiet = self.bracket = 0
+        self.stays = []
 
     @contextlib.contextmanager
     def watching(self):
@@ -218,6 +223,7 @@ class _Operators(TorchDispatchMode):
         out = func(*args, **kwargs)
         given = _tensors((args, kwargs))
         made = name == "lift_fresh" or (name == "scalar_tensor" and self.seen.bracket)
+        made = made and not (self.seen.bracket and STAYS)
         if (made and not kind) or (given and not any(map(self.seen.on_device, given))):
             self.seen.mark(out, number=made and self.seen.bracket)
         if name == "_pack_padded_sequence":  # the batches' sizes
@@ -226,6 +232,8 @@ class _Operators(TorchDispatchMode):
 
     def kind(self, name, args, kwargs):
         there, given, plain = self.seen.on_device, _tensors(args), name.rstrip("_")
+        if name == "_local_scalar_dense" and any(args[0] is x for x in self.seen.stays):
+            return None
         if plain in VALUES and any(map(there, _tensors(args[VALUES[plain] :]))):
             # histc reads if it is given no range
             return None if name == "histc" and len(args) > 2 else "value"
@@ -274,11 +282,11 @@ class _Functions(TorchFunctionMode):
         given = _tensors((args, kwargs))
         there = [x for x in given if seen.on_device(x)]
         if name in ("__getitem__", "__setitem__") and seen.on_device(args[0]):
-            seen.bracket = 1
+            seen.bracket, seen.stays = 1, _staying(seen, *args)
             try:
                 return func(*args, **kwargs)
             finally:
-                seen.bracket = 0
+                seen.bracket, seen.stays = 0, []
         if name == "__repr__" and there:  # it switches modes off
             seen.note("print", "value")
         if name == "ctc_loss" and there:
@@ -327,6 +335,19 @@ class _Functions(TorchFunctionMode):
         out = out.clone() if any(out is each for each in args) else out
         vars(out).pop("_on_host", None)
         return out
+
+
+def _staying(seen, target, index, value=None):
+    """Indices that a GPU does not read to assign `value`, a number."""
+    fits = isinstance(value, numbers.Number)
+    if isinstance(value, torch.Tensor):
+        one = value.dim() == 0 and value.dtype == target.dtype
+        fits = one and seen.on_device(value)
+    if not (fits and STAYS):
+        return []
+    parts = index if isinstance(index, tuple) else (index,)
+    whole = (torch.int64, torch.int32)
+    return [x for x in _tensors(parts) if x.dim() == 0 and x.dtype in whole]
 
 
 def _tensors(tree):
