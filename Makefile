@@ -35,7 +35,8 @@ MARK ?=
 .PHONY: env-test-cuda env-test-torchtpu lab lab-emulated format check outputs lint
 .PHONY: test test-all test-torchtpu
 .PHONY: test-unit test-slow test-lessons test-timed test-exercises test-browser
-.PHONY: test-tpu test-tpu-unit test-tpu-lessons test-colab test-next test-emulated
+.PHONY: test-tpu test-tpu-unit test-tpu-lessons test-colab test-emulated
+.PHONY: test-next test-next-unit test-next-lessons
 .PHONY: test-cuda record record-emulated site single test-site test-single bench clean
 
 help:
@@ -67,8 +68,8 @@ help-all: help
 	@echo "make test-site       the website, every page in a browser; single files"
 	@echo "More, each week; N=03 goes with tpu, browser, colab, next, single, too"
 	@echo "make test-colab      every lesson with the versions of Colab's GPU runtime"
-	@echo "make test-next       every lesson with the newest PyTorch: what it says"
-	@echo "                     otherwise than announced"
+	@echo "make test-next       with the newest PyTorch: the tests of kit and exercises, and"
+	@echo "                     what lessons say otherwise than announced"
 	@echo "make test-torchtpu   lessons 13, 03 and 08 under TorchTPU, on XLA's CPU device"
 	@echo "                     (Linux on x86-64, cc)"
 	@echo "make test-single     every lesson as one file, with Colab's versions, without"
@@ -202,7 +203,16 @@ env-test-next:
 	@sed 's/^torch==.*/torch/' requirements.txt > build/next-requirements.txt
 	$(SETUP) --venv .venv-next --requirements build/next-requirements.txt $(OTHER) --upgrade
 
+# The tests of the kit, of what lessons share, and of the exercises. -k: what one finds
+# does not hide what the other does.
+ON_NEXT := tests/utils tests/simulate tests/exercises packages/device_lab/tests
 test-next: env-test-next
+	$(MAKE) -k test-next-unit test-next-lessons
+
+test-next-unit: env-test-next
+	OMP_NUM_THREADS=1 $(NEXT) -m pytest $(ON_NEXT) -m "not timed"
+
+test-next-lessons: env-test-next
 	$(NEXT) $(NBVAL) --findings $(LESSONS)
 
 # A CUDA build of PyTorch above GPUs that do not exist:

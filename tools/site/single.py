@@ -25,6 +25,8 @@ ALWAYS = (
     "simulate/*.py",
     "course/*.py",
     "lookup/*.py",
+    "notebooks/exercises/__init__.py",
+    "notebooks/exercises/doubles/*.py",
     "notebooks/recorded/published.json",
     "LICENSE",
     "LICENSE-text",

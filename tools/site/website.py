@@ -51,7 +51,7 @@ ELSEWHERE = {"docs/kit.md": "packages/device_lab/README.md"}
 PAGES = [page for page in LOOK_UP if page != "genindex"] + ABOUT
 # addresses that were given away, and where what stood there stands now
 MOVED = {"docs/names.html": "../genindex.html", "docs/status.html": "evidence.html"}
-NAMES = ["map", "lessons", "cells", "exercises", "recording", "site", "tests"]
+NAMES = "map lessons cells exercises recording site new_pytorch tests".split()
 FOR_CONTRIBUTORS = ["CONTRIBUTING", *(f"docs/contributing/{name}" for name in NAMES)]
 # of README's table of lessons: number, name, stem of the file
 ROW = re.compile(r"^\| (\d\d) \| \[(.+?)\]\(notebooks/(.+?)\.ipynb\)", re.M)
