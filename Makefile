@@ -35,8 +35,9 @@ MARK ?=
 .PHONY: env-test-cuda env-test-torchtpu lab lab-emulated format check outputs lint minutes
 .PHONY: test test-all test-torchtpu
 .PHONY: test-unit test-slow test-lessons test-timed test-exercises test-browser
-.PHONY: test-tpu test-tpu-unit test-tpu-lessons test-colab test-next test-emulated
-.PHONY: test-cuda record record-emulated site test-site bench clean
+.PHONY: test-tpu test-tpu-unit test-tpu-lessons test-colab test-emulated test-cuda
+.PHONY: test-next test-next-unit test-next-lessons record record-emulated site test-site
+.PHONY: bench clean
 
 help:
 	@echo "make lab             open your copies of the lessons, in the folder work"
@@ -68,8 +69,8 @@ help-all: help
 	@echo "make test-site       the website, every page in a browser"
 	@echo "More, each week; N=03 goes with tpu, browser, colab, next, too"
 	@echo "make test-colab      every lesson with the versions of Colab's GPU runtime"
-	@echo "make test-next       every lesson with the newest PyTorch: what it says"
-	@echo "                     otherwise than announced"
+	@echo "make test-next       with the newest PyTorch: the tests of kit and exercises, and"
+	@echo "                     what lessons say otherwise than announced"
 	@echo "make test-torchtpu   lessons 13, 03 and 08 under TorchTPU, on XLA's CPU device"
 	@echo "                     (Linux on x86-64, cc)"
 	@echo "make test-exercises  every mutant of every solution, against the checks"
@@ -207,7 +208,16 @@ env-test-next:
 	@sed 's/^torch==.*/torch/' requirements.txt > build/next-requirements.txt
 	$(SETUP) --venv .venv-next --requirements build/next-requirements.txt $(OTHER) --upgrade
 
+# The tests of the kit, of what lessons share, and of the exercises. -k: what one finds
+# does not hide what the other does.
+ON_NEXT := tests/utils tests/simulate tests/exercises packages/device_lab/tests
 test-next: env-test-next
+	$(MAKE) -k test-next-unit test-next-lessons
+
+test-next-unit: env-test-next
+	OMP_NUM_THREADS=1 $(NEXT) -m pytest $(ON_NEXT) -m "not timed"
+
+test-next-lessons: env-test-next
 	$(NEXT) $(NBVAL) --findings $(LESSONS)
 
 # A CUDA build of PyTorch above GPUs that do not exist: packages/emulated_cuda.

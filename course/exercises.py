@@ -1,7 +1,7 @@
 """Exercises: check an answer, give hints, show the solution, show the score.
 
 Each lesson's exercises stand in notebooks/exercises/<lesson>.py as a list named
-EXERCISES.
+EXERCISES. What only their checks use they import from `exercises.doubles`.
 """
 
 import ctypes
@@ -23,6 +23,8 @@ from course.score import keep_score, load_score
 from device_lab.errors import LabError
 
 FOLDER = COURSE / "notebooks" / "exercises"
+if str(FOLDER.parent) not in sys.path:
+    sys.path.insert(0, str(FOLDER.parent))  # for `import exercises.doubles`
 # What a check may take. Those of the course compute for up to four seconds, which were
 # more than a minute where sixteen processes shared two cores.
 SECONDS = 120

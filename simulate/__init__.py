@@ -1,4 +1,3 @@
-"""Devices that are not there: simulators that are pure functions, toys made of threads
-that let a reader without a GPU experiment, and doubles that note what an answer to an
-exercise does (streams, ranks, clocks, AMP steps, files).
+"""Devices that are not there: simulators that are pure functions, and toys made of
+threads that let a reader without a GPU experiment.
 """

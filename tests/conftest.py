@@ -120,7 +120,8 @@ def kernel():
             with pytest.raises(RuntimeError):
                 asyncio.get_running_loop()
             environment = {**os.environ, **(env or {})}
-            reset = RESET.format(env=environment, folder=str(folder), packages=PACKAGES)
+            packages = (*PACKAGES, "exercises")
+            reset = RESET.format(env=environment, folder=str(folder), packages=packages)
             cell = nbformat.v4.new_code_cell(reset)
             owner.execute_cell(cell, 0, store_history=False)
             options = {**runner.PATIENT, "timeout": 600, **options}

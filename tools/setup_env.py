@@ -15,13 +15,17 @@ import hashlib
 import json
 import os
 import re
+import runpy
 import shutil
 import subprocess
 import sys
 import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-OLDEST, NEWEST = (3, 10), (3, 13)
+# By its path: to import utils takes PyTorch.
+SUPPORTED = runpy.run_path(os.path.join(ROOT, "utils", "supported.py"))
+OLDEST, NEWEST = SUPPORTED["OLDEST_PYTHON"], SUPPORTED["NEWEST_PYTHON"]
+PYTHONS = SUPPORTED["PYTHONS"]
 NEEDED_BYTES = 3e9
 # Installs in a quarter of pip's time. Another version may have other options.
 UV = "uv==0.13.9"
@@ -53,7 +57,7 @@ FAILURES = {
     ),
     "No matching distribution found": (
         "There is no ready-made package of that for this Python on this machine (the"
-        " course compiles nothing). Take a 64-bit Python 3.10 to 3.13 (make lab"
+        " course compiles nothing). Take a 64-bit Python " + PYTHONS + " (make lab"
         " PYTHON=python3.12); where there is none, the lessons run on Colab"
     ),
     "": (
@@ -92,24 +96,21 @@ def find_python(version):
 
 def check_python():
     """Stop on a Python that is too old; note one that is newer than tested."""
-    here, oldest, newest = (
-        "{}.{}".format(*version[:2]) for version in (sys.version_info, OLDEST, NEWEST)
-    )
+    here = "{}.{}".format(*sys.version_info[:2])
     if sys.version_info[:2] < OLDEST:
-        pythons = map(find_python, ("3.12", "3.13", "3.11", "3.10"))
-        python = next(filter(None, pythons), None)
+        tested = [f"3.{minor}" for minor in range(NEWEST[1], OLDEST[1] - 1, -1)]
+        python = next(filter(None, map(find_python, ["3.12", *tested])), None)
         todo = "Run"
         if not python:
             python = "python3.12"
             todo = "Install a newer one (https://www.python.org/downloads/) and run"
         sys.exit(
-            f"Python {here} is too old for this course: it needs {oldest} to {newest}."
+            f"Python {here} is too old for this course: it needs {PYTHONS}."
             f" {todo}: make lab PYTHON={python}"
         )
     if sys.version_info[:2] > NEWEST:
         print(
-            f"Note: the lessons are not tested with Python {here} (tested: {oldest} to"
-            f" {newest})."
+            f"Note: the lessons are not tested with Python {here} (tested: {PYTHONS})."
         )
 
 

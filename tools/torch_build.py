@@ -11,18 +11,19 @@ import glob
 import os
 import platform
 import re
+import runpy
 import shutil
 import subprocess
 import urllib.request
 
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+# By its path: to import utils takes PyTorch.
+SUPPORTED = runpy.run_path(os.path.join(ROOT, "utils", "supported.py"))
+FIRST_OF_CU126 = SUPPORTED["FIRST_OF_CU126"]
+FIRST_OF_CU130 = SUPPORTED["FIRST_OF_CU130"]
+TOO_NEW_FOR_CU126 = SUPPORTED["TOO_NEW_FOR_CU126"]
+OLDEST_DRIVER = SUPPORTED["OLDEST_DRIVER"]
 WHEELS = "https://download.pytorch.org/whl/"
-# Which compute capabilities the builds of PyTorch 2.12 to 2.14 have code for: "PyTorch
-# CUDA Support Matrix" in RELEASE.md of pytorch/pytorch (2.13: pull request 187075).
-# cu126: 5.0 to 9.0, cu130: 7.5 to 12.0. 2.15 has no cu126 (issue 190385 there).
-OLDEST_OF_CU126, OLDEST_OF_CU130, TOO_NEW_FOR_CU126 = (5, 0), (7, 5), (10, 0)
-# Oldest driver of each major version of CUDA:
-# https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html
-DRIVER_OF_CUDA_12, DRIVER_OF_CUDA_13 = 525, 580
 QUERY = ["--query-gpu=name,compute_cap,driver_version", "--format=csv,noheader"]
 # "NVIDIA GeForce RTX 3060, 8.6, 580.65.06"; the second is [N/A] where it is not known
 CARD = re.compile(r"^(.+), (?:(\d+)\.(\d+)|\[.*\]), (\d+)[\d.]*\s*$", re.M)
@@ -70,7 +71,7 @@ def choose(smi, has_device, system, machine):
         return choose_for_cards(sorted(named), int(cards[0][3]), cuda_13)
     if "not a valid field" in (smi or ""):
         # drivers up to 470 do not know compute_cap
-        return "cpu", TOO_OLD.format("NVIDIA GPU", DRIVER_OF_CUDA_12)
+        return "cpu", TOO_OLD.format("NVIDIA GPU", OLDEST_DRIVER[12])
     if has_device:
         return cuda_13, "NVIDIA GPU, of which nvidia-smi says nothing"
     return "cpu", "no NVIDIA GPU found"
@@ -81,16 +82,16 @@ def choose_for_cards(cards, driver, cuda_13):
     up to the first point; cuda_13: the build for CUDA 13.
     """
     newest, name = cards[-1]
-    usable = [card for card in cards if card[0] >= OLDEST_OF_CU126]
+    usable = [card for card in cards if card[0] >= FIRST_OF_CU126]
     if not usable:
         return "cpu", f"{name}: too old for any build"
     only_cuda_13 = newest >= TOO_NEW_FOR_CU126
-    needed = DRIVER_OF_CUDA_13 if only_cuda_13 else DRIVER_OF_CUDA_12
+    needed = OLDEST_DRIVER[13 if only_cuda_13 else 12]
     if driver < needed:
         return "cpu", TOO_OLD.format(name, needed)
-    if usable[0][0] < OLDEST_OF_CU130 and not only_cuda_13:
+    if usable[0][0] < FIRST_OF_CU130 and not only_cuda_13:
         return "cu126", f"{usable[0][1]}: too old for CUDA 13"
-    if driver < DRIVER_OF_CUDA_13:
+    if driver < OLDEST_DRIVER[13]:
         return "cu126", f"{name} with driver {driver}, too old for CUDA 13"
     return cuda_13, name
 

@@ -14,6 +14,7 @@ from device_lab.devices import missing_code, missing_compiler, pick_device
 
 from .devices import emulated, memory_gib, name_of, package_version
 from .no_gpu import QUESTIONS, why_no_gpu
+from .supported import NEWEST_PYTHON, OLDEST_PYTHON, OLDEST_TORCH, PYTHONS, dotted
 from .xla import missing_tpu, missing_xla
 
 
@@ -38,10 +39,10 @@ def checkup() -> Iterator[tuple[bool, str]]:
 
 def _check_software():
     python = f"Python {platform.python_version()}"
-    if (3, 10) <= sys.version_info[:2] <= (3, 13):
+    if OLDEST_PYTHON <= sys.version_info[:2] <= NEWEST_PYTHON:
         yield True, python
     else:
-        yield False, f"{python}: tested are 3.10 to 3.13"
+        yield False, f"{python}: tested are {PYTHONS}"
     flavor = "built for the CPU only"
     if torch.version.cuda:
         flavor = f"built for CUDA {torch.version.cuda}"
@@ -50,10 +51,10 @@ def _check_software():
     elif torch.backends.mps.is_built():
         flavor = "built with MPS"
     pytorch = f"PyTorch {torch.__version__}, {flavor}"
-    if torch.__version__ >= (2, 9):
+    if torch.__version__ >= OLDEST_TORCH:
         yield True, pytorch
     else:
-        yield False, f"{pytorch}: you need 2.9 or newer"
+        yield False, f"{pytorch}: you need {dotted(OLDEST_TORCH)} or newer"
     for package in ("numpy", "psutil"):
         if not package_version(package):
             yield False, f"{package} is not installed: pip install {package}"

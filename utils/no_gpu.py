@@ -13,6 +13,15 @@ import torch
 from device_lab.devices import missing_code, nvidia_smi
 
 from .devices import package_version
+from .supported import (
+    FIRST_OF_CU126,
+    FIRST_OF_CU130,
+    FIRST_WITHOUT_CU126,
+    OLDEST_DRIVER,
+    OLDEST_TORCH,
+    TOO_NEW_FOR_CU126,
+    dotted,
+)
 
 QUESTIONS = {
     "gpu": "Is there an NVIDIA GPU?",
@@ -22,13 +31,7 @@ QUESTIONS = {
     "visible": "Is the GPU left visible?",
     "kernels": "Does a first kernel run?",
 }
-# Major version of CUDA → oldest major version of the driver:
-# docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html
-OLDEST_DRIVER = {11: 450, 12: 525, 13: 580}
 WHEELS = "https://download.pytorch.org/whl/"
-# Builds have code from and up to these compute capabilities (RELEASE.md of
-# pytorch/pytorch); 2.14 is the last with CUDA 12 (pytorch#190385).
-FIRST_OF_CUDA_12, FIRST_OF_CUDA_13, TOO_NEW_FOR_CUDA_12 = (5, 0), (7, 5), (10, 0)
 MAKERS = {"0x10de": "NVIDIA", "0x1002": "AMD", "0x8086": "Intel"}  # on the PCI bus
 
 
@@ -198,15 +201,18 @@ def _build(facts):
     """The command for the build that card and driver take."""
     card = facts.get("capability") or (8, 0)
     driver = _major(facts) if facts["driver"] else OLDEST_DRIVER[13]
-    if card < FIRST_OF_CUDA_12:
-        return ["No build of PyTorch 2.9 or newer has code for this card."]
-    needed = 13 if card >= TOO_NEW_FOR_CUDA_12 else 12
+    if card < FIRST_OF_CU126:
+        return [
+            f"No build of PyTorch {dotted(OLDEST_TORCH)} or newer has code for this"
+            " card."
+        ]
+    needed = 13 if card >= TOO_NEW_FOR_CU126 else 12
     if driver < OLDEST_DRIVER[needed]:
         return [
             f"First a driver {OLDEST_DRIVER[needed]} or newer (nvidia.com/drivers)."
         ]
-    if card < FIRST_OF_CUDA_13 or driver < OLDEST_DRIVER[13]:
-        return [_install("cu126", '"torch<2.15"')]
+    if card < FIRST_OF_CU130 or driver < OLDEST_DRIVER[13]:
+        return [_install("cu126", f'"torch<{FIRST_WITHOUT_CU126}"')]
     return [_install("cu130")]
 
 

@@ -5,7 +5,7 @@ import torch
 from course import expect
 from course.answers import Wrong, call
 from course.exercises import Exercise
-from simulate.machine import machine
+from exercises.doubles.machine import machine
 
 
 def rows(table):

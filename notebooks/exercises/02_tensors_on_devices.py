@@ -13,9 +13,9 @@ from torch.utils._pytree import tree_map
 from course import expect
 from course.answers import DOTS, NotAnswered, Wrong, call, state
 from course.exercises import Exercise
+from exercises.doubles.watch import Moves
 from simulate.fake import fake_gpus
 from simulate.waits import CountWaits
-from simulate.watch import Moves
 
 
 def _pair(got, shown, names):

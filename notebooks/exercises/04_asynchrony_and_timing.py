@@ -16,7 +16,7 @@ from torch.utils.benchmark import Timer
 from course import expect
 from course.answers import Wrong, call
 from course.exercises import Exercise
-from simulate.clocks import LAUNCH, Clock, Matmuls, QueueDevice
+from exercises.doubles.clocks import LAUNCH, Clock, Matmuls, QueueDevice
 from simulate.waits import CountWaits
 from utils.timing import median_interval
 

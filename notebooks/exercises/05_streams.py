@@ -10,7 +10,7 @@ import torch
 from course import expect
 from course.answers import Wrong, call
 from course.exercises import Exercise
-from simulate.streams import CudaStreams, SpyStream
+from exercises.doubles.streams import CudaStreams, SpyStream
 from simulate.timeline import Op, makespan, races, schedule
 
 

@@ -10,8 +10,8 @@ from torch.utils.data import DataLoader, TensorDataset
 from course import expect
 from course.answers import Wrong, call
 from course.exercises import Exercise
-from simulate.operators import Operators
-from simulate.streams import SpyStream
+from exercises.doubles.operators import Operators
+from exercises.doubles.streams import SpyStream
 
 ORDER = [[5, 3, 8], [1, 2], [0, 39, 4, 7]]
 

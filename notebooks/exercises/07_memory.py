@@ -9,8 +9,8 @@ from torch.nn import functional as F
 from course import expect
 from course.answers import Wrong, call, state
 from course.exercises import Exercise
+from exercises.doubles.gpu_memory import KeptForBackward, asked_by_torch_cuda
 from simulate.allocator import MIB, CachingAllocator
-from simulate.gpu_memory import KeptForBackward, asked_by_torch_cuda
 
 # --------------------------------------------------------------------------------------
 # 07.0

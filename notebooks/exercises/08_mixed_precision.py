@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from course import expect
 from course.answers import NotAnswered, Wrong, call
 from course.exercises import Exercise
-from simulate.amp import AmpStep, autocast_type
+from exercises.doubles.amp import AmpStep, autocast_type
 from simulate.fake import fake_gpus
 
 # --------------------------------------------------------------------------------------

@@ -14,8 +14,8 @@ from course import expect
 from course.answers import Wrong, call
 from course.exercises import Exercise
 from device_lab.trace import busy
+from exercises.doubles.operators import Operators
 from simulate.fake import Fetched, MetaAsGpu
-from simulate.operators import Operators
 from simulate.roofline import transformer_flops
 from simulate.waits import CountWaits
 

@@ -7,7 +7,7 @@ import torch
 from course import expect
 from course.answers import Wrong, call
 from course.exercises import Exercise
-from simulate.ranks import NotingSampler, RankError, Ranks
+from exercises.doubles.ranks import NotingSampler, RankError, Ranks
 
 
 def on_ranks(dist, work):

@@ -10,8 +10,8 @@ import torch.distributed as dist
 from course import expect
 from course.answers import Wrong, call, state
 from course.exercises import Exercise
+from exercises.doubles.files import SYNCS, Moment, held, watched
 from simulate.fake import fake_processes
-from simulate.files import SYNCS, Moment, held, watched
 
 WIDTH = 8
 ONCE = ("all_gather", "reduce_scatter")

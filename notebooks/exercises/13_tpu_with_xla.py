@@ -9,7 +9,7 @@ import torch
 from course import expect
 from course.answers import Wrong, call
 from course.exercises import Exercise
-from simulate.toy_xla import ToyXLA
+from exercises.doubles.toy_xla import ToyXLA
 
 
 def cases(table):

@@ -10,9 +10,9 @@ from torch.utils.data import DataLoader, TensorDataset
 from course import expect
 from course.answers import NotAnswered, Wrong, call, unanswered
 from course.exercises import Exercise
+from exercises.doubles.toy_xla import ToySpmd
 from simulate.fake import fake_processes
 from simulate.sharding import blocks
-from simulate.toy_xla import ToySpmd
 
 
 def check_cut(answer):

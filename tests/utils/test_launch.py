@@ -30,6 +30,7 @@ WORLD = """
 import torch.distributed as dist
 dist.init_process_group("gloo")
 print(dist.get_world_size())
+dist.barrier()  # who goes early looks to the other, which still connects, like a crash
 dist.destroy_process_group()
 """
 LETS_GO = """

@@ -51,7 +51,7 @@ MOVED = {
     "docs/status.html": "evidence.html",
     "genindex.html": "search.html",
 }
-NAMES = ["map", "lessons", "cells", "exercises", "recording", "site", "tests"]
+NAMES = "map lessons cells exercises recording site new_pytorch tests".split()
 FOR_CONTRIBUTORS = ["CONTRIBUTING", *(f"docs/contributing/{name}" for name in NAMES)]
 # of README's table of lessons: number, name, stem of the file
 ROW = re.compile(r"^\| (\d\d) \| \[(.+?)\]\(notebooks/(.+?)\.ipynb\)", re.M)

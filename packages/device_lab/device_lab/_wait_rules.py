@@ -2,6 +2,7 @@
 for the device. A watch gets the notes: `on_device`, `mark`, `note`, `silent`.
 """
 
+import numbers
 import sys
 from collections.abc import Callable
 from typing import NamedTuple
@@ -52,6 +53,9 @@ NAMES = {"_local_scalar_dense": "item", "_to_copy": "to", "lift_fresh": "tensor"
 # Functions of Python whose work the dispatcher does not see, or not on the CPU
 READS = ("tolist", "numpy", "__array__", "__dlpack__", "cpu")
 FROM_PYTHON = ("tensor", "as_tensor", "asarray", "new_tensor")
+# Since 2.15 a number that is assigned is made on the device, and a single index stays
+# on a GPU: asTensor and canKeepScalarIndexOnDevice in ATen/TensorIndexing.h
+STAYS = torch.__version__ >= (2, 15)
 
 
 def tensors_in(tree):
@@ -99,6 +103,7 @@ class Operators(TorchDispatchMode):
         watch, name = self.watch, call.name
         tensors = tensors_in((call.args, call.kwargs))
         made = name == "lift_fresh" or (name == "scalar_tensor" and watch.bracket)
+        made = made and not (watch.bracket and STAYS)
         here = tensors and not any(map(watch.on_device, tensors))
         if (made and not kind) or here:
             watch.mark(out, number=made and watch.bracket)
@@ -111,6 +116,9 @@ class Operators(TorchDispatchMode):
         return rule(self, call) if rule and call.tensors else None
 
     def value(self, call):
+        stays = any(call.args[0] is x for x in self.watch.stays)
+        if stays and call.name == "_local_scalar_dense":
+            return None
         read = tensors_in(call.args[VALUES[call.name.rstrip("_")] :])
         # histc reads if it is given no range
         ranged = call.name == "histc" and len(call.args) > 2
@@ -194,11 +202,11 @@ class Functions(TorchFunctionMode):
         """x[i], x[i] = y"""
         if not self.watch.on_device(call.args[0]):
             return call()
-        self.watch.bracket = 1
+        self.watch.bracket, self.watch.stays = 1, _staying(self.watch, *call.args)
         try:
             return call()
         finally:
-            self.watch.bracket = 0
+            self.watch.bracket, self.watch.stays = 0, []
 
     def printed(self, call, there):
         if there:  # it switches modes off
@@ -280,3 +288,16 @@ class Functions(TorchFunctionMode):
         "one_hot": one_hot,
         **dict.fromkeys(READS, read),
     }
+
+
+def _staying(watch, target, index, value=None):
+    """Indices that a GPU does not read to assign `value`, a number."""
+    fits = isinstance(value, numbers.Number)
+    if isinstance(value, torch.Tensor):
+        one = value.dim() == 0 and value.dtype == target.dtype
+        fits = one and watch.on_device(value)
+    if not (fits and STAYS):
+        return []
+    parts = index if isinstance(index, tuple) else (index,)
+    whole = (torch.int64, torch.int32)
+    return [x for x in tensors_in(parts) if x.dim() == 0 and x.dtype in whole]

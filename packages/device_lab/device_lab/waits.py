@@ -105,12 +105,13 @@ def find_waits(step: Callable[[], object], steps: int = 1) -> Waits:
 class _Watch:
     """counts: (place, operation, kind) → how often. device: type of the accelerator
     that tensors were on. On a CPU, _on_host marks the tensors of the host. bracket:
-    while a tensor on the device is indexed.
+    while a tensor on the device is indexed; stays: indices that it does not read then.
     """
 
     def __init__(self):
         self.counts, self.device = collections.Counter(), None
         self.quiet = self.bracket = 0
+        self.stays = []
 
     @contextlib.contextmanager
     def watching(self):

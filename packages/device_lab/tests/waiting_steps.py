@@ -49,6 +49,12 @@ TABLE = {
     "x[labels, three]": 1,
     "assign(x, three, 0.0)": 1,
     "assign(x, three, total)": 1,
+    "assign(x, (0, three), 0.0)": 2,
+    "assign(x, (three, three), 0.0)": 3,
+    "assign(x, (labels, three), 0.0)": 2,
+    "assign(x, (slice(three), 0), 0.0)": 1,
+    "assign(x, three, x[0])": 1,
+    "assign(x, three, labels[0])": 1,
     "x[[0, 2]]": 1,
     "x[(labels[:2], [0, 2])]": 1,
     "x[numpy.array([0, 2])]": 1,
@@ -119,6 +125,20 @@ TABLE = {
     "nn.utils.clip_grad_norm_([x], 1.0)": 0,
     "nn.utils.clip_grad_norm_([x], 1.0, error_if_nonfinite=True)": 0,  # no gradient
 }
+# since 2.15: a number is made on the device, a single index is not read
+# (ATen/TensorIndexing.h of 2.14.1 and of 2.15.0)
+SINCE_2_15 = {
+    "assign(x, three, 0.0)": 0,
+    "assign(x, three, total)": 0,
+    "assign(x, (0, three), 0.0)": 0,
+    "assign(x, (three, three), 0.0)": 0,
+    "assign(x, (labels, three), 0.0)": 0,
+    "assign(x.clone(), labels, 0.0)": 0,
+    "assign(x.clone(), (labels, labels), 0.0)": 0,
+    "assign(x.clone(), (0, 0), 0.0)": 0,
+}
+if torch.__version__ >= (2, 15):
+    TABLE |= SINCE_2_15
 
 
 def program(text, device):

@@ -1,5 +1,7 @@
 """Answers to the exercises of lesson 12."""
 
+import torch
+
 from tests.exercises.answers import SOLUTION, Answers, edit
 
 ANSWERS = {}
@@ -125,6 +127,7 @@ def save(write, home, step):
 )
 
 SHARD_BLOCKS = SOLUTION["12.2"]
+NO_REDUCE_DTYPE = edit(SHARD_BLOCKS, (", torch.float32", ""))
 ANSWERS["12.2"] = Answers(
     right=[
         """
@@ -152,7 +155,7 @@ def shard_blocks(model, mesh):
 """,
     ],
     wrong={
-        edit(SHARD_BLOCKS, (", torch.float32", "")): "that is reduce_dtype",
+        edit(SHARD_BLOCKS, ("float32", "bfloat16")): "that is reduce_dtype",
         edit(SHARD_BLOCKS, (", mp_policy=policy", "", 2)): "that is param_dtype",
         edit(
             SHARD_BLOCKS, ("(model, mesh=mesh, mp_policy=policy)", "(model, mesh=mesh)")
@@ -181,6 +184,11 @@ def shard_blocks(model, mesh):
 """: "blocks first",
     },
 )
+# since 2.15 it is float32 without, as the shards (MixedPrecisionPolicy's docstring)
+if torch.__version__ >= (2, 15):
+    ANSWERS["12.2"].right.append(NO_REDUCE_DTYPE)
+else:
+    ANSWERS["12.2"].wrong[NO_REDUCE_DTYPE] = "that is reduce_dtype"
 
 WHO_HOLDS_UP = SOLUTION["12.3"]
 ANSWERS["12.3"] = Answers(

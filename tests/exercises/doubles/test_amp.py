@@ -4,7 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from simulate.amp import AmpStep, autocast_type
+from exercises.doubles.amp import AmpStep, autocast_type
 
 
 def whole_step(step):

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from simulate.machine import machine
+from exercises.doubles.machine import machine
 
 
 @pytest.mark.parametrize(

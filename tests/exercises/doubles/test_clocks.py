@@ -7,7 +7,7 @@ import timeit
 import pytest
 import torch
 
-from simulate.clocks import LAUNCH, Clock, Matmuls, QueueDevice
+from exercises.doubles.clocks import LAUNCH, Clock, Matmuls, QueueDevice
 
 
 def test_a_clock_shows_what_is_set_and_counts_its_readings():

@@ -3,7 +3,7 @@
 import os
 from os import replace
 
-from simulate.files import Moment, held, watched
+from exercises.doubles.files import Moment, held, watched
 
 
 def careless(path):

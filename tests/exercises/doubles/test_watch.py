@@ -1,8 +1,8 @@
 import pytest
 import torch
 
+from exercises.doubles.watch import MetaValues, Moves
 from simulate.fake import fake_gpus
-from simulate.watch import MetaValues, Moves
 
 
 def test_moves_are_those_between_two_devices():

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from device_lab.errors import LabError
-from simulate.streams import CudaStreams, SpyStream
+from exercises.doubles.streams import CudaStreams, SpyStream
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from device_lab.errors import LabError
-from simulate.toy_xla import ToySpmd, ToyXLA
+from exercises.doubles.toy_xla import ToySpmd, ToyXLA
 
 
 @pytest.fixture

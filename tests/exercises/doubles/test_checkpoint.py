@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from simulate.checkpoint import saved_on
+from exercises.doubles.checkpoint import saved_on
 
 STATE = {"weight": torch.tensor([[0.5, -1.0]]), "cpu time": 3}
 

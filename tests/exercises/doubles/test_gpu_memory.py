@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch.cuda import max_memory_allocated, memory_allocated, reset_peak_memory_stats
 
+from exercises.doubles.gpu_memory import KeptForBackward, asked_by_torch_cuda
 from simulate.allocator import MIB, CachingAllocator
-from simulate.gpu_memory import KeptForBackward, asked_by_torch_cuda
 
 
 @pytest.fixture

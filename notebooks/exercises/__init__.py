@@ -1,0 +1,1 @@
+"""Exercises of the lessons, one module a lesson, which course/exercises.py loads."""
