@@ -37,7 +37,7 @@ MARK ?=
 .PHONY: test-unit test-slow test-lessons test-timed test-exercises test-browser
 .PHONY: test-tpu test-tpu-unit test-tpu-lessons test-colab test-emulated test-cuda
 .PHONY: test-next test-next-unit test-next-lessons record record-emulated site test-site
-.PHONY: bench clean
+.PHONY: bench clean test-package
 
 help:
 	@echo "make lab             open your copies of the lessons, in the folder work"
@@ -58,6 +58,7 @@ help-all: help
 	@echo "Parts of make test"
 	@echo "make test-unit       the unit tests but for those marked slow"
 	@echo "make test-lessons    every lesson; times are not judged"
+	@echo "make test-package P=torch_messages   the tests of one package"
 	@echo "All that CI tests (Linux on x86-64)"
 	@echo "make test-all        make test, and what follows"
 	@echo "make test-timed      the lessons and tests that judge times"
@@ -136,6 +137,10 @@ TWO := -n 2 --dist worksteal
 test-unit: env-test
 	OMP_NUM_THREADS=1 $(VENV) $(UNIT) $(TWO) -m "not slow and not timed and not weekly" \
 	    --junitxml=build/unit-tests.xml
+
+# P=torch_messages: one of packages/, its own tests.
+test-package: env-test
+	$(VENV) -m pytest packages/$(P) -m "not slow and not timed"
 
 test-slow: env-test
 	OMP_NUM_THREADS=1 $(VENV) $(UNIT) $(TWO) -m "slow and not timed"

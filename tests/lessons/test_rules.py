@@ -49,6 +49,14 @@ BROKEN = [
     (replace("ask-why", "99.why", "99.sum"), "predict('99.sum') stands twice"),
     (replace("why-answer", "99.why", "99.sum"), "predict('99.sum') needs one reveal()"),
     (move("why-answer", 3), "predict('99.why') needs one reveal() after it"),
+    (
+        replace("add", "reveal(", 'claim("a sum", total, at_least=2)\nreveal('),
+        "cell add gives the answer to '99.sum' away",
+    ),
+    (
+        replace("why-answer", '"yes"', '"yes", why="It is."'),
+        "cell why-answer: fold the cell whose reveal() says why",
+    ),
     (replace("draw", "# @title", "#"), "folded cell draw needs a line `# @title …`"),
     (tag("recipe", "fold"), "the folded cell recipe hides what the lesson is about"),
     (tag("ask-why", "fold"), "the folded cell ask-why hides what the lesson is about"),

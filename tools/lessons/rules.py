@@ -40,7 +40,7 @@ def problems(nb, path, badges):
         yield "the second cell is not the set-up cell (id `setup`)"
     if not path.name.startswith("00") and "recipe" not in {c.id for c in nb.cells}:
         yield "no cell `recipe`"
-    for rule in (_folded_cells, _visible_cells, _sections, _predictions):
+    for rule in (_folded_cells, _visible_cells, _sections, _predictions, _given_away):
         yield from rule(nb)
 
 
@@ -100,3 +100,20 @@ def _predictions(nb):
             yield f"predict({key}) stands twice"
         if revealed[key] != 1:
             yield f"predict({key}) needs one reveal() after it"
+
+
+def _given_away(nb):
+    """What answers an open predict() on the screen before its experiment has run: the
+    bound of a claim, an announced error, the reason that reveal() says.
+    """
+    open_questions = set()
+    for cell in code_cells(nb):
+        visible = not folded(cell)
+        open_questions |= {ast.unparse(c.args[0]) for c in calls(cell, "predict")}
+        if visible and open_questions and any(calls(cell, "claim", "expect_error")):
+            asked = ", ".join(sorted(open_questions))
+            yield f"cell {cell.id} gives the answer to {asked} away: fold it, or move it"
+        for call in calls(cell, "reveal"):
+            open_questions.discard(ast.unparse(call.args[0]))
+            if visible and (len(call.args) > 2 or call.keywords):
+                yield f"cell {cell.id}: fold the cell whose reveal() says why"
