@@ -71,8 +71,8 @@ def test_contributors_find_what_their_pages_name():
     """Paths such as tools/lab.py, and modules such as tests.exercises.mutants."""
     # not patterns: notebooks/1[34]*.ipynb, notebooks/NN_name.ipynb
     path = re.compile(
-        r"(?<![\w./-])((?:tools|tests|utils|course|simulate|docs|notebooks|benchmarks|packages"
-        r"|\.github|\.devcontainer)/[\w./-]*\w/?)(?![\w[*])"
+        r"(?<![\w./-])((?:tools|tests|utils|course|simulate|docs|notebooks|benchmarks"
+        r"|packages|\.github|\.devcontainer)/[\w./-]*\w/?)(?![\w[*])"
     )
     module = re.compile(r"-m ((?:tools|tests)[.\w]+)")
     for page in [ROOT / "CONTRIBUTING.md", *pages.contributing(ROOT)]:
