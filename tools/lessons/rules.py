@@ -112,7 +112,7 @@ def _given_away(nb):
         open_questions |= {ast.unparse(c.args[0]) for c in calls(cell, "predict")}
         if visible and open_questions and any(calls(cell, "claim", "expect_error")):
             asked = ", ".join(sorted(open_questions))
-            yield f"cell {cell.id} gives the answer to {asked} away: fold it, or move it"
+            yield f"cell {cell.id} gives the answer to {asked} away: fold or move it"
         for call in calls(cell, "reveal"):
             open_questions.discard(ast.unparse(call.args[0]))
             if visible and (len(call.args) > 2 or call.keywords):
