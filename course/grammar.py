@@ -14,7 +14,7 @@ line `# ---- set-up` and what runs before each of the two.
 
 All who read them read them here: the kernel (course/cells.py), the checks of lessons
 (tools/lessons), the website (tools/site, docs/conf.py) and the tests. Nothing in this
-module needs PyTorch or IPython; utils/needs.py looks at the machine.
+module needs PyTorch or IPython; course/needs.py looks at the machine.
 """
 
 import re
