@@ -140,7 +140,7 @@ test-unit: env-test
 
 # P=torch_messages: one of packages/, its own tests.
 test-package: env-test
-	$(VENV) -m pytest packages/$(P) -m "not slow and not timed"
+	$(VENV) -m pytest packages/$(P) -m "not timed"
 
 test-slow: env-test
 	OMP_NUM_THREADS=1 $(VENV) $(UNIT) $(TWO) -m "slow and not timed"

@@ -1,4 +1,4 @@
-"""Models and steps whose memory is known, for kit_memory.py and for a GPU
+"""Models and steps whose memory is known, for cuda_memory.py and for a GPU
 (benchmarks/on_a_gpu.py, where pytest may lack).
 """
 
