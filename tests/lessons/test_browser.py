@@ -267,8 +267,8 @@ def test_a_copy_opens_unchanged_and_again_without_its_kernel(course, page):
     saved = path.read_bytes()
     assert b"widget-view" in saved
     page.wait_for_function(NO_KERNEL, timeout=30_000)
-    # before that JupyterLab waits for the old kernel, in vain; 2 s are too few on a busy
-    # machine
+    # before that JupyterLab waits in vain for the old kernel; 2 s are too few where
+    # others work
     page.wait_for_timeout(10_000)
     page.evaluate(OPEN, f"work/{path.name}")
     expect(page.locator(f"{CELL} img[src^='data:image/png']")).to_have_count(1)

@@ -60,3 +60,16 @@ def test_outputs_of_a_cell_that_is_not_there(stored, capsys):
     assert not outputs.store(stored, ["asked", "exercise-9"])
     assert "99 small.ipynb has no code cell exercise-9" in capsys.readouterr().err
     assert stored.read_text(encoding="utf-8") == text
+
+
+def test_outputs_of_a_lesson_are_all_of_one_pytorch(stored, capsys):
+    nb = nbformat.read(stored, as_version=4)
+    shown = nbformat.v4.new_output("stream", text="Ready: PyTorch 2.13.0, CPU\n")
+    source = "print('Ready: PyTorch 2.14.1, CPU')"
+    setup = nbformat.v4.new_code_cell(source, id="setup", outputs=[shown])
+    nb.cells.insert(0, setup)
+    stored.write_text(nbformat.writes(nb), encoding="utf-8")
+    assert not outputs.store(stored, ["asked"])
+    said = "the others are of PyTorch 2.13.0, here is PyTorch 2.14.1"
+    assert said in capsys.readouterr().err
+    assert nbformat.read(stored, as_version=4) == nb

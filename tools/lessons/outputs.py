@@ -13,6 +13,7 @@ nothing of this: they are the numbers of the code cells.
 import argparse
 import copy
 import pathlib
+import re
 import sys
 
 import nbformat
@@ -23,7 +24,7 @@ from tools.lessons import notebooks, parts, run
 
 def store(path, ids=()):
     """Execute a lesson and store its outputs, or those of the cells with these ids
-    alone. Returns whether it has these cells.
+    alone. Returns whether it has these cells, and this PyTorch made the others.
     """
     nb = nbformat.read(path, as_version=4)
     code = {cell.id for cell in parts.code_cells(nb)}
@@ -33,6 +34,10 @@ def store(path, ids=()):
         return False
     wanted = set(ids) or code
     outputs = execute(nb, path.parent, wanted)
+    stored = next((cell.outputs for cell in nb.cells if cell.id == "setup"), [])
+    if ids and (old := made_with(stored)) != (new := made_with(outputs.get("setup"))):
+        print(f"{path.name}: the others are of {old}, here is {new}", file=sys.stderr)
+        return False
     for cell in nb.cells:
         if cell.id in wanted:
             cell.outputs = outputs[cell.id]
@@ -41,6 +46,14 @@ def store(path, ids=()):
     path.write_text(text, encoding="utf-8", newline="\n")
     print(f"{path.name}: outputs of {len(wanted)} code cells stored")
     return True
+
+
+def made_with(outputs):
+    """The PyTorch that a set-up cell names, of whose version all outputs of a lesson
+    are taken to be.
+    """
+    texts = "".join(output.get("text", "") for output in outputs or [])
+    return "".join(re.findall(r"Ready: (PyTorch [\d.]+)", texts))
 
 
 def execute(nb, folder, wanted):
