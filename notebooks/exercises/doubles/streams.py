@@ -281,7 +281,6 @@ class SpyStream(ToyStream):
     def wait_event(self, event):
         _expect(event, Future, NO_EVENT)
         self.told = True
-        self.told = True
         self.launched.append((self, event.result))
         self._spied(super().launch(self._wait, event))
 
