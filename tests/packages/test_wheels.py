@@ -24,8 +24,6 @@ NEEDS = {
     "torch_messages": [],
     "emulated_cuda": ["torch"],
 }
-# what its tests import, besides: some provoke messages
-TESTS_NEED = {"torch_messages": ["torch", "numpy", "pillow", "accelerate"]}
 # what must not be there
 COURSE = ("utils", "course", "simulate", "tools", "matplotlib", "IPython")
 PACKAGES = [name for name in NEEDS if (ROOT / "packages" / name).exists()]
@@ -110,10 +108,11 @@ def test_a_package_is_imported_where_nothing_else_is(installed, tmp_path):
 
 def test_its_own_tests_pass_there(installed, tmp_path):
     name, target = installed
-    needed = [*NEEDS[name], *TESTS_NEED.get(name, []), "pytest"]
-    env = alone(target, link(with_theirs(needed), tmp_path / "libraries"))
+    libraries = link(with_theirs([*NEEDS[name], "pytest"]), tmp_path / "libraries")
+    env = alone(target, libraries)
     place = tmp_path / "package"  # all of it but what is installed
     without = shutil.ignore_patterns(name, "__pycache__")
     shutil.copytree(ROOT / "packages" / name, place, ignore=without)
-    shown = run("-S", "-m", "pytest", "-p", "no:cacheprovider", env=env, cwd=place)
+    quick = ["-p", "no:cacheprovider", "-m", "not slow and not timed"]
+    shown = run("-S", "-m", "pytest", *quick, env=env, cwd=place)
     assert re.search(r"\d passed", shown)
