@@ -102,6 +102,7 @@ def test_no_picture_shows_what_the_machine_measured_that_built_the_site(number):
     assert cpu_name() not in words
 
 
+@pytest.mark.slow
 def test_a_figure_is_cut_between_its_panels():
     content, _ = made("14")
     for cuts, head, alt in zip(
