@@ -1,4 +1,4 @@
-"""Steps that wait or do not, for test_find_waits.py, for the emulated device, and for a
+"""Steps that wait or do not, for test_waits.py, for the emulated device, and for a
 GPU (benchmarks/on_a_gpu.py, where pytest may lack).
 """
 
