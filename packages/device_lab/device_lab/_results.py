@@ -1,0 +1,53 @@
+"""What the kit's functions return: text for people, a dictionary for programs, and in a
+notebook a table where one reads better.
+"""
+
+import dataclasses
+import html
+import math
+from collections.abc import Iterable
+from typing import Any
+
+
+class Result:
+    """Base of the frozen dataclasses that are returned. Their text (`__str__`) is what
+    a terminal and a notebook show, too.
+    """
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields as JSON knows them: tuples are lists, devices text, and None
+        stands for what is infinite or no number.
+        """
+        fields = dataclasses.fields(self)  # type: ignore[arg-type]
+        return {field.name: _plain(getattr(self, field.name)) for field in fields}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Result):
+        return value.to_dict()
+    if isinstance(value, dict):
+        return {str(key): _plain(each) for key, each in value.items()}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [_plain(each) for each in value]
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if value is None or isinstance(value, (bool, int, str)):
+        return value
+    return str(value)
+
+
+def table(head: str, columns: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
+    """HTML: a sentence, and a table below it. All of it is escaped."""
+
+    def row(cells: Iterable[object], tag: str) -> str:
+        texts = (html.escape(str(cell)).replace("\n", "<br>") for cell in cells)
+        style = "text-align: left"
+        return "".join(f'<{tag} style="{style}">{text}</{tag}>' for text in texts)
+
+    body = "".join(f"<tr>{row(cells, 'td')}</tr>" for cells in rows)
+    return (
+        f"<p>{html.escape(head)}</p><table><tr>{row(columns, 'th')}</tr>{body}</table>"
+    )
