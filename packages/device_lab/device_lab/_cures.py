@@ -44,6 +44,10 @@ OPERATIONS = {
     ): "make index or number once, as tensors on the device",
     ("linalg_check_errors", "value"): LINALG,
     ("linspace", "value"): "a + (b - a) * torch.linspace(0, 1, n, device=device)",
+    (
+        "logspace",
+        "value",
+    ): "10 ** (a + (b - a) * torch.linspace(0, 1, n, device=device))",
     ("masked_fill", "value"): "torch.where(mask, value, x) does not read it",
     ("new_tensor", "to the device"): ONCE,
     ("new_tensor", "value"): "torch.stack keeps them on the device",
@@ -62,28 +66,24 @@ OPERATIONS = {
 
 # "file function: line operation" → the library's argument. Looked up in PyTorch 2.13,
 # transformers 5.24, accelerate 1.15, ema-pytorch 0.8.3, torchmetrics 1.9
-TRANSFORMER, MASKS = (
-    "torch/nn/modules/transformer.py ",
-    "is_causal=True beside the mask",
-)
+MASK = "is_causal=True beside the mask, in a decoder tgt_is_causal=True"
 LIBRARIES = {
-    TRANSFORMER + "_detect_is_causal_mask:": f"{MASKS}, tgt_is_causal in a decoder",
-    TRANSFORMER + ".*_nested_tensor": "TransformerEncoder(enable_nested_tensor=False)",
+    "torch/nn/modules/transformer.py _detect_is_causal_mask:": MASK,
     "torch/nn/utils/clip_grad.py .*nonfinite": "without error_if_nonfinite=True",
     "torch/distributions/distribution.py .*valid": "validate_args=False",
     "torch/amp/grad_scaler.py _maybe_opt_step:": SCALER,
     "torch/amp/grad_scaler.py get_scale:": KINDS["value"],
-    "torch/optim/optimizer.py _get_value:": "capturable=True of the optimizer",
-    "torch/optim/asgd.py": "capturable=True",
+    "torch/optim/(asgd|[nr]?adam|adamax|adadelta|r(ms)?prop).py": "capturable=True",
     "torch/optim/swa_utils.py update_parameters:": "call it every n steps",
     "torch/autograd/graph.py .* item$": "torch.autograd.set_detect_anomaly(False)",
     "transformers/masking_utils.py": "a 4-D attention_mask is not read",
-    "transformers/trainer.py .*isnan\\(tr_loss": "logging_nan_inf_filter=False",
+    "transformers/trainer.py .*(if \\(|isnan.*) item$": "logging_nan_inf_filter=False",
     "accelerate/utils/operations.py send_to_device:": (
         "DataLoaderConfiguration(non_blocking=True), and pin_memory=True"
     ),
-    "ema_pytorch/ema_pytorch.py": "update() every n steps, with update_every=1",
+    "ema_pytorch/ema_pytorch.py": "call update() every n steps, with update_every=1",
     "torchmetrics/.*_tensor_validation:": "validate_args=False",
+    "torchmetrics/aggregation.py .*nans": 'nan_strategy="disable"',
 }
 
 

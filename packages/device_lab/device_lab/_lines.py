@@ -1,4 +1,4 @@
-"""The line of code at which a call stands: the reader's own, and the library's below."""
+"""Where a call stands: the line of the reader's code, and the library's below it."""
 
 import linecache
 import os

@@ -215,7 +215,7 @@ class _Watch:
     def count(self, operation, kind, at=None):
         *where, calls = at or place()
         advice = cure(operation, kind, calls, where[2])
-        self.counts[*where, operation, kind, advice] += 1
+        self.counts[(*where, operation, kind, advice)] += 1
 
     @contextlib.contextmanager
     def witness(self):
@@ -255,7 +255,7 @@ class _Watch:
                 return self.call, operation, kind, at
         if last and self.call is last[0] and here.where == last[3].where:
             return last  # it waits several times
-        return self.call, self.call.name if self.call else "it", "else", here
+        return self.call, self.call.name if self.call else "a call", "else", here
 
     def mark(self, tree, number=False):
         """These tensors are on the host, if on a CPU; so is the number in x[i] = 0."""
