@@ -15,7 +15,7 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 from torch.utils.data import dataloader
 
 from ._cures import CAUSES, cure
-from ._lines import NOWHERE, place
+from ._lines import place
 from ._results import Result, table
 from ._wait_rules import Functions, Operators, tensors_in
 from .errors import LabError, batches_for
@@ -240,13 +240,11 @@ class _Watch:
 
     def explain(self, here, last):
         """(call of Python, operation, kind, place) of what CUDA reports."""
-        backward = any("_engine_run_backward:" in call for call in here.calls)
         for entry in reversed(self.noted):
-            at, *why = entry
-            thread = backward and at.where == NOWHERE
-            if thread or at.where == here.where:
+            at, operation, kind = entry
+            if at.where == here.where:
                 self.noted.remove(entry)
-                return self.call, *why, here if thread else at
+                return self.call, operation, kind, at
         if last and self.call is last[0] and here.where == last[-1].where:
             return last  # it waits several times
         return self.call, self.call.name if self.call else "a call", "else", here
