@@ -50,6 +50,12 @@ def reader_frame() -> FrameType | None:
     return _frames()[0]
 
 
+def is_reader(path: str) -> bool:
+    """Whether a file is neither PyTorch's, the kit's, a library's nor Python's."""
+    library = any(part in path for part in LIBRARIES)
+    return not (library or path.startswith((*OWN, STANDARD)))
+
+
 def _frames() -> tuple[FrameType | None, list[FrameType]]:
     """The reader's frame, and those of libraries below it, the innermost first."""
     frame, below = _walk(sys._getframe(1))
@@ -63,12 +69,9 @@ def _frames() -> tuple[FrameType | None, list[FrameType]]:
 
 def _walk(frame):
     below = []
-    while frame:
-        path = frame.f_code.co_filename
-        own, library = path.startswith(OWN), any(part in path for part in LIBRARIES)
-        if not (own or library or path.startswith(STANDARD)):
-            break
-        if path.startswith(TORCH) or (library and not own):
+    while frame and not is_reader(path := frame.f_code.co_filename):
+        library = any(part in path for part in LIBRARIES)
+        if path.startswith(TORCH) or (library and not path.startswith(OWN)):
             below.append(frame)
         if frame.f_code.co_name == "handle_torch_function":
             frame = frame.f_back  # who called it is called again
