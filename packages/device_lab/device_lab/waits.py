@@ -101,13 +101,13 @@ def find_waits(step: Callable[[], object], steps: int = 1) -> Waits:
         first makes the optimizer's state), then `steps` times
     steps: how many are counted; more than one for what comes only now and then
 
-    On CUDA its own sync-debug mode decides, and rules explain: what it does not report
-    (torch.distributed, sparse tensors) is not seen. Elsewhere the rules decide. On a
-    CPU its tensors pass for tensors on a GPU, but for what a DataLoader or NumPy made
-    and what the step makes without device=, until `.to(device)`; `.cpu()` brings to the
-    host, `.to("cpu")` counts as no move; torch.cuda.synchronize() is counted and left
-    out. Compiled functions run eagerly meanwhile, with the waits that compiling avoids.
-    LabError where `step` cannot be called; its own errors pass.
+    On CUDA its own sync-debug mode decides, and rules explain; elsewhere they decide.
+    On a CPU its tensors pass for tensors on a GPU, but for what a DataLoader or NumPy
+    made and what the step makes without device=, until `.to(device)`; `.cpu()` brings
+    to the host, `.to("cpu")` counts as no move; torch.cuda.synchronize() is counted and
+    left out. Compiled functions run eagerly meanwhile, with the waits that compiling
+    avoids. Not seen: waits of sparse tensors, torch.distributed, the backward of prod
+    and cumprod. LabError where `step` cannot be called; its own errors pass.
 
         print(find_waits(lambda: step(next(batches)), steps=10))
     """
