@@ -6,6 +6,7 @@ device, starts no thread and reads no network; plots and widgets load when first
 """
 
 import logging
+import os
 
 from course import exercises, plots, recordings
 from course.cells import enable_conditional_cells
@@ -40,6 +41,8 @@ __all__ = [
 # a home folder that cannot be written).
 for _name in ("torch.utils.cpp_extension", "matplotlib"):
     logging.getLogger(_name).setLevel(logging.ERROR)
+# Kineto, the library of the profiler, on what it finds here
+os.environ.setdefault("KINETO_LOG_LEVEL", "99")
 
 if untimed():  # few samples, and little to warm up
     _clocks.WARM_CALLS, _clocks.WARM_SECONDS, _clocks.SAMPLE_SECONDS = 2, 0, 0
