@@ -65,7 +65,8 @@ class LeftBehind(Result):
 
     def _head(self) -> str:
         size = sum(left.bytes for left in self.found)
-        text = f"{len(self.found)} tensors, {size:,} bytes"
+        many = "s" * (len(self.found) > 1)
+        text = f"{len(self.found)} tensor{many}, {size:,} bytes"
         found = text if self.found else "none seen"
         return f"Left behind by .to({str(self.device)!r}): {found}."
 
@@ -170,7 +171,7 @@ def _plain(model: nn.Module) -> Iterator[Left]:
     for prefix, module in model.named_modules():
         kind, hooks = type(module), module._forward_pre_hooks.values()
         if kind not in stored:
-            stored[kind] = _stored(kind, "forward", set())
+            stored[kind] = _stored(kind, "forward", {*dir(nn.Module)} - {"forward"})
         keys = ("name", "_tensor_name")
         made = {getattr(hook, key, None) for hook in hooks for key in keys}
         for name, value in vars(module).items():

@@ -200,14 +200,23 @@ class Rotary(nn.Module):
         self.scale = torch.ones(2)
         self.stale = nn.Linear(2, 2).weight * 2
         self.make(4)
+        self.move()
 
     def make(self, length):
         self.cos = torch.zeros(length)
 
+    def move(self):
+        self.shift = torch.zeros(2)
+
     def forward(self, x):
         if len(x) > len(self.cos):
             self.make(len(x))
-        return x * self.cos
+        return x.type(torch.float32) * self.cos
+
+    def _apply(self, fn):
+        super()._apply(fn)
+        self.move()
+        return self
 
 
 def test_what_is_computed_is_named_in_softer_words():
@@ -217,6 +226,7 @@ def test_what_is_computed_is_named_in_softer_words():
         "scale": placement.ATTRIBUTE,
         "stale": computed,
         "cos": computed,
+        "shift": placement.ATTRIBUTE,
     }
 
 
